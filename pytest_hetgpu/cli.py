@@ -1,0 +1,57 @@
+"""The command `hetgpu`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from pytest_hetgpu import __version__
+from pytest_hetgpu.errors import HetgpuError
+
+EXIT_USAGE = 4
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one subcommand. Exit codes are pytest's: 0, and 4 for what cannot be done as asked."""
+    parser = argparse.ArgumentParser(prog="hetgpu", description="Helpers beside `pytest --hetgpu-matrix FILE`.")
+    parser.add_argument("--version", action="version", version=f"hetgpu {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    schema = commands.add_parser("schema", help="print the JSON Schema of a matrix file (or of a journal's lines)")
+    schema.add_argument("what", nargs="?", choices=("matrix", "journal"), default="matrix")
+    schema.set_defaults(run=_schema)
+    report = commands.add_parser("report", help="judge a run's stored logs again, and build its reports from them")
+    report.add_argument("folder", type=Path, metavar="RUN", help="a run's folder, like reports/latest")
+    report.set_defaults(run=_report)
+    try:
+        parsed = parser.parse_args(arguments)
+    except SystemExit as stop:
+        return EXIT_USAGE if stop.code == 2 else int(stop.code or 0)
+    command: Callable[[argparse.Namespace], int] = parsed.run
+    try:
+        return command(parsed)
+    except HetgpuError as error:
+        print(f"ERROR: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    except BrokenPipeError:
+        # The reader of our output has gone (`| head`); what is still buffered would raise again at exit.
+        sys.stderr.close()
+        return 0
+
+
+def _schema(parsed: argparse.Namespace) -> int:
+    from pytest_hetgpu.matrix.schema import matrix_schema
+    from pytest_hetgpu.reporting.journal import journal_schema
+
+    print(json.dumps(matrix_schema() if parsed.what == "matrix" else journal_schema(), indent=2))
+    return 0
+
+
+def _report(parsed: argparse.Namespace) -> int:
+    from pytest_hetgpu.rejudge import rejudge
+
+    for line in rejudge(parsed.folder):
+        print(line)
+    return 0

@@ -1,0 +1,52 @@
+"""The exceptions a caller may meet.
+
+    HetgpuError
+    +-- UsageError            what the user wrote cannot be run; exit code 4
+    |   +-- MatrixError       ... in a matrix file; carries every complaint found
+    |   +-- InventoryError    ... in an inventory file
+    +-- NotHere               something this machine lacks; the cell is skipped with the reason
+    +-- ProvisionError        a node could not be made ready; an error, not a failure
+    +-- LaunchError           the launcher itself could not be started
+
+Errors of foreign libraries end where they arise and come out as one of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class HetgpuError(Exception):
+    """Base of everything this package raises on purpose."""
+
+
+class UsageError(HetgpuError):
+    """What the user wrote cannot be run: said once, in full, before anything starts."""
+
+
+class MatrixError(UsageError):
+    """A matrix that cannot be used. `complaints` holds one `FILE:LINE: text` string per mistake."""
+
+    def __init__(self, complaints: Iterable[str]) -> None:
+        self.complaints = tuple(complaints)
+        super().__init__("\n".join(self.complaints))
+
+
+class InventoryError(MatrixError):
+    """An inventory that cannot be used; complaints as in `MatrixError`."""
+
+
+class NotHere(HetgpuError):
+    """Something a cell needs is not on this machine; the message says what, and how to get it."""
+
+
+class ProvisionError(HetgpuError):
+    """A node could not be made ready."""
+
+    def __init__(self, node: str, reason: str) -> None:
+        self.node = node
+        super().__init__(f"{node}: {reason}")
+
+
+class LaunchError(HetgpuError):
+    """The launcher could not be started at all (no such program, not executable, no memory)."""

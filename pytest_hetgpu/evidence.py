@@ -1,0 +1,155 @@
+"""The nouns of what happened: a run, what its output said, and what was made of it.
+
+Units everywhere: bytes, seconds, and 1e9 B/s for bandwidths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pytest_hetgpu.model import Expectation, Kind, Point, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """What a started command left, whatever runtime started it.
+
+    `returncode` is as subprocess gives it (-N: the launcher itself died of signal N). `started` is seconds since the
+    epoch, `quiet` the seconds without any output before the end. `interrupted` names the signal that cut the run short
+    from outside; `survivors` are processes that outlived their launcher and had to be stopped.
+    """
+
+    argv: tuple[str, ...]
+    returncode: int | None
+    output: str
+    started: float
+    seconds: float
+    timed_out: bool = False
+    quiet: float = 0.0
+    interrupted: str | None = None
+    survivors: tuple[str, ...] = ()
+
+    @property
+    def signal(self) -> int | None:
+        """The signal that ended the launcher, or that it reports of a rank in the 128+N convention."""
+        code = self.returncode
+        if code is None:
+            return None
+        return -code if code < 0 else code - 128 if 128 < code < 128 + 65 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """What one rank said of itself when it started."""
+
+    rank: int
+    size: int
+    host: str
+    pid: int
+    library: str
+    libmpi: str
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One timed point as rank 0 printed it: seconds for one operation, mean over iterations and ranks."""
+
+    operation: str
+    point: Point
+    ranks: int
+    iterations: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class RankExit:
+    """How a launcher said that a rank ended: by `signal`, with `code`, or by calling abort."""
+
+    rank: int
+    signal: int | None = None
+    code: int | None = None
+    aborted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """Why a run failed, as one of the log's own lines says it.
+
+    `key` holds no address, pid, host name or date: it is equal for equal bugs. `line` counts from 1.
+    """
+
+    kind: Kind
+    key: str
+    primary_line: str
+    line: int
+    signal: str | None = None
+    detail: str | None = None
+    library: str | None = None
+    function: str | None = None
+    entry_point: str | None = None
+    ranks: tuple[int, ...] = ()
+    hosts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A run's output after one streaming pass; all that judges look at besides the job and its RunResult.
+
+    `checks` maps a rank to the points it verified and the number of wrong elements at each.
+    `transports` are the components seen between ranks, `versions` what the libraries said of themselves.
+    `signatures` are all failures read, the most telling first.
+    """
+
+    hellos: Mapping[int, Hello] = field(default_factory=dict)
+    rows: tuple[Row, ...] = ()
+    checks: Mapping[int, Mapping[Point, int]] = field(default_factory=dict)
+    wrong: tuple[str, ...] = ()
+    done: frozenset[int] = frozenset()
+    transports: tuple[str, ...] = ()
+    versions: Mapping[str, str] = field(default_factory=dict)
+    exits: tuple[RankExit, ...] = ()
+    signatures: tuple[Signature, ...] = ()
+    tail: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """`metric` is latency (us), algbw or busbw (GB/s, 1e9 bytes a second)."""
+
+    metric: str
+    value: float
+    unit: str
+    point: Point
+    ranks: int
+
+    @property
+    def name(self) -> str:
+        """`busbw[1048576,float32]`: the name it has in reports."""
+        return f"{self.metric}[{self.point}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one judge has to say of a run, in one line."""
+
+    judge: str
+    kind: Kind
+    why: str
+    signature: Signature | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The judged result of a scenario. `findings` holds what every judge said, the decisive one first."""
+
+    kind: Kind
+    verdict: Verdict
+    why: str = ""
+    signature: Signature | None = None
+    expectation: Expectation | None = None
+    findings: tuple[Finding, ...] = ()
+    measurements: tuple[Measurement, ...] = ()
+    transports: tuple[str, ...] = ()
+    stack: str = ""
+    seconds: float = 0.0

@@ -1,0 +1,1 @@
+"""What computes: one file a platform."""

@@ -1,0 +1,64 @@
+"""What cuts a session short: signals become an orderly stop."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+
+
+class OrderlyStop:
+    """While installed, SIGTERM and SIGHUP raise KeyboardInterrupt with the signal's name, as Ctrl-C does without one."""
+
+    def __init__(self) -> None:
+        self._before: dict[int, Any] = {}
+
+    def install(self) -> None:
+        """Takes over the signals that are not ignored (nohup stays in force); only the main thread can."""
+        if threading.current_thread() is threading.main_thread():
+            self._before = {number: signal.getsignal(number) for number in SIGNALS}
+            for number, handler in self._before.items():
+                if handler is not signal.SIG_IGN:
+                    signal.signal(number, _interrupt)
+
+    def restore(self) -> None:
+        """Puts back what was there."""
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._before = {}
+
+
+def _interrupt(number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt(signal.Signals(number).name)
+
+
+def pass_on(run: Path, number: int = signal.SIGTERM) -> None:
+    """Signals the other processes of this run that have a cell in flight, so that they stop it and record it."""
+    for pid in running(run) - {os.getpid()}:
+        try:
+            os.kill(pid, number)
+        except OSError:
+            continue
+
+
+def running(run: Path) -> set[int]:
+    """Processes that by the run's journal started a cell and have not finished it."""
+    pids: dict[tuple[str, str], int] = {}
+    for path in sorted((run / "journal").glob("*.jsonl")):
+        for line in path.read_bytes().splitlines():
+            try:
+                event = json.loads(line)
+                cell = (event["matrix"], event["scenario"])
+                if event["event"] == "started":
+                    pids[cell] = int(event["pid"])
+                elif event["event"] in ("finished", "judged"):
+                    pids.pop(cell, None)
+            except (ValueError, KeyError, TypeError):
+                continue
+    return set(pids.values())

@@ -1,0 +1,98 @@
+"""From evidence to an Outcome: every judge is heard, the strongest finding decides, expectations give the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from pytest_hetgpu.banner import mpi_banner
+from pytest_hetgpu.evidence import Evidence, Finding, Outcome, RunResult
+from pytest_hetgpu.judges import expectation
+from pytest_hetgpu.judges.base import Case, Force, Judge, Opinion
+from pytest_hetgpu.judges.completeness import Completeness
+from pytest_hetgpu.judges.data import Data
+from pytest_hetgpu.judges.signature import SignatureJudge
+from pytest_hetgpu.judges.transport import Transport as TransportJudge
+from pytest_hetgpu.judges.world import World
+from pytest_hetgpu.metrics import measurements
+from pytest_hetgpu.model import Job, Kind, Verdict
+from pytest_hetgpu.registry import find
+from pytest_hetgpu.transcript import read
+from pytest_hetgpu.transports.base import Transport
+
+JUDGES: tuple[type[Judge], ...] = (World, Completeness, TransportJudge, Data, SignatureJudge)
+LONGEST_WHY = 400
+
+
+def judge_output(job: Job, result: RunResult) -> Outcome:
+    """The outcome of a job whose output is in the file `result.output`. A file that cannot be read is `unknown`."""
+    proof = find("transports", job.demand.transport_family, Transport).reader()  # type: ignore[type-abstract]
+    try:
+        evidence = read(Path(result.output), proof=proof)
+    except OSError as error:
+        finding = Finding("transcript", Kind.UNKNOWN, f"the output cannot be read: {error}")
+        return Outcome(finding.kind, Verdict.NEW, finding.why, findings=(finding,), seconds=result.seconds)
+    return judge(job, result, evidence)
+
+
+def judge(job: Job, result: RunResult, evidence: Evidence, judges: Sequence[type[Judge]] = JUDGES) -> Outcome:
+    """The outcome of a run, from what was asked, how it ended and what its output said. Pure.
+
+    Findings are ordered by what they decide: first those that make everything else meaningless (the run was cut short,
+    another MPI was loaded), then facts, the worst kind first, last what says only that something is wrong (an exit
+    code, missing records), in the judges' order. So an exit code yields to the text that explains it.
+    """
+    case = Case(job, result, evidence)
+    findings = _ordered(opinion for kind in judges for opinion in _heard(kind, case))
+    kind, signature, why = (
+        (findings[0].kind, findings[0].signature, findings[0].why) if findings else (Kind.PASSED, None, "")
+    )
+    ruling = expectation.rule(case, kind, signature)
+    notes = (ruling.note, why) if ruling.expectation else (why, ruling.note)
+    return Outcome(
+        kind=kind,
+        verdict=ruling.verdict,
+        why=_one_line(": ".join(filter(None, notes))),
+        signature=signature,
+        expectation=ruling.expectation,
+        findings=findings,
+        measurements=measurements(evidence.rows),
+        transports=evidence.transports,
+        stack=_stack(evidence),
+        seconds=result.seconds,
+    )
+
+
+def _heard(kind: type[Judge], case: Case) -> Iterator[Opinion]:
+    """A judge's opinions; one that fails has found something that nobody can judge."""
+    try:
+        yield from list(kind().opinions(case))
+    except Exception as error:  # noqa: BLE001 - whatever a judge trips over, the run must not pass
+        why = f"the judge {kind.name!r} failed: {type(error).__name__}: {error}"
+        yield Opinion(Finding(kind.name, Kind.UNKNOWN, _one_line(why)), Force.FINAL)
+
+
+def _ordered(opinions: Iterator[Opinion]) -> tuple[Finding, ...]:
+    """Findings, the decisive one first; of equals the one that has a signature."""
+
+    def place(opinion: Opinion) -> tuple[int, int, bool]:
+        finding = opinion.finding
+        if opinion.force is Force.VAGUE:
+            return opinion.force, 0, False
+        return opinion.force, -finding.kind.severity, finding.signature is None
+
+    return tuple(dict.fromkeys(opinion.finding for opinion in sorted(opinions, key=place)))
+
+
+def _stack(evidence: Evidence) -> str:
+    """`Open MPI 5.0.11 (/opt/mpi/lib/libmpi.so.40)`, as the ranks report it; ranks that differ are all named."""
+    loaded: dict[str, None] = {}
+    for _, hello in sorted(evidence.hellos.items()):
+        name = " ".join(filter(None, mpi_banner(hello.library))) or hello.library
+        loaded[f"{name} ({hello.libmpi})" if hello.libmpi else name] = None
+    return _one_line("; ".join(loaded))
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= LONGEST_WHY else f"{line[: LONGEST_WHY - 3]}..."

@@ -1,0 +1,1 @@
+"""An ordered list of small judges; the worst finding wins."""

@@ -1,0 +1,151 @@
+"""What a judge is: it looks at one side of a finished run, and says what it finds wrong with it."""
+
+from __future__ import annotations
+
+import abc
+import enum
+import signal
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pytest_hetgpu.evidence import Evidence, Finding, RankExit, RunResult, Signature
+from pytest_hetgpu.model import Job, Kind
+
+_HIGHEST_NAMED_SIGNAL = 31
+FROM_OUTSIDE = frozenset({signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM})
+"""Signals that stop a process from outside; after a time limit they are ours, not a rank's failure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One finished run as judges see it."""
+
+    job: Job
+    result: RunResult
+    evidence: Evidence
+
+
+class Force(enum.IntEnum):
+    """How much a finding decides, strongest first."""
+
+    FINAL = 0
+    """Nothing else the run showed matters: it was cut short, or it ran in another world than the one asked for."""
+    FIRM = 1
+    """A fact about the run. Of several the worst kind decides."""
+    VAGUE = 2
+    """Says that something is wrong, not what (an exit code, a silent rank): decides where nothing firm does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opinion:
+    """A finding, and how much it decides."""
+
+    finding: Finding
+    force: Force = Force.FIRM
+
+
+class Judge(abc.ABC):
+    """Looks at one side of a run."""
+
+    name: ClassVar[str]
+
+    @abc.abstractmethod
+    def opinions(self, case: Case) -> Iterator[Opinion]:
+        """What is wrong, most telling first; nothing where this side is as it should be."""
+
+    def says(self, kind: Kind, why: str, force: Force = Force.FIRM, signature: Signature | None = None) -> Opinion:
+        """An opinion of this judge; `why` is put in one line."""
+        return Opinion(Finding(self.name, kind, " ".join(why.split()), signature), force)
+
+
+def signal_name(number: int) -> str:
+    """`SIGSEGV` for 11."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def killed(case: Case) -> tuple[RankExit, ...]:
+    """Ranks that died of a signal, as the launcher tells it.
+
+    SIGTERM does not count where another rank ended by itself: the launcher then stops the rest. After a time limit or
+    an interruption no signal counts that could be ours.
+    """
+    stopped = case.result.timed_out or case.result.interrupted is not None
+    exits = case.evidence.exits
+    others = any(ended.aborted or ended.code or ended.signal not in (None, signal.SIGTERM) for ended in exits)
+    return tuple(
+        ended
+        for ended in exits
+        if ended.signal is not None
+        and not (stopped and ended.signal in FROM_OUTSIDE)
+        and not (others and ended.signal == signal.SIGTERM)
+    )
+
+
+def launcher_signal(case: Case) -> int | None:
+    """The signal that ended the launcher, or that its exit status 128+N reports of a rank.
+
+    Launchers use such numbers for failures to start as well (131 and 135 of Open MPI 4, 183 of 5), so they count only
+    up to 31, and only where ranks did run.
+    """
+    result = case.result
+    if result.timed_out or result.interrupted is not None or result.signal is None:
+        return None
+    died_itself = result.returncode is not None and result.returncode < 0
+    told_of_rank = bool(case.evidence.hellos) and result.signal <= _HIGHEST_NAMED_SIGNAL
+    return result.signal if died_itself or told_of_rank else None
+
+
+def owed(case: Case) -> list[str]:
+    """What the run lacks of what it had to show, each in words; empty for a run that showed everything."""
+    demand, evidence = case.job.demand, case.evidence
+    ranks = range(demand.ranks)
+    timed = {row.point for row in evidence.rows if row.operation == demand.operation and row.ranks == demand.ranks}
+    checked = [evidence.checks.get(rank, {}) for rank in ranks]
+    untimed = [point for point in demand.points if demand.measured and point not in timed]
+    unchecked = [point for point in demand.points if not all(point in points for points in checked)]
+    silent = [rank for rank in ranks if rank not in evidence.hellos]
+    unfinished = [rank for rank in ranks if rank not in evidence.done]
+    lacks = []
+    if silent:
+        lacks.append(f"{_some('rank', silent)} never reported")
+    if unfinished:
+        lacks.append(f"{_some('rank', unfinished)} did not reach the end")
+    if untimed:
+        lacks.append(f"no measurement of {demand.operation} at {_some('point', untimed)}")
+    if unchecked:
+        lacks.append(f"results not verified by every rank at {_some('point', unchecked)}")
+    return lacks
+
+
+def _some(what: str, items: Sequence[object], limit: int = 5) -> str:
+    shown = ", ".join(map(str, items[:limit])) + (f" and {len(items) - limit} more" if len(items) > limit else "")
+    return f"{what}{'s' * (len(items) > 1)} {shown}"
+
+
+def failed(case: Case) -> bool:
+    """Whether the run itself broke: a bad end, or less than it had to show. Scary text alone is no failure."""
+    result = case.result
+    return bool(result.returncode != 0 or result.timed_out or result.interrupted or case.evidence.exits or owed(case))
+
+
+def explanation(case: Case) -> Signature | None:
+    """The signature that tells why the run failed, the first that agrees with how it ended; None for a good run.
+
+    A rank that died of a signal is explained by a crash, or by memory that ran out. A time limit is explained by a
+    crash that came before it, though not by one that stopping it has caused.
+    """
+    signatures = case.evidence.signatures
+    if not failed(case) or not signatures:
+        return None
+    if case.result.timed_out or case.result.interrupted is not None:
+        ours = {entry.name for entry in FROM_OUTSIDE}
+        signatures = tuple(s for s in signatures if not (s.kind is Kind.CRASH and s.signal in ours))
+        return next((s for s in signatures if s.kind is Kind.CRASH), next(iter(signatures), None))
+    if killed(case) or launcher_signal(case) is not None:
+        deadly = (s for s in signatures if s.kind in (Kind.CRASH, Kind.OUT_OF_MEMORY))
+        return next(deadly, signatures[0])
+    return signatures[0]

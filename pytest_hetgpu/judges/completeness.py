@@ -1,0 +1,77 @@
+"""Whether the run came to its end, and showed all that it owed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pytest_hetgpu.evidence import RunResult
+from pytest_hetgpu.judges.base import (
+    Case,
+    Force,
+    Judge,
+    Opinion,
+    explanation,
+    killed,
+    launcher_signal,
+    owed,
+    signal_name,
+)
+from pytest_hetgpu.model import Kind
+
+
+class Completeness(Judge):
+    """Exit status and signals always count; so does everything that is missing from a run that ended well."""
+
+    name = "completeness"
+
+    def opinions(self, case: Case) -> Iterator[Opinion]:
+        result = case.result
+        if result.interrupted is not None:
+            yield self.says(Kind.ERROR, f"cut short by {result.interrupted}: no verdict", Force.FINAL)
+        if result.timed_out:
+            yield self._stuck(result)
+        yield from self._killed(case)
+        if result.returncode is None and not result.timed_out:
+            yield self.says(Kind.ERROR, "the launcher left no exit status", Force.VAGUE)
+        elif result.returncode and not result.timed_out:
+            yield self.says(Kind.ERROR, f"the launcher ended with exit code {result.returncode}", Force.VAGUE)
+        yield from self._ranks(case)
+        if result.survivors:
+            survivors = ", ".join(result.survivors[:5])
+            yield self.says(
+                Kind.ERROR, f"processes outlived their launcher and had to be stopped: {survivors}", Force.VAGUE
+            )
+        for lack in owed(case):
+            unfinished = "never reported" in lack or "did not reach" in lack
+            yield self.says(Kind.ERROR if unfinished else Kind.UNKNOWN, lack, Force.VAGUE)
+
+    def _stuck(self, result: RunResult) -> Opinion:
+        """A run that was stopped: a hang if it said nothing for the second half of its time."""
+        hang = result.quiet >= result.seconds / 2
+        silence = (
+            f"without output for the last {result.quiet:.0f} s" if hang else f"last output {result.quiet:.0f} s before"
+        )
+        return self.says(Kind.HANG if hang else Kind.TIMEOUT, f"stopped after {result.seconds:.0f} s, {silence}")
+
+    def _killed(self, case: Case) -> Iterator[Opinion]:
+        """A crash, but for a death that memory explains."""
+        explained = explanation(case)
+        force = Force.VAGUE if explained and explained.kind is Kind.OUT_OF_MEMORY else Force.FIRM
+        dead = killed(case)
+        for ended in dead[:5]:
+            yield self.says(Kind.CRASH, f"rank {ended.rank} died of {signal_name(ended.signal or 0)}", force)
+        number = launcher_signal(case)
+        if number is not None and not dead:
+            itself = (case.result.returncode or 0) < 0
+            who = "the launcher died of" if itself else f"exit code {case.result.returncode}: a rank died of"
+            yield self.says(Kind.CRASH, f"{who} {signal_name(number)}", force)
+
+    def _ranks(self, case: Case) -> Iterator[Opinion]:
+        """Ranks that the launcher says ended badly, though it may have ended well itself."""
+        for ended in case.evidence.exits[:5]:
+            if ended.code:
+                called = "called MPI_Abort with" if ended.aborted else "ended with exit code"
+                yield self.says(Kind.ERROR, f"rank {ended.rank} {called} {ended.code}", Force.VAGUE)
+            elif ended.signal is None:
+                how = "aborted" if ended.aborted else "ended without MPI_Finalize"
+                yield self.says(Kind.ERROR, f"rank {ended.rank} {how}", Force.VAGUE)

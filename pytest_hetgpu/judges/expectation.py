@@ -1,0 +1,88 @@
+"""A run's kind held against what was expected of its cell."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from pytest_hetgpu.evidence import Signature
+from pytest_hetgpu.judges.base import Case
+from pytest_hetgpu.model import Expectation, Kind, Verdict
+from pytest_hetgpu.when import holds
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """A verdict in view of the expectations; `note` is what it adds to the reason, in one line."""
+
+    verdict: Verdict
+    expectation: Expectation | None = None
+    note: str = ""
+
+
+def rule(case: Case, kind: Kind, signature: Signature | None) -> Ruling:
+    """The verdict on a run of this kind and signature.
+
+    An expectation applies where all its conditions hold; where a fact that it asks for is not known, it is not
+    established and does not apply, and the note says so. A run that was cut short is nobody's known failure.
+    """
+    if kind is Kind.SKIPPED:
+        return Ruling(Verdict.NOT_RUN)
+    if case.result.interrupted is not None:
+        return Ruling(Verdict.NEW)
+    applicable, note = _applicable(case)
+    fitting = next((e for e in applicable if _fits(e, kind, signature)), None)
+    if fitting:
+        return Ruling(Verdict.OK if kind is Kind.PASSED else Verdict.KNOWN, fitting)
+    if not applicable:
+        return Ruling(Verdict.OK if kind is Kind.PASSED else Verdict.NEW, note=note)
+    first = applicable[0]
+    if kind is Kind.PASSED:
+        where = f" at {first.origin}" if first.origin else ""
+        return Ruling(Verdict.FIXED, first, f"expected {in_words(first)}, passed: remove the expectation{where}")
+    return Ruling(
+        Verdict.CHANGED,
+        first,
+        f"expected {in_words(first)}, got {kind.value} {signature.key if signature else ''}".strip(),
+    )
+
+
+def in_words(expectation: Expectation) -> str:
+    """`crash SIGSEGV@libuct.so!*`, or `hang or timeout` where any signature will do."""
+    kinds = " or ".join(kind.value for kind in expectation.kinds)
+    return f"{kinds} {' or '.join(expectation.signatures)}".strip()
+
+
+def _applicable(case: Case) -> tuple[list[Expectation], str]:
+    """Expectations whose conditions all hold, and a note on those of which that could not be told."""
+    demand = case.job.demand
+    facts = {**demand.facts, **case.evidence.versions}
+    found, notes = [], []
+    for expectation in demand.expectations:
+        unknown = list(_unmet(expectation, facts, demand.capabilities))
+        if not unknown:
+            found.append(expectation)
+        elif all(unknown):
+            notes.append(f"expected {in_words(expectation)} was not considered: {', '.join(unknown)}")
+    return found, "; ".join(notes)
+
+
+def _unmet(expectation: Expectation, facts: Mapping[str, str], capabilities: frozenset[str]) -> Iterator[str]:
+    """For each condition that does not hold "", for each of which that cannot be told the reason."""
+    for condition in expectation.when:
+        held = holds(condition, facts, capabilities)
+        if held is None:
+            seen = facts.get(condition.fact)
+            yield f"{condition.fact} is {seen!r}" if seen else f"the run does not tell its {condition.fact}"
+        elif not held:
+            yield ""
+
+
+def _fits(expectation: Expectation, kind: Kind, signature: Signature | None) -> bool:
+    if kind not in expectation.kinds:
+        return False
+    key = signature.key if signature else None
+    return not expectation.signatures or (
+        key is not None and any(fnmatch.fnmatchcase(key, glob) for glob in expectation.signatures)
+    )

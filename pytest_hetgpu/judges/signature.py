@@ -1,0 +1,42 @@
+"""What the output itself says of a failure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pytest_hetgpu.evidence import Signature
+from pytest_hetgpu.judges.base import Case, Force, Judge, Opinion, explanation, killed, launcher_signal
+from pytest_hetgpu.model import Kind
+
+
+class SignatureJudge(Judge):
+    """Names the cause of a run that failed. The output of a run that did not may be as frightening as it likes."""
+
+    name = "signature"
+
+    def opinions(self, case: Case) -> Iterator[Opinion]:
+        found = explanation(case)
+        if found:
+            yield self.says(found.kind, in_words(found), _force(case, found), found)
+
+
+def in_words(signature: Signature) -> str:
+    """`SIGSEGV@libuct.so!f in MPI_Send on rank 0: invalid permissions (line 23)`."""
+    entry = f" in {signature.entry_point}" if signature.entry_point else ""
+    ranks = ", ".join(map(str, signature.ranks[:5]))
+    where = f" on rank{'s' * (len(signature.ranks) > 1)} {ranks}" if ranks else ""
+    return f"{signature.key}{entry}{where}: {signature.detail or signature.primary_line} (line {signature.line})"
+
+
+def _force(case: Case, found: Signature) -> Force:
+    """A text decides, unless something harder than text speaks for another kind.
+
+    A time limit stays one unless a crash came before it; a rank that died of a signal stays a crash unless memory ran
+    out; wrong data stay wrong data where the program merely complains of them.
+    """
+    if case.result.timed_out:
+        return Force.FIRM if found.kind is Kind.CRASH else Force.VAGUE
+    if killed(case) or launcher_signal(case) is not None:
+        return Force.FIRM if found.kind in (Kind.CRASH, Kind.OUT_OF_MEMORY) else Force.VAGUE
+    wrong = case.evidence.wrong or any(any(points.values()) for points in case.evidence.checks.values())
+    return Force.VAGUE if wrong and found.kind is Kind.ERROR else Force.FIRM

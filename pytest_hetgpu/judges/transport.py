@@ -1,0 +1,26 @@
+"""Whether the data went the way that was asked for."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterator
+
+from pytest_hetgpu.judges.base import Case, Force, Judge, Opinion
+from pytest_hetgpu.model import Kind
+
+
+class Transport(Judge):
+    """A transport must prove itself: libraries fall back in silence, and the numbers look fine."""
+
+    name = "transport"
+
+    def opinions(self, case: Case) -> Iterator[Opinion]:
+        demand, seen = case.job.demand, case.evidence.transports
+        asked = ", ".join(demand.transports)
+        if demand.ranks > 1 and not seen and len(case.evidence.hellos) >= demand.ranks:
+            why = f"nothing in the output proves which transport was used (asked for was {asked})"
+            yield self.says(Kind.UNKNOWN, why, Force.VAGUE)
+        other = [name for name in seen if not any(fnmatch.fnmatchcase(name, glob) for glob in demand.transports)]
+        if other:
+            why = f"silent fallback: asked for {asked}, used {', '.join(other)}"
+            yield self.says(Kind.TRANSPORT_UNAVAILABLE, why)

@@ -1,0 +1,132 @@
+"""What the terminal shows of cells: a line as each ends, and a table with the place of the reports at the end."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from pytest_hetgpu.evidence import Outcome
+from pytest_hetgpu.model import Scenario, Verdict
+from pytest_hetgpu.reporting.cells import CellRecord
+from pytest_hetgpu.reporting.pairs import CellPairs, from_pairs
+from pytest_hetgpu.reporting.table import table
+from pytest_hetgpu.sizes import show_size
+
+MARKUP = {
+    Verdict.OK: {"green": True},
+    Verdict.KNOWN: {"yellow": True},
+    Verdict.NEW: {"red": True},
+    Verdict.CHANGED: {"red": True},
+    Verdict.FIXED: {"red": True},
+    Verdict.NOT_RUN: {"cyan": True},
+}
+_METRIC = re.compile(r"(\w+)\[(\d+),(\w+)\]")
+
+
+class Live:
+    """Hooks of the terminal's side. `reports` says where the run's folder is, None while nothing is run."""
+
+    def __init__(self, cells: Sequence[Scenario], reports: Callable[[], Path | None]) -> None:
+        self.cells = {(cell.matrix, cell.label): cell for cell in cells}
+        self.reports = reports
+        self.seen: dict[tuple[str, str], CellPairs] = {}
+        self.others = 0
+        self.width = min(60, max((len(cell.label) for cell in cells), default=0))
+
+    @property
+    def nothing_ran(self) -> bool:
+        """Whether cells came up and none of them, nor any other test, could be run."""
+        return bool(self.seen) and not self.others and all(p.verdict is Verdict.NOT_RUN for p in self.seen.values())
+
+    def pytest_report_teststatus(self, report: Any, config: Any) -> tuple[str, str, Any] | None:
+        """Leaves the line to `pytest_runtest_logreport`, but for -v (its word is our line) and -q (plain letters)."""
+        pairs = cell_pairs(report)
+        verbosity = config.get_verbosity()
+        if pairs is None or verbosity < 0 or report.when == "teardown":
+            return None
+        category, word = _category(report)
+        if verbosity > 0:
+            word = f"{word} {pairs.verdict.value.replace('_', ' ')} {said(pairs).strip()}"
+        return category, "", (word, MARKUP[pairs.verdict])
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        pairs = cell_pairs(report)
+        if pairs is None:
+            self.others += report.when == "call" and report.passed
+        elif report.when != "teardown":
+            self.seen[pairs.matrix, pairs.scenario] = pairs
+
+    def line(self, pairs: CellPairs) -> str:
+        """`ok       two-ranks-ob1-tcp-allreduce   0.9 s  busbw 1.32 GB/s at 4M float32`."""
+        return f"{pairs.verdict.value.replace('_', ' '):8} {pairs.scenario:{self.width}} {said(pairs)}"
+
+    def summary(self, writer: Any) -> None:
+        """The final table and where the reports are."""
+        if not self.seen:
+            return
+        cells = [record(cell, self.seen[key]) for key, cell in self.cells.items() if key in self.seen]
+        writer.write_sep("=", "hetgpu")
+        for row in table(cells):
+            for text, markup in row:
+                writer.write(text, **markup)
+            writer.write("\n")
+        folder = self.reports()
+        if folder:
+            writer.write_line(f"reports: {shown(folder)}  (summary.md, junit.xml, journal/, scenarios/)")
+
+
+def record(cell: Scenario, pairs: CellPairs) -> CellRecord:
+    """A cell as the table wants it, from what its report said."""
+    outcome = Outcome(pairs.kind, pairs.verdict)
+    return CellRecord(cell.matrix, cell.id, cell.label, dict(zip(cell.axes, cell.values, strict=True)), outcome=outcome)
+
+
+def said(pairs: CellPairs) -> str:
+    """Seconds, then bandwidth or signature or reason."""
+    if pairs.verdict is Verdict.NOT_RUN:
+        return pairs.why
+    detail = best(pairs) if pairs.kind.value == "passed" else ""
+    if pairs.kind.value != "passed":
+        detail = f"{pairs.kind.value}: {pairs.signature or pairs.why}"
+    elif pairs.verdict.fails:
+        detail = pairs.why
+    return f"{pairs.seconds:6.1f} s  {detail}".rstrip()
+
+
+def best(pairs: CellPairs) -> str:
+    """The highest bus bandwidth and the smallest message's latency."""
+    found = [(m[1], int(m[2]), m[3], value) for name, value in pairs.measurements.items() if (m := _METRIC.fullmatch(name))]
+    bandwidths = [(value, size, dtype) for metric, size, dtype, value in found if metric == "busbw"]
+    latencies = [(size, value, dtype) for metric, size, dtype, value in found if metric == "latency"]
+    parts = []
+    if bandwidths:
+        value, size, dtype = max(bandwidths)
+        parts.append(f"busbw {value:.2f} GB/s at {show_size(size)} {dtype}")
+    if latencies:
+        size, value, dtype = min(latencies)
+        parts.append(f"latency {value:.1f} us at {show_size(size)}")
+    return ", ".join(parts)
+
+
+def cell_pairs(report: Any) -> CellPairs | None:
+    """What a report says of a cell, once there is an outcome."""
+    return from_pairs((str(name), value) for name, value in getattr(report, "user_properties", ()))
+
+
+def shown(path: Path) -> str:
+    """Relative to here when it is below here."""
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+def _category(report: Any) -> tuple[str, str]:
+    """pytest's own category and word."""
+    if hasattr(report, "wasxfail"):
+        return ("xfailed", "XFAIL") if report.skipped else ("xpassed", "XPASS")
+    if report.failed and report.when == "setup":
+        return "error", "ERROR"
+    return str(report.outcome), str(report.outcome).upper()

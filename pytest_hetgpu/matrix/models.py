@@ -1,0 +1,242 @@
+"""The shapes of a matrix file, from which both its validation and its published schema come.
+
+Scalars reach these models as their source text, so numbers are parsed here and an environment value `6.10` stays `6.10`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+)
+from pydantic_core.core_schema import CoreSchema, no_info_after_validator_function
+
+from pytest_hetgpu.model import Accelerator, Condition, Expectation, Exclusion, Fabric, Hardware, Kind, Origin
+from pytest_hetgpu.registry import known, names, show
+from pytest_hetgpu.sizes import parse_size
+from pytest_hetgpu.stacks.base import stack_names
+
+BAD_KINDS = tuple(kind.value for kind in Kind if kind not in (Kind.PASSED, Kind.SKIPPED))
+# What `requires` may ask of a node as FACT=VALUE.
+FACTS = ("platform", "arch", "fabric", "runtime")
+
+
+def _listed(value: Any) -> Any:
+    if not isinstance(value, (str, list)):
+        raise ValueError(f"a single value or a list is needed here, not {show(value)}")
+    return [value] if isinstance(value, str) else value
+
+
+def choice(family: str, what: str) -> AfterValidator:
+    """A name of a family's variants, for `Annotated`; `what` is what a person calls one."""
+
+    def check(name: str) -> str:
+        # The fake runtime is for tests that make one themselves.
+        choices = stack_names() if family == "stacks" else [found for found in names(family) if found != "fake"]
+        if name not in choices:
+            raise ValueError(f"unknown {what} {show(name)} {known(name, choices)}")
+        return name
+
+    return AfterValidator(check)
+
+
+def _kind(name: str) -> str:
+    if name not in BAD_KINDS:
+        raise ValueError(f"unknown outcome {show(name)} {known(name, BAD_KINDS, len(BAD_KINDS))}")
+    return name
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """Text of one pattern, for `Annotated`; `words` say to a person what it must do or be."""
+
+    pattern: str
+    words: str
+
+    def check(self, text: str) -> str:
+        """The text itself; ValueError unless all of it has the form."""
+        if not re.fullmatch(self.pattern, text):
+            raise ValueError(f"{show(text)} must {self.words}")
+        return text
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return no_info_after_validator_function(self.check, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {**handler(schema), "pattern": self.pattern}
+
+
+def _requirement(text: str) -> str:
+    name, equals, value = text.partition("=")
+    if equals and name not in FACTS:
+        raise ValueError(f"unknown fact {show(name)} {known(name, FACTS)}")
+    if not re.fullmatch(NAME.pattern, value if equals else name):
+        raise ValueError(f"{show(text)} must be a capability, or a fact like platform=rocm")
+    return text
+
+
+NAME = Form(
+    # A name starts neither hidden folders nor options.
+    r"^[A-Za-z0-9_][A-Za-z0-9_.+-]{0,79}$",
+    "have only letters, digits and _ . + - (at most 80, the first a letter, digit or _)",
+)
+Name = Annotated[str, NAME]
+Names = Annotated[tuple[Name, ...], BeforeValidator(_listed, json_schema_input_type=str | list[str])]
+Variable = Annotated[str, Form(r"^[A-Za-z_][A-Za-z0-9_]*$", "have only letters, digits and _, the first no digit")]
+Device = Annotated[str, Form(r"^[^\s,]+$", "be one device, without spaces and commas")]
+Value = Annotated[
+    str,
+    # The C strings of an environment and a command line end at a NUL.
+    Form(r"^[^\x00]*$", "not hold a NUL character"),
+    Field(json_schema_extra={"type": ["string", "number", "boolean"]}),
+]
+Env = dict[Variable, Value]
+Mca = dict[Variable, Value]
+Pattern = Annotated[
+    tuple[str, ...],
+    Field(min_length=1),
+    BeforeValidator(_listed, json_schema_input_type=str | list[str | int] | int),
+]
+Kinds = Annotated[
+    tuple[Annotated[str, AfterValidator(_kind)], ...],
+    Field(min_length=1),
+    BeforeValidator(_listed, json_schema_input_type=str | list[str]),
+]
+Texts = Annotated[tuple[str, ...], BeforeValidator(_listed, json_schema_input_type=str | list[str])]
+Bytes = Annotated[int, BeforeValidator(parse_size, json_schema_input_type=str | int)]
+Link = Annotated[str, Form(r"^https?://\S+$", "be a link that starts with https:// or http://")]
+Requirement = Annotated[str, AfterValidator(_requirement)]
+
+
+class Shape(BaseModel):
+    """Base: unknown keys are mistakes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class MpiShape(Shape):
+    """Which MPI a node runs."""
+
+    stack: Annotated[str, choice("stacks", "stack")] = "openmpi-5"
+
+
+class FabricShape(Shape):
+    """What connects the node; `gbps` in 1e9 bit/s."""
+
+    kind: Literal["tcp", "roce", "infiniband", "slingshot", "efa"] = "tcp"
+    netdev: Device | None = None
+    hca: Device | None = None
+    gid_index: Annotated[int, Field(ge=0)] | None = None
+    gbps: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+
+
+class HardwareShape(Shape):
+    """One named kind of node."""
+
+    platform: Annotated[str, choice("hardware", "platform")] = "cpu"
+    arch: str | None = None
+    count: Annotated[int, Field(ge=0)] = 1
+    memory: Bytes | None = None
+    fabric: FabricShape = FabricShape()
+    runtime: Annotated[str, choice("runtimes", "runtime")] = "local"
+    image: str | None = None
+    mpi: MpiShape = MpiShape()
+    env: Env = {}
+    mca: Mca = {}
+    capabilities: Names = ()
+
+    def hardware(self, name: str) -> Hardware:
+        """The noun that the rest of the program knows."""
+        return Hardware(
+            name=name,
+            accelerator=Accelerator(self.platform, self.arch, self.count, self.memory),
+            fabric=Fabric(**self.fabric.model_dump()),
+            runtime=self.runtime,
+            stack=self.mpi.stack,
+            image=self.image,
+            env=self.env,
+            mca=self.mca,
+            capabilities=frozenset(self.capabilities),
+        )
+
+
+class Options(Shape):
+    """Settings that a value of any axis may carry."""
+
+    env: Env = {}
+    mca: Mca = {}
+    ranks_per_node: Annotated[int, Field(ge=1, le=4096)] = 1
+    timeout: Annotated[float, Field(gt=0, allow_inf_nan=False, description="seconds")] | None = None
+    launcher: Annotated[str, choice("launchers", "launcher")] = "mpirun"
+    stack: Annotated[str, choice("stacks", "stack")] | None = None
+    requires: Annotated[
+        tuple[Requirement, ...],
+        BeforeValidator(_listed, json_schema_input_type=str | list[str]),
+        Field(description="capabilities of every node, or facts: large-bar, platform=rocm"),
+    ] = ()
+
+
+class PlacementShape(Options):
+    """A placement with settings of its own; without, a list of hardware names will do."""
+
+    nodes: Annotated[tuple[Name, ...], Field(min_length=1)]
+
+
+class RuleShape(Shape):
+    """Where a rule holds, and why."""
+
+    reason: str | None = None
+    issue: Link | None = None
+
+
+class ExcludeShape(RuleShape):
+    """Cells that are not to be run; their reason is kept in the reports."""
+
+    reason: Annotated[str, Field(min_length=1)]
+    where: dict[Name, Pattern] = Field(min_length=1)
+
+    def exclusion(self, origin: Origin) -> Exclusion:
+        """The noun."""
+        return Exclusion(self.reason, self.issue, origin)
+
+
+class RemedyShape(Shape):
+    """Settings that cure a known failure."""
+
+    env: Env = {}
+    mca: Mca = {}
+
+
+class ExpectShape(RuleShape):
+    """Cells that are known to fail, and how."""
+
+    where: dict[Name, Pattern] = Field(min_length=1)
+    outcome: Kinds
+    signature: Texts = ()
+    when: dict[Name, str] = {}
+    fixed_in: str | None = None
+    remedy: RemedyShape | None = None
+
+    def expectation(self, origin: Origin) -> Expectation:
+        """The noun."""
+        remedy: Mapping[str, Mapping[str, str]] = self.remedy.model_dump() if self.remedy else {}
+        return Expectation(
+            kinds=tuple(Kind(name) for name in self.outcome),
+            signatures=self.signature,
+            when=tuple(Condition(fact, wanted) for fact, wanted in self.when.items()),
+            issue=self.issue,
+            reason=self.reason,
+            fixed_in=self.fixed_in,
+            remedy=remedy,
+            origin=origin,
+        )

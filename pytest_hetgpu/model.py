@@ -1,0 +1,242 @@
+"""The nouns of what is asked: plain frozen data that every other room passes around (what came of it: `evidence.py`).
+
+Units everywhere: bytes, seconds, and 1e9 B/s for bandwidths.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+class Kind(str, enum.Enum):
+    """What became of a scenario, worst last: of several findings the worst is the outcome."""
+
+    PASSED = "passed"
+    SKIPPED = "skipped"
+    SLOW = "slow"
+    NETWORK_FAILURE = "network_failure"
+    TIMEOUT = "timeout"
+    HANG = "hang"
+    TRANSPORT_UNAVAILABLE = "transport_unavailable"
+    MISSING_LIBRARY = "missing_library"
+    GPU_ARCH_MISMATCH = "gpu_arch_mismatch"
+    LAUNCH_FAILURE = "launch_failure"
+    OUT_OF_MEMORY = "out_of_memory"
+    WRONG_RESULT = "wrong_result"
+    CRASH = "crash"
+    ERROR = "error"
+    UNKNOWN = "unknown"
+
+    @property
+    def severity(self) -> int:
+        """Position in the list above; larger is worse."""
+        return _SEVERITY[self]
+
+
+_SEVERITY = {kind: place for place, kind in enumerate(Kind)}
+
+
+class Verdict(str, enum.Enum):
+    """A kind held against what was expected of the scenario."""
+
+    OK = "ok"
+    KNOWN = "known"
+    NEW = "new"
+    CHANGED = "changed"
+    FIXED = "fixed"
+    NOT_RUN = "not_run"
+
+    @property
+    def fails(self) -> bool:
+        """Whether a run with such a scenario exits with 1."""
+        return self in (Verdict.NEW, Verdict.CHANGED, Verdict.FIXED)
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where in the user's files something was written."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True)
+class Accelerator:
+    """What computes: `platform` is cpu, cuda or rocm; `arch` is sm_75, gfx1011, ...; `memory` in bytes."""
+
+    platform: str = "cpu"
+    arch: str | None = None
+    count: int = 1
+    memory: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fabric:
+    """What connects: `kind` is tcp, roce, infiniband, slingshot or efa; `gbps` in 1e9 bit/s."""
+
+    kind: str = "tcp"
+    netdev: str | None = None
+    hca: str | None = None
+    gid_index: int | None = None
+    gbps: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """A named kind of node."""
+
+    name: str
+    accelerator: Accelerator = Accelerator()
+    fabric: Fabric = Fabric()
+    runtime: str = "local"
+    stack: str = "openmpi-5"
+    image: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    mca: Mapping[str, str] = field(default_factory=dict)
+    capabilities: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One member of a job: a kind of hardware bound to a host, with the ranks it carries."""
+
+    index: int
+    hardware: Hardware
+    host: str
+    ranks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """One MPI as found on a node: its launcher, its interpreter, and what its ranks must report."""
+
+    name: str
+    vendor: str
+    version: str
+    prefix: str
+    launcher: str
+    interpreter: str
+
+
+@dataclass(frozen=True, slots=True)
+class RankContext:
+    """Consecutive ranks that share program, environment and host: one context of an MPMD command line."""
+
+    ranks: int
+    host: str
+    argv: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One process to start: tokens, never a shell line. `env` is set on top of the runtime's own."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One measured point: message size in bytes and element type."""
+
+    size: int
+    dtype: str
+
+    def __str__(self) -> str:
+        return f"{self.size},{self.dtype}"
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One line of an expectation's `when`: a fact's name and what it must be (`<1.18`, or a plain word)."""
+
+    fact: str
+    wanted: str
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """A known-bad cell. Empty `signatures` accepts any; a signature may be a glob."""
+
+    kinds: tuple[Kind, ...]
+    signatures: tuple[str, ...] = ()
+    when: tuple[Condition, ...] = ()
+    issue: str | None = None
+    reason: str | None = None
+    fixed_in: str | None = None
+    remedy: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    origin: Origin | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Exclusion:
+    """Why a cell of the matrix is not to be run."""
+
+    reason: str
+    issue: str | None = None
+    origin: Origin | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A cell: one value of each axis. `label` is `id`, with the matrix's name before it where a run has several."""
+
+    matrix: str
+    id: str
+    label: str
+    axes: tuple[str, ...]
+    values: tuple[str, ...]
+    expectations: tuple[Expectation, ...] = ()
+    excluded: Exclusion | None = None
+
+    def value(self, axis: str) -> str:
+        """The name of this cell's value on an axis, e.g. `value("transport")`; KeyError for an unknown axis."""
+        try:
+            return self.values[self.axes.index(axis)]
+        except ValueError:
+            raise KeyError(axis) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a run must show before it may be called passed; judged from its output alone.
+
+    `transports` are the component names that may carry data between ranks, as `transport_family`'s reader reports them.
+    `points` are the sizes and types that must be measured (by rank 0, when `measured`) and checked (by every rank).
+    """
+
+    ranks: int
+    stack: Stack
+    transport_family: str
+    transports: tuple[str, ...]
+    points: tuple[Point, ...]
+    operation: str
+    measured: bool = True
+    facts: Mapping[str, str] = field(default_factory=dict)
+    capabilities: frozenset[str] = frozenset()
+    expectations: tuple[Expectation, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What will be started for a scenario. Pure data: the same matrix and machine give the same job."""
+
+    matrix: str
+    scenario: str
+    label: str
+    axes: Mapping[str, str]
+    nodes: tuple[Node, ...]
+    command: Command
+    timeout: float
+    demand: Demand
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Hosts the job occupies, sorted, each once: the order in which their leases are taken."""
+        return tuple(sorted({node.host for node in self.nodes}))

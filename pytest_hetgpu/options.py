@@ -1,0 +1,118 @@
+"""Options as data: each also an ini key and an environment variable. Command line, environment, ini, default: the first wins."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option; `name` gives `--hetgpu-NAME`, ini key `hetgpu_NAME` and variable `HETGPU_NAME`."""
+
+    name: str
+    help: str
+    metavar: str = ""
+    kind: Literal["path", "paths", "words", "seconds", "flag"] = "path"
+    everywhere: bool = True
+
+    @property
+    def dest(self) -> str:
+        """Attribute on pytest's option namespace, and ini key."""
+        return f"hetgpu_{self.name}"
+
+    @property
+    def flag(self) -> str:
+        """As typed on the command line."""
+        return f"--hetgpu-{self.name}"
+
+
+OPTIONS = (
+    Option("matrix", "matrix file to run; repeatable", "FILE", "paths"),
+    Option("inventory", "where the hardware of the matrix is", "FILE"),
+    Option("reports", "folder for what runs leave (default: reports)", "DIR"),
+    Option("timeout", "seconds a cell may take unless it has its own timeout (default: 120)", "S", "seconds"),
+    Option("cell", "run only the cell of this id; repeatable", "ID", "words", everywhere=False),
+    Option("plan", "print each job's exact commands, start nothing", kind="flag", everywhere=False),
+)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Options as resolved for one run."""
+
+    matrix: tuple[Path, ...] = ()
+    inventory: Path | None = None
+    reports: Path = Path("reports")
+    timeout: float = 120.0
+    cell: tuple[str, ...] = ()
+    plan: bool = False
+    sources: Mapping[str, str] = field(default_factory=dict)
+
+
+def register(parser: pytest.Parser) -> None:
+    """Declares every option."""
+    group = parser.getgroup("hetgpu", "compatibility matrices of GPUs, transports and collectives")
+    for option in OPTIONS:
+        keywords: dict[str, Any] = {"dest": option.dest, "help": option.help, "default": None}
+        if option.kind == "flag":
+            keywords["action"] = "store_true"
+        else:
+            keywords["metavar"] = option.metavar
+            keywords["action"] = "append" if option.kind in ("paths", "words") else "store"
+        group.addoption(option.flag, **keywords)
+        if option.everywhere:
+            ini = "paths" if option.kind == "paths" else "string"
+            parser.addini(option.dest, f"{option.help} (like {option.flag})", type=ini, default=None)  # type: ignore[arg-type]
+
+
+def resolve(config: pytest.Config, environ: Mapping[str, str] = os.environ) -> Settings:
+    """What the user asked for. Raises pytest.UsageError for a value that cannot be meant."""
+    found: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    for option in OPTIONS:
+        value, source = _given(option, config, environ)
+        if value not in (None, [], ""):
+            found[option.name] = _convert(option, value, source)
+            sources[option.name] = source
+    return Settings(**found, sources=sources)
+
+
+def _given(option: Option, config: pytest.Config, environ: Mapping[str, str]) -> tuple[Any, str]:
+    typed = config.getoption(option.dest)
+    if typed not in (None, False):
+        return typed, option.flag
+    variable = option.dest.upper()
+    if option.everywhere and environ.get(variable):
+        text = environ[variable]
+        return (text.split(os.pathsep) if option.kind == "paths" else text), variable
+    if not option.everywhere:
+        return None, ""
+    value = config.getini(option.dest)
+    if value and option.kind == "path" and config.inipath:
+        value = config.inipath.parent / value
+    return value, f"{option.dest} in {config.inipath}"
+
+
+def _convert(option: Option, value: Any, source: str) -> Any:
+    if option.kind == "paths":
+        return tuple(Path(part) for part in value)
+    if option.kind == "words":
+        return tuple(value)
+    if option.kind == "path":
+        return Path(value)
+    if option.kind == "flag":
+        return True
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise pytest.UsageError(f"{source}: {value!r} is not a number of seconds above 0")
+    return seconds

@@ -1,0 +1,50 @@
+"""The pytest plugin: declares options, and opens a session where a matrix is given. Imports nothing heavy until then."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+import pytest
+
+from pytest_hetgpu import options
+from pytest_hetgpu.fixtures import SESSION_PLUGIN, cluster, run, scenario, session_of
+
+__all__ = ["cluster", "run", "scenario"]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    options.register(parser)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object]:
+    # A plan starts nothing, so there is nothing to distribute either.
+    if config.getoption("hetgpu_plan") and hasattr(config.option, "numprocesses"):
+        config.option.numprocesses = 0
+    return (yield)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    # Last, for then every other plugin has registered its marks.
+    config.addinivalue_line("markers", "hetgpu: a cell of a matrix")
+    settings = options.resolve(config)
+    if not settings.matrix:
+        for name in ("plan", "cell", "inventory"):
+            if settings.sources.get(name, "").startswith("--"):
+                raise pytest.UsageError(f"{settings.sources[name]} needs a matrix: give --hetgpu-matrix FILE")
+        return
+    if config.option.help or config.option.version:
+        return
+    from pytest_hetgpu.session import Session
+
+    session = Session.open(config, settings)
+    config.pluginmanager.register(session, SESSION_PLUGIN)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "scenario" in metafunc.fixturenames:
+        session = session_of(metafunc.config)
+        if session is not None:
+            cells = session.cells
+            metafunc.parametrize("scenario", cells, ids=[cell.label for cell in cells], scope="function")

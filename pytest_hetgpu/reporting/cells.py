@@ -1,0 +1,144 @@
+"""A run as its journals tell it: every writer's events merged into one record a cell."""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from pathlib import Path
+
+from pytest_hetgpu.errors import UsageError
+from pytest_hetgpu.evidence import Outcome, RunResult
+from pytest_hetgpu.model import Kind, Verdict
+from pytest_hetgpu.reporting.events import CellEvent, Finished, Planned, Run, Skipped, Started
+from pytest_hetgpu.reporting.timeline import timeline
+
+NEVER_STARTED = Outcome(Kind.SKIPPED, Verdict.NOT_RUN, why="never started: the run ended before its turn")
+
+
+class State(str, enum.Enum):
+    """How far a cell came."""
+
+    PLANNED = "planned"
+    STARTED = "started"
+    FINISHED = "finished"
+    JUDGED = "judged"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class CellRecord:
+    """What the journal knows of a cell: of several attempts the last.
+
+    `outcome` is always there: `unknown` and `new` for a cell that was started and not judged, `skipped` and `not_run`
+    for one that never started. `started` is in seconds since 1970; `skip_issue` the link given with the skip.
+    """
+
+    matrix: str
+    scenario: str
+    label: str
+    axes: Mapping[str, str] = field(default_factory=dict)
+    argv: tuple[str, ...] = ()
+    position: int | None = None
+    state: State = State.PLANNED
+    outcome: Outcome = NEVER_STARTED
+    result: RunResult | None = None
+    started: float | None = None
+    pid: int | None = None
+    skip_issue: str | None = None
+    writer: str = ""
+
+    @property
+    def issue(self) -> str | None:
+        """The link given for its failure, or for its absence."""
+        expectation = self.outcome.expectation
+        return (expectation.issue if expectation else None) or self.skip_issue
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """A run's cells, in the order of the matrix files as far as that is known, and its sessions.
+
+    `unread` counts journal lines that were left out: `damaged` (a half line, garbage), `newer` (of a later version).
+    """
+
+    cells: tuple[CellRecord, ...]
+    sessions: tuple[Run, ...] = ()
+    unread: Mapping[str, int] = field(default_factory=dict)
+
+
+def read(run_folder: Path) -> list[CellRecord]:
+    """The cells of a run; as `read_run`."""
+    return list(read_run(run_folder).cells)
+
+
+def read_run(run_folder: Path) -> RunRecord:
+    """All that the journals in `run_folder` tell. Lines that cannot be read are counted and left out.
+
+    Raises UsageError where the folder holds no journal.
+    """
+    journals = run_folder / "journal"
+    if not journals.is_dir():
+        raise UsageError(f"{run_folder}: not the folder of a run (it holds no folder `journal`)")
+    moments, unread = timeline(journals)
+    cells: dict[tuple[str, str], CellRecord] = {}
+    sessions = []
+    for moment in moments:
+        event = moment.event
+        if isinstance(event, Run):
+            sessions.append(event)
+            continue
+        identity = (event.matrix, event.scenario)
+        record = cells.get(identity) or CellRecord(*identity, label=event.scenario)
+        cells[identity] = replace(_after(record, event, moment.epoch), writer=moment.writer)
+    ordered = sorted(map(_concluded, cells.values()), key=lambda r: math.inf if r.position is None else r.position)
+    return RunRecord(tuple(ordered), tuple(sessions), unread)
+
+
+def utc(epoch: float) -> str:
+    """Seconds since 1970 as `2026-11-20 14:08:03 UTC`; the number itself where no calendar reaches."""
+    try:
+        return f"{datetime.fromtimestamp(epoch, timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
+    except (OverflowError, ValueError, OSError):
+        return f"{epoch:g} s after 1970"
+
+
+def _after(record: CellRecord, event: CellEvent, epoch: float) -> CellRecord:
+    """The record once the event happened."""
+    match event:
+        case Planned():
+            return _placed(record, event)
+        case Skipped():
+            outcome = Outcome(Kind.SKIPPED, Verdict.NOT_RUN, why=event.reason)
+            skipped = replace(_placed(record, event), state=State.SKIPPED, outcome=outcome, skip_issue=event.issue)
+            return replace(skipped, result=None, started=None, pid=None)
+        case Started(pid=pid):
+            return replace(record, state=State.STARTED, started=epoch, pid=pid, result=None, skip_issue=None)
+        case Finished(result=result):
+            return replace(record, state=State.FINISHED, result=result)
+        case _:
+            return replace(record, state=State.JUDGED, outcome=event.outcome, skip_issue=None)
+
+
+def _placed(record: CellRecord, event: Planned | Skipped) -> CellRecord:
+    return replace(
+        record,
+        label=event.label,
+        axes=event.axes or record.axes,
+        argv=event.argv if isinstance(event, Planned) else record.argv,
+        position=record.position if event.position is None else event.position,
+    )
+
+
+def _concluded(record: CellRecord) -> CellRecord:
+    """A cell in flight is a new failure that nobody could read, never a pass."""
+    if record.state not in (State.STARTED, State.FINISHED):
+        return record
+    since = "at a time unknown" if record.started is None else f"at {utc(record.started)}"
+    why = f"cut short: started {since}, never judged"
+    if record.result:
+        why += f"; its command had ended with return code {record.result.returncode}"
+    seconds = record.result.seconds if record.result else 0.0
+    return replace(record, outcome=Outcome(Kind.UNKNOWN, Verdict.NEW, why=why, seconds=seconds))

@@ -1,0 +1,130 @@
+"""What a journal's lines say: one dataclass an event, and the published JSON Schema of all of them.
+
+A line is `{"schema": 1, "event": NAME, "epoch": S, "order": N, ...the event's own fields}`: `epoch` is seconds since
+1970 when it was written, `order` grows by one with each line of a writer. A version that changes the meaning of a field
+or takes one away counts `schema` up; a new field with a default does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pytest_hetgpu.evidence import Outcome, RunResult
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixFile:
+    """A matrix of the run: its name, its file as given, and the SHA-256 of what was read (hexadecimal)."""
+
+    name: str
+    file: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A session began: `argv` is pytest's command line, `started` in seconds since 1970, `package` our version."""
+
+    package: str
+    matrices: tuple[MatrixFile, ...]
+    argv: tuple[str, ...]
+    host: str
+    started: float
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A cell will be run with `argv`. `position` is its place in the order of the matrix files."""
+
+    matrix: str
+    scenario: str
+    label: str
+    axes: Mapping[str, str]
+    argv: tuple[str, ...] = ()
+    position: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A cell's command is about to be started by process `pid`."""
+
+    matrix: str
+    scenario: str
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A cell's command ended, however it did."""
+
+    matrix: str
+    scenario: str
+    result: RunResult
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A cell has its outcome."""
+
+    matrix: str
+    scenario: str
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A cell is not run, and why; `issue` is the link that the matrix gives for it."""
+
+    matrix: str
+    scenario: str
+    label: str
+    reason: str
+    axes: Mapping[str, str] = field(default_factory=dict)
+    issue: str | None = None
+    position: int | None = None
+
+
+CellEvent = Planned | Started | Finished | Judged | Skipped
+Event = Run | CellEvent
+
+EVENTS: Mapping[str, type[Event]] = {
+    "run": Run,
+    "planned": Planned,
+    "started": Started,
+    "finished": Finished,
+    "judged": Judged,
+    "skipped": Skipped,
+}
+NAMES: Mapping[type[Event], str] = {cls: name for name, cls in EVENTS.items()}
+
+
+def journal_schema() -> dict[str, Any]:
+    """JSON Schema (2020-12) of one line of a journal."""
+    from pydantic import TypeAdapter
+
+    adapters = [(name, "validation", TypeAdapter(cls)) for name, cls in EVENTS.items()]
+    references, schema = TypeAdapter.json_schemas(adapters)  # type: ignore[arg-type]
+    definitions = schema["$defs"]
+    for name, cls in EVENTS.items():
+        shape = definitions[cls.__name__]
+        shape["properties"] = {**_envelope(name), **shape["properties"]}
+        shape["required"] = [*_envelope(name), *shape["required"]]
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "A line of a pytest-hetgpu journal",
+        "oneOf": [references[name, "validation"] for name in EVENTS],
+        "$defs": definitions,
+    }
+
+
+def _envelope(name: str) -> dict[str, Any]:
+    return {
+        "schema": {"const": SCHEMA},
+        "event": {"const": name},
+        "epoch": {"type": "number"},
+        "order": {"type": "integer", "minimum": 0},
+    }

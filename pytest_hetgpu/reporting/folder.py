@@ -1,0 +1,140 @@
+"""The folder of a run: where each report lies, and how a cell's job is kept so that it can be judged again."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import secrets
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pytest_hetgpu.errors import UsageError
+from pytest_hetgpu.evidence import RunResult
+from pytest_hetgpu.model import Job
+from pytest_hetgpu.reporting.redaction import redact_json
+from pytest_hetgpu.reporting.serial import RecordError, from_json, to_json
+
+T = TypeVar("T")
+
+SCHEMA = 1
+LONGEST_NAME = 200
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """`reports/<run>/`: `journal/`, `scenarios/<label>/output.log` and `job.json`, `junit.xml`, `summary.md`."""
+
+    path: Path
+
+    @classmethod
+    def create(cls, reports: Path) -> RunFolder:
+        """A new folder `YYYYMMDD-HHMMSS-xxxx` (local time) below `reports`; `reports/latest` points to it.
+
+        Raises UsageError, naming `reports`, where it cannot be made.
+        """
+        try:
+            reports.mkdir(parents=True, exist_ok=True)
+            path = _new_folder(reports)
+            for name in ("journal", "scenarios"):
+                (path / name).mkdir()
+        except (FileExistsError, NotADirectoryError) as error:
+            raise UsageError(f"reports folder {reports}: not a directory ({error.filename} is in the way)") from None
+        except OSError as error:
+            raise UsageError(f"reports folder {reports}: not writable ({error.strerror})") from None
+        _point_to(path)
+        return cls(path)
+
+    def scenario(self, label: str) -> Path:
+        """Where the files of a cell lie: always below `scenarios/`, whatever the label."""
+        name = re.sub(r"[^A-Za-z0-9_.+-]", "_", label)[:LONGEST_NAME]
+        return self.path / "scenarios" / (name if name.strip(".") else f"_{name}")
+
+    def log(self, label: str) -> Path:
+        """Where a cell's output goes, as its command printed it."""
+        return self.scenario(label) / "output.log"
+
+    def job(self, label: str) -> Path:
+        """Where a cell's Job and RunResult are kept."""
+        return self.scenario(label) / "job.json"
+
+    def prepare(self, label: str) -> Path:
+        """Makes a cell's folder; returns where its output goes."""
+        self.scenario(label).mkdir(parents=True, exist_ok=True)
+        return self.log(label)
+
+    def write_job(self, job: Job, result: RunResult | None = None) -> None:
+        """Keeps the job, and what it left once that is known, redacted. Replaces what was kept before."""
+        self.prepare(job.label)
+        kept = {"schema": SCHEMA, "job": to_json(job), "result": to_json(result) if result else None}
+        write_atomically(self.job(job.label), f"{json.dumps(redact_json(kept), indent=1)}\n".encode("ascii"))
+
+
+def read_job(path: Path) -> Job:
+    """The Job that `write_job` kept in the file `path`. Raises RecordError, naming it, where it cannot be read."""
+    return _member(path, Job, _load(path).get("job"))
+
+
+def read_result(path: Path) -> RunResult | None:
+    """The RunResult in the file `path`, None if the job never ended. Raises as `read_job`."""
+    data = _load(path).get("result")
+    return None if data is None else _member(path, RunResult, data)
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Puts `data` where it is seen in full or not at all."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_bytes(data)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _new_folder(reports: Path) -> Path:
+    while True:
+        path = reports / f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
+        try:
+            path.mkdir()
+        except FileExistsError:
+            continue
+        return path
+
+
+def _point_to(run: Path) -> None:
+    """`latest`, a link; where links cannot be made (or a folder of that name is in the way) a file `latest.txt`."""
+    link = run.parent / "latest"
+    temporary = run.parent / f".latest.{run.name}"
+    try:
+        temporary.symlink_to(run.name, target_is_directory=True)
+        temporary.replace(link)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            write_atomically(run.parent / "latest.txt", f"{run.name}\n".encode())
+
+
+def _load(path: Path) -> dict[str, Any]:
+    try:
+        data = json.loads(path.read_bytes())
+    except OSError as error:
+        raise RecordError(f"{path}: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise RecordError(f"{path}: not JSON ({error})") from None
+    schema = data.get("schema") if isinstance(data, dict) else None
+    if type(schema) is not int:
+        raise RecordError(f"{path}: not the job of a cell (it has no schema number)")
+    if schema > SCHEMA:
+        raise RecordError(f"{path}: written by a newer version (schema {schema}, known: {SCHEMA})")
+    return dict(data)
+
+
+def _member(path: Path, cls: type[T], data: object) -> T:
+    try:
+        return from_json(cls, data)
+    except RecordError as error:
+        raise RecordError(f"{path}: {error}") from None

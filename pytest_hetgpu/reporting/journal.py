@@ -1,0 +1,133 @@
+"""The journal of a run: what was planned, started, finished and judged, on disk before anything else happens.
+
+Each writer (a pytest process) appends to a file of its own, `<run>/journal/<writer>.jsonl`, one `write` an event, so
+that a killed process leaves at most one half line. `read` merges the files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from pytest_hetgpu import __version__
+from pytest_hetgpu.errors import HetgpuError
+from pytest_hetgpu.evidence import Outcome, RunResult
+from pytest_hetgpu.model import Job, Scenario
+from pytest_hetgpu.reporting import events
+from pytest_hetgpu.reporting.cells import CellRecord, RunRecord, State, read, read_run
+from pytest_hetgpu.reporting.events import MatrixFile, journal_schema
+from pytest_hetgpu.reporting.redaction import redact_json
+from pytest_hetgpu.reporting.serial import to_json
+
+__all__ = [
+    "CellRecord",
+    "Journal",
+    "JournalError",
+    "MatrixFile",
+    "RunRecord",
+    "State",
+    "journal_schema",
+    "matrix_file",
+    "read",
+    "read_run",
+]
+
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+
+
+class JournalError(HetgpuError):
+    """The journal cannot be written: without it a run must not go on."""
+
+
+def matrix_file(name: str, path: Path) -> MatrixFile:
+    """A matrix file with the SHA-256 of what it holds now. Raises OSError if it cannot be read."""
+    return MatrixFile(name, str(path), hashlib.sha256(path.read_bytes()).hexdigest())
+
+
+class Journal:
+    """One writer's journal in the run folder `folder`. Every method appends one event, redacted, and returns.
+
+    A journal that exists is continued: its numbering goes on, and a half line at its end is ended first.
+    Raises JournalError where the file cannot be made or written.
+    """
+
+    def __init__(self, folder: Path, writer: str) -> None:
+        if not re.fullmatch(r"[A-Za-z0-9_+-][A-Za-z0-9_.+-]*", writer):
+            raise ValueError(f"a writer's name becomes a file name: {writer!r}")
+        self.path = folder / "journal" / f"{writer}.jsonl"
+        try:
+            self.path.parent.mkdir(exist_ok=True)
+            self._order, self._torn = _written(self.path)
+            self._fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise JournalError(f"journal {self.path}: cannot be opened ({error.strerror})") from error
+
+    def run(self, matrices: Sequence[MatrixFile], argv: Sequence[str]) -> None:
+        """A session begins now, started with `argv`, over these matrices."""
+        self._append(events.Run(__version__, tuple(matrices), tuple(argv), os.uname().nodename, time.time()))
+
+    def planned(self, job: Job, position: int | None = None) -> None:
+        """The cell will be run as `job`; `position` is its place in the order of the matrix files."""
+        self._append(
+            events.Planned(job.matrix, job.scenario, job.label, job.axes, argv=job.command.argv, position=position)
+        )
+
+    def started(self, cell: Job | Scenario) -> None:
+        """The cell's command is about to be started by this process."""
+        self._append(events.Started(*_identity(cell), os.getpid()))
+
+    def finished(self, cell: Job | Scenario, result: RunResult) -> None:
+        """The cell's command has ended."""
+        self._append(events.Finished(*_identity(cell), result))
+
+    def judged(self, cell: Job | Scenario, outcome: Outcome) -> None:
+        """The cell has its outcome."""
+        self._append(events.Judged(*_identity(cell), outcome))
+
+    def skipped(
+        self, cell: Job | Scenario, reason: str, *, issue: str | None = None, position: int | None = None
+    ) -> None:
+        """The cell is not run, for `reason`."""
+        axes = cell.axes if isinstance(cell, Job) else dict(zip(cell.axes, cell.values, strict=True))
+        self._append(events.Skipped(*_identity(cell), cell.label, reason, axes=axes, issue=issue, position=position))
+
+    def close(self) -> None:
+        """Nothing can be appended afterwards; closing twice is fine."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _append(self, event: events.Event) -> None:
+        line = {"schema": events.SCHEMA, "event": events.NAMES[type(event)], "epoch": time.time(), "order": self._order}
+        data = f"{_encode({**line, **redact_json(to_json(event))})}\n".encode("ascii")
+        if self._torn:
+            data = b"\n" + data
+        try:
+            written = os.write(self._fd, data)
+        except OSError as error:
+            raise JournalError(f"journal {self.path}: cannot be written ({error.strerror})") from error
+        self._torn = written < len(data)
+        if self._torn:
+            raise JournalError(f"journal {self.path}: only {written} of {len(data)} bytes were written (disk full?)")
+        self._order += 1
+
+
+def _identity(cell: Job | Scenario) -> tuple[str, str]:
+    return cell.matrix, cell.scenario if isinstance(cell, Job) else cell.id
+
+
+def _written(path: Path) -> tuple[int, bool]:
+    """Lines in a journal so far, and whether its last one lacks its end."""
+    if not path.is_file():
+        return 0, False
+    lines, last = 0, b"\n"
+    with path.open("rb") as file:
+        while chunk := file.read(1 << 20):
+            lines += chunk.count(b"\n")
+            last = chunk[-1:]
+    return lines + (last != b"\n"), last != b"\n"

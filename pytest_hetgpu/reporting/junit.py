@@ -1,0 +1,144 @@
+"""`junit.xml`: one suite a placement, one case a cell. Imports junitparser (50 ms), so it is imported when it is used.
+
+What its many readers agree on: unique classname and name, a plain decimal `time`, a one-line `message`, the full text
+in the body, the log's end and `[[ATTACHMENT|path]]` lines in the first `<system-out>`. Numbers are properties too.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import junitparser
+from junitparser import Error, Failure, Skipped, TestCase
+
+from pytest_hetgpu.model import Kind, Verdict
+from pytest_hetgpu.reporting.cells import CellRecord, RunRecord
+from pytest_hetgpu.reporting.folder import RunFolder
+from pytest_hetgpu.reporting.pairs import to_pairs
+from pytest_hetgpu.reporting.text import clean, one_line, tail
+from pytest_hetgpu.reporting.wording import Rerun, details, headline
+
+_xml: Any = junitparser  # typed, but for half of what is used here
+# GitLab refuses a report above 30 MB: characters of log in all, and measurements above which none becomes a property.
+ALL_TAILS = 8 * 1024 * 1024
+ALL_MEASUREMENTS = 200_000
+LONGEST = 1e9  # seconds
+LEFT_OUT = "(the end of the log is left out here, this report would grow too large: see the file)"
+
+
+def render(record: RunRecord, folder: RunFolder, rerun: Rerun) -> bytes:
+    """The XML of a run. Reads the logs in `folder` for their ends; `rerun` gives the command for a cell."""
+    suites: dict[tuple[str, str], list[CellRecord]] = {}
+    for cell in record.cells:
+        suites.setdefault((cell.matrix, _axis(cell, "placement")), []).append(cell)
+    several = len({cell.matrix for cell in record.cells}) > 1
+    measured = sum(len(cell.outcome.measurements) for cell in record.cells) <= ALL_MEASUREMENTS
+    writer = _Writer(RunFolder(folder.path.resolve()), rerun, Path.cwd(), measured)
+    root = _xml.JUnitXml("pytest-hetgpu")
+    for (matrix, placement), cells in suites.items():
+        suite = _xml.TestSuite(one_line(f"{matrix}.{placement}" if several else placement))
+        suite.hostname = one_line(record.sessions[-1].host) if record.sessions else "localhost"
+        suite.timestamp = _timestamp(cells, record)
+        for cell in cells:
+            suite.append(writer.case(cell))
+        root.append(suite)
+    root.update_statistics()
+    out = io.BytesIO()
+    root.write(out)
+    return out.getvalue()
+
+
+@dataclass
+class _Writer:
+    """Makes cases; `tails` counts the characters of log put into them so far."""
+
+    folder: RunFolder
+    rerun: Rerun
+    here: Path
+    measured: bool
+    tails: int = 0
+
+    def case(self, cell: CellRecord) -> TestCase:
+        """One cell as a case."""
+        classname = f"{_axis(cell, 'placement')}.{_axis(cell, 'transport')}"
+        case = _xml.TestCase(clean(cell.label), one_line(classname), _seconds(cell))
+        case.append(_properties(cell, measured=self.measured))
+        result = _result(cell)
+        lines = list(self._output(cell))
+        if result is not None:
+            case.append(result)
+            text = "\n".join(details(cell, self.rerun))
+            if isinstance(result, Skipped):
+                lines.insert(0, f"{_inert(text)}\n")
+            else:
+                result.text = text
+        if lines:
+            case.append(_xml.SystemOut("\n".join(lines)))
+        made: TestCase = case
+        return made
+
+    def _output(self, cell: CellRecord) -> Iterator[str]:
+        """The end of the log of a cell that is not ok, then a line for each of its files."""
+        log = self.folder.log(cell.label)
+        if cell.outcome.verdict not in (Verdict.OK, Verdict.NOT_RUN):
+            end = _inert(tail(log)) if self.tails < ALL_TAILS else LEFT_OUT
+            self.tails += len(end)
+            if end:
+                yield end
+        for path in (log, self.folder.job(cell.label)):
+            if path.exists():
+                yield f"[[ATTACHMENT|{_from(self.here, path)}]]"
+
+
+def _inert(text: str) -> str:
+    """Text from a log, which may not name files for GitLab to attach."""
+    return text.replace("[[ATTACHMENT|", "[ [ATTACHMENT|")
+
+
+def _axis(cell: CellRecord, name: str) -> str:
+    return cell.axes.get(name, "-")
+
+
+def _properties(cell: CellRecord, *, measured: bool) -> Any:
+    outcome = cell.outcome if measured else replace(cell.outcome, measurements=())
+    properties = _xml.Properties()
+    for name, value in to_pairs(outcome, label=clean(cell.label), matrix=clean(cell.matrix)):
+        properties.append(_xml.Property(name, str(value)))
+    return properties
+
+
+def _result(cell: CellRecord) -> Failure | Error | Skipped | None:
+    kind, verdict = cell.outcome.kind, cell.outcome.verdict
+    if verdict is Verdict.OK:
+        return None
+    if verdict in (Verdict.KNOWN, Verdict.NOT_RUN):
+        return Skipped(headline(cell), kind.value)
+    if kind is Kind.UNKNOWN:
+        return Error(headline(cell), kind.value)
+    return Failure(headline(cell), kind.value)
+
+
+def _seconds(cell: CellRecord) -> float:
+    """Rounded and bounded, so that it is never written with an exponent."""
+    seconds = cell.outcome.seconds
+    return round(min(max(seconds, 0.0), LONGEST), 3) if math.isfinite(seconds) else 0.0
+
+
+def _timestamp(cells: Iterable[CellRecord], record: RunRecord) -> str:
+    """When the suite's first cell started, in UTC, in the only form that the Ant schema allows."""
+    epochs = [cell.started for cell in cells if cell.started is not None] or [s.started for s in record.sessions]
+    try:
+        return f"{datetime.fromtimestamp(min(epochs, default=0.0), timezone.utc):%Y-%m-%dT%H:%M:%S}"
+    except (OverflowError, ValueError, OSError):
+        return "1970-01-01T00:00:00"
+
+
+def _from(here: Path, path: Path) -> str:
+    """Relative to the current directory if inside it (GitLab wants that), else absolute (Jenkins does)."""
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)

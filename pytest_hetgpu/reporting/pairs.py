@@ -1,0 +1,84 @@
+"""An Outcome as flat (name, value) pairs and back: what pytest's `user_properties` and JUnit's properties hold."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from pytest_hetgpu.evidence import Outcome
+from pytest_hetgpu.model import Kind, Verdict
+from pytest_hetgpu.reporting.serial import RecordError
+from pytest_hetgpu.reporting.text import clean, one_line
+
+Pair = tuple[str, str | int | float]
+
+_LIMIT = 1000
+_MEASUREMENT = re.compile(r"\w+\[\d+,[^\[\]]*\]")
+
+
+@dataclass(frozen=True, slots=True)
+class CellPairs:
+    """What the pairs of a cell say. `scenario` is its label, `signature` the key, `seconds` how long it ran.
+
+    `measurements` maps `busbw[SIZE,DTYPE]` and `algbw[...]` to GB/s (1e9 B/s), `latency[...]` to microseconds.
+    """
+
+    scenario: str
+    matrix: str
+    kind: Kind
+    verdict: Verdict
+    why: str = ""
+    signature: str = ""
+    issue: str = ""
+    stack: str = ""
+    transports: tuple[str, ...] = ()
+    seconds: float = 0.0
+    measurements: Mapping[str, float] = field(default_factory=dict)
+
+
+def to_pairs(outcome: Outcome, *, label: str, matrix: str) -> list[Pair]:
+    """The outcome of the cell `label`, text in one line each and redacted; what is empty is left out."""
+    issue = outcome.expectation.issue if outcome.expectation else None
+    texts = {
+        "outcome": outcome.kind.value,
+        "verdict": outcome.verdict.value,
+        "why": one_line(outcome.why, _LIMIT),
+        "scenario": label,
+        "matrix": matrix,
+        "signature": one_line(outcome.signature.key, _LIMIT) if outcome.signature else "",
+        "issue": one_line(issue, _LIMIT) if issue else "",
+        "stack": one_line(outcome.stack, _LIMIT),
+        "transport_seen": ",".join(one_line(name, _LIMIT).replace(",", ";") for name in outcome.transports),
+    }
+    pairs: list[Pair] = [(name, text) for name, text in texts.items() if text]
+    pairs.append(("seconds", float(outcome.seconds)))
+    pairs += ((clean(item.name), float(item.value)) for item in outcome.measurements)
+    return pairs
+
+
+def from_pairs(pairs: Iterable[tuple[str, object]]) -> CellPairs | None:
+    """What `to_pairs` was told, other people's properties ignored; None if these are not a cell's.
+
+    Raises RecordError for an outcome, verdict or number that cannot be one.
+    """
+    found = dict(pairs)
+    if not {"outcome", "verdict", "scenario"} <= found.keys():
+        return None
+    text = {name: str(value) for name, value in found.items()}
+    try:
+        return CellPairs(
+            scenario=text["scenario"],
+            matrix=text.get("matrix", ""),
+            kind=Kind(text["outcome"]),
+            verdict=Verdict(text["verdict"]),
+            why=text.get("why", ""),
+            signature=text.get("signature", ""),
+            issue=text.get("issue", ""),
+            stack=text.get("stack", ""),
+            transports=tuple(filter(None, text.get("transport_seen", "").split(","))),
+            seconds=float(text.get("seconds", "0")),
+            measurements={name: float(text[name]) for name in text if _MEASUREMENT.fullmatch(name)},
+        )
+    except ValueError as error:
+        raise RecordError(f"properties of {text['scenario']}: {error}") from None

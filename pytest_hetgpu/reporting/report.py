@@ -1,0 +1,30 @@
+"""Builds a run's reports from its journal: what was written before the last `kill -9` is enough."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pytest_hetgpu.reporting import markdown
+from pytest_hetgpu.reporting.cells import RunRecord, read_run
+from pytest_hetgpu.reporting.folder import RunFolder, write_atomically
+from pytest_hetgpu.reporting.wording import Rerun
+
+
+def build(run_folder: Path, rerun: Rerun) -> RunRecord:
+    """Writes `junit.xml` and `summary.md` into the run's folder, each in full or not at all; returns what it read.
+
+    `rerun(matrix, label)` is the command that runs just that cell again; a text may stand for it, in which `{matrix}`
+    and `{label}` are filled in. Raises UsageError where the folder holds no journal.
+    """
+    from pytest_hetgpu.reporting import junit
+
+    record = read_run(run_folder)
+    folder = RunFolder(run_folder)
+
+    def log(label: str) -> str | None:
+        path = folder.log(label)
+        return str(path.relative_to(run_folder)) if path.exists() else None
+
+    write_atomically(run_folder / "junit.xml", junit.render(record, folder, rerun))
+    write_atomically(run_folder / "summary.md", markdown.render(record, log, rerun).encode("utf-8"))
+    return record

@@ -1,0 +1,139 @@
+"""The grid of a run as plain text for a terminal: one letter a workload, coloured by whoever prints it."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
+
+from pytest_hetgpu.model import Verdict
+from pytest_hetgpu.reporting.cells import CellRecord
+from pytest_hetgpu.reporting.grid import Grid, grids
+from pytest_hetgpu.reporting.text import one_line
+
+Segment = tuple[str, Mapping[str, bool]]
+Row = tuple[Segment, ...]
+
+PLAIN: Mapping[str, bool] = {}
+BOLD: Mapping[str, bool] = {"bold": True}
+BAD: Mapping[str, bool] = {"red": True, "bold": True}
+LETTERS: Mapping[Verdict, tuple[str, Mapping[str, bool]]] = {
+    Verdict.OK: (".", {"green": True}),
+    Verdict.KNOWN: ("k", {"yellow": True}),
+    Verdict.NEW: ("N", BAD),
+    Verdict.CHANGED: ("C", BAD),
+    Verdict.FIXED: ("F", BAD),
+    Verdict.NOT_RUN: ("-", {"cyan": True}),
+}
+_GAP = "  "
+_BLANK = "\xa0"  # no line is broken here
+_SIDE_BY_SIDE = 6
+
+
+def table(cells: Iterable[CellRecord], width: int = 80) -> list[Row]:
+    """Lines for a terminal of `width` columns, each a tuple of (text, markup) with pytest's names of markup.
+
+    `for row in table(cells): [tw.write(text, **markup) for text, markup in row]; tw.line()`. No cells, no lines.
+    """
+    found = grids(cells)
+    rows: list[Row] = []
+    for grid in found:
+        if len(found) > 1:
+            rows.append(((f"matrix {one_line(grid.matrix, width - 7)}", BOLD),))
+        rows += _table(grid, width)
+    return [*rows, *_letters(found, width)]
+
+
+def _table(grid: Grid, width: int) -> Iterator[Row]:
+    """Blocks of columns below each other, then the names that had to be shortened, then the workloads by position."""
+    rows = _short(grid.rows, width // 3)
+    margin = max(map(len, rows.values())) + len(_GAP)
+    letters = min(len(grid.workloads), max(1, width - margin - len(_GAP)))
+    columns = _headings(grid.columns, letters, width - margin)
+    for start in range(0, len(grid.workloads), letters):
+        workloads = grid.workloads[start : start + letters]
+        for block in _blocks(columns, letters, width - margin):
+            headings = "".join(_GAP + columns[name].ljust(size) for name, size in block.items())
+            yield ((f"{' ' * margin}{headings.rstrip()}", BOLD),)
+            for row in grid.rows:
+                yield _joined(
+                    ((f"{_GAP}{rows[row]}".ljust(margin), PLAIN), *_cells(grid, row, block=block, workloads=workloads))
+                )
+    yield from _shortened(rows, width)
+    yield from _shortened(columns, width)
+    numbered = (f"{place}{_BLANK}{one_line(name)}" for place, name in enumerate(grid.workloads, 1))
+    yield from _wrapped("workloads, left to right: " + ", ".join(numbered), width)
+
+
+def _headings(names: Sequence[str], letters: int, room: int) -> dict[str, str]:
+    """Column headings; up to six are made to fit side by side where the letters below them do."""
+    short = _short(names, room - len(_GAP))
+    wide = sum(max(len(text), letters) + len(_GAP) for text in short.values()) > room
+    if not wide or len(names) > _SIDE_BY_SIDE:
+        return short
+    return _short(names, max(letters, room // len(names) - len(_GAP)))
+
+
+def _short(names: Sequence[str], limit: int) -> dict[str, str]:
+    """Names cut in their middle to `limit` characters; numbers in their place if two then look the same."""
+    short = {name: _cut(one_line(name) or "-", limit) for name in names}
+    if len(set(short.values())) == len(names):
+        return short
+    return {name: f"#{place}" for place, name in enumerate(names, 1)}
+
+
+def _cut(name: str, limit: int) -> str:
+    if len(name) <= limit:
+        return name
+    head = max(limit - 1, 1) // 2
+    return f"{name[:head]}~{name[len(name) - (limit - head - 1) :]}"
+
+
+def _blocks(columns: Mapping[str, str], letters: int, room: int) -> Iterator[dict[str, int]]:
+    """Columns with their widths, as many at a time as there is room for."""
+    block: dict[str, int] = {}
+    used = 0
+    for name, short in columns.items():
+        size = max(len(short), letters)
+        if block and used + size + len(_GAP) > room:
+            yield block
+            block, used = {}, 0
+        block[name] = size
+        used += size + len(_GAP)
+    yield block
+
+
+def _cells(grid: Grid, row: str, *, block: Mapping[str, int], workloads: Sequence[str]) -> Iterator[Segment]:
+    for column, size in block.items():
+        yield (_GAP, PLAIN)
+        for workload in workloads:
+            outcome = grid.cells.get((row, column, workload))
+            yield LETTERS[outcome.verdict] if outcome else (" ", PLAIN)
+        yield (" " * (size - len(workloads)), PLAIN)
+
+
+def _joined(segments: Iterable[Segment]) -> Row:
+    """Neighbours of one markup as one segment, blanks at the end left out."""
+    joined = [("".join(text for text, _ in run), markup) for markup, run in groupby(segments, key=itemgetter(1))]
+    text, markup = joined[-1]
+    return (*joined[:-1], (text.rstrip(), markup)) if text.strip() else tuple(joined[:-1])
+
+
+def _shortened(names: Mapping[str, str], width: int) -> Iterator[Row]:
+    for name, short in names.items():
+        whole = one_line(name)
+        if short != whole:
+            yield from _wrapped(f"{short} = {whole}", width)
+
+
+def _letters(found: Iterable[Grid], width: int) -> Iterator[Row]:
+    seen = {outcome.verdict for grid in found for outcome in grid.cells.values()}
+    legend = (f"{LETTERS[verdict][0]} {verdict.value}" for verdict in LETTERS if verdict in seen)
+    unbroken = (words.replace("_", " ").replace(" ", _BLANK) for words in legend)
+    yield from _wrapped(f"{_BLANK * 2} ".join(unbroken), width)
+
+
+def _wrapped(text: str, width: int) -> Iterator[Row]:
+    for line in textwrap.wrap(text, width - len(_GAP), break_on_hyphens=False):
+        yield ((f"{_GAP}{line.replace(_BLANK, ' ').rstrip()}", PLAIN),)

@@ -1,0 +1,89 @@
+"""What reports say of a cell, in words: one source for JUnit and Markdown."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator
+
+from pytest_hetgpu.model import Expectation, Kind, Verdict
+from pytest_hetgpu.reporting.cells import CellRecord
+from pytest_hetgpu.reporting.redaction import redact_argv
+from pytest_hetgpu.reporting.text import one_line
+
+Rerun = Callable[[str, str], str] | str
+
+_MESSAGE = 300
+_LINE = 1000
+_COMMAND = 8000
+_FINDINGS = 20
+
+
+def words(kind: Kind) -> str:
+    """`wrong result`, for people."""
+    return kind.value.replace("_", " ")
+
+
+def expected(expectation: Expectation | None) -> str:
+    """`crash SIGSEGV@...` or `hang or timeout`: what a cell was expected to do instead of passing."""
+    if expectation is None:
+        return "a failure"
+    kinds = " or ".join(kind.value for kind in expectation.kinds)
+    signatures = " or ".join(one_line(signature) for signature in expectation.signatures)
+    return f"{kinds} {signatures}".strip() or "a failure"
+
+
+def headline(record: CellRecord) -> str:
+    """One line of at most 300 characters: the verdict, the kind and the signature's key (or, without one, why)."""
+    outcome = record.outcome
+    found = outcome.kind.value
+    if outcome.signature:
+        found = f"{found} {outcome.signature.key}"
+    elif outcome.verdict is Verdict.NEW and outcome.why:
+        found = f"{found}: {outcome.why}"
+    said = {
+        Verdict.OK: found,
+        Verdict.NEW: f"new {found}",
+        Verdict.KNOWN: f"known: {known_as(record)}",
+        Verdict.CHANGED: f"changed: found {found}, expected {expected(outcome.expectation)}",
+        Verdict.FIXED: f"fixed: found {found}, expected {expected(outcome.expectation)} ({known_as(record)})",
+        Verdict.NOT_RUN: f"{outcome.why or 'not run'}{f' ({record.issue})' if record.issue else ''}",
+    }
+    return one_line(said[outcome.verdict], _MESSAGE)
+
+
+def known_as(record: CellRecord) -> str:
+    """By what a known failure is known: its issue link, its reason, or what was expected."""
+    expectation = record.outcome.expectation
+    return record.issue or (expectation.reason if expectation else None) or expected(expectation)
+
+
+def details(record: CellRecord, rerun: Rerun) -> Iterator[str]:
+    """Everything known of a cell that is not ok, a line each: why, findings, signature, issue, commands."""
+    outcome = record.outcome
+    yield one_line(outcome.why or headline(record), _LINE)
+    for finding in outcome.findings[:_FINDINGS]:
+        yield one_line(f"{finding.judge} ({finding.kind.value}): {finding.why}", _LINE)
+    if outcome.signature:
+        yield f"signature: {one_line(outcome.signature.key, _LINE)}"
+        yield f"line {outcome.signature.line}: {one_line(outcome.signature.primary_line, _LINE)}"
+    if outcome.expectation:
+        yield f"expected: {expected(outcome.expectation)}"
+    if record.issue:
+        yield f"issue: {one_line(record.issue, _LINE)}"
+    command = command_of(record)
+    if command:
+        yield f"command: {command}"
+    yield f"run again: {again(record, rerun)}"
+
+
+def command_of(record: CellRecord) -> str:
+    """What was started, as one would type it in a shell; empty where that is unknown."""
+    argv = record.result.argv if record.result else record.argv
+    return one_line(shlex.join(redact_argv(argv)), _COMMAND) if argv else ""
+
+
+def again(record: CellRecord, rerun: Rerun) -> str:
+    """The command that runs just this cell again: asked of `rerun`, or its text with {matrix} and {label} filled in."""
+    if callable(rerun):
+        return one_line(rerun(record.matrix, record.label), _COMMAND)
+    return one_line(rerun.replace("{matrix}", record.matrix).replace("{label}", record.label), _COMMAND)

@@ -1,0 +1,133 @@
+"""Nodes that are processes of this machine."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytest_hetgpu.errors import LaunchError
+from pytest_hetgpu.evidence import RunResult
+from pytest_hetgpu.model import Command
+from pytest_hetgpu.runtimes._kernel import custody
+from pytest_hetgpu.runtimes._tree import Tree
+from pytest_hetgpu.runtimes.base import Runtime, testinfra_host
+
+_NETWORKS = Path("/sys/class/net")
+_IFF_UP, _IFF_LOOPBACK = 0x1, 0x8  # linux/if.h
+
+# What tells a process that it is a rank of somebody's job, and the settings of our own interpreter.
+# Settings of a user's for MPI (OMPI_MCA_*, PMIX_MCA_*, PRTE_MCA_*, *_ALLOW_RUN_AS_ROOT) stay.
+_NOT_INHERITED = re.compile(
+    r"""PMIX_(?!MCA_) | PMI2?_ | PRTE_(?!MCA_|ALLOW_) | (OMPI|PRTE)_MCA_(ess|orte_ess|prte_ess|initial_wdir|num_procs)
+      | OMPI_(COMM_)?WORLD_ | OMPI_(ARGV|COMMAND|FILE_LOCATION|FIRST_RANKS|UNIVERSE_SIZE) | OMPI_(NUM_APP|APP)_CTX
+      | MPI_LOCALN?RANK | HYDI_ | PYTHON | PYTEST_ | VIRTUAL_ENV | __PYVENV""",
+    re.VERBOSE,
+)
+
+
+@dataclass(frozen=True)
+class Local(Runtime):
+    """Commands run as processes here; `grace` is the seconds a launcher has to clean up when it must stop."""
+
+    grace: float = 2.0
+
+    def run(self, command: Command, *, output: Path, timeout: float) -> RunResult:
+        """As `Runtime.run`. Whatever the command started is stopped with it, however far it has wandered off.
+
+        `survivors` are named `NAME (PID)`. `quiet` goes by the time of the last write to `output`.
+        """
+        with _sink(output) as sink, custody.held():
+            tree = Tree({**inherited(os.environ), **command.env}, os.urandom(8).hex())
+            started, clock = time.time(), time.monotonic()
+            ended, interrupted = False, None
+            try:
+                try:
+                    _launch(tree, command, sink)
+                    ended = tree.wait(timeout)
+                except KeyboardInterrupt as cut:
+                    interrupted = str(cut.args[0]) if cut.args else "SIGINT"
+                seconds = time.monotonic() - clock
+                quiet = min(seconds, max(0.0, started + seconds - os.fstat(sink).st_mtime))
+            finally:
+                returncode = tree.clear(self.grace)
+        return RunResult(
+            argv=command.argv,
+            returncode=returncode,
+            output=str(output),
+            started=started,
+            seconds=seconds,
+            timed_out=not ended and interrupted is None,
+            quiet=quiet,
+            interrupted=interrupted,
+            survivors=tuple(tree.survivors.values()),
+        )
+
+    def absent(self, paths: Sequence[str]) -> tuple[str, ...]:
+        """As `Runtime.absent`."""
+        return tuple(path for path in paths if not Path(path).exists())
+
+    def interfaces(self) -> tuple[str, ...]:
+        """As `Runtime.interfaces`; empty where there is no /sys/class/net."""
+        return interfaces_up(_NETWORKS)
+
+    def host(self) -> Any:
+        """As `Runtime.host`."""
+        return testinfra_host("local://")
+
+
+def inherited(environ: Mapping[str, str]) -> dict[str, str]:
+    """What a command gets of our environment: not what would make it a rank of a job that we may be in ourselves."""
+    return {name: value for name, value in environ.items() if not _NOT_INHERITED.match(name)}
+
+
+def interfaces_up(networks: Path) -> tuple[str, ...]:
+    """Interfaces below a `/sys/class/net` that are administratively up, loopback first; () where there is none."""
+    flags = {entry.parent.name: int(entry.read_text(), 16) for entry in networks.glob("*/flags")}
+    up = (name for name, flag in flags.items() if flag & _IFF_UP)
+    return tuple(sorted(up, key=lambda name: (not flags[name] & _IFF_LOOPBACK, name)))
+
+
+@contextmanager
+def _sink(output: Path) -> Iterator[int]:
+    try:
+        sink = os.open(output, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise LaunchError(f"cannot write the output to {output}: {error.strerror}") from error
+    try:
+        yield sink
+    finally:
+        os.close(sink)
+
+
+def _launch(tree: Tree, command: Command, sink: int) -> None:
+    if not command.argv:
+        raise LaunchError("cannot start an empty command")
+    try:
+        tree.launch(command.argv, sink)
+    except OSError as error:
+        raise LaunchError(f"cannot start {command.argv[0]}: {_explained(error, command, tree.env)}") from error
+    except ValueError as error:  # a NUL byte, or a character that the file system's encoding lacks
+        raise LaunchError(f"cannot start {command.argv[0]!r}: {error} in its arguments or environment") from error
+
+
+def _explained(error: OSError, command: Command, env: Mapping[str, str]) -> str:
+    """What an exec that failed with `error` means to the one who wrote the command."""
+    program = command.argv[0]
+    if error.errno == errno.E2BIG:
+        size = sum(len(os.fsencode(text)) + 1 for text in (*command.argv, *env, *env.values()))
+        return f"arguments and environment take {size} bytes, more than the kernel accepts (see `getconf ARG_MAX`)"
+    if error.errno == errno.EACCES:
+        return "not an executable file (permission denied)"
+    if error.errno != errno.ENOENT:
+        return error.strerror or str(error)
+    if shutil.which(program, path=env.get("PATH")):
+        return "the interpreter named in its first line is missing"
+    return "no such file" if "/" in program else f"no such program in PATH={env.get('PATH', '')}"

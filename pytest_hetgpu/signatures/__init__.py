@@ -1,0 +1,1 @@
+"""Log dialects: one file for each kind of failure text."""

@@ -1,0 +1,1 @@
+"""One MPI each: launcher, libmpi and interpreter."""

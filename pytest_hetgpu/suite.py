@@ -1,0 +1,147 @@
+"""The matrices of one run and the facts of its site: everything known before the first job starts."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from pytest_hetgpu import inventory
+from pytest_hetgpu.errors import MatrixError, NotHere, UsageError
+from pytest_hetgpu.expand import expand
+from pytest_hetgpu.inventory import Inventory
+from pytest_hetgpu.matrix.document import Document
+from pytest_hetgpu.matrix.reader import read
+from pytest_hetgpu.model import Job, Scenario, Stack
+from pytest_hetgpu.plan import Site, plan
+from pytest_hetgpu.registry import known
+from pytest_hetgpu.stacks.base import family_of
+
+PACKAGE = Path(__file__).resolve().parent
+
+
+def packaged(name: str) -> Path:
+    """A folder of data that a wheel holds inside the package, and a checkout beside it (`scenarios`, `matrices`)."""
+    inside = PACKAGE / name
+    return inside if inside.is_dir() else PACKAGE.parent / name
+
+
+def find_matrix(path: Path, root: Path) -> Path:
+    """The file that was meant: as given, below pytest's root, or a packaged matrix by its name (or `matrices/NAME`).
+
+    UsageError says where it was looked for, and what is there.
+    """
+    home = packaged("matrices")
+    places = [path, root / path]
+    if path.parent in (Path(), Path("matrices")):
+        places.append(home / path.name)
+    for candidate in places:
+        # os.path.exists says no where Path.exists may raise (a name too long, a folder that is closed to us).
+        if os.path.exists(candidate):
+            return candidate
+    beside = [str(path.with_name(found.name)) for place in places[:2] for found in place.parent.glob("*.y*ml")]
+    there = [*beside, *(found.name for found in home.glob("*.yaml"))]
+    raise UsageError(f"{path}: no such matrix file, from here or from {root} {known(str(path), dict.fromkeys(there))}")
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Matrices with their scenarios, in the order given."""
+
+    documents: Mapping[str, Document]
+    scenarios: tuple[Scenario, ...]
+    inventory: Inventory
+    prefixes: tuple[Path, ...]
+    timeout: float
+    _stacks: dict[str, Stack | NotHere] = field(default_factory=dict, repr=False)
+    _places: dict[tuple[str, str], int] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def load(cls, files: Sequence[Path], root: Path, *, inventory_file: Path | None, timeout: float, environ: Mapping[str, str]) -> Suite:
+        """Reads and expands every file. MatrixError collects the complaints of all of them."""
+        documents: dict[str, Document] = {}
+        expanded: list[tuple[Document, list[Scenario]]] = []
+        complaints: list[str] = []
+        for file in dict.fromkeys(find_matrix(path, root) for path in files):
+            try:
+                document = read(file, environ)
+                expanded.append((document, expand(document)))
+            except MatrixError as error:
+                complaints += error.complaints
+                continue
+            if document.name in documents:
+                complaints.append(f"{file}: another matrix of this run is named {document.name!r} too ({documents[document.name].file})")
+            documents[document.name] = document
+        if complaints:
+            raise MatrixError(complaints)
+        found = inventory.read(inventory_file) if inventory_file else Inventory()
+        prefixes = _prefixes(environ, root)
+        return cls(documents, tuple(_labelled(expanded)), found, prefixes, timeout)
+
+    def select(self, wanted: Sequence[str]) -> tuple[Scenario, ...]:
+        """The scenarios of these ids (or labels), all when none is asked for. UsageError for an unknown id."""
+        if not wanted:
+            return self.scenarios
+        names = {name for scenario in self.scenarios for name in (scenario.id, scenario.label)}
+        for name in wanted:
+            if name not in names:
+                raise UsageError(f"no cell {name!r} in {', '.join(d.file for d in self.documents.values())} {known(name, names)}")
+        return tuple(s for s in self.scenarios if s.id in wanted or s.label in wanted)
+
+    def position(self, matrix: str, label: str) -> int:
+        """A cell's place in the order of the matrices."""
+        if not self._places:
+            self._places.update({(s.matrix, s.label): place for place, s in enumerate(self.scenarios)})
+        return self._places[matrix, label]
+
+    def job(self, scenario: Scenario, *, even_if_absent: bool = False) -> Job:
+        """What a scenario starts. NotHere where the site lacks something; a plan may be made without the stack."""
+        document = self.documents[scenario.matrix]
+        wanted = document.settings(scenario.values)
+        stacks = {}
+        for name in {wanted.options.stack or document.hardware[node].stack for node in wanted.nodes}:
+            found = self.stack(name)
+            if isinstance(found, NotHere) and not even_if_absent:
+                raise found
+            stacks[name] = family_of(name).planned(name) if isinstance(found, NotHere) else found
+        return plan(document, scenario, self._site(stacks))
+
+    def stack(self, name: str) -> Stack | NotHere:
+        """The stack of that name on this machine, or why it is not; looked for once."""
+        if name not in self._stacks:
+            try:
+                self._stacks[name] = family_of(name).locate(name, self._candidates(name))
+            except NotHere as error:
+                self._stacks[name] = error
+        return self._stacks[name]
+
+    def _candidates(self, name: str) -> Iterable[Path]:
+        given = [self.inventory.stacks[name]] if name in self.inventory.stacks else []
+        return (*given, *(prefix / name for prefix in self.prefixes), Path(sys.prefix))
+
+    def _site(self, stacks: Mapping[str, Stack]) -> Site:
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return Site(stacks, str(PACKAGE / "programs"), os.geteuid() == 0, cores, self.timeout, self.inventory)
+
+
+def _labelled(expanded: Sequence[tuple[Document, list[Scenario]]]) -> Iterable[Scenario]:
+    if len(expanded) == 1:
+        return expanded[0][1]
+    labelled = [replace(s, label=f"{document.name}.{s.id}") for document, scenarios in expanded for s in scenarios]
+    seen: dict[str, Scenario] = {}
+    for scenario in labelled:
+        other = seen.setdefault(scenario.label, scenario)
+        if other is not scenario:
+            raise UsageError(f"cells of matrices {other.matrix!r} and {scenario.matrix!r} share the label {scenario.label!r}; rename one matrix")
+    return labelled
+
+
+def _prefixes(environ: Mapping[str, str], root: Path) -> tuple[Path, ...]:
+    """Folders that hold a virtual environment a stack, named like it."""
+    given = [part for part in environ.get("HETGPU_STACKS", "").split(os.pathsep) if part]
+    cache = environ.get("XDG_CACHE_HOME") or "~/.cache"
+    # Not Path.home(): a container may run as a user who has none.
+    homes = (os.path.expanduser(part) for part in (*given, str(root / ".stacks"), f"{cache}/hetgpu/stacks"))
+    return tuple(Path(home).absolute() for home in homes)

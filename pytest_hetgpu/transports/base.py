@@ -1,0 +1,87 @@
+"""How ranks reach each other: a family renders settings for a node, and reads from a log what was really used."""
+
+from __future__ import annotations
+
+import abc
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Protocol
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict
+
+from pytest_hetgpu.model import Node, Stack
+from pytest_hetgpu.registry import show
+
+
+def _words(value: Any) -> tuple[str, ...]:
+    listed = [value] if isinstance(value, str) else value
+    if not isinstance(listed, list) or not listed:
+        raise ValueError(f"a name or a list of names is needed here, not {show(value)}")
+    seen: dict[str, None] = {}
+    for word in listed:
+        if not isinstance(word, str) or not re.fullmatch(r"[A-Za-z0-9_.:/+-]+", word):
+            raise ValueError(f"{show(word)} is not one name; write several as a list: [tcp, self]")
+        if word in seen:
+            raise ValueError(f"{show(word)} is listed twice")
+        seen[word] = None
+    return tuple(seen)
+
+
+Words = Annotated[tuple[str, ...], BeforeValidator(_words, json_schema_input_type=str | list[str])]
+
+class TransportSettings(BaseModel):
+    """Keys that a transport of this family takes in a matrix."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Rendering:
+    """What a transport asks of a node: MCA parameters and environment."""
+
+    mca: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+class ProofReader(Protocol):
+    """Fed with a log's lines (those that may matter: they hold one of `triggers`), says what carried the data."""
+
+    @property
+    def triggers(self) -> tuple[bytes, ...]:
+        """Fixed parts of the lines it wants."""
+
+    def feed(self, line: str, number: int) -> None:
+        """Take one line; `number` counts from 1."""
+
+    @property
+    def transports(self) -> tuple[str, ...]:
+        """Components seen between ranks, as `PML/TRANSPORT` (`ob1/tcp`, `ucx/posix`), sorted."""
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """Versions that libraries said of themselves, by lower-case name."""
+
+
+class Transport(abc.ABC):
+    """One family. A layered family runs over another transport of the matrix, named by its key `over`."""
+
+    Settings: ClassVar[type[TransportSettings]] = TransportSettings
+    layered: ClassVar[bool] = False
+
+    def __init__(self, settings: TransportSettings, lower: Transport | None = None) -> None:
+        self.settings = settings
+        self.lower = lower
+
+    @abc.abstractmethod
+    def render(self, node: Node, stack: Stack) -> Rendering:
+        """Settings that make this node's ranks use the transport and say so in their output."""
+
+    @abc.abstractmethod
+    def components(self) -> tuple[str, ...]:
+        """Globs over component names that may carry data between ranks; anything else is a silent fallback."""
+
+    @staticmethod
+    @abc.abstractmethod
+    def reader() -> ProofReader:
+        """A fresh reader of this family's proof of use."""

@@ -1,0 +1,1 @@
+"""What ranks do, and what they owe."""

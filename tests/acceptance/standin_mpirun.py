@@ -1,0 +1,53 @@
+"""A stand-in for mpirun: prints what a run prints that ends as the variable BEHAVE says. Takes two ranks for granted."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import zlib
+from pathlib import Path
+
+HOME = Path(sys.argv[0]).resolve().parent.parent
+
+
+def record(**payload: object) -> None:
+    text = json.dumps(payload, separators=(",", ":"))
+    print(f"@hetgpu:{len(text):04d}:{zlib.crc32(text.encode()):08x}:{text}")
+
+
+def main(behave: str, sizes: list[int]) -> int:
+    print("  on-host:  all connections are", "sm" if behave == "fallback" else "tcp")
+    library = "MPICH 5.0.2" if behave == "other-stack" else "Open MPI v5.0.11"
+    for rank in range(2):
+        size = 1 if behave == "other-world" else 2
+        record(t="hello", rank=0 if size == 1 else rank, size=size, host="h", pid=1, library=library, libmpi=f"{HOME}/lib/libmpi.so.40")
+    for size in sizes if behave != "unmeasured" else []:
+        record(t="row", op="allreduce", size=size, dtype="float32", ranks=2, iterations=20, seconds=size * 1e-8)
+    sys.stdout.flush()
+    if behave == "hang":
+        with Path(os.environ["STANDIN_FIFO"]).open("w") as fifo:
+            fifo.write("here\n")
+        signal.pause()
+    if behave == "crash":
+        print("[h:00001] *** Process received signal ***\n[h:00001] Signal: Segmentation fault (11)")
+        print("[h:00001] Signal code: Invalid permissions (2)\n[h:00001] Failing at address: 0x7f3e00000000")
+        print("[h:00001] [ 0] /lib/x86_64-linux-gnu/libc.so.6(+0x3c050)[0x7f3e12345050]")
+        print("[h:00001] [ 1] /opt/lib/openmpi/libuct.so.0(uct_tcp_ep_am_short+0xa7)[0x7f3e22345050]")
+        print("[h:00001] *** End of error message ***")
+        print("prterun noticed that process rank 0 with PID 1 on node h exited on\nsignal 11 (Segmentation fault).")
+        return 139
+    for rank in range(2):
+        wrong = 3 if behave == "wrong" and rank else 0
+        if behave != "unchecked":
+            record(t="check", rank=rank, points=[[size, "float32", wrong] for size in sizes])
+        if behave != "half" or rank == 0:
+            record(t="done", rank=rank)
+    return int(behave.removeprefix("exit")) if behave.startswith("exit") else 0
+
+
+if __name__ == "__main__":
+    given = dict(token.partition("=")[::2] for token in sys.argv)
+    sizes = sys.argv[sys.argv.index("--sizes") + 1]
+    sys.exit(main(given.get("BEHAVE", "good"), [int(size) for size in sizes.split(",")]))

@@ -1,0 +1,76 @@
+"""What cannot be run ends with exit 4, one clear message that names the file, nothing started, and no traceback."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.usefixtures("stacks")
+
+Run = Callable[..., pytest.RunResult]
+
+TEXTS: dict[str, tuple[str | bytes, str]] = {
+    "malformed": ("axes: [", "not YAML"),
+    "unknown key": ("hardwar: {}", "unknown key 'hardwar'"),
+    "empty": ("", "is empty"),
+    "a list": ("- a\n- b\n", "a matrix is a map"),
+    "tag": ("name: !!python/object:os.system x\n", "explicit tag"),
+    "duplicate key": ("name: a\nname: b\n", "key 'name' is there twice (first in line 1)"),
+    "brackets": ("a: " + "[" * 5000, "nested more than"),
+    "binary": (b"\x7fELF\x02\x01\x00\xff\xfe", "not a text file"),
+    "50 MB": (b"#" + b"x" * 50_000_000, "is 50.0 MB"),
+}
+
+
+def usage_error(done: pytest.RunResult, *words: str) -> None:
+    text = done.stderr.str() + done.stdout.str()
+    assert done.ret == 4, text
+    for word in words:
+        assert word in done.stderr.str()
+    assert "Traceback" not in text
+    assert "INTERNALERROR" not in text
+
+
+@pytest.mark.parametrize("case", TEXTS)
+def test_bad_file(run_pytest: Run, pytester: pytest.Pytester, case: str, mode: tuple[str, ...]) -> None:
+    if case != "malformed" and mode[0] != "-p":
+        pytest.skip("one kind of bad file is enough for each way to run pytest")
+    text, words = TEXTS[case]
+    path = pytester.path / "bad.yaml"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    usage_error(run_pytest("--hetgpu-matrix", "bad.yaml", *mode), "bad.yaml", words)
+    assert not (pytester.path / "reports").exists()
+
+
+def test_directory(run_pytest: Run, pytester: pytest.Pytester) -> None:
+    (pytester.path / "folder.yaml").mkdir()
+    usage_error(run_pytest("--hetgpu-matrix", "folder.yaml"), "folder.yaml", "is a directory")
+
+
+def test_no_such_file(run_pytest: Run) -> None:
+    usage_error(run_pytest("--hetgpu-matrix", "nowhere.yaml"), "nowhere.yaml", "no such matrix file")
+
+
+def test_reports_folder_in_the_way(run_pytest: Run, matrix: Callable[..., Path], pytester: pytest.Pytester) -> None:
+    matrix(["good"])
+    (pytester.path / "taken").write_text("a file")
+    usage_error(run_pytest("--hetgpu-matrix", "demo.yaml", "--hetgpu-reports", "taken"), "reports folder", "taken")
+
+
+def test_unwritable_reports_folder(run_pytest: Run, matrix: Callable[..., Path]) -> None:
+    matrix(["good"])
+    usage_error(run_pytest("--hetgpu-matrix", "demo.yaml", "--hetgpu-reports", "/proc/reports"), "reports folder /proc/reports")
+
+
+def test_bad_inventory(run_pytest: Run, matrix: Callable[..., Path], pytester: pytest.Pytester) -> None:
+    matrix(["good"])
+    (pytester.path / "hosts.yaml").write_text("hardwar: {}\n")
+    usage_error(run_pytest("--hetgpu-matrix", "demo.yaml", "--hetgpu-inventory", "hosts.yaml"), "hosts.yaml:1", "hardwar")
+
+
+def test_all_complaints_at_once(run_pytest: Run, matrix: Callable[..., Path]) -> None:
+    path = matrix(["good"])
+    path.write_text(path.read_text().replace("platform: cpu", "platfrom: cpu").replace("family: ob1", "family: obi"))
+    usage_error(run_pytest("--hetgpu-matrix", "demo.yaml"), "demo.yaml:3: unknown key 'platfrom'", "demo.yaml:6: unknown transport family 'obi'")

@@ -1,0 +1,95 @@
+"""What tests of all rooms share: where a real MPI is, and what a machine must have."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from pytest_hetgpu.errors import MatrixError
+from pytest_hetgpu.expand import expand
+from pytest_hetgpu.matrix.document import Document
+from pytest_hetgpu.matrix.reader import read
+
+STACK = "openmpi-5"
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # Fixed examples where a red run must be repeatable; everywhere else new ones each time.
+    try:
+        from hypothesis import settings
+    except ImportError:
+        return
+    settings.register_profile("ci", derandomize=True, deadline=None)
+    settings.register_profile("here", deadline=None)
+    settings.load_profile("ci" if os.environ.get("CI") else "here")
+
+
+Need = Callable[[str, str], NoReturn]
+
+
+@pytest.fixture(scope="session")
+def lacking() -> Need:
+    """`lacking("stack", reason)` skips, or fails where HETGPU_REQUIRE (a list with commas) says it must be here."""
+
+    def decide(what: str, reason: str) -> NoReturn:
+        if what in (word.strip() for word in os.environ.get("HETGPU_REQUIRE", "").split(",")):
+            pytest.fail(f"HETGPU_REQUIRE holds {what!r}, but {reason}", pytrace=False)
+        pytest.skip(reason)
+
+    return decide
+
+
+def stack_candidates() -> Iterator[Path]:
+    """Where the stack may be: $HETGPU_STACK_OPENMPI_5, below each folder of $HETGPU_STACKS, in the checkout."""
+    given = os.environ.get("HETGPU_STACK_OPENMPI_5")
+    if given:
+        yield Path(given)
+    for folder in os.environ.get("HETGPU_STACKS", "").split(os.pathsep):
+        if folder:
+            yield Path(folder) / STACK
+    yield ROOT / ".stacks" / STACK
+
+
+@pytest.fixture(scope="session")
+def stack_prefix(lacking: Need) -> Path:
+    """The prefix of a real Open MPI 5 with mpi4py and numpy; skips where there is none."""
+    looked = list(stack_candidates())
+    for prefix in looked:
+        if (prefix / "bin" / "mpirun").exists() and (prefix / "bin" / "python").exists():
+            return prefix
+    lacking("stack", f"there is no {STACK} in {', '.join(map(str, looked))}: python3 bootstrap.py stack")
+
+
+Reads = Callable[..., Document]
+
+
+@pytest.fixture
+def reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reads:
+    """Reads the text of a matrix, which complaints call `m.yaml`; keywords are its environment."""
+    monkeypatch.chdir(tmp_path)
+
+    def read_text(text: str, **environ: str) -> Document:
+        Path("m.yaml").write_text(text, encoding="utf-8")
+        return read(Path("m.yaml"), environ)
+
+    return read_text
+
+
+@pytest.fixture
+def complaints(reads: Reads) -> Callable[..., list[str]]:
+    """Everything that reading and expanding the text of a matrix complains about, empty for a good one."""
+
+    def complain(text: str, **environ: str) -> list[str]:
+        try:
+            expand(reads(text, **environ))
+        except MatrixError as error:
+            assert str(error) == "\n".join(error.complaints)
+            return list(error.complaints)
+        return []
+
+    return complain

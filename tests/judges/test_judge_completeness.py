@@ -1,0 +1,111 @@
+"""How runs end, and what they owe."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pytest_hetgpu.evidence import RankExit, Row
+from pytest_hetgpu.judges.base import Case, Force, explanation, failed
+from pytest_hetgpu.judges.completeness import Completeness
+from pytest_hetgpu.model import Kind
+from tests.judges.judge_cases import BROKEN, NOTHING, POINTS, case, hello, signature
+
+
+def kinds(of: Case) -> list[tuple[Kind, Force]]:
+    return [(opinion.finding.kind, opinion.force) for opinion in Completeness().opinions(of)]
+
+
+def test_a_complete_run() -> None:
+    assert kinds(case()) == []
+    assert not failed(case())
+
+
+@pytest.mark.parametrize(
+    ("run", "seen", "kind", "force", "why"),
+    [
+        ({"returncode": 3}, {}, Kind.ERROR, Force.VAGUE, "exit code 3"),
+        ({"returncode": 139}, {}, Kind.CRASH, Force.FIRM, "exit code 139: a rank died of SIGSEGV"),
+        ({"returncode": -9}, {}, Kind.CRASH, Force.FIRM, "the launcher died of SIGKILL"),
+        ({"returncode": 137}, {"exits": (RankExit(1, signal=9),)}, Kind.CRASH, Force.FIRM, "rank 1 died of SIGKILL"),
+        ({}, {"exits": (RankExit(1, signal=11),)}, Kind.CRASH, Force.FIRM, "rank 1 died of SIGSEGV"),
+        (
+            {},
+            {"exits": (RankExit(1, code=5, aborted=True),)},
+            Kind.ERROR,
+            Force.VAGUE,
+            "rank 1 called MPI_Abort with 5",
+        ),
+        ({}, {"exits": (RankExit(1),)}, Kind.ERROR, Force.VAGUE, "rank 1 ended without MPI_Finalize"),
+        ({"returncode": None}, {}, Kind.ERROR, Force.VAGUE, "no exit status"),
+        ({"interrupted": "SIGINT", "returncode": -15}, {}, Kind.ERROR, Force.FINAL, "cut short by SIGINT: no verdict"),
+        ({"survivors": ("python (77)",)}, {}, Kind.ERROR, Force.VAGUE, "python (77)"),
+        ({}, {"done": frozenset({0})}, Kind.ERROR, Force.VAGUE, "rank 1 did not reach the end"),
+        ({}, {"hellos": {0: hello(0)}}, Kind.ERROR, Force.VAGUE, "rank 1 never reported"),
+        ({}, {"rows": ()}, Kind.UNKNOWN, Force.VAGUE, "no measurement of allreduce at points 8,float32, 1024,float32"),
+        ({}, {"rows": (Row("allreduce", POINTS[0], 2, 1, 1.0),)}, Kind.UNKNOWN, Force.VAGUE, "at point 1024,float32"),
+        (
+            {},
+            {"rows": tuple(Row("send_recv", p, 2, 1, 1.0) for p in POINTS)},
+            Kind.UNKNOWN,
+            Force.VAGUE,
+            "no measurement",
+        ),
+        (
+            {},
+            {"rows": tuple(Row("allreduce", p, 1, 1, 1.0) for p in POINTS)},
+            Kind.UNKNOWN,
+            Force.VAGUE,
+            "no measurement",
+        ),
+        ({}, {"checks": {0: dict.fromkeys(POINTS, 0)}}, Kind.UNKNOWN, Force.VAGUE, "not verified by every rank"),
+        ({}, {"checks": {0: dict.fromkeys(POINTS, 0), 1: {POINTS[0]: 0}}}, Kind.UNKNOWN, Force.VAGUE, "1024,float32"),
+    ],
+)
+def test_what_counts_first(run: dict[str, Any], seen: dict[str, Any], kind: Kind, force: Force, why: str) -> None:
+    first = next(Completeness().opinions(case(run=run, **seen)))
+    assert (first.finding.kind, first.force) == (kind, force)
+    assert why in first.finding.why
+
+
+@pytest.mark.parametrize(
+    ("quiet", "kind"), [(60.0, Kind.HANG), (30.0, Kind.HANG), (29.0, Kind.TIMEOUT), (0.0, Kind.TIMEOUT)]
+)
+def test_silence_for_half_of_the_time_is_a_hang(quiet: float, kind: Kind) -> None:
+    stopped = {"timed_out": True, "seconds": 60.0, "quiet": quiet, "returncode": -15}
+    first = next(Completeness().opinions(case(run=stopped, **BROKEN)))
+    assert (first.finding.kind, first.force) == (kind, Force.FIRM)
+
+
+@pytest.mark.parametrize("signal", [2, 9, 15])
+def test_signals_of_our_own_stopping_are_no_crash(signal: int) -> None:
+    stopped = {"timed_out": True, "seconds": 60.0, "quiet": 60.0, "returncode": -signal}
+    assert Kind.CRASH not in [
+        kind for kind, _ in kinds(case(run=stopped, exits=(RankExit(0, signal=signal),), **BROKEN))
+    ]
+
+
+def test_a_rank_terminated_because_another_ended_is_no_crash() -> None:
+    exits = (RankExit(0, signal=15), RankExit(1, code=3))
+    assert Kind.CRASH not in [kind for kind, _ in kinds(case(run={"returncode": 3}, exits=exits, **BROKEN))]
+    assert kinds(case(run={"returncode": 143}, exits=exits[:1], **BROKEN))[0] == (Kind.CRASH, Force.FIRM)
+
+
+@pytest.mark.parametrize("code", [131, 135, 183])
+def test_a_launcher_that_fails_to_start_ranks_reports_no_signal(code: int) -> None:
+    assert kinds(case(run={"returncode": code}, **NOTHING))[0] == (Kind.ERROR, Force.VAGUE)
+
+
+def test_memory_that_ran_out_explains_a_death() -> None:
+    oom = signature(Kind.OUT_OF_MEMORY, "oom-kill@kernel")
+    killed = case(
+        run={"returncode": 137}, exits=(RankExit(0, signal=9),), signatures=(oom, signature(key="SIGKILL")), **BROKEN
+    )
+    assert kinds(killed)[0] == (Kind.CRASH, Force.VAGUE)
+    assert explanation(killed) == oom
+
+
+def test_unmeasured_work_owes_checks_only() -> None:
+    assert kinds(case({"measured": False}, rows=())) == []
+    assert kinds(case({"measured": False}, rows=(), checks={}))[0] == (Kind.UNKNOWN, Force.VAGUE)
