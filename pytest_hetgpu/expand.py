@@ -95,7 +95,9 @@ def _ids(document: Document, cells: Cells, complaints: Complaints) -> Mapping[st
             clashes.setdefault((_say(document, other, differing), _say(document, cell, differing)), name)
     for (one, other), name in clashes.items():
         last = document.fragment(document.axes[-1].name, ids[name][-1])
-        complaints.add(last.origin.line, f"{' '.join(one)} and {' '.join(other)} give two cells one id ({name}); rename a value")
+        complaints.add(
+            last.origin.line, f"{' '.join(one)} and {' '.join(other)} give two cells one id ({name}); rename a value"
+        )
     return ids
 
 

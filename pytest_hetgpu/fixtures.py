@@ -47,7 +47,7 @@ class Run:
         if result.interrupted:
             self._request.session.shouldstop = f"stopped by {result.interrupted}"
         if check and outcome.verdict.fails:
-            pytest.fail(session.describe(self._cluster.job, outcome), pytrace=False)
+            pytest.fail(session.describe(self._cluster, outcome), pytrace=False)
         if check and outcome.verdict.value == "known":
             expected = outcome.expectation
             pytest.xfail((expected.issue or expected.reason if expected else None) or outcome.why)

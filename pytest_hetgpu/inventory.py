@@ -1,9 +1,11 @@
-"""Where the hardware of a matrix is: hosts for each kind, and prefixes of stacks. Kept apart from the matrix, which can be shared.
+"""Where the hardware of a matrix is: hosts for each kind, and prefixes of stacks.
 
     hardware:
       g4ad: [10.0.0.5, {address: 10.0.0.6, user: ubuntu}]
     stacks:
       openmpi-5: /opt/openmpi-5.0.11
+
+Kept apart from the matrix, which can then be shared.
 """
 
 from __future__ import annotations
@@ -93,7 +95,8 @@ class Inventory:
             return known[place % len(known)] if known else LOCAL
         if place < len(known):
             return known[place]
-        needs = f"needs hardware {hardware.name} (platform={hardware.accelerator.platform} arch={hardware.accelerator.arch or 'any'})"
+        platform, arch = hardware.accelerator.platform, hardware.accelerator.arch or "any"
+        needs = f"needs hardware {hardware.name} (platform={platform} arch={arch})"
         if not self.given:
             raise NotHere(f"{needs}: give --hetgpu-inventory")
         raise NotHere(f"{needs}: the inventory {self.file} has {len(known)} of them, the placement needs {place + 1}")
@@ -118,4 +121,4 @@ def read(path: Path) -> Inventory:
 
 
 def _below(folder: Path, path: Path) -> Path:
-    return folder / os.path.expanduser(path)
+    return folder / os.path.expanduser(path)  # noqa: PTH111 - Path.expanduser raises where there is no such home

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from pytest_hetgpu.reporting.cells import CellRecord
 from pytest_hetgpu.reporting.pairs import CellPairs, from_pairs
 from pytest_hetgpu.reporting.table import table
 from pytest_hetgpu.sizes import show_size
+from pytest_hetgpu.wording import shown
 
 MARKUP = {
     Verdict.OK: {"green": True},
@@ -26,13 +27,15 @@ _METRIC = re.compile(r"(\w+)\[(\d+),(\w+)\]")
 
 
 class Live:
-    """Hooks of the terminal's side. `reports` says where the run's folder is, None while nothing is run."""
+    """Hooks of the terminal's side, in the process that has the terminal. `reports` is the run's folder."""
 
-    def __init__(self, cells: Sequence[Scenario], reports: Callable[[], Path | None]) -> None:
+    def __init__(self, config: Any, cells: Sequence[Scenario], reports: Path) -> None:
+        self.config = config
         self.cells = {(cell.matrix, cell.label): cell for cell in cells}
         self.reports = reports
         self.seen: dict[tuple[str, str], CellPairs] = {}
         self.others = 0
+        self.started = False
         self.width = min(60, max((len(cell.label) for cell in cells), default=0))
 
     @property
@@ -57,13 +60,28 @@ class Live:
             self.others += report.when == "call" and report.passed
         elif report.when != "teardown":
             self.seen[pairs.matrix, pairs.scenario] = pairs
+            if not self.config.get_verbosity():
+                self.show(report, pairs)
+
+    def show(self, report: Any, pairs: CellPairs) -> None:
+        """Prints the line of a cell that ended."""
+        terminal = self.config.pluginmanager.get_plugin("terminalreporter")
+        if terminal is None:
+            return
+        if not self.started:
+            terminal.ensure_newline()
+            self.started = True
+        self.config.get_terminal_writer().line(self.line(pairs), **MARKUP[pairs.verdict])
+        # Our lines end themselves; pytest need not print the file's name before each.
+        terminal.currentfspath = self.config.rootpath / report.nodeid.split("::")[0]
 
     def line(self, pairs: CellPairs) -> str:
         """`ok       two-ranks-ob1-tcp-allreduce   0.9 s  busbw 1.32 GB/s at 4M float32`."""
         return f"{pairs.verdict.value.replace('_', ' '):8} {pairs.scenario:{self.width}} {said(pairs)}"
 
-    def summary(self, writer: Any) -> None:
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """The final table and where the reports are."""
+        writer = terminalreporter
         if not self.seen:
             return
         cells = [record(cell, self.seen[key]) for key, cell in self.cells.items() if key in self.seen]
@@ -72,9 +90,7 @@ class Live:
             for text, markup in row:
                 writer.write(text, **markup)
             writer.write("\n")
-        folder = self.reports()
-        if folder:
-            writer.write_line(f"reports: {shown(folder)}  (summary.md, junit.xml, journal/, scenarios/)")
+        writer.write_line(f"reports: {shown(self.reports)}  (summary.md, junit.xml, journal/, scenarios/)")
 
 
 def record(cell: Scenario, pairs: CellPairs) -> CellRecord:
@@ -113,14 +129,6 @@ def best(pairs: CellPairs) -> str:
 def cell_pairs(report: Any) -> CellPairs | None:
     """What a report says of a cell, once there is an outcome."""
     return from_pairs((str(name), value) for name, value in getattr(report, "user_properties", ()))
-
-
-def shown(path: Path) -> str:
-    """Relative to here when it is below here."""
-    try:
-        return str(path.relative_to(Path.cwd()))
-    except ValueError:
-        return str(path)
 
 
 def _category(report: Any) -> tuple[str, str]:

@@ -16,7 +16,7 @@ from pytest_hetgpu.registry import find
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Facts about where jobs start: `programs` is the folder of rank programs, `cores` and `root` of the launching host."""
+    """Facts about where jobs start: `programs` is the folder of rank programs, `cores` are the launching host's."""
 
     stacks: Mapping[str, Stack]
     programs: str
@@ -32,7 +32,10 @@ def plan(document: Document, scenario: Scenario, site: Site) -> Job:
     kinds = tuple(document.hardware[name] for name in settings.nodes)
     hosts = site.inventory.bind(kinds)
     options = settings.options
-    nodes = tuple(Node(i, kind, host.address, options.ranks_per_node) for i, (kind, host) in enumerate(zip(kinds, hosts)))
+    nodes = tuple(
+        Node(i, kind, host.address, options.ranks_per_node)
+        for i, (kind, host) in enumerate(zip(kinds, hosts, strict=True))
+    )
     ranks = sum(node.ranks for node in nodes)
     _require(options.requires, nodes, hosts)
     unsuitable = settings.workload.unsuitable(ranks)
@@ -45,7 +48,7 @@ def plan(document: Document, scenario: Scenario, site: Site) -> Job:
         matrix=document.name,
         scenario=scenario.id,
         label=scenario.label,
-        axes=dict(zip(scenario.axes, scenario.values)),
+        axes=dict(zip(scenario.axes, scenario.values, strict=True)),
         nodes=nodes,
         command=launcher.command(Start(stack, contexts, mca, site.root, site.cores)),
         timeout=options.timeout or site.timeout,
@@ -57,7 +60,7 @@ def _demand(
     scenario: Scenario, settings: CellSettings, stack: Stack, nodes: Sequence[Node], hosts: Sequence[Host]
 ) -> Demand:
     # One node without Large BAR is enough for the bugs it brings: an expectation asks whether any node has it.
-    present = frozenset().union(*(_capabilities(node, host) for node, host in zip(nodes, hosts)))
+    present = frozenset().union(*(_capabilities(node, host) for node, host in zip(nodes, hosts, strict=True)))
     return Demand(
         ranks=sum(node.ranks for node in nodes),
         stack=stack,
@@ -78,15 +81,22 @@ def _capabilities(node: Node, host: Host) -> frozenset[str]:
 
 def _facts(hardware: Hardware) -> dict[str, str]:
     accelerator, fabric = hardware.accelerator, hardware.fabric
-    return {"platform": accelerator.platform, "arch": accelerator.arch or "", "fabric": fabric.kind, "runtime": hardware.runtime}
+    return {
+        "platform": accelerator.platform,
+        "arch": accelerator.arch or "",
+        "fabric": fabric.kind,
+        "runtime": hardware.runtime,
+    }
 
 
 def _require(wanted: Sequence[str], nodes: Sequence[Node], hosts: Sequence[Host]) -> None:
-    for requirement, (node, host) in itertools.product(wanted, zip(nodes, hosts)):
+    for requirement, (node, host) in itertools.product(wanted, zip(nodes, hosts, strict=True)):
         name, equals, value = requirement.partition("=")
         found = _facts(node.hardware).get(name, "")
         if equals and found != value:
-            raise NotHere(f"requires {requirement}; node {node.index} ({node.hardware.name} on {node.host}) has {name}={found}")
+            raise NotHere(
+                f"requires {requirement}; node {node.index} ({node.hardware.name} on {node.host}) has {name}={found}"
+            )
         if not equals and name not in _capabilities(node, host):
             has = ", ".join(sorted(_capabilities(node, host))) or "none"
             raise NotHere(
@@ -101,16 +111,22 @@ def _stack(settings: CellSettings, nodes: Sequence[Node], site: Site) -> Stack:
     return site.stacks[wanted.pop()]
 
 
-def _contexts(settings: CellSettings, nodes: Sequence[Node], stack: Stack, programs: str) -> tuple[list[RankContext], dict[str, str]]:
-    """One context for each run of nodes that share host and environment; MCA parameters that all nodes share go before."""
+def _contexts(
+    settings: CellSettings, nodes: Sequence[Node], stack: Stack, programs: str
+) -> tuple[list[RankContext], dict[str, str]]:
+    """A context for each run of nodes that share host and environment; MCA parameters that all share go before."""
     file, *arguments = settings.workload.program()
     argv = (stack.interpreter, "-m", "mpi4py", f"{programs}/{file}", *arguments)
     rendered = [settings.transport.render(node, stack) for node in nodes]
-    mca = [{**n.hardware.mca, **r.mca, **settings.options.mca} for n, r in zip(nodes, rendered)]
-    env = [{**n.hardware.env, **r.env, **settings.options.env} for n, r in zip(nodes, rendered)]
+    mca = [{**n.hardware.mca, **r.mca, **settings.options.mca} for n, r in zip(nodes, rendered, strict=True)]
+    env = [{**n.hardware.env, **r.env, **settings.options.env} for n, r in zip(nodes, rendered, strict=True)]
     shared = {name: value for name, value in mca[0].items() if all(other.get(name) == value for other in mca)}
     # A parameter on the command line of one context would hold for the others too; in its environment it does not.
     own = [{f"OMPI_MCA_{name}": value for name, value in each.items() if name not in shared} for each in mca]
-    described = [(node.host, {**mine, **variables}, node.ranks) for node, mine, variables in zip(nodes, own, env)]
+    described = [
+        (node.host, {**mine, **variables}, node.ranks) for node, mine, variables in zip(nodes, own, env, strict=True)
+    ]
     grouped = itertools.groupby(described, key=lambda item: item[:2])
-    return [RankContext(sum(item[2] for item in group), host, argv, variables) for (host, variables), group in grouped], shared
+    return [
+        RankContext(sum(item[2] for item in group), host, argv, variables) for (host, variables), group in grouped
+    ], shared

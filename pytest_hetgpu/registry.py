@@ -6,7 +6,7 @@ import difflib
 import importlib
 import pkgutil
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import cache
 from typing import TypeVar
 
 from pytest_hetgpu.errors import UsageError
@@ -16,7 +16,7 @@ T = TypeVar("T")
 FAMILIES = ("hardware", "stacks", "transports", "launchers", "workloads", "runtimes", "judges", "signatures")
 
 
-@lru_cache(maxsize=None)
+@cache
 def names(family: str) -> tuple[str, ...]:
     """Names of a family's variants, sorted: its files without `base` and private ones. Imports none of them."""
     package = importlib.import_module(f"pytest_hetgpu.{family}")
@@ -37,7 +37,7 @@ def find(family: str, name: str, kind: type[T]) -> type[T]:
     raise TypeError(f"pytest_hetgpu.{family}.{name} defines no {kind.__name__}")
 
 
-@lru_cache(maxsize=None)
+@cache
 def _classes(family: str, name: str) -> tuple[type, ...]:
     module = importlib.import_module(f"pytest_hetgpu.{family}.{name}")
     values = vars(module).values()

@@ -38,12 +38,19 @@ def find_matrix(path: Path, root: Path) -> Path:
     if path.parent in (Path(), Path("matrices")):
         places.append(home / path.name)
     for candidate in places:
-        # os.path.exists says no where Path.exists may raise (a name too long, a folder that is closed to us).
-        if os.path.exists(candidate):
+        if os.path.exists(candidate):  # noqa: PTH110 - Path.exists raises for a name too long or a closed folder
             return candidate
-    beside = [str(path.with_name(found.name)) for place in places[:2] for found in place.parent.glob("*.y*ml")]
-    there = [*beside, *(found.name for found in home.glob("*.yaml"))]
-    raise UsageError(f"{path}: no such matrix file, from here or from {root} {known(str(path), dict.fromkeys(there))}")
+    beside = {str(path.with_name(name)) for place in places[:2] for name in _matrices(place.parent)}
+    raise UsageError(
+        f"{path}: no such matrix file, here or in {root} {known(str(path), beside.union(_matrices(home)))}"
+    )
+
+
+def _matrices(folder: Path) -> list[str]:
+    try:
+        return [path.name for path in folder.iterdir() if path.suffix in (".yaml", ".yml")]
+    except (OSError, ValueError):
+        return []
 
 
 @dataclass(frozen=True)
@@ -59,7 +66,15 @@ class Suite:
     _places: dict[tuple[str, str], int] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def load(cls, files: Sequence[Path], root: Path, *, inventory_file: Path | None, timeout: float, environ: Mapping[str, str]) -> Suite:
+    def load(
+        cls,
+        files: Sequence[Path],
+        root: Path,
+        *,
+        inventory_file: Path | None,
+        timeout: float,
+        environ: Mapping[str, str],
+    ) -> Suite:
         """Reads and expands every file. MatrixError collects the complaints of all of them."""
         documents: dict[str, Document] = {}
         expanded: list[tuple[Document, list[Scenario]]] = []
@@ -72,7 +87,9 @@ class Suite:
                 complaints += error.complaints
                 continue
             if document.name in documents:
-                complaints.append(f"{file}: another matrix of this run is named {document.name!r} too ({documents[document.name].file})")
+                complaints.append(
+                    f"{file}: another matrix of this run, {documents[document.name].file}, has the name {document.name!r}"
+                )
             documents[document.name] = document
         if complaints:
             raise MatrixError(complaints)
@@ -87,7 +104,9 @@ class Suite:
         names = {name for scenario in self.scenarios for name in (scenario.id, scenario.label)}
         for name in wanted:
             if name not in names:
-                raise UsageError(f"no cell {name!r} in {', '.join(d.file for d in self.documents.values())} {known(name, names)}")
+                raise UsageError(
+                    f"no cell {name!r} in {', '.join(d.file for d in self.documents.values())} {known(name, names)}"
+                )
         return tuple(s for s in self.scenarios if s.id in wanted or s.label in wanted)
 
     def position(self, matrix: str, label: str) -> int:
@@ -134,7 +153,10 @@ def _labelled(expanded: Sequence[tuple[Document, list[Scenario]]]) -> Iterable[S
     for scenario in labelled:
         other = seen.setdefault(scenario.label, scenario)
         if other is not scenario:
-            raise UsageError(f"cells of matrices {other.matrix!r} and {scenario.matrix!r} share the label {scenario.label!r}; rename one matrix")
+            raise UsageError(
+                f"cells of the matrices {other.matrix!r} and {scenario.matrix!r} share the label {scenario.label!r}; "
+                "rename one of them"
+            )
     return labelled
 
 
@@ -142,6 +164,6 @@ def _prefixes(environ: Mapping[str, str], root: Path) -> tuple[Path, ...]:
     """Folders that hold a virtual environment a stack, named like it."""
     given = [part for part in environ.get("HETGPU_STACKS", "").split(os.pathsep) if part]
     cache = environ.get("XDG_CACHE_HOME") or "~/.cache"
-    # Not Path.home(): a container may run as a user who has none.
-    homes = (os.path.expanduser(part) for part in (*given, str(root / ".stacks"), f"{cache}/hetgpu/stacks"))
+    places = (*given, str(root / ".stacks"), f"{cache}/hetgpu/stacks")
+    homes = (os.path.expanduser(place) for place in places)  # noqa: PTH111 - a container's user may have no home
     return tuple(Path(home).absolute() for home in homes)

@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 import shlex
+import shutil
+import sys
 from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pytest_hetgpu.errors import NotHere
-from pytest_hetgpu.evidence import Outcome
 from pytest_hetgpu.model import Job, Scenario
 from pytest_hetgpu.suite import Suite
+
+if TYPE_CHECKING:
+    from pytest_hetgpu.evidence import Outcome
 
 
 def again(suite: Suite, matrix: str, label: str) -> str:
     """The command that runs just this cell once more."""
     scenario = next((s.id for s in suite.scenarios if s.label == label and s.matrix == matrix), label)
     file = suite.documents[matrix].file if matrix in suite.documents else "MATRIX"
-    return shlex.join(["pytest", "--hetgpu-matrix", file, "--hetgpu-cell", scenario])
+    return shlex.join([*runner(), "--hetgpu-matrix", file, "--hetgpu-cell", scenario])
+
+
+def runner() -> tuple[str, ...]:
+    """How pytest is started in this environment: by its plain name only where that finds this environment's."""
+    beside = Path(sys.executable).with_name("pytest")
+    found = shutil.which("pytest")
+    if found and beside.exists() and Path(found).samefile(beside):
+        return ("pytest",)
+    return (shown(beside),) if beside.exists() else (sys.executable, "-m", "pytest")
 
 
 def describe(job: Job, outcome: Outcome, log: str, rerun: str) -> str:
@@ -55,3 +70,9 @@ def _lines(job: Job, suite: Suite) -> Iterator[str]:
     yield f"timeout: {job.timeout:g} s"
     environment = "".join(f"{shlex.quote(f'{name}={value}')} " for name, value in sorted(job.command.env.items()))
     yield f"$ {environment}{shlex.join(job.command.argv)}"
+
+
+def shown(path: Path) -> str:
+    """Relative to here when it is below here."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)

@@ -48,19 +48,29 @@ def test_cells_come_in_file_order_with_the_main_axes_first(reads: Reads) -> None
     ]
     assert cells[1].values == ("two", "ob1", "pairs", "zcopy")
     assert cells[1].value("tuning") == "zcopy"
-    assert (cells[1].matrix, cells[1].label, cells[1].expectations, cells[1].excluded) == ("demo", cells[1].id, (), None)
+    assert (cells[1].matrix, cells[1].label, cells[1].expectations, cells[1].excluded) == (
+        "demo",
+        cells[1].id,
+        (),
+        None,
+    )
 
 
 def test_ids_are_the_same_in_every_process(reads: Reads, tmp_path: Path) -> None:
     here = ids(reads(TEXT + "include:\n  - {placement: '*', transport: posix, workload: '*', tuning: zcopy}\n"))
     program = (
-        "from pathlib import Path; from pytest_hetgpu.matrix.reader import read; from pytest_hetgpu.expand import expand\n"
+        "from pathlib import Path\n"
+        "from pytest_hetgpu.matrix.reader import read\nfrom pytest_hetgpu.expand import expand\n"
         "print(*(cell.id for cell in expand(read(Path('m.yaml'), {}))), sep='\\n')"
     )
     root = str(Path(__file__).resolve().parent.parent)
     for seed in ("1", "2"):
         done = subprocess.run(
-            [sys.executable, "-c", program], env={"PYTHONHASHSEED": seed, "PYTHONPATH": root}, capture_output=True, text=True, check=True
+            [sys.executable, "-c", program],
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": root},
+            capture_output=True,
+            text=True,
+            check=True,
         )
         assert done.stdout.split() == here
 
@@ -110,7 +120,8 @@ def test_an_include_is_an_exception_to_an_exclude_and_adds_cells_at_the_end(read
             + "include:\n"
             + "  - {placement: mixed, transport: ob1, workload: pairs, tuning: [zcopy, default]}\n"
             + "  - {placement: two, transport: posix, workload: '*', tuning: default}\n"
-            + "  - {placement: {name: lone, nodes: [cpu]}, transport: ob1, workload: allreduce, tuning: {name: odd, timeout: 3}}\n"
+            + "  - {placement: {name: lone, nodes: [cpu]}, transport: ob1, workload: allreduce,\n"
+            + "     tuning: {name: odd, timeout: 3}}\n"
         )
     )
     assert [cell.id for cell in cells if not cell.excluded and cell.value("placement") == "mixed"] == [
@@ -170,7 +181,8 @@ def test_a_listed_number_can_be_named_as_it_is_written(reads: Reads) -> None:
 def test_two_cells_of_one_id_are_one_complaint_for_each_cause(complaints: Complain) -> None:
     text = TEXT + "  one: {a: {}, a-b: {}}\n  two: {b-c: {}, c: {}}\n"
     assert complaints(text) == [
-        "m.yaml:11: one 'a' two 'b-c' and one 'a-b' two 'c' give two cells one id (two-ob1-pairs-default-a-b-c); rename a value"
+        "m.yaml:11: one 'a' two 'b-c' and one 'a-b' two 'c' give two cells one id (two-ob1-pairs-default-a-b-c); "
+        "rename a value"
     ]
 
 
@@ -186,7 +198,9 @@ def big(placements: int, transports: int, workloads: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-@pytest.mark.parametrize("rules", ["", "exclude: [{transport: 't?', reason: x}]\nexpect: [{where: {workload: 'w1*'}, outcome: hang}]\n"])
+@pytest.mark.parametrize(
+    "rules", ["", "exclude: [{transport: 't?', reason: x}]\nexpect: [{where: {workload: 'w1*'}, outcome: hang}]\n"]
+)
 def test_a_hundred_thousand_cells(reads: Reads, rules: str, record_property: Callable[[str, object], None]) -> None:
     document = reads(big(10, 100, 100) + rules)
     started = time.process_time()

@@ -94,7 +94,7 @@ def launcher_signal(case: Case) -> int | None:
     result = case.result
     if result.timed_out or result.interrupted is not None or result.signal is None:
         return None
-    died_itself = result.returncode is not None and result.returncode < 0
+    died_itself = (result.returncode or 0) < 0
     told_of_rank = bool(case.evidence.hellos) and result.signal <= _HIGHEST_NAMED_SIGNAL
     return result.signal if died_itself or told_of_rank else None
 

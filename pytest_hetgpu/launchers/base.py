@@ -11,7 +11,7 @@ from pytest_hetgpu.model import Command, RankContext, Stack
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What a launcher is told. `mca` holds for all contexts; `root`: the launcher runs as root; `cores`: of its host."""
+    """What a launcher is told. `mca` holds for all contexts; `root`: it runs as root; `cores`: those of its host."""
 
     stack: Stack
     contexts: Sequence[RankContext]

@@ -1,4 +1,4 @@
-"""Turns what is wrong with a matrix into lines a person can act on: `aws.yaml:14: unknown transport 'ucx-tpc' (known: ...)`."""
+"""Turns what is wrong with a matrix into lines to act on: `aws.yaml:14: unknown transport 'ucx-tpc' (known: ...)`."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Complaints:
 
 
 def locate(node: Node, path: Sequence[Any], *, key: bool = False) -> tuple[int, list[str]]:
-    """Line of the value (or its key) at a pydantic error path, and the keys of that path which are really in the file."""
+    """Line of the value (or its key) at a pydantic error path, and those keys of the path that are in the file."""
     line, seen = node.line, []
     for part in path:
         if isinstance(node, source.Mapping) and part in node.entries:
@@ -86,7 +86,7 @@ def locate(node: Node, path: Sequence[Any], *, key: bool = False) -> tuple[int, 
 
 
 def _follows(detail: ErrorDetails, misspelt: Sequence[str]) -> bool:
-    """Whether an error only follows from another: a key is missing as it is misspelt, a list is short of wrong items."""
+    """Whether an error only follows from another: a key is missing as it is misspelt, a list empty of wrong items."""
     if detail["type"] == "missing":
         return bool(difflib.get_close_matches(str(detail["loc"][-1]), misspelt, 1))
     return detail["type"] == "too_short" and bool(detail["input"])
@@ -117,20 +117,21 @@ _MUST = {
 
 def _say(detail: ErrorDetails, place: str, model: type[BaseModel]) -> str:
     kind, found, context = detail["type"], detail.get("input"), detail.get("ctx", {})
+    what = place or "the file"
     if kind == "extra_forbidden":
         last = str(detail["loc"][-1])
         return f"unknown key {last!r}{f' in {place}' if place else ''} {known(last, _keys(model, detail['loc']), ALL)}"
     if kind == "missing":
-        return f"{place or 'the file'} lacks the key {detail['loc'][-1]!r}"
+        return f"{what} lacks the key {detail['loc'][-1]!r}"
     if kind == "value_error":
-        return f"{place}: {context.get('error')}"
+        return f"{what}: {context.get('error')}"
     if kind == "literal_error":
         choices = str(context.get("expected")).replace(" or ", ", ").replace("'", "").split(", ")
         return f"{place}: unknown value {show(found)} {known(str(found), choices)}"
     if kind in _MUST:
         needed = _MUST[kind].format(**context)
-        return f"{place} must {needed}" + ("" if needed == "not be empty" else f", not {show(found)}")
-    return f"{place}: {show(found)}: {detail['msg']}"
+        return f"{what} must {needed}" + ("" if needed == "not be empty" else f", not {show(found)}")
+    return f"{what}: {show(found)}: {detail['msg']}"
 
 
 def _keys(model: type[BaseModel], path: Sequence[Any]) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from pytest_hetgpu.errors import MatrixError
 from pytest_hetgpu.matrix.complaints import Complaints
 from pytest_hetgpu.matrix.models import Options
 from pytest_hetgpu.matrix.source import Mapping as MappingNode
-from pytest_hetgpu.model import Expectation, Exclusion, Hardware, Origin
+from pytest_hetgpu.model import Exclusion, Expectation, Hardware, Origin
 from pytest_hetgpu.registry import find, show
 from pytest_hetgpu.transports.base import Transport
 from pytest_hetgpu.workloads.base import Workload
@@ -24,7 +24,7 @@ MAIN_AXES = ("placement", "transport", "workload")
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """One value of an axis. `raw` holds its settings as source text; `kind` is a transport's family or a workload's kind."""
+    """One value of an axis: `raw` holds its settings as source text, `kind` a transport's family or workload's kind."""
 
     axis: str
     name: str
@@ -108,7 +108,7 @@ class Document:
 
     def settings(self, values: Sequence[str]) -> CellSettings:
         """What one cell's values say together. MatrixError names both places where two of them disagree."""
-        fragments = tuple(self.fragment(axis.name, value) for axis, value in zip(self.axes, values))
+        fragments = tuple(self.fragment(axis.name, value) for axis, value in zip(self.axes, values, strict=True))
         placement, transport, workload, *further = fragments
         return CellSettings(
             options=self._options(fragments),
@@ -118,12 +118,11 @@ class Document:
             nodes=placement.nodes,
         )
 
-    def words_of(self, values: Sequence[str]) -> tuple[str, ...]:
-        """What a cell is known by besides its id: axis values, hardware and platforms, family and kind."""
-        fragments = [self.fragment(axis.name, value) for axis, value in zip(self.axes, values)]
-        nodes = fragments[0].nodes
-        platforms = (self.hardware[name].accelerator.platform for name in nodes)
-        return tuple(dict.fromkeys((*values, *nodes, *platforms, *(f.kind for f in fragments if f.kind))))
+    def words_of(self, axis: str, value: str) -> tuple[str, ...]:
+        """What cells with that value are known by: its name, its family or kind, a placement's hardware, platforms."""
+        fragment = self.fragment(axis, value)
+        platforms = (self.hardware[name].accelerator.platform for name in fragment.nodes)
+        return tuple(dict.fromkeys(filter(None, (value, fragment.kind, *fragment.nodes, *platforms))))
 
     def words(self) -> tuple[str, ...]:
         """The words of all cells."""
@@ -153,7 +152,7 @@ class Document:
 
     def check(self, axis: str, values: Sequence[str]) -> None:
         """Raises MatrixError if a transport or workload cannot be made with these values of the further axes."""
-        further = (self.fragment(a.name, name) for a, name in zip(self.axes[len(MAIN_AXES) :], values[1:]))
+        further = (self.fragment(a.name, name) for a, name in zip(self.axes[len(MAIN_AXES) :], values[1:], strict=True))
         make = self._transport if axis == "transport" else self._workload
         self._cached(axis, (self.fragment(axis, values[0]), *further), make)
 
@@ -192,7 +191,9 @@ class Document:
         return kind(self._validated(kind.Settings, dict(self._owned(fragments, kind.Settings)), fragments))
 
     def _owned(self, fragments: Iterable[Fragment], model: type[BaseModel]) -> Iterator[tuple[str, Any]]:
-        return ((key, f.raw[key]) for f in fragments for key in f.raw if key in model.model_fields and key not in COMMON)
+        return (
+            (key, f.raw[key]) for f in fragments for key in f.raw if key in model.model_fields and key not in COMMON
+        )
 
     def _validated(self, model: type[BaseModel], raw: dict[str, Any], fragments: tuple[Fragment, ...]) -> Any:
         try:

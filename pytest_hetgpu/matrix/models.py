@@ -1,6 +1,6 @@
 """The shapes of a matrix file, from which both its validation and its published schema come.
 
-Scalars reach these models as their source text, so numbers are parsed here and an environment value `6.10` stays `6.10`.
+Scalars reach these models as their source text: numbers are parsed here, and an environment value `6.10` stays `6.10`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pydantic import (
 )
 from pydantic_core.core_schema import CoreSchema, no_info_after_validator_function
 
-from pytest_hetgpu.model import Accelerator, Condition, Expectation, Exclusion, Fabric, Hardware, Kind, Origin
+from pytest_hetgpu.model import Accelerator, Condition, Exclusion, Expectation, Fabric, Hardware, Kind, Origin
 from pytest_hetgpu.registry import known, names, show
 from pytest_hetgpu.sizes import parse_size
 from pytest_hetgpu.stacks.base import stack_names
@@ -91,7 +91,7 @@ NAME = Form(
     "have only letters, digits and _ . + - (at most 80, the first a letter, digit or _)",
 )
 Name = Annotated[str, NAME]
-Names = Annotated[tuple[Name, ...], BeforeValidator(_listed, json_schema_input_type=str | list[str])]
+Names = Annotated[tuple[Name, ...], BeforeValidator(_listed, json_schema_input_type=Name | list[Name])]
 Variable = Annotated[str, Form(r"^[A-Za-z_][A-Za-z0-9_]*$", "have only letters, digits and _, the first no digit")]
 Device = Annotated[str, Form(r"^[^\s,]+$", "be one device, without spaces and commas")]
 Value = Annotated[
@@ -102,15 +102,18 @@ Value = Annotated[
 ]
 Env = dict[Variable, Value]
 Mca = dict[Variable, Value]
+# What a number in YAML stands for where a text is taken: its source.
+Scalar = str | int | float | bool
+Text = Annotated[str, Field(json_schema_extra={"type": ["string", "number", "boolean"]})]
 Pattern = Annotated[
     tuple[str, ...],
     Field(min_length=1),
-    BeforeValidator(_listed, json_schema_input_type=str | list[str | int] | int),
+    BeforeValidator(_listed, json_schema_input_type=Scalar | Annotated[list[Scalar], Field(min_length=1)]),
 ]
 Kinds = Annotated[
     tuple[Annotated[str, AfterValidator(_kind)], ...],
     Field(min_length=1),
-    BeforeValidator(_listed, json_schema_input_type=str | list[str]),
+    BeforeValidator(_listed, json_schema_input_type=str | Annotated[list[str], Field(min_length=1)]),
 ]
 Texts = Annotated[tuple[str, ...], BeforeValidator(_listed, json_schema_input_type=str | list[str])]
 Bytes = Annotated[int, BeforeValidator(parse_size, json_schema_input_type=str | int)]
@@ -144,7 +147,7 @@ class HardwareShape(Shape):
     """One named kind of node."""
 
     platform: Annotated[str, choice("hardware", "platform")] = "cpu"
-    arch: str | None = None
+    arch: Text | None = None
     count: Annotated[int, Field(ge=0)] = 1
     memory: Bytes | None = None
     fabric: FabricShape = FabricShape()
@@ -195,14 +198,14 @@ class PlacementShape(Options):
 class RuleShape(Shape):
     """Where a rule holds, and why."""
 
-    reason: str | None = None
+    reason: Text | None = None
     issue: Link | None = None
 
 
 class ExcludeShape(RuleShape):
     """Cells that are not to be run; their reason is kept in the reports."""
 
-    reason: Annotated[str, Field(min_length=1)]
+    reason: Annotated[Text, Field(min_length=1)]
     where: dict[Name, Pattern] = Field(min_length=1)
 
     def exclusion(self, origin: Origin) -> Exclusion:
@@ -223,8 +226,8 @@ class ExpectShape(RuleShape):
     where: dict[Name, Pattern] = Field(min_length=1)
     outcome: Kinds
     signature: Texts = ()
-    when: dict[Name, str] = {}
-    fixed_in: str | None = None
+    when: dict[Name, Text] = {}
+    fixed_in: Text | None = None
     remedy: RemedyShape | None = None
 
     def expectation(self, origin: Origin) -> Expectation:

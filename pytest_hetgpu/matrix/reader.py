@@ -6,6 +6,7 @@ import difflib
 import hashlib
 import re
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -104,7 +105,7 @@ class _Reader:
         return source.Mapping(tree.line)
 
     def substitute(self, tree: source.Mapping) -> None:
-        """Writes `${VAR}` out, in values only; `$${VAR}` stays as `${VAR}`. What is free (`x-`) counts where it is used."""
+        """Writes `${VAR}` out, in values only; `$${VAR}` stays as `${VAR}`. What is free (`x-`) counts where used."""
         nodes: list[Node] = [node for key, node in tree.entries.items() if not key.startswith("x-")]
         seen = set[int]()
         while nodes:
@@ -113,13 +114,11 @@ class _Reader:
                 continue
             seen.add(id(node))
             if isinstance(node, Scalar):
-                if node.text is not None and "${" in node.text:
-                    line = node.line
-                    node.text = _VARIABLE.sub(lambda match: self.variable(match, line), node.text)
+                node.text = node.text and _VARIABLE.sub(partial(self.variable, node.line), node.text)
             else:
                 nodes += node.items if isinstance(node, source.Sequence) else node.entries.values()
 
-    def variable(self, match: re.Match[str], line: int) -> str:
+    def variable(self, line: int, match: re.Match[str]) -> str:
         if match[1]:
             return match[0][1:]
         name = match[2]

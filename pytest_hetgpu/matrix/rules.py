@@ -14,7 +14,6 @@ from pytest_hetgpu.matrix.document import Axis, Fragment, Rule
 from pytest_hetgpu.matrix.models import ExcludeShape, ExpectShape
 from pytest_hetgpu.matrix.source import Node, Scalar, plain
 from pytest_hetgpu.matrix.values import AxisReader
-from pytest_hetgpu.model import Origin
 from pytest_hetgpu.registry import known, show
 from pytest_hetgpu.when import check_condition
 
@@ -62,7 +61,9 @@ class RuleReader:
             elif isinstance(item, Scalar) and item.text is not None:
                 yield from self.matching(axis, item.text, item.line)
             else:
-                self.complaints.add(item.line, f"include.{axis} must be a name, a list of names or a value, not {show(plain(item))}")
+                self.complaints.add(
+                    item.line, f"include.{axis} must be a name, a list of names or a value, not {show(plain(item))}"
+                )
 
     def defined(self, axis: str, node: source.Mapping) -> Iterator[str]:
         """The name of a value that an include defines, once it is kept for the cells."""
@@ -71,8 +72,8 @@ class RuleReader:
             return
         first = next((value for value in self.values(axis) if value.name == fragment.name), None)
         if first:
-            text = f"{axis} {fragment.name!r} is defined twice (first in line {first.origin.line}); name it, or choose another name"
-            self.complaints.add(node.line, text)
+            text = f"{axis} {fragment.name!r} is defined twice (first in line {first.origin.line})"
+            self.complaints.add(node.line, f"{text}; name it, or choose another name")
             return
         self.extra[axis, fragment.name] = fragment
         yield fragment.name

@@ -64,7 +64,9 @@ def _strangers(document: Document, cells: Sequence[Cell], complaints: Complaints
         met = {(cell[place], cell[1], cell[2]) for cell in cells} if special else set()
         for value, key in special:
             takes = {name: key in document.takes(*name) for name in _takers(document)}
-            lost = [(t, w) for v, t, w in met if v == value.name and not (takes["transport", t] or takes["workload", w])]
+            lost = [
+                (t, w) for v, t, w in met if v == value.name and not (takes["transport", t] or takes["workload", w])
+            ]
             if lost:
                 complaints.add(value.line(key), _stranger(document, value, key, lost))
 

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Union
+from typing import Any
 
 import yaml
 
@@ -66,7 +66,7 @@ class Mapping:
     depth: int = 1
 
 
-Node = Union[Scalar, Sequence, Mapping]
+Node = Scalar | Sequence | Mapping
 
 
 def load(path: Path) -> Node:
@@ -180,7 +180,9 @@ class _Builder:
 
     def untagged(self, event: Any, line: int) -> None:
         if event.tag is not None:
-            raise SourceError(line, f"explicit tag {event.tag.replace(_STANDARD, '!!')!r}: types are not written here, leave it out")
+            raise SourceError(
+                line, f"explicit tag {event.tag.replace(_STANDARD, '!!')!r}: types are not written here, leave it out"
+            )
 
     def start(self, node: Sequence | Mapping, anchor: str | None) -> None:
         if len(self.open) >= MAX_DEPTH:

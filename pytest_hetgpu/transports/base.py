@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Protocol
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from pytest_hetgpu.model import Node, Stack
 from pytest_hetgpu.registry import show
@@ -28,7 +28,9 @@ def _words(value: Any) -> tuple[str, ...]:
     return tuple(seen)
 
 
-Words = Annotated[tuple[str, ...], BeforeValidator(_words, json_schema_input_type=str | list[str])]
+Some = Annotated[list[str], Field(min_length=1)]
+Words = Annotated[tuple[str, ...], BeforeValidator(_words, json_schema_input_type=str | Some)]
+
 
 class TransportSettings(BaseModel):
     """Keys that a transport of this family takes in a matrix."""

@@ -32,7 +32,8 @@ def _dtypes(value: Any) -> tuple[str, ...]:
     return tuple(listed)
 
 
-Dtypes = Annotated[tuple[str, ...], BeforeValidator(_dtypes, json_schema_input_type=str | list[str])]
+Some = Annotated[list[str], Field(min_length=1)]
+Dtypes = Annotated[tuple[str, ...], BeforeValidator(_dtypes, json_schema_input_type=str | Some)]
 
 
 class WorkloadSettings(BaseModel):
@@ -54,12 +55,14 @@ class Sweep(WorkloadSettings):
         for dtype in self.dtype:
             for size in self.sizes:
                 if size % ITEM_BYTES[dtype]:
-                    raise ValueError(f"size {show_size(size)} is not a whole number of {dtype} ({ITEM_BYTES[dtype]} bytes each)")
+                    raise ValueError(
+                        f"size {show_size(size)} is not a whole number of {dtype} ({ITEM_BYTES[dtype]} bytes each)"
+                    )
         return self
 
 
 class Workload(abc.ABC):
-    """One kind of work. `operation` is its name in bandwidth definitions; `measured`: it owes a timing at every point."""
+    """One kind of work. `operation` is its name in bandwidth definitions; `measured`: it owes timings of its points."""
 
     Settings: ClassVar[type[WorkloadSettings]] = WorkloadSettings
     operation: ClassVar[str]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pytest_hetgpu.evidence import RankExit, Row
-from pytest_hetgpu.judges.base import Case, Force, explanation, failed
+from pytest_hetgpu.judges.base import Case, Force, explanation, failed, owed
 from pytest_hetgpu.judges.completeness import Completeness
 from pytest_hetgpu.model import Kind
 from tests.judges.judge_cases import BROKEN, NOTHING, POINTS, case, hello, signature
@@ -78,6 +78,15 @@ def test_silence_for_half_of_the_time_is_a_hang(quiet: float, kind: Kind) -> Non
     assert (first.finding.kind, first.force) == (kind, Force.FIRM)
 
 
+def test_a_stuck_run_says_when_it_was_last_heard() -> None:
+    stopped = {"timed_out": True, "seconds": 60.0, "returncode": -15}
+    said = [next(Completeness().opinions(case(run={**stopped, "quiet": q}))).finding.why for q in (58.0, 3.0)]
+    assert said == [
+        "stopped after 60 s, without output for the last 58 s",
+        "stopped after 60 s, last output 3 s before",
+    ]
+
+
 @pytest.mark.parametrize("signal", [2, 9, 15])
 def test_signals_of_our_own_stopping_are_no_crash(signal: int) -> None:
     stopped = {"timed_out": True, "seconds": 60.0, "quiet": 60.0, "returncode": -signal}
@@ -90,6 +99,9 @@ def test_a_rank_terminated_because_another_ended_is_no_crash() -> None:
     exits = (RankExit(0, signal=15), RankExit(1, code=3))
     assert Kind.CRASH not in [kind for kind, _ in kinds(case(run={"returncode": 3}, exits=exits, **BROKEN))]
     assert kinds(case(run={"returncode": 143}, exits=exits[:1], **BROKEN))[0] == (Kind.CRASH, Force.FIRM)
+    crashed = case(run={"returncode": 139}, exits=(RankExit(0, signal=15), RankExit(1, signal=11)), **BROKEN)
+    died = [opinion.finding.why for opinion in Completeness().opinions(crashed) if opinion.finding.kind is Kind.CRASH]
+    assert died == ["rank 1 died of SIGSEGV"]
 
 
 @pytest.mark.parametrize("code", [131, 135, 183])
@@ -104,6 +116,12 @@ def test_memory_that_ran_out_explains_a_death() -> None:
     )
     assert kinds(killed)[0] == (Kind.CRASH, Force.VAGUE)
     assert explanation(killed) == oom
+
+
+def test_long_lists_are_cut() -> None:
+    lacks = owed(case({"ranks": 8}, hellos={}))
+    assert lacks[0] == "ranks 0, 1, 2, 3, 4 and 3 more never reported"
+    assert owed(case({"ranks": 5}, hellos={}))[0] == "ranks 0, 1, 2, 3, 4 never reported"
 
 
 def test_unmeasured_work_owes_checks_only() -> None:

@@ -9,7 +9,7 @@ import pytest
 from pytest_hetgpu.evidence import RankExit
 from pytest_hetgpu.judges.base import Force, Judge
 from pytest_hetgpu.judges.data import Data
-from pytest_hetgpu.judges.signature import SignatureJudge
+from pytest_hetgpu.judges.signature import SignatureJudge, in_words
 from pytest_hetgpu.judges.transport import Transport
 from pytest_hetgpu.model import Kind
 from tests.judges.judge_cases import BROKEN, POINTS, SEGV, case, hello, signature
@@ -55,6 +55,8 @@ def test_data() -> None:
         assert opinion.finding.why.startswith(told)
     (opinion,) = Data().opinions(case(checks=counted))
     assert opinion.finding.why == "rank 1: 3 wrong elements at 8,float32; 1 more ranks or points"
+    (opinion,) = Data().opinions(case(checks={0: {POINTS[0]: 1}}))
+    assert opinion.finding.why == "rank 0: 1 wrong element at 8,float32"
 
 
 @pytest.mark.parametrize(
@@ -66,6 +68,9 @@ def test_data() -> None:
         (FAILED, {"signatures": (RAISED, signature()), "exits": (RankExit(0, signal=11),)}, SEGV, Force.FIRM),
         (FAILED, {"signatures": (RAISED,), "exits": (RankExit(0, signal=11),)}, RAISED.key, Force.VAGUE),
         ({"returncode": 139}, {"signatures": (RAISED, signature())}, SEGV, Force.FIRM),
+        # How a run that nobody killed ended is told by the first, a rank's death from outside by itself.
+        (FAILED, {"signatures": (RAISED, signature())}, RAISED.key, Force.FIRM),
+        ({"returncode": 137}, {"signatures": (signature(key="SIGKILL"), RAISED)}, "SIGKILL", Force.FIRM),
         # A time limit stays one, unless something crashed before.
         ({"timed_out": True}, {"signatures": (UNAVAILABLE,)}, UNAVAILABLE.key, Force.VAGUE),
         ({"timed_out": True}, {"signatures": (UNAVAILABLE, signature())}, SEGV, Force.FIRM),
@@ -80,6 +85,13 @@ def test_signature_that_explains(run: dict[str, Any], seen: dict[str, Any], key:
     assert opinion.finding.signature is not None
     assert (opinion.finding.signature.key, opinion.force) == (key, force)
     assert key in opinion.finding.why
+
+
+def test_a_signature_in_words() -> None:
+    plain = signature(primary_line="Signal: Segmentation fault (11)")
+    assert in_words(plain) == f"{SEGV}: Signal: Segmentation fault (11) (line 7)"
+    full = signature(entry_point="MPI_Send", ranks=(0, 3), detail="invalid permissions")
+    assert in_words(full) == f"{SEGV} in MPI_Send on ranks 0, 3: invalid permissions (line 7)"
 
 
 def test_killed_by_our_own_time_limit_is_no_signature() -> None:

@@ -49,6 +49,7 @@ def test_another_world_size_is_a_wrong_result(hellos: dict[int, Hello]) -> None:
     (opinion,) = World().opinions(case(hellos=hellos))
     assert opinion.finding.kind is Kind.WRONG_RESULT
     assert "asked for were 2 ranks" in opinion.finding.why
+    assert ("every rank alone" in opinion.finding.why) is (hellos[0].size == 1)
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,9 @@ axes:
     pairs: {kind: send_recv, sizes: 8}
 """
 
-TABLE: dict[str, dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("complaints.yaml").read_text(encoding="utf-8"))
+TABLE: dict[str, dict[str, Any]] = yaml.safe_load(
+    Path(__file__).with_name("complaints.yaml").read_text(encoding="utf-8")
+)
 CASES = {f"{section}: {name}": case for section, cases in TABLE.items() for name, case in cases.items()}
 
 
@@ -57,7 +59,12 @@ def test_complaints_are_for_people() -> None:
 
 def test_all_mistakes_of_a_file_are_told_at_once_in_the_order_of_lines(complaints: Complain) -> None:
     text = BASE.replace("platform: cpu", "platform: cpi").replace("btl:", "blt:").replace("sizes: 8}", "sizes: x}")
-    assert [complaint.split(": ")[0] for complaint in complaints(text)] == ["m.yaml:3", "m.yaml:8", "m.yaml:11", "m.yaml:12"]
+    assert [complaint.split(": ")[0] for complaint in complaints(text)] == [
+        "m.yaml:3",
+        "m.yaml:8",
+        "m.yaml:11",
+        "m.yaml:12",
+    ]
 
 
 def test_more_than_twenty_are_counted(complaints: Complain) -> None:
@@ -98,7 +105,10 @@ def test_what_is_no_yaml_is_a_complaint_too(complaints: Complain, text: str) -> 
 
 
 def test_values_that_disagree_only_in_excluded_cells_are_fine(complaints: Complain) -> None:
-    text = BASE.replace("allreduce: {sizes: 8}", "allreduce: {sizes: 8, env: {A: 1}}") + "  tuning: {a: {}, b: {env: {A: 2}}}\n"
+    text = (
+        BASE.replace("allreduce: {sizes: 8}", "allreduce: {sizes: 8, env: {A: 1}}")
+        + "  tuning: {a: {}, b: {env: {A: 2}}}\n"
+    )
     assert len(complaints(text)) == 1
     assert complaints(text + "exclude:\n  - {workload: allreduce, tuning: b, reason: they disagree}\n") == []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import tracemalloc
 from pathlib import Path
@@ -28,7 +29,8 @@ def error(text: str) -> SourceError:
 
 
 @pytest.mark.parametrize(
-    "text", ["on", "off", "no", "yes", "6.10", "010", "0x10", "1_000", "1e3", "2024-01-01", "12:30:00", "true", ".inf", "="]
+    "text",
+    ["on", "off", "no", "yes", "6.10", "010", "0x10", "1_000", "1e3", "2024-01-01", "12:30:00", "true", ".inf", "="],
 )
 def test_a_scalar_is_its_source_text(text: str) -> None:
     assert plain(parse(f"a: {text}")) == {"a": text}
@@ -195,11 +197,14 @@ def test_aliases_do_not_nest_deeper_than_that() -> None:
 
 
 @pytest.mark.parametrize(
-    "link", ["[*{0}, *{0}, *{0}, *{0}, *{0}, *{0}, *{0}, *{0}, *{0}, *{0}]", "{{<<: *{0}, {1}: *{0}, {1}2: *{0}, {1}3: *{0}}}"]
+    "link",
+    ["[*{0}, *{0}, *{0}, *{0}, *{0}, *{0}, *{0}, *{0}, *{0}, *{0}]", "{{<<: *{0}, {1}: *{0}, {1}2: *{0}, {1}3: *{0}}}"],
 )
 def test_a_billion_laughs_stay_small(link: str) -> None:
     lines = ["a: &a {lol: [lol, lol, lol, lol, lol]}"]
-    lines += [f"{name}: &{name} {link.format(before, name)}" for before, name in zip("abcdefghijklmnop", "bcdefghijklmnopq")]
+    lines += [
+        f"{name}: &{name} {link.format(before, name)}" for before, name in itertools.pairwise("abcdefghijklmnopq")
+    ]
     tracemalloc.start()
     try:
         found = error("\n".join(lines))

@@ -173,11 +173,12 @@ def test_children_that_another_thread_starts_meanwhile_are_left_alone(tmp_path: 
     result = Local().run(Command((*TURN_TAKER, news.path, answer.path, stray)), output=output, timeout=PATIENCE)
     thread.join(PATIENCE)
     answer.close()
-    assert (result.returncode, len(result.survivors)) == (7, 1)
-    assert [other.poll() for other in others] == [None, None, 1]
+    found = [other.poll() for other in others]
     for other in others:
         other.kill()
         other.wait()
+    assert (result.returncode, len(result.survivors)) == (7, 1)
+    assert found == [None, None, 1]
 
 
 def test_an_orphan_of_other_children_is_left_alone(output: Path, news: News) -> None:

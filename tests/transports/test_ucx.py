@@ -1,0 +1,58 @@
+"""ucx: what it asks of a node, and what it may use."""
+
+from __future__ import annotations
+
+import fnmatch
+from typing import Any
+
+import pytest
+
+from pytest_hetgpu.model import Fabric, Hardware, Node, Stack
+from pytest_hetgpu.transports.base import Rendering
+from pytest_hetgpu.transports.ucx import Ucx, UcxSettings
+
+STACK = Stack("openmpi-5", "Open MPI", "5.0.11", "/s", "/s/bin/mpirun", "/s/bin/python")
+NODE = Node(0, Hardware("cpu"), "localhost", 1)
+WIRED = Node(0, Hardware("cpu", fabric=Fabric(netdev="ens5")), "localhost", 1)
+
+ANY = {"pml": "ucx", "opal_common_ucx_tls": "any", "opal_common_ucx_devices": "any", "ompi_display_comm": "mpi_init"}
+
+
+def ucx(**settings: Any) -> Ucx:
+    return Ucx(UcxSettings.model_validate(settings))
+
+
+def test_open_mpi_is_told_to_let_ucx_in() -> None:
+    assert ucx().render(NODE, STACK) == Rendering(ANY, {"UCX_TLS": "tcp,self", "UCX_LOG_LEVEL": "info"})
+
+
+def test_devices_are_the_transports_or_the_fabrics_or_ucx_s_own_choice() -> None:
+    assert "UCX_NET_DEVICES" not in ucx().render(NODE, STACK).env
+    assert ucx().render(WIRED, STACK).env["UCX_NET_DEVICES"] == "ens5"
+    assert ucx(net_devices=["mlx5_0:1", "eth0"]).render(WIRED, STACK).env["UCX_NET_DEVICES"] == "mlx5_0:1,eth0"
+
+
+def test_ucx_s_own_word_for_any_is_all() -> None:
+    assert ucx(tls="any").render(NODE, STACK).env["UCX_TLS"] == "all"
+    assert ucx(tls="all").render(NODE, STACK).env["UCX_TLS"] == "all"
+
+
+@pytest.mark.parametrize(
+    ("tls", "good", "bad"),
+    [
+        (["tcp", "self"], ["ucx/tcp"], ["ucx/posix", "ucx/tcp2", "ob1/tcp"]),
+        (["sm", "self"], ["ucx/posix", "ucx/sysv", "ucx/cma"], ["ucx/tcp", "ob1/sm"]),
+        (["rc", "cuda_copy"], ["ucx/rc_mlx5", "ucx/ud_verbs", "ucx/cuda_copy"], ["ucx/tcp", "ucx/dc_mlx5"]),
+        (["tcp", "cuda", "rocm"], ["ucx/tcp", "ucx/cuda_ipc", "ucx/gdr_copy", "ucx/rocm_copy"], ["ucx/posix"]),
+        ("all", ["ucx/tcp", "ucx/anything"], ["ob1/tcp", "ofi"]),
+    ],
+)
+def test_components_are_globs_over_what_may_carry_data(tls: object, good: list[str], bad: list[str]) -> None:
+    globs = ucx(tls=tls).components()
+    assert all(any(fnmatch.fnmatchcase(name, glob) for glob in globs) for name in good)
+    assert not any(fnmatch.fnmatchcase(name, glob) for name in bad for glob in globs)
+    assert "ucx/self" not in globs
+
+
+def test_components_are_each_once() -> None:
+    assert ucx(tls=["sm", "posix", "shm"]).components() == ("ucx/posix", "ucx/sysv", "ucx/cma", "ucx/knem", "ucx/xpmem")
