@@ -71,7 +71,10 @@ def stacks(names: list[str]) -> None:
 
 def pytest(arguments: list[str]) -> int:
     python = str(HOME / "bin" / "python")
-    variables = {**os.environ, "HETGPU_STACKS": os.pathsep.join(filter(None, (str(STACKS), os.environ.get("HETGPU_STACKS"))))}
+    variables = {
+        **os.environ,
+        "HETGPU_STACKS": os.pathsep.join(filter(None, (str(STACKS), os.environ.get("HETGPU_STACKS")))),
+    }
     os.chdir(ROOT)
     os.execve(python, [python, "-m", "pytest", *arguments], variables)
 

@@ -44,7 +44,7 @@ def seconds(command: Sequence[str], folder: Path, **env: str) -> float:
 def medians(runs: int, *measures: Callable[[], float]) -> list[float]:
     """Medians of several measures taken in turn, so that a drifting machine drifts for all."""
     taken = [[measure() for measure in measures] for _ in range(runs + 1)][1:]
-    return [statistics.median(column) for column in zip(*taken)]
+    return [statistics.median(column) for column in zip(*taken, strict=True)]
 
 
 def row(what: str, figure: float, unit: str, beside: str = "", target: str = "") -> None:
@@ -132,11 +132,20 @@ def real_cell_cost(folder: Path, runs: int) -> None:
 
     command = shlex.split(next(line for line in planned.stdout.splitlines() if "$ " in line).strip()[2:])
     ours, plain, bare = per_cell(folder, home, command, runs, cells=10)
-    row("plugin time a cell, real mpirun", ours - bare, "ms", f"pytest + subprocess {plain - bare:.1f} ms; mpirun {bare:.0f} ms", "< 20 ms")
+    row(
+        "plugin time a cell, real mpirun",
+        ours - bare,
+        "ms",
+        f"pytest + subprocess {plain - bare:.1f} ms; mpirun {bare:.0f} ms",
+        "< 20 ms",
+    )
 
 
 def collection(folder: Path, runs: int) -> None:
-    axis = {name: ", ".join(f"{name[0]}{i}: {{{body}}}" for i in range(100)) for name, body in (("transport", "family: ob1"), ("workload", "kind: allreduce"))}
+    axis = {
+        name: ", ".join(f"{name[0]}{i}: {{{body}}}" for i in range(100))
+        for name, body in (("transport", "family: ob1"), ("workload", "kind: allreduce"))
+    }
     path = folder / "large.yaml"
     path.write_text(
         "hardware: {cpu: {}}\naxes:\n  placement: {two: [cpu, cpu]}\n"
@@ -151,7 +160,13 @@ def collection(folder: Path, runs: int) -> None:
         lambda: seconds([*collect, "--hetgpu-matrix", str(path)], folder),
         lambda: seconds([*collect, "-p", "no:hetgpu", str(plain)], folder),
     )
-    row("collecting 10,000 cells", ours * 1e3, "ms", f"plain parametrize {theirs * 1e3:.0f} ms: {ours / theirs:.2f} x", "<= 1.3 x")
+    row(
+        "collecting 10,000 cells",
+        ours * 1e3,
+        "ms",
+        f"plain parametrize {theirs * 1e3:.0f} ms: {ours / theirs:.2f} x",
+        "<= 1.3 x",
+    )
 
 
 def expansion(folder: Path, runs: int) -> None:
@@ -159,7 +174,10 @@ def expansion(folder: Path, runs: int) -> None:
     from pytest_hetgpu.matrix.reader import read
 
     path = matrix(folder, 1)
-    values = [", ".join(f"{letter}{i}: {{{body}}}" for i in range(count)) for letter, count, body in (("t", 100, "family: ob1"), ("w", 100, "kind: allreduce"), ("x", 10, ""))]
+    values = [
+        ", ".join(f"{letter}{i}: {{{body}}}" for i in range(count))
+        for letter, count, body in (("t", 100, "family: ob1"), ("w", 100, "kind: allreduce"), ("x", 10, ""))
+    ]
     path.write_text(
         "hardware: {cpu: {}}\naxes:\n  placement: {two: [cpu, cpu]}\n"
         f"  transport: {{{values[0]}}}\n  workload: {{{values[1]}}}\n  tuning: {{{values[2]}}}\n"
@@ -190,8 +208,20 @@ def starting(folder: Path, runs: int) -> None:
         ),
         lambda: seconds([*PYTEST, "-p", "no:hetgpu", str(plain_tests(folder, 1, ["true"]))], folder),
     )  # fmt: skip
-    row("pytest --help with the plugin", (ours_help - plain_help) * 1e3, "ms more", f"without {plain_help * 1e3:.0f} ms", "< 30 ms")
-    row("start, one cell, reports", (one_cell - empty) * 1e3, "ms more", f"pytest with one test {empty * 1e3:.0f} ms", "< 1 s")
+    row(
+        "pytest --help with the plugin",
+        (ours_help - plain_help) * 1e3,
+        "ms more",
+        f"without {plain_help * 1e3:.0f} ms",
+        "< 30 ms",
+    )
+    row(
+        "start, one cell, reports",
+        (one_cell - empty) * 1e3,
+        "ms more",
+        f"pytest with one test {empty * 1e3:.0f} ms",
+        "< 1 s",
+    )
 
 
 SECTIONS = {

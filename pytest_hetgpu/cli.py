@@ -55,3 +55,7 @@ def _report(parsed: argparse.Namespace) -> int:
     for line in rejudge(parsed.folder):
         print(line)
     return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

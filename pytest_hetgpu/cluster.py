@@ -51,7 +51,7 @@ def provision(job: Job, runtimes: Mapping[str, Runtime] | None = None) -> Cluste
         if missing:
             wanted = f"platform={node.hardware.accelerator.platform} arch={node.hardware.accelerator.arch or 'any'}"
             raise NotHere(
-                f"node {node.index} ({node.hardware.name} on {node.host}) needs {wanted}: {', '.join(missing)} is not there "
+                f"node {node.index} ({node.hardware.name} on {node.host}) needs {wanted}, without {', '.join(missing)} "
                 f"({platform.hint}); give --hetgpu-inventory where such a host is elsewhere"
             )
         nodes.append(ClusterNode(node, runtime))

@@ -14,7 +14,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 
 class OrderlyStop:
-    """While installed, SIGTERM and SIGHUP raise KeyboardInterrupt with the signal's name, as Ctrl-C does without one."""
+    """While installed, SIGTERM and SIGHUP raise KeyboardInterrupt with their name, as Ctrl-C does without one."""
 
     def __init__(self) -> None:
         self._before: dict[int, Any] = {}

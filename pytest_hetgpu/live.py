@@ -113,7 +113,9 @@ def said(pairs: CellPairs) -> str:
 
 def best(pairs: CellPairs) -> str:
     """The highest bus bandwidth and the smallest message's latency."""
-    found = [(m[1], int(m[2]), m[3], value) for name, value in pairs.measurements.items() if (m := _METRIC.fullmatch(name))]
+    found = [
+        (m[1], int(m[2]), m[3], value) for name, value in pairs.measurements.items() if (m := _METRIC.fullmatch(name))
+    ]
     bandwidths = [(value, size, dtype) for metric, size, dtype, value in found if metric == "busbw"]
     latencies = [(size, value, dtype) for metric, size, dtype, value in found if metric == "latency"]
     parts = []

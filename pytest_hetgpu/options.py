@@ -1,4 +1,4 @@
-"""Options as data: each also an ini key and an environment variable. Command line, environment, ini, default: the first wins."""
+"""Options as data, each also an ini key and a variable. Command line, environment, ini, default: the first wins."""
 
 from __future__ import annotations
 

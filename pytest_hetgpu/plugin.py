@@ -1,4 +1,4 @@
-"""The pytest plugin: declares options, and opens a session where a matrix is given. Imports nothing heavy until then."""
+"""The pytest plugin: declares options, opens a session where a matrix is given. Imports nothing heavy until then."""
 
 from __future__ import annotations
 

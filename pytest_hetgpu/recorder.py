@@ -43,7 +43,9 @@ class Recorder:
 
     def skip(self, scenario: Scenario, reason: str, issue: str | None = None) -> list[Pair]:
         """Records that a cell is not run; gives what its test report is to hold."""
-        self.journal.skipped(scenario, reason, issue=issue, position=self.suite.position(scenario.matrix, scenario.label))
+        self.journal.skipped(
+            scenario, reason, issue=issue, position=self.suite.position(scenario.matrix, scenario.label)
+        )
         outcome = Outcome(Kind.SKIPPED, Verdict.NOT_RUN, why=reason)
         return to_pairs(outcome, label=scenario.label, matrix=scenario.matrix)
 

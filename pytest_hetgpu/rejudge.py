@@ -17,7 +17,7 @@ WRITER = "rejudged"
 
 
 def rejudge(run: Path) -> Iterator[str]:
-    """Journals a new outcome for every finished cell of a run and rebuilds its reports; yields a line a changed verdict.
+    """Journals a new outcome for every finished cell of a run, rebuilds its reports; yields a line a changed verdict.
 
     Raises UsageError for a folder that is no run's.
     """

@@ -57,7 +57,7 @@ class Session:
         return session
 
     def open_run(self) -> None:
-        """A folder for what is left behind; a worker joins its controller's run. What only a run needs is imported here."""
+        """A folder for what is left; a worker joins its controller's run. What only a run needs is imported here."""
         from pytest_hetgpu.recorder import Recorder
 
         if self.worker is not None:
@@ -73,7 +73,9 @@ class Session:
     def register_marks(self) -> None:
         """Makes a mark of every axis value, platform and family; a value named like a mark that exists is an error."""
         taken = {line.split(":")[0].split("(")[0].strip() for line in self.config.getini("markers")}
-        names = dict.fromkeys((*registry.names("hardware"), *registry.names("transports"), *registry.names("workloads")))
+        names = dict.fromkeys(
+            (*registry.names("hardware"), *registry.names("transports"), *registry.names("workloads"))
+        )
         for document in self.suite.documents.values():
             for value in (value for axis in document.axes for value in axis.values):
                 if value.name in taken:
@@ -85,7 +87,7 @@ class Session:
         self.marks = {name: getattr(pytest.mark, name).mark for name in ("hetgpu", *names)}
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """`-m` and `-k` know a cell by its axis values, hardware and platforms, family and kind. Marks are shared objects."""
+        """`-m` and `-k` know a cell by its axis values, hardware, platforms, family and kind. Marks are shared."""
         shared: dict[tuple[str, str, str], list[pytest.Mark]] = {}
         cell = self.marks["hetgpu"]
         for item in items:
@@ -120,7 +122,9 @@ class Session:
         if not self.settings.plan:
             return None
         scenarios = [scenario for item in session.items if (scenario := cell_of(item))]
-        print(*wording.planned(self.suite, scenarios), sep="\n")
+        writer = self.config.get_terminal_writer()
+        for line in wording.planned(self.suite, scenarios):
+            writer.line(line)
         return True
 
     @pytest.hookimpl(tryfirst=True)
@@ -169,7 +173,7 @@ class Session:
 
 
 class InFlight:
-    """Gives a cell that was cut short a failing report: pytest's own JUnit would show it as a test without a failure."""
+    """Gives a cell that was cut short a failing report; without one, pytest's own JUnit would show a pass."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config

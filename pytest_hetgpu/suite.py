@@ -87,9 +87,8 @@ class Suite:
                 complaints += error.complaints
                 continue
             if document.name in documents:
-                complaints.append(
-                    f"{file}: another matrix of this run, {documents[document.name].file}, has the name {document.name!r}"
-                )
+                other = documents[document.name].file
+                complaints.append(f"{file}: another matrix of this run is named {document.name!r} too: {other}")
             documents[document.name] = document
         if complaints:
             raise MatrixError(complaints)

@@ -99,7 +99,7 @@ def test_several_matrices_label_their_cells_by_name_in_the_order_given() -> None
 def test_two_matrices_of_one_name() -> None:
     with pytest.raises(MatrixError) as caught:
         load(write("same"), write("same", file="other.yaml"))
-    assert caught.value.complaints == ("other.yaml: another matrix of this run, same.yaml, has the name 'same'",)
+    assert caught.value.complaints == ("other.yaml: another matrix of this run is named 'same' too: same.yaml",)
 
 
 def test_labels_that_meet() -> None:

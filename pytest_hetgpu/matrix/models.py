@@ -124,7 +124,7 @@ Requirement = Annotated[str, AfterValidator(_requirement)]
 class Shape(BaseModel):
     """Base: unknown keys are mistakes."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class MpiShape(Shape):

@@ -67,6 +67,7 @@ class AxisReader:
         return axes
 
     def values(self, axis: str, node: Node, line: int) -> Iterator[Fragment]:
+        """The values of one axis, whose key stands in `line`."""
         self.named(axis, line, "axes")
         if axis in _RESERVED:
             self.complaints.add(line, f"axes: no axis can be named {axis!r}, as rules have a key of that name")
@@ -219,6 +220,7 @@ class AxisReader:
         return self.complaints.check(NAME.check, name, line, place)
 
     def origin(self, line: int) -> Origin:
+        """A place in this file."""
         return Origin(self.complaints.file, line)
 
 

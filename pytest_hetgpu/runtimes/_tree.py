@@ -41,7 +41,7 @@ class Tree:
     def launch(self, argv: Sequence[str], sink: int) -> None:
         """Start the launcher, printing to the file descriptor `sink`; raises what Popen raises."""
         with custody.lock:
-            self._launcher = subprocess.Popen(  # noqa: S603 - what a matrix asks for, and no shell reads it
+            self._launcher = subprocess.Popen(
                 argv, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, env=self.env, start_new_session=True
             )
             custody.launchers.add(self._launcher.pid)

@@ -46,6 +46,7 @@ class OpenMpiReader:
         self._versions: dict[str, str] = {}
 
     def feed(self, line: str, number: int) -> None:
+        """Takes a line of the table, of its exceptions, or of UCX's greeting; any other is passed over."""
         summary = _SUMMARY.match(line)
         if summary:
             self._seen |= connections(summary[1])
@@ -60,10 +61,12 @@ class OpenMpiReader:
 
     @property
     def transports(self) -> tuple[str, ...]:
+        """Components that carried data between ranks, sorted."""
         return tuple(sorted(self._seen))
 
     @property
     def versions(self) -> Mapping[str, str]:
+        """UCX's own version where it said it."""
         return self._versions
 
 

@@ -35,7 +35,7 @@ Words = Annotated[tuple[str, ...], BeforeValidator(_words, json_schema_input_typ
 class TransportSettings(BaseModel):
     """Keys that a transport of this family takes in a matrix."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ Dtypes = Annotated[tuple[str, ...], BeforeValidator(_dtypes, json_schema_input_t
 class WorkloadSettings(BaseModel):
     """Keys that a workload of this kind takes in a matrix."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class Sweep(WorkloadSettings):

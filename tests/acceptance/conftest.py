@@ -91,6 +91,4 @@ def matrix(pytester: pytest.Pytester) -> Callable[..., Path]:
 @pytest.fixture
 def latest(pytester: pytest.Pytester) -> Callable[[], Path]:
     """The newest run's folder."""
-    return lambda: (pytester.path / "reports" / "latest").resolve()
-
-
+    return (pytester.path / "reports" / "latest").resolve

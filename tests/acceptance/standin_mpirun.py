@@ -1,4 +1,4 @@
-"""A stand-in for mpirun: prints what a run prints that ends as the variable BEHAVE says. Takes two ranks for granted."""
+"""A stand-in for mpirun: prints what a run of two ranks prints that ends as the variable BEHAVE says."""
 
 from __future__ import annotations
 
@@ -22,7 +22,15 @@ def main(behave: str, sizes: list[int]) -> int:
     library = "MPICH 5.0.2" if behave == "other-stack" else "Open MPI v5.0.11"
     for rank in range(2):
         size = 1 if behave == "other-world" else 2
-        record(t="hello", rank=0 if size == 1 else rank, size=size, host="h", pid=1, library=library, libmpi=f"{HOME}/lib/libmpi.so.40")
+        record(
+            t="hello",
+            rank=0 if size == 1 else rank,
+            size=size,
+            host="h",
+            pid=1,
+            library=library,
+            libmpi=f"{HOME}/lib/libmpi.so.40",
+        )
     for size in sizes if behave != "unmeasured" else []:
         record(t="row", op="allreduce", size=size, dtype="float32", ranks=2, iterations=20, seconds=size * 1e-8)
     sys.stdout.flush()

@@ -74,10 +74,14 @@ def test_unknown_cell_is_a_usage_error_with_a_suggestion(run_pytest: Run, matrix
     matrix(["good"])
     done = run_pytest("--hetgpu-matrix", "demo.yaml", "--hetgpu-cell", "two-ob1-tcp-allreduce-god", *mode)
     assert done.ret == 4
-    done.stderr.fnmatch_lines(["ERROR: no cell 'two-ob1-tcp-allreduce-god' in *demo.yaml*did you mean 'two-ob1-tcp-allreduce-good'?*"])
+    done.stderr.fnmatch_lines(
+        ["ERROR: no cell 'two-ob1-tcp-allreduce-god' in *demo.yaml*did you mean 'two-ob1-tcp-allreduce-good'?*"]
+    )
 
 
-def test_timeout_of_a_cell_wins_over_the_option(run_pytest: Run, matrix: Write, pytester: pytest.Pytester, mode: tuple[str, ...]) -> None:
+def test_timeout_of_a_cell_wins_over_the_option(
+    run_pytest: Run, matrix: Write, pytester: pytest.Pytester, mode: tuple[str, ...]
+) -> None:
     path = matrix(["good"])
     path.write_text(path.read_text().replace("env: {BEHAVE: good}", "timeout: 7"))
     done = run_pytest("--hetgpu-matrix", "demo.yaml", "--hetgpu-timeout", "33", "--hetgpu-plan", *mode)
@@ -95,7 +99,9 @@ def test_impossible_timeout(run_pytest: Run, matrix: Write, value: str) -> None:
     done.stderr.fnmatch_lines([f"ERROR: --hetgpu-timeout: '{value}' is not a number of seconds above 0"])
 
 
-def test_inventory_that_lacks_the_hardware_skips(run_pytest: Run, matrix: Write, mode: tuple[str, ...], pytester: pytest.Pytester) -> None:
+def test_inventory_that_lacks_the_hardware_skips(
+    run_pytest: Run, matrix: Write, mode: tuple[str, ...], pytester: pytest.Pytester
+) -> None:
     matrix(["good"])
     (pytester.path / "hosts.yaml").write_text("hardware: {other: [10.0.0.1]}\n")
     done = run_pytest("--hetgpu-matrix", "demo.yaml", "--hetgpu-inventory", "hosts.yaml", *mode)
@@ -118,7 +124,9 @@ def test_marks_and_keywords_select_cells(run_pytest: Run, matrix: Write, mode: t
         ("-m", "ob1-tcp and allreduce and hetgpu", 2),
         ("-m", "rocm", 0),
     ):
-        done = run_pytest("--hetgpu-matrix", "demo.yaml", "--collect-only", "-q", "--strict-markers", option, expression, *mode)
+        done = run_pytest(
+            "--hetgpu-matrix", "demo.yaml", "--collect-only", "-q", "--strict-markers", option, expression, *mode
+        )
         assert len([line for line in done.outlines if "::test_cell[" in line]) == count, expression
 
 
@@ -139,7 +147,9 @@ def test_value_named_like_a_registered_mark(run_pytest: Run, matrix: Write, pyte
 def test_verbose_and_quiet(run_pytest: Run, matrix: Write, mode: tuple[str, ...]) -> None:
     matrix(["good"])
     done = run_pytest("--hetgpu-matrix", "demo.yaml", "-v", *mode)
-    done.stdout.fnmatch_lines(["*two-ob1-tcp-allreduce-good*PASSED*" if mode[0] != "-n2" else "*PASSED*two-ob1-tcp-allreduce-good*"])
+    done.stdout.fnmatch_lines(
+        ["*two-ob1-tcp-allreduce-good*PASSED*" if mode[0] != "-n2" else "*PASSED*two-ob1-tcp-allreduce-good*"]
+    )
     done = run_pytest("--hetgpu-matrix", "demo.yaml", "-q", *mode)
     assert not [line for line in done.outlines if line.startswith("ok ")]
 
@@ -151,7 +161,9 @@ def test_nothing_changes_for_others(run_pytest: Run, pytester: pytest.Pytester, 
     assert not (pytester.path / "reports").exists()
 
 
-def test_scenario_module_of_ones_own(run_pytest: Run, matrix: Write, pytester: pytest.Pytester, mode: tuple[str, ...]) -> None:
+def test_scenario_module_of_ones_own(
+    run_pytest: Run, matrix: Write, pytester: pytest.Pytester, mode: tuple[str, ...]
+) -> None:
     matrix(["good", "crash"])
     pytester.makepyfile(
         """

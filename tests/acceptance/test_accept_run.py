@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -38,11 +39,15 @@ def result(case: object) -> list[str]:
     return [type(element).__name__.lower() for element in case.result]  # type: ignore[attr-defined]
 
 
-def test_good_run(run_pytest: Callable[..., pytest.RunResult], matrix: Write, latest: Latest, mode: tuple[str, ...]) -> None:
+def test_good_run(
+    run_pytest: Callable[..., pytest.RunResult], matrix: Write, latest: Latest, mode: tuple[str, ...]
+) -> None:
     matrix(["good", "good2"])
     done = run_pytest("--hetgpu-matrix", "demo.yaml", *mode)
     assert done.ret == 0
-    done.stdout.fnmatch_lines(["ok*two-ob1-tcp-allreduce-good *s*busbw*GB/s*", "*ob1-tcp*", "*two / good*.*", "*reports: reports/*"])
+    done.stdout.fnmatch_lines(
+        ["ok*two-ob1-tcp-allreduce-good *s*busbw*GB/s*", "*ob1-tcp*", "*two / good*.*", "*reports: reports/*"]
+    )
     assert list(cases(latest() / "junit.xml")) == ["two-ob1-tcp-allreduce-good", "two-ob1-tcp-allreduce-good2"]
     assert all(result(case) == [] for case in cases(latest() / "junit.xml").values())
     assert "Of 2 cells, 2 work" in (latest() / "summary.md").read_text()
@@ -64,12 +69,16 @@ def test_good_run(run_pytest: Callable[..., pytest.RunResult], matrix: Write, la
         ("fallback", "transport_unavailable"),
     ],
 )
-def test_bad_cell_is_new(run_pytest: Callable[..., pytest.RunResult], matrix: Write, latest: Latest, how: str, kind: str) -> None:
+def test_bad_cell_is_new(
+    run_pytest: Callable[..., pytest.RunResult], matrix: Write, latest: Latest, how: str, kind: str
+) -> None:
     matrix(["good", how])
     done = run_pytest("--hetgpu-matrix", "demo.yaml")
     assert done.ret == 1
     done.assert_outcomes(passed=1, failed=1)
-    done.stdout.fnmatch_lines([f"new*two-ob1-tcp-allreduce-{how}*{kind}*", "*again: *pytest --hetgpu-matrix demo.yaml --hetgpu-cell *"])
+    done.stdout.fnmatch_lines(
+        [f"new*two-ob1-tcp-allreduce-{how}*{kind}*", "*again: *pytest --hetgpu-matrix demo.yaml --hetgpu-cell *"]
+    )
     bad = cases(latest() / "junit.xml")[f"two-ob1-tcp-allreduce-{how}"]
     assert result(bad) in (["failure"], ["error"])
     assert bad.result[0].type == kind  # type: ignore[attr-defined]
@@ -100,7 +109,9 @@ def test_expectation_of_another_signature_is_changed_and_shows_both(
     done.stdout.fnmatch_lines([f"*(changed)*SIGBUS@libuct.so!other*{CRASH}*"])
 
 
-def test_expected_failure_that_passes_is_fixed(run_pytest: Callable[..., pytest.RunResult], matrix: Write, mode: tuple[str, ...]) -> None:
+def test_expected_failure_that_passes_is_fixed(
+    run_pytest: Callable[..., pytest.RunResult], matrix: Write, mode: tuple[str, ...]
+) -> None:
     matrix(["good"], EXPECT_CRASH.replace("SIGNATURE", CRASH).replace("how: crash", "how: good"))
     done = run_pytest("--hetgpu-matrix", "demo.yaml", *mode)
     assert done.ret == 1
@@ -132,7 +143,10 @@ def test_missing_stack_skips_says_what_to_install_and_exits_10(
 
 
 def test_timeout_is_a_hang_and_leaves_nothing_running(
-    run_pytest: Callable[..., pytest.RunResult], matrix: Write, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+    run_pytest: Callable[..., pytest.RunResult],
+    matrix: Write,
+    pytester: pytest.Pytester,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     fifo = pytester.path / "fifo"
     fifo.touch()
@@ -144,7 +158,11 @@ def test_timeout_is_a_hang_and_leaves_nothing_running(
 
 
 def test_pytests_own_junit_holds_the_same_cells_and_properties(
-    run_pytest: Callable[..., pytest.RunResult], matrix: Write, latest: Latest, mode: tuple[str, ...], pytester: pytest.Pytester
+    run_pytest: Callable[..., pytest.RunResult],
+    matrix: Write,
+    latest: Latest,
+    mode: tuple[str, ...],
+    pytester: pytest.Pytester,
 ) -> None:
     matrix(["good", "crash", "wrong"], EXPECT_CRASH.replace("SIGNATURE", CRASH))
     run_pytest("--hetgpu-matrix", "demo.yaml", "--junitxml", "own.xml", *mode)
@@ -160,7 +178,9 @@ def test_pytests_own_junit_holds_the_same_cells_and_properties(
     assert numbers <= own[good].keys()
 
 
-def test_journal_tells_the_story_in_order(run_pytest: Callable[..., pytest.RunResult], matrix: Write, latest: Latest) -> None:
+def test_journal_tells_the_story_in_order(
+    run_pytest: Callable[..., pytest.RunResult], matrix: Write, latest: Latest
+) -> None:
     matrix(["good"])
     run_pytest("--hetgpu-matrix", "demo.yaml")
     lines = [json.loads(line) for path in (latest() / "journal").iterdir() for line in path.read_text().splitlines()]
@@ -175,12 +195,17 @@ def test_report_command_judges_stored_logs_again(
     log = latest() / "scenarios" / "two-ob1-tcp-allreduce-crash" / "output.log"
     log.write_text(log.read_text().replace("uct_tcp_ep_am_short", "another_function"))
     (latest() / "junit.xml").unlink()
-    done = pytester.run("hetgpu", "report", str(latest()))
+    done = pytester.run(sys.executable, "-m", "pytest_hetgpu.cli", "report", str(latest()))
     assert done.ret == 0
-    assert properties(cases(latest() / "junit.xml")["two-ob1-tcp-allreduce-crash"])["signature"] == "SIGSEGV@libuct.so!another_function"
+    assert (
+        properties(cases(latest() / "junit.xml")["two-ob1-tcp-allreduce-crash"])["signature"]
+        == "SIGSEGV@libuct.so!another_function"
+    )
 
 
-def test_two_matrices_share_a_run(run_pytest: Callable[..., pytest.RunResult], matrix: Write, latest: Latest, mode: tuple[str, ...]) -> None:
+def test_two_matrices_share_a_run(
+    run_pytest: Callable[..., pytest.RunResult], matrix: Write, latest: Latest, mode: tuple[str, ...]
+) -> None:
     matrix(["good"])
     matrix(["good"], name="other")
     done = run_pytest("--hetgpu-matrix", "demo.yaml", "--hetgpu-matrix", "other.yaml", *mode)

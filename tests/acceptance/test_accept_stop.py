@@ -17,18 +17,29 @@ HANG = "two-ob1-tcp-allreduce-hang"
 
 
 def verdicts(path: Path) -> dict[str, list[str]]:
-    return {case.name: [type(e).__name__.lower() for e in case.result] for suite in JUnitXml.fromfile(str(path)) for case in suite}
+    return {
+        case.name: [type(e).__name__.lower() for e in case.result]
+        for suite in JUnitXml.fromfile(str(path))
+        for case in suite
+    }
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signal_in_mid_cell(
-    matrix: Callable[..., Path], stacks: Path, latest: Callable[[], Path], pytester: pytest.Pytester, mode: tuple[str, ...], number: signal.Signals
+    matrix: Callable[..., Path],
+    stacks: Path,
+    latest: Callable[[], Path],
+    pytester: pytest.Pytester,
+    mode: tuple[str, ...],
+    number: signal.Signals,
 ) -> None:
     matrix(["good", "hang"])
     fifo = pytester.path / "fifo"
     os.mkfifo(fifo)
     command = [sys.executable, "-m", "pytest", "--hetgpu-matrix", "demo.yaml", "--junitxml", "own.xml", *mode]
-    run = subprocess.Popen(command, cwd=pytester.path, env={**os.environ, "STANDIN_FIFO": str(fifo)}, stdout=subprocess.PIPE, text=True)
+    run = subprocess.Popen(
+        command, cwd=pytester.path, env={**os.environ, "STANDIN_FIFO": str(fifo)}, stdout=subprocess.PIPE, text=True
+    )
     assert fifo.read_text() == "here\n"  # blocks until the hanging cell is up
     run.send_signal(number)
     printed, _ = run.communicate(timeout=50)

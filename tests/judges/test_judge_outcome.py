@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pytest_hetgpu.evidence import Outcome, RankExit
-from pytest_hetgpu.judge import JUDGES, judge
+from pytest_hetgpu.judge import JUDGES, LONGEST_WHY, judge
 from pytest_hetgpu.judges import expectation as expectations
 from pytest_hetgpu.judges.base import Case, Judge, Opinion
 from pytest_hetgpu.model import Condition, Expectation, Kind, Origin, Verdict
@@ -219,3 +219,12 @@ def test_a_fact_that_is_not_known_establishes_nothing_and_is_named() -> None:
 def test_a_condition_that_fails_beside_one_unknown_settles_it() -> None:
     expected = expectation(Kind.CRASH, when=(Condition("libfabric", "<2"), Condition("openmpi", "<5")))
     assert "not considered" not in outcome(case({"expectations": (expected,)}, **BAD)).why
+
+
+def test_a_reason_is_one_line_of_bounded_length() -> None:
+    found = outcome(case(wrong=("rank 0:\n" + "x" * 1000,)))
+    assert len(found.why) == LONGEST_WHY
+    assert found.why.startswith("rank 0: x")
+    assert found.why.endswith("x...")
+    exact = outcome(case(wrong=("x" * LONGEST_WHY,)))
+    assert exact.why == "x" * LONGEST_WHY

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import datetime
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import yaml
+from pydantic import BaseModel, ValidationError
+
+from pytest_hetgpu.errors import MatrixError
+from pytest_hetgpu.matrix import source
+from pytest_hetgpu.matrix.complaints import Complaints
 
 Complain = Callable[..., list[str]]
 
@@ -134,3 +140,43 @@ def test_disagreements_of_values_beside_the_axes_are_found(complaints: Complain)
         "m.yaml:14: patience 'long' sets timeout to '2', but transport 'posix' (line 4) sets it to '1', "
         "and they meet in one cell"
     ]
+
+
+def test_two_values_that_disagree_twice_are_told_of_both(complaints: Complain) -> None:
+    text = BASE.replace("allreduce: {sizes: 8}", "allreduce: {timeout: 1, iterations: 2}")
+    assert len(complaints(text + "  tuning: {a: {timeout: 5, iterations: 6}}\n")) == 2
+
+
+class Foreign(BaseModel):
+    """A shape with a kind of mistake that complaints have no words of their own for."""
+
+    when: datetime.date
+    one: Literal["a", "b"] = "a"
+
+
+def test_a_mistake_of_an_unforeseen_kind_is_told_in_pydantic_s_words() -> None:
+    found = Complaints("m.yaml")
+    node = source.parse("when: never\none: c\n")
+    with pytest.raises(ValidationError) as caught:
+        Foreign.model_validate(source.plain(node))
+    found.invalid(caught.value, node, "x", Foreign)
+    first, second = found.listed()
+    assert first.startswith("m.yaml:1: x.when: 'never': Input should be a valid date")
+    assert second == "m.yaml:2: x.one: unknown value 'c' (known: a, b)"
+
+
+def test_complaints_are_each_once_and_false_while_there_is_none() -> None:
+    found = Complaints("m.yaml")
+    assert not found
+    found.add(3, "twice")
+    found.add(3, "twice")
+    found.take(MatrixError(["m.yaml:3: twice", "m.yaml:1: of another look"]))
+    found.add(None, "of the file")
+    found.add(2, "a\n  second   line")
+    assert found
+    assert found.listed() == (
+        "m.yaml:2: a second line",
+        "m.yaml:3: twice",
+        "m.yaml:1: of another look",
+        "m.yaml: of the file",
+    )

@@ -102,6 +102,11 @@ def test_a_quoted_merge_key_is_an_ordinary_key() -> None:
 WRONG = {
     "duplicate key": ("a: 1\nb: 2\na: 3", 3, "key 'a' is there twice (first in line 1)"),
     "duplicate key in flow": ("{a: 1, a: 2}", 1, "key 'a' is there twice (first in line 1)"),
+    "own key twice after a merge": (
+        "a: &a {k: 1}\nb:\n  <<: *a\n  k: 2\n  k: 3",
+        5,
+        "key 'k' is there twice (first in line 4)",
+    ),
     "two merges": (
         "a: &a {k: 1}\nb:\n  <<: *a\n  <<: *a",
         4,

@@ -21,7 +21,9 @@ axes:
 
 
 @pytest.fixture
-def run(pytester: pytest.Pytester, stack_prefix: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, dict[str, str]]]:
+def run(
+    pytester: pytest.Pytester, stack_prefix: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., dict[str, dict[str, str]]]:
     """Runs a matrix's text (or file); gives each cell's properties from the run's JUnit."""
     home = pytester.path / "stacks"
     home.mkdir()
@@ -79,7 +81,10 @@ def test_another_transport_underneath_is_seen(
 
 
 def test_a_launcher_of_another_stack_is_a_launch_failure(
-    run: Callable[..., dict[str, dict[str, str]]], stack_prefix: Path, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+    run: Callable[..., dict[str, dict[str, str]]],
+    stack_prefix: Path,
+    pytester: pytest.Pytester,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The prefix claims to hold the stack, but its ranks load the library of another place."""
     home = pytester.path / "swapped" / "openmpi-5"

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Union
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -173,7 +173,7 @@ def test_lists_pairs_and_enum_keys() -> None:
 
 @dataclass(frozen=True)
 class Either:
-    value: Union[int, str] = 0
+    value: int | str = 0
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from pytest_hetgpu.model import Fabric, Hardware, Node, Stack
+from pytest_hetgpu.transports._openmpi import OpenMpiReader
 from pytest_hetgpu.transports.base import Rendering
 from pytest_hetgpu.transports.ob1 import Ob1, Ob1Settings
 
@@ -48,3 +49,8 @@ def test_components_are_the_layers_without_self() -> None:
 def test_what_are_no_layers(btl: object) -> None:
     with pytest.raises(ValidationError):
         ob1(btl=btl)
+
+
+def test_its_proof_is_read_from_open_mpi_s_table() -> None:
+    assert isinstance(ob1().reader(), OpenMpiReader)
+    assert ob1().reader() is not ob1().reader()

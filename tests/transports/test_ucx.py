@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pytest_hetgpu.model import Fabric, Hardware, Node, Stack
+from pytest_hetgpu.transports._openmpi import OpenMpiReader
 from pytest_hetgpu.transports.base import Rendering
 from pytest_hetgpu.transports.ucx import Ucx, UcxSettings
 
@@ -56,3 +57,8 @@ def test_components_are_globs_over_what_may_carry_data(tls: object, good: list[s
 
 def test_components_are_each_once() -> None:
     assert ucx(tls=["sm", "posix", "shm"]).components() == ("ucx/posix", "ucx/sysv", "ucx/cma", "ucx/knem", "ucx/xpmem")
+
+
+def test_its_proof_is_read_from_open_mpi_s_table() -> None:
+    assert isinstance(ucx().reader(), OpenMpiReader)
+    assert ucx().reader() is not ucx().reader()

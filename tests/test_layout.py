@@ -1,0 +1,230 @@
+"""The laws of the house: who may import whom, how large a file may grow, and that everything public explains itself."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+import inspect
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from pytest_hetgpu.registry import FAMILIES
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "pytest_hetgpu"
+
+GROUND = {"model", "evidence", "errors", "registry", "sizes"}
+# What families may know besides the ground and themselves: words for conditions and for bandwidths.
+SHARED = {"when", "metrics"}
+PYTEST_MODULES = {"plugin", "fixtures", "session", "options"}
+BORDER = {"runtimes", "leases", "reaper", "forensics"}
+WORLD = {"subprocess", "socket", "docker", "testinfra", "psutil"}
+
+LONGEST_FILE = 350
+LONGEST_FUNCTION = 50
+
+
+class Import(NamedTuple):
+    """One import, wherever it stands in its file: `of` is the module or package that is loaded."""
+
+    by: str
+    of: str
+    line: int
+
+
+def module_name(path: Path) -> str:
+    """`pytest_hetgpu.matrix.source`; a package by its own name."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+@cache
+def trees() -> dict[str, ast.Module]:
+    """Every module of the package by its name."""
+    return {module_name(path): ast.parse(path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+def imported(by: str, node: ast.AST) -> Iterator[Import]:
+    """What one statement imports: for `from a import b` the module a.b where there is one, else a."""
+    if isinstance(node, ast.Import):
+        yield from (Import(by, alias.name, node.lineno) for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        assert node.level == 0, f"{by}:{node.lineno} imports relatively"
+        for alias in node.names:
+            inner = f"{node.module}.{alias.name}"
+            yield Import(by, inner if inner in trees() else str(node.module), node.lineno)
+    elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+        yield from (Import(by, str(arg.value), node.lineno) for arg in node.args if isinstance(arg, ast.Constant))
+
+
+@cache
+def imports() -> tuple[Import, ...]:
+    """Every import of the package: at the top, in functions, and those that only types need."""
+    return tuple(one for name, tree in trees().items() for node in ast.walk(tree) for one in imported(name, node))
+
+
+def ours(name: str) -> str:
+    """A module of ours without the package's name, which stands alone for the package itself."""
+    return name.removeprefix("pytest_hetgpu.")
+
+
+def room(name: str) -> str:
+    """The first part: `matrix` of `pytest_hetgpu.matrix.source`."""
+    return ours(name).partition(".")[0]
+
+
+OURS = tuple(one for one in imports() if one.of.partition(".")[0] == "pytest_hetgpu")
+
+
+def test_there_is_something_to_look_at() -> None:
+    assert len(trees()) > 50
+    assert len(OURS) > 100
+    assert {("pytest_hetgpu.suite", "pytest_hetgpu.inventory")} <= {one[:2] for one in OURS}
+    assert any(room(one.by) == "runtimes" and one.of == "testinfra" for one in imports())
+
+
+def test_the_ground_imports_nothing_of_ours_but_the_ground() -> None:
+    assert [one for one in OURS if room(one.by) in GROUND and room(one.of) not in GROUND] == []
+
+
+def test_families_import_the_ground_what_all_share_and_themselves() -> None:
+    assert set(FAMILIES) <= {room(name) for name in trees()}
+    inside = [one for one in OURS if room(one.by) in FAMILIES]
+    assert [one for one in inside if room(one.of) not in {*GROUND, *SHARED, room(one.by)}] == []
+    # Of its own family a variant knows the base and what is private, not its siblings.
+    siblings = [one for one in inside if room(one.of) == room(one.by) and one.of.rpartition(".")[2] != "base"]
+    assert [
+        one for one in siblings if not one.of.rpartition(".")[2].startswith("_") and not one.by.endswith("__main__")
+    ] == []
+
+
+def test_only_the_plugin_modules_import_pytest() -> None:
+    found = {ours(one.by) for one in imports() if one.of.partition(".")[0] in ("pytest", "_pytest")}
+    assert found == PYTEST_MODULES
+    assert not any(one.of.startswith("_pytest") for one in imports())
+
+
+def test_only_the_border_touches_processes_and_sockets() -> None:
+    touching = [one for one in imports() if one.of.partition(".")[0] in WORLD]
+    assert touching
+    assert [one for one in touching if room(one.by) not in BORDER] == []
+
+
+def test_programs_and_the_rest_know_nothing_of_each_other() -> None:
+    assert [one for one in OURS if room(one.of) == "programs" or room(one.by) == "programs"] == []
+    assert any(room(name) == "programs" for name in trees())
+
+
+def circles() -> Iterator[list[str]]:
+    """Every circle of imports that is found on the way from module to module."""
+    edges: dict[str, set[str]] = {}
+    for one in OURS:
+        if one.by != one.of:
+            edges.setdefault(one.by, set()).add(one.of)
+    done: set[str] = set()
+
+    def walk(name: str, path: list[str]) -> Iterator[list[str]]:
+        if name in path:
+            yield [*path[path.index(name) :], name]
+        elif name not in done:
+            for other in sorted(edges.get(name, ())):
+                yield from walk(other, [*path, name])
+            done.add(name)
+
+    for name in sorted(edges):
+        yield from walk(name, [])
+
+
+def test_no_import_circles_not_even_for_types() -> None:
+    assert [" -> ".join(map(ours, circle)) for circle in circles()] == []
+
+
+def test_files_stay_short() -> None:
+    lines = {name: len((ROOT / f"{name.replace('.', '/')}.py").read_text().splitlines()) for name in files()}
+    assert {name: count for name, count in lines.items() if count > LONGEST_FILE} == {}
+
+
+def files() -> list[str]:
+    """Modules that are files of their own name."""
+    return [name for name in trees() if (ROOT / f"{name.replace('.', '/')}.py").exists()]
+
+
+def test_functions_stay_short() -> None:
+    functions = (
+        (name, node)
+        for name, tree in trees().items()
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    )
+    lengths = {f"{name}.{node.name}": (node.end_lineno or 0) - node.lineno + 1 for name, node in functions}
+    assert {name: length for name, length in lengths.items() if length > LONGEST_FUNCTION} == {}
+
+
+def public(name: str) -> bool:
+    return not name.startswith("_")
+
+
+def undocumented_in(name: str) -> Iterator[str]:
+    """What has no docstring, neither its own nor its base's; hooks of pytest are documented by pytest."""
+    module = importlib.import_module(name)
+    for key, value in vars(module).items():
+        if not public(key) or getattr(value, "__module__", None) != name:
+            continue
+        if inspect.isfunction(value) and not key.startswith("pytest_") and not inspect.getdoc(value):
+            yield f"{name}.{key}"
+        if inspect.isclass(value):
+            if not value.__doc__:
+                yield f"{name}.{key}"
+            members = ((member, getattr(value, member)) for member in vars(value) if public(member))
+            for member, found in members:
+                documentable = inspect.isroutine(found) or isinstance(vars(value)[member], property)
+                hook = member.startswith("pytest_")
+                if documentable and not hook and not inspect.getdoc(vars(value)[member]) and not inspect.getdoc(found):
+                    yield f"{name}.{key}.{member}"
+
+
+def test_everything_public_has_a_docstring() -> None:
+    assert [name for name, tree in trees().items() if not ast.get_docstring(tree)] == []
+    modules = [name for name in trees() if room(name) != "programs" and public(name.rpartition(".")[2])]
+    assert [found for name in modules for found in undocumented_in(name)] == []
+
+
+def test_programs_are_documented_too() -> None:
+    found = [
+        f"{name}.{node.name}"
+        for name, tree in trees().items()
+        if room(name) == "programs"
+        for node in tree.body
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and public(node.name) and not ast.get_docstring(node)
+    ]
+    assert found == []
+
+
+Lacking = Callable[[str, str], None]
+
+
+def check(lacking: Lacking, tool: str, *arguments: str) -> None:
+    if importlib.util.find_spec(tool) is None:
+        lacking("lint", f"{tool} is not installed: pip install {tool}")
+    done = subprocess.run(
+        [sys.executable, "-m", tool, *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
+
+
+@pytest.mark.lint
+@pytest.mark.parametrize("command", ["check", "format --check"])
+def test_ruff(lacking: Lacking, command: str) -> None:
+    check(lacking, "ruff", *command.split(), "--no-cache", "--output-format", "concise", ".")
+
+
+@pytest.mark.lint
+def test_mypy(lacking: Lacking) -> None:
+    check(lacking, "mypy")
