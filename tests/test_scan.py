@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given
@@ -105,3 +106,31 @@ WORDS = st.lists(
 @given(WORDS, st.binary(max_size=60))
 def test_any_of_finds_just_the_words(words: list[bytes], data: bytes) -> None:
     assert bool(any_of(words).search(data)) is any(word in data for word in words)
+
+
+def split(data: bytes) -> list[tuple[int, bytes]]:
+    """Every line that is not empty, with its number."""
+    lines = data.split(b"\n")
+    return [(number, piece) for number, line in enumerate(lines, 1) for piece in line.split(b"\r") if piece]
+
+
+@given(
+    st.lists(st.sampled_from([b"a", b"bb", b"needle", b"\r", b"\n", b"\r\n", b"x" * 20]), max_size=40).map(b"".join),
+    st.integers(1, 80),
+)
+def test_lines_are_what_they_are_whatever_the_chunks(data: bytes, chunk: int) -> None:
+    with pytest.MonkeyPatch.context() as patch, TemporaryDirectory() as folder:
+        patch.setattr(scan, "CHUNK", chunk)
+        path = log(Path(folder), data)
+        assert heard(path, b"needle") == [(number, raw) for number, raw in split(data) if b"needle" in raw]
+        assert heard(path, b"a", b"b", b"e", b"x") == split(data)
+
+
+@pytest.mark.parametrize("longest", [16, 64])
+def test_only_endless_lines_are_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, longest: int) -> None:
+    monkeypatch.setattr(scan, "CHUNK", 100)
+    monkeypatch.setattr(scan, "LONGEST_LINE", longest)
+    data = b"".join(b"needle %d\n" % number for number in range(1, 60))
+    assert heard(log(tmp_path, data), b"needle") == [(number, b"needle %d" % number) for number in range(1, 60)]
+    pieces = heard(log(tmp_path, b"needle" * 50), b"needle")
+    assert all(number == 1 and len(raw) <= longest for number, raw in pieces)

@@ -115,6 +115,7 @@ class Crash:
         self.signal: str | None = None
         self.detail: str | None = None
         self.frames: list[Frame] = []
+        self.address = ""
 
     def add(self, text: str) -> None:
         """Take a frame's line; other text is ignored."""

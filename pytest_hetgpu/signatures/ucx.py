@@ -54,7 +54,7 @@ _TEXTS: tuple[tuple[str, Kind | None, str, Weight], ...] = (
 
 
 class Ucx(Dialect):
-    """A backtrace belongs to the thread its header names; of interleaved ones a frame goes where its number fits."""
+    """A backtrace belongs to the thread that its header names; those of several processes may be mixed."""
 
     triggers = (
         b"Caught signal ",
@@ -99,10 +99,13 @@ class Ucx(Dialect):
         self._unprinted.setdefault(thread, []).append(crash)
 
     def _frame(self, place: int, line: str) -> None:
-        for crash in reversed(self._growing):
-            if len(crash.frames) == place:
-                crash.add(line)
-                return
+        """Adds the frame to the backtrace whose next number it has; of several, to that with addresses like its own."""
+        address = line.rpartition("[")[2]
+        fitting = [crash for crash in self._growing if len(crash.frames) == place]
+        if fitting:
+            crash = max(reversed(fitting), key=lambda one: _alike(one.address, address))
+            crash.add(line)
+            crash.address = address
 
     def _error(self, text: str, line: str, number: int) -> None:
         shape = text.translate(_NO_HEX)
@@ -120,3 +123,9 @@ class Ucx(Dialect):
 
     def finish(self) -> Sequence[Reading]:
         return (*(crash.reading() for crash in self._crashes), *self._errors.values())
+
+
+def _alike(one: str, other: str) -> int:
+    """How many characters the two begin with alike: libraries of one process lie near each other."""
+    differs = (place for place, (left, right) in enumerate(zip(one, other, strict=False)) if left != right)
+    return next(differs, min(len(one), len(other)))

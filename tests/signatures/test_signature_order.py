@@ -71,3 +71,24 @@ def test_processes_get_their_ranks_and_equal_keys_are_one_signature() -> None:
     crashes = [reading("SIGSEGV@libx.so!f", line, process=("vm", line), hosts=("vm",)) for line in (7, 8)]
     (found,) = ranked(crashes, {("vm", 7): 0, ("vm", 8): 1})
     assert (found.ranks, found.hosts, found.line) == ((0, 1), ("vm",), 7)
+
+
+def test_what_a_second_report_adds() -> None:
+    process = ("vm", 7)
+    head = reading("SIGSEGV@libx.so!f", 3, process=process, library="libx.so")
+    other = reading("SIGSEGV@libx.so", 9, process=process, library="libx.so", detail="because", entry_point="MPI_Send")
+    (joined,) = ranked([head, other])
+    assert (joined.key, joined.detail, joined.entry_point) == ("SIGSEGV@libx.so!f", "because", "MPI_Send")
+    told = reading("SIGSEGV@libx.so!f", 3, process=process, library="libx.so", detail="first")
+    assert [signature.detail for signature in ranked([told, other])] == ["first"]
+
+
+def test_only_handlers_reports_of_a_process_are_joined() -> None:
+    process = ("vm", 7)
+    assert keys(reading("a", 1, process=process), reading("b", 2, process=process)) == ["a", "b"]
+
+
+def test_equal_keys_complete_each_other() -> None:
+    first = reading("SIGSEGV@libx.so", 1, process=("a", 1))
+    again = reading("SIGSEGV@libx.so", 2, process=("b", 1), entry_point="MPI_Send")
+    assert [signature.entry_point for signature in ranked([first, again])] == ["MPI_Send"]

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_hetgpu.evidence import Signature
+from pytest_hetgpu.evidence import RankExit, Signature
 from pytest_hetgpu.registry import find, names
 from pytest_hetgpu.signatures._order import ranked
-from pytest_hetgpu.signatures.base import Dialect, process_of, slug, token
+from pytest_hetgpu.signatures.base import Dialect, Weight, process_of, slug, token
 
 UCX = "[1795183975.242676] [vm:5148 :0]          x.c:15 UCX  "
 TRACEBACK = 'Traceback (most recent call last):\n  File "/home/me/train.py", line 7, in main\n    step()\n'
@@ -80,6 +80,7 @@ def test_text(dialect: str, text: str, read_as: str) -> None:
         ("ucx", "heat2d: app.c:16: check_state: Assertion `n < 100' failed."),
         ("python_errors", "ValueError: boom"),
         ("python_errors", TRACEBACK),
+        ("python_errors", TRACEBACK + "hello 1\nstep: 3"),
         ("loader", "dlopen(libcuda.so.1): cannot open shared object file, ignored"),
         ("kernel_oom", "memory is fine"),
         ("openmpi_errors", "the interface cannot be selected"),
@@ -109,12 +110,9 @@ def test_an_exceptions_numbers_are_not_in_its_key() -> None:
 def test_interleaved_backtraces_of_two_processes() -> None:
     caught = "[{}:{} :0:{}] Caught signal 11 (Segmentation fault: address not mapped to object at address 0x1)"
     text = [caught.format("a", 7, 7), caught.format("b", 9, 9), "==== backtrace (tid:      7) ===="]
-    text += [" 0  /l/libucs.so.0(ucs_handle_error+0x1) [0x1]", "==== backtrace (tid:      9) ===="]
-    text += [
-        " 0  /l/libucs.so.0(ucs_handle_error+0x1) [0x1]",
-        " 1  /l/libb.so(g+0x1) [0x2]",
-        " 1  /l/liba.so(f+0x1) [0x2]",
-    ]
+    text += [" 0  /l/libucs.so.0(ucs_handle_error+0x1) [0x7eefe24caac]", " 1  /l/libc.so.6(+0x1) [0x7eefe4e2520]"]
+    text += ["==== backtrace (tid:      9) ====", " 0  /l/libucs.so.0(ucs_handle_error+0x1) [0x721a7d030aac]"]
+    text += [" 1  /l/libb.so(g+0x1) [0x721a7d2c6520]", " 2  /l/liba.so(f+0x1) [0x7eefe640977]"]
     assert {s.key for s in spoken("ucx", "\n".join(text))} == {"SIGSEGV@libb.so!g", "SIGSEGV@liba.so!f"}
 
 
@@ -156,3 +154,56 @@ def test_names_and_messages_in_keys() -> None:
         == "connect-failed-Connection-refused"
     )
     assert len(slug("word " * 1000)) <= 60
+
+
+def test_a_report_without_a_thread_belongs_to_the_process() -> None:
+    text = (
+        "[vm:7:0] Caught signal 11 (Segmentation fault)\n==== backtrace (tid:      7) ====\n 0  /l/liba.so(f+0x1) [0x2]"
+    )
+    (crash,) = spoken("ucx", text)
+    assert (crash.key, crash.hosts) == ("SIGSEGV@liba.so!f", ("vm",))
+
+
+def test_errors_of_ucx_are_told_once_each_with_their_host() -> None:
+    first, second = spoken("ucx", f"{UCX}ERROR send 1 failed\n{UCX}ERROR send 2 failed\n{UCX}ERROR recv 3 failed")
+    assert (first.key, first.line, first.hosts, first.detail) == ("send-failed@ucx", 1, ("vm",), "send 1 failed")
+    assert (second.key, second.line) == ("recv-failed@ucx", 3)
+
+
+def test_details_of_exceptions() -> None:
+    said = [spoken("python_errors", TRACEBACK + text)[0] for text in ("ValueError: boom", "MemoryError")]
+    assert [signature.detail for signature in said] == ["ValueError: boom", "MemoryError"]
+    assert [signature.entry_point for signature in said] == [None, None]
+    assert spoken("python_errors", f"[rank3]: {TRACEBACK}[rank3]: ValueError: boom")[0].ranks == (3,)
+
+
+ABORT = "MPI_ABORT was invoked on rank 0 in communicator MPI_COMM_WORLD\n  Proc: [[1,1],0]\n  Errorcode: {}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "weight"),
+    [
+        (ABORT.format(1), Weight.ENDING),
+        (ABORT.format(5), Weight.ENDING),
+        (TRACEBACK + ABORT.format(1), Weight.CONSEQUENCE),
+        (TRACEBACK + ABORT.format(5), Weight.ENDING),
+        ("noticed that process rank 0 with PID 7 on node vm exited on signal 9 (Killed).", Weight.ENDING),
+        ("noticed that process rank 0 with PID 7 on node vm exited on signal 15 (Terminated).", Weight.CONSEQUENCE),
+    ],
+)
+def test_how_much_an_ending_explains(text: str, weight: Weight) -> None:
+    reader = find("signatures", "openmpi_exits", Dialect)()  # type: ignore[type-abstract]
+    for number, line in enumerate(text.split("\n"), 1):
+        reader.feed(line, number)
+    (reading,) = reader.finish()
+    assert reading.weight is weight
+
+
+def test_a_ranks_first_ending_counts_and_pid_0_is_no_process() -> None:
+    reader = find("signatures", "openmpi_exits", Dialect)()  # type: ignore[type-abstract]
+    for number, pid in enumerate((0, 7), 1):
+        reader.feed(f"noticed that process rank 2 with PID {pid} on node vm.here exited on signal 9 (Killed).", number)
+    for number, line in enumerate(("   Process name: [prterun-vm-1@1,2]", "   Exit code:    3"), 3):
+        reader.feed(line, number)
+    assert reader.exits() == (RankExit(2, signal=9),)
+    assert [reading.process for reading in reader.finish()] == [None, ("vm", 7), None]
