@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import psutil
 import pytest
 from junitparser import JUnitXml
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 HANG = "two-ob1-tcp-allreduce-hang"
 
 
@@ -24,7 +26,22 @@ def verdicts(path: Path) -> dict[str, list[str]]:
     }
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def as_in_a_terminal() -> None:
+    """Whoever runs these tests in the background may have these signals ignored."""
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
+
+
+def wait_for_word(fifo: Path) -> None:
+    """Until the hanging cell says that it is up."""
+    reader = os.open(fifo, os.O_RDWR)
+    try:
+        assert select.select([reader], [], [], 60)[0], "the hanging cell never came up"
+    finally:
+        os.close(reader)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
 def test_signal_in_mid_cell(
     matrix: Callable[..., Path],
     stacks: Path,
@@ -38,9 +55,14 @@ def test_signal_in_mid_cell(
     os.mkfifo(fifo)
     command = [sys.executable, "-m", "pytest", "--hetgpu-matrix", "demo.yaml", "--junitxml", "own.xml", *mode]
     run = subprocess.Popen(
-        command, cwd=pytester.path, env={**os.environ, "STANDIN_FIFO": str(fifo)}, stdout=subprocess.PIPE, text=True
+        command,
+        cwd=pytester.path,
+        env={**os.environ, "STANDIN_FIFO": str(fifo)},
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=as_in_a_terminal,  # noqa: PLW1509 - no other thread of this process takes a lock
     )
-    assert fifo.read_text() == "here\n"  # blocks until the hanging cell is up
+    wait_for_word(fifo)
     run.send_signal(number)
     printed, _ = run.communicate(timeout=50)
     assert run.returncode == 2, printed
