@@ -1,3 +1,38 @@
-"""Compatibility matrices of GPUs, transports and collectives, run by pytest."""
+"""Compatibility matrices of GPUs, transports and collectives, run by pytest.
 
-__version__ = "0.1.0"
+What a scenario module of your own needs for its annotations; the fixtures `scenario`, `cluster` and `run` come with the
+plugin. Names are imported when they are asked for, so that pytest starts as fast with the plugin as without it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from pytest_hetgpu._version import __version__
+
+if TYPE_CHECKING:
+    from pytest_hetgpu.cluster import Cluster
+    from pytest_hetgpu.evidence import Measurement, Outcome, Signature
+    from pytest_hetgpu.fixtures import Run
+    from pytest_hetgpu.model import Kind, Scenario, Verdict
+
+
+__all__ = ["Cluster", "Kind", "Measurement", "Outcome", "Run", "Scenario", "Signature", "Verdict", "__version__"]
+
+_HOMES = {
+    "Cluster": "cluster",
+    "Kind": "model",
+    "Measurement": "evidence",
+    "Outcome": "evidence",
+    "Run": "fixtures",
+    "Scenario": "model",
+    "Signature": "evidence",
+    "Verdict": "model",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from pytest_hetgpu import __version__
+from pytest_hetgpu._version import __version__
 from pytest_hetgpu.errors import HetgpuError
 
 EXIT_USAGE = 4

@@ -7,6 +7,8 @@
     +-- NotHere               something this machine lacks; the cell is skipped with the reason
     +-- ProvisionError        a node could not be made ready; an error, not a failure
     +-- LaunchError           the launcher itself could not be started
+    +-- RecordError           a stored record cannot be read back (reporting/serial.py)
+    +-- JournalError          the journal cannot be written (reporting/journal.py)
 
 Errors of foreign libraries end where they arise and come out as one of these.
 """

@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from pytest_hetgpu import __version__
+from pytest_hetgpu._version import __version__
 from pytest_hetgpu.errors import HetgpuError
 from pytest_hetgpu.evidence import Outcome, RunResult
 from pytest_hetgpu.model import Job, Scenario
