@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+# As users have it: with bytecode kept.
+ENVIRON = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 ROOT = Path(__file__).resolve().parent.parent
 PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
 CELLS = """\
@@ -35,7 +37,7 @@ axes:
 def seconds(command: Sequence[str], folder: Path, **env: str) -> float:
     """Wall time of a command; its output is shown when it fails."""
     started = time.perf_counter()
-    done = subprocess.run(command, cwd=folder, env={**os.environ, **env}, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=folder, env={**ENVIRON, **env}, capture_output=True, text=True, check=False)
     if done.returncode not in (0, 5):
         sys.exit(f"{' '.join(command)} ended with {done.returncode}\n{done.stdout[-3000:]}{done.stderr[-3000:]}")
     return time.perf_counter() - started
