@@ -28,31 +28,34 @@ class ClusterNode:
 
 @dataclass(frozen=True)
 class Cluster:
-    """The nodes of one job; the launcher starts on the first."""
+    """The nodes of one job. `control` is a node without ranks that starts it; None: the first node does."""
 
     job: Job
     nodes: tuple[ClusterNode, ...]
+    control: ClusterNode | None = None
 
     @property
     def launcher(self) -> Runtime:
         """Where the job's command is started."""
-        return self.nodes[0].runtime
+        return (self.control or self.nodes[0]).runtime
 
 
 def provision(job: Job, runtimes: Mapping[str, Runtime] | None = None) -> Cluster:
     """Nodes that were checked to have the accelerator they are said to have; NotHere names what is missing."""
     ready = dict(runtimes or {})
-    nodes = []
-    for node in job.nodes:
-        name = node.hardware.runtime
-        runtime = ready.setdefault(name, find("runtimes", name, Runtime)())  # type: ignore[type-abstract]
-        platform = find("hardware", node.hardware.accelerator.platform, Platform)
-        missing = runtime.absent(platform.devices)
-        if missing:
-            wanted = f"platform={node.hardware.accelerator.platform} arch={node.hardware.accelerator.arch or 'any'}"
-            raise NotHere(
-                f"node {node.index} ({node.hardware.name} on {node.host}) needs {wanted}, without {', '.join(missing)} "
-                f"({platform.hint}); give --hetgpu-inventory where such a host is elsewhere"
-            )
-        nodes.append(ClusterNode(node, runtime))
-    return Cluster(job, tuple(nodes))
+    nodes = tuple(_provision(node, ready) for node in job.nodes)
+    return Cluster(job, nodes, _provision(job.launcher, ready) if job.launcher else None)
+
+
+def _provision(node: Node, ready: dict[str, Runtime]) -> ClusterNode:
+    name = node.hardware.runtime
+    runtime = ready.setdefault(name, find("runtimes", name, Runtime)())  # type: ignore[type-abstract]
+    platform = find("hardware", node.hardware.accelerator.platform, Platform)
+    missing = runtime.absent(platform.devices)
+    if missing:
+        wanted = f"platform={node.hardware.accelerator.platform} arch={node.hardware.accelerator.arch or 'any'}"
+        raise NotHere(
+            f"node {node.index} ({node.hardware.name} on {node.host}) needs {wanted}, without {', '.join(missing)} "
+            f"({platform.hint}); give --hetgpu-inventory where such a host is elsewhere"
+        )
+    return ClusterNode(node, runtime)

@@ -27,33 +27,63 @@ class Site:
 
 
 def plan(document: Document, scenario: Scenario, site: Site) -> Job:
-    """The job of a scenario. Raises NotHere: hardware, capability, stack or number of ranks that it needs and lacks."""
+    """The job of a scenario. Raises NotHere where the site, the stack or the number of ranks does not allow it."""
     settings = document.settings(scenario.values)
-    kinds = tuple(document.hardware[name] for name in settings.nodes)
-    hosts = site.inventory.bind(kinds)
     options = settings.options
-    nodes = tuple(
-        Node(i, kind, host.address, options.ranks_per_node)
-        for i, (kind, host) in enumerate(zip(kinds, hosts, strict=True))
-    )
-    ranks = sum(node.ranks for node in nodes)
-    _require(options.requires, nodes, hosts)
-    unsuitable = settings.workload.unsuitable(ranks)
-    if unsuitable:
-        raise NotHere(f"{scenario.value('workload')} {unsuitable}")
+    everybody, hosts = _bound(document, settings, site)
+    nodes = everybody[: len(settings.nodes)]
+    control = everybody[len(nodes)] if settings.launch_from else None
+    _require(options.requires, nodes, hosts[: len(nodes)])
     stack = _stack(settings, nodes, site)
-    contexts, mca = _contexts(settings, nodes, stack, site.programs)
     launcher = find("launchers", options.launcher, Launcher)()  # type: ignore[type-abstract]
+    _suit(scenario, settings, nodes, (stack, launcher))
+    starter = _starter(settings, control, stack, site) if control else stack
+    contexts, mca = _contexts(settings, nodes, stack, site.programs)
     return Job(
         matrix=document.name,
         scenario=scenario.id,
         label=scenario.label,
         axes=dict(zip(scenario.axes, scenario.values, strict=True)),
         nodes=nodes,
-        command=launcher.command(Start(stack, contexts, mca, site.root, site.cores)),
+        command=launcher.command(Start(starter, contexts, mca, site.root, site.cores)),
         timeout=options.timeout or site.timeout,
-        demand=_demand(scenario, settings, stack, nodes, hosts),
+        demand=_demand(scenario, settings, stack, nodes, hosts[: len(nodes)]),
+        launcher=control,
     )
+
+
+def _bound(document: Document, settings: CellSettings, site: Site) -> tuple[tuple[Node, ...], tuple[Host, ...]]:
+    """Every node with its host; a launcher without ranks is the last."""
+    kinds = tuple(document.hardware[name] for name in settings.hardware)
+    hosts = site.inventory.bind(kinds)
+    ranks = [settings.options.ranks_per_node] * len(settings.nodes) + [0]
+    placed = zip(kinds, hosts, ranks, strict=False)
+    return tuple(Node(i, kind, host.address, count) for i, (kind, host, count) in enumerate(placed)), hosts
+
+
+def _suit(scenario: Scenario, settings: CellSettings, nodes: Sequence[Node], tools: tuple[Stack, Launcher]) -> None:
+    """Raises NotHere where workload, transport or launcher cannot do what the cell asks for."""
+    stack, launcher = tools
+    mca = {*settings.options.mca, *(name for node in nodes for name in node.hardware.mca)}
+    reasons = {
+        f"{scenario.value('workload')} ": settings.workload.unsuitable(sum(node.ranks for node in nodes)),
+        "": settings.transport.unsuitable(stack),
+        f"{settings.options.launcher} ": launcher.unsuitable(stack, mca),
+    }
+    for who, reason in reasons.items():
+        if reason:
+            raise NotHere(f"{who}{reason}")
+
+
+def _starter(settings: CellSettings, control: Node, stack: Stack, site: Site) -> Stack:
+    """The stack of a launcher without ranks: releases of one major version understand each other's daemons."""
+    own = site.stacks[settings.options.stack or control.hardware.stack]
+    if (own.vendor, own.major) != (stack.vendor, stack.major):
+        raise NotHere(
+            f"{control.hardware.name} cannot start this job: it has {own.vendor} {own.version} (stack {own.name}), the "
+            f"nodes have {stack.vendor} {stack.version} (stack {stack.name}), and their major versions must be one"
+        )
+    return own
 
 
 def _demand(

@@ -119,7 +119,7 @@ class Suite:
         document = self.documents[scenario.matrix]
         wanted = document.settings(scenario.values)
         stacks = {}
-        for name in {wanted.options.stack or document.hardware[node].stack for node in wanted.nodes}:
+        for name in {wanted.options.stack or document.hardware[node].stack for node in wanted.hardware}:
             found = self.stack(name)
             if isinstance(found, NotHere) and not even_if_absent:
                 raise found
@@ -130,14 +130,15 @@ class Suite:
         """The stack of that name on this machine, or why it is not; looked for once."""
         if name not in self._stacks:
             try:
-                self._stacks[name] = family_of(name).locate(name, self._candidates(name))
+                given = self.inventory.stacks.get(name)
+                family = family_of(name)
+                self._stacks[name] = family.at(name, given) if given else family.locate(name, self._candidates(name))
             except NotHere as error:
                 self._stacks[name] = error
         return self._stacks[name]
 
     def _candidates(self, name: str) -> Iterable[Path]:
-        given = [self.inventory.stacks[name]] if name in self.inventory.stacks else []
-        return (*given, *(prefix / name for prefix in self.prefixes), Path(sys.prefix))
+        return (*(prefix / name for prefix in self.prefixes), Path(sys.prefix))
 
     def _site(self, stacks: Mapping[str, Stack]) -> Site:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -21,7 +21,12 @@ def again(suite: Suite, matrix: str, label: str) -> str:
     """The command that runs just this cell once more."""
     scenario = next((s.id for s in suite.scenarios if s.label == label and s.matrix == matrix), label)
     file = suite.documents[matrix].file if matrix in suite.documents else "MATRIX"
-    return shlex.join([*runner(), "--hetgpu-matrix", file, "--hetgpu-cell", scenario])
+    return shlex.join(rerun(file, scenario))
+
+
+def rerun(file: str, scenario: str) -> tuple[str, ...]:
+    """The tokens of a command that runs one cell of a matrix file."""
+    return (*runner(), "--hetgpu-matrix", file, "--hetgpu-cell", scenario)
 
 
 def runner() -> tuple[str, ...]:
@@ -33,14 +38,14 @@ def runner() -> tuple[str, ...]:
     return (shown(beside),) if beside.exists() else (sys.executable, "-m", "pytest")
 
 
-def describe(job: Job, outcome: Outcome, log: str, rerun: str) -> str:
+def describe(job: Job, outcome: Outcome, log: str, once_more: str) -> str:
     """The text of a failing test: what, why, the line to quote, the command, the log, and how to run it again."""
     lines = [f"{outcome.kind.value} ({outcome.verdict.value}): {outcome.why}"]
     signature = outcome.signature
     if signature:
         lines += [f"  signature: {signature.key}", f"  line {signature.line}: {signature.primary_line}"]
     lines += [f"  {finding.judge}: {finding.why}" for finding in outcome.findings if finding.why not in outcome.why]
-    lines += [f"  command: {shlex.join(job.command.argv)}", f"  log:     {log}", f"  again:   {rerun}"]
+    lines += [f"  command: {shlex.join(job.command.argv)}", f"  log:     {log}", f"  again:   {once_more}"]
     return "\n".join(lines)
 
 
@@ -64,6 +69,8 @@ def _lines(job: Job, suite: Suite) -> Iterator[str]:
     for node in job.nodes:
         ranks = f"{node.ranks} rank{'s' * (node.ranks > 1)}"
         yield f"node {node.index}: {node.hardware.name} ({node.hardware.accelerator.platform}) on {node.host}, {ranks}"
+    if job.launcher:
+        yield f"started from: {job.launcher.hardware.name} on {job.launcher.host}, no ranks"
     stack = suite.stack(job.demand.stack.name)
     if isinstance(stack, NotHere):
         yield f"not here: {stack}"

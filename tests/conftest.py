@@ -14,7 +14,6 @@ from pytest_hetgpu.expand import expand
 from pytest_hetgpu.matrix.document import Document
 from pytest_hetgpu.matrix.reader import read
 
-STACK = "openmpi-5"
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -44,25 +43,38 @@ def lacking() -> Need:
     return decide
 
 
-def stack_candidates() -> Iterator[Path]:
-    """Where the stack may be: $HETGPU_STACK_OPENMPI_5, below each folder of $HETGPU_STACKS, in the checkout."""
-    given = os.environ.get("HETGPU_STACK_OPENMPI_5")
+def stack_candidates(name: str) -> Iterator[Path]:
+    """Where a stack may be: $HETGPU_STACK_OPENMPI_5, below each folder of $HETGPU_STACKS, in the checkout."""
+    given = os.environ.get(f"HETGPU_STACK_{name.upper().replace('-', '_')}")
     if given:
         yield Path(given)
     for folder in os.environ.get("HETGPU_STACKS", "").split(os.pathsep):
         if folder:
-            yield Path(folder) / STACK
-    yield ROOT / ".stacks" / STACK
+            yield Path(folder) / name
+    yield ROOT / ".stacks" / name
+
+
+Stacks = Callable[[str], Path]
 
 
 @pytest.fixture(scope="session")
-def stack_prefix(lacking: Need) -> Path:
-    """The prefix of a real Open MPI 5 with mpi4py and numpy; skips where there is none."""
-    looked = list(stack_candidates())
-    for prefix in looked:
-        if (prefix / "bin" / "mpirun").exists() and (prefix / "bin" / "python").exists():
-            return prefix
-    return lacking("stack", f"there is no {STACK} in {', '.join(map(str, looked))}: python3 bootstrap.py stack")
+def stacks_here(lacking: Need) -> Stacks:
+    """`stacks_here("mpich")` is the prefix of a real stack with mpi4py and numpy; skips where there is none."""
+
+    def find(name: str) -> Path:
+        looked = list(stack_candidates(name))
+        for prefix in looked:
+            if (prefix / "bin" / "mpirun").exists() and (prefix / "bin" / "python").exists():
+                return prefix
+        return lacking("stack", f"there is no {name} in {', '.join(map(str, looked))}: python3 bootstrap.py stack")
+
+    return find
+
+
+@pytest.fixture(scope="session")
+def stack_prefix(stacks_here: Stacks) -> Path:
+    """The prefix of a real Open MPI 5."""
+    return stacks_here("openmpi-5")
 
 
 Reads = Callable[..., Document]

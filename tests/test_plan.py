@@ -282,3 +282,95 @@ def test_one_launcher_cannot_start_two_stacks(reads: Reads) -> None:
     (scenario,) = (scenario for scenario in expand(document) if scenario.id == "mixed-ob1-pairs")
     with pytest.raises(NotHere, match=re.escape("nodes of different stacks (openmpi-4, openmpi-5)")):
         plan(replace(document, hardware=hardware), scenario, SITE)
+
+
+LED = """\
+name: led
+hardware:
+  worker: {}
+  control: {image: launcher, env: {ONLY: control}, mca: {pml_base_verbose: 1}}
+axes:
+  placement:
+    led: {nodes: [worker, worker], launch_from: control, ranks_per_node: 2}
+  transport: {shm: {}}
+  workload: {allreduce: {}}
+"""
+FOUR = replace(STACK, name="openmpi-4", version="4.1.8", launcher="/four/bin/mpirun")
+SYSTEM = replace(STACK, name="openmpi-system", version="5.0.3", prefix="/usr", launcher="/usr/bin/mpirun")
+MPICH = Stack("mpich", "MPICH", "5.0.2", "/m", "/m/bin/mpirun", "/m/bin/python")
+ALL = replace(SITE, stacks={stack.name: stack for stack in (STACK, FOUR, SYSTEM, MPICH)})
+
+
+def test_a_job_may_be_started_from_a_node_without_ranks(plans: Plans, reads: Reads) -> None:
+    job = plans("led-shm-allreduce", LED)
+    assert job.launcher == Node(2, reads(LED).hardware["control"], "localhost", 0)
+    assert ([node.ranks for node in job.nodes], job.demand.ranks) == ([2, 2], 4)
+    # What its hardware sets is for ranks, and it has none.
+    assert not {"ONLY=control", "pml_base_verbose"} & set(job.command.argv)
+    assert plans("two-ob1-pairs").launcher is None
+
+
+def test_the_node_that_starts_has_a_stack_and_a_host_of_its_own(plans: Plans) -> None:
+    text = LED.replace("image: launcher", "mpi: {stack: openmpi-system}")
+    hosts = {"worker": (Host("b"), Host("c")), "control": (Host("a"),)}
+    job = plans("led-shm-allreduce", text, replace(ALL, inventory=Inventory(True, "hosts.yaml", hosts)))
+    assert job.command.argv[0] == "/usr/bin/mpirun"
+    assert "/s/bin/python" in job.command.argv
+    assert job.command.argv[job.command.argv.index("-H") + 1] == "b:2,c:2"
+    assert job.demand.stack == STACK
+    assert job.hosts == ("a", "b", "c")
+
+
+@pytest.mark.parametrize(("stack", "found"), [("openmpi-4", "Open MPI 4.1.8"), ("mpich", "MPICH 5.0.2")])
+def test_the_node_that_starts_speaks_the_others_language(plans: Plans, stack: str, found: str) -> None:
+    with pytest.raises(NotHere) as caught:
+        plans("led-shm-allreduce", LED.replace("image: launcher", f"mpi: {{stack: {stack}}}"), ALL)
+    assert str(caught.value) == (
+        f"control cannot start this job: it has {found} (stack {stack}), the nodes have Open MPI 5.0.11 "
+        "(stack openmpi-5), and their major versions must be one"
+    )
+
+
+def test_an_axis_of_stacks_is_for_the_node_that_starts_too(plans: Plans) -> None:
+    job = plans("led-shm-allreduce-openmpi-4", LED + "  stack: [openmpi-4]\n", ALL)
+    assert (job.command.argv[0], job.demand.stack) == ("/four/bin/mpirun", FOUR)
+
+
+def test_hardware_that_is_to_start_must_be_in_the_matrix_and_in_the_inventory(
+    plans: Plans, complaints: Callable[..., list[str]]
+) -> None:
+    assert complaints(LED.replace("launch_from: control", "launch_from: contrl")) == [
+        "m.yaml:7: axes.placement.led.launch_from: unknown hardware 'contrl' "
+        "(known: control, worker; did you mean 'control'?)"
+    ]
+    with pytest.raises(NotHere, match="needs hardware control, which the inventory hosts.yaml lacks"):
+        plans("led-shm-allreduce", LED, site({"worker": (Host("b"),)}))
+
+
+def test_a_transport_that_the_stack_has_not_is_not_run(plans: Plans) -> None:
+    text = TEXT + "  stack: [mpich]\n"
+    with pytest.raises(NotHere) as caught:
+        plans("two-ob1-pairs-mpich", text, ALL)
+    assert str(caught.value) == "MPICH has no ob1 (known: auto, ofi, shm, ucc, ucx)"
+    job = plans("two-ucx-tcp-pairs-mpich", text, ALL)
+    assert job.command.argv[:6] == ("/m/bin/mpirun", "-np", "2", "env", "BOTH=axis", "MPIR_CVAR_CH4_NETMOD=ucx")
+    assert "--mca" not in job.command.argv
+    assert job.demand.facts == {"mpich": "5.0.2", "stack": "mpich"}
+
+
+@pytest.mark.parametrize(("cell", "names"), [("two", "pml"), ("mixed", "pml, pml_base_verbose")])
+def test_mca_parameters_are_not_dropped_in_silence(plans: Plans, cell: str, names: str) -> None:
+    text = TEXT + "  stack: [mpich]\n  tuning: {a: {mca: {pml: ucx}}}\n"
+    with pytest.raises(NotHere) as caught:
+        plans(f"{cell}-ucx-tcp-pairs-mpich-a", text, ALL)
+    assert str(caught.value) == f"mpirun of MPICH takes no MCA parameters; this cell sets {names}"
+
+
+def test_other_hosts_are_given_with_their_slots(plans: Plans) -> None:
+    text = TEXT + "  ranks_per_node: [2]\n"
+    hosts = {"cpu": (Host("b"), Host("a")), "lo2": (Host("c"),)}
+    uniform = plans("two-ob1-pairs-ranks_per_node2", text, site(hosts)).command.argv
+    assert " -np 4 -H b:2,a:2 " in " ".join(uniform)
+    mixed = plans("mixed-ob1-pairs-ranks_per_node2", text, site(hosts, cores=1)).command.argv
+    assert [mixed[place + 1] for place, token in enumerate(mixed) if token == "-H"] == ["b:2", "c:2"]
+    assert "--map-by" not in mixed

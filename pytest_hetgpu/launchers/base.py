@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pytest_hetgpu.model import Command, RankContext, Stack
@@ -11,7 +11,10 @@ from pytest_hetgpu.model import Command, RankContext, Stack
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What a launcher is told. `mca` holds for all contexts; `root`: it runs as root; `cores`: those of its host."""
+    """What a launcher is told. `stack` is the one that starts the ranks, which bring an interpreter of their own.
+
+    `mca` holds for all contexts; `root`: it runs as root; `cores`: those of its host.
+    """
 
     stack: Stack
     contexts: Sequence[RankContext]
@@ -22,6 +25,10 @@ class Start:
 
 class Launcher(abc.ABC):
     """One way to start ranks."""
+
+    def unsuitable(self, stack: Stack, mca: Iterable[str]) -> str | None:
+        """Why this launcher cannot start a stack's ranks with these MCA parameters, None when it can."""
+        return None
 
     @abc.abstractmethod
     def command(self, start: Start) -> Command:

@@ -1,28 +1,90 @@
-"""mpirun: uniform jobs, and MPMD where environment or program differ between nodes."""
+"""mpirun of Open MPI and of MPICH (Hydra): uniform jobs, and MPMD where environment or program differ between nodes.
+
+| | Open MPI 4 | Open MPI 5 | MPICH |
+|---|---|---|---|
+| as root | `--allow-run-as-root` | the same | nothing |
+| more ranks than cores | `--oversubscribe` | `--map-by :OVERSUBSCRIBE` | nothing |
+| MCA parameters | `--mca NAME VALUE` before the contexts | the same | has none |
+| hosts | `-H a:1,b:1` in each context | the same | `-hosts a:1,b:1` before the contexts |
+
+Variables are set with `env K=V` in each context: Open MPI 5 leaks `-x` into the contexts that follow, MPICH has none.
+"""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable, Sequence
+
 from pytest_hetgpu.launchers.base import Launcher, Start
-from pytest_hetgpu.model import Command, RankContext
+from pytest_hetgpu.model import Command, RankContext, Stack
+
+LOCAL = "localhost"
+OPEN_MPI, MPICH = "Open MPI", "MPICH"
 
 
 class Mpirun(Launcher):
-    """Open MPI's mpirun."""
+    """The mpirun of the stack."""
+
+    def unsuitable(self, stack: Stack, mca: Iterable[str]) -> str | None:
+        if stack.vendor not in (OPEN_MPI, MPICH):
+            return f"cannot start {stack.vendor} (known: {MPICH}, {OPEN_MPI})"
+        names = ", ".join(sorted(mca))
+        return (
+            f"of {stack.vendor} takes no MCA parameters; this cell sets {names}"
+            if names and stack.vendor == MPICH
+            else None
+        )
 
     def command(self, start: Start) -> Command:
-        tokens = [start.stack.launcher]
-        if start.root:
-            tokens.append("--allow-run-as-root")
-        if sum(context.ranks for context in start.contexts) > start.cores:
-            tokens += ["--map-by", ":OVERSUBSCRIBE"]
-        for name, value in sorted(start.mca.items()):
-            tokens += ["--mca", name, value]
-        for index, context in enumerate(start.contexts):
-            tokens += [":"] * bool(index) + _context(context)
-        return Command(tuple(tokens))
+        groups = [tuple(group) for _, group in itertools.groupby(start.contexts, key=_what)]
+        render = _hydra if start.stack.vendor == MPICH else _open_mpi
+        return Command((start.stack.launcher, *render(start, groups)))
 
 
-def _context(context: RankContext) -> list[str]:
-    # Not with mpirun's -x: Open MPI 5 leaks it into the contexts that follow.
-    env = ["env", *(f"{name}={value}" for name, value in sorted(context.env.items()))] if context.env else []
-    return ["-np", str(context.ranks), *env, *context.argv]
+Group = tuple[RankContext, ...]
+"""Neighbours that differ in nothing but their hosts: one context of the command line."""
+
+
+def _what(context: RankContext) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
+    return context.argv, tuple(sorted(context.env.items()))
+
+
+def _open_mpi(start: Start, groups: Sequence[Group]) -> list[str]:
+    hosted = _hosted(start.contexts)
+    tokens = ["--allow-run-as-root"] if start.root else []
+    # Where hosts are given, so are their slots.
+    if not hosted and _ranks(start.contexts) > start.cores:
+        tokens += ["--oversubscribe"] if 0 < start.stack.major < 5 else ["--map-by", ":OVERSUBSCRIBE"]
+    for name, value in sorted(start.mca.items()):
+        tokens += ["--mca", name, value]
+    return tokens + _contexts(groups, hosted)
+
+
+def _hydra(start: Start, groups: Sequence[Group]) -> list[str]:
+    hosts = ["-hosts", _slots(start.contexts)] if _hosted(start.contexts) else []
+    return hosts + _contexts(groups, hosted=False)
+
+
+def _contexts(groups: Sequence[Group], hosted: bool) -> list[str]:
+    tokens: list[str] = []
+    for group in groups:
+        first = group[0]
+        tokens += [":"] * bool(tokens)
+        tokens += ["-np", str(_ranks(group)), *(("-H", _slots(group)) if hosted else ())]
+        tokens += ["env", *(f"{name}={value}" for name, value in sorted(first.env.items()))] if first.env else []
+        tokens += first.argv
+    return tokens
+
+
+def _hosted(contexts: Sequence[RankContext]) -> bool:
+    return any(context.host != LOCAL for context in contexts)
+
+
+def _ranks(contexts: Sequence[RankContext]) -> int:
+    return sum(context.ranks for context in contexts)
+
+
+def _slots(contexts: Sequence[RankContext]) -> str:
+    """`a:2,b:1`: hosts in the order of their ranks."""
+    hosts = itertools.groupby(contexts, key=lambda context: context.host)
+    return ",".join(f"{host}:{_ranks(tuple(group))}" for host, group in hosts)

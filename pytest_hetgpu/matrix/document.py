@@ -24,7 +24,10 @@ MAIN_AXES = ("placement", "transport", "workload")
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """One value of an axis: `raw` holds its settings as source text, `kind` a transport's family or workload's kind."""
+    """One value of an axis: `raw` holds its settings as source text, `kind` a transport's family or workload's kind.
+
+    `nodes` and `launch_from` name a placement's hardware.
+    """
 
     axis: str
     name: str
@@ -34,6 +37,7 @@ class Fragment:
     kind: str = ""
     nodes: tuple[str, ...] = ()
     text: str = ""
+    launch_from: str = ""
 
     def line(self, key: str, part: str | None = None) -> int:
         """Where this value sets `key` (or the variable `part` of a map)."""
@@ -63,13 +67,19 @@ class Rule:
 
 
 class CellSettings(NamedTuple):
-    """Everything that the values of one cell say together."""
+    """Everything that the values of one cell say together; `launch_from` is empty where the first node starts it."""
 
     options: Options
     transport: Transport
     family: str
     workload: Workload
     nodes: tuple[str, ...]
+    launch_from: str = ""
+
+    @property
+    def hardware(self) -> tuple[str, ...]:
+        """Names of the hardware of every node, a launcher without ranks among them as the last."""
+        return (*self.nodes, self.launch_from) if self.launch_from else self.nodes
 
 
 class Conflict(NamedTuple):
@@ -116,6 +126,7 @@ class Document:
             family=transport.kind,
             workload=self._cached("workload", (workload, *further), self._workload),
             nodes=placement.nodes,
+            launch_from=placement.launch_from,
         )
 
     def words_of(self, axis: str, value: str) -> tuple[str, ...]:

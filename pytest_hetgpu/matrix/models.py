@@ -193,6 +193,9 @@ class PlacementShape(Options):
     """A placement with settings of its own; without, a list of hardware names will do."""
 
     nodes: Annotated[tuple[Name, ...], Field(min_length=1)]
+    launch_from: Annotated[Name, Field(description="hardware of a node without ranks that starts the job")] | None = (
+        None
+    )
 
 
 class RuleShape(Shape):

@@ -20,7 +20,7 @@ from pytest_hetgpu.registry import find, known, names, show
 from pytest_hetgpu.transports.base import Transport
 from pytest_hetgpu.workloads.base import Workload
 
-_STRUCTURE = frozenset(("family", "kind", "nodes"))
+_STRUCTURE = frozenset(("family", "kind", "nodes", "launch_from"))
 # An exclude may name its axes beside these keys.
 _RESERVED = ("where", "reason", "issue")
 _NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?")
@@ -148,7 +148,7 @@ class AxisReader:
         if kind not in names(family):
             hint = f"; give its {key} if {name!r} is a name of your own" if stated is None else ""
             where = node.lines.get(key, line)
-            self.complaints.add(where, f"unknown {axis} {key} {show(kind)} {known(kind, names(family))}{hint}")
+            self.complaints.add(where, f"unknown {axis} {key} {show(kind)} {known(kind, names(family), ALL)}{hint}")
             return None
         model = entry_model(family, kind)
         try:
@@ -176,8 +176,14 @@ class AxisReader:
             if self.hardware and hardware not in self.hardware:
                 where = listed.items[index].line if isinstance(listed, source.Sequence) else line
                 self.complaints.add(where, f"{place}: unknown hardware {hardware!r} {known(hardware, self.hardware)}")
+        if self.hardware and shape.launch_from and shape.launch_from not in self.hardware:
+            hint = known(shape.launch_from, self.hardware)
+            self.complaints.add(
+                node.lines["launch_from"], f"{place}.launch_from: unknown hardware {shape.launch_from!r} {hint}"
+            )
         raw = {key: value for key, value in plain(node).items() if key not in _STRUCTURE}
-        return Fragment("placement", name, raw, node, self.origin(line), nodes=shape.nodes)
+        control = shape.launch_from or ""
+        return Fragment("placement", name, raw, node, self.origin(line), nodes=shape.nodes, launch_from=control)
 
     def inline(self, axis: str, node: source.Mapping) -> Fragment | None:
         """A value that an include defines where it stands; it needs a `name`."""

@@ -1,4 +1,4 @@
-"""`python -m pytest_hetgpu.stacks [NAME]`: the stacks this version knows, or the pinned packages of one."""
+"""`python -m pytest_hetgpu.stacks [NAME]`: the stacks that are made of packages, or the pinned packages of one."""
 
 from __future__ import annotations
 
@@ -9,16 +9,24 @@ from pytest_hetgpu.stacks.base import family_of, stack_names
 
 
 def main(arguments: list[str]) -> int:
-    """Prints a name a line, or a requirement a line. Exit 4 for an unknown stack."""
+    """Prints a name a line, or a requirement a line. Exit 4 for an unknown stack, or one that only a system has."""
     if not arguments:
-        print(*stack_names(), sep="\n")
+        print(*(name for name in stack_names() if family_of(name).releases[name].requirements), sep="\n")
         return 0
     try:
-        print(*family_of(arguments[0]).releases[arguments[0]].requirements, sep="\n")
+        print(*requirements(arguments[0]), sep="\n")
     except UsageError as error:
         print(f"ERROR: {error}", file=sys.stderr)
         return 4
     return 0
+
+
+def requirements(name: str) -> tuple[str, ...]:
+    """The packages of a stack, for pip. UsageError for one that is not made of such."""
+    release = family_of(name).releases[name]
+    if not release.requirements:
+        raise UsageError(f"stack {name} is the system's own: apt-get install {' '.join(release.packages)}")
+    return release.requirements
 
 
 if __name__ == "__main__":

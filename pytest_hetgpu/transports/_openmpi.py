@@ -1,28 +1,73 @@
-"""What Open MPI and UCX print of the connections they made.
+"""Open MPI: the parameters that pin a transport and make it show itself, and what is printed then.
 
-Open MPI 5 prints a table at the end of MPI_Init when asked with `ompi_display_comm mpi_init`
-(ompi/mca/hook/comm_method/hook_comm_method_fns.c); UCX says its version and lanes at log level info
-(src/ucp/core/ucp_context.c and ucp_worker.c).
+Releases from 5 on print a table at the end of MPI_Init when asked with `ompi_display_comm mpi_init`
+(ompi/mca/hook/comm_method/hook_comm_method_fns.c). Release 4 has no such table, but each of its layers says at low
+verbosity what it has chosen: the point-to-point layer (`selected ob1 best priority 20`, ompi/mca/pml/base), its byte
+transfer layer to each rank (`mca: bml: Using vader btl for send to ...`, ompi/mca/bml/r2), and OFI's provider
+(`mtl:ofi:prov: tcp`, ompi/mca/mtl/ofi).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 from pytest_hetgpu.model import Node, Stack
+from pytest_hetgpu.transports._ucx_log import INFO
+from pytest_hetgpu.transports.base import Rendering
 
-DISPLAY = {"ompi_display_comm": "mpi_init"}
+VENDOR = "Open MPI"
+_SHOW_5 = {"ompi_display_comm": "mpi_init"}
+_SHOW_4 = {"pml_base_verbose": "10", "btl_base_verbose": "1", "opal_common_ofi_verbose": "1"}
+# What release 5 calls sm was vader before; the sm of release 4 is a stub that only says so.
+_SM_4, _SM_5 = "vader", "sm"
 
 _SUMMARY = re.compile(r"^\s*(?:on|off)-host:\s+(?:all|most) connections are (.+?)\s*$")
 # Below "Exceptions:", what each host with a connection unlike most has: `  host 1: [2x tcp] [1x ucx=posix;memory]`.
 _EXCEPTION = re.compile(r"^\s*host \d+:((?: \[\d+x [^\]]+\])+)\s*$")
 _EXCEPTED = re.compile(r"\[\d+x ([^\]]+)\]")
-_UCX_VERSION = re.compile(r"\bUCX\s+INFO\s+Version (\d[\w.]*)")
+_PML = re.compile(r"\] selected (\w+) best priority \d")
+_BTL = re.compile(r"\bmca: bml: Using (\w+) btl for send to ")
+# Release 4 has the provider after `prov:` and its domain after `provider:`, release 5 the provider after `provider:`.
+_PROVIDER = re.compile(r"\bmtl:ofi:(prov|provider): ([\w+-]+)")
+
+
+def pinned(stack: Stack, mca: dict[str, str], env: dict[str, str] | None = None) -> Rendering:
+    """The parameters, with those that make a release say what it used."""
+    if is_old(stack):
+        return Rendering(mca | _SHOW_4, INFO | (env or {}))
+    return Rendering(mca | _SHOW_5, env or {})
+
+
+def ob1(stack: Stack, btl: Sequence[str], interface: str) -> Rendering:
+    """PML ob1 with just these byte transfer layers, tcp on one interface.
+
+    Left to itself Open MPI's TCP tries every interface and hangs where one of them (a docker bridge) leads nowhere.
+    """
+    shared = _SM_4 if is_old(stack) else _SM_5
+    mca = {"pml": "ob1", "btl": ",".join(shared if plain(name) == _SM_5 else name for name in btl)}
+    if "tcp" in btl:
+        mca["btl_tcp_if_include"] = interface
+    return pinned(stack, mca)
+
+
+def plain(btl: str) -> str:
+    """A byte transfer layer by its name in release 5."""
+    return _SM_5 if btl == _SM_4 else btl
+
+
+def netdev(node: Node, asked: str | None) -> str:
+    """The interface to pin: the transport's own, else the fabric's, else loopback, as all ranks share the host."""
+    return asked or node.hardware.fabric.netdev or "lo"
+
+
+def is_old(stack: Stack) -> bool:
+    """Whether this is release 4 or older; one whose version is not known counts as new."""
+    return 0 < stack.major < 5
 
 
 def connections(text: str) -> set[str]:
-    """Component names in one entry: `tcp` is ob1's btl, `ucx=posix;memory,tcp;eth0` are two of UCX's transports.
+    """Component names in one entry of the table: `tcp` is ob1's, `ucx=posix;memory,tcp;eth0` are two of UCX's.
 
     A rank's connection to itself is none between ranks.
     """
@@ -36,48 +81,46 @@ def connections(text: str) -> set[str]:
     return {method if method in ("ucx", "ofi") else f"ob1/{method}"}
 
 
-class OpenMpiReader:
-    """Reads the connection summary with its exceptions, and UCX's version beside it."""
+class Table:
+    """Open MPI 5's connection summary with its exceptions."""
 
-    triggers = (b"-host:", b"  host ", b"UCX  INFO  Version")
+    triggers = (b"-host:", b"  host ")
 
     def __init__(self) -> None:
-        self._seen: set[str] = set()
-        self._versions: dict[str, str] = {}
+        self.seen: set[str] = set()
 
-    def feed(self, line: str, number: int) -> None:
-        """Takes a line of the table, of its exceptions, or of UCX's greeting; any other is passed over."""
+    def feed(self, line: str) -> None:
+        """Takes a line of the summary or of its exceptions."""
         summary = _SUMMARY.match(line)
         if summary:
-            self._seen |= connections(summary[1])
+            self.seen |= connections(summary[1])
             return
         exception = _EXCEPTION.match(line)
         if exception:
-            self._seen |= {name for method in _EXCEPTED.findall(exception[1]) for name in connections(method)}
-            return
-        version = _UCX_VERSION.search(line)
-        if version:
-            self._versions["ucx"] = version[1]
+            self.seen |= {name for method in _EXCEPTED.findall(exception[1]) for name in connections(method)}
+
+
+class Layers:
+    """What the layers of Open MPI 4 say of themselves, and OFI's provider on every release."""
+
+    triggers = (b" best priority ", b"mca: bml: Using ", b"mtl:ofi:prov")
+
+    def __init__(self) -> None:
+        self.pml: set[str] = set()
+        self.btl: set[str] = set()
+        self._providers: dict[str, set[str]] = {"prov": set(), "provider": set()}
+
+    def feed(self, line: str) -> None:
+        """Takes a line of one of the layers."""
+        pml, btl, provider = _PML.search(line), _BTL.search(line), _PROVIDER.search(line)
+        if pml:
+            self.pml.add(pml[1])
+        if btl and btl[1] != "self":
+            self.btl.add(plain(btl[1]))
+        if provider:
+            self._providers[provider[1]].add(provider[2])
 
     @property
-    def transports(self) -> tuple[str, ...]:
-        """Components that carried data between ranks, sorted."""
-        return tuple(sorted(self._seen))
-
-    @property
-    def versions(self) -> Mapping[str, str]:
-        """UCX's own version where it said it."""
-        return self._versions
-
-
-def netdev(node: Node, asked: str | None) -> str:
-    """The interface to pin: the transport's own, else the fabric's, else loopback, as all ranks share the host.
-
-    Left to itself Open MPI's TCP tries every interface and hangs where one of them (a docker bridge) leads nowhere.
-    """
-    return asked or node.hardware.fabric.netdev or "lo"
-
-
-def shows_connections(stack: Stack) -> bool:
-    """Whether this release can print the table (4.x cannot)."""
-    return stack.vendor == "Open MPI" and int(stack.version.split(".")[0]) >= 5
+    def providers(self) -> set[str]:
+        """Names of libfabric's providers in use."""
+        return self._providers["prov"] or self._providers["provider"]

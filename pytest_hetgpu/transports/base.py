@@ -11,7 +11,15 @@ from typing import Annotated, Any, ClassVar, Protocol
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from pytest_hetgpu.model import Node, Stack
-from pytest_hetgpu.registry import show
+from pytest_hetgpu.registry import find, names, show
+
+_WORD = re.compile(r"[A-Za-z0-9_.:/+-]+")
+
+
+def _word(value: Any) -> str:
+    if not isinstance(value, str) or not _WORD.fullmatch(value):
+        raise ValueError(f"{show(value)} is not one name")
+    return value
 
 
 def _words(value: Any) -> tuple[str, ...]:
@@ -20,7 +28,7 @@ def _words(value: Any) -> tuple[str, ...]:
         raise ValueError(f"a name or a list of names is needed here, not {show(value)}")
     seen: dict[str, None] = {}
     for word in listed:
-        if not isinstance(word, str) or not re.fullmatch(r"[A-Za-z0-9_.:/+-]+", word):
+        if not isinstance(word, str) or not _WORD.fullmatch(word):
             raise ValueError(f"{show(word)} is not one name; write several as a list: [tcp, self]")
         if word in seen:
             raise ValueError(f"{show(word)} is listed twice")
@@ -28,6 +36,7 @@ def _words(value: Any) -> tuple[str, ...]:
     return tuple(seen)
 
 
+Word = Annotated[str, BeforeValidator(_word, json_schema_input_type=str)]
 Some = Annotated[list[str], Field(min_length=1)]
 Words = Annotated[tuple[str, ...], BeforeValidator(_words, json_schema_input_type=str | Some)]
 
@@ -58,7 +67,7 @@ class ProofReader(Protocol):
 
     @property
     def transports(self) -> tuple[str, ...]:
-        """Components seen between ranks, as `PML/TRANSPORT` (`ob1/tcp`, `ucx/posix`), sorted."""
+        """Components seen between ranks, as `LAYER/TRANSPORT` (`ob1/tcp`, `ucx/posix`, `ofi/tcp`), sorted."""
 
     @property
     def versions(self) -> Mapping[str, str]:
@@ -70,10 +79,20 @@ class Transport(abc.ABC):
 
     Settings: ClassVar[type[TransportSettings]] = TransportSettings
     layered: ClassVar[bool] = False
+    vendors: ClassVar[tuple[str, ...]]
+    """The MPIs that have it."""
 
     def __init__(self, settings: TransportSettings, lower: Transport | None = None) -> None:
         self.settings = settings
         self.lower = lower
+
+    def unsuitable(self, stack: Stack) -> str | None:
+        """Why a stack cannot run this transport, None when it can."""
+        if stack.vendor in self.vendors:
+            return None
+        families: list[type[Transport]] = [find("transports", name, Transport) for name in names("transports")]  # type: ignore[type-abstract]
+        suited = ", ".join(sorted(_name(family) for family in families if stack.vendor in family.vendors))
+        return f"{stack.vendor} has no {_name(type(self))} (known: {suited or 'none'})"
 
     @abc.abstractmethod
     def render(self, node: Node, stack: Stack) -> Rendering:
@@ -87,3 +106,7 @@ class Transport(abc.ABC):
     @abc.abstractmethod
     def reader() -> ProofReader:
         """A fresh reader of this family's proof of use."""
+
+
+def _name(family: type[Transport]) -> str:
+    return family.__module__.rpartition(".")[2]

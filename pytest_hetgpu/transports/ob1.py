@@ -3,32 +3,31 @@
 from __future__ import annotations
 
 from pytest_hetgpu.model import Node, Stack
-from pytest_hetgpu.transports._openmpi import DISPLAY, OpenMpiReader, netdev, shows_connections
+from pytest_hetgpu.transports import _openmpi
+from pytest_hetgpu.transports._proof import Proof
 from pytest_hetgpu.transports.base import ProofReader, Rendering, Transport, TransportSettings, Words
 
 
 class Ob1Settings(TransportSettings):
-    """`btl`: byte transfer layers to allow; `netdev`: the interface for tcp."""
+    """`btl`: byte transfer layers to allow, by their names in Open MPI 5; `netdev`: the interface for tcp."""
 
     btl: Words = ("tcp", "self")
     netdev: str | None = None
 
 
 class Ob1(Transport):
-    """PML ob1."""
+    """PML ob1. Its proof names the byte transfer layer that each rank uses for each other, on 4.x as on 5."""
 
     Settings = Ob1Settings
     settings: Ob1Settings
+    vendors = (_openmpi.VENDOR,)
 
     def render(self, node: Node, stack: Stack) -> Rendering:
-        mca = {"pml": "ob1", "btl": ",".join(self.settings.btl)}
-        if "tcp" in self.settings.btl:
-            mca["btl_tcp_if_include"] = netdev(node, self.settings.netdev)
-        return Rendering(mca | (DISPLAY if shows_connections(stack) else {}))
+        return _openmpi.ob1(stack, self.settings.btl, _openmpi.netdev(node, self.settings.netdev))
 
     def components(self) -> tuple[str, ...]:
-        return tuple(f"ob1/{name}" for name in self.settings.btl if name != "self")
+        return tuple(f"ob1/{_openmpi.plain(name)}" for name in self.settings.btl if name != "self")
 
     @staticmethod
     def reader() -> ProofReader:
-        return OpenMpiReader()
+        return Proof()

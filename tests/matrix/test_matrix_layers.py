@@ -1,4 +1,4 @@
-"""Transports that run over others (`over`), with two made-up layered families: none is shipped yet."""
+"""Transports that run over others (`over`), with made-up layered families."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LAYERED = '''
 """A family over another."""
 
 from pytest_hetgpu.transports.base import Rendering, Transport, TransportSettings
-from pytest_hetgpu.transports._openmpi import OpenMpiReader
+from pytest_hetgpu.transports._proof import Proof
 
 
 class LayerSettings(TransportSettings):
@@ -35,6 +35,7 @@ class Layer(Transport):
 
     Settings = LayerSettings
     layered = True
+    vendors = ()
 
     def render(self, node, stack):
         lower = self.lower.render(node, stack)
@@ -45,7 +46,7 @@ class Layer(Transport):
 
     @staticmethod
     def reader():
-        return OpenMpiReader()
+        return Proof()
 '''
 
 TEXT = """\

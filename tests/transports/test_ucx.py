@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import fnmatch
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from pytest_hetgpu.model import Fabric, Hardware, Node, Stack
-from pytest_hetgpu.transports._openmpi import OpenMpiReader
+from pytest_hetgpu.transports._proof import Proof
 from pytest_hetgpu.transports.base import Rendering
 from pytest_hetgpu.transports.ucx import Ucx, UcxSettings
 
@@ -25,6 +26,27 @@ def ucx(**settings: Any) -> Ucx:
 
 def test_open_mpi_is_told_to_let_ucx_in() -> None:
     assert ucx().render(NODE, STACK) == Rendering(ANY, {"UCX_TLS": "tcp,self", "UCX_LOG_LEVEL": "info"})
+
+
+def test_release_4_shows_its_layers_instead_of_a_table() -> None:
+    four = replace(STACK, version="4.1.8")
+    shown = {"pml_base_verbose": "10", "btl_base_verbose": "1", "opal_common_ofi_verbose": "1"}
+    mca = {name: value for name, value in ANY.items() if name != "ompi_display_comm"} | shown
+    assert ucx().render(NODE, four) == Rendering(mca, {"UCX_TLS": "tcp,self", "UCX_LOG_LEVEL": "info"})
+
+
+def test_mpich_sends_everything_through_its_network_module() -> None:
+    env = {
+        "MPIR_CVAR_CH4_NETMOD": "ucx",
+        "MPIR_CVAR_NOLOCAL": "1",
+        "MPIR_CVAR_DEBUG_SUMMARY": "2",
+        "UCX_TLS": "posix,self",
+        "UCX_LOG_LEVEL": "info",
+    }
+    mpich = Stack("mpich", "MPICH", "5.0.2", "/s", "/s/bin/mpirun", "/s/bin/python")
+    assert ucx(tls=["posix", "self"]).render(NODE, mpich) == Rendering({}, env)
+    assert ucx().render(WIRED, mpich).env["UCX_NET_DEVICES"] == "ens5"
+    assert ucx().unsuitable(mpich) is None
 
 
 def test_devices_are_the_transports_or_the_fabrics_or_ucx_s_own_choice() -> None:
@@ -59,6 +81,6 @@ def test_components_are_each_once() -> None:
     assert ucx(tls=["sm", "posix", "shm"]).components() == ("ucx/posix", "ucx/sysv", "ucx/cma", "ucx/knem", "ucx/xpmem")
 
 
-def test_its_proof_is_read_from_open_mpi_s_table() -> None:
-    assert isinstance(ucx().reader(), OpenMpiReader)
+def test_its_proof_is_a_fresh_reader() -> None:
+    assert isinstance(ucx().reader(), Proof)
     assert ucx().reader() is not ucx().reader()

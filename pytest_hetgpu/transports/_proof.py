@@ -1,0 +1,56 @@
+"""What carried the data, whichever MPI printed it: one reader for all, as a run may show what nobody asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pytest_hetgpu.transports._mpich import SHARED_MEMORY, Summary
+from pytest_hetgpu.transports._openmpi import Layers, Table
+from pytest_hetgpu.transports._ucx_log import UcxLog
+
+
+class Proof:
+    """Components seen between ranks: `ob1/tcp`, `ob1/sm` (vader to Open MPI 4), `ucx/posix`, `ofi/tcp`, `ch4/posix`.
+
+    Open MPI 5's table says it all but OFI's provider. Where there is no table, the lanes that UCX logs count if UCX is
+    the layer that was selected, and so do ob1's and OFI's. MPICH logs lanes of UCX even where all ranks share memory.
+    """
+
+    triggers = (*Table.triggers, *Layers.triggers, *UcxLog.triggers, *Summary.triggers)
+
+    def __init__(self) -> None:
+        self._table, self._layers, self._ucx, self._mpich = Table(), Layers(), UcxLog(), Summary()
+
+    def feed(self, line: str, number: int) -> None:
+        """Takes a line of any of them; what is none is passed over."""
+        for part in (self._table, self._layers, self._ucx, self._mpich):
+            part.feed(line)
+
+    @property
+    def transports(self) -> tuple[str, ...]:
+        """Components that carried data between ranks, sorted."""
+        return tuple(sorted(self._of_table() if self._table.seen else self._of_logs()))
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """UCX's own version where it said it."""
+        return {"ucx": self._ucx.version} if self._ucx.version else {}
+
+    def _of_table(self) -> set[str]:
+        providers = {f"ofi/{name}" for name in self._layers.providers}
+        return (self._table.seen - {"ofi"}) | (providers or {"ofi"} if "ofi" in self._table.seen else set())
+
+    def _of_logs(self) -> set[str]:
+        lanes = {f"ucx/{name}" for name in self._ucx.lanes}
+        if self._mpich.speaks:
+            netmod = lanes if self._mpich.ucx else {f"ofi/{name}" for name in self._mpich.providers}
+            shared = {SHARED_MEMORY} if self._mpich.shared else set()
+            return shared | (netmod if self._mpich.networked else set())
+        layers = {
+            "ob1": {f"ob1/{name}" for name in self._layers.btl},
+            "ucx": lanes,
+            "cm": {f"ofi/{name}" for name in self._layers.providers},
+        }
+        # Without a word on the selected layer OFI's provider is only a candidate.
+        selected = self._layers.pml or {"ob1", "ucx"}
+        return set().union(*(layers.get(name, {name}) for name in selected))

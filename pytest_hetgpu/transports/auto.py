@@ -1,0 +1,24 @@
+"""auto: whatever the MPI chooses by itself; what that was is told in the results."""
+
+from __future__ import annotations
+
+from pytest_hetgpu.model import Node, Stack
+from pytest_hetgpu.transports import _mpich, _openmpi
+from pytest_hetgpu.transports._proof import Proof
+from pytest_hetgpu.transports.base import ProofReader, Rendering, Transport
+
+
+class Auto(Transport):
+    """Nothing is pinned, anything may be used as long as it shows itself."""
+
+    vendors = (_openmpi.VENDOR, _mpich.VENDOR)
+
+    def render(self, node: Node, stack: Stack) -> Rendering:
+        return _mpich.pinned(None) if stack.vendor == _mpich.VENDOR else _openmpi.pinned(stack, {})
+
+    def components(self) -> tuple[str, ...]:
+        return ("*",)
+
+    @staticmethod
+    def reader() -> ProofReader:
+        return Proof()

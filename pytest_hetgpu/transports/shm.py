@@ -1,0 +1,26 @@
+"""shm: the shared memory of the MPI itself, between ranks of one host."""
+
+from __future__ import annotations
+
+from pytest_hetgpu.model import Node, Stack
+from pytest_hetgpu.transports import _mpich, _openmpi
+from pytest_hetgpu.transports._proof import Proof
+from pytest_hetgpu.transports.base import ProofReader, Rendering, Transport
+
+
+class Shm(Transport):
+    """Open MPI's ob1 over sm (vader on 4.x), MPICH's ch4 over posix."""
+
+    vendors = (_openmpi.VENDOR, _mpich.VENDOR)
+
+    def render(self, node: Node, stack: Stack) -> Rendering:
+        if stack.vendor == _mpich.VENDOR:
+            return _mpich.pinned(None)
+        return _openmpi.ob1(stack, ("sm", "self"), "")
+
+    def components(self) -> tuple[str, ...]:
+        return ("ob1/sm", _mpich.SHARED_MEMORY)
+
+    @staticmethod
+    def reader() -> ProofReader:
+        return Proof()
