@@ -125,7 +125,7 @@ class Measurement:
 
     @property
     def name(self) -> str:
-        """`busbw[1048576,float32]`: the name it has in reports."""
+        """`busbw[1048576,float32]`, in place `busbw[1048576,float32,in]`: the name it has in reports."""
         return f"{self.metric}[{self.point}]"
 
 

@@ -23,7 +23,7 @@ MARKUP = {
     Verdict.FIXED: {"red": True},
     Verdict.NOT_RUN: {"cyan": True},
 }
-_METRIC = re.compile(r"(\w+)\[(\d+),(\w+)\]")
+_METRIC = re.compile(r"(\w+)\[(\d+),(\w+)(,in)?\]")
 
 
 class Live:
@@ -114,7 +114,9 @@ def said(pairs: CellPairs) -> str:
 def best(pairs: CellPairs) -> str:
     """The highest bus bandwidth and the smallest message's latency."""
     found = [
-        (m[1], int(m[2]), m[3], value) for name, value in pairs.measurements.items() if (m := _METRIC.fullmatch(name))
+        (m[1], int(m[2]), m[3] + " in place" * bool(m[4]), value)
+        for name, value in pairs.measurements.items()
+        if (m := _METRIC.fullmatch(name))
     ]
     bandwidths = [(value, size, dtype) for metric, size, dtype, value in found if metric == "busbw"]
     latencies = [(size, value, dtype) for metric, size, dtype, value in found if metric == "latency"]
@@ -124,7 +126,7 @@ def best(pairs: CellPairs) -> str:
         parts.append(f"busbw {value:.2f} GB/s at {show_size(size)} {dtype}")
     if latencies:
         size, value, dtype = min(latencies)
-        parts.append(f"latency {value:.1f} us at {show_size(size)}")
+        parts.append(f"latency {value:.1f} us" + (f" at {show_size(size)}" if size else ""))
     return ", ".join(parts)
 
 

@@ -122,6 +122,12 @@ class Stack:
     launcher: str
     interpreter: str
 
+    @property
+    def major(self) -> int:
+        """The version's first number, 0 where the version is not known."""
+        first = self.version.partition(".")[0]
+        return int(first) if first.isdecimal() else 0
+
 
 @dataclass(frozen=True, slots=True)
 class RankContext:
@@ -143,13 +149,17 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One measured point: message size in bytes and element type."""
+    """One measured point: message size in bytes, element type, and `in` as `place` where the operation is in place.
+
+    What moves no data has one point, of size 0 and dtype `none`.
+    """
 
     size: int
     dtype: str
+    place: str = ""
 
     def __str__(self) -> str:
-        return f"{self.size},{self.dtype}"
+        return ",".join(filter(None, (str(self.size), self.dtype, self.place)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +235,10 @@ class Demand:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What will be started for a scenario. Pure data: the same matrix and machine give the same job."""
+    """What will be started for a scenario. Pure data: the same matrix and machine give the same job.
+
+    `launcher` is a node without ranks that starts the job; None: the first node does.
+    """
 
     matrix: str
     scenario: str
@@ -235,8 +248,10 @@ class Job:
     command: Command
     timeout: float
     demand: Demand
+    launcher: Node | None = None
 
     @property
     def hosts(self) -> tuple[str, ...]:
         """Hosts the job occupies, sorted, each once: the order in which their leases are taken."""
-        return tuple(sorted({node.host for node in self.nodes}))
+        nodes = (*self.nodes, self.launcher) if self.launcher else self.nodes
+        return tuple(sorted({node.host for node in nodes}))

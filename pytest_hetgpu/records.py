@@ -107,7 +107,7 @@ class RecordReader:
     def _take_row(self, record: Mapping[str, Any]) -> None:
         row = Row(
             operation=_text(record["op"]),
-            point=_point(record["size"], record["dtype"]),
+            point=_point(record["size"], record["dtype"], record.get("place", "")),
             ranks=_whole(record["ranks"], least=1),
             iterations=_whole(record["iterations"], least=1),
             seconds=_seconds(record["seconds"]),
@@ -118,8 +118,8 @@ class RecordReader:
         rank = _whole(record["rank"])
         found = {}
         for entry in _list(record["points"]):
-            size, dtype, count = _list(entry)
-            found[_point(size, dtype)] = _whole(count)
+            size, dtype, count, *place = _list(entry)
+            found[_point(size, dtype, *place)] = _whole(count)
         self._make_room(len(found))
         points = self._checks.setdefault(rank, {})
         for point, count in found.items():
@@ -127,10 +127,12 @@ class RecordReader:
 
     def _take_wrong(self, record: Mapping[str, Any]) -> None:
         rank, count, index = _whole(record["rank"]), _whole(record["count"], least=1), _whole(record["index"])
-        point = _point(record["size"], record["dtype"])
+        point = _point(record["size"], record["dtype"], record.get("place", ""))
+        in_place = " in place" if point.place else ""
+        of_sent = " of what it sent" if _text(record.get("buffer", "")) == "sent" else ""
         sentence = (
-            f"rank {rank}: {count} wrong element{'' if count == 1 else 's'} at {point.size} B {point.dtype}, "
-            f"first at [{index}]: expected {_text(record['expected'])}, got {_text(record['got'])}"
+            f"rank {rank}: {count} wrong element{'' if count == 1 else 's'} at {point.size} B {point.dtype}{in_place}, "
+            f"first at [{index}]{of_sent}: expected {_text(record['expected'])}, got {_text(record['got'])}"
         )
         self._wrong.setdefault(sentence)
 
@@ -138,8 +140,10 @@ class RecordReader:
         self._done.add(_whole(record["rank"]))
 
 
-def _point(size: Any, dtype: Any) -> Point:
-    return Point(_whole(size), _text(dtype))
+def _point(size: Any, dtype: Any, place: Any = "", *more: Any) -> Point:
+    if more or place not in ("", "in"):
+        raise _RecordError(place)
+    return Point(_whole(size), _text(dtype), place)
 
 
 def _whole(value: Any, least: int = 0) -> int:

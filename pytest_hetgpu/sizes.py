@@ -58,6 +58,6 @@ def _doubling(text: str) -> tuple[int, ...]:
 def show_size(size: int) -> str:
     """The shortest exact way to write a size: 1048576 is `1M`, 1000 is `1000`."""
     for unit in ("G", "M", "K"):
-        if size % _UNITS[unit] == 0:
+        if size and size % _UNITS[unit] == 0:
             return f"{size // _UNITS[unit]}{unit}"
     return str(size)

@@ -7,6 +7,8 @@ import pytest
 from pytest_hetgpu.evidence import Row
 from pytest_hetgpu.metrics import measurements
 from pytest_hetgpu.model import Point
+from pytest_hetgpu.registry import find, names
+from pytest_hetgpu.workloads.base import Workload
 
 MEBI = 1 << 20
 
@@ -17,32 +19,51 @@ def measured(operation: str, ranks: int, size: int = MEBI, seconds: float = 1e-3
 
 
 @pytest.mark.parametrize(
-    ("operation", "bytes_moved", "factor"),
+    ("operation", "factor"),
     [
-        ("allreduce", MEBI, 2 * 3 / 4),
-        ("all_reduce", MEBI, 2 * 3 / 4),
-        ("all_gather", 4 * MEBI, 3 / 4),
-        ("reduce_scatter", 4 * MEBI, 3 / 4),
-        ("alltoall", 4 * MEBI, 3 / 4),
-        ("gather", 4 * MEBI, 3 / 4),
-        ("scatter", 4 * MEBI, 3 / 4),
-        ("broadcast", MEBI, 1.0),
-        ("bcast", MEBI, 1.0),
-        ("reduce", MEBI, 1.0),
-        ("send_recv", MEBI, 1.0),
-        ("alltoallv", MEBI, 3 / 4),
+        ("allreduce", 2 * 3 / 4),
+        ("all_reduce", 2 * 3 / 4),
+        ("all_gather", 3 / 4),
+        ("allgather", 3 / 4),
+        ("reduce_scatter", 3 / 4),
+        ("alltoall", 3 / 4),
+        ("gather", 3 / 4),
+        ("scatter", 3 / 4),
+        ("broadcast", 1.0),
+        ("bcast", 1.0),
+        ("reduce", 1.0),
+        ("send_recv", 1.0),
+        ("bidirectional_send_recv", 1.0),
+        ("alltoallv", 3 / 4),
     ],
 )
-def test_definitions_for_four_ranks(operation: str, bytes_moved: int, factor: float) -> None:
+def test_definitions_for_four_ranks(operation: str, factor: float) -> None:
+    """A size is what nccl-tests prints as size: of all blocks together where ranks share them."""
     found = measured(operation, ranks=4)
     assert found["latency"] == pytest.approx(1000.0)
-    assert found["algbw"] == pytest.approx(bytes_moved / 1e-3 / 1e9)
-    assert found["busbw"] == pytest.approx(bytes_moved / 1e-3 / 1e9 * factor)
+    assert found["algbw"] == pytest.approx(MEBI / 1e-3 / 1e9)
+    assert found["busbw"] == pytest.approx(MEBI / 1e-3 / 1e9 * factor)
+    alone = measured(operation, ranks=1)
+    assert alone["algbw"] == found["algbw"]
+    assert alone["busbw"] == 0.0
 
 
-@pytest.mark.parametrize("operation", ["allreduce", "broadcast", "all_gather", "send_recv"])
-def test_one_rank_has_no_bus_bandwidth(operation: str) -> None:
-    assert measured(operation, ranks=1)["busbw"] == 0.0
+@pytest.mark.parametrize("kind", sorted(set(names("workloads")) - {"guarded_send", "barrier", "fault"}))
+def test_every_workload_that_is_swept_and_timed_has_a_definition(kind: str) -> None:
+    operation = find("workloads", kind, Workload).operation  # type: ignore[type-abstract]
+    assert measured(operation, ranks=2).keys() == {"latency", "algbw", "busbw"}
+
+
+def test_a_barrier_has_a_latency_only() -> None:
+    (only,) = measurements([Row("barrier", Point(0, "none"), 2, 20, 1e-6)])
+    assert (only.name, only.unit) == ("latency[0,none]", "us")
+    assert only.value == pytest.approx(1.0)
+
+
+def test_in_place_is_another_point() -> None:
+    rows = [Row("reduce", Point(8, "int8", place), 2, 20, 1e-6) for place in ("", "in")]
+    assert [item.name for item in measurements(rows)][::3] == ["latency[8,int8]", "latency[8,int8,in]"]
+    assert len(measurements(rows)) == 6
 
 
 def test_an_operation_without_a_definition_has_a_latency_only() -> None:

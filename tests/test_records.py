@@ -101,6 +101,26 @@ def test_a_later_clean_check_does_not_whitewash_a_bad_one() -> None:
     assert read(line(CHECK), line(clean)).checks[0][Point(16, "float32")] == 3
 
 
+def test_what_is_in_place_is_another_point() -> None:
+    row, wrong = {**ROW, "place": "in"}, {**WRONG, "place": "in", "buffer": "sent"}
+    check = {**CHECK, "points": [[8, "float32", 1], [8, "float32", 2, "in"]]}
+    records = read(line(row), line(check), line(wrong))
+    assert [row.point for row in records.rows] == [Point(8, "float32", "in")]
+    assert records.checks == {0: {Point(8, "float32"): 1, Point(8, "float32", "in"): 2}}
+    assert records.wrong == (
+        "rank 1: 3 wrong elements at 8 B float32 in place, first at [3] of what it sent: expected 1.0, got 2.0",
+    )
+    assert [str(point) for point in records.checks[0]] == ["8,float32", "8,float32,in"]
+
+
+def test_a_point_may_hold_no_data() -> None:
+    records = read(
+        line({**ROW, "op": "barrier", "size": 0, "dtype": "none"}), line({**CHECK, "points": [[0, "none", 0]]})
+    )
+    assert records.rows[0].point == Point(0, "none")
+    assert records.checks == {0: {Point(0, "none"): 0}}
+
+
 def test_rows_of_one_point_that_differ_are_all_kept() -> None:
     assert [row.seconds for row in read(line(ROW), line({**ROW, "seconds": 2})).rows] == [1.25e-05, 2.0]
 
@@ -135,6 +155,8 @@ def test_unknown_records_and_fields_are_passed_over() -> None:
         {**ROW, "dtype": None},
         {**ROW, "op": "all\x1b[31mreduce"},
         {**ROW, "ranks": 0},
+        {**ROW, "place": "out"},
+        {**ROW, "place": 1},
         {**ROW, "iterations": 0},
         {**ROW, "seconds": float("nan")},
         {**ROW, "seconds": float("inf")},
@@ -148,7 +170,11 @@ def test_unknown_records_and_fields_are_passed_over() -> None:
         {**CHECK, "points": [[8, "float32"]]},
         {**CHECK, "points": [[8, "float32", 0], [16, "float32", -1]]},
         {**CHECK, "points": [[8, "float32", None]]},
+        {**CHECK, "points": [[8, "float32", 0, "out"]]},
+        {**CHECK, "points": [[8, "float32", 0, "in", 1]]},
+        {**CHECK, "points": [[8, "float32", 0, ["in"]]]},
         {**WRONG, "count": 0},
+        {**WRONG, "buffer": 1},
         {**WRONG, "index": -1},
         {**WRONG, "got": 2.0},
     ],

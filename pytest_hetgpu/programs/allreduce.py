@@ -5,20 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from harness import PERIOD, Operation, main, pattern
+from harness import MPI, Reduction, main
 
 
-class Allreduce(Operation):
+class Allreduce(Reduction):
     """Each rank contributes its own pattern; every rank verifies the sum."""
 
     name = "allreduce"
 
     def step(self) -> None:
-        self.comm.Allreduce(self.data, self.result)
+        self.comm.Allreduce(MPI.IN_PLACE if self.in_place else self.data, self.result)
 
     def expected(self) -> np.ndarray[Any, Any]:
-        cycle = min(self.count, PERIOD)
-        return np.resize(sum(pattern(rank, cycle, self.dtype) for rank in range(self.ranks)), self.count)
+        return self.total()
 
 
 if __name__ == "__main__":

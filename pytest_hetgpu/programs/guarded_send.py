@@ -8,18 +8,10 @@ mprotect(PROT_NONE) look just the same to the CPU, so how a stack meets this can
 
 from __future__ import annotations
 
-import ctypes
-import mmap
-import os
 from typing import Any
 
 import numpy as np
-from harness import Operation, main, pattern, poison
-
-NO_ACCESS = 0
-FULL_ACCESS = mmap.PROT_READ | mmap.PROT_WRITE
-LIBC = ctypes.CDLL(None, use_errno=True)
-LIBC.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+from harness import Operation, main, pattern
 
 
 class GuardedSend(Operation):
@@ -28,38 +20,24 @@ class GuardedSend(Operation):
     name = "guarded_send"
     timed = False
     paired = True
+    memory = "guarded"
 
     @property
     def sends(self) -> bool:
         """Whether this is the rank with the guarded pages."""
         return self.rank % 2 == 0
 
-    def allocate(self) -> None:
-        length = self.count * self.dtype.itemsize
-        self.pages = mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        self.result = np.frombuffer(self.pages, self.dtype, self.count)
-
-    def fill(self) -> None:
-        if self.sends:
-            self.result[:] = self.expected()
-        else:
-            poison(self.result, self.expected())
+    def sent(self) -> np.ndarray[Any, Any]:
+        return pattern(self.rank, self.count, self.dtype) if self.sends else self.nothing()
 
     def step(self) -> None:
         if self.sends:
-            self.allow(NO_ACCESS)
-            self.comm.Send(self.result, self.peer)
-            self.allow(FULL_ACCESS)
+            self.comm.Send(self.data, self.peer)
         else:
             self.comm.Recv(self.result, self.peer)
 
     def expected(self) -> np.ndarray[Any, Any]:
-        return pattern(self.rank if self.sends else self.peer, self.count, self.dtype)
-
-    def allow(self, protection: int) -> None:
-        """Sets what the CPU may do with the pages. Raises OSError."""
-        if LIBC.mprotect(self.result.ctypes.data, self.result.nbytes, protection):
-            raise OSError(ctypes.get_errno(), f"mprotect: {os.strerror(ctypes.get_errno())}")
+        return self.nothing() if self.sends else pattern(self.peer, self.count, self.dtype)
 
 
 if __name__ == "__main__":

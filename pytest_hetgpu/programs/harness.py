@@ -6,6 +6,8 @@ of leaving the others waiting for ever. A program describes one `Operation` and 
 
     --sizes 8,1024       bytes of a point; it has size // itemsize elements
     --dtypes float32     element types, by their numpy names
+    --in-place false     or true, or both: each point twice
+    --memory host        or guarded: the CPU may not touch what is sent
     --iterations 20      timed iterations
     --warmup 5           untimed ones before them
 
@@ -18,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import itertools
 import json
 import os
 import platform
@@ -25,71 +28,31 @@ import sys
 import time
 import zlib
 from pathlib import Path
-from typing import Any, List, Type
+from typing import Any, Dict, Iterator, List, NamedTuple, Type
 
 import mpi4py
 import numpy as np
 from mpi4py import MPI
+from operations import PERIODS, ROOT, Compared, Operation, Reduction, highest, pattern
+
+__all__ = ["MPI", "ROOT", "Operation", "Reduction", "main", "pattern"]
 
 STDOUT = 1
 LONGEST_PAYLOAD = 4000
 POINTS_PER_RECORD = 50
-PERIOD = 251
-RANK_SHIFT = 7
+PLACES = {"false": ("",), "true": ("in",), "both": ("", "in")}
 
 
-class Operation:
-    """One operation at one point, `count` elements of `dtype`; programs override what differs.
+class Point(NamedTuple):
+    """One measured point: bytes, name of the element type, and `in` where it is in place."""
 
-    `result` is what a step leaves and `expected` what must be in it, element by element.
-    """
+    size: int
+    dtype: str
+    place: str = ""
 
-    name = ""
-    timed = True
-    per_step = 1  # operations in one step: a ping-pong is two sends
-    paired = False  # works between ranks 2i and 2i+1, so the world must be even
-
-    def __init__(self, comm: MPI.Intracomm, count: int, dtype: np.dtype[Any]) -> None:
-        self.comm, self.rank, self.ranks = comm, comm.Get_rank(), comm.Get_size()
-        self.count, self.dtype = count, dtype
-        self.allocate()
-
-    @property
-    def peer(self) -> int:
-        """The other rank of this one's pair."""
-        return self.rank ^ 1
-
-    def allocate(self) -> None:
-        """Makes the buffers, once for a point."""
-        self.data = np.empty(self.count, self.dtype)
-        self.result = np.empty(self.count, self.dtype)
-
-    def fill(self) -> None:
-        """Puts the rank's pattern into what is sent, and into `result` nothing of what a step must leave there."""
-        self.data[:] = pattern(self.rank, self.count, self.dtype)
-        poison(self.result, self.expected())
-
-    def step(self) -> None:
-        """Does one iteration."""
-        raise NotImplementedError
-
-    def expected(self) -> np.ndarray[Any, Any]:
-        """What a step after `fill` must have left in `result`."""
-        raise NotImplementedError
-
-
-def pattern(rank: int, count: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """`count` whole numbers from 1 to 251 that differ between neighbouring indices and ranks.
-
-    The period is prime, so a block that lands in the wrong place shows; sums over 66,000 ranks are exact in float32.
-    """
-    cycle = (np.arange(min(count, PERIOD)) + RANK_SHIFT * rank) % PERIOD + 1
-    return np.resize(cycle.astype(dtype), count)
-
-
-def poison(buffer: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> None:
-    """Makes every element differ from what is expected, in all its bits, so that what was not written shows."""
-    np.invert(expected.view(np.uint8), out=buffer.view(np.uint8))
+    def fields(self) -> Dict[str, Any]:
+        """As records hold it: what is not in place says nothing of a place."""
+        return {"size": self.size, "dtype": self.dtype, **({"place": self.place} if self.place else {})}
 
 
 def emit(**record: Any) -> None:
@@ -104,35 +67,60 @@ def emit(**record: Any) -> None:
 
 def main(kind: Type[Operation]) -> None:
     """Runs an operation at every point asked for on the command line, and reports."""
-    options = arguments()
+    options = arguments(kind)
     comm = MPI.COMM_WORLD
     greet(comm)
-    if kind.paired and comm.Get_size() % 2:
-        sys.exit(f"{kind.name} works between pairs of ranks: it needs an even number of them, not {comm.Get_size()}")
-    checks = []
-    for size in options.sizes:
-        for dtype in options.dtypes:
-            operation = kind(comm, size // dtype.itemsize, dtype)
-            checks.append([size, dtype.name, run_point(operation, size, options)])
+    refuse(kind, comm.Get_size(), options)
+    checks: List[List[Any]] = []
+    for point in points(kind, options):
+        dtype = np.dtype(np.uint8 if point.dtype == "none" else point.dtype)
+        count = point.size // dtype.itemsize
+        operation = kind(comm, count, dtype, in_place=bool(point.place), memory=options.memory)
+        wrong = run_point(operation, point, options)
+        checks.append([point.size, point.dtype, wrong, *filter(None, [point.place])])
     for start in range(0, len(checks), POINTS_PER_RECORD):
         emit(t="check", rank=comm.Get_rank(), points=checks[start : start + POINTS_PER_RECORD])
     emit(t="done", rank=comm.Get_rank())
 
 
-def arguments() -> argparse.Namespace:
+def points(kind: Type[Operation], options: argparse.Namespace) -> Iterator[Point]:
+    """All points of a run; what moves no data has one of 0 bytes."""
+    if not kind.sweeps:
+        yield Point(0, "none")
+        return
+    for size, dtype, place in itertools.product(options.sizes, options.dtypes, PLACES[options.in_place]):
+        yield Point(size, dtype.name, place)
+
+
+def arguments(kind: Type[Operation]) -> argparse.Namespace:
     """The command line, as the module's docstring describes it; ends the program on a mistake in it."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--sizes", type=positive_numbers, required=True)
+    parser.add_argument("--sizes", type=positive_numbers, required=kind.sweeps, default=[])
     parser.add_argument("--dtypes", type=element_types, default="float32")
+    parser.add_argument("--in-place", choices=tuple(PLACES) if kind.has_in_place else ("false",), default="false")
+    parser.add_argument("--memory", choices=("host", "guarded"), default=kind.memory)
     parser.add_argument("--iterations", type=int, default=20)
     parser.add_argument("--warmup", type=int, default=5)
     options = parser.parse_args()
     if options.iterations < 1 or options.warmup < 0:
         parser.error(f"{options.iterations} iterations after {options.warmup} of warm-up: at least 1 after 0")
-    for dtype in options.dtypes:
-        if min(options.sizes) < dtype.itemsize:
-            parser.error(f"size {min(options.sizes)} holds no element of {dtype.name} ({dtype.itemsize} bytes)")
+    for size, dtype in itertools.product(options.sizes, options.dtypes):
+        if size < dtype.itemsize:
+            parser.error(f"size {size} holds no element of {dtype.name} ({dtype.itemsize} bytes)")
     return options
+
+
+def refuse(kind: Type[Operation], ranks: int, options: argparse.Namespace) -> None:
+    """Ends the program where a world of so many ranks cannot do what is asked."""
+    if kind.paired and ranks % 2:
+        sys.exit(f"{kind.name} works between pairs of ranks: it needs an even number of them, not {ranks}")
+    for size, dtype in itertools.product(options.sizes, options.dtypes):
+        if kind.splits and size % (dtype.itemsize * ranks):
+            sys.exit(f"{kind.name} cannot divide {size} bytes of {dtype.name} among {ranks} ranks")
+        if issubclass(kind, Reduction) and dtype == np.float16:
+            sys.exit(f"{kind.name} cannot sum {dtype.name}: MPI has no such type")
+        if issubclass(kind, Reduction) and ranks * min(PERIODS) > highest(dtype):
+            sys.exit(f"{kind.name} cannot sum {dtype.name} of {ranks} ranks: more than {highest(dtype)} overflow")
 
 
 def positive_numbers(text: str) -> List[int]:
@@ -182,17 +170,18 @@ def mapped_library() -> str:
     return ""
 
 
-def run_point(operation: Operation, size: int, options: argparse.Namespace) -> int:
+def run_point(operation: Operation, point: Point, options: argparse.Namespace) -> int:
     """Times the operation, then verifies one step more. Returns this rank's number of wrong elements."""
-    operation.fill()
     if operation.timed:
-        measure(operation, size, options)
         operation.fill()
-    operation.step()
-    return verify(operation, size)
+        operation.guard(True)
+        measure(operation, point, options)
+        operation.guard(False)
+    operation.prove()
+    return sum(verify(operation, point, compared) for compared in operation.outcome())
 
 
-def measure(operation: Operation, size: int, options: argparse.Namespace) -> None:
+def measure(operation: Operation, point: Point, options: argparse.Namespace) -> None:
     """Times iterations on every rank; rank 0 reports seconds for one operation."""
     comm = operation.comm
     for _ in range(options.warmup):
@@ -207,8 +196,7 @@ def measure(operation: Operation, size: int, options: argparse.Namespace) -> Non
         emit(
             t="row",
             op=operation.name,
-            size=size,
-            dtype=operation.dtype.name,
+            **point.fields(),
             ranks=operation.ranks,
             iterations=options.iterations,
             seconds=sum(everyone) / len(everyone),
@@ -217,9 +205,9 @@ def measure(operation: Operation, size: int, options: argparse.Namespace) -> Non
         )
 
 
-def verify(operation: Operation, size: int) -> int:
-    """Compares every element with what it must be; reports the first that differs. Returns how many do."""
-    got, wanted = operation.result, operation.expected()
+def verify(operation: Operation, point: Point, compared: Compared) -> int:
+    """Compares every element of a buffer with what it must be; reports the first that differs. Returns how many do."""
+    buffer, got, wanted = compared
     differs = got != wanted
     count = int(np.count_nonzero(differs))
     if count:
@@ -227,11 +215,11 @@ def verify(operation: Operation, size: int) -> int:
         emit(
             t="wrong",
             rank=operation.rank,
-            size=size,
-            dtype=operation.dtype.name,
+            **point.fields(),
+            **({"buffer": buffer} if buffer else {}),
             index=index,
-            expected=str(wanted[index]),
-            got=str(got[index]),
+            expected=str(wanted.view(operation.dtype)[index]),
+            got=str(got.view(operation.dtype)[index]),
             count=count,
         )
     return count

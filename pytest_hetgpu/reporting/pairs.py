@@ -21,7 +21,8 @@ _MEASUREMENT = re.compile(r"\w+\[\d+,[^\[\]]*\]")
 class CellPairs:
     """What the pairs of a cell say. `scenario` is its label, `signature` the key, `seconds` how long it ran.
 
-    `measurements` maps `busbw[SIZE,DTYPE]` and `algbw[...]` to GB/s (1e9 B/s), `latency[...]` to microseconds.
+    `measurements` maps `busbw[SIZE,DTYPE]` (in place `busbw[SIZE,DTYPE,in]`) and `algbw[...]` to GB/s (1e9 B/s),
+    `latency[...]` to microseconds.
     """
 
     scenario: str

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pytest_hetgpu.workloads.base import SweepWorkload
+from pytest_hetgpu.workloads.base import Summed, SweepWorkload
 
 
 class Allreduce(SweepWorkload):
-    """Host buffers, out of place."""
+    """A size is one rank's buffer."""
 
+    Settings = Summed
     operation = "allreduce"
-    file = "allreduce.py"

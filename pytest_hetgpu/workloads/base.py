@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import abc
-from typing import Annotated, Any, ClassVar
+import itertools
+from collections.abc import Collection
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
@@ -11,7 +13,11 @@ from pytest_hetgpu.model import Point
 from pytest_hetgpu.registry import known, show
 from pytest_hetgpu.sizes import parse_sizes, show_size
 
-ITEM_BYTES = {"int8": 1, "uint8": 1, "int32": 4, "int64": 8, "float32": 4, "float64": 8}
+ITEM_BYTES = {"int8": 1, "uint8": 1, "int32": 4, "int64": 8, "float16": 2, "float32": 4, "float64": 8}
+SUMMED = tuple(name for name in ITEM_BYTES if name != "float16")  # which MPI has no type for; it can be moved
+# Every rank adds 1 or more, and what overflows is summed by each library in its own way.
+MOST_SUMMED = {"int8": 127, "uint8": 255}
+PLACES = {"false": ("",), "true": ("in",), "both": ("", "in")}
 
 Sizes = Annotated[
     tuple[int, ...],
@@ -20,20 +26,30 @@ Sizes = Annotated[
 ]
 
 
-def _dtypes(value: Any) -> tuple[str, ...]:
-    listed = [value] if isinstance(value, str) else value
-    if not isinstance(listed, list) or not listed:
-        raise ValueError(f"a dtype or a list of dtypes is needed here, not {show(value)} {known('', ITEM_BYTES)}")
-    for index, name in enumerate(listed):
-        if not isinstance(name, str) or name not in ITEM_BYTES:
-            raise ValueError(f"unknown dtype {show(name)} {known(str(name), ITEM_BYTES)}")
-        if name in listed[:index]:
-            raise ValueError(f"dtype {name!r} is listed twice")
-    return tuple(listed)
+def _dtypes(choices: Collection[str]) -> BeforeValidator:
+    def check(value: Any) -> tuple[str, ...]:
+        listed = [value] if isinstance(value, str) else value
+        if not isinstance(listed, list) or not listed:
+            raise ValueError(f"a dtype or a list of dtypes is needed here, not {show(value)} {known('', choices)}")
+        for index, name in enumerate(listed):
+            if not isinstance(name, str) or name not in choices:
+                raise ValueError(f"unknown dtype {show(name)} {known(str(name), choices)}")
+            if name in listed[:index]:
+                raise ValueError(f"dtype {name!r} is listed twice")
+        return tuple(listed)
+
+    return BeforeValidator(check, json_schema_input_type=str | Annotated[list[str], Field(min_length=1)])
 
 
-Some = Annotated[list[str], Field(min_length=1)]
-Dtypes = Annotated[tuple[str, ...], BeforeValidator(_dtypes, json_schema_input_type=str | Some)]
+Dtypes = Annotated[tuple[str, ...], _dtypes(ITEM_BYTES)]
+SummedDtypes = Annotated[tuple[str, ...], _dtypes(SUMMED)]
+InPlace = Annotated[
+    Literal["false", "true", "both"],
+    BeforeValidator(lambda value: str(value).lower(), json_schema_input_type=bool | Literal["false", "true", "both"]),
+    Field(description="both: each point twice"),
+]
+
+Memory = Annotated[Literal["host", "guarded"], Field(description="guarded: the CPU may not touch what is sent")]
 
 
 class WorkloadSettings(BaseModel):
@@ -42,13 +58,21 @@ class WorkloadSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
-class Sweep(WorkloadSettings):
-    """Keys of workloads that sweep message sizes in one launch."""
+class Repeated(WorkloadSettings):
+    """Keys of workloads that are timed."""
 
-    sizes: Sizes = tuple(8 * 2**power for power in range(20))
-    dtype: Dtypes = ("float32",)
     iterations: Annotated[int, Field(ge=1)] = 20
     warmup: Annotated[int, Field(ge=0)] = 5
+
+
+class Sweep(Repeated):
+    """Keys of workloads that sweep message sizes in one launch."""
+
+    summed: ClassVar[bool] = False
+
+    sizes: Sizes = parse_sizes("8..4M")
+    dtype: Dtypes = ("float32",)
+    memory: Memory = "host"
 
     @model_validator(mode="after")
     def _whole_elements(self) -> Sweep:
@@ -59,6 +83,26 @@ class Sweep(WorkloadSettings):
                         f"size {show_size(size)} is not a whole number of {dtype} ({ITEM_BYTES[dtype]} bytes each)"
                     )
         return self
+
+
+class Collective(Sweep):
+    """Keys of collectives that MPI can do in place."""
+
+    in_place: InPlace = "false"
+
+
+class Summed(Collective):
+    """Keys of collectives that sum."""
+
+    summed = True
+
+    dtype: SummedDtypes = ("float32",)
+
+
+class Split(Collective):
+    """Keys of collectives that divide every size among the ranks; by default sizes that 16 ranks can share."""
+
+    sizes: Sizes = parse_sizes("64..4M")
 
 
 class Workload(abc.ABC):
@@ -85,26 +129,49 @@ class Workload(abc.ABC):
 
 
 class SweepWorkload(Workload):
-    """A workload whose program takes sizes, dtypes and iterations."""
+    """A workload whose program has the operation's name and takes sizes, dtypes and iterations.
 
-    Settings = Sweep
+    `paired`: ranks 2i and 2i+1 work together. `split`: a size is what all ranks have together, so it must be a multiple
+    of `ranks x element size`.
+    """
+
+    Settings: ClassVar[type[WorkloadSettings]] = Sweep
     settings: Sweep
-    file: ClassVar[str]
+    paired: ClassVar[bool] = False
+    split: ClassVar[bool] = False
 
     def program(self) -> tuple[str, ...]:
         sweep = self.settings
         return (
-            self.file,
+            f"{self.operation}.py",
             *("--sizes", ",".join(map(str, sweep.sizes))),
             *("--dtypes", ",".join(sweep.dtype)),
+            *(("--in-place", self._in_place) if self._in_place != "false" else ()),
+            *(("--memory", sweep.memory) if sweep.memory != "host" else ()),
             *("--iterations", str(sweep.iterations)),
             *("--warmup", str(sweep.warmup)),
         )
 
     def points(self) -> tuple[Point, ...]:
-        return tuple(Point(size, dtype) for dtype in self.settings.dtype for size in self.settings.sizes)
+        swept = itertools.product(self.settings.dtype, self.settings.sizes, PLACES[self._in_place])
+        return tuple(Point(size, dtype, place) for dtype, size, place in swept)
 
+    def unsuitable(self, ranks: int) -> str | None:
+        if self.paired and ranks % 2:
+            return f"needs an even number of ranks, this placement has {ranks}"
+        for dtype in self.settings.dtype:
+            if self.settings.summed and ranks > MOST_SUMMED.get(dtype, ranks):
+                return f"can sum {dtype} of at most {MOST_SUMMED[dtype]} ranks, this placement has {ranks}"
+            share = ranks * ITEM_BYTES[dtype]
+            uneven = [show_size(size) for size in self.settings.sizes if self.split and size % share]
+            if uneven:
+                more = f" and {len(uneven) - 5} more" if len(uneven) > 5 else ""
+                return (
+                    f"divides every size among {ranks} ranks: no multiple of {share} bytes ({ranks} {dtype}) "
+                    f"{'are' if len(uneven) > 1 else 'is'} {', '.join(uneven[:5])}{more}"
+                )
+        return None
 
-def needs_pairs(ranks: int) -> str | None:
-    """The reason that point-to-point workloads give for an odd world."""
-    return f"needs an even number of ranks, this placement has {ranks}" if ranks % 2 else None
+    @property
+    def _in_place(self) -> str:
+        return self.settings.in_place if isinstance(self.settings, Collective) else "false"

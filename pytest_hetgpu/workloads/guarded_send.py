@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from pytest_hetgpu.workloads.base import Sizes, Sweep, SweepWorkload, needs_pairs
+from pytest_hetgpu.workloads.base import Sizes, Sweep, SweepWorkload
 
 
 class GuardedSettings(Sweep):
     """One small message by default: short messages are the ones a CPU copies itself."""
 
     sizes: Sizes = (64,)
+    memory: Literal["guarded"] = "guarded"
     iterations: Annotated[int, Field(ge=1)] = 1
     warmup: Annotated[int, Field(ge=0)] = 0
 
@@ -22,8 +23,5 @@ class GuardedSend(SweepWorkload):
 
     Settings = GuardedSettings
     operation = "guarded_send"
-    file = "guarded_send.py"
     measured = False
-
-    def unsuitable(self, ranks: int) -> str | None:
-        return needs_pairs(ranks)
+    paired = True

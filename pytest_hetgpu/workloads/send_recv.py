@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from pytest_hetgpu.workloads.base import SweepWorkload, needs_pairs
+from pytest_hetgpu.workloads.base import SweepWorkload
 
 
 class SendRecv(SweepWorkload):
-    """Ranks 2i and 2i+1 send to each other."""
+    """Ranks 2i and 2i+1 send to each other in turn."""
 
     operation = "send_recv"
-    file = "send_recv.py"
-
-    def unsuitable(self, ranks: int) -> str | None:
-        return needs_pairs(ranks)
+    paired = True

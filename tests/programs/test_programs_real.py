@@ -2,76 +2,17 @@
 
 from __future__ import annotations
 
-import os
+import ast
 import re
-import subprocess
 import sys
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-import pytest_hetgpu
 from pytest_hetgpu.model import Point
-from pytest_hetgpu.records import RecordReader, Records
+from tests.programs.mpi_runs import PROGRAMS, Mpirun, both_transports
 
 pytestmark = pytest.mark.real
-
-PROGRAMS = Path(pytest_hetgpu.__file__).parent / "programs"
-LIMIT = 60.0  # seconds; no run here takes three
-TRANSPORTS = {
-    "ob1": ("--mca", "pml", "ob1", "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo"),
-    "ucx": ("--mca", "pml", "ucx", "--mca", "opal_common_ucx_tls", "any", "--mca", "opal_common_ucx_devices", "any"),
-}
-both_transports = pytest.mark.parametrize("transport", TRANSPORTS)
-
-
-@dataclass(frozen=True)
-class Ran:
-    returncode: int
-    output: bytes
-    ended: float
-    records: Records
-
-    @property
-    def text(self) -> str:
-        return self.output.decode(errors="replace")
-
-
-Mpirun = Callable[..., Ran]
-
-
-@pytest.fixture
-def mpirun(stack_prefix: Path, tmp_path: Path) -> Mpirun:
-    """Runs `program` (a path, or the source of one that lies beside the harness) on so many ranks."""
-
-    def run(program: Path | str, *args: str, ranks: int = 2, transport: str = "ob1") -> Ran:
-        if isinstance(program, str):
-            source = f"import sys\nsys.path.insert(0, {str(PROGRAMS)!r})\n{program}"
-            program = tmp_path / "program.py"
-            program.write_text(source)
-        argv = (
-            *(f"{stack_prefix}/bin/mpirun", "--oversubscribe", "-np", str(ranks), *TRANSPORTS[transport]),
-            *("env", "UCX_TLS=tcp,self", f"{stack_prefix}/bin/python", "-m", "mpi4py", str(program), *args),
-        )
-        env = os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-        done = subprocess.run(
-            argv,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=LIMIT,
-            check=False,
-        )
-        reader = RecordReader()
-        for line in done.stdout.split(b"\n"):
-            reader.feed(line)
-        return Ran(done.returncode, done.stdout, time.time(), reader.finish())
-
-    return run
 
 
 def points(sizes: list[int], dtypes: list[str]) -> set[Point]:
@@ -80,7 +21,7 @@ def points(sizes: list[int], dtypes: list[str]) -> set[Point]:
 
 @both_transports
 @pytest.mark.parametrize("ranks", [2, 4])
-@pytest.mark.parametrize("name", ["allreduce", "send_recv"])
+@pytest.mark.parametrize("name", ["allreduce", "send_recv", "bidirectional_send_recv"])
 def test_every_point_is_timed_and_verified_by_every_rank(
     mpirun: Mpirun, stack_prefix: Path, name: str, ranks: int, transport: str
 ) -> None:
@@ -251,7 +192,7 @@ from guarded_send import GuardedSend
 from harness import main
 
 class Unguarded(GuardedSend):
-    def allow(self, protection):
+    def guard(self, closed):
         pass
 
 main(Unguarded)
@@ -268,5 +209,6 @@ def test_the_same_pages_can_be_sent_without_the_guard(mpirun: Mpirun, transport:
 def test_the_programs_need_nothing_of_this_package() -> None:
     imports = re.compile(r"^(?:from|import) (\w+)", re.MULTILINE)
     for program in PROGRAMS.glob("*.py"):
+        ast.parse(program.read_text(), feature_version=(3, 8))
         used = set(imports.findall(program.read_text()))
-        assert used <= {"harness", "mpi4py", "numpy"} | sys.stdlib_module_names, program
+        assert used <= {"harness", "operations", "mpi4py", "numpy"} | sys.stdlib_module_names, program

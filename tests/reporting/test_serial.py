@@ -69,7 +69,7 @@ def test_sets_are_written_in_order() -> None:
 def test_keys_that_json_has_no_name_for_are_written_as_pairs() -> None:
     data = to_json(EVIDENCE)
     assert list(data["hellos"]) == ["1"]
-    assert data["checks"]["0"][1] == [{"size": 16, "dtype": "int32"}, 3]
+    assert data["checks"]["0"][1] == [{"size": 16, "dtype": "int32", "place": ""}, 3]
 
 
 def test_a_field_of_a_newer_version_is_ignored() -> None:

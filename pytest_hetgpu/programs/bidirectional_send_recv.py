@@ -1,0 +1,25 @@
+"""Ranks 2i and 2i+1 send to each other at the same time; bytes and time are those of one direction."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from harness import Operation, main, pattern
+
+
+class BidirectionalSendRecv(Operation):
+    """Each side verifies the other's data."""
+
+    name = "bidirectional_send_recv"
+    paired = True
+
+    def step(self) -> None:
+        self.comm.Sendrecv(self.data, self.peer, 0, self.result, self.peer)
+
+    def expected(self) -> np.ndarray[Any, Any]:
+        return pattern(self.peer, self.count, self.dtype)
+
+
+if __name__ == "__main__":
+    main(BidirectionalSendRecv)

@@ -1,0 +1,211 @@
+"""A checked all-reduce in which one rank fails, for real and in one of the ways that ranks do fail.
+
+    --fault NAME   one of FAULTS
+    --rank 1       the rank that fails; `flood` is done by all
+    --when before  before the rank enters the all-reduce, or `in`: in its reduction, called by MPI
+
+Some faults take place before there is an MPI: nothing here imports it until they had their turn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import importlib
+import os
+import re
+import resource
+import signal
+import sys
+from pathlib import Path
+from typing import Any, Dict, NoReturn
+
+ABSENT = "hetgpu-absent"
+EXIT_CODE = 3
+FLOOD_LINES = 50_000
+FLOOD_LINE = b"[%05d] UCX  ERROR of no meaning: Segmentation fault, out of memory, connection refused " + b"." * 400
+SPARE_MEMORY = 64 << 20
+HUGE = 1 << 40
+
+_RANK_NAMES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")
+# What ties a process to its launcher.
+_TIES = re.compile(r"PMIX_|PMI2?_|PRTE_|OMPI_COMM_WORLD_|OMPI_UNIVERSE_|OMPI_MCA_(?:ess|orte_|prte_)|HYDI_|MPI_LOCAL")
+
+
+def no_program() -> NoReturn:
+    """Starts a program file that is not there."""
+    again(program=str(Path(__file__).with_name(f"{ABSENT}.py")))
+
+
+def no_interpreter() -> NoReturn:
+    """Starts an interpreter that is not there, as a launcher's context would: by env."""
+    os.execvp("env", ["env", f"/{ABSENT}/bin/python3", __file__])
+
+
+def missing_mpi() -> NoReturn:
+    """Looks for libmpi where there is none."""
+    again(MPI4PY_LIBMPI=f"/{ABSENT}/libmpi.so")
+
+
+def other_mpi() -> NoReturn:
+    """Loads a libmpi that lies elsewhere than the stack's own: a copy of it in memory, so it does run."""
+    home = Path(sys.prefix) / "lib"
+    original = next(home.glob("libmpi.so.[0-9]*"), None)
+    if original is None:
+        sys.exit(f"there is no libmpi to copy in {home}")
+    copy = os.memfd_create(original.name, 0)
+    os.write(copy, original.read_bytes())
+    again(LD_PRELOAD=f"/proc/self/fd/{copy}", LD_LIBRARY_PATH=f"{home}:{home / 'openmpi'}")
+
+
+def alone() -> NoReturn:
+    """Every rank forgets its launcher, and makes a world of its own."""
+    for name in [name for name in os.environ if _TIES.match(name)]:
+        del os.environ[name]
+    again()
+
+
+def again(program: str = __file__, **env: str) -> NoReturn:
+    """Starts this rank's program once more, without the fault, in a changed environment."""
+    os.execve(sys.executable, [sys.executable, "-m", "mpi4py", program], {**os.environ, **env})
+
+
+def segfault() -> None:
+    """Writes to an address that is nobody's."""
+    ctypes.memset(8, 0, 8)
+
+
+def kill() -> None:
+    """Dies as from the kernel's OOM killer, or an administrator's."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def raises() -> NoReturn:
+    """An error of the program's own."""
+    raise ValueError("raised on purpose")
+
+
+def no_memory() -> None:
+    """Asks numpy for more than there can be."""
+    import numpy as np
+
+    limit_memory()
+    np.ones(HUGE, np.uint8)
+
+
+def no_malloc() -> None:
+    """Leaves the libraries no memory to work with."""
+    import numpy as np
+    from mpi4py import MPI
+
+    count = SPARE_MEMORY
+    data, result = np.ones(count, np.uint8), np.ones(count, np.uint8)
+    limit_memory(1 << 20)
+    MPI.COMM_WORLD.Allreduce(data, result)
+
+
+def limit_memory(spare: int = SPARE_MEMORY) -> None:
+    """Lets this process grow by so many bytes, and no more."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    limit = pages * resource.getpagesize() + spare
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+
+def hang() -> NoReturn:
+    """Waits for what never comes."""
+    while True:
+        signal.pause()
+
+
+def flood() -> None:
+    """Writes as fast as it can, and what it writes sounds bad."""
+    for start in range(0, FLOOD_LINES, 100):
+        text = b"".join(FLOOD_LINE % number + b"\n" for number in range(start, start + 100))
+        while text:
+            text = text[os.write(1, text) :]
+
+
+BEFORE_MPI = {
+    "no-program": no_program,
+    "no-interpreter": no_interpreter,
+    "missing-mpi": missing_mpi,
+    "other-mpi": other_mpi,
+    "alone": alone,
+}
+AT_THE_COLLECTIVE: Dict[str, Any] = {
+    "segfault": segfault,
+    "abort": os.abort,
+    "kill": kill,
+    "exit": lambda: sys.exit(EXIT_CODE),
+    "hard-exit": lambda: os._exit(EXIT_CODE),
+    "early-exit": lambda: os._exit(0),
+    "raise": raises,
+    "no-memory": no_memory,
+    "no-malloc": no_malloc,
+    "hang": hang,
+    "missing-library": lambda: ctypes.CDLL(f"lib{ABSENT}.so.1"),
+    "missing-module": lambda: importlib.import_module(ABSENT.replace("-", "_")),
+}
+IN_THE_DATA = ("wrong-data",)
+OF_ALL_RANKS = {"flood": flood, "alone": alone}
+FAULTS = ("none", *BEFORE_MPI, *AT_THE_COLLECTIVE, *IN_THE_DATA, "flood")
+
+
+def launched_rank() -> int:
+    """The rank of this process as its launcher told it; -1 where it did not."""
+    return next((int(os.environ[name]) for name in _RANK_NAMES if name in os.environ), -1)
+
+
+def run(options: argparse.Namespace) -> None:
+    """The all-reduce of 1 KiB, with the fault that was asked for."""
+    import numpy as np
+    from harness import MPI, Reduction, main
+
+    class Faulty(Reduction):
+        """Sums every rank's pattern, in MPI's own way or with a reduction of ours."""
+
+        name = "fault"
+        timed = False
+        has_in_place = False
+
+        def step(self) -> None:
+            mine = self.rank == options.rank
+            fault = AT_THE_COLLECTIVE.get(options.fault) if mine else None
+            if fault and options.when == "before":
+                fault()
+            if options.fault == "flood":
+                flood()
+            total = MPI.Op.Create(reduction(fault, self.dtype), commute=True) if options.when == "in" else MPI.SUM
+            self.comm.Allreduce(self.data, self.result, total)
+            if mine and options.fault == "wrong-data":
+                self.result.view(np.uint8)[3 * self.dtype.itemsize] ^= 1
+
+        def expected(self) -> np.ndarray[Any, Any]:
+            return self.total()
+
+    main(Faulty)
+
+
+def reduction(fault: Any, dtype: Any) -> Any:
+    """A sum as MPI calls it from within a collective, failing where there is a fault."""
+    import numpy as np
+
+    def add(source: Any, target: Any, _datatype: Any) -> None:
+        if fault:
+            fault()
+        total = np.frombuffer(target, dtype)
+        total += np.frombuffer(source, dtype)
+
+    return add
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--fault", choices=FAULTS, default="none")
+    parser.add_argument("--rank", type=int, default=1)
+    parser.add_argument("--when", choices=("before", "in"), default="before")
+    options = parser.parse_args()
+    sys.argv[1:] = ["--sizes", "1024"]
+    if options.fault in BEFORE_MPI and (options.fault in OF_ALL_RANKS or launched_rank() == options.rank):
+        BEFORE_MPI[options.fault]()
+    run(options)

@@ -1,0 +1,194 @@
+"""What ranks do at one point: buffers, their contents, and what must be in them afterwards.
+
+An `Operation` has two buffers on each rank. `data` is what it sends, `result` what it gets. In place the two lie in the
+same memory, as MPI says where: one is the other, or the rank's own block of it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+from typing import Any, List, Tuple
+
+import numpy as np
+from mpi4py import MPI
+
+ROOT = 0
+PERIOD = 251
+PERIODS = (PERIOD, 61, 31, 13, 5, 3, 2, 1)
+RANK_SHIFT = 7
+NO_ACCESS = 0
+FULL_ACCESS = mmap.PROT_READ | mmap.PROT_WRITE
+LIBC = ctypes.CDLL(None, use_errno=True)
+LIBC.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+
+# Name of a buffer (`sent`, or nothing for the result), what is in it, what must be.
+Compared = Tuple[str, "np.ndarray[Any, Any]", "np.ndarray[Any, Any]"]
+
+
+class Operation:
+    """One operation at one point, `count` elements of `dtype`; programs override what differs.
+
+    `sent` says what is in `data` before a step, and still after it; `expected` what a step leaves in `result`.
+    """
+
+    name = ""
+    timed = True
+    sweeps = True  # over sizes and types; else it has one point, without data
+    per_step = 1  # operations in one step: a ping-pong is two sends
+    paired = False  # works between ranks 2i and 2i+1, so the world must be even
+    splits = False  # the elements of a point are divided among the ranks
+    rooted = False  # in place concerns the root alone
+    has_in_place = False
+    overwrites = False  # in place, `data` is lost
+    memory = "host"
+
+    def __init__(
+        self, comm: MPI.Intracomm, count: int, dtype: np.dtype[Any], *, in_place: bool = False, memory: str = ""
+    ) -> None:
+        self.comm, self.rank, self.ranks = comm, comm.Get_rank(), comm.Get_size()
+        self.count, self.dtype, self.block = count, dtype, count // self.ranks
+        self.in_place = in_place and not (self.rooted and self.rank != ROOT)
+        self.memory = memory or self.memory
+        # Not every MPI knows the type; where it is only moved, another of its width does.
+        self.wire = np.dtype(np.int16) if dtype == np.float16 else dtype
+        self.given, self.wanted = self.sent().view(self.wire), self.expected().view(self.wire)
+        self.allocate()
+
+    @property
+    def peer(self) -> int:
+        """The other rank of this one's pair."""
+        return self.rank ^ 1
+
+    @property
+    def is_root(self) -> bool:
+        """Whether this is the root of a rooted collective."""
+        return self.rank == ROOT
+
+    @property
+    def receives(self) -> bool:
+        """Whether a step writes into `result` on this rank; where it does not, nothing may change there."""
+        return True
+
+    def sent(self) -> np.ndarray[Any, Any]:
+        """What this rank sends."""
+        return pattern(self.rank, self.count, self.dtype)
+
+    def expected(self) -> np.ndarray[Any, Any]:
+        """What a step after `fill` must have left in `result`."""
+        raise NotImplementedError
+
+    def step(self) -> None:
+        """Does one iteration."""
+        raise NotImplementedError
+
+    def allocate(self) -> None:
+        """Makes the buffers, once for a point."""
+        given, wanted = self.given.size, self.wanted.size
+        if not self.in_place:
+            self.data, self.result = self.buffer(given), self.buffer(wanted)
+            return
+        whole = self.buffer(max(given, wanted))
+        start = self.rank * self.block if given < wanted else 0
+        self.data, self.result = whole[start : start + given], whole[:wanted]
+
+    def buffer(self, count: int) -> np.ndarray[Any, Any]:
+        """Room for `count` elements; pages of its own where they are to be guarded."""
+        if self.memory == "host":
+            return np.empty(count, self.wire)
+        pages = mmap.mmap(-1, max(1, count * self.wire.itemsize), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        return np.frombuffer(pages, self.wire, count)
+
+    def fill(self) -> None:
+        """Puts the rank's pattern into what is sent, and into `result` nothing of what a step must leave there."""
+        if self.receives:
+            poison(self.result, self.wanted)
+        else:
+            self.result[:] = self.wanted
+        self.data[:] = self.given
+
+    def read_by_mpi(self) -> np.ndarray[Any, Any]:
+        """The buffer whose pages are guarded: what this rank sends."""
+        return self.result if self.in_place and self.result.size > self.data.size else self.data
+
+    def guard(self, closed: bool) -> None:
+        """Takes from the CPU the right to touch what this rank sends, or gives it back. Raises OSError."""
+        pages = self.read_by_mpi()
+        if self.memory == "host" or not pages.size:
+            return
+        if LIBC.mprotect(pages.ctypes.data, pages.nbytes, NO_ACCESS if closed else FULL_ACCESS):
+            raise OSError(ctypes.get_errno(), f"mprotect: {os.strerror(ctypes.get_errno())}")
+
+    def prove(self) -> None:
+        """Does the one step that is verified."""
+        self.fill()
+        self.guard(True)
+        self.step()
+        self.guard(False)
+
+    def outcome(self) -> List[Compared]:
+        """What is verified: the result, and that what MPI may only read is as it was; no element twice."""
+        result, sent = ("", self.result, self.wanted), ("sent", self.data, self.given)
+        if not self.in_place:
+            return [result, sent]
+        return [sent] if self.data.size > self.result.size and not self.overwrites else [result]
+
+    def own_block(self, whole: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """The rank's part of what is divided among all."""
+        return whole[self.rank * self.block :][: self.block]
+
+    def nothing(self) -> np.ndarray[Any, Any]:
+        """The contents of a buffer that this rank does not have."""
+        return np.empty(0, self.dtype)
+
+
+class Reduction(Operation):
+    """Sums what all ranks give. No sum leaves the type's range, where every MPI counts in its own way."""
+
+    has_in_place = True
+    overwrites = True
+
+    def sent(self) -> np.ndarray[Any, Any]:
+        return repeated(self.addend(self.rank), self.count)
+
+    def total(self) -> np.ndarray[Any, Any]:
+        """The sum over all ranks."""
+        return repeated(sum(map(self.addend, range(1, self.ranks)), self.addend(0)), self.count)
+
+    def addend(self, rank: int) -> np.ndarray[Any, Any]:
+        """One period of what a rank gives."""
+        return cycle(rank, self.dtype, next(period for period in PERIODS if period * self.ranks <= highest(self.dtype)))
+
+
+def highest(dtype: np.dtype[Any]) -> int:
+    """The largest whole number up to which a type has all of them."""
+    return int(np.iinfo(dtype).max) if dtype.kind in "iu" else 1 << (np.finfo(dtype).nmant + 1)
+
+
+def cycle(rank: int, dtype: np.dtype[Any], period: int = PERIOD) -> np.ndarray[Any, Any]:
+    """The whole numbers from 1 to `period`, starting with another one on each rank."""
+    return ((np.arange(period) + RANK_SHIFT * rank) % period + 1).astype(dtype)
+
+
+def pattern(rank: int, count: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """`count` whole numbers from 1 to 251 that differ between neighbouring indices and ranks.
+
+    The period is prime, so a block that lands in the wrong place shows. They are exact in every type but int8, whose
+    bits differ all the same.
+    """
+    return repeated(cycle(rank, dtype), count)
+
+
+def repeated(values: np.ndarray[Any, Any], count: int) -> np.ndarray[Any, Any]:
+    """`count` elements: the values again and again."""
+    found = np.empty(count, values.dtype)
+    whole = count - count % values.size
+    found[:whole].reshape(-1, values.size)[:] = values
+    found[whole:] = values[: count - whole]
+    return found
+
+
+def poison(buffer: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> None:
+    """Makes every element differ from what is expected, in all its bits, so that what was not written shows."""
+    np.invert(expected.view(np.uint8), out=buffer.view(np.uint8))
