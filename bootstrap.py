@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """From a fresh clone to a run, with nothing but Python 3.10 or newer:
 
-    python3 bootstrap.py run  [pytest options]   run matrices/smoke.yaml on this machine
+    python3 bootstrap.py run  [pytest options]   run matrices/local.yaml on this machine
     python3 bootstrap.py test [pytest options]   run the project's own tests
     python3 bootstrap.py stack [NAME ...]        only make the MPI stacks
 
@@ -20,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent
 HOME = ROOT / ".venv"
 STACKS = ROOT / ".stacks"
-DEFAULT_MATRIX = "matrices/smoke.yaml"
+DEFAULT_MATRIX = "matrices/local.yaml"
 
 
 class Failed(Exception):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -10,8 +11,9 @@ from pathlib import Path
 from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.judge import judge_output
 from pytest_hetgpu.reporting.folder import RunFolder, read_job, read_result
-from pytest_hetgpu.reporting.journal import Journal, read
+from pytest_hetgpu.reporting.journal import Journal, read, read_run
 from pytest_hetgpu.reporting.report import build
+from pytest_hetgpu.wording import rerun
 
 WRITER = "rejudged"
 
@@ -40,5 +42,6 @@ def rejudge(run: Path) -> Iterator[str]:
                 changed += 1
                 was, now = (f"{o.kind.value} ({o.verdict.value})" for o in (before, after))
                 yield f"{record.label}: was {was}, is {now}: {after.why}"
-    build(run, lambda matrix, label: f"pytest --hetgpu-matrix {matrix}.yaml --hetgpu-cell {label}")
+    files = {matrix.name: matrix.file for session in read_run(run).sessions for matrix in session.matrices}
+    build(run, lambda matrix, label: shlex.join(rerun(files.get(matrix, f"{matrix}.yaml"), label)))
     yield f"{changed} verdicts changed; reports rebuilt in {run}"

@@ -99,6 +99,21 @@ def launcher_signal(case: Case) -> int | None:
     return result.signal if died_itself or told_of_rank else None
 
 
+def rank_failed_first(case: Case, cause: Signature | None) -> bool:
+    """Whether a rank had failed before the run got stuck or its launcher died, which are consequences then.
+
+    Either the cause is that something could not be started or loaded, and a rank never reported; or the launcher says
+    that a rank ended by itself. (PRRTE 3.0, the launcher of Open MPI 5.0, hangs for ever, aborts or crashes when a rank
+    ends while others connect.)
+    """
+    if cause is None:
+        return False
+    silent = len(case.evidence.hellos) < case.job.demand.ranks
+    unstarted = silent and cause.kind in (Kind.LAUNCH_FAILURE, Kind.MISSING_LIBRARY)
+    codes = (ended.code for ended in case.evidence.exits if ended.code)
+    return unstarted or any(code - 128 not in FROM_OUTSIDE for code in codes)
+
+
 def owed(case: Case) -> list[str]:
     """What the run lacks of what it had to show, each in words; empty for a run that showed everything."""
     demand, evidence = case.job.demand, case.evidence

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pytest_hetgpu.evidence import RunResult
 from pytest_hetgpu.judges.base import (
     Case,
     Force,
@@ -14,6 +13,7 @@ from pytest_hetgpu.judges.base import (
     killed,
     launcher_signal,
     owed,
+    rank_failed_first,
     signal_name,
 )
 from pytest_hetgpu.model import Kind
@@ -29,7 +29,7 @@ class Completeness(Judge):
         if result.interrupted is not None:
             yield self.says(Kind.ERROR, f"cut short by {result.interrupted}: no verdict", Force.FINAL)
         if result.timed_out:
-            yield self._stuck(result)
+            yield self._stuck(case)
         yield from self._killed(case)
         if result.returncode is None and not result.timed_out:
             yield self.says(Kind.ERROR, "the launcher left no exit status", Force.VAGUE)
@@ -45,16 +45,19 @@ class Completeness(Judge):
             unfinished = "never reported" in lack or "did not reach" in lack
             yield self.says(Kind.ERROR if unfinished else Kind.UNKNOWN, lack, Force.VAGUE)
 
-    def _stuck(self, result: RunResult) -> Opinion:
+    def _stuck(self, case: Case) -> Opinion:
         """A run that was stopped: a hang if it said nothing for the second half of its time."""
+        result = case.result
         hang = result.quiet >= result.seconds / 2
         silence = (
             f"without output for the last {result.quiet:.0f} s" if hang else f"last output {result.quiet:.0f} s before"
         )
-        return self.says(Kind.HANG if hang else Kind.TIMEOUT, f"stopped after {result.seconds:.0f} s, {silence}")
+        why = f"stopped after {result.seconds:.0f} s, {silence}"
+        force = Force.VAGUE if rank_failed_first(case, explanation(case)) else Force.FIRM
+        return self.says(Kind.HANG if hang else Kind.TIMEOUT, why, force)
 
     def _killed(self, case: Case) -> Iterator[Opinion]:
-        """A crash, but for a death that memory explains."""
+        """A crash, but for a death that memory explains, or a launcher's that the end of a rank explains."""
         explained = explanation(case)
         force = Force.VAGUE if explained and explained.kind is Kind.OUT_OF_MEMORY else Force.FIRM
         dead = killed(case)
@@ -64,6 +67,7 @@ class Completeness(Judge):
         if number is not None and not dead:
             itself = (case.result.returncode or 0) < 0
             who = "the launcher died of" if itself else f"exit code {case.result.returncode}: a rank died of"
+            force = Force.VAGUE if itself and rank_failed_first(case, explained) else force
             yield self.says(Kind.CRASH, f"{who} {signal_name(number)}", force)
 
     def _ranks(self, case: Case) -> Iterator[Opinion]:

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pytest_hetgpu.evidence import Signature
-from pytest_hetgpu.judges.base import Case, Force, Judge, Opinion, explanation, killed, launcher_signal
+from pytest_hetgpu.judges.base import (
+    Case,
+    Force,
+    Judge,
+    Opinion,
+    explanation,
+    killed,
+    launcher_signal,
+    rank_failed_first,
+)
 from pytest_hetgpu.model import Kind
 
 
@@ -31,12 +40,18 @@ def in_words(signature: Signature) -> str:
 def _force(case: Case, found: Signature) -> Force:
     """A text decides, unless something harder than text speaks for another kind.
 
-    A time limit stays one unless a crash came before it; a rank that died of a signal stays a crash unless memory ran
-    out; wrong data stay wrong data where the program merely complains of them.
+    A time limit stays one unless a crash or the end of a rank came before it; a rank that died of a signal stays a
+    crash unless memory ran out, a launcher unless a rank had failed; wrong data stay wrong data where the program
+    merely complains of them.
     """
+    deadly = found.kind in (Kind.CRASH, Kind.OUT_OF_MEMORY)
+    died, first = bool(killed(case)), rank_failed_first(case, found)
     if case.result.timed_out:
-        return Force.FIRM if found.kind is Kind.CRASH else Force.VAGUE
-    if killed(case) or launcher_signal(case) is not None:
-        return Force.FIRM if found.kind in (Kind.CRASH, Kind.OUT_OF_MEMORY) else Force.VAGUE
+        return Force.FIRM if found.kind is Kind.CRASH or (first and not died) else Force.VAGUE
+    if died:
+        return Force.FIRM if deadly else Force.VAGUE
+    if launcher_signal(case) is not None:
+        itself = (case.result.returncode or 0) < 0
+        return Force.FIRM if deadly or (itself and first) else Force.VAGUE
     wrong = case.evidence.wrong or any(any(points.values()) for points in case.evidence.checks.values())
     return Force.VAGUE if wrong and found.kind is Kind.ERROR else Force.FIRM

@@ -65,6 +65,12 @@ class OpenMpiErrors(RuleDialect):
         ),
         Rule(
             "ucp_ep_create(proc=",
+            Kind.OUT_OF_MEMORY,
+            "out-of-memory@ucp_ep_create",
+            pattern=r"ucp_ep_create\(proc=\d+\) failed: (?P<detail>Out of memory)",
+        ),
+        Rule(
+            "ucp_ep_create(proc=",
             _UNAVAILABLE,
             "unreachable@ucp_ep_create",
             Weight.RELAYED,
@@ -113,6 +119,13 @@ class OpenMpiErrors(RuleDialect):
             Kind.OUT_OF_MEMORY,
             "no-space@dev-shm",
             pattern="not enough space for /dev/shm/",
+        ),
+        Rule(
+            "Cannot allocate memory (errno",
+            Kind.OUT_OF_MEMORY,
+            "{detail}@openmpi",
+            Weight.RELAYED,
+            r"^\s+Error:\s+(?P<detail>Cannot allocate memory)",
         ),
         Rule(
             "failed to TCP connect to a peer MPI process",

@@ -29,6 +29,7 @@ _MEANINGS: tuple[tuple[str, Kind, str], ...] = (
     (r"(?P<what>[^\s:]+\.so[\w.]*): cannot open shared object file", Kind.MISSING_LIBRARY, "missing-library@{}"),
     (r"undefined symbol: (?P<what>[\w.]+)", Kind.MISSING_LIBRARY, "undefined-symbol@{}"),
     (r"^ModuleNotFoundError: No module named '(?P<what>[\w.]+)'", Kind.MISSING_LIBRARY, "missing-module@{}"),
+    (r"^RuntimeError: cannot load MPI library", Kind.MISSING_LIBRARY, "missing-library@libmpi.so"),  # mpi4py/_mpiabi.py
     (r"^ImportError: ", Kind.MISSING_LIBRARY, ""),
     (_NO_MEMORY, Kind.OUT_OF_MEMORY, ""),
     (_NO_SPACE, Kind.OUT_OF_MEMORY, "no-space@dev-shm"),

@@ -28,6 +28,7 @@ from tests.judges.judge_cases import (
 
 HANG = {"timed_out": True, "seconds": 60.0, "quiet": 60.0, "returncode": -15}
 CRASHED = {"returncode": 139}
+EXITED = {"exits": (RankExit(1, code=1),)}
 DIED = {"exits": (RankExit(0, signal=11),), **BROKEN}
 
 
@@ -72,6 +73,21 @@ def text(kind: Kind, key: str = "key@place") -> dict[str, Any]:
         (HANG, {**BROKEN, **text(Kind.TRANSPORT_UNAVAILABLE)}, Kind.HANG),
         (HANG, {**BROKEN, **text(Kind.CRASH, SEGV)}, Kind.CRASH),
         (HANG, {**BROKEN, **text(Kind.CRASH, "SIGKILL")}, Kind.HANG),
+        # A rank that could not be started explains what its silence did to the others and to the launcher.
+        (HANG, {**NOTHING, **text(Kind.LAUNCH_FAILURE)}, Kind.LAUNCH_FAILURE),
+        (HANG, {**NOTHING, **text(Kind.MISSING_LIBRARY)}, Kind.MISSING_LIBRARY),
+        (HANG, {**BROKEN, **text(Kind.MISSING_LIBRARY)}, Kind.HANG),
+        (HANG, {**NOTHING, **text(Kind.NETWORK_FAILURE)}, Kind.HANG),
+        ({"returncode": -6}, {**NOTHING, **text(Kind.LAUNCH_FAILURE)}, Kind.LAUNCH_FAILURE),
+        ({"returncode": -11}, {**NOTHING, **text(Kind.MISSING_LIBRARY)}, Kind.MISSING_LIBRARY),
+        ({"returncode": -11}, {**BROKEN, **text(Kind.MISSING_LIBRARY)}, Kind.CRASH),
+        ({"returncode": -11}, NOTHING, Kind.CRASH),
+        # So does one that had ended by itself before the launcher got stuck or died of cleaning up.
+        (HANG, {**NOTHING, **EXITED, **text(Kind.ERROR)}, Kind.ERROR),
+        (HANG, {**BROKEN, **EXITED, **text(Kind.OUT_OF_MEMORY)}, Kind.OUT_OF_MEMORY),
+        (HANG, {**BROKEN, "exits": (RankExit(1, code=143),), **text(Kind.ERROR)}, Kind.HANG),
+        ({"returncode": -11}, {**BROKEN, **EXITED, **text(Kind.ERROR)}, Kind.ERROR),
+        ({"returncode": 139}, {**BROKEN, "exits": (RankExit(1, code=139),), **text(Kind.ERROR)}, Kind.CRASH),
         ({"interrupted": "SIGINT", "returncode": -15}, {}, Kind.ERROR),
         ({"interrupted": "SIGINT", "returncode": -15}, {**BROKEN, **text(Kind.CRASH, SEGV)}, Kind.ERROR),
         # Results.

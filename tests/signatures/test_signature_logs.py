@@ -66,6 +66,7 @@ SIGNATURES = {
     "openmpi5-cannot-open": "launch_failure no-program@python",
     "openmpi5-no-program": "launch_failure no-program@python",
     "openmpi4-no-program": "launch_failure no-program@python",
+    "openmpi5-launcher-aborts": "launch_failure no-program@python",
     "openmpi5-no-host": "launch_failure no-host@ssh",
     "openmpi4-no-host": "launch_failure no-host@ssh",
     "openmpi5-crossed": "launch_failure failed@MPI_Init!ompi_rte_init",
