@@ -164,6 +164,7 @@ def _prefixes(environ: Mapping[str, str], root: Path) -> tuple[Path, ...]:
     """Folders that hold a virtual environment a stack, named like it."""
     given = [part for part in environ.get("HETGPU_STACKS", "").split(os.pathsep) if part]
     cache = environ.get("XDG_CACHE_HOME") or "~/.cache"
-    places = (*given, str(root / ".stacks"), f"{cache}/hetgpu/stacks")
+    # pytest takes the folder of a matrix elsewhere for its root; the stacks of where one stands are meant all the same.
+    places = dict.fromkeys((*given, str(root / ".stacks"), str(Path.cwd() / ".stacks"), f"{cache}/hetgpu/stacks"))
     homes = (os.path.expanduser(place) for place in places)  # noqa: PTH111 - a container's user may have no home
     return tuple(Path(home).absolute() for home in homes)

@@ -157,11 +157,12 @@ def test_a_job_is_planned_with_the_stack_that_is_here(tmp_path: Path) -> None:
 
 
 def test_the_places_of_stacks_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = Path.cwd() / ".stacks"
     places = load(write("one"), HETGPU_STACKS="given", root=tmp_path / "root").prefixes
-    assert places == (tmp_path / "given", tmp_path / "root" / ".stacks", tmp_path / "cache" / "hetgpu" / "stacks")
+    assert places == (tmp_path / "given", tmp_path / "root" / ".stacks", here, tmp_path / "cache" / "hetgpu" / "stacks")
     monkeypatch.setenv("HOME", "/home/me")
     places = load(write("one"), HETGPU_STACKS="~/a", XDG_CACHE_HOME="", root=tmp_path / "root").prefixes
-    assert places == (Path("/home/me/a"), tmp_path / "root" / ".stacks", Path("/home/me/.cache/hetgpu/stacks"))
+    assert places == (Path("/home/me/a"), tmp_path / "root" / ".stacks", here, Path("/home/me/.cache/hetgpu/stacks"))
 
 
 def test_an_inventory_says_where_a_stack_is_and_no_other_place_is_looked_at(tmp_path: Path) -> None:
