@@ -6,6 +6,8 @@ import json
 import os
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -32,6 +34,16 @@ class OrderlyStop:
         for number, handler in self._before.items():
             signal.signal(number, handler)
         self._before = {}
+
+
+@contextmanager
+def postponed() -> Iterator[None]:
+    """Signals that arrive inside take effect at the end."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, *SIGNALS})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _interrupt(number: int, _frame: FrameType | None) -> None:

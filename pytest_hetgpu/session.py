@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -179,11 +180,15 @@ class InFlight:
         self.config = config
         self.open: dict[str, pytest.TestReport] = {}
 
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.when == "setup" and report.passed and "hetgpu" in report.keywords:
-            self.open[report.nodeid] = report
-        elif report.when != "setup":
-            self.open.pop(report.nodeid, None)
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> Generator[None, object, object]:
+        # A signal in the middle would leave some plugins with the report and some without; it waits until all have it.
+        with interruption.postponed():
+            if report.when == "setup" and report.passed and "hetgpu" in report.keywords:
+                self.open[report.nodeid] = report
+            elif report.when != "setup":
+                self.open.pop(report.nodeid, None)
+            return (yield)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
