@@ -6,6 +6,7 @@
     |   +-- InventoryError    ... in an inventory file
     +-- NotHere               something this machine lacks; the cell is skipped with the reason
     +-- ProvisionError        a node could not be made ready; an error, not a failure
+    |   +-- LostNode          ... or was, and is out of reach now
     +-- LaunchError           the launcher itself could not be started
     +-- RecordError           a stored record cannot be read back (reporting/serial.py)
     +-- JournalError          the journal cannot be written (reporting/journal.py)
@@ -43,11 +44,16 @@ class NotHere(HetgpuError):
 
 
 class ProvisionError(HetgpuError):
-    """A node could not be made ready."""
+    """A node could not be made ready. `log` are lines that show more, like the end of a build."""
 
-    def __init__(self, node: str, reason: str) -> None:
+    def __init__(self, node: str, reason: str, log: Iterable[str] = ()) -> None:
         self.node = node
+        self.log = tuple(log)
         super().__init__(f"{node}: {reason}")
+
+
+class LostNode(ProvisionError):
+    """A node that was ready cannot be reached any more."""
 
 
 class LaunchError(HetgpuError):

@@ -17,7 +17,8 @@ class RunResult:
 
     `returncode` is as subprocess gives it (-N: the launcher itself died of signal N). `started` is seconds since the
     epoch, `quiet` the seconds without any output before the end. `interrupted` names the signal that cut the run short
-    from outside; `survivors` are processes that outlived their launcher and had to be stopped.
+    from outside; `survivors` are processes that outlived their launcher and had to be stopped. `lost` says which nodes
+    were out of reach at the end, and why; `traffic` are the bytes that each node's fabric interface moved meanwhile.
     """
 
     argv: tuple[str, ...]
@@ -29,6 +30,8 @@ class RunResult:
     quiet: float = 0.0
     interrupted: str | None = None
     survivors: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+    traffic: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def signal(self) -> int | None:
@@ -141,7 +144,10 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The judged result of a scenario. `findings` holds what every judge said, the decisive one first."""
+    """The judged result of a scenario. `findings` holds what every judge said, the decisive one first.
+
+    `concerns` are what was known of the nodes before, and feared for the cell.
+    """
 
     kind: Kind
     verdict: Verdict
@@ -153,3 +159,4 @@ class Outcome:
     transports: tuple[str, ...] = ()
     stack: str = ""
     seconds: float = 0.0
+    concerns: tuple[str, ...] = ()

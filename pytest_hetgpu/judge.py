@@ -11,6 +11,7 @@ from pytest_hetgpu.judges import expectation
 from pytest_hetgpu.judges.base import Case, Force, Judge, Opinion
 from pytest_hetgpu.judges.completeness import Completeness
 from pytest_hetgpu.judges.data import Data
+from pytest_hetgpu.judges.rdma import Rdma
 from pytest_hetgpu.judges.signature import SignatureJudge
 from pytest_hetgpu.judges.transport import Transport as TransportJudge
 from pytest_hetgpu.judges.world import World
@@ -20,7 +21,7 @@ from pytest_hetgpu.registry import find
 from pytest_hetgpu.transcript import read
 from pytest_hetgpu.transports.base import Transport
 
-JUDGES: tuple[type[Judge], ...] = (World, Completeness, TransportJudge, Data, SignatureJudge)
+JUDGES: tuple[type[Judge], ...] = (World, Completeness, TransportJudge, Rdma, Data, SignatureJudge)
 LONGEST_WHY = 400
 
 

@@ -87,28 +87,57 @@ class Fabric:
 
 
 @dataclass(frozen=True, slots=True)
+class Image:
+    """A container image: a `reference`, or built from `folder` (an absolute path with a Dockerfile) with `args`.
+
+    A built image's reference ends in a digest of what it is built from. `network` is the one its build uses.
+    """
+
+    reference: str
+    folder: str = ""
+    args: Mapping[str, str] = field(default_factory=dict)
+    network: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerOptions:
+    """What a node's container gets beyond an ordinary one; nothing is privileged that is not listed here.
+
+    `network`: `auto` (a network of the placement's own where all its nodes are containers of one engine, else the
+    host's), `user` or `host`. `shm` in bytes, `ulimits` by name, -1 for unlimited. `gpus` as `docker run --gpus` takes
+    it. `volumes` are `HOST:CONTAINER[:ro]`.
+    """
+
+    network: str = "auto"
+    devices: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    cap_add: tuple[str, ...] = ()
+    security: tuple[str, ...] = ()
+    ipc: str = ""
+    shm: int | None = None
+    ulimits: Mapping[str, int] = field(default_factory=dict)
+    gpus: str = ""
+    user: str = ""
+    volumes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Hardware:
-    """A named kind of node."""
+    """A named kind of node. `prefix` is where its stack is on the node, "" where PATH finds it."""
 
     name: str
     accelerator: Accelerator = Accelerator()
     fabric: Fabric = Fabric()
     runtime: str = "local"
     stack: str = "openmpi-5"
+    prefix: str = ""
     image: str | None = None
+    build_args: Mapping[str, str] = field(default_factory=dict)
+    build_network: str = ""
+    container: ContainerOptions = ContainerOptions()
     env: Mapping[str, str] = field(default_factory=dict)
     mca: Mapping[str, str] = field(default_factory=dict)
     capabilities: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """One member of a job: a kind of hardware bound to a host, with the ranks it carries."""
-
-    index: int
-    hardware: Hardware
-    host: str
-    ranks: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +156,38 @@ class Stack:
         """The version's first number, 0 where the version is not known."""
         first = self.version.partition(".")[0]
         return int(first) if first.isdecimal() else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How a node's host is reached: a container `engine` (`""`: this machine's, `ssh://user@host`), or by ssh.
+
+    `user`, `port` and `key` (a private key's file) are ssh's; None leaves them to the user's ssh configuration.
+    """
+
+    engine: str = ""
+    user: str | None = None
+    port: int | None = None
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One member of a job: a kind of hardware bound to a host, with the ranks it carries.
+
+    `host` is whom a lease is for, `name` what the launcher calls it, `stack` the MPI that its ranks load. `image` and
+    `container` are set where the node is a container, the latter with its network decided: `user` or `host`.
+    """
+
+    index: int
+    hardware: Hardware
+    host: str
+    ranks: int
+    name: str = ""
+    stack: Stack | None = None
+    reach: Reach = Reach()
+    image: Image | None = None
+    container: ContainerOptions | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +280,7 @@ class Demand:
 
     `transports` are the component names that may carry data between ranks, as `transport_family`'s reader reports them.
     `points` are the sizes and types that must be measured (by rank 0, when `measured`) and checked (by every rank).
+    `rdma`: all nodes are on fabrics whose data passes the kernel by.
     """
 
     ranks: int
@@ -231,6 +293,7 @@ class Demand:
     facts: Mapping[str, str] = field(default_factory=dict)
     capabilities: frozenset[str] = frozenset()
     expectations: tuple[Expectation, ...] = ()
+    rdma: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +314,21 @@ class Job:
     launcher: Node | None = None
 
     @property
+    def everybody(self) -> tuple[Node, ...]:
+        """The nodes with ranks, then the launcher without."""
+        return (*self.nodes, self.launcher) if self.launcher else self.nodes
+
+    @property
+    def starter(self) -> Node:
+        """The node that the command is started on."""
+        return self.launcher or self.nodes[0]
+
+    @property
     def hosts(self) -> tuple[str, ...]:
         """Hosts the job occupies, sorted, each once: the order in which their leases are taken."""
-        nodes = (*self.nodes, self.launcher) if self.launcher else self.nodes
-        return tuple(sorted({node.host for node in nodes}))
+        return tuple(sorted({node.host for node in self.everybody}))
+
+    @property
+    def joined(self) -> bool:
+        """Whether its nodes must be made and joined first: any of them is more than processes of this machine."""
+        return any(node.hardware.runtime != "local" for node in self.everybody)

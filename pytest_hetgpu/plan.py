@@ -4,91 +4,108 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 from pytest_hetgpu.errors import NotHere
-from pytest_hetgpu.inventory import Host, Inventory
+from pytest_hetgpu.fabrics.base import FabricKind
+from pytest_hetgpu.inventory import Host
 from pytest_hetgpu.launchers.base import Launcher, Start
 from pytest_hetgpu.matrix.document import CellSettings, Document
 from pytest_hetgpu.model import Demand, Hardware, Job, Node, RankContext, Scenario, Stack
+from pytest_hetgpu.placing import Sight, Site, place
 from pytest_hetgpu.registry import find
-
-
-@dataclass(frozen=True, slots=True)
-class Site:
-    """Facts about where jobs start: `programs` is the folder of rank programs, `cores` are the launching host's."""
-
-    stacks: Mapping[str, Stack]
-    programs: str
-    root: bool = False
-    cores: int = 1
-    timeout: float = 120.0
-    inventory: Inventory = field(default_factory=Inventory)
+from pytest_hetgpu.workloads.base import Sweep, Workload
 
 
 def plan(document: Document, scenario: Scenario, site: Site) -> Job:
     """The job of a scenario. Raises NotHere where the site, the stack or the number of ranks does not allow it."""
     settings = document.settings(scenario.values)
     options = settings.options
-    everybody, hosts = _bound(document, settings, site)
+    everybody, hosts = place(document, settings, site)
     nodes = everybody[: len(settings.nodes)]
     control = everybody[len(nodes)] if settings.launch_from else None
     _require(options.requires, nodes, hosts[: len(nodes)])
-    stack = _stack(settings, nodes, site)
+    starter = _starter(nodes, control)
     launcher = find("launchers", options.launcher, Launcher)()  # type: ignore[type-abstract]
-    _suit(scenario, settings, nodes, (stack, launcher))
-    starter = _starter(settings, control, stack, site) if control else stack
-    contexts, mca = _contexts(settings, nodes, stack, site.programs)
+    _suit(scenario, settings, nodes, launcher)
+    contexts, mca = _contexts(settings, nodes, site)
     return Job(
         matrix=document.name,
         scenario=scenario.id,
         label=scenario.label,
         axes=dict(zip(scenario.axes, scenario.values, strict=True)),
         nodes=nodes,
-        command=launcher.command(Start(starter, contexts, mca, site.root, site.cores)),
+        command=launcher.command(_start(starter, everybody, contexts, mca, site)),
         timeout=options.timeout or site.timeout,
-        demand=_demand(scenario, settings, stack, nodes, hosts[: len(nodes)]),
+        demand=_demand(scenario, settings, nodes, hosts[: len(nodes)]),
         launcher=control,
     )
 
 
-def _bound(document: Document, settings: CellSettings, site: Site) -> tuple[tuple[Node, ...], tuple[Host, ...]]:
-    """Every node with its host; a launcher without ranks is the last."""
-    kinds = tuple(document.hardware[name] for name in settings.hardware)
-    hosts = site.inventory.bind(kinds)
-    ranks = [settings.options.ranks_per_node] * len(settings.nodes) + [0]
-    placed = zip(kinds, hosts, ranks, strict=False)
-    return tuple(Node(i, kind, host.address, count) for i, (kind, host, count) in enumerate(placed)), hosts
+def _start(
+    starter: Node, everybody: Sequence[Node], contexts: Sequence[RankContext], mca: Mapping[str, str], site: Site
+) -> Start:
+    assert starter.stack
+    if not _joined(everybody):
+        return Start(starter.stack, contexts, mca, site.root, site.cores)
+    sight = site.seen.get(starter.index, Sight())
+    others = any(node is not starter for node in everybody)
+    # Daemons do not talk over loopback, even where ranks may.
+    devices = {node.hardware.fabric.netdev for node in everybody} - {"lo"}
+    prefixes = {node.stack.prefix for node in everybody if node is not starter and node.stack}
+    return Start(
+        starter.stack,
+        contexts,
+        mca,
+        root=sight.root,
+        ssh_config=f"{sight.folder}/ssh_config" if others else "",
+        netdev=(devices.pop() or "") if len(devices) == 1 else "",
+        prefix=prefixes.pop() if len(prefixes) == 1 and prefixes != {starter.stack.prefix} else "",
+        shared=len({node.host for node in everybody}) < len(everybody),
+    )
 
 
-def _suit(scenario: Scenario, settings: CellSettings, nodes: Sequence[Node], tools: tuple[Stack, Launcher]) -> None:
+def _joined(nodes: Sequence[Node]) -> bool:
+    return any(node.hardware.runtime != "local" for node in nodes)
+
+
+def _suit(scenario: Scenario, settings: CellSettings, nodes: Sequence[Node], launcher: Launcher) -> None:
     """Raises NotHere where workload, transport or launcher cannot do what the cell asks for."""
-    stack, launcher = tools
+    stacks = dict.fromkeys(node.stack for node in nodes if node.stack)
     mca = {*settings.options.mca, *(name for node in nodes for name in node.hardware.mca)}
     reasons = {
         f"{scenario.value('workload')} ": settings.workload.unsuitable(sum(node.ranks for node in nodes)),
-        "": settings.transport.unsuitable(stack),
-        f"{settings.options.launcher} ": launcher.unsuitable(stack, mca),
+        "": next(filter(None, map(settings.transport.unsuitable, stacks)), None),
+        f"{settings.options.launcher} ": launcher.unsuitable(next(iter(stacks)), mca),
     }
     for who, reason in reasons.items():
         if reason:
             raise NotHere(f"{who}{reason}")
 
 
-def _starter(settings: CellSettings, control: Node, stack: Stack, site: Site) -> Stack:
-    """The stack of a launcher without ranks: releases of one major version understand each other's daemons."""
-    own = site.stacks[settings.options.stack or control.hardware.stack]
-    if (own.vendor, own.major) != (stack.vendor, stack.major):
-        raise NotHere(
-            f"{control.hardware.name} cannot start this job: it has {own.vendor} {own.version} (stack {own.name}), the "
-            f"nodes have {stack.vendor} {stack.version} (stack {stack.name}), and their major versions must be one"
-        )
-    return own
+def _starter(nodes: Sequence[Node], control: Node | None) -> Node:
+    """The node that starts the job.
+
+    Of one machine's stacks only those of one major version understand each other's daemons, and a wrong pair runs in
+    silence; across hosts the pair is tried, for that may be the question.
+    """
+    stacks = list(dict.fromkeys(node.stack for node in nodes if node.stack))
+    if not _joined(nodes):
+        if len(stacks) > 1:
+            names = ", ".join(sorted(stack.name for stack in stacks))
+            raise NotHere(f"one mpirun cannot start nodes of different stacks ({names})")
+        own = control.stack if control else stacks[0]
+        if control and own and (own.vendor, own.major) != (stacks[0].vendor, stacks[0].major):
+            raise NotHere(
+                f"{control.hardware.name} cannot start this job: it has {own.vendor} {own.version} (stack {own.name}), "
+                f"the nodes have {stacks[0].vendor} {stacks[0].version} (stack {stacks[0].name}), and their major "
+                "versions must be one"
+            )
+    return control or nodes[0]
 
 
-def _demand(
-    scenario: Scenario, settings: CellSettings, stack: Stack, nodes: Sequence[Node], hosts: Sequence[Host]
-) -> Demand:
+def _demand(scenario: Scenario, settings: CellSettings, nodes: Sequence[Node], hosts: Sequence[Host]) -> Demand:
+    stack = nodes[0].stack
+    assert stack
     # One node without Large BAR is enough for the bugs it brings: an expectation asks whether any node has it.
     present = frozenset().union(*(_capabilities(node, host) for node, host in zip(nodes, hosts, strict=True)))
     return Demand(
@@ -99,10 +116,21 @@ def _demand(
         points=settings.workload.points(),
         operation=settings.workload.operation,
         measured=settings.workload.measured,
-        facts={stack.vendor.lower().replace(" ", ""): stack.version, "stack": stack.name},
+        facts=_known_facts(stack, settings.workload),
         capabilities=present,
         expectations=scenario.expectations,
+        rdma=all(_fabric(node).rdma for node in nodes),
     )
+
+
+def _fabric(node: Node) -> FabricKind:
+    return find("fabrics", node.hardware.fabric.kind, FabricKind)()  # type: ignore[type-abstract]
+
+
+def _known_facts(stack: Stack, workload: Workload) -> dict[str, str]:
+    exact = {stack.vendor.lower().replace(" ", ""): stack.version} if "." in stack.version else {}
+    memory = {"memory": workload.settings.memory} if isinstance(workload.settings, Sweep) else {}
+    return {**exact, "stack": stack.name, **memory}
 
 
 def _capabilities(node: Node, host: Host) -> frozenset[str]:
@@ -134,29 +162,35 @@ def _require(wanted: Sequence[str], nodes: Sequence[Node], hosts: Sequence[Host]
             )
 
 
-def _stack(settings: CellSettings, nodes: Sequence[Node], site: Site) -> Stack:
-    wanted = {settings.options.stack or node.hardware.stack for node in nodes}
-    if len(wanted) > 1:
-        raise NotHere(f"one mpirun cannot start nodes of different stacks ({', '.join(sorted(wanted))})")
-    return site.stacks[wanted.pop()]
-
-
-def _contexts(
-    settings: CellSettings, nodes: Sequence[Node], stack: Stack, programs: str
-) -> tuple[list[RankContext], dict[str, str]]:
+def _contexts(settings: CellSettings, nodes: Sequence[Node], site: Site) -> tuple[list[RankContext], dict[str, str]]:
     """A context for each run of nodes that share host and environment; MCA parameters that all share go before."""
     file, *arguments = settings.workload.program()
-    argv = (stack.interpreter, "-m", "mpi4py", f"{programs}/{file}", *arguments)
-    rendered = [settings.transport.render(node, stack) for node in nodes]
+    stacks = [node.stack for node in nodes if node.stack]
+    folders = [_programs(node, nodes, site) for node in nodes]
+    argv = [
+        (stack.interpreter, "-m", "mpi4py", f"{folder}/{file}", *arguments)
+        for stack, folder in zip(stacks, folders, strict=True)
+    ]
+    rendered = [settings.transport.render(node, stack) for node, stack in zip(nodes, stacks, strict=True)]
     mca = [{**n.hardware.mca, **r.mca, **settings.options.mca} for n, r in zip(nodes, rendered, strict=True)]
-    env = [{**n.hardware.env, **r.env, **settings.options.env} for n, r in zip(nodes, rendered, strict=True)]
+    env = [
+        {**_fabric(n).environment(n.hardware.fabric), **n.hardware.env, **r.env, **settings.options.env}
+        for n, r in zip(nodes, rendered, strict=True)
+    ]
     shared = {name: value for name, value in mca[0].items() if all(other.get(name) == value for other in mca)}
     # A parameter on the command line of one context would hold for the others too; in its environment it does not.
     own = [{f"OMPI_MCA_{name}": value for name, value in each.items() if name not in shared} for each in mca]
     described = [
-        (node.host, {**mine, **variables}, node.ranks) for node, mine, variables in zip(nodes, own, env, strict=True)
+        (node.name, tokens, {**mine, **variables}, node.ranks)
+        for node, tokens, mine, variables in zip(nodes, argv, own, env, strict=True)
     ]
-    grouped = itertools.groupby(described, key=lambda item: item[:2])
+    grouped = itertools.groupby(described, key=lambda item: item[:3])
     return [
-        RankContext(sum(item[2] for item in group), host, argv, variables) for (host, variables), group in grouped
+        RankContext(sum(item[3] for item in group), host, tokens, variables)
+        for (host, tokens, variables), group in grouped
     ], shared
+
+
+def _programs(node: Node, nodes: Sequence[Node], site: Site) -> str:
+    """Where a node has the programs: all nodes of this machine share ours."""
+    return f"{site.seen.get(node.index, Sight()).folder}/programs" if _joined(nodes) else site.programs

@@ -13,7 +13,10 @@ from pytest_hetgpu.errors import UsageError
 
 T = TypeVar("T")
 
-FAMILIES = ("hardware", "stacks", "transports", "launchers", "workloads", "runtimes", "judges", "signatures")
+FAMILIES = (
+    *("hardware", "fabrics", "stacks", "transports", "launchers", "workloads", "runtimes", "judges", "signatures"),
+    "probes",
+)
 
 
 @cache

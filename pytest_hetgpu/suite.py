@@ -11,11 +11,13 @@ from pathlib import Path
 from pytest_hetgpu import inventory
 from pytest_hetgpu.errors import MatrixError, NotHere, UsageError
 from pytest_hetgpu.expand import expand
+from pytest_hetgpu.images import reference
 from pytest_hetgpu.inventory import Inventory
 from pytest_hetgpu.matrix.document import Document
 from pytest_hetgpu.matrix.reader import read
-from pytest_hetgpu.model import Job, Scenario, Stack
-from pytest_hetgpu.plan import Site, plan
+from pytest_hetgpu.model import Hardware, Image, Job, Scenario, Stack
+from pytest_hetgpu.placing import Sight, Site
+from pytest_hetgpu.plan import plan
 from pytest_hetgpu.registry import known
 from pytest_hetgpu.stacks.base import family_of
 
@@ -47,8 +49,10 @@ def find_matrix(path: Path, root: Path) -> Path:
 
 
 def _matrices(folder: Path) -> list[str]:
+    """Names of what may be a matrix; `NAME.hosts.yaml` is an inventory."""
     try:
-        return [path.name for path in folder.iterdir() if path.suffix in (".yaml", ".yml")]
+        found = [path for path in folder.iterdir() if path.suffix in (".yaml", ".yml")]
+        return [path.name for path in found if Path(path.stem).suffix != ".hosts"]
     except (OSError, ValueError):
         return []
 
@@ -62,6 +66,7 @@ class Suite:
     inventory: Inventory
     prefixes: tuple[Path, ...]
     timeout: float
+    _images: Mapping[str, Mapping[str, Image]] = field(default_factory=dict, repr=False)
     _stacks: dict[str, Stack | NotHere] = field(default_factory=dict, repr=False)
     _places: dict[tuple[str, str], int] = field(default_factory=dict, repr=False)
 
@@ -93,8 +98,8 @@ class Suite:
         if complaints:
             raise MatrixError(complaints)
         found = inventory.read(inventory_file) if inventory_file else Inventory()
-        prefixes = _prefixes(environ, root)
-        return cls(documents, tuple(_labelled(expanded)), found, prefixes, timeout)
+        images = {name: _images(document, found, root) for name, document in documents.items()}
+        return cls(documents, tuple(_labelled(expanded)), found, _prefixes(environ, root), timeout, images)
 
     def select(self, wanted: Sequence[str]) -> tuple[Scenario, ...]:
         """The scenarios of these ids (or labels), all when none is asked for. UsageError for an unknown id."""
@@ -114,17 +119,21 @@ class Suite:
             self._places.update({(s.matrix, s.label): place for place, s in enumerate(self.scenarios)})
         return self._places[matrix, label]
 
-    def job(self, scenario: Scenario, *, even_if_absent: bool = False) -> Job:
-        """What a scenario starts. NotHere where the site lacks something; a plan may be made without the stack."""
+    def job(self, scenario: Scenario, seen: Mapping[int, Sight] | None = None, *, even_if_absent: bool = False) -> Job:
+        """What a scenario starts. NotHere where the site lacks something; a plan may be made without the stack.
+
+        `seen` is what the nodes of a placement were found to be once they were there.
+        """
         document = self.documents[scenario.matrix]
         wanted = document.settings(scenario.values)
         stacks = {}
-        for name in {wanted.options.stack or document.hardware[node].stack for node in wanted.hardware}:
+        kinds = [document.hardware[node] for node in wanted.hardware]
+        for name in {wanted.options.stack or kind.stack for kind in kinds if kind.runtime == "local"}:
             found = self.stack(name)
             if isinstance(found, NotHere) and not even_if_absent:
                 raise found
             stacks[name] = family_of(name).planned(name) if isinstance(found, NotHere) else found
-        return plan(document, scenario, self._site(stacks))
+        return plan(document, scenario, self._site(document, stacks, seen or {}))
 
     def stack(self, name: str) -> Stack | NotHere:
         """The stack of that name on this machine, or why it is not; looked for once."""
@@ -140,9 +149,48 @@ class Suite:
     def _candidates(self, name: str) -> Iterable[Path]:
         return (*(prefix / name for prefix in self.prefixes), Path(sys.prefix))
 
-    def _site(self, stacks: Mapping[str, Stack]) -> Site:
+    def _site(self, document: Document, stacks: Mapping[str, Stack], seen: Mapping[int, Sight]) -> Site:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        return Site(stacks, str(PACKAGE / "programs"), os.geteuid() == 0, cores, self.timeout, self.inventory)
+        return Site(
+            stacks=stacks,
+            programs=str(PACKAGE / "programs"),
+            root=os.geteuid() == 0,
+            cores=cores,
+            timeout=self.timeout,
+            inventory=self.inventory,
+            images=self._images.get(document.name, {}),
+            seen=seen,
+        )
+
+
+def _images(document: Document, found: Inventory, root: Path) -> dict[str, Image]:
+    """The image of each kind of hardware that runs in one. MatrixError where a folder is meant that is not there."""
+    places = (Path(document.file).parent, root, packaged("containers").parent)
+    images, complaints = {}, []
+    for name, kind in document.hardware.items():
+        if kind.runtime == "docker" and kind.image:
+            try:
+                images[name] = _image(kind, places, found.build_of(Path(kind.image).name))
+            except UsageError as error:
+                complaints.append(f"{document.file}: hardware.{name}.image: {error}")
+    if complaints:
+        raise MatrixError(complaints)
+    return images
+
+
+def _image(kind: Hardware, places: Iterable[Path], build: tuple[Mapping[str, str], str]) -> Image:
+    """A folder with a Dockerfile, looked for like a matrix, else a reference that an engine has or can pull."""
+    wanted = kind.image or ""
+    folder = next((place / wanted for place in places if (place / wanted / "Dockerfile").is_file()), None)
+    if folder is None:
+        if wanted.startswith(("containers/", "/")):
+            looked = ", ".join(dict.fromkeys(str(place / wanted) for place in places))
+            raise UsageError(f"{wanted!r} is no folder with a Dockerfile (looked for {looked})")
+        return Image(wanted)
+    args, network = build
+    args = {**kind.build_args, **args}
+    path = str(folder.resolve())
+    return Image(reference(path, args), path, args, network or kind.build_network)
 
 
 def _labelled(expanded: Sequence[tuple[Document, list[Scenario]]]) -> Iterable[Scenario]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pytest_hetgpu.errors import InventoryError, NotHere
 from pytest_hetgpu.inventory import LOCAL, Host, Inventory, read
-from pytest_hetgpu.model import Accelerator, Hardware
+from pytest_hetgpu.model import Accelerator, Hardware, Reach
 
 GOOD = """\
 hardware:
@@ -40,16 +41,14 @@ def test_hosts_are_addresses_or_maps_and_paths_start_at_the_file(write: Callable
         "site/hosts.yaml",
         {
             "g4ad": (
-                Host("10.0.0.5"),
+                Host("10.0.0.5", Reach("ssh://10.0.0.5")),
                 Host(
                     "10.0.0.6",
-                    "ssh://ubuntu@10.0.0.6",
-                    "ubuntu",
-                    tmp_path / "site" / "keys" / "g4ad",
-                    frozenset({"no-large-bar"}),
+                    Reach("ssh://ubuntu@10.0.0.6", "ubuntu", None, str(tmp_path / "site" / "keys" / "g4ad")),
+                    capabilities=frozenset({"no-large-bar"}),
                 ),
             ),
-            "g4dn": (Host("10.0.0.7"),),
+            "g4dn": (Host("10.0.0.7", Reach("ssh://10.0.0.7")),),
         },
         {"openmpi-5": tmp_path / "site" / "stacks" / "openmpi"},
     )
@@ -67,18 +66,18 @@ def test_a_home_folder_is_written_out(write: Callable[[str], Path], monkeypatch:
         ("- a", ["site/hosts.yaml:1: the file must be a map, not a list"]),
         (
             "hardwar: {}",
-            ["site/hosts.yaml:1: unknown key 'hardwar' (known: hardware, stacks; did you mean 'hardware'?)"],
+            ["site/hosts.yaml:1: unknown key 'hardwar' (known: build, hardware, stacks; did you mean 'hardware'?)"],
         ),
         ("hardware: [a]", ["site/hosts.yaml:1: hardware must be a map, not a list"]),
         ("hardware:\n  g4: host", ["site/hosts.yaml:2: hardware.g4 must be a list, not 'host'"]),
         ("hardware:\n  g4:\n    - {user: me}", ["site/hosts.yaml:3: hardware.g4 lacks the key 'address'"]),
         ("hardware:\n  g4: [null]", ["site/hosts.yaml:2: hardware.g4 must be a map, not nothing"]),
-        ("hardware:\n  g4: ['']", ["site/hosts.yaml:2: hardware.g4 must not be empty"]),
+        ("hardware:\n  g4: ['']", ["site/hosts.yaml:2: hardware.g4: '' must be a host's name or address"]),
         (
             "hardware:\n  g4:\n    - {address: a, usr: me}",
             [
                 "site/hosts.yaml:3: unknown key 'usr' in hardware.g4 "
-                "(known: address, capabilities, engine, key, user; did you mean 'user'?)"
+                "(known: address, capabilities, engine, key, port, prefix, user; did you mean 'user'?)"
             ],
         ),
         (
@@ -96,6 +95,51 @@ def test_a_home_folder_is_written_out(write: Callable[[str], Path], monkeypatch:
             ],
         ),
         ("stacks: {openmpi-5: [a]}", ["site/hosts.yaml:1: stacks.openmpi-5 must be a path, not a list"]),
+        (
+            "hardware:\n  g4: [-oProxyCommand=x]",
+            ["site/hosts.yaml:2: hardware.g4: '-oProxyCommand=x' must be a host's name or address"],
+        ),
+        ("hardware:\n  g4: ['a,b']", ["site/hosts.yaml:2: hardware.g4: 'a,b' must be a host's name or address"]),
+        (
+            "hardware:\n  g4: [{address: a, engine: tcp://a:2375}]",
+            ["site/hosts.yaml:2: hardware.g4.engine: 'tcp://a:2375' must be ssh://USER@HOST or unix:///PATH"],
+        ),
+        (
+            "hardware:\n  g4: [{address: a, engine: ssh://-oProxyCommand=x}]",
+            ["site/hosts.yaml:2: hardware.g4.engine: 'ssh://-oProxyCommand=x' must be ssh://USER@HOST or unix:///PATH"],
+        ),
+        (
+            "hardware:\n  g4: [{address: a, user: a b}]",
+            ["site/hosts.yaml:2: hardware.g4.user: 'a b' must be a user's name"],
+        ),
+        (
+            "hardware:\n  g4: [{address: a, user: -l}]",
+            ["site/hosts.yaml:2: hardware.g4.user: '-l' must be a user's name"],
+        ),
+        (
+            "hardware:\n  g4: [{address: a, port: 0}]",
+            ["site/hosts.yaml:2: hardware.g4.port must be at least 1, not '0'"],
+        ),
+        (
+            "hardware:\n  g4: [{address: a, port: 65536}]",
+            ["site/hosts.yaml:2: hardware.g4.port must be at most 65535, not '65536'"],
+        ),
+        (
+            "hardware:\n  g4: [{address: a, prefix: opt}]",
+            ["site/hosts.yaml:2: hardware.g4.prefix: 'opt' must be an absolute path"],
+        ),
+        ("build: [a]", ["site/hosts.yaml:1: build must be a map, not a list"]),
+        (
+            "build:\n  x: {arg: {}}",
+            ["site/hosts.yaml:2: unknown key 'arg' in build.x (known: args, network; did you mean 'args'?)"],
+        ),
+        (
+            "build:\n  x: {network: hots}",
+            [
+                "site/hosts.yaml:2: build.x.network: unknown value 'hots' "
+                "(known: default, host, none; did you mean 'host'?)"
+            ],
+        ),
         (
             "a: &matrix b\nc: *matri",
             ["site/hosts.yaml:2: alias *matri has no anchor before it (known: matrix; did you mean 'matrix'?)"],
@@ -121,10 +165,30 @@ def test_without_an_inventory_local_nodes_are_this_machine() -> None:
     assert Inventory().bind((CPU, CPU)) == (LOCAL, LOCAL)
 
 
-def test_without_an_inventory_other_nodes_are_not_here() -> None:
-    with pytest.raises(NotHere) as caught:
-        Inventory().bind((GPU,))
-    assert str(caught.value) == "needs hardware g4ad (platform=rocm arch=gfx1011): give --hetgpu-inventory"
+def test_without_an_inventory_hosts_by_ssh_are_not_here_and_this_machine_is_one_gpu_node() -> None:
+    assert Inventory().bind((GPU, CPU)) == (LOCAL, LOCAL)
+    needs = "needs hardware g4ad (platform=rocm arch=gfx1011): give --hetgpu-inventory"
+    for wanted in ((GPU, GPU), (replace(GPU, runtime="ssh"),)):
+        with pytest.raises(NotHere) as caught:
+            Inventory().bind(wanted)
+        assert str(caught.value) == needs
+
+
+def test_containers_without_an_accelerator_may_share_a_host() -> None:
+    cpu = replace(CPU, runtime="docker")
+    assert [host.address for host in Inventory(True, "hosts.yaml", HOSTS).bind((cpu, cpu, cpu))] == ["a", "b", "a"]
+
+
+def test_a_host_elsewhere_has_its_engine_behind_ssh(write: Callable[[str], Path]) -> None:
+    entries = "[localhost, h, {address: i, user: me, port: 2200}, {address: j, engine: 'unix:///run/podman.sock'}]"
+    hosts = read(write(f"hardware: {{g4: {entries}}}")).hardware["g4"]
+    assert [host.reach.engine for host in hosts] == ["", "ssh://h", "ssh://me@i:2200", "unix:///run/podman.sock"]
+
+
+def test_how_images_are_built_here(write: Callable[[str], Path]) -> None:
+    inventory = read(write("build: {'*': {network: host, args: {A: 1}}, one: {args: {A: 2, BASE: b}}}"))
+    assert inventory.build_of("one") == ({"A": "2", "BASE": "b"}, "host")
+    assert inventory.build_of("other") == ({"A": "1"}, "host")
 
 
 def test_local_nodes_take_their_hosts_in_turn() -> None:

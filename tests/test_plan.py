@@ -15,7 +15,8 @@ from pytest_hetgpu.expand import expand
 from pytest_hetgpu.inventory import Host, Inventory
 from pytest_hetgpu.matrix.document import Document
 from pytest_hetgpu.model import Expectation, Job, Kind, Node, Point, Stack
-from pytest_hetgpu.plan import Site, plan
+from pytest_hetgpu.placing import Site
+from pytest_hetgpu.plan import plan
 
 Reads = Callable[..., Document]
 Plans = Callable[..., Job]
@@ -180,7 +181,7 @@ def test_a_job_knows_its_cell_and_what_it_must_show(plans: Plans) -> None:
     assert (demand.ranks, demand.stack, demand.transport_family, demand.transports) == (2, STACK, "ucx", ("ucx/tcp",))
     assert demand.points == (Point(8, "int8"), Point(16, "int8"), Point(8, "float32"), Point(16, "float32"))
     assert (demand.operation, demand.measured) == ("allreduce", True)
-    assert demand.facts == {"openmpi": "5.0.11", "stack": "openmpi-5"}
+    assert demand.facts == {"openmpi": "5.0.11", "stack": "openmpi-5", "memory": "host"}
 
 
 def test_a_cell_may_have_its_own_timeout(plans: Plans) -> None:
@@ -220,8 +221,8 @@ def test_hosts_are_sorted_and_each_once(plans: Plans) -> None:
 def test_nodes_know_their_hardware_host_and_ranks(plans: Plans, reads: Reads) -> None:
     kinds = reads(TEXT).hardware
     assert plans("mixed-ob1-pairs").nodes == (
-        Node(0, kinds["cpu"], "localhost", 1),
-        Node(1, kinds["lo2"], "localhost", 1),
+        Node(0, kinds["cpu"], "localhost", 1, "localhost", STACK),
+        Node(1, kinds["lo2"], "localhost", 1, "localhost", STACK),
     )
 
 
@@ -281,7 +282,7 @@ def test_one_launcher_cannot_start_two_stacks(reads: Reads) -> None:
     hardware = {**document.hardware, "lo2": replace(document.hardware["lo2"], stack="openmpi-4")}
     (scenario,) = (scenario for scenario in expand(document) if scenario.id == "mixed-ob1-pairs")
     with pytest.raises(NotHere, match=re.escape("nodes of different stacks (openmpi-4, openmpi-5)")):
-        plan(replace(document, hardware=hardware), scenario, SITE)
+        plan(replace(document, hardware=hardware), scenario, ALL)
 
 
 LED = """\
@@ -303,7 +304,7 @@ ALL = replace(SITE, stacks={stack.name: stack for stack in (STACK, FOUR, SYSTEM,
 
 def test_a_job_may_be_started_from_a_node_without_ranks(plans: Plans, reads: Reads) -> None:
     job = plans("led-shm-allreduce", LED)
-    assert job.launcher == Node(2, reads(LED).hardware["control"], "localhost", 0)
+    assert job.launcher == Node(2, reads(LED).hardware["control"], "localhost", 0, "localhost", STACK)
     assert ([node.ranks for node in job.nodes], job.demand.ranks) == ([2, 2], 4)
     # What its hardware sets is for ranks, and it has none.
     assert not {"ONLY=control", "pml_base_verbose"} & set(job.command.argv)
@@ -355,7 +356,7 @@ def test_a_transport_that_the_stack_has_not_is_not_run(plans: Plans) -> None:
     job = plans("two-ucx-tcp-pairs-mpich", text, ALL)
     assert job.command.argv[:6] == ("/m/bin/mpirun", "-np", "2", "env", "BOTH=axis", "MPIR_CVAR_CH4_NETMOD=ucx")
     assert "--mca" not in job.command.argv
-    assert job.demand.facts == {"mpich": "5.0.2", "stack": "mpich"}
+    assert job.demand.facts == {"mpich": "5.0.2", "stack": "mpich", "memory": "host"}
 
 
 @pytest.mark.parametrize(("cell", "names"), [("two", "pml"), ("mixed", "pml, pml_base_verbose")])
@@ -374,3 +375,53 @@ def test_other_hosts_are_given_with_their_slots(plans: Plans) -> None:
     mixed = plans("mixed-ob1-pairs-ranks_per_node2", text, site(hosts, cores=1)).command.argv
     assert [mixed[place + 1] for place, token in enumerate(mixed) if token == "-H"] == ["b:2", "c:2"]
     assert "--map-by" not in mixed
+
+
+WIRED = """\
+name: wired
+hardware:
+  rail: {fabric: {kind: roce, netdev: ens5f0, hca: mlx5_0, gid_index: 3}, env: {NCCL_SOCKET_NTHREADS: 1}}
+  plain: {fabric: {netdev: ens5}}
+axes:
+  placement: {rails: [rail, rail], half: [rail, plain]}
+  transport: {auto: {}, ucx-rc: {family: ucx, tls: [rc, self]}, ucx-tcp: {family: ucx}}
+  workload: {allreduce: {sizes: 8}}
+"""
+
+
+def variables(job: Job, context: int = 0) -> dict[str, str]:
+    """What `env` sets in one context of a job."""
+    tokens = " ".join(job.command.argv).split(" : ")[context].split(" env ")[1].split()
+    return dict(token.split("=", 1) for token in tokens if re.match(r"[A-Z_]+=", token))
+
+
+def test_the_fabric_is_the_lowest_layer_of_the_environment(plans: Plans) -> None:
+    fabric = {
+        "NCCL_IB_HCA": "mlx5_0",
+        "NCCL_IB_GID_INDEX": "3",
+        "NCCL_SOCKET_IFNAME": "ens5f0",
+        "NCCL_SOCKET_NTHREADS": "1",
+        "NCCL_NSOCKS_PERTHREAD": "8",
+        "UCX_NET_DEVICES": "mlx5_0:1",
+        "UCX_IB_GID_INDEX": "3",
+    }
+    assert variables(plans("rails-auto-allreduce", WIRED)) == fabric
+    ucx = {"UCX_LOG_LEVEL": "info", "UCX_TLS": "rc,self"}
+    assert variables(plans("rails-ucx-rc-allreduce", WIRED)) == fabric | ucx
+    tcp = {"UCX_LOG_LEVEL": "info", "UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "ens5f0"}
+    assert variables(plans("rails-ucx-tcp-allreduce", WIRED)) == fabric | tcp
+    given = WIRED + "  tuning: {a: {env: {NCCL_IB_HCA: mlx5, NCCL_SOCKET_NTHREADS: 2}}}\n"
+    both = {"NCCL_IB_HCA": "mlx5", "NCCL_SOCKET_NTHREADS": "2"}
+    assert variables(plans("rails-auto-allreduce-a", given)) == fabric | both
+
+
+def test_each_node_has_its_own_fabric(plans: Plans) -> None:
+    job = plans("half-ucx-tcp-allreduce", WIRED)
+    assert variables(job)["NCCL_IB_HCA"] == "mlx5_0"
+    assert variables(job, 1) == {"UCX_LOG_LEVEL": "info", "UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "ens5"}
+
+
+def test_rdma_is_asked_for_where_every_node_can(plans: Plans) -> None:
+    assert plans("rails-ucx-rc-allreduce", WIRED).demand.rdma
+    assert not plans("half-ucx-rc-allreduce", WIRED).demand.rdma
+    assert not plans("two-ob1-pairs").demand.rdma

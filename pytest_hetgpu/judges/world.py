@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from pytest_hetgpu.evidence import Hello
 from pytest_hetgpu.judges.base import Case, Force, Judge, Opinion
-from pytest_hetgpu.model import Kind, Stack
+from pytest_hetgpu.model import Job, Kind, Stack
 
 
 class World(Judge):
@@ -19,11 +19,13 @@ class World(Judge):
         hellos = [case.evidence.hellos[rank] for rank in sorted(case.evidence.hellos)]
         if not hellos:
             yield self.says(Kind.LAUNCH_FAILURE, "no rank reported: the ranks never ran", Force.VAGUE)
-        yield from self._library(hellos, case.job.demand.stack)
+        yield from self._library(hellos, case.job)
         yield from self._size(hellos, case.job.demand.ranks)
 
-    def _library(self, hellos: list[Hello], stack: Stack) -> Iterator[Opinion]:
+    def _library(self, hellos: list[Hello], job: Job) -> Iterator[Opinion]:
+        stacks = [node.stack or job.demand.stack for node in job.nodes for _ in range(node.ranks)]
         for hello in hellos:
+            stack = stacks[hello.rank] if hello.rank < len(stacks) else job.demand.stack
             if not is_of(stack, hello.library):
                 loaded = f"{hello.library.partition(',')[0]} ({hello.libmpi or 'file unknown'})"
                 asked = f"{stack.vendor} {stack.version} (stack {stack.name})"

@@ -13,7 +13,9 @@ from pytest_hetgpu.model import Command, RankContext, Stack
 class Start:
     """What a launcher is told. `stack` is the one that starts the ranks, which bring an interpreter of their own.
 
-    `mca` holds for all contexts; `root`: it runs as root; `cores`: those of its host.
+    `mca` holds for all contexts; `root`: it runs as root; `cores`: those of its host. `ssh_config` is the file by which
+    it reaches the other hosts ("": there are none); `netdev` the interface its daemons are to use ("": their choice);
+    `prefix` where the other hosts have the stack, if elsewhere than the starter; `shared`: some nodes are on one host.
     """
 
     stack: Stack
@@ -21,6 +23,10 @@ class Start:
     mca: Mapping[str, str] = field(default_factory=dict)
     root: bool = False
     cores: int = 1
+    ssh_config: str = ""
+    netdev: str = ""
+    prefix: str = ""
+    shared: bool = False
 
 
 class Launcher(abc.ABC):

@@ -6,6 +6,10 @@
 | more ranks than cores | `--oversubscribe` | `--map-by :OVERSUBSCRIBE` | nothing |
 | MCA parameters | `--mca NAME VALUE` before the contexts | the same | has none |
 | hosts | `-H a:1,b:1` in each context | the same | `-hosts a:1,b:1` before the contexts |
+| the ssh to them | `--mca plm_rsh_agent "ssh -F FILE"` | `--prtemca plm_ssh_agent ...` | `HYDRA_LAUNCHER_EXTRA_ARGS` |
+| their prefix, if another | `--prefix DIR` | the same | nothing |
+| nodes that share a host | `--bind-to none` | the same | nothing: it does not bind |
+| daemons' interface | `--mca oob_tcp_if_include DEV` | `--prtemca prte_if_include DEV` | `-iface DEV` |
 
 Variables are set with `env K=V` in each context: Open MPI 5 leaks `-x` into the contexts that follow, MPICH has none.
 """
@@ -37,8 +41,10 @@ class Mpirun(Launcher):
 
     def command(self, start: Start) -> Command:
         groups = [tuple(group) for _, group in itertools.groupby(start.contexts, key=_what)]
-        render = _hydra if start.stack.vendor == MPICH else _open_mpi
-        return Command((start.stack.launcher, *render(start, groups)))
+        if start.stack.vendor != MPICH:
+            return Command((start.stack.launcher, *_open_mpi(start, groups)))
+        env = {"HYDRA_LAUNCHER_EXTRA_ARGS": f"-F {start.ssh_config}"} if start.ssh_config else {}
+        return Command((start.stack.launcher, *_hydra(start, groups)), env)
 
 
 Group = tuple[RankContext, ...]
@@ -55,13 +61,32 @@ def _open_mpi(start: Start, groups: Sequence[Group]) -> list[str]:
     # Where hosts are given, so are their slots.
     if not hosted and _ranks(start.contexts) > start.cores:
         tokens += ["--oversubscribe"] if 0 < start.stack.major < 5 else ["--map-by", ":OVERSUBSCRIBE"]
+    tokens += _daemons(start)
     for name, value in sorted(start.mca.items()):
         tokens += ["--mca", name, value]
     return tokens + _contexts(groups, hosted)
 
 
+def _daemons(start: Start) -> list[str]:
+    """How Open MPI's daemons get to the other hosts, and talk with each other (PRRTE's own names since 5)."""
+    old = 0 < start.stack.major < 5
+    option = "--mca" if old else "--prtemca"
+    ssh = [option, "plm_rsh_agent" if old else "plm_ssh_agent", f"ssh -F {start.ssh_config}"]
+    device = [option, "oob_tcp_if_include" if old else "prte_if_include", start.netdev]
+    prefix = ["--prefix", start.prefix] if start.prefix else []
+    # Each daemon binds its first rank to core 0: on one host all of them, and 8 bytes take 4.6 ms instead of 10 us.
+    unbound = ["--bind-to", "none"] if start.shared else []
+    return [
+        *(ssh if start.ssh_config else ()),
+        *(device if start.ssh_config and start.netdev else ()),
+        *prefix,
+        *unbound,
+    ]
+
+
 def _hydra(start: Start, groups: Sequence[Group]) -> list[str]:
     hosts = ["-hosts", _slots(start.contexts)] if _hosted(start.contexts) else []
+    hosts += ["-iface", start.netdev] if start.ssh_config and start.netdev else []
     return hosts + _contexts(groups, hosted=False)
 
 

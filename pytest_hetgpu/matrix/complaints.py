@@ -126,7 +126,8 @@ def _say(detail: ErrorDetails, place: str, model: type[BaseModel]) -> str:
     if kind == "value_error":
         return f"{what}: {context.get('error')}"
     if kind == "literal_error":
-        choices = str(context.get("expected")).replace(" or ", ", ").replace("'", "").split(", ")
+        # Nothing, where it may be written out, is no name to propose.
+        choices = filter(None, str(context.get("expected")).replace(" or ", ", ").replace("'", "").split(", "))
         return f"{place}: unknown value {show(found)} {known(str(found), choices)}"
     if kind in _MUST:
         needed = _MUST[kind].format(**context)

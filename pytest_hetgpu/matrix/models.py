@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import (
     AfterValidator,
@@ -21,7 +21,7 @@ from pydantic import (
 )
 from pydantic_core.core_schema import CoreSchema, no_info_after_validator_function
 
-from pytest_hetgpu.model import Accelerator, Condition, Exclusion, Expectation, Fabric, Hardware, Kind, Origin
+from pytest_hetgpu.model import Condition, Exclusion, Expectation, Kind, Origin
 from pytest_hetgpu.registry import known, names, show
 from pytest_hetgpu.sizes import parse_size
 from pytest_hetgpu.stacks.base import stack_names
@@ -125,52 +125,6 @@ class Shape(BaseModel):
     """Base: unknown keys are mistakes."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
-
-
-class MpiShape(Shape):
-    """Which MPI a node runs."""
-
-    stack: Annotated[str, choice("stacks", "stack")] = "openmpi-5"
-
-
-class FabricShape(Shape):
-    """What connects the node; `gbps` in 1e9 bit/s."""
-
-    kind: Literal["tcp", "roce", "infiniband", "slingshot", "efa"] = "tcp"
-    netdev: Device | None = None
-    hca: Device | None = None
-    gid_index: Annotated[int, Field(ge=0)] | None = None
-    gbps: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-
-
-class HardwareShape(Shape):
-    """One named kind of node."""
-
-    platform: Annotated[str, choice("hardware", "platform")] = "cpu"
-    arch: Text | None = None
-    count: Annotated[int, Field(ge=0)] = 1
-    memory: Bytes | None = None
-    fabric: FabricShape = FabricShape()
-    runtime: Annotated[str, choice("runtimes", "runtime")] = "local"
-    image: str | None = None
-    mpi: MpiShape = MpiShape()
-    env: Env = {}
-    mca: Mca = {}
-    capabilities: Names = ()
-
-    def hardware(self, name: str) -> Hardware:
-        """The noun that the rest of the program knows."""
-        return Hardware(
-            name=name,
-            accelerator=Accelerator(self.platform, self.arch, self.count, self.memory),
-            fabric=Fabric(**self.fabric.model_dump()),
-            runtime=self.runtime,
-            stack=self.mpi.stack,
-            image=self.image,
-            env=self.env,
-            mca=self.mca,
-            capabilities=frozenset(self.capabilities),
-        )
 
 
 class Options(Shape):

@@ -15,7 +15,8 @@ from pytest_hetgpu.errors import MatrixError
 from pytest_hetgpu.matrix import source
 from pytest_hetgpu.matrix.complaints import Complaints
 from pytest_hetgpu.matrix.document import MAIN_AXES, Document
-from pytest_hetgpu.matrix.models import NAME, HardwareShape
+from pytest_hetgpu.matrix.hardware import HardwareShape
+from pytest_hetgpu.matrix.models import NAME
 from pytest_hetgpu.matrix.rules import RuleReader
 from pytest_hetgpu.matrix.source import Node, Scalar, SourceError, plain
 from pytest_hetgpu.matrix.values import AxisReader

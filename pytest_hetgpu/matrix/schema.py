@@ -9,7 +9,8 @@ from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core.core_schema import DictSchema
 
 from pytest_hetgpu.matrix.document import MAIN_AXES
-from pytest_hetgpu.matrix.models import NAME, ExcludeShape, ExpectShape, HardwareShape, Options, PlacementShape
+from pytest_hetgpu.matrix.hardware import HardwareShape
+from pytest_hetgpu.matrix.models import NAME, ExcludeShape, ExpectShape, Options, PlacementShape
 from pytest_hetgpu.matrix.values import entry_model
 from pytest_hetgpu.registry import names
 

@@ -108,6 +108,16 @@ class StackFamily(abc.ABC):
         return Stack(name, cls.vendor, cls.releases[name].version, "", cls.launchers[-1], "python3")
 
     @classmethod
+    def elsewhere(cls, name: str, prefix: str) -> Stack:
+        """The stack on another node: below `prefix`, or whatever PATH finds there where that is empty.
+
+        Of its version only the major number is asked for; its ranks report the rest.
+        """
+        version = cls.releases[name].version.partition(".")[0]
+        folder = f"{prefix}/bin/" if prefix else ""
+        return Stack(name, cls.vendor, version, prefix, f"{folder}{cls.launchers[-1]}", f"{folder}python3")
+
+    @classmethod
     def _launcher(cls, prefix: Path) -> Path | None:
         return next((path for path in (prefix / "bin" / program for program in cls.launchers) if path.exists()), None)
 

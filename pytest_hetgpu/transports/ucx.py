@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pytest_hetgpu.model import Node, Stack
+import re
+
+from pytest_hetgpu.model import Fabric, Node, Stack
 from pytest_hetgpu.transports import _mpich, _openmpi
 from pytest_hetgpu.transports._proof import Proof
 from pytest_hetgpu.transports._ucx_log import INFO
@@ -21,10 +23,11 @@ _GROUPS = {
     "cuda": ("cuda_*", "gdr_copy"),
     "rocm": ("rocm_*",),
 }
+_RDMA = re.compile(r"(ib|rc|ud|dc)(_\w+|x)?|\w+_(verbs|mlx5)|all|any")
 
 
 class UcxSettings(TransportSettings):
-    """`tls`: transports for UCX_TLS; `net_devices`: devices for UCX_NET_DEVICES, UCX's own choice when absent."""
+    """`tls`: transports for UCX_TLS; `net_devices`: devices for UCX_NET_DEVICES, the fabric's when absent."""
 
     tls: Words = ("tcp", "self")
     net_devices: Words = ()
@@ -39,7 +42,7 @@ class Ucx(Transport):
 
     def render(self, node: Node, stack: Stack) -> Rendering:
         env = {"UCX_TLS": "all" if "any" in self.settings.tls else ",".join(self.settings.tls), **INFO}
-        devices = self.settings.net_devices or tuple(filter(None, (node.hardware.fabric.netdev,)))
+        devices = self.settings.net_devices or self._devices(node.hardware.fabric)
         if devices:
             env["UCX_NET_DEVICES"] = ",".join(devices)
         if stack.vendor == _mpich.VENDOR:
@@ -47,6 +50,15 @@ class Ucx(Transport):
         # Open MPI lets UCX in for RDMA-class transports only, unless told otherwise.
         mca = {"pml": "ucx", "opal_common_ucx_tls": "any", "opal_common_ucx_devices": "any"}
         return _openmpi.pinned(stack, mca, env)
+
+    def _devices(self, fabric: Fabric) -> tuple[str, ...]:
+        """The HCA for transports of RDMA, as `HCA:PORT`; else the interface; none leaves the choice to UCX."""
+        if fabric.hca and any(map(_RDMA.fullmatch, self.settings.tls)):
+            return (fabric.hca if ":" in fabric.hca else f"{fabric.hca}:1",)
+        if fabric.netdev:
+            return (fabric.netdev,)
+        # The fabric's own UCX_NET_DEVICES names its HCA, which is no device for these transports.
+        return ("all",) if fabric.hca else ()
 
     def components(self) -> tuple[str, ...]:
         names = [name for tls in self.settings.tls if tls != "self" for name in _GROUPS.get(tls, (tls,))]

@@ -16,7 +16,8 @@ from pytest_hetgpu.inventory import Host, Inventory
 from pytest_hetgpu.matrix import values
 from pytest_hetgpu.matrix.document import Document
 from pytest_hetgpu.model import Job, Stack
-from pytest_hetgpu.plan import Site, plan
+from pytest_hetgpu.placing import Site
+from pytest_hetgpu.plan import plan
 from tests.launchers.mpirun_words import Meaning, Rank, meaning
 
 SCRIPT = '''

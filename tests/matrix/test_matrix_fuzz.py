@@ -13,9 +13,11 @@ from pytest_hetgpu.errors import MatrixError, NotHere
 from pytest_hetgpu.expand import expand
 from pytest_hetgpu.matrix.reader import read
 from pytest_hetgpu.model import Scenario, Stack
-from pytest_hetgpu.plan import Site, plan
+from pytest_hetgpu.placing import Site
+from pytest_hetgpu.plan import plan
 
-SHIPPED = sorted((Path(__file__).resolve().parent.parent.parent / "matrices").glob("*.yaml"))
+FOLDER = Path(__file__).resolve().parent.parent.parent / "matrices"
+SHIPPED = sorted(path for path in FOLDER.glob("*.yaml") if not path.name.endswith(".hosts.yaml"))
 
 RICH = """\
 name: rich

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from pytest_hetgpu.errors import MatrixError
+from pytest_hetgpu.hardware.cuda import Cuda
+from pytest_hetgpu.hardware.rocm import Rocm
 from pytest_hetgpu.matrix.document import Document
 from pytest_hetgpu.matrix.reader import read
 from pytest_hetgpu.model import Accelerator, Condition, Exclusion, Expectation, Fabric, Hardware, Kind, Origin
@@ -65,11 +67,13 @@ def test_hardware_is_read_with_its_merges_and_overrides(reads: Reads) -> None:
             env={"UCX_LOG_LEVEL": "info"},
             mca={"btl_tcp_links": "2"},
             capabilities=frozenset({"no-large-bar"}),
+            container=Rocm.container,
         ),
         "g4dn": Hardware(
             "g4dn",
             Accelerator("cuda", "sm_75"),
             Fabric("roce", "ens5", "mlx5_0:1", 3, 25.0),
+            container=Cuda.container,
             env={"UCX_LOG_LEVEL": "debug"},
         ),
         "cpu": Hardware("cpu"),

@@ -55,6 +55,33 @@ def test_devices_are_the_transports_or_the_fabrics_or_ucx_s_own_choice() -> None
     assert ucx(net_devices=["mlx5_0:1", "eth0"]).render(WIRED, STACK).env["UCX_NET_DEVICES"] == "mlx5_0:1,eth0"
 
 
+ROCE = Fabric("roce", "ens5f0", "mlx5_0", 3)
+
+
+@pytest.mark.parametrize(
+    ("tls", "fabric", "devices"),
+    [
+        *((tls, ROCE, "mlx5_0:1") for tls in ("rc", "ud", "dc", "ib", "rc_x", "rc_verbs", "dc_mlx5", "all", "any")),
+        (["self", "tcp", "rc"], ROCE, "mlx5_0:1"),
+        ("rc", replace(ROCE, hca="mlx5_bond_0:2"), "mlx5_bond_0:2"),
+        ("rc", Fabric("infiniband", hca="mlx5_1"), "mlx5_1:1"),
+        # Until the node has shown its HCA its interface is all that is known.
+        ("rc", Fabric("roce", "ens5f0"), "ens5f0"),
+        ("rc", Fabric("roce"), None),
+        (["tcp", "self", "cuda_copy"], ROCE, "ens5f0"),
+        ("posix", ROCE, "ens5f0"),
+        # Ranks there have a UCX_NET_DEVICES of the fabric's, which would leave these transports without a device.
+        ("tcp", Fabric("roce", hca="mlx5_0"), "all"),
+    ],
+)
+def test_rdma_goes_through_the_hca_and_the_rest_through_the_interface(
+    tls: object, fabric: Fabric, devices: str | None
+) -> None:
+    node = Node(0, Hardware("kind", fabric=fabric), "10.0.0.5", 1)
+    assert ucx(tls=tls).render(node, STACK).env.get("UCX_NET_DEVICES") == devices
+    assert ucx(tls=tls, net_devices="mlx5_9:1").render(node, STACK).env["UCX_NET_DEVICES"] == "mlx5_9:1"
+
+
 def test_ucx_s_own_word_for_any_is_all() -> None:
     assert ucx(tls="any").render(NODE, STACK).env["UCX_TLS"] == "all"
     assert ucx(tls="all").render(NODE, STACK).env["UCX_TLS"] == "all"

@@ -1,0 +1,1 @@
+"""What connects: one file a kind of fabric."""

@@ -1,0 +1,133 @@
+"""Binds a placement to hosts: who each node is, what the others call it, which MPI it has, what its container gets."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from pytest_hetgpu.errors import NotHere
+from pytest_hetgpu.inventory import HERE, Host, Inventory
+from pytest_hetgpu.matrix.document import CellSettings, Document
+from pytest_hetgpu.model import ContainerOptions, Hardware, Image, Node, Stack
+from pytest_hetgpu.stacks.base import family_of
+
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")
+# How Docker calls the interface of a container on a network of its own.
+CONTAINER_NETDEV = "eth0"
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What a node was seen to be once it was there; before that, what a plan shows.
+
+    `folder` is our private folder on it, `root` whether commands run as root there; `netdev`, `hca` and `gid_index` are
+    the ones found where the matrix leaves them open.
+    """
+
+    folder: str = "/tmp/hetgpu"  # noqa: S108 - a name to show; the folder is made with a random one
+    root: bool = True
+    netdev: str = ""
+    hca: str = ""
+    gid_index: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Facts about where jobs run: `programs` is the folder of rank programs, `cores` are the launching host's.
+
+    `stacks` are this machine's, `images` those of the matrix by name of hardware, `seen` is by node.
+    """
+
+    stacks: Mapping[str, Stack]
+    programs: str
+    root: bool = False
+    cores: int = 1
+    timeout: float = 120.0
+    inventory: Inventory = field(default_factory=Inventory)
+    images: Mapping[str, Image] = field(default_factory=dict)
+    seen: Mapping[int, Sight] = field(default_factory=dict)
+
+
+def place(document: Document, settings: CellSettings, site: Site) -> tuple[tuple[Node, ...], tuple[Host, ...]]:
+    """Every node with its host; a launcher without ranks is the last. NotHere where the site lacks one."""
+    kinds = tuple(document.hardware[name] for name in settings.hardware)
+    hosts = site.inventory.bind(kinds)
+    ranks = [settings.options.ranks_per_node] * len(settings.nodes) + [0] * bool(settings.launch_from)
+    network = _network(kinds, hosts)
+    names = _names(kinds, hosts, len(kinds) - 1 if settings.launch_from else 0)
+    nodes = []
+    for index, (kind, host) in enumerate(zip(kinds, hosts, strict=True)):
+        container = replace(kind.container, network=network) if kind.runtime == "docker" else None
+        node = Node(
+            index=index,
+            hardware=_seen(kind, _own_netdev(container, hosts), site.seen.get(index)),
+            host=host.address,
+            ranks=ranks[index],
+            name=names[index],
+            stack=_stack(kind, host, settings.options.stack, site),
+            reach=host.reach,
+            image=site.images.get(kind.name) if container else None,
+            container=container,
+        )
+        nodes.append(node)
+    return tuple(nodes), hosts
+
+
+def _network(kinds: Sequence[Hardware], hosts: Sequence[Host]) -> str:
+    """A network of the placement's own is possible where all nodes are containers of one engine."""
+    containers = [kind for kind in kinds if kind.runtime == "docker"]
+    wanted = {kind.container.network for kind in containers}
+    one_engine = len(containers) == len(kinds) and len({host.reach.engine for host in hosts}) == 1
+    if "user" in wanted and not one_engine:
+        raise NotHere("container network user needs all nodes of a placement to be containers of one engine; use host")
+    return "user" if one_engine and "host" not in wanted else "host"
+
+
+def _names(kinds: Sequence[Hardware], hosts: Sequence[Host], starter: int) -> list[str]:
+    """What mpirun is told: `nodeI`, the host name of containers; other hosts by their address where that is plain.
+
+    The node that mpirun itself is on must know its own name: a host that is no container knows itself as localhost.
+    """
+    if all(kind.runtime == "local" for kind in kinds):
+        return [host.address for host in hosts]
+    many = Counter(host.address for host in hosts)
+    names = []
+    for index, (kind, host) in enumerate(zip(kinds, hosts, strict=True)):
+        plain = _PLAIN.fullmatch(host.address) and many[host.address] == 1 and host.address not in HERE
+        if kind.runtime != "docker" and index == starter:
+            names.append("localhost")
+        else:
+            names.append(host.address if plain and kind.runtime != "docker" else f"node{index}")
+    return names
+
+
+def _own_netdev(container: ContainerOptions | None, hosts: Sequence[Host]) -> str:
+    """The interface that is known without looking: a container network's, or loopback where all share one host."""
+    if container and container.network == "user":
+        return CONTAINER_NETDEV
+    return "lo" if len(hosts) > 1 and len({host.address for host in hosts}) == 1 else ""
+
+
+def _seen(kind: Hardware, netdev: str, sight: Sight | None) -> Hardware:
+    """The kind with what its fabric leaves open filled in."""
+    fabric = kind.fabric
+    if kind.runtime == "local" and not sight:
+        return kind
+    netdev = fabric.netdev or netdev or (sight.netdev if sight else "")
+    found = replace(
+        fabric,
+        netdev=netdev or None,
+        hca=fabric.hca or (sight.hca if sight else "") or None,
+        gid_index=sight.gid_index if sight and fabric.gid_index is None else fabric.gid_index,
+    )
+    return kind if found == fabric else replace(kind, fabric=found)
+
+
+def _stack(kind: Hardware, host: Host, asked: str | None, site: Site) -> Stack:
+    if kind.runtime == "local":
+        return site.stacks[asked or kind.stack]
+    if asked and asked != kind.stack:
+        raise NotHere(f"hardware {kind.name} has the stack {kind.stack}, the cell asks for {asked}")
+    return family_of(kind.stack).elsewhere(kind.stack, host.prefix or kind.prefix)
