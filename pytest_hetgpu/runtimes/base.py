@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import abc
 import importlib
-from collections.abc import Sequence
+import secrets
+import threading
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.evidence import RunResult
-from pytest_hetgpu.model import Command
+from pytest_hetgpu.model import Command, Node
+
+T = TypeVar("T")
 
 
 class Runtime(abc.ABC):
@@ -38,10 +44,126 @@ class Runtime(abc.ABC):
         """The node as a testinfra host object; raises NotHere where testinfra is not installed."""
 
 
-def testinfra_host(spec: str) -> Any:
-    """`testinfra.get_host(spec)`, e.g. `local://`; raises NotHere, saying how to get it, where testinfra is missing."""
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a short command said; `returncode` as subprocess gives it."""
+
+    returncode: int
+    stdout: bytes
+    stderr: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """An sshd of ours on a node: where it listens, the host key it showed (`ssh-ed25519 AAAA...`), whom it lets in."""
+
+    port: int
+    host_key: str
+    user: str
+
+
+class Member(Runtime):
+    """One node of a job over several hosts. It must be closed; closing leaves nothing of ours on the node.
+
+    `folder` is a private folder (0700) on the node, which is gone with it; `uid` the user that commands run as. What
+    needs the node raises LostNode once it is out of reach.
+    """
+
+    folder: str
+    uid: int
+
+    @abc.abstractmethod
+    def key(self) -> str:
+        """Makes a key pair in `folder` (once); the public key. The private one, `FOLDER/key`, never leaves the node."""
+
+    @abc.abstractmethod
+    def ask(self, argv: Sequence[str], *, stdin: bytes = b"", timeout: float = 30.0) -> Answer:
+        """What a short command answers. ProvisionError where it cannot be started, or takes over `timeout` seconds."""
+
+    @abc.abstractmethod
+    def put(self, files: Mapping[str, bytes]) -> None:
+        """Writes files (mode 0600) below `folder`, by relative paths."""
+
+    @abc.abstractmethod
+    def read(self, paths: Sequence[str]) -> dict[str, bytes | None]:
+        """What these files of the node hold, None where one cannot be read."""
+
+    @abc.abstractmethod
+    def open_door(self, authorized_key: str, environment: Mapping[str, str]) -> Door:
+        """Starts an sshd for that public key alone, on a free port; its sessions get the node's and this environment.
+
+        A PATH or LD_LIBRARY_PATH given here stands before the node's own. ProvisionError says what is the matter: no
+        sshd, no ssh-keygen, or what sshd complained of.
+        """
+
+    @abc.abstractmethod
+    def door_log(self) -> tuple[str, ...]:
+        """The last lines that our sshd on the node printed: why it did not let somebody in."""
+
+    @abc.abstractmethod
+    def sweep(self) -> tuple[str, ...]:
+        """Stops whatever of the last command still runs on the node (not our sshd); what that was, as `NAME (PID)`."""
+
+    @abc.abstractmethod
+    def lost(self) -> str | None:
+        """Why the node is out of reach; None while it is not."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Stops everything of ours on the node. Closing twice is fine; never raises for a node that is lost."""
+
+
+class Gathering:
+    """What the nodes of one placement share while they are there, and the labels they carry.
+
+    `name` has only characters that engines take, `token` is part of the names of its folders; `run` is the run's name,
+    `owner` says who made it (`USER@HOST:PID`).
+    """
+
+    def __init__(self, name: str, run: str, owner: str) -> None:
+        self.name = name
+        self.token = secrets.token_hex(4)
+        self.labels = {"hetgpu.run": run, "hetgpu.owner": owner, "hetgpu.placement": name}
+        self._made: dict[Hashable, object] = {}
+        self._closing = ExitStack()
+        self._lock = threading.Lock()
+
+    def once(self, key: Hashable, make: Callable[[ExitStack], T]) -> T:
+        """What `make` gives, made for the first that asks; what it pushes on its ExitStack is undone by `close`."""
+        with self._lock:
+            if key not in self._made:
+                self._made[key] = make(self._closing)
+            return cast(T, self._made[key])
+
+    def close(self) -> None:
+        """Undoes what was made, last first."""
+        with self._lock:
+            self._made.clear()
+            self._closing.close()
+
+
+class MemberRuntime(abc.ABC):
+    """A kind of node that a job over several hosts can have: docker, ssh."""
+
+    @classmethod
+    @abc.abstractmethod
+    def open(cls, node: Node, gathering: Gathering) -> Member:
+        """The node, ready for commands; called from several threads.
+
+        NotHere where the site lacks what it needs, ProvisionError where it should work and does not; then nothing stays
+        behind.
+        """
+
+    @classmethod
+    def shut(cls) -> None:
+        """Lets go of what serves all nodes of this kind (connections to engines). Nothing is open any more."""
+        return
+
+
+def testinfra_host(spec: str, **options: str) -> Any:
+    """`testinfra.get_host(spec, **options)`, e.g. `local://`; NotHere, saying how to get it, where that is missing."""
     try:
         testinfra = importlib.import_module("testinfra")
     except ImportError as error:
         raise NotHere(f"testinfra cannot be imported ({error}): pip install pytest-testinfra") from error
-    return testinfra.get_host(spec)
+    return testinfra.get_host(spec, **options)

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import shutil
+import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_hetgpu.errors import LaunchError
 from pytest_hetgpu.evidence import RunResult
-from pytest_hetgpu.model import Command
+from pytest_hetgpu.model import Command, Node
 from pytest_hetgpu.runtimes._kernel import custody
+from pytest_hetgpu.runtimes._starting import NotStarted, empty, error, sink
 from pytest_hetgpu.runtimes._tree import Tree
-from pytest_hetgpu.runtimes.base import Runtime, testinfra_host
+from pytest_hetgpu.runtimes.base import Gathering, Member, MemberRuntime, Runtime, testinfra_host
 
 _NETWORKS = Path("/sys/class/net")
 _IFF_UP, _IFF_LOOPBACK = 0x1, 0x8  # linux/if.h
@@ -44,18 +43,18 @@ class Local(Runtime):
 
         `survivors` are named `NAME (PID)`. `quiet` goes by the time of the last write to `output`.
         """
-        with _sink(output) as sink, custody.held():
+        with sink(output) as file, custody.held():
             tree = Tree({**inherited(os.environ), **command.env}, os.urandom(8).hex())
             started, clock = time.time(), time.monotonic()
             ended, interrupted = False, None
             try:
                 try:
-                    _launch(tree, command, sink)
+                    _launch(tree, command, file)
                     ended = tree.wait(timeout)
                 except KeyboardInterrupt as cut:
                     interrupted = str(cut.args[0]) if cut.args else "SIGINT"
                 seconds = time.monotonic() - clock
-                quiet = min(seconds, max(0.0, started + seconds - os.fstat(sink).st_mtime))
+                quiet = min(seconds, max(0.0, started + seconds - os.fstat(file).st_mtime))
             finally:
                 returncode = tree.clear(self.grace)
         return RunResult(
@@ -83,6 +82,21 @@ class Local(Runtime):
         return testinfra_host("local://")
 
 
+class LocalNodes(MemberRuntime):
+    """A node is this machine, for a job that has others too: commands run below an agent, as on them."""
+
+    @classmethod
+    def open(cls, node: Node, gathering: Gathering) -> Member:
+        """As `MemberRuntime.open`."""
+        from pytest_hetgpu.runtimes._link import Link, boot_command
+        from pytest_hetgpu.runtimes._process import ProcessPipe
+        from pytest_hetgpu.runtimes._reached import Reached
+
+        name = node.name or node.host
+        link = Link(ProcessPipe(boot_command(sys.executable), inherited(os.environ)), name)
+        return Reached(name, link).settled(gathering)
+
+
 def inherited(environ: Mapping[str, str]) -> dict[str, str]:
     """What a command gets of our environment: not what would make it a rank of a job that we may be in ourselves."""
     return {name: value for name, value in environ.items() if not _NOT_INHERITED.match(name)}
@@ -95,39 +109,19 @@ def interfaces_up(networks: Path) -> tuple[str, ...]:
     return tuple(sorted(up, key=lambda name: (not flags[name] & _IFF_LOOPBACK, name)))
 
 
-@contextmanager
-def _sink(output: Path) -> Iterator[int]:
-    try:
-        sink = os.open(output, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise LaunchError(f"cannot write the output to {output}: {error.strerror}") from error
-    try:
-        yield sink
-    finally:
-        os.close(sink)
-
-
-def _launch(tree: Tree, command: Command, sink: int) -> None:
+def _launch(tree: Tree, command: Command, file: int) -> None:
     if not command.argv:
-        raise LaunchError("cannot start an empty command")
+        raise empty()
     try:
-        tree.launch(command.argv, sink)
-    except OSError as error:
-        raise LaunchError(f"cannot start {command.argv[0]}: {_explained(error, command, tree.env)}") from error
-    except ValueError as error:  # a NUL byte, or a character that the file system's encoding lacks
-        raise LaunchError(f"cannot start {command.argv[0]!r}: {error} in its arguments or environment") from error
+        tree.launch(command.argv, file)
+    except OSError as failure:
+        raise error(command.argv[0], _known(failure, command, tree.env)) from failure
+    except ValueError as failure:  # a NUL byte, or a character that the file system's encoding lacks
+        raise error(command.argv[0], NotStarted(None, str(failure), 0, found=False, path="")) from failure
 
 
-def _explained(error: OSError, command: Command, env: Mapping[str, str]) -> str:
-    """What an exec that failed with `error` means to the one who wrote the command."""
-    program = command.argv[0]
-    if error.errno == errno.E2BIG:
-        size = sum(len(os.fsencode(text)) + 1 for text in (*command.argv, *env, *env.values()))
-        return f"arguments and environment take {size} bytes, more than the kernel accepts (see `getconf ARG_MAX`)"
-    if error.errno == errno.EACCES:
-        return "not an executable file (permission denied)"
-    if error.errno != errno.ENOENT:
-        return error.strerror or str(error)
-    if shutil.which(program, path=env.get("PATH")):
-        return "the interpreter named in its first line is missing"
-    return "no such file" if "/" in program else f"no such program in PATH={env.get('PATH', '')}"
+def _known(failure: OSError, command: Command, env: Mapping[str, str]) -> NotStarted:
+    path = env.get("PATH", "")
+    size = sum(len(os.fsencode(text)) + 1 for text in (*command.argv, *env, *env.values()))
+    found = shutil.which(command.argv[0], path=path) is not None
+    return NotStarted(failure.errno, failure.strerror or str(failure), size, found, path)

@@ -1,0 +1,317 @@
+"""The node agent: runs commands on one node for whoever holds its pipe, and leaves nothing when the pipe closes.
+
+It is not imported: its text, and that of the modules beside it that it imports, is sent over the pipe and run by any
+Python 3.6 or later. Then it says MAGIC, and on stdin and stdout speaks frames, each `struct !II` (lengths of a JSON
+header and of a body) and both of them: requests in, each with an `id`, answers out with the same.
+"""
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any, Dict, List, NoReturn, Optional, Set, Tuple
+
+from agent_capture import Captured, content
+from agent_door import Door, Trouble, make_key
+from agent_place import hello, private_folder
+from agent_tree import below, processes, send, still_running
+
+Fields = Dict[str, Any]
+Answer = Tuple[Fields, bytes]
+
+MAGIC = b"\0hetgpu-agent 1\0"  # whatever stands before it, a login shell has printed
+LINGER = 0.25  # seconds in which what a command left may end by itself
+KILL_LIMIT = 10.0  # seconds after which a process that even KILL does not end is given up
+CHUNK = 256 << 10  # bytes of output in one frame
+F_SETPIPE_SZ = 1031
+IFF_UP, IFF_LOOPBACK = 0x1, 0x8  # linux/if.h
+
+
+class Run:
+    """A command that streams. `pid` is set once it was started (`launched`) and until it is reaped."""
+
+    def __init__(self) -> None:
+        self.launched = threading.Event()
+        self.pid: Optional[int] = None
+        self.linger, self.grace = LINGER, 1.0
+
+
+class Agent:
+    """What answers requests, each in a thread of its own; the methods named `do_...` are the requests."""
+
+    def __init__(self, out: int, folder: str) -> None:
+        self.out = out
+        self.folder = folder
+        self.lock = threading.Lock()  # for what follows, and to start processes
+        self.writing = threading.Lock()
+        self.closing = False
+        self.owned: Set[int] = set()
+        self.runs: Dict[int, Run] = {}
+        self.door = Door(folder, self.start)
+
+    def say(self, fields: Fields, body: bytes = b"") -> None:
+        """Sends one frame; none any more once we end, for what then comes of commands is our own doing.
+
+        Where nobody hears it, ends the agent.
+        """
+        head = json.dumps(fields).encode()
+        left = memoryview(struct.pack("!II", len(head), len(body)) + head + body)
+        with self.writing:
+            try:
+                while left and not self.closing:
+                    left = left[os.write(self.out, left) :]
+            except OSError:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    def serve(self) -> None:
+        """Answers requests until the pipe closes."""
+        while True:
+            sizes = sys.stdin.buffer.read(8)
+            if len(sizes) < 8:
+                return
+            head, body = struct.unpack("!II", sizes)
+            fields = json.loads(sys.stdin.buffer.read(head).decode())
+            if fields["op"] == "bye":
+                return
+            if fields["op"] == "run":
+                self.runs[fields["id"]] = Run()
+            content = sys.stdin.buffer.read(body)
+            threading.Thread(target=self.answer, args=(fields, content), daemon=True).start()
+
+    def answer(self, request: Fields, body: bytes) -> None:
+        """Does what is asked, and says what came of it."""
+        try:
+            fields, said = getattr(self, "do_" + request["op"])(request, body)
+        except Trouble as error:
+            fields, said = {"error": str(error)}, b""
+        except Exception as error:  # noqa: BLE001 - whoever asked waits for an answer
+            fields, said = {"error": f"{type(error).__name__}: {error}"}, b""
+        self.say(dict(fields, id=request["id"]), said)
+
+    def start(self, argv: List[str], env: Dict[str, str], **files: Any) -> "subprocess.Popen[bytes]":
+        """Starts a process that is ours until it is given to `reap`."""
+        with self.lock:
+            if self.closing:
+                raise OSError(errno.ESHUTDOWN, "the agent is ending")
+            merged = dict(os.environ, **env)
+            process: subprocess.Popen[bytes] = subprocess.Popen(
+                argv, env=merged, cwd="/", start_new_session=True, **files
+            )
+            self.owned.add(process.pid)
+            return process
+
+    def reap(self, process: "subprocess.Popen[bytes]") -> Optional[int]:
+        """The return code of a process that ended; None for one that KILL does not end."""
+        if still_running([process.pid], KILL_LIMIT):
+            return None
+        with self.lock:
+            self.owned.discard(process.pid)
+            return process.wait()
+
+    def do_ask(self, request: Fields, body: bytes) -> Answer:
+        """A short command's whole answer: what it wrote until it ended, though its children may hold the pipes on."""
+        pipe = subprocess.PIPE
+        try:
+            process = self.start(
+                request["argv"], request["env"], stdin=pipe if body else subprocess.DEVNULL, stdout=pipe, stderr=pipe
+            )
+        except (OSError, ValueError) as error:
+            return {"failed": failure(error, request)}, b""
+        said = Captured(process, body)
+        ended = said.until_ended(time.monotonic() + request["timeout"])
+        if not ended:
+            send([process.pid, *below(processes(), [process.pid])], signal.SIGKILL)
+        out, err = said.close()
+        return {"ended": ended, "returncode": self.reap(process), "stdout": len(out)}, out + err
+
+    def do_run(self, request: Fields, _: bytes) -> Answer:
+        """A command whose output is passed on as it comes; when it ends, whatever it left is stopped."""
+        run = self.runs[request["id"]]
+        heard, tell = os.pipe()
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(heard, F_SETPIPE_SZ, 1 << 20)
+        try:
+            process = self.start(request["argv"], request["env"], stdin=subprocess.DEVNULL, stdout=tell, stderr=tell)
+            run.pid = process.pid
+        except (OSError, ValueError) as error:
+            os.close(heard)
+            return {"failed": failure(error, request)}, b""
+        finally:
+            run.launched.set()
+            os.close(tell)
+        pump = threading.Thread(target=self.pump, args=(heard, request["id"]), daemon=True)
+        pump.start()
+        still_running([process.pid], None)
+        self.say({"id": request["id"], "event": "ended"})
+        survivors = self.sweep(run.linger, run.grace, process.pid)
+        pump.join(KILL_LIMIT)
+        run.pid = None
+        return {"returncode": self.reap(process), "survivors": survivors}, b""
+
+    def pump(self, heard: int, number: int) -> None:
+        """Passes a run's output on until nobody can write any more."""
+        with open(heard, "rb", buffering=0) as pipe:
+            for chunk in iter(lambda: pipe.read(CHUNK), b""):
+                self.say({"id": number, "event": "output"}, chunk)
+
+    def do_stop(self, request: Fields, _: bytes) -> Answer:
+        """Asks a run's command to end, and kills it after `grace` seconds; with 0 also all it started, at once."""
+        run = self.runs[request["run"]]
+        run.launched.wait()
+        run.linger, run.grace = 0.0, request["grace"] / 2
+        if run.pid is not None:
+            if request["grace"]:
+                send([run.pid], signal.SIGTERM, signal.SIGCONT)  # a stopped process acts on nothing but KILL
+                still_running([run.pid], request["grace"])
+            if run.pid is not None:
+                send([run.pid], signal.SIGKILL)
+            if not request["grace"]:
+                self.sweep(0.0, 0.0)
+        return {}, b""
+
+    def do_sweep(self, request: Fields, _: bytes) -> Answer:
+        return {"survivors": self.sweep(request["linger"], request["grace"])}, b""
+
+    def strays(self, mine: Optional[int] = None) -> Dict[int, str]:
+        """What runs below us, by pid: not what we started ourselves and still attend to, but for `mine`."""
+        table = processes()
+        listener = self.door.process.pid if self.door.process else 0
+        with self.lock:
+            spared = self.owned - {mine, listener}
+            found = [pid for pid in below(table, [os.getpid()], spared) if pid != listener]
+            for pid in found:
+                parent, _, state = table[pid]
+                if state == "Z" and parent == os.getpid() and pid not in self.owned:
+                    with contextlib.suppress(OSError):
+                        os.waitpid(pid, os.WNOHANG)
+        return {pid: table[pid][1] for pid in found if table[pid][2] not in "ZX"}
+
+    def sweep(self, linger: float, grace: float, mine: Optional[int] = None) -> List[str]:
+        """Stops all strays: they have `linger` seconds to end by themselves, `grace` after TERM, then comes KILL."""
+        still_running(self.strays(mine), linger)
+        names = found = self.strays(mine)
+        if found and grace:
+            send(found, signal.SIGTERM, signal.SIGCONT)
+            still_running(found, grace)
+        deadline, empty = time.monotonic() + KILL_LIMIT, 0
+        while found and empty < 2:  # one look misses what forks meanwhile
+            left = self.strays(mine)
+            names = {**names, **left}
+            empty = 0 if left else empty + 1
+            if time.monotonic() > deadline:
+                names.update({pid: name + ", which KILL did not end" for pid, name in left.items()})
+                break
+            send(left, signal.SIGKILL)
+            still_running(left, deadline - time.monotonic())
+        return [f"{name} ({pid})" for pid, name in sorted(names.items()) if not name.startswith("sshd")]
+
+    def do_put(self, request: Fields, body: bytes) -> Answer:
+        """Writes files, one after another in `body`, below the folder."""
+        at = 0
+        for name, size in request["files"]:
+            path = Path(self.folder, name)
+            if not name or "\0" in name or name.startswith("/") or {"..", "."} & set(name.split("/")):
+                raise Trouble(f"{name!r} does not lie below the folder")
+            for parent in reversed(path.relative_to(self.folder).parents):
+                with contextlib.suppress(FileExistsError):
+                    Path(self.folder, parent).mkdir(0o700)
+            if path.parent.resolve() != path.parent:
+                raise Trouble(f"{name!r} does not lie below the folder")
+            file = os.open(str(path), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            with open(file, "wb") as opened:  # noqa: PTH123 - it is a descriptor
+                opened.write(body[at : at + size])
+            at += size
+        return {}, b""
+
+    def do_read(self, request: Fields, _: bytes) -> Answer:
+        found = [content(path) for path in request["paths"]]
+        return {"sizes": [None if one is None else len(one) for one in found]}, b"".join(filter(None, found))
+
+    def do_exists(self, request: Fields, _: bytes) -> Answer:
+        return {"exist": [Path(path).exists() for path in request["paths"]]}, b""
+
+    def do_interfaces(self, _: Fields, __: bytes) -> Answer:
+        flags = {}
+        for listed in Path("/sys/class/net").glob("*/flags"):
+            flags[listed.parent.name] = int((content(str(listed)) or b"0").decode(), 16)
+        up = [name for name, flag in flags.items() if flag & IFF_UP]
+        return {"up": sorted(up, key=lambda name: (not flags[name] & IFF_LOOPBACK, name))}, b""
+
+    def do_key(self, _: Fields, __: bytes) -> Answer:
+        return {"public": make_key(self.folder + "/key")}, b""
+
+    def do_settle(self, request: Fields, _: bytes) -> Answer:
+        """Gives the folder the name that its siblings on other nodes have, if nobody here has it."""
+        wanted = Path(self.folder).with_name(Path(request["name"]).name)
+        with contextlib.suppress(OSError):
+            wanted.mkdir(0o700)  # fails where anything is there already, a link too
+            Path(self.folder).rename(wanted)
+            self.folder = self.door.folder = str(wanted)
+        return {"folder": self.folder}, b""
+
+    def do_door(self, request: Fields, _: bytes) -> Answer:
+        env = dict(request["env"])
+        for name in ("PATH", "LD_LIBRARY_PATH"):
+            places = list(filter(None, (env.get(name), os.environ.get(name))))
+            env.update({name: os.pathsep.join(places)} if places else {})
+        return dict(self.door.open(request["key"], env)), b""
+
+    def do_log(self, _: Fields, __: bytes) -> Answer:
+        return {"lines": list(self.door.log)}, b""
+
+    def end(self) -> NoReturn:
+        """Kills whatever runs below us, removes the folder, and ends, whatever other threads wait for."""
+        with self.lock:
+            self.closing = True
+            self.owned.clear()
+        self.door.process = None
+        self.sweep(0.0, 0.0)
+        shutil.rmtree(self.folder, ignore_errors=True)
+        os._exit(0)
+
+
+def failure(error: Exception, request: Fields) -> Fields:
+    """Why a command was not started, in the words of which `_starting.py` makes a sentence."""
+    env = dict(os.environ, **request["env"])
+    path = env.get("PATH", "")
+    sizes = (len(os.fsencode(text)) + 1 for text in (*request["argv"], *env, *env.values()))
+    found = bool(request["argv"]) and shutil.which(request["argv"][0], path=path) is not None
+    number = error.errno if isinstance(error, OSError) else None
+    text = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    return {"errno": number, "text": text, "size": sum(sizes), "found": found, "path": path}
+
+
+def main() -> None:
+    """Serves until the pipe closes or a signal ends it."""
+    out = os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 1)
+    os.write(out, MAGIC)
+    try:
+        agent = Agent(out, private_folder())
+    except Trouble as error:
+        Agent(out, "").say({"id": 0, "error": str(error)})
+        return
+    try:
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, lambda *_: sys.exit(0))
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        agent.say(dict(hello(agent.folder), id=0))
+        agent.serve()
+    finally:
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        agent.end()
+
+
+if __name__ == "__main__":
+    main()

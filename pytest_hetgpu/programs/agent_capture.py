@@ -1,0 +1,94 @@
+"""What the node agent takes in of others: the output of short commands, and files. Python 3.6 or later."""
+
+import contextlib
+import os
+import select
+import stat
+import subprocess
+import time
+from typing import Any, Dict, Iterator, Optional
+
+from agent_tree import LOOK_EVERY, pidfd, still_running
+
+CAPTURE, FILE_CAPTURE, CHUNK = 4 << 20, 64 << 10, 256 << 10  # bytes
+
+
+class Captured:
+    """What a process prints, the first 4 MiB of each stream; `stdin` is given to it."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", stdin: bytes) -> None:
+        self.process = process
+        self.left = memoryview(stdin)
+        self.poll = select.poll()
+        self.files: Dict[int, Any] = {}
+        self.said: Dict[int, bytearray] = {}
+        for file in (process.stdout, process.stderr, process.stdin):
+            if file is not None:
+                os.set_blocking(file.fileno(), False)
+                self.files[file.fileno()] = file
+                self.poll.register(file, select.POLLOUT if file is process.stdin else select.POLLIN)
+                if file is not process.stdin:
+                    self.said[file.fileno()] = bytearray()
+
+    def until_ended(self, deadline: float) -> bool:
+        """Reads until the process has ended and all that it wrote is read; False if it runs at `deadline`."""
+        try:
+            ending = pidfd(self.process.pid)
+            self.poll.register(ending, select.POLLIN)
+        except OSError:
+            ending = -1
+        over = False
+        try:
+            while True:
+                left = max(0.0, deadline - time.monotonic())
+                wait = 0.0 if over else min(left, 3600.0 if ending >= 0 else LOOK_EVERY)
+                events = self.poll.poll(wait * 1000)
+                news = [self.transfer(file) for file, _ in events if file != ending]
+                # Only a look that began after its end has seen all that it wrote.
+                if (over and not any(news)) or left <= 0:
+                    return over
+                over = (ending, select.POLLIN) in events or (ending < 0 and not still_running([self.process.pid], 0))
+        finally:
+            if ending >= 0:
+                os.close(ending)
+
+    def transfer(self, file: int) -> bool:
+        """Moves what can be moved; whether more may come from the process."""
+        try:
+            if file not in self.said:
+                self.left = self.left[os.write(file, self.left[:CHUNK]) :]
+                moved = len(self.left)
+            else:
+                chunk = os.read(file, CHUNK)
+                moved = len(chunk)
+                self.said[file] += chunk[: CAPTURE - len(self.said[file])]
+        except OSError:  # it has closed its stdin
+            moved = 0
+        if not moved:
+            self.poll.unregister(file)
+            self.files.pop(file).close()
+        return bool(moved) and file in self.said
+
+    def close(self) -> Iterator[bytes]:
+        """What it wrote to stdout, and to stderr."""
+        for file in self.files.values():
+            with contextlib.suppress(OSError):
+                file.close()
+        return iter([bytes(said) for said in self.said.values()])
+
+
+def content(path: str) -> Optional[bytes]:
+    """The first 64 KiB of an ordinary file; None where it cannot be read."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(file, "rb", buffering=0) as opened:  # noqa: PTH123 - it is a descriptor
+            if not stat.S_ISREG(os.fstat(file).st_mode):
+                return None
+            pieces = []
+            while sum(map(len, pieces)) < FILE_CAPTURE:
+                pieces.append(opened.read(FILE_CAPTURE) or b"")
+                if not pieces[-1]:
+                    break
+            return b"".join(pieces)[:FILE_CAPTURE]
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,45 @@
+"""Where the node agent is: its private folder, and what it says of its node first."""
+
+import contextlib
+import os
+import platform
+import pwd
+import stat
+import tempfile
+from typing import Any, Dict
+
+from agent_door import Trouble
+from agent_tree import become_subreaper
+
+Fields = Dict[str, Any]
+
+
+def private_folder() -> str:
+    """A new folder of mode 0700 that is ours alone."""
+    candidates = [os.environ.get("TMPDIR"), "/tmp", "/var/tmp", "/dev/shm"]  # noqa: S108 - mkdtemp makes it ours
+    for where in filter(None, candidates):
+        with contextlib.suppress(OSError):
+            folder = os.path.realpath(tempfile.mkdtemp(prefix="hetgpu-", dir=where))
+            found = os.lstat(folder)
+            if found.st_uid == os.getuid() and stat.S_IMODE(found.st_mode) == 0o700:
+                return folder
+    raise Trouble(f"no folder to write to: tried {', '.join(filter(None, candidates))}")
+
+
+def hello(folder: str) -> Fields:
+    """Who and where we are."""
+    try:
+        user = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        user = str(os.getuid())
+    return {
+        "pid": os.getpid(),
+        "host": platform.node(),
+        "user": user,
+        "uid": os.getuid(),
+        "cpus": len(os.sched_getaffinity(0)),
+        "python": platform.python_version(),
+        "folder": folder,
+        "path": os.environ.get("PATH", ""),
+        "subreaper": become_subreaper(),
+    }

@@ -1,0 +1,107 @@
+"""What the node agent knows of processes: who runs, who descends from whom, and when they end. Python 3.6 or later."""
+
+import collections
+import contextlib
+import ctypes
+import errno
+import os
+import select
+import time
+from pathlib import Path
+from typing import Dict, Iterable, Iterator, List, Optional, Set, Tuple
+
+Table = Dict[int, Tuple[int, str, str]]
+
+PR_SET_CHILD_SUBREAPER = 36
+SYS_PIDFD_OPEN = 434  # on every architecture
+LOOK_EVERY = 0.01  # seconds
+
+
+def become_subreaper() -> bool:
+    """Lets our descendants' orphans fall to us; whether the kernel agreed."""
+    return bool(ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(1), 0, 0, 0) == 0)
+
+
+def pidfd(pid: int) -> int:
+    """A file descriptor that is readable once the process has ended; OSError where there is none."""
+    if hasattr(os, "pidfd_open"):
+        return int(os.pidfd_open(pid))
+    handle = int(ctypes.CDLL(None, use_errno=True).syscall(SYS_PIDFD_OPEN, pid, 0))
+    if handle < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return handle
+
+
+def processes() -> Table:
+    """Parent, name and state (Z: ended, not reaped) of every process."""
+    table: Table = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                text = (entry / "stat").read_text(errors="replace")
+                name, _, rest = text.partition("(")[2].rpartition(")")
+                state, parent = rest.split()[:2]
+                table[int(entry.name)] = (int(parent), name, state)
+    return table
+
+
+def still_running(pids: Iterable[int], seconds: Optional[float]) -> Set[int]:
+    """Those of `pids` that still run when all have ended or `seconds` (None: any time) have passed. Reaps none."""
+    deadline = None if seconds is None else time.monotonic() + seconds
+    poll = select.poll()
+    running: Dict[int, int] = {}
+    try:
+        for pid in pids:
+            try:
+                handle = pidfd(pid)
+            except OSError as error:
+                if error.errno == errno.ESRCH:
+                    continue
+                return look_often(set(pids), deadline)  # a kernel before 5.3, or no descriptors left
+            running[handle] = pid
+            poll.register(handle, select.POLLIN)
+        while running:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic()) * 1000
+            events = poll.poll(left)
+            for handle, _ in events:
+                poll.unregister(handle)
+                os.close(handle)
+                del running[handle]
+            if not events:
+                break
+        return set(running.values())
+    finally:
+        for handle in running:
+            os.close(handle)
+
+
+def look_often(pids: Set[int], deadline: Optional[float]) -> Set[int]:
+    """As `still_running`, where the kernel cannot tell when a process ends."""
+    while True:
+        table = processes()
+        left = {pid for pid in pids if pid in table and table[pid][2] not in "ZX"}
+        if not left or (deadline is not None and time.monotonic() > deadline):
+            return left
+        time.sleep(LOOK_EVERY)
+
+
+def send(pids: Iterable[int], *numbers: int) -> None:
+    """Sends signals to processes that may be gone."""
+    for pid in pids:
+        for number in numbers:
+            with contextlib.suppress(OSError):
+                os.kill(pid, number)
+
+
+def below(table: Table, roots: Iterable[int], spared: Iterable[int] = ()) -> Iterator[int]:
+    """Descendants of `roots`, without those of `spared` and themselves."""
+    children: Dict[int, List[int]] = collections.defaultdict(list)
+    for pid, (parent, _, _) in table.items():
+        children[parent].append(pid)
+    waiting, seen = list(roots), set(spared)
+    while waiting:
+        for pid in children[waiting.pop()]:
+            if pid not in seen:
+                seen.add(pid)
+                waiting.append(pid)
+                yield pid

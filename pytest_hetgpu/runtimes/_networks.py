@@ -1,0 +1,126 @@
+"""Networks of placements on an engine, and what runs that died have left there."""
+
+from __future__ import annotations
+
+import io
+import os
+import platform
+import tarfile
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from pytest_hetgpu.errors import HetgpuError
+from pytest_hetgpu.model import Node
+from pytest_hetgpu.runtimes._containers import clean_name, remove
+from pytest_hetgpu.runtimes._engine import Engine
+from pytest_hetgpu.runtimes.base import Gathering
+
+
+def network_of(engine: Engine, node: Node, gathering: Gathering) -> str:
+    """`host`, or the id of the network that the gathering's nodes on this engine share; it goes with the gathering."""
+    assert node.container is not None
+    if node.container.network == "host":
+        return "host"
+
+    def make(closing: ExitStack) -> str:
+        # The engine takes a name twice, and then finds neither: two workers may make the same placement.
+        name = clean_name(f"hetgpu-{gathering.labels['hetgpu.run']}-{gathering.name}-{gathering.token}")
+        with engine.speaking(node.name) as api:
+            ident = str(api.create_network(name, driver="bridge", labels=gathering.labels)["Id"])
+        closing.callback(_remove_network, engine, ident)
+        return ident
+
+    return gathering.once(("docker network", engine), make)
+
+
+def _remove_network(engine: Engine, ident: str) -> None:
+    """Takes whatever is still in it out first; what cannot be removed is left to who finds its label."""
+    with suppress(HetgpuError), engine.speaking("network") as api:
+        try:
+            api.remove_network(ident)
+        except Exception:  # noqa: BLE001 - whatever it was, the second try tells
+            for container in api.inspect_network(ident)["Containers"]:
+                remove(api, container)
+                with suppress(Exception):
+                    api.disconnect_container_from_network(container, ident, force=True)
+            api.remove_network(ident)
+
+
+def remove_left_behind(engine: Engine, node: str) -> tuple[str, ...]:
+    """Removes containers and networks whose owner was a process of this machine and is no more; their names.
+
+    Raises NotHere and ProvisionError of `node` where the engine cannot be asked.
+    """
+    removed = []
+    ours = {"label": ["hetgpu.run", "hetgpu.owner"]}
+    with engine.speaking(node) as api:
+        for container in api.containers(all=True, filters=ours):
+            if orphaned(container["Labels"]):
+                remove(api, container["Id"])
+                removed.append(container["Names"][0].lstrip("/"))
+        for network in api.networks(filters=ours):
+            if orphaned(network["Labels"]):
+                _remove_network(engine, network["Id"])
+                removed.append(network["Name"])
+    return tuple(removed)
+
+
+def orphaned(labels: Mapping[str, str]) -> bool:
+    """Whether the label hetgpu.owner (`USER@HOST:PID`) names a process of this machine that has ended."""
+    place, _, pid = labels.get("hetgpu.owner", "").rpartition(":")
+    if place.rpartition("@")[2] != platform.node() or not pid.isdecimal():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return False
+
+
+def group_numbers(engine: Engine, node: Node) -> tuple[str, ...]:
+    """The node's groups as its container needs them: numbers of the engine's host, whose devices they are for.
+
+    A name that the host lacks stays, for the image may know it.
+    """
+    assert node.container is not None
+    groups = node.container.groups
+    if all(group.isdecimal() for group in groups):
+        return groups
+    known = _groups_of_host(engine, node)
+    return tuple(known.get(group, group) for group in groups)
+
+
+_hosts: WeakKeyDictionary[Engine, Mapping[str, str]] = WeakKeyDictionary()
+
+
+def _groups_of_host(engine: Engine, node: Node) -> Mapping[str, str]:
+    """Its /etc/group, read through a container that shows it and is never started."""
+    if engine not in _hosts:
+        assert node.image is not None
+        with engine.speaking(node.name) as api:
+            shown = {"Type": "bind", "Source": "/etc/group", "Target": "/hetgpu-group", "ReadOnly": True}
+            ident = api.create_container(
+                node.image.reference, ["true"], host_config=api.create_host_config(mounts=[shown])
+            )["Id"]
+            try:
+                chunks, _ = api.get_archive(ident, "/hetgpu-group")
+                _hosts[engine] = groups_in(_only_file(b"".join(chunks)))
+            finally:
+                remove(api, ident)
+    return _hosts[engine]
+
+
+def _only_file(tar: bytes) -> str:
+    with tarfile.open(fileobj=io.BytesIO(tar)) as archive:
+        members: list[Any] = [archive.extractfile(member) for member in archive if member.isfile()]
+        return str(members[0].read().decode(errors="replace"))
+
+
+def groups_in(text: str) -> dict[str, str]:
+    """Numbers by name, of an /etc/group."""
+    rows = (line.split(":") for line in text.splitlines())
+    return {row[0]: row[2] for row in rows if len(row) >= 3 and row[2].isdecimal()}

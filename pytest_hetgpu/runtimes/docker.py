@@ -1,0 +1,66 @@
+"""Nodes that are containers: on this machine's Docker engine, or on each host's over ssh."""
+
+from __future__ import annotations
+
+from pytest_hetgpu.errors import ProvisionError
+from pytest_hetgpu.model import Node
+from pytest_hetgpu.runtimes import _images, _networks
+from pytest_hetgpu.runtimes._attached import Attached
+from pytest_hetgpu.runtimes._containers import start
+from pytest_hetgpu.runtimes._engine import Engine, EngineGone, close_engines, engine_of
+from pytest_hetgpu.runtimes._link import Link, boot_command
+from pytest_hetgpu.runtimes._reached import Reached
+from pytest_hetgpu.runtimes.base import Gathering, Member, MemberRuntime
+
+
+class Docker(MemberRuntime):
+    """A node is a container whose main process is the node agent: it ends with us, and the engine then removes it."""
+
+    @classmethod
+    def open(cls, node: Node, gathering: Gathering) -> Member:
+        """As `MemberRuntime.open`; its image is pulled or built first where the engine lacks it.
+
+        Where a tunnel to the engine broke, another one is tried.
+        """
+        if node.image is None or node.container is None:
+            raise ProvisionError(node.name, "has no image: give `image` with its hardware")
+        engine = engine_of(node.name, node.reach)
+        try:
+            return _open(engine, node, gathering)
+        except EngineGone as gone:
+            if not engine.reopen(gone.api):
+                raise
+            return _open(engine, node, gathering)
+
+    @classmethod
+    def shut(cls) -> None:
+        """Ends the connections to engines, and their tunnels."""
+        close_engines()
+
+
+def _open(engine: Engine, node: Node, gathering: Gathering) -> Member:
+    gathering.once(("docker leavings", engine), lambda _: _networks.remove_left_behind(engine, node.name))
+    pipe = _container(engine, node, gathering)
+    return Reached(node.name, Link(pipe, node.name), after=pipe.close).settled(gathering)
+
+
+def _container(engine: Engine, node: Node, gathering: Gathering) -> Attached:
+    """Its container, started; an image that somebody removed since it was seen is made ready again."""
+    assert node.image is not None
+    _images.ensure(engine, node.image, node.name)
+    for again in (True, False):
+        try:
+            return start(
+                engine,
+                node,
+                gathering,
+                network=_networks.network_of(engine, node, gathering),
+                groups=_networks.group_numbers(engine, node),
+                command=boot_command(),
+            )
+        except ProvisionError as error:
+            if not again or "No such image" not in str(error):
+                raise
+        _images.forget(engine, node.image)
+        _images.ensure(engine, node.image, node.name)
+    raise AssertionError

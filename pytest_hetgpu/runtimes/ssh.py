@@ -1,0 +1,36 @@
+"""Nodes that are simply there and can be reached by ssh: bare metal, virtual machines, a cluster's login."""
+
+from __future__ import annotations
+
+from pytest_hetgpu.errors import ProvisionError
+from pytest_hetgpu.model import Node, Reach
+from pytest_hetgpu.runtimes._link import Link, boot_command
+from pytest_hetgpu.runtimes._process import ProcessPipe
+from pytest_hetgpu.runtimes._reached import Reached
+from pytest_hetgpu.runtimes._ssh import explained, ssh_command
+from pytest_hetgpu.runtimes.base import Gathering, Member, MemberRuntime
+
+
+class Ssh(MemberRuntime):
+    """A node is a login on a host. All that is needed there is python3 and, for a job of several nodes, sshd."""
+
+    @classmethod
+    def open(cls, node: Node, gathering: Gathering) -> Member:
+        """As `MemberRuntime.open`; NotHere without an ssh client here."""
+        name = node.name or node.host
+        try:
+            pipe = _SshPipe(node.host, node.reach)
+        except OSError as error:
+            raise ProvisionError(name, f"ssh cannot be started: {error.strerror}") from error
+        return Reached(name, Link(pipe, name)).settled(gathering)
+
+
+class _SshPipe(ProcessPipe):
+    def __init__(self, host: str, reach: Reach) -> None:
+        self._host = host
+        self._reach = reach
+        super().__init__(ssh_command(host, reach, boot_command()))
+
+    def why_ended(self) -> str:
+        code = self.returncode()
+        return explained(self._host, self._reach, self.stderr(), code)
