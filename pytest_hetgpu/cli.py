@@ -15,7 +15,7 @@ EXIT_USAGE = 4
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one subcommand. Exit codes are pytest's: 0, and 4 for what cannot be done as asked."""
+    """Runs one subcommand. Exit codes are pytest's: 0, 4 for what cannot be done as asked; `doctor`: 1 for concerns."""
     parser = argparse.ArgumentParser(prog="hetgpu", description="Helpers beside `pytest --hetgpu-matrix FILE`.")
     parser.add_argument("--version", action="version", version=f"hetgpu {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
@@ -25,6 +25,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     report = commands.add_parser("report", help="judge a run's stored logs again, and build its reports from them")
     report.add_argument("folder", type=Path, metavar="RUN", help="a run's folder, like reports/latest")
     report.set_defaults(run=_report)
+    doctor = commands.add_parser("doctor", help="look at this machine, or at an inventory's hosts: what may break jobs")
+    doctor.add_argument("--inventory", type=Path, metavar="FILE", help="look at the hosts of this file")
+    doctor.add_argument("--json", action="store_true", help="print one JSON object")
+    doctor.set_defaults(run=_doctor)
     try:
         parsed = parser.parse_args(arguments)
     except SystemExit as stop:
@@ -55,6 +59,12 @@ def _report(parsed: argparse.Namespace) -> int:
     for line in rejudge(parsed.folder):
         print(line)
     return 0
+
+
+def _doctor(parsed: argparse.Namespace) -> int:
+    from pytest_hetgpu.doctor import run
+
+    return run(parsed.inventory, parsed.json, print)
 
 
 if __name__ == "__main__":

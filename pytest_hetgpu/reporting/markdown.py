@@ -45,12 +45,16 @@ _MARKS = re.compile(r"[\\`*\[\]<>|~&$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 _LINK = re.compile(r"https?://[^\s<>\"`|\\]+")
 
 
-def render(record: RunRecord, log: Callable[[str], str | None], rerun: Rerun) -> str:
-    """The summary of a run. `log` gives the path of a cell's log from the summary's folder, None if there is none."""
+def render(record: RunRecord, log: Callable[[str], str | None], rerun: Rerun, nodes: Iterable[str] = ()) -> str:
+    """The summary of a run. `log` gives the path of a cell's log from the summary's folder, None if there is none.
+
+    `nodes` are paragraphs on what the nodes were found to be.
+    """
     parts = [f"# Compatibility of {_list(_matrices(record)) or 'nothing'}", _sentence(record), _totals(record)]
     parts += _grids(record)
     parts += _not_ok(record, log, rerun)
     parts += _skips(record)
+    parts += nodes
     parts += _legend(record)
     return _cut("\n\n".join(parts) + "\n")
 
@@ -172,6 +176,7 @@ def _detail(cell: CellRecord, log: str | None, rerun: Rerun) -> Iterator[str]:
         yield f"- expected: {code(expected(outcome.expectation))}"
     if cell.issue:
         yield f"- issue: {_link(cell.issue)}"
+    yield from (f"- preflight: {escape(concern)}" for concern in outcome.concerns)
     yield f"- run just this cell again: {code(again(cell, rerun), 2000)}"
     if log:
         yield f"- log: [output.log]({quote(log)})"

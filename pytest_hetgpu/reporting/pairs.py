@@ -34,6 +34,7 @@ class CellPairs:
     issue: str = ""
     stack: str = ""
     transports: tuple[str, ...] = ()
+    preflight: str = ""
     seconds: float = 0.0
     measurements: Mapping[str, float] = field(default_factory=dict)
 
@@ -50,6 +51,7 @@ def to_pairs(outcome: Outcome, *, label: str, matrix: str) -> list[Pair]:
         "signature": one_line(outcome.signature.key, _LIMIT) if outcome.signature else "",
         "issue": one_line(issue, _LIMIT) if issue else "",
         "stack": one_line(outcome.stack, _LIMIT),
+        "preflight": one_line("; ".join(outcome.concerns), _LIMIT),
         "transport_seen": ",".join(one_line(name, _LIMIT).replace(",", ";") for name in outcome.transports),
     }
     pairs: list[Pair] = [(name, text) for name, text in texts.items() if text]
@@ -78,6 +80,7 @@ def from_pairs(pairs: Iterable[tuple[str, object]]) -> CellPairs | None:
             issue=text.get("issue", ""),
             stack=text.get("stack", ""),
             transports=tuple(filter(None, text.get("transport_seen", "").split(","))),
+            preflight=text.get("preflight", ""),
             seconds=float(text.get("seconds", "0")),
             measurements={name: float(text[name]) for name in text if _MEASUREMENT.fullmatch(name)},
         )

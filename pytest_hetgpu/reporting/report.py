@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from pytest_hetgpu.reporting import markdown
@@ -26,5 +27,14 @@ def build(run_folder: Path, rerun: Rerun) -> RunRecord:
         return str(path.relative_to(run_folder)) if path.exists() else None
 
     write_atomically(run_folder / "junit.xml", junit.render(record, folder, rerun))
-    write_atomically(run_folder / "summary.md", markdown.render(record, log, rerun).encode("utf-8"))
+    summary = markdown.render(record, log, rerun, _nodes(run_folder))
+    write_atomically(run_folder / "summary.md", summary.encode("utf-8"))
     return record
+
+
+def _nodes(run_folder: Path) -> Iterator[str]:
+    """What the nodes were found to be, where any was looked at; what reads that is imported only then."""
+    if (run_folder / "placements").is_dir():
+        from pytest_hetgpu.reporting import environment
+
+        yield from environment.lines(environment.read_all(run_folder))

@@ -1,0 +1,135 @@
+"""What a placement's nodes were seen to be: its file, and its part of the summary."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pytest_hetgpu.accounting import Environment
+from pytest_hetgpu.probes.base import Fact, absent, found, unknown
+from pytest_hetgpu.reporting import environment
+from pytest_hetgpu.reporting.environment import SeenNode, SeenPlacement
+from pytest_hetgpu.reporting.serial import RecordError
+
+FIRST = {
+    "os": found("Debian GNU/Linux 12"),
+    "ucx": found("1.20.1", "as libucp says"),
+    "openmpi.pml": found(("ob1", "ucx")),
+    "torch": absent("not among the Python packages"),
+    "nccl": unknown("no header tells"),
+}
+SECOND = {**FIRST, "ucx": found("1.18.1"), "torch": found("2.5.1")}
+
+
+def placement(name: str = "mixed", /, **facts: Fact) -> SeenPlacement:
+    return SeenPlacement(
+        name,
+        {
+            "node0": SeenNode("g4dn", "10.0.0.5", Environment({**FIRST, **facts})),
+            "node1": SeenNode("g4ad", "10.0.0.6", Environment(SECOND)),
+        },
+    )
+
+
+def test_what_is_written_is_read_back(tmp_path: Path) -> None:
+    path = environment.write(tmp_path, placement())
+    assert path == tmp_path / "placements" / "mixed" / "environment.json"
+    assert environment.read(path) == placement()
+    assert environment.read_all(tmp_path) == (placement(),)
+
+
+def test_the_file_has_the_shape_that_is_documented(tmp_path: Path) -> None:
+    data = json.loads(environment.write(tmp_path, placement()).read_text())
+    assert list(data) == ["schema", "placement", "nodes", "skew"]
+    assert data["schema"] == 1
+    node = data["nodes"]["node0"]
+    assert (node["hardware"], node["host"]) == ("g4dn", "10.0.0.5")
+    assert node["facts"]["ucx"] == {"state": "found", "value": "1.20.1", "why": "as libucp says"}
+    assert node["facts"]["openmpi.pml"]["value"] == ["ob1", "ucx"]
+    assert node["facts"]["nccl"] == {"state": "unknown", "value": None, "why": "no header tells"}
+    assert data["skew"] == [
+        {"fact": "ucx", "node0": "1.20.1", "node1": "1.18.1"},
+        {"fact": "torch", "node0": "-", "node1": "2.5.1"},
+    ]
+
+
+def test_only_its_owner_may_read_it_and_nothing_else_is_left(tmp_path: Path) -> None:
+    path = environment.write(tmp_path, placement())
+    environment.write(tmp_path, placement())
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert list(path.parent.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("name", ["..", ".", "a/b", "x" * 500, "ü*?"])
+def test_a_placement_stays_in_its_folder(tmp_path: Path, name: str) -> None:
+    path = environment.write(tmp_path, placement(name))
+    assert path.resolve().parent.parent == (tmp_path / "placements").resolve()
+    assert environment.read(path).name == name
+
+
+def test_secrets_stay_out(tmp_path: Path) -> None:
+    secret: dict[str, Fact] = {
+        "env.API_TOKEN": found("abcdefgh"),
+        "ucx.configure": found("--prefix=/opt --proxy=http://me:hunter2@proxy/"),
+        "openmpi.pml": found(("password=hunter2",)),
+    }
+    text = environment.write(tmp_path, placement(**secret)).read_text()
+    assert "hunter2" not in text
+    assert "abcdefgh" not in text
+    assert "--prefix=/opt" in text
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{}", '{"schema": 1}', '{"schema": 1, "placement": "a", "nodes": {"node0": {"facts": {"a": {}}}}}'],
+)
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, text: str) -> None:
+    path = environment.write(tmp_path, placement())
+    path.write_text(text)
+    with pytest.raises(RecordError, match=f"{path}: not the environment of a placement"):
+        environment.read(path)
+    assert environment.read_all(tmp_path) == ()
+
+
+def test_a_newer_file_and_a_missing_one(tmp_path: Path) -> None:
+    path = environment.write(tmp_path, placement())
+    path.write_text(path.read_text().replace('"schema": 1', '"schema": 2'))
+    with pytest.raises(RecordError, match="written by a newer version"):
+        environment.read(path)
+    with pytest.raises(RecordError, match="No such file"):
+        environment.read(tmp_path / "none")
+
+
+def test_the_summary_marks_what_differs() -> None:
+    text = "\n".join(environment.lines([placement()]))
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    assert rows == [
+        "| | node0 (g4dn on 10.0.0.5) | node1 (g4ad on 10.0.0.6) |",
+        "|---|---|---|",
+        "| os | Debian GNU/Linux 12 | Debian GNU/Linux 12 |",
+        "| ≠ ucx | 1.20.1 | 1.18.1 |",
+        "| ≠ torch | - | 2.5.1 |",
+    ]
+    assert "### mixed" in text
+
+
+def test_values_are_escaped_and_cut() -> None:
+    text = "\n".join(environment.lines([placement(os=found("a|b<script> " + "x" * 200))]))
+    assert "a\\|b\\<script\\>" in text
+    assert "x" * 80 not in text
+
+
+def test_without_nodes_there_is_no_section() -> None:
+    assert list(environment.lines([])) == []
+
+
+def test_very_many_placements_do_not_fill_the_summary() -> None:
+    every = [
+        placement(f"p{number}", **{f"fact{i}": found("x" * 60) for i in range(5)}, ucx=found(str(number)))
+        for number in range(900)
+    ]
+    text = "\n".join(environment.lines(every))
+    assert len(text.encode()) < environment.BUDGET + 10_000
+    assert "more placements are left out here" in text

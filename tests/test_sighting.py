@@ -1,0 +1,184 @@
+"""What a node that is there turns out to be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+
+from pytest_hetgpu import sighting
+from pytest_hetgpu.accounting import Environment
+from pytest_hetgpu.errors import LostNode
+from pytest_hetgpu.model import ContainerOptions, Fabric, Hardware, Node
+from pytest_hetgpu.placing import Sight
+from pytest_hetgpu.probes.base import Facts, Seen
+from pytest_hetgpu.probes.rdma import Rdma
+from pytest_hetgpu.runtimes.base import Answer, Member
+
+HEAD = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n"
+DEFAULT = "ens5\t00000000\t0100000A\t0003\t0\t0\t100\t00000000\t0\t0\t0\n"
+DOCKER = "docker0\t000011AC\t00000000\t0001\t0\t0\t0\t0000FFFF\t0\t0\t0\n"
+ROUTES = HEAD + DEFAULT + DOCKER + "ens6\t0000000A\t00000000\t0001\t0\t0\t0\t00F0FFFF\t0\t0\t0\n"
+
+
+@dataclass
+class Told:
+    """As much of a node as a sighting asks for."""
+
+    routes: bytes | None = ROUTES.encode()
+    resolved: bytes = b""
+    folder: str = "/run/hetgpu-1"
+    uid: int = 1000
+    asked: list[str] = field(default_factory=list)
+
+    def read(self, paths: Sequence[str]) -> Mapping[str, bytes | None]:
+        self.asked += paths
+        return dict.fromkeys(paths, self.routes)
+
+    def ask(self, argv: Sequence[str]) -> Answer:
+        self.asked.append(" ".join(argv))
+        return Answer(0 if self.resolved else 2, self.resolved, b"")
+
+
+class Gone(Told):
+    """A node that was lost meanwhile."""
+
+    def read(self, paths: Sequence[str]) -> Mapping[str, bytes | None]:
+        raise LostNode("node0", "its connection was closed")
+
+
+def table(hca: str, port: int, layer: str, *rows: tuple[str, str, str], state: str = "4: ACTIVE") -> dict[str, str]:
+    """The files of a port; a row is GID, type and interface."""
+    folder = f"/sys/class/infiniband/{hca}/ports/{port}"
+    files = {f"{folder}/state": state, f"{folder}/link_layer": layer}
+    for index, (gid, kind, netdev) in enumerate(rows):
+        files |= {f"{folder}/gids/{index}": gid, f"{folder}/gid_attrs/types/{index}": kind}
+        files |= {f"{folder}/gid_attrs/ndevs/{index}": netdev} if netdev else {}
+    return files
+
+
+def environment(*tables: Mapping[str, str]) -> Environment:
+    files = {path: text for table in tables for path, text in table.items()}
+    hcas = {path.split("/")[4] for path in files}
+    seen = Seen.of({"files": files, "paths": {f"/sys/class/infiniband/{h}": {"real": h, "may": "r"} for h in hcas}})
+    facts: Facts = Rdma().read(seen)
+    return Environment(facts)
+
+
+V1, V2 = "IB/RoCE v1", "RoCE v2"
+LINK_LOCAL = "fe80:0000:0000:0000:0e42:a1ff:fe5b:7a10"
+IPV4 = "0000:0000:0000:0000:0000:ffff:0a00:0005"
+TABLE = table("mlx5_0", 1, "Ethernet", *((g, t, "ens5f0") for g in (LINK_LOCAL, IPV4) for t in (V1, V2)))
+SECOND = table("mlx5_1", 2, "Ethernet", ("0000:0000:0000:0000:0000:ffff:0a01:0005", V2, "ens5f1"))
+INFINIBAND = table("mlx5_2", 1, "InfiniBand", ("fe80:0000:0000:0000:b859:9f03:00d4:17a4", V1, ""))
+
+
+def node(fabric: Fabric = Fabric(), **changes: Any) -> Node:  # noqa: B008 - immutable
+    return Node(0, Hardware("kind", fabric=fabric), changes.pop("host", "10.0.0.5"), 1, **changes)
+
+
+def of(which: Node, member: Told | None = None, seen: Environment | None = None) -> Sight:
+    return sighting.of(which, cast(Member, member or Told()), seen or Environment())
+
+
+def test_the_folder_and_the_user() -> None:
+    assert of(node()) == Sight("/run/hetgpu-1", root=False, netdev="ens6")
+    assert of(node(), Told(folder="/root/x", uid=0, routes=None)) == Sight("/root/x", root=True)
+
+
+@pytest.mark.parametrize(
+    ("fabric", "found"),
+    [
+        # All that the document's three steps give, and nothing else.
+        (Fabric("roce"), ("mlx5_0", "ens5f0", 3)),
+        (Fabric("roce", "ens5f1"), ("mlx5_1:2", "ens5f1", 0)),
+        (Fabric("roce", hca="mlx5_1"), ("mlx5_1:2", "ens5f1", 0)),
+        (Fabric("roce", hca="mlx5_1:2"), ("mlx5_1:2", "ens5f1", 0)),
+        # What the matrix says and the node lacks is a matter for whoever judges nodes.
+        (Fabric("roce", "eth7"), ("", "", None)),
+        (Fabric("roce", hca="mlx5_2"), ("", "ens6", None)),
+        (Fabric("infiniband"), ("mlx5_2", "ens6", None)),
+        (Fabric("tcp"), ("", "ens6", None)),
+        (Fabric("slingshot", "hsn0"), ("", "", None)),
+    ],
+)
+def test_the_network_within_what_the_matrix_says_of_it(fabric: Fabric, found: tuple[str, str, int | None]) -> None:
+    sight = of(node(fabric), seen=environment(TABLE, SECOND, INFINIBAND))
+    assert (sight.hca, sight.netdev, sight.gid_index) == found
+
+
+def test_of_several_ports_of_infiniband_none_is_named() -> None:
+    other = {path.replace("mlx5_2", "mlx5_3"): text for path, text in INFINIBAND.items()}
+    assert of(node(Fabric("infiniband")), seen=environment(INFINIBAND, other)).hca == ""
+    down = {path: "1: DOWN" if path.endswith("state") else text for path, text in other.items()}
+    assert of(node(Fabric("infiniband")), seen=environment(INFINIBAND, down)).hca == "mlx5_2"
+
+
+def test_a_port_that_is_down_is_not_chosen() -> None:
+    down = {path: "1: DOWN" if path.endswith("state") else text for path, text in TABLE.items()}
+    assert of(node(Fabric("roce")), seen=environment(down)).hca == ""
+
+
+def test_what_was_not_looked_at_is_left_open() -> None:
+    assert of(node(Fabric("roce")), seen=Environment()) == Sight("/run/hetgpu-1", root=False, netdev="ens6")
+
+
+@pytest.mark.parametrize(
+    ("address", "interface"),
+    [
+        ("10.0.0.5", "ens6"),
+        ("172.17.0.1", "docker0"),
+        # A public address is none of the node's own.
+        ("203.0.113.9", "ens5"),
+        (None, "ens5"),
+    ],
+)
+def test_the_interface_that_carries_an_address(address: str | None, interface: str) -> None:
+    assert sighting.interface_of(ROUTES, address) == interface
+
+
+def test_of_two_ways_the_cheaper_and_none_that_is_down() -> None:
+    cheap = DEFAULT.replace("ens5", "ens7").replace("\t100\t", "\t50\t")
+    assert sighting.interface_of(HEAD + DEFAULT + cheap, None) == "ens7"
+    assert sighting.interface_of(HEAD + DEFAULT + cheap.replace("0003", "0002"), None) == "ens5"
+
+
+@pytest.mark.parametrize("routes", ["", HEAD, HEAD + "ens5\n", HEAD + "a b c d e f g h\n", "\0\n\0"])
+def test_routes_that_say_nothing(routes: str) -> None:
+    assert sighting.interface_of(routes, "10.0.0.5") == ""
+
+
+def test_names_are_looked_up_on_the_node() -> None:
+    told = Told(resolved=b"10.0.0.5       STREAM nid001\n10.0.0.5       DGRAM\n")
+    assert of(node(host="nid001"), told).netdev == "ens6"
+    assert told.asked == ["/proc/net/route", "getent ahostsv4 nid001"]
+    # Debian has a host know itself by an address of loopback.
+    assert of(node(host="nid001"), Told(resolved=b"127.0.1.1 STREAM nid001\n")).netdev == "ens5"
+    assert of(node(host="nid001"), Told()).netdev == "ens5"
+    told = Told()
+    assert of(node(host="2001:db8::5"), told).netdev == "ens5"
+    assert told.asked == ["/proc/net/route"]
+
+
+@pytest.mark.parametrize(
+    "which",
+    [
+        node(Fabric(netdev="eth1")),
+        node(container=ContainerOptions(network="user")),
+        node(host="localhost"),
+    ],
+)
+def test_an_interface_that_is_given_is_not_looked_for(which: Node) -> None:
+    told = Told()
+    assert of(which, told).netdev == ""
+    assert told.asked == []
+
+
+def test_a_container_on_its_host_s_network_has_the_host_s_interface() -> None:
+    assert of(node(container=ContainerOptions(network="host"))).netdev == "ens6"
+
+
+def test_a_node_that_was_lost_is_found_out_by_others() -> None:
+    assert of(node(), Gone()).netdev == ""
