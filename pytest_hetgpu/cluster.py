@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.hardware.base import Platform
 from pytest_hetgpu.model import Job, Node
 from pytest_hetgpu.registry import find
-from pytest_hetgpu.runtimes.base import Runtime
+from pytest_hetgpu.runtimes.base import Member, Runtime
+
+if TYPE_CHECKING:
+    from pytest_hetgpu.accounting import Environment
+    from pytest_hetgpu.preflight.concern import Concern
 
 
 @dataclass(frozen=True)
 class ClusterNode:
-    """One node with the runtime that reaches it."""
+    """One node with the runtime that reaches it, and what it was found to be where it was looked at."""
 
     node: Node
     runtime: Runtime
+    environment: Environment | None = None
 
     @property
     def host(self) -> Any:
@@ -28,28 +33,84 @@ class ClusterNode:
 
 @dataclass(frozen=True)
 class Cluster:
-    """The nodes of one job. `control` is a node without ranks that starts it; None: the first node does."""
+    """The nodes of one job. `control` is a node without ranks that starts it; None: the first node does.
+
+    `concerns` are what is to be feared of them for this job, the certain and the worst first.
+    """
 
     job: Job
     nodes: tuple[ClusterNode, ...]
     control: ClusterNode | None = None
+    concerns: tuple[Concern, ...] = ()
 
     @property
     def launcher(self) -> Runtime:
         """Where the job's command is started."""
         return (self.control or self.nodes[0]).runtime
 
+    @property
+    def everybody(self) -> tuple[ClusterNode, ...]:
+        """The nodes with ranks, then the launcher without."""
+        return (*self.nodes, self.control) if self.control else self.nodes
 
-def provision(job: Job, runtimes: Mapping[str, Runtime] | None = None) -> Cluster:
-    """Nodes that were checked to have the accelerator they are said to have; NotHere names what is missing."""
-    ready = dict(runtimes or {})
-    nodes = tuple(_provision(node, ready) for node in job.nodes)
-    return Cluster(job, nodes, _provision(job.launcher, ready) if job.launcher else None)
+    def sweep(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Stops what a command left running on any node: survivors as `NAME (PID) on NODE`, and why nodes were lost."""
+        survivors, lost = [], []
+        for member, node in self._members():
+            why = member.lost()
+            if why is None:
+                survivors += [f"{name} on {node.name}" for name in member.sweep()]
+                why = member.lost()
+            if why is not None:
+                lost.append(f"node {node.name} ({node.hardware.name} on {node.host}) was lost: {why}")
+        return tuple(survivors), tuple(lost)
+
+    def traffic(self) -> dict[str, int]:
+        """Bytes that each node's fabric interface has received and sent so far, by node; without one, no entry."""
+        found = {}
+        for member, node in self._members():
+            device = node.hardware.fabric.netdev
+            paths = [f"/sys/class/net/{device}/statistics/{way}_bytes" for way in ("rx", "tx")]
+            texts = member.read(paths).values() if device and not member.lost() else ()
+            counts = [int(text) for text in texts if text and text.strip().isdigit()]
+            if len(counts) == len(paths):
+                found[node.name] = sum(counts)
+        return found
+
+    def _members(self) -> list[tuple[Member, Node]]:
+        return [(n.runtime, n.node) for n in self.everybody if isinstance(n.runtime, Member)]
 
 
-def _provision(node: Node, ready: dict[str, Runtime]) -> ClusterNode:
+def local(job: Job, runtimes: dict[str, Runtime]) -> Cluster:
+    """Nodes that are processes of this machine, checked to have the accelerator they are said to have.
+
+    NotHere names what is missing. `runtimes` are kept by name for the next cells.
+    """
+    nodes = tuple(_local(node, runtimes) for node in job.nodes)
+    return Cluster(job, nodes, _local(job.launcher, runtimes) if job.launcher else None)
+
+
+def gathered(job: Job, members: Mapping[int, Member], environments: Mapping[int, Environment]) -> Cluster:
+    """Nodes that were made and joined, by their index. NotHere where one lacks its accelerator."""
+    nodes = {node.index: _gathered(node, members[node.index], environments[node.index]) for node in job.everybody}
+    ranks = tuple(nodes[node.index] for node in job.nodes)
+    return Cluster(job, ranks, nodes[job.launcher.index] if job.launcher else None)
+
+
+def _gathered(node: Node, member: Member, environment: Environment) -> ClusterNode:
+    if node.ranks:
+        _require_devices(node, member)
+    return ClusterNode(node, member, environment)
+
+
+def _local(node: Node, ready: dict[str, Runtime]) -> ClusterNode:
     name = node.hardware.runtime
     runtime = ready.setdefault(name, find("runtimes", name, Runtime)())  # type: ignore[type-abstract]
+    _require_devices(node, runtime)
+    return ClusterNode(node, runtime)
+
+
+def _require_devices(node: Node, runtime: Runtime) -> None:
     platform = find("hardware", node.hardware.accelerator.platform, Platform)
     missing = runtime.absent(platform.devices)
     if missing:
@@ -58,4 +119,3 @@ def _provision(node: Node, ready: dict[str, Runtime]) -> ClusterNode:
             f"node {node.index} ({node.hardware.name} on {node.host}) needs {wanted}, without {', '.join(missing)} "
             f"({platform.hint}); give --hetgpu-inventory where such a host is elsewhere"
         )
-    return ClusterNode(node, runtime)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from pytest_hetgpu import leases
 from pytest_hetgpu.cluster import Cluster
-from pytest_hetgpu.errors import LaunchError
+from pytest_hetgpu.errors import LaunchError, LostNode
 from pytest_hetgpu.evidence import RunResult
 from pytest_hetgpu.model import Job
 from pytest_hetgpu.reporting.folder import RunFolder
@@ -27,15 +29,32 @@ def execute(cluster: Cluster, folder: RunFolder, journal: Journal) -> RunResult:
     with leases.hold(job.hosts):
         journal.started(job)
         try:
+            before = cluster.traffic()
             result = cluster.launcher.run(job.command, output=output, timeout=job.timeout)
-        except LaunchError as error:
-            result = _not_started(job, output, str(error))
+            result = _settled(cluster, result, before)
+        except (LaunchError, LostNode) as error:
+            result = not_started(job, output, [str(error)])
     folder.write_job(job, result)
     journal.finished(job, result)
     return result
 
 
-def _not_started(job: Job, output: Path, error: str) -> RunResult:
-    with output.open("a", encoding="utf-8") as log:
-        log.write(f"{error}\n")
+def not_started(job: Job, output: Path, why: Sequence[str]) -> RunResult:
+    """The result of a job that never ran, with the lines `why` in its log."""
+    _note(output, why)
     return RunResult(job.command.argv, COMMAND_NOT_FOUND, str(output), time.time(), 0.0)
+
+
+def _settled(cluster: Cluster, result: RunResult, before: dict[str, int]) -> RunResult:
+    """The result with what the other nodes add to it: what moved, what outlived the launcher, and who is gone."""
+    after = cluster.traffic() if before else {}
+    moved = {node: count - before[node] for node, count in after.items() if node in before}
+    survivors, lost = cluster.sweep()
+    _note(Path(result.output), [f"hetgpu: {why}" for why in lost])
+    return replace(result, survivors=(*result.survivors, *survivors), lost=lost, traffic=moved)
+
+
+def _note(output: Path, lines: Sequence[str]) -> None:
+    if lines:
+        with output.open("a", encoding="utf-8") as log:
+            log.writelines(f"{line}\n" for line in lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -27,9 +28,11 @@ def scenario() -> Scenario:
 
 
 @pytest.fixture
-def cluster(scenario: Scenario, request: pytest.FixtureRequest) -> Cluster:
-    """The cell's nodes, ready to run on. A node or stack that is not here is a skip."""
-    return _session(request).provision(request.node, scenario)
+def cluster(scenario: Scenario, request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """The cell's nodes, ready to run on. One that is not here, or its stack, is a skip; a broken one is an error."""
+    session = _session(request)
+    yield session.provision(request.node, scenario)
+    session.release()
 
 
 class Run:

@@ -19,8 +19,9 @@ class Option:
     name: str
     help: str
     metavar: str = ""
-    kind: Literal["path", "paths", "words", "seconds", "flag"] = "path"
+    kind: Literal["path", "paths", "words", "seconds", "flag", "choice"] = "path"
     everywhere: bool = True
+    choices: tuple[str, ...] = ()
 
     @property
     def dest(self) -> str:
@@ -38,6 +39,13 @@ OPTIONS = (
     Option("inventory", "where the hardware of the matrix is", "FILE"),
     Option("reports", "folder for what runs leave (default: reports)", "DIR"),
     Option("timeout", "seconds a cell may take unless it has its own timeout (default: 120)", "S", "seconds"),
+    Option(
+        "preflight",
+        "what nodes lack for a cell: warn of it (default), let it be the verdict (strict), or do not look (off)",
+        "MODE",
+        "choice",
+        choices=("warn", "strict", "off"),
+    ),
     Option("cell", "run only the cell of this id; repeatable", "ID", "words", everywhere=False),
     Option("plan", "print each job's exact commands, start nothing", kind="flag", everywhere=False),
 )
@@ -51,6 +59,7 @@ class Settings:
     inventory: Path | None = None
     reports: Path = Path("reports")
     timeout: float = 120.0
+    preflight: str = "warn"
     cell: tuple[str, ...] = ()
     plan: bool = False
     sources: Mapping[str, str] = field(default_factory=dict)
@@ -109,6 +118,10 @@ def _convert(option: Option, value: Any, source: str) -> Any:
         return Path(value)
     if option.kind == "flag":
         return True
+    if option.kind == "choice":
+        if value not in option.choices:
+            raise pytest.UsageError(f"{source}: {value!r} is none of {', '.join(option.choices)}")
+        return value
     try:
         seconds = float(value)
     except ValueError:

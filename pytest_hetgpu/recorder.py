@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from pytest_hetgpu import wording
-from pytest_hetgpu.cluster import Cluster, provision
+from pytest_hetgpu import cluster as clusters
+from pytest_hetgpu import leases, wording
+from pytest_hetgpu.cluster import Cluster
+from pytest_hetgpu.errors import ProvisionError
 from pytest_hetgpu.evidence import Outcome, RunResult
-from pytest_hetgpu.execute import execute
+from pytest_hetgpu.execute import execute, not_started
 from pytest_hetgpu.judge import judge_output
 from pytest_hetgpu.model import Job, Kind, Scenario, Verdict
 from pytest_hetgpu.reporting.folder import RunFolder
@@ -17,6 +21,14 @@ from pytest_hetgpu.reporting.pairs import Pair, to_pairs
 from pytest_hetgpu.reporting.report import build
 from pytest_hetgpu.runtimes.base import Runtime
 from pytest_hetgpu.suite import Suite
+
+if TYPE_CHECKING:
+    from pytest_hetgpu.preflight.concern import Concern
+    from pytest_hetgpu.standing import Placements
+    from pytest_hetgpu.surroundings import Surroundings
+
+# After these a node may hold what the next cell should not meet.
+_SPOILT = frozenset((Kind.CRASH, Kind.HANG, Kind.TIMEOUT, Kind.OUT_OF_MEMORY, Kind.NETWORK_FAILURE, Kind.UNKNOWN))
 
 
 class Recorder:
@@ -27,6 +39,10 @@ class Recorder:
         self.folder = folder
         self.journal = Journal(folder.path, writer)
         self.runtimes: dict[str, Runtime] = {}
+        self.placements: Placements | None = None
+        self.surroundings: Surroundings | None = None
+        self.spoilt: Job | None = None
+        self.preflight = "warn"
 
     @classmethod
     def start(cls, suite: Suite, reports: Path, arguments: Sequence[str]) -> Recorder:
@@ -50,22 +66,88 @@ class Recorder:
         return to_pairs(outcome, label=scenario.label, matrix=scenario.matrix)
 
     def provision(self, scenario: Scenario) -> Cluster:
-        """The nodes of a cell. NotHere where one, or its stack, is missing."""
-        return provision(self.suite.job(scenario), self.runtimes)
+        """The nodes of a cell. NotHere where one, or its stack, is missing; ProvisionError where one cannot be made.
 
-    def run(self, cluster: Cluster) -> tuple[RunResult, Outcome, list[Pair]]:
-        """Executes and judges one cell; what judges read is on disk before they do."""
-        job = cluster.job
+        Making nodes takes their hosts' leases: it would disturb whoever measures there.
+        """
+        job = self.suite.job(scenario)
+        cluster = self._gathered(job, scenario) if job.joined else clusters.local(job, self.runtimes)
+        if self.preflight == "off":
+            return cluster
+        from pytest_hetgpu import surroundings
+
+        if self.surroundings is None:
+            self.surroundings = surroundings.Surroundings(self.folder.path)
+        with leases.hold(job.hosts):
+            seen = self.surroundings.of(cluster)
+        job = surroundings.informed(cluster.job, seen)
+        return replace(cluster, job=job, concerns=surroundings.concerns(job, seen))
+
+    def _gathered(self, job: Job, scenario: Scenario) -> Cluster:
+        if self.placements is None:
+            from pytest_hetgpu.standing import Placements
+
+            self.placements = Placements(self.folder.path.name)
+        with leases.hold(job.hosts):
+            standing = self.placements.of(job)
+        members = {berth.node.index: berth.member for berth in standing.berths}
+        environments = dict(enumerate(standing.environments))
+        return clusters.gathered(self.suite.job(scenario, standing.sights), members, environments)
+
+    def broken(self, scenario: Scenario, error: ProvisionError) -> tuple[Job, Outcome, list[Pair]]:
+        """Records a cell whose nodes could not be made ready: it is judged like one that did not start."""
+        job = self.suite.job(scenario)
         self.journal.planned(job, position=self.suite.position(job.matrix, job.label))
-        result = execute(cluster, self.folder, self.journal)
-        outcome = judge_output(job, result)
+        _, outcome, pairs = self._never_started(job, [f"hetgpu: not ready: {error}", *error.log])
+        return job, outcome, pairs
+
+    def _never_started(self, job: Job, lines: Sequence[str]) -> tuple[RunResult, Outcome, list[Pair]]:
+        output = self.folder.prepare(job.label)
+        self.journal.started(job)
+        result = not_started(job, output, lines)
+        self.folder.write_job(job, result)
+        self.journal.finished(job, result)
+        return self._judged(job, result, ())
+
+    def _judged(
+        self, job: Job, result: RunResult, concerns: Sequence[Concern]
+    ) -> tuple[RunResult, Outcome, list[Pair]]:
+        outcome = replace(judge_output(job, result), concerns=tuple(map(str, concerns)))
         self.journal.judged(job, outcome)
         return result, outcome, to_pairs(outcome, label=job.label, matrix=job.matrix)
+
+    def run(self, cluster: Cluster) -> tuple[RunResult, Outcome, list[Pair]]:
+        """Executes and judges one cell; what judges read is on disk before they do.
+
+        Where preflight is strict and certain of a failure, that is the verdict, and nothing is started.
+        """
+        job = cluster.job
+        self.journal.planned(job, position=self.suite.position(job.matrix, job.label))
+        feared = next((concern for concern in cluster.concerns if concern.certain), None)
+        if feared and self.preflight == "strict":
+            return self._never_started(job, [f"hetgpu: preflight: {feared}"])
+        result = execute(cluster, self.folder, self.journal)
+        result, outcome, pairs = self._judged(job, result, cluster.concerns)
+        if job.joined and (outcome.kind in _SPOILT or result.lost or result.survivors):
+            self.spoilt = job
+        return result, outcome, pairs
+
+    def release(self) -> None:
+        """The cell is over: nodes that a crash, a hang or a kill has been on are not for the next one."""
+        if self.placements and self.spoilt:
+            self.placements.discard(self.spoilt)
+        self.spoilt = None
 
     def describe(self, job: Job, outcome: Outcome) -> str:
         """The text of a failing test."""
         log = wording.shown(self.folder.log(job.label))
         return wording.describe(job, outcome, log, wording.again(self.suite, job.matrix, job.label))
+
+    def close(self) -> None:
+        """Lets go of all nodes and ends the journal."""
+        if self.placements:
+            self.placements.close()
+        self.journal.close()
 
     def report(self) -> None:
         """Builds junit.xml and summary.md from everything that was journalled."""

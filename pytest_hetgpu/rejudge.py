@@ -36,6 +36,7 @@ def rejudge(run: Path) -> Iterator[str]:
             job = read_job(path)
             # The run may have been moved since: its log lies beside its job.
             outcome = judge_output(job, replace(result, output=str(folder.log(record.label))))
+            outcome = replace(outcome, concerns=record.outcome.concerns)
             journal.judged(job, outcome)
             before, after = record.outcome, outcome
             if (before.kind, before.verdict) != (after.kind, after.verdict):

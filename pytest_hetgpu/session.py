@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 from pytest_hetgpu import interruption, registry, wording
-from pytest_hetgpu.errors import HetgpuError, NotHere
+from pytest_hetgpu.errors import HetgpuError, NotHere, ProvisionError
 from pytest_hetgpu.model import Scenario
 from pytest_hetgpu.options import Settings
 from pytest_hetgpu.suite import Suite, packaged
@@ -63,12 +63,14 @@ class Session:
 
         if self.worker is not None:
             self.recorder = Recorder.join(self.suite, Path(self.worker["hetgpu_run"]), self.worker["workerid"])
+            self.recorder.preflight = self.settings.preflight
             return
         from pytest_hetgpu.live import Live
 
         arguments = [str(argument) for argument in self.config.invocation_params.args]
         reports = self.config.invocation_params.dir / self.settings.reports
         self.recorder = Recorder.start(self.suite, reports, arguments)
+        self.recorder.preflight = self.settings.preflight
         self.config.pluginmanager.register(Live(self.config, self.cells, self.recorder.folder.path), "hetgpu-live")
 
     def register_marks(self) -> None:
@@ -141,12 +143,23 @@ class Session:
         pytest.skip(f"{reason} ({issue})" if issue else reason)
 
     def provision(self, item: pytest.Item, scenario: Scenario) -> Cluster:
-        """The nodes of a cell; a missing node, stack or capability is a skip."""
+        """The nodes of a cell; a missing node, stack or capability is a skip, one that cannot be made an error."""
         assert self.recorder is not None
         try:
             return self.recorder.provision(scenario)
         except NotHere as error:
             self.skip(item, scenario, str(error))
+        except ProvisionError as error:
+            self.broken(item, scenario, error)
+
+    def broken(self, item: pytest.Item, scenario: Scenario, error: ProvisionError) -> NoReturn:
+        """Records a cell whose nodes could not be made ready, and ends its test."""
+        assert self.recorder is not None
+        job, outcome, pairs = self.recorder.broken(scenario, error)
+        item.user_properties += pairs
+        if not outcome.verdict.fails:
+            pytest.xfail(outcome.why)
+        pytest.fail(self.recorder.describe(job, outcome), pytrace=False)
 
     def run(self, item: pytest.Item, cluster: Cluster) -> tuple[RunResult, Outcome]:
         """Runs, judges and records one cell; its outcome goes onto the test's report."""
@@ -154,6 +167,11 @@ class Session:
         result, outcome, pairs = self.recorder.run(cluster)
         item.user_properties += pairs
         return result, outcome
+
+    def release(self) -> None:
+        """Takes back a cell's nodes."""
+        if self.recorder is not None:
+            self.recorder.release()
 
     def describe(self, cluster: Cluster, outcome: Outcome) -> str:
         """The text of a failing test."""
@@ -165,7 +183,7 @@ class Session:
         self.stop.restore()
         if self.recorder is None:
             return
-        self.recorder.journal.close()
+        self.recorder.close()
         if self.worker is None:
             self.recorder.report()
             live = self.config.pluginmanager.get_plugin("hetgpu-live")

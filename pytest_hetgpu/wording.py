@@ -9,12 +9,15 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_hetgpu import pasting
 from pytest_hetgpu.errors import NotHere
-from pytest_hetgpu.model import Job, Scenario
-from pytest_hetgpu.suite import Suite
+from pytest_hetgpu.model import Job, Node, Scenario
+from pytest_hetgpu.suite import PACKAGE, Suite
 
 if TYPE_CHECKING:
     from pytest_hetgpu.evidence import Outcome
+
+PROGRAMS = PACKAGE / "programs"
 
 
 def again(suite: Suite, matrix: str, label: str) -> str:
@@ -45,38 +48,72 @@ def describe(job: Job, outcome: Outcome, log: str, once_more: str) -> str:
     if signature:
         lines += [f"  signature: {signature.key}", f"  line {signature.line}: {signature.primary_line}"]
     lines += [f"  {finding.judge}: {finding.why}" for finding in outcome.findings if finding.why not in outcome.why]
+    lines += [f"  preflight: {concern}" for concern in outcome.concerns]
     lines += [f"  command: {shlex.join(job.command.argv)}", f"  log:     {log}", f"  again:   {once_more}"]
     return "\n".join(lines)
 
 
 def planned(suite: Suite, scenarios: Iterable[Scenario]) -> Iterator[str]:
-    """Every job's nodes and exact command, as it could be pasted into a shell."""
+    """Every job's nodes and exact command, as it could be pasted into a shell; how nodes are made, once a placement."""
+    prepared: Job | None = None
     for scenario in scenarios:
-        yield ""
-        yield scenario.label
         if scenario.excluded:
+            yield from ("", scenario.label)
             yield f"  excluded: {scenario.excluded.reason} {scenario.excluded.issue or ''}".rstrip()
             continue
         try:
             job = suite.job(scenario, even_if_absent=True)
         except NotHere as error:
-            yield f"  not run: {error}"
+            yield from ("", scenario.label, f"  not run: {error}")
             continue
-        yield from (f"  {line}" for line in _lines(job, suite))
+        if prepared and not _same_nodes(prepared, job):
+            yield from _cleaned(prepared)
+            prepared = None
+        if job.joined and prepared is None:
+            prepared = job
+            yield from _prepared(job)
+        yield from ("", scenario.label, *(f"  {line}" for line in _lines(job, suite)))
+    if prepared:
+        yield from _cleaned(prepared)
+
+
+def _same_nodes(one: Job, other: Job) -> bool:
+    return other.joined and pasting.placement_name(one) == pasting.placement_name(other)
+
+
+def _prepared(job: Job) -> Iterator[str]:
+    yield ""
+    yield f"# placement {job.axes['placement']}: its nodes, made and joined once (started from {job.starter.name})"
+    yield from pasting.preparation(job, shown(PROGRAMS))
+
+
+def _cleaned(job: Job) -> Iterator[str]:
+    yield ""
+    yield f"# placement {job.axes['placement']}: nothing left of it"
+    yield from pasting.cleaning(job)
 
 
 def _lines(job: Job, suite: Suite) -> Iterator[str]:
     for node in job.nodes:
         ranks = f"{node.ranks} rank{'s' * (node.ranks > 1)}"
-        yield f"node {node.index}: {node.hardware.name} ({node.hardware.accelerator.platform}) on {node.host}, {ranks}"
+        yield f"node {node.index}: {_described(node, job)}, {ranks}"
     if job.launcher:
-        yield f"started from: {job.launcher.hardware.name} on {job.launcher.host}, no ranks"
-    stack = suite.stack(job.demand.stack.name)
-    if isinstance(stack, NotHere):
-        yield f"not here: {stack}"
+        yield f"started from: {_described(job.launcher, job)}, no ranks"
+    for name in dict.fromkeys(n.stack.name for n in job.everybody if n.stack and n.hardware.runtime == "local"):
+        stack = suite.stack(name)
+        if isinstance(stack, NotHere):
+            yield f"not here: {stack}"
     yield f"timeout: {job.timeout:g} s"
     environment = "".join(f"{shlex.quote(f'{name}={value}')} " for name, value in sorted(job.command.env.items()))
-    yield f"$ {environment}{shlex.join(job.command.argv)}"
+    yield f"$ {pasting.started(job, job.command) if job.joined else f'{environment}{shlex.join(job.command.argv)}'}"
+
+
+def _described(node: Node, job: Job) -> str:
+    where = f"{node.hardware.name} ({node.hardware.accelerator.platform}) on {node.host}"
+    if not job.joined:
+        return where
+    image = f" in {node.image.reference}" if node.image else f" by runtime {node.hardware.runtime}"
+    return f"{where} as {node.name}{image}"
 
 
 def shown(path: Path) -> str:

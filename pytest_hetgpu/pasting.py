@@ -1,0 +1,128 @@
+"""A job as a person would type it: the nodes made and joined by hand, then the one command. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+
+from pytest_hetgpu.joining import CONFIG, KEY, KNOWN_HOSTS, session_environment, ssh_config
+from pytest_hetgpu.model import Command, Job, Node
+from pytest_hetgpu.paste import build_command, container_name, docker, network_command, run_command
+from pytest_hetgpu.placing import Sight
+from pytest_hetgpu.runtimes.base import Door
+
+FOLDER = Sight().folder
+FIRST_PORT = 2222
+_HOST_KEY, _AUTHORIZED = "host_key", "authorized_keys"
+
+
+def preparation(job: Job, programs: str) -> Iterator[str]:
+    """Shell lines that make a placement's nodes ready and join them; `programs` is our folder of rank programs."""
+    placement = placement_name(job)
+    built = dict.fromkeys(build_command(node.image, node.reach) for node in job.everybody if node.image)
+    yield from (shlex.join(command) for command in built if command)
+    if any(node.container and node.container.network == "user" for node in job.everybody):
+        yield shlex.join(network_command(job.starter.reach, placement))
+    for node in job.everybody:
+        if node.image and node.container:
+            yield shlex.join(run_command(node, placement))
+    for node in job.everybody:
+        yield on(node, placement, "mkdir", "-p", "-m", "700", FOLDER)
+        yield copy(node, placement, programs)
+    if len(job.everybody) > 1:
+        yield from _joined(job, placement)
+
+
+def started(job: Job, command: Command) -> str:
+    """The command, as it is started on the node that starts the job."""
+    return on(job.starter, placement_name(job), *_with(command))
+
+
+def cleaning(job: Job) -> Iterator[str]:
+    """Shell lines that leave nothing of it."""
+    placement = placement_name(job)
+    for node in job.everybody:
+        if node.container:
+            yield shlex.join((*docker(node.reach), "rm", "-f", container_name(node, placement)))
+        else:
+            yield on(node, placement, "pkill", "-f", f"{FOLDER}/{_HOST_KEY}")
+            yield on(node, placement, "rm", "-r", FOLDER)
+    if any(node.container and node.container.network == "user" for node in job.everybody):
+        yield shlex.join((*docker(job.starter.reach), "network", "rm", f"hetgpu-{placement}"))
+
+
+def placement_name(job: Job) -> str:
+    """What its containers and networks are called by."""
+    return f"{job.matrix}-{job.axes['placement']}"
+
+
+def on(node: Node, placement: str, *argv: str, stdin: bool = False) -> str:
+    """A shell line that runs tokens on a node."""
+    if node.container:
+        return shlex.join((*docker(node.reach), "exec", *("-i",) * stdin, container_name(node, placement), *argv))
+    if node.hardware.runtime == "local":
+        return shlex.join(argv)
+    # ssh hands its words to the login shell there, which takes them apart again.
+    return shlex.join((*_ssh(node), shlex.join(argv)))
+
+
+def copy(node: Node, placement: str, programs: str) -> str:
+    """A shell line that copies the rank programs to a node."""
+    target = f"{FOLDER}/programs"
+    if node.container:
+        name = container_name(node, placement)
+        return shlex.join((*docker(node.reach), "cp", programs, f"{name}:{target}"))
+    if node.hardware.runtime == "local":
+        return shlex.join(("cp", "-r", programs, target))
+    return f"tar -C {shlex.quote(programs)} -c . | {on(node, placement, 'tar', '-C', FOLDER, '-x')}"
+
+
+def _with(command: Command) -> tuple[str, ...]:
+    variables = tuple(f"{name}={value}" for name, value in sorted(command.env.items()))
+    return ("env", *variables, *command.argv) if variables else command.argv
+
+
+def _ssh(node: Node) -> tuple[str, ...]:
+    reach = node.reach
+    port = ("-p", str(reach.port)) if reach.port else ()
+    key = ("-i", reach.key) if reach.key else ()
+    return ("ssh", *port, *key, f"{reach.user}@{node.host}" if reach.user else node.host)
+
+
+def _joined(job: Job, placement: str) -> Iterator[str]:
+    starter = job.starter
+    yield on(starter, placement, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", f"{FOLDER}/{KEY}")
+    others = [node for node in job.everybody if node is not starter]
+    public = on(starter, placement, "cat", f"{FOLDER}/{KEY}.pub")
+    for node, door in _doors(others):
+        yield on(node, placement, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", f"{FOLDER}/{_HOST_KEY}")
+        yield f"{public} | {on(node, placement, 'tee', f'{FOLDER}/{_AUTHORIZED}', stdin=True)}"
+        yield on(node, placement, "sh", "-c", _sshd(node, door))
+        host_key = on(node, placement, "cat", f"{FOLDER}/{_HOST_KEY}.pub")
+        known = on(starter, placement, "tee", "-a", f"{FOLDER}/{KNOWN_HOSTS}", stdin=True)
+        yield f"{host_key} | sed 's/^/{node.name} /' | {known}"
+    text = ssh_config(FOLDER, _doors(others))
+    yield f"{on(starter, placement, 'tee', f'{FOLDER}/{CONFIG}', stdin=True)} <<'END'\n{text}END"
+
+
+def _doors(others: Sequence[Node]) -> list[tuple[Node, Door]]:
+    """A port each, for nodes may share a host."""
+    return [(node, Door(FIRST_PORT + place, "", node.reach.user or "root")) for place, node in enumerate(others)]
+
+
+def _sshd(node: Node, door: Door) -> str:
+    path = f"{session_environment(node)['PATH']}:$PATH" if session_environment(node) else "$PATH"
+    options = {
+        "AuthorizedKeysFile": f"{FOLDER}/{_AUTHORIZED}",
+        "StrictModes": "no",
+        "PasswordAuthentication": "no",
+        "KbdInteractiveAuthentication": "no",
+        "UsePAM": "no",
+        "PidFile": "none",
+    }
+    given = " ".join(f"-o {name}={value}" for name, value in options.items())
+    root = "mkdir -p /run/sshd; " if door.user == "root" else ""
+    return (
+        f'{root}exec "$(PATH=$PATH:/usr/sbin command -v sshd)" -f /dev/null -p {door.port} -h {FOLDER}/{_HOST_KEY} '
+        f'{given} -o "SetEnv=PATH={path}"'
+    )

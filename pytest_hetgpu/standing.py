@@ -1,0 +1,154 @@
+"""Placements whose nodes are made and joined, and stay for the next cells: a hundred cells cost one start."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from importlib import resources
+
+from pytest_hetgpu import accounting, sighting
+from pytest_hetgpu.accounting import Environment
+from pytest_hetgpu.errors import HetgpuError
+from pytest_hetgpu.joining import Berth, join
+from pytest_hetgpu.model import Job, Node
+from pytest_hetgpu.placing import Sight
+from pytest_hetgpu.registry import find
+from pytest_hetgpu.runtimes.base import Gathering, Member, MemberRuntime
+
+MOST = 4
+_NOT_FOR_RANKS = ("__init__", "agent", "look")
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One placement's nodes, ready: by index, a launcher without ranks the last."""
+
+    berths: tuple[Berth, ...]
+    gathering: Gathering
+    environments: tuple[Environment, ...]
+    sights: Mapping[int, Sight]
+
+    def close(self) -> None:
+        """Leaves nothing of it behind."""
+        _close(self.berths, self.gathering)
+
+
+class Placements:
+    """The standing placements of one process, the least used closed first. `run` is the run's name, for labels."""
+
+    def __init__(self, run: str) -> None:
+        self.run = run
+        self._standing: dict[str, Standing] = {}
+        self._failed: dict[str, HetgpuError] = {}
+
+    def of(self, job: Job) -> Standing:
+        """The nodes of a job, made if they are not there.
+
+        NotHere or ProvisionError is raised again for the next cells of the same placement, not met once more.
+        """
+        key = identity(job)
+        if key in self._failed:
+            raise self._failed[key]
+        standing = self._standing.pop(key, None)
+        if standing is None:
+            while len(self._standing) >= MOST:
+                self._standing.pop(next(iter(self._standing))).close()
+            try:
+                standing = self._open(job)
+            except HetgpuError as error:
+                self._failed[key] = error
+                raise
+        self._standing[key] = standing
+        return standing
+
+    def discard(self, job: Job) -> None:
+        """Closes the nodes of a job: the next cell of its placement gets fresh ones."""
+        standing = self._standing.pop(identity(job), None)
+        if standing:
+            standing.close()
+
+    def close(self) -> None:
+        """Closes everything, connections to engines too."""
+        kinds = {berth.node.hardware.runtime for standing in self._standing.values() for berth in standing.berths}
+        while self._standing:
+            self._standing.popitem()[1].close()
+        for kind in kinds:
+            find("runtimes", kind, MemberRuntime).shut()  # type: ignore[type-abstract]
+
+    def _open(self, job: Job) -> Standing:
+        name = re.sub(r"[^A-Za-z0-9_.-]", "_", f"{job.matrix}-{job.axes['placement']}")
+        owner = f"{getpass.getuser()}@{os.uname().nodename}:{os.getpid()}"
+        gathering = Gathering(name, self.run, owner)
+        berths: list[Berth] = []
+        try:
+            opened = _together([_opener(node, gathering) for node in job.everybody])
+            berths += [berth for berth, _ in opened]
+            sights = {berth.node.index: sighting.of(berth.node, berth.member, seen) for berth, seen in opened}
+            starter = next(berth for berth in berths if berth.node.index == job.starter.index)
+            join(starter, [berth for berth in berths if berth is not starter])
+        except BaseException:
+            _close(berths, gathering)
+            raise
+        return Standing(tuple(berths), gathering, tuple(environment for _, environment in opened), sights)
+
+
+def _close(berths: Sequence[Berth], gathering: Gathering) -> None:
+    if berths:
+        with ThreadPoolExecutor(max_workers=min(16, len(berths))) as pool:
+            list(pool.map(lambda berth: berth.member.close(), berths))
+    gathering.close()
+
+
+def identity(job: Job) -> str:
+    """Equal for jobs that can have the same nodes."""
+    nodes = [replace(node, ranks=0) for node in job.everybody]
+    return repr((job.matrix, job.axes["placement"], [_of(node) for node in nodes], job.starter.index))
+
+
+def _of(node: Node) -> tuple[object, ...]:
+    return node.index, node.hardware.name, node.host, node.name, node.reach, node.image, node.container, node.stack
+
+
+def rank_programs() -> dict[str, bytes]:
+    """What ranks execute, by the path below a node's folder."""
+    folder = resources.files("pytest_hetgpu") / "programs"
+    files = (f for f in folder.iterdir() if f.name.endswith(".py") and not f.name.startswith(_NOT_FOR_RANKS))
+    return {f"programs/{file.name}": file.read_bytes() for file in files}
+
+
+def _opener(node: Node, gathering: Gathering) -> Callable[[], tuple[Berth, Environment]]:
+    def open_node() -> tuple[Berth, Environment]:
+        runtime = find("runtimes", node.hardware.runtime, MemberRuntime)  # type: ignore[type-abstract]
+        member = runtime.open(node, gathering)
+        try:
+            member.put(rank_programs())
+            return Berth(node, member), accounting.collect(member.host(), accounting.look_for(node))
+        except BaseException:
+            member.close()
+            raise
+
+    return open_node
+
+
+def _together(openers: Sequence[Callable[[], tuple[Berth, Environment]]]) -> list[tuple[Berth, Environment]]:
+    """What all give, made side by side; where one fails the others are closed, and the first error is raised."""
+    pool = ThreadPoolExecutor(max_workers=min(16, len(openers)))
+    futures: list[Future[tuple[Berth, Environment]]] = [pool.submit(opener) for opener in openers]
+    try:
+        return [future.result() for future in futures]
+    except BaseException:
+        for future in futures:
+            future.cancel()
+        pool.shutdown(wait=True)
+        members: list[Member] = [
+            future.result()[0].member for future in futures if not future.cancelled() and not future.exception()
+        ]
+        for member in members:
+            member.close()
+        raise
+    finally:
+        pool.shutdown(wait=True)
