@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_hetgpu.errors import NotHere
@@ -52,6 +52,12 @@ class Cluster:
     def everybody(self) -> tuple[ClusterNode, ...]:
         """The nodes with ranks, then the launcher without."""
         return (*self.nodes, self.control) if self.control else self.nodes
+
+    def informed(self, seen: Mapping[int, Environment]) -> Cluster:
+        """The cluster whose nodes have what they were seen to be, by index."""
+        nodes = tuple(replace(member, environment=seen[member.node.index]) for member in self.nodes)
+        control = replace(self.control, environment=seen[self.control.node.index]) if self.control else None
+        return replace(self, nodes=nodes, control=control)
 
     def sweep(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Stops what a command left running on any node: survivors as `NAME (PID) on NODE`, and why nodes were lost."""

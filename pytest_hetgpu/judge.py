@@ -22,6 +22,8 @@ from pytest_hetgpu.transcript import read
 from pytest_hetgpu.transports.base import Transport
 
 JUDGES: tuple[type[Judge], ...] = (World, Completeness, TransportJudge, Rdma, Data, SignatureJudge)
+SCENARIO = "scenario"
+"""Names the finding of a test that failed for a reason of its own: no log tells that."""
 LONGEST_WHY = 400
 
 

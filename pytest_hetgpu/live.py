@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ MARKUP = {
     Verdict.FIXED: {"red": True},
     Verdict.NOT_RUN: {"cyan": True},
 }
+MOST_FEARS = 8
 _METRIC = re.compile(r"(\w+)\[(\d+),(\w+)(,in)?\]")
 
 
@@ -90,7 +92,18 @@ class Live:
             for text, markup in row:
                 writer.write(text, **markup)
             writer.write("\n")
+        for line in feared(self.seen.values()):
+            writer.write_line(line, yellow=True)
         writer.write_line(f"reports: {shown(self.reports)}  (summary.md, junit.xml, journal/, scenarios/)")
+
+
+def feared(seen: Iterable[CellPairs]) -> Iterator[str]:
+    """What preflight feared, each fear once, with the number of cells it is about."""
+    fears = Counter(fear for pairs in seen for fear in pairs.preflight.split(" | ") if fear)
+    for fear, cells in fears.most_common(MOST_FEARS):
+        yield f"preflight: {fear} [{cells} cell{'s' * (cells > 1)}]"
+    if len(fears) > MOST_FEARS:
+        yield f"preflight: {len(fears) - MOST_FEARS} more, as the property `preflight` of their cells"
 
 
 def record(cell: Scenario, pairs: CellPairs) -> CellRecord:

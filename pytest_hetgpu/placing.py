@@ -23,7 +23,7 @@ class Sight:
     """What a node was seen to be once it was there; before that, what a plan shows.
 
     `folder` is our private folder on it, `root` whether commands run as root there; `netdev`, `hca` and `gid_index` are
-    the ones found where the matrix leaves them open.
+    the ones found where the matrix leaves them open; `prefix` is that of its MPI without links in it.
     """
 
     folder: str = "/tmp/hetgpu"  # noqa: S108 - a name to show; the folder is made with a random one
@@ -31,6 +31,7 @@ class Sight:
     netdev: str = ""
     hca: str = ""
     gid_index: int | None = None
+    prefix: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,7 @@ def place(document: Document, settings: CellSettings, site: Site) -> tuple[tuple
     hosts = site.inventory.bind(kinds)
     ranks = [settings.options.ranks_per_node] * len(settings.nodes) + [0] * bool(settings.launch_from)
     network = _network(kinds, hosts)
+    _reachable(kinds, hosts)
     names = _names(kinds, hosts, len(kinds) - 1 if settings.launch_from else 0)
     nodes = []
     for index, (kind, host) in enumerate(zip(kinds, hosts, strict=True)):
@@ -66,7 +68,7 @@ def place(document: Document, settings: CellSettings, site: Site) -> tuple[tuple
             host=host.address,
             ranks=ranks[index],
             name=names[index],
-            stack=_stack(kind, host, settings.options.stack, site),
+            stack=_stack(kind, host, settings.options.stack, site, index),
             reach=host.reach,
             image=site.images.get(kind.name) if container else None,
             container=container,
@@ -83,6 +85,17 @@ def _network(kinds: Sequence[Hardware], hosts: Sequence[Host]) -> str:
     if "user" in wanted and not one_engine:
         raise NotHere("container network user needs all nodes of a placement to be containers of one engine; use host")
     return "user" if one_engine and "host" not in wanted else "host"
+
+
+def _reachable(kinds: Sequence[Hardware], hosts: Sequence[Host]) -> None:
+    """Nodes elsewhere cannot reach one that is only known as localhost."""
+    local = next((place for place, host in enumerate(hosts) if host.address in HERE), None)
+    other = next((place for place, host in enumerate(hosts) if host.address not in HERE), None)
+    if local is not None and other is not None:
+        raise NotHere(
+            f"node {local} ({kinds[local].name}) is on {hosts[local].address}, where node {other} ({kinds[other].name} "
+            f"on {hosts[other].address}) cannot reach it: give the inventory this machine's address for the others"
+        )
 
 
 def _names(kinds: Sequence[Hardware], hosts: Sequence[Host], starter: int) -> list[str]:
@@ -125,9 +138,11 @@ def _seen(kind: Hardware, netdev: str, sight: Sight | None) -> Hardware:
     return kind if found == fabric else replace(kind, fabric=found)
 
 
-def _stack(kind: Hardware, host: Host, asked: str | None, site: Site) -> Stack:
+def _stack(kind: Hardware, host: Host, asked: str | None, site: Site, index: int) -> Stack:
     if kind.runtime == "local":
         return site.stacks[asked or kind.stack]
     if asked and asked != kind.stack:
         raise NotHere(f"hardware {kind.name} has the stack {kind.stack}, the cell asks for {asked}")
-    return family_of(kind.stack).elsewhere(kind.stack, host.prefix or kind.prefix)
+    stack = family_of(kind.stack).elsewhere(kind.stack, host.prefix or kind.prefix)
+    sight = site.seen.get(index)
+    return replace(stack, prefix=sight.prefix) if sight and sight.prefix else stack

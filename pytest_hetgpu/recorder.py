@@ -11,9 +11,9 @@ from pytest_hetgpu import cluster as clusters
 from pytest_hetgpu import leases, wording
 from pytest_hetgpu.cluster import Cluster
 from pytest_hetgpu.errors import ProvisionError
-from pytest_hetgpu.evidence import Outcome, RunResult
+from pytest_hetgpu.evidence import Finding, Outcome, RunResult
 from pytest_hetgpu.execute import execute, not_started
-from pytest_hetgpu.judge import judge_output
+from pytest_hetgpu.judge import SCENARIO, judge_output
 from pytest_hetgpu.model import Job, Kind, Scenario, Verdict
 from pytest_hetgpu.reporting.folder import RunFolder
 from pytest_hetgpu.reporting.journal import Journal, matrix_file
@@ -42,6 +42,7 @@ class Recorder:
         self.placements: Placements | None = None
         self.surroundings: Surroundings | None = None
         self.spoilt: Job | None = None
+        self.outcomes: dict[tuple[str, str], Outcome] = {}
         self.preflight = "warn"
 
     @classmethod
@@ -81,7 +82,7 @@ class Recorder:
         with leases.hold(job.hosts):
             seen = self.surroundings.of(cluster)
         job = surroundings.informed(cluster.job, seen)
-        return replace(cluster, job=job, concerns=surroundings.concerns(job, seen))
+        return replace(cluster.informed(seen), job=job, concerns=surroundings.concerns(job, seen))
 
     def _gathered(self, job: Job, scenario: Scenario) -> Cluster:
         if self.placements is None:
@@ -114,7 +115,31 @@ class Recorder:
     ) -> tuple[RunResult, Outcome, list[Pair]]:
         outcome = replace(judge_output(job, result), concerns=tuple(map(str, concerns)))
         self.journal.judged(job, outcome)
+        self.outcomes[job.matrix, job.label] = outcome
         return result, outcome, to_pairs(outcome, label=job.label, matrix=job.matrix)
+
+    def overrule(self, scenario: Scenario, why: str) -> list[Pair] | None:
+        """Records that a cell's test failed for a reason of its own; None where its outcome is a failure already."""
+        cell = (scenario.matrix, scenario.label)
+        before = self.outcomes.get(cell)
+        if before is None:
+            self.journal.planned(scenario, position=self.suite.position(*cell))
+        elif before.verdict.fails:
+            return None
+        finding = Finding(SCENARIO, Kind.ERROR, f"its test failed: {why}")
+        outcome = before or Outcome(Kind.ERROR, Verdict.NEW)
+        outcome = replace(
+            outcome,
+            kind=Kind.ERROR,
+            verdict=Verdict.NEW,
+            why=finding.why,
+            signature=None,
+            expectation=None,
+            findings=(finding, *outcome.findings),
+        )
+        self.outcomes[cell] = outcome
+        self.journal.judged(scenario, outcome)
+        return to_pairs(outcome, label=scenario.label, matrix=scenario.matrix)
 
     def run(self, cluster: Cluster) -> tuple[RunResult, Outcome, list[Pair]]:
         """Executes and judges one cell; what judges read is on disk before they do.

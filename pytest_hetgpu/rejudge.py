@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 from pytest_hetgpu.errors import UsageError
-from pytest_hetgpu.judge import judge_output
+from pytest_hetgpu.judge import SCENARIO, judge_output
 from pytest_hetgpu.reporting.folder import RunFolder, read_job, read_result
 from pytest_hetgpu.reporting.journal import Journal, read, read_run
 from pytest_hetgpu.reporting.report import build
@@ -31,7 +32,8 @@ def rejudge(run: Path) -> Iterator[str]:
         for record in read(run):
             path = folder.job(record.label)
             result = read_result(path) if path.exists() else None
-            if result is None:
+            of_its_test = record.outcome and any(one.judge == SCENARIO for one in record.outcome.findings)
+            if result is None or of_its_test:
                 continue
             job = read_job(path)
             # The run may have been moved since: its log lies beside its job.
@@ -43,6 +45,16 @@ def rejudge(run: Path) -> Iterator[str]:
                 changed += 1
                 was, now = (f"{o.kind.value} ({o.verdict.value})" for o in (before, after))
                 yield f"{record.label}: was {was}, is {now}: {after.why}"
-    files = {matrix.name: matrix.file for session in read_run(run).sessions for matrix in session.matrices}
-    build(run, lambda matrix, label: shlex.join(rerun(files.get(matrix, f"{matrix}.yaml"), label)))
+    sessions = read_run(run).sessions
+    files = {matrix.name: matrix.file for session in sessions for matrix in session.matrices}
+    where = next((found for session in sessions if (found := _inventory(session.argv))), "")
+    build(run, lambda matrix, label: shlex.join(rerun(files.get(matrix, f"{matrix}.yaml"), label, where)))
     yield f"{changed} verdicts changed; reports rebuilt in {run}"
+
+
+def _inventory(argv: Sequence[str]) -> str:
+    """The inventory that a command line of pytest named."""
+    option = "--hetgpu-inventory"
+    joined = (word.removeprefix(f"{option}=") for word in argv if word.startswith(f"{option}="))
+    apart = (after for word, after in itertools.pairwise(argv) if word == option)
+    return next(itertools.chain(joined, apart), "")

@@ -145,12 +145,18 @@ class Session:
     def provision(self, item: pytest.Item, scenario: Scenario) -> Cluster:
         """The nodes of a cell; a missing node, stack or capability is a skip, one that cannot be made an error."""
         assert self.recorder is not None
+        cluster: Cluster | None = None
+        error: HetgpuError | None = None
         try:
-            return self.recorder.provision(scenario)
-        except NotHere as error:
-            self.skip(item, scenario, str(error))
-        except ProvisionError as error:
+            cluster = self.recorder.provision(scenario)
+        except (NotHere, ProvisionError) as caught:
+            error = caught
+        # Outside, so that pytest does not show the chain of errors that the engine's library went through.
+        if isinstance(error, ProvisionError):
             self.broken(item, scenario, error)
+        if cluster is None:
+            self.skip(item, scenario, str(error))
+        return cluster
 
     def broken(self, item: pytest.Item, scenario: Scenario, error: ProvisionError) -> NoReturn:
         """Records a cell whose nodes could not be made ready, and ends its test."""
@@ -177,6 +183,18 @@ class Session:
         """The text of a failing test."""
         assert self.recorder is not None
         return self.recorder.describe(cluster.job, outcome)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
+        """A test of a cell that fails by itself (its own check, a fixture) has not passed, whatever the run showed."""
+        report = yield
+        scenario = cell_of(item)
+        if report.failed and scenario is not None and self.recorder is not None and call.excinfo is not None:
+            pairs = self.recorder.overrule(scenario, call.excinfo.exconly(tryshort=True))
+            if pairs is not None:
+                kept = [pair for pair in item.user_properties if pair[0] not in dict(pairs)]
+                item.user_properties[:] = report.user_properties = [*kept, *pairs]
+        return report
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:

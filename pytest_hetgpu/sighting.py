@@ -33,7 +33,19 @@ def of(node: Node, member: Member, seen: Environment) -> Sight:
     own_network = node.container is not None and node.container.network == "user"
     if not (netdev or fabric.netdev or own_network):
         netdev = _interface(node.host, member)
-    return Sight(member.folder, member.uid == 0, netdev, hca, gid_index)
+    return Sight(member.folder, member.uid == 0, netdev, hca, gid_index, _prefix(node, member))
+
+
+def _prefix(node: Node, member: Member) -> str:
+    """The prefix of a node's MPI as its ranks will report it: module systems and clusters like links."""
+    if not (node.stack and node.stack.prefix):
+        return ""
+    try:
+        answer = member.ask(("readlink", "-f", node.stack.prefix))
+    except HetgpuError:
+        return ""
+    found = answer.stdout.decode(errors="replace").strip()
+    return found if answer.returncode == 0 and found.startswith("/") else ""
 
 
 def roce(fabric: Fabric, seen: Environment) -> Choice | None:

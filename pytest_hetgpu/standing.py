@@ -110,7 +110,8 @@ def identity(job: Job) -> str:
 
 
 def _of(node: Node) -> tuple[object, ...]:
-    return node.index, node.hardware.name, node.host, node.name, node.reach, node.image, node.container, node.stack
+    launcher = node.stack.launcher if node.stack else ""
+    return node.index, node.hardware.name, node.host, node.name, node.reach, node.image, node.container, launcher
 
 
 def rank_programs() -> dict[str, bytes]:

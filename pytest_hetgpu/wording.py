@@ -24,12 +24,13 @@ def again(suite: Suite, matrix: str, label: str) -> str:
     """The command that runs just this cell once more."""
     scenario = next((s.id for s in suite.scenarios if s.label == label and s.matrix == matrix), label)
     file = suite.documents[matrix].file if matrix in suite.documents else "MATRIX"
-    return shlex.join(rerun(file, scenario))
+    return shlex.join(rerun(file, scenario, suite.inventory.file))
 
 
-def rerun(file: str, scenario: str) -> tuple[str, ...]:
+def rerun(file: str, scenario: str, inventory: str = "") -> tuple[str, ...]:
     """The tokens of a command that runs one cell of a matrix file."""
-    return (*runner(), "--hetgpu-matrix", file, "--hetgpu-cell", scenario)
+    where = ("--hetgpu-inventory", inventory) if inventory else ()
+    return (*runner(), "--hetgpu-matrix", file, *where, "--hetgpu-cell", scenario)
 
 
 def runner() -> tuple[str, ...]:

@@ -11,7 +11,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pytest_hetgpu._version import __version__
@@ -71,11 +71,10 @@ class Journal:
         """A session begins now, started with `argv`, over these matrices."""
         self._append(events.Run(__version__, tuple(matrices), tuple(argv), os.uname().nodename, time.time()))
 
-    def planned(self, job: Job, position: int | None = None) -> None:
-        """The cell will be run as `job`; `position` is its place in the order of the matrix files."""
-        self._append(
-            events.Planned(job.matrix, job.scenario, job.label, job.axes, argv=job.command.argv, position=position)
-        )
+    def planned(self, cell: Job | Scenario, position: int | None = None) -> None:
+        """The cell will be run, as this job if it is one; `position` is its place in the order of the matrix files."""
+        argv = cell.command.argv if isinstance(cell, Job) else ()
+        self._append(events.Planned(*_identity(cell), cell.label, _axes(cell), argv=argv, position=position))
 
     def started(self, cell: Job | Scenario) -> None:
         """The cell's command is about to be started by this process."""
@@ -93,8 +92,8 @@ class Journal:
         self, cell: Job | Scenario, reason: str, *, issue: str | None = None, position: int | None = None
     ) -> None:
         """The cell is not run, for `reason`."""
-        axes = cell.axes if isinstance(cell, Job) else dict(zip(cell.axes, cell.values, strict=True))
-        self._append(events.Skipped(*_identity(cell), cell.label, reason, axes=axes, issue=issue, position=position))
+        event = events.Skipped(*_identity(cell), cell.label, reason, axes=_axes(cell), issue=issue, position=position)
+        self._append(event)
 
     def close(self) -> None:
         """Nothing can be appended afterwards; closing twice is fine."""
@@ -119,6 +118,10 @@ class Journal:
 
 def _identity(cell: Job | Scenario) -> tuple[str, str]:
     return cell.matrix, cell.scenario if isinstance(cell, Job) else cell.id
+
+
+def _axes(cell: Job | Scenario) -> Mapping[str, str]:
+    return cell.axes if isinstance(cell, Job) else dict(zip(cell.axes, cell.values, strict=True))
 
 
 def _written(path: Path) -> tuple[int, bool]:

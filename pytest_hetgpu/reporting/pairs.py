@@ -51,7 +51,7 @@ def to_pairs(outcome: Outcome, *, label: str, matrix: str) -> list[Pair]:
         "signature": one_line(outcome.signature.key, _LIMIT) if outcome.signature else "",
         "issue": one_line(issue, _LIMIT) if issue else "",
         "stack": one_line(outcome.stack, _LIMIT),
-        "preflight": one_line("; ".join(outcome.concerns), _LIMIT),
+        "preflight": one_line(" | ".join(outcome.concerns), _LIMIT),
         "transport_seen": ",".join(one_line(name, _LIMIT).replace(",", ";") for name in outcome.transports),
     }
     pairs: list[Pair] = [(name, text) for name, text in texts.items() if text]
