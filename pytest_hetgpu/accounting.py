@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -10,13 +11,15 @@ from importlib import resources
 from typing import Any, NamedTuple, Protocol
 
 from pytest_hetgpu.model import Node
-from pytest_hetgpu.probes.base import Fact, Probe, Seen, State, unknown
+from pytest_hetgpu.probes.base import Fact, Probe, Seen, State, found, unknown
 from pytest_hetgpu.registry import find, names
 
 TIMEOUT = 10.0
+CLOCK = "clock"
+"""The fact that tells how many seconds a node's clock is ahead of ours."""
 # Facts that differ between any two machines and tell nothing.
 _PLACES = ("libraries", "mpi4py.library")
-_OWN = ("rdma.", "nics", "cuda.devices", "rocm.devices", "large_bar.devices", "shm", "memory", "cxi")
+_OWN = ("rdma.", "nics", "cuda.devices", "rocm.devices", "large_bar.devices", "shm", "memory", "cxi", CLOCK)
 
 
 class Answer(Protocol):
@@ -79,6 +82,7 @@ def collect(host: HostLike, look: Look = Look()) -> Environment:  # noqa: B008 -
 
     One command is run on it: `python3 -c PROGRAM REQUEST`.
     """
+    asked = time.time()
     try:
         answer = host.run("python3 -c %s %s", program(), json.dumps(request(look)))
     except Exception as error:  # noqa: BLE001 - any transport may be behind it, and a job may still run
@@ -87,7 +91,15 @@ def collect(host: HostLike, look: Look = Look()) -> Environment:  # noqa: B008 -
         return _nothing("the node has no python3 to look with")
     if answer.rc != 0:
         return _nothing(f"looking at the node failed with {answer.rc}: {_last(answer.stderr) or 'it said nothing'}")
-    return read(answer.stdout)
+    seen = read(answer.stdout)
+    ahead = _ahead(answer.stdout, asked, time.time())
+    return seen if ahead is None else Environment({**seen.facts, CLOCK: found(f"{ahead:.1f}")})
+
+
+def ready() -> None:
+    """Loads all that looking needs: best while a node starts."""
+    request()
+    program()
 
 
 def look_for(node: Node) -> Look:
@@ -147,6 +159,15 @@ def _facts(seen: Seen) -> Iterator[tuple[str, Fact]]:
         except Exception as error:  # noqa: BLE001 - a probe that cannot read one node must not cost the others' facts
             why = f"what the node answered cannot be read ({type(error).__name__}: {error})"
             yield from ((name, unknown(why)) for name in probe.promises)
+
+
+def _ahead(text: str, asked: float, answered: float) -> float | None:
+    """Seconds that a node is ahead: 0 where its time lies between our question and its answer; None if not told."""
+    try:
+        there = float(json.loads(_last(text, 0))["epoch"])
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+    return there - min(max(there, asked), answered)
 
 
 def _nothing(why: str) -> Environment:

@@ -102,13 +102,15 @@ class Recorder:
         _, outcome, pairs = self._never_started(job, [f"hetgpu: not ready: {error}", *error.log])
         return job, outcome, pairs
 
-    def _never_started(self, job: Job, lines: Sequence[str]) -> tuple[RunResult, Outcome, list[Pair]]:
+    def _never_started(
+        self, job: Job, lines: Sequence[str], concerns: Sequence[Concern] = ()
+    ) -> tuple[RunResult, Outcome, list[Pair]]:
         output = self.folder.prepare(job.label)
         self.journal.started(job)
         result = not_started(job, output, lines)
         self.folder.write_job(job, result)
         self.journal.finished(job, result)
-        return self._judged(job, result, ())
+        return self._judged(job, result, concerns)
 
     def _judged(
         self, job: Job, result: RunResult, concerns: Sequence[Concern]
@@ -150,7 +152,7 @@ class Recorder:
         self.journal.planned(job, position=self.suite.position(job.matrix, job.label))
         feared = next((concern for concern in cluster.concerns if concern.certain), None)
         if feared and self.preflight == "strict":
-            return self._never_started(job, [f"hetgpu: preflight: {feared}"])
+            return self._never_started(job, [f"hetgpu: preflight: {feared}"], cluster.concerns)
         result = execute(cluster, self.folder, self.journal)
         result, outcome, pairs = self._judged(job, result, cluster.concerns)
         if job.joined and (outcome.kind in _SPOILT or result.lost or result.survivors):

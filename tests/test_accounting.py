@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -195,3 +198,17 @@ def test_what_no_two_machines_share_is_left_out() -> None:
 
 def test_one_node_differs_from_nobody() -> None:
     assert skew({"node0": env(ucx=found("1.20"))}) == skew({}) == ()
+
+
+@pytest.mark.parametrize(("ahead", "told"), [(0.0, "0.0"), (3600.0, "3600.0"), (-90.0, "-90.0")])
+def test_how_far_a_clock_is_off_is_a_fact(ahead: float, told: str) -> None:
+    class Off:
+        def run(self, command: str, *args: str) -> Any:
+            seen = json.loads(subprocess.run([sys.executable, "-c", *args], capture_output=True, check=True).stdout)
+            seen["epoch"] += ahead
+            return SimpleNamespace(rc=0, stdout=json.dumps(seen), stderr="")
+
+    fact = collect(Off()).fact("clock")
+    assert fact.text is not None
+    assert abs(float(fact.text) - float(told)) < 5
+    assert "clock" not in {row.fact for row in skew({"a": Environment({"clock": fact}), "b": Environment()})}

@@ -11,6 +11,7 @@ from pytest_hetgpu.probes.base import State
 
 _FACTS = {"Open MPI": "openmpi", "MPICH": "mpich"}
 _DAEMONS = {"Open MPI": "orted and prted", "MPICH": "hydra_pmi_proxy"}
+MOST_SKEW = 5.0
 ENOUGH_SHM = 64 * 1024**2
 _UCX_MODULES = {"rocm": ("rocm", "rocm_copy", "rocm_ipc"), "cuda": ("cuda", "cuda_copy", "cuda_ipc", "gdr_copy")}
 _OWNER_THREAD = "https://github.com/openucx/ucc/issues/1045"
@@ -21,6 +22,7 @@ def concerns(cell: Cell) -> Iterator[Concern]:
     for member in cell.ranked:
         for rule in (_stack, _components, _unresolved, _modules, _torch, _mpi4py, _nccl, _shared_memory, _cma):
             yield from rule(cell, member)
+    yield from _clocks(cell)
     yield from _majors(cell)
     yield from _ucx_versions(cell)
     yield from _machines(cell)
@@ -33,6 +35,16 @@ def _stack(cell: Cell, member: Member) -> Iterator[Concern]:
         why = f"there is no {stack.vendor}: {member.environment.fact(fact).why}"
         cure = f"install {stack.vendor} {stack.version}, or say where it is with `prefix`"
         yield Concern(Kind.LAUNCH_FAILURE, member.name, why, cure)
+
+
+def _clocks(cell: Cell) -> Iterator[Concern]:
+    """No job needs equal clocks, but whoever reads the logs of several nodes does."""
+    for member in cell.members:
+        ahead = float(member.environment.text("clock") or 0)
+        if abs(ahead) > MOST_SKEW:
+            way = "ahead of" if ahead > 0 else "behind"
+            why = f"its clock is {abs(ahead):.0f} s {way} this machine's: times in the logs of its ranks mislead"
+            yield Concern(Kind.UNKNOWN, member.name, why, "let both follow an NTP server", False)
 
 
 def _components(cell: Cell, member: Member) -> Iterator[Concern]:

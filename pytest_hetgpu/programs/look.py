@@ -77,6 +77,7 @@ def look(request: Answer) -> Answer:
         "strings": {name: search(one, places) for name, one in request.get("strings", {}).items()},
         "env": {name: os.environ[name] for name in request.get("env", ()) if name in os.environ},
         "seconds": round(time.time() - started, 3),
+        "epoch": time.time(),
     }
 
 

@@ -214,3 +214,12 @@ def test_what_speaks_against_a_machine_whatever_the_job() -> None:
     assert [one.why for one in standing(closed)] == ["this user may not open /dev/kfd"]
     assert standing(environment({"rocm.devices": ("gfx1011",), "rocm.access": "rw"})) == ()
     assert standing(environment({"rocm.access": "none"})) == ()
+
+
+@pytest.mark.parametrize(
+    ("clock", "said"), [("0.0", ""), ("-4.9", ""), ("3600.2", "3600 s ahead of"), ("-61.0", "61 s behind")]
+)
+def test_clocks_that_are_apart_are_told(clock: str, said: str) -> None:
+    found = [str(one) for one in looked(job(CPU, CPU), environment(), environment(clock=clock)) if "clock" in one.why]
+    assert len(found) == bool(said)
+    assert all(said in one and "NTP" in one for one in found)
