@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from pytest_hetgpu.errors import NotHere
+from pytest_hetgpu.errors import LostNode, NotHere
 from pytest_hetgpu.hardware.base import Platform
 from pytest_hetgpu.model import Job, Node
 from pytest_hetgpu.registry import find
@@ -63,21 +63,25 @@ class Cluster:
         """Stops what a command left running on any node: survivors as `NAME (PID) on NODE`, and why nodes were lost."""
         survivors, lost = [], []
         for member, node in self._members():
-            why = member.lost()
-            if why is None:
+            try:
                 survivors += [f"{name} on {node.name}" for name in member.sweep()]
                 why = member.lost()
+            except LostNode as error:
+                why = member.lost() or str(error)
             if why is not None:
                 lost.append(f"node {node.name} ({node.hardware.name} on {node.host}) was lost: {why}")
         return tuple(survivors), tuple(lost)
 
     def traffic(self) -> dict[str, int]:
-        """Bytes that each node's fabric interface has received and sent so far, by node; without one, no entry."""
+        """Bytes that each node's fabric interface has received and sent so far, by node; no entry where none tells."""
         found = {}
         for member, node in self._members():
             device = node.hardware.fabric.netdev
             paths = [f"/sys/class/net/{device}/statistics/{way}_bytes" for way in ("rx", "tx")]
-            texts = member.read(paths).values() if device and not member.lost() else ()
+            try:
+                texts = list(member.read(paths).values()) if device else []
+            except LostNode:
+                continue
             counts = [int(text) for text in texts if text and text.strip().isdigit()]
             if len(counts) == len(paths):
                 found[node.name] = sum(counts)

@@ -28,6 +28,7 @@ class FakeMember(Member):
         self.node, self.refuses = node, refuses
         self.folder, self.uid = f"/tmp/f{node.index}", 0
         self.closed = 0
+        self.gone: str | None = None
         self.files: dict[str, bytes] = {}
 
     def run(self, command: Command, *, output: Path, timeout: float) -> RunResult:
@@ -64,7 +65,7 @@ class FakeMember(Member):
         return ()
 
     def lost(self) -> str | None:
-        return None
+        return self.gone
 
     def close(self) -> None:
         self.closed += 1
@@ -158,13 +159,30 @@ def test_few_placements_stand_at_once_the_least_used_goes(site: Site) -> None:
 
 
 @pytest.mark.parametrize("error", [ProvisionError("node1", "no sshd"), NotHere("no engine")])
-def test_what_cannot_be_made_is_not_tried_again_and_leaves_nothing(site: Site, error: Exception) -> None:
+def test_what_cannot_be_made_is_tried_twice_and_leaves_nothing(site: Site, error: Exception) -> None:
     site.broken[1] = error
     placements = Placements("run")
-    for _ in range(2):
+    for _ in range(4):
         with pytest.raises(type(error), match=str(error)):
             placements.of(job())
-    assert [member.closed for member in site.opened] == [1]
+    assert [member.closed for member in site.opened] == [1, 1]
+
+
+def test_what_failed_once_may_work_the_next_time(site: Site) -> None:
+    site.broken[1] = ProvisionError("node1", "no answer")
+    placements = Placements("run")
+    with pytest.raises(ProvisionError):
+        placements.of(job())
+    site.broken.clear()
+    assert placements.of(job()).berths
+
+
+def test_nodes_that_got_lost_since_are_made_anew(site: Site) -> None:
+    placements = Placements("run")
+    first = placements.of(job())
+    site.opened[0].gone = "the container is gone"
+    assert placements.of(job()) is not first
+    assert [member.closed for member in site.opened] == [1, 1, 0, 0]
 
 
 def test_a_surprise_leaves_nothing_either(site: Site) -> None:

@@ -155,6 +155,29 @@ def test_nothing_stays_when_a_run_is_killed(
     )
 
 
+def test_a_node_that_dies_in_mid_run_is_named_and_the_next_cell_has_another(
+    engine: None, pytester: pytest.Pytester, nodes: Nodes
+) -> None:
+    pytester.path.joinpath("hosts.yaml").write_text(HOSTS + BUILD)
+    workload = "{fault: {fault: hang, timeout: 60}, allreduce: {sizes: 8}}"
+    pytester.path.joinpath("nodes.yaml").write_text(HEAD + AXES.replace("{allreduce: {sizes: [8, 64K]}}", workload))
+    given = ("--hetgpu-matrix", "nodes.yaml", "--hetgpu-inventory", "hosts.yaml")
+    with subprocess.Popen((sys.executable, "-m", "pytest", *given), cwd=pytester.path) as running:
+        log = _until(lambda: next(pytester.path.glob("reports/*/scenarios/*/output.log"), None), running)
+        _until(lambda: log.stat().st_size or None, running)
+        run = log.resolve().parents[2].name
+        filters = ("--filter", f"label=hetgpu.run={run}", "--filter", "label=hetgpu.node=node1")
+        docker("kill", *docker("ps", "-q", *filters).split())
+        running.wait(100)
+    assert left(run) == []
+    cells = properties(pytester.path / "reports")
+    assert cells["pair-ob1-allreduce"]["verdict"] == "ok"
+    assert (cells["pair-ob1-fault"]["outcome"], cells["pair-ob1-fault"]["verdict"]) == ("crash", "new")
+    text = log.read_text(errors="replace")
+    assert "hetgpu: node node1 (one on localhost) was lost: the container ended with exit code 137" in text
+    assert cells["pair-ob1-fault"]["signature"] == "lost@container", text
+
+
 def _until(look: Callable[[], Path | int | None], running: subprocess.Popen[bytes]) -> Path:
     """What `look` finds, looked for as long as the run lives."""
     while running.poll() is None:
