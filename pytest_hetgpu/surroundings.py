@@ -32,7 +32,7 @@ class Surroundings:
         """What each node of a cluster was seen to be, by index; the first time also kept with the run."""
         seen = {member.node.index: member.environment or self._look(member) for member in cluster.everybody}
         name = f"{cluster.job.matrix}-{cluster.job.axes['placement']}"
-        if name not in self._kept:
+        if name not in self._kept and any(environment.facts for environment in seen.values()):
             self._kept.add(name)
             files.write(self.run, SeenPlacement(name, _named(cluster, seen)))
         return seen
