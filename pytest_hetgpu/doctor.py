@@ -8,25 +8,42 @@ import shutil
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from pytest_hetgpu.accounting import Environment, Look, collect, groups
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.inventory import HERE, LOCAL, Host, Inventory
-from pytest_hetgpu.model import Hardware
+from pytest_hetgpu.model import Hardware, Stack
 from pytest_hetgpu.preflight.check import standing
 from pytest_hetgpu.preflight.concern import Concern
 from pytest_hetgpu.probes.base import Fact, State
 from pytest_hetgpu.reporting.redaction import redact
-from pytest_hetgpu.runtimes.base import testinfra_host
+from pytest_hetgpu.runtimes.base import key_trouble, testinfra_host
 from pytest_hetgpu.stacks.base import stack_names
 from pytest_hetgpu.suite import Suite
 
-Reach = Callable[[Host], Any]
-"""Gives the testinfra host of a host."""
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How a host is come to: by ssh to `address`; "" is this machine."""
+
+    address: str = ""
+    user: str | None = None
+    port: int | None = None
+    key: str | None = None
+
+    def __str__(self) -> str:
+        user = f"{self.user}@" if self.user else ""
+        address = f"[{self.address}]" if ":" in self.address else self.address
+        return f"{user}{address}{f':{self.port}' if self.port else ''}" if self.address else "this machine"
+
+
+Reach = Callable[[Way], Any]
+"""Gives the testinfra host at the end of a way."""
 
 USUAL_STACK = Hardware("").stack
 MOST_AT_ONCE = 16
@@ -37,13 +54,17 @@ _MARKS = {State.ABSENT: "-", State.UNKNOWN: "?"}
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What was seen of one host. `trouble` says why nothing was; `stacks` maps the MPIs found to where they are."""
+    """What was seen of one host. `kinds` of hardware are there; `trouble` says why nothing was seen.
+
+    `stacks` are the MPIs found, the one that is taken unasked first.
+    """
 
     name: str
     environment: Environment = field(default_factory=Environment)
     concerns: tuple[Concern, ...] = ()
-    stacks: Mapping[str, str] = field(default_factory=dict)
+    stacks: tuple[Stack, ...] = ()
     trouble: str = ""
+    kinds: tuple[str, ...] = ()
 
     @property
     def fine(self) -> bool:
@@ -51,55 +72,86 @@ class Diagnosis:
         return not self.trouble and not any(concern.certain for concern in self.concerns)
 
 
-def reach(host: Host) -> Any:
-    """The testinfra host of this machine, or of one over ssh as its inventory says. NotHere without testinfra."""
-    if host.address in HERE:
+def way_to(host: Host) -> Way:
+    """Where its engine is, for that can be reached from here; `address` may be for the other hosts alone."""
+    reach = host.reach
+    with suppress(ValueError):  # an IPv6 address without brackets is none of a URL
+        engine = urlsplit(reach.engine)
+        name, user, port = engine.hostname or "", engine.username or reach.user, engine.port or reach.port
+        if engine.scheme == "ssh" and name:
+            own = host.address.strip("[]")
+            return Way(own if name == own.lower() else name, user, port, reach.key)
+    if (host.address in HERE and not reach.port) or reach.engine.startswith("unix:"):
+        return Way()
+    return Way(host.address.strip("[]"), reach.user, reach.port, reach.key)
+
+
+def reach(way: Way) -> Any:
+    """The testinfra host of this machine, or of one over ssh. NotHere without testinfra."""
+    if not way.address:
         return testinfra_host("local://")
-    user = f"{quote(host.reach.user)}@" if host.reach.user else ""
-    port = f":{host.reach.port}" if host.reach.port else ""
-    key = f"&ssh_identity_file={quote(host.reach.key)}" if host.reach.key else ""
-    return testinfra_host(
-        f"ssh://{user}{host.address}{port}?timeout=10&controlpersist=0{key}", ssh_extra_args="-o BatchMode=yes"
-    )
+    plain = replace(way, user=quote(way.user) if way.user else None)
+    key = f"&ssh_identity_file={quote(way.key)}" if way.key else ""
+    return testinfra_host(f"ssh://{plain}?timeout=10&controlpersist=0{key}", ssh_extra_args="-o BatchMode=yes")
 
 
 def examine(suite: Suite, reach: Reach = reach) -> tuple[Diagnosis, ...]:
-    """Looks at every host of a suite's inventory, or at this machine where that names none; several at once.
+    """Looks at every host of a suite's inventory, or at this machine where that names none; each once, several at once.
 
     Raises NotHere where testinfra is not installed. A host that is out of reach is a Diagnosis with its trouble.
     """
-    hosts = dict(_hosts(suite.inventory)) or {"this machine": LOCAL}
+    places = _places(suite.inventory) or {Way(): [("", LOCAL)]}
     stacks = _stacks(suite)
 
-    def one(name: str) -> Diagnosis:
-        return diagnose(name, hosts[name], reach, stacks)
+    def one(way: Way) -> Diagnosis:
+        kinds = tuple(dict.fromkeys(kind for kind, _ in places[way] if kind))
+        prefixes = dict.fromkeys(host.prefix for _, host in places[way] if host.prefix)
+        found = diagnose(_name(way, places[way]), way, reach, tuple(prefixes), () if way.address else stacks)
+        return replace(found, kinds=kinds)
 
-    with ThreadPoolExecutor(min(MOST_AT_ONCE, len(hosts))) as pool:
-        return tuple(pool.map(one, hosts))
+    with ThreadPoolExecutor(min(MOST_AT_ONCE, len(places))) as pool:
+        return tuple(pool.map(one, places))
 
 
-def diagnose(name: str, host: Host, reach: Reach, stacks: Mapping[str, str]) -> Diagnosis:
-    """Looks at one host. `stacks` are this machine's; their folders are searched where the host is this machine."""
-    here = host.address in HERE
-    found = stacks if here else {}
-    prefixes = (host.prefix, *(prefix for prefix in found.values() if prefix))
-    environment = collect(reach(host), Look(tuple(filter(None, prefixes)), timeout=LOOK_TIMEOUT))
+def diagnose(
+    name: str, way: Way, reach: Reach, prefixes: Sequence[str] = (), stacks: tuple[Stack, ...] = ()
+) -> Diagnosis:
+    """Looks at one host. `prefixes` are searched first, then the folders of `stacks`, which are on it."""
+    trouble = key_trouble(way.key)
+    if trouble:
+        return Diagnosis(name, trouble=trouble)
+    folders = (*prefixes, *(stack.prefix for stack in stacks if stack.prefix))
+    environment = collect(reach(way), Look(folders, timeout=LOOK_TIMEOUT))
     if all(fact.state is State.UNKNOWN for fact in environment.facts.values()):
         why = next((fact.why for fact in environment.facts.values()), "nothing was looked at")
         return Diagnosis(name, environment, trouble=why)
-    return Diagnosis(name, environment, standing(environment, name), found)
+    return Diagnosis(name, environment, standing(environment, name), stacks)
 
 
-def _hosts(inventory: Inventory) -> Iterator[tuple[str, Host]]:
+def _places(inventory: Inventory) -> dict[Way, list[tuple[str, Host]]]:
+    """The entries of the inventory, each with its kind, by the way to them."""
+    places: dict[Way, list[tuple[str, Host]]] = {}
     for kind, hosts in inventory.hardware.items():
-        yield from ((f"{kind} on {host.address}", host) for host in hosts)
+        for host in hosts:
+            places.setdefault(way_to(host), []).append((kind, host))
+    return places
 
 
-def _stacks(suite: Suite) -> dict[str, str]:
-    """The stacks of this machine with where they are ("": the system's own), the one that is taken unasked first."""
+def _name(way: Way, entries: Sequence[tuple[str, Host]]) -> str:
+    """`g4ad, other on 10.0.0.5`, with how it was reached where that is elsewhere."""
+    kinds = dict.fromkeys(kind for kind, _ in entries)
+    if not any(kinds):
+        return str(way)
+    addresses = dict.fromkeys(host.address.strip("[]") for _, host in entries)
+    by = "" if way.address in addresses or not way.address else f" (by way of {way})"
+    return f"{', '.join(kinds)} on {', '.join(addresses)}{by}"
+
+
+def _stacks(suite: Suite) -> tuple[Stack, ...]:
+    """The stacks of this machine, the one that is taken unasked first."""
     ordered = sorted(stack_names(), key=lambda name: (name != USUAL_STACK, name))
-    found = {name: suite.stack(name) for name in ordered}
-    return {name: stack.prefix for name, stack in found.items() if not isinstance(stack, NotHere)}
+    found = map(suite.stack, ordered)
+    return tuple(stack for stack in found if not isinstance(stack, NotHere))
 
 
 def render(diagnoses: Sequence[Diagnosis], width: int | None = None) -> Iterator[str]:
@@ -110,8 +162,10 @@ def render(diagnoses: Sequence[Diagnosis], width: int | None = None) -> Iterator
         if diagnosis.trouble:
             yield from (f"  ! {diagnosis.trouble}", "")
             continue
-        for stack, prefix in diagnosis.stacks.items():
-            yield f"  stack {stack}: {prefix or 'of the system'}"
+        for place, stack in enumerate(diagnosis.stacks):
+            head = " " * len("stacks found:") if place else "stacks found:"
+            where = f"in {stack.prefix}" if stack.prefix else "of the system"
+            yield f"  {head} {stack.name} ({stack.vendor} {stack.version}) {where}"
         for title, facts in groups(diagnosis.environment):
             yield from _subject(title, facts, columns)
         yield from _matters(diagnosis, columns)
@@ -155,15 +209,16 @@ def _matters(diagnosis: Diagnosis, width: int) -> Iterator[str]:
 
 
 def to_json(diagnoses: Sequence[Diagnosis]) -> str:
-    """The same for programs: an object with `hosts`, each with its facts, stacks, concerns and trouble."""
+    """The same for programs: an object with `hosts`, each with its kinds, facts, stacks, concerns and trouble."""
     from pytest_hetgpu.reporting.environment import facts_json
 
     hosts = [
         {
             "name": one.name,
+            "kinds": list(one.kinds),
             "fine": one.fine,
             "trouble": one.trouble,
-            "stacks": dict(one.stacks),
+            "stacks": {stack.name: stack.prefix for stack in one.stacks},
             "facts": facts_json(one.environment),
             "concerns": [
                 {"kind": c.kind.value, "why": c.why, "cure": c.cure, "certain": c.certain} for c in one.concerns

@@ -10,23 +10,30 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, ClassVar
 
-SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class OrderlyStop:
-    """While installed, SIGTERM and SIGHUP raise KeyboardInterrupt with their name, as Ctrl-C does without one."""
+    """While installed, SIGTERM and SIGHUP raise KeyboardInterrupt with their name, as Ctrl-C does without one.
+
+    All three wait for the end of what is `postponed`.
+    """
 
     def __init__(self) -> None:
         self._before: dict[int, Any] = {}
 
     def install(self) -> None:
-        """Takes over the signals that are not ignored (nohup stays in force); only the main thread can."""
+        """Takes over the signals that are not ignored (nohup stays in force), and Ctrl-C where it does as usual.
+
+        Only the main thread can.
+        """
         if threading.current_thread() is threading.main_thread():
             self._before = {number: signal.getsignal(number) for number in SIGNALS}
             for number, handler in self._before.items():
-                if handler is not signal.SIG_IGN:
+                usual = handler is signal.default_int_handler
+                if usual if number == signal.SIGINT else handler is not signal.SIG_IGN:
                     signal.signal(number, _interrupt)
 
     def restore(self) -> None:
@@ -36,18 +43,32 @@ class OrderlyStop:
         self._before = {}
 
 
+class _Waiting:
+    """How many `postponed` are entered, and the signals that arrived meanwhile."""
+
+    depth = 0
+    arrived: ClassVar[list[int]] = []
+
+
 @contextmanager
 def postponed() -> Iterator[None]:
-    """Signals that arrive inside take effect at the end."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, *SIGNALS})
+    """Signals that arrive inside take effect at the end, where an OrderlyStop is installed."""
+    # A mask would not do: it holds for one thread, and the kernel gives the signal to another.
+    _Waiting.depth += 1
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        _Waiting.depth -= 1
+        if _Waiting.arrived and not _Waiting.depth:
+            _interrupt(_Waiting.arrived[0], None)
 
 
 def _interrupt(number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt(signal.Signals(number).name)
+    if _Waiting.depth:
+        _Waiting.arrived.append(number)
+        return
+    _Waiting.arrived.clear()
+    raise KeyboardInterrupt(*(() if number == signal.SIGINT else (signal.Signals(number).name,)))
 
 
 def pass_on(run: Path, number: int = signal.SIGTERM) -> None:

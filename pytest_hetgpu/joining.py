@@ -93,7 +93,8 @@ def _try(starter: Berth, other: Berth) -> None:
     try:
         answer = starter.member.ask(("ssh", "-F", config, other.node.name, "true"), timeout=SLOW)
     except ProvisionError as error:
-        raise ProvisionError(other.words, f"{starter.words} cannot try ssh to it: {error}") from None
+        why = str(error).removeprefix(f"{error.node}: ")
+        raise ProvisionError(other.words, f"{starter.words} cannot try ssh to it: {why}") from None
     if answer.returncode:
         said = " ".join(answer.stderr.decode(errors="replace").split()) or f"exit code {answer.returncode}"
         where = f"{address(other.node)} ({_hint(said)})"

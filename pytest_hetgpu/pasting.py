@@ -19,6 +19,7 @@ _HOST_KEY, _AUTHORIZED = "host_key", "authorized_keys"
 def preparation(job: Job, programs: str) -> Iterator[str]:
     """Shell lines that make a placement's nodes ready and join them; `programs` is our folder of rank programs."""
     placement = placement_name(job)
+    yield from _keys(job)
     built = dict.fromkeys(build_command(node.image, node.reach) for node in job.everybody if node.image)
     yield from (shlex.join(command) for command in built if command)
     if any(node.container and node.container.network == "user" for node in job.everybody):
@@ -31,6 +32,14 @@ def preparation(job: Job, programs: str) -> Iterator[str]:
         yield copy(node, placement, programs)
     if len(job.everybody) > 1:
         yield from _joined(job, placement)
+
+
+def _keys(job: Job) -> Iterator[str]:
+    """What docker needs beforehand: it starts ssh by itself, and knows of no key."""
+    by_ssh = (node.reach for node in job.everybody if node.container and node.reach.engine.startswith("ssh://"))
+    for reach in dict.fromkeys(reach for reach in by_ssh if reach.key):
+        assert reach.key
+        yield f"# {shlex.join(docker(reach))} uses your ssh: ssh-add {shlex.quote(reach.key)} first"
 
 
 def started(job: Job, command: Command) -> str:
@@ -107,7 +116,14 @@ def _joined(job: Job, placement: str) -> Iterator[str]:
 
 def _doors(others: Sequence[Node]) -> list[tuple[Node, Door]]:
     """A port each, for nodes may share a host."""
-    return [(node, Door(FIRST_PORT + place, "", node.reach.user or "root")) for place, node in enumerate(others)]
+    return [(node, Door(FIRST_PORT + place, "", _user(node))) for place, node in enumerate(others)]
+
+
+def _user(node: Node) -> str:
+    """Who our sshd on a node lets in: in a container its own user, not the one who gets to its host."""
+    if node.container:
+        return node.container.user.partition(":")[0] or "root"
+    return node.reach.user or "$USER"
 
 
 def _sshd(node: Node, door: Door) -> str:

@@ -12,9 +12,9 @@ import pytest
 from pytest_hetgpu import doctor
 from pytest_hetgpu.accounting import Environment
 from pytest_hetgpu.cli import main
-from pytest_hetgpu.doctor import Diagnosis, examine, render, to_json
+from pytest_hetgpu.doctor import Diagnosis, Way, examine, render, to_json, way_to
 from pytest_hetgpu.inventory import Host
-from pytest_hetgpu.model import Kind, Reach
+from pytest_hetgpu.model import Kind, Reach, Stack
 from pytest_hetgpu.preflight.concern import Concern
 from pytest_hetgpu.probes.base import absent, found, unknown
 from pytest_hetgpu.suite import Suite
@@ -27,6 +27,8 @@ FACTS = {
     "ucx.modules": unknown("no folder"),
     "torch": absent("not here"),
 }
+FIVE = Stack("openmpi-5", "Open MPI", "5.0.11", "/opt/mpi", "/opt/mpi/bin/mpirun", "/opt/mpi/bin/python")
+SYSTEM = Stack("openmpi-system", "Open MPI", "4.1.4", "/usr", "/usr/bin/mpirun", "/usr/bin/python3")
 BAD = Concern(Kind.MISSING_LIBRARY, "this machine", "libmpi.so.40 needs libpmix.so.2", "install it")
 FEARED = Concern(Kind.CRASH, "this machine", "32 MiB of shared memory", "give it more", certain=False)
 
@@ -60,19 +62,19 @@ def test_for_programs(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkey
 
 
 def test_every_host_of_an_inventory_by_its_own_reach(tmp_path: Path) -> None:
-    asked: list[Host] = []
+    asked: list[Way] = []
 
     class Gone:
         def run(self, command: str, *args: str) -> Any:
             raise RuntimeError("ssh: connect to host 10.0.0.6 port 22: Connection refused")
 
-    def reach(host: Host) -> Any:
-        asked.append(host)
-        return doctor.reach(host) if host.address == "localhost" else Gone()
+    def reach(way: Way) -> Any:
+        asked.append(way)
+        return Gone() if way.address else doctor.reach(way)
 
     told = examine(suite(tmp_path, "hardware: {here: [localhost], g4ad: [{address: 10.0.0.6, user: ubuntu}]}"), reach)
     assert [one.name for one in told] == ["here on localhost", "g4ad on 10.0.0.6"]
-    assert {host.address for host in asked} == {"localhost", "10.0.0.6"}
+    assert set(asked) == {Way(), Way("10.0.0.6", "ubuntu")}
     assert told[0].trouble == ""
     assert told[0].environment.text("kernel")
     assert not told[1].fine
@@ -81,26 +83,81 @@ def test_every_host_of_an_inventory_by_its_own_reach(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("host", "spec"),
+    ("way", "spec"),
     [
-        (Host("localhost"), "local://"),
-        (Host("10.0.0.6"), "ssh://10.0.0.6?timeout=10&controlpersist=0"),
+        (Way(), "local://"),
+        (Way("10.0.0.6"), "ssh://10.0.0.6?timeout=10&controlpersist=0"),
+        (Way("fe80::1", port=22), "ssh://[fe80::1]:22?timeout=10&controlpersist=0"),
         (
-            Host("10.0.0.6", Reach(user="ubuntu", port=2222, key="/keys/a b")),
+            Way("10.0.0.6", "ubuntu", 2222, "/keys/a b"),
             "ssh://ubuntu@10.0.0.6:2222?timeout=10&controlpersist=0&ssh_identity_file=/keys/a%20b",
         ),
     ],
 )
-def test_how_a_host_is_reached(host: Host, spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_how_a_host_is_reached(way: Way, spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "testinfra_host", lambda asked, **_: asked)
-    assert doctor.reach(host) == spec
+    assert doctor.reach(way) == spec
+
+
+@pytest.mark.parametrize(
+    ("host", "way"),
+    [
+        (Host("localhost"), Way()),
+        (Host("127.0.0.1", Reach("", "me", 2222, "/k")), Way("127.0.0.1", "me", 2222, "/k")),
+        (Host("localhost", Reach("ssh://me@localhost:2222")), Way("localhost", "me", 2222)),
+        (Host("10.0.0.6", Reach("unix:///run/d.sock")), Way()),
+        (Host("10.0.0.6", Reach("ssh://u@203.0.113.6:2200", "other", 22, "/k")), Way("203.0.113.6", "u", 2200, "/k")),
+        (Host("10.0.0.6", Reach("ssh://203.0.113.6", "u", 22)), Way("203.0.113.6", "u", 22)),
+        (Host("Login1", Reach("ssh://Login1")), Way("Login1")),
+        (Host("[fe80::1]", Reach("ssh://[fe80::1]:22")), Way("fe80::1", None, 22)),
+        (Host("fe80::1", Reach("ssh://u@fe80::1", "u")), Way("fe80::1", "u")),
+    ],
+)
+def test_a_host_is_looked_at_where_its_engine_is(host: Host, way: Way) -> None:
+    assert way_to(host) == way
+
+
+def test_a_host_of_several_kinds_is_one_page(tmp_path: Path) -> None:
+    asked: list[Way] = []
+    searched: list[str] = []
+
+    class Gone:
+        def run(self, command: str, *args: str) -> Any:
+            searched.extend(json.loads(args[1])["prefixes"])
+            raise RuntimeError("gone")
+
+    def reach(way: Way) -> Any:
+        asked.append(way)
+        return Gone()
+
+    engine = 'engine: "ssh://u@203.0.113.6"'
+    inventory = f"hardware: {{a: [{{address: 10.0.0.6, {engine}, prefix: /mpi/a}}], b: [{{address: 10.0.0.6, {engine}, "
+    (told,) = examine(suite(tmp_path, inventory + "prefix: /mpi/b}]}"), reach)
+    assert asked == [Way("203.0.113.6", "u")]
+    assert searched == ["/mpi/a", "/mpi/b"]
+    assert told.name == "a, b on 10.0.0.6 (by way of u@203.0.113.6)"
+    assert told.kinds == ("a", "b")
+    assert json.loads(to_json([told]))["hosts"][0]["kinds"] == ["a", "b"]
+    asked.clear()
+    (here,) = examine(suite(tmp_path, "hardware: {a: [localhost, localhost], b: [127.0.0.1]}"), reach=doctor.reach)
+    assert here.name == "a, b on localhost, 127.0.0.1"
+
+
+def test_a_key_that_is_not_there_is_said_before_ssh_is_started(tmp_path: Path) -> None:
+    def reach(way: Way) -> Any:
+        raise AssertionError(way)
+
+    (told,) = examine(suite(tmp_path, "hardware: {a: [{address: 10.0.0.6, key: aws.pem}]}"), reach)
+    assert told.trouble == f"key {tmp_path}/aws.pem of the inventory: no such file"
+    assert not told.fine
 
 
 def test_a_report_says_what_is_found_what_is_not_and_what_is_the_matter() -> None:
-    told = Diagnosis("this machine", Environment(FACTS), (BAD, FEARED), {"openmpi-5": "/opt/mpi", "openmpi-system": ""})
+    told = Diagnosis("this machine", Environment(FACTS), (BAD, FEARED), (FIVE, SYSTEM))
     text = "\n".join(render([told], width=200))
-    assert "  stack openmpi-5: /opt/mpi\n" in text
-    assert "  stack openmpi-system: of the system\n" in text
+    assert "  stacks found: openmpi-5 (Open MPI 5.0.11) in /opt/mpi\n" in text
+    assert "                openmpi-system (Open MPI 4.1.4) in /usr\n" in text
+    assert json.loads(to_json([told]))["hosts"][0]["stacks"] == {"openmpi-5": "/opt/mpi", "openmpi-system": "/usr"}
     assert "    shm                    64 MiB\n" in text
     assert "    ucx                    1.20.1 (as libucp says)\n" in text
     assert "    ucx.modules            ? (no folder)\n" in text

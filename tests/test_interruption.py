@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
+from collections.abc import Iterator
 
 import pytest
 
@@ -34,18 +36,61 @@ def test_what_is_ignored_stays_ignored() -> None:
         signal.signal(signal.SIGHUP, before)
 
 
-def test_a_postponed_signal_takes_effect_at_the_end() -> None:
-    stop, reached = OrderlyStop(), []
+@pytest.fixture
+def stop() -> Iterator[OrderlyStop]:
+    """Installed, and Ctrl-C as Python has it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    stop = OrderlyStop()
+    stop.install()
+    yield stop
+    stop.restore()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("stop")
+@pytest.mark.parametrize(
+    ("number", "args"), [(signal.SIGINT, ()), (signal.SIGTERM, ("SIGTERM",)), (signal.SIGHUP, ("SIGHUP",))]
+)
+def test_a_postponed_signal_takes_effect_at_the_end(number: signal.Signals, args: tuple[str, ...]) -> None:
+    reached = []
 
     def interrupted() -> None:
         with postponed():
-            os.kill(os.getpid(), signal.SIGTERM)
+            with postponed():
+                os.kill(os.getpid(), number)
             reached.append("the end")
 
-    stop.install()
+    with pytest.raises(KeyboardInterrupt) as caught:
+        interrupted()
+    assert (caught.value.args, reached) == (args, ["the end"])
+    with postponed():
+        reached.append("once")
+
+
+@pytest.mark.usefixtures("stop")
+def test_a_signal_that_another_thread_gets_is_postponed_too() -> None:
+    reached, done = [], threading.Event()
+    news, told = os.pipe()
+    os.set_blocking(told, False)
+    before = signal.set_wakeup_fd(told)
+    other = threading.Thread(target=done.wait)
+    other.start()
+
+    def interrupted() -> None:
+        with postponed():
+            assert other.ident is not None
+            signal.pthread_kill(other.ident, signal.SIGTERM)
+            assert os.read(news, 1) == bytes([signal.SIGTERM])
+            reached.append("the end")
+
     try:
         with pytest.raises(KeyboardInterrupt, match="SIGTERM"):
             interrupted()
     finally:
-        stop.restore()
+        signal.set_wakeup_fd(before)
+        done.set()
+        other.join()
+        os.close(news)
+        os.close(told)
     assert reached == ["the end"]

@@ -66,8 +66,8 @@ class Engine:
     def _connected(self, node: str) -> Any:
         try:
             return self.api
-        except ProvisionError as error:  # a tunnel's, which knows only the host
-            raise ProvisionError(node, str(error)) from error
+        except ProvisionError as error:  # a tunnel's, which knows only the host, and names it in what it says
+            raise ProvisionError(node, str(error).removeprefix(f"{error.node}: ")) from error
 
     def reopen(self, broken: Any) -> bool:
         """Drops the connection `broken` if it goes over ssh, so that the next use makes another; else False."""

@@ -54,7 +54,8 @@ def explained(host: str, reach: Reach, said: str, returncode: int) -> str:
             break
     else:
         text = f"ssh to {at}{who} ended with exit status {returncode}; try `{login} true`"
-    words = [line for line in said.splitlines() if line.strip() and not re.match(r"@+|Warning: Permanently", line)]
+    lines = (line.removeprefix("ssh: ") for line in said.splitlines() if line.strip())
+    words = [line for line in lines if not re.match(r"@+|Warning: Permanently", line)]
     return f"{text} (ssh: {'; '.join(words[-3:])})" if words else text
 
 
@@ -70,10 +71,6 @@ _MEANINGS = (
     (
         r"host key verification failed|host key is known for",
         "the host key of {at} is not known yet: log in once with `{login}` and accept it",
-    ),
-    (
-        r"identity file .* not accessible",
-        "the key that the inventory names is not there",
     ),
     (r"bad permissions|UNPROTECTED PRIVATE KEY", "the key is readable by others, so ssh does not use it: chmod 600"),
     (

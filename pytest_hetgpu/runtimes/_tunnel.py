@@ -12,6 +12,7 @@ from pytest_hetgpu.errors import ProvisionError
 from pytest_hetgpu.model import Reach
 from pytest_hetgpu.runtimes._process import ProcessPipe
 from pytest_hetgpu.runtimes._ssh import explained, ssh_command
+from pytest_hetgpu.runtimes.base import key_trouble
 
 # Runs over there: says whether the socket can be used, then stays until our end of the connection closes.
 _WATCH = """\
@@ -28,6 +29,9 @@ def tunnel(host: str, reach: Reach, socket: str = "/var/run/docker.sock") -> Ite
     The tunnel ends with this process, however that ends. NotHere without an ssh client; ProvisionError (of `host`)
     says what is wrong with the way there or with the socket.
     """
+    trouble = key_trouble(reach.key)
+    if trouble:
+        raise ProvisionError(host, trouble)
     with tempfile.TemporaryDirectory(prefix="hetgpu-", ignore_cleanup_errors=True) as folder:
         near = str(Path(folder) / "engine.sock")
         watch = ("exec", "/bin/sh", "-c", _WATCH.format(socket=shlex.quote(socket)))
@@ -59,5 +63,5 @@ def _check(pipe: ProcessPipe, host: str, reach: Reach, socket: str) -> None:
                 "absent": f"there is no {socket} on {host}: is a container engine running there?",
                 "other": f"{socket} on {host} is no socket",
                 "denied": f"{user} may not use {socket} on {host}: add them to the group that owns it (docker)",
-            }.get(word, f"unexpected answer: {word}"),
+            }.get(word, f"unexpected answer of {host}: {word}"),
         )

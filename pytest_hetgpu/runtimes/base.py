@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import abc
+import errno
 import importlib
+import os
 import secrets
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -167,3 +169,24 @@ def testinfra_host(spec: str, **options: str) -> Any:
     except ImportError as error:
         raise NotHere(f"testinfra cannot be imported ({error}): pip install pytest-testinfra") from error
     return testinfra.get_host(spec, **options)
+
+
+def key_trouble(key: str | None) -> str:
+    """Why ssh would not use the key that the inventory names, told before it is started; "" for a good one, or none."""
+    if key is None:
+        return ""
+    try:
+        with Path(key).open("rb") as file:
+            found = os.fstat(file.fileno())
+    except OSError as error:
+        why = "no such file" if error.errno == errno.ENOENT else (error.strerror or str(error)).lower()
+        return f"key {_shown(key)} of the inventory: {why}"
+    readable = found.st_uid == os.geteuid() and found.st_mode & 0o077
+    if readable and not key.endswith(".pub"):  # a public key stands for one that the agent holds
+        return f"key {_shown(key)} of the inventory: others may read it, so ssh does not use it: chmod 600"
+    return ""
+
+
+def _shown(path: str) -> str:
+    home = os.path.expanduser("~")  # noqa: PTH111 - Path.home raises where there is none
+    return f"~{path[len(home) :]}" if path.startswith(f"{home.rstrip('/')}/") else path

@@ -8,7 +8,7 @@ from pytest_hetgpu.runtimes._link import Link, boot_command
 from pytest_hetgpu.runtimes._process import ProcessPipe
 from pytest_hetgpu.runtimes._reached import Reached
 from pytest_hetgpu.runtimes._ssh import explained, ssh_command
-from pytest_hetgpu.runtimes.base import Gathering, Member, MemberRuntime
+from pytest_hetgpu.runtimes.base import Gathering, Member, MemberRuntime, key_trouble
 
 
 class Ssh(MemberRuntime):
@@ -18,6 +18,9 @@ class Ssh(MemberRuntime):
     def open(cls, node: Node, gathering: Gathering) -> Member:
         """As `MemberRuntime.open`; NotHere without an ssh client here."""
         name = node.name or node.host
+        trouble = key_trouble(node.reach.key)
+        if trouble:
+            raise ProvisionError(name, trouble)
         try:
             pipe = _SshPipe(node.host, node.reach)
         except OSError as error:

@@ -10,18 +10,49 @@ from pytest_hetgpu.signatures._rules import Rule, RuleDialect
 from pytest_hetgpu.signatures.base import Reading
 
 _NOT_READY, _LOST, _PREFLIGHT = "hetgpu: not ready: ", "hetgpu: node ", "hetgpu: preflight: "
-_PARTS = "sshd|ssh|image|engine|network|python3|container|disk"
+
+# What was not ready, by phrases of ours alone; the first that is found counts. What a phrase quotes, as the output of a
+# build does, may hold the words of any later row.
+_PARTS = {
+    "disk": r"the disk of .* is full|[Nn]o space left on device|[Dd]isk quota exceeded",
+    "registry": r"cannot be pulled|cannot reach the registry|the registry (?:has|knows|limits)|not trust the registry",
+    "build": r"the image \S+ cannot be built from",
+    "python3": r"the image has no python3|there is no python3 on|python3 is \S+ there, 3\.\d+ or later is needed",
+    "sshd": (
+        r"no (?:sshd|ssh-keygen) in PATH=|: ssh-keygen: |sshd (?:does not start|lets|cannot set)\b|"
+        r"cannot come in by ssh|is locked \(`!`|: no port to listen on"
+    ),
+    "ssh": (
+        r"\bssh from .* to .* failed: |cannot try ssh to it|: ssh cannot be started|: key \S.* of the inventory: |"
+        r"cannot be resolved: write the host's address|the host key of |the key is readable by others|"
+        r"does not let us in|nothing listens on |does not answer: down|closed the connection|\bssh to .* ended with "
+    ),
+    "engine": (
+        r"does not answer: install Docker|is there, but you may not use it|has not answered for a minute|"
+        r"do not agree on TLS|stopped answering|there is no \S+ on .*: is a container engine running|is no socket|"
+        r"may not use \S+ on .*: add them|is no address of an engine|used only over ssh or TLS|Docker SDK for Python|"
+        r"Docker engine(?: of \S+| at \S+)? refused: "
+    ),
+    "device": (
+        r"cannot give GPUs to containers|has no such GPU|no such device, or its kernel driver|"
+        r"on the host of .* is not a device"
+    ),
+    "node": "",
+}
 
 
 class Nodes(RuleDialect):
     """Lines that start with `hetgpu:`; what follows is in the words of the runtime that met it."""
 
     rules = (
-        Rule(
-            _NOT_READY,
-            Kind.LAUNCH_FAILURE,
-            "not-ready@{part}",
-            pattern=rf"^hetgpu: not ready: (?P<detail>(?:.*?\b(?P<part>{_PARTS})\b)?.*)",
+        *(
+            Rule(
+                _NOT_READY,
+                Kind.LAUNCH_FAILURE,
+                f"not-ready@{part}",
+                pattern=rf"^hetgpu: not ready: (?P<detail>.*(?:{phrases}).*)",
+            )
+            for part, phrases in _PARTS.items()
         ),
         Rule(
             _LOST,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,9 +13,17 @@ CONTAINERS = Path(__file__).parents[2] / "containers"
 MakesBase = Callable[..., subprocess.CompletedProcess[str]]
 
 
+# Makes the file that mmdebstrap is told to, wherever it stands among the words.
+MMDEBSTRAP = 'for word; do case $word in */base.tar) : >"$word" ;; esac; done; echo "$@"'
+
+
 @pytest.fixture
-def make_base(tmp_path: Path) -> MakesBase:
-    """`make_base("bookworm", docker="exit 1")` runs the script where only such programs are."""
+def make_base(tmp_path: Path) -> Iterator[MakesBase]:
+    """`make_base("bookworm", docker="exit 1")` runs the script where only such programs are.
+
+    It must leave nothing in the folder it is run in.
+    """
+    (tmp_path / "current").mkdir()
 
     def make(*arguments: str, **programs: str) -> subprocess.CompletedProcess[str]:
         for name in ("bash", "id", "mktemp", "rm", "cat"):
@@ -25,13 +33,16 @@ def make_base(tmp_path: Path) -> MakesBase:
             (tmp_path / name).chmod(0o755)
         return subprocess.run(
             [str(tmp_path / "bash"), str(CONTAINERS / "make-base"), *arguments],
-            env={"PATH": str(tmp_path)},
+            cwd=tmp_path / "current",
+            env={"PATH": str(tmp_path), "TMPDIR": str(tmp_path)},
             capture_output=True,
             text=True,
             check=False,
         )
 
-    return make
+    yield make
+    assert list((tmp_path / "current").iterdir()) == []
+    assert list(tmp_path.glob("tmp.*")) == []
 
 
 def test_without_docker(make_base: MakesBase) -> None:
@@ -57,9 +68,7 @@ def test_what_is_there_is_left_alone(make_base: MakesBase) -> None:
 
 
 def test_a_base_is_imported_under_its_name(make_base: MakesBase, tmp_path: Path) -> None:
-    done = make_base(
-        "--force", "trixie", "mine:1", docker=f'echo "$@" >>{tmp_path}/docker.log', mmdebstrap='echo "$@"; >"$6"'
-    )
+    done = make_base("--force", "trixie", "mine:1", docker=f'echo "$@" >>{tmp_path}/docker.log', mmdebstrap=MMDEBSTRAP)
     assert done.returncode == 0, done.stderr
     assert "made mine:1" in done.stdout
     assert (tmp_path / "docker.log").read_text().splitlines()[-1].endswith("base.tar mine:1")

@@ -66,10 +66,12 @@ def _listening(name: str, loopback_sshd: Loopback) -> str:
     address = docker("inspect", "-f", "{{.NetworkSettings.IPAddress}}", name)
     with subprocess.Popen(("docker", "logs", "-f", name), stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as logs:
         assert logs.stdout
-        public = logs.stdout.readline().decode()
-        for line in logs.stdout:
-            if b"Server listening" in line:
-                break
+        public, listening = "", False
+        while not (public and listening):
+            line = logs.stdout.readline().decode()
+            assert line, "the host ended"
+            public = line if line.startswith("ssh-ed25519 ") else public
+            listening = listening or "Server listening" in line
         logs.kill()
     with (loopback_sshd.folder / "strangers").open("a") as known:
         known.write(f"{address} {public}")

@@ -14,6 +14,7 @@ from pytest_hetgpu.errors import NotHere, ProvisionError
 from pytest_hetgpu.model import ContainerOptions, Hardware, Image, Node, Reach
 from pytest_hetgpu.runtimes._address import address
 from pytest_hetgpu.runtimes._containers import container_name, gpu_request, host_config, mount
+from pytest_hetgpu.runtimes._engine import engine_of
 from pytest_hetgpu.runtimes._networks import groups_in, orphaned
 from pytest_hetgpu.runtimes._trouble import ended, refused, unreachable
 from pytest_hetgpu.runtimes.base import Gathering
@@ -71,6 +72,13 @@ def test_an_engine_that_lets_anyone_in_is_not_used(engine: str) -> None:
 def test_an_address_that_is_none_is_said(engine: str) -> None:
     with pytest.raises(ProvisionError, match="node0: .* is no address of an engine: "):
         address("node0", Reach(engine), {})
+
+
+def test_a_host_that_is_not_reached_is_named_once(tmp_path: Path) -> None:
+    engine = engine_of("node1", Reach("ssh://u@192.0.2.21", key=str(tmp_path / "aws.pem")))
+    with pytest.raises(ProvisionError) as caught, engine.speaking("node1"):
+        pass
+    assert str(caught.value) == f"node1: key {tmp_path}/aws.pem of the inventory: no such file"
 
 
 def test_the_least_container_asks_for_nothing_special() -> None:

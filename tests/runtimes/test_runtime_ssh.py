@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import shutil
 import socket
 import socketserver
@@ -25,7 +26,7 @@ from pytest_hetgpu.runtimes._kernel import still_running
 from pytest_hetgpu.runtimes._reached import Reached
 from pytest_hetgpu.runtimes._ssh import explained
 from pytest_hetgpu.runtimes._tunnel import tunnel
-from pytest_hetgpu.runtimes.base import Gathering, MemberRuntime
+from pytest_hetgpu.runtimes.base import Gathering, MemberRuntime, key_trouble
 from pytest_hetgpu.runtimes.ssh import Ssh
 from tests.runtimes.loopback import Loopback, free_port, keygen
 
@@ -108,11 +109,26 @@ def test_a_wrong_key_and_a_wrong_user(loopback: Loopback, tmp_path: Path) -> Non
 
 
 def test_a_key_that_is_not_there_or_readable_by_all(loopback: Loopback, tmp_path: Path) -> None:
-    assert "is not there" in refusal(dataclasses.replace(loopback.reach, key=str(tmp_path / "missing")))
+    missing = refusal(dataclasses.replace(loopback.reach, key=str(tmp_path / "missing")))
+    assert missing == f"n0: key {tmp_path}/missing of the inventory: no such file"
+    folder = refusal(dataclasses.replace(loopback.reach, key=str(tmp_path)))
+    assert folder == f"n0: key {tmp_path} of the inventory: is a directory"
     assert loopback.reach.key is not None
     shutil.copy(loopback.reach.key, tmp_path / "open")
     (tmp_path / "open").chmod(0o644)
-    assert "chmod 600" in refusal(dataclasses.replace(loopback.reach, key=str(tmp_path / "open")))
+    reach = dataclasses.replace(loopback.reach, key=str(tmp_path / "open"))
+    said = f"key {tmp_path}/open of the inventory: others may read it, so ssh does not use it: chmod 600"
+    assert refusal(reach) == f"n0: {said}"
+    with pytest.raises(ProvisionError, match=re.escape(said)), tunnel("127.0.0.1", reach):
+        pass
+
+
+def test_a_key_of_the_home_is_named_as_it_is_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert key_trouble(str(tmp_path / ".ssh" / "aws.pem")) == "key ~/.ssh/aws.pem of the inventory: no such file"
+    (tmp_path / "id.pub").write_text("ssh-ed25519 AAAA")
+    (tmp_path / "id.pub").chmod(0o644)
+    assert key_trouble(str(tmp_path / "id.pub")) == key_trouble(None) == ""
 
 
 def test_host_keys_are_never_taken_on_trust(loopback: Loopback, tmp_path: Path) -> None:
@@ -128,7 +144,7 @@ def test_host_keys_are_never_taken_on_trust(loopback: Loopback, tmp_path: Path) 
 
 def test_a_host_that_does_not_answer_in_time() -> None:
     said = explained("h", Reach(), "ssh: connect to host h port 22: Connection timed out\n", 255)
-    assert said.startswith("h does not answer: down, or behind a firewall (ssh: ssh: connect to host h")
+    assert said.startswith("h does not answer: down, or behind a firewall (ssh: connect to host h")
 
 
 def test_a_host_without_python(loopback: Loopback, monkeypatch: pytest.MonkeyPatch) -> None:
