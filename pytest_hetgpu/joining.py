@@ -84,7 +84,7 @@ def _entry(folder: str, node: Node, door: Door) -> str:
         "ConnectTimeout": 10,
         "ServerAliveInterval": 15,
     }
-    lines = "".join(f"  {name} {value}\n" for name, value in settings.items())
+    lines = "".join(f"  {name} {value}\n" for name, value in settings.items() if value)
     return f"Host {node.name}\n{lines}"
 
 

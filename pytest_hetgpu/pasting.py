@@ -120,10 +120,13 @@ def _doors(others: Sequence[Node]) -> list[tuple[Node, Door]]:
 
 
 def _user(node: Node) -> str:
-    """Who our sshd on a node lets in: in a container its own user, not the one who gets to its host."""
+    """Who our sshd on a node lets in: in a container its own user, not the one who gets to its host.
+
+    Empty for whoever one is by default there.
+    """
     if node.container:
         return node.container.user.partition(":")[0] or "root"
-    return node.reach.user or "$USER"
+    return node.reach.user or ""
 
 
 def _sshd(node: Node, door: Door) -> str:

@@ -41,3 +41,13 @@ def test_without_a_key_or_an_engine_over_ssh_nothing_is_said() -> None:
     plain = replace(BOX, index=1, name="node1", reach=Reach("ssh://203.0.113.11"))
     host = replace(BOX, index=2, name="node2", container=None, image=None, hardware=Hardware("b", runtime="ssh"))
     assert not [line for line in lines(here, plain, host) if line.startswith("#")]
+
+
+def test_a_container_lets_its_own_user_in_a_host_the_one_who_logs_in() -> None:
+    other = replace(BOX, index=1, name="node1", reach=Reach("ssh://h", "ubuntu"))
+    assert "  User root\n" in "\n".join(lines(BOX, other))
+    unprivileged = replace(other, container=ContainerOptions(network="host", user="1000:1000"))
+    assert "  User 1000\n" in "\n".join(lines(BOX, unprivileged))
+    host = replace(BOX, index=2, name="node2", container=None, image=None, hardware=Hardware("b", runtime="ssh"))
+    assert "  User " not in "\n".join(lines(BOX, replace(host, reach=Reach())))
+    assert "  User me\n" in "\n".join(lines(BOX, replace(host, reach=Reach(user="me"))))
