@@ -8,6 +8,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
+import shutil
 import statistics
 import subprocess
 import sys
@@ -131,8 +133,6 @@ def real_cell_cost(folder: Path, runs: int) -> None:
         [*PYTEST, "--hetgpu-matrix", str(matrix(folder, 1)), "--hetgpu-plan"],
         cwd=folder, env={**os.environ, "HETGPU_STACKS": str(home)}, capture_output=True, text=True, check=True,
     )  # fmt: skip
-    import shlex
-
     command = shlex.split(next(line for line in planned.stdout.splitlines() if "$ " in line).strip()[2:])
     ours, plain, bare = per_cell(folder, home, command, runs, cells=10)
     row(
@@ -227,12 +227,86 @@ def starting(folder: Path, runs: int) -> None:
     )
 
 
+NODES = """\
+name: bench
+hardware: {{ompi5: {{runtime: docker, image: {image}, mpi: {{stack: openmpi-5}}}}}}
+axes:
+  placement: {{two: [ompi5, ompi5]}}
+  transport: {{ob1: {{btl: [tcp, self]}}}}
+  workload: {{allreduce: {{sizes: [8]}}}}
+  tuning: {{{tunings}}}
+"""
+BY_HAND = str(ROOT / "benchmarks" / "by_hand.sh")
+BASE = "hetgpu-base:bookworm"
+
+
+def nodes(folder: Path, runs: int) -> None:
+    """Two containers, joined: whole runs of pytest beside the same by hand, the image made beforehand."""
+    cells = 20
+    env = {"HETGPU_LEASES": str(folder / "leases"), "NAME": f"hetgpu-by-hand-{os.getpid()}"}
+    if not shutil.which("docker") or subprocess.run(["docker", "info"], capture_output=True, check=False).returncode:
+        print("| two containers | not measured: no Docker engine | | |")
+        return
+
+    def ours(number: int) -> Callable[[], float]:
+        return lambda: seconds(node_cells(folder, number), folder, **env)
+
+    def by_hand(number: int) -> float:
+        return seconds([BY_HAND, str(number), image, str(ROOT / "pytest_hetgpu" / "programs"), *command], folder, **env)
+
+    seconds(node_cells(folder, 1), folder, **env)
+    image, command = planned_nodes(folder)
+    first, hand = medians(3 * runs, ours(1), lambda: by_hand(1))
+    row(
+        "two containers, first cell",
+        first * 1e3,
+        "ms",
+        f"by hand {hand * 1e3:.0f} ms: {first / hand:.2f} x",
+        "<= 1.15 x",
+    )
+    many, hands, kept = medians(
+        max(1, runs - 2),
+        ours(cells),
+        lambda: sum(by_hand(1) for _ in range(cells)),
+        lambda: by_hand(cells),
+    )
+    row(f"two containers, {cells} cells", many, "s", f"by hand {hands:.1f} s: {many / hands:.2f} x", "<= 0.6 x")
+    row(f"two containers, {cells} cells", many, "s", f"by hand, one start, {kept:.1f} s: {many / kept:.2f} x")
+
+
+def node_cells(folder: Path, number: int) -> list[str]:
+    """A run of so many cells of one placement, without another plugin that works at its end."""
+    tunings = ", ".join(f"t{index}: {{env: {{BENCH: {index}}}}}" for index in range(number))
+    path = folder / f"nodes{number}.yaml"
+    path.write_text(NODES.format(image=ROOT / "containers" / "cpu-ompi5", tunings=tunings))
+    command = [*PYTEST, "-p", "no:hypothesispytest", "--hetgpu-matrix", str(path), "--hetgpu-reports", "reports"]
+    if subprocess.run(["docker", "image", "inspect", BASE], capture_output=True, check=False).returncode == 0:
+        inventory = folder / "nodes.hosts.yaml"
+        inventory.write_text(
+            f'hardware: {{ompi5: [localhost]}}\nbuild: {{"*": {{network: host, args: {{BASE: "{BASE}"}}}}}}\n'
+        )
+        command += ["--hetgpu-inventory", str(inventory)]
+    return command
+
+
+def planned_nodes(folder: Path) -> tuple[str, list[str]]:
+    """The image of the nodes, and what is executed on the first of them, as the plan prints both."""
+    given = [*node_cells(folder, 1), "--hetgpu-plan"]
+    lines = subprocess.run(
+        given, cwd=folder, env=ENVIRON, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    made = shlex.split(next(line for line in lines if line.startswith("docker run ")))
+    started = shlex.split(next(line for line in lines if line.strip().startswith("$ docker exec ")))
+    return made[-2], started[4:]
+
+
 SECTIONS = {
     "help": starting,
     "cell": cell_cost,
     "real": real_cell_cost,
     "collect": collection,
     "expand": expansion,
+    "nodes": nodes,
 }
 
 

@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# A cell over two containers without the plugin: what bench.py holds it against, and what one would write by hand.
+# A cell over two containers without the plugin: what bench.py holds it against.
 #
-#   by_hand.sh cell IMAGE PROGRAMS COMMAND...   makes two nodes, joins them, runs COMMAND on the first, removes all
-#   by_hand.sh up IMAGE PROGRAMS; by_hand.sh job COMMAND...; by_hand.sh down     the same in three parts
+#   by_hand.sh COUNT IMAGE PROGRAMS COMMAND...
 #
+# makes two nodes, joins them, runs COMMAND on the first as often as COUNT says, and removes everything.
 # COMMAND (an mpirun) and PROGRAMS (a folder) are those of `pytest --hetgpu-plan`, which also says node0, node1 and
 # /tmp/hetgpu. NAME in the environment is what the containers and the network are called by.
 set -euo pipefail
 name=${NAME:-by-hand-$$}
+count=$1 image=$2 programs=$3
+shift 3
 
 node() {
   docker run -d --rm --init --name "$name-$1" --hostname "$1" --network "$name" --network-alias "$1" \
@@ -16,8 +18,10 @@ node() {
 
 up() {
   docker network create "$name" >/dev/null
-  # Side by side, and all that is to do in a container in one exec: each costs its time.
-  node node0 & node node1 & wait -n; wait -n
+  # Side by side, and all that is to do in a container in one exec: each call of docker takes its time.
+  node node0 &
+  node node1
+  wait $!
   public=$(docker exec "$name-node0" sh -ec '
     mkdir -m 700 /tmp/hetgpu
     ssh-keygen -q -t ed25519 -N "" -f /tmp/hetgpu/key
@@ -42,34 +46,17 @@ Host node1
   StrictHostKeyChecking yes
   BatchMode yes
 END
-  for node in node0 node1; do
-    docker cp "$programs" "$name-$node:/tmp/hetgpu/programs"
-  done
-}
-
-job() {
-  docker exec "$name-node0" "$@"
+  docker cp "$programs" "$name-node0:/tmp/hetgpu/programs"
+  docker cp "$programs" "$name-node1:/tmp/hetgpu/programs"
 }
 
 down() {
-  docker rm -f "$name-node0" "$name-node1" >/dev/null
+  docker rm -f "$name-node0" "$name-node1" >/dev/null || true
   docker network rm "$name" >/dev/null
 }
 
-part=$1
-shift
-case $part in
-  cell)
-    image=$1 programs=$2
-    shift 2
-    trap down EXIT
-    up
-    job "$@"
-    ;;
-  up)
-    image=$1 programs=$2
-    up
-    ;;
-  job) job "$@" ;;
-  down) down ;;
-esac
+trap down EXIT
+up
+for _ in $(seq "$count"); do
+  docker exec "$name-node0" "$@"
+done

@@ -20,6 +20,7 @@ from pytest_hetgpu.registry import find
 from pytest_hetgpu.runtimes.base import Gathering, Member, MemberRuntime
 
 MOST = 4
+TRIES = 2
 _NOT_FOR_RANKS = ("__init__", "agent", "look")
 
 
@@ -43,24 +44,28 @@ class Placements:
     def __init__(self, run: str) -> None:
         self.run = run
         self._standing: dict[str, Standing] = {}
-        self._failed: dict[str, HetgpuError] = {}
+        self._failed: dict[str, list[HetgpuError]] = {}
 
     def of(self, job: Job) -> Standing:
-        """The nodes of a job, made if they are not there.
+        """The nodes of a job, made if they are not there, or not any more.
 
-        NotHere or ProvisionError is raised again for the next cells of the same placement, not met once more.
+        NotHere or ProvisionError where they cannot be: after two cells have met it, it is told the next ones at once.
         """
         key = identity(job)
-        if key in self._failed:
-            raise self._failed[key]
+        met = self._failed.get(key, [])
+        if len(met) >= TRIES:
+            raise met[-1]
         standing = self._standing.pop(key, None)
+        if standing and any(berth.member.lost() for berth in standing.berths):
+            standing.close()
+            standing = None
         if standing is None:
             while len(self._standing) >= MOST:
                 self._standing.pop(next(iter(self._standing))).close()
             try:
                 standing = self._open(job)
             except HetgpuError as error:
-                self._failed[key] = error
+                self._failed[key] = [*met, error]
                 raise
         self._standing[key] = standing
         return standing
@@ -73,9 +78,11 @@ class Placements:
 
     def close(self) -> None:
         """Closes everything, connections to engines too."""
-        kinds = {berth.node.hardware.runtime for standing in self._standing.values() for berth in standing.berths}
-        while self._standing:
-            self._standing.popitem()[1].close()
+        standing = tuple(self._standing.values())
+        kinds = {berth.node.hardware.runtime for one in standing for berth in one.berths}
+        self._standing.clear()
+        with ThreadPoolExecutor(max_workers=MOST) as pool:
+            list(pool.map(Standing.close, standing))
         for kind in kinds:
             find("runtimes", kind, MemberRuntime).shut()  # type: ignore[type-abstract]
 
@@ -85,15 +92,14 @@ class Placements:
         gathering = Gathering(name, self.run, owner)
         berths: list[Berth] = []
         try:
-            opened = _together([_opener(node, gathering) for node in job.everybody])
-            berths += [berth for berth, _ in opened]
-            sights = {berth.node.index: sighting.of(berth.node, berth.member, seen) for berth, seen in opened}
-            starter = next(berth for berth in berths if berth.node.index == job.starter.index)
-            join(starter, [berth for berth in berths if berth is not starter])
+            berths += _together([_opener(node, gathering) for node in job.everybody])
+            environments = _joined_and_seen(berths, job.starter)
+            pairs = zip(berths, environments, strict=True)
+            sights = {berth.node.index: sighting.of(berth.node, berth.member, seen) for berth, seen in pairs}
         except BaseException:
             _close(berths, gathering)
             raise
-        return Standing(tuple(berths), gathering, tuple(environment for _, environment in opened), sights)
+        return Standing(tuple(berths), gathering, environments, sights)
 
 
 def _close(berths: Sequence[Berth], gathering: Gathering) -> None:
@@ -121,13 +127,13 @@ def rank_programs() -> dict[str, bytes]:
     return {f"programs/{file.name}": file.read_bytes() for file in files}
 
 
-def _opener(node: Node, gathering: Gathering) -> Callable[[], tuple[Berth, Environment]]:
-    def open_node() -> tuple[Berth, Environment]:
+def _opener(node: Node, gathering: Gathering) -> Callable[[], Berth]:
+    def open_node() -> Berth:
         runtime = find("runtimes", node.hardware.runtime, MemberRuntime)  # type: ignore[type-abstract]
         member = runtime.open(node, gathering)
         try:
             member.put(rank_programs())
-            return Berth(node, member), accounting.collect(member.host(), accounting.look_for(node))
+            return Berth(node, member)
         except BaseException:
             member.close()
             raise
@@ -135,18 +141,32 @@ def _opener(node: Node, gathering: Gathering) -> Callable[[], tuple[Berth, Envir
     return open_node
 
 
-def _together(openers: Sequence[Callable[[], tuple[Berth, Environment]]]) -> list[tuple[Berth, Environment]]:
+def _joined_and_seen(berths: Sequence[Berth], starter: Node) -> tuple[Environment, ...]:
+    """Looks at all nodes while they are joined: ssh waits more than it works."""
+    with ThreadPoolExecutor(max_workers=min(16, len(berths))) as pool:
+        looks = [pool.submit(_look, berth) for berth in berths]
+        first = next(berth for berth in berths if berth.node.index == starter.index)
+        join(first, [berth for berth in berths if berth is not first])
+        return tuple(look.result() for look in looks)
+
+
+def _look(berth: Berth) -> Environment:
+    return accounting.collect(berth.member.host(), accounting.look_for(berth.node))
+
+
+def _together(openers: Sequence[Callable[[], Berth]]) -> list[Berth]:
     """What all give, made side by side; where one fails the others are closed, and the first error is raised."""
     pool = ThreadPoolExecutor(max_workers=min(16, len(openers)))
-    futures: list[Future[tuple[Berth, Environment]]] = [pool.submit(opener) for opener in openers]
+    futures: list[Future[Berth]] = [pool.submit(opener) for opener in openers]
     try:
+        accounting.ready()
         return [future.result() for future in futures]
     except BaseException:
         for future in futures:
             future.cancel()
         pool.shutdown(wait=True)
         members: list[Member] = [
-            future.result()[0].member for future in futures if not future.cancelled() and not future.exception()
+            future.result().member for future in futures if not future.cancelled() and not future.exception()
         ]
         for member in members:
             member.close()

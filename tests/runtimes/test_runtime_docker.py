@@ -81,7 +81,8 @@ def test_two_placements_at_once_do_not_see_each_other(site: Site) -> None:
         one, other = pool.map(lambda name: site.open(node(0), name), ("one", "other"))
     assert site.inspect("node0", "one")["Id"] != site.inspect("node0", "other")["Id"]
     networks = [set(site.inspect("node0", name)["NetworkSettings"]["Networks"]) for name in ("one", "other")]
-    assert networks == [{f"hetgpu-{site.run}-one"}, {f"hetgpu-{site.run}-other"}]
+    names = (f"hetgpu-{site.run}-{name}-{site.placement(name).token}" for name in ("one", "other"))
+    assert networks == [{name} for name in names]
     one.close()
     assert other.ask(("true",)).returncode == 0
 

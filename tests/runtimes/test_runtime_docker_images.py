@@ -136,12 +136,12 @@ def test_what_is_ignored_is_not_sent(site: Site, tmp_path: Path) -> None:
 
 
 def test_a_build_that_fails_says_where_and_why(site: Site, tmp_path: Path) -> None:
-    image = built(tmp_path / "x", "RUN seq 100 && echo no luck >&2 && exit 7", "RUN true")
+    image = built(tmp_path / "x", "RUN seq 100 && echo no luck && exit 7", "RUN true")
     with pytest.raises(ProvisionError) as caught:
         site.open(node(0, image))
     what = f"the image {image.reference} cannot be built from {image.folder}"
     said = re.sub("Step 4/[0-9]", "Step 4/N", str(caught.value))  # labels that we add count, too
-    step = "Step 4/N : RUN seq 100 && echo no luck >&2 && exit 7"
+    step = "Step 4/N : RUN seq 100 && echo no luck && exit 7"
     assert said == f"node0: {what}: {step}: no luck (exit code 7)"
     assert {"1", "50", "100", "no luck"} <= set(caught.value.log)
     started = time.monotonic()
