@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -19,40 +18,22 @@ import pytest
 import pytest_hetgpu
 from pytest_hetgpu.errors import LaunchError, LostNode, ProvisionError
 from pytest_hetgpu.evidence import RunResult
-from pytest_hetgpu.model import Command, Hardware, Node
+from pytest_hetgpu.model import Command
 from pytest_hetgpu.registry import find
 from pytest_hetgpu.runtimes._kernel import still_running
 from pytest_hetgpu.runtimes._link import _MODULES
 from pytest_hetgpu.runtimes._reached import Reached
-from pytest_hetgpu.runtimes.base import Gathering, MemberRuntime
+from pytest_hetgpu.runtimes.base import MemberRuntime
 from pytest_hetgpu.runtimes.local import LocalNodes
+from tests.runtimes.member_nodes import member, open_node, output
+
+__all__ = ["member", "output"]
 
 HERE = Path(__file__).parent
 CROWD = (sys.executable, "-S", str(HERE / "crowd.py"))
 ROLES = ("plain", "group", "session", "deaf", "stopped", "stray", "wiped")
 PYTHON = (sys.executable, "-S", "-c")
 PATIENCE = 60.0
-NODE = Node(0, Hardware("here"), "localhost", 1, "n0")
-
-
-def open_node() -> Reached:
-    member = LocalNodes.open(NODE, Gathering("test", "run", "me"))
-    assert isinstance(member, Reached)
-    return member
-
-
-@pytest.fixture
-def member() -> Iterator[Reached]:
-    opened = open_node()
-    yield opened
-    opened.close()
-    assert not Path(opened.folder).exists()
-    assert not psutil.pid_exists(opened.link.hello.pid)
-
-
-@pytest.fixture
-def output(tmp_path: Path) -> Path:
-    return tmp_path / "output.log"
 
 
 def run(member: Reached, output: Path, *argv: str, timeout: float = PATIENCE) -> RunResult:
@@ -343,55 +324,3 @@ def test_what_is_to_follow_the_end_of_a_node_follows_once() -> None:
     member.close()
     member.close()
     assert said == ["removed"]
-
-
-def test_files_are_put_below_the_folder(member: Reached) -> None:
-    member.put({"programs/a.py": b"\0\xff", "b": b"", "with space/\u00fc": b"x"})
-    folder = Path(member.folder)
-    assert (folder / "programs" / "a.py").read_bytes() == b"\0\xff"
-    assert (folder / "programs" / "a.py").stat().st_mode & 0o777 == 0o600
-    assert (folder / "programs").stat().st_mode & 0o777 == 0o700
-    assert (folder / "b").read_bytes() == b""
-    assert (folder / "with space" / "\u00fc").read_bytes() == b"x"
-    member.put({"b": b"shorter"})
-    assert (folder / "b").read_bytes() == b"shorter"
-
-
-@pytest.mark.parametrize(
-    "name", ["../out", "a/../../out", "/tmp/hetgpu-out", "", ".", "..", "a\0b", "link/out", "plain/../b", "file-link"]
-)
-def test_no_file_leaves_the_folder(member: Reached, tmp_path: Path, name: str) -> None:
-    (Path(member.folder) / "link").symlink_to(tmp_path)
-    (Path(member.folder) / "file-link").symlink_to(tmp_path / "out")
-    with pytest.raises(ProvisionError, match=r"does not lie below the folder|Too many levels of symbolic links"):
-        member.put({name: b"x"})
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_files_are_read_as_far_as_they_can_be(member: Reached, tmp_path: Path) -> None:
-    (tmp_path / "large").write_bytes(b"x" * 100_000)
-    (tmp_path / "empty").write_bytes(b"")
-    os.mkfifo(tmp_path / "fifo")
-    names = ["large", "missing", "empty", "fifo", "."]
-    read = member.read([str(tmp_path / name) for name in names] + ["/proc/version", "a\0b"])
-    assert [None if content is None else len(content) for content in read.values()][:5] == [65536, None, 0, None, None]
-    assert read["/proc/version"] == Path("/proc/version").read_bytes()
-    assert read["a\0b"] is None
-
-
-def test_absent_paths_and_interfaces(member: Reached, tmp_path: Path) -> None:
-    (tmp_path / "dangling").symlink_to("nowhere")
-    asked = ("/no/such/kfd", str(tmp_path), "/dev/null", str(tmp_path / "dangling"))
-    assert member.absent(asked) == ("/no/such/kfd", str(tmp_path / "dangling"))
-    assert member.interfaces()[0] == "lo"
-
-
-def test_the_host_is_a_testinfra_host(member: Reached, tmp_path: Path) -> None:
-    pytest.importorskip("testinfra", reason="needs pytest-testinfra")
-    host = member.host()
-    (tmp_path / "it's \u00fc").write_text("inside")
-    assert host.file("/etc/os-release").content_string == Path("/etc/os-release").read_text()
-    assert host.file(str(tmp_path / "it's \u00fc")).content_string == "inside"
-    assert host.run("echo %s; exit 3", "a b").rc == 3
-    assert not host.exists("no-such-program")
-    assert repr(host) == "<testinfra.host.Host hetgpu://n0>"
