@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from pytest_hetgpu.errors import LostNode, NotHere
+from pytest_hetgpu.errors import NotHere, ProvisionError
 from pytest_hetgpu.hardware.base import Platform
 from pytest_hetgpu.model import Job, Node
 from pytest_hetgpu.registry import find
@@ -66,7 +66,7 @@ class Cluster:
             try:
                 survivors += [f"{name} on {node.name}" for name in member.sweep()]
                 why = member.lost()
-            except LostNode as error:
+            except ProvisionError as error:
                 why = member.lost() or str(error)
             if why is not None:
                 lost.append(f"node {node.name} ({node.hardware.name} on {node.host}) was lost: {why}")
@@ -80,7 +80,7 @@ class Cluster:
             paths = [f"/sys/class/net/{device}/statistics/{way}_bytes" for way in ("rx", "tx")]
             try:
                 texts = list(member.read(paths).values()) if device else []
-            except LostNode:
+            except ProvisionError:
                 continue
             counts = [int(text) for text in texts if text and text.strip().isdigit()]
             if len(counts) == len(paths):

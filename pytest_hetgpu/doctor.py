@@ -22,6 +22,7 @@ from pytest_hetgpu.preflight.check import standing
 from pytest_hetgpu.preflight.concern import Concern
 from pytest_hetgpu.probes.base import Fact, State
 from pytest_hetgpu.reporting.redaction import redact
+from pytest_hetgpu.reporting.text import clean
 from pytest_hetgpu.runtimes.base import key_trouble, testinfra_host
 from pytest_hetgpu.stacks.base import stack_names
 from pytest_hetgpu.suite import Suite
@@ -181,7 +182,7 @@ def _subject(title: str, facts: Mapping[str, Fact], width: int) -> Iterator[str]
     yield f"  {title}"
     for name, fact in facts.items():
         why = f" ({fact.why})" if fact.why else ""
-        said = redact(f"{_shown(name, fact)}{why}")
+        said = clean(redact(f"{_shown(name, fact)}{why}"))
         head = f"    {name:<22} "
         yield from textwrap.wrap(said, width, initial_indent=head, subsequent_indent=" " * 27) or [head]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pytest_hetgpu import leases
 from pytest_hetgpu.cluster import Cluster
-from pytest_hetgpu.errors import LaunchError, LostNode
+from pytest_hetgpu.errors import LaunchError, ProvisionError
 from pytest_hetgpu.evidence import RunResult
 from pytest_hetgpu.model import Job
 from pytest_hetgpu.reporting.folder import RunFolder
@@ -32,7 +32,7 @@ def execute(cluster: Cluster, folder: RunFolder, journal: Journal) -> RunResult:
             before = cluster.traffic()
             result = cluster.launcher.run(job.command, output=output, timeout=job.timeout)
             result = _settled(cluster, result, before)
-        except (LaunchError, LostNode) as error:
+        except (LaunchError, ProvisionError) as error:
             result = not_started(job, output, [str(error)])
     folder.write_job(job, result)
     journal.finished(job, result)

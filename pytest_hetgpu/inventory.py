@@ -23,7 +23,7 @@ from pydantic import BeforeValidator, Field, ValidationError
 from pytest_hetgpu.errors import InventoryError, NotHere
 from pytest_hetgpu.matrix import source
 from pytest_hetgpu.matrix.complaints import Complaints
-from pytest_hetgpu.matrix.hardware import BuildShape
+from pytest_hetgpu.matrix.hardware import BuildShape, Prefix
 from pytest_hetgpu.matrix.models import Form, Name, Names, Shape, choice
 from pytest_hetgpu.model import Hardware, Reach
 
@@ -47,7 +47,7 @@ class HostShape(Shape):
     user: User | None = None
     port: Annotated[int, Field(ge=1, le=65535)] | None = None
     key: Path | None = None
-    prefix: Annotated[str, Form(r"^/[^\x00]*$", "be an absolute path")] | None = None
+    prefix: Prefix | None = None
     capabilities: Names = ()
 
     def host(self, folder: Path) -> Host:

@@ -64,12 +64,13 @@ def address(node: Node) -> str:
     """Where the others reach a node: by its name on a network of the placement's own, else by its host's address."""
     if node.container and node.container.network == "user":
         return node.name
-    return "127.0.0.1" if node.host == "localhost" else node.host
+    return "127.0.0.1" if node.host == "localhost" else node.host.strip("[]")
 
 
 def _entry(folder: str, node: Node, door: Door) -> str:
     settings = {
-        "HostName": address(node),
+        # A zone of IPv6 stands behind a %, which begins a token there.
+        "HostName": address(node).replace("%", "%%"),
         "HostKeyAlias": node.name,
         "Port": door.port,
         "User": door.user,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from pytest_hetgpu.model import ContainerOptions, Image, Node, Reach
@@ -40,12 +41,17 @@ def build_command(image: Image, reach: Reach) -> tuple[str, ...]:
 
 def network_name(placement: str) -> str:
     """What a placement's network is called."""
-    return f"hetgpu-{placement}"
+    return _plain(f"hetgpu-{placement}")
 
 
 def container_name(node: Node, placement: str) -> str:
     """What a node's container is called when it is made by hand."""
-    return f"hetgpu-{placement}-{node.name}"
+    return _plain(f"hetgpu-{placement}-{node.name}")
+
+
+def _plain(name: str) -> str:
+    """A name as engines take it."""
+    return re.sub(r"[^A-Za-z0-9_.-]", "-", name)
 
 
 def docker(reach: Reach) -> tuple[str, ...]:

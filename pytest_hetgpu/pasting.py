@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from pytest_hetgpu.joining import CONFIG, KEY, KNOWN_HOSTS, session_environment, ssh_config
 from pytest_hetgpu.model import Command, Job, Node
-from pytest_hetgpu.paste import build_command, container_name, docker, network_command, run_command
+from pytest_hetgpu.paste import build_command, container_name, docker, network_command, network_name, run_command
 from pytest_hetgpu.placing import Sight
 from pytest_hetgpu.runtimes.base import Door
 
@@ -28,7 +28,7 @@ def preparation(job: Job, programs: str) -> Iterator[str]:
         if node.image and node.container:
             yield shlex.join(run_command(node, placement))
     for node in job.everybody:
-        yield on(node, placement, "mkdir", "-p", "-m", "700", FOLDER)
+        yield on(node, placement, "mkdir", "-m", "700", FOLDER)
         yield copy(node, placement, programs)
     if len(job.everybody) > 1:
         yield from _joined(job, placement)
@@ -57,7 +57,7 @@ def cleaning(job: Job) -> Iterator[str]:
             yield on(node, placement, "pkill", "-f", f"{FOLDER}/{_HOST_KEY}")
             yield on(node, placement, "rm", "-r", FOLDER)
     if any(node.container and node.container.network == "user" for node in job.everybody):
-        yield shlex.join((*docker(job.starter.reach), "network", "rm", f"hetgpu-{placement}"))
+        yield shlex.join((*docker(job.starter.reach), "network", "rm", network_name(placement)))
 
 
 def placement_name(job: Job) -> str:

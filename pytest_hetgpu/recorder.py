@@ -99,7 +99,11 @@ class Recorder:
         """Records a cell whose nodes could not be made ready: it is judged like one that did not start."""
         job = self.suite.job(scenario)
         self.journal.planned(job, position=self.suite.position(job.matrix, job.label))
-        _, outcome, pairs = self._never_started(job, [f"hetgpu: not ready: {error}", *error.log])
+        # One line of ours, and what shows more behind a mark: a compiler's words are not for those who read failures.
+        told = " ".join(str(error).split())
+        _, outcome, pairs = self._never_started(
+            job, [f"hetgpu: not ready: {told}", *(f"| {line}" for line in error.log)]
+        )
         return job, outcome, pairs
 
     def _never_started(
@@ -150,14 +154,21 @@ class Recorder:
         """
         job = cluster.job
         self.journal.planned(job, position=self.suite.position(job.matrix, job.label))
-        feared = next((concern for concern in cluster.concerns if concern.certain), None)
-        if feared and self.preflight == "strict":
+        feared = self._feared(cluster)
+        if feared:
             return self._never_started(job, [f"hetgpu: preflight: {feared}"], cluster.concerns)
         result = execute(cluster, self.folder, self.journal)
         result, outcome, pairs = self._judged(job, result, cluster.concerns)
         if job.joined and (outcome.kind in _SPOILT or result.lost or result.survivors):
             self.spoilt = job
         return result, outcome, pairs
+
+    def _feared(self, cluster: Cluster) -> Concern | None:
+        if self.preflight != "strict":
+            return None
+        from pytest_hetgpu.preflight.check import decisive
+
+        return decisive(cluster.concerns)
 
     def release(self) -> None:
         """The cell is over: nodes that a crash, a hang or a kill has been on are not for the next one."""
@@ -172,9 +183,11 @@ class Recorder:
 
     def close(self) -> None:
         """Lets go of all nodes and ends the journal."""
-        if self.placements:
-            self.placements.close()
-        self.journal.close()
+        try:
+            if self.placements:
+                self.placements.close()
+        finally:
+            self.journal.close()
 
     def report(self) -> None:
         """Builds junit.xml and summary.md from everything that was journalled."""

@@ -201,9 +201,13 @@ class Session:
         self.stop.restore()
         if self.recorder is None:
             return
-        self.recorder.close()
+        try:
+            self.recorder.close()
+        finally:
+            # Whoever is in a hurry, or an engine that fails at the very end, does not cost the reports.
+            if self.worker is None:
+                self.recorder.report()
         if self.worker is None:
-            self.recorder.report()
             live = self.config.pluginmanager.get_plugin("hetgpu-live")
             if live and live.nothing_ran and session.exitstatus == pytest.ExitCode.OK:
                 session.exitstatus = EXIT_NOTHING_RAN

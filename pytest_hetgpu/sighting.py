@@ -19,6 +19,7 @@ from pytest_hetgpu.runtimes.base import Member
 ROUTES = "/proc/net/route"
 
 _PORT = re.compile(r"rdma\.(.+):(\d+)\.link_layer")
+_PREFIX = re.compile(r"/[A-Za-z0-9_./+@=~-]*")
 _UP = 0x1  # RTF_UP of linux/route.h
 
 
@@ -45,7 +46,7 @@ def _prefix(node: Node, member: Member) -> str:
     except HetgpuError:
         return ""
     found = answer.stdout.decode(errors="replace").strip()
-    return found if answer.returncode == 0 and found.startswith("/") else ""
+    return found if answer.returncode == 0 and _PREFIX.fullmatch(found) else ""
 
 
 def roce(fabric: Fabric, seen: Environment) -> Choice | None:
@@ -55,8 +56,7 @@ def roce(fabric: Fabric, seen: Environment) -> Choice | None:
         return None
     ports = set(_ports(seen, layer))
     rows = tuple(row for row in table(seen.facts) if (row.hca, row.port) in ports)
-    wanted = fabric.hca.partition(":")[0] if fabric.hca else None
-    chosen = choose(rows, fabric.netdev, wanted)
+    chosen = choose(rows, fabric.netdev, fabric.hca)
     return chosen if isinstance(chosen, Choice) else None
 
 

@@ -9,10 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from importlib import resources
+from types import SimpleNamespace
 
 from pytest_hetgpu import accounting, sighting
 from pytest_hetgpu.accounting import Environment
-from pytest_hetgpu.errors import HetgpuError
+from pytest_hetgpu.errors import HetgpuError, NotHere
 from pytest_hetgpu.joining import Berth, join
 from pytest_hetgpu.model import Job, Node
 from pytest_hetgpu.placing import Sight
@@ -45,6 +46,7 @@ class Placements:
         self.run = run
         self._standing: dict[str, Standing] = {}
         self._failed: dict[str, list[HetgpuError]] = {}
+        self._kinds: set[str] = set()
 
     def of(self, job: Job) -> Standing:
         """The nodes of a job, made if they are not there, or not any more.
@@ -79,17 +81,21 @@ class Placements:
     def close(self) -> None:
         """Closes everything, connections to engines too."""
         standing = tuple(self._standing.values())
-        kinds = {berth.node.hardware.runtime for one in standing for berth in one.berths}
         self._standing.clear()
-        with ThreadPoolExecutor(max_workers=MOST) as pool:
-            list(pool.map(Standing.close, standing))
-        for kind in kinds:
-            find("runtimes", kind, MemberRuntime).shut()  # type: ignore[type-abstract]
+        try:
+            with ThreadPoolExecutor(max_workers=MOST) as pool:
+                closings = [pool.submit(one.close) for one in standing]
+            for closing in closings:
+                closing.result()
+        finally:
+            for kind in self._kinds:
+                find("runtimes", kind, MemberRuntime).shut()  # type: ignore[type-abstract]
 
     def _open(self, job: Job) -> Standing:
         name = re.sub(r"[^A-Za-z0-9_.-]", "_", f"{job.matrix}-{job.axes['placement']}")
         owner = f"{getpass.getuser()}@{os.uname().nodename}:{os.getpid()}"
         gathering = Gathering(name, self.run, owner)
+        self._kinds |= {node.hardware.runtime for node in job.everybody}
         berths: list[Berth] = []
         try:
             berths += _together([_opener(node, gathering) for node in job.everybody])
@@ -103,10 +109,12 @@ class Placements:
 
 
 def _close(berths: Sequence[Berth], gathering: Gathering) -> None:
-    if berths:
-        with ThreadPoolExecutor(max_workers=min(16, len(berths))) as pool:
-            list(pool.map(lambda berth: berth.member.close(), berths))
-    gathering.close()
+    try:
+        if berths:
+            with ThreadPoolExecutor(max_workers=min(16, len(berths))) as pool:
+                list(pool.map(lambda berth: berth.member.close(), berths))
+    finally:
+        gathering.close()
 
 
 def identity(job: Job) -> str:
@@ -151,7 +159,27 @@ def _joined_and_seen(berths: Sequence[Berth], starter: Node) -> tuple[Environmen
 
 
 def _look(berth: Berth) -> Environment:
-    return accounting.collect(berth.member.host(), accounting.look_for(berth.node))
+    try:
+        host = berth.member.host()
+    except NotHere:
+        host = _Asked(berth.member)
+    return accounting.collect(host, accounting.look_for(berth.node))
+
+
+class _Asked:
+    """As much of a testinfra host as accounting needs, where testinfra is not installed."""
+
+    def __init__(self, member: Member) -> None:
+        self._member = member
+
+    def run(self, command: str, *args: str) -> accounting.Answer:
+        """Runs `python3 -c` with these arguments, which is all that `command` ever is."""
+        answer = self._member.ask(("python3", "-c", *args), timeout=2 * accounting.TIMEOUT)
+        return SimpleNamespace(
+            rc=answer.returncode,
+            stdout=answer.stdout.decode(errors="replace"),
+            stderr=answer.stderr.decode(errors="replace"),
+        )
 
 
 def _together(openers: Sequence[Callable[[], Berth]]) -> list[Berth]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pytest_hetgpu import pasting
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.model import Job, Node, Scenario
+from pytest_hetgpu.reporting.text import clean
 from pytest_hetgpu.suite import PACKAGE, Suite
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def describe(job: Job, outcome: Outcome, log: str, once_more: str) -> str:
     lines += [f"  {finding.judge}: {finding.why}" for finding in outcome.findings if finding.why not in outcome.why]
     lines += [f"  preflight: {concern}" for concern in outcome.concerns]
     lines += [f"  command: {shlex.join(job.command.argv)}", f"  log:     {log}", f"  again:   {once_more}"]
-    return "\n".join(lines)
+    return "\n".join(map(clean, lines))
 
 
 def planned(suite: Suite, scenarios: Iterable[Scenario]) -> Iterator[str]:

@@ -12,6 +12,15 @@ import pytest
 from pytest_hetgpu.interruption import OrderlyStop, postponed
 
 
+@pytest.fixture(autouse=True)
+def _as_in_a_terminal() -> Iterator[None]:
+    """Whoever runs these tests with nohup has SIGHUP ignored, in the background SIGINT."""
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGTERM, signal.SIGHUP)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_is_an_interrupt_with_its_name(number: signal.Signals) -> None:
     before = signal.getsignal(number)

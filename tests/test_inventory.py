@@ -126,7 +126,7 @@ def test_a_home_folder_is_written_out(write: Callable[[str], Path], monkeypatch:
         ),
         (
             "hardware:\n  g4: [{address: a, prefix: opt}]",
-            ["site/hosts.yaml:2: hardware.g4.prefix: 'opt' must be an absolute path"],
+            ["site/hosts.yaml:2: hardware.g4.prefix: 'opt' must be an absolute path of letters, digits and _ . / + @ = ~ -"],
         ),
         ("build: [a]", ["site/hosts.yaml:1: build must be a map, not a list"]),
         (
@@ -183,6 +183,11 @@ def test_a_host_elsewhere_has_its_engine_behind_ssh(write: Callable[[str], Path]
     entries = "[localhost, h, {address: i, user: me, port: 2200}, {address: j, engine: 'unix:///run/podman.sock'}]"
     hosts = read(write(f"hardware: {{g4: {entries}}}")).hardware["g4"]
     assert [host.reach.engine for host in hosts] == ["", "ssh://h", "ssh://me@i:2200", "unix:///run/podman.sock"]
+
+
+def test_a_prefix_holds_nothing_that_a_shell_would_read(write: Callable[[str], Path]) -> None:
+    with pytest.raises(InventoryError, match="must be an absolute path of letters, digits and"):
+        read(write("hardware: {g4: [{address: h, prefix: '/opt/$(id)'}]}"))
 
 
 def test_how_images_are_built_here(write: Callable[[str], Path]) -> None:

@@ -35,6 +35,10 @@ def test_a_node_is_reached_by_its_name_only_on_a_network_of_its_own() -> None:
     assert address(node(1, host="localhost")) == "127.0.0.1"
 
 
+def test_an_address_of_ipv6_stands_without_brackets_and_its_zone_is_no_token() -> None:
+    assert "  HostName fe80::1%%eth0\n" in ssh_config("/tmp/x", [(node(1, host="[fe80::1%eth0]"), DOOR)])
+
+
 def test_sessions_find_the_mpi_where_the_matrix_says() -> None:
     assert session_environment(node(1)) == {}
     stacked = Node(1, Hardware("g4ad"), "h", 1, stack=Stack("openmpi-5", "Open MPI", "5", "/opt/mpi", "m", "p"))

@@ -204,6 +204,32 @@ def test_who_cannot_be_reached_by_ssh_is_named_with_the_reason(site: Site) -> No
     assert all(member.closed for member in site.opened)
 
 
+def test_nodes_are_looked_at_without_testinfra_too(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def without(self: FakeMember) -> Any:
+        raise NotHere("testinfra cannot be imported")
+
+    asked: list[str] = []
+
+    def collect(host: accounting.HostLike, *_: object) -> Environment:
+        asked.append(str(host.run("python3 -c %s %s", "PROGRAM", "{}").rc))
+        return Environment()
+
+    monkeypatch.setattr(FakeMember, "host", without)
+    monkeypatch.setattr(accounting, "collect", collect)
+    assert Placements("run").of(job()).environments == (Environment(), Environment())
+    assert asked == ["0", "0"]
+
+
+def test_what_fails_to_close_does_not_keep_the_rest(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    placements = Placements("run")
+    placements.of(job())
+    monkeypatch.setattr(Gathering, "close", lambda _: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        placements.close()
+    assert [member.closed for member in site.opened] == [1, 1]
+    assert site.shut == 1
+
+
 def test_jobs_are_alike_whatever_their_ranks_and_cell() -> None:
     assert identity(job()) == identity(replace(job(ranks=3), scenario="x", label="y"))
     assert identity(job()) != identity(job("other"))

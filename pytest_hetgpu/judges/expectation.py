@@ -6,7 +6,7 @@ import fnmatch
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from pytest_hetgpu.evidence import Signature
+from pytest_hetgpu.evidence import RunResult, Signature
 from pytest_hetgpu.judges.base import Case
 from pytest_hetgpu.model import Expectation, Kind, Verdict
 from pytest_hetgpu.when import holds
@@ -32,7 +32,7 @@ def rule(case: Case, kind: Kind, signature: Signature | None) -> Ruling:
     if case.result.interrupted is not None:
         return Ruling(Verdict.NEW)
     applicable, note = _applicable(case)
-    fitting = next((e for e in applicable if _fits(e, kind, signature)), None)
+    fitting = next((e for e in applicable if _fits(e, kind, signature, case.result)), None)
     if fitting:
         return Ruling(Verdict.OK if kind is Kind.PASSED else Verdict.KNOWN, fitting)
     if not applicable:
@@ -82,11 +82,11 @@ def _unmet(expectation: Expectation, facts: Mapping[str, str], capabilities: fro
 _FORESEEN = "preflight@"
 
 
-def _fits(expectation: Expectation, kind: Kind, signature: Signature | None) -> bool:
+def _fits(expectation: Expectation, kind: Kind, signature: Signature | None, result: RunResult) -> bool:
     if kind not in expectation.kinds:
         return False
     key = signature.key if signature else None
-    if key and key.startswith(_FORESEEN):
+    if key and key.startswith(_FORESEEN) and result.seconds == 0:
         # Preflight kept it from running: it foresaw the kind, and cannot know the words.
         return True
     return not expectation.signatures or (

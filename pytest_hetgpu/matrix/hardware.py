@@ -14,9 +14,13 @@ from pytest_hetgpu.registry import find, names, show
 
 # What a container engine takes as a path or a name: no option, nothing that a list would split.
 Path = Annotated[str, Form(r"^/[^\x00,\s]*$", "be an absolute path, without spaces and commas")]
+# Launchers put it into a command line that a shell on the other node reads.
+Prefix = Annotated[str, Form(r"^/[A-Za-z0-9_./+@=~-]*$", "be an absolute path of letters, digits and _ . / + @ = ~ -")]
 ImageName = Annotated[str, Form(r"^[A-Za-z0-9_/][^\x00\s]*$", "be a reference or a folder, without spaces")]
 User = Annotated[str, Form(r"^([A-Za-z0-9_][^\x00\s]*)?$", "start with a letter or digit and hold no spaces")]
-Volume = Annotated[str, Form(r"^/[^:\x00]*:/[^:\x00]*(:ro|:rw)?$", "be /HOST/PATH:/CONTAINER/PATH, with :ro at will")]
+Volume = Annotated[
+    str, Form(r"^/[^:,\x00\s]*:/[^:,\x00\s]*(:ro|:rw)?$", "be /HOST/PATH:/CONTAINER/PATH, with :ro at will")
+]
 
 
 def _limit(value: Any) -> Any:
@@ -35,7 +39,7 @@ class MpiShape(Shape):
     """Which MPI a node runs, and where it is installed there (its launcher and python3 are in `bin` below it)."""
 
     stack: Annotated[str, choice("stacks", "stack")] = "openmpi-5"
-    prefix: Annotated[Path | None, Field(description="on the node; without it, what PATH finds there")] = None
+    prefix: Annotated[Prefix | None, Field(description="on the node; without it, what PATH finds there")] = None
 
 
 class FabricShape(Shape):

@@ -16,7 +16,7 @@ _HIDING = {
     "cuda": ("CUDA_VISIBLE_DEVICES",),
     "rocm": ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"),
 }
-# What the seed's crash needs to go away (https://github.com/openucx/ucc/issues/1043).
+# What the crash of a device without Large BAR needs to go away (https://github.com/openucx/ucc/issues/1043).
 THRESHOLDS = ("UCX_ROCM_COPY_D2H_THRESH", "UCX_ROCM_COPY_H2D_THRESH")
 _ROCM_TLS = ("rocm", "rocm_copy", "rocm_ipc", "all", "any")
 

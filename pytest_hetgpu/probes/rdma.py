@@ -86,12 +86,19 @@ def choose(rows: tuple[Gid, ...], netdev: str | None = None, hca: str | None = N
     """The HCA and GID index that speak RoCE v2 over IPv4 on an active port; or, as a text, which half no row has.
 
     Rule: the GID's type is RoCE v2 and it maps an IPv4 address (EPFL RCP, "Using RDMA for efficient inter-node
-    communication"). Of several the first by HCA, port and index; a wanted `netdev` or `hca` narrows them. A link-local
-    address (169.254.0.0/16) is taken only where there is no other.
+    communication"). Of several the first by HCA, port and index; a wanted `netdev` or `hca` (`mlx5_0`, `mlx5_0:2`)
+    narrows them. A link-local address (169.254.0.0/16) is taken only where there is no other.
     """
     if not rows:
         return "there is no GID: no RDMA device has an address"
-    here = tuple(r for r in rows if (not netdev or r.netdev == netdev) and (not hca or r.hca == hca))
+    device, _, port = (hca or "").partition(":")
+    here = tuple(
+        row
+        for row in rows
+        if (not netdev or row.netdev == netdev)
+        and (not device or row.hca == device)
+        and (not port or str(row.port) == port)
+    )
     where = f" of {hca}" * bool(hca) + f" on {netdev}" * bool(netdev)
     if not here:
         netdevs = ", ".join(sorted({row.netdev for row in rows if row.netdev})) or "none"

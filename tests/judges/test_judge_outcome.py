@@ -189,6 +189,16 @@ def test_the_expectation_that_fits_is_the_one_shown() -> None:
     assert outcome(case({"expectations": (expectation(Kind.HANG), KNOWN)}, **BAD)).expectation == KNOWN
 
 
+@pytest.mark.parametrize(("seconds", "verdict"), [(0.0, Verdict.KNOWN), (2.0, Verdict.CHANGED)])
+def test_what_preflight_foresaw_is_the_known_failure_only_where_nothing_ran(seconds: float, verdict: Verdict) -> None:
+    # A run whose own output says the same is not believed.
+    foreseen = signature(key="preflight@crash")
+    found = outcome(
+        case({"expectations": (KNOWN,)}, run={"returncode": 127, "seconds": seconds}, signatures=(foreseen,), hellos={})
+    )
+    assert (found.kind, found.verdict) == (Kind.CRASH, verdict)
+
+
 def test_a_skipped_cell_is_not_run() -> None:
     assert expectations.rule(case(), Kind.SKIPPED, None).verdict is Verdict.NOT_RUN
 

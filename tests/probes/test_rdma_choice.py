@@ -97,7 +97,8 @@ def test_a_wanted_interface_narrows_the_choice(tmp_path: Path) -> None:
     ports = (Port("mlx5_0", gids={3: (IPV4, V2, "net1")}), Port("mlx5_1", gids={5: (IPV4, V2, "net2")}))
     rows = gids(look(tmp_path, *ports))
     assert choose(rows, "net2") == Choice("mlx5_1", 1, 5, "net2", "the only one")
-    assert choose(rows, hca="mlx5_1") == choose(rows, "net2")
+    assert choose(rows, hca="mlx5_1") == choose(rows, hca="mlx5_1:1") == choose(rows, "net2")
+    assert choose(rows, hca="mlx5_1:2") == ("no GID of mlx5_1:2 (HCAs: mlx5_0, mlx5_1; their interfaces: net1, net2)")
     assert choose(rows, "eth7") == "no GID on eth7 (HCAs: mlx5_0, mlx5_1; their interfaces: net1, net2)"
 
 
