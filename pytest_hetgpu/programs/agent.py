@@ -32,6 +32,8 @@ MAGIC = b"\0hetgpu-agent 1\0"  # whatever stands before it, a login shell has pr
 LINGER = 0.25  # seconds in which what a command left may end by itself
 KILL_LIMIT = 10.0  # seconds after which a process that even KILL does not end is given up
 CHUNK = 256 << 10  # bytes of output in one frame
+PIECE = 16 << 10  # bytes written at once, so that a slow link is seen to move
+BACKLOG = 2 << 20  # bytes: more than a pipe holds (F_SETPIPE_SZ below) and one chunk
 F_SETPIPE_SZ = 1031
 IFF_UP, IFF_LOOPBACK = 0x1, 0x8  # linux/if.h
 
@@ -43,6 +45,8 @@ class Run:
         self.launched = threading.Event()
         self.pid: Optional[int] = None
         self.linger, self.grace = LINGER, 1.0
+        self.passed = 0  # bytes of its output
+        self.passing = False
 
 
 class Agent:
@@ -54,6 +58,7 @@ class Agent:
         self.lock = threading.Lock()  # for what follows, and to start processes
         self.writing = threading.Lock()
         self.closing = False
+        self.moved = 0  # bytes that we said
         self.owned: Set[int] = set()
         self.runs: Dict[int, Run] = {}
         self.door = Door(folder, self.start)
@@ -68,7 +73,9 @@ class Agent:
         with self.writing:
             try:
                 while left and not self.closing:
-                    left = left[os.write(self.out, left) :]
+                    count = os.write(self.out, left[:PIECE])
+                    self.moved += count
+                    left = left[count:]
             except OSError:
                 os.kill(os.getpid(), signal.SIGTERM)
 
@@ -148,20 +155,35 @@ class Agent:
         finally:
             run.launched.set()
             os.close(tell)
-        pump = threading.Thread(target=self.pump, args=(heard, request["id"]), daemon=True)
+        pump = threading.Thread(target=self.pump, args=(heard, request["id"], run), daemon=True)
         pump.start()
         still_running([process.pid], None)
         self.say({"id": request["id"], "event": "ended"})
         survivors = self.sweep(run.linger, run.grace, process.pid)
-        pump.join(KILL_LIMIT)
+        cut = not self.drained(pump, run)
         run.pid = None
-        return {"returncode": self.reap(process), "survivors": survivors}, b""
+        return {"returncode": self.reap(process), "survivors": survivors, "cut": cut}, b""
 
-    def pump(self, heard: int, number: int) -> None:
+    def drained(self, pump: threading.Thread, run: Run) -> bool:
+        """Waits for the rest of a run's output as long as anything moves; whether it was all passed on.
+
+        Nobody of the run writes any more: beyond what the pipe can hold it comes from elsewhere.
+        """
+        end, before, now = run.passed + BACKLOG, -1, 0
+        while pump.is_alive() and run.passed < end and before != now:
+            before = self.moved if run.passing else run.passed
+            pump.join(KILL_LIMIT)
+            now = self.moved if run.passing else run.passed
+        return not pump.is_alive() or run.passed >= end
+
+    def pump(self, heard: int, number: int, run: Run) -> None:
         """Passes a run's output on until nobody can write any more."""
         with open(heard, "rb", buffering=0) as pipe:
             for chunk in iter(lambda: pipe.read(CHUNK), b""):
+                run.passing = True
                 self.say({"id": number, "event": "output"}, chunk)
+                run.passing = False
+                run.passed += len(chunk)
 
     def do_stop(self, request: Fields, _: bytes) -> Answer:
         """Asks a run's command to end, and kills it after `grace` seconds; with 0 also all it started, at once."""

@@ -24,7 +24,7 @@ HostKey "{folder}/host_key"
 AuthorizedKeysFile "{folder}/authorized_keys"
 # The folder may lie below /tmp, where all may write; nobody else may enter the folder itself.
 StrictModes no
-AllowUsers {user}
+{allow}
 PermitRootLogin prohibit-password
 AuthenticationMethods publickey
 PubkeyAuthentication yes
@@ -158,7 +158,7 @@ class Door:
                 break
         raise Trouble("sshd does not start: " + (complaint or "it says nothing"))
 
-    def write(self, key: str, pairs: List[str], by_key: bool, **settings: object) -> None:
+    def write(self, key: str, pairs: List[str], by_key: bool, user: str, **settings: object) -> None:
         """Writes sshd's files."""
         options = extra = ""
         if pairs and by_key:
@@ -166,7 +166,9 @@ class Door:
             options = ",".join('environment="{}"'.format(pair.replace('"', '\\"')) for pair in pairs) + " "
         elif pairs:  # one line: of several the first counts
             extra = "SetEnv " + " ".join('"{}"'.format(re.sub(r'(["\\])', r"\\\1", pair)) for pair in pairs)
-        text = CONFIG.format(folder=self.folder.replace("%", "%%"), environment=extra, **settings)
+        # In `NAME@HOST` sshd takes what follows the @ for where the visitor must come from.
+        allow = "" if "@" in user else "AllowUsers " + user
+        text = CONFIG.format(folder=self.folder.replace("%", "%%"), environment=extra, allow=allow, **settings)
         for name, content in (("sshd_config", text), ("authorized_keys", options + key + "\n")):
             Path(self.folder, name).write_bytes(content.encode("utf-8", "surrogateescape"))
 

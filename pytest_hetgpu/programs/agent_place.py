@@ -4,6 +4,7 @@ import contextlib
 import os
 import platform
 import pwd
+import re
 import stat
 import tempfile
 from typing import Any, Dict
@@ -15,9 +16,11 @@ Fields = Dict[str, Any]
 
 
 def private_folder() -> str:
-    """A new folder of mode 0700 that is ours alone."""
+    """A new folder of mode 0700 that is ours alone, its path one that ssh's files and options take without quotes."""
     candidates = [os.environ.get("TMPDIR"), "/tmp", "/var/tmp", "/dev/shm"]  # noqa: S108 - mkdtemp makes it ours
     for where in filter(None, candidates):
+        if not re.match(r"[A-Za-z0-9_./+-]+\Z", os.path.realpath(where)):
+            continue
         with contextlib.suppress(OSError):
             folder = os.path.realpath(tempfile.mkdtemp(prefix="hetgpu-", dir=where))
             found = os.lstat(folder)

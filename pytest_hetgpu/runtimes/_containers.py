@@ -15,12 +15,30 @@ from pytest_hetgpu.runtimes._attached import Attached, let_go
 from pytest_hetgpu.runtimes._engine import Engine
 from pytest_hetgpu.runtimes.base import Gathering
 
+BOOT_LABEL = "hetgpu.boot"
+
 _TRIES = 3  # names
 
 
 def container_name(gathering: Gathering, node: Node) -> str:
     """`hetgpu-RUN-PLACEMENT-NODE`, for whoever looks at `docker ps`; nothing is ever found by it."""
     return clean_name(f"hetgpu-{gathering.labels['hetgpu.run']}-{gathering.name}-{node.name}")
+
+
+def labels_of(gathering: Gathering) -> dict[str, str]:
+    """What everything made on an engine carries; with hetgpu.boot others on this machine know whether we still run."""
+    us = boot_label(os.getpid())
+    return {**gathering.labels, **({BOOT_LABEL: us} if us else {})}
+
+
+def boot_label(pid: int) -> str:
+    """`BOOT NAMESPACE PID START`, which no other process has, here or elsewhere; empty where there is none."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+        return f"{boot} {os.readlink('/proc/self/ns/pid')} {pid} {stat.rpartition(')')[2].split()[19]}"  # noqa: PTH115
+    except (OSError, ValueError, IndexError):
+        return ""
 
 
 def clean_name(text: str) -> str:
@@ -146,7 +164,7 @@ def _create(api: Any, node: Node, gathering: Gathering, asked: Mapping[str, Any]
     """The id of a new container, of another name where somebody has ours."""
     import docker
 
-    labels = {**gathering.labels, "hetgpu.node": node.name}
+    labels = {**labels_of(gathering), "hetgpu.node": node.name}
     name = container_name(gathering, node)
     for left in reversed(range(_TRIES)):
         try:

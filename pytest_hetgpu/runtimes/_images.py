@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import re
+import stat
 import tarfile
 import tempfile
 import threading
@@ -14,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 from weakref import WeakKeyDictionary
 
-from pytest_hetgpu.errors import HetgpuError, ProvisionError
+from pytest_hetgpu.errors import HetgpuError, ProvisionError, UsageError
 from pytest_hetgpu.images import base_of, context
 from pytest_hetgpu.model import Image
 from pytest_hetgpu.runtimes._engine import Engine, EngineGone
@@ -49,7 +51,7 @@ def ensure(engine: Engine, image: Image, node: str) -> None:
         if readiness.done:
             return
         try:
-            _make(engine, image, node)
+            _make_plainly(engine, image, node)
         except EngineGone:
             raise
         except HetgpuError as error:
@@ -62,6 +64,17 @@ def forget(engine: Engine, image: Image) -> None:
     """Looks again when the image is next asked for: somebody removed it."""
     with _lock:
         _known.get(engine, {}).pop(image.reference, None)
+
+
+def _make_plainly(engine: Engine, image: Image, node: str) -> None:
+    """What is the matter on this machine becomes a ProvisionError: a full disk, a folder that changed meanwhile."""
+    try:
+        _make(engine, image, node)
+    except UsageError as error:
+        raise ProvisionError(node, f"the image {image.reference} cannot be built now: {error}") from error
+    except OSError as error:
+        why = ": ".join(str(part) for part in (error.filename, error.strerror or error) if part)
+        raise ProvisionError(node, f"the image {image.reference} cannot be built: {why}") from error
 
 
 def _make(engine: Engine, image: Image, node: str) -> None:
@@ -187,7 +200,7 @@ def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
 def _alone(engine: Engine, image: Image) -> Iterator[None]:
     """One build of an image at a time, whatever process of this user's on this machine asks for it."""
     folder = Path(tempfile.gettempdir(), f"hetgpu-{os.geteuid()}")
-    folder.mkdir(mode=0o700, exist_ok=True)
+    _private(folder)
     name = re.sub(r"[^A-Za-z0-9.]+", "-", f"{engine.at.host}-{image.reference}").strip("-")
     lock = os.open(folder / f"build-{name}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
@@ -195,3 +208,19 @@ def _alone(engine: Engine, image: Image) -> Iterator[None]:
         yield
     finally:
         os.close(lock)
+
+
+def _private(folder: Path) -> None:
+    """Makes the folder with mode 0700 if need be; OSError unless it is ours, and only ours to write to."""
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    found = folder.lstat()
+    trouble = ""
+    if not stat.S_ISDIR(found.st_mode):
+        trouble = "is not a folder"
+    elif found.st_uid != os.geteuid():
+        trouble = f"belongs to user id {found.st_uid}, not to you ({os.geteuid()})"
+    elif found.st_mode & 0o022:
+        trouble = f"can be written to by others (mode {stat.S_IMODE(found.st_mode):04o})"
+    if trouble:
+        raise PermissionError(errno.EACCES, f"{trouble}; remove it", str(folder))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 import json
 import queue
+import re
 import struct
 import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from dataclasses import fields as fields_of
 from importlib import resources
 from typing import Any, Protocol
 
@@ -31,6 +33,8 @@ for name, text in {modules!r}:
 """
 _NOISE = 64 << 10  # bytes that a login shell may print before the agent speaks
 _CHUNK = 1 << 20
+_HEAD, _BODY = 1 << 20, 64 << 20  # bytes of an answer: the longest there are are some KiB, and 8 MiB (ask)
+_FOLDER = r"/[A-Za-z0-9_./+-]*"
 _FAREWELL = 20.0  # seconds for the agent to stop everything and end
 
 
@@ -101,6 +105,7 @@ class Link:
         self._lost: str | None = None
         self._closed = False
         self._noise = b""
+        self._heard = time.monotonic()
         # One thread sends and one receives, so that a signal's exception never leaves half a frame in the pipe.
         self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         greeting = self._register(0, None)
@@ -125,12 +130,16 @@ class Link:
             raise ProvisionError(
                 self.name, f"no answer from python3 on the node within {patience:g} s{self._printed()}"
             )
-        return Hello(**{key: value for key, value in reply.fields.items() if key != "id"})
+        return _hello(self.name, reply.fields)
 
     def lost(self) -> str | None:
         """Why nothing can be asked any more; None while it can."""
         with self._changed:
             return self._lost
+
+    def silent(self) -> float:
+        """Seconds since anything came from the agent."""
+        return time.monotonic() - self._heard
 
     def call(self, op: str, body: bytes = b"", heard: Callable[[bytes], None] | None = None, **fields: object) -> Call:
         """Sends a request; `heard` gets what is streamed before the answer, in the receiving thread."""
@@ -213,19 +222,21 @@ class Link:
         try:
             self._skip_noise()
             while True:
-                head, body = struct.unpack("!II", self._exactly(8))
+                head, body = _lengths(self._exactly(8))
                 fields = json.loads(self._exactly(head))
                 self._dispatch(Reply(fields, self._exactly(body)))
         except (EOFError, OSError):
             pass
-        except (ValueError, KeyError, TypeError, struct.error) as error:
-            why = f"its agent's answers cannot be read ({error})"
+        except Exception as error:  # noqa: BLE001 - whatever it is, those who wait must learn of it
+            why = f"its agent's answers cannot be read ({type(error).__name__}: {error})"
         with self._changed:
             closed = self._closed
         self._end("closed" if closed else why or self._pipe.why_ended() + self._printed())
 
     def _dispatch(self, reply: Reply) -> None:
         number, event = reply.fields["id"], reply.fields.get("event")
+        if type(number) is not int:
+            raise TypeError("an answer to nothing")
         with self._changed:
             call = self._calls.get(number) if event else self._calls.pop(number, None)
             if call is None:
@@ -261,6 +272,7 @@ class Link:
             data = self._pipe.recv(_CHUNK)
             if not data:
                 raise EOFError
+            self._heard = time.monotonic()
             self._buffer += data
         taken = bytes(self._buffer[:size])
         del self._buffer[:size]
@@ -270,6 +282,35 @@ class Link:
         """What stood before the agent's first word, for an error."""
         text = self._noise[:500].decode(errors="replace").strip()
         return f"; it printed: {text}" if text else ""
+
+
+def _lengths(data: bytes) -> tuple[int, int]:
+    head, body = struct.unpack("!II", data)
+    if head > _HEAD or body > _BODY:
+        raise ValueError(f"one of {head} and {body} bytes")
+    return head, body
+
+
+def _hello(name: str, said: Mapping[str, Any]) -> Hello:
+    """An agent's first answer, every part of it of its kind."""
+    known: dict[str, Any] = {one.name: said.get(one.name) for one in fields_of(Hello)}
+    wrong = [one.name for one in fields_of(Hello) if type(known[one.name]).__name__ != one.type]
+    if wrong or set(said) - set(known) - {"id"}:
+        raise ProvisionError(name, f"its agent's greeting cannot be read ({', '.join(wrong) or 'it says too much'})")
+    checked_folder(name, known["folder"])
+    return Hello(**known)
+
+
+def checked(name: str, what: str, pattern: str, value: object) -> str:
+    """What a node said, if the whole of it is as `pattern` says: it goes into files of other nodes."""
+    if not isinstance(value, str) or not re.fullmatch(pattern, value):
+        raise ProvisionError(name, f"the node's agent answered with {str(value)[:100]!r}, which is no {what}")
+    return value
+
+
+def checked_folder(name: str, value: object) -> str:
+    """A folder on a node, which must do without quotes in ssh's files."""
+    return checked(name, "folder that ssh's files can name", _FOLDER, value)
 
 
 def boot_command(interpreter: str = "python3") -> tuple[str, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import platform
 import tarfile
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
@@ -13,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 from pytest_hetgpu.errors import HetgpuError
 from pytest_hetgpu.model import Node
-from pytest_hetgpu.runtimes._containers import clean_name, remove
+from pytest_hetgpu.runtimes._containers import BOOT_LABEL, boot_label, clean_name, labels_of, remove
 from pytest_hetgpu.runtimes._engine import Engine
 from pytest_hetgpu.runtimes.base import Gathering
 
@@ -28,7 +27,7 @@ def network_of(engine: Engine, node: Node, gathering: Gathering) -> str:
         # The engine takes a name twice, and then finds neither: two workers may make the same placement.
         name = clean_name(f"hetgpu-{gathering.labels['hetgpu.run']}-{gathering.name}-{gathering.token}")
         with engine.speaking(node.name) as api:
-            ident = str(api.create_network(name, driver="bridge", labels=gathering.labels)["Id"])
+            ident = str(api.create_network(name, driver="bridge", labels=labels_of(gathering))["Id"])
         closing.callback(_remove_network, engine, ident)
         return ident
 
@@ -54,7 +53,7 @@ def remove_left_behind(engine: Engine, node: str) -> tuple[str, ...]:
     Raises NotHere and ProvisionError of `node` where the engine cannot be asked.
     """
     removed = []
-    ours = {"label": ["hetgpu.run", "hetgpu.owner"]}
+    ours = {"label": ["hetgpu.run", BOOT_LABEL]}
     with engine.speaking(node) as api:
         for container in api.containers(all=True, filters=ours):
             if orphaned(container["Labels"]):
@@ -68,20 +67,26 @@ def remove_left_behind(engine: Engine, node: str) -> tuple[str, ...]:
 
 
 def orphaned(labels: Mapping[str, str]) -> bool:
-    """Whether the label hetgpu.owner (`USER@HOST:PID`) names a process of this machine that has ended."""
-    place, _, pid = labels.get("hetgpu.owner", "").rpartition(":")
-    if place.rpartition("@")[2] != platform.node() or not pid.isdecimal():
+    """Whether the label hetgpu.boot names a process that has ended, and would be seen here if it had not.
+
+    That is one of this boot of this machine (a host's name may be another's too) and of this namespace of processes.
+    """
+    owner, ours = labels.get(BOOT_LABEL, "").split(), boot_label(os.getpid()).split()
+    if len(owner) != 4 or owner[:2] != ours[:2] or not owner[2].isdecimal():
         return False
     try:
-        os.kill(int(pid), 0)
+        os.kill(int(owner[2]), 0)
     except ProcessLookupError:
         return True
+    except PermissionError:
+        pass
     except (OSError, OverflowError):
         return False
-    return False
+    now = boot_label(int(owner[2])).split()
+    return bool(now) and now != owner  # its number is another's now
 
 
-def group_numbers(engine: Engine, node: Node) -> tuple[str, ...]:
+def group_numbers(engine: Engine, node: Node, gathering: Gathering) -> tuple[str, ...]:
     """The node's groups as its container needs them: numbers of the engine's host, whose devices they are for.
 
     A name that the host lacks stays, for the image may know it.
@@ -90,21 +95,24 @@ def group_numbers(engine: Engine, node: Node) -> tuple[str, ...]:
     groups = node.container.groups
     if all(group.isdecimal() for group in groups):
         return groups
-    known = _groups_of_host(engine, node)
+    known = _groups_of_host(engine, node, gathering)
     return tuple(known.get(group, group) for group in groups)
 
 
 _hosts: WeakKeyDictionary[Engine, Mapping[str, str]] = WeakKeyDictionary()
 
 
-def _groups_of_host(engine: Engine, node: Node) -> Mapping[str, str]:
+def _groups_of_host(engine: Engine, node: Node, gathering: Gathering) -> Mapping[str, str]:
     """Its /etc/group, read through a container that shows it and is never started."""
     if engine not in _hosts:
         assert node.image is not None
         with engine.speaking(node.name) as api:
             shown = {"Type": "bind", "Source": "/etc/group", "Target": "/hetgpu-group", "ReadOnly": True}
             ident = api.create_container(
-                node.image.reference, ["true"], host_config=api.create_host_config(mounts=[shown])
+                node.image.reference,
+                ["true"],
+                host_config=api.create_host_config(mounts=[shown]),
+                labels=labels_of(gathering),
             )["Id"]
             try:
                 chunks, _ = api.get_archive(ident, "/hetgpu-group")

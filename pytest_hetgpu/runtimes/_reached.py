@@ -5,21 +5,26 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import fields as fields_of
 from pathlib import Path
 from typing import Any
 
 from pytest_hetgpu.errors import HetgpuError, LaunchError, LostNode, NotHere, ProvisionError
 from pytest_hetgpu.evidence import RunResult
 from pytest_hetgpu.model import Command
-from pytest_hetgpu.runtimes._link import Call, Link, Reply
+from pytest_hetgpu.runtimes._link import Call, Link, Reply, checked, checked_folder
 from pytest_hetgpu.runtimes._starting import NotStarted, empty, error, sink
 from pytest_hetgpu.runtimes.base import Answer, Door, Gathering, Member
 
 _MARGIN = 30.0  # seconds that an answer may take on its way
 _LINGER, _GRACE = 0.25, 1.0  # seconds for what a command left to end by itself, and when told to
+_LONGEST = 600.0  # seconds in which what a command printed must have come
 _LOST = 255  # what ssh says of a broken connection
+_UNREADABLE = "the agent's answer cannot be read"
+_KEY = r"ssh-ed25519 [A-Za-z0-9+/=]+"
+_USER = r"[A-Za-z0-9_][A-Za-z0-9_.@-]*\$?"
 
 
 class Reached(Member):
@@ -44,11 +49,12 @@ class Reached(Member):
             return _Run(self, command, _Writer(file, output)).result(timeout)
 
     def absent(self, paths: Sequence[str]) -> tuple[str, ...]:
-        exist = self.link.request("exists", paths=list(paths)).fields["exist"]
-        return tuple(path for path, there in zip(paths, exist, strict=True) if not there)
+        reply = self.link.request("exists", paths=list(paths))
+        with self._reading():
+            return tuple(path for path, there in zip(paths, reply.fields["exist"], strict=True) if not there)
 
     def interfaces(self) -> tuple[str, ...]:
-        return tuple(self.link.request("interfaces").fields["up"])
+        return self._lines("interfaces", "up")
 
     def host(self) -> Any:
         try:
@@ -69,13 +75,14 @@ class Reached(Member):
             env={},
             timeout=min(timeout, threading.TIMEOUT_MAX),
         )
-        fields = reply.fields
-        if "failed" in fields:
-            raise ProvisionError(self.name, str(_failure(argv, fields)))
-        if not fields["ended"]:
-            raise ProvisionError(self.name, f"{' '.join(argv)[:200]} took more than {timeout:g} s")
-        cut = fields["stdout"]
-        return Answer(fields["returncode"], reply.body[:cut], reply.body[cut:])
+        with self._reading():
+            fields = reply.fields
+            if "failed" in fields:
+                raise ProvisionError(self.name, str(_failure(argv, fields)))
+            if not fields["ended"]:
+                raise ProvisionError(self.name, f"{' '.join(argv)[:200]} took more than {timeout:g} s")
+            cut = fields["stdout"]
+            return Answer(fields["returncode"], reply.body[:cut], reply.body[cut:])
 
     def put(self, files: Mapping[str, bytes]) -> None:
         sizes = [(name, len(content)) for name, content in files.items()]
@@ -86,31 +93,44 @@ class Reached(Member):
         reply = self.link.request("read", paths=list(paths))
         found: dict[str, bytes | None] = {}
         at = 0
-        for path, size in zip(paths, reply.fields["sizes"], strict=True):
-            found[path] = None if size is None else reply.body[at : at + size]
-            at += size or 0
+        with self._reading():
+            for path, size in zip(paths, reply.fields["sizes"], strict=True):
+                found[path] = None if size is None else reply.body[at : at + size]
+                at += size or 0
         return found
 
     def settled(self, gathering: Gathering) -> Reached:
-        """Itself, its folder called as those of the placement's other nodes are, unless two of them share a host."""
-        self.folder = str(self.link.request("settle", name=f"hetgpu-{gathering.token}").fields["folder"])
+        """Itself, its folder called as those of the placement's other nodes are, unless two of them share a host.
+
+        Closed where that cannot be.
+        """
+        try:
+            said = self.link.request("settle", name=f"hetgpu-{gathering.token}").fields
+            self.folder = checked_folder(self.name, said.get("folder"))
+        except BaseException:
+            self.close()
+            raise
         return self
 
     def key(self) -> str:
         """The public half of an ed25519 key pair that lies, made once, in `folder` as `key` and `key.pub`."""
-        return str(self.link.request("key").fields["public"])
+        return self._key(self.link.request("key").fields.get("public"))
 
     def open_door(self, authorized_key: str, environment: Mapping[str, str]) -> Door:
         """As `Member.open_door`. A second door takes the place of the first."""
         fields = self.link.request("door", patience=150.0, key=authorized_key, env=dict(environment)).fields
-        return Door(port=fields["port"], host_key=fields["host_key"], user=fields["user"])
+        port = checked(self.name, "port", r"[1-9][0-9]{0,4}", str(fields.get("port")))
+        if int(port) > 0xFFFF:
+            raise ProvisionError(self.name, f"the node's agent answered with {port}, which is no port")
+        user = checked(self.name, "user name", _USER, fields.get("user"))
+        return Door(port=int(port), host_key=self._key(fields.get("host_key")), user=user)
 
     def door_log(self) -> tuple[str, ...]:
         """The last lines that the node's sshd printed: why it let somebody not in."""
-        return tuple(self.link.request("log").fields["lines"])
+        return self._lines("log", "lines")
 
     def sweep(self) -> tuple[str, ...]:
-        return tuple(self.link.request("sweep", linger=_LINGER, grace=_GRACE).fields["survivors"])
+        return self._lines("sweep", "survivors", linger=_LINGER, grace=_GRACE)
 
     def lost(self) -> str | None:
         return self.link.lost()
@@ -122,6 +142,26 @@ class Reached(Member):
             after, self._after = self._after, None
             if after is not None:
                 after()
+
+    def _key(self, said: object) -> str:
+        """A public key, without its comment."""
+        words = said.split(" ", 2)[:2] if isinstance(said, str) else [str(said)]
+        return checked(self.name, "public key of ssh's", _KEY, " ".join(words))
+
+    def _lines(self, op: str, name: str, **fields: object) -> tuple[str, ...]:
+        """An answer that is a list of words."""
+        reply = self.link.request(op, **fields)  # type: ignore[arg-type]
+        with self._reading():
+            return tuple(map(str, list(reply.fields[name])))
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """In here an answer is looked at: the node counts as lost where it is not as it should be."""
+        try:
+            yield
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            self.link.give_up(_UNREADABLE)
+            raise LostNode(self.name, _UNREADABLE) from error
 
 
 class _Writer:
@@ -216,22 +256,46 @@ class _Run:
         A KeyboardInterrupt meanwhile means that nothing more is waited for: straight to KILL.
         """
         grace, link, reply = self._node.grace, self._node.link, None
+        told, latest = ended, time.monotonic() + _LONGEST
         while reply is None and self._lost is None:
+            patience = 3 * grace + _MARGIN
             try:
-                if not ended:
+                if not told:
                     link.call("stop", run=call.number, grace=grace)
-                reply = link.wait(call, 3 * grace + _MARGIN)
-                if reply is None:
+                    told = True
+                reply = link.wait(call, patience)
+                if reply is not None and not _is_outcome(reply.fields):
+                    reply = None
+                    link.give_up(_UNREADABLE)
+                    raise LostNode(self._node.name, _UNREADABLE)  # noqa: TRY301 - as if it were lost before
+                # What a slow way still brings is waited for.
+                if reply is None and (link.silent() >= patience or time.monotonic() > latest):
                     link.give_up("its agent did not stop the command")
             except KeyboardInterrupt:
-                ended, grace = False, 0.0
+                told, grace = False, 0.0
             except LostNode as lost:
                 self._lost = str(lost)
+        if reply is not None and reply.fields.get("cut"):
+            with suppress(HetgpuError):
+                self._writer.line("hetgpu: the end of the output did not come through")
         if self._lost is not None:
             why = link.lost() or self._lost
             with suppress(HetgpuError):
                 self._writer.line(f"hetgpu: node {self._node.name} was lost: {' '.join(why.split())}")
         return reply
+
+
+def _is_outcome(fields: Mapping[str, Any]) -> bool:
+    """Whether an agent's last word of a command can be read."""
+    if "failed" in fields:
+        failed = fields["failed"]
+        return isinstance(failed, Mapping) and set(failed) == {one.name for one in fields_of(NotStarted)}
+    survivors = fields.get("survivors")
+    return (
+        isinstance(fields.get("returncode", ""), int | None)
+        and isinstance(survivors, list)
+        and all(isinstance(one, str) for one in survivors)
+    )
 
 
 def _failure(argv: Sequence[str], fields: Mapping[str, Any]) -> LaunchError:

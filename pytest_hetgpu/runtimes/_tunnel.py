@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import signal
 import tempfile
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pytest_hetgpu.errors import ProvisionError
@@ -19,6 +22,7 @@ _WATCH = """\
 if [ ! -e {socket} ]; then echo hetgpu:absent; elif [ ! -S {socket} ]; then echo hetgpu:other;
 elif [ ! -r {socket} ] || [ ! -w {socket} ]; then echo hetgpu:denied $(id -un); else echo hetgpu:ready; fi; exec cat"""
 _MARK = b"hetgpu:"
+_PATIENCE = 30.0  # seconds for the word from over there
 _NOISE = 64 << 10  # bytes that a login shell may print first
 
 
@@ -39,7 +43,7 @@ def tunnel(host: str, reach: Reach, socket: str = "/var/run/docker.sock") -> Ite
         options = ("-o", "ExitOnForwardFailure=yes", "-o", "ControlPath=none", "-L", f"{near}:{socket}")
         ssh = ssh_command(host, reach, watch, *options)
         # Should we be killed, ssh ends because our end of its stdin closes, and this removes the folder.
-        pipe = ProcessPipe(("/bin/sh", "-c", '"$@"; code=$?; rm -rf "$0"; exit $code', folder, *ssh))
+        pipe = _TunnelPipe(("/bin/sh", "-c", '"$@"; code=$?; rm -rf "$0"; exit $code', folder, *ssh))
         try:
             _check(pipe, host, reach, socket)
             yield near
@@ -47,14 +51,35 @@ def tunnel(host: str, reach: Reach, socket: str = "/var/run/docker.sock") -> Ite
             pipe.close()
 
 
-def _check(pipe: ProcessPipe, host: str, reach: Reach, socket: str) -> None:
+class _TunnelPipe(ProcessPipe):
+    """Knows whether it was given up."""
+
+    given_up = False
+
+    def kill(self) -> None:
+        """Ends ssh and the shell round it, whatever they wait for."""
+        if self._process.poll() is None:
+            self.given_up = True
+            with suppress(OSError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+
+def _check(pipe: _TunnelPipe, host: str, reach: Reach, socket: str) -> None:
     """Waits for the word from over there, which comes when the tunnel stands: ssh makes it first."""
     said = b""
-    while not (_MARK in said and said.endswith(b"\n")):
-        data = pipe.recv(4096)
-        said += data
-        if not data or len(said) > _NOISE:
-            raise ProvisionError(host, explained(host, reach, pipe.stderr(), pipe.returncode()))
+    limit = threading.Timer(_PATIENCE, pipe.kill)
+    limit.daemon = True
+    limit.start()
+    try:
+        while not (_MARK in said and said.endswith(b"\n")):
+            data = pipe.recv(4096)
+            said += data
+            if pipe.given_up:
+                raise ProvisionError(host, f"no word from a shell on {host} within {_PATIENCE:g} s")
+            if not data or len(said) > _NOISE:
+                raise ProvisionError(host, explained(host, reach, pipe.stderr(), pipe.returncode()))
+    finally:
+        limit.cancel()
     word, _, user = said.rpartition(_MARK)[2].decode(errors="replace").strip().partition(" ")
     if word != "ready":
         raise ProvisionError(

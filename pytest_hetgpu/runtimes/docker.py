@@ -55,7 +55,7 @@ def _container(engine: Engine, node: Node, gathering: Gathering) -> Attached:
                 node,
                 gathering,
                 network=_networks.network_of(engine, node, gathering),
-                groups=_networks.group_numbers(engine, node),
+                groups=_networks.group_numbers(engine, node, gathering),
                 command=boot_command(),
             )
         except ProvisionError as error:

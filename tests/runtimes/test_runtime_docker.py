@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
@@ -51,6 +52,7 @@ def test_a_node_carries_labels_and_a_name_for_people(site: Site) -> None:
         "hetgpu.placement": "mixed",
         "hetgpu.node": "node0",
     }
+    assert labels["hetgpu.boot"].split()[2] == str(os.getpid())
 
 
 def test_closing_is_quick_and_leaves_nothing(site: Site) -> None:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import io
 import os
-import platform
 import subprocess
 import sys
+import tarfile
+from dataclasses import replace
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 
 from pytest_hetgpu.errors import NotHere, ProvisionError
 from pytest_hetgpu.model import ContainerOptions, Hardware, Image, Node, Reach
 from pytest_hetgpu.runtimes._address import address
-from pytest_hetgpu.runtimes._containers import container_name, gpu_request, host_config, mount
+from pytest_hetgpu.runtimes._containers import boot_label, container_name, gpu_request, host_config, labels_of, mount
 from pytest_hetgpu.runtimes._engine import engine_of
-from pytest_hetgpu.runtimes._networks import groups_in, orphaned
+from pytest_hetgpu.runtimes._networks import group_numbers, groups_in, orphaned
 from pytest_hetgpu.runtimes._trouble import ended, refused, unreachable
 from pytest_hetgpu.runtimes.base import Gathering
 from pytest_hetgpu.runtimes.docker import Docker
@@ -156,15 +159,20 @@ def test_groups_are_read() -> None:
 
 
 def test_only_what_a_dead_process_of_this_machine_made_is_left_behind() -> None:
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
-    here = platform.node()
-    assert orphaned({"hetgpu.owner": f"me@{here}:{gone.pid}"})
-    assert not orphaned({"hetgpu.owner": f"me@{here}:{os.getpid()}"})
-    assert not orphaned({"hetgpu.owner": f"me@not-{here}:{gone.pid}"})
-    assert not orphaned({"hetgpu.owner": f"me@{here}:{10**30}"})
-    assert not orphaned({"hetgpu.owner": "nonsense"})
-    assert not orphaned({})
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        label = boot_label(child.pid)
+        assert not orphaned({"hetgpu.boot": label})
+        child.communicate(b"\n")
+    boot, namespace, pid, start = label.split()
+    assert int(pid) == child.pid
+    assert orphaned({"hetgpu.boot": label})
+    assert not orphaned({"hetgpu.boot": f"{boot} pid:[1] {pid} {start}"})
+    assert not orphaned({"hetgpu.boot": f"another {namespace} {pid} {start}"})
+    assert not orphaned({"hetgpu.boot": f"{boot} {namespace} {10**30} {start}"})
+    assert orphaned({"hetgpu.boot": f"{boot} {namespace} {os.getpid()} 1"})  # its number is ours now
+    assert not orphaned(labels_of(Gathering("p", "r", "me@h:1")))
+    for other in ({"hetgpu.owner": f"me@h:{pid}"}, {"hetgpu.boot": "nonsense"}, {}):
+        assert not orphaned(other)
 
 
 @pytest.mark.parametrize(
@@ -239,3 +247,18 @@ def test_a_node_without_an_image_is_said() -> None:
     bare = Node(0, Hardware("cpu"), "localhost", 1, name="node0")
     with pytest.raises(ProvisionError, match="node0: has no image"):
         Docker.open(bare, Gathering("p", "r", "me@h:1"))
+
+
+def test_the_container_that_shows_a_host_s_groups_carries_labels_too() -> None:
+    tar = io.BytesIO()
+    with tarfile.open(fileobj=tar, mode="w") as archive:
+        member = tarfile.TarInfo("group")
+        member.size = len(b"video:x:44:\n")
+        archive.addfile(member, io.BytesIO(b"video:x:44:\n"))
+    engine, gathering = MagicMock(), Gathering("p", "r", "me@h:1")
+    api = engine.speaking.return_value.__enter__.return_value
+    api.get_archive.return_value = ([tar.getvalue()], {})
+    node = replace(NODE, container=ContainerOptions(groups=("video", "7")))
+    assert group_numbers(engine, node, gathering) == ("44", "7")
+    assert api.create_container.call_args.kwargs["labels"] == labels_of(gathering)
+    assert boot_label(os.getpid()) in labels_of(gathering).values()
