@@ -127,7 +127,8 @@ def test_a_home_folder_is_written_out(write: Callable[[str], Path], monkeypatch:
         (
             "hardware:\n  g4: [{address: a, prefix: opt}]",
             [
-                "site/hosts.yaml:2: hardware.g4.prefix: 'opt' must be an absolute path of letters, digits and _ . / + @ = ~ -"
+                "site/hosts.yaml:2: hardware.g4.prefix: 'opt' must be an absolute path of letters, digits "
+                "and _ . / + @ = ~ -"
             ],
         ),
         ("build: [a]", ["site/hosts.yaml:1: build must be a map, not a list"]),
