@@ -134,7 +134,8 @@ def test_an_engine_that_is_not_used(engine: str) -> None:
 
 @pytest.mark.parametrize("word", [b"absent", b"other", b"denied ubuntu"])
 def test_an_engine_behind_a_tunnel(word: bytes) -> None:
-    pipe: Any = SimpleNamespace(recv=lambda _: b"hetgpu:" + word + b"\n")
+    answer = b"hetgpu:" + word + b"\n"
+    pipe: Any = SimpleNamespace(recv=lambda _: answer, kill=lambda: None, given_up=False)
     with pytest.raises(ProvisionError) as caught:
         _tunnel._check(pipe, "192.0.2.7", Reach(), "/var/run/docker.sock")
     assert part(caught.value) == "engine"
