@@ -76,13 +76,14 @@ class Recorder:
         if self.preflight == "off":
             return cluster
         from pytest_hetgpu import surroundings
+        from pytest_hetgpu.preflight.check import check
 
         if self.surroundings is None:
             self.surroundings = surroundings.Surroundings(self.folder.path)
         with leases.hold(job.hosts):
             seen = self.surroundings.of(cluster)
         job = surroundings.informed(cluster.job, seen)
-        return replace(cluster.informed(seen), job=job, concerns=surroundings.concerns(job, seen))
+        return replace(cluster.informed(seen), job=job, concerns=check(job, seen))
 
     def _gathered(self, job: Job, scenario: Scenario) -> Cluster:
         if self.placements is None:

@@ -10,8 +10,6 @@ from pytest_hetgpu.accounting import Environment, collect, look_for
 from pytest_hetgpu.cluster import Cluster, ClusterNode
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.model import Job
-from pytest_hetgpu.preflight.check import check
-from pytest_hetgpu.preflight.concern import Concern
 from pytest_hetgpu.reporting import environment as files
 from pytest_hetgpu.reporting.environment import SeenNode, SeenPlacement
 
@@ -67,11 +65,6 @@ def informed(job: Job, seen: Mapping[int, Environment]) -> Job:
         job.demand, facts={**facts, **job.demand.facts}, capabilities=job.demand.capabilities | frozenset(found)
     )
     return replace(job, demand=demand)
-
-
-def concerns(job: Job, seen: Mapping[int, Environment]) -> tuple[Concern, ...]:
-    """What is to be feared for a cell, the certain and the worst first."""
-    return check(job, seen)
 
 
 def _named(cluster: Cluster, seen: Mapping[int, Environment]) -> dict[str, SeenNode]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -41,6 +42,13 @@ def lacking() -> Need:
         pytest.skip(reason)
 
     return decide
+
+
+@pytest.fixture
+def testinfra(lacking: Need) -> None:
+    """testinfra can be imported."""
+    if importlib.util.find_spec("testinfra") is None:
+        lacking("testinfra", "pytest-testinfra is not installed")
 
 
 def stack_candidates(name: str) -> Iterator[Path]:

@@ -70,8 +70,7 @@ def test_a_node_is_looked_at_in_one_command() -> None:
     assert states(environment) >= {State.FOUND, State.ABSENT}
 
 
-def test_a_testinfra_host_will_do() -> None:
-    pytest.importorskip("testinfra")
+def test_a_testinfra_host_will_do(testinfra: None) -> None:
     assert collect(host_of("local://")).text("kernel") == collect(Shell()).text("kernel")
 
 

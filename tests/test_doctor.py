@@ -19,7 +19,7 @@ from pytest_hetgpu.preflight.concern import Concern
 from pytest_hetgpu.probes.base import absent, found, unknown
 from pytest_hetgpu.suite import Suite
 
-pytest.importorskip("testinfra")
+pytestmark = pytest.mark.usefixtures("testinfra")
 
 FACTS = {
     "shm": found(str(64 << 20)),

@@ -18,8 +18,7 @@ Write = Callable[..., Path]
 
 
 @pytest.fixture
-def example(pytester: pytest.Pytester) -> str:
-    pytest.importorskip("testinfra")
+def example(pytester: pytest.Pytester, testinfra: None) -> str:
     shutil.copy(EXAMPLE, pytester.path)
     return EXAMPLE.name
 

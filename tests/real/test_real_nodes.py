@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import re
 import signal
 import subprocess
@@ -63,8 +64,11 @@ def test_a_node_without_ranks_starts_the_job(nodes: Nodes, pytester: pytest.Pyte
     assert set(environment(pytester.path / "reports", "pair")["nodes"]) == {"node0", "node1", "node2", "launcher"}
 
 
-def test_workers_have_nodes_of_their_own(nodes: Nodes, pytester: pytest.Pytester) -> None:
-    pytest.importorskip("xdist")
+def test_workers_have_nodes_of_their_own(
+    nodes: Nodes, pytester: pytest.Pytester, lacking: Callable[[str, str], None]
+) -> None:
+    if importlib.util.find_spec("xdist") is None:
+        lacking("xdist", "pytest-xdist is not installed")
     result = nodes(AXES.replace("{ob1: {}}", "{ob1: {}, ofi: {}}"), "-n2")
     assert result.ret == 0
     assert [cell["verdict"] for cell in properties(pytester.path / "reports").values()] == ["ok", "ok"]

@@ -182,6 +182,5 @@ def test_interfaces_that_are_up_start_with_loopback(tmp_path: Path) -> None:
     assert Local().interfaces()[:1] == ("lo",)
 
 
-def test_the_host_is_a_testinfra_host() -> None:
-    pytest.importorskip("testinfra", reason="needs pytest-testinfra")
+def test_the_host_is_a_testinfra_host(testinfra: None) -> None:
     assert Local().host().file("/dev/null").exists

@@ -55,8 +55,7 @@ def test_absent_paths_and_interfaces(member: Reached, tmp_path: Path) -> None:
     assert member.interfaces()[0] == "lo"
 
 
-def test_the_host_is_a_testinfra_host(member: Reached, tmp_path: Path) -> None:
-    pytest.importorskip("testinfra", reason="needs pytest-testinfra")
+def test_the_host_is_a_testinfra_host(member: Reached, tmp_path: Path, testinfra: None) -> None:
     host = member.host()
     (tmp_path / "it's \u00fc").write_text("inside")
     assert host.file("/etc/os-release").content_string == Path("/etc/os-release").read_text()
