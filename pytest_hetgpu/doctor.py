@@ -25,7 +25,7 @@ from pytest_hetgpu.reporting.redaction import redact
 from pytest_hetgpu.reporting.text import clean
 from pytest_hetgpu.runtimes.base import key_trouble, testinfra_host
 from pytest_hetgpu.stacks.base import stack_names
-from pytest_hetgpu.suite import Suite
+from pytest_hetgpu.suite import Beside, Suite
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +232,7 @@ def to_json(diagnoses: Sequence[Diagnosis]) -> str:
 
 def run(file: Path | None, as_json: bool, say: Callable[[str], None]) -> int:
     """The subcommand: 0 where everything is fine, 1 where something is not. UsageError for a bad inventory."""
-    diagnoses = examine(Suite.load((), Path.cwd(), inventory_file=file, timeout=LOOK_TIMEOUT, environ=os.environ))
+    diagnoses = examine(Suite.load((), Path.cwd(), timeout=LOOK_TIMEOUT, environ=os.environ, beside=Beside(file)))
     if as_json:
         say(to_json(diagnoses))
     else:

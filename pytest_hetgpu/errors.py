@@ -4,6 +4,7 @@
     +-- UsageError            what the user wrote cannot be run; exit code 4
     |   +-- MatrixError       ... in a matrix file; carries every complaint found
     |   +-- InventoryError    ... in an inventory file
+    |   +-- KnowledgeError    ... in a file of known failures
     +-- NotHere               something this machine lacks; the cell is skipped with the reason
     +-- ProvisionError        a node could not be made ready; an error, not a failure
     |   +-- LostNode          ... or was, and is out of reach now
@@ -37,6 +38,10 @@ class MatrixError(UsageError):
 
 class InventoryError(MatrixError):
     """An inventory that cannot be used; complaints as in `MatrixError`."""
+
+
+class KnowledgeError(MatrixError):
+    """A file of known failures that cannot be used; complaints as in `MatrixError`."""
 
 
 class NotHere(HetgpuError):

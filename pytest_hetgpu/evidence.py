@@ -143,10 +143,62 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
+class Known:
+    """What is established about a failure, whatever run it is met in.
+
+    `settings` are the `env` and `mca` that cure it, where it is settings; `status` says how well the cause is
+    established: established (maintainers or documentation say so), reported (a workaround is confirmed), plausible.
+    """
+
+    id: str
+    title: str
+    cause: str
+    fix: str = ""
+    settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    links: tuple[str, ...] = ()
+    status: str = "established"
+    fixed_in: str | None = None
+
+    @property
+    def url(self) -> str | None:
+        """The link to read first."""
+        return self.links[0] if self.links else None
+
+
+@dataclass(frozen=True, slots=True)
+class RankFate:
+    """What became of one rank, in words: `finished`, `crashed (SIGSEGV)`, `was stopped`, `never started`.
+
+    `node` and `platform` say where it ran; `own` is whether it ended for a reason of its own.
+    """
+
+    rank: int
+    node: str
+    platform: str
+    fate: str
+    own: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DebugRun:
+    """What a failed cell did when it was run once more with its libraries' debug output.
+
+    `key` is the signature's, "" where there was none; `log` is the path of its output from the run's folder.
+    """
+
+    kind: Kind
+    key: str
+    log: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """The judged result of a scenario. `findings` holds what every judge said, the decisive one first.
 
-    `concerns` are what was known of the nodes before, and feared for the cell.
+    `concerns` are what was known of the nodes before, and feared for the cell; `known` is what knowledge has on the
+    signature, `others` are further failures in the log, and `fates` what became of each rank of a run that failed;
+    `debug` is the debug rerun, which decides nothing.
     """
 
     kind: Kind
@@ -160,3 +212,7 @@ class Outcome:
     stack: str = ""
     seconds: float = 0.0
     concerns: tuple[str, ...] = ()
+    known: tuple[Known, ...] = ()
+    others: tuple[Signature, ...] = ()
+    fates: tuple[RankFate, ...] = ()
+    debug: DebugRun | None = None

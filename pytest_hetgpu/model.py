@@ -233,7 +233,10 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """A known-bad cell. Empty `signatures` accepts any; a signature may be a glob."""
+    """A known-bad cell. Empty `signatures` accepts any; a signature may be a glob.
+
+    `known` is the id of the entry of knowledge that must fit the failure.
+    """
 
     kinds: tuple[Kind, ...]
     signatures: tuple[str, ...] = ()
@@ -243,6 +246,7 @@ class Expectation:
     fixed_in: str | None = None
     remedy: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     origin: Origin | None = None
+    known: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,9 +21,9 @@ FAMILIES = (
 
 @cache
 def names(family: str) -> tuple[str, ...]:
-    """Names of a family's variants, sorted: its files without `base` and private ones. Imports none of them."""
+    """Names of a family's variants, sorted: its files (no folders) but `base` and private ones. Imports none."""
     package = importlib.import_module(f"pytest_hetgpu.{family}")
-    found = (module.name for module in pkgutil.iter_modules(package.__path__))
+    found = (module.name for module in pkgutil.iter_modules(package.__path__) if not module.ispkg)
     return tuple(sorted(name for name in found if name != "base" and not name.startswith("_")))
 
 

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from pytest_hetgpu import inventory
@@ -13,6 +14,7 @@ from pytest_hetgpu.errors import MatrixError, NotHere, UsageError
 from pytest_hetgpu.expand import expand
 from pytest_hetgpu.images import reference
 from pytest_hetgpu.inventory import Inventory
+from pytest_hetgpu.knowledge.load import knowledge
 from pytest_hetgpu.matrix.document import Document
 from pytest_hetgpu.matrix.reader import read
 from pytest_hetgpu.model import Hardware, Image, Job, Scenario, Stack
@@ -57,6 +59,14 @@ def _matrices(folder: Path) -> list[str]:
         return []
 
 
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """The files that a run has besides its matrices: its inventory, and known failures of the user's own."""
+
+    inventory: Path | None = None
+    knowledge: tuple[Path, ...] = ()
+
+
 @dataclass(frozen=True)
 class Suite:
     """Matrices with their scenarios, in the order given."""
@@ -66,6 +76,7 @@ class Suite:
     inventory: Inventory
     prefixes: tuple[Path, ...]
     timeout: float
+    knowledge_files: tuple[Path, ...] = ()
     _images: Mapping[str, Mapping[str, Image]] = field(default_factory=dict, repr=False)
     _stacks: dict[str, Stack | NotHere] = field(default_factory=dict, repr=False)
     _places: dict[tuple[str, str], int] = field(default_factory=dict, repr=False)
@@ -76,17 +87,19 @@ class Suite:
         files: Sequence[Path],
         root: Path,
         *,
-        inventory_file: Path | None,
         timeout: float,
         environ: Mapping[str, str],
+        beside: Beside = Beside(),
     ) -> Suite:
         """Reads and expands every file. MatrixError collects the complaints of all of them."""
+        if beside.knowledge:
+            knowledge(beside.knowledge)
         documents: dict[str, Document] = {}
         expanded: list[tuple[Document, list[Scenario]]] = []
         complaints: list[str] = []
         for file in dict.fromkeys(find_matrix(path, root) for path in files):
             try:
-                document = read(file, environ)
+                document = read(file, environ, partial(knowledge, beside.knowledge))
                 expanded.append((document, expand(document)))
             except MatrixError as error:
                 complaints += error.complaints
@@ -97,9 +110,11 @@ class Suite:
             documents[document.name] = document
         if complaints:
             raise MatrixError(complaints)
-        found = inventory.read(inventory_file) if inventory_file else Inventory()
+        found = inventory.read(beside.inventory) if beside.inventory else Inventory()
         images = {name: _images(document, found, root) for name, document in documents.items()}
-        return cls(documents, tuple(_labelled(expanded)), found, _prefixes(environ, root), timeout, images)
+        return cls(
+            documents, tuple(_labelled(expanded)), found, _prefixes(environ, root), timeout, beside.knowledge, images
+        )
 
     def select(self, wanted: Sequence[str]) -> tuple[Scenario, ...]:
         """The scenarios of these ids (or labels), all when none is asked for. UsageError for an unknown id."""
@@ -119,10 +134,18 @@ class Suite:
             self._places.update({(s.matrix, s.label): place for place, s in enumerate(self.scenarios)})
         return self._places[matrix, label]
 
-    def job(self, scenario: Scenario, seen: Mapping[int, Sight] | None = None, *, even_if_absent: bool = False) -> Job:
+    def job(
+        self,
+        scenario: Scenario,
+        seen: Mapping[int, Sight] | None = None,
+        *,
+        even_if_absent: bool = False,
+        verbose: bool = False,
+    ) -> Job:
         """What a scenario starts. NotHere where the site lacks something; a plan may be made without the stack.
 
-        `seen` is what the nodes of a placement were found to be once they were there.
+        `seen` is what the nodes of a placement were found to be once they were there. A `verbose` job logs what
+        maintainers ask for.
         """
         document = self.documents[scenario.matrix]
         wanted = document.settings(scenario.values)
@@ -133,7 +156,7 @@ class Suite:
             if isinstance(found, NotHere) and not even_if_absent:
                 raise found
             stacks[name] = family_of(name).planned(name) if isinstance(found, NotHere) else found
-        return plan(document, scenario, self._site(document, stacks, seen or {}))
+        return plan(document, scenario, replace(self._site(document, stacks, seen or {}), verbose=verbose))
 
     def stack(self, name: str) -> Stack | NotHere:
         """The stack of that name on this machine, or why it is not; looked for once."""

@@ -5,33 +5,33 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_hetgpu import pasting
+from pytest_hetgpu import fates, pasting
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.model import Job, Node, Scenario
 from pytest_hetgpu.reporting.text import clean
+from pytest_hetgpu.reporting.wording import debugged, knowing
 from pytest_hetgpu.suite import PACKAGE, Suite
 
 if TYPE_CHECKING:
-    from pytest_hetgpu.evidence import Outcome
+    from pytest_hetgpu.evidence import Finding, Outcome
 
 PROGRAMS = PACKAGE / "programs"
 
 
-def again(suite: Suite, matrix: str, label: str) -> str:
-    """The command that runs just this cell once more."""
+def again(suite: Suite, matrix: str, label: str, options: Sequence[str] = ()) -> str:
+    """The command that runs just this cell once more, with the options that it had."""
     scenario = next((s.id for s in suite.scenarios if s.label == label and s.matrix == matrix), label)
     file = suite.documents[matrix].file if matrix in suite.documents else "MATRIX"
-    return shlex.join(rerun(file, scenario, suite.inventory.file))
+    return shlex.join(rerun(file, scenario, options))
 
 
-def rerun(file: str, scenario: str, inventory: str = "") -> tuple[str, ...]:
+def rerun(file: str, scenario: str, options: Sequence[str] = ()) -> tuple[str, ...]:
     """The tokens of a command that runs one cell of a matrix file."""
-    where = ("--hetgpu-inventory", inventory) if inventory else ()
-    return (*runner(), "--hetgpu-matrix", file, *where, "--hetgpu-cell", scenario)
+    return (*runner(), "--hetgpu-matrix", file, *options, "--hetgpu-cell", scenario)
 
 
 def runner() -> tuple[str, ...]:
@@ -49,10 +49,21 @@ def describe(job: Job, outcome: Outcome, log: str, once_more: str) -> str:
     signature = outcome.signature
     if signature:
         lines += [f"  signature: {signature.key}", f"  line {signature.line}: {signature.primary_line}"]
-    lines += [f"  {finding.judge}: {finding.why}" for finding in outcome.findings if finding.why not in outcome.why]
+    lines += [f"  {one.judge}: {one.why}" for one in outcome.findings if not _told(one, outcome)]
+    lines += [f"  ranks: {told}" for told in filter(None, [fates.in_words(outcome.fates)])]
+    lines += [f"  {line}" for line in knowing(outcome.known)]
+    lines += [f"  {told}" for told in filter(None, [debugged(outcome)])]
     lines += [f"  preflight: {concern}" for concern in outcome.concerns]
     lines += [f"  command: {shlex.join(job.command.argv)}", f"  log:     {log}", f"  again:   {once_more}"]
     return "\n".join(map(clean, lines))
+
+
+def _told(finding: Finding, outcome: Outcome) -> bool:
+    """Whether the reason, or the signature and its line, say what a finding says."""
+    shown = outcome.signature
+    if shown and finding.signature == shown and finding.why.startswith(shown.key):
+        return True
+    return finding.why in outcome.why
 
 
 def planned(suite: Suite, scenarios: Iterable[Scenario]) -> Iterator[str]:

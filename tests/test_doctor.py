@@ -17,7 +17,7 @@ from pytest_hetgpu.inventory import Host
 from pytest_hetgpu.model import Kind, Reach, Stack
 from pytest_hetgpu.preflight.concern import Concern
 from pytest_hetgpu.probes.base import absent, found, unknown
-from pytest_hetgpu.suite import Suite
+from pytest_hetgpu.suite import Beside, Suite
 
 pytestmark = pytest.mark.usefixtures("testinfra")
 
@@ -38,7 +38,7 @@ def suite(folder: Path, inventory: str | None = None) -> Suite:
     if inventory is not None:
         file.write_text(inventory)
     given = file if inventory is not None else None
-    return Suite.load((), folder, inventory_file=given, timeout=1.0, environ={})
+    return Suite.load((), folder, timeout=1.0, environ={}, beside=Beside(given))
 
 
 def test_this_machine(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

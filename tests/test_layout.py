@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
-from pytest_hetgpu.registry import FAMILIES
+from pytest_hetgpu.registry import FAMILIES, names
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "pytest_hetgpu"
@@ -98,11 +98,10 @@ def test_families_import_the_ground_what_all_share_and_themselves() -> None:
     assert set(FAMILIES) <= {room(name) for name in trees()}
     inside = [one for one in OURS if room(one.by) in FAMILIES]
     assert [one for one in inside if room(one.of) not in {*GROUND, *SHARED, room(one.by)}] == []
-    # Of its own family a variant knows the base and what is private, not its siblings.
-    siblings = [one for one in inside if room(one.of) == room(one.by) and one.of.rpartition(".")[2] != "base"]
-    assert [
-        one for one in siblings if not one.of.rpartition(".")[2].startswith("_") and not one.by.endswith("__main__")
-    ] == []
+    # Of its own family a variant knows what is no variant; nobody inside knows a variant.
+    variants = {f"pytest_hetgpu.{family}.{name}" for family in FAMILIES for name in names(family)}
+    assert variants <= set(trees())
+    assert [one for one in inside if one.of in variants and not one.by.endswith("__main__")] == []
 
 
 def test_only_the_plugin_modules_import_pytest() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from pytest_hetgpu import wording
 from pytest_hetgpu.errors import InventoryError, MatrixError, NotHere, UsageError
-from pytest_hetgpu.suite import PACKAGE, Suite, find_matrix, packaged
+from pytest_hetgpu.suite import PACKAGE, Beside, Suite, find_matrix, packaged
 
 TEXT = """\
 name: {name}
@@ -39,7 +39,7 @@ def write(name: str, text: str = TEXT, file: str = "") -> Path:
 
 def load(*files: Path, inventory: Path | None = None, root: Path = Path("root"), **environ: str) -> Suite:
     environ = {"XDG_CACHE_HOME": "cache", **environ}
-    return Suite.load(files, root, inventory_file=inventory, timeout=60, environ=environ)
+    return Suite.load(files, root, timeout=60, environ=environ, beside=Beside(inventory))
 
 
 def test_a_matrix_is_found_as_given_below_the_root_and_among_the_packaged(tmp_path: Path) -> None:

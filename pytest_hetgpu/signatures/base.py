@@ -11,19 +11,57 @@ import enum
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, cast
 
 from pytest_hetgpu.evidence import RankExit, Signature
 
 Process = tuple[str, int]
 """Host name up to its first dot, and process id."""
 
-LONGEST_QUOTE = 2000
+
+class _Lazy:
+    """A pattern that is compiled when it is used: of some hundred in all dialects a log needs a few."""
+
+    def __init__(self, expression: str, flags: int) -> None:
+        self._given = expression, flags
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(re.compile(*self._given), name)
+        self.__dict__[name] = value
+        return value
+
+
+def lazy(expression: str, flags: int = 0) -> re.Pattern[str]:
+    """What `re.compile` gives, compiled at its first use (all dialects' patterns take 150 ms)."""
+    return cast("re.Pattern[str]", _Lazy(expression, flags))
+
+
+LONGEST_QUOTE = 4096
 _LONGEST_TOKEN = 120
 _LONGEST_SLUG = 60
 _LONGEST_SLUGGED = 500
-_PREFIX = re.compile(r"\[(?=[^\[\]\s:]*[A-Za-z])([^\[\]\s:]+):0*(\d+)(?:\s*:\d+)*\]")
+_PREFIX = re.compile(r"\[(?=[^\[\]\s:]*[A-Za-z])([^\[\]\s:/]+):0*(\d{1,10})(?!\d)(?:\s*:\d+)*\]")
 _VARIABLE = re.compile(r"0x[0-9a-f]+|\([^()]*\)|\[[^\[\]]*\]|<[^<>]*>|\S*\d{3,}\S*|\b\d+\b")
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One line as dialects read it; `number` counts from 1.
+
+    `text` is without NULs, escape sequences, and what a launcher or log collector put before it; `rank` and `host` are
+    what that prefix said. `whole` is the line as it stands in the log.
+    """
+
+    text: str
+    number: int
+    rank: int | None = None
+    host: str | None = None
+    whole: str = ""
+
+    @property
+    def quote(self) -> str:
+        """The line as a signature quotes it."""
+        return (self.whole or self.text).strip()[:LONGEST_QUOTE]
 
 
 class Weight(enum.IntEnum):
@@ -39,17 +77,26 @@ class Weight(enum.IntEnum):
     """An error whose reason lies elsewhere, such as a connection refused by somebody who may be dead."""
     UNSPECIFIC = 4
     """That something failed, in the words of a layer that does not know what: `MPI_ERR_OTHER`."""
-    CONSEQUENCE = 5
+    STUCK = 5
+    """Where processes were found waiting: stacks that somebody took of a job that did not end."""
+    LIMIT = 6
+    """That a time limit ended the run; it says nothing of why the run took so long."""
+    CONSEQUENCE = 7
     """What a failure did to the other ranks: a peer is gone, the launcher cleans up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One failure as a text told it, and the process that the text names."""
+    """One failure as a text told it, and the process that the text names.
+
+    `certain` texts prove that the run failed: a handler's backtrace, an uncaught exception, a launcher's epilogue.
+    What a library merely logs, however loudly, a run may survive.
+    """
 
     signature: Signature
     weight: Weight = Weight.CAUSE
     process: Process | None = None
+    certain: bool = True
 
 
 class Dialect(abc.ABC):
@@ -63,8 +110,8 @@ class Dialect(abc.ABC):
     context: ClassVar[int] = 0
 
     @abc.abstractmethod
-    def feed(self, line: str, number: int) -> None:
-        """Take one line without its end; `number` counts from 1. Never raises, whatever the line holds."""
+    def feed(self, line: LogLine) -> None:
+        """Take one line. Never raises, whatever it holds."""
 
     @abc.abstractmethod
     def finish(self) -> Sequence[Reading]:
@@ -79,11 +126,6 @@ def process_of(line: str) -> Process | None:
     """The process in Open MPI's and UCX's prefix (`[node1:04057]`, `[node1:4057 :0]`), None where there is none."""
     found = _PREFIX.search(line)
     return (found[1].split(".")[0], int(found[2])) if found else None
-
-
-def quoted(line: str) -> str:
-    """A line as a signature quotes it."""
-    return line.strip()[:LONGEST_QUOTE]
 
 
 def token(text: str) -> str:

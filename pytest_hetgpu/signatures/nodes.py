@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from pytest_hetgpu.model import Kind
-from pytest_hetgpu.signatures._rules import Rule, RuleDialect
-from pytest_hetgpu.signatures.base import Reading
+from pytest_hetgpu.signatures.base import LogLine, Reading
+from pytest_hetgpu.signatures.reading.rules import Rule, RuleDialect
 
 _NOT_READY, _LOST, _PREFLIGHT = "hetgpu: not ready: ", "hetgpu: node ", "hetgpu: preflight: "
 
@@ -68,8 +68,8 @@ class Nodes(RuleDialect):
         ),
     )
 
-    def reading(self, rule: Rule, groups: Mapping[str, str], line: str, number: int) -> Reading:
-        reading = super().reading(rule, groups, line, number)
+    def reading(self, rule: Rule, groups: Mapping[str, str], line: LogLine) -> Reading:
+        reading = super().reading(rule, groups, line)
         if rule.trigger == _LOST and "container ended" in groups.get("detail", ""):
             return replace(reading, signature=replace(reading.signature, kind=Kind.CRASH, key="lost@container"))
         if rule.trigger == _PREFLIGHT and "kind" in groups:

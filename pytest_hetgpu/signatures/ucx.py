@@ -1,55 +1,53 @@
-"""UCX: its signal handler, its assertions, and its `UCX  ERROR` lines."""
+"""UCX's own reports on a dying process: signals, assertions, fatal errors, and the backtrace after them.
+
+All of them come from `ucs_log_fatal_error`, which puts `[host:pid:thread:tid]` before its text (src/ucs/debug/log.c),
+called by src/ucs/debug/debug.c (`Caught signal`, `Process frozen`) and src/ucs/debug/assert.c (`file:line  text`, where
+the text is an assertion's, `Fatal: `, `Bug: `, or any message of a level that UCX_LOG_LEVEL_TRIGGER makes fatal).
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 
-from pytest_hetgpu.evidence import Signature
 from pytest_hetgpu.model import Kind
-from pytest_hetgpu.signatures._frames import Crash, signal_name
-from pytest_hetgpu.signatures.base import Dialect, Reading, Weight, process_of, quoted, slug
+from pytest_hetgpu.signatures.base import Dialect, LogLine, Process, Reading, lazy
+from pytest_hetgpu.signatures.reading.frames import Crash, signal_name
 
 _MOST = 1000
 _LONGEST = 4096
-_NO_HEX = str.maketrans("", "", "0123456789abcdef")
+_LONGEST_DETAIL = 300
 
-# src/ucs/debug/debug.c and assert.c
-_CAUGHT = re.compile(
-    r"\[[^\[\]\s:]+:\d+\s*:\d+(?::(?P<thread>\d+))?\]\s+Caught signal (?P<number>\d+) "
-    r"\([^:()]*(?:: (?P<detail>.*?))?(?: at address \S+)?\)\s*$"
+# Thread and tid are missing where a launcher cut them off, or in reports of other tools that copy the form.
+# UCX 1.13 and later give threads names.
+_WHO = r"\[(?P<host>[^\[\]\s:]+):(?P<pid>\d+)\s*:[\w.-]+(?::(?P<thread>\d+))?\]\s+"
+_CAUGHT = lazy(
+    _WHO + r"Caught signal (?P<number>\d{1,3}) \([^:()]{1,60}"
+    r"(?:: (?P<detail>(?:[^()]|\(\d\)){0,120}?)(?: at address (?:\(nil\)|0x[0-9a-f]+))?)?\)"
 )
-_ASSERTED = re.compile(
-    r"\[[^\[\]\s:]+:\d+\s*:\d+(?::(?P<thread>\d+))?\]\s+\S+:\d+\s+(?P<detail>Assertion [`'].*' failed.*|Fatal: .*)"
+_FATAL = lazy(
+    _WHO + r"[\w.+-]+\.\w{1,4}:\d+\s+(?P<detail>(?:Assertion [`'].*' failed|Fatal: |Bug: ).*"
+    r"|process_vm_\w+\(.*\) returned -1: .*|.*\(synd 0x.*|.*completion.* with error.*)"
 )
-_BACKTRACE = re.compile(r"==== backtrace \(tid:\s*(\d+)\) ====")
-_FRAME = re.compile(r"^\s*(\d+)\s+\S")
-_LOGGED = re.compile(r"\bUCX\s+(?:ERROR|FATAL)\s+(.+)$")
+_EXPRESSION = lazy(r"^Assertion [`'](.*)' failed(?=:|$)")
+_FROZEN = lazy(_WHO + r"Process frozen")
+_BACKTRACE = lazy(r"==== backtrace (?:\(tid:\s*(\d+)\) )?====")
+_FRAME = lazy(r"^\s*(\d{1,3})\s+(?=\S).*0x")
+_END = lazy(r"^={33}\s*$")
+# The innermost source file, where it could be read (ucs_debug_show_innermost_source_file)
+_SOURCE = lazy(r"^/\S{1,300}\.\w{1,4}: \[ (?P<function>\w{1,200})\(\) \]\s*$")
 
-# What a message means; no kind: nothing, no key: the message's own.
-_TEXTS: tuple[tuple[str, Kind | None, str, Weight], ...] = (
-    (r"shm_unlink|try to increase \"net\.core", None, "", Weight.CONSEQUENCE),
-    (r"\B/dev/shm\b", Kind.OUT_OF_MEMORY, "no-space@dev-shm", Weight.CAUSE),
+# What a fatal text says of its reason, beyond that UCX gave up.
+_REASONS: tuple[tuple[re.Pattern[str], Kind], ...] = (
     (
-        r"[Nn]ot enough memory|[Oo]ut of memory|Cannot allocate memory",
+        lazy(r"\bNot enough memory|\bOut of memory|Cannot allocate memory|[Ff]ailed to allocate"),
         Kind.OUT_OF_MEMORY,
-        "out-of-memory@ucx",
-        Weight.CAUSE,
     ),
     (
-        r"no \S+ \S+ transport to|no remote registered memory access",
-        Kind.TRANSPORT_UNAVAILABLE,
-        "no-transport@ucx",
-        Weight.CAUSE,
-    ),
-    (r"no usable transports/devices", Kind.TRANSPORT_UNAVAILABLE, "no-device@ucx", Weight.CAUSE),
-    (
-        r"[Cc]onnection re|[Tt]imed? ?out|[Uu]nreachable|No route to host|Broken pipe",
+        lazy(r"retry count exceeded|Connection re(?:set|fused)|[Ee]ndpoint timeout|unhandled timeout|timed out"),
         Kind.NETWORK_FAILURE,
-        "",
-        Weight.SYMPTOM,
     ),
-    (r"", Kind.ERROR, "", Weight.SYMPTOM),
+    (lazy(r"Destination is unreachable"), Kind.TRANSPORT_UNAVAILABLE),
 )
 
 
@@ -58,12 +56,16 @@ class Ucx(Dialect):
 
     triggers = (
         b"Caught signal ",
-        b"==== backtrace (tid:",
+        b"==== backtrace ",
         b") [0x",
-        b"Assertion ",
+        b"Assertion `",
         b" Fatal: ",
-        b"UCX  ERROR",
-        b"UCX  FATAL",
+        b" Bug: ",
+        b" (synd 0x",
+        b" process_vm_",
+        b" with error on ",
+        b"] Process frozen",
+        b"() ]",
     )
     context = 60
 
@@ -71,61 +73,83 @@ class Ucx(Dialect):
         self._crashes: list[Crash] = []
         self._unprinted: dict[str, list[Crash]] = {}
         self._growing: list[Crash] = []
-        self._errors: dict[str, Reading] = {}
-        self._shapes: set[str] = set()
+        self._sources: dict[int, str] = {}
+        self._thread: str | None = None
 
-    def feed(self, line: str, number: int) -> None:
-        line = line[:_LONGEST]
-        if "UCX" in line and (logged := _LOGGED.search(line)):
-            self._error(logged[1], line, number)
-        elif found := _CAUGHT.search(line):
-            self._crash(found, line, number, signal_name(int(found["number"])))
-        elif ("Assertion" in line or "Fatal: " in line) and (found := _ASSERTED.search(line)):
-            self._crash(found, line, number, "SIGABRT")
-        elif header := _BACKTRACE.search(line):
-            waiting = self._unprinted.get(header[1])
-            self._growing += [waiting.pop(0)] if waiting else []
-        elif self._growing and (place := _FRAME.match(line)):
-            self._frame(int(place[1]), line)
+    def feed(self, line: LogLine) -> None:
+        text = line.text[:_LONGEST]
+        if self._growing and (place := _FRAME.match(text)):
+            self._frame(int(place[1]), text, line)
+        elif found := _CAUGHT.search(text):
+            self._crash(found, line, signal_name(int(found["number"])))
+        elif ":" in text and (found := _FATAL.search(text)):
+            self._crash(found, line, "SIGABRT")
+        elif header := _BACKTRACE.search(text):
+            self._begin(header[1])
+        elif self._crashes and (source := _SOURCE.match(text)):
+            self._sources.setdefault(len(self._crashes) - 1, source["function"])
+        elif found := _FROZEN.search(text):
+            self._frozen(_process(found), line)
+        elif len(self._growing) == 1 and _END.match(text):
+            self._growing.clear()
 
-    def _crash(self, found: re.Match[str], line: str, number: int, signal: str) -> None:
-        process = process_of(line)
-        thread = found["thread"] or (str(process[1]) if process else "")
-        if len(self._crashes) >= _MOST:
+    def _crash(self, found: re.Match[str], line: LogLine, signal: str) -> None:
+        process = _process(found)
+        if len(self._crashes) >= _MOST or (found["thread"] == self._thread and self._continues(process, line)):
             return
-        crash = Crash(process, line, number)
-        crash.signal, crash.detail = signal, found["detail"]
+        self._thread = found["thread"]
+        crash = Crash(process, line)
+        said = (found["detail"] or "").strip()
+        crash.signal, crash.detail = signal, _EXPRESSION.sub(r"\1", said)[:_LONGEST_DETAIL] or None
+        if signal == "SIGABRT":
+            crash.kind = next((kind for words, kind in _REASONS if words.search(found["detail"])), Kind.CRASH)
         self._crashes.append(crash)
-        self._unprinted.setdefault(thread, []).append(crash)
+        self._unprinted.setdefault(found["thread"] or str(process[1]), []).append(crash)
 
-    def _frame(self, place: int, line: str) -> None:
+    def _continues(self, process: Process, line: LogLine) -> bool:
+        """Whether a line is the next of a message of several lines: each has the same prefix."""
+        last = self._crashes[-1] if self._crashes else None
+        return bool(
+            last and process and last.process == process and last.number == line.number - 1 and last.places == 0
+        )
+
+    def _begin(self, thread: str | None) -> None:
+        """A header: it names the thread; before UCX 1.6 it did not, and the latest report is meant."""
+        waiting = self._unprinted.get(thread or "") or next(
+            (crashes for crashes in self._unprinted.values() if crashes and thread is None), None
+        )
+        self._growing += [waiting.pop(0)] if waiting else []
+
+    def _frame(self, place: int, text: str, line: LogLine) -> None:
         """Adds the frame to the backtrace whose next number it has; of several, to that with addresses like its own."""
-        address = line.rpartition("[")[2]
-        fitting = [crash for crash in self._growing if len(crash.frames) == place]
+        fitting = [crash for crash in self._growing if crash.places == place and _one_writer(crash, line)]
         if fitting:
-            crash = max(reversed(fitting), key=lambda one: _alike(one.address, address))
-            crash.add(line)
-            crash.address = address
+            crash = max(reversed(fitting), key=lambda one: one.near(text))
+            crash.places += 1
+            crash.add(text)
 
-    def _error(self, text: str, line: str, number: int) -> None:
-        shape = text.translate(_NO_HEX)
-        if shape in self._shapes or len(self._shapes) >= _MOST:
-            return
-        self._shapes.add(shape)
-        kind, key, weight = next((kind, key, weight) for words, kind, key, weight in _TEXTS if re.search(words, text))
-        key = key or f"{slug(text)}@ucx"
-        if kind is None or key in self._errors:
-            return
-        process = process_of(line)
-        hosts = (process[0],) if process else ()
-        signature = Signature(kind, key, quoted(line), number, detail=text.strip()[:200], hosts=hosts)
-        self._errors[key] = Reading(signature, weight, process)
+    def _frozen(self, process: Process, line: LogLine) -> None:
+        """UCX_HANDLE_ERRORS=freeze: the process stays as it is, and so does the job."""
+        crash = next((one for one in reversed(self._crashes) if one.process == process), None)
+        if crash is None and len(self._crashes) < _MOST:
+            crash = Crash(process, line)
+            self._crashes.append(crash)
+        if crash and crash.kind is not Kind.HANG:
+            crash.kind = Kind.HANG
+            crash.quote(line)
 
     def finish(self) -> Sequence[Reading]:
-        return (*(crash.reading() for crash in self._crashes), *self._errors.values())
+        for at, function in self._sources.items():
+            if not self._crashes[at].places:
+                self._crashes[at].add(f" 0 0x{0:016x} {function}()  ???:0")
+        return tuple(crash.reading() for crash in self._crashes)
 
 
-def _alike(one: str, other: str) -> int:
-    """How many characters the two begin with alike: libraries of one process lie near each other."""
-    differs = (place for place, (left, right) in enumerate(zip(one, other, strict=False)) if left != right)
-    return next(differs, min(len(one), len(other)))
+def _process(found: re.Match[str]) -> Process:
+    return found["host"].split(".")[0], int(found["pid"])
+
+
+def _one_writer(crash: Crash, line: LogLine) -> bool:
+    """Whether a frame can be of a report, as far as prefixes tell who wrote both."""
+    same_rank = None in (crash.rank, line.rank) or crash.rank == line.rank
+    return same_rank and (None in (crash.host, line.host) or crash.host == line.host)

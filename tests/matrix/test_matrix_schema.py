@@ -87,7 +87,8 @@ def test_a_misspelt_key_is_an_error_to_the_schema_too(validator: Any, case: str)
 
 # What needs more than a schema: names of other parts of the file, words with a meaning, cells.
 BEYOND = re.compile(
-    r"unknown (hardware|platform|runtime|stack|launcher|outcome|dtype|axis|fact|transport)|matches no|defined|disagree"
+    r"unknown (hardware|platform|runtime|stack|launcher|outcome|failure|dtype|axis|fact|transport)"
+    r"|matches no|defined|disagree"
     r"|one id|cells?\b|listed twice|lists|is not a|run|whole number of|size '|sets |needs a name|names no|version range"
     r"|capability"
     r"|include\.|each entry of include|environment|not YAML|no setting|NUL|not one name"

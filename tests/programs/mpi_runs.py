@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import pytest_hetgpu
-from pytest_hetgpu.records import RecordReader, Records
+from pytest_hetgpu.logs.records import RecordReader, Records
 
 PROGRAMS = Path(pytest_hetgpu.__file__).parent / "programs"
 LIMIT = 60.0  # seconds; no run here takes ten

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_hetgpu.signatures._frames import Crash as Report
-from pytest_hetgpu.signatures._frames import Frame, entry_point, faulting, library_key, parse_frame, signal_name
+from pytest_hetgpu.signatures.base import LogLine
+from pytest_hetgpu.signatures.reading.frames import Crash as Report
+from pytest_hetgpu.signatures.reading.frames import Frame, entry_point, faulting, library_key, parse_frame, signal_name
 
 LIBC = "/lib/x86_64-linux-gnu/libc.so.6(+0x3c050)[0x7f09d68cc050]"
 
@@ -107,7 +108,7 @@ def test_entry_point_is_the_outermost() -> None:
     ],
 )
 def test_crash_keys(frame: str, key: str) -> None:
-    report = Report(("vm", 1), "[vm:1] Signal: Segmentation fault (11)", 1)
+    report = Report(("vm", 1), LogLine("[vm:1] Signal: Segmentation fault (11)", 1))
     report.signal = signal_name(11)
     report.add(LIBC)
     report.add(frame)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_hetgpu.evidence import Evidence, RankExit
-from pytest_hetgpu.transcript import read
+from pytest_hetgpu.logs.transcript import read
 
 LOGS = Path(__file__).parent.parent / "data" / "logs"
 SHORT_SEND = "SIGSEGV@libuct.so!uct_tcp_ep_am_short"
@@ -39,7 +39,7 @@ SIGNATURES = {
     "openmpi5-ucx-silent": "error no-finalize@mpirun",
     "openmpi4-ob1-silent": "error no-finalize@mpirun",
     # mpirun's own text about MPI_Abort got lost.
-    "openmpi4-ob1-exit": "error Connection-reset-by-peer@mca_btl_tcp_recv_blocking",
+    "openmpi4-ob1-exit": "network_failure Connection-reset-by-peer@mca_btl_tcp_recv_blocking",
     "openmpi5-ob1-mpi-abort": "error MPI_Abort@5",
     "openmpi5-ucx-mpi-abort": "error MPI_Abort@5",
     "openmpi4-ob1-mpi-abort": "error MPI_Abort@5",
@@ -61,7 +61,7 @@ SIGNATURES = {
     # Ranks that never ran.
     "openmpi5-run-as-root": "launch_failure run-as-root@mpirun",
     "openmpi5-no-slots": "launch_failure no-slots@mpirun",
-    "openmpi5-no-executable": "launch_failure no-launch@heat3d",
+    "openmpi5-no-executable": "launch_failure no-program@heat3d",
     "openmpi5-env-no-program": "launch_failure no-program@nosuchpython",
     "openmpi5-cannot-open": "launch_failure no-program@python",
     "openmpi5-no-program": "launch_failure no-program@python",
@@ -89,7 +89,7 @@ SIGNATURES = {
     "debian-bad-free": "crash SIGABRT@heat2d!main",
     "debian-no-symbol": "crash SIGSEGV@libopen-pal.so",
     "debian-no-frames": "crash SIGSEGV",
-    "debian-smashed-stack": "crash SIGABRT",
+    "debian-smashed-stack": "crash SIGABRT@stack-smashing-detected",
     # Nothing to complain of.
     "openmpi5-ob1-passed": "",
     "openmpi5-ucx-passed": "",

@@ -13,6 +13,7 @@ import pytest
 import pytest_hetgpu
 from pytest_hetgpu import joining
 from pytest_hetgpu.errors import ProvisionError
+from pytest_hetgpu.logs.lines import parsed
 from pytest_hetgpu.model import Hardware, Image, Kind, Node, Reach
 from pytest_hetgpu.runtimes import _images, _tunnel
 from pytest_hetgpu.runtimes._address import Address, address
@@ -41,14 +42,14 @@ IMAGE = Image("hetgpu/roce:1", "/containers/roce")
 )
 def test_lines_of_ours(line: str, kind: Kind, key: str) -> None:
     dialect = Nodes()
-    dialect.feed(line, 3)
+    dialect.feed(parsed(line, 3))
     (reading,) = dialect.finish()
     assert (reading.signature.kind, reading.signature.key, reading.signature.primary_line) == (kind, key, line)
 
 
 def test_the_same_words_in_mid_line_are_somebody_elses() -> None:
     dialect = Nodes()
-    dialect.feed("it said: hetgpu: not ready: node1", 1)
+    dialect.feed(parsed("it said: hetgpu: not ready: node1", 1))
     assert not dialect.finish()
 
 
@@ -56,7 +57,7 @@ def part(error: str | ProvisionError) -> str:
     """What the line of a node that was not ready says was the matter."""
     text = f"node1: {error}" if isinstance(error, str) else str(error)
     dialect = Nodes()
-    dialect.feed(f"hetgpu: not ready: {text}", 1)
+    dialect.feed(parsed(f"hetgpu: not ready: {text}", 1))
     (reading,) = dialect.finish()
     assert reading.signature.detail == text
     return reading.signature.key.partition("@")[2]

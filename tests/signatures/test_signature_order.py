@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from pytest_hetgpu.evidence import Signature
 from pytest_hetgpu.model import Kind
-from pytest_hetgpu.signatures._order import ranked
 from pytest_hetgpu.signatures.base import Process, Reading, Weight
+from pytest_hetgpu.signatures.reading.order import ranked
 
 
 def reading(
@@ -48,6 +48,16 @@ def test_two_handlers_of_one_process_are_one_crash() -> None:
         "invalid permissions",
         "MPI_Send",
     )
+
+
+def test_a_crash_outweighs_what_its_process_had_survived() -> None:
+    process, other = ("vm", 7), ("vm", 8)
+    logged = replace(reading("send-failed", 3, process=process), certain=False)
+    ended = reading("SIGSEGV", 9, Weight.ENDING, process=process)
+    assert keys(logged, ended) == ["SIGSEGV", "send-failed"]
+    assert keys(replace(logged, process=other), ended) == ["send-failed", "SIGSEGV"]
+    killed = reading("SIGKILL", 9, Weight.ENDING, process=process)
+    assert keys(logged, killed) == ["send-failed", "SIGKILL"]
 
 
 def test_a_second_signal_of_a_process_is_what_its_handler_met() -> None:
@@ -92,3 +102,10 @@ def test_equal_keys_complete_each_other() -> None:
     first = reading("SIGSEGV@libx.so", 1, process=("a", 1))
     again = reading("SIGSEGV@libx.so", 2, process=("b", 1), entry_point="MPI_Send")
     assert [signature.entry_point for signature in ranked([first, again])] == ["MPI_Send"]
+
+
+def test_every_rank_and_host_counts() -> None:
+    many = [reading("x@y", rank + 1, ranks=(rank,), hosts=(f"n{rank}",)) for rank in range(3000)]
+    (one,) = ranked(many)
+    assert one.ranks == tuple(range(3000))
+    assert len(one.hosts) == 3000

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 
+from pytest_hetgpu.logs.lines import parsed
 from pytest_hetgpu.model import Kind
 from pytest_hetgpu.registry import find
-from pytest_hetgpu.signatures._rules import Rule, RuleDialect
 from pytest_hetgpu.signatures.base import Dialect, Reading
+from pytest_hetgpu.signatures.reading.rules import Rule, RuleDialect
 
 
 class Table(RuleDialect):
@@ -31,7 +32,7 @@ class Table(RuleDialect):
 def spoken(*lines: str) -> Sequence[Reading]:
     table = Table()
     for number, line in enumerate(lines, 1):
-        table.feed(line, number)
+        table.feed(parsed(line, number))
     return table.finish()
 
 
@@ -93,5 +94,16 @@ def test_a_flood_of_failures_is_bounded(name: str) -> None:
     dialect = find("signatures", name, Dialect)()  # type: ignore[type-abstract]
     for number in range(1, 12_001):
         for line in FLOODS[name]:
-            dialect.feed(line.format(number), number)
+            dialect.feed(parsed(line.format(number), number))
     assert 0 < len(dialect.finish()) <= 10_000
+
+
+def test_every_rank_and_host_counts() -> None:
+    (one,) = spoken(*(f"[n{rank}:7] named lib f MPI_Send {rank}" for rank in range(5000)))
+    assert one.signature.ranks == tuple(range(5000))
+    assert one.signature.hosts == tuple(f"n{rank}" for rank in range(5000))
+
+
+def test_a_number_without_end_is_no_rank() -> None:
+    (one,) = spoken(f"named lib f MPI_Send {'9' * 5000}")
+    assert one.signature.ranks == ()

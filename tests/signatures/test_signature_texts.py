@@ -7,9 +7,10 @@ from __future__ import annotations
 import pytest
 
 from pytest_hetgpu.evidence import RankExit, Signature
+from pytest_hetgpu.logs.lines import parsed
 from pytest_hetgpu.registry import find, names
-from pytest_hetgpu.signatures._order import ranked
 from pytest_hetgpu.signatures.base import Dialect, Weight, process_of, slug, token
+from pytest_hetgpu.signatures.reading.order import ranked
 
 UCX = "[1795183975.242676] [vm:5148 :0]          x.c:15 UCX  "
 TRACEBACK = 'Traceback (most recent call last):\n  File "/home/me/train.py", line 7, in main\n    step()\n'
@@ -18,19 +19,20 @@ TRACEBACK = 'Traceback (most recent call last):\n  File "/home/me/train.py", lin
 def spoken(dialect: str, text: str) -> list[Signature]:
     reader = find("signatures", dialect, Dialect)()  # type: ignore[type-abstract]
     for number, line in enumerate(text.split("\n"), 1):
-        reader.feed(line, number)
+        reader.feed(parsed(line, number))
     return list(ranked(reader.finish()))
 
 
 @pytest.mark.parametrize(
     ("dialect", "text", "read_as"),
     [
-        ("ucx", UCX + "ERROR no active messages transport to <no debug data>: tcp/lo - no route", "transport_unavailable no-transport@ucx"),
-        ("ucx", UCX + "ERROR   no usable transports/devices (asked rc_mlx5 on all devices)", "transport_unavailable no-device@ucx"),
-        ("ucx", UCX + "ERROR failed to allocate 4292720 bytes using md posix: Out of memory", "out_of_memory out-of-memory@ucx"),
-        ("ucx", UCX + "ERROR   Not enough memory. Please check that /dev/shm has more available memory.", "out_of_memory no-space@dev-shm"),
-        ("ucx", UCX + "ERROR connect(fd=28, dest_addr=127.0.0.1:50573) failed: Connection refused", "network_failure connect-failed-Connection-refused@ucx"),
-        ("ucx", UCX + "FATAL something is wrong with 0x7f00 at 17", "error something-is-wrong-with-at@ucx"),
+        ("ucx_errors", UCX + "ERROR no active messages transport to <no debug data>: tcp/lo - no route", "transport_unavailable no-transport@ucx"),
+        ("ucx_errors", UCX + "ERROR   no usable transports/devices (asked rc_mlx5 on all devices)", "transport_unavailable no-device@ucx"),
+        ("ucx_errors", UCX + "ERROR failed to allocate 4292720 bytes using md posix: Out of memory", "out_of_memory out-of-memory@ucx"),
+        ("ucx_errors", UCX + "ERROR   Not enough memory. Please check that /dev/shm has more available memory.", "out_of_memory no-space@dev-shm"),
+        ("ucx_errors", UCX + "ERROR connect(fd=28, dest_addr=127.0.0.1:50573) failed: Connection refused", "network_failure connect-failed-Connection-refused@ucx"),
+        ("ucx_errors", UCX + "ERROR   connect(fd=26, dest_addr=10.0.0.2:5093) failed: No route to host", "network_failure connect-failed-No-route-to-host@ucx"),
+        ("ucx_errors", UCX + "FATAL something is wrong with 0x7f00 at 17", "error something-is-wrong-with-at@ucx"),
         ("ucx", "[h:1:0:77]  tag.c:8  Assertion `a > 0' failed", "crash SIGABRT"),
         ("ucx", "[h:1:0:77]  dt.c:57   Fatal: mem type unpack failed", "crash SIGABRT"),
         ("python_errors", TRACEBACK + "AssertionError: 3 != 4", "error AssertionError@train.py!main"),
@@ -61,7 +63,7 @@ def spoken(dialect: str, text: str) -> list[Signature]:
         ("openmpi_errors", "x MPI_INIT failed for some reason; your\n\n  PML add procs failed\n", "transport_unavailable add-procs@pml"),
         ("openmpi_errors", "[vm:1] /ompi/mca/pml/ucx/pml_ucx.c:437  Error: ucp_ep_create(proc=1) failed: Out of memory", "out_of_memory out-of-memory@ucp_ep_create"),
         ("openmpi_errors", "A system call failed during shared memory initialization that should\n\n  System call: mmap(2)\n  Error:       Cannot allocate memory (errno 12)\n", "out_of_memory Cannot-allocate-memory@openmpi"),
-        ("openmpi_errors", "While computing bindings, we found no available cpus on", "launch_failure no-cpus@mpirun"),
+        ("openmpi_launch", "While computing bindings, we found no available cpus on", "launch_failure no-cpus@mpirun"),
         ("openmpi_errors", "WARNING: Open MPI failed to TCP connect to a peer MPI process.  This\n  Message:    connect() failed", "network_failure connect@openmpi"),
         ("openmpi_errors", "[vm][[1,1],0][a/btl_tcp_frag.c:9:mca_btl_tcp_frag_recv] mca_btl_tcp_frag_recv: readv failed: Connection timed out (110)", "network_failure Connection-timed-out@mca_btl_tcp_frag_recv"),
         ("openmpi_errors", "[vm:7] *** An error occurred in MPI_Allreduce\n[vm:7] *** MPI_ERR_OTHER: known error not in list", "error MPI_ERR_OTHER@MPI_Allreduce"),
@@ -77,18 +79,16 @@ def test_text(dialect: str, text: str, read_as: str) -> None:
 @pytest.mark.parametrize(
     ("dialect", "text"),
     [
-        ("ucx", UCX + "DIAG  tcp_ep 0x5629 (state=CONNECTED): recv(29) failed: Connection reset by remote peer"),
-        ("ucx", UCX + "ERROR shm_unlink(/ucx_shm_posix_1) failed: No such file or directory"),
-        ("ucx", UCX + 'ERROR try to increase "net.core.somaxconn" on the remote node'),
+        ("ucx_errors", UCX + "DIAG  tcp_ep 0x5629 (state=CONNECTED): recv(29) failed: Connection reset by remote peer"),
+        ("ucx_errors", UCX + "ERROR shm_unlink(/ucx_shm_posix_1) failed: No such file or directory"),
+        ("ucx_errors", UCX + 'ERROR try to increase "net.core.somaxconn" on the remote node'),
         ("ucx", "heat2d: app.c:16: check_state: Assertion `n < 100' failed."),
-        ("python_errors", "ValueError: boom"),
         ("python_errors", TRACEBACK),
         ("python_errors", TRACEBACK + "hello 1\nstep: 3"),
         ("loader", "dlopen(libcuda.so.1): cannot open shared object file, ignored"),
         ("kernel_oom", "memory is fine"),
         ("openmpi_errors", "the interface cannot be selected"),
         ("openmpi_exits", "mpirun noticed that process rank"),
-        ("openmpi_crash", "[vm:1] Signal: Segmentation fault (11)"),
     ],
 )  # fmt: skip
 def test_text_that_is_no_failure(dialect: str, text: str) -> None:
@@ -168,7 +168,9 @@ def test_a_report_without_a_thread_belongs_to_the_process() -> None:
 
 
 def test_errors_of_ucx_are_told_once_each_with_their_host() -> None:
-    first, second = spoken("ucx", f"{UCX}ERROR send 1 failed\n{UCX}ERROR send 2 failed\n{UCX}ERROR recv 3 failed")
+    first, second = spoken(
+        "ucx_errors", f"{UCX}ERROR send 1 failed\n{UCX}ERROR send 2 failed\n{UCX}ERROR recv 3 failed"
+    )
     assert (first.key, first.line, first.hosts, first.detail) == ("send-failed@ucx", 1, ("vm",), "send 1 failed")
     assert (second.key, second.line) == ("recv-failed@ucx", 3)
 
@@ -177,7 +179,8 @@ def test_details_of_exceptions() -> None:
     said = [spoken("python_errors", TRACEBACK + text)[0] for text in ("ValueError: boom", "MemoryError")]
     assert [signature.detail for signature in said] == ["ValueError: boom", "MemoryError"]
     assert [signature.entry_point for signature in said] == [None, None]
-    assert spoken("python_errors", f"[rank3]: {TRACEBACK}[rank3]: ValueError: boom")[0].ranks == (3,)
+    third = "\n".join(f"[rank3]: {line}" for line in f"{TRACEBACK}ValueError: boom".splitlines())
+    assert spoken("python_errors", third)[0].ranks == (3,)
 
 
 ABORT = "MPI_ABORT was invoked on rank 0 in communicator MPI_COMM_WORLD\n  Proc: [[1,1],0]\n  Errorcode: {}\n"
@@ -197,7 +200,7 @@ ABORT = "MPI_ABORT was invoked on rank 0 in communicator MPI_COMM_WORLD\n  Proc:
 def test_how_much_an_ending_explains(text: str, weight: Weight) -> None:
     reader = find("signatures", "openmpi_exits", Dialect)()  # type: ignore[type-abstract]
     for number, line in enumerate(text.split("\n"), 1):
-        reader.feed(line, number)
+        reader.feed(parsed(line, number))
     (reading,) = reader.finish()
     assert reading.weight is weight
 
@@ -205,8 +208,10 @@ def test_how_much_an_ending_explains(text: str, weight: Weight) -> None:
 def test_a_ranks_first_ending_counts_and_pid_0_is_no_process() -> None:
     reader = find("signatures", "openmpi_exits", Dialect)()  # type: ignore[type-abstract]
     for number, pid in enumerate((0, 7), 1):
-        reader.feed(f"noticed that process rank 2 with PID {pid} on node vm.here exited on signal 9 (Killed).", number)
+        reader.feed(
+            parsed(f"noticed that process rank 2 with PID {pid} on node vm.here exited on signal 9 (Killed).", number)
+        )
     for number, line in enumerate(("   Process name: [prterun-vm-1@1,2]", "   Exit code:    3"), 3):
-        reader.feed(line, number)
+        reader.feed(parsed(line, number))
     assert reader.exits() == (RankExit(2, signal=9),)
     assert [reading.process for reading in reader.finish()] == [None, ("vm", 7), None]

@@ -1,0 +1,174 @@
+"""Reads what ranks report (`programs/harness.py`) out of a run's raw output. Pure: bytes in, nouns out.
+
+Anything at all may stand in a log. What is not a record of ours is passed over; a record that is damaged, or says what
+none may say, is counted, and nothing of it is believed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from pytest_hetgpu.evidence import Hello, Row
+from pytest_hetgpu.logs.frames import FrameReader
+from pytest_hetgpu.model import Point
+
+LARGEST_NUMBER = 2**63 - 1
+MOST_FACTS = 200_000  # a run of 1000 ranks and 100 points reports about 100,000; what comes after is counted as corrupt
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """What all ranks reported; the fields are those of `Evidence`. `corrupt` counts records that could not be read."""
+
+    hellos: Mapping[int, Hello] = field(default_factory=dict)
+    rows: tuple[Row, ...] = ()
+    checks: Mapping[int, Mapping[Point, int]] = field(default_factory=dict)
+    wrong: tuple[str, ...] = ()
+    done: frozenset[int] = frozenset()
+    corrupt: int = 0
+
+
+class _RecordError(ValueError):
+    """A record says what none may say."""
+
+
+class RecordReader:
+    """Takes the lines of a run's output one by one, in order; never raises, whatever they hold."""
+
+    def __init__(self) -> None:
+        self._frames = FrameReader()
+        self._hellos: dict[int, Hello] = {}
+        self._rows: dict[Row, None] = {}
+        self._checks: dict[int, dict[Point, int]] = {}
+        self._wrong: dict[str, None] = {}
+        self._done: set[int] = set()
+        self._refused = 0
+        self._room = MOST_FACTS
+        self._takers: dict[str, Callable[[Mapping[str, Any]], None]] = {
+            "hello": self._take_hello,
+            "row": self._take_row,
+            "check": self._take_check,
+            "wrong": self._take_wrong,
+            "done": self._take_done,
+        }
+
+    def feed(self, line: bytes) -> None:
+        """Takes one line without its newline, or the next piece of a line too long to be handed over whole."""
+        for payload in self._frames.feed(line):
+            self._receive(payload)
+
+    def finish(self) -> Records:
+        """All that was reported, after the last line."""
+        return Records(
+            hellos=dict(self._hellos),
+            rows=tuple(self._rows),
+            checks={rank: dict(points) for rank, points in self._checks.items()},
+            wrong=tuple(self._wrong),
+            done=frozenset(self._done),
+            corrupt=self._frames.finish() + self._refused,
+        )
+
+    def _receive(self, payload: bytes) -> None:
+        try:
+            self._take(json.loads(payload, parse_constant=_refuse))
+        except (ValueError, KeyError, RecursionError):
+            self._refused += 1
+
+    def _take(self, record: Any) -> None:
+        if not isinstance(record, dict):
+            raise _RecordError("not an object")
+        taker = self._takers.get(_text(record["t"]))
+        if taker is not None:
+            self._make_room(1)
+            taker(record)
+
+    def _make_room(self, facts: int) -> None:
+        self._room -= facts
+        if self._room < 0:
+            raise _RecordError(f"more than {MOST_FACTS}")
+
+    def _take_hello(self, record: Mapping[str, Any]) -> None:
+        rank, size = _whole(record["rank"]), _whole(record["size"], least=1)
+        if rank >= size:
+            raise _RecordError(f"rank {rank} of {size}")
+        hello = Hello(
+            rank=rank,
+            size=size,
+            host=_text(record["host"]),
+            pid=_whole(record["pid"]),
+            library=_text(record["library"]),
+            libmpi=_text(record["libmpi"]),
+        )
+        self._hellos.setdefault(rank, hello)
+
+    def _take_row(self, record: Mapping[str, Any]) -> None:
+        row = Row(
+            operation=_text(record["op"]),
+            point=_point(record["size"], record["dtype"], record.get("place", "")),
+            ranks=_whole(record["ranks"], least=1),
+            iterations=_whole(record["iterations"], least=1),
+            seconds=_seconds(record["seconds"]),
+        )
+        self._rows.setdefault(row)
+
+    def _take_check(self, record: Mapping[str, Any]) -> None:
+        rank = _whole(record["rank"])
+        found = {}
+        for entry in _list(record["points"]):
+            size, dtype, count, *place = _list(entry)
+            found[_point(size, dtype, *place)] = _whole(count)
+        self._make_room(len(found))
+        points = self._checks.setdefault(rank, {})
+        for point, count in found.items():
+            points[point] = max(count, points.get(point, 0))
+
+    def _take_wrong(self, record: Mapping[str, Any]) -> None:
+        rank, count, index = _whole(record["rank"]), _whole(record["count"], least=1), _whole(record["index"])
+        point = _point(record["size"], record["dtype"], record.get("place", ""))
+        in_place = " in place" if point.place else ""
+        of_sent = " of what it sent" if _text(record.get("buffer", "")) == "sent" else ""
+        sentence = (
+            f"rank {rank}: {count} wrong element{'' if count == 1 else 's'} at {point.size} B {point.dtype}{in_place}, "
+            f"first at [{index}]{of_sent}: expected {_text(record['expected'])}, got {_text(record['got'])}"
+        )
+        self._wrong.setdefault(sentence)
+
+    def _take_done(self, record: Mapping[str, Any]) -> None:
+        self._done.add(_whole(record["rank"]))
+
+
+def _point(size: Any, dtype: Any, place: Any = "", *more: Any) -> Point:
+    if more or place not in ("", "in"):
+        raise _RecordError(place)
+    return Point(_whole(size), _text(dtype), place)
+
+
+def _whole(value: Any, least: int = 0) -> int:
+    if type(value) is not int or not least <= value <= LARGEST_NUMBER:
+        raise _RecordError(value)
+    return value
+
+
+def _seconds(value: Any) -> float:
+    if type(value) not in (int, float) or not 0 < value <= LARGEST_NUMBER:
+        raise _RecordError(value)
+    return float(value)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value.isprintable():
+        raise _RecordError(value)
+    return value
+
+
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise _RecordError(value)
+    return value
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise _RecordError(constant)

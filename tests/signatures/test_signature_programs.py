@@ -1,0 +1,485 @@
+"""Results that failed their check, worlds of one, and what programs say when they give up."""
+
+# ruff: noqa: E501 - log lines are as long as they are
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import pytest
+
+from pytest_hetgpu.logs.lines import parsed
+from pytest_hetgpu.registry import find
+from pytest_hetgpu.signatures.base import Dialect, Reading, Weight
+from pytest_hetgpu.signatures.reading.order import ranked
+from pytest_hetgpu.signatures.reading.parting import parting_words
+
+ROW = "     1048576        262144     float     sum      -1    32.32   32.44   60.83      {}    31.90   32.87   61.63      {}"
+
+
+def readings(dialect: str, text: str) -> Sequence[Reading]:
+    reader = find("signatures", dialect, Dialect)()  # type: ignore[type-abstract]
+    for number, line in enumerate(text.split("\n"), 1):
+        if any(trigger.decode() in line for trigger in reader.triggers):
+            reader.feed(parsed(line, number))
+    return reader.finish()
+
+
+@pytest.mark.parametrize(
+    ("line", "means"),
+    [
+        ("DATA VALIDATION ERROR: ./osu_allreduce exited with status 1 on message size 4.", "wrong_result validation@osu_allreduce CAUSE"),
+        ("4                     168.88              Fail", "wrong_result validation@osu RELAYED"),
+        ("# Out of bounds values : 3 FAILED", "wrong_result out-of-bounds@nccl-tests CAUSE"),
+        (" Out of bounds values : 12 FAILED".strip(), "wrong_result out-of-bounds@nccl-tests CAUSE"),
+        ("# Avg bus bandwidth    : 1.2 FAILED", "slow bandwidth@nccl-tests CAUSE"),
+        (ROW.format("3", "0"), "wrong_result out-of-bounds@nccl-tests RELAYED"),
+        (ROW.format("0", "1e+06"), "wrong_result out-of-bounds@nccl-tests RELAYED"),
+        ("3: Error in received data,size = 128,sample #4", "wrong_result check@imb CAUSE"),
+        ("VALIDATION: FAILED (server) - 12 error(s), first at QP 0, Chunk 1, Offset 2 (expected 0x01, got 0x02)", "wrong_result validation@perftest CAUSE"),
+        (" Failed status 12: wr_id 0 syndrom 0x81", "network_failure completion-12@perftest CAUSE"),
+        ("Couldn't connect to node2:18515", "network_failure connect@perftest RELAYED"),
+        ("Failed Validation on array a[], AvgRelAbsErr > epsilon (1.000000e-13)", "wrong_result validation@stream CAUSE"),
+        ("||Ax-b||_oo/(eps*(||A||_oo*||x||_oo+||b||_oo)*N)=  123.4567890 ...... FAILED", "wrong_result residual@hpl CAUSE"),
+        (" Verification    =             UNSUCCESSFUL", "wrong_result verification@npb CAUSE"),
+        ("allreduce verification: 6 wrong elements -> FAILED", "wrong_result verification@program CAUSE"),
+        ("Verification FAILED", "wrong_result verification@program CAUSE"),
+        ("FAILED validation of the gathered array", "wrong_result verification@program CAUSE"),
+        ("checksum mismatch on rank 2", "wrong_result verification@program CAUSE"),
+        ("rank 0: 10 bad elements", "wrong_result verification@program CAUSE"),
+        ("[rank 1] results differ", "wrong_result verification@program CAUSE"),
+        ("WRONG RESULT!", "wrong_result verification@program CAUSE"),
+        ("[node3] rank 2: MISMATCH at 17: got 54.5 expected 54", "wrong_result verification@program RELAYED"),
+        ("element 3: expected 4.0, got 3.5", "wrong_result verification@program RELAYED"),
+        ("RESULT: INCORRECT", "wrong_result verification@program CAUSE"),
+        ("Result = FAIL", "wrong_result verification@program CAUSE"),
+        ("the answer is wrong", "wrong_result verification@program CAUSE"),
+        ("INVALID RESULT", "wrong_result verification@program CAUSE"),
+        ("Test NOT PASSED", "wrong_result verification@program CAUSE"),
+        ("checksum does not match the reference", "wrong_result verification@program CAUSE"),
+        ("The solutions on the two ranks do not agree", "wrong_result verification@program CAUSE"),
+        ("checked 1000 elements: 6 differ from 2", "wrong_result verification@program CAUSE"),
+        ("check: 1 element differs", "wrong_result verification@program CAUSE"),
+        ("3 elements differ", "wrong_result verification@program CAUSE"),
+        ("heat budget check: residual   1.0   NOT CONSERVED", "wrong_result verification@program CAUSE"),
+        ("regression: value out of tolerance", "wrong_result verification@program CAUSE"),
+        ("replicas diverged: checksum per rank [0.0, 1.0]", "wrong_result verification@program CAUSE"),
+        ("MD5 of merged.bam differs from the manifest (expected 5f1c, found 90aa)", "wrong_result verification@program CAUSE"),
+        ("Number of mismatches: 12", "wrong_result verification@program CAUSE"),
+        ("rank 1: all_reduce gave 3.5, expected 3.0: MISMATCH", "wrong_result verification@program RELAYED"),
+        ("sum: got 7 (expected 8)", "wrong_result verification@program RELAYED"),
+        ("expected 8 but got 7", "wrong_result verification@program RELAYED"),
+        ("computed 7.5, should be 8.5", "wrong_result verification@program RELAYED"),
+        ("norm = nan, expected 1.0: wrong", "wrong_result verification@program RELAYED"),
+        ("allreduce on 2 ranks: WRONG", "wrong_result verification@program RELAYED"),
+    ],
+)  # fmt: skip
+def test_results_that_failed_their_check(line: str, means: str) -> None:
+    (reading,) = readings("benchmarks", line)
+    assert f"{reading.signature.kind.value} {reading.signature.key} {reading.weight.name}" == means
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "4                     168.88              Pass",
+        "# Out of bounds values : 0 OK",
+        "# Avg bus bandwidth    : 123.4",
+        ROW.format("0", "0"),
+        ROW.format("N/A", "N/A"),
+        "     1048576        262144     float     sum      -1    32.32   32.44   60.83    N/A    31.90   32.87",
+        "rank 0: 0 bad elements",
+        "allreduce verification: 0 wrong elements -> PASSED",
+        "allreduce verification: no failures",
+        "Verification: failed = 0",
+        "Verification Successful",
+        " Verification    =               SUCCESSFUL",
+        "Solution Validates: avg error less than 1.000000e-13 on all three arrays",
+        "              0 tests completed and failed residual checks,",
+        "Host key verification failed.",
+        "SSL: CERTIFICATE_VERIFY_FAILED certificate verification failed",
+        "Read -1, expected 33554432, errno = 1",
+        "ValueError: expected 2.0, got 3.0",
+        "rank 0: all_reduce gave 3.0, expected 3.0: OK",
+        "sum: got 8, expected 8",
+        "norm: got 1.00000001, expected 1.0",
+        "residual = 3e-8 after 14 iterations, expected < 1e-06",
+        "threads = 4, expected 8",
+        "checked 1000 elements per rank: 0 differ from 1",
+        "mismatches: 0",
+        "all values within tolerance (0 errors)",
+        "residual is within tolerance",
+        "the solver diverged",
+        "rank 1: checksum of block 7 differs, aborting",
+        "no differences found",
+        "RESULT: CORRECT",
+        "Result = PASS",
+        "result: 3 tests PASSED",
+        "invalid result type",
+        "expected time 3.0 s",
+        "the file versions do not match",
+        "validation loss 0.31, wrong predictions 12 %",
+        "Verification failed: (n > 0) is false:",
+        "  --validation   exit with an error if the validation failed",
+        "[1795.1] [n:1 :0] x.c:1 UCX  DEBUG checksum mismatch",
+    ],
+)
+def test_checks_that_passed_or_were_of_something_else(line: str) -> None:
+    assert readings("benchmarks", line) == ()
+
+
+def test_the_verdict_is_quoted_with_all_ranks() -> None:
+    log = "\n".join(
+        (
+            "[node3] rank 2: MISMATCH at 17: got 54.5 expected 54",
+            "[node1] rank 0: MISMATCH at 17: got 54.5 expected 54",
+            "allreduce verification: 2 wrong elements -> FAILED",
+        )
+    )
+    (signature,) = ranked(readings("benchmarks", log))
+    assert (signature.line, signature.ranks, signature.hosts) == (3, (0, 2), ("node3", "node1"))
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "[node1] rank 0 of 1: starting\n[node2] rank 0 of 1: starting",
+        "Hello, World! I am process 0 of 1 on node1.\nHello, World! I am process 0 of 1 on node2.",
+        "Hello world from processor a, rank 0 out of 1 processors\nHello world from processor a, rank 0 out of 1 processors",
+        "Rank 0 size 1 device cuda:0\nRank 0 size 1 device cuda:1",
+        "[rank 0/1] init_process_group backend=mpi\n[rank 0/1] init_process_group backend=mpi",
+        "rank=0, size=1\nrank=0, size=1",
+        "$ mpirun -np 4 ./a.out\nrank 0 of 1",
+        "$ mpirun -np 1 -H a ./a.out : -np 1 -H b ./a.out\nrank 0 of 1",
+        "$ srun --ntasks=8 ./a.out\nrank 0 of 1",
+        "$ torchrun --nproc_per_node=2 a.py\nRank 0 of 1",
+    ],
+)
+def test_worlds_of_one(log: str) -> None:
+    (reading,) = readings("world", log)
+    signature = reading.signature
+    assert (signature.kind.value, signature.key) == ("wrong_result", "world-of-one@mpi")
+    assert "0" in signature.primary_line
+    assert reading.certain
+
+
+def test_worlds_of_one_name_their_hosts() -> None:
+    (reading,) = readings("world", "[node1] rank 0 of 1: starting\n[node2] rank 0 of 1: starting")
+    assert reading.signature.hosts == ("node1", "node2")
+    (reading,) = readings("world", "process 0 of 1 on node1.\nprocess 0 of 1 on node2.")
+    assert reading.signature.hosts == ("node1", "node2")
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "rank 0 of 1: starting",
+        "$ mpirun -np 1 ./a.out\nrank 0 of 1: starting\nrank 0 of 1: starting",
+        "rank 0 of 1: starting\nrank 0 of 1: done",
+        "rank 0 of 2\nrank 1 of 2\nrank 0 of 1 in its row\nrank 0 of 1 in its row",
+        "rank 0 of 16\nrank 10 of 16",
+        "local rank 0 of 1\nlocal rank 0 of 1",
+        "$ mpirun -np 4 ./a.out\nrank 0 of 4",
+        "$ mpirun -np 4 ./a.out",
+        "0/1 nodes are available\n0/1 nodes are available",
+        "step 0 of 1\nstep 0 of 1",
+    ],
+)
+def test_worlds_that_are_as_they_should_be(log: str) -> None:
+    assert readings("world", log) == ()
+
+
+@pytest.mark.parametrize(
+    ("line", "detail"),
+    [
+        ("heat2d: wanted 4 ranks, the world has 2", "4 ranks wanted, 2 there"),
+        ("expected 4 processes but got 2", "4 ranks wanted, 2 there"),
+        ("This program requires exactly 4 MPI ranks but only 2 were started", "4 ranks wanted, 2 there"),
+        ("must be run with four tasks, not 3", "4 ranks wanted, 3 there"),
+        ("needs at least 4 ranks, got 2", "4 ranks wanted, 2 there"),
+        ("expected world size 4, got 2", "4 ranks wanted, 2 there"),
+        ("running on 2 ranks, expected 4", "4 ranks wanted, 2 there"),
+        ("world size is 2 but 4 expected", "4 ranks wanted, 2 there"),
+        ("number of processes (2) must be 4", "4 ranks wanted, 2 there"),
+        ("ERROR: nprocs = 2, expected 4", "4 ranks wanted, 2 there"),
+    ],
+)
+def test_worlds_of_another_size(line: str, detail: str) -> None:
+    (reading,) = readings("world", line)
+    signature = reading.signature
+    assert (signature.kind.value, signature.key, reading.certain) == ("wrong_result", "world-size@program", True)
+    assert signature.detail == detail
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Number of ranks must match the decomposition, expected 32 ranks",
+        "expected 4 ranks, got 4",
+        "needs at least 2 ranks, got 4",
+        "expected 4 ranks on 2 nodes",
+        "requested 4 tasks, 2 nodes",
+        "srun: error: Requested 4 tasks but only 2 are available",
+        "each rank needs 4 GB",
+        "running on 4 ranks with 2 threads required",
+        "4 processes, 2 expected errors?",
+        "expected 3 columns but got 2",
+        "[n1:77] expected 4 processes but got 2",
+    ],
+)
+def test_worlds_of_the_right_size(line: str) -> None:
+    assert readings("world", line) == ()
+
+
+@pytest.mark.parametrize(
+    ("line", "key"),
+    [
+        ("Error in setup: too many tasks for 12 cells!", "Error-in-setup-too-many-tasks-for-cells"),
+        ("ERROR: this solver must be run on at least 4 nodes", "ERROR-this-solver-must-be-run-on-at-least-nodes"),
+        ("Error: input file missing", "Error-input-file-missing"),
+        ("solver: error: unknown keyword 'foo'", "solver-error-unknown-keyword-foo"),
+        (
+            "Assertion Failed: Number of ranks must match, expected 32",
+            "Assertion-Failed-Number-of-ranks-must-match-expected",
+        ),
+        ("rank 2: checkpoint file is corrupt, giving up", "checkpoint-file-is-corrupt-giving-up"),
+        ("[rank 1] read_mesh(path) failed: No such entry", "read_mesh-failed-No-such-entry"),
+        ("[node1] rank 3: FATAL: lost the mesh", "FATAL-lost-the-mesh"),
+        ("This test requires exactly two processes", "This-test-requires-exactly-two-processes"),
+        ("*** ERROR: negative volume in cell 7", "ERROR-negative-volume-in-cell"),
+        ("Negative density, aborting", "Negative-density-aborting"),
+        ("Verification failed: (n > 0) is false:", "Verification-failed-is-false"),
+        ("MFEM abort: no mesh", "MFEM-abort-no-mesh"),
+        (
+            "HPL ERROR from process # 0, on line 419 of function HPL_pdinfo:",
+            "HPL-ERROR-from-process-on-line-of-function-HPL_pdinfo",
+        ),
+        ("ERROR on proc 0: Lost atoms", "ERROR-on-proc-Lost-atoms"),
+        (" -----> I REFUSE TO CONTINUE WITH THIS SICK JOB ... BYE!!!", "I-REFUSE-TO-CONTINUE-WITH-THIS-SICK-JOB-BYE"),
+        ("-------------- FATAL CALLED ---------------", "FATAL-CALLED"),
+        ("HDF5-DIAG: Error detected in HDF5 (1.10.5) MPI-process 0:", "HDF5-DIAG-Error-detected-in-HDF5-MPI-process"),
+        ("heat2d: cannot open restart.0007.h5: No such file or directory", "heat2d-cannot-open-No-such-file-or-directory"),
+        ("open(/scratch/mesh.bin) failed: Permission denied", "open-failed-Permission-denied"),
+        ("heat2d: main.c:32: fopen: Too many open files", "heat2d-main.c-fopen-Too-many-open-files"),
+        ("fopen: No such file or directory", "fopen-No-such-file-or-directory"),
+        ("rank 1: write(ckpt) failed: No space left on device", "write-failed-No-space-left-on-device"),
+        ('Error: Os { code: 2, kind: NotFound, message: "No such file or directory" }', "Error-Os-code-kind-NotFound-message-No-such-file-or"),
+        ("Could not read in.dat (Input/output error)", "Could-not-read-in.dat"),
+        ("Could not read in.dat: Is a directory (os error 21)", "Could-not-read-in.dat-Is-a-directory"),
+    ],
+)  # fmt: skip
+def test_what_programs_say_when_they_give_up(line: str, key: str) -> None:
+    (reading,) = readings("program", line)
+    assert reading.signature.key == f"{key}@program"
+    assert (reading.signature.kind.value, reading.weight, reading.certain) == ("error", Weight.RELAYED, False)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[1795.24] [n1:5 :0]  tcp_ep.c:15 UCX  ERROR connect() failed: Connection refused",
+        "n1:1:1 [0] x.cc:1 NCCL WARN FATAL",
+        "libfabric:12:1795::core:core:f():1<info> error: x",
+        "[W1120 12:28:14.5 socket.cpp:1] [c10d] Error: x",
+        "[node1:04057] *** MPI_ERRORS_ARE_FATAL (processes in this communicator will now abort,",
+        "mpirun: Error: unknown option",
+        "srun: error: node1: task 0: Exited with exit code 1",
+        "Abort(1) on node 0 (rank 0 in comm 0): Fatal error in PMPI_Send: Invalid rank, error stack:",
+        "ValueError: bad input",
+        "Max error: 1.0e-7",
+        "L2 Error: 0.0012",
+        "relative error: 1.0e-12",
+        "Error: 1.2e-7",
+        "error: 0",
+        "Number of errors: 0",
+        "Errors: 0, warnings: 3",
+        "    Error:      Operation now in progress (115)",
+        "Error:       No such file or directory (errno 2)",
+        "  error_file: <N/A>",
+        "WARNING: ERROR: file not found, ignored",
+        "connection error: retrying",
+        "   --fatal-errors       stop at the first error",
+        "step 12 ERROR norm 3",
+        "done, exiting",
+        "[rank 1] finished",
+        "STOP",
+        "Note: The following floating-point exceptions are signalling: IEEE_DENORMAL",
+        "forrtl: severe (174): SIGSEGV, segmentation fault occurred",
+        "forrtl: severe (41): insufficient virtual memory",
+        "bash: ./heat2d: No such file or directory",
+        "run.sh: line 3: cd: /data: No such file or directory",
+        "./run: 3: cannot open in.dat: No such file",
+        "ls: cannot access 'x': No such file or directory",
+        "/bin/cat: in.dat: Permission denied",
+        "ssh: connect to host n1 port 22: Connection refused",
+        "slurmstepd-n1: error: *** STEP 10.0 ON n1 CANCELLED AT 2026-11-20T21:03:41 ***",
+        "slurmstepd-n1: error: execve(): /a/b: No such file or directory",
+        "FileNotFoundError: [Errno 2] No such file or directory",
+        "ConnectionRefusedError: [Errno 111] Connection refused",
+        "[n1:5] common_ucx.c:1 readlink(/sys/x) failed: No such file or directory",
+        "[n1][[5,1],0][btl_tcp.c:1:recv_blocking] recv(3) failed: Connection reset by peer (104)",
+        "MPIDI_OFI_init(123)......: OFI call failed: Connection refused",
+        "libibverbs: Warning: couldn't load driver 'x': x: cannot open shared object file: No such file or directory",
+        "No such file or directory",
+        ": Success",
+        "MPI_Send returned 0",
+        "MPI_Send failed 0 times, retrying",
+        "[1.2] Out of memory: Killed process 4711 (python3)",
+        "[n1:1] *** MPI_ERR_TRUNCATE: message truncated",
+        "PMPI_Send(159): MPI_Send(buf=0x1, count=1, MPI_INT, dest=9, tag=0, MPI_COMM_WORLD) failed",
+        "mpi4py.MPI.Exception: MPI_ERR_TRUNCATE: message truncated",
+    ],
+)
+def test_what_is_no_last_word(line: str) -> None:
+    assert readings("program", line) == ()
+
+
+def test_ranks_that_say_the_same_are_one_reading() -> None:
+    (reading,) = readings("program", "rank 2: no input, giving up\nrank 0: no input, giving up")
+    assert (reading.signature.line, reading.signature.ranks) == (1, (0, 2))
+
+
+def test_words_long_before_the_end_were_not_the_last() -> None:
+    log = "ERROR: optional module missing\n" + "step\n" * 3000 + "MPI_ABORT was invoked on rank 0"
+    (reading,) = readings("program", log)
+    assert reading.weight is Weight.SYMPTOM
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        ("heat2d: rank 1: malloc of 64 MiB failed after 1856 MiB: Cannot allocate memory", "out_of_memory RELAYED"),
+        ("heat2d: ftruncate(/dev/shm/heat.0): No space left on device", "out_of_memory RELAYED"),
+        ("heat2d: /scratch/ckpt: No space left on device", "error RELAYED"),
+        ("rank 3: cannot allocate 12 GB for the halo", "out_of_memory RELAYED"),
+        ("ERROR: out of memory in solver", "out_of_memory RELAYED"),
+        ("cube: cannot reserve another 32 MiB after 576 MiB", "out_of_memory RELAYED"),
+        ("assay: wall clock budget of 3 s is used up, stopping the run", "timeout RELAYED"),
+        ("job exceeded its time limit", "timeout RELAYED"),
+        ("client: connect: Connection refused", "network_failure RELAYED"),
+        ("client: connect to n2:5000: Connection timed out", "network_failure RELAYED"),
+        ("dial tcp 10.0.0.1:80: connect: no route to host", "network_failure RELAYED"),
+        ("getaddrinfo(n2): Name or service not known", "network_failure RELAYED"),
+        ("client: recv: Connection reset by peer", "network_failure SYMPTOM"),
+    ],
+)
+def test_an_errno_tells_what_failed(line: str, kind: str) -> None:
+    (reading,) = readings("program", line)
+    assert (f"{reading.signature.kind.value} {reading.weight.name}", reading.certain) == (kind, False)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "panic: runtime error: index out of range [5] with length 3",
+        "thread 'main' panicked at src/main.rs:3:5:",
+        'Exception in thread "main" java.lang.IllegalStateException: no input',
+        "amrex::Abort::0::no input !!!",
+        '0::Assertion `n > 0\' failed, file "a.cpp", line 3 !!!',
+        "STOP 3",
+    ],
+)
+def test_some_words_are_certainly_the_last(line: str) -> None:
+    (reading,) = readings("program", line)
+    assert (reading.signature.kind.value, reading.certain) == ("error", True)
+
+
+@pytest.mark.parametrize(
+    ("line", "key", "entry"),
+    [
+        ("MPI_File_open(/data/mesh.bin): MPI_ERR_NO_SUCH_FILE: no such file or directory", "MPI_ERR_NO_SUCH_FILE@MPI_File_open", "MPI_File_open"),
+        ("rank 1: MPI_Send failed: MPI_ERR_RANK: invalid rank", "MPI_ERR_RANK@MPI_Send", "MPI_Send"),
+        ("MPI_Bcast returned 15", "failed@MPI_Bcast", "MPI_Bcast"),
+        ("Error in MPI_Bcast: MPI_ERR_ROOT: invalid root", "MPI_ERR_ROOT@MPI_Bcast", "MPI_Bcast"),
+        ("MPI_File_open(mesh.bin): File does not exist, error stack:", "MPI_ERR_NO_SUCH_FILE@MPI_File_open", "MPI_File_open"),
+        ("ncclAllReduce failed: ncclSystemError", "ncclSystemError@ncclAllReduce", "ncclAllReduce"),
+        ("ucc_collective_post() failed: no resource", "failed@ucc_collective_post", "ucc_collective_post"),
+        ("MPI error: MPI_ERR_TRUNCATE: message truncated", "MPI_ERR_TRUNCATE@MPI", None),
+    ],
+)  # fmt: skip
+def test_a_call_that_the_program_says_failed(line: str, key: str, entry: str | None) -> None:
+    (reading,) = readings("program", line)
+    assert (reading.signature.key, reading.signature.entry_point, reading.certain) == (key, entry, False)
+
+
+def test_equal_words_of_two_ranks_end_with_the_last() -> None:
+    (reading,) = readings("program", "fopen: No such file or directory\nfopen: No such file or directory")
+    assert reading.signature.line == 2
+
+
+@pytest.mark.parametrize("dialect", ["nccl", "cuda_hip", "benchmarks", "world", "program", "petsc"])
+def test_hostile_lines_cost_little(dialect: str) -> None:
+    reader = find("signatures", dialect, Dialect)()  # type: ignore[type-abstract]
+    pieces = [trigger.decode() for trigger in reader.triggers]
+    pieces += [
+        "a ",
+        "[a] ",
+        "rank 0 ",
+        "1 ",
+        "::a",
+        "((",
+        "error ",
+        "a_b(",
+        "0.1 ",
+        "h:1:1 [0] NCCL WARN ",
+        "async ",
+        "x -> 1",
+    ]
+    started = time.process_time()
+    for number, piece in enumerate(pieces):
+        reader.feed(parsed(piece * (8192 // len(piece)), number))
+        reader.feed(parsed(("a: " + piece) * (8192 // (len(piece) + 3)), number))
+    reader.finish()
+    assert time.process_time() - started < 0.05 * len(pieces)
+
+
+P = "[{}]PETSC ERROR: {}"
+
+
+def test_petsc() -> None:
+    crash = (
+        P.format(1, "-" * 72),
+        P.format(1, "Caught signal number 11 SEGV: Segmentation Violation, probably memory access out of range"),
+    )
+    (reading,) = readings("petsc", "\n".join(crash))
+    assert (reading.signature.key, reading.signature.signal, reading.signature.ranks) == ("SIGSEGV", "SIGSEGV", (1,))
+    (reading,) = readings(
+        "petsc",
+        P.format(
+            0, "Caught signal number 15 Terminate: Some process (or the batch system) has told this process to end"
+        ),
+    )
+    assert reading.weight is Weight.CONSEQUENCE
+    error = (
+        P.format(2, "--------------------- Error Message ---------------------"),
+        P.format(2, "Arguments are incompatible"),
+        P.format(2, "Incompatible vector local lengths parameter # 1 local size 4"),
+        P.format(2, "See https://petsc.org/release/faq/ for trouble shooting."),
+        P.format(2, "#1 VecCopy() at /src/vec/vec/interface/vector.c:1602"),
+        P.format(2, "#2 main() at ex1.c:12"),
+    )
+    (reading,) = readings("petsc", "\n".join(error))
+    assert (reading.signature.key, reading.signature.line) == ("Arguments-are-incompatible@petsc!VecCopy", 2)
+    (reading,) = readings(
+        "petsc", "\n".join(error[:2]).replace("Arguments are incompatible", "Out of memory. This could be due to")
+    )
+    assert reading.signature.kind.value == "out_of_memory"
+
+
+@pytest.mark.parametrize(
+    ("before", "rank", "said"),
+    [
+        (("step 1 residual 4.5", "rank 2: mesh is corrupt", "-" * 74), 2, "rank 2: mesh is corrupt"),
+        (("Need a power of two, not this!", "step 2 residual 5.25", ""), None, "Need a power of two, not this!"),
+        (("rank 1: no input",), 2, None),
+        (("step 1: no convergence after 12",), None, None),
+        (("Grid is 12 by 12",), None, None),
+        (("0.12 0.13", "----"), 0, None),
+        ((), 0, None),
+    ],
+)
+def test_the_line_before_an_abort(before: tuple[str, ...], rank: int | None, said: str | None) -> None:
+    lines = [parsed(line, number) for number, line in enumerate(before, 1)]
+    found = parting_words(lines, rank)
+    assert (found.quote if found else None) == said
