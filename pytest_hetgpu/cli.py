@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import sys
 from collections.abc import Callable, Sequence
@@ -12,18 +13,29 @@ from pytest_hetgpu._version import __version__
 from pytest_hetgpu.errors import HetgpuError
 
 EXIT_USAGE = 4
+EXIT_INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one subcommand. Exit codes are pytest's: 0, 4 for what cannot be done as asked; `doctor`: 1 for concerns."""
+    """Runs one subcommand. Exit codes: 0, 4 for what cannot be done, 130 for Ctrl-C; `doctor`: 1 for concerns."""
     parser = argparse.ArgumentParser(prog="hetgpu", description="Helpers beside `pytest --hetgpu-matrix FILE`.")
     parser.add_argument("--version", action="version", version=f"hetgpu {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     schema = commands.add_parser("schema", help="print the JSON Schema of a matrix file (or of a journal's lines)")
     schema.add_argument("what", nargs="?", choices=("matrix", "journal"), default="matrix")
     schema.set_defaults(run=_schema)
+    explain = commands.add_parser("explain", help="say why the run in a log failed: any log, from anywhere")
+    explain.add_argument("logs", nargs="*", metavar="LOG", help="files; - or nothing is standard input")
+    explain.add_argument("--json", action="store_true", help="print one JSON object a log, each on a line")
+    explain.add_argument(
+        "--knowledge", type=Path, action="append", default=[], metavar="FILE", help="known failures of your own, too"
+    )
+    explain.set_defaults(run=_explain)
     report = commands.add_parser("report", help="judge a run's stored logs again, and build its reports from them")
     report.add_argument("folder", type=Path, metavar="RUN", help="a run's folder, like reports/latest")
+    report.add_argument(
+        "--knowledge", type=Path, action="append", default=[], metavar="FILE", help="instead of the run's own files"
+    )
     report.set_defaults(run=_report)
     doctor = commands.add_parser("doctor", help="look at this machine, or at an inventory's hosts: what may break jobs")
     doctor.add_argument("--inventory", type=Path, metavar="FILE", help="look at the hosts of this file")
@@ -34,15 +46,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SystemExit as stop:
         return EXIT_USAGE if stop.code == 2 else int(stop.code or 0)
     command: Callable[[argparse.Namespace], int] = parsed.run
+    _write_anything()
     try:
         return command(parsed)
     except HetgpuError as error:
-        print(f"ERROR: {error}", file=sys.stderr)
+        from pytest_hetgpu.explain.wording import shown
+
+        print("ERROR: " + "\n".join(map(shown, str(error).split("\n"))), file=sys.stderr)
         return EXIT_USAGE
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
     except BrokenPipeError:
         # The reader of our output has gone (`| head`); what is still buffered would raise again at exit.
         sys.stderr.close()
         return 0
+
+
+def _write_anything() -> None:
+    """What the terminal's encoding lacks is written as an escape, not a mistake."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _schema(parsed: argparse.Namespace) -> int:
@@ -53,10 +76,16 @@ def _schema(parsed: argparse.Namespace) -> int:
     return 0
 
 
+def _explain(parsed: argparse.Namespace) -> int:
+    from pytest_hetgpu.explain.command import run
+
+    return run(parsed.logs, json=parsed.json, added=parsed.knowledge, say=print)
+
+
 def _report(parsed: argparse.Namespace) -> int:
     from pytest_hetgpu.rejudge import rejudge
 
-    for line in rejudge(parsed.folder):
+    for line in rejudge(parsed.folder, parsed.knowledge):
         print(line)
     return 0
 

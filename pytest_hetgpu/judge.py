@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from pytest_hetgpu.banner import mpi_banner
-from pytest_hetgpu.evidence import Evidence, Finding, Outcome, RunResult
+from pytest_hetgpu.evidence import Evidence, Finding, Known, Outcome, RunResult, Signature
+from pytest_hetgpu.fates import fates
 from pytest_hetgpu.judges import expectation
 from pytest_hetgpu.judges.base import Case, Force, Judge, Opinion
 from pytest_hetgpu.judges.completeness import Completeness
@@ -15,31 +15,64 @@ from pytest_hetgpu.judges.rdma import Rdma
 from pytest_hetgpu.judges.signature import SignatureJudge
 from pytest_hetgpu.judges.transport import Transport as TransportJudge
 from pytest_hetgpu.judges.world import World
+from pytest_hetgpu.knowledge.entries import Knowledge
+from pytest_hetgpu.logs.banner import mpi_banner
+from pytest_hetgpu.logs.passages import passages
+from pytest_hetgpu.logs.transcript import read
 from pytest_hetgpu.metrics import measurements
 from pytest_hetgpu.model import Job, Kind, Verdict
 from pytest_hetgpu.registry import find
-from pytest_hetgpu.transcript import read
 from pytest_hetgpu.transports.base import Transport
 
 JUDGES: tuple[type[Judge], ...] = (World, Completeness, TransportJudge, Rdma, Data, SignatureJudge)
 SCENARIO = "scenario"
 """Names the finding of a test that failed for a reason of its own: no log tells that."""
 LONGEST_WHY = 400
+_MOST_OTHERS = 20
 
 
-def judge_output(job: Job, result: RunResult) -> Outcome:
-    """The outcome of a job whose output is in the file `result.output`. A file that cannot be read is `unknown`."""
+def judge_output(job: Job, result: RunResult, knowledge: Knowledge | None = None) -> Outcome:
+    """The outcome of a job whose output is in the file `result.output`. A file that cannot be read is `unknown`.
+
+    `knowledge` is what is looked up about a failure; None: the shipped entries.
+    """
     proof = find("transports", job.demand.transport_family, Transport).reader()  # type: ignore[type-abstract]
     try:
         evidence = read(Path(result.output), proof=proof)
     except OSError as error:
         finding = Finding("transcript", Kind.UNKNOWN, f"the output cannot be read: {error}")
         return Outcome(finding.kind, Verdict.NEW, finding.why, findings=(finding,), seconds=result.seconds)
-    return judge(job, result, evidence)
+
+    def knowing(signature: Signature) -> tuple[Known, ...]:
+        return _known(job, evidence, signature, Path(result.output), knowledge)
+
+    return judge(job, result, evidence, knowing=knowing)
 
 
-def judge(job: Job, result: RunResult, evidence: Evidence, judges: Sequence[type[Judge]] = JUDGES) -> Outcome:
+def _known(
+    job: Job, evidence: Evidence, signature: Signature, output: Path, knowledge: Knowledge | None
+) -> tuple[Known, ...]:
+    """What is established about a signature."""
+    if knowledge is None:
+        from pytest_hetgpu.knowledge.load import knowledge as shipped
+
+        knowledge = shipped()
+    present = passages(output, knowledge.texts)
+    facts = {**job.demand.facts, **evidence.versions}
+    others = _others(evidence, signature)
+    return knowledge.about(signature, present, facts, job.demand.capabilities, others)
+
+
+def judge(
+    job: Job,
+    result: RunResult,
+    evidence: Evidence,
+    judges: Sequence[type[Judge]] = JUDGES,
+    knowing: Callable[[Signature], tuple[Known, ...]] = lambda _: (),
+) -> Outcome:
     """The outcome of a run, from what was asked, how it ended and what its output said. Pure.
+
+    `knowing` gives what is established about a signature.
 
     Findings are ordered by what they decide: first those that make everything else meaningless (the run was cut short,
     another MPI was loaded), then facts, the worst kind first, last what says only that something is wrong (an exit
@@ -50,8 +83,9 @@ def judge(job: Job, result: RunResult, evidence: Evidence, judges: Sequence[type
     kind, signature, why = (
         (findings[0].kind, findings[0].signature, findings[0].why) if findings else (Kind.PASSED, None, "")
     )
-    ruling = expectation.rule(case, kind, signature)
-    notes = (ruling.note, why) if ruling.expectation else (why, ruling.note)
+    known = knowing(signature) if signature else ()
+    ruling = expectation.rule(case, kind, signature, [entry.id for entry in known])
+    notes = _told_once(ruling.note, why, signature) if ruling.expectation else (why, ruling.note)
     return Outcome(
         kind=kind,
         verdict=ruling.verdict,
@@ -63,7 +97,21 @@ def judge(job: Job, result: RunResult, evidence: Evidence, judges: Sequence[type
         transports=evidence.transports,
         stack=_stack(evidence),
         seconds=result.seconds,
+        known=known,
+        others=_others(evidence, signature) if kind is not Kind.PASSED else (),
+        fates=fates(case, findings),
     )
+
+
+def _told_once(note: str, why: str, signature: Signature | None) -> tuple[str, str]:
+    """The note and the reason, but for a reason that only says again what failed where."""
+    again = note and signature and why.startswith(signature.key)
+    return note, "" if again else why
+
+
+def _others(evidence: Evidence, signature: Signature | None) -> tuple[Signature, ...]:
+    """The further failures in the log, the most telling first."""
+    return tuple(other for other in evidence.signatures if other != signature)[:_MOST_OTHERS]
 
 
 def _heard(kind: type[Judge], case: Case) -> Iterator[Opinion]:

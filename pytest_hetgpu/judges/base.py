@@ -67,6 +67,14 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
+def placed(signature: Signature) -> str:
+    """`SIGSEGV@libuct.so!f in MPI_Send on rank 0`."""
+    entry = f" in {signature.entry_point}" if signature.entry_point else ""
+    ranks = ", ".join(map(str, signature.ranks[:5]))
+    where = f" on rank{'s' * (len(signature.ranks) > 1)} {ranks}" if ranks else ""
+    return f"{signature.key}{entry}{where}"
+
+
 def killed(case: Case) -> tuple[RankExit, ...]:
     """Ranks that died of a signal, as the launcher tells it.
 
@@ -150,8 +158,9 @@ def failed(case: Case) -> bool:
 def explanation(case: Case) -> Signature | None:
     """The signature that tells why the run failed, the first that agrees with how it ended; None for a good run.
 
-    A rank that died of a signal is explained by a crash, or by memory that ran out. A time limit is explained by a
-    crash that came before it, though not by one that stopping it has caused.
+    A rank that died of a signal is explained by a crash, or by memory that ran out; so is a launcher, unless it fell
+    over a rank that had failed. A time limit is explained by a crash that came before it, though not by one that
+    stopping it has caused.
     """
     signatures = case.evidence.signatures
     if not failed(case) or not signatures:
@@ -160,7 +169,8 @@ def explanation(case: Case) -> Signature | None:
         ours = {entry.name for entry in FROM_OUTSIDE}
         signatures = tuple(s for s in signatures if not (s.kind is Kind.CRASH and s.signal in ours))
         return next((s for s in signatures if s.kind is Kind.CRASH), next(iter(signatures), None))
-    if killed(case) or launcher_signal(case) is not None:
+    fell_over = (case.result.returncode or 0) < 0 and rank_failed_first(case, signatures[0])
+    if killed(case) or (launcher_signal(case) is not None and not fell_over):
         deadly = (s for s in signatures if s.kind in (Kind.CRASH, Kind.OUT_OF_MEMORY))
         return next(deadly, signatures[0])
     return signatures[0]

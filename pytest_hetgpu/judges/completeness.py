@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pytest_hetgpu.evidence import Signature
 from pytest_hetgpu.judges.base import (
     Case,
     Force,
@@ -17,6 +18,11 @@ from pytest_hetgpu.judges.base import (
     signal_name,
 )
 from pytest_hetgpu.model import Kind
+
+
+def _is_verdict(signature: Signature) -> bool:
+    """Whether it is what our own look at the ranks came to, before they were stopped."""
+    return signature.primary_line.startswith("hetgpu: ") and signature.kind in (Kind.HANG, Kind.TIMEOUT)
 
 
 class Completeness(Judge):
@@ -46,14 +52,18 @@ class Completeness(Judge):
             yield self.says(Kind.ERROR if unfinished else Kind.UNKNOWN, lack, Force.VAGUE)
 
     def _stuck(self, case: Case) -> Opinion:
-        """A run that was stopped: a hang if it said nothing for the second half of its time."""
+        """A run that was stopped: what its stacks tell, else a hang if it was silent for half of its time."""
         result = case.result
+        force = Force.VAGUE if rank_failed_first(case, explanation(case)) else Force.FIRM
+        told = next((one for one in case.evidence.signatures if _is_verdict(one)), None)
+        if told:
+            seen = "nothing moved" if told.kind is Kind.HANG else "not stuck"
+            return self.says(told.kind, f"stopped after {result.seconds:.0f} s, {seen}: {told.detail}", force, told)
         hang = result.quiet >= result.seconds / 2
         silence = (
             f"without output for the last {result.quiet:.0f} s" if hang else f"last output {result.quiet:.0f} s before"
         )
         why = f"stopped after {result.seconds:.0f} s, {silence}"
-        force = Force.VAGUE if rank_failed_first(case, explanation(case)) else Force.FIRM
         return self.says(Kind.HANG if hang else Kind.TIMEOUT, why, force)
 
     def _killed(self, case: Case) -> Iterator[Opinion]:

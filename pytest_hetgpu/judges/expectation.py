@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from pytest_hetgpu.evidence import RunResult, Signature
-from pytest_hetgpu.judges.base import Case
+from pytest_hetgpu.judges.base import Case, placed
 from pytest_hetgpu.model import Expectation, Kind, Verdict
 from pytest_hetgpu.when import holds
 
@@ -21,8 +21,8 @@ class Ruling:
     note: str = ""
 
 
-def rule(case: Case, kind: Kind, signature: Signature | None) -> Ruling:
-    """The verdict on a run of this kind and signature.
+def rule(case: Case, kind: Kind, signature: Signature | None, known: Collection[str] = ()) -> Ruling:
+    """The verdict on a run of this kind and signature; `known` are the ids of what is established about it.
 
     An expectation applies where all its conditions hold; where a fact that it asks for is not known, it is not
     established and does not apply, and the note says so. A run that was cut short is nobody's known failure.
@@ -32,7 +32,7 @@ def rule(case: Case, kind: Kind, signature: Signature | None) -> Ruling:
     if case.result.interrupted is not None:
         return Ruling(Verdict.NEW)
     applicable, note = _applicable(case)
-    fitting = next((e for e in applicable if _fits(e, kind, signature, case.result)), None)
+    fitting = next((e for e in applicable if _fits(e, kind, signature, known, case.result)), None)
     if fitting:
         return Ruling(Verdict.OK if kind is Kind.PASSED else Verdict.KNOWN, fitting)
     if not applicable:
@@ -41,17 +41,16 @@ def rule(case: Case, kind: Kind, signature: Signature | None) -> Ruling:
     if kind is Kind.PASSED:
         where = f" at {first.origin}" if first.origin else ""
         return Ruling(Verdict.FIXED, first, f"expected {in_words(first)}, passed: remove the expectation{where}")
-    return Ruling(
-        Verdict.CHANGED,
-        first,
-        f"expected {in_words(first)}, got {kind.value} {signature.key if signature else ''}".strip(),
-    )
+    got = f"{kind.value} {placed(signature)}" if signature else kind.value
+    return Ruling(Verdict.CHANGED, first, f"expected {in_words(first)}, got {got}")
 
 
 def in_words(expectation: Expectation) -> str:
-    """`crash SIGSEGV@libuct.so!*`, or `hang or timeout` where any signature will do."""
-    kinds = " or ".join(kind.value for kind in expectation.kinds)
-    return f"{kinds} {' or '.join(expectation.signatures)}".strip()
+    """`crash SIGSEGV@libuct.so!*`, `hang or timeout` where any signature will do, or the id of a known failure."""
+    signatures = " or ".join(expectation.signatures)
+    if expectation.known:
+        return f"{expectation.known} {signatures}".strip()
+    return f"{' or '.join(kind.value for kind in expectation.kinds)} {signatures}".strip()
 
 
 def _applicable(case: Case) -> tuple[list[Expectation], str]:
@@ -82,13 +81,17 @@ def _unmet(expectation: Expectation, facts: Mapping[str, str], capabilities: fro
 _FORESEEN = "preflight@"
 
 
-def _fits(expectation: Expectation, kind: Kind, signature: Signature | None, result: RunResult) -> bool:
+def _fits(
+    expectation: Expectation, kind: Kind, signature: Signature | None, known: Collection[str], result: RunResult
+) -> bool:
     if kind not in expectation.kinds:
         return False
     key = signature.key if signature else None
     if key and key.startswith(_FORESEEN) and result.seconds == 0:
         # Preflight kept it from running: it foresaw the kind, and cannot know the words.
         return True
+    if expectation.known and expectation.known not in known:
+        return False
     return not expectation.signatures or (
         key is not None and any(fnmatch.fnmatchcase(key, glob) for glob in expectation.signatures)
     )

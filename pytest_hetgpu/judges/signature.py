@@ -13,6 +13,7 @@ from pytest_hetgpu.judges.base import (
     explanation,
     killed,
     launcher_signal,
+    placed,
     rank_failed_first,
 )
 from pytest_hetgpu.model import Kind
@@ -31,10 +32,7 @@ class SignatureJudge(Judge):
 
 def in_words(signature: Signature) -> str:
     """`SIGSEGV@libuct.so!f in MPI_Send on rank 0: invalid permissions (line 23)`."""
-    entry = f" in {signature.entry_point}" if signature.entry_point else ""
-    ranks = ", ".join(map(str, signature.ranks[:5]))
-    where = f" on rank{'s' * (len(signature.ranks) > 1)} {ranks}" if ranks else ""
-    return f"{signature.key}{entry}{where}: {signature.detail or signature.primary_line} (line {signature.line})"
+    return f"{placed(signature)}: {signature.detail or signature.primary_line} (line {signature.line})"
 
 
 def _force(case: Case, found: Signature) -> Force:

@@ -21,6 +21,7 @@ from pydantic import (
 )
 from pydantic_core.core_schema import CoreSchema, no_info_after_validator_function
 
+from pytest_hetgpu.evidence import Known
 from pytest_hetgpu.model import Condition, Exclusion, Expectation, Kind, Origin
 from pytest_hetgpu.registry import known, names, show
 from pytest_hetgpu.sizes import parse_size
@@ -178,25 +179,29 @@ class RemedyShape(Shape):
 
 
 class ExpectShape(RuleShape):
-    """Cells that are known to fail, and how."""
+    """Cells that are known to fail, and how: an outcome, an entry of knowledge, or both."""
+
+    model_config = ConfigDict(json_schema_extra={"anyOf": [{"required": ["outcome"]}, {"required": ["known"]}]})
 
     where: dict[Name, Pattern] = Field(min_length=1)
-    outcome: Kinds
+    outcome: Kinds | None = None
+    known: Annotated[Name, Field(description="the id of a known failure")] | None = None
     signature: Texts = ()
     when: dict[Name, Text] = {}
     fixed_in: Text | None = None
     remedy: RemedyShape | None = None
 
-    def expectation(self, origin: Origin) -> Expectation:
-        """The noun."""
+    def expectation(self, origin: Origin, known: Known | None = None) -> Expectation:
+        """The noun; `known` is what knowledge has under the id, for all that is not said here."""
         remedy: Mapping[str, Mapping[str, str]] = self.remedy.model_dump() if self.remedy else {}
         return Expectation(
-            kinds=tuple(Kind(name) for name in self.outcome),
+            kinds=tuple(Kind(name) for name in self.outcome or BAD_KINDS),
             signatures=self.signature,
             when=tuple(Condition(fact, wanted) for fact, wanted in self.when.items()),
-            issue=self.issue,
-            reason=self.reason,
-            fixed_in=self.fixed_in,
-            remedy=remedy,
+            issue=self.issue or (known.url if known else None),
+            reason=self.reason or (known.title if known else None),
+            fixed_in=self.fixed_in or (known.fixed_in if known else None),
+            remedy=remedy or (known.settings if known else {}),
             origin=origin,
+            known=self.known,
         )

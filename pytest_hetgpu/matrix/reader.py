@@ -5,13 +5,15 @@ from __future__ import annotations
 import difflib
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from pytest_hetgpu.errors import MatrixError
+from pytest_hetgpu.knowledge.entries import Knowledge
+from pytest_hetgpu.knowledge.load import knowledge as shipped
 from pytest_hetgpu.matrix import source
 from pytest_hetgpu.matrix.complaints import Complaints
 from pytest_hetgpu.matrix.document import MAIN_AXES, Document
@@ -28,8 +30,11 @@ TOP = ("name", "hardware", "transports", "axes", "include", "exclude", "expect")
 _VARIABLE = re.compile(r"\$(\$)?\{([^}]*)\}")
 
 
-def read(path: Path, environ: Mapping[str, str]) -> Document:
-    """The document of a file; `${VAR}` comes from `environ`. Raises MatrixError with every complaint found."""
+def read(path: Path, environ: Mapping[str, str], knowledge: Callable[[], Knowledge] = shipped) -> Document:
+    """The document of a file; `${VAR}` comes from `environ`. Raises MatrixError with every complaint found.
+
+    `knowledge` gives the known failures that expectations may name.
+    """
     complaints = Complaints(str(path))
     try:
         data = source.fetch(path)
@@ -37,14 +42,17 @@ def read(path: Path, environ: Mapping[str, str]) -> Document:
     except SourceError as error:
         complaints.add(error.line, str(error))
         raise MatrixError(complaints.listed()) from None
-    document = _Reader(path, complaints, environ).document(tree, hashlib.sha256(data).hexdigest())
+    document = _Reader(path, complaints, environ, knowledge).document(tree, hashlib.sha256(data).hexdigest())
     if complaints or document is None:
         raise MatrixError(complaints.listed())
     return document
 
 
 class _Reader:
-    def __init__(self, path: Path, complaints: Complaints, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self, path: Path, complaints: Complaints, environ: Mapping[str, str], knowledge: Callable[[], Knowledge]
+    ) -> None:
+        self.knowledge = knowledge
         self.path = path
         self.complaints = complaints
         self.environ = environ
@@ -68,7 +76,7 @@ class _Reader:
         axes = reader.axes(node, tree.lines["axes"], transports) if node else None
         if axes is None or self.complaints:
             return None
-        rules = RuleReader(self.complaints, axes, reader)
+        rules = RuleReader(self.complaints, axes, reader, self.knowledge)
         include = tuple(rules.includes(tree))
         reader.layers({value.name: value for value in rules.values("transport")})
         return Document(

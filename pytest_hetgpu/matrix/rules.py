@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import difflib
 import fnmatch
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from pydantic import ValidationError
 
+from pytest_hetgpu.evidence import Known
+from pytest_hetgpu.knowledge.entries import Knowledge
 from pytest_hetgpu.matrix import source
 from pytest_hetgpu.matrix.complaints import Complaints
 from pytest_hetgpu.matrix.document import Axis, Fragment, Rule
@@ -21,10 +24,14 @@ from pytest_hetgpu.when import check_condition
 class RuleReader:
     """Makes rules of one file's entries; complaints are collected, never raised.
 
-    `extra` holds the values that includes define where they stand, and is filled by `includes`.
+    `extra` holds the values that includes define where they stand, and is filled by `includes`. `knowledge` is asked
+    for when an expectation names a known failure.
     """
 
-    def __init__(self, complaints: Complaints, axes: Iterable[Axis], reader: AxisReader) -> None:
+    def __init__(
+        self, complaints: Complaints, axes: Iterable[Axis], reader: AxisReader, knowledge: Callable[[], Knowledge]
+    ) -> None:
+        self.knowledge = knowledge
         self.complaints = complaints
         self.axes = {axis.name: axis for axis in axes}
         self.reader = reader
@@ -95,7 +102,23 @@ class RuleReader:
                 yield Rule(key, where, origin, exclusion=shape.exclusion(origin))
             else:
                 self.conditions(shape, node)
-                yield Rule(key, where, origin, expectation=shape.expectation(origin))
+                yield Rule(key, where, origin, expectation=shape.expectation(origin, self.known(shape, node)))
+
+    def known(self, shape: ExpectShape, node: source.Mapping) -> Known | None:
+        """What knowledge has under the id that an expectation names; complains where it has nothing."""
+        if shape.known is None:
+            if shape.outcome is None:
+                self.complaints.add(node.line, "expect lacks the key 'outcome' (or 'known', a known failure's id)")
+            return None
+        entries = self.knowledge().by_id
+        if shape.known not in entries:
+            line = node.lines.get("known", node.line)
+            near = difflib.get_close_matches(shape.known, entries, 1)
+            meant = f"did you mean {near[0]!r}? " if near else ""
+            text = f"expect.known: unknown failure {show(shape.known)}"
+            self.complaints.add(line, f"{text} ({meant}your own come with --hetgpu-knowledge FILE)")
+            return None
+        return entries[shape.known].known
 
     def flat(self, key: str, node: source.Mapping, value: dict[str, Any]) -> bool:
         """Makes `where` of a rule without it: an exclude may name its axes beside its other keys, an expect may not.

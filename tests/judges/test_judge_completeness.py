@@ -87,6 +87,19 @@ def test_a_stuck_run_says_when_it_was_last_heard() -> None:
     ]
 
 
+@pytest.mark.parametrize(("how", "kind"), [("stuck", Kind.HANG), ("slow", Kind.TIMEOUT)])
+@pytest.mark.parametrize("quiet", [0.0, 60.0])
+def test_what_the_stacks_told_decides_whether_it_hung(how: str, kind: Kind, quiet: float) -> None:
+    sentence = "rank 0 waits in MPI_Allreduce (reduce.py:31), rank 1 is in time.sleep (fault.py:80)"
+    line = f"hetgpu: {how} after 60 s, nothing moved: {sentence}"
+    told = signature(kind, "stuck@Allreduce+hang", primary_line=line, detail=sentence)
+    stopped = {"timed_out": True, "seconds": 60.0, "quiet": quiet, "returncode": -15}
+    first = next(Completeness().opinions(case(run=stopped, signatures=(told,), **BROKEN)))
+    assert (first.finding.kind, first.force, first.finding.signature) == (kind, Force.FIRM, told)
+    assert first.finding.why.startswith("stopped after 60 s, ")
+    assert first.finding.why.endswith(sentence)
+
+
 @pytest.mark.parametrize("signal", [2, 9, 15])
 def test_signals_of_our_own_stopping_are_no_crash(signal: int) -> None:
     stopped = {"timed_out": True, "seconds": 60.0, "quiet": 60.0, "returncode": -signal}
@@ -107,6 +120,15 @@ def test_a_rank_terminated_because_another_ended_is_no_crash() -> None:
 @pytest.mark.parametrize("code", [131, 135, 183])
 def test_a_launcher_that_fails_to_start_ranks_reports_no_signal(code: int) -> None:
     assert kinds(case(run={"returncode": code}, **NOTHING))[0] == (Kind.ERROR, Force.VAGUE)
+
+
+def test_a_launcher_that_fell_over_a_rank_explains_nothing() -> None:
+    """PRRTE 3.0 aborts now and then while it reports a rank that could not be started."""
+    missing = signature(Kind.LAUNCH_FAILURE, "no-program@python3")
+    fell = signature(key="SIGABRT@Assertion-new_prio-failed")
+    assert explanation(case(run={"returncode": -6}, signatures=(missing, fell), **NOTHING)) == missing
+    assert explanation(case(run={"returncode": -6}, signatures=(fell,), **NOTHING)) == fell
+    assert explanation(case(run={"returncode": 139}, signatures=(missing, fell), **BROKEN)) == fell
 
 
 def test_memory_that_ran_out_explains_a_death() -> None:

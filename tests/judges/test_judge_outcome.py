@@ -185,6 +185,33 @@ def test_verdicts(expected: tuple[Expectation, ...], of: dict[str, Any], verdict
     assert why in found.why
 
 
+@pytest.mark.parametrize(
+    ("of", "why"),
+    [
+        (
+            {**BAD, "signatures": (signature(ranks=(1,), entry_point="MPI_Send", detail="invalid permissions"),)},
+            f"expected ucx-no-large-bar, got crash {SEGV} in MPI_Send on rank 1",
+        ),
+        (
+            {
+                "run": {"timed_out": True, "returncode": -9},
+                **BROKEN,
+                "signatures": (signature(Kind.HANG, "hang@MPI_Send", primary_line="hetgpu: stuck", detail="all wait"),),
+            },
+            "expected ucx-no-large-bar, got hang hang@MPI_Send: stopped after 2 s, nothing moved: all wait",
+        ),
+        (
+            {"run": {"returncode": 3}, **BROKEN},
+            "expected ucx-no-large-bar, got error: the launcher ended with exit code 3",
+        ),
+    ],
+)
+def test_a_changed_failure_is_told_in_one_sentence(of: dict[str, Any], why: str) -> None:
+    expected = expectation(Kind.CRASH, Kind.HANG, Kind.ERROR, known="ucx-no-large-bar")
+    found = outcome(case({"expectations": (expected,)}, **of))
+    assert (found.verdict, found.why) == (Verdict.CHANGED, why)
+
+
 def test_the_expectation_that_fits_is_the_one_shown() -> None:
     assert outcome(case({"expectations": (expectation(Kind.HANG), KNOWN)}, **BAD)).expectation == KNOWN
 

@@ -1,0 +1,1 @@
+"""What a log says of its run, with nothing else known of it."""
