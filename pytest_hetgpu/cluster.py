@@ -10,7 +10,7 @@ from pytest_hetgpu.errors import NotHere, ProvisionError
 from pytest_hetgpu.hardware.base import Platform
 from pytest_hetgpu.model import Job, Node
 from pytest_hetgpu.registry import find
-from pytest_hetgpu.runtimes.base import Member, Runtime
+from pytest_hetgpu.runtimes.base import Look, Member, Runtime
 
 if TYPE_CHECKING:
     from pytest_hetgpu.accounting import Environment
@@ -71,6 +71,10 @@ class Cluster:
             if why is not None:
                 lost.append(f"node {node.name} ({node.hardware.name} on {node.host}) was lost: {why}")
         return tuple(survivors), tuple(lost)
+
+    def looks(self) -> dict[str, Look]:
+        """How to look at what runs on the nodes besides the launcher's, by their names."""
+        return {node.name: member.stacks for member, node in self._members() if member is not self.launcher}
 
     def traffic(self) -> dict[str, int]:
         """Bytes that each node's fabric interface has received and sent so far, by node; no entry where none tells."""

@@ -15,7 +15,7 @@ from pytest_hetgpu.accounting import Environment
 from pytest_hetgpu.errors import NotHere, ProvisionError
 from pytest_hetgpu.evidence import RunResult
 from pytest_hetgpu.model import Command, Demand, Hardware, Job, Node, Stack
-from pytest_hetgpu.runtimes.base import Answer, Door, Gathering, Member, MemberRuntime
+from pytest_hetgpu.runtimes.base import Answer, Door, Gathering, Member, MemberRuntime, OnOverdue, shrug
 from pytest_hetgpu.standing import Placements, identity, rank_programs
 
 STACK = Stack("openmpi-5", "Open MPI", "5", "", "mpirun", "python3")
@@ -31,7 +31,7 @@ class FakeMember(Member):
         self.gone: str | None = None
         self.files: dict[str, bytes] = {}
 
-    def run(self, command: Command, *, output: Path, timeout: float) -> RunResult:
+    def run(self, command: Command, *, output: Path, timeout: float, overdue: OnOverdue = shrug) -> RunResult:
         raise AssertionError
 
     def absent(self, paths: Sequence[str]) -> tuple[str, ...]:

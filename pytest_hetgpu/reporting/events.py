@@ -27,13 +27,19 @@ class MatrixFile:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A session began: `argv` is pytest's command line, `started` in seconds since 1970, `package` our version."""
+    """A session began: `argv` is pytest's command line, `started` in seconds since 1970, `package` our version.
+
+    `options` is what must be typed for a cell to be the same again (also what came from ini files and variables), and
+    `folder` the one that it is typed in.
+    """
 
     package: str
     matrices: tuple[MatrixFile, ...]
     argv: tuple[str, ...]
     host: str
     started: float
+    options: tuple[str, ...] = ()
+    folder: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import os
 import re
 import secrets
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,9 +26,13 @@ LONGEST_NAME = 200
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
-    """`reports/<run>/`: `journal/`, `scenarios/<label>/output.log` and `job.json`, `junit.xml`, `summary.md`."""
+    """`reports/<run>/`: `journal/`, `scenarios/<label>/output.log` and `job.json`, `junit.xml`, `summary.md`.
+
+    What a further `attempt` leaves lies in a folder of that name below the cell's.
+    """
 
     path: Path
+    attempt: str = ""
 
     @classmethod
     def create(cls, reports: Path) -> RunFolder:
@@ -48,10 +52,14 @@ class RunFolder:
         _point_to(path)
         return cls(path)
 
+    def further(self, attempt: str) -> RunFolder:
+        """The same run's folder, for what a further attempt of each cell leaves."""
+        return replace(self, attempt=attempt)
+
     def scenario(self, label: str) -> Path:
         """Where the files of a cell lie: always below `scenarios/`, whatever the label."""
         name = re.sub(r"[^A-Za-z0-9_.+-]", "_", label)[:LONGEST_NAME]
-        return self.path / "scenarios" / (name if name.strip(".") else f"_{name}")
+        return self.path / "scenarios" / (name if name.strip(".") else f"_{name}") / self.attempt
 
     def log(self, label: str) -> Path:
         """Where a cell's output goes, as its command printed it."""
@@ -60,6 +68,10 @@ class RunFolder:
     def job(self, label: str) -> Path:
         """Where a cell's Job and RunResult are kept."""
         return self.scenario(label) / "job.json"
+
+    def stacks(self, label: str) -> Path:
+        """Where the stacks of a cell's ranks are kept, if they were taken (`forensics.FILE`)."""
+        return self.scenario(label) / "stacks.json"
 
     def prepare(self, label: str) -> Path:
         """Makes a cell's folder; returns where its output goes."""

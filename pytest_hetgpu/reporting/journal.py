@@ -67,9 +67,10 @@ class Journal:
         except OSError as error:
             raise JournalError(f"journal {self.path}: cannot be opened ({error.strerror})") from error
 
-    def run(self, matrices: Sequence[MatrixFile], argv: Sequence[str]) -> None:
-        """A session begins now, started with `argv`, over these matrices."""
-        self._append(events.Run(__version__, tuple(matrices), tuple(argv), os.uname().nodename, time.time()))
+    def run(self, matrices: Sequence[MatrixFile], argv: Sequence[str], options: Sequence[str] = ()) -> None:
+        """A session begins now, started with `argv`, over these matrices; `options` is what its cells need again."""
+        host, folder = os.uname().nodename, str(Path.cwd())
+        self._append(events.Run(__version__, tuple(matrices), tuple(argv), host, time.time(), tuple(options), folder))
 
     def planned(self, cell: Job | Scenario, position: int | None = None) -> None:
         """The cell will be run, as this job if it is one; `position` is its place in the order of the matrix files."""

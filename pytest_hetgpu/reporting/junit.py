@@ -91,7 +91,7 @@ class _Writer:
             self.tails += len(end)
             if end:
                 yield end
-        for path in (log, self.folder.job(cell.label)):
+        for path in (log, self.folder.stacks(cell.label), self.folder.job(cell.label)):
             if path.exists():
                 yield f"[[ATTACHMENT|{_from(self.here, path)}]]"
 

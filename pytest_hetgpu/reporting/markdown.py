@@ -9,12 +9,13 @@ from functools import partial
 from typing import TypeVar
 from urllib.parse import quote
 
-from pytest_hetgpu.evidence import Outcome
+from pytest_hetgpu import fates
+from pytest_hetgpu.evidence import Known, Outcome
 from pytest_hetgpu.model import Verdict
 from pytest_hetgpu.reporting.cells import CellRecord, RunRecord, utc
 from pytest_hetgpu.reporting.grid import Grid, grids
 from pytest_hetgpu.reporting.text import one_line
-from pytest_hetgpu.reporting.wording import Rerun, again, expected, words
+from pytest_hetgpu.reporting.wording import Rerun, again, debugged, expected, settings_of, words
 
 T = TypeVar("T")
 
@@ -172,14 +173,39 @@ def _detail(cell: CellRecord, log: str | None, rerun: Rerun) -> Iterator[str]:
     if outcome.signature:
         yield f"- signature: {code(outcome.signature.key)}"
         yield f"- line {outcome.signature.line} of its log: {code(outcome.signature.primary_line)}"
+    told = fates.in_words(outcome.fates)
+    if told:
+        yield f"- ranks: {escape(told)}"
+    yield from _known(outcome.known)
     if outcome.verdict in (Verdict.CHANGED, Verdict.FIXED):
         yield f"- expected: {code(expected(outcome.expectation))}"
     if cell.issue:
         yield f"- issue: {_link(cell.issue)}"
+    if outcome.debug:
+        yield f"- {escape(debugged(outcome))}"
     yield from (f"- preflight: {escape(concern)}" for concern in outcome.concerns)
     yield f"- run just this cell again: {code(again(cell, rerun), 2000)}"
     if log:
-        yield f"- log: [output.log]({quote(log)})"
+        stacks = f", [stacks.json]({quote(log.rpartition('/')[0])}/stacks.json)" if _looked(outcome) else ""
+        yield f"- log: [output.log]({quote(log)}){stacks}"
+
+
+def _looked(outcome: Outcome) -> bool:
+    """Whether the stacks of the cell's ranks were taken: a line of ours says so."""
+    said = (finding.signature.primary_line for finding in outcome.findings if finding.signature)
+    return any(line.startswith(("hetgpu: stuck", "hetgpu: slow")) for line in said)
+
+
+def _known(known: Iterable[Known]) -> Iterator[str]:
+    """What is established about a failure."""
+    for entry in known:
+        sure = "" if entry.status == "established" else f" ({entry.status})"
+        yield f"- known{sure}, {code(entry.id)}: {escape(entry.title)}. {escape(entry.cause)}"
+        settings = " ".join(code(setting) for setting in settings_of(entry))
+        if entry.fix or settings:
+            yield f"  - cure: {' '.join(filter(None, (escape(entry.fix), settings)))}"
+        if entry.links:
+            yield f"  - {', '.join(map(_link, entry.links))}"
 
 
 def _skips(record: RunRecord) -> Iterator[str]:

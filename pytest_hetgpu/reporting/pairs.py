@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from pytest_hetgpu import fates
 from pytest_hetgpu.evidence import Outcome
 from pytest_hetgpu.model import Kind, Verdict
 from pytest_hetgpu.reporting.serial import RecordError
@@ -50,6 +51,8 @@ def to_pairs(outcome: Outcome, *, label: str, matrix: str) -> list[Pair]:
         "matrix": matrix,
         "signature": one_line(outcome.signature.key, _LIMIT) if outcome.signature else "",
         "issue": one_line(issue, _LIMIT) if issue else "",
+        "known": ",".join(entry.id for entry in outcome.known),
+        "ranks": one_line(fates.in_words(outcome.fates), _LIMIT),
         "stack": one_line(outcome.stack, _LIMIT),
         "preflight": one_line(" | ".join(outcome.concerns), _LIMIT),
         "transport_seen": ",".join(one_line(name, _LIMIT).replace(",", ";") for name in outcome.transports),

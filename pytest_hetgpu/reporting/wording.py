@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
+from pytest_hetgpu import fates
+from pytest_hetgpu.evidence import Known, Outcome
 from pytest_hetgpu.model import Expectation, Kind, Verdict
 from pytest_hetgpu.reporting.cells import CellRecord
 from pytest_hetgpu.reporting.redaction import redact_argv
@@ -27,9 +29,9 @@ def expected(expectation: Expectation | None) -> str:
     """`crash SIGSEGV@...` or `hang or timeout`: what a cell was expected to do instead of passing."""
     if expectation is None:
         return "a failure"
-    kinds = " or ".join(kind.value for kind in expectation.kinds)
+    what = expectation.known or " or ".join(kind.value for kind in expectation.kinds)
     signatures = " or ".join(one_line(signature) for signature in expectation.signatures)
-    return f"{kinds} {signatures}".strip() or "a failure"
+    return f"{what} {signatures}".strip() or "a failure"
 
 
 def headline(record: CellRecord) -> str:
@@ -66,6 +68,14 @@ def details(record: CellRecord, rerun: Rerun) -> Iterator[str]:
     if outcome.signature:
         yield f"signature: {one_line(outcome.signature.key, _LINE)}"
         yield f"line {outcome.signature.line}: {one_line(outcome.signature.primary_line, _LINE)}"
+    told = fates.in_words(outcome.fates)
+    if told:
+        yield f"ranks: {one_line(told, _LINE)}"
+    yield from (one_line(line, _LINE) for line in knowing(outcome.known))
+    if outcome.others:
+        yield f"also in the log: {one_line(', '.join(f'{o.key} (line {o.line})' for o in outcome.others[:5]), _LINE)}"
+    if outcome.debug:
+        yield one_line(debugged(outcome), _LINE)
     if outcome.expectation:
         yield f"expected: {expected(outcome.expectation)}"
     if record.issue:
@@ -74,6 +84,37 @@ def details(record: CellRecord, rerun: Rerun) -> Iterator[str]:
     if command:
         yield f"command: {command}"
     yield f"run again: {again(record, rerun)}"
+
+
+def knowing(known: Sequence[Known]) -> Iterator[str]:
+    """What is established about a failure, some lines an entry: cause, cure, settings, link."""
+    for entry in known:
+        sure = "" if entry.status == "established" else f" ({entry.status})"
+        yield f"known{sure}: {entry.title} [{entry.id}]: {entry.cause}"
+        settings = " ".join(settings_of(entry))
+        if entry.fix or settings:
+            yield f"  cure: {' '.join(filter(None, (entry.fix, settings)))}"
+        if entry.fixed_in:
+            yield f"  fixed in {entry.fixed_in}"
+        if entry.url:
+            yield f"  see {entry.url}"
+
+
+def debugged(outcome: Outcome) -> str:
+    """What the debug rerun did, and where its log is; "" where there was none."""
+    if outcome.debug is None:
+        return ""
+    own = outcome.signature.key if outcome.signature else ""
+    same = outcome.debug.kind is outcome.kind and outcome.debug.key == own
+    what = "failed in the same way" if same else f"ended as {outcome.debug.kind.value} {outcome.debug.key}".strip()
+    return f"debug rerun: {what}, {outcome.debug.log}"
+
+
+def settings_of(entry: Known) -> Iterator[str]:
+    """An entry's settings as one types them: `UCX_TLS=tcp`, `--mca pml ucx`."""
+    for kind, values in entry.settings.items():
+        for name, value in values.items():
+            yield f"--mca {name} {value}" if kind == "mca" else f"{name}={value}"
 
 
 def command_of(record: CellRecord) -> str:

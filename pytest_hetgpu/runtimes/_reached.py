@@ -15,8 +15,9 @@ from pytest_hetgpu.errors import HetgpuError, LaunchError, LostNode, NotHere, Pr
 from pytest_hetgpu.evidence import RunResult
 from pytest_hetgpu.model import Command
 from pytest_hetgpu.runtimes._link import Call, Link, Reply, checked, checked_folder
+from pytest_hetgpu.runtimes._look import looking_over
 from pytest_hetgpu.runtimes._starting import NotStarted, empty, error, sink
-from pytest_hetgpu.runtimes.base import Answer, Door, Gathering, Member
+from pytest_hetgpu.runtimes.base import Answer, Door, Gathering, Member, OnOverdue, Overdue, shrug
 
 _MARGIN = 30.0  # seconds that an answer may take on its way
 _LINGER, _GRACE = 0.25, 1.0  # seconds for what a command left to end by itself, and when told to
@@ -41,12 +42,12 @@ class Reached(Member):
         self.grace = grace
         self._after: Callable[[], None] | None = after
 
-    def run(self, command: Command, *, output: Path, timeout: float) -> RunResult:
+    def run(self, command: Command, *, output: Path, timeout: float, overdue: OnOverdue = shrug) -> RunResult:
         """As `Runtime.run`. Where the node is lost meanwhile: return code 255, and the output's last line says why."""
         if not command.argv:
             raise empty()
         with sink(output) as file:
-            return _Run(self, command, _Writer(file, output)).result(timeout)
+            return _Run(self, command, _Writer(file, output)).result(timeout, overdue)
 
     def absent(self, paths: Sequence[str]) -> tuple[str, ...]:
         reply = self.link.request("exists", paths=list(paths))
@@ -132,6 +133,9 @@ class Reached(Member):
     def sweep(self) -> tuple[str, ...]:
         return self._lines("sweep", "survivors", linger=_LINGER, grace=_GRACE)
 
+    def stacks(self, request: Mapping[str, Any], seconds: float) -> bytes:
+        return looking_over(self.link, self.folder, request, seconds)
+
     def lost(self) -> str | None:
         return self.link.lost()
 
@@ -207,19 +211,20 @@ class _Run:
         self._interrupted: str | None = None
         self._lost: str | None = None
 
-    def result(self, timeout: float) -> RunResult:
+    def result(self, timeout: float, overdue: OnOverdue) -> RunResult:
         started, clock = time.time(), time.monotonic()
         self._writer.last = clock
         call = self._node.link.call(
             "run", heard=self._writer, argv=list(self._command.argv), env=dict(self._command.env)
         )
-        ended, seconds = False, 0.0
+        ended = timed_out = False
         try:
             ended = self._ended(call, timeout)
             seconds = (call.ended or time.monotonic()) - clock
-        finally:
             quiet = min(seconds, max(0.0, clock + seconds - self._writer.last))
-            timed_out = not ended and self._interrupted is None and self._lost is None
+            if not ended and self._interrupted is None and self._lost is None:
+                timed_out = self._looked(overdue, Overdue(seconds, quiet, self._node.stacks))
+        finally:
             try:
                 reply = self._finished(call, ended)
             finally:
@@ -240,6 +245,14 @@ class _Run:
             interrupted=self._interrupted,
             survivors=tuple(fields["survivors"]),
         )
+
+    def _looked(self, overdue: OnOverdue, what: Overdue) -> bool:
+        """Has the command looked at, whose time is over; False where that was cut short."""
+        try:
+            overdue(what)
+        except KeyboardInterrupt as cut:
+            self._interrupted = str(cut.args[0]) if cut.args else "SIGINT"
+        return self._interrupted is None
 
     def _ended(self, call: Call, timeout: float) -> bool:
         try:

@@ -50,6 +50,10 @@ class Tree:
         """Block until the launcher has ended or `seconds` have passed; whether it ended."""
         return not still_running(self._launchers(), seconds)
 
+    def pids(self) -> set[int]:
+        """The job's processes that run now."""
+        return set(self._left())
+
     def clear(self, grace: float) -> int | None:
         """Stop whatever is left, reap it, and return the launcher's return code (None: nobody can tell it).
 

@@ -20,13 +20,34 @@ from pytest_hetgpu.model import Command, Node
 
 T = TypeVar("T")
 
+Look = Callable[[Mapping[str, Any], float], bytes]
+"""Asks `programs/stacks.py` on a node, where it has so many seconds; b"" where there is no answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overdue:
+    """A command whose time is over, and which still runs: since when, how long silent, and how to look at it."""
+
+    seconds: float
+    quiet: float
+    look: Look
+
+
+OnOverdue = Callable[[Overdue], None]
+
+
+def shrug(_: Overdue) -> None:
+    """Does nothing about a command whose time is over."""
+
 
 class Runtime(abc.ABC):
     """Where nodes run. One object may serve many commands, one after another or from several threads."""
 
     @abc.abstractmethod
-    def run(self, command: Command, *, output: Path, timeout: float) -> RunResult:
+    def run(self, command: Command, *, output: Path, timeout: float, overdue: OnOverdue = shrug) -> RunResult:
         """Run `command` to its end, at most `timeout` seconds, and leave nothing of it running.
+
+        A command that runs at the end of its time is stopped after `overdue` was called.
 
         What it prints, stdout and stderr as they come, is appended to the file `output` (made with mode 0600).
         A command that fails, is cut short by the timeout or by a KeyboardInterrupt is a RunResult like any other;
@@ -105,6 +126,10 @@ class Member(Runtime):
     @abc.abstractmethod
     def sweep(self) -> tuple[str, ...]:
         """Stops whatever of the last command still runs on the node (not our sshd); what that was, as `NAME (PID)`."""
+
+    def stacks(self, request: Mapping[str, Any], seconds: float) -> bytes:
+        """As `Look`, at what the last command has on this node. Here: no answer."""
+        return b""
 
     @abc.abstractmethod
     def lost(self) -> str | None:

@@ -11,7 +11,7 @@ from typing import Any
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.evidence import RunResult
 from pytest_hetgpu.model import Command
-from pytest_hetgpu.runtimes.base import Runtime
+from pytest_hetgpu.runtimes.base import OnOverdue, Overdue, Runtime, shrug
 
 Answer = Callable[[Command], "tuple[int | None, bytes]"]
 
@@ -27,13 +27,15 @@ class FakeRuntime(Runtime):
         self._missing = frozenset(missing)
         self._up = tuple(up)
 
-    def run(self, command: Command, *, output: Path, timeout: float) -> RunResult:
+    def run(self, command: Command, *, output: Path, timeout: float, overdue: OnOverdue = shrug) -> RunResult:
         """Ask the function, append what it printed to `output`, and say that it took no time (or, hung, all of it)."""
         started = time.time()
         returncode, printed = self._function(command)
         with os.fdopen(os.open(output, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab") as sink:
             sink.write(printed)
         hung = returncode is None
+        if hung:
+            overdue(Overdue(timeout, timeout, lambda *_: b""))
         return RunResult(
             argv=command.argv,
             returncode=returncode,

@@ -15,9 +15,19 @@ from typing import Any
 from pytest_hetgpu.evidence import RunResult
 from pytest_hetgpu.model import Command, Node
 from pytest_hetgpu.runtimes._kernel import custody
+from pytest_hetgpu.runtimes._look import looking_here
 from pytest_hetgpu.runtimes._starting import NotStarted, empty, error, sink
 from pytest_hetgpu.runtimes._tree import Tree
-from pytest_hetgpu.runtimes.base import Gathering, Member, MemberRuntime, Runtime, testinfra_host
+from pytest_hetgpu.runtimes.base import (
+    Gathering,
+    Member,
+    MemberRuntime,
+    OnOverdue,
+    Overdue,
+    Runtime,
+    shrug,
+    testinfra_host,
+)
 
 _NETWORKS = Path("/sys/class/net")
 _IFF_UP, _IFF_LOOPBACK = 0x1, 0x8  # linux/if.h
@@ -38,7 +48,7 @@ class Local(Runtime):
 
     grace: float = 2.0
 
-    def run(self, command: Command, *, output: Path, timeout: float) -> RunResult:
+    def run(self, command: Command, *, output: Path, timeout: float, overdue: OnOverdue = shrug) -> RunResult:
         """As `Runtime.run`. Whatever the command started is stopped with it, however far it has wandered off.
 
         `survivors` are named `NAME (PID)`. `quiet` goes by the time of the last write to `output`.
@@ -55,6 +65,8 @@ class Local(Runtime):
                     interrupted = str(cut.args[0]) if cut.args else "SIGINT"
                 seconds = time.monotonic() - clock
                 quiet = min(seconds, max(0.0, started + seconds - os.fstat(file).st_mtime))
+                if not ended and interrupted is None:
+                    interrupted = _interrupted(overdue, Overdue(seconds, quiet, looking_here(tree.pids)))
             finally:
                 returncode = tree.clear(self.grace)
         return RunResult(
@@ -95,6 +107,15 @@ class LocalNodes(MemberRuntime):
         name = node.name or node.host
         link = Link(ProcessPipe(boot_command(sys.executable), inherited(os.environ)), name)
         return Reached(name, link).settled(gathering)
+
+
+def _interrupted(overdue: OnOverdue, what: Overdue) -> str | None:
+    """Has a command looked at whose time is over; the signal that cut that short."""
+    try:
+        overdue(what)
+    except KeyboardInterrupt as cut:
+        return str(cut.args[0]) if cut.args else "SIGINT"
+    return None
 
 
 def inherited(environ: Mapping[str, str]) -> dict[str, str]:
