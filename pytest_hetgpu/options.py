@@ -14,7 +14,10 @@ import pytest
 
 @dataclass(frozen=True)
 class Option:
-    """One option; `name` gives `--hetgpu-NAME`, ini key `hetgpu_NAME` and variable `HETGPU_NAME`."""
+    """One option; `name` gives `--hetgpu-NAME`, ini key `hetgpu_NAME` and variable `HETGPU_NAME`.
+
+    Of one with `same` a cell needs the value that it had, to be run again.
+    """
 
     name: str
     help: str
@@ -22,11 +25,17 @@ class Option:
     kind: Literal["path", "paths", "words", "seconds", "flag", "choice"] = "path"
     everywhere: bool = True
     choices: tuple[str, ...] = ()
+    same: bool = False
 
     @property
     def dest(self) -> str:
         """Attribute on pytest's option namespace, and ini key."""
-        return f"hetgpu_{self.name}"
+        return f"hetgpu_{self.field}"
+
+    @property
+    def field(self) -> str:
+        """Its field in `Settings`."""
+        return self.name.replace("-", "_")
 
     @property
     def flag(self) -> str:
@@ -36,15 +45,30 @@ class Option:
 
 OPTIONS = (
     Option("matrix", "matrix file to run; repeatable", "FILE", "paths"),
-    Option("inventory", "where the hardware of the matrix is", "FILE"),
+    Option("inventory", "where the hardware of the matrix is", "FILE", same=True),
     Option("reports", "folder for what runs leave (default: reports)", "DIR"),
-    Option("timeout", "seconds a cell may take unless it has its own timeout (default: 120)", "S", "seconds"),
+    Option(
+        "knowledge",
+        "file of known failures of your own, besides the shipped ones; repeatable",
+        "FILE",
+        "paths",
+        same=True,
+    ),
+    Option(
+        "timeout", "seconds a cell may take unless it has its own timeout (default: 120)", "S", "seconds", same=True
+    ),
     Option(
         "preflight",
         "what nodes lack for a cell: warn of it (default), let it be the verdict (strict), or do not look (off)",
         "MODE",
         "choice",
         choices=("warn", "strict", "off"),
+        same=True,
+    ),
+    Option(
+        "debug-rerun",
+        "run each new or changed failure once more with its libraries' debug output, kept beside it",
+        kind="flag",
     ),
     Option("cell", "run only the cell of this id; repeatable", "ID", "words", everywhere=False),
     Option("plan", "print each job's exact commands, start nothing", kind="flag", everywhere=False),
@@ -58,11 +82,28 @@ class Settings:
     matrix: tuple[Path, ...] = ()
     inventory: Path | None = None
     reports: Path = Path("reports")
+    knowledge: tuple[Path, ...] = ()
     timeout: float = 120.0
     preflight: str = "warn"
+    debug_rerun: bool = False
     cell: tuple[str, ...] = ()
     plan: bool = False
     sources: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def typed(self) -> tuple[str, ...]:
+        """What is to be typed so that a cell is the same once more, wherever it was said this time."""
+        tokens: list[str] = []
+        for option in OPTIONS:
+            value = getattr(self, option.field)
+            if option.same and value != getattr(Settings, option.field):
+                values = value if isinstance(value, tuple) else (value,)
+                tokens += (token for one in values for token in (option.flag, _as_typed(one)))
+        return tuple(tokens)
+
+
+def _as_typed(value: Path | float | str) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def register(parser: pytest.Parser) -> None:
@@ -88,9 +129,17 @@ def resolve(config: pytest.Config, environ: Mapping[str, str] = os.environ) -> S
     for option in OPTIONS:
         value, source = _given(option, config, environ)
         if value not in (None, [], ""):
-            found[option.name] = _convert(option, value, source)
-            sources[option.name] = source
+            found[option.field] = _convert(option, value, source)
+            sources[option.field] = source
     return Settings(**found, sources=sources)
+
+
+def _truth(text: str, source: str) -> bool:
+    """What a flag's ini key or variable says."""
+    words = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+    if text.lower() not in words:
+        raise pytest.UsageError(f"{source}: {text!r} is none of {', '.join(words)}")
+    return words[text.lower()]
 
 
 def _given(option: Option, config: pytest.Config, environ: Mapping[str, str]) -> tuple[Any, str]:
@@ -117,7 +166,7 @@ def _convert(option: Option, value: Any, source: str) -> Any:
     if option.kind == "path":
         return Path(value)
     if option.kind == "flag":
-        return True
+        return value is True or _truth(str(value), source)
     if option.kind == "choice":
         if value not in option.choices:
             raise pytest.UsageError(f"{source}: {value!r} is none of {', '.join(option.choices)}")

@@ -38,7 +38,8 @@ class Sight:
 class Site:
     """Facts about where jobs run: `programs` is the folder of rank programs, `cores` are the launching host's.
 
-    `stacks` are this machine's, `images` those of the matrix by name of hardware, `seen` is by node.
+    `stacks` are this machine's, `images` those of the matrix by name of hardware, `seen` is by node. The transports of
+    `verbose` jobs log what maintainers ask for.
     """
 
     stacks: Mapping[str, Stack]
@@ -49,6 +50,7 @@ class Site:
     inventory: Inventory = field(default_factory=Inventory)
     images: Mapping[str, Image] = field(default_factory=dict)
     seen: Mapping[int, Sight] = field(default_factory=dict)
+    verbose: bool = False
 
 
 def place(document: Document, settings: CellSettings, site: Site) -> tuple[tuple[Node, ...], tuple[Host, ...]]:

@@ -13,6 +13,7 @@ from pytest_hetgpu.matrix.document import CellSettings, Document
 from pytest_hetgpu.model import Demand, Hardware, Job, Node, RankContext, Scenario, Stack
 from pytest_hetgpu.placing import Sight, Site, place
 from pytest_hetgpu.registry import find
+from pytest_hetgpu.transports.base import Rendering
 from pytest_hetgpu.workloads.base import Sweep, Workload
 
 
@@ -171,7 +172,7 @@ def _contexts(settings: CellSettings, nodes: Sequence[Node], site: Site) -> tupl
         (stack.interpreter, "-m", "mpi4py", f"{folder}/{file}", *arguments)
         for stack, folder in zip(stacks, folders, strict=True)
     ]
-    rendered = [settings.transport.render(node, stack) for node, stack in zip(nodes, stacks, strict=True)]
+    rendered = [_rendered(settings, node, stack, site) for node, stack in zip(nodes, stacks, strict=True)]
     mca = [{**n.hardware.mca, **r.mca, **settings.options.mca} for n, r in zip(nodes, rendered, strict=True)]
     env = [
         {**_fabric(n).environment(n.hardware.fabric), **n.hardware.env, **r.env, **settings.options.env}
@@ -189,6 +190,15 @@ def _contexts(settings: CellSettings, nodes: Sequence[Node], site: Site) -> tupl
         RankContext(sum(item[3] for item in group), host, tokens, variables)
         for (host, tokens, variables), group in grouped
     ], shared
+
+
+def _rendered(settings: CellSettings, node: Node, stack: Stack, site: Site) -> Rendering:
+    """What the transport asks of a node."""
+    asked = settings.transport.render(node, stack)
+    if not site.verbose:
+        return asked
+    more = settings.transport.verbose(stack)
+    return Rendering({**asked.mca, **more.mca}, {**asked.env, **more.env})
 
 
 def _programs(node: Node, nodes: Sequence[Node], site: Site) -> str:

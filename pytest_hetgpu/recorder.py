@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 from pytest_hetgpu import cluster as clusters
 from pytest_hetgpu import leases, wording
 from pytest_hetgpu.cluster import Cluster
-from pytest_hetgpu.errors import ProvisionError
-from pytest_hetgpu.evidence import Finding, Outcome, RunResult
+from pytest_hetgpu.errors import NotHere, ProvisionError
+from pytest_hetgpu.evidence import DebugRun, Finding, Outcome, RunResult
 from pytest_hetgpu.execute import execute, not_started
 from pytest_hetgpu.judge import SCENARIO, judge_output
+from pytest_hetgpu.knowledge.entries import Knowledge
+from pytest_hetgpu.knowledge.load import knowledge
 from pytest_hetgpu.model import Job, Kind, Scenario, Verdict
 from pytest_hetgpu.reporting.folder import RunFolder
 from pytest_hetgpu.reporting.journal import Journal, matrix_file
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
 # After these a node may hold what the next cell should not meet.
 _SPOILT = frozenset((Kind.CRASH, Kind.HANG, Kind.TIMEOUT, Kind.OUT_OF_MEMORY, Kind.NETWORK_FAILURE, Kind.UNKNOWN))
 
+_TO_DEBUG = frozenset((Verdict.NEW, Verdict.CHANGED))
+DEBUG = "debug"
+
 
 class Recorder:
     """Writes to one run's folder as `writer`; whatever it returns is on disk already."""
@@ -44,13 +49,18 @@ class Recorder:
         self.spoilt: Job | None = None
         self.outcomes: dict[tuple[str, str], Outcome] = {}
         self.preflight = "warn"
+        self.debug_rerun = False
+        self.options: Sequence[str] = ()
 
     @classmethod
-    def start(cls, suite: Suite, reports: Path, arguments: Sequence[str]) -> Recorder:
-        """Opens a new run below the folder `reports`. UsageError where that cannot be written."""
+    def start(cls, suite: Suite, reports: Path, arguments: Sequence[str], options: Sequence[str] = ()) -> Recorder:
+        """Opens a new run below the folder `reports`. UsageError where that cannot be written.
+
+        `arguments` is the command line, `options` the part of it (and of what else was set) that its cells need again.
+        """
         recorder = cls(suite, RunFolder.create(reports), "main")
         matrices = [matrix_file(document.name, Path(document.file)) for document in suite.documents.values()]
-        recorder.journal.run(matrices, arguments)
+        recorder.journal.run(matrices, arguments, options)
         return recorder
 
     @classmethod
@@ -71,8 +81,7 @@ class Recorder:
 
         Making nodes takes their hosts' leases: it would disturb whoever measures there.
         """
-        job = self.suite.job(scenario)
-        cluster = self._gathered(job, scenario) if job.joined else clusters.local(job, self.runtimes)
+        cluster = self._cluster(scenario)
         if self.preflight == "off":
             return cluster
         from pytest_hetgpu import surroundings
@@ -80,12 +89,16 @@ class Recorder:
 
         if self.surroundings is None:
             self.surroundings = surroundings.Surroundings(self.folder.path)
-        with leases.hold(job.hosts):
+        with leases.hold(cluster.job.hosts):
             seen = self.surroundings.of(cluster)
         job = surroundings.informed(cluster.job, seen)
         return replace(cluster.informed(seen), job=job, concerns=check(job, seen))
 
-    def _gathered(self, job: Job, scenario: Scenario) -> Cluster:
+    def _cluster(self, scenario: Scenario, *, verbose: bool = False) -> Cluster:
+        """The nodes of a cell, with its job as it is to be started on them."""
+        job = self.suite.job(scenario, verbose=verbose)
+        if not job.joined:
+            return clusters.local(job, self.runtimes)
         if self.placements is None:
             from pytest_hetgpu.standing import Placements
 
@@ -94,7 +107,7 @@ class Recorder:
             standing = self.placements.of(job)
         members = {berth.node.index: berth.member for berth in standing.berths}
         environments = dict(enumerate(standing.environments))
-        return clusters.gathered(self.suite.job(scenario, standing.sights), members, environments)
+        return clusters.gathered(self.suite.job(scenario, standing.sights, verbose=verbose), members, environments)
 
     def broken(self, scenario: Scenario, error: ProvisionError) -> tuple[Job, Outcome, list[Pair]]:
         """Records a cell whose nodes could not be made ready: it is judged like one that did not start."""
@@ -120,10 +133,14 @@ class Recorder:
     def _judged(
         self, job: Job, result: RunResult, concerns: Sequence[Concern]
     ) -> tuple[RunResult, Outcome, list[Pair]]:
-        outcome = replace(judge_output(job, result), concerns=tuple(map(str, concerns)))
+        outcome = replace(judge_output(job, result, self._knowledge()), concerns=tuple(map(str, concerns)))
         self.journal.judged(job, outcome)
         self.outcomes[job.matrix, job.label] = outcome
         return result, outcome, to_pairs(outcome, label=job.label, matrix=job.matrix)
+
+    def _knowledge(self) -> Knowledge | None:
+        """The known failures of this run; None for the shipped ones alone, which are read when they are needed."""
+        return knowledge(self.suite.knowledge_files) if self.suite.knowledge_files else None
 
     def overrule(self, scenario: Scenario, why: str) -> list[Pair] | None:
         """Records that a cell's test failed for a reason of its own; None where its outcome is a failure already."""
@@ -162,7 +179,32 @@ class Recorder:
         result, outcome, pairs = self._judged(job, result, cluster.concerns)
         if job.joined and (outcome.kind in _SPOILT or result.lost or result.survivors):
             self.spoilt = job
+        if self.debug_rerun and outcome.verdict in _TO_DEBUG and result.interrupted is None:
+            outcome = self._debugged(job, outcome)
         return result, outcome, pairs
+
+    def _debugged(self, job: Job, outcome: Outcome) -> Outcome:
+        """The outcome with what the cell did when it was run once more; the verdict is on disk before, and stays.
+
+        Nodes that the failure spoilt are made anew; where that fails there is no debug rerun.
+        """
+        self.release()
+        scenario = self.suite.scenarios[self.suite.position(job.matrix, job.label)]
+        folder = self.folder.further(DEBUG)
+        try:
+            cluster = self._cluster(scenario, verbose=True)
+        except (NotHere, ProvisionError):
+            return outcome
+        result = execute(cluster, folder, None)
+        seen = judge_output(cluster.job, result, self._knowledge())
+        log = str(folder.log(job.label).relative_to(self.folder.path))
+        rerun = DebugRun(seen.kind, seen.signature.key if seen.signature else "", log, result.seconds)
+        if job.joined:
+            self.spoilt = job
+        outcome = replace(outcome, debug=rerun)
+        self.journal.judged(job, outcome)
+        self.outcomes[job.matrix, job.label] = outcome
+        return outcome
 
     def _feared(self, cluster: Cluster) -> Concern | None:
         if self.preflight != "strict":
@@ -180,7 +222,11 @@ class Recorder:
     def describe(self, job: Job, outcome: Outcome) -> str:
         """The text of a failing test."""
         log = wording.shown(self.folder.log(job.label))
-        return wording.describe(job, outcome, log, wording.again(self.suite, job.matrix, job.label))
+        return wording.describe(job, outcome, log, self.again(job.matrix, job.label))
+
+    def again(self, matrix: str, label: str) -> str:
+        """The command that runs just this cell once more."""
+        return wording.again(self.suite, matrix, label, self.options)
 
     def close(self) -> None:
         """Lets go of all nodes and ends the journal."""
@@ -192,4 +238,4 @@ class Recorder:
 
     def report(self) -> None:
         """Builds junit.xml and summary.md from everything that was journalled."""
-        build(self.folder.path, lambda matrix, label: wording.again(self.suite, matrix, label))
+        build(self.folder.path, self.again)

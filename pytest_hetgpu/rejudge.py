@@ -10,51 +10,92 @@ from dataclasses import replace
 from pathlib import Path
 
 from pytest_hetgpu.errors import UsageError
+from pytest_hetgpu.evidence import Outcome
 from pytest_hetgpu.judge import SCENARIO, judge_output
+from pytest_hetgpu.knowledge.entries import Knowledge
+from pytest_hetgpu.knowledge.load import knowledge
+from pytest_hetgpu.reporting.cells import CellRecord
+from pytest_hetgpu.reporting.events import Run
 from pytest_hetgpu.reporting.folder import RunFolder, read_job, read_result
-from pytest_hetgpu.reporting.journal import Journal, read, read_run
+from pytest_hetgpu.reporting.journal import Journal, read_run
 from pytest_hetgpu.reporting.report import build
 from pytest_hetgpu.wording import rerun
 
 WRITER = "rejudged"
+_KNOWLEDGE = "--hetgpu-knowledge"
+_OPTIONS = ("--hetgpu-inventory", _KNOWLEDGE, "--hetgpu-timeout", "--hetgpu-preflight")
 
 
-def rejudge(run: Path) -> Iterator[str]:
+def rejudge(run: Path, added: Sequence[Path] = ()) -> Iterator[str]:
     """Journals a new outcome for every finished cell of a run, rebuilds its reports; yields a line a changed verdict.
 
-    Raises UsageError for a folder that is no run's.
+    What is known of failures is what the run knew, besides the shipped entries: its own files, or `added` instead of
+    them. Raises UsageError, before any verdict is touched, for a folder that is no run's and for a file that is gone.
     """
     folder = RunFolder(run)
     if not (run / "journal").is_dir():
         raise UsageError(f"{run}: not a run's folder (it has no journal)")
+    record = read_run(run)
+    known = _knowledge(run, record.sessions, added)
     changed = 0
     with closing(Journal(run, WRITER)) as journal:
-        for record in read(run):
-            path = folder.job(record.label)
-            result = read_result(path) if path.exists() else None
-            of_its_test = record.outcome and any(one.judge == SCENARIO for one in record.outcome.findings)
-            if result is None or of_its_test:
+        for cell in record.cells:
+            after = _judged(cell, folder, known)
+            if after is None:
                 continue
-            job = read_job(path)
-            # The run may have been moved since: its log lies beside its job.
-            outcome = judge_output(job, replace(result, output=str(folder.log(record.label))))
-            outcome = replace(outcome, concerns=record.outcome.concerns)
-            journal.judged(job, outcome)
-            before, after = record.outcome, outcome
+            journal.judged(read_job(folder.job(cell.label)), after)
+            before = cell.outcome
             if (before.kind, before.verdict) != (after.kind, after.verdict):
                 changed += 1
                 was, now = (f"{o.kind.value} ({o.verdict.value})" for o in (before, after))
-                yield f"{record.label}: was {was}, is {now}: {after.why}"
-    sessions = read_run(run).sessions
-    files = {matrix.name: matrix.file for session in sessions for matrix in session.matrices}
-    where = next((found for session in sessions if (found := _inventory(session.argv))), "")
-    build(run, lambda matrix, label: shlex.join(rerun(files.get(matrix, f"{matrix}.yaml"), label, where)))
+                yield f"{cell.label}: was {was}, is {now}: {after.why}"
+    commands = {(cell.matrix, cell.label): _again(cell, record.sessions) for cell in record.cells}
+    build(run, lambda matrix, label: commands[matrix, label])
     yield f"{changed} verdicts changed; reports rebuilt in {run}"
 
 
-def _inventory(argv: Sequence[str]) -> str:
-    """The inventory that a command line of pytest named."""
-    option = "--hetgpu-inventory"
-    joined = (word.removeprefix(f"{option}=") for word in argv if word.startswith(f"{option}="))
-    apart = (after for word, after in itertools.pairwise(argv) if word == option)
-    return next(itertools.chain(joined, apart), "")
+def _judged(cell: CellRecord, folder: RunFolder, known: Knowledge | None) -> Outcome | None:
+    """What a cell's log shows now; None where it left none, or its test failed for a reason of its own."""
+    path = folder.job(cell.label)
+    result = read_result(path) if path.exists() else None
+    if result is None or any(one.judge == SCENARIO for one in cell.outcome.findings):
+        return None
+    # The run may have been moved since: its log lies beside its job.
+    outcome = judge_output(read_job(path), replace(result, output=str(folder.log(cell.label))), known)
+    return replace(outcome, concerns=cell.outcome.concerns, debug=cell.outcome.debug)
+
+
+def _knowledge(run: Path, sessions: Sequence[Run], added: Sequence[Path]) -> Knowledge | None:
+    """What the run knew of failures; None for the shipped entries alone. Without its files no verdict is touched."""
+    files = added or [
+        Path(session.folder, file) for session in sessions for file in _values(_options(session), _KNOWLEDGE)
+    ]
+    gone = next((file for file in files if not (added or file.is_file())), None)
+    if gone:
+        raise UsageError(
+            f"{run}: its verdicts rest on the known failures in {gone}, which is no file now; no verdict was touched. "
+            "Say where they are with --knowledge FILE (a file with [] stands for none)"
+        )
+    return knowledge(tuple(dict.fromkeys(files))) if files else None
+
+
+def _again(cell: CellRecord, sessions: Sequence[Run]) -> str:
+    """The command that runs a cell once more, with the options of the last session that had its matrix."""
+    had = ((one.file, _options(session)) for session in sessions for one in session.matrices if one.name == cell.matrix)
+    *_, (file, options) = ((f"{cell.matrix}.yaml", ()), *had)
+    return shlex.join(rerun(file, cell.scenario, options))
+
+
+def _options(session: Run) -> tuple[str, ...]:
+    """What a session's cells need again; of a journal that does not tell, what its command line has of it."""
+    given = ((option, value) for option in _OPTIONS for value in _values(session.argv, option))
+    return session.options or tuple(itertools.chain.from_iterable(given))
+
+
+def _values(words: Sequence[str], option: str) -> Iterator[str]:
+    """The values that an option was given, as two words or as one."""
+    for word, after in itertools.pairwise((*words, "")):
+        if word == option:
+            yield after
+        elif word.startswith(f"{option}="):
+            yield word.removeprefix(f"{option}=")

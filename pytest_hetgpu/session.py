@@ -13,7 +13,7 @@ from pytest_hetgpu import interruption, registry, wording
 from pytest_hetgpu.errors import HetgpuError, NotHere, ProvisionError
 from pytest_hetgpu.model import Scenario
 from pytest_hetgpu.options import Settings
-from pytest_hetgpu.suite import Suite, packaged
+from pytest_hetgpu.suite import Beside, Suite, packaged
 
 if TYPE_CHECKING:
     from pytest_hetgpu.cluster import Cluster
@@ -43,9 +43,9 @@ class Session:
             suite = Suite.load(
                 settings.matrix,
                 config.rootpath,
-                inventory_file=settings.inventory,
                 timeout=settings.timeout,
                 environ=os.environ,
+                beside=Beside(settings.inventory, settings.knowledge),
             )
             session = cls(config, settings, suite)
             session.register_marks()
@@ -63,15 +63,30 @@ class Session:
 
         if self.worker is not None:
             self.recorder = Recorder.join(self.suite, Path(self.worker["hetgpu_run"]), self.worker["workerid"])
-            self.recorder.preflight = self.settings.preflight
+            self.configure(self.recorder)
             return
         from pytest_hetgpu.live import Live
 
         arguments = [str(argument) for argument in self.config.invocation_params.args]
         reports = self.config.invocation_params.dir / self.settings.reports
-        self.recorder = Recorder.start(self.suite, reports, arguments)
-        self.recorder.preflight = self.settings.preflight
+        self.recorder = Recorder.start(self.suite, reports, arguments, self.options)
+        self.configure(self.recorder)
         self.config.pluginmanager.register(Live(self.config, self.cells, self.recorder.folder.path), "hetgpu-live")
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """What is to be typed besides its matrix so that a cell is the same again: scenarios of one's own, options."""
+        if self.worker is not None:
+            return tuple(self.worker["hetgpu_options"])
+        given = self.config.args if self.config.args_source is self.config.ArgsSource.ARGS else ()
+        files = tuple(dict.fromkeys(argument.partition("::")[0] for argument in given))
+        return (*files, *(("-m", "hetgpu") if files else ()), *self.settings.typed)
+
+    def configure(self, recorder: Recorder) -> None:
+        """Hands on what the user asked for."""
+        recorder.preflight = self.settings.preflight
+        recorder.debug_rerun = self.settings.debug_rerun
+        recorder.options = self.options
 
     def register_marks(self) -> None:
         """Makes a mark of every axis value, platform and family; a value named like a mark that exists is an error."""
@@ -109,6 +124,7 @@ class Session:
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
         node.workerinput["hetgpu_run"] = str(self.recorder.folder.path) if self.recorder else ""
+        node.workerinput["hetgpu_options"] = list(self.options)
 
     def pytest_sessionstart(self) -> None:
         if self.recorder is not None:

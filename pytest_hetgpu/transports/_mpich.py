@@ -27,6 +27,11 @@ def pinned(netmod: str | None, env: dict[str, str] | None = None) -> Rendering:
     return Rendering({}, {**module, **local, "MPIR_CVAR_DEBUG_SUMMARY": "2", **INFO, **(env or {})})
 
 
+def verbose(env: dict[str, str] | None = None) -> Rendering:
+    """MPICH's own summary, which is on already, and the whole stack of an error; libraries below add theirs."""
+    return Rendering({}, {"MPIR_CVAR_PRINT_ERROR_STACK": "1", **(env or {})})
+
+
 class Summary:
     """What MPICH says of its network module and of shared memory."""
 

@@ -39,6 +39,11 @@ def pinned(stack: Stack, mca: dict[str, str], env: dict[str, str] | None = None)
     return Rendering(mca | _SHOW_5, env or {})
 
 
+def verbose(frameworks: Sequence[str], env: dict[str, str] | None = None) -> Rendering:
+    """These frameworks at the level at which they say what they do, as bug reports to Open MPI are asked to have it."""
+    return Rendering({f"{framework}_base_verbose": "100" for framework in ("pml", *frameworks)}, env or {})
+
+
 def ob1(stack: Stack, btl: Sequence[str], interface: str) -> Rendering:
     """PML ob1 with just these byte transfer layers, tcp on one interface.
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 
 INFO = {"UCX_LOG_LEVEL": "info"}
+DEBUG = {"UCX_LOG_LEVEL": "debug"}
+"""What bug reports to UCX are asked to have; a UCX that was built without it says so and goes on."""
 
 _VERSION = re.compile(r"\bUCX\s+INFO\s+Version (\d[\w.]*)")
 _LANES = re.compile(r"\bUCX\s+INFO\s.*\b(?:cfg#\d+|ep_cfg\[\d+\]:)\s+tag\(([^()]*)\)")

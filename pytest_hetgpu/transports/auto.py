@@ -5,6 +5,7 @@ from __future__ import annotations
 from pytest_hetgpu.model import Node, Stack
 from pytest_hetgpu.transports import _mpich, _openmpi
 from pytest_hetgpu.transports._proof import Proof
+from pytest_hetgpu.transports._ucx_log import DEBUG
 from pytest_hetgpu.transports.base import ProofReader, Rendering, Transport
 
 
@@ -15,6 +16,12 @@ class Auto(Transport):
 
     def render(self, node: Node, stack: Stack) -> Rendering:
         return _mpich.pinned(None) if stack.vendor == _mpich.VENDOR else _openmpi.pinned(stack, {})
+
+    def verbose(self, stack: Stack) -> Rendering:
+        debug = {**DEBUG, "FI_LOG_LEVEL": "warn"}
+        if stack.vendor == _mpich.VENDOR:
+            return _mpich.verbose(debug)
+        return _openmpi.verbose(("bml", "btl", "mtl"), debug)
 
     def components(self) -> tuple[str, ...]:
         return ("*",)

@@ -98,6 +98,13 @@ class Transport(abc.ABC):
     def render(self, node: Node, stack: Stack) -> Rendering:
         """Settings that make this node's ranks use the transport and say so in their output."""
 
+    def verbose(self, stack: Stack) -> Rendering:
+        """What to add to `render`'s settings so that the log is the one that the library's maintainers ask for.
+
+        Nothing where a family does not say.
+        """
+        return Rendering()
+
     @abc.abstractmethod
     def components(self) -> tuple[str, ...]:
         """Globs over component names that may carry data between ranks; anything else is a silent fallback."""

@@ -25,6 +25,9 @@ class Ob1(Transport):
     def render(self, node: Node, stack: Stack) -> Rendering:
         return _openmpi.ob1(stack, self.settings.btl, _openmpi.netdev(node, self.settings.netdev))
 
+    def verbose(self, stack: Stack) -> Rendering:
+        return _openmpi.verbose(("bml", "btl"))
+
     def components(self) -> tuple[str, ...]:
         return tuple(f"ob1/{_openmpi.plain(name)}" for name in self.settings.btl if name != "self")
 

@@ -32,6 +32,13 @@ class Ofi(Transport):
         mca = {"pml": "cm", "mtl": "ofi", "opal_common_ofi_provider_include": provider, "opal_common_ofi_verbose": "1"}
         return _openmpi.pinned(stack, mca, env)
 
+    def verbose(self, stack: Stack) -> Rendering:
+        debug = {"FI_LOG_LEVEL": "debug"}
+        if stack.vendor == _mpich.VENDOR:
+            return _mpich.verbose(debug)
+        own = _openmpi.verbose(("mtl",), debug)
+        return Rendering({**own.mca, "opal_common_ofi_verbose": "100"}, own.env)
+
     def components(self) -> tuple[str, ...]:
         return (f"ofi/{self.settings.provider}",)
 

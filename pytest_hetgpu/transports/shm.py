@@ -18,6 +18,9 @@ class Shm(Transport):
             return _mpich.pinned(None)
         return _openmpi.ob1(stack, ("sm", "self"), "")
 
+    def verbose(self, stack: Stack) -> Rendering:
+        return _mpich.verbose() if stack.vendor == _mpich.VENDOR else _openmpi.verbose(("bml", "btl"))
+
     def components(self) -> tuple[str, ...]:
         return ("ob1/sm", _mpich.SHARED_MEMORY)
 

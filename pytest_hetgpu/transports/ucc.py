@@ -54,6 +54,11 @@ class Ucc(Transport):
             return Rendering(below.mca, {**below.env, **env, "MPIR_CVAR_CH4_UCC_ENABLE": "1"})
         return Rendering({**below.mca, "coll_ucc_enable": "1", "coll_ucc_priority": "100"}, {**below.env, **env})
 
+    def verbose(self, stack: Stack) -> Rendering:
+        below = self.below.verbose(stack)
+        mca = {} if stack.vendor == _mpich.VENDOR else {"coll_ucc_verbose": "10"}
+        return Rendering({**below.mca, **mca}, {**below.env, "UCC_LOG_LEVEL": "debug", "UCC_COLL_TRACE": "debug"})
+
     def components(self) -> tuple[str, ...]:
         return tuple(f"ucc/{tl}:{lower}" for tl in self.settings.tls or ("*",) for lower in self.below.components())
 

@@ -7,7 +7,7 @@ import re
 from pytest_hetgpu.model import Fabric, Node, Stack
 from pytest_hetgpu.transports import _mpich, _openmpi
 from pytest_hetgpu.transports._proof import Proof
-from pytest_hetgpu.transports._ucx_log import INFO
+from pytest_hetgpu.transports._ucx_log import DEBUG, INFO
 from pytest_hetgpu.transports.base import ProofReader, Rendering, Transport, TransportSettings, Words
 
 # UCX's names for groups of transports (UCX documentation, "Which transports does UCX use?").
@@ -59,6 +59,12 @@ class Ucx(Transport):
             return (fabric.netdev,)
         # The fabric's own UCX_NET_DEVICES names its HCA, which is no device for these transports.
         return ("all",) if fabric.hca else ()
+
+    def verbose(self, stack: Stack) -> Rendering:
+        if stack.vendor == _mpich.VENDOR:
+            return _mpich.verbose(DEBUG)
+        own = _openmpi.verbose((), DEBUG)
+        return Rendering({**own.mca, "pml_ucx_verbose": "100", "opal_common_ucx_verbose": "100"}, own.env)
 
     def components(self) -> tuple[str, ...]:
         names = [name for tls in self.settings.tls if tls != "self" for name in _GROUPS.get(tls, (tls,))]

@@ -77,7 +77,7 @@ def test_bad_cell_is_new(
     assert done.ret == 1
     done.assert_outcomes(passed=1, failed=1)
     done.stdout.fnmatch_lines(
-        [f"new*two-ob1-tcp-allreduce-{how}*{kind}*", "*again: *pytest --hetgpu-matrix demo.yaml --hetgpu-cell *"]
+        [f"new*two-ob1-tcp-allreduce-{how}*{kind}*", "*again: *pytest --hetgpu-matrix demo.yaml *--hetgpu-cell *"]
     )
     bad = cases(latest() / "junit.xml")[f"two-ob1-tcp-allreduce-{how}"]
     assert result(bad) in (["failure"], ["error"])
