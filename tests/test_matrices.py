@@ -13,7 +13,7 @@ import pytest
 from pytest_hetgpu import wording
 from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.model import Job, Kind
-from pytest_hetgpu.suite import Suite, find_matrix
+from pytest_hetgpu.suite import Beside, Suite, find_matrix
 from tests.launchers.mpirun_words import Meaning, meaning
 from tests.launchers.test_mpirun_documents import AWS_UCC, CASES, DDP_MASTER
 
@@ -32,7 +32,7 @@ DOCUMENTED = re.compile(r"(192\.0\.2|198\.51\.100|203\.0\.113)\.\d+")
 def suite(name: str) -> Suite:
     hosts = MATRICES[name].with_name(f"{name}.hosts.yaml")
     inventory = hosts if hosts.exists() else None
-    return Suite.load([MATRICES[name]], ROOT, inventory_file=inventory, timeout=60, environ={"XDG_CACHE_HOME": "cache"})
+    return Suite.load([MATRICES[name]], ROOT, timeout=60, environ={"XDG_CACHE_HOME": "cache"}, beside=Beside(inventory))
 
 
 @cache

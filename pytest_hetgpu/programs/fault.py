@@ -1,7 +1,7 @@
 """A checked all-reduce in which one rank fails, for real and in one of the ways that ranks do fail.
 
     --fault NAME   one of FAULTS
-    --rank 1       the rank that fails; `flood` is done by all
+    --rank 1       the rank that fails; `flood` and `slow` are done by all, `cut` by the last
     --when before  before the rank enters the all-reduce, or `in`: in its reduction, called by MPI
 
 Some faults take place before there is an MPI: nothing here imports it until they had their turn.
@@ -10,15 +10,19 @@ Some faults take place before there is an MPI: nothing here imports it until the
 from __future__ import annotations
 
 import argparse
+import contextlib
 import ctypes
 import importlib
+import itertools
 import os
 import re
 import resource
 import signal
+import socket
 import sys
+import time
 from pathlib import Path
-from typing import Any, Dict, NoReturn
+from typing import Any, Dict, NoReturn, Tuple
 
 ABSENT = "hetgpu-absent"
 EXIT_CODE = 3
@@ -26,6 +30,8 @@ FLOOD_LINES = 50_000
 FLOOD_LINE = b"[%05d] UCX  ERROR of no meaning: Segmentation fault, out of memory, connection refused " + b"." * 400
 SPARE_MEMORY = 64 << 20
 HUGE = 1 << 40
+STEP = 0.1
+MOMENT = 0.01
 
 _RANK_NAMES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")
 # What ties a process to its launcher.
@@ -117,6 +123,59 @@ def hang() -> NoReturn:
         signal.pause()
 
 
+def cut() -> None:
+    """The last rank's connections to the others of this host end, as by a firewall; the launcher's stay.
+
+    The others sleep meanwhile, for who only reads cannot tell a connection that was cut from a peer that has gone.
+    """
+    from mpi4py import MPI
+
+    comm = MPI.COMM_WORLD
+    *others, mine = comm.allgather(os.getpid())
+    if os.getpid() != mine:
+        hang()
+    while any(state_of(pid) == "R" for pid in others):
+        time.sleep(MOMENT)
+    ends = {end for pid in others for end in connections(pid).values()}
+    for descriptor, (local, remote) in connections(mine).items():
+        if (remote, local) in ends:
+            connection = socket.socket(fileno=os.dup(descriptor))
+            connection.shutdown(socket.SHUT_WR)  # of what it reads it would see an end
+            connection.close()
+
+
+def state_of(pid: int) -> str:
+    """A letter: what a process does (proc_pid_stat(5)); who waits for MPI runs."""
+    return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
+
+
+def connections(pid: int) -> Dict[int, Tuple[str, str]]:
+    """Local and remote end of each TCP connection of a process, by descriptor."""
+    ends = {}
+    for table in ("tcp", "tcp6"):
+        lines = Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]
+        ends.update({fields[9]: (fields[1][-13:], fields[2][-13:]) for fields in map(str.split, lines)})
+    found = {}
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        # One of them was the folder's own.
+        with contextlib.suppress(FileNotFoundError):
+            inode = re.fullmatch(r"socket:\[(\d+)\]", os.readlink(entry))  # noqa: PTH115 - Python 3.8
+            if inode and inode[1] in ends:
+                found[int(entry.name)] = ends[inode[1]]
+    return found
+
+
+def slow() -> NoReturn:
+    """Gets on, and never to an end."""
+    from mpi4py import MPI
+
+    for step in itertools.count():
+        total = MPI.COMM_WORLD.allreduce(step)
+        os.write(1, b"step %d of many: %d\n" % (step, total))
+        time.sleep(STEP)
+    raise AssertionError
+
+
 def flood() -> None:
     """Writes as fast as it can, and what it writes sounds bad."""
     for start in range(0, FLOOD_LINES, 100):
@@ -147,8 +206,9 @@ AT_THE_COLLECTIVE: Dict[str, Any] = {
     "missing-module": lambda: importlib.import_module(ABSENT.replace("-", "_")),
 }
 IN_THE_DATA = ("wrong-data",)
-OF_ALL_RANKS = {"flood": flood, "alone": alone}
-FAULTS = ("none", *BEFORE_MPI, *AT_THE_COLLECTIVE, *IN_THE_DATA, "flood")
+TOGETHER = {"flood": flood, "slow": slow, "cut": cut}
+OF_ALL_RANKS = {**TOGETHER, "alone": alone}
+FAULTS = ("none", *BEFORE_MPI, *AT_THE_COLLECTIVE, *IN_THE_DATA, *TOGETHER)
 
 
 def launched_rank() -> int:
@@ -173,8 +233,8 @@ def run(options: argparse.Namespace) -> None:
             fault = AT_THE_COLLECTIVE.get(options.fault) if mine else None
             if fault and options.when == "before":
                 fault()
-            if options.fault == "flood":
-                flood()
+            if options.fault in TOGETHER:
+                TOGETHER[options.fault]()
             total = MPI.Op.Create(reduction(fault, self.dtype), commute=True) if options.when == "in" else MPI.SUM
             self.comm.Allreduce(self.data, self.result, total)
             if mine and options.fault == "wrong-data":

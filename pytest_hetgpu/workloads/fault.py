@@ -30,6 +30,8 @@ Fault = Literal[
     "missing-module",
     "wrong-data",
     "flood",
+    "slow",
+    "cut",
 ]
 INSIDE = ("segfault", "abort", "kill", "hard-exit", "early-exit", "raise", "no-memory", "hang")
 

@@ -29,6 +29,8 @@ OUTCOMES = {
     "ob1-tcp-wrong-data": "wrong_result",
     "ob1-tcp-hang": "hang",
     "ob1-tcp-hang-in": "hang",
+    "ob1-tcp-slow": "timeout",
+    "ob1-tcp-cut": "network_failure",
     "ob1-tcp-missing-library": "missing_library",
     "ob1-tcp-missing-module": "missing_library",
     "ob1-tcp-missing-mpi": "missing_library",
@@ -42,6 +44,7 @@ OUTCOMES = {
     "ucx-tcp-kill": "crash",
     "ucx-tcp-hard-exit": "error",
     "ucx-tcp-early-exit": "error",
+    "ucx-tcp-cut": "network_failure",
     "ucx-tcp-ucx-hang": "hang",
 }
 # Which of two that see the death of a rank speaks first is chance.

@@ -88,7 +88,7 @@ def cell(stack: str, tmp_path: Path, stacks_here: Callable[[str], Path], monkeyp
     if not stack.endswith("-system"):
         (home / stack).symlink_to(stacks_here(stack))
     environ = {"HETGPU_STACKS": str(home), "HOME": os.environ.get("HOME", "/")}
-    suite = Suite.load([tmp_path / "real.yaml"], tmp_path, inventory_file=None, timeout=40, environ=environ)
+    suite = Suite.load([tmp_path / "real.yaml"], tmp_path, timeout=40, environ=environ)
     recorder = Recorder.start(suite, tmp_path / "reports", [])
 
     def run(transport: str, forced: str = "no", placement: str = "two") -> Outcome:
