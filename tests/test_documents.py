@@ -1,0 +1,83 @@
+"""The YAML that the documents show loads as what it is: a matrix, its rules or axes, an inventory, known failures."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pytest_hetgpu import inventory
+from pytest_hetgpu.expand import expand
+from pytest_hetgpu.knowledge import file as known_failures
+from pytest_hetgpu.knowledge.load import knowledge
+from pytest_hetgpu.matrix.reader import read as read_matrix
+from pytest_hetgpu.model import Kind
+
+ROOT = Path(__file__).resolve().parent.parent
+FENCED = re.compile(r"^( *)```yaml\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+RULES = {"exclude", "include", "expect"}
+INVENTORY = {"hardware", "stacks", "build"}
+AXES: dict[str, Any] = {
+    "placement": {"mixed": ["here", "here"], "rocm-only": ["here", "here"]},
+    "transport": {name: {"family": "auto"} for name in ("ucx-tcp", "ucc", "nccl")},
+    "workload": {"send_recv": {}, "allreduce": {}},
+}
+
+
+def examples() -> Iterator[tuple[str, str]]:
+    """Every example by `FILE:LINE`."""
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+        text = path.read_text(encoding="utf-8")
+        for found in FENCED.finditer(text):
+            line = text.count("\n", 0, found.start()) + 1
+            yield f"{path.relative_to(ROOT)}:{line}", textwrap.dedent(found[2])
+
+
+EXAMPLES = dict(examples())
+
+
+def whole(text: str) -> tuple[str, str]:
+    """What kind of file an example is of, and the file: what it shows a part of is written around it."""
+    if text.startswith("- "):
+        return "knowledge", text
+    keys = set(re.findall(r"^([a-z_]+):", text, re.MULTILINE))
+    if "axes" in keys:
+        return "matrix", text
+    if keys <= INVENTORY:
+        return "inventory", text
+    frame = {"name": "frame", "hardware": {"here": {"platform": "cpu"}}}
+    if keys <= RULES:
+        return "matrix", f"{yaml.safe_dump({**frame, 'axes': AXES})}{text}"
+    missing = {name: values for name, values in AXES.items() if name not in keys}
+    axes = textwrap.indent(f"{yaml.safe_dump(missing)}{text}", "  ")
+    return "matrix", f"{yaml.safe_dump(frame)}axes:\n{axes}"
+
+
+def test_every_outcome_of_a_log_is_explained() -> None:
+    (row,) = re.findall(
+        r"^\| `outcome` \|.*$", (ROOT / "docs" / "explain.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert {kind.value for kind in Kind} - set(re.findall(r"`(\w+)`", row)) == {"skipped"}
+
+
+def test_the_documents_have_examples_of_all_kinds() -> None:
+    assert {whole(text)[0] for text in EXAMPLES.values()} == {"matrix", "inventory", "knowledge"}
+    assert {name.partition(":")[0] for name in EXAMPLES} >= {"README.md", "docs/explain.md", "docs/matrix.md"}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_loads(name: str, tmp_path: Path) -> None:
+    kind, text = whole(EXAMPLES[name])
+    path = tmp_path / f"{kind}.yaml"
+    path.write_text(text, encoding="utf-8")
+    if kind == "knowledge":
+        assert known_failures.read(path)
+    elif kind == "inventory":
+        assert inventory.read(path).hardware
+    else:
+        assert expand(read_matrix(path, {}, knowledge))
