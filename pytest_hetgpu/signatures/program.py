@@ -145,10 +145,11 @@ class Program(Dialect):
         if called := _called(text, line):
             self._add(*called, line)
             return
-        key = f"{slug(_told(text)) or 'error'}@program"
         # What there is no more room for need not be understood.
-        if (key in self._said or len(self._said) < _MOST) and (said := _gave_up(text, line)):
-            self._add(key, said, line)
+        if len(self._said) >= _MOST and _key(text) not in self._said:
+            return
+        if said := _gave_up(text, line):
+            self._add(_key(text), said, line)
 
     def _add(self, key: str, said: _Said, line: LogLine) -> None:
         if key not in self._said and len(self._said) >= _MOST:
@@ -179,6 +180,10 @@ class Program(Dialect):
         )
         weight = max(said.weight, Weight.SYMPTOM) if early else said.weight
         return Reading(signature, weight, certain=said.certain)
+
+
+def _key(text: str) -> str:
+    return f"{slug(_told(text)) or 'error'}@program"
 
 
 def _called(text: str, line: LogLine) -> tuple[str, _Said] | None:

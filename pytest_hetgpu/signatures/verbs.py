@@ -66,6 +66,13 @@ class Verbs(RuleDialect):
         ),
         Rule("Couldn't allocate MR", _MEMORY, "ibv_reg_mr@perftest"),
         Rule(
+            "Failed to modify QP",
+            Kind.NETWORK_FAILURE,
+            "modify_qp@perftest",
+            Weight.RELAYED,
+            pattern=r"^\s*Failed to modify QP.*: (?P<detail>Connection timed out|.* is unreachable|No route to host)",
+        ),
+        Rule(
             "Failed to modify QP", Kind.ERROR, "modify_qp@perftest", Weight.RELAYED, pattern=r"^\s*Failed to modify QP"
         ),
         Rule("Couldn't create CQ", Kind.ERROR, "create_cq@perftest", pattern=r"^\s*Couldn't create CQ"),

@@ -82,6 +82,7 @@ _COMPARED = (
 NOT_DATA = lazy(
     r"certificate|[Hh]ost key|\bSSL|\bTLS|[Tt]oken|[Ss]ignature|[Ss]chema|[Cc]onfig|[Ll]icen[cs]e|[Pp]assword"
     r"|\bUCX\b|\bUCC\b|\b[Pp]ackage|[Dd]ownload|https?:|\bNCCL (?:INFO|WARN)|^libfabric:|\bbtl\b|--[a-z]|^\s*#\s"
+    r"|^\w{1,80}\(\d*\)\.*: "  # a line of MPICH's error stack
     r"|^[\w.]*(?:Error|Exception): |(?<![Rr]ank )\b0 (?:\w+ )?(?:wrong|bad|incorrect|invalid|corrupt|mism|fail|err)"
     r"|(?<![Rr]ank )\b0 (?:\w+ )?differ"
     r"|(?i:\bno (?:mismatch|wrong|failure|error|differ))"
