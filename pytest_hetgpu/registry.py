@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 FAMILIES = (
     *("hardware", "fabrics", "stacks", "transports", "launchers", "workloads", "runtimes", "judges", "signatures"),
-    "probes",
+    *("probes", "readers"),
 )
 
 

@@ -1,4 +1,4 @@
-"""The YAML that the documents show loads as what it is: a matrix, its rules or axes, an inventory, known failures."""
+"""The YAML that the documents show loads as what it is: a matrix or a part, an inventory, known failures, a reader."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ from pytest_hetgpu.knowledge import file as known_failures
 from pytest_hetgpu.knowledge.load import knowledge
 from pytest_hetgpu.matrix.reader import read as read_matrix
 from pytest_hetgpu.model import Kind
+from pytest_hetgpu.readers.command import CommandSettings
 
 ROOT = Path(__file__).resolve().parent.parent
 FENCED = re.compile(r"^( *)```yaml\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 RULES = {"exclude", "include", "expect"}
 INVENTORY = {"hardware", "stacks", "build"}
+READER = set(CommandSettings.model_fields)
 AXES: dict[str, Any] = {
     "placement": {"mixed": ["here", "here"], "rocm-only": ["here", "here"]},
     "transport": {name: {"family": "auto"} for name in ("ucx-tcp", "ucc", "nccl")},
@@ -50,6 +52,8 @@ def whole(text: str) -> tuple[str, str]:
         return "matrix", text
     if keys <= INVENTORY:
         return "inventory", text
+    if keys <= READER:
+        return "reader", text
     frame = {"name": "frame", "hardware": {"here": {"platform": "cpu"}}}
     if keys <= RULES:
         return "matrix", f"{yaml.safe_dump({**frame, 'axes': AXES})}{text}"
@@ -66,7 +70,7 @@ def test_every_outcome_of_a_log_is_explained() -> None:
 
 
 def test_the_documents_have_examples_of_all_kinds() -> None:
-    assert {whole(text)[0] for text in EXAMPLES.values()} == {"matrix", "inventory", "knowledge"}
+    assert {whole(text)[0] for text in EXAMPLES.values()} == {"matrix", "inventory", "knowledge", "reader"}
     assert {name.partition(":")[0] for name in EXAMPLES} >= {"README.md", "docs/explain.md", "docs/matrix.md"}
 
 
@@ -79,5 +83,7 @@ def test_an_example_loads(name: str, tmp_path: Path) -> None:
         assert known_failures.read(path)
     elif kind == "inventory":
         assert inventory.read(path).hardware
+    elif kind == "reader":
+        assert CommandSettings.model_validate(yaml.safe_load(text)).patterns
     else:
         assert expand(read_matrix(path, {}, knowledge))

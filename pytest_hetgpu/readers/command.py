@@ -1,0 +1,251 @@
+"""Any program: its figures by the user's own pattern, or by paths into the JSON that it prints.
+
+Patterns are in RE2's syntax and run by RE2, whose time grows with the line's length only: no pattern can hang a run.
+Named groups of a pattern are `value` (which must be there), `unit`, `metric`, `size`, `dtype`, `operation`, `ranks`,
+`iterations` and `wrong`; what it has no group for stands beside it. A path is names and list indices with dots between
+(`results.*.time`, `runs.0.gbps`); `*` is every item of a list or every value of a map.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Protocol, cast
+
+from pydantic import Field, field_validator
+
+from pytest_hetgpu.errors import NotHere
+from pytest_hetgpu.model import Point
+from pytest_hetgpu.readers import _units
+from pytest_hetgpu.readers.base import Asked, Figure, Measured, Notes, Reader, ReaderSettings, Reading, quoted, whole
+from pytest_hetgpu.registry import show
+from pytest_hetgpu.sizes import parse_size
+
+_GROUPS = ("value", "unit", "metric", "size", "dtype", "operation", "ranks", "iterations", "wrong")
+_LONGEST_PATTERN = 1000
+_LONGEST_LINE = 16_384
+_MOST_MEMORY = 8 << 20
+_LONGEST_DOCUMENT = 16 << 20
+_MOST_FOUND = 10_000
+_WITHOUT_RE2 = "patterns of a command need google-re2, which has no wheel for this machine"
+
+
+class _Match(Protocol):
+    def groupdict(self) -> dict[str, str | None]: ...
+
+
+class _Pattern(Protocol):
+    @property
+    def groupindex(self) -> Mapping[str, int]: ...
+
+    def search(self, text: str) -> _Match | None: ...
+
+
+def _compiled(pattern: str) -> _Pattern:
+    """ValueError says what is wrong with a pattern; NotHere that there is no RE2."""
+    try:
+        import re2
+    except ImportError:
+        raise NotHere(_WITHOUT_RE2) from None
+    options = re2.Options()
+    options.max_mem = _MOST_MEMORY
+    options.log_errors = False
+    try:
+        return cast("_Pattern", re2.compile(pattern, options))
+    except re2.error as error:
+        said = error.args[0] if error.args else error
+        raise ValueError(
+            f"{show(pattern)} is no RE2 pattern: {said.decode(errors='replace') if isinstance(said, bytes) else said}"
+        ) from None
+
+
+def _checked(pattern: str) -> str:
+    with contextlib.suppress(NotHere):  # another machine may have it; the reader says so here
+        _compiled(pattern)
+    return pattern
+
+
+Expression = Annotated[str, Field(min_length=1, max_length=_LONGEST_PATTERN)]
+Path = Annotated[str, Field(pattern=r"^[^.\s]+(\.[^.\s]+)*$", max_length=200)]
+
+
+class Figures(ReaderSettings):
+    """What stands for groups that a pattern, or a document, does not have."""
+
+    metric: str = ""
+    unit: str = ""
+    size: int = Field(0, ge=0, description="bytes, by the bandwidth definitions")
+    dtype: str = "none"
+    operation: str = ""
+
+
+class Pattern(Figures):
+    """A figure in each line that the pattern is found in."""
+
+    pattern: Expression
+
+    @field_validator("pattern")
+    @classmethod
+    def _has_a_value(cls, pattern: str) -> str:
+        try:
+            groups = _compiled(pattern).groupindex
+        except NotHere:
+            return pattern
+        if "value" not in groups:
+            raise ValueError(f"{show(pattern)} has no group named value: (?P<value>[0-9.]+)")
+        if unknown := sorted(set(groups) - set(_GROUPS)):
+            raise ValueError(f"unknown group {unknown[0]!r} (known: {', '.join(_GROUPS)})")
+        return pattern
+
+
+class Number(Figures):
+    """Figures at `path` of the JSON; `sizes` is a path to as many sizes."""
+
+    path: Path
+    sizes: Path | None = None
+
+
+class CommandSettings(ReaderSettings):
+    """`success` must be found in the output, `failure` must not; `json_success` is a path whose value must be true."""
+
+    patterns: tuple[Pattern, ...] = ()
+    success: Expression | None = None
+    failure: Expression | None = None
+    json_success: Path | None = None
+    json_numbers: tuple[Number, ...] = ()
+
+    @field_validator("success", "failure")
+    @classmethod
+    def _is_a_pattern(cls, pattern: str | None) -> str | None:
+        return None if pattern is None else _checked(pattern)
+
+
+class Command(Reader):
+    """Reads what the user said how to read. Raises NotHere where patterns are given and RE2 is not installed."""
+
+    Settings = CommandSettings
+    settings: CommandSettings
+    tool = "command"
+
+    def __init__(self, asked: Asked | None = None, settings: ReaderSettings | None = None) -> None:
+        super().__init__(asked, settings)
+        given = self.settings
+        self._patterns = [(item, _compiled(item.pattern)) for item in given.patterns]
+        self._success = _compiled(given.success) if given.success else None
+        self._failure = _compiled(given.failure) if given.failure else None
+        self._succeeded = self._success is None
+        self._failed = ""
+        self._json: list[str] = []
+        self._length = 0
+
+    def feed(self, line: str, number: int = 0) -> None:
+        if self.settings.json_numbers or self.settings.json_success:
+            self._length += len(line)
+            if self._length <= _LONGEST_DOCUMENT:
+                self._json.append(line)
+        # RE2 takes text that is UTF-8; half of a surrogate pair is none.
+        text = line[:_LONGEST_LINE].encode(errors="replace").decode()
+        if self._failure and not self._failed and self._failure.search(text):
+            self._failed = text.strip()[:200] or "the pattern of failure was found"
+        if not self._succeeded and self._success and self._success.search(text):
+            self._succeeded = True
+        for item, pattern in self._patterns:
+            if found := pattern.search(text):
+                groups = {name: value for name, value in found.groupdict().items() if value}
+                self._keep(item, groups, number)
+
+    def finish(self) -> Reading:
+        self._document()
+        failed = (self._failed,) if self._failed else ()
+        if not self._succeeded:
+            failed = (*failed, f"nothing fits {show(self.settings.success)}, which says success")
+        if (self._patterns or self.settings.json_numbers) and not self.rows:
+            self.notes.add("no figure was found")
+        return Reading(self.tool, "", self.rows, self.notes.said, failed)
+
+    def _keep(self, item: Figures, groups: Mapping[str, str], line: int) -> None:
+        unit = _units.known(groups.get("unit", item.unit))
+        name, scale = unit or (groups.get("unit", item.unit), 1.0)
+        metric = groups.get("metric") or item.metric or {"s": "latency", "GB/s": "bandwidth"}.get(name, "value")
+        value = self.figure(metric, groups.get("value", "").replace(",", ""), line, scale)
+        size = _size(groups["size"], self.notes, line) if "size" in groups else item.size
+        if value is None or size is None:
+            return
+        wrong = self.figure("wrong", groups["wrong"], line) if "wrong" in groups else None
+        ranks = whole(groups["ranks"]) if "ranks" in groups else self.asked.ranks
+        self.add(
+            Measured(
+                groups.get("operation") or item.operation or self.asked.operation,
+                Point(size, groups.get("dtype") or item.dtype, self.asked.place),
+                ranks,
+                {metric: Figure(value, name)},
+                whole(groups.get("iterations", "")),
+                None if wrong is None else int(wrong),
+                line,
+            )
+        )
+
+    def _document(self) -> None:
+        if not (self.settings.json_numbers or self.settings.json_success):
+            return
+        if self._length > _LONGEST_DOCUMENT:
+            self.notes.add(f"more than {_LONGEST_DOCUMENT >> 20} MiB of JSON: it is not read")
+            return
+        root = _parsed("\n".join(self._json))
+        if root is None:
+            self.notes.add("no JSON that can be read")
+        path = self.settings.json_success
+        if path and next(_values(root, path), None) not in (True, "true"):
+            self._failed = self._failed or f"{path} is not true"
+        for item in self.settings.json_numbers:
+            self._numbers(root, item)
+
+    def _numbers(self, root: Any, item: Number) -> None:
+        found = list(itertools.islice(_values(root, item.path), _MOST_FOUND))
+        sizes = list(itertools.islice(_values(root, item.sizes), _MOST_FOUND)) if item.sizes else []
+        if item.sizes and len(sizes) != len(found):
+            self.notes.add(f"{len(found)} figures at {item.path}, and {len(sizes)} sizes at {item.sizes}")
+            return
+        if not found:
+            self.notes.add(f"nothing at {item.path}")
+        for index, value in enumerate(found):
+            groups = {"value": str(value)} | ({"size": str(sizes[index])} if sizes else {})
+            self._keep(item, groups, 0)
+
+
+def _size(text: str, notes: Notes, line: int) -> int | None:
+    if text == "0":
+        return 0
+    try:
+        return parse_size(text)
+    except ValueError:
+        notes.add(f"the size is {quoted(text)}", line)
+        return None
+
+
+def _parsed(text: str) -> Any:
+    """The output as JSON: all of it, else the last line that is; None where there is none."""
+    lines = text.splitlines()
+    for candidate in itertools.chain([text], reversed(lines[-100:])):
+        if candidate.lstrip()[:1] not in ("{", "["):
+            continue
+        try:
+            return json.loads(candidate)
+        except (ValueError, RecursionError):
+            continue
+    return None
+
+
+def _values(root: Any, path: str) -> Iterator[Any]:
+    """Everything at a path, in the document's order."""
+    name, _, rest = path.partition(".")
+    if isinstance(root, list):
+        inner = root if name == "*" else root[int(name) : int(name) + 1] if whole(name) is not None else []
+    elif isinstance(root, dict):
+        inner = list(root.values()) if name == "*" else [root[name]] if name in root else []
+    else:
+        inner = []
+    for value in inner:
+        yield from _values(value, rest) if rest else (value,)
