@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,30 +18,12 @@ EXIT_INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one subcommand. Exit codes: 0, 4 for what cannot be done, 130 for Ctrl-C; `doctor`: 1 for concerns."""
-    parser = argparse.ArgumentParser(prog="hetgpu", description="Helpers beside `pytest --hetgpu-matrix FILE`.")
-    parser.add_argument("--version", action="version", version=f"hetgpu {__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    schema = commands.add_parser("schema", help="print the JSON Schema of a matrix file (or of a journal's lines)")
-    schema.add_argument("what", nargs="?", choices=("matrix", "journal"), default="matrix")
-    schema.set_defaults(run=_schema)
-    explain = commands.add_parser("explain", help="say why the run in a log failed: any log, from anywhere")
-    explain.add_argument("logs", nargs="*", metavar="LOG", help="files; - or nothing is standard input")
-    explain.add_argument("--json", action="store_true", help="print one JSON object a log, each on a line")
-    explain.add_argument(
-        "--knowledge", type=Path, action="append", default=[], metavar="FILE", help="known failures of your own, too"
-    )
-    explain.set_defaults(run=_explain)
-    report = commands.add_parser("report", help="judge a run's stored logs again, and build its reports from them")
-    report.add_argument("folder", type=Path, metavar="RUN", help="a run's folder, like reports/latest")
-    report.add_argument(
-        "--knowledge", type=Path, action="append", default=[], metavar="FILE", help="instead of the run's own files"
-    )
-    report.set_defaults(run=_report)
-    doctor = commands.add_parser("doctor", help="look at this machine, or at an inventory's hosts: what may break jobs")
-    doctor.add_argument("--inventory", type=Path, metavar="FILE", help="look at the hosts of this file")
-    doctor.add_argument("--json", action="store_true", help="print one JSON object")
-    doctor.set_defaults(run=_doctor)
+    """Runs one subcommand.
+
+    Exit codes: 0; 1 for what `doctor` is concerned about, or is worse to `compare`; 4 for what cannot be done; 130 for
+    Ctrl-C.
+    """
+    parser = _parser()
     try:
         parsed = parser.parse_args(arguments)
     except SystemExit as stop:
@@ -60,6 +43,47 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader of our output has gone (`| head`); what is still buffered would raise again at exit.
         sys.stderr.close()
         return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="hetgpu", description="Helpers beside `pytest --hetgpu-matrix FILE`.")
+    parser.add_argument("--version", action="version", version=f"hetgpu {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    schema = commands.add_parser("schema", help="print the JSON Schema of a matrix file (or of a journal's lines)")
+    schema.add_argument("what", nargs="?", choices=("matrix", "journal"), default="matrix")
+    schema.set_defaults(run=_schema)
+    explain = commands.add_parser("explain", help="say why the run in a log failed: any log, from anywhere")
+    explain.add_argument("logs", nargs="*", metavar="LOG", help="files; - or nothing is standard input")
+    explain.add_argument("--json", action="store_true", help="print one JSON object a log, each on a line")
+    explain.add_argument(
+        "--knowledge", type=Path, action="append", default=[], metavar="FILE", help="known failures of your own, too"
+    )
+    explain.set_defaults(run=_explain)
+    report = commands.add_parser("report", help="judge a run's stored logs again, and build its reports from them")
+    report.add_argument("folder", type=Path, metavar="RUN", help="a run's folder, like reports/latest")
+    report.add_argument(
+        "--knowledge", type=Path, action="append", default=[], metavar="FILE", help="instead of the run's own files"
+    )
+    report.add_argument("--history", type=Path, metavar="FILE", help="put the run into this history, or in again")
+    report.set_defaults(run=_report)
+    _add_compare(commands.add_parser("compare", help="say what got worse or better between two runs; exits by it"))
+    doctor = commands.add_parser("doctor", help="look at this machine, or at an inventory's hosts: what may break jobs")
+    doctor.add_argument("--inventory", type=Path, metavar="FILE", help="look at the hosts of this file")
+    doctor.add_argument("--json", action="store_true", help="print one JSON object")
+    doctor.set_defaults(run=_doctor)
+    return parser
+
+
+def _add_compare(compare: argparse.ArgumentParser) -> None:
+    run = "a run's folder, a JUnit file, a run id of the history or its beginning, latest, or last:N"
+    compare.add_argument("before", metavar="A", help=run)
+    compare.add_argument("after", metavar="B", help="the same, held against A")
+    compare.add_argument("--tolerance", default="10", metavar="P", help="percent that a number may differ by (10)")
+    compare.add_argument("--common", action="store_true", help="look only at cells that both have")
+    compare.add_argument("--json", action="store_true", help="print one JSON object")
+    compare.add_argument("--history", type=Path, metavar="FILE", help="the history (REPORTS/history.sqlite)")
+    compare.add_argument("--reports", type=Path, metavar="DIR", help="where runs land (reports)")
+    compare.set_defaults(run=_compare)
 
 
 def _write_anything() -> None:
@@ -85,9 +109,16 @@ def _explain(parsed: argparse.Namespace) -> int:
 def _report(parsed: argparse.Namespace) -> int:
     from pytest_hetgpu.rejudge import rejudge
 
-    for line in rejudge(parsed.folder, parsed.knowledge):
+    for line in rejudge(parsed.folder, parsed.knowledge, parsed.history):
         print(line)
     return 0
+
+
+def _compare(parsed: argparse.Namespace) -> int:
+    from pytest_hetgpu.compare.command import Wish, places, run
+
+    where = places(parsed.reports, parsed.history, os.environ)
+    return run(parsed.before, parsed.after, where, Wish(parsed.tolerance, parsed.common, parsed.json), print)
 
 
 def _doctor(parsed: argparse.Namespace) -> int:

@@ -198,7 +198,7 @@ class Outcome:
 
     `concerns` are what was known of the nodes before, and feared for the cell; `known` is what knowledge has on the
     signature, `others` are further failures in the log, and `fates` what became of each rank of a run that failed;
-    `debug` is the debug rerun, which decides nothing.
+    `debug` is the debug rerun, which decides nothing; `facts` are the versions and settings that conditions ask for.
     """
 
     kind: Kind
@@ -216,3 +216,4 @@ class Outcome:
     others: tuple[Signature, ...] = ()
     fates: tuple[RankFate, ...] = ()
     debug: DebugRun | None = None
+    facts: Mapping[str, str] = field(default_factory=dict)

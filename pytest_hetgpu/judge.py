@@ -100,6 +100,7 @@ def judge(
         known=known,
         others=_others(evidence, signature) if kind is not Kind.PASSED else (),
         fates=fates(case, findings),
+        facts={**job.demand.facts, **evidence.versions},
     )
 
 

@@ -29,13 +29,17 @@ _METRIC = re.compile(r"(\w+)\[(\d+),(\w+)(,in)?\]")
 
 
 class Live:
-    """Hooks of the terminal's side, in the process that has the terminal. `reports` is the run's folder."""
+    """Hooks of the terminal's side, in the process that has the terminal. `reports` is the run's folder.
+
+    `trouble` are lines for the end, about what happened when the reports were written.
+    """
 
     def __init__(self, config: Any, cells: Sequence[Scenario], reports: Path) -> None:
         self.config = config
         self.cells = {(cell.matrix, cell.label): cell for cell in cells}
         self.reports = reports
         self.seen: dict[tuple[str, str], CellPairs] = {}
+        self.trouble: list[str] = []
         self.others = 0
         self.started = False
         self.width = min(60, max((len(cell.label) for cell in cells), default=0))
@@ -84,7 +88,7 @@ class Live:
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """The final table and where the reports are."""
         writer = terminalreporter
-        if not self.seen:
+        if not self.seen and not self.trouble:
             return
         cells = [record(cell, self.seen[key]) for key, cell in self.cells.items() if key in self.seen]
         writer.write_sep("=", "hetgpu")
@@ -92,7 +96,7 @@ class Live:
             for text, markup in row:
                 writer.write(text, **markup)
             writer.write("\n")
-        for line in feared(self.seen.values()):
+        for line in (*feared(self.seen.values()), *self.trouble):
             writer.write_line(line, yellow=True)
         writer.write_line(f"reports: {shown(self.reports)}  (summary.md, junit.xml, journal/, scenarios/)")
 

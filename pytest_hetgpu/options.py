@@ -11,12 +11,15 @@ from typing import Any, Literal
 
 import pytest
 
+OFF = "off"
+
 
 @dataclass(frozen=True)
 class Option:
     """One option; `name` gives `--hetgpu-NAME`, ini key `hetgpu_NAME` and variable `HETGPU_NAME`.
 
-    Of one with `same` a cell needs the value that it had, to be run again.
+    Of one with `same` a cell needs the value that it had, to be run again; one that `may_be_off` takes the word `off`
+    for its value, too.
     """
 
     name: str
@@ -26,6 +29,7 @@ class Option:
     everywhere: bool = True
     choices: tuple[str, ...] = ()
     same: bool = False
+    may_be_off: bool = False
 
     @property
     def dest(self) -> str:
@@ -47,6 +51,12 @@ OPTIONS = (
     Option("matrix", "matrix file to run; repeatable", "FILE", "paths"),
     Option("inventory", "where the hardware of the matrix is", "FILE", same=True),
     Option("reports", "folder for what runs leave (default: reports)", "DIR"),
+    Option(
+        "history",
+        "file that every run's outcomes and numbers go into, or off (default: history.sqlite in the reports folder)",
+        "FILE",
+        may_be_off=True,
+    ),
     Option(
         "knowledge",
         "file of known failures of your own, besides the shipped ones; repeatable",
@@ -77,11 +87,12 @@ OPTIONS = (
 
 @dataclass(frozen=True)
 class Settings:
-    """Options as resolved for one run."""
+    """Options as resolved for one run. Without a `history` of its own a run goes into that of its reports folder."""
 
     matrix: tuple[Path, ...] = ()
     inventory: Path | None = None
     reports: Path = Path("reports")
+    history: Path | Literal["off"] | None = None
     knowledge: tuple[Path, ...] = ()
     timeout: float = 120.0
     preflight: str = "warn"
@@ -153,7 +164,7 @@ def _given(option: Option, config: pytest.Config, environ: Mapping[str, str]) ->
     if not option.everywhere:
         return None, ""
     value = config.getini(option.dest)
-    if value and option.kind == "path" and config.inipath:
+    if value and option.kind == "path" and config.inipath and not (option.may_be_off and value == OFF):
         value = config.inipath.parent / value
     return value, f"{option.dest} in {config.inipath}"
 
@@ -164,7 +175,7 @@ def _convert(option: Option, value: Any, source: str) -> Any:
     if option.kind == "words":
         return tuple(value)
     if option.kind == "path":
-        return Path(value)
+        return OFF if option.may_be_off and value == OFF else Path(value)
     if option.kind == "flag":
         return value is True or _truth(str(value), source)
     if option.kind == "choice":

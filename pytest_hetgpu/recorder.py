@@ -51,6 +51,7 @@ class Recorder:
         self.preflight = "warn"
         self.debug_rerun = False
         self.options: Sequence[str] = ()
+        self.history: Path | None = None
 
     @classmethod
     def start(cls, suite: Suite, reports: Path, arguments: Sequence[str], options: Sequence[str] = ()) -> Recorder:
@@ -236,6 +237,15 @@ class Recorder:
         finally:
             self.journal.close()
 
-    def report(self) -> None:
-        """Builds junit.xml and summary.md from everything that was journalled."""
-        build(self.folder.path, self.again)
+    def report(self) -> list[str]:
+        """Builds junit.xml and summary.md from everything that was journalled, and puts the run into the history.
+
+        Gives what the user should be told of the history.
+        """
+        record = build(self.folder.path, self.again)
+        if self.history is None or not record.cells:
+            return []
+        from pytest_hetgpu.reporting import history
+        from pytest_hetgpu.reporting.past import past
+
+        return history.kept(self.history, past(record, self.folder.path))

@@ -26,11 +26,12 @@ _KNOWLEDGE = "--hetgpu-knowledge"
 _OPTIONS = ("--hetgpu-inventory", _KNOWLEDGE, "--hetgpu-timeout", "--hetgpu-preflight")
 
 
-def rejudge(run: Path, added: Sequence[Path] = ()) -> Iterator[str]:
+def rejudge(run: Path, added: Sequence[Path] = (), history: Path | None = None) -> Iterator[str]:
     """Journals a new outcome for every finished cell of a run, rebuilds its reports; yields a line a changed verdict.
 
     What is known of failures is what the run knew, besides the shipped entries: its own files, or `added` instead of
-    them. Raises UsageError, before any verdict is touched, for a folder that is no run's and for a file that is gone.
+    them. Afterwards it puts the run into a `history`. Raises UsageError, before any verdict is touched, for a folder
+    that is no run's and for a file that is gone; HistoryError for a history that cannot be written.
     """
     folder = RunFolder(run)
     if not (run / "journal").is_dir():
@@ -52,6 +53,11 @@ def rejudge(run: Path, added: Sequence[Path] = ()) -> Iterator[str]:
     commands = {(cell.matrix, cell.label): _again(cell, record.sessions) for cell in record.cells}
     build(run, lambda matrix, label: commands[matrix, label])
     yield f"{changed} verdicts changed; reports rebuilt in {run}"
+    if history:
+        from pytest_hetgpu.reporting.history import put
+        from pytest_hetgpu.reporting.past import past
+
+        yield put(history, past(read_run(run), run)) or f"put into {history}"
 
 
 def _judged(cell: CellRecord, folder: RunFolder, known: Knowledge | None) -> Outcome | None:

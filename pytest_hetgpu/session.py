@@ -12,7 +12,7 @@ import pytest
 from pytest_hetgpu import interruption, registry, wording
 from pytest_hetgpu.errors import HetgpuError, NotHere, ProvisionError
 from pytest_hetgpu.model import Scenario
-from pytest_hetgpu.options import Settings
+from pytest_hetgpu.options import OFF, Settings
 from pytest_hetgpu.suite import Beside, Suite, packaged
 
 if TYPE_CHECKING:
@@ -87,6 +87,11 @@ class Session:
         recorder.preflight = self.settings.preflight
         recorder.debug_rerun = self.settings.debug_rerun
         recorder.options = self.options
+        given = self.settings.history
+        if given is None:
+            recorder.history = recorder.folder.history
+        elif given != OFF:
+            recorder.history = self.config.invocation_params.dir / given
 
     def register_marks(self) -> None:
         """Makes a mark of every axis value, platform and family; a value named like a mark that exists is an error."""
@@ -221,12 +226,13 @@ class Session:
             self.recorder.close()
         finally:
             # Whoever is in a hurry, or an engine that fails at the very end, does not cost the reports.
-            if self.worker is None:
-                self.recorder.report()
-        if self.worker is None:
             live = self.config.pluginmanager.get_plugin("hetgpu-live")
-            if live and live.nothing_ran and session.exitstatus == pytest.ExitCode.OK:
-                session.exitstatus = EXIT_NOTHING_RAN
+            if self.worker is None:
+                trouble = self.recorder.report()
+                if live:
+                    live.trouble += trouble
+        if live and live.nothing_ran and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = EXIT_NOTHING_RAN
 
 
 class InFlight:

@@ -30,7 +30,7 @@ class Run:
     """A session began: `argv` is pytest's command line, `started` in seconds since 1970, `package` our version.
 
     `options` is what must be typed for a cell to be the same again (also what came from ini files and variables), and
-    `folder` the one that it is typed in.
+    `folder` the one that it is typed in. `id` is the name that the run's folder was made with.
     """
 
     package: str
@@ -40,6 +40,7 @@ class Run:
     started: float
     options: tuple[str, ...] = ()
     folder: str = ""
+    id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,8 @@ T = TypeVar("T")
 
 SCHEMA = 1
 LONGEST_NAME = 200
+HISTORY = "history.sqlite"
+"""The file beside all runs of a folder that knows of every one of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,11 @@ class RunFolder:
             raise UsageError(f"reports folder {reports}: not writable ({error.strerror})") from None
         _point_to(path)
         return cls(path)
+
+    @property
+    def history(self) -> Path:
+        """Where the run is remembered unless the user wants it elsewhere."""
+        return self.path.parent / HISTORY
 
     def further(self, attempt: str) -> RunFolder:
         """The same run's folder, for what a further attempt of each cell leaves."""

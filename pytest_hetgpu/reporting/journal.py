@@ -59,6 +59,7 @@ class Journal:
     def __init__(self, folder: Path, writer: str) -> None:
         if not re.fullmatch(r"[A-Za-z0-9_+-][A-Za-z0-9_.+-]*", writer):
             raise ValueError(f"a writer's name becomes a file name: {writer!r}")
+        self.folder = folder
         self.path = folder / "journal" / f"{writer}.jsonl"
         try:
             self.path.parent.mkdir(exist_ok=True)
@@ -69,8 +70,17 @@ class Journal:
 
     def run(self, matrices: Sequence[MatrixFile], argv: Sequence[str], options: Sequence[str] = ()) -> None:
         """A session begins now, started with `argv`, over these matrices; `options` is what its cells need again."""
-        host, folder = os.uname().nodename, str(Path.cwd())
-        self._append(events.Run(__version__, tuple(matrices), tuple(argv), host, time.time(), tuple(options), folder))
+        began = events.Run(
+            __version__,
+            tuple(matrices),
+            tuple(argv),
+            os.uname().nodename,
+            time.time(),
+            options=tuple(options),
+            folder=str(Path.cwd()),
+            id=self.folder.name,
+        )
+        self._append(began)
 
     def planned(self, cell: Job | Scenario, position: int | None = None) -> None:
         """The cell will be run, as this job if it is one; `position` is its place in the order of the matrix files."""

@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from pytest_hetgpu.model import Verdict
+from pytest_hetgpu.reporting import history
+
 pytestmark = pytest.mark.usefixtures("stacks")
 
 Write = Callable[..., Path]
@@ -100,14 +103,20 @@ def test_without_what_it_knew_no_verdict_is_touched(
     done.stdout.fnmatch_lines(["0 verdicts changed; *"])
 
 
-def test_other_knowledge_gives_other_verdicts(run_pytest: Run, matrix: Write, report: Run, mine: Path) -> None:
+def test_other_knowledge_gives_other_verdicts(
+    run_pytest: Run, matrix: Write, latest: Latest, report: Run, mine: Path
+) -> None:
     matrix(["crash"], EXPECT)
     run_pytest("--hetgpu-matrix", "demo.yaml", "--hetgpu-knowledge", mine.name)
     none = mine.with_name("none.yaml")
     none.write_text("[]\n")
-    report("--knowledge", str(none)).stdout.fnmatch_lines(
-        ["two-ob1-tcp-allreduce-crash: was crash (known), is crash (changed): expected my-fault, got crash SIGSEGV@*"]
+    runs = mine.with_name("mine.sqlite")
+    changed = (
+        "two-ob1-tcp-allreduce-crash: was crash (known), is crash (changed): expected my-fault, got crash SIGSEGV@*"
     )
+    done = report("--knowledge", str(none), "--history", str(runs))
+    done.stdout.fnmatch_lines([changed, "1 verdicts changed; *", f"put into {runs}"])
+    assert [cell.verdict for cell in history.load(runs, latest().name).cells] == [Verdict.CHANGED]
 
 
 def again(text: str) -> list[str]:
@@ -133,7 +142,7 @@ def test_a_cell_can_be_run_again_as_it_was(
     monkeypatch.setenv("HETGPU_PREFLIGHT", "warn")
     done = run_pytest(
         *("--hetgpu-matrix", "demo.yaml", "--hetgpu-inventory", "hosts.yaml", "--hetgpu-preflight=off"),
-        *("--hetgpu-knowledge", mine.name, *mode),
+        *("--hetgpu-knowledge", mine.name, "--hetgpu-history", "mine.sqlite", *mode),
     )
     told = again(done.stdout.str())
     wanted = "--hetgpu-matrix demo.yaml --hetgpu-inventory hosts.yaml --hetgpu-knowledge mine.yaml --hetgpu-timeout 7.5"
