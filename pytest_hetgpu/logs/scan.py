@@ -20,6 +20,7 @@ TAIL_LINES = 40
 LONGEST_TAIL_LINE = 1000
 TAIL_BYTES = 1 << 18
 HEAD_BYTES = 1 << 17
+_MOST_BETWEEN = 100
 _MOST_KNOWN = 10_000
 
 
@@ -57,7 +58,7 @@ class Ear:
 class Scan:
     """Feeds ears from blocks of whole lines; `head` and `tail` keep the first and last lines, `lines` counts all.
 
-    A line that holds one of the words `unheard` is nobody's, nor of anybody's context.
+    A line that holds one of the words `unheard` is nobody's, nor of anybody's context, which a long row of them ends.
     """
 
     def __init__(self, ears: Sequence[Ear], unheard: Sequence[bytes] = ()) -> None:
@@ -71,6 +72,7 @@ class Scan:
         # Places of ears: of those that want more lines, and of those that want a line with these words.
         self._pending: set[int] = set()
         self._wanted: dict[frozenset[bytes], frozenset[int]] = {}
+        self._passed = 0
         self._number = 1
         self._head = b""
         self._tail = b""
@@ -121,18 +123,37 @@ class Scan:
                 start = len(block) if hit is None else _line_start(block, at, hit)
                 self._number += block.count(b"\n", at, start)
                 at = start
+                at, passed = self._nobodys(block, at)
+                self._number += passed
+                if passed:
+                    continue
             if at < len(block):
                 at = self._one(coloured, at)
         self._tail = (self._tail + block[-TAIL_BYTES:])[-TAIL_BYTES:]
         if len(self._head) < HEAD_BYTES:
             self._head += block[: HEAD_BYTES - len(self._head)]
 
+    def _nobodys(self, block: bytes, at: int) -> tuple[int, int]:
+        """Past the lines from `at` on that are plainly nobody's: where the next begins, and how many they were."""
+        lines = 0
+        while True:
+            end = block.find(b"\n", at, at + LONGEST_LINE)
+            if end < 0 or block.find(b"\r", at, end) >= 0 or not self._is_unheard(block, at, end):
+                return at, lines
+            at, lines = end + 1, lines + 1
+
+    def _is_unheard(self, block: bytes, start: int, end: int) -> bool:
+        return any(block.find(word, start, end) >= 0 for word in self._unheard)
+
     def _one(self, coloured: Coloured, at: int) -> int:
         """Gives the line at `at` to the ears that want it, and returns where the next begins."""
         block = coloured.plain
         end = _line_end(block, at)
         raw = block[at:end]
-        if raw and not any(word in raw for word in self._unheard):
+        if raw and any(word in raw for word in self._unheard):
+            self._pass_over()
+        elif raw:
+            self._passed = 0
             line = Line(coloured.whole(at, end), self._number)
             hit = self._hit(frozenset(self._words.within(raw)))
             for place in sorted(hit | self._pending) if self._pending else sorted(hit):
@@ -146,6 +167,14 @@ class Scan:
         ended_by = block[end : end + 1]
         self._number += ended_by == b"\n"
         return end + (ended_by in (b"\n", b"\r"))
+
+    def _pass_over(self) -> None:
+        """Counts lines that are nobody's: behind so many of them in a row nobody waits for more."""
+        self._passed += 1
+        if self._passed > _MOST_BETWEEN and self._pending:
+            for place in self._pending:
+                self._ears[place].pending = 0
+            self._pending.clear()
 
     def _hit(self, words: frozenset[bytes]) -> frozenset[int]:
         """The places of the ears that listen for one of these words."""

@@ -38,6 +38,8 @@ _CALLED = ("MPI", "nccl", "ucc_")
 _MEMORY = ("memory", "alloc", "reserve ")
 _TIMES = ("budget", "limit", "quota")
 
+# Lines of libraries, of which there may be hundreds of thousands (`NOISE` has them, too).
+_LIBRARYS = lazy(r"^\[\d{6,}\.\d+\] \[|\b(?:UCX|UCC) +[A-Z]+ |\bNCCL (?:INFO|WARN|TRACE) ")
 _LETTER = lazy(r"[A-Za-z]")
 _RANK = lazy(r"\b(?:[Rr]ank|[Pp]rocess|[Pp]roc|PE|[Tt]ask)[ :#=]{0,2}(?P<rank>\d{1,7})\b|^\[(?P<bare>\d{1,7})\]")
 _UNSUPPORTED = lazy(r"\bucc_\w+\(.*failed: (?:Operation is not supported|Not (?:supported|found))")
@@ -210,6 +212,8 @@ def _of_class(error: str, line: LogLine, entry: str | None) -> _Said:
 
 def _gave_up(text: str, line: LogLine) -> _Said | None:
     """Words of giving up, or those of an errno that end a line and say what failed with it."""
+    if _LIBRARYS.search(text):
+        return None
     words, before = errno(text)
     small = text.lower()
     gone, stopped = GONE.search(text), GIVING_UP.search(text)
