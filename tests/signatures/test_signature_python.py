@@ -15,14 +15,24 @@ from pytest_hetgpu.signatures.reading.order import ranked
 from tests.signatures.speak import spoken as across
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "/home/me/train.py", line 7, in main\n    step()\n'
+
+
 MPI = TRACEBACK + '  File "src/mpi4py/MPI.src/Comm.pyx", line 440, in mpi4py.MPI.Comm.Recv\n'
+
+
 C10D = (
     '  File "/v/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", line 9, in {}\n    work.wait()\n'
 )
+
+
 AGENT = (
     '  File "/v/lib/python3.11/site-packages/torch/distributed/elastic/agent/server/api.py", line 7, in run\n    x()\n'
 )
+
+
 CAUSED = "\nThe above exception was the direct cause of the following exception:\n\n"
+
+
 HANDLING = "\nDuring handling of the above exception, another exception occurred:\n\n"
 
 
@@ -173,73 +183,6 @@ def test_the_rank_that_aborted_is_the_one_that_raised(abort: str, ranks: tuple[i
 @pytest.mark.parametrize(
     "text",
     [
-        of_rank(1, TRACEBACK + "ValueError: Caught ValueError in DataLoader worker process 0.\nOriginal " + TRACEBACK.replace("main", "load") + "ValueError: bad sample"),
-        TRACEBACK + "torch.multiprocessing.spawn.ProcessRaisedException: \n\n-- Process 1 terminated with the following error:\n" + TRACEBACK.replace("main", "load") + "ValueError: bad worker\n",
-    ],
-)  # fmt: skip
-def test_what_a_wrapper_quotes_is_the_cause(text: str) -> None:
-    assert spoken(text)[0].key == "ValueError@train.py!load"
-
-
-def test_of_a_group_the_first_member_is_the_cause() -> None:
-    text = """  + Exception Group Traceback (most recent call last):
-  |   File "/home/me/train.py", line 7, in main
-  |     step()
-  | ExceptionGroup: several (2 sub-exceptions)
-  +-+---------------- 1 ----------------
-    | ValueError: a
-    +---------------- 2 ----------------
-    | Traceback (most recent call last):
-    |   File "/home/me/train.py", line 9, in load
-    |     f()
-    | TypeError: b
-    +------------------------------------"""
-    keys = ["ValueError@train.py!main", "TypeError@train.py!load", "ExceptionGroup@train.py!main"]
-    assert [read.key for read in spoken(text)] == keys
-    assert [read.key for read in spoken(of_rank(0, text))] == keys
-
-
-def test_ranks_that_write_at_once_are_told_apart() -> None:
-    zero = of_rank(0, TRACEBACK + "KeyError: 'x'").splitlines()
-    one = of_rank(1, TRACEBACK.replace("main", "load") + "ValueError: y").splitlines()
-    read = spoken("\n".join(line for pair in zip(zero, one, strict=True) for line in pair))
-    assert {(one.key, one.ranks) for one in read} == {
-        ("KeyError@train.py!main", (0,)),
-        ("ValueError@train.py!load", (1,)),
-    }
-
-
-def test_a_ranks_traceback_may_begin_behind_anothers_words() -> None:
-    text = 'Traceback (most recent call last):\n  File "/home/me/a.py", line 1, in f\n   ' + of_rank(
-        0, TRACEBACK + "KeyError: 'x'"
-    )
-    assert [(read.key, read.ranks) for read in spoken(text + "      ^^^^\nValueError: boom")] == [
-        ("KeyError@train.py!main", (0,)),
-        ("ValueError@a.py!f", ()),
-    ]
-
-
-def test_what_others_write_after_an_exception_is_not_its_message() -> None:
-    text = (
-        TRACEBACK
-        + "KeyError: 'x'\n[E1120 ProcessGroupNCCL.cpp:6] [Rank 1] Watchdog caught collective operation timeout: W"
-    )
-    assert spoken(text)[0].key == "KeyError@train.py!main"
-
-
-def test_a_message_of_several_lines_is_one_exception() -> None:
-    text = of_rank(0, TRACEBACK + "ValueError: first\nRuntimeError: told inside the message\n  third")
-    assert [read.key for read in spoken(text)] == ["ValueError@train.py!main"]
-
-
-def test_a_traceback_inside_a_table_may_be_indented() -> None:
-    text = "  traceback : " + TRACEBACK.replace("\n", "\n  ") + "FileNotFoundError: [Errno 2] No such file"
-    assert [read.key for read in spoken(text)] == ["FileNotFoundError@train.py!main"]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
         "Exception ignored in: <function Pool.__del__ at 0x7f>\n" + TRACEBACK + "ValueError: boom",
         "--- Logging error ---\n" + TRACEBACK + "ValueError: boom",
         TRACEBACK.replace("main", "launch_agent") + "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n=====",
@@ -249,28 +192,6 @@ def test_a_traceback_inside_a_table_may_be_indented() -> None:
 )  # fmt: skip
 def test_what_is_no_failure(text: str) -> None:
     assert spoken(text) == []
-
-
-def test_a_threads_exception_does_not_end_the_program() -> None:
-    (read,) = readings("Exception in thread Thread-1 (pin):\n" + TRACEBACK + "ValueError: boom")
-    assert not read.certain
-    assert readings(TRACEBACK + "ValueError: boom")[0].certain
-
-
-def test_a_traceback_in_a_box() -> None:
-    box = """╭───────────────────── Traceback (most recent call last) ─────────────────────╮
-│ /home/me/train.py:7 in main                                                 │
-│                                                                             │
-│   7     step()                                                              │
-│ /home/me/train.py:3 in step                                                 │
-╰─────────────────────────────────────────────────────────────────────────────╯
-ValueError: boom"""
-    assert [read.key for read in spoken(box)] == ["ValueError@train.py!step"]
-
-
-def test_a_source_with_a_mistake_has_no_head() -> None:
-    (read,) = spoken("  File \"/home/me/train.py\", line 3\n    def f(\n         ^\nSyntaxError: '(' was never closed")
-    assert (read.kind.value, read.key) == ("error", "SyntaxError@train.py")
 
 
 def test_the_interpreters_own_end() -> None:
@@ -336,6 +257,8 @@ Current thread 0x00007f4062a0db80 (most recent call first):
   File "/v/lib/python3.11/ctypes/__init__.py", line 519 in string_at
   File "jobs.py", line 54 in scatter
 """
+
+
 NATIVE = """[n1:05090] *** Process received signal ***
 [n1:05090] Signal: Segmentation fault (11)
 [n1:05090] [ 0] /lib/libc.so.6(+0x3c050)[0x7f406225a050]
