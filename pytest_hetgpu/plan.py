@@ -165,13 +165,9 @@ def _require(wanted: Sequence[str], nodes: Sequence[Node], hosts: Sequence[Host]
 
 def _contexts(settings: CellSettings, nodes: Sequence[Node], site: Site) -> tuple[list[RankContext], dict[str, str]]:
     """A context for each run of nodes that share host and environment; MCA parameters that all share go before."""
-    file, *arguments = settings.workload.program()
     stacks = [node.stack for node in nodes if node.stack]
     folders = [_programs(node, nodes, site) for node in nodes]
-    argv = [
-        (stack.interpreter, "-m", "mpi4py", f"{folder}/{file}", *arguments)
-        for stack, folder in zip(stacks, folders, strict=True)
-    ]
+    argv = [settings.workload.argv(stack.interpreter, folder) for stack, folder in zip(stacks, folders, strict=True)]
     rendered = [_rendered(settings, node, stack, site) for node, stack in zip(nodes, stacks, strict=True)]
     mca = [{**n.hardware.mca, **r.mca, **settings.options.mca} for n, r in zip(nodes, rendered, strict=True)]
     env = [

@@ -119,6 +119,14 @@ class Workload(abc.ABC):
     def program(self) -> tuple[str, ...]:
         """File name in `programs/`, then its arguments."""
 
+    def argv(self, interpreter: str, programs: str) -> tuple[str, ...]:
+        """What each rank executes on a node with that Python, where our programs lie in the folder `programs`.
+
+        Under mpi4py's runner an error that one rank does not catch ends the whole job, not that rank alone.
+        """
+        file, *arguments = self.program()
+        return interpreter, "-m", "mpi4py", f"{programs}/{file}", *arguments
+
     @abc.abstractmethod
     def points(self) -> tuple[Point, ...]:
         """What must be checked on every rank, and timed when `measured`."""
