@@ -11,9 +11,7 @@ of leaving the others waiting for ever. A program describes one `Operation` and 
     --iterations 20      timed iterations
     --warmup 5           untimed ones before them
 
-and writes lines of ASCII to standard output, `@hetgpu:LLLL:CCCCCCCC:PAYLOAD`: PAYLOAD is a JSON object of at most 4000
-bytes, LLLL its length in decimal and CCCCCCCC its CRC-32 in hexadecimal digits, so that a reader can tell a whole
-record from what a launcher has cut or mixed with other output.
+and writes records, as `report.py` says.
 """
 
 from __future__ import annotations
@@ -21,48 +19,20 @@ from __future__ import annotations
 import argparse
 import ctypes
 import itertools
-import json
 import os
 import platform
 import sys
 import time
-import zlib
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, NamedTuple, Type
+from typing import Any, Iterator, List, Type
 
 import mpi4py
 import numpy as np
 from mpi4py import MPI
 from operations import PERIODS, ROOT, Compared, Operation, Reduction, highest, pattern
+from report import PLACES, Point, emit, emit_checks, positive_numbers
 
 __all__ = ["MPI", "ROOT", "Operation", "Reduction", "main", "pattern"]
-
-STDOUT = 1
-LONGEST_PAYLOAD = 4000
-POINTS_PER_RECORD = 50
-PLACES = {"false": ("",), "true": ("in",), "both": ("", "in")}
-
-
-class Point(NamedTuple):
-    """One measured point: bytes, name of the element type, and `in` where it is in place."""
-
-    size: int
-    dtype: str
-    place: str = ""
-
-    def fields(self) -> Dict[str, Any]:
-        """As records hold it: what is not in place says nothing of a place."""
-        return {"size": self.size, "dtype": self.dtype, **({"place": self.place} if self.place else {})}
-
-
-def emit(**record: Any) -> None:
-    """Writes one record by one system call. Raises ValueError for a payload the protocol has no room for."""
-    payload = json.dumps(record, separators=(",", ":")).encode("ascii")
-    if len(payload) > LONGEST_PAYLOAD:
-        raise ValueError(f"a record of {len(payload)} bytes, more than {LONGEST_PAYLOAD}: {payload[:80]!r}...")
-    line = b"@hetgpu:%04d:%08x:%b\n" % (len(payload), zlib.crc32(payload), payload)
-    while line:
-        line = line[os.write(STDOUT, line) :]
 
 
 def main(kind: Type[Operation]) -> None:
@@ -78,8 +48,7 @@ def main(kind: Type[Operation]) -> None:
         operation = kind(comm, count, dtype, in_place=bool(point.place), memory=options.memory)
         wrong = run_point(operation, point, options)
         checks.append([point.size, point.dtype, wrong, *filter(None, [point.place])])
-    for start in range(0, len(checks), POINTS_PER_RECORD):
-        emit(t="check", rank=comm.Get_rank(), points=checks[start : start + POINTS_PER_RECORD])
+    emit_checks(comm.Get_rank(), checks)
     emit(t="done", rank=comm.Get_rank())
 
 
@@ -121,14 +90,6 @@ def refuse(kind: Type[Operation], ranks: int, options: argparse.Namespace) -> No
             sys.exit(f"{kind.name} cannot sum {dtype.name}: MPI has no such type")
         if issubclass(kind, Reduction) and ranks * min(PERIODS) > highest(dtype):
             sys.exit(f"{kind.name} cannot sum {dtype.name} of {ranks} ranks: more than {highest(dtype)} overflow")
-
-
-def positive_numbers(text: str) -> List[int]:
-    """`8,1024` as numbers."""
-    numbers = [int(word) for word in text.split(",")]
-    if min(numbers) < 1:
-        raise ValueError(text)
-    return numbers
 
 
 def element_types(text: str) -> List[np.dtype[Any]]:

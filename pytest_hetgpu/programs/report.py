@@ -1,0 +1,54 @@
+"""What ranks write: lines of ASCII on standard output, `@hetgpu:LLLL:CCCCCCCC:PAYLOAD`.
+
+PAYLOAD is a JSON object of at most 4000 bytes, LLLL its length in decimal and CCCCCCCC its CRC-32 in hexadecimal
+digits, so that a reader can tell a whole record from what a launcher has cut or mixed with other output. Needs nothing
+but Python 3.8.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from typing import Any, Dict, List, NamedTuple
+
+STDOUT = 1
+LONGEST_PAYLOAD = 4000
+POINTS_PER_RECORD = 50
+PLACES = {"false": ("",), "true": ("in",), "both": ("", "in")}
+
+
+class Point(NamedTuple):
+    """One measured point: bytes, name of the element type, and `in` where it is in place."""
+
+    size: int
+    dtype: str
+    place: str = ""
+
+    def fields(self) -> Dict[str, Any]:
+        """As records hold it: what is not in place says nothing of a place."""
+        return {"size": self.size, "dtype": self.dtype, **({"place": self.place} if self.place else {})}
+
+
+def emit(**record: Any) -> None:
+    """Writes one record by one system call. Raises ValueError for a payload the protocol has no room for."""
+    payload = json.dumps(record, separators=(",", ":")).encode("ascii")
+    if len(payload) > LONGEST_PAYLOAD:
+        raise ValueError(f"a record of {len(payload)} bytes, more than {LONGEST_PAYLOAD}: {payload[:80]!r}...")
+    line = b"@hetgpu:%04d:%08x:%b\n" % (len(payload), zlib.crc32(payload), payload)
+    while line:
+        line = line[os.write(STDOUT, line) :]
+
+
+def emit_checks(rank: int, checks: List[List[Any]]) -> None:
+    """Reports the points that a rank has verified, as `[size, dtype, wrong elements]` or with a place behind them."""
+    for start in range(0, len(checks), POINTS_PER_RECORD):
+        emit(t="check", rank=rank, points=checks[start : start + POINTS_PER_RECORD])
+
+
+def positive_numbers(text: str) -> List[int]:
+    """`8,1024` as numbers."""
+    numbers = [int(word) for word in text.split(",")]
+    if min(numbers) < 1:
+        raise ValueError(text)
+    return numbers
