@@ -44,7 +44,7 @@ class RunResult:
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """What one rank said of itself when it started."""
+    """What one rank said of itself when it started; `node` is the index of its node in the job, where it knows that."""
 
     rank: int
     size: int
@@ -52,6 +52,19 @@ class Hello:
     pid: int
     library: str
     libmpi: str
+    node: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """The accelerator that a rank used: `memory` it has, and at most was allocated by the rank (`peak`), in bytes."""
+
+    rank: int
+    index: int
+    name: str
+    arch: str
+    memory: int
+    peak: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +114,8 @@ class Evidence:
 
     `checks` maps a rank to the points it verified and the number of wrong elements at each.
     `transports` are the components seen between ranks, `versions` what the libraries said of themselves.
-    `signatures` are all failures read, the most telling first.
+    `signatures` are all failures read, the most telling first. `figures` are what programs measured beside times.
+    `lacks` is what ranks found missing of what they were to use, and how they know.
     """
 
     hellos: Mapping[int, Hello] = field(default_factory=dict)
@@ -114,11 +128,14 @@ class Evidence:
     exits: tuple[RankExit, ...] = ()
     signatures: tuple[Signature, ...] = ()
     tail: tuple[str, ...] = ()
+    figures: tuple[Measurement, ...] = ()
+    devices: tuple[Device, ...] = ()
+    lacks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """`metric` is latency (us), algbw or busbw (GB/s, 1e9 bytes a second)."""
+    """`metric` is latency (us), algbw or busbw (GB/s, 1e9 bytes a second), or what a program calls its own figure."""
 
     metric: str
     value: float

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from pytest_hetgpu.evidence import Finding, RankExit, RankFate, Signature
-from pytest_hetgpu.judges.base import FROM_OUTSIDE, Case, failed, signal_name
-from pytest_hetgpu.model import Job, Kind
+from pytest_hetgpu.judges.base import FROM_OUTSIDE, Case, failed, node_of, signal_name
+from pytest_hetgpu.model import Kind
 
 _VENDORS = {"cuda": "CUDA", "rocm": "ROCm", "cpu": "CPU"}
 _STUCK = (Kind.HANG, Kind.TIMEOUT)
@@ -28,7 +28,7 @@ def fates(case: Case, findings: Sequence[Finding]) -> tuple[RankFate, ...]:
     exits = {ended.rank: ended for ended in case.evidence.exits}
     return tuple(
         RankFate(rank, name, platform, *_fate(rank, case, exits.get(rank), blamed.get(rank), stopped=stopped))
-        for rank, (name, platform) in enumerate(_places(case.job))
+        for rank, (name, platform) in enumerate(_places(case))
     )
 
 
@@ -53,11 +53,13 @@ def _group(platform: str, fate: str, ranks: Sequence[int]) -> str:
     return f"{vendor}ranks {shown} {fate.replace('was ', 'were ')}"
 
 
-def _places(job: Job) -> Iterator[tuple[str, str]]:
-    """Node name and platform of every rank, in the order of ranks: nodes have consecutive ones."""
-    for node in job.nodes:
-        for _ in range(node.ranks):
-            yield node.name or node.host, node.hardware.accelerator.platform
+def _places(case: Case) -> Iterator[tuple[str, str]]:
+    """Node name and platform of every rank, in the order of ranks: nodes have consecutive ones, or ranks say theirs."""
+    nodes = [node for node in case.job.nodes for _ in range(node.ranks)]
+    for rank, node in enumerate(nodes):
+        hello = case.evidence.hellos.get(rank)
+        found = (node_of(hello, case.job, nodes) if hello else None) or node
+        yield found.name or found.host, found.hardware.accelerator.platform
 
 
 def _blamed(findings: Sequence[Finding]) -> Mapping[int, Signature]:

@@ -11,6 +11,7 @@ from pytest_hetgpu.judges import expectation
 from pytest_hetgpu.judges.base import Case, Force, Judge, Opinion
 from pytest_hetgpu.judges.completeness import Completeness
 from pytest_hetgpu.judges.data import Data
+from pytest_hetgpu.judges.devices import Devices
 from pytest_hetgpu.judges.rdma import Rdma
 from pytest_hetgpu.judges.signature import SignatureJudge
 from pytest_hetgpu.judges.transport import Transport as TransportJudge
@@ -24,11 +25,12 @@ from pytest_hetgpu.model import Job, Kind, Verdict
 from pytest_hetgpu.registry import find
 from pytest_hetgpu.transports.base import Transport
 
-JUDGES: tuple[type[Judge], ...] = (World, Completeness, TransportJudge, Rdma, Data, SignatureJudge)
+JUDGES: tuple[type[Judge], ...] = (World, Completeness, TransportJudge, Rdma, Devices, Data, SignatureJudge)
 SCENARIO = "scenario"
 """Names the finding of a test that failed for a reason of its own: no log tells that."""
 LONGEST_WHY = 400
 _MOST_OTHERS = 20
+_GIB = 1 << 30
 
 
 def judge_output(job: Job, result: RunResult, knowledge: Knowledge | None = None) -> Outcome:
@@ -93,15 +95,24 @@ def judge(
         signature=signature,
         expectation=ruling.expectation,
         findings=findings,
-        measurements=measurements(evidence.rows),
+        measurements=(*measurements(evidence.rows), *evidence.figures),
         transports=evidence.transports,
         stack=_stack(evidence),
         seconds=result.seconds,
         known=known,
         others=_others(evidence, signature) if kind is not Kind.PASSED else (),
         fates=fates(case, findings),
-        facts={**job.demand.facts, **evidence.versions},
+        facts={**job.demand.facts, **evidence.versions, **_devices(evidence)},
     )
+
+
+def _devices(evidence: Evidence) -> dict[str, str]:
+    """The accelerators that ranks used: `devices` names them, and the most that each rank held of its memory."""
+    told = [
+        f"rank {one.rank}: {one.name} ({one.arch}), {one.peak / _GIB:.2f} of {one.memory / _GIB:.1f} GiB at most"
+        for one in evidence.devices
+    ]
+    return {"devices": "; ".join(told)} if told else {}
 
 
 def _told_once(note: str, why: str, signature: Signature | None) -> tuple[str, str]:

@@ -142,7 +142,10 @@ class Hardware:
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """One MPI as found on a node: its launcher, its interpreter, and what its ranks must report."""
+    """One MPI as found on a node: its launcher, its interpreter, and what its ranks must report.
+
+    `torch`: its interpreter has PyTorch, as far as is known before it is asked.
+    """
 
     name: str
     vendor: str
@@ -150,6 +153,7 @@ class Stack:
     prefix: str
     launcher: str
     interpreter: str
+    torch: bool = False
 
     @property
     def major(self) -> int:
@@ -284,7 +288,8 @@ class Demand:
 
     `transports` are the component names that may carry data between ranks, as `transport_family`'s reader reports them.
     `points` are the sizes and types that must be measured (by rank 0, when `measured`) and checked (by every rank).
-    `rdma`: all nodes are on fabrics whose data passes the kernel by.
+    `rdma`: all nodes are on fabrics whose data passes the kernel by. `backend` is that of torch.distributed, "" for
+    ranks that call MPI themselves.
     """
 
     ranks: int
@@ -298,6 +303,7 @@ class Demand:
     capabilities: frozenset[str] = frozenset()
     expectations: tuple[Expectation, ...] = ()
     rdma: bool = False
+    backend: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import itertools
+import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.fabrics.base import FabricKind
-from pytest_hetgpu.inventory import Host
-from pytest_hetgpu.launchers.base import Launcher, Start
+from pytest_hetgpu.inventory import HERE, Host
+from pytest_hetgpu.launchers.base import Launcher, Meeting, Start
 from pytest_hetgpu.matrix.document import CellSettings, Document
 from pytest_hetgpu.model import Demand, Hardware, Job, Node, RankContext, Scenario, Stack
 from pytest_hetgpu.placing import Sight, Site, place
 from pytest_hetgpu.registry import find
 from pytest_hetgpu.transports.base import Rendering
-from pytest_hetgpu.workloads.base import Sweep, Workload
+from pytest_hetgpu.workloads.base import Workload
 
 
 def plan(document: Document, scenario: Scenario, site: Site) -> Job:
@@ -27,17 +29,20 @@ def plan(document: Document, scenario: Scenario, site: Site) -> Job:
     _require(options.requires, nodes, hosts[: len(nodes)])
     starter = _starter(nodes, control)
     launcher = find("launchers", options.launcher, Launcher)()  # type: ignore[type-abstract]
-    _suit(scenario, settings, nodes, launcher)
-    contexts, mca = _contexts(settings, nodes, site)
+    work = _work(scenario, settings)
+    _suit(scenario, settings, nodes, launcher, work)
+    meeting = _meeting(scenario, nodes)
+    ours = _of_torch(nodes, launcher, meeting) if work.backend else {}
+    contexts, mca = _contexts(settings, nodes, site, work, ours)
     return Job(
         matrix=document.name,
         scenario=scenario.id,
         label=scenario.label,
         axes=dict(zip(scenario.axes, scenario.values, strict=True)),
         nodes=nodes,
-        command=launcher.command(_start(starter, everybody, contexts, mca, site)),
+        command=launcher.command(replace(_start(starter, everybody, contexts, mca, site), meeting=meeting)),
         timeout=options.timeout or site.timeout,
-        demand=_demand(scenario, settings, nodes, hosts[: len(nodes)]),
+        demand=_demand(scenario, settings, nodes, hosts[: len(nodes)], work),
         launcher=control,
     )
 
@@ -47,7 +52,7 @@ def _start(
 ) -> Start:
     assert starter.stack
     if not _joined(everybody):
-        return Start(starter.stack, contexts, mca, site.root, site.cores)
+        return Start(starter.stack, contexts, mca, site.root, site.cores, programs=site.programs)
     sight = site.seen.get(starter.index, Sight())
     others = any(node is not starter for node in everybody)
     # Daemons do not talk over loopback, even where ranks may.
@@ -62,25 +67,77 @@ def _start(
         netdev=(devices.pop() or "") if len(devices) == 1 else "",
         prefix=prefixes.pop() if len(prefixes) == 1 and prefixes != {starter.stack.prefix} else "",
         shared=len({node.host for node in everybody}) < len(everybody),
+        programs=f"{sight.folder}/programs",
     )
+
+
+def _work(scenario: Scenario, settings: CellSettings) -> Workload:
+    """The workload by what its ranks call: torch.distributed where transport or workload say so, or it knows no other.
+
+    NotHere where the two name different backends.
+    """
+    work, own = settings.workload, settings.transport.backend
+    if own and work.asked and work.asked != own:
+        raise NotHere(
+            f"{scenario.value('workload')} asks for backend {work.asked}, but transport {scenario.value('transport')} "
+            f"is torch.distributed's {own}"
+        )
+    return work.over(work.asked or own or work.backend)
+
+
+def _meeting(scenario: Scenario, nodes: Sequence[Node]) -> Meeting:
+    """The first node, by a name that all nodes know; the port is the cell's own, below those that systems deal out."""
+    first = nodes[0]
+    here = all(node.hardware.runtime == "local" for node in nodes) or len(nodes) == 1
+    address = "127.0.0.1" if here else first.host if first.name in HERE else first.name
+    return Meeting(address, 20_000 + zlib.crc32(f"{scenario.matrix}/{scenario.id}".encode()) % 10_000)
+
+
+def _of_torch(nodes: Sequence[Node], launcher: Launcher, meeting: Meeting) -> dict[int, dict[str, str]]:
+    """What ranks of torch.distributed need beside the transport's settings, by node.
+
+    Without a number of threads each rank computes on all cores of its host, in the way of its neighbours.
+    """
+    each = {"OMP_NUM_THREADS": "1", **launcher.environment(meeting)}
+    own = launcher.apart and len(nodes) > 1
+    return {node.index: {**each, **({"HETGPU_NODE": str(node.index)} if own else {})} for node in nodes}
 
 
 def _joined(nodes: Sequence[Node]) -> bool:
     return any(node.hardware.runtime != "local" for node in nodes)
 
 
-def _suit(scenario: Scenario, settings: CellSettings, nodes: Sequence[Node], launcher: Launcher) -> None:
+def _suit(
+    scenario: Scenario, settings: CellSettings, nodes: Sequence[Node], launcher: Launcher, work: Workload
+) -> None:
     """Raises NotHere where workload, transport or launcher cannot do what the cell asks for."""
     stacks = dict.fromkeys(node.stack for node in nodes if node.stack)
     mca = {*settings.options.mca, *(name for node in nodes for name in node.hardware.mca)}
     reasons = {
-        f"{scenario.value('workload')} ": settings.workload.unsuitable(sum(node.ranks for node in nodes)),
+        f"{scenario.value('workload')} ": work.unsuitable(sum(node.ranks for node in nodes)) or _off(work, nodes),
         "": next(filter(None, map(settings.transport.unsuitable, stacks)), None),
-        f"{settings.options.launcher} ": launcher.unsuitable(next(iter(stacks)), mca),
+        f"{settings.options.launcher} ": launcher.unsuitable(next(iter(stacks)), mca, work.backend),
     }
     for who, reason in reasons.items():
         if reason:
             raise NotHere(f"{who}{reason}")
+
+
+def _off(work: Workload, nodes: Sequence[Node]) -> str | None:
+    """Why the nodes cannot run a program of torch.distributed, None where they can, or it is none."""
+    if not work.backend:
+        return None
+    if lacking := next((node.stack for node in nodes if node.stack and not node.stack.torch), None):
+        return f"needs PyTorch, which stack {lacking.name} has not (known: openmpi-5-torch, torch)"
+    plain = next((node.hardware.name for node in nodes if node.hardware.accelerator.platform == "cpu"), None)
+    if plain and _memory(work) == "device":
+        return f"needs an accelerator on every node, hardware {plain} is platform cpu"
+    return None
+
+
+def _memory(work: Workload) -> str:
+    """Where its buffers are; NCCL moves nothing but device memory."""
+    return "device" if work.backend == "nccl" else getattr(work.settings, "memory", "host")
 
 
 def _starter(nodes: Sequence[Node], control: Node | None) -> Node:
@@ -104,7 +161,9 @@ def _starter(nodes: Sequence[Node], control: Node | None) -> Node:
     return control or nodes[0]
 
 
-def _demand(scenario: Scenario, settings: CellSettings, nodes: Sequence[Node], hosts: Sequence[Host]) -> Demand:
+def _demand(
+    scenario: Scenario, settings: CellSettings, nodes: Sequence[Node], hosts: Sequence[Host], work: Workload
+) -> Demand:
     stack = nodes[0].stack
     assert stack
     # One node without Large BAR is enough for the bugs it brings: an expectation asks whether any node has it.
@@ -114,13 +173,14 @@ def _demand(scenario: Scenario, settings: CellSettings, nodes: Sequence[Node], h
         stack=stack,
         transport_family=settings.family,
         transports=settings.transport.components(),
-        points=settings.workload.points(),
-        operation=settings.workload.operation,
-        measured=settings.workload.measured,
-        facts=_known_facts(stack, settings.workload),
+        points=work.points(),
+        operation=work.operation,
+        measured=work.measured,
+        facts=_known_facts(stack, work),
         capabilities=present,
         expectations=scenario.expectations,
         rdma=all(_fabric(node).rdma for node in nodes),
+        backend=work.backend,
     )
 
 
@@ -130,8 +190,9 @@ def _fabric(node: Node) -> FabricKind:
 
 def _known_facts(stack: Stack, workload: Workload) -> dict[str, str]:
     exact = {stack.vendor.lower().replace(" ", ""): stack.version} if "." in stack.version else {}
-    memory = {"memory": workload.settings.memory} if isinstance(workload.settings, Sweep) else {}
-    return {**exact, "stack": stack.name, **memory}
+    memory = {"memory": _memory(workload)} if hasattr(workload.settings, "memory") else {}
+    backend = {"backend": workload.backend} if workload.backend else {}
+    return {**exact, "stack": stack.name, **memory, **backend}
 
 
 def _capabilities(node: Node, host: Host) -> frozenset[str]:
@@ -163,15 +224,23 @@ def _require(wanted: Sequence[str], nodes: Sequence[Node], hosts: Sequence[Host]
             )
 
 
-def _contexts(settings: CellSettings, nodes: Sequence[Node], site: Site) -> tuple[list[RankContext], dict[str, str]]:
+def _contexts(
+    settings: CellSettings, nodes: Sequence[Node], site: Site, work: Workload, ours: Mapping[int, Mapping[str, str]]
+) -> tuple[list[RankContext], dict[str, str]]:
     """A context for each run of nodes that share host and environment; MCA parameters that all share go before."""
     stacks = [node.stack for node in nodes if node.stack]
     folders = [_programs(node, nodes, site) for node in nodes]
-    argv = [settings.workload.argv(stack.interpreter, folder) for stack, folder in zip(stacks, folders, strict=True)]
+    argv = [work.argv(stack.interpreter, folder) for stack, folder in zip(stacks, folders, strict=True)]
     rendered = [_rendered(settings, node, stack, site) for node, stack in zip(nodes, stacks, strict=True)]
     mca = [{**n.hardware.mca, **r.mca, **settings.options.mca} for n, r in zip(nodes, rendered, strict=True)]
     env = [
-        {**_fabric(n).environment(n.hardware.fabric), **n.hardware.env, **r.env, **settings.options.env}
+        {
+            **ours.get(n.index, {}),
+            **_fabric(n).environment(n.hardware.fabric),
+            **n.hardware.env,
+            **r.env,
+            **settings.options.env,
+        }
         for n, r in zip(nodes, rendered, strict=True)
     ]
     shared = {name: value for name, value in mca[0].items() if all(other.get(name) == value for other in mca)}

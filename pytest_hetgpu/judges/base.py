@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pytest_hetgpu.evidence import Evidence, Finding, RankExit, RunResult, Signature
-from pytest_hetgpu.model import Job, Kind
+from pytest_hetgpu.evidence import Evidence, Finding, Hello, RankExit, RunResult, Signature
+from pytest_hetgpu.model import Job, Kind, Node
 
 _HIGHEST_NAMED_SIGNAL = 31
 FROM_OUTSIDE = frozenset({signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM})
@@ -120,6 +120,13 @@ def rank_failed_first(case: Case, cause: Signature | None) -> bool:
     unstarted = silent and cause.kind in (Kind.LAUNCH_FAILURE, Kind.MISSING_LIBRARY)
     codes = (ended.code for ended in case.evidence.exits if ended.code)
     return unstarted or any(code - 128 not in FROM_OUTSIDE for code in codes)
+
+
+def node_of(hello: Hello, job: Job, nodes: Sequence[Node]) -> Node | None:
+    """The node of a rank: as it said itself, else as `nodes`, one a rank, has it; None for a rank beyond them."""
+    if hello.node is not None:
+        return next((node for node in job.nodes if node.index == hello.node), None)
+    return nodes[hello.rank] if hello.rank < len(nodes) else None
 
 
 def owed(case: Case) -> list[str]:

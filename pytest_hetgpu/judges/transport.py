@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Iterator
 
-from pytest_hetgpu.judges.base import Case, Force, Judge, Opinion
+from pytest_hetgpu.judges.base import Case, Force, Judge, Opinion, explanation
 from pytest_hetgpu.model import Kind
 
 
@@ -17,6 +17,10 @@ class Transport(Judge):
     def opinions(self, case: Case) -> Iterator[Opinion]:
         demand, seen = case.job.demand, case.evidence.transports
         asked = ", ".join(demand.transports)
+        if case.evidence.lacks:
+            lacks = "; ".join(case.evidence.lacks)
+            yield self.says(Kind.TRANSPORT_UNAVAILABLE, f"this build has no {lacks}", Force.FINAL, explanation(case))
+            return
         if demand.ranks > 1 and not seen and len(case.evidence.hellos) >= demand.ranks:
             why = f"nothing in the output proves which transport was used (asked for was {asked})"
             yield self.says(Kind.UNKNOWN, why, Force.VAGUE)

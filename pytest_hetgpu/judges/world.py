@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from pytest_hetgpu.evidence import Hello
-from pytest_hetgpu.judges.base import Case, Force, Judge, Opinion
+from pytest_hetgpu.judges.base import Case, Force, Judge, Opinion, node_of
 from pytest_hetgpu.model import Job, Kind, Stack
 
 
@@ -23,9 +24,12 @@ class World(Judge):
         yield from self._size(hellos, case.job.demand.ranks)
 
     def _library(self, hellos: list[Hello], job: Job) -> Iterator[Opinion]:
-        stacks = [node.stack or job.demand.stack for node in job.nodes for _ in range(node.ranks)]
+        nodes = [node for node in job.nodes for _ in range(node.ranks)]
         for hello in hellos:
-            stack = stacks[hello.rank] if hello.rank < len(stacks) else job.demand.stack
+            node = node_of(hello, job, nodes)
+            stack = (node.stack if node else None) or job.demand.stack
+            if job.demand.backend:
+                stack = _torch_of(stack, job.demand.backend)
             if not is_of(stack, hello.library):
                 loaded = f"{hello.library.partition(',')[0]} ({hello.libmpi or 'file unknown'})"
                 asked = f"{stack.vendor} {stack.version} (stack {stack.name})"
@@ -48,6 +52,12 @@ class World(Judge):
                     Kind.WRONG_RESULT, f"rank {hello.rank} is one of {hello.size}{alone}, asked for were {ranks} ranks"
                 )
                 return
+
+
+def _torch_of(stack: Stack, backend: str) -> Stack:
+    """What ranks of torch.distributed report: a release of torch, the stack's MPI only where that is their backend."""
+    version = stack.version if stack.vendor == "torch" else ""
+    return replace(stack, vendor="torch", version=version, prefix=stack.prefix if backend == "mpi" else "")
 
 
 def is_of(stack: Stack, library: str) -> bool:

@@ -29,7 +29,7 @@ OPEN_MPI, MPICH = "Open MPI", "MPICH"
 class Mpirun(Launcher):
     """The mpirun of the stack."""
 
-    def unsuitable(self, stack: Stack, mca: Iterable[str]) -> str | None:
+    def unsuitable(self, stack: Stack, mca: Iterable[str], backend: str = "") -> str | None:
         if stack.vendor not in (OPEN_MPI, MPICH):
             return f"cannot start {stack.vendor} (known: {MPICH}, {OPEN_MPI})"
         names = ", ".join(sorted(mca))

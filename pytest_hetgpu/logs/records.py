@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from pytest_hetgpu.evidence import Hello, Row
+from pytest_hetgpu.evidence import Device, Hello, Measurement, Row
 from pytest_hetgpu.logs.frames import FrameReader
 from pytest_hetgpu.model import Point
 
@@ -21,7 +21,10 @@ MOST_FACTS = 200_000  # a run of 1000 ranks and 100 points reports about 100,000
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """What all ranks reported; the fields are those of `Evidence`. `corrupt` counts records that could not be read."""
+    """What all ranks reported; the fields are those of `Evidence`. `corrupt` counts records that could not be read.
+
+    `carried` are components that ranks saw themselves connected by, `versions` those of libraries they asked.
+    """
 
     hellos: Mapping[int, Hello] = field(default_factory=dict)
     rows: tuple[Row, ...] = ()
@@ -29,6 +32,11 @@ class Records:
     wrong: tuple[str, ...] = ()
     done: frozenset[int] = frozenset()
     corrupt: int = 0
+    carried: frozenset[str] = frozenset()
+    versions: Mapping[str, str] = field(default_factory=dict)
+    figures: tuple[Measurement, ...] = ()
+    devices: tuple[Device, ...] = ()
+    lacks: tuple[str, ...] = ()
 
 
 class _RecordError(ValueError):
@@ -45,6 +53,11 @@ class RecordReader:
         self._checks: dict[int, dict[Point, int]] = {}
         self._wrong: dict[str, None] = {}
         self._done: set[int] = set()
+        self._carried: set[str] = set()
+        self._versions: dict[str, dict[str, None]] = {}
+        self._figures: dict[Measurement, None] = {}
+        self._devices: dict[int, Device] = {}
+        self._lacks: dict[str, None] = {}
         self._refused = 0
         self._room = MOST_FACTS
         self._takers: dict[str, Callable[[Mapping[str, Any]], None]] = {
@@ -53,6 +66,10 @@ class RecordReader:
             "check": self._take_check,
             "wrong": self._take_wrong,
             "done": self._take_done,
+            "carried": self._take_carried,
+            "figure": self._take_figure,
+            "device": self._take_device,
+            "lacks": self._take_lacks,
         }
 
     def feed(self, line: bytes) -> None:
@@ -69,6 +86,11 @@ class RecordReader:
             wrong=tuple(self._wrong),
             done=frozenset(self._done),
             corrupt=self._frames.finish() + self._refused,
+            carried=frozenset(self._carried),
+            versions={name: ", ".join(sorted(said)) for name, said in self._versions.items()},
+            figures=tuple(self._figures),
+            lacks=tuple(self._lacks),
+            devices=tuple(device for _, device in sorted(self._devices.items())),
         )
 
     def _receive(self, payload: bytes) -> None:
@@ -101,8 +123,13 @@ class RecordReader:
             pid=_whole(record["pid"]),
             library=_text(record["library"]),
             libmpi=_text(record["libmpi"]),
+            node=_whole(record["node"]) if record.get("node", -1) != -1 else None,
         )
-        self._hellos.setdefault(rank, hello)
+        versions = {_text(name): _text(version) for name, version in _map(record.get("versions", {})).items()}
+        self._make_room(len(versions))
+        if self._hellos.setdefault(rank, hello) is hello:
+            for name, version in versions.items():
+                self._versions.setdefault(name, {})[version] = None
 
     def _take_row(self, record: Mapping[str, Any]) -> None:
         row = Row(
@@ -129,12 +156,34 @@ class RecordReader:
         rank, count, index = _whole(record["rank"]), _whole(record["count"], least=1), _whole(record["index"])
         point = _point(record["size"], record["dtype"], record.get("place", ""))
         in_place = " in place" if point.place else ""
-        of_sent = " of what it sent" if _text(record.get("buffer", "")) == "sent" else ""
+        buffer = _text(record.get("buffer", ""))
+        of_sent = f" of {'what it sent' if buffer == 'sent' else buffer}" if buffer else ""
         sentence = (
             f"rank {rank}: {count} wrong element{'' if count == 1 else 's'} at {point.size} B {point.dtype}{in_place}, "
             f"first at [{index}]{of_sent}: expected {_text(record['expected'])}, got {_text(record['got'])}"
         )
         self._wrong.setdefault(sentence)
+
+    def _take_carried(self, record: Mapping[str, Any]) -> None:
+        _whole(record["rank"])
+        self._carried.add(_text(record["by"]))
+
+    def _take_figure(self, record: Mapping[str, Any]) -> None:
+        point, ranks = (
+            _point(record["size"], record["dtype"], record.get("place", "")),
+            _whole(record["ranks"], least=1),
+        )
+        figure = Measurement(_text(record["metric"]), _number(record["value"]), _text(record["unit"]), point, ranks)
+        self._figures.setdefault(figure)
+
+    def _take_lacks(self, record: Mapping[str, Any]) -> None:
+        _whole(record["rank"])
+        self._lacks[f"{_text(record['what'])}: {_text(record['how'])}"] = None
+
+    def _take_device(self, record: Mapping[str, Any]) -> None:
+        rank, index = _whole(record["rank"]), _whole(record["index"])
+        name, arch = _text(record["name"]), _text(record["arch"])
+        self._devices[rank] = Device(rank, index, name, arch, _whole(record["memory"]), _whole(record["peak"]))
 
     def _take_done(self, record: Mapping[str, Any]) -> None:
         self._done.add(_whole(record["rank"]))
@@ -156,6 +205,18 @@ def _seconds(value: Any) -> float:
     if type(value) not in (int, float) or not 0 < value <= LARGEST_NUMBER:
         raise _RecordError(value)
     return float(value)
+
+
+def _number(value: Any) -> float:
+    if type(value) not in (int, float) or not -LARGEST_NUMBER <= value <= LARGEST_NUMBER:
+        raise _RecordError(value)
+    return float(value)
+
+
+def _map(value: Any) -> dict[Any, Any]:
+    if not isinstance(value, dict):
+        raise _RecordError(value)
+    return value
 
 
 def _text(value: Any) -> str:

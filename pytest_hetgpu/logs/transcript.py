@@ -156,11 +156,16 @@ def read(path: Path, *, proof: ProofReader | None = None, spoken: Sequence[Diale
         checks=told.checks,
         wrong=tuple(told.wrong),
         done=frozenset(told.done),
-        transports=tuple(proof.transports) if proof else (),
-        versions=_library_versions(told.hellos.values()) | (dict(proof.versions) if proof else {}),
+        transports=tuple(sorted({*proof.transports, *told.carried})) if proof else (),
+        versions=_library_versions(told.hellos.values())
+        | dict(told.versions)
+        | (dict(proof.versions) if proof else {}),
         exits=heard.exits,
         signatures=failures(path, heard, heard.readings),
         tail=heard.tail,
+        figures=told.figures,
+        devices=told.devices,
+        lacks=told.lacks,
     )
 
 

@@ -1,4 +1,4 @@
-"""`python -m pytest_hetgpu.stacks [NAME]`: the stacks that are made of packages, or the pinned packages of one."""
+"""`python -m pytest_hetgpu.stacks [NAME]`: the stacks to make of packages (not the large ones), or the pins of one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pytest_hetgpu.stacks.base import family_of, stack_names
 def main(arguments: list[str]) -> int:
     """Prints a name a line, or a requirement a line. Exit 4 for an unknown stack, or one that only a system has."""
     if not arguments:
-        print(*(name for name in stack_names() if family_of(name).releases[name].requirements), sep="\n")
+        print(*(name for name in stack_names() if _made(name)), sep="\n")
         return 0
     try:
         print(*requirements(arguments[0]), sep="\n")
@@ -19,6 +19,11 @@ def main(arguments: list[str]) -> int:
         print(f"ERROR: {error}", file=sys.stderr)
         return 4
     return 0
+
+
+def _made(name: str) -> bool:
+    release = family_of(name).releases[name]
+    return bool(release.requirements) and not release.asked
 
 
 def requirements(name: str) -> tuple[str, ...]:

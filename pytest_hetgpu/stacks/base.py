@@ -25,11 +25,20 @@ _OWN_TEXT = re.compile(rb"(?<=\0)v?(\d+\.\d+\.\d+)(?:rc\d+|[ab]\d+)?(?=\0)")
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """One stack of a family: pinned wheels with the version their ranks report, or else the system's `packages`."""
+    """One stack of a family: pinned wheels with the version their ranks report, or else the system's `packages`.
+
+    `asked`: it is large, and only made where it is asked for by name.
+    """
 
     version: str = ""
     requirements: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
+    asked: bool = False
+
+    @property
+    def torch(self) -> bool:
+        """Whether its wheels have PyTorch among them."""
+        return any(requirement.startswith("torch==") for requirement in self.requirements)
 
 
 class StackFamily(abc.ABC):
@@ -51,9 +60,10 @@ class StackFamily(abc.ABC):
         prefixes = tuple(prefixes)
         held = [prefix for prefix in prefixes if cls.holds(name, prefix)]
         for prefix in held:
-            if _has(prefix, "mpi4py"):
+            if has(prefix, "mpi4py"):
                 launcher, interpreter = str(cls._launcher(prefix)), str(prefix / "bin" / "python")
-                return Stack(name, cls.vendor, release.version, str(prefix.resolve()), launcher, interpreter)
+                home = str(prefix.resolve())
+                return Stack(name, cls.vendor, release.version, home, launcher, interpreter, has(prefix, "torch"))
         if held:
             pip = f"{shlex.quote(str(held[0]))}/bin/pip install {' '.join(release.requirements)}"
             raise NotHere(f"stack {name} in {held[0]} lacks mpi4py; install it with: {pip}")
@@ -73,12 +83,13 @@ class StackFamily(abc.ABC):
             f"bin/{cls.launchers[-1]}": launcher,
             f"{cls.library} of {cls.vendor}": found,
             "bin/python3": interpreter,
-            "mpi4py": _has(prefix, "mpi4py"),
+            "mpi4py": has(prefix, "mpi4py"),
         }
         if missing := [what for what, there in lacks.items() if not there]:
             hint = f"; install it with: apt-get install {' '.join(release.packages)}" if release.packages else ""
             raise NotHere(f"stack {name} ({cls.vendor}) in {prefix} lacks {', '.join(missing)}{hint}")
-        stack = Stack(name, cls.vendor, found or "", str(prefix.resolve()), str(launcher), str(interpreter))
+        paths = str(prefix.resolve()), str(launcher), str(interpreter)
+        stack = Stack(name, cls.vendor, found or "", *paths, torch=has(prefix, "torch"))
         wanted = Stack(name, cls.vendor, release.version, "", "", "")
         if wanted.major and wanted.major != stack.major:
             raise NotHere(f"stack {name} in {prefix} is {cls.vendor} {stack.version}; it must be {wanted.major}.x")
@@ -87,8 +98,11 @@ class StackFamily(abc.ABC):
     @classmethod
     def holds(cls, name: str, prefix: Path) -> bool:
         """Whether a virtual environment has a release's package, in just its version, with its programs."""
-        package = f"{cls.distribution}-{cls.releases[name].version}.dist-info"
-        there = any(prefix.glob(f"lib/python3*/site-packages/{package}"))
+        release = cls.releases[name]
+        package = f"{cls.distribution}-{release.version}.dist-info"
+        there = any(prefix.glob(f"lib/python3*/site-packages/{package}")) and (
+            not release.torch or has(prefix, "torch")
+        )
         return there and cls._launcher(prefix) is not None and (prefix / "bin" / "python").exists()
 
     @classmethod
@@ -105,17 +119,18 @@ class StackFamily(abc.ABC):
     @classmethod
     def planned(cls, name: str) -> Stack:
         """The stack by its bare names, for a plan printed where it is not installed."""
-        return Stack(name, cls.vendor, cls.releases[name].version, "", cls.launchers[-1], "python3")
+        release = cls.releases[name]
+        return Stack(name, cls.vendor, release.version, "", cls.launchers[-1], "python3", torch=release.torch)
 
     @classmethod
     def elsewhere(cls, name: str, prefix: str) -> Stack:
         """The stack on another node: below `prefix`, or whatever PATH finds there where that is empty.
 
-        Of its version only the major number is asked for; its ranks report the rest.
+        Of its version only the major number is asked for; its ranks report the rest, and whether PyTorch is there.
         """
         version = cls.releases[name].version.partition(".")[0]
         folder = f"{prefix}/bin/" if prefix else ""
-        return Stack(name, cls.vendor, version, prefix, f"{folder}{cls.launchers[-1]}", f"{folder}python3")
+        return Stack(name, cls.vendor, version, prefix, f"{folder}{cls.launchers[-1]}", f"{folder}python3", torch=True)
 
     @classmethod
     def _launcher(cls, prefix: Path) -> Path | None:
@@ -137,7 +152,8 @@ class StackFamily(abc.ABC):
         return max(versions, key=lambda version: tuple(map(int, version.split("."))), default=None)
 
 
-def _has(prefix: Path, distribution: str) -> bool:
+def has(prefix: Path, distribution: str) -> bool:
+    """Whether a prefix has a Python distribution of that name installed."""
     return any(
         True
         for packages in _PYTHONS

@@ -79,6 +79,8 @@ class Transport(abc.ABC):
 
     Settings: ClassVar[type[TransportSettings]] = TransportSettings
     layered: ClassVar[bool] = False
+    backend: ClassVar[str] = ""
+    """The backend of torch.distributed that this is; "" for what MPI uses."""
     vendors: ClassVar[tuple[str, ...]]
     """The MPIs that have it."""
 
@@ -91,7 +93,9 @@ class Transport(abc.ABC):
         if stack.vendor in self.vendors:
             return None
         families: list[type[Transport]] = [find("transports", name, Transport) for name in names("transports")]  # type: ignore[type-abstract]
-        suited = ", ".join(sorted(_name(family) for family in families if stack.vendor in family.vendors))
+        suited = ", ".join(
+            sorted(_name(family) for family in families if stack.vendor in family.vendors and not family.backend)
+        )
         return f"{stack.vendor} has no {_name(type(self))} (known: {suited or 'none'})"
 
     @abc.abstractmethod

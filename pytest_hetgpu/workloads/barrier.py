@@ -15,7 +15,9 @@ class Barrier(Workload):
 
     def program(self) -> tuple[str, ...]:
         iterations, warmup = str(self.settings.iterations), str(self.settings.warmup)
-        return "barrier.py", "--iterations", iterations, "--warmup", warmup
+        by_torch = ("torch_sweep.py", "--operation", "barrier", "--backend", self.backend)
+        program = by_torch if self.backend else ("barrier.py",)
+        return *program, "--iterations", iterations, "--warmup", warmup
 
     def points(self) -> tuple[Point, ...]:
         return (Point(0, "none"),)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import itertools
 from collections.abc import Collection
+from copy import copy
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -17,6 +18,8 @@ ITEM_BYTES = {"int8": 1, "uint8": 1, "int32": 4, "int64": 8, "float16": 2, "floa
 SUMMED = tuple(name for name in ITEM_BYTES if name != "float16")  # which MPI has no type for; it can be moved
 # Every rank adds 1 or more, and what overflows is summed by each library in its own way.
 MOST_SUMMED = {"int8": 127, "uint8": 255}
+REDUCED_IN_PLACE = ("allreduce", "reduce")
+"""What torch.distributed has in place only."""
 PLACES = {"false": ("",), "true": ("in",), "both": ("", "in")}
 
 Sizes = Annotated[
@@ -49,7 +52,14 @@ InPlace = Annotated[
     Field(description="both: each point twice"),
 ]
 
-Memory = Annotated[Literal["host", "guarded"], Field(description="guarded: the CPU may not touch what is sent")]
+Memory = Annotated[
+    Literal["host", "guarded", "device"],
+    Field(description="guarded: the CPU may not touch what is sent; device: an accelerator's (torch.distributed)"),
+]
+Backend = Annotated[
+    Literal["gloo", "nccl", "mpi", "ucc"],
+    Field(description="by torch.distributed over this backend, instead of MPI itself"),
+]
 
 
 class WorkloadSettings(BaseModel):
@@ -61,6 +71,7 @@ class WorkloadSettings(BaseModel):
 class Repeated(WorkloadSettings):
     """Keys of workloads that are timed."""
 
+    backend: Backend | None = None
     iterations: Annotated[int, Field(ge=1)] = 20
     warmup: Annotated[int, Field(ge=0)] = 5
 
@@ -111,9 +122,22 @@ class Workload(abc.ABC):
     Settings: ClassVar[type[WorkloadSettings]] = WorkloadSettings
     operation: ClassVar[str]
     measured: ClassVar[bool] = True
+    backend: str = ""
+    """The backend of torch.distributed that ranks use; "": they call MPI themselves."""
 
     def __init__(self, settings: WorkloadSettings) -> None:
         self.settings = settings
+
+    @property
+    def asked(self) -> str:
+        """The backend that the matrix asks for, "" where it leaves that to the transport."""
+        return getattr(self.settings, "backend", None) or ""
+
+    def over(self, backend: str) -> Workload:
+        """The same work by torch.distributed over a backend; over "" as it is."""
+        other = copy(self)
+        other.backend = backend
+        return other
 
     @abc.abstractmethod
     def program(self) -> tuple[str, ...]:
@@ -125,7 +149,8 @@ class Workload(abc.ABC):
         Under mpi4py's runner an error that one rank does not catch ends the whole job, not that rank alone.
         """
         file, *arguments = self.program()
-        return interpreter, "-m", "mpi4py", f"{programs}/{file}", *arguments
+        runner = () if self.backend else ("-m", "mpi4py")
+        return interpreter, *runner, f"{programs}/{file}", *arguments
 
     @abc.abstractmethod
     def points(self) -> tuple[Point, ...]:
@@ -150,21 +175,25 @@ class SweepWorkload(Workload):
 
     def program(self) -> tuple[str, ...]:
         sweep = self.settings
+        by_torch = ("torch_sweep.py", *("--operation", self.operation), *("--backend", self.backend))
         return (
-            f"{self.operation}.py",
+            *(by_torch if self.backend else (f"{self.operation}.py",)),
             *("--sizes", ",".join(map(str, sweep.sizes))),
             *("--dtypes", ",".join(sweep.dtype)),
-            *(("--in-place", self._in_place) if self._in_place != "false" else ()),
+            *(("--in-place", self._in_place) if self._in_place != "false" and not self.backend else ()),
             *(("--memory", sweep.memory) if sweep.memory != "host" else ()),
             *("--iterations", str(sweep.iterations)),
             *("--warmup", str(sweep.warmup)),
         )
 
     def points(self) -> tuple[Point, ...]:
-        swept = itertools.product(self.settings.dtype, self.settings.sizes, PLACES[self._in_place])
+        places = ("in" if self.operation in REDUCED_IN_PLACE else "",) if self.backend else PLACES[self._in_place]
+        swept = itertools.product(self.settings.dtype, self.settings.sizes, places)
         return tuple(Point(size, dtype, place) for dtype, size, place in swept)
 
     def unsuitable(self, ranks: int) -> str | None:
+        if reason := self._unknown_place():
+            return reason
         if self.paired and ranks % 2:
             return f"needs an even number of ranks, this placement has {ranks}"
         for dtype in self.settings.dtype:
@@ -178,6 +207,17 @@ class SweepWorkload(Workload):
                     f"divides every size among {ranks} ranks: no multiple of {share} bytes ({ranks} {dtype}) "
                     f"{'are' if len(uneven) > 1 else 'is'} {', '.join(uneven[:5])}{more}"
                 )
+        return None
+
+    def _unknown_place(self) -> str | None:
+        """Why there is no such memory, or no such place for results, with what ranks call."""
+        memory, place = self.settings.memory, self._in_place
+        if self.backend and memory == "guarded":
+            return "guards host memory under MPI only, not under torch.distributed"
+        if not self.backend and memory == "device":
+            return "has device memory only by torch.distributed: transport nccl or gloo, or a backend"
+        if self.backend and place != "false" and (place == "both" or self.operation not in REDUCED_IN_PLACE):
+            return f"cannot be in_place: {place} by torch.distributed, where only all-reduce and reduce are, and always"
         return None
 
     @property

@@ -12,6 +12,8 @@ import pytest
 from pytest_hetgpu.model import Point
 from tests.programs.mpi_runs import PROGRAMS, Mpirun, both_transports
 
+OURS = {"harness", "operations", "report", "torch_operations", "torch_training", "torch_world"}
+
 pytestmark = pytest.mark.real
 
 
@@ -211,6 +213,6 @@ def test_the_programs_need_nothing_of_this_package() -> None:
     agents = {program.stem for program in PROGRAMS.glob("agent_*.py")}
     for program in PROGRAMS.glob("*.py"):
         ast.parse(program.read_text(), feature_version=(3, 8))
-        known = agents if program.stem.startswith("agent") else {"harness", "operations", "mpi4py", "numpy"}
+        known = agents if program.stem.startswith("agent") else OURS | {"mpi4py", "numpy", "torch"}
         used = set(imports.findall(program.read_text()))
         assert used <= known | sys.stdlib_module_names, program

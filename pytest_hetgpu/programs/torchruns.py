@@ -1,0 +1,165 @@
+"""Starts one torchrun a node, and ends them all together.
+
+    torchruns.py [--ssh-config FILE] -np 2 -H nodeA env K=V PYTHON -m torch.distributed.run ... : -np 2 -H nodeB ...
+
+starts an agent for each context: here for `localhost` and for this host's own name, elsewhere by `ssh -F FILE nodeB`.
+It ends with the code of the first agent that failed, after it gave the others time for their last words. Each agent
+has a minder, this program with `--agent`, on its node: it gives torchrun a folder for logs and removes it, and ends
+torchrun when its standard input does, which is when whoever started it is gone. Needs Python 3.8.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import select
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from typing import List, NamedTuple, NoReturn, Tuple
+
+LAST_WORDS = 10.0  # seconds that other agents have after one has failed
+GRACE = 5.0  # seconds from TERM to KILL
+HERE = ("localhost", "127.0.0.1")
+
+
+class Context(NamedTuple):
+    """One agent: on which host, as which tokens."""
+
+    host: str
+    argv: List[str]
+
+
+def main() -> int:
+    """The launcher, or one agent's minder."""
+    arguments = sys.argv[1:]
+    if arguments[:1] == ["--agent"]:
+        return mind(arguments[1:])
+    config, contexts = parsed(arguments)
+    return launch(config, contexts)
+
+
+def parsed(arguments: List[str]) -> Tuple[str, List[Context]]:
+    """The ssh configuration, and the contexts. Ends the program for what it cannot read."""
+    config = ""
+    if arguments[:1] == ["--ssh-config"]:
+        config, arguments = arguments[1], arguments[2:]
+    ends = [place for place, word in enumerate(arguments) if word == ":"]
+    bounds = zip([-1, *ends], [*ends, len(arguments)])  # noqa: B905 - from Python 3.10
+    contexts = [arguments[low + 1 : high] for low, high in bounds]
+    for tokens in contexts:
+        if tokens[:1] != ["-np"] or tokens[2:3] != ["-H"] or len(tokens) < 5:
+            sys.exit(f"torchruns.py: a context is -np RANKS -H HOST COMMAND..., not {shlex.join(tokens)!r}")
+    return config, [Context(tokens[3], tokens[4:]) for tokens in contexts]
+
+
+def launch(config: str, contexts: List[Context]) -> int:
+    """Starts the minders, and waits for all; returns the first code that is not 0."""
+    ended: queue.Queue[Tuple[int, int]] = queue.Queue()
+    minders: List[subprocess.Popen[bytes]] = []
+
+    def stop(number: int, _frame: object) -> NoReturn:
+        close(minders)
+        sys.exit(128 + number)
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, stop)
+    for context in contexts:
+        minders.append(subprocess.Popen(started(config, context), stdin=subprocess.PIPE))  # noqa: PERF401 - for `stop`
+    for place, minder in enumerate(minders):
+        threading.Thread(target=wait, args=(place, minder, ended), daemon=True).start()
+    first, limit = 0, None  # type: Tuple[int, Optional[float]]
+    for _ in minders:
+        try:
+            place, code = ended.get(timeout=limit)
+        except queue.Empty:
+            break
+        if code and not first:
+            first, limit = code, LAST_WORDS
+            if code == 255 and contexts[place].host not in HERE:
+                print(f"torchruns.py: the agent on {contexts[place].host} is gone (ssh: 255)", file=sys.stderr)
+    close(minders)
+    for minder in minders:
+        minder.wait()
+    return first
+
+
+def started(config: str, context: Context) -> List[str]:
+    """The minder of an agent, as tokens; ssh hands one line to the shell of its far end."""
+    tokens = [interpreter(context), os.path.realpath(__file__), "--agent", *context.argv]
+    if context.host in (*HERE, os.uname().nodename) or not config:
+        return tokens
+    return ["ssh", "-F", config, context.host, shlex.join(tokens)]
+
+
+def interpreter(context: Context) -> str:
+    """The Python of an agent: what stands before `-m torch.distributed.run`."""
+    return context.argv[context.argv.index("torch.distributed.run") - 2]
+
+
+def wait(place: int, minder: subprocess.Popen[bytes], ended: queue.Queue[Tuple[int, int]]) -> None:
+    """Reports how a minder ended; a signal as 128 and its number."""
+    code = minder.wait()
+    ended.put((place, code if code >= 0 else 128 - code))
+
+
+def close(minders: List[subprocess.Popen[bytes]]) -> None:
+    """Lets minders know that they are to end."""
+    for minder in minders:
+        if minder.stdin:
+            with contextlib.suppress(OSError):
+                minder.stdin.close()
+
+
+def mind(argv: List[str]) -> int:
+    """Runs one torchrun to its end, or until standard input ends."""
+    logs = tempfile.mkdtemp(prefix="hetgpu-torchrun-")
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
+    where = argv.index("torch.distributed.run") + 1
+    try:
+        agent = subprocess.Popen([*argv[:where], "--log-dir", logs, *argv[where:]], stdin=subprocess.DEVNULL)
+        try:
+            return watch(agent)
+        finally:
+            end(agent)
+    finally:
+        shutil.rmtree(logs, ignore_errors=True)
+
+
+def watch(agent: subprocess.Popen[bytes]) -> int:
+    """The agent's exit code; that of TERM where standard input ended first."""
+    gone, told = os.pipe()
+
+    def await_end() -> None:
+        agent.wait()
+        os.close(told)
+
+    threading.Thread(target=await_end, daemon=True).start()
+    while True:
+        ready, _, _ = select.select([0, gone], [], [])
+        if gone in ready:
+            code = agent.wait()
+            return code if code >= 0 else 128 - code
+        if not os.read(0, 4096):
+            return 128 + signal.SIGTERM
+
+
+def end(agent: subprocess.Popen[bytes]) -> None:
+    """Ends an agent, which ends its ranks on TERM."""
+    if agent.poll() is not None:
+        return
+    agent.terminate()
+    try:
+        agent.wait(GRACE)
+    except subprocess.TimeoutExpired:
+        agent.kill()
+        agent.wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

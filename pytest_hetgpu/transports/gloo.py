@@ -1,0 +1,55 @@
+"""gloo: torch.distributed over Gloo's TCP connections."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pytest_hetgpu.model import Node, Stack
+from pytest_hetgpu.transports import _torch
+from pytest_hetgpu.transports.base import ProofReader, Rendering, Transport, TransportSettings
+
+
+class GlooSettings(TransportSettings):
+    """`netdev`: the interface."""
+
+    netdev: str | None = None
+
+
+class Told:
+    """Gloo logs nothing of its connections: each rank looks at its own sockets, and reports what it sees."""
+
+    triggers: tuple[bytes, ...] = ()
+    transports: tuple[str, ...] = ()
+    versions: Mapping[str, str] = {}
+
+    def feed(self, line: str, number: int) -> None:
+        """There is no line of Gloo's."""
+
+
+class Gloo(Transport):
+    """The backend gloo. Left to itself it takes the interface that the host's own name leads to, often a wrong one.
+
+    GLOO_SOCKET_IFNAME: https://docs.pytorch.org/docs/stable/distributed.html#common-environment-variables.
+    """
+
+    Settings = GlooSettings
+    settings: GlooSettings
+    vendors = _torch.VENDORS
+    backend = "gloo"
+
+    def unsuitable(self, stack: Stack) -> str | None:
+        return _torch.lacking(stack)
+
+    def render(self, node: Node, stack: Stack) -> Rendering:
+        netdev = _torch.netdev(node, self.settings.netdev)
+        return Rendering(env={"GLOO_SOCKET_IFNAME": netdev} if netdev else {})
+
+    def verbose(self, stack: Stack) -> Rendering:
+        return Rendering(env={"TORCH_DISTRIBUTED_DEBUG": "DETAIL", "TORCH_CPP_LOG_LEVEL": "INFO"})
+
+    def components(self) -> tuple[str, ...]:
+        return ("gloo/tcp",)
+
+    @staticmethod
+    def reader() -> ProofReader:
+        return Told()

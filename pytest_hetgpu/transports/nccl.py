@@ -1,0 +1,85 @@
+"""nccl: torch.distributed over NCCL, or over RCCL in a build of PyTorch for ROCm, which goes by the same name.
+
+What they print at NCCL_DEBUG=INFO, with the subsystem INIT:
+
+    NCCL INFO Using network Socket                                    (src/net.cc: the plugin that was chosen)
+    NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM               (src/transport/p2p.cc)
+    NCCL INFO Channel 00 : 0[0] -> 1[1] via SHM/direct/direct         (src/transport/shm.cc)
+    NCCL INFO Channel 00/0 : 1[0] -> 0[0] [receive] via NET/IB/0      (src/transport/net.cc)
+    NCCL version 2.21.5+cuda12.4                                      (src/init.cc)
+"""
+
+from __future__ import annotations
+
+import re
+
+from pytest_hetgpu.model import Node, Stack
+from pytest_hetgpu.transports import _torch
+from pytest_hetgpu.transports.base import ProofReader, Rendering, Transport, TransportSettings, Word
+
+_CHANNEL = re.compile(r"\bChannel \d+(?:/\d+)? : \d+\[\w+\] -> \d+\[\w+\](?: \[\w+\])? via (\w+)(?:/([\w .-]+))?")
+_NETWORK = re.compile(r"\bUsing network ([\w.-]+(?: [\w.-]+)*)")
+_VERSION = re.compile(r"\b([NR]CCL) version ?:? ?(\d+\.\d+\.\d+)")
+
+
+class NcclSettings(TransportSettings):
+    """`net`: the network to use between nodes, as NCCL_NET names it (Socket, IB, a plugin's); `netdev`: for sockets."""
+
+    net: Word | None = None
+    netdev: str | None = None
+
+
+class Channels:
+    """How the channels of all ranks go; before there is one, the network that was chosen."""
+
+    triggers = (b" via ", b"Using network ", b"CCL version")
+
+    def __init__(self) -> None:
+        self._seen: set[str] = set()
+        self._network: set[str] = set()
+        self.versions: dict[str, str] = {}
+
+    def feed(self, line: str, number: int) -> None:
+        """Takes a line of NCCL's."""
+        if channel := _CHANNEL.search(line):
+            over, by = channel[1].lower(), (channel[2] or "").lower()
+            self._seen.add(f"nccl/{by if over == 'net' and by else over}".replace(" ", "-"))
+        elif network := _NETWORK.search(line):
+            self._network.add(f"nccl/{network[1].lower().replace(' ', '-')}")
+        elif version := _VERSION.search(line):
+            self.versions.setdefault(version[1].lower(), version[2])
+
+    @property
+    def transports(self) -> tuple[str, ...]:
+        """`nccl/p2p`, `nccl/shm`, `nccl/socket`, `nccl/ib`, sorted."""
+        return tuple(sorted(self._seen or self._network))
+
+
+class Nccl(Transport):
+    """The backend nccl; proven by the channels that its log shows. HCA and GID are the fabric's to name."""
+
+    Settings = NcclSettings
+    settings: NcclSettings
+    vendors = _torch.VENDORS
+    backend = "nccl"
+
+    def unsuitable(self, stack: Stack) -> str | None:
+        return _torch.lacking(stack)
+
+    def render(self, node: Node, stack: Stack) -> Rendering:
+        netdev = _torch.netdev(node, self.settings.netdev)
+        env = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}
+        env |= {"NCCL_SOCKET_IFNAME": netdev} if netdev else {}
+        env |= {"NCCL_NET": self.settings.net} if self.settings.net else {}
+        return Rendering(env=env)
+
+    def verbose(self, stack: Stack) -> Rendering:
+        return Rendering(env={"NCCL_DEBUG_SUBSYS": "ALL", "TORCH_DISTRIBUTED_DEBUG": "DETAIL"})
+
+    def components(self) -> tuple[str, ...]:
+        net = self.settings.net
+        return ("nccl/p2p", "nccl/shm", f"nccl/{net.lower()}") if net else ("nccl/*",)
+
+    @staticmethod
+    def reader() -> ProofReader:
+        return Channels()

@@ -1,0 +1,84 @@
+"""gloo and nccl: what they ask of a node, and what proves them."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_hetgpu.model import Fabric, Hardware, Node, Stack
+from pytest_hetgpu.transports.gloo import Gloo, GlooSettings
+from pytest_hetgpu.transports.nccl import Channels, Nccl, NcclSettings
+
+TORCH = Stack("torch", "torch", "2.13.0", "", "torchrun", "python3", torch=True)
+PLAIN = Stack("openmpi-5", "Open MPI", "5.0.11", "", "mpirun", "python3")
+
+
+def node(netdev: str | None = None, runtime: str = "docker") -> Node:
+    return Node(0, Hardware("h", fabric=Fabric(netdev=netdev), runtime=runtime), "a", 1)
+
+
+@pytest.mark.parametrize("transport", [Gloo(GlooSettings()), Nccl(NcclSettings())], ids=["gloo", "nccl"])
+def test_both_need_pytorch_on_any_stack(transport: Gloo | Nccl) -> None:
+    assert transport.unsuitable(TORCH) is None
+    assert transport.unsuitable(PLAIN) == "stack openmpi-5 has no PyTorch (known: openmpi-5-torch, torch)"
+
+
+def test_gloo_is_pinned_to_an_interface() -> None:
+    assert Gloo(GlooSettings()).render(node("eth0"), TORCH).env == {"GLOO_SOCKET_IFNAME": "eth0"}
+    assert Gloo(GlooSettings(netdev="ib0")).render(node("eth0"), TORCH).env == {"GLOO_SOCKET_IFNAME": "ib0"}
+    assert Gloo(GlooSettings()).render(node(runtime="local"), TORCH).env == {"GLOO_SOCKET_IFNAME": "lo"}
+    assert Gloo(GlooSettings()).render(node(), TORCH).env == {}
+
+
+def test_nccl_shows_itself_and_takes_the_network_asked_for() -> None:
+    transport = Nccl(NcclSettings(net="Socket"))
+    assert transport.render(node("eth0"), TORCH).env == {
+        "NCCL_DEBUG": "INFO",
+        "NCCL_DEBUG_SUBSYS": "INIT,NET",
+        "NCCL_SOCKET_IFNAME": "eth0",
+        "NCCL_NET": "Socket",
+    }
+    assert transport.components() == ("nccl/p2p", "nccl/shm", "nccl/socket")
+    assert Nccl(NcclSettings()).components() == ("nccl/*",)
+
+
+def channels(*lines: str) -> Channels:
+    reader = Channels()
+    for number, line in enumerate(lines, 1):
+        assert any(trigger in line.encode() for trigger in reader.triggers), line
+        reader.feed(line, number)
+    return reader
+
+
+@pytest.mark.parametrize(
+    ("line", "component"),
+    [
+        ("h:1:9 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM", "nccl/p2p"),
+        ("h:1:9 [0] NCCL INFO Channel 01/02 : 0[0] -> 1[1] via P2P/direct pointer", "nccl/p2p"),
+        ("h:1:9 [1] NCCL INFO Channel 00 : 1[1] -> 0[0] via SHM/direct/direct", "nccl/shm"),
+        ("h:1:9 [0] NCCL INFO Channel 00/0 : 1[0] -> 0[0] [receive] via NET/IB/0", "nccl/ib"),
+        ("h:1:9 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/Socket/0", "nccl/socket"),
+        (
+            "[default0]:h:1:9 [0] NCCL INFO Channel 00/0 : 0[c1] -> 1[c6] [send] via NET/AWS Libfabric/0/GDRDMA",
+            "nccl/aws libfabric",
+        ),
+        ("h:1:9 [0] NCCL INFO Using network Socket", "nccl/socket"),
+        ("h:1:9 [0] NCCL INFO Using network AWS Libfabric", "nccl/aws-libfabric"),
+    ],
+)
+def test_each_way_between_ranks_has_its_name(line: str, component: str) -> None:
+    assert channels(line).transports == (component.replace(" ", "-"),)
+
+
+def test_channels_count_for_more_than_the_network_that_was_only_chosen() -> None:
+    found = channels(
+        "h:1:9 [0] NCCL INFO Using network IB", "h:1:9 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/IPC/read"
+    )
+    assert found.transports == ("nccl/p2p",)
+
+
+@pytest.mark.parametrize(
+    ("line", "versions"),
+    [("NCCL version 2.21.5+cuda12.4", {"nccl": "2.21.5"}), ("RCCL version : 2.20.5-HEAD:1", {"rccl": "2.20.5"})],
+)
+def test_versions(line: str, versions: dict[str, str]) -> None:
+    assert channels(line).versions == versions
