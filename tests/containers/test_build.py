@@ -5,6 +5,7 @@ They stay on the engine as hetgpu-test/IMAGE: building them again takes seconds 
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -21,6 +22,7 @@ SUITES = {
     "cpu-ompi5-b": "trixie",
     "cpu-ompi4": "bookworm",
     "cpu-mpich": "bookworm",
+    "cpu-torch": "bookworm",
     "roce": "trixie",
 }
 
@@ -63,7 +65,10 @@ def built(base: Callable[[str], list[str]]) -> Callable[[str], str]:
 
     def build(name: str) -> str:
         tag = f"hetgpu-test/{name}"
-        argv = ("build", "--network", "host", *base(SUITES[name]), "--tag", tag, str(CONTAINERS / name))
+        # A page that links PyTorch's wheel for CPUs, where its own cannot be reached.
+        page = os.environ.get("HETGPU_TORCH_WHEELS", "")
+        wheels = ("--build-arg", f"WHEELS={page}") if page and name == "cpu-torch" else ()
+        argv = ("build", "--network", "host", *base(SUITES[name]), *wheels, "--tag", tag, str(CONTAINERS / name))
         done = docker(*argv)
         assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
         return tag

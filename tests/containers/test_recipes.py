@@ -19,7 +19,7 @@ from pytest_hetgpu.stacks.base import stack_names
 Lacking = Callable[[str, str], None]
 CONTAINERS = Path(__file__).parents[2] / "containers"
 SCRIPTS = [CONTAINERS / "make-base", *sorted(CONTAINERS.glob("*/smoke"))]
-CPU_IMAGES = ("cpu-ompi5", "cpu-ompi5-b", "cpu-ompi4", "cpu-mpich")
+CPU_IMAGES = ("cpu-ompi5", "cpu-ompi5-b", "cpu-ompi4", "cpu-mpich", "cpu-torch")
 
 
 def instructions(raw: str) -> list[str]:
