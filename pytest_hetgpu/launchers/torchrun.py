@@ -34,7 +34,8 @@ class Torchrun(Launcher):
         return f"takes no MCA parameters; this cell sets {names}" if names else None
 
     def environment(self, meeting: Meeting) -> Mapping[str, str]:
-        return {}
+        # Before each line of --tee stands the rank among all, not the one on its node, which two nodes share.
+        return {"TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE": "[${role_name}${rank}]:"}
 
     def command(self, start: Start) -> Command:
         tokens = [start.stack.interpreter, f"{start.programs}/torchruns.py"]

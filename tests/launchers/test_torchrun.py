@@ -65,5 +65,6 @@ def test_it_starts_only_what_it_can_make_one_world() -> None:
     assert Torchrun().unsuitable(STACK, ("pml", "btl"), "gloo") == "takes no MCA parameters; this cell sets btl, pml"
 
 
-def test_it_tells_ranks_itself_where_they_meet() -> None:
-    assert Torchrun().environment(Meeting()) == {}
+def test_it_tells_ranks_itself_where_they_meet_and_lines_begin_with_the_rank_among_all() -> None:
+    variables = {"TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE": "[${role_name}${rank}]:"}
+    assert Torchrun().environment(Meeting()) == variables
