@@ -14,6 +14,7 @@ from pytest_hetgpu.runtimes.base import Look, Member, Runtime
 
 if TYPE_CHECKING:
     from pytest_hetgpu.accounting import Environment
+    from pytest_hetgpu.evidence import Wire
     from pytest_hetgpu.preflight.concern import Concern
 
 
@@ -35,13 +36,15 @@ class ClusterNode:
 class Cluster:
     """The nodes of one job. `control` is a node without ranks that starts it; None: the first node does.
 
-    `concerns` are what is to be feared of them for this job, the certain and the worst first.
+    `concerns` are what is to be feared of them for this job, the certain and the worst first; `wire` is what the way
+    between them can carry, where that was found out.
     """
 
     job: Job
     nodes: tuple[ClusterNode, ...]
     control: ClusterNode | None = None
     concerns: tuple[Concern, ...] = ()
+    wire: Wire | None = None
 
     @property
     def launcher(self) -> Runtime:

@@ -12,6 +12,23 @@ from pytest_hetgpu.model import Expectation, Kind, Point, Verdict
 
 
 @dataclass(frozen=True, slots=True)
+class Wire:
+    """What the way between the nodes of a placement can carry, found in the run itself: a limit for bandwidths.
+
+    `gbs` is 1e9 bytes a second one way, from the first to the second of `between`, who are the slowest; None where it
+    is not known, and `why` says why. `source` is whose figure it is: `pump 1, 4 streams`, `rate of mlx5_0:1 on node0`.
+    `rtt` is the median round trip of a small message there, in us; `caveats` are what casts doubt on the figure.
+    """
+
+    gbs: float | None = None
+    source: str = ""
+    between: tuple[str, ...] = ()
+    rtt: float | None = None
+    caveats: tuple[str, ...] = ()
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class RunResult:
     """What a started command left, whatever runtime started it.
 
@@ -19,6 +36,7 @@ class RunResult:
     epoch, `quiet` the seconds without any output before the end. `interrupted` names the signal that cut the run short
     from outside; `survivors` are processes that outlived their launcher and had to be stopped. `lost` says which nodes
     were out of reach at the end, and why; `traffic` are the bytes that each node's fabric interface moved meanwhile.
+    `wire` is what the way between the nodes can carry, None where nobody asked.
     """
 
     argv: tuple[str, ...]
@@ -32,6 +50,7 @@ class RunResult:
     survivors: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
     traffic: Mapping[str, int] = field(default_factory=dict)
+    wire: Wire | None = None
 
     @property
     def signal(self) -> int | None:
@@ -215,7 +234,8 @@ class Outcome:
 
     `concerns` are what was known of the nodes before, and feared for the cell; `known` is what knowledge has on the
     signature, `others` are further failures in the log, and `fates` what became of each rank of a run that failed;
-    `debug` is the debug rerun, which decides nothing; `facts` are the versions and settings that conditions ask for.
+    `debug` is the debug rerun, which decides nothing; `facts` are the versions and settings that conditions ask for;
+    `wire` is the run's.
     """
 
     kind: Kind
@@ -234,3 +254,4 @@ class Outcome:
     fates: tuple[RankFate, ...] = ()
     debug: DebugRun | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
+    wire: Wire | None = None

@@ -61,12 +61,12 @@ def _look(cluster: Cluster, output: Path, overdue: Overdue) -> None:
 
 
 def _settled(cluster: Cluster, result: RunResult, before: dict[str, int]) -> RunResult:
-    """The result with what the other nodes add to it: what moved, what outlived the launcher, and who is gone."""
+    """The result with what the nodes add to it: what moved and could have, what outlived the launcher, who is gone."""
     after = cluster.traffic() if before else {}
     moved = {node: count - before[node] for node, count in after.items() if node in before}
     survivors, lost = cluster.sweep()
     _note(Path(result.output), [f"hetgpu: {why}" for why in lost])
-    return replace(result, survivors=(*result.survivors, *survivors), lost=lost, traffic=moved)
+    return replace(result, survivors=(*result.survivors, *survivors), lost=lost, traffic=moved, wire=cluster.wire)
 
 
 def _note(output: Path, lines: Sequence[str]) -> None:

@@ -103,6 +103,7 @@ def judge(
         others=_others(evidence, signature) if kind is not Kind.PASSED else (),
         fates=fates(case, findings),
         facts={**job.demand.facts, **evidence.versions, **_devices(evidence)},
+        wire=result.wire,
     )
 
 

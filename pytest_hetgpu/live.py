@@ -14,6 +14,7 @@ from pytest_hetgpu.reporting.cells import CellRecord
 from pytest_hetgpu.reporting.pairs import CellPairs, from_pairs
 from pytest_hetgpu.reporting.table import table
 from pytest_hetgpu.sizes import show_size
+from pytest_hetgpu.wire.wording import gbs, percent
 from pytest_hetgpu.wording import shown
 
 MARKUP = {
@@ -25,6 +26,7 @@ MARKUP = {
     Verdict.NOT_RUN: {"cyan": True},
 }
 MOST_FEARS = 8
+LEAST_SHARE = 0.001
 _METRIC = re.compile(r"(\w+)\[(\d+),(\w+)(,in)?\]")
 
 
@@ -96,9 +98,22 @@ class Live:
             for text, markup in row:
                 writer.write(text, **markup)
             writer.write("\n")
+        for line, markup in self.wires():
+            writer.write_line(line, **markup)
         for line in (*feared(self.seen.values()), *self.trouble):
             writer.write_line(line, yellow=True)
         writer.write_line(f"reports: {shown(self.reports)}  (summary.md, junit.xml, journal/, scenarios/)")
+
+    def wires(self) -> Iterator[tuple[str, dict[str, bool]]]:
+        """What is known of the way between the nodes of each placement, or why nothing is."""
+        known = {}
+        for key, pairs in self.seen.items():
+            if pairs.wire_told and key in self.cells:
+                # The last word: where a node was lost meanwhile, a later cell may know.
+                known[key[0], self.cells[key].value("placement")] = pairs
+        for (_, placement), pairs in known.items():
+            limit = f"{gbs(pairs.wire)} GB/s, " if pairs.wire else ""
+            yield f"wire of {placement}: {limit}{pairs.wire_told}", {} if pairs.wire else {"yellow": True}
 
 
 def feared(seen: Iterable[CellPairs]) -> Iterator[str]:
@@ -140,7 +155,10 @@ def best(pairs: CellPairs) -> str:
     parts = []
     if bandwidths:
         value, size, dtype = max(bandwidths)
-        parts.append(f"busbw {value:.2f} GB/s at {show_size(size)} {dtype}")
+        # Where small messages are all there is, nothing is said of the wire.
+        fraction = value / pairs.wire if pairs.wire else 0.0
+        share = f" ({percent(fraction)} of the wire)" if fraction >= LEAST_SHARE else ""
+        parts.append(f"busbw {value:.2f} GB/s at {show_size(size)} {dtype}{share}")
     if latencies:
         size, value, dtype = min(latencies)
         parts.append(f"latency {value:.1f} us" + (f" at {show_size(size)}" if size else ""))

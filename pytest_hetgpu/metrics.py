@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 
-from pytest_hetgpu.evidence import Measurement, Row
+from pytest_hetgpu.evidence import Measurement, Row, Wire
 
 _GIGA = 1e9
 _MICRO = 1e6
@@ -59,12 +59,32 @@ def measurements(rows: Iterable[Row]) -> tuple[Measurement, ...]:
     return tuple(found.values())
 
 
+def has_bandwidth(operation: str) -> bool:
+    """Whether an operation has a definition of its bandwidth."""
+    return _name(operation) in _FACTORS
+
+
+def of_wire(measured: Measurement, wire: Wire | None) -> float | None:
+    """A bus bandwidth as a fraction of what the way between the nodes can carry (`RunResult.wire`).
+
+    None for another metric, where nothing has moved, and where the limit is not known. busbw is what each way between
+    two nodes of a ring has to carry in one direction, and so is the limit (doc/PERFORMANCE.md of nccl-tests).
+    """
+    if measured.metric != "busbw" or wire is None or not wire.gbs or not measured.value > 0:
+        return None
+    return measured.value / wire.gbs
+
+
+def _name(operation: str) -> str:
+    name = operation.lower().replace("_", "").replace("-", "")
+    return _ALIASES.get(name, name)
+
+
 def _of_row(row: Row) -> Iterable[Measurement]:
     if not (math.isfinite(row.seconds) and row.seconds > 0):
         return
     yield Measurement("latency", row.seconds * _MICRO, "us", row.point, row.ranks)
-    name = row.operation.lower().replace("_", "").replace("-", "")
-    factor = _FACTORS.get(_ALIASES.get(name, name))
+    factor = _FACTORS.get(_name(row.operation))
     if factor and row.ranks > 0:
         algbw = row.point.size / row.seconds / _GIGA
         busbw = algbw * factor(row.ranks) if row.ranks > 1 else 0.0

@@ -76,6 +76,14 @@ OPTIONS = (
         same=True,
     ),
     Option(
+        "wire",
+        "seconds of each measurement of what the network between nodes can carry (default: 0.25), or off",
+        "S",
+        "seconds",
+        same=True,
+        may_be_off=True,
+    ),
+    Option(
         "debug-rerun",
         "run each new or changed failure once more with its libraries' debug output, kept beside it",
         kind="flag",
@@ -96,6 +104,7 @@ class Settings:
     knowledge: tuple[Path, ...] = ()
     timeout: float = 120.0
     preflight: str = "warn"
+    wire: float | Literal["off"] = 0.25
     debug_rerun: bool = False
     cell: tuple[str, ...] = ()
     plan: bool = False
@@ -170,12 +179,12 @@ def _given(option: Option, config: pytest.Config, environ: Mapping[str, str]) ->
 
 
 def _convert(option: Option, value: Any, source: str) -> Any:
-    if option.kind == "paths":
-        return tuple(Path(part) for part in value)
-    if option.kind == "words":
-        return tuple(value)
+    if option.may_be_off and value == OFF:
+        return OFF
+    if option.kind in ("paths", "words"):
+        return tuple(value if option.kind == "words" else map(Path, value))
     if option.kind == "path":
-        return OFF if option.may_be_off and value == OFF else Path(value)
+        return Path(value)
     if option.kind == "flag":
         return value is True or _truth(str(value), source)
     if option.kind == "choice":
@@ -187,5 +196,7 @@ def _convert(option: Option, value: Any, source: str) -> Any:
     except ValueError:
         seconds = math.nan
     if not 0 < seconds < math.inf:
-        raise pytest.UsageError(f"{source}: {value!r} is not a number of seconds above 0")
+        raise pytest.UsageError(
+            f"{source}: {value!r} is not a number of seconds above 0{', nor off' * option.may_be_off}"
+        )
     return seconds

@@ -16,6 +16,7 @@ from pytest_hetgpu.execute import execute, not_started
 from pytest_hetgpu.judge import SCENARIO, judge_output
 from pytest_hetgpu.knowledge.entries import Knowledge
 from pytest_hetgpu.knowledge.load import knowledge
+from pytest_hetgpu.metrics import has_bandwidth
 from pytest_hetgpu.model import Job, Kind, Scenario, Verdict
 from pytest_hetgpu.reporting.folder import RunFolder
 from pytest_hetgpu.reporting.journal import Journal, matrix_file
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from pytest_hetgpu.preflight.concern import Concern
     from pytest_hetgpu.standing import Placements
     from pytest_hetgpu.surroundings import Surroundings
+    from pytest_hetgpu.wire.measure import Wires
 
 # After these a node may hold what the next cell should not meet.
 _SPOILT = frozenset((Kind.CRASH, Kind.HANG, Kind.TIMEOUT, Kind.OUT_OF_MEMORY, Kind.NETWORK_FAILURE, Kind.UNKNOWN))
@@ -50,6 +52,8 @@ class Recorder:
         self.outcomes: dict[tuple[str, str], Outcome] = {}
         self.preflight = "warn"
         self.debug_rerun = False
+        self.wire: float | str = "off"
+        self.wires: Wires | None = None
         self.options: Sequence[str] = ()
         self.history: Path | None = None
 
@@ -176,13 +180,25 @@ class Recorder:
         feared = self._feared(cluster)
         if feared:
             return self._never_started(job, [f"hetgpu: preflight: {feared}"], cluster.concerns)
-        result = execute(cluster, self.folder, self.journal)
+        result = execute(self._wired(cluster), self.folder, self.journal)
         result, outcome, pairs = self._judged(job, result, cluster.concerns)
         if job.joined and (outcome.kind in _SPOILT or result.lost or result.survivors):
             self.spoilt = job
         if self.debug_rerun and outcome.verdict in _TO_DEBUG and result.interrupted is None:
             outcome = self._debugged(job, outcome)
         return result, outcome, pairs
+
+    def _wired(self, cluster: Cluster) -> Cluster:
+        """The cluster with what the way between its nodes can carry, where its job measures a bandwidth over it."""
+        job = cluster.job
+        bandwidth = job.demand.measured and has_bandwidth(job.demand.operation)
+        if not (isinstance(self.wire, float) and bandwidth and job.joined and len(job.nodes) > 1):
+            return cluster
+        if self.wires is None:
+            from pytest_hetgpu.wire.measure import Wires
+
+            self.wires = Wires(self.folder.path, self.journal, self.wire)
+        return replace(cluster, wire=self.wires.of(cluster))
 
     def _debugged(self, job: Job, outcome: Outcome) -> Outcome:
         """The outcome with what the cell did when it was run once more; the verdict is on disk before, and stays.

@@ -86,6 +86,7 @@ class Session:
         """Hands on what the user asked for."""
         recorder.preflight = self.settings.preflight
         recorder.debug_rerun = self.settings.debug_rerun
+        recorder.wire = self.settings.wire
         recorder.options = self.options
         given = self.settings.history
         if given is None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_hetgpu.evidence import Row
-from pytest_hetgpu.metrics import measurements
+from pytest_hetgpu.evidence import Row, Wire
+from pytest_hetgpu.metrics import has_bandwidth, measurements, of_wire
 from pytest_hetgpu.model import Point
 from pytest_hetgpu.registry import find, names
 from pytest_hetgpu.workloads.base import Workload
@@ -89,3 +89,27 @@ def test_names_units_order_and_repeats() -> None:
     assert [item.unit for item in found[:3]] == ["us", "GB/s", "GB/s"]
     assert found[0].value == pytest.approx(3.0)
     assert len(found) == 6
+
+
+def test_a_bus_bandwidth_as_a_fraction_of_what_the_wire_carries() -> None:
+    rows = [Row("all_gather", Point(MEBI, "float32"), 4, 20, 1e-3)]
+    fractions = {item.metric: of_wire(item, Wire(2.0)) for item in measurements(rows)}
+    assert fractions == {"latency": None, "algbw": None, "busbw": pytest.approx(MEBI / 1e-3 / 1e9 * 0.75 / 2.0)}
+
+
+@pytest.mark.parametrize("wire", [None, Wire(why="timed out"), Wire(0.0)])
+def test_without_a_limit_there_is_no_fraction(wire: Wire | None) -> None:
+    rows = [Row("allreduce", Point(MEBI, "float32"), 4, 20, 1e-3)]
+    assert {of_wire(item, wire) for item in measurements(rows)} == {None}
+
+
+def test_where_nothing_moved_there_is_no_fraction() -> None:
+    rows = [Row("allreduce", Point(MEBI, "float32"), 1, 20, 1e-3), Row("allreduce", Point(0, "int8"), 2, 20, 1e-3)]
+    assert {of_wire(item, Wire(1.0)) for item in measurements(rows)} == {None}
+
+
+def test_which_operations_have_a_bandwidth() -> None:
+    assert has_bandwidth("allreduce")
+    assert has_bandwidth("bidirectional_send_recv")
+    assert not has_bandwidth("barrier")
+    assert not has_bandwidth("guarded_send")

@@ -12,7 +12,7 @@ from pathlib import Path
 from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.evidence import Outcome, RunResult
 from pytest_hetgpu.model import Kind, Verdict
-from pytest_hetgpu.reporting.events import CellEvent, Finished, Planned, Run, Skipped, Started
+from pytest_hetgpu.reporting.events import CellEvent, Finished, Planned, Run, Skipped, Started, Wired
 from pytest_hetgpu.reporting.timeline import timeline
 
 NEVER_STARTED = Outcome(Kind.SKIPPED, Verdict.NOT_RUN, why="never started: the run ended before its turn")
@@ -90,6 +90,8 @@ def read_run(run_folder: Path) -> RunRecord:
         if isinstance(event, Run):
             sessions.append(event)
             continue
+        if isinstance(event, Wired):
+            continue  # cells carry what it says of them
         identity = (event.matrix, event.scenario)
         record = cells.get(identity) or CellRecord(*identity, label=event.scenario)
         cells[identity] = replace(_after(record, event, moment.epoch), writer=moment.writer)

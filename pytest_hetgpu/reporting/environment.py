@@ -3,10 +3,13 @@
     {"schema": 1, "placement": "mixed",
      "nodes": {"node0": {"hardware": "g4dn", "host": "10.0.0.5",
                          "facts": {"ucx": {"state": "found", "value": "1.18.0", "why": ""}, ...}}, ...},
-     "skew": [{"fact": "ucx", "node0": "1.18.0", "node1": "1.20.1"}, ...]}
+     "skew": [{"fact": "ucx", "node0": "1.18.0", "node1": "1.20.1"}, ...],
+     "wire": {"limit": {"gbs": 1.17, "source": "pump 1, 4 streams", "between": ["node1", "node0"], ...},
+              "pairs": [...], "rated": [...], "seconds": 1.7}}
 
 A fact's `state` is found, absent or unknown; its `value` a text or a list of texts, null where nothing was found. In
-`skew` `-` stands for what is absent and `?` for what is unknown.
+`skew` `-` stands for what is absent and `?` for what is unknown. `wire` is there once somebody has measured it
+(`wire/report.py`); of a run that looks at no node it is all there is.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +27,8 @@ from pytest_hetgpu.probes.base import Fact, State
 from pytest_hetgpu.reporting.folder import LONGEST_NAME
 from pytest_hetgpu.reporting.markdown import escape
 from pytest_hetgpu.reporting.redaction import redact_json
-from pytest_hetgpu.reporting.serial import RecordError
+from pytest_hetgpu.reporting.serial import RecordError, from_json, to_json
+from pytest_hetgpu.wire.report import WireReport
 
 SCHEMA = 1
 # Bytes of the summary that all placements together may take, and letters of one value.
@@ -63,10 +67,11 @@ class SeenNode:
 
 @dataclass(frozen=True, slots=True)
 class SeenPlacement:
-    """A placement's nodes by name (`node0`, `node1`, ..., `launcher`), in the order of their ranks."""
+    """A placement's nodes by name (`node0`, `node1`, ..., `launcher`), in the order of their ranks; what is between."""
 
     name: str
     nodes: Mapping[str, SeenNode]
+    wire: WireReport | None = None
 
     @property
     def skew(self) -> tuple[SkewRow, ...]:
@@ -81,8 +86,13 @@ def path_of(run: Path, placement: str) -> Path:
 
 
 def write(run: Path, placement: SeenPlacement) -> Path:
-    """Keeps what was seen, redacted, in a file that only its owner may read; it is seen in full or not at all."""
+    """Keeps what was seen, redacted, in a file that only its owner may read; it is seen in full or not at all.
+
+    What the file says of the wire stays, if the placement says nothing of it. Two who write must not do it at once: who
+    looks at nodes, or measures between them, holds their leases.
+    """
     path = path_of(run, placement.name)
+    placement = replace(placement, wire=placement.wire or wire_of(run, placement.name))
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -103,11 +113,28 @@ def read(path: Path) -> SeenPlacement:
         if data["schema"] > SCHEMA:
             raise RecordError(f"{path}: written by a newer version (schema {data['schema']}, known: {SCHEMA})")
         nodes = {str(name): _node(one) for name, one in data["nodes"].items()}
-        return SeenPlacement(str(data["placement"]), nodes)
+        return SeenPlacement(str(data["placement"]), nodes, _wire(data))
     except OSError as error:
         raise RecordError(f"{path}: {error.strerror}") from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise RecordError(f"{path}: not the environment of a placement ({type(error).__name__}: {error})") from None
+
+
+def wire_of(run: Path, placement: str) -> WireReport | None:
+    """What the run knows of a placement's wire so far; None where nobody measured it, or it cannot be read."""
+    try:
+        return read(path_of(run, placement)).wire
+    except RecordError:
+        return None
+
+
+def keep_wire(run: Path, placement: str, report: WireReport) -> None:
+    """Adds what was found between the nodes to what was seen of them."""
+    try:
+        seen = read(path_of(run, placement))
+    except RecordError:
+        seen = SeenPlacement(placement, {})
+    write(run, replace(seen, wire=report))
 
 
 def read_all(run: Path) -> tuple[SeenPlacement, ...]:
@@ -123,6 +150,7 @@ def read_all(run: Path) -> tuple[SeenPlacement, ...]:
 
 def lines(placements: Sequence[SeenPlacement]) -> Iterator[str]:
     """The summary's section on the nodes, a paragraph at a time; nothing where no node was looked at."""
+    placements = [placement for placement in placements if placement.nodes]
     if not placements:
         return
     yield "## What the nodes are"
@@ -170,7 +198,8 @@ def _to_json(placement: SeenPlacement) -> dict[str, Any]:
         for name, node in placement.nodes.items()
     }
     rows = [{"fact": row.fact, **dict(zip(placement.nodes, row.values, strict=True))} for row in placement.skew]
-    return {"schema": SCHEMA, "placement": placement.name, "nodes": nodes, "skew": redact_json(rows)}
+    wire = {"wire": redact_json(to_json(placement.wire))} if placement.wire else {}
+    return {"schema": SCHEMA, "placement": placement.name, "nodes": nodes, "skew": redact_json(rows), **wire}
 
 
 def facts_json(environment: Environment) -> dict[str, Any]:
@@ -189,6 +218,13 @@ def _fact(name: str, fact: Fact) -> dict[str, Any]:
 def _node(data: Mapping[str, Any]) -> SeenNode:
     facts = {str(name): _read_fact(one) for name, one in data["facts"].items()}
     return SeenNode(str(data["hardware"]), str(data["host"]), Environment(facts))
+
+
+def _wire(data: Mapping[str, Any]) -> WireReport | None:
+    try:
+        return from_json(WireReport, data["wire"]) if "wire" in data else None
+    except RecordError as error:
+        raise ValueError(error) from None
 
 
 def _read_fact(data: Mapping[str, Any]) -> Fact:

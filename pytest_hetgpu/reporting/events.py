@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pytest_hetgpu.evidence import Outcome, RunResult
+from pytest_hetgpu.wire.report import WireReport
 
 SCHEMA = 1
 
@@ -95,11 +96,21 @@ class Skipped:
     position: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Wired:
+    """What the way between the nodes of a placement can carry was found out."""
+
+    matrix: str
+    placement: str
+    report: WireReport
+
+
 CellEvent = Planned | Started | Finished | Judged | Skipped
-Event = Run | CellEvent
+Event = Run | Wired | CellEvent
 
 EVENTS: Mapping[str, type[Event]] = {
     "run": Run,
+    "wire": Wired,
     "planned": Planned,
     "started": Started,
     "finished": Finished,

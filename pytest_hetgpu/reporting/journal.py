@@ -23,6 +23,7 @@ from pytest_hetgpu.reporting.cells import CellRecord, RunRecord, State, read, re
 from pytest_hetgpu.reporting.events import MatrixFile, journal_schema
 from pytest_hetgpu.reporting.redaction import redact_json
 from pytest_hetgpu.reporting.serial import to_json
+from pytest_hetgpu.wire.report import WireReport
 
 __all__ = [
     "CellRecord",
@@ -86,6 +87,10 @@ class Journal:
         """The cell will be run, as this job if it is one; `position` is its place in the order of the matrix files."""
         argv = cell.command.argv if isinstance(cell, Job) else ()
         self._append(events.Planned(*_identity(cell), cell.label, _axes(cell), argv=argv, position=position))
+
+    def wire(self, job: Job, report: WireReport) -> None:
+        """What the way between the nodes of the job's placement can carry was found out."""
+        self._append(events.Wired(job.matrix, job.axes["placement"], report))
 
     def started(self, cell: Job | Scenario) -> None:
         """The cell's command is about to be started by this process."""

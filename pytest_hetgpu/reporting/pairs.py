@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from pytest_hetgpu import fates
 from pytest_hetgpu.evidence import Outcome
+from pytest_hetgpu.metrics import of_wire
 from pytest_hetgpu.model import Kind, Verdict
 from pytest_hetgpu.reporting.serial import RecordError
 from pytest_hetgpu.reporting.text import clean, one_line
+from pytest_hetgpu.wire.wording import told
 
 Pair = tuple[str, str | int | float]
 
 _LIMIT = 1000
-_MEASUREMENT = re.compile(r"\w+\[\d+,[^\[\]]*\]")
+# `of_wire[...]` follows from what is there besides it.
+_MEASUREMENT = re.compile(r"(?!of_wire\[)\w+\[\d+,[^\[\]]*\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +26,7 @@ class CellPairs:
     """What the pairs of a cell say. `scenario` is its label, `signature` the key, `seconds` how long it ran.
 
     `measurements` maps `busbw[SIZE,DTYPE]` (in place `busbw[SIZE,DTYPE,in]`) and `algbw[...]` to GB/s (1e9 B/s),
-    `latency[...]` to microseconds.
+    `latency[...]` to microseconds. `wire` is in GB/s; `wire_told` says by whom, or why it is not known.
     """
 
     scenario: str
@@ -38,6 +41,8 @@ class CellPairs:
     preflight: str = ""
     seconds: float = 0.0
     measurements: Mapping[str, float] = field(default_factory=dict)
+    wire: float | None = None
+    wire_told: str = ""
 
 
 def to_pairs(outcome: Outcome, *, label: str, matrix: str) -> list[Pair]:
@@ -56,11 +61,22 @@ def to_pairs(outcome: Outcome, *, label: str, matrix: str) -> list[Pair]:
         "stack": one_line(outcome.stack, _LIMIT),
         "preflight": one_line(" | ".join(outcome.concerns), _LIMIT),
         "transport_seen": ",".join(one_line(name, _LIMIT).replace(",", ";") for name in outcome.transports),
+        "wire_told": one_line(told(outcome.wire), _LIMIT) if outcome.wire else "",
     }
     pairs: list[Pair] = [(name, text) for name, text in texts.items() if text]
     pairs.append(("seconds", float(outcome.seconds)))
     pairs += ((clean(item.name), float(item.value)) for item in outcome.measurements)
-    return pairs
+    return [*pairs, *_of_wire(outcome)]
+
+
+def _of_wire(outcome: Outcome) -> Iterator[Pair]:
+    """The limit between the nodes, and each bus bandwidth as a fraction of it: `of_wire[SIZE,DTYPE]`."""
+    if outcome.wire and outcome.wire.gbs:
+        yield "wire", float(outcome.wire.gbs)
+    for item in outcome.measurements:
+        fraction = of_wire(item, outcome.wire)
+        if fraction is not None:
+            yield clean(f"of_wire[{item.point}]"), fraction
 
 
 def from_pairs(pairs: Iterable[tuple[str, object]]) -> CellPairs | None:
@@ -86,6 +102,8 @@ def from_pairs(pairs: Iterable[tuple[str, object]]) -> CellPairs | None:
             preflight=text.get("preflight", ""),
             seconds=float(text.get("seconds", "0")),
             measurements={name: float(text[name]) for name in text if _MEASUREMENT.fullmatch(name)},
+            wire=float(text["wire"]) if "wire" in text else None,
+            wire_told=text.get("wire_told", ""),
         )
     except ValueError as error:
         raise RecordError(f"properties of {text['scenario']}: {error}") from None

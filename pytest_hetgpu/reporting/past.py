@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from pytest_hetgpu.evidence import Measurement
+from pytest_hetgpu.evidence import Measurement, Outcome
 from pytest_hetgpu.model import Kind, Verdict
 from pytest_hetgpu.reporting.cells import CellRecord, RunRecord
 from pytest_hetgpu.reporting.events import MatrixFile
@@ -89,10 +89,16 @@ def _cell(record: CellRecord) -> PastCell:
         seconds=outcome.seconds,
         stack=one_line(outcome.stack, _NAMES),
         transports=outcome.transports,
-        facts=outcome.facts,
+        facts={**outcome.facts, **_wire(outcome)},
         tool=program(record.result.argv if record.result else record.argv),
         measurements=outcome.measurements,
     )
+
+
+def _wire(outcome: Outcome) -> dict[str, str]:
+    """What the way between the nodes could carry, in two digits: further ones differ from run to run."""
+    wire = outcome.wire
+    return {"wire": one_line(f"{wire.gbs:.2g} GB/s ({wire.source})", _NAMES)} if wire and wire.gbs else {}
 
 
 def program(argv: Sequence[str]) -> str:

@@ -27,14 +27,16 @@ def build(run_folder: Path, rerun: Rerun) -> RunRecord:
         return str(path.relative_to(run_folder)) if path.exists() else None
 
     write_atomically(run_folder / "junit.xml", junit.render(record, folder, rerun))
-    summary = markdown.render(record, log, rerun, _nodes(run_folder))
+    summary = markdown.render(record, log, rerun, _nodes(record, run_folder))
     write_atomically(run_folder / "summary.md", summary.encode("utf-8"))
     return record
 
 
-def _nodes(run_folder: Path) -> Iterator[str]:
-    """What the nodes were found to be, where any was looked at; what reads that is imported only then."""
+def _nodes(record: RunRecord, run_folder: Path) -> Iterator[str]:
+    """What the nodes and the ways between them were found to be; what reads that is imported where there is any."""
     if (run_folder / "placements").is_dir():
-        from pytest_hetgpu.reporting import environment
+        from pytest_hetgpu.reporting import environment, wires
 
-        yield from environment.lines(environment.read_all(run_folder))
+        placements = environment.read_all(run_folder)
+        yield from wires.lines(record.cells, placements)
+        yield from environment.lines(placements)

@@ -176,3 +176,31 @@ def test_scenario_module_of_ones_own(
     done = run_pytest("--hetgpu-matrix", "demo.yaml", *mode, pytester.path)
     assert done.ret == 0
     done.assert_outcomes(passed=2)
+
+
+@pytest.mark.parametrize("value", ["0", "fast", "OFF"])
+def test_impossible_wire(run_pytest: Run, matrix: Write, value: str) -> None:
+    matrix(["good"])
+    done = run_pytest("--hetgpu-matrix", "demo.yaml", f"--hetgpu-wire={value}")
+    assert done.ret == 4
+    done.stderr.fnmatch_lines([f"ERROR: --hetgpu-wire: '{value}' is not a number of seconds above 0, nor off"])
+
+
+@pytest.mark.parametrize("given", [("--hetgpu-wire", "off"), ("--hetgpu-wire=1.5",)])
+def test_the_wire_of_a_cell_that_failed_is_asked_for_again(
+    run_pytest: Run, matrix: Write, given: tuple[str, ...]
+) -> None:
+    matrix(["crash"])
+    done = run_pytest("--hetgpu-matrix", "demo.yaml", *given)
+    assert done.ret == 1
+    done.stdout.fnmatch_lines([f"*--hetgpu-wire {' '.join(given).partition('wire')[2].lstrip('= ')}*"])
+
+
+def test_processes_of_one_machine_have_nothing_between_them(
+    run_pytest: Run, matrix: Write, pytester: pytest.Pytester
+) -> None:
+    matrix(["good"])
+    done = run_pytest("--hetgpu-matrix", "demo.yaml")
+    assert done.ret == 0
+    done.stdout.no_fnmatch_line("wire of *")
+    assert "wire" not in (pytester.path / "reports/latest/junit.xml").read_text()

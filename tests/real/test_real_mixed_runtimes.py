@@ -114,6 +114,10 @@ def test_a_job_over_nodes_of_these_kinds(nodes: Nodes, hosts: Path, pytester: py
     log = (pytester.path / "reports/latest/scenarios/two-ob1-allreduce/output.log").read_text()
     assert (result.ret, cell["verdict"]) == (0, "ok"), log
     assert cell["transport_seen"] == "ob1/tcp"
+    # Processes and a container in this machine's own network have nothing between them.
+    between = placement != "here, box"
+    assert (float(cell.get("wire", 0)) > 0) == between, cell["wire_told"]
+    assert ("nothing is between them" in cell["wire_told"]) != between
 
 
 def test_the_wrong_key_is_named_and_the_other_cells_go_on(

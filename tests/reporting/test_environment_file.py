@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pytest_hetgpu.accounting import Environment
+from pytest_hetgpu.evidence import Wire
 from pytest_hetgpu.probes.base import Fact, absent, found, unknown
 from pytest_hetgpu.reporting import environment
 from pytest_hetgpu.reporting.environment import SeenNode, SeenPlacement
 from pytest_hetgpu.reporting.serial import RecordError
+from pytest_hetgpu.wire.report import Flow, Pair, Rated, WireReport
 
 FIRST = {
     "os": found("Debian GNU/Linux 12"),
@@ -133,3 +136,44 @@ def test_very_many_placements_do_not_fill_the_summary() -> None:
     text = "\n".join(environment.lines(every))
     assert len(text.encode()) < environment.BUDGET + 10_000
     assert "more placements are left out here" in text
+
+
+WIRE = WireReport(
+    Wire(1.75, "pump 1, 4 streams", ("node1", "node0"), 36.5),
+    (Pair(("node0", "node1"), "pump 1", "10.0.0.6", (Flow("node1", "node0", 4, (1.5, 1.75, 2.0), 0.5, 0.9),)),),
+    (Rated("node0", 10.0, "speed of ens5"),),
+    1.7,
+)
+
+
+def test_what_is_between_the_nodes_stays_whoever_writes(tmp_path: Path) -> None:
+    environment.keep_wire(tmp_path, "mixed", WIRE)
+    (alone,) = environment.read_all(tmp_path)
+    assert (alone.nodes, alone.wire) == ({}, WIRE)
+    environment.write(tmp_path, placement())
+    assert environment.read_all(tmp_path) == (replace(placement(), wire=WIRE),)
+    environment.keep_wire(tmp_path, "mixed", WireReport(Wire(why="timed out")))
+    (again,) = environment.read_all(tmp_path)
+    assert again.wire
+    assert (again.wire.limit.why, again.nodes) == ("timed out", placement().nodes)
+
+
+def test_the_wire_has_the_shape_that_is_documented(tmp_path: Path) -> None:
+    environment.keep_wire(tmp_path, "mixed", WIRE)
+    data = json.loads(environment.path_of(tmp_path, "mixed").read_text())["wire"]
+    assert data["limit"]["gbs"] == 1.75
+    assert data["limit"]["between"] == ["node1", "node0"]
+    assert data["pairs"][0]["flows"][0]["gbs"] == [1.5, 1.75, 2.0]
+    assert data["rated"] == [{"node": "node0", "gbps": 10.0, "source": "speed of ens5"}]
+
+
+def test_a_wire_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    path = environment.write(tmp_path, replace(placement(), wire=WIRE))
+    path.write_text(path.read_text().replace('"seconds": 1.7', '"seconds": "soon"'))
+    with pytest.raises(RecordError, match=r"environment\.json: not the environment .*WireReport\.seconds"):
+        environment.read(path)
+    assert environment.wire_of(tmp_path, "mixed") is None
+
+
+def test_a_placement_that_nobody_looked_at_is_no_table() -> None:
+    assert list(environment.lines([SeenPlacement("mixed", {}, WIRE)])) == []

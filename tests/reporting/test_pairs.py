@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_hetgpu.evidence import Measurement, Outcome, Signature
+from pytest_hetgpu.evidence import Measurement, Outcome, Signature, Wire
 from pytest_hetgpu.model import Expectation, Kind, Point, Verdict
 from pytest_hetgpu.reporting.pairs import from_pairs, to_pairs
 from pytest_hetgpu.reporting.serial import RecordError
@@ -108,3 +108,20 @@ def test_numbers_may_come_back_as_text() -> None:
     found = from_pairs(pairs)
     assert found is not None
     assert math.isclose(found.measurements["busbw[1048576,float32]"], 1.25)
+
+
+def test_the_wire_and_what_each_bandwidth_is_of_it() -> None:
+    wire = Wire(2.5, "pump 1, 4 streams", ("node1", "node0"), 36.4, ("over loopback",))
+    pairs = to_pairs(replace(PASSED, wire=wire), label="c", matrix="m")
+    told = "pump 1, 4 streams, node1 to node0, round trip 36 us, over loopback"
+    assert {"wire": 2.5, "wire_told": told, "of_wire[1048576,float32]": 0.5}.items() <= dict(pairs).items()
+    found = from_pairs([(name, str(value)) for name, value in pairs])
+    assert found
+    assert (found.wire, found.wire_told) == (2.5, told)
+    assert set(found.measurements) == {item.name for item in PASSED.measurements}
+
+
+def test_a_wire_that_is_not_known_says_why() -> None:
+    pairs = dict(to_pairs(replace(PASSED, wire=Wire(why="node0 to node1: timed out")), label="c", matrix="m"))
+    assert pairs["wire_told"] == "not known: node0 to node1: timed out"
+    assert not {"wire", "of_wire[1048576,float32]"} & pairs.keys()

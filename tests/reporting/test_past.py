@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pytest_hetgpu._version import __version__
+from pytest_hetgpu.evidence import Wire
 from pytest_hetgpu.model import Kind, Verdict
 from pytest_hetgpu.reporting.cells import RunRecord, read_run
 from pytest_hetgpu.reporting.events import Run
@@ -49,6 +51,14 @@ def test_everything_that_a_comparison_asks_for(run: RunFolder) -> None:
     assert (good.measurements, good.transports, good.stack) == (MEASURED, ("tcp",), "Open MPI v5.0.11")
     assert dict(good.axes) == {"placement": "mixed", "transport": "ucx", "workload": "send"}
     assert (bad.signature, bad.why, absent.why) == (KEY, "rank 0 died of SIGSEGV", "not here")
+
+
+def test_the_wire_is_a_fact_that_small_differences_do_not_change(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path / "reports")
+    with closing(Journal(folder.path, "main")) as journal:
+        run_cell(folder, journal, "mixed-ucx-send", replace(PASSED, wire=Wire(1.1749, "pump 1, 4 streams")))
+        run_cell(folder, journal, "mixed-ucx-recv", replace(PASSED, wire=Wire(why="timed out")))
+    assert [one.facts for one in kept(folder).cells] == [{"wire": "1.2 GB/s (pump 1, 4 streams)"}, {}]
 
 
 def test_a_run_keeps_its_name_wherever_it_is_taken(run: RunFolder) -> None:

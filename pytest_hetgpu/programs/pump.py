@@ -1,0 +1,281 @@
+"""How fast data gets from one node to another over plain TCP: `serve` on the one, then `measure` on the other.
+
+    python3 pump.py < REQUEST > ANSWER
+
+Request and answer are a JSON object each. Both requests have:
+
+    do        `serve` or `measure`
+    token     a random text that both are told and nobody else; who does not know it is not served
+    netdev    the node's interface in the network to measure; "" where `host` is to tell
+    host      how others call the node: its address is listened on where there is no `netdev`
+    limit     seconds after which whatever is left of it ends by itself
+
+The server listens on one address, on a port of the kernel's choice; what answers (`address`, `port`, `place`) ends at
+once and leaves a process behind, which serves one client and ends. To measure is also told:
+
+    address, port    what the server answered
+    streams          numbers of connections to use at once, [1, 4]
+    seconds          how long data is counted, each time
+    warm             seconds before that in which it flows uncounted
+    intervals        how many parts that time has
+    iperf3           whether to leave it to iperf3 where both have that
+
+Its answer: `tool`; `flows`, a list with `way` (`there`: from here to the server; `back`), `streams`, `rates` (bytes a
+second at the receiver, one an interval), `core` (the largest share of a core that a stream's process had) and `machine`
+(the share of all cores that was busy, of the busier node); `rtt` with `median` and `least` (seconds until 8 bytes are
+back); `place`. With trouble there is `error` in it as well; `passed_over` is why iperf3 could not do it.
+
+It runs on nodes by itself, with Python 3.6 or later and what lies beside it.
+"""
+
+import hashlib
+import hmac
+import json
+import os
+import socket
+import sys
+import time
+from contextlib import suppress
+from typing import Callable, Iterator, List, NoReturn, Tuple
+
+from pump_iperf3 import iperf3_client, iperf3_server, iperf3_version
+from pump_place import addresses, endpoint, listening, place
+from pump_streams import Fields, Trouble, ends_by_itself, pull, push
+
+TOOL = "pump 1"
+PATIENCE = 3.0  # seconds for a connection, or a word on it
+NONCE, DIGEST, PING = 16, 32, 8  # bytes
+CONTROL, STREAM = b"C", b"S"
+TRIPS, TRIPS_FOR = 1000, 0.1  # round trips, and the seconds that they may take
+
+
+def signed(token: str, nonce: bytes, role: bytes) -> bytes:
+    """The proof that one knows the token, good for this nonce alone."""
+    return hmac.new(token.encode(), nonce + role, hashlib.sha256).digest()
+
+
+def exactly(conn: socket.socket, size: int) -> bytes:
+    """So many bytes of a connection; Trouble where it ends before."""
+    data = b""
+    while len(data) < size:
+        more = conn.recv(size - len(data))
+        if not more:
+            raise Trouble("the connection was closed")
+        data += more
+    return data
+
+
+class Control:
+    """Lines of JSON on a connection."""
+
+    def __init__(self, conn: socket.socket) -> None:
+        self.conn = conn
+        self.file = conn.makefile("rb")
+
+    def say(self, fields: Fields) -> None:
+        """Sends one."""
+        self.conn.sendall(json.dumps(fields).encode() + b"\n")
+
+    def hear(self, seconds: float) -> Fields:
+        """Waits for one; {} at the end. Trouble where none comes, and for what the other end says went wrong."""
+        self.conn.settimeout(seconds)
+        try:
+            line = self.file.readline(1 << 20)
+        except socket.timeout:  # noqa: UP041 - another error before 3.10
+            raise Trouble(f"no word from the other node for {seconds:g} s") from None
+        fields = json.loads(line.decode()) if line else {}  # type: Fields
+        if fields.get("error"):
+            raise Trouble(fields["error"])
+        return fields
+
+
+class Server:
+    """Serves one client, on whose control connection the requests come; the methods named `do_...` are these."""
+
+    def __init__(self, listener: socket.socket, asked: Fields) -> None:
+        self.listener = listener
+        self.token = asked["token"]
+        self.deadline = time.monotonic() + asked["limit"]
+
+    def accept(self, role: bytes) -> socket.socket:
+        """The next connection of somebody who knows the token and wants this; all others are closed."""
+        while True:
+            self.listener.settimeout(max(0.01, self.deadline - time.monotonic()))
+            conn, _ = self.listener.accept()
+            nonce = os.urandom(NONCE)
+            with suppress(OSError, Trouble):
+                conn.settimeout(PATIENCE)
+                conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                conn.sendall(nonce)
+                said = exactly(conn, len(role) + DIGEST)
+                if said[:1] == role and hmac.compare_digest(said[1:], signed(self.token, nonce, role)):
+                    return conn
+            conn.close()
+
+    def serve(self) -> None:
+        """Answers until the client closes its control connection."""
+        control = Control(self.accept(CONTROL))
+        while True:
+            request = control.hear(max(0.01, self.deadline - time.monotonic()))
+            if not request:
+                return
+            try:
+                control.say(getattr(self, "do_" + request["do"])(request, control))
+            except (OSError, Trouble) as error:
+                control.say({"error": str(error)})
+
+    def streams(self, count: int) -> List[socket.socket]:
+        """So many connections for data."""
+        return [self.accept(STREAM) for _ in range(count)]
+
+    def do_there(self, request: Fields, _: Control) -> Fields:
+        return pull(self.streams(request["streams"]), request["warm"], request["seconds"], request["intervals"])
+
+    def do_back(self, request: Fields, _: Control) -> Fields:
+        return push(self.streams(request["streams"]), request["warm"], request["seconds"])
+
+    def do_echo(self, _: Fields, __: Control) -> Fields:
+        with self.accept(STREAM) as conn:
+            block = conn.recv(PING)
+            while block:
+                conn.sendall(block)
+                block = conn.recv(PING)
+        return {}
+
+    def do_iperf3(self, request: Fields, control: Control) -> Fields:
+        """Tells the client the port of a server of iperf3's, and waits until that has served once."""
+        return iperf3_server(self.listener, request["patience"], control.say) if request["use"] else iperf3_version()
+
+
+def serve(asked: Fields) -> Fields:
+    """Where we listen; the process that serves is another one, which nobody waits for."""
+    listener = listening(asked)
+    name = listener.getsockname()
+    if os.fork():
+        return {"address": name[0], "port": name[1], "place": place()}
+    try:
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for file in (0, 1, 2):
+            os.dup2(nothing, file)
+        ends_by_itself(asked["limit"] + 1.0)
+        Server(listener, asked).serve()
+    finally:
+        os._exit(0)
+
+
+class Client:
+    """One who measures."""
+
+    def __init__(self, asked: Fields) -> None:
+        self.asked = asked
+        self.family = socket.AF_INET6 if ":" in asked["address"] else socket.AF_INET
+        self.peer = endpoint(self.family, asked["address"].partition("%")[0], asked["port"], asked["netdev"])
+        own = [address for family, address in addresses(asked["netdev"]) if family == self.family]
+        self.source = endpoint(self.family, own[0], 0, asked["netdev"]) if asked["netdev"] and own else None
+        self.control = Control(self.connect(CONTROL))
+
+    def connect(self, role: bytes) -> socket.socket:
+        """A connection that the server has let in; Trouble that names its address."""
+        conn = socket.socket(self.family, socket.SOCK_STREAM)
+        try:
+            conn.settimeout(PATIENCE)
+            conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self.source:
+                conn.bind(self.source)
+            conn.connect(self.peer)
+            conn.sendall(role + signed(self.asked["token"], exactly(conn, NONCE), role))
+        except (OSError, Trouble) as error:
+            conn.close()
+            raise Trouble(f"{self.peer[0]} port {self.peer[1]}: {getattr(error, 'strerror', '') or error}") from None
+        return conn
+
+    def rtt(self) -> Fields:
+        """Seconds until a small message is back."""
+        self.control.say({"do": "echo"})
+        trips = []
+        with self.connect(STREAM) as conn:
+            end = time.monotonic() + TRIPS_FOR
+            while len(trips) < TRIPS and (len(trips) < 3 or time.monotonic() < end):
+                began = time.monotonic()
+                conn.sendall(b"\0" * PING)
+                exactly(conn, PING)
+                trips.append(time.monotonic() - began)
+        self.control.hear(PATIENCE)
+        counted = sorted(trips[len(trips) // 10 :])
+        return {"median": counted[len(counted) // 2], "least": counted[0]}
+
+    def flow(self, way: str, streams: int, warm: float) -> Fields:
+        """Data one way, counted by who receives it."""
+        asked = self.asked
+        plan = {"streams": streams, "warm": warm, "seconds": asked["seconds"], "intervals": asked["intervals"]}
+        self.control.say(dict(plan, do=way))
+        conns = [self.connect(STREAM) for _ in range(streams)]
+        if way == "there":
+            sent = push(conns, warm, asked["seconds"])
+            received = self.control.hear(PATIENCE)
+        else:
+            received = pull(conns, warm, asked["seconds"], asked["intervals"])
+            sent = self.control.hear(PATIENCE)
+        load = {name: max(sent[name], received[name]) for name in ("core", "machine")}
+        return dict(load, way=way, streams=streams, rates=received["rates"])
+
+    def iperf3(self, way: str, streams: int, _: float) -> Fields:
+        """The same, by iperf3."""
+        patience = self.asked["seconds"] + 2 * PATIENCE
+        self.control.say({"do": "iperf3", "use": True, "patience": patience})
+        port = self.control.hear(PATIENCE)["port"]
+        own = self.source[0] if self.source else ""
+        try:
+            flow = {"way": way, "streams": streams, "seconds": self.asked["seconds"]}
+            return iperf3_client(self.peer[0], port, own, flow)
+        finally:
+            self.control.hear(patience)
+
+    def tools(self) -> Iterator[Tuple[str, Callable[[str, int, float], Fields]]]:
+        """Who may move the data: iperf3 where both have it, and it is wanted; then ourselves."""
+        own = iperf3_version()["version"] if self.asked["iperf3"] and not self.peer[0].startswith("fe80:") else ""
+        if own:
+            self.control.say({"do": "iperf3", "use": False})
+            if self.control.hear(PATIENCE)["version"]:
+                yield own, self.iperf3
+        yield TOOL, self.flow
+
+
+def measure(asked: Fields) -> Fields:
+    """Round trips, then data both ways over each number of streams; as much of it as went well."""
+    found = {"tool": TOOL, "place": place(), "flows": []}  # type: Fields
+    try:
+        client = Client(asked)
+        found["rtt"] = client.rtt()
+        # A window of TCP's opens within some round trips.
+        warm = max(asked["warm"], min(20 * found["rtt"]["median"], 2.0))
+        for tool, flow in client.tools():
+            found.update(tool=tool, flows=[])
+            try:
+                for streams in asked["streams"]:
+                    found["flows"] += [flow(way, streams, warm) for way in ("there", "back")]
+            except Trouble as trouble:
+                if tool == TOOL:
+                    raise
+                found["passed_over"] = str(trouble)
+            else:
+                break
+    except (OSError, Trouble) as error:
+        found["error"] = str(error)
+    return found
+
+
+def main() -> NoReturn:
+    """Answers one request."""
+    asked = json.loads(sys.stdin.read())
+    ends_by_itself(asked["limit"] + 1.0)
+    try:
+        answer = {"serve": serve, "measure": measure}[asked["do"]](asked)
+    except (OSError, Trouble) as error:
+        answer = {"error": str(error)}
+    sys.stdout.write(json.dumps(answer) + "\n")
+    sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

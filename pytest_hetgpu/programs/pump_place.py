@@ -1,0 +1,73 @@
+"""Where the pump is: addresses of the node's interface, a socket that listens on one, the network it lives in.
+
+Python 3.6 or later.
+"""
+
+import fcntl
+import os
+import socket
+import struct
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Iterator, List, Tuple
+
+from pump_streams import Fields, Trouble
+
+SIOCGIFADDR = 0x8915  # linux/sockios.h
+LINK_LOCAL = 0x20  # a scope in /proc/net/if_inet6
+
+
+def addresses(netdev: str) -> Iterator[Tuple[socket.AddressFamily, str]]:
+    """The addresses of an interface, IPv4 before IPv6, last what is good for its own link alone."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking, suppress(OSError):
+        found = fcntl.ioctl(asking.fileno(), SIOCGIFADDR, struct.pack("256s", netdev.encode()[:15]))
+        yield socket.AF_INET, socket.inet_ntoa(found[20:24])
+    rows: List[List[str]] = []
+    with suppress(OSError):
+        rows = [line.split() for line in Path("/proc/net/if_inet6").read_text().splitlines()]
+    own = [row for row in rows if len(row) == 6 and row[5] == netdev]
+    for row in sorted(own, key=lambda row: int(row[3], 16) == LINK_LOCAL):
+        yield socket.AF_INET6, socket.inet_ntop(socket.AF_INET6, bytes.fromhex(row[0]))
+
+
+def endpoint(family: int, address: str, port: int, netdev: str) -> Tuple[Any, ...]:
+    """What bind(2) and connect(2) take; an address that is good for one link alone needs the interface's number."""
+    if family == socket.AF_INET:
+        return address, port
+    local = address.lower().startswith("fe80:")
+    return address, port, 0, socket.if_nametoindex(netdev) if local and netdev else 0
+
+
+def listening(asked: Fields) -> socket.socket:
+    """A socket that listens on the node's address in the network; Trouble where it has none."""
+    netdev, host = asked["netdev"], asked["host"]
+    if netdev:
+        candidates = [(family, endpoint(family, address, 0, netdev)) for family, address in addresses(netdev)]
+        lacking = f"its interface {netdev} has no address"
+        if not Path("/sys/class/net", netdev).exists():
+            lacking = f"it has no interface {netdev}"
+    else:
+        try:
+            found = socket.getaddrinfo(host, 0, 0, socket.SOCK_STREAM)
+        except OSError as error:
+            raise Trouble(f"{host}: {error.strerror}") from None
+        candidates = [(family, name) for family, _, _, _, name in found]
+        lacking = f"{host} is no address of its own"
+    for family, name in candidates:
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            listener.bind(name)
+            listener.listen(64)
+        except OSError as error:
+            lacking = f"it cannot listen on {name[0]}: {error.strerror or error}"
+            listener.close()
+            continue
+        return listener
+    raise Trouble(lacking)
+
+
+def place() -> str:
+    """Equal where two processes have one network between them that is no wire: that of one kernel's namespace."""
+    with suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip() + os.readlink("/proc/self/ns/net")  # noqa: PTH115
+    return ""

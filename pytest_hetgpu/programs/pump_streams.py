@@ -1,0 +1,168 @@
+"""Data over TCP connections, a process each: pushed until nobody takes it, or taken in for a fixed time and counted.
+
+Processes and not threads: several threads of one interpreter share a core where blocks are small. Python 3.6 or later.
+"""
+
+import json
+import os
+import resource
+import signal
+import socket
+import struct
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Sequence, Tuple
+
+Fields = Dict[str, Any]
+
+BLOCK, LEAST = 1 << 20, 256 << 10  # bytes that are given to the kernel at once, and asked of it
+MARGIN = 3.0  # seconds after which a stream ends that nobody ended
+ABORT = struct.pack("ii", 1, 0)  # SO_LINGER: what is still on its way when a stream ends is dropped, not waited for
+
+
+class Trouble(Exception):
+    """What went wrong, for people."""
+
+
+def pull(streams: Sequence[socket.socket], warm: float, seconds: float, intervals: int) -> Fields:
+    """Takes data in from all streams, and then closes them.
+
+    Gives `rates`, bytes a second over all streams for each interval after the `warm` seconds, and `core` and `machine`
+    as `together` has them. Trouble where a stream ended before.
+    """
+    start = time.monotonic() + warm
+    marks = [start + seconds * place / intervals for place in range(intervals + 1)]
+    said, load = together(streams, lambda stream: _pulled(stream, marks), warm + seconds + 2 * MARGIN)
+    counts = [sum(one["counts"][place] for one in said) for place in range(len(marks))]
+    rates = [(counts[place + 1] - counts[place]) * intervals / seconds for place in range(intervals)]
+    return dict(load, rates=rates)
+
+
+def push(streams: Sequence[socket.socket], warm: float, seconds: float) -> Fields:
+    """Sends over all streams until the other end closes them; how busy that kept us."""
+    deadline = time.monotonic() + warm + seconds + MARGIN
+    return together(streams, lambda stream: _pushed(stream, deadline), warm + seconds + 2 * MARGIN)[1]
+
+
+def _pulled(stream: socket.socket, marks: Sequence[float]) -> Fields:
+    """Bytes that had come at each of the times `marks`."""
+    block = memoryview(bytearray(LEAST))
+    counts = []  # type: List[float]
+    total, before = 0, time.monotonic()
+    # Whole blocks, so that small packets do not wake the interpreter; where they are long in coming, what there is.
+    _wait_at_most(stream, socket.SO_RCVTIMEO, (marks[1] - marks[0]) / 4)
+    while len(counts) < len(marks):
+        try:
+            size = stream.recv_into(block, 0, socket.MSG_WAITALL)
+        except BlockingIOError:
+            size = 0
+        else:
+            if not size:
+                raise Trouble("the other end closed a stream too early")
+        now = time.monotonic()
+        # What came since the last look came evenly.
+        while len(counts) < len(marks) and marks[len(counts)] <= now:
+            counts.append(total + size * min(1.0, max(0.0, (marks[len(counts)] - before) / (now - before))))
+        total += size
+        before = now
+    return {"counts": counts}
+
+
+def _pushed(stream: socket.socket, deadline: float) -> Fields:
+    block = memoryview(bytes(BLOCK))
+    while True:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise Trouble("the other end did not stop taking data in")
+        _wait_at_most(stream, socket.SO_SNDTIMEO, left)
+        try:
+            for _ in range(64):
+                stream.send(block)
+        except BlockingIOError:
+            continue
+        except (BrokenPipeError, ConnectionResetError):
+            return {}
+
+
+def _wait_at_most(stream: socket.socket, option: int, seconds: float) -> None:
+    """By the kernel: a timeout of Python's own would cost a poll(2) for each call."""
+    micro = max(1000, int(seconds * 1e6))
+    stream.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", micro // 1000000, micro % 1000000))
+
+
+def together(
+    streams: Sequence[socket.socket], work: Callable[[socket.socket], Fields], limit: float
+) -> Tuple[List[Fields], Fields]:
+    """What `work` gives for each stream, each in a process of its own that lives `limit` seconds; closes the streams.
+
+    Besides `core`, the largest share of a core that such a process had, and `machine`, the share of all cores that was
+    in use, by whomever.
+    """
+    before, began = ticks(), time.monotonic()
+    children = []
+    for stream in streams:
+        stream.setblocking(True)
+        heard, tell = os.pipe()
+        pid = os.fork()
+        if not pid:
+            ends_by_itself(limit)
+            _child(stream, [other for other in streams if other is not stream], work, tell)
+        os.close(tell)
+        children.append((pid, heard))
+    for stream in streams:
+        stream.close()
+    said = [_heard(pid, heard) for pid, heard in children]
+    seconds = max(time.monotonic() - began, 1e-9)
+    for one in said:
+        if one.get("why"):
+            raise Trouble(one["why"])
+    return said, {"core": max(one["cpu"] for one in said) / seconds, "machine": busy(before)}
+
+
+def _child(
+    stream: socket.socket, others: Sequence[socket.socket], work: Callable[[socket.socket], Fields], tell: int
+) -> None:
+    """Never returns."""
+    answer = {"why": "a stream's process failed"}  # type: Fields
+    try:
+        for other in others:
+            other.close()
+        stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, ABORT)
+        answer = work(stream)
+    except (OSError, Trouble) as error:
+        answer = {"why": str(error)}
+    finally:
+        with suppress(BaseException):
+            stream.close()
+            used = resource.getrusage(resource.RUSAGE_SELF)
+            os.write(tell, json.dumps(dict(answer, cpu=used.ru_utime + used.ru_stime)).encode())
+        os._exit(0)
+
+
+def _heard(pid: int, pipe: int) -> Fields:
+    with open(pipe, "rb") as file:
+        text = file.read()
+    os.waitpid(pid, 0)
+    return json.loads(text.decode()) if text else {"why": "a stream's process was killed"}
+
+
+def ends_by_itself(seconds: float) -> None:
+    """Whatever happens, this process is gone after so many seconds."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+
+
+def ticks() -> List[int]:
+    """Ticks since boot of all cores together, by what they did: user, nice, system, idle, iowait, ... (proc(5))."""
+    with suppress(OSError, ValueError, IndexError):
+        return [int(word) for word in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+    return []
+
+
+def busy(before: Sequence[int]) -> float:
+    """The share of all cores' time since `before` that was used, by whomever; 0 where the kernel does not tell."""
+    after = ticks()
+    spent = [after[place] - before[place] for place in range(min(len(before), len(after)))]
+    whole = sum(spent)
+    return 1.0 - (spent[3] + spent[4]) / whole if whole > 0 else 0.0
