@@ -36,6 +36,8 @@ def main() -> None:
     wrong = int(not abs(found - math.pi) <= bound)
     if world.rank == 0:
         emit(t="row", op="pi_trapezoid", **FIELDS, ranks=world.ranks, iterations=1, seconds=seconds)
+        rate = options.intervals / seconds
+        emit(t="figure", metric="intervals", value=rate, unit="1/s", **FIELDS, ranks=world.ranks)
     if wrong:
         wanted = f"{math.pi!r} within {bound:.1e}"
         emit(t="wrong", rank=world.rank, **FIELDS, index=0, expected=wanted, got=repr(found), count=1)

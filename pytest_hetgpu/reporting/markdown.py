@@ -12,6 +12,7 @@ from urllib.parse import quote
 from pytest_hetgpu import fates
 from pytest_hetgpu.evidence import Known, Outcome
 from pytest_hetgpu.model import Verdict
+from pytest_hetgpu.reporting import scalings
 from pytest_hetgpu.reporting.cells import CellRecord, RunRecord, utc
 from pytest_hetgpu.reporting.grid import Grid, grids
 from pytest_hetgpu.reporting.text import one_line
@@ -55,6 +56,7 @@ def render(record: RunRecord, log: Callable[[str], str | None], rerun: Rerun, no
     parts += _grids(record)
     parts += _not_ok(record, log, rerun)
     parts += _skips(record)
+    parts += scalings.paragraphs(record, escape)
     parts += nodes
     parts += _legend(record)
     return _cut("\n\n".join(parts) + "\n")
