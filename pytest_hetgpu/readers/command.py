@@ -19,7 +19,8 @@ from pydantic import Field, field_validator
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.model import Point
 from pytest_hetgpu.readers import _units
-from pytest_hetgpu.readers.base import Asked, Figure, Measured, Notes, Reader, ReaderSettings, Reading, quoted, whole
+from pytest_hetgpu.readers.base import Asked, Notes, Reader, ReaderSettings, quoted, whole
+from pytest_hetgpu.readings import Figure, Measured, Reading
 from pytest_hetgpu.registry import show
 from pytest_hetgpu.sizes import parse_size
 

@@ -14,18 +14,8 @@ import re
 from dataclasses import replace
 
 from pytest_hetgpu.model import Point
-from pytest_hetgpu.readers.base import (
-    LONGEST_LINE,
-    Asked,
-    Figure,
-    Measured,
-    Reader,
-    ReaderSettings,
-    Reading,
-    number,
-    quoted,
-    whole,
-)
+from pytest_hetgpu.readers.base import LONGEST_LINE, Asked, Reader, ReaderSettings, number, quoted, whole
+from pytest_hetgpu.readings import Figure, Measured, Reading
 
 _HEADER = re.compile(r"# Size \[B\]  (?P<column>Bandwidth \[MB/s\]|Tasks/s)(?P<statistics> \| Time Mean \[s\] .*)?")
 _WORKERS = re.compile(r"# (\w+) - (\d{1,9}) workers, (\d{1,9}) tasks/worker")
