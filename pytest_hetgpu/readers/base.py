@@ -14,11 +14,10 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pydantic import BaseModel, ConfigDict
-
 from pytest_hetgpu import metrics
 from pytest_hetgpu.evidence import Measurement, Row
 from pytest_hetgpu.model import Kind, Point
+from pytest_hetgpu.patterns import ReaderSettings
 from pytest_hetgpu.readings import Exited, Measured, Reading
 
 MOST_ROWS = 100_000
@@ -59,12 +58,6 @@ class Asked:
                 if token.startswith(glued) and not (token.startswith("--") and not name.startswith("--")):
                     return token[len(glued) :]
         return ""
-
-
-class ReaderSettings(BaseModel):
-    """Keys that a reader of this family takes in a matrix."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class Notes:

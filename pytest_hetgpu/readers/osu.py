@@ -16,7 +16,8 @@ import re
 from dataclasses import replace
 
 from pytest_hetgpu.model import Point
-from pytest_hetgpu.readers.base import LONGEST_LINE, Asked, Reader, ReaderSettings, number, quoted, times_ranks, whole
+from pytest_hetgpu.patterns import ReaderSettings
+from pytest_hetgpu.readers.base import LONGEST_LINE, Asked, Reader, number, quoted, times_ranks, whole
 from pytest_hetgpu.readings import Figure, Measured, Reading
 
 _TITLE = re.compile(

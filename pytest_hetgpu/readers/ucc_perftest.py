@@ -16,7 +16,8 @@ from __future__ import annotations
 import re
 
 from pytest_hetgpu.model import Point
-from pytest_hetgpu.readers.base import LONGEST_LINE, Asked, Reader, ReaderSettings, factor, number, quoted, whole
+from pytest_hetgpu.patterns import ReaderSettings
+from pytest_hetgpu.readers.base import LONGEST_LINE, Asked, Reader, factor, number, quoted, whole
 from pytest_hetgpu.readings import Figure, Measured, Reading
 
 _SETTING = re.compile(r"(Collective|Memory type|Datatype|Data type|Inplace|Iteration mode|  small|  large):? +(\S+)")

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pytest_hetgpu.model import Point
-from pytest_hetgpu.readers.base import Asked, Reader, ReaderSettings
+from pytest_hetgpu.patterns import ReaderSettings
+from pytest_hetgpu.readers.base import Asked, Reader
 from pytest_hetgpu.readings import Measured, Reading
 from pytest_hetgpu.registry import find
 
