@@ -9,6 +9,8 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pytest_hetgpu.foreign import Foreign
+
 
 class Kind(str, enum.Enum):
     """What became of a scenario, worst last: of several findings the worst is the outcome."""
@@ -284,7 +286,7 @@ class Demand:
 
     `transports` are the component names that may carry data between ranks, as `transport_family`'s reader reports them.
     `points` are the sizes and types that must be measured (by rank 0, when `measured`) and checked (by every rank).
-    `rdma`: all nodes are on fabrics whose data passes the kernel by.
+    `rdma`: all nodes are on fabrics whose data passes the kernel by. `foreign` is the program, where it is not ours.
     """
 
     ranks: int
@@ -298,6 +300,7 @@ class Demand:
     capabilities: frozenset[str] = frozenset()
     expectations: tuple[Expectation, ...] = ()
     rdma: bool = False
+    foreign: Foreign | None = None
 
 
 @dataclass(frozen=True, slots=True)
