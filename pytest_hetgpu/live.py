@@ -25,6 +25,7 @@ MARKUP = {
     Verdict.NOT_RUN: {"cyan": True},
 }
 MOST_FEARS = 8
+_BANDWIDTHS = ("busbw", "bandwidth", "bidirectional_bandwidth", "aggregate_bandwidth")
 _METRIC = re.compile(r"(\w+)\[(\d+),(\w+)(,in)?\]")
 
 
@@ -129,18 +130,19 @@ def said(pairs: CellPairs) -> str:
 
 
 def best(pairs: CellPairs) -> str:
-    """The highest bus bandwidth and the smallest message's latency."""
+    """The highest bus bandwidth (of what has none, the highest of its first kind), the smallest message's latency."""
     found = [
         (m[1], int(m[2]), m[3] + " in place" * bool(m[4]), value)
         for name, value in pairs.measurements.items()
         if (m := _METRIC.fullmatch(name))
     ]
-    bandwidths = [(value, size, dtype) for metric, size, dtype, value in found if metric == "busbw"]
+    kind = next((kind for kind in _BANDWIDTHS if any(metric == kind for metric, *_ in found)), "")
+    bandwidths = [(value, size, dtype) for metric, size, dtype, value in found if metric == kind]
     latencies = [(size, value, dtype) for metric, size, dtype, value in found if metric == "latency"]
     parts = []
     if bandwidths:
         value, size, dtype = max(bandwidths)
-        parts.append(f"busbw {value:.2f} GB/s at {show_size(size)} {dtype}")
+        parts.append(f"{kind.replace('_', ' ')} {value:.2f} GB/s at {show_size(size)} {dtype}")
     if latencies:
         size, value, dtype = min(latencies)
         parts.append(f"latency {value:.1f} us" + (f" at {show_size(size)}" if size else ""))

@@ -55,6 +55,7 @@ def _cell(pairs: CellPairs, *, several: bool) -> PastCell:
         seconds=pairs.seconds,
         stack=pairs.stack,
         transports=pairs.transports,
+        tool=pairs.tool,
         measurements=tuple(_measurements(pairs)),
     )
 

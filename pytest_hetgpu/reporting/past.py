@@ -90,7 +90,7 @@ def _cell(record: CellRecord) -> PastCell:
         stack=one_line(outcome.stack, _NAMES),
         transports=outcome.transports,
         facts=outcome.facts,
-        tool=program(record.result.argv if record.result else record.argv),
+        tool=outcome.facts.get("tool") or program(record.result.argv if record.result else record.argv),
         measurements=outcome.measurements,
     )
 
