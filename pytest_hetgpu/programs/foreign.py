@@ -45,7 +45,7 @@ RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID", "RANK"
 SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS", "WORLD_SIZE")
 # libmpi.so.40, libmpi.so.12, libmpich.so.12, libmpi_cray.so.12; not the bindings libmpi_cxx, libmpi_mpifh, ...
 LIBMPI = re.compile(r"lib(?:mpi|mpich|mpi_cray|mpi_gnu\w*|mpi_amd\w*)(?:_abi)?\.so(?:\.[\d.]+)?")
-PROGRAM_HEADER, INTERPRETER = 0x38, 3  # sizes and types of ELF64 (elf.h)
+PROGRAM_HEADER, INTERPRETER, LONGEST_PATH = 0x38, 3, 4096  # of ELF64 (elf.h)
 
 
 def main(arguments: List[str]) -> NoReturn:
@@ -151,8 +151,8 @@ def own_library(path: str) -> Tuple[str, str, Dict[str, str]]:
 def linked(path: str) -> Iterator[str]:
     """Files of MPI's library that the loader would take for a program. The program itself is not started."""
     try:
-        loader = interpreter_of(Path(path).read_bytes())
-    except (OSError, struct.error):
+        loader = interpreter_of(path)
+    except (OSError, OverflowError, ValueError, struct.error):  # damaged; to start it will tell
         return
     if not loader:
         return
@@ -168,17 +168,22 @@ def linked(path: str) -> Iterator[str]:
             yield rest.partition(" (")[0]
 
 
-def interpreter_of(image: bytes) -> str:
+def interpreter_of(path: str) -> str:
     """The loader that a 64-bit ELF program asks for, "" for what is none: a script, a static program."""
-    if image[:5] != b"\x7fELF\x02":
-        return ""
-    order = "<" if image[5:6] == b"\x01" else ">"
-    (headers,) = struct.unpack_from(order + "Q", image, 0x20)
-    (count,) = struct.unpack_from(order + "H", image, 0x38)
-    for index in range(count):
-        kind, _, offset, _, _, size = struct.unpack_from(order + "IIQQQQ", image, headers + index * PROGRAM_HEADER)
-        if kind == INTERPRETER:
-            return image[offset : offset + size].rstrip(b"\0").decode(errors="replace")
+    with Path(path).open("rb") as program:
+        head = program.read(64)
+        if head[:5] != b"\x7fELF\x02":
+            return ""
+        order = "<" if head[5:6] == b"\x01" else ">"
+        (start,) = struct.unpack_from(order + "Q", head, 0x20)
+        (count,) = struct.unpack_from(order + "H", head, 0x38)
+        program.seek(start)
+        headers = program.read(count * PROGRAM_HEADER)
+        for index in range(len(headers) // PROGRAM_HEADER):
+            kind, _, offset, _, _, size = struct.unpack_from(order + "IIQQQQ", headers, index * PROGRAM_HEADER)
+            if kind == INTERPRETER:
+                program.seek(offset)
+                return program.read(min(size, LONGEST_PATH)).rstrip(b"\0").decode(errors="replace")
     return ""
 
 
