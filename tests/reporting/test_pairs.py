@@ -108,3 +108,12 @@ def test_numbers_may_come_back_as_text() -> None:
     found = from_pairs(pairs)
     assert found is not None
     assert math.isclose(found.measurements["busbw[1048576,float32]"], 1.25)
+
+
+def test_a_foreign_tool_travels() -> None:
+    pairs = to_pairs(replace(PASSED, facts={"tool": "osu_bw 7.4"}), label="c", matrix="m")
+    assert ("tool", "osu_bw 7.4") in pairs
+    found = from_pairs(pairs)
+    assert found is not None
+    assert found.tool == "osu_bw 7.4"
+    assert "tool" not in dict(to_pairs(PASSED, label="c", matrix="m"))
