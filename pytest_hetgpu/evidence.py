@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pytest_hetgpu.model import Expectation, Kind, Point, Verdict
+from pytest_hetgpu.readings import Exited, Reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,13 +129,30 @@ class Signature:
 
 
 @dataclass(frozen=True, slots=True)
+class Told:
+    """What a foreign program printed, as its reader took it; `exited` is what its exit code says, None for nothing bad.
+
+    `tool` is the program with its version, `memory` where its data was, "" for not known; `absent` says which nodes
+    lack the program, and where it was looked for.
+    """
+
+    reading: Reading
+    tool: str
+    memory: str = ""
+    exited: Exited | None = None
+    absent: str = ""
+    measurements: tuple[Measurement, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Evidence:
     """A run's output after one streaming pass; all that judges look at besides the job and its RunResult.
 
     `checks` maps a rank to the points it verified and the number of wrong elements at each.
     `transports` are the components seen between ranks, `versions` what the libraries said of themselves.
     `signatures` are all failures read, the most telling first. `figures` are what programs measured beside times.
-    `lacks` is what ranks found missing of what they were to use, and how they know.
+    `lacks` is what ranks found missing of what they were to use, and how they know. `told` is what a foreign program
+    printed.
     """
 
     hellos: Mapping[int, Hello] = field(default_factory=dict)
@@ -150,6 +168,13 @@ class Evidence:
     figures: tuple[Measurement, ...] = ()
     devices: tuple[Device, ...] = ()
     lacks: tuple[str, ...] = ()
+    told: Told | None = None
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """What conditions may ask of a run: versions; of a foreign program also `tool` and `memory`."""
+        told = {"tool": self.told.tool, "memory": self.told.memory} if self.told else {}
+        return {**self.versions, **{name: value for name, value in told.items() if value}}
 
 
 @dataclass(frozen=True, slots=True)

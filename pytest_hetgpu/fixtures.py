@@ -36,7 +36,10 @@ def cluster(scenario: Scenario, request: pytest.FixtureRequest) -> Iterator[Clus
 
 
 class Run:
-    """Runs the cell when called; returns its Outcome, unless that fails the test or is a known failure (xfail)."""
+    """Runs the cell when called; returns its Outcome, unless that fails the test or is a known failure (xfail).
+
+    A cell whose nodes turn out to lack its program is a skip.
+    """
 
     def __init__(self, session: Session, cluster: Cluster, request: pytest.FixtureRequest) -> None:
         self._session = session
@@ -49,6 +52,8 @@ class Run:
         result, outcome = session.run(self._request.node, self._cluster)
         if result.interrupted:
             self._request.session.shouldstop = f"stopped by {result.interrupted}"
+        if check and outcome.verdict.value == "not_run":
+            pytest.skip(outcome.why)
         if check and outcome.verdict.fails:
             pytest.fail(session.describe(self._cluster, outcome), pytrace=False)
         if check and outcome.verdict.value == "known":

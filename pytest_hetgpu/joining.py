@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from pytest_hetgpu.errors import ProvisionError
 from pytest_hetgpu.model import Node
+from pytest_hetgpu.placing import address
 from pytest_hetgpu.runtimes.base import Door, Member
 
 CONFIG, KNOWN_HOSTS, KEY = "ssh_config", "known_hosts", "key"
@@ -58,13 +59,6 @@ def ssh_config(folder: str, doors: Iterable[tuple[Node, Door]]) -> str:
 def known_hosts(doors: Iterable[tuple[Node, Door]]) -> str:
     """The host keys as the nodes showed them, by the names that the configuration gives them."""
     return "".join(f"{node.name} {door.host_key}\n" for node, door in doors)
-
-
-def address(node: Node) -> str:
-    """Where the others reach a node: by its name on a network of the placement's own, else by its host's address."""
-    if node.container and node.container.network == "user":
-        return node.name
-    return "127.0.0.1" if node.host == "localhost" else node.host.strip("[]")
 
 
 def _entry(folder: str, node: Node, door: Door) -> str:

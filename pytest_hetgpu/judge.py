@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pytest_hetgpu.evidence import Evidence, Finding, Known, Outcome, RunResult, Signature
 from pytest_hetgpu.fates import fates
+from pytest_hetgpu.interpret import interpreted
 from pytest_hetgpu.judges import expectation
 from pytest_hetgpu.judges.base import Case, Force, Judge, Opinion
 from pytest_hetgpu.judges.completeness import Completeness
@@ -14,6 +15,7 @@ from pytest_hetgpu.judges.data import Data
 from pytest_hetgpu.judges.devices import Devices
 from pytest_hetgpu.judges.rdma import Rdma
 from pytest_hetgpu.judges.signature import SignatureJudge
+from pytest_hetgpu.judges.tool import Tool
 from pytest_hetgpu.judges.transport import Transport as TransportJudge
 from pytest_hetgpu.judges.world import World
 from pytest_hetgpu.knowledge.entries import Knowledge
@@ -25,12 +27,13 @@ from pytest_hetgpu.model import Job, Kind, Verdict
 from pytest_hetgpu.registry import find
 from pytest_hetgpu.transports.base import Transport
 
-JUDGES: tuple[type[Judge], ...] = (World, Completeness, TransportJudge, Rdma, Devices, Data, SignatureJudge)
+JUDGES: tuple[type[Judge], ...] = (World, Completeness, TransportJudge, Rdma, Devices, Data, Tool, SignatureJudge)
 SCENARIO = "scenario"
 """Names the finding of a test that failed for a reason of its own: no log tells that."""
 LONGEST_WHY = 400
 _MOST_OTHERS = 20
 _GIB = 1 << 30
+_FINE = (Kind.PASSED, Kind.SKIPPED)
 
 
 def judge_output(job: Job, result: RunResult, knowledge: Knowledge | None = None) -> Outcome:
@@ -40,7 +43,7 @@ def judge_output(job: Job, result: RunResult, knowledge: Knowledge | None = None
     """
     proof = find("transports", job.demand.transport_family, Transport).reader()  # type: ignore[type-abstract]
     try:
-        evidence = read(Path(result.output), proof=proof)
+        evidence = interpreted(job.demand, result, read(Path(result.output), proof=proof))
     except OSError as error:
         finding = Finding("transcript", Kind.UNKNOWN, f"the output cannot be read: {error}")
         return Outcome(finding.kind, Verdict.NEW, finding.why, findings=(finding,), seconds=result.seconds)
@@ -60,7 +63,7 @@ def _known(
 
         knowledge = shipped()
     present = passages(output, knowledge.texts)
-    facts = {**job.demand.facts, **evidence.versions}
+    facts = {**job.demand.facts, **evidence.facts}
     others = _others(evidence, signature)
     return knowledge.about(signature, present, facts, job.demand.capabilities, others)
 
@@ -95,14 +98,14 @@ def judge(
         signature=signature,
         expectation=ruling.expectation,
         findings=findings,
-        measurements=(*measurements(evidence.rows), *evidence.figures),
+        measurements=evidence.told.measurements if evidence.told else (*measurements(evidence.rows), *evidence.figures),
         transports=evidence.transports,
         stack=_stack(evidence),
         seconds=result.seconds,
         known=known,
-        others=_others(evidence, signature) if kind is not Kind.PASSED else (),
-        fates=fates(case, findings),
-        facts={**job.demand.facts, **evidence.versions, **_devices(evidence)},
+        others=_others(evidence, signature) if kind not in _FINE else (),
+        fates=fates(case, findings) if kind is not Kind.SKIPPED else (),
+        facts={**job.demand.facts, **evidence.facts, **_devices(evidence)},
         wire=result.wire,
     )
 

@@ -27,6 +27,7 @@ MARKUP = {
 }
 MOST_FEARS = 8
 LEAST_SHARE = 0.001
+_BANDWIDTHS = ("busbw", "bandwidth", "bidirectional_bandwidth", "aggregate_bandwidth")
 _METRIC = re.compile(r"(\w+)\[(\d+),(\w+)(,in)?\]")
 
 
@@ -144,13 +145,14 @@ def said(pairs: CellPairs) -> str:
 
 
 def best(pairs: CellPairs) -> str:
-    """The highest bus bandwidth and the smallest message's latency."""
+    """The highest bus bandwidth (of what has none, the highest of its first kind), the smallest message's latency."""
     found = [
         (m[1], int(m[2]), m[3] + " in place" * bool(m[4]), value)
         for name, value in pairs.measurements.items()
         if (m := _METRIC.fullmatch(name))
     ]
-    bandwidths = [(value, size, dtype) for metric, size, dtype, value in found if metric == "busbw"]
+    kind = next((kind for kind in _BANDWIDTHS if any(metric == kind for metric, *_ in found)), "")
+    bandwidths = [(value, size, dtype) for metric, size, dtype, value in found if metric == kind]
     latencies = [(size, value, dtype) for metric, size, dtype, value in found if metric == "latency"]
     parts = []
     if bandwidths:
@@ -158,7 +160,7 @@ def best(pairs: CellPairs) -> str:
         # Where small messages are all there is, nothing is said of the wire.
         fraction = value / pairs.wire if pairs.wire else 0.0
         share = f" ({percent(fraction)} of the wire)" if fraction >= LEAST_SHARE else ""
-        parts.append(f"busbw {value:.2f} GB/s at {show_size(size)} {dtype}{share}")
+        parts.append(f"{kind.replace('_', ' ')} {value:.2f} GB/s at {show_size(size)} {dtype}{share}")
     if latencies:
         size, value, dtype = min(latencies)
         parts.append(f"latency {value:.1f} us" + (f" at {show_size(size)}" if size else ""))

@@ -9,6 +9,8 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pytest_hetgpu.foreign import Foreign
+
 
 class Kind(str, enum.Enum):
     """What became of a scenario, worst last: of several findings the worst is the outcome."""
@@ -289,7 +291,7 @@ class Demand:
     `transports` are the component names that may carry data between ranks, as `transport_family`'s reader reports them.
     `points` are the sizes and types that must be measured (by rank 0, when `measured`) and checked (by every rank).
     `rdma`: all nodes are on fabrics whose data passes the kernel by. `backend` is that of torch.distributed, "" for
-    ranks that call MPI themselves.
+    ranks that call MPI themselves. `foreign` is the program, where it is not ours.
     """
 
     ranks: int
@@ -304,6 +306,7 @@ class Demand:
     expectations: tuple[Expectation, ...] = ()
     rdma: bool = False
     backend: str = ""
+    foreign: Foreign | None = None
 
 
 @dataclass(frozen=True, slots=True)

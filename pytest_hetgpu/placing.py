@@ -79,6 +79,13 @@ def place(document: Document, settings: CellSettings, site: Site) -> tuple[tuple
     return tuple(nodes), hosts
 
 
+def address(node: Node) -> str:
+    """Where the others reach a node: by its name on a network of the placement's own, else by its host's address."""
+    if node.container and node.container.network == "user":
+        return node.name
+    return "127.0.0.1" if node.host == "localhost" else node.host.strip("[]")
+
+
 def _network(kinds: Sequence[Hardware], hosts: Sequence[Host]) -> str:
     """A network of the placement's own is possible where all nodes are containers of one engine."""
     containers = [kind for kind in kinds if kind.runtime == "docker"]

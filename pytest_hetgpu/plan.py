@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import zlib
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,7 @@ from pytest_hetgpu.inventory import HERE, Host
 from pytest_hetgpu.launchers.base import Launcher, Meeting, Start
 from pytest_hetgpu.matrix.document import CellSettings, Document
 from pytest_hetgpu.model import Demand, Hardware, Job, Node, RankContext, Scenario, Stack
-from pytest_hetgpu.placing import Sight, Site, place
+from pytest_hetgpu.placing import Sight, Site, address, place
 from pytest_hetgpu.registry import find
 from pytest_hetgpu.transports.base import Rendering
 from pytest_hetgpu.workloads.base import Workload
@@ -77,6 +78,8 @@ def _work(scenario: Scenario, settings: CellSettings) -> Workload:
     NotHere where the two name different backends.
     """
     work, own = settings.workload, settings.transport.backend
+    if work.foreign(1):
+        return work
     if own and work.asked and work.asked != own:
         raise NotHere(
             f"{scenario.value('workload')} asks for backend {work.asked}, but transport {scenario.value('transport')} "
@@ -114,7 +117,9 @@ def _suit(
     stacks = dict.fromkeys(node.stack for node in nodes if node.stack)
     mca = {*settings.options.mca, *(name for node in nodes for name in node.hardware.mca)}
     reasons = {
-        f"{scenario.value('workload')} ": work.unsuitable(sum(node.ranks for node in nodes)) or _off(work, nodes),
+        f"{scenario.value('workload')} ": work.unsuitable(sum(node.ranks for node in nodes))
+        or work.refuses(settings.family)
+        or _off(work, nodes),
         "": next(filter(None, map(settings.transport.unsuitable, stacks)), None),
         f"{settings.options.launcher} ": launcher.unsuitable(next(iter(stacks)), mca, work.backend),
     }
@@ -168,12 +173,13 @@ def _demand(
     assert stack
     # One node without Large BAR is enough for the bugs it brings: an expectation asks whether any node has it.
     present = frozenset().union(*(_capabilities(node, host) for node, host in zip(nodes, hosts, strict=True)))
+    ranks = sum(node.ranks for node in nodes)
     return Demand(
-        ranks=sum(node.ranks for node in nodes),
+        ranks=ranks,
         stack=stack,
         transport_family=settings.family,
         transports=settings.transport.components(),
-        points=work.points(),
+        points=work.owed(ranks),
         operation=work.operation,
         measured=work.measured,
         facts=_known_facts(stack, work),
@@ -181,6 +187,7 @@ def _demand(
         expectations=scenario.expectations,
         rdma=all(_fabric(node).rdma for node in nodes),
         backend=work.backend,
+        foreign=work.foreign(ranks),
     )
 
 
@@ -230,7 +237,10 @@ def _contexts(
     """A context for each run of nodes that share host and environment; MCA parameters that all share go before."""
     stacks = [node.stack for node in nodes if node.stack]
     folders = [_programs(node, nodes, site) for node in nodes]
-    argv = [work.argv(stack.interpreter, folder) for stack, folder in zip(stacks, folders, strict=True)]
+    argv = [
+        _filled(work.argv(stack.interpreter, folder), node, nodes)
+        for node, stack, folder in zip(nodes, stacks, folders, strict=True)
+    ]
     rendered = [_rendered(settings, node, stack, site) for node, stack in zip(nodes, stacks, strict=True)]
     mca = [{**n.hardware.mca, **r.mca, **settings.options.mca} for n, r in zip(nodes, rendered, strict=True)]
     env = [
@@ -255,6 +265,17 @@ def _contexts(
         RankContext(sum(item[3] for item in group), host, tokens, variables)
         for (host, tokens, variables), group in grouped
     ], shared
+
+
+def _filled(tokens: Sequence[str], node: Node, nodes: Sequence[Node]) -> tuple[str, ...]:
+    """What stands in a command for facts of a node, or of the first one, put in its place."""
+    platform = node.hardware.accelerator.platform
+    facts = {
+        "{platform}": platform,
+        "{memory}": "host" if platform == "cpu" else platform,
+        "{node0}": address(nodes[0]),
+    }
+    return tuple(functools.reduce(lambda token, fact: token.replace(*fact), facts.items(), token) for token in tokens)
 
 
 def _rendered(settings: CellSettings, node: Node, stack: Stack, site: Site) -> Rendering:

@@ -17,7 +17,7 @@ from pytest_hetgpu.knowledge import file as known_failures
 from pytest_hetgpu.knowledge.load import knowledge
 from pytest_hetgpu.matrix.reader import read as read_matrix
 from pytest_hetgpu.model import Kind
-from pytest_hetgpu.readers.command import CommandSettings
+from pytest_hetgpu.patterns import CommandSettings
 
 ROOT = Path(__file__).resolve().parent.parent
 FENCED = re.compile(r"^( *)```yaml\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)

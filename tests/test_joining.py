@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from pytest_hetgpu.joining import address, known_hosts, session_environment, ssh_config
+from pytest_hetgpu.joining import known_hosts, session_environment, ssh_config
 from pytest_hetgpu.model import ContainerOptions, Hardware, Node, Stack
+from pytest_hetgpu.placing import address
 from pytest_hetgpu.runtimes.base import Door
 
 DOOR = Door(40123, "ssh-ed25519 AAAA", "root")

@@ -20,9 +20,9 @@ from pytest_hetgpu.registry import FAMILIES, names
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "pytest_hetgpu"
 
-GROUND = {"model", "evidence", "errors", "registry", "sizes"}
-# What families may know besides the ground and themselves: words for conditions, bandwidths and images.
-SHARED = {"when", "metrics", "images"}
+GROUND = {"model", "evidence", "errors", "registry", "sizes", "foreign", "readings"}
+# What families may know besides the ground and themselves: words for conditions, bandwidths, images and foreign output.
+SHARED = {"when", "metrics", "images", "patterns"}
 PYTEST_MODULES = {"plugin", "fixtures", "session", "options"}
 BORDER = {"runtimes", "leases", "reaper", "forensics"}
 WORLD = {"subprocess", "socket", "docker", "testinfra", "psutil"}

@@ -21,6 +21,13 @@ def test_the_best_bandwidth_and_the_smallest_latency() -> None:
     assert found == "busbw 2.00 GB/s at 1K int8, latency 3.0 us at 8"
 
 
+def test_without_a_bus_bandwidth_the_one_that_there_is() -> None:
+    assert said(bandwidth_at_8_int8=0.5, bandwidth_at_64_int8=0.25) == "bandwidth 0.50 GB/s at 8 int8"
+    names = {"bidirectional_bandwidth[64,int8]": 2.0, "message_rate[64,int8]": 9.0}
+    found = best(CellPairs("cell", "matrix", Kind.PASSED, Verdict.OK, measurements=names))
+    assert found == "bidirectional bandwidth 2.00 GB/s at 64 int8"
+
+
 def test_in_place_is_told() -> None:
     found = said(busbw_at_64_int8=1.0, busbw_at_64_int8_in=2.0, latency_at_64_int8=3.0, latency_at_64_int8_in=2.0)
     assert found == "busbw 2.00 GB/s at 64 int8 in place, latency 2.0 us at 64"

@@ -16,10 +16,15 @@ from pytest_hetgpu.reporting.pairs import CellPairs, from_pairs
 from pytest_hetgpu.reporting.past import PastCell, PastRun
 from pytest_hetgpu.reporting.serial import RecordError
 
-NOTE = "{name} is a JUnit file, which says neither ranks nor tool nor memory: they are taken to be the same"
+NOTE = "{name} is a JUnit file, which says neither ranks nor memory nor a tool of ours: they are taken to be the same"
 _NUMBER = re.compile(r"(\w+)\[(\d{1,18}),([^,\[\]]*)(?:,([^,\[\]]*))?\]")
-_UNITS = {"latency": "us"}
-_BANDWIDTH = "GB/s"
+# Of metrics that are not here (a user's own) no unit is known.
+_UNITS = (
+    (re.compile(r"latency|overhead|cpu_time|overall|compute|init|test|wait"), "us"),
+    (re.compile(r"algbw|busbw|(\w+_)?bandwidth"), "GB/s"),
+    (re.compile(r"(message|task)_rate"), "1/s"),
+    (re.compile(r"overlap"), "%"),
+)
 
 
 def read(path: Path) -> PastRun:
@@ -55,6 +60,7 @@ def _cell(pairs: CellPairs, *, several: bool) -> PastCell:
         seconds=pairs.seconds,
         stack=pairs.stack,
         transports=pairs.transports,
+        tool=pairs.tool,
         measurements=tuple(_measurements(pairs)),
     )
 
@@ -64,7 +70,11 @@ def _measurements(pairs: CellPairs) -> Iterator[Measurement]:
         match = _NUMBER.fullmatch(name)
         if match:
             point = Point(int(match[2]), match[3], match[4] or "")
-            yield Measurement(match[1], value, _UNITS.get(match[1], _BANDWIDTH), point, ranks=0)
+            yield Measurement(match[1], value, _unit(match[1]), point, ranks=0)
+
+
+def _unit(metric: str) -> str:
+    return next((unit for pattern, unit in _UNITS if pattern.fullmatch(metric)), "")
 
 
 def _epoch(suite: ET.Element) -> float:

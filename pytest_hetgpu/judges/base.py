@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pytest_hetgpu.evidence import Evidence, Finding, Hello, RankExit, RunResult, Signature
+from pytest_hetgpu.judges import _foreign
 from pytest_hetgpu.model import Job, Kind, Node
 
 _HIGHEST_NAMED_SIGNAL = 31
@@ -97,13 +98,17 @@ def launcher_signal(case: Case) -> int | None:
     """The signal that ended the launcher, or that its exit status 128+N reports of a rank.
 
     Launchers use such numbers for failures to start as well (131 and 135 of Open MPI 4, 183 of 5), so they count only
-    up to 31, and only where ranks did run.
+    up to 31, and only where ranks did run. A rank that the launcher says ended with 129 was not hung up on: UCX's tools
+    return -127 where they were used wrongly.
     """
     result = case.result
     if result.timed_out or result.interrupted is not None or result.signal is None:
         return None
     died_itself = (result.returncode or 0) < 0
     told_of_rank = bool(case.evidence.hellos) and result.signal <= _HIGHEST_NAMED_SIGNAL
+    hung_up = result.signal == signal.SIGHUP
+    if not died_itself and hung_up and any(ended.code == result.returncode for ended in case.evidence.exits):
+        return None
     return result.signal if died_itself or told_of_rank else None
 
 
@@ -142,6 +147,8 @@ def owed(case: Case) -> list[str]:
     lacks = []
     if silent:
         lacks.append(f"{_some('rank', silent)} never reported")
+    if demand.foreign and evidence.told:
+        return [*lacks, *_foreign.lacks(demand, demand.foreign, evidence.told)]
     if unfinished:
         lacks.append(f"{_some('rank', unfinished)} did not reach the end")
     if untimed:

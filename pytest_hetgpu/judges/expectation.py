@@ -56,7 +56,7 @@ def in_words(expectation: Expectation) -> str:
 def _applicable(case: Case) -> tuple[list[Expectation], str]:
     """Expectations whose conditions all hold, and a note on those of which that could not be told."""
     demand = case.job.demand
-    facts = {**demand.facts, **case.evidence.versions}
+    facts = {**demand.facts, **case.evidence.facts}
     found, notes = [], []
     for expectation in demand.expectations:
         unknown = list(_unmet(expectation, facts, demand.capabilities))

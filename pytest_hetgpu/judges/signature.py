@@ -40,7 +40,7 @@ def _force(case: Case, found: Signature) -> Force:
 
     A time limit stays one unless a crash or the end of a rank came before it; a rank that died of a signal stays a
     crash unless memory ran out, a launcher unless a rank had failed; wrong data stay wrong data where the program
-    merely complains of them.
+    merely complains of them. An exit code that has a meaning of its own is told by that, not by the launcher's words.
     """
     deadly = found.kind in (Kind.CRASH, Kind.OUT_OF_MEMORY)
     died, first = bool(killed(case)), rank_failed_first(case, found)
@@ -51,5 +51,8 @@ def _force(case: Case, found: Signature) -> Force:
     if launcher_signal(case) is not None:
         itself = (case.result.returncode or 0) < 0
         return Force.FIRM if deadly or (itself and first) else Force.VAGUE
+    told = case.evidence.told
+    if told and told.exited and told.exited.kind is not Kind.ERROR and found.key.startswith("exit@"):
+        return Force.VAGUE
     wrong = case.evidence.wrong or any(any(points.values()) for points in case.evidence.checks.values())
     return Force.VAGUE if wrong and found.kind is Kind.ERROR else Force.FIRM

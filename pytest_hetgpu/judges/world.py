@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from pytest_hetgpu.evidence import Hello
+from pytest_hetgpu.judges._foreign import other_world
 from pytest_hetgpu.judges.base import Case, Force, Judge, Opinion, node_of
 from pytest_hetgpu.model import Job, Kind, Stack
 
@@ -22,6 +23,7 @@ class World(Judge):
             yield self.says(Kind.LAUNCH_FAILURE, "no rank reported: the ranks never ran", Force.VAGUE)
         yield from self._library(hellos, case.job)
         yield from self._size(hellos, case.job.demand.ranks)
+        yield from self._counted(case)
 
     def _library(self, hellos: list[Hello], job: Job) -> Iterator[Opinion]:
         nodes = [node for node in job.nodes for _ in range(node.ranks)]
@@ -30,7 +32,8 @@ class World(Judge):
             stack = (node.stack if node else None) or job.demand.stack
             if job.demand.backend:
                 stack = _torch_of(stack, job.demand.backend)
-            if not is_of(stack, hello.library):
+            # A program that is not ours may be linked with no MPI, or not tell.
+            if not is_of(stack, hello.library) and (hello.library or job.demand.foreign is None):
                 loaded = f"{hello.library.partition(',')[0]} ({hello.libmpi or 'file unknown'})"
                 asked = f"{stack.vendor} {stack.version} (stack {stack.name})"
                 yield self.says(
@@ -52,6 +55,15 @@ class World(Judge):
                     Kind.WRONG_RESULT, f"rank {hello.rank} is one of {hello.size}{alone}, asked for were {ranks} ranks"
                 )
                 return
+
+    def _counted(self, case: Case) -> Iterator[Opinion]:
+        """What a foreign program itself says of its world."""
+        foreign, told = case.job.demand.foreign, case.evidence.told
+        row = other_world(foreign, told) if foreign and told else None
+        if row and told and foreign:
+            found = "1 rank, so nothing moved" if row.ranks == 1 else f"{row.ranks} ranks"
+            why = f"{told.tool} measured {found}; asked for were {foreign.ranks} ranks"
+            yield self.says(Kind.WRONG_RESULT, why)
 
 
 def _torch_of(stack: Stack, backend: str) -> Stack:

@@ -27,7 +27,7 @@ _RECORD_CONTEXT = 10_000
 
 # What libraries say at their debug levels is no failure, and may be most of a log (ucs/debug/log.c, utils/ucc_log.h,
 # libfabric's src/log.c, NCCL's debug.h).
-_UNHEARD = (
+UNHEARD = (
     *(b"UCX  %b" % level for level in (b"DEBUG", b"TRACE", b"REQ  ", b"DATA ", b"ASYNC", b"FUNC ", b"POLL ")),
     *(
         b"%b DEBUG " % layer
@@ -127,7 +127,7 @@ def listen(path: Path, *, proof: ProofReader | None = None, spoken: Sequence[Dia
     ]
     ears += [_proof_ear(proof)] if proof else []
     ears += [listener.ear for listener in understood]
-    scan = Scan(ears, _UNHEARD)
+    scan = Scan(ears, UNHEARD)
     scan.file(path)
     for listener in understood:
         listener.finish()

@@ -103,7 +103,12 @@ class _Shapes:
         """A further axis's value: options, and the settings of any variant."""
         variants = [(family, name) for family in ("transports", "workloads") for name in names(family)]
         models: list[type[BaseModel]] = [Options, *(entry_model(*variant) for variant in variants)]
-        properties = {key: value for model in models for key, value in self.whole(model)["properties"].items()}
+        shapes: dict[str, list[Json]] = {}
+        for key, value in (pair for model in models for pair in self.whole(model)["properties"].items()):
+            if value not in shapes.setdefault(key, []):
+                shapes[key].append(value)
+        # One name may be a setting of several variants.
+        properties = {key: found[0] if len(found) == 1 else {"anyOf": found} for key, found in shapes.items()}
         properties.pop("over", None)
         return {"type": ["object", "null"], "properties": properties, "additionalProperties": False}
 

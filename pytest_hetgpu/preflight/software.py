@@ -57,7 +57,9 @@ def _components(cell: Cell, member: Member) -> Iterator[Concern]:
         "ofi": (("pml", "cm"), ("mtl", "ofi")),
         "ucc": (("coll", "ucc"),),
     }
-    if stack.vendor != "Open MPI":
+    # A foreign program's library carries its data, whatever this MPI was built with.
+    beside = cell.job.demand.foreign is not None and bool(cell.job.demand.foreign.layer)
+    if stack.vendor != "Open MPI" or beside:
         return
     for framework, name in needed.get(family, ()):
         fact = member.environment.fact(f"openmpi.{framework}")

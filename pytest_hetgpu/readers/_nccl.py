@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 
-from pytest_hetgpu.readers.base import Asked, Figure, Measured, Reader, Reading, factor, quoted, whole
+from pytest_hetgpu.readers.base import Asked, Reader, factor, quoted, whole
+from pytest_hetgpu.readings import Figure, Measured, Reading
 
 OPERATIONS = {
     "all_reduce": "allreduce",

@@ -14,7 +14,8 @@ from typing import Any, TypeGuard
 
 from pytest_hetgpu.model import Point
 from pytest_hetgpu.readers import _nccl
-from pytest_hetgpu.readers.base import MOST_ROWS, Figure, Measured, Reader, Reading, whole
+from pytest_hetgpu.readers.base import MOST_ROWS, Reader, whole
+from pytest_hetgpu.readings import Figure, Measured, Reading
 
 _LONGEST = 64 << 20
 _KEYS = {

@@ -1,125 +1,28 @@
 """Any program: its figures by the user's own pattern, or by paths into the JSON that it prints.
 
-Patterns are in RE2's syntax and run by RE2, whose time grows with the line's length only: no pattern can hang a run.
-Named groups of a pattern are `value` (which must be there), `unit`, `metric`, `size`, `dtype`, `operation`, `ranks`,
-`iterations` and `wrong`; what it has no group for stands beside it. A path is names and list indices with dots between
-(`results.*.time`, `runs.0.gbps`); `*` is every item of a list or every value of a map.
+What patterns and paths are is in `patterns.py`.
 """
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Protocol, cast
+from typing import Any
 
-from pydantic import Field, field_validator
-
-from pytest_hetgpu.errors import NotHere
-from pytest_hetgpu.model import Point
+from pytest_hetgpu.model import Kind, Point
+from pytest_hetgpu.patterns import CommandSettings, Figures, Number, ReaderSettings, compiled
 from pytest_hetgpu.readers import _units
-from pytest_hetgpu.readers.base import Asked, Figure, Measured, Notes, Reader, ReaderSettings, Reading, quoted, whole
+from pytest_hetgpu.readers.base import Asked, Notes, Reader, quoted, whole
+from pytest_hetgpu.readings import Exited, Figure, Measured, Reading
 from pytest_hetgpu.registry import show
 from pytest_hetgpu.sizes import parse_size
 
-_GROUPS = ("value", "unit", "metric", "size", "dtype", "operation", "ranks", "iterations", "wrong")
-_LONGEST_PATTERN = 1000
 _LONGEST_LINE = 16_384
-_MOST_MEMORY = 8 << 20
 _LONGEST_DOCUMENT = 16 << 20
 _MOST_FOUND = 10_000
-_WITHOUT_RE2 = "patterns of a command need google-re2, which has no wheel for this machine"
-
-
-class _Match(Protocol):
-    def groupdict(self) -> dict[str, str | None]: ...
-
-
-class _Pattern(Protocol):
-    @property
-    def groupindex(self) -> Mapping[str, int]: ...
-
-    def search(self, text: str) -> _Match | None: ...
-
-
-def _compiled(pattern: str) -> _Pattern:
-    """ValueError says what is wrong with a pattern; NotHere that there is no RE2."""
-    try:
-        import re2
-    except ImportError:
-        raise NotHere(_WITHOUT_RE2) from None
-    options = re2.Options()
-    options.max_mem = _MOST_MEMORY
-    options.log_errors = False
-    try:
-        return cast("_Pattern", re2.compile(pattern, options))
-    except re2.error as error:
-        said = error.args[0] if error.args else error
-        raise ValueError(
-            f"{show(pattern)} is no RE2 pattern: {said.decode(errors='replace') if isinstance(said, bytes) else said}"
-        ) from None
-
-
-def _checked(pattern: str) -> str:
-    with contextlib.suppress(NotHere):  # another machine may have it; the reader says so here
-        _compiled(pattern)
-    return pattern
-
-
-Expression = Annotated[str, Field(min_length=1, max_length=_LONGEST_PATTERN)]
-Path = Annotated[str, Field(pattern=r"^[^.\s]+(\.[^.\s]+)*$", max_length=200)]
-
-
-class Figures(ReaderSettings):
-    """What stands for groups that a pattern, or a document, does not have."""
-
-    metric: str = ""
-    unit: str = ""
-    size: int = Field(0, ge=0, description="bytes, by the bandwidth definitions")
-    dtype: str = "none"
-    operation: str = ""
-
-
-class Pattern(Figures):
-    """A figure in each line that the pattern is found in."""
-
-    pattern: Expression
-
-    @field_validator("pattern")
-    @classmethod
-    def _has_a_value(cls, pattern: str) -> str:
-        try:
-            groups = _compiled(pattern).groupindex
-        except NotHere:
-            return pattern
-        if "value" not in groups:
-            raise ValueError(f"{show(pattern)} has no group named value: (?P<value>[0-9.]+)")
-        if unknown := sorted(set(groups) - set(_GROUPS)):
-            raise ValueError(f"unknown group {unknown[0]!r} (known: {', '.join(_GROUPS)})")
-        return pattern
-
-
-class Number(Figures):
-    """Figures at `path` of the JSON; `sizes` is a path to as many sizes."""
-
-    path: Path
-    sizes: Path | None = None
-
-
-class CommandSettings(ReaderSettings):
-    """`success` must be found in the output, `failure` must not; `json_success` is a path whose value must be true."""
-
-    patterns: tuple[Pattern, ...] = ()
-    success: Expression | None = None
-    failure: Expression | None = None
-    json_success: Path | None = None
-    json_numbers: tuple[Number, ...] = ()
-
-    @field_validator("success", "failure")
-    @classmethod
-    def _is_a_pattern(cls, pattern: str | None) -> str | None:
-        return None if pattern is None else _checked(pattern)
+_MOST_STARTS = 50
+_DECODER = json.JSONDecoder()
 
 
 class Command(Reader):
@@ -132,9 +35,9 @@ class Command(Reader):
     def __init__(self, asked: Asked | None = None, settings: ReaderSettings | None = None) -> None:
         super().__init__(asked, settings)
         given = self.settings
-        self._patterns = [(item, _compiled(item.pattern)) for item in given.patterns]
-        self._success = _compiled(given.success) if given.success else None
-        self._failure = _compiled(given.failure) if given.failure else None
+        self._patterns = [(item, compiled(item.pattern)) for item in given.patterns]
+        self._success = compiled(given.success) if given.success else None
+        self._failure = compiled(given.failure) if given.failure else None
         self._succeeded = self._success is None
         self._failed = ""
         self._json: list[str] = []
@@ -164,6 +67,11 @@ class Command(Reader):
         if (self._patterns or self.settings.json_numbers) and not self.rows:
             self.notes.add("no figure was found")
         return Reading(self.tool, "", self.rows, self.notes.said, failed)
+
+    @staticmethod
+    def exited(code: int, reading: Reading) -> Exited | None:
+        # A program that ends badly need not have come to where it says that it succeeded.
+        return Exited(Kind.ERROR, f"exit code {code}") if code else Reader.exited(code, reading)
 
     def _keep(self, item: Figures, groups: Mapping[str, str], line: int) -> None:
         unit = _units.known(groups.get("unit", item.unit))
@@ -226,7 +134,7 @@ def _size(text: str, notes: Notes, line: int) -> int | None:
 
 
 def _parsed(text: str) -> Any:
-    """The output as JSON: all of it, else the last line that is; None where there is none."""
+    """The output as JSON: all of it, else the last line that is, else the first document that begins a line."""
     lines = text.splitlines()
     for candidate in itertools.chain([text], reversed(lines[-100:])):
         if candidate.lstrip()[:1] not in ("{", "["):
@@ -235,6 +143,19 @@ def _parsed(text: str) -> Any:
             return json.loads(candidate)
         except (ValueError, RecursionError):
             continue
+    return _among_others(lines)
+
+
+def _among_others(lines: list[str]) -> Any:
+    """A document over several lines, where others stand before or behind it; None where there is none."""
+    starts = [place for place, line in enumerate(lines) if line[:1] in ("{", "[")][:_MOST_STARTS]
+    for start in starts:
+        try:
+            found, _ = _DECODER.raw_decode("\n".join(lines[start:]))
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(found, dict) or (isinstance(found, list) and found):
+            return found
     return None
 
 

@@ -14,18 +14,9 @@ import re
 from dataclasses import replace
 
 from pytest_hetgpu.model import Point
-from pytest_hetgpu.readers.base import (
-    LONGEST_LINE,
-    Asked,
-    Figure,
-    Measured,
-    Reader,
-    ReaderSettings,
-    Reading,
-    number,
-    quoted,
-    whole,
-)
+from pytest_hetgpu.patterns import ReaderSettings
+from pytest_hetgpu.readers.base import LONGEST_LINE, Asked, Reader, number, quoted, whole
+from pytest_hetgpu.readings import Figure, Measured, Reading
 
 _HEADER = re.compile(r"# Size \[B\]  (?P<column>Bandwidth \[MB/s\]|Tasks/s)(?P<statistics> \| Time Mean \[s\] .*)?")
 _WORKERS = re.compile(r"# (\w+) - (\d{1,9}) workers, (\d{1,9}) tasks/worker")
@@ -80,6 +71,8 @@ class Mpi4pyBench(Reader):
         if self._alone:
             many = f"{self._alone} single-rank jobs ran" if self._alone > 1 else "1 rank"
             self.notes.add(f"{many}: nothing moved between ranks")
+        elif self._hello and self.asked.ranks not in (None, self._hello):
+            self.notes.add(f"{self.asked.ranks} ranks were asked for, {self._hello} said hello")
         elif self._headers > 1:
             self.notes.add(f"{self._headers} jobs printed into one output")
         # The warning may come before or after the line: stderr has a way of its own.

@@ -18,20 +18,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from pytest_hetgpu.model import Kind, Point
+from pytest_hetgpu.patterns import ReaderSettings
 from pytest_hetgpu.readers import _nccl
 from pytest_hetgpu.readers._nccl_json import Document
-from pytest_hetgpu.readers.base import (
-    LONGEST_LINE,
-    Asked,
-    Exited,
-    Measured,
-    Reader,
-    ReaderSettings,
-    Reading,
-    number,
-    quoted,
-    whole,
-)
+from pytest_hetgpu.readers.base import LONGEST_LINE, Asked, Reader, number, quoted, whole
+from pytest_hetgpu.readings import Exited, Measured, Reading
 
 _VERSION = re.compile(r"# ([nr]ccl)-tests version (\S+)(?: [nr]ccl-headers=\d+ [nr]ccl-library=(\d+))?")
 _RCCL_VERSION = re.compile(r"(?:# )?rccl-tests: Version (\S+)")

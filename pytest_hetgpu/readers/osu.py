@@ -16,19 +16,9 @@ import re
 from dataclasses import replace
 
 from pytest_hetgpu.model import Point
-from pytest_hetgpu.readers.base import (
-    LONGEST_LINE,
-    Asked,
-    Figure,
-    Measured,
-    Reader,
-    ReaderSettings,
-    Reading,
-    number,
-    quoted,
-    times_ranks,
-    whole,
-)
+from pytest_hetgpu.patterns import ReaderSettings
+from pytest_hetgpu.readers.base import LONGEST_LINE, Asked, Reader, number, quoted, times_ranks, whole
+from pytest_hetgpu.readings import Figure, Measured, Reading
 
 _TITLE = re.compile(
     r"# OSU (?P<library>[A-Z][A-Za-z+]*(?:_[A-Z][a-z_]*)?)(?P<memory>-[A-Z]+(?: MANAGED)?)? ?(?P<title>[^#]*?) ?Test"

@@ -16,19 +16,9 @@ from __future__ import annotations
 import re
 
 from pytest_hetgpu.model import Point
-from pytest_hetgpu.readers.base import (
-    LONGEST_LINE,
-    Asked,
-    Figure,
-    Measured,
-    Reader,
-    ReaderSettings,
-    Reading,
-    factor,
-    number,
-    quoted,
-    whole,
-)
+from pytest_hetgpu.patterns import ReaderSettings
+from pytest_hetgpu.readers.base import LONGEST_LINE, Asked, Reader, factor, number, quoted, whole
+from pytest_hetgpu.readings import Figure, Measured, Reading
 
 _SETTING = re.compile(r"(Collective|Memory type|Datatype|Data type|Inplace|Iteration mode|  small|  large):? +(\S+)")
 _HEADER = re.compile(r"Count +Size +Time, us(?P<bandwidth> +(?:Bus )?Bandwidth, GB/s)?\s*")

@@ -16,18 +16,9 @@ import re
 from collections.abc import Sequence
 
 from pytest_hetgpu.model import Point
-from pytest_hetgpu.readers.base import (
-    LONGEST_LINE,
-    Asked,
-    Figure,
-    Measured,
-    Reader,
-    ReaderSettings,
-    Reading,
-    number,
-    quoted,
-    whole,
-)
+from pytest_hetgpu.patterns import ReaderSettings
+from pytest_hetgpu.readers.base import LONGEST_LINE, Asked, Reader, number, quoted, whole
+from pytest_hetgpu.readings import Figure, Measured, Reading
 
 _BOX = re.compile(r"\| (API|Test|Send memory|Recv memory|Message size):\s+(.*?)\s*\|")
 _KIND = re.compile(r"\|\s+\|(?:\s+\|)?\s+(latency|overhead) \(usec\)\s+\|")

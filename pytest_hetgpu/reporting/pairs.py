@@ -25,6 +25,8 @@ _MEASUREMENT = re.compile(r"(?!of_wire\[)\w+\[\d+,[^\[\]]*\]")
 class CellPairs:
     """What the pairs of a cell say. `scenario` is its label, `signature` the key, `seconds` how long it ran.
 
+    `tool` is a foreign program with its version.
+
     `measurements` maps `busbw[SIZE,DTYPE]` (in place `busbw[SIZE,DTYPE,in]`) and `algbw[...]` to GB/s (1e9 B/s),
     `latency[...]` to microseconds. `wire` is in GB/s; `wire_told` says by whom, or why it is not known.
     """
@@ -37,6 +39,7 @@ class CellPairs:
     signature: str = ""
     issue: str = ""
     stack: str = ""
+    tool: str = ""
     transports: tuple[str, ...] = ()
     preflight: str = ""
     seconds: float = 0.0
@@ -59,6 +62,7 @@ def to_pairs(outcome: Outcome, *, label: str, matrix: str) -> list[Pair]:
         "known": ",".join(entry.id for entry in outcome.known),
         "ranks": one_line(fates.in_words(outcome.fates), _LIMIT),
         "stack": one_line(outcome.stack, _LIMIT),
+        "tool": one_line(outcome.facts.get("tool", ""), _LIMIT),
         "preflight": one_line(" | ".join(outcome.concerns), _LIMIT),
         "transport_seen": ",".join(one_line(name, _LIMIT).replace(",", ";") for name in outcome.transports),
         "wire_told": one_line(told(outcome.wire), _LIMIT) if outcome.wire else "",
@@ -98,6 +102,7 @@ def from_pairs(pairs: Iterable[tuple[str, object]]) -> CellPairs | None:
             signature=text.get("signature", ""),
             issue=text.get("issue", ""),
             stack=text.get("stack", ""),
+            tool=text.get("tool", ""),
             transports=tuple(filter(None, text.get("transport_seen", "").split(","))),
             preflight=text.get("preflight", ""),
             seconds=float(text.get("seconds", "0")),

@@ -16,6 +16,7 @@ from pytest_hetgpu.reporting.text import one_line
 
 # Programs that measure: ours and other Python ones, OSU's, those of nccl-tests and rccl-tests, Intel's.
 _PROGRAM = re.compile(r"\w+\.py|osu_\w+|\w+_perf|IMB-\w+")
+_STARTER = "foreign.py"  # of ours, which becomes the program that measures
 _NAMES = 1000
 
 
@@ -90,7 +91,7 @@ def _cell(record: CellRecord) -> PastCell:
         stack=one_line(outcome.stack, _NAMES),
         transports=outcome.transports,
         facts={**outcome.facts, **_wire(outcome)},
-        tool=program(record.result.argv if record.result else record.argv),
+        tool=outcome.facts.get("tool") or program(record.result.argv if record.result else record.argv),
         measurements=outcome.measurements,
     )
 
@@ -104,4 +105,4 @@ def _wire(outcome: Outcome) -> dict[str, str]:
 def program(argv: Sequence[str]) -> str:
     """The program that measures in a command line: `allreduce.py`, `osu_latency`; "" where none is recognised."""
     names = (PurePosixPath(token).name for token in argv if "=" not in token)
-    return next((name for name in names if _PROGRAM.fullmatch(name)), "")
+    return next((name for name in names if _PROGRAM.fullmatch(name) and name != _STARTER), "")

@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from pytest_hetgpu.model import Node, Stack
+from pytest_hetgpu.model import Node
 
 VENDORS = ("Open MPI", "MPICH", "torch")
-"""The stacks whose interpreter may have PyTorch: any."""
-
-
-def lacking(stack: Stack) -> str | None:
-    """Why a stack cannot run this; None where its interpreter has PyTorch, or where only the node knows."""
-    if stack.torch:
-        return None
-    return f"stack {stack.name} has no PyTorch (known: openmpi-5-torch, torch)"
+"""Whatever MPI starts the ranks, or none."""
 
 
 def netdev(node: Node, asked: str | None) -> str:

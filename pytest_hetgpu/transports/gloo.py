@@ -37,9 +37,6 @@ class Gloo(Transport):
     vendors = _torch.VENDORS
     backend = "gloo"
 
-    def unsuitable(self, stack: Stack) -> str | None:
-        return _torch.lacking(stack)
-
     def render(self, node: Node, stack: Stack) -> Rendering:
         netdev = _torch.netdev(node, self.settings.netdev)
         return Rendering(env={"GLOO_SOCKET_IFNAME": netdev} if netdev else {})

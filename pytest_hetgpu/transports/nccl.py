@@ -63,9 +63,6 @@ class Nccl(Transport):
     vendors = _torch.VENDORS
     backend = "nccl"
 
-    def unsuitable(self, stack: Stack) -> str | None:
-        return _torch.lacking(stack)
-
     def render(self, node: Node, stack: Stack) -> Rendering:
         netdev = _torch.netdev(node, self.settings.netdev)
         env = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}

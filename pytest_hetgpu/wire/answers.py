@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_hetgpu.joining import address
 from pytest_hetgpu.model import Node
+from pytest_hetgpu.placing import address
 from pytest_hetgpu.reporting.serial import RecordError, from_json
 from pytest_hetgpu.wire.pairs import Two, name_of
 from pytest_hetgpu.wire.report import Flow, Pair

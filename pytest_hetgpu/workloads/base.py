@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from pytest_hetgpu.foreign import Foreign
 from pytest_hetgpu.model import Point
 from pytest_hetgpu.registry import known, show
 from pytest_hetgpu.sizes import parse_sizes, show_size
@@ -156,8 +157,20 @@ class Workload(abc.ABC):
     def points(self) -> tuple[Point, ...]:
         """What must be checked on every rank, and timed when `measured`."""
 
+    def owed(self, ranks: int) -> tuple[Point, ...]:
+        """The points of a world of so many ranks."""
+        return self.points()
+
+    def foreign(self, ranks: int) -> Foreign | None:
+        """What a program that is not ours has to show on so many ranks; None: ours do, and report it themselves."""
+        return None
+
     def unsuitable(self, ranks: int) -> str | None:
         """Why this workload cannot run on so many ranks, None when it can."""
+        return None
+
+    def refuses(self, family: str) -> str | None:
+        """Why this workload cannot run over transports of a family, None when it can."""
         return None
 
 

@@ -167,3 +167,10 @@ def test_whatever_was_measured(before: Side, after: Side, tolerance: float) -> N
 def test_nothing_is_worse_than_itself(some: Side, tolerance: float) -> None:
     one = Side("A", some.runs[:1])
     assert {number.way for number in held(one, one, tolerance)} <= {Way.SAME}
+
+
+@pytest.mark.parametrize("after", ["osu_allreduce 7.4", "nccl-tests all_reduce_perf 2.19.6", "allreduce.py"])
+def test_what_another_tool_or_release_of_it_measured_is_never_compared(after: str) -> None:
+    before = good("c", busbw(1.0), tool="osu_allreduce 7.2")
+    [one] = held(side(before), side(replace(before, measurements=(busbw(0.1),), tool=after)))
+    assert (one.way, one.why) == (Way.UNLIKE, f"tool osu_allreduce 7.2 before and {after} after")

@@ -74,6 +74,20 @@ def test_in_place_and_numbers_that_are_none(tmp_path: Path) -> None:
     assert [(m.name, m.unit) for m in one.measurements] == [("busbw[8,f,in]", "GB/s"), ("latency[0,none]", "us")]
 
 
+def test_the_tool_is_told_where_it_is_foreign_and_units_go_by_the_metric(tmp_path: Path) -> None:
+    numbers = {
+        "bandwidth[8,int8]": "GB/s",
+        "bidirectional_bandwidth[8,int8]": "GB/s",
+        "overhead[8,int8]": "us",
+        "message_rate[8,int8]": "1/s",
+        "images_per_second[0,none]": "",
+    }
+    held = dict.fromkeys(numbers, "1")
+    [one] = read(write(tmp_path, outcome="passed", verdict="ok", scenario="c", tool="osu_bw 7.4", **held)).cells
+    assert one.tool == "osu_bw 7.4"
+    assert {m.name: m.unit for m in one.measurements} == numbers
+
+
 @pytest.mark.parametrize("value", ["x", ""])
 def test_what_cannot_be_meant(tmp_path: Path, value: str) -> None:
     path = write(tmp_path, outcome=value, verdict="ok", scenario="c")

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from pytest_hetgpu.foreign import Foreign
 from pytest_hetgpu.model import Kind
 from pytest_hetgpu.preflight.check import check, decisive, standing
 from pytest_hetgpu.preflight.concern import Cell, torch_backend
@@ -32,6 +33,15 @@ def test_open_mpi_without_the_component(family: str, transport: str, fact: str) 
     assert [one.kind for one in told] == [Kind.TRANSPORT_UNAVAILABLE]
     assert f"without {fact}/{family}" in told[0].why
     assert looked(what, environment({f"openmpi.{fact}": (family,)})) == ()
+
+
+def test_a_foreign_programs_own_library_needs_nothing_of_open_mpi() -> None:
+    what = job(CPU, family="ucc", transports=("ucc/*:ucx/tcp",))
+    beside = replace(what, demand=replace(what.demand, foreign=Foreign(("ucc_perftest",), "ucc_perftest", layer="ucc")))
+    over = replace(what, demand=replace(what.demand, foreign=Foreign(("osu_allreduce",), "osu")))
+    facts = environment({"openmpi.coll": ("tuned",)})
+    assert looked(beside, facts) == ()
+    assert [one.kind for one in looked(over, facts)] == [Kind.TRANSPORT_UNAVAILABLE]
 
 
 def test_a_library_counts_only_where_the_cell_loads_it() -> None:

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pytest_hetgpu.model import Point
-from pytest_hetgpu.readers.base import Asked, Measured, Reader, ReaderSettings, Reading
+from pytest_hetgpu.patterns import ReaderSettings
+from pytest_hetgpu.readers.base import Asked, Reader
+from pytest_hetgpu.readings import Measured, Reading
 from pytest_hetgpu.registry import find
 
 SAMPLES = Path(__file__).parents[1] / "data" / "readers"

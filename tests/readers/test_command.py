@@ -11,9 +11,10 @@ from pydantic import ValidationError
 
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.model import Kind, Point
+from pytest_hetgpu.patterns import CommandSettings
 from pytest_hetgpu.readers import _units, command
-from pytest_hetgpu.readers.base import Reading
-from pytest_hetgpu.readers.command import Command, CommandSettings
+from pytest_hetgpu.readers.command import Command
+from pytest_hetgpu.readings import Reading
 from tests.readers.feeding import read, values
 
 pytest.importorskip("re2")

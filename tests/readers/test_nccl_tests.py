@@ -6,8 +6,9 @@ import pytest
 
 from pytest_hetgpu.model import Kind, Point
 from pytest_hetgpu.readers._nccl import library_version
-from pytest_hetgpu.readers.base import Reading, measurements
+from pytest_hetgpu.readers.base import measurements
 from pytest_hetgpu.readers.nccl_tests import NcclTests
+from pytest_hetgpu.readings import Reading
 from tests.readers.feeding import read, values
 from tests.readers.nccl_text import (
     BASE,

@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_hetgpu.model import Kind, Point
+from pytest_hetgpu.patterns import CommandSettings
 from pytest_hetgpu.readers import base
-from pytest_hetgpu.readers.base import Asked, Exited, Figure, Measured, Reader, Reading, factor, measurements, number
-from pytest_hetgpu.readers.command import CommandSettings
+from pytest_hetgpu.readers.base import Asked, Reader, factor, measurements, number
 from pytest_hetgpu.readers.osu import Osu
+from pytest_hetgpu.readings import Exited, Figure, Measured, Reading
 from pytest_hetgpu.registry import find, names
 from tests.readers.feeding import SAMPLES, read
 from tests.readers.nccl_text import banner, document, footer, header, row, written

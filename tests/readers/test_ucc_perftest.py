@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from pytest_hetgpu.model import Point
-from pytest_hetgpu.readers.base import Reading, measurements
+from pytest_hetgpu.readers.base import measurements
+from pytest_hetgpu.readings import Reading
 from tests.readers.feeding import read, values
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from pytest_hetgpu.model import Point
-from pytest_hetgpu.readers.base import Asked, Reading, measurements
+from pytest_hetgpu.readers.base import Asked, measurements
 from pytest_hetgpu.readers.ucx_perftest import UcxPerftest
+from pytest_hetgpu.readings import Reading
 from tests.readers.feeding import read, sample, values
 
 LAT = "ucx_perftest node -t tag_lat -s 1024"

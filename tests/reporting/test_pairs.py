@@ -125,3 +125,12 @@ def test_a_wire_that_is_not_known_says_why() -> None:
     pairs = dict(to_pairs(replace(PASSED, wire=Wire(why="node0 to node1: timed out")), label="c", matrix="m"))
     assert pairs["wire_told"] == "not known: node0 to node1: timed out"
     assert not {"wire", "of_wire[1048576,float32]"} & pairs.keys()
+
+
+def test_a_foreign_tool_travels() -> None:
+    pairs = to_pairs(replace(PASSED, facts={"tool": "osu_bw 7.4"}), label="c", matrix="m")
+    assert ("tool", "osu_bw 7.4") in pairs
+    found = from_pairs(pairs)
+    assert found is not None
+    assert found.tool == "osu_bw 7.4"
+    assert "tool" not in dict(to_pairs(PASSED, label="c", matrix="m"))

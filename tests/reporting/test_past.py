@@ -82,6 +82,12 @@ def test_a_clock_that_tells_nonsense() -> None:
     assert past(RunRecord((), (session,)), Path("/x")).started == 0.0
 
 
+def test_a_foreign_program_is_told_by_what_it_printed_of_itself() -> None:
+    outcome = replace(PASSED, facts={"tool": "osu_allreduce 7.4", "memory": "cuda"})
+    (found,) = past(RunRecord((cell("a-b-c", outcome),)), Path("/reports/x")).cells
+    assert (found.tool, found.memory) == ("osu_allreduce 7.4", "cuda")
+
+
 @pytest.mark.parametrize(
     ("argv", "name"),
     [
@@ -93,6 +99,8 @@ def test_a_clock_that_tells_nonsense() -> None:
         (("mpirun", "./build/all_reduce_perf", "-b", "8"), "all_reduce_perf"),
         (("mpirun", "IMB-MPI1", "PingPong"), "IMB-MPI1"),
         (("mpirun", "./mine"), ""),
+        (("mpirun", "python", "/p/foreign.py", "--folder", "/opt", "--", "osu_bw", "-c"), "osu_bw"),
+        (("mpirun", "python", "/p/foreign.py", "--", "./mine"), ""),
         ((), ""),
     ],
 )

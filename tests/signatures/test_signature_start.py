@@ -8,6 +8,7 @@ import pytest
 
 from pytest_hetgpu.evidence import Signature
 from pytest_hetgpu.logs.lines import parsed
+from pytest_hetgpu.model import Kind
 from pytest_hetgpu.registry import find
 from pytest_hetgpu.signatures.base import Dialect, Reading, Weight
 from pytest_hetgpu.signatures.reading.order import ranked
@@ -174,3 +175,30 @@ def test_what_keeps_nothing_from_starting(text: str) -> None:
 def test_a_script_goes_on_after_what_it_could_not_run(text: str, weight: Weight, certain: bool) -> None:
     (found,) = readings("loader", text)
     assert (found.weight, found.certain) == (weight, certain)
+
+
+@pytest.mark.parametrize(
+    ("line", "key"),
+    [
+        ("/usr/bin/ucx_perftest: invalid option -- 'V'", "usage@ucx_perftest"),
+        ("all_reduce_perf: unrecognized option '--nope'", "usage@all_reduce_perf"),
+        ("./app: option requires an argument -- 'n'", "usage@app"),
+        ("Invalid option [-T]", "usage@osu"),
+    ],
+)
+def test_an_option_that_a_program_does_not_know(line: str, key: str) -> None:
+    (found,) = spoken("getopt", line)
+    assert (found.key, found.kind, found.detail) == (key, Kind.ERROR, line.rpartition(": ")[2])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "srun: unrecognized option '--mpi-best'",
+        "/usr/bin/mpirun: invalid option -- 'V'",
+        "warning: an invalid option -- ignored",
+        "Invalid option value",
+    ],
+)
+def test_options_of_launchers_are_told_by_theirs(line: str) -> None:
+    assert spoken("getopt", line) == []

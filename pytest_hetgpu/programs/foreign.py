@@ -1,0 +1,273 @@
+"""Starts a program that is not ours as this rank, after it has said who it is and which MPI that program will load.
+
+    [--folder GLOB]...   folders to look for the program in before all others
+    [--mpi4py]           the program is a Python one over mpi4py: which MPI that loads is to be said
+    [--door HOST:PORT]   rank 0 serves on that port, and the others wait until it does
+    -- PROGRAM ARGS...   what the rank becomes; of several with `:::` between them rank I takes the Ith, or the last
+
+The rank keeps its process id: launchers, debuggers and logs see the program itself. Where it is not found, a record
+says where it was looked for, and the rank ends with 127. Records are framed as `harness.py` says; nothing but Python
+3.8 is needed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import errno
+import json
+import os
+import platform
+import re
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import time
+import zlib
+from pathlib import Path
+from typing import Any, Dict, Iterable, Iterator, List, NoReturn, Tuple
+
+STDOUT = 1
+NOT_FOUND, NOT_STARTED = 127, 126
+PATIENCE = 60.0  # seconds for a server to listen
+PAUSE = 0.02
+MOST_LOOKED, LONGEST = 20, 150
+BETWEEN = ":::"
+
+# Where suites install what is in no PATH.
+USUAL = (
+    *(f"{prefix}/libexec/osu-micro-benchmarks/*/*" for prefix in ("/usr/local", "/usr", "/opt/osu*", "/opt/mpi")),
+    *(f"{prefix}/{name}-tests/build" for prefix in ("/usr/local", "/opt") for name in ("nccl", "rccl")),
+)
+RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID", "RANK")
+SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS", "WORLD_SIZE")
+# libmpi.so.40, libmpi.so.12, libmpich.so.12, libmpi_cray.so.12; not the bindings libmpi_cxx, libmpi_mpifh, ...
+LIBMPI = re.compile(r"lib(?:mpi|mpich|mpi_cray|mpi_gnu\w*|mpi_amd\w*)(?:_abi)?\.so(?:\.[\d.]+)?")
+PROGRAM_HEADER, INTERPRETER, LONGEST_PATH = 0x38, 3, 4096  # of ELF64 (elf.h)
+
+
+def main(arguments: List[str]) -> NoReturn:
+    """Says who this rank is, then becomes its program."""
+    options, commands = parsed(arguments)
+    rank, size = from_environment(RANKS, 0), from_environment(SIZES, 1)
+    command = commands[min(rank, len(commands) - 1)]
+    path, looked = found(command[0], options.folder)
+    library, file, versions = mpi4py_library() if options.mpi4py else own_library(path)
+    host = platform.node()
+    emit(t="hello", rank=rank, size=size, host=host, pid=os.getpid(), library=library, libmpi=file)
+    emit(t="program", rank=rank, host=host, name=command[0], path=path, looked=looked, versions=versions)
+    if not path:
+        sys.exit(NOT_FOUND)
+    if options.door:
+        meet(rank, options.door)
+    become(path, command)
+
+
+def parsed(arguments: List[str]) -> Tuple[argparse.Namespace, List[List[str]]]:
+    """The options, and the command of each rank."""
+    split = arguments.index("--")
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--folder", action="append", default=[])
+    parser.add_argument("--mpi4py", action="store_true")
+    parser.add_argument("--door", default="")
+    commands: List[List[str]] = [[]]
+    for word in arguments[split + 1 :]:
+        if word == BETWEEN:
+            commands.append([])
+        else:
+            commands[-1].append(word)
+    return parser.parse_args(arguments[:split]), commands
+
+
+def from_environment(names: Tuple[str, ...], default: int) -> int:
+    """The first of these variables that holds a number: launchers tell ranks who they are."""
+    return next((int(os.environ[name]) for name in names if os.environ.get(name, "").isdigit()), default)
+
+
+def found(program: str, folders: List[str]) -> Tuple[str, List[str]]:
+    """The program's path; where it is nowhere "", and where it was looked for, as far as a record has room."""
+    if "/" in program:
+        return (program, []) if executable(program) else ("", [program])
+    beside = str(Path(sys.executable).parent)  # without following links: the stack's own bin
+    path = [folder for folder in os.environ.get("PATH", os.defpath).split(os.pathsep) if folder]
+    looked = list(dict.fromkeys([*matching(folders), beside, *path, *matching(USUAL)]))
+    for folder in looked:
+        candidate = f"{folder}/{program}"
+        if executable(candidate):
+            return candidate, []
+    # A glob that fits no folder is worth saying, too.
+    return "", [folder[:LONGEST] for folder in dict.fromkeys([*folders, *looked])][:MOST_LOOKED]
+
+
+def matching(patterns: Iterable[str]) -> Iterator[str]:
+    """Folders that there are."""
+    for pattern in patterns:
+        yield from sorted(str(path) for path in Path("/").glob(pattern.lstrip("/")) if path.is_dir())
+
+
+def executable(path: str) -> bool:
+    """Whether there is such a program."""
+    return Path(path).is_file() and os.access(path, os.X_OK)
+
+
+def become(path: str, command: List[str]) -> NoReturn:
+    """Replaces this process. What was found by its name alone is called by its name, as a shell would."""
+    plain = "/" in command[0] or shutil.which(command[0]) != path
+    try:
+        os.execv(path, [path if plain else command[0], *command[1:]])
+    except OSError as error:
+        print(f"cannot start {path}: {error.strerror}", flush=True)
+    sys.exit(NOT_STARTED)
+
+
+def mpi4py_library() -> Tuple[str, str, Dict[str, str]]:
+    """What mpi4py's MPI says of itself, the file it is in, and mpi4py's version; MPI is not started for that."""
+    try:
+        import mpi4py
+
+        mpi4py.rc.initialize = False
+        from mpi4py import MPI
+    except (ImportError, RuntimeError):
+        return "", "", {}  # the program itself will say why
+    handle = ctypes.CDLL(MPI.__file__)
+    return plain_text(MPI.Get_library_version()), mapped(handle), {"mpi4py": mpi4py.__version__}
+
+
+def own_library(path: str) -> Tuple[str, str, Dict[str, str]]:
+    """The same of the MPI that a dynamic program is linked with; nothing for a program that is not."""
+    for file in linked(path) if path else ():
+        try:
+            handle = ctypes.CDLL(file)
+            length, text = ctypes.c_int(), ctypes.create_string_buffer(1 << 16)
+            handle.MPI_Get_library_version(text, ctypes.byref(length))
+        except (OSError, AttributeError):
+            continue
+        return plain_text(text.value.decode(errors="replace")), mapped(handle), {}
+    return "", "", {}
+
+
+def linked(path: str) -> Iterator[str]:
+    """Files of MPI's library that the loader would take for a program. The program itself is not started."""
+    try:
+        loader = interpreter_of(path)
+    except (OSError, OverflowError, ValueError, struct.error):  # damaged; to start it will tell
+        return
+    if not loader:
+        return
+    try:
+        listed = subprocess.run(
+            [loader, "--list", path], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False
+        )
+    except OSError:
+        return
+    for line in listed.stdout.decode(errors="replace").splitlines():
+        name, _, rest = line.strip().partition(" => ")
+        if LIBMPI.fullmatch(name) and rest.startswith("/"):
+            yield rest.partition(" (")[0]
+
+
+def interpreter_of(path: str) -> str:
+    """The loader that a 64-bit ELF program asks for, "" for what is none: a script, a static program."""
+    with Path(path).open("rb") as program:
+        head = program.read(64)
+        if head[:5] != b"\x7fELF\x02":
+            return ""
+        order = "<" if head[5:6] == b"\x01" else ">"
+        (start,) = struct.unpack_from(order + "Q", head, 0x20)
+        (count,) = struct.unpack_from(order + "H", head, 0x38)
+        program.seek(start)
+        headers = program.read(count * PROGRAM_HEADER)
+        for index in range(len(headers) // PROGRAM_HEADER):
+            kind, _, offset, _, _, size = struct.unpack_from(order + "IIQQQQ", headers, index * PROGRAM_HEADER)
+            if kind == INTERPRETER:
+                program.seek(offset)
+                return program.read(min(size, LONGEST_PATH)).rstrip(b"\0").decode(errors="replace")
+    return ""
+
+
+def mapped(handle: ctypes.CDLL) -> str:
+    """Real path of the file that holds the MPI which a library calls."""
+    address = ctypes.cast(handle.MPI_Get_library_version, ctypes.c_void_p).value or 0
+    for line in Path("/proc/self/maps").read_text(errors="replace").splitlines():
+        fields = line.split(maxsplit=5)
+        low, high = (int(bound, 16) for bound in fields[0].split("-"))
+        if low <= address < high:
+            return os.path.realpath(fields[5])
+    return ""
+
+
+def plain_text(text: str) -> str:
+    """In one line, as far as a record has room for it."""
+    return " ".join(text.replace("\0", " ").split())[:120]
+
+
+def meet(rank: int, door: str) -> None:
+    """Rank 0 goes on and opens the door behind itself; the others wait at it.
+
+    A server takes the first connection for its client, so nobody may try whether it listens. The door is the next port:
+    there a child of rank 0's listens once the kernel says that rank 0 does.
+    """
+    host, _, port = door.rpartition(":")
+    if rank == 0:
+        serve(int(port))
+        return
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            socket.create_connection((host, int(port) + 1), timeout=PATIENCE).close()
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(PAUSE)
+        else:
+            return
+
+
+def serve(port: int) -> None:
+    """Leaves a child behind that lets one client in as soon as something listens on the port."""
+    parent = os.getpid()
+    if os.fork():
+        return
+    deadline = time.monotonic() + PATIENCE
+    while not listening(port):
+        if time.monotonic() > deadline or os.getppid() != parent:
+            os._exit(0)
+        time.sleep(PAUSE)
+    with socket.socket() as door:
+        door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        door.settimeout(PATIENCE)
+        try:
+            door.bind(("", port + 1))
+            door.listen()
+            door.accept()[0].close()
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                print(f"cannot start a server: port {port + 1} beside its own is taken", flush=True)
+    os._exit(0)
+
+
+def listening(port: int) -> bool:
+    """Whether any process in this network namespace listens on a TCP port (proc_net_tcp.txt: state 0A)."""
+    for name in ("tcp", "tcp6"):
+        try:
+            lines = Path("/proc/net", name).read_text().splitlines()[1:]
+        except OSError:
+            continue
+        rows = (line.split() for line in lines)
+        if any(row[3] == "0A" and int(row[1].rpartition(":")[2], 16) == port for row in rows):
+            return True
+    return False
+
+
+def emit(**record: Any) -> None:
+    """Writes one record by one system call."""
+    payload = json.dumps(record, separators=(",", ":")).encode("ascii")
+    line = b"@hetgpu:%04d:%08x:%b\n" % (len(payload), zlib.crc32(payload), payload)
+    while line:
+        line = line[os.write(STDOUT, line) :]
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
