@@ -18,7 +18,7 @@ from operator import attrgetter
 from typing import Any, TypeVar
 
 from pytest_hetgpu.errors import HetgpuError
-from pytest_hetgpu.reporting.shapes import Convert, Misfit, decoder, is_a, key_decoder, optional
+from pytest_hetgpu.reporting.shapes import Convert, Misfit, decoder, is_a, is_named_tuple, key_decoder, optional
 
 T = TypeVar("T")
 
@@ -58,6 +58,9 @@ def _encoder(hint: Any) -> Convert:
         return attrgetter("value")
     if is_dataclass(hint):
         return _dataclass_out(hint)
+    if is_named_tuple(hint):
+        parts = tuple(map(_encoder, typing.get_type_hints(hint).values()))
+        return lambda value: [encode(item) for encode, item in zip(parts, value, strict=True)]
     inner = optional(hint)
     if inner is not None:
         encode = _encoder(inner)
