@@ -58,9 +58,6 @@ def _encoder(hint: Any) -> Convert:
         return attrgetter("value")
     if is_dataclass(hint):
         return _dataclass_out(hint)
-    if is_named_tuple(hint):
-        parts = tuple(map(_encoder, typing.get_type_hints(hint).values()))
-        return lambda value: [encode(item) for encode, item in zip(parts, value, strict=True)]
     inner = optional(hint)
     if inner is not None:
         encode = _encoder(inner)
@@ -69,7 +66,8 @@ def _encoder(hint: Any) -> Convert:
 
 
 def _container_out(hint: Any) -> Convert:
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    named = tuple(typing.get_type_hints(hint).values()) if is_named_tuple(hint) else ()
+    origin, arguments = (tuple, named) if named else (typing.get_origin(hint), typing.get_args(hint))
     if is_a(origin, Mapping):
         return _mapping_out(_encoder(arguments[0]), _encoder(arguments[1]), key_decoder(arguments[0]) is not None)
     if is_a(origin, AbstractSet):

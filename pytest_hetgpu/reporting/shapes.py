@@ -63,9 +63,6 @@ def decoder(hint: Any) -> Convert:
         return _enum_in(hint)
     if is_dataclass(hint):
         return _dataclass_in(hint)
-    if is_named_tuple(hint):
-        decode = _fixed_in(tuple(map(decoder, typing.get_type_hints(hint).values())))
-        return lambda data: hint(*decode(data))
     inner = optional(hint)
     if inner is not None:
         decode = decoder(inner)
@@ -74,6 +71,9 @@ def decoder(hint: Any) -> Convert:
 
 
 def _container_in(hint: Any) -> Convert:
+    if is_named_tuple(hint):
+        parts = _fixed_in(tuple(map(decoder, typing.get_type_hints(hint).values())))
+        return lambda data: hint(*parts(data))
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if is_a(origin, Mapping):
         key = key_decoder(arguments[0])
