@@ -18,7 +18,7 @@ from operator import attrgetter
 from typing import Any, TypeVar
 
 from pytest_hetgpu.errors import HetgpuError
-from pytest_hetgpu.reporting.shapes import Convert, Misfit, decoder, is_a, key_decoder, optional
+from pytest_hetgpu.reporting.shapes import Convert, Misfit, decoder, is_a, is_named_tuple, key_decoder, optional
 
 T = TypeVar("T")
 
@@ -66,7 +66,8 @@ def _encoder(hint: Any) -> Convert:
 
 
 def _container_out(hint: Any) -> Convert:
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    named = tuple(typing.get_type_hints(hint).values()) if is_named_tuple(hint) else ()
+    origin, arguments = (tuple, named) if named else (typing.get_origin(hint), typing.get_args(hint))
     if is_a(origin, Mapping):
         return _mapping_out(_encoder(arguments[0]), _encoder(arguments[1]), key_decoder(arguments[0]) is not None)
     if is_a(origin, AbstractSet):

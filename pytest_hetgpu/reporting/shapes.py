@@ -37,6 +37,11 @@ def is_a(hint: Any, kind: type) -> bool:
     return typing.get_origin(hint) is None and isinstance(hint, type) and issubclass(hint, kind)
 
 
+def is_named_tuple(hint: Any) -> bool:
+    """Whether a hint is a class of named tuples, which are lists in JSON."""
+    return is_a(hint, tuple) and hasattr(hint, "_fields")
+
+
 def optional(hint: Any) -> Any:
     """X of `X | None`, else None. Raises TypeError for other unions: they have no place in our data."""
     if typing.get_origin(hint) not in (typing.Union, types.UnionType):
@@ -66,6 +71,9 @@ def decoder(hint: Any) -> Convert:
 
 
 def _container_in(hint: Any) -> Convert:
+    if is_named_tuple(hint):
+        parts = _fixed_in(tuple(map(decoder, typing.get_type_hints(hint).values())))
+        return lambda data: hint(*parts(data))
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if is_a(origin, Mapping):
         key = key_decoder(arguments[0])

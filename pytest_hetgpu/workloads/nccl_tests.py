@@ -86,6 +86,8 @@ class NcclTests(ForeignWorkload):
         return ranks * self.settings.gpus * self.settings.threads
 
     def unsuitable(self, ranks: int) -> str | None:
+        if self.counted(ranks) < 2:
+            return "needs at least 2 GPUs (ranks x threads x gpus): one alone moves nothing"
         share = self.counted(ranks) * _SHARE
         uneven = [show_size(size) for size in self.settings.sizes if size % share]
         if self.settings.name in _DIVIDED and uneven:

@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_hetgpu.errors import HetgpuError
-from pytest_hetgpu.evidence import Evidence, Hello, Outcome, Row, RunResult
+from pytest_hetgpu.evidence import Evidence, Hello, Outcome, Row, RunResult, Told
 from pytest_hetgpu.model import Job, Kind, Point, Scenario, Verdict
+from pytest_hetgpu.readings import Exited, Figure, Measured, Reading
 from pytest_hetgpu.reporting.serial import RecordError, from_json, to_json
 from tests.reporting.report_samples import CHANGED, CRASHED, FIXED, KNOWN, PASSED, job, result, scenario
 
@@ -23,6 +24,11 @@ EVIDENCE = Evidence(
     rows=(Row("allreduce", Point(8, "float32"), 2, 20, 1e-5),),
     checks={0: {Point(8, "float32"): 0, Point(16, "int32"): 3}},
     done=frozenset({0, 1}),
+    told=Told(
+        Reading("osu", "7.4", (Measured("allreduce", Point(8, "int8"), 2, {"latency": Figure(1e-6, "s")}, wrong=1),)),
+        "osu_allreduce 7.4",
+        exited=Exited(Kind.WRONG_RESULT, "exit code 1"),
+    ),
 )
 
 TEXT = st.text()

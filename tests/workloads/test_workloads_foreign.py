@@ -152,7 +152,8 @@ def test_the_ranks_that_its_rows_must_be_of() -> None:
         ("osu", {"program": "osu_mbw_mr"}, 3, "needs an even number of ranks for osu_mbw_mr, this placement has 3"),
         ("osu", {"program": "osu_bcast"}, 1, "needs at least 2 ranks for osu_bcast, this placement has 1"),
         ("osu", {"program": "osu_bw"}, 2, None),
-        ("nccl_tests", {}, 1, None),
+        ("nccl_tests", {}, 1, "needs at least 2 GPUs (ranks x threads x gpus): one alone moves nothing"),
+        ("nccl_tests", {"gpus": 2}, 1, None),
         ("nccl_tests", {"program": "all_gather_perf", "sizes": "32..128"}, 2, None),
         (
             "nccl_tests",
