@@ -8,7 +8,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pytest_hetgpu.model import Expectation, Kind, Point, Verdict
+from pytest_hetgpu.model import Expectation, Verdict
+from pytest_hetgpu.told import Hello, Kind, Known, Point, RankExit, Row, Signature
+
+__all__ = [
+    "DebugRun",
+    "Evidence",
+    "Finding",
+    "Hello",
+    "Known",
+    "Measurement",
+    "Outcome",
+    "RankExit",
+    "RankFate",
+    "Row",
+    "RunResult",
+    "Signature",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,59 +56,6 @@ class RunResult:
         if code is None:
             return None
         return -code if code < 0 else code - 128 if 128 < code < 128 + 65 else None
-
-
-@dataclass(frozen=True, slots=True)
-class Hello:
-    """What one rank said of itself when it started."""
-
-    rank: int
-    size: int
-    host: str
-    pid: int
-    library: str
-    libmpi: str
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One timed point as rank 0 printed it: seconds for one operation, mean over iterations and ranks."""
-
-    operation: str
-    point: Point
-    ranks: int
-    iterations: int
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class RankExit:
-    """How a launcher said that a rank ended: by `signal`, with `code`, or by calling abort."""
-
-    rank: int
-    signal: int | None = None
-    code: int | None = None
-    aborted: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Signature:
-    """Why a run failed, as one of the log's own lines says it.
-
-    `key` holds no address, pid, host name or date: it is equal for equal bugs. `line` counts from 1.
-    """
-
-    kind: Kind
-    key: str
-    primary_line: str
-    line: int
-    signal: str | None = None
-    detail: str | None = None
-    library: str | None = None
-    function: str | None = None
-    entry_point: str | None = None
-    ranks: tuple[int, ...] = ()
-    hosts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,29 +103,6 @@ class Finding:
     kind: Kind
     why: str
     signature: Signature | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """What is established about a failure, whatever run it is met in.
-
-    `settings` are the `env` and `mca` that cure it, where it is settings; `status` says how well the cause is
-    established: established (maintainers or documentation say so), reported (a workaround is confirmed), plausible.
-    """
-
-    id: str
-    title: str
-    cause: str
-    fix: str = ""
-    settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    links: tuple[str, ...] = ()
-    status: str = "established"
-    fixed_in: str | None = None
-
-    @property
-    def url(self) -> str | None:
-        """The link to read first."""
-        return self.links[0] if self.links else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-from pytest_hetgpu.model import Condition
+from pytest_hetgpu.told import Condition
 
 _OPERATORS = ("<", ">", "=", "!", "~")
 

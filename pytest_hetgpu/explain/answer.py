@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from pytest_hetgpu.evidence import Known, RankExit, Signature
 from pytest_hetgpu.knowledge.entries import Knowledge, Noise
 from pytest_hetgpu.logs.lines import plain
 from pytest_hetgpu.logs.passages import lines, passages
 from pytest_hetgpu.logs.signs import is_run
 from pytest_hetgpu.logs.transcript import Heard, failures, listen
-from pytest_hetgpu.model import Kind
+from pytest_hetgpu.told import Kind, Known, RankExit, Signature
 
 
 @dataclass(frozen=True, slots=True)

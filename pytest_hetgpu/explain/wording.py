@@ -8,13 +8,11 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from pytest_hetgpu.evidence import Known, RankExit, Signature
 from pytest_hetgpu.explain.answer import Explanation
 from pytest_hetgpu.knowledge.entries import Noise
 from pytest_hetgpu.logs.lines import plain
-from pytest_hetgpu.model import Kind
 from pytest_hetgpu.reporting.text import clean
-from pytest_hetgpu.reporting.wording import settings_of
+from pytest_hetgpu.told import Kind, Known, RankExit, Signature
 
 Json = dict[str, Any]
 
@@ -121,7 +119,7 @@ def _known(entry: Known) -> Iterator[str]:
     yield from _wrapped(entry.cause, "    ")
     if entry.fix:
         yield from _wrapped(f"cure: {entry.fix}", "    ")
-    yield from (f"      {setting}" for setting in settings_of(entry))
+    yield from (f"      {setting}" for setting in entry.typed)
     if entry.fixed_in:
         yield f"    fixed in {entry.fixed_in}"
     yield from (f"    {link}" for link in entry.links)

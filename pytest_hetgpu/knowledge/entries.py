@@ -19,9 +19,8 @@ import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pytest_hetgpu.evidence import Known, Signature
 from pytest_hetgpu.knowledge.patterns import found
-from pytest_hetgpu.model import Condition, Kind
+from pytest_hetgpu.told import Condition, Kind, Known, Signature
 from pytest_hetgpu.when import holds
 
 STATUSES = ("established", "reported", "plausible")

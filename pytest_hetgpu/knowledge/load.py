@@ -9,9 +9,8 @@ from typing import Any
 
 import yaml
 
-from pytest_hetgpu.evidence import Known
 from pytest_hetgpu.knowledge.entries import Entry, Fit, Knowledge
-from pytest_hetgpu.model import Condition, Kind
+from pytest_hetgpu.told import Condition, Kind, Known
 
 SHIPPED = Path(__file__).parent
 _LOADER: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
-from pytest_hetgpu.evidence import RankExit, Signature
+from pytest_hetgpu.told import RankExit, Signature
 
 Process = tuple[str, int]
 """Host name up to its first dot, and process id."""

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from pytest_hetgpu.evidence import Signature
-from pytest_hetgpu.model import Kind
 from pytest_hetgpu.signatures.base import Dialect, LogLine, Reading, Weight, lazy
 from pytest_hetgpu.signatures.reading.stack_lines import faulthandler_frame
 from pytest_hetgpu.signatures.reading.stacks import StackFrame, position_of, summary
+from pytest_hetgpu.told import Kind, Signature
 
 _MOST = 1000
 _MOST_FRAMES = 200

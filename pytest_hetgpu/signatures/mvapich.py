@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from pytest_hetgpu.model import Kind
 from pytest_hetgpu.signatures.base import LogLine, Reading, Weight
 from pytest_hetgpu.signatures.reading.frames import signal_name
 from pytest_hetgpu.signatures.reading.rules import Rule, RuleDialect
 from pytest_hetgpu.signatures.texts.verbs import completion
+from pytest_hetgpu.told import Kind
 
 _RANK = r"\[(?P<host>[\w-]{1,64})[^\]\s:]{0,190}:mpi_rank_(?P<rank>\d{1,7})\]"
 # A shell's exit code for a program that died of a signal.

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from pytest_hetgpu.model import Kind
 from pytest_hetgpu.signatures.base import LogLine, Reading, Weight, slug
 from pytest_hetgpu.signatures.reading.fatal import PEER_LOST, TRIGGERS, FatalBlocks
 from pytest_hetgpu.signatures.reading.rules import Rule, RuleDialect
 from pytest_hetgpu.signatures.texts.networks import no_way
 from pytest_hetgpu.signatures.texts.openmpi import FABRIC, LACKING, TCP_WARNINGS, WRONG_USE
 from pytest_hetgpu.signatures.texts.ucx_statuses import status
+from pytest_hetgpu.told import Kind
 
 _UNAVAILABLE = Kind.TRANSPORT_UNAVAILABLE
 _NETWORK = Kind.NETWORK_FAILURE

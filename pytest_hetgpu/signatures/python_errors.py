@@ -6,8 +6,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pytest_hetgpu.evidence import Signature
-from pytest_hetgpu.model import Kind
 from pytest_hetgpu.signatures.base import Dialect, LogLine, Reading, Weight, lazy, token
 from pytest_hetgpu.signatures.reading import tracebacks
 from pytest_hetgpu.signatures.reading.frames import signal_name
@@ -16,6 +14,7 @@ from pytest_hetgpu.signatures.texts.gpu import gpu_error
 from pytest_hetgpu.signatures.texts.nccl import meaning
 from pytest_hetgpu.signatures.texts.python import EXCEPTIONS, MPICH_CLASSES
 from pytest_hetgpu.signatures.texts.torch import filled, sense_of
+from pytest_hetgpu.told import Kind, Signature
 
 _MOST_WRITERS = 256
 _LONGEST_DETAIL = 200

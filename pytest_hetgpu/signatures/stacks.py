@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from pytest_hetgpu.evidence import Signature
-from pytest_hetgpu.model import Kind
 from pytest_hetgpu.signatures.base import Dialect, LogLine, Reading, Weight, lazy, token
 from pytest_hetgpu.signatures.reading.frames import Frame, entry_point, faulting, library_key, signal_name
 from pytest_hetgpu.signatures.reading.stack_lines import GDB_THREAD, frame_number, gdb_frame, main_thread, spy_frame
 from pytest_hetgpu.signatures.reading.stacks import Position, StackFrame, parse_facts, position_of, summary
+from pytest_hetgpu.told import Kind, Signature
 
 _MOST_PROCESSES, _MOST_THREADS, _MOST_FRAMES = 4096, 64, 200
 _LONGEST = 2000

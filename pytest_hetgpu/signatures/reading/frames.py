@@ -7,10 +7,9 @@ import signal as signals
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pytest_hetgpu.evidence import Signature
-from pytest_hetgpu.model import Kind
 from pytest_hetgpu.signatures.base import LogLine, Process, Reading, Weight, lazy, token
 from pytest_hetgpu.signatures.reading.names import function_name, program_name
+from pytest_hetgpu.told import Kind, Signature
 
 _MOST_FRAMES = 200
 _LONGEST_FRAME = 4096

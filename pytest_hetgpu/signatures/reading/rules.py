@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from pytest_hetgpu.evidence import Signature
-from pytest_hetgpu.model import Kind
 from pytest_hetgpu.signatures.base import Dialect, LogLine, Process, Reading, Weight, lazy, process_of, token
+from pytest_hetgpu.told import Kind, Signature
 
 _LONGEST_MATCHED = 4096
 _MOST_READINGS = 1000

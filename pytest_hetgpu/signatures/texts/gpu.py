@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pytest_hetgpu.model import Kind
 from pytest_hetgpu.signatures.base import lazy
+from pytest_hetgpu.told import Kind
 
 _MEMORY, _ARCH = Kind.OUT_OF_MEMORY, Kind.GPU_ARCH_MISMATCH
 

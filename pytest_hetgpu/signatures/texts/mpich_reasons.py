@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pytest_hetgpu.model import Kind
 from pytest_hetgpu.signatures.base import Weight, lazy, slug
+from pytest_hetgpu.told import Kind
 
 _INTERNAL = lazy(r"(?:internal(?P<x>X)?|P(?=MPIX?_[A-Z]))_?(?P<name>\w*)")
 

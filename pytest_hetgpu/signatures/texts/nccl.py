@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from pytest_hetgpu.model import Kind
 from pytest_hetgpu.signatures.base import Weight, lazy, slug
 from pytest_hetgpu.signatures.texts.gpu import gpu_error
+from pytest_hetgpu.told import Kind
 
 _NET, _MEMORY, _MISSING = Kind.NETWORK_FAILURE, Kind.OUT_OF_MEMORY, Kind.TRANSPORT_UNAVAILABLE
 PEER_LOST = "peer-lost@nccl"

@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from pytest_hetgpu.model import Kind
 from pytest_hetgpu.signatures.base import Weight, token
+from pytest_hetgpu.told import Kind
 
 _NET, _TIME, _MISSING = Kind.NETWORK_FAILURE, Kind.TIMEOUT, Kind.TRANSPORT_UNAVAILABLE
 _SYMPTOM, _AFTER = Weight.SYMPTOM, Weight.CONSEQUENCE
