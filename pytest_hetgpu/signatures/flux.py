@@ -144,7 +144,7 @@ class Flux(Dialect):
                 break
         else:
             never = bool(_NEVER.search(note))
-            self._add(replace(otherwise, kind=_LAUNCH) if never else otherwise, line)
+            self._add(otherwise._replace(kind=_LAUNCH) if never else otherwise, line)
             return
         groups = found.groupdict()
         how = groups.get("how") or ""

@@ -24,7 +24,7 @@ _START = "unable to launch the specified application"
 
 def _all(texts: tuple[str, ...]) -> tuple[Rule, ...]:
     """A row for each text that stands in one line only and names itself."""
-    return tuple(Rule(text, _LAUNCH, f"{slug(text)}@mpirun") for text in texts)
+    return tuple(Rule(text, _LAUNCH, "{trigger}@mpirun") for text in texts)
 
 
 _PLACES: tuple[Rule, ...] = (

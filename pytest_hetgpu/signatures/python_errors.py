@@ -208,7 +208,7 @@ def _sensed(one: Raised, signature: Signature, place: str, certain: bool) -> Rea
     signal = groups.get("signal") or sense.signal
     signal = signal_name(int(signal)) if signal and signal.isdigit() else signal
     key = sense.key if not sense.key.endswith("@") else f"{sense.key}{place}"
-    key = filled(replace(sense, key=key.replace("{signal}", signal or "")), match) or signature.key
+    key = filled(sense._replace(key=key.replace("{signal}", signal or "")), match) or signature.key
     kind = sense.kind
     if key.startswith("address-in-use@") and any(_AGENT.search(path) for path, _ in one.frames):
         kind = Kind.LAUNCH_FAILURE

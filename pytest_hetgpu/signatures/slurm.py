@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from pytest_hetgpu.signatures.base import LogLine, Reading, Weight, lazy, slug
 from pytest_hetgpu.signatures.reading.endings import (
@@ -48,8 +49,7 @@ _REFUSALS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Told:
+class _Told(NamedTuple):
     """srun's line on some tasks."""
 
     line: LogLine

@@ -57,7 +57,7 @@ _NOTHING_LEFT = (
 def _of(components: Iterable[str], row: Rule) -> list[Rule]:
     """A row for what each of the components logs as an error: the row's pattern is found in its message."""
     pattern = f"{_LOGGED}(?P<detail>{row.pattern}.*)"
-    return [replace(row, trigger=f"{name:4} ERROR", pattern=pattern) for name in components]
+    return [row._replace(trigger=f"{name:4} ERROR", pattern=pattern) for name in components]
 
 
 def _row(words: str, kind: Kind, key: str, weight: Weight = Weight.CAUSE, *, certain: bool = False) -> Rule:

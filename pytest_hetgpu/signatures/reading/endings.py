@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import chain, islice
+from typing import NamedTuple
 
 from pytest_hetgpu.signatures.base import Weight
 from pytest_hetgpu.signatures.reading.frames import signal_name
@@ -49,8 +49,7 @@ FROM_OUTSIDE = frozenset((1, 2, 15))
 _KILL, _XCPU = 9, 24
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
+class Ending(NamedTuple):
     """An ending in a signature's words."""
 
     kind: Kind
