@@ -37,7 +37,7 @@ def explain(log: Path, knowledge: Knowledge) -> Explanation:
     """What the log in the file `log` says. Raises OSError where it cannot be read."""
     heard = listen(log)
     found = _failures(log, heard)
-    texts = passages(log, knowledge.texts)
+    texts = passages(log, knowledge.texts if found else knowledge.harmless_texts)
     common = Explanation(
         outcome=found[0].kind if found else _without_failure(heard),
         noise=tuple(_quoted(log, noise) for noise in knowledge.noise(texts)),
