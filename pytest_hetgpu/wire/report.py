@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from dataclasses import dataclass
 
 from pytest_hetgpu.evidence import Wire
@@ -26,7 +25,9 @@ class Flow:
     @property
     def median(self) -> float:
         """Of the intervals; 0 where there is none."""
-        return statistics.median(self.gbs) if self.gbs else 0.0
+        ordered = sorted(self.gbs)
+        # Not of the library: it takes 5 ms to import, at the start of every session.
+        return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2 if ordered else 0.0
 
 
 @dataclass(frozen=True, slots=True)

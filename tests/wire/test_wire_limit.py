@@ -71,3 +71,8 @@ def test_past_the_kernel_the_slowest_adapter_counts() -> None:
 @pytest.mark.parametrize(("rdma", "rated"), [(False, HCAS), (True, HCAS[:1]), (True, ())])
 def test_else_the_way_is_measured(rdma: bool, rated: tuple[Rated, ...]) -> None:
     assert by_rate(job(node(0), node(1), rdma=rdma), rated) is None
+
+
+@pytest.mark.parametrize(("gbs", "median"), [((), 0.0), ((3.0,), 3.0), ((4.0, 1.0), 2.5), ((9.0, 1.0, 2.0), 2.0)])
+def test_the_middle_of_the_intervals_counts(gbs: tuple[float, ...], median: float) -> None:
+    assert flow(0, 1, *gbs).median == median
