@@ -32,7 +32,7 @@ re.compile = spy
 from pytest_hetgpu.explain import command
 from pytest_hetgpu.logs.transcript import dialects
 dialects()
-print(*(name for name in compiled if name.startswith("pytest_hetgpu")))
+print(*(name for name in compiled if name.startswith("pytest_hetgpu.signatures")))
 """
 
 
