@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pytest_hetgpu.logs.colours import Coloured, without_colours
 from pytest_hetgpu.logs.lines import parsed
+from pytest_hetgpu.logs.unheard import Unheard
 from pytest_hetgpu.logs.words import Words
 from pytest_hetgpu.signatures.base import LogLine
 
@@ -63,7 +64,7 @@ class Scan:
 
     def __init__(self, ears: Sequence[Ear], unheard: Sequence[bytes] = ()) -> None:
         self._ears = ears
-        self._unheard = tuple(unheard)
+        self._unheard = Unheard(unheard)
         self._words = Words(trigger for ear in ears for trigger in ear.triggers)
         self._listening: dict[bytes, list[int]] = {word: [] for word in self._words.words}
         for place, ear in enumerate(ears):
@@ -90,7 +91,7 @@ class Scan:
     @property
     def tail(self) -> tuple[str, ...]:
         """The last lines, as a terminal would show them: of a line written over, what came last."""
-        lines = self._tail.strip(b"\0\r\n").split(b"\n")[-TAIL_LINES:]
+        lines = self._tail[-TAIL_BYTES:].strip(b"\0\r\n").split(b"\n")[-TAIL_LINES:]
         shown = (line.rstrip(b"\r").rpartition(b"\r")[2][:LONGEST_TAIL_LINE] for line in lines)
         return tuple(Line(raw, 0).text for raw in shown) if lines != [b""] else ()
 
@@ -103,56 +104,54 @@ class Scan:
         with log:
             rest = b""
             while chunk := log.read(CHUNK):
-                rest = self._lines(rest + chunk)
+                rest = self._lines(rest, chunk)
             if rest:
                 self._block(rest)
 
-    def _lines(self, block: bytes) -> bytes:
-        """Takes the whole lines of a block, and of an endless line whole pieces; returns what is left."""
-        end = max(block.rfind(b"\n"), block.rfind(b"\r")) + 1
-        end += (len(block) - end) // LONGEST_LINE * LONGEST_LINE
-        self._block(block[:end])
-        return block[end:]
+    def _lines(self, rest: bytes, chunk: bytes) -> bytes:
+        """Takes whole lines, and of an endless line whole pieces; returns what is left. `rest` holds no line end."""
+        ended = max(chunk.rfind(b"\n"), chunk.rfind(b"\r")) + 1
+        start = ended or -len(rest)
+        end = start + (len(chunk) - start) // LONGEST_LINE * LONGEST_LINE
+        if end <= 0:
+            return rest + chunk
+        self._block(b"".join((rest, memoryview(chunk)[:end])))
+        return chunk[end:]
 
     def _block(self, given: bytes) -> None:
         coloured, at = Coloured(given), 0
         block = coloured.plain
         while at < len(block):
             if not self._pending:
-                hit = self._words.first(block, at)
-                start = len(block) if hit is None else _line_start(block, at, hit)
-                self._number += block.count(b"\n", at, start)
-                at = start
-                at, passed = self._nobodys(block, at)
-                self._number += passed
-                if passed:
-                    continue
-            if at < len(block):
+                at = self._to_a_hit(block, at)
+            # A row that is no longer than a line holds none that is cut into pieces.
+            row = self._unheard.past(block, at, at + LONGEST_LINE + 1)
+            if row > at:
+                self._pass_over(block, at, row)
+                at = row
+            elif at < len(block):
                 at = self._one(coloured, at)
-        self._tail = (self._tail + block[-TAIL_BYTES:])[-TAIL_BYTES:]
+        self._tail = block if len(block) >= TAIL_BYTES else (self._tail + block)[-TAIL_BYTES:]
         if len(self._head) < HEAD_BYTES:
             self._head += block[: HEAD_BYTES - len(self._head)]
 
-    def _nobodys(self, block: bytes, at: int) -> tuple[int, int]:
-        """Past the lines from `at` on that are plainly nobody's: where the next begins, and how many they were."""
-        lines = 0
-        while True:
-            end = block.find(b"\n", at, at + LONGEST_LINE)
-            if end < 0 or block.find(b"\r", at, end) >= 0 or not self._is_unheard(block, at, end):
-                return at, lines
-            at, lines = end + 1, lines + 1
-
-    def _is_unheard(self, block: bytes, start: int, end: int) -> bool:
-        return any(block.find(word, start, end) >= 0 for word in self._unheard)
+    def _to_a_hit(self, block: bytes, at: int) -> int:
+        """Where the next line begins that holds a word for somebody, the block's end where there is none."""
+        hit = self._words.first(block, at)
+        start = len(block) if hit is None else _line_start(block, at, hit)
+        self._number += block.count(b"\n", at, start)
+        return start
 
     def _one(self, coloured: Coloured, at: int) -> int:
         """Gives the line at `at` to the ears that want it, and returns where the next begins."""
         block = coloured.plain
         end = _line_end(block, at)
-        raw = block[at:end]
-        if raw and any(word in raw for word in self._unheard):
-            self._pass_over()
-        elif raw:
+        raw, ended_by = block[at:end], block[end : end + 1]
+        after = end + (ended_by in (b"\n", b"\r"))
+        if after == end and self._unheard.holds(raw):
+            self._pass_over(block, at, end)
+            return end
+        if raw:
             self._passed = 0
             line = Line(coloured.whole(at, end), self._number)
             hit = self._hit(frozenset(self._words.within(raw)))
@@ -164,14 +163,16 @@ class Scan:
                 else:
                     self._pending.discard(place)
                 ear.take(line)
-        ended_by = block[end : end + 1]
         self._number += ended_by == b"\n"
-        return end + (ended_by in (b"\n", b"\r"))
+        return after
 
-    def _pass_over(self) -> None:
+    def _pass_over(self, block: bytes, at: int, end: int) -> None:
         """Counts lines that are nobody's: behind so many of them in a row nobody waits for more."""
-        self._passed += 1
-        if self._passed > _MOST_BETWEEN and self._pending:
+        self._number += block.count(b"\n", at, end)
+        if not self._pending:
+            return
+        self._passed += sum(map(bool, block[at:end].replace(b"\r", b"\n").split(b"\n")))
+        if self._passed > _MOST_BETWEEN:
             for place in self._pending:
                 self._ears[place].pending = 0
             self._pending.clear()

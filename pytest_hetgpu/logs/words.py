@@ -27,6 +27,9 @@ class Pattern(Protocol):
     def search(self, text: bytes, pos: int = 0, /) -> Match | None:
         """The first match from `pos` on."""
 
+    def match(self, text: bytes, pos: int, endpos: int, /) -> Match | None:
+        """The match at `pos`, of a text that ends at `endpos`."""
+
 
 class Words:
     """A set of words, none of them empty."""
@@ -80,13 +83,18 @@ def _any_of(words: tuple[bytes, ...]) -> Pattern:
     if not words:
         return re.compile(rb"(?!)")
     alternatives = b"|".join(re.escape(word) for word in words)
+    return automaton(alternatives) or re.compile(alternatives)
+
+
+def automaton(expression: bytes) -> Pattern | None:
+    """RE2's pattern of an expression, which finds the longest of several matches; None where RE2 is not installed."""
     try:
         import re2
     except ImportError:
-        return re.compile(alternatives)
+        return None
     options = re2.Options()
     options.max_mem = 64 << 20
     options.encoding = re2.Options.Encoding.LATIN1
     options.longest_match = True
-    found: Pattern = re2.compile(alternatives, options)
+    found: Pattern = re2.compile(expression, options)
     return found
