@@ -23,6 +23,7 @@ TAIL_BYTES = 1 << 18
 HEAD_BYTES = 1 << 17
 _MOST_BETWEEN = 100
 _MOST_KNOWN = 10_000
+_LINE_FEED = 10
 
 
 @dataclass(slots=True)
@@ -65,14 +66,14 @@ class Scan:
     def __init__(self, ears: Sequence[Ear], unheard: Sequence[bytes] = ()) -> None:
         self._ears = ears
         self._unheard = Unheard(unheard)
-        self._words = Words(trigger for ear in ears for trigger in ear.triggers)
+        self._words = Words((trigger for ear in ears for trigger in ear.triggers), unheard)
         self._listening: dict[bytes, list[int]] = {word: [] for word in self._words.words}
         for place, ear in enumerate(ears):
             for trigger in dict.fromkeys(ear.triggers):
                 self._listening[trigger].append(place)
-        # Places of ears: of those that want more lines, and of those that want a line with these words.
+        # Places of ears: of those that want more lines, and of those that want a line with these words; None if nobody.
         self._pending: set[int] = set()
-        self._wanted: dict[frozenset[bytes], frozenset[int]] = {}
+        self._wanted: dict[frozenset[bytes], frozenset[int] | None] = {}
         self._passed = 0
         self._number = 1
         self._head = b""
@@ -119,13 +120,18 @@ class Scan:
         return chunk[end:]
 
     def _block(self, given: bytes) -> None:
-        coloured, at = Coloured(given), 0
+        coloured, at, flood = Coloured(given), 0, False
         block = coloured.plain
         while at < len(block):
+            # Behind a line that somebody wanted more may come, which need no search.
+            if (flood or self._pending) and (after := self._alike(coloured, at)) > at:
+                at = after
+                continue
             if not self._pending:
                 at = self._to_a_hit(block, at)
             # A row that is no longer than a line holds none that is cut into pieces.
             row = self._unheard.past(block, at, at + LONGEST_LINE + 1)
+            flood = row == at
             if row > at:
                 self._pass_over(block, at, row)
                 at = row
@@ -142,29 +148,47 @@ class Scan:
         self._number += block.count(b"\n", at, start)
         return start
 
+    def _alike(self, coloured: Coloured, at: int) -> int:
+        """Gives the line at `at` to the ears that want it, if one like it was given before; returns where it is read on.
+
+        That is `at` itself where nothing is known of such lines, or nobody wants them.
+        """
+        block = coloured.plain
+        end = _line_end(block, at)
+        if end in (at, len(block)) or end - at >= LONGEST_LINE:
+            return at
+        words = self._words.known(block[at:end])
+        hit = None if words is None else self._hit(words)
+        if hit is None or not (hit or self._pending):
+            return at
+        self._give(Line(coloured.whole(at, end), self._number), hit)
+        self._number += block[end] == _LINE_FEED
+        return end + 1
+
     def _one(self, coloured: Coloured, at: int) -> int:
         """Gives the line at `at` to the ears that want it, and returns where the next begins."""
         block = coloured.plain
         end = _line_end(block, at)
-        raw, ended_by = block[at:end], block[end : end + 1]
-        after = end + (ended_by in (b"\n", b"\r"))
-        if after == end and self._unheard.holds(raw):
-            self._pass_over(block, at, end)
-            return end
-        if raw:
-            self._passed = 0
-            line = Line(coloured.whole(at, end), self._number)
-            hit = self._hit(frozenset(self._words.within(raw)))
-            for place in sorted(hit | self._pending) if self._pending else sorted(hit):
-                ear = self._ears[place]
-                ear.pending = ear.context if place in hit else ear.pending - 1
-                if ear.pending:
-                    self._pending.add(place)
-                else:
-                    self._pending.discard(place)
-                ear.take(line)
+        if end > at:
+            hit = self._hit(self._words.within(block[at:end]))
+            if hit is None:
+                self._pass_over(block, at, end)
+            else:
+                self._give(Line(coloured.whole(at, end), self._number), hit)
+        ended_by = block[end : end + 1]
         self._number += ended_by == b"\n"
-        return after
+        return end + (ended_by in (b"\n", b"\r"))
+
+    def _give(self, line: Line, hit: frozenset[int]) -> None:
+        self._passed = 0
+        for place in sorted(hit | self._pending) if self._pending else sorted(hit):
+            ear = self._ears[place]
+            ear.pending = ear.context if place in hit else ear.pending - 1
+            if ear.pending:
+                self._pending.add(place)
+            else:
+                self._pending.discard(place)
+            ear.take(line)
 
     def _pass_over(self, block: bytes, at: int, end: int) -> None:
         """Counts lines that are nobody's: behind so many of them in a row nobody waits for more."""
@@ -177,13 +201,14 @@ class Scan:
                 self._ears[place].pending = 0
             self._pending.clear()
 
-    def _hit(self, words: frozenset[bytes]) -> frozenset[int]:
-        """The places of the ears that listen for one of these words."""
-        found = self._wanted.get(words)
-        if found is None:
-            found = frozenset(place for word in words for place in self._listening[word])
-            if len(self._wanted) < _MOST_KNOWN:
-                self._wanted[words] = found
+    def _hit(self, words: frozenset[bytes]) -> frozenset[int] | None:
+        """The places of the ears that listen for one of these words; None where one of them makes a line nobody's."""
+        if words in self._wanted:
+            return self._wanted[words]
+        nobodys = not words.isdisjoint(self._unheard.words)
+        found = None if nobodys else frozenset(place for word in words for place in self._listening[word])
+        if len(self._wanted) < _MOST_KNOWN:
+            self._wanted[words] = found
         return found
 
 

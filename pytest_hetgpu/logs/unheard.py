@@ -16,19 +16,15 @@ class Unheard:
     """Lines that hold one of `words`; carriage returns and line feeds end them."""
 
     def __init__(self, words: Sequence[bytes]) -> None:
-        self._words = tuple(words)
-        self._row = _row(self._words)
-
-    def holds(self, line: bytes) -> bool:
-        """Whether a line holds one of the words."""
-        return any(word in line for word in self._words)
+        self.words = tuple(words)
+        self._row = _row(self.words)
 
     def past(self, block: bytes, at: int, end: int) -> int:
         """Where the row of such lines ends that begins at `at`; `at` itself where there is none.
 
         Lines that are not ended before `end` do not count; empty lines behind one of the row do.
         """
-        if not self._words:
+        if not self.words:
             return at
         if self._row is None:
             return self._line_by_line(block, at, end)
@@ -40,7 +36,7 @@ class Unheard:
             feed = block.find(b"\n", at, end)
             back = block.find(b"\r", at, end if feed < 0 else feed)
             limit = feed if back < 0 else back
-            if limit < 0 or not any(block.find(word, at, limit) >= 0 for word in self._words):
+            if limit < 0 or not any(block.find(word, at, limit) >= 0 for word in self.words):
                 return at
             at = limit + 1
             while block[at : at + 1] in (b"\n", b"\r") and at < end:

@@ -6,9 +6,20 @@ RE2 makes one automaton of all words; where it is not installed, `re` finds the 
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
+
+
+_MOST_SHAPES = 4096
+_LONGEST_SHAPE = 1000
+_DIGITS = bytes.maketrans(b"123456789", b"000000000")
+# A number that ends in the middle of a word keeps its letters, which may be another's.
+_ADDRESS = re.compile(rb"0x[0-9a-f]+\b")
+_HEXADECIMAL = re.compile(rb"[0-9a-f]")
+_VARYING = re.compile(rb"\d|^x?[a-f]+\b")
 
 
 class Match(Protocol):
@@ -31,23 +42,65 @@ class Pattern(Protocol):
         """The match at `pos`, of a text that ends at `endpos`."""
 
 
-class Words:
-    """A set of words, none of them empty."""
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """What lines hold that differ in numbers only: `surely` in each, and `perhaps` in some."""
 
-    def __init__(self, words: Iterable[bytes]) -> None:
+    surely: frozenset[bytes]
+    perhaps: tuple[bytes, ...]
+
+    def words(self, text: bytes) -> frozenset[bytes]:
+        """What such a line holds."""
+        more = [word for word in self.perhaps if word in text]
+        return self.surely.union(more) if more else self.surely
+
+
+class Words:
+    """A set of words, none of them empty; `first` looks for `words` only, and `within` for `others`, too.
+
+    Most lines of a log differ from others in their numbers only. What was found in one is known of all of its shape,
+    but for words that hold digits themselves, or begin with what may be an address's end.
+    """
+
+    def __init__(self, words: Iterable[bytes], others: Iterable[bytes] = ()) -> None:
         self.words = frozenset(words)
         self.pattern = any_of(self.words)
+        self._others = tuple(others)
+        self._sorted: list[bytes] = []
         self._inside: dict[bytes, tuple[bytes, ...]] = {}
         self._begun: dict[bytes, int] = {}
+        varying = filter(_VARYING.search, (*self.words, *self._others))
+        # With the longest part that is the same in all lines of a shape.
+        self._varying = {word: max(_HEXADECIMAL.split(word), key=len) for word in varying}
+        self._shapes: dict[bytes, _Shape] = {}
 
     def first(self, text: bytes, start: int = 0) -> int | None:
         """Where the first of the words begins, from `start` on."""
         found = self.pattern.search(text, start)
         return found.start() if found else None
 
-    def within(self, text: bytes) -> set[bytes]:
+    def within(self, text: bytes) -> frozenset[bytes]:
         """All of the words that the text holds, also where one lies over another."""
-        found: set[bytes] = set()
+        if len(text) > _LONGEST_SHAPE:
+            return frozenset(self._found(text))
+        shape = _shape(text)
+        return (self._shapes.get(shape) or self._learned(shape, text)).words(text)
+
+    def known(self, text: bytes) -> frozenset[bytes] | None:
+        """What `within` gives, if it was asked before for a text that differs in numbers only."""
+        shape = self._shapes.get(_shape(text))
+        return shape and shape.words(text)
+
+    def _learned(self, shape: bytes, text: bytes) -> _Shape:
+        if len(self._shapes) >= _MOST_SHAPES:
+            self._shapes.clear()
+        surely = frozenset(word for word in self._found(text) if word not in self._varying)
+        perhaps = tuple(word for word, part in self._varying.items() if part in shape)
+        learned = self._shapes[shape] = _Shape(surely, perhaps)
+        return learned
+
+    def _found(self, text: bytes) -> set[bytes]:
+        found = {word for word in self._others if word in text}
         match = self.pattern.search(text)
         while match:
             start, end = match.start(), match.end()
@@ -70,7 +123,14 @@ class Words:
         return self._begun[word]
 
     def _begins(self, end: bytes) -> bool:
-        return any(word.startswith(end) and word != end for word in self.words)
+        """Whether a word begins like this and is longer: sorted, such words follow it."""
+        self._sorted = self._sorted or sorted(self.words)
+        after = bisect_right(self._sorted, end)
+        return after < len(self._sorted) and self._sorted[after].startswith(end)
+
+
+def _shape(text: bytes) -> bytes:
+    return (_ADDRESS.sub(b"0x0", text) if b"0x" in text else text).translate(_DIGITS)
 
 
 def any_of(words: Iterable[bytes]) -> Pattern:

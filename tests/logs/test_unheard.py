@@ -73,7 +73,21 @@ def pieces_of(data: bytes) -> list[tuple[int, bytes]]:
     return [(number, piece[at : at + LONGEST]) for number, piece in between for at in range(0, len(piece), LONGEST)]
 
 
-WORDS = [b"DEBUG", b"<trace>", b"U TRACE", b"EBUG", b"needle", b"pin", b" ", b"\0", b"x" * 15, b"U", b"\xff"]
+WORDS = [
+    b"1",
+    b"0xaf",
+    b"DEBUG",
+    b"<trace>",
+    b"U TRACE",
+    b"EBUG",
+    b"needle",
+    b"pin",
+    b" ",
+    b"\0",
+    b"x" * 15,
+    b"U",
+    b"\xff",
+]
 ENDS = [b"\n", b"\n", b"\n", b"\r", b"\r\n", b"\n\n"]
 LOGS = st.lists(st.sampled_from([*WORDS, *ENDS]), max_size=80).map(b"".join)
 
