@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from io import FileIO
 from pathlib import Path
 
 from pytest_hetgpu.logs.colours import without_colours
@@ -19,16 +20,12 @@ def passages(path: Path, wanted: Iterable[str]) -> Mapping[str, int]:
     Texts hold no line ends and have at most 1000 bytes. A missing log holds none. Raises OSError for one that cannot be
     read. What has been found is not looked for again, so that a text of every line costs no more than a rare one.
     """
-    search = _Search({text.encode(): text for text in wanted if text})
+    missing = {text.encode(): text for text in wanted if text}
     try:
         with path.open("rb", buffering=0) as log:
-            kept = b""
-            while search.missing and (chunk := log.read(CHUNK)):
-                kept = search.through(without_colours(kept + chunk))
-            search.through(kept, last=True)
+            return _Search(missing, log).found()
     except FileNotFoundError:
         return {}
-    return search.found
 
 
 def lines(path: Path, first: int, last: int) -> tuple[LogLine, ...]:
@@ -60,24 +57,52 @@ def _after(chunk: bytes, ends: int) -> int:
     return at
 
 
+class _Ends:
+    """Counts line ends in a file when it is asked to: most texts are in few logs."""
+
+    def __init__(self, log: FileIO) -> None:
+        self._log = log.fileno()
+        self._at = 0
+        self._ends = 0
+
+    def before(self, place: int) -> int:
+        """How many there are before this byte; places never go down."""
+        while self._at < place and (chunk := os.pread(self._log, min(CHUNK, place - self._at), self._at)):
+            self._ends += chunk.count(b"\n")
+            self._at += len(chunk)
+        return self._ends
+
+
 class _Search:
-    """What is still `missing`, by its bytes, and what was `found`; blocks come in order."""
+    """A pass over a file for texts, each given by its bytes."""
 
-    def __init__(self, missing: dict[bytes, str]) -> None:
-        self.missing = missing
-        self.found: dict[str, int] = {}
-        self._line = 1
+    def __init__(self, missing: dict[bytes, str], log: FileIO) -> None:
+        self._missing = missing
+        self._log = log
+        self._ends = _Ends(log)
+        self._found: dict[str, int] = {}
 
-    def through(self, block: bytes, *, last: bool = False) -> bytes:
-        """Looks through a block but for its last bytes, which may be the beginning of a text; returns those."""
-        end = len(block) if last else max(0, len(block) - _OVERLAP)
-        at = 0
-        while self.missing and (hit := any_of(self.missing).search(block, at)) and hit.start() < end:
-            self._line += block.count(b"\n", at, hit.start())
+    def found(self) -> Mapping[str, int]:
+        """The numbers of the lines of those that are there."""
+        kept, read = b"", 0
+        while self._missing and (chunk := self._log.read(CHUNK)):
+            kept = self._through(kept, chunk, read)
+            read += len(chunk)
+        self._through(kept, b"", read)
+        return self._found
+
+    def _through(self, kept: bytes, chunk: bytes, start: int) -> bytes:
+        """Looks through what was kept and the chunk that begins at `start`, of which an empty one is the last.
+
+        Returns the last bytes, which may be the beginning of a text.
+        """
+        block, at = without_colours(kept + chunk), 0
+        end = max(0, len(block) - _OVERLAP) if chunk else len(block)
+        while self._missing and (hit := any_of(self._missing).search(block, at)) and hit.start() < end:
             at = hit.start()
-            for text in [text for text in self.missing if block.startswith(text, at)]:
-                self.found[self.missing.pop(text)] = self._line
-        self._line += block.count(b"\n", at, end)
+            before = self._ends.before(start) - kept.count(b"\n")
+            for text in [text for text in self._missing if block.startswith(text, at)]:
+                self._found[self._missing.pop(text)] = before + block.count(b"\n", 0, at) + 1
         return block[max(at, end) :]
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pytest_hetgpu.logs.colours import Coloured, without_colours
 from pytest_hetgpu.logs.lines import parsed
+from pytest_hetgpu.logs.unheard import Unheard
 from pytest_hetgpu.logs.words import Words
 from pytest_hetgpu.signatures.base import LogLine
 
@@ -22,6 +23,7 @@ TAIL_BYTES = 1 << 18
 HEAD_BYTES = 1 << 17
 _MOST_BETWEEN = 100
 _MOST_KNOWN = 10_000
+_LINE_FEED = 10
 
 
 @dataclass(slots=True)
@@ -63,15 +65,15 @@ class Scan:
 
     def __init__(self, ears: Sequence[Ear], unheard: Sequence[bytes] = ()) -> None:
         self._ears = ears
-        self._unheard = tuple(unheard)
-        self._words = Words(trigger for ear in ears for trigger in ear.triggers)
+        self._unheard = Unheard(unheard)
+        self._words = Words((trigger for ear in ears for trigger in ear.triggers), unheard)
         self._listening: dict[bytes, list[int]] = {word: [] for word in self._words.words}
         for place, ear in enumerate(ears):
             for trigger in dict.fromkeys(ear.triggers):
                 self._listening[trigger].append(place)
-        # Places of ears: of those that want more lines, and of those that want a line with these words.
+        # Places of ears: of those that want more lines, and of those that want a line with these words; None if nobody.
         self._pending: set[int] = set()
-        self._wanted: dict[frozenset[bytes], frozenset[int]] = {}
+        self._wanted: dict[frozenset[bytes], frozenset[int] | None] = {}
         self._passed = 0
         self._number = 1
         self._head = b""
@@ -90,7 +92,7 @@ class Scan:
     @property
     def tail(self) -> tuple[str, ...]:
         """The last lines, as a terminal would show them: of a line written over, what came last."""
-        lines = self._tail.strip(b"\0\r\n").split(b"\n")[-TAIL_LINES:]
+        lines = self._tail[-TAIL_BYTES:].strip(b"\0\r\n").split(b"\n")[-TAIL_LINES:]
         shown = (line.rstrip(b"\r").rpartition(b"\r")[2][:LONGEST_TAIL_LINE] for line in lines)
         return tuple(Line(raw, 0).text for raw in shown) if lines != [b""] else ()
 
@@ -103,86 +105,110 @@ class Scan:
         with log:
             rest = b""
             while chunk := log.read(CHUNK):
-                rest = self._lines(rest + chunk)
+                rest = self._lines(rest, chunk)
             if rest:
                 self._block(rest)
 
-    def _lines(self, block: bytes) -> bytes:
-        """Takes the whole lines of a block, and of an endless line whole pieces; returns what is left."""
-        end = max(block.rfind(b"\n"), block.rfind(b"\r")) + 1
-        end += (len(block) - end) // LONGEST_LINE * LONGEST_LINE
-        self._block(block[:end])
-        return block[end:]
+    def _lines(self, rest: bytes, chunk: bytes) -> bytes:
+        """Takes whole lines, and of an endless line whole pieces; returns what is left. `rest` holds no line end."""
+        ended = max(chunk.rfind(b"\n"), chunk.rfind(b"\r")) + 1
+        start = ended or -len(rest)
+        end = start + (len(chunk) - start) // LONGEST_LINE * LONGEST_LINE
+        if end <= 0:
+            return rest + chunk
+        self._block(b"".join((rest, memoryview(chunk)[:end])))
+        return chunk[end:]
 
     def _block(self, given: bytes) -> None:
-        coloured, at = Coloured(given), 0
+        coloured, at, flood = Coloured(given), 0, False
         block = coloured.plain
         while at < len(block):
+            # Behind a line that somebody wanted more may come, which need no search.
+            if (flood or self._pending) and (after := self._alike(coloured, at)) > at:
+                at = after
+                continue
             if not self._pending:
-                hit = self._words.first(block, at)
-                start = len(block) if hit is None else _line_start(block, at, hit)
-                self._number += block.count(b"\n", at, start)
-                at = start
-                at, passed = self._nobodys(block, at)
-                self._number += passed
-                if passed:
-                    continue
-            if at < len(block):
+                at = self._to_a_hit(block, at)
+            # A row that is no longer than a line holds none that is cut into pieces.
+            row = self._unheard.past(block, at, at + LONGEST_LINE + 1)
+            flood = row == at
+            if row > at:
+                self._pass_over(block, at, row)
+                at = row
+            elif at < len(block):
                 at = self._one(coloured, at)
-        self._tail = (self._tail + block[-TAIL_BYTES:])[-TAIL_BYTES:]
+        self._tail = block if len(block) >= TAIL_BYTES else (self._tail + block)[-TAIL_BYTES:]
         if len(self._head) < HEAD_BYTES:
             self._head += block[: HEAD_BYTES - len(self._head)]
 
-    def _nobodys(self, block: bytes, at: int) -> tuple[int, int]:
-        """Past the lines from `at` on that are plainly nobody's: where the next begins, and how many they were."""
-        lines = 0
-        while True:
-            end = block.find(b"\n", at, at + LONGEST_LINE)
-            if end < 0 or block.find(b"\r", at, end) >= 0 or not self._is_unheard(block, at, end):
-                return at, lines
-            at, lines = end + 1, lines + 1
+    def _to_a_hit(self, block: bytes, at: int) -> int:
+        """Where the next line begins that holds a word for somebody, the block's end where there is none."""
+        hit = self._words.first(block, at)
+        start = len(block) if hit is None else _line_start(block, at, hit)
+        self._number += block.count(b"\n", at, start)
+        return start
 
-    def _is_unheard(self, block: bytes, start: int, end: int) -> bool:
-        return any(block.find(word, start, end) >= 0 for word in self._unheard)
+    def _alike(self, coloured: Coloured, at: int) -> int:
+        """Gives the line at `at` to the ears that want it, if one like it was given before; returns where it is read on.
+
+        That is `at` itself where nothing is known of such lines, or nobody wants them.
+        """
+        block = coloured.plain
+        end = _line_end(block, at)
+        if end in (at, len(block)) or end - at >= LONGEST_LINE:
+            return at
+        words = self._words.known(block[at:end])
+        hit = None if words is None else self._hit(words)
+        if hit is None or not (hit or self._pending):
+            return at
+        self._give(Line(coloured.whole(at, end), self._number), hit)
+        self._number += block[end] == _LINE_FEED
+        return end + 1
 
     def _one(self, coloured: Coloured, at: int) -> int:
         """Gives the line at `at` to the ears that want it, and returns where the next begins."""
         block = coloured.plain
         end = _line_end(block, at)
-        raw = block[at:end]
-        if raw and any(word in raw for word in self._unheard):
-            self._pass_over()
-        elif raw:
-            self._passed = 0
-            line = Line(coloured.whole(at, end), self._number)
-            hit = self._hit(frozenset(self._words.within(raw)))
-            for place in sorted(hit | self._pending) if self._pending else sorted(hit):
-                ear = self._ears[place]
-                ear.pending = ear.context if place in hit else ear.pending - 1
-                if ear.pending:
-                    self._pending.add(place)
-                else:
-                    self._pending.discard(place)
-                ear.take(line)
+        if end > at:
+            hit = self._hit(self._words.within(block[at:end]))
+            if hit is None:
+                self._pass_over(block, at, end)
+            else:
+                self._give(Line(coloured.whole(at, end), self._number), hit)
         ended_by = block[end : end + 1]
         self._number += ended_by == b"\n"
         return end + (ended_by in (b"\n", b"\r"))
 
-    def _pass_over(self) -> None:
+    def _give(self, line: Line, hit: frozenset[int]) -> None:
+        self._passed = 0
+        for place in sorted(hit | self._pending) if self._pending else sorted(hit):
+            ear = self._ears[place]
+            ear.pending = ear.context if place in hit else ear.pending - 1
+            if ear.pending:
+                self._pending.add(place)
+            else:
+                self._pending.discard(place)
+            ear.take(line)
+
+    def _pass_over(self, block: bytes, at: int, end: int) -> None:
         """Counts lines that are nobody's: behind so many of them in a row nobody waits for more."""
-        self._passed += 1
-        if self._passed > _MOST_BETWEEN and self._pending:
+        self._number += block.count(b"\n", at, end)
+        if not self._pending:
+            return
+        self._passed += sum(map(bool, block[at:end].replace(b"\r", b"\n").split(b"\n")))
+        if self._passed > _MOST_BETWEEN:
             for place in self._pending:
                 self._ears[place].pending = 0
             self._pending.clear()
 
-    def _hit(self, words: frozenset[bytes]) -> frozenset[int]:
-        """The places of the ears that listen for one of these words."""
-        found = self._wanted.get(words)
-        if found is None:
-            found = frozenset(place for word in words for place in self._listening[word])
-            if len(self._wanted) < _MOST_KNOWN:
-                self._wanted[words] = found
+    def _hit(self, words: frozenset[bytes]) -> frozenset[int] | None:
+        """The places of the ears that listen for one of these words; None where one of them makes a line nobody's."""
+        if words in self._wanted:
+            return self._wanted[words]
+        nobodys = not words.isdisjoint(self._unheard.words)
+        found = None if nobodys else frozenset(place for word in words for place in self._listening[word])
+        if len(self._wanted) < _MOST_KNOWN:
+            self._wanted[words] = found
         return found
 
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pytest_hetgpu.logs import passages as module
+from pytest_hetgpu.logs.colours import without_colours
 from pytest_hetgpu.logs.passages import passages
 
 
@@ -41,3 +45,19 @@ def test_it_does_not_matter_where_blocks_end(log: Path, monkeypatch: pytest.Monk
         "ve three": 3,
         "six": 4,
     }
+
+
+PIECES = st.sampled_from([b"one", b"two", b"three", b" ", b"\n", b"\r", b"\x1b[1m", b"\x1b[", b"\0"])
+TEXTS = ("one", "two", "three", "one two", "on", "two\x00")
+
+
+@given(st.lists(PIECES, max_size=60).map(b"".join), st.integers(1, 60))
+def test_the_number_is_that_of_the_first_line_whatever_the_chunks(data: bytes, chunk: int) -> None:
+    plain = without_colours(data)
+    there = {text: plain.count(b"\n", 0, plain.index(text.encode())) + 1 for text in TEXTS if text.encode() in plain}
+    with pytest.MonkeyPatch.context() as patch, TemporaryDirectory() as folder:
+        patch.setattr(module, "CHUNK", chunk)
+        patch.setattr(module, "_OVERLAP", 12)
+        path = Path(folder) / "a.log"
+        path.write_bytes(data)
+        assert passages(path, TEXTS) == there

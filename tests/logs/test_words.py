@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from pytest_hetgpu.logs import words as module
@@ -47,3 +47,26 @@ def test_just_the_words_that_are_there(words: list[bytes], text: bytes) -> None:
     assert found.within(text) == there
     first = min((text.index(word) for word in there), default=None)
     assert found.first(text) == first
+
+
+NUMBERS = st.sampled_from(
+    [b"x", b"x]", b"xa", b"xaf]", b"af]", b"f", b"fg", b"g", b"a]", b"1", b"f1", b"]", b"x1", b" 2"]
+)
+PIECES = st.sampled_from([b"0xaf", b"0xfa", b"0xa", b"0xf", b"0x", b"0x1", b"g", b"]", b" ", b"x", b"a", b"1", b"2"])
+LINES = st.lists(st.lists(PIECES, max_size=3).map(b"".join), min_size=2, max_size=12)
+
+
+@pytest.mark.usefixtures("engine")
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=300)
+@example([b"x]"], [], [b"0xaf]", b"0x]"], 9)
+@example([], [b"fg"], [b"0xag", b"0xfg"], 9)
+@given(st.lists(NUMBERS, max_size=8), st.lists(NUMBERS, max_size=2), LINES, st.integers(1, 9))
+def test_lines_that_differ_in_numbers_are_told_apart(
+    words: list[bytes], others: list[bytes], lines: list[bytes], room: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_MOST_SHAPES", room)
+        patch.setattr(module, "_LONGEST_SHAPE", 7)
+        found = Words(words, others)
+        for line in [*lines, *lines]:
+            assert found.within(line) == {word for word in words + others if word in line}
