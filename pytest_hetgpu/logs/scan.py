@@ -149,10 +149,7 @@ class Scan:
         return start
 
     def _alike(self, coloured: Coloured, at: int) -> int:
-        """Gives the line at `at` to the ears that want it, if one like it was given before; returns where it is read on.
-
-        That is `at` itself where nothing is known of such lines, or nobody wants them.
-        """
+        """As `_one`, of a line like one that was given before; `at` itself where none was, or nobody wants such."""
         block = coloured.plain
         end = _line_end(block, at)
         if end in (at, len(block)) or end - at >= LONGEST_LINE:

@@ -14,8 +14,6 @@ from typing import Protocol
 
 # In bytes, for the automaton's states. With 64 MB RE2 would also make one for anchored matches, in twice the time.
 _MEMORY = 32 << 20
-
-
 _MOST_SHAPES = 4096
 _LONGEST_SHAPE = 1000
 _DIGITS = bytes.maketrans(b"123456789", b"000000000")
@@ -92,7 +90,7 @@ class Words:
     def known(self, text: bytes) -> frozenset[bytes] | None:
         """What `within` gives, if it was asked before for a text that differs in numbers only."""
         shape = self._shapes.get(_shape(text))
-        return shape and shape.words(text)
+        return shape.words(text) if shape else None
 
     def _learned(self, shape: bytes, text: bytes) -> _Shape:
         if len(self._shapes) >= _MOST_SHAPES:
