@@ -56,13 +56,17 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One timed point as rank 0 printed it: seconds for one operation, mean over iterations and ranks."""
+    """One timed point as rank 0 printed it: seconds for one operation, mean over iterations and ranks.
+
+    `repeat` counts the times that the point was come back to.
+    """
 
     operation: str
     point: Point
     ranks: int
     iterations: int
     seconds: float
+    repeat: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,13 +122,18 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """`metric` is latency (us), algbw or busbw (GB/s, 1e9 bytes a second)."""
+    """`metric` is latency (us), algbw or busbw (GB/s, 1e9 bytes a second).
+
+    Where it was measured several times `samples` has all values, and `value` is the median of those that are no
+    outliers.
+    """
 
     metric: str
     value: float
     unit: str
     point: Point
     ranks: int
+    samples: tuple[float, ...] = ()
 
     @property
     def name(self) -> str:
@@ -199,6 +208,7 @@ class Outcome:
     `concerns` are what was known of the nodes before, and feared for the cell; `known` is what knowledge has on the
     signature, `others` are further failures in the log, and `fates` what became of each rank of a run that failed;
     `debug` is the debug rerun, which decides nothing; `facts` are the versions and settings that conditions ask for.
+    `notes` decide nothing either; an `unsettled` cell must be run again before it can be judged.
     """
 
     kind: Kind
@@ -217,3 +227,5 @@ class Outcome:
     fates: tuple[RankFate, ...] = ()
     debug: DebugRun | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    unsettled: bool = False

@@ -14,8 +14,7 @@ class Barrier(Workload):
     operation = "barrier"
 
     def program(self) -> tuple[str, ...]:
-        iterations, warmup = str(self.settings.iterations), str(self.settings.warmup)
-        return "barrier.py", "--iterations", iterations, "--warmup", warmup
+        return "barrier.py", *self.settings.timing()
 
     def points(self) -> tuple[Point, ...]:
         return (Point(0, "none"),)
