@@ -9,6 +9,8 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pytest_hetgpu.limits import TOLERANCE, Limit, Reference
+
 
 class Kind(str, enum.Enum):
     """What became of a scenario, worst last: of several findings the worst is the outcome."""
@@ -269,6 +271,7 @@ class Scenario:
     values: tuple[str, ...]
     expectations: tuple[Expectation, ...] = ()
     excluded: Exclusion | None = None
+    references: tuple[Reference, ...] = ()
 
     def value(self, axis: str) -> str:
         """The name of this cell's value on an axis, e.g. `value("transport")`; KeyError for an unknown axis."""
@@ -284,7 +287,8 @@ class Demand:
 
     `transports` are the component names that may carry data between ranks, as `transport_family`'s reader reports them.
     `points` are the sizes and types that must be measured (by rank 0, when `measured`) and checked (by every rank).
-    `rdma`: all nodes are on fabrics whose data passes the kernel by.
+    `rdma`: all nodes are on fabrics whose data passes the kernel by. `limits` are what times are held against, `before`
+    the facts of the run that most of them come from; a number may be worse by `tolerance`, a share.
     """
 
     ranks: int
@@ -298,6 +302,9 @@ class Demand:
     capabilities: frozenset[str] = frozenset()
     expectations: tuple[Expectation, ...] = ()
     rdma: bool = False
+    tolerance: float = TOLERANCE
+    limits: Mapping[Point, tuple[Limit, ...]] = field(default_factory=dict)
+    before: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from pytest_hetgpu.registry import FAMILIES, names
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "pytest_hetgpu"
 
-GROUND = {"model", "evidence", "errors", "registry", "sizes"}
+GROUND = {"model", "evidence", "errors", "limits", "registry", "samples", "sizes"}
 # What families may know besides the ground and themselves: words for conditions, bandwidths and images.
 SHARED = {"when", "metrics", "images"}
 PYTEST_MODULES = {"plugin", "fixtures", "session", "options"}

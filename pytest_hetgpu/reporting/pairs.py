@@ -36,6 +36,7 @@ class CellPairs:
     stack: str = ""
     transports: tuple[str, ...] = ()
     preflight: str = ""
+    notes: str = ""
     seconds: float = 0.0
     measurements: Mapping[str, float] = field(default_factory=dict)
 
@@ -55,6 +56,7 @@ def to_pairs(outcome: Outcome, *, label: str, matrix: str) -> list[Pair]:
         "ranks": one_line(fates.in_words(outcome.fates), _LIMIT),
         "stack": one_line(outcome.stack, _LIMIT),
         "preflight": one_line(" | ".join(outcome.concerns), _LIMIT),
+        "notes": one_line(" | ".join(outcome.notes), _LIMIT),
         "transport_seen": ",".join(one_line(name, _LIMIT).replace(",", ";") for name in outcome.transports),
     }
     pairs: list[Pair] = [(name, text) for name, text in texts.items() if text]
@@ -84,6 +86,7 @@ def from_pairs(pairs: Iterable[tuple[str, object]]) -> CellPairs | None:
             stack=text.get("stack", ""),
             transports=tuple(filter(None, text.get("transport_seen", "").split(","))),
             preflight=text.get("preflight", ""),
+            notes=text.get("notes", ""),
             seconds=float(text.get("seconds", "0")),
             measurements={name: float(text[name]) for name in text if _MEASUREMENT.fullmatch(name)},
         )
