@@ -174,7 +174,7 @@ class Outcome:
     `concerns` are what was known of the nodes before, and feared for the cell; `known` is what knowledge has on the
     signature, `others` are further failures in the log, and `fates` what became of each rank of a run that failed;
     `debug` is the debug rerun, which decides nothing; `facts` are the versions and settings that conditions ask for;
-    `wire` is the run's.
+    `wire` is the run's. `notes` decide nothing either; an `unsettled` cell must be run again before it can be judged.
     """
 
     kind: Kind
@@ -194,3 +194,5 @@ class Outcome:
     debug: DebugRun | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
     wire: Wire | None = None
+    notes: tuple[str, ...] = ()
+    unsettled: bool = False

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pytest_hetgpu.errors import MatrixError
 from pytest_hetgpu.matrix.complaints import Complaints
 from pytest_hetgpu.matrix.document import Document, Rule
+from pytest_hetgpu.matrix.references import Cells as AllCells
+from pytest_hetgpu.matrix.references import references
 from pytest_hetgpu.matrix.settings import check_settings
 from pytest_hetgpu.model import Exclusion, Expectation, Scenario
 
@@ -30,9 +32,14 @@ def expand(document: Document) -> list[Scenario]:
     check_settings(document, [cell for cell, exclusion in cells.items() if exclusion is None], complaints)
     if complaints:
         raise MatrixError(complaints.listed())
+    speeds = references(document, AllCells(cells, {cell: name for name, cell in ids.items()}), complaints)
+    if complaints:
+        raise MatrixError(complaints.listed())
     axes = tuple(axis.name for axis in document.axes)
     return [
-        Scenario(document.name, name, name, axes, values, expected.get(values, ()), cells[values])
+        Scenario(
+            document.name, name, name, axes, values, expected.get(values, ()), cells[values], speeds.get(values, ())
+        )
         for name, values in ids.items()
     ]
 

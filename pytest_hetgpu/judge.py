@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from pytest_hetgpu.evidence import Evidence, Finding, Known, Outcome, RunResult, Signature
 from pytest_hetgpu.fates import fates
 from pytest_hetgpu.interpret import interpreted
-from pytest_hetgpu.judges import expectation
+from pytest_hetgpu.judges import expectation, speed
 from pytest_hetgpu.judges.base import Case, Force, Judge, Opinion
 from pytest_hetgpu.judges.completeness import Completeness
 from pytest_hetgpu.judges.data import Data
 from pytest_hetgpu.judges.devices import Devices
 from pytest_hetgpu.judges.rdma import Rdma
 from pytest_hetgpu.judges.signature import SignatureJudge
+from pytest_hetgpu.judges.speed import Speed
 from pytest_hetgpu.judges.tool import Tool
 from pytest_hetgpu.judges.transport import Transport as TransportJudge
 from pytest_hetgpu.judges.world import World
@@ -27,7 +29,9 @@ from pytest_hetgpu.model import Job, Kind, Verdict
 from pytest_hetgpu.registry import find
 from pytest_hetgpu.transports.base import Transport
 
-JUDGES: tuple[type[Judge], ...] = (World, Completeness, TransportJudge, Rdma, Devices, Data, Tool, SignatureJudge)
+JUDGES: tuple[type[Judge], ...] = (
+    *(World, Completeness, TransportJudge, Rdma, Devices, Data, Tool, SignatureJudge, Speed),
+)
 SCENARIO = "scenario"
 """Names the finding of a test that failed for a reason of its own: no log tells that."""
 LONGEST_WHY = 400
@@ -36,14 +40,16 @@ _GIB = 1 << 30
 _FINE = (Kind.PASSED, Kind.SKIPPED)
 
 
-def judge_output(job: Job, result: RunResult, knowledge: Knowledge | None = None) -> Outcome:
+def judge_output(
+    job: Job, result: RunResult, knowledge: Knowledge | None = None, further: Sequence[RunResult] = ()
+) -> Outcome:
     """The outcome of a job whose output is in the file `result.output`. A file that cannot be read is `unknown`.
 
-    `knowledge` is what is looked up about a failure; None: the shipped entries.
+    `knowledge` is what is looked up about a failure; None: the shipped entries. `further` launches of the job tell
+    whether it is slow.
     """
-    proof = find("transports", job.demand.transport_family, Transport).reader()  # type: ignore[type-abstract]
     try:
-        evidence = interpreted(job.demand, result, read(Path(result.output), proof=proof))
+        evidence, *again = (_read(job, one) for one in (result, *further))
     except OSError as error:
         finding = Finding("transcript", Kind.UNKNOWN, f"the output cannot be read: {error}")
         return Outcome(finding.kind, Verdict.NEW, finding.why, findings=(finding,), seconds=result.seconds)
@@ -51,7 +57,13 @@ def judge_output(job: Job, result: RunResult, knowledge: Knowledge | None = None
     def knowing(signature: Signature) -> tuple[Known, ...]:
         return _known(job, evidence, signature, Path(result.output), knowledge)
 
-    return judge(job, result, evidence, knowing=knowing)
+    launches = (Case(job, *one) for one in zip(further, again, strict=True))
+    return judge_case(Case(job, result, evidence, tuple(launches)), JUDGES, knowing)
+
+
+def _read(job: Job, result: RunResult) -> Evidence:
+    proof = find("transports", job.demand.transport_family, Transport).reader()  # type: ignore[type-abstract]
+    return interpreted(job.demand, result, read(Path(result.output), proof=proof))
 
 
 def _known(
@@ -75,15 +87,19 @@ def judge(
     judges: Sequence[type[Judge]] = JUDGES,
     knowing: Callable[[Signature], tuple[Known, ...]] = lambda _: (),
 ) -> Outcome:
-    """The outcome of a run, from what was asked, how it ended and what its output said. Pure.
+    """The outcome of a run, from what was asked, how it ended and what its output said. Pure. As `judge_case`."""
+    return judge_case(Case(job, result, evidence), judges, knowing)
 
-    `knowing` gives what is established about a signature.
+
+def judge_case(case: Case, judges: Sequence[type[Judge]], knowing: Callable[[Signature], tuple[Known, ...]]) -> Outcome:
+    """The outcome of a run as it lies before the judges. Pure. `knowing` gives what is established about a signature.
 
     Findings are ordered by what they decide: first those that make everything else meaningless (the run was cut short,
     another MPI was loaded), then facts, the worst kind first, last what says only that something is wrong (an exit
-    code, missing records), in the judges' order. So an exit code yields to the text that explains it.
+    code, missing records), in the judges' order. So an exit code yields to the text that explains it, and slowness to
+    everything.
     """
-    case = Case(job, result, evidence)
+    job, result, evidence = case.job, case.result, case.evidence
     findings = _ordered(opinion for kind in judges for opinion in _heard(kind, case))
     kind, signature, why = (
         (findings[0].kind, findings[0].signature, findings[0].why) if findings else (Kind.PASSED, None, "")
@@ -107,6 +123,7 @@ def judge(
         fates=fates(case, findings) if kind is not Kind.SKIPPED else (),
         facts={**job.demand.facts, **evidence.facts, **_devices(evidence)},
         wire=result.wire,
+        **_of_speed(case, findings),
     )
 
 
@@ -117,6 +134,15 @@ def _devices(evidence: Evidence) -> dict[str, str]:
         for one in evidence.devices
     ]
     return {"devices": "; ".join(told)} if told else {}
+
+
+def _of_speed(case: Case, findings: Sequence[Finding]) -> dict[str, Any]:
+    """What is to be said of its speed, and whether another launch must tell; nothing where that judge tripped."""
+    try:
+        unsettled = bool(findings) and findings[0].judge == Speed.name and speed.unsettled(case)
+        return {"notes": tuple(map(_one_line, speed.notes(case))), "unsettled": unsettled}
+    except Exception:  # noqa: BLE001 - it has been heard, and its trouble is a finding
+        return {}
 
 
 def _told_once(note: str, why: str, signature: Signature | None) -> tuple[str, str]:
@@ -144,7 +170,7 @@ def _ordered(opinions: Iterator[Opinion]) -> tuple[Finding, ...]:
 
     def place(opinion: Opinion) -> tuple[int, int, bool]:
         finding = opinion.finding
-        if opinion.force is Force.VAGUE:
+        if opinion.force >= Force.VAGUE:
             return opinion.force, 0, False
         return opinion.force, -finding.kind.severity, finding.signature is None
 

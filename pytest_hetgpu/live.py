@@ -101,7 +101,7 @@ class Live:
             writer.write("\n")
         for line, markup in self.wires():
             writer.write_line(line, **markup)
-        for line in (*feared(self.seen.values()), *self.trouble):
+        for line in (*feared(self.seen.values()), *noted(self.seen.values()), *self.trouble):
             writer.write_line(line, yellow=True)
         writer.write_line(f"reports: {shown(self.reports)}  (summary.md, junit.xml, journal/, scenarios/)")
 
@@ -119,11 +119,20 @@ class Live:
 
 def feared(seen: Iterable[CellPairs]) -> Iterator[str]:
     """What preflight feared, each fear once, with the number of cells it is about."""
-    fears = Counter(fear for pairs in seen for fear in pairs.preflight.split(" | ") if fear)
-    for fear, cells in fears.most_common(MOST_FEARS):
-        yield f"preflight: {fear} [{cells} cell{'s' * (cells > 1)}]"
-    if len(fears) > MOST_FEARS:
-        yield f"preflight: {len(fears) - MOST_FEARS} more, as the property `preflight` of their cells"
+    return _counted("preflight", "preflight", (pairs.preflight for pairs in seen))
+
+
+def noted(seen: Iterable[CellPairs]) -> Iterator[str]:
+    """What is to be noted of cells though it decides nothing, likewise."""
+    return _counted("note", "notes", (pairs.notes for pairs in seen))
+
+
+def _counted(word: str, name: str, said: Iterable[str]) -> Iterator[str]:
+    found = Counter(one for text in said for one in text.split(" | ") if one)
+    for one, cells in found.most_common(MOST_FEARS):
+        yield f"{word}: {one} [{cells} cell{'s' * (cells > 1)}]"
+    if len(found) > MOST_FEARS:
+        yield f"{word}: {len(found) - MOST_FEARS} more, as the property `{name}` of their cells"
 
 
 def record(cell: Scenario, pairs: CellPairs) -> CellRecord:

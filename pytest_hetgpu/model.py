@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pytest_hetgpu.foreign import Foreign
+from pytest_hetgpu.limits import TOLERANCE, Limit, Reference
 from pytest_hetgpu.told import Condition, Kind, Point
 
 __all__ = [
@@ -248,6 +249,7 @@ class Scenario:
     values: tuple[str, ...]
     expectations: tuple[Expectation, ...] = ()
     excluded: Exclusion | None = None
+    references: tuple[Reference, ...] = ()
 
     def value(self, axis: str) -> str:
         """The name of this cell's value on an axis, e.g. `value("transport")`; KeyError for an unknown axis."""
@@ -264,7 +266,8 @@ class Demand:
     `transports` are the component names that may carry data between ranks, as `transport_family`'s reader reports them.
     `points` are the sizes and types that must be measured (by rank 0, when `measured`) and checked (by every rank).
     `rdma`: all nodes are on fabrics whose data passes the kernel by. `backend` is that of torch.distributed, "" for
-    ranks that call MPI themselves. `foreign` is the program, where it is not ours.
+    ranks that call MPI themselves. `foreign` is the program, where it is not ours. `limits` are what times are held
+    against, `before` the facts of the run that most of them come from; a number may be worse by `tolerance`, a share.
     """
 
     ranks: int
@@ -280,6 +283,9 @@ class Demand:
     rdma: bool = False
     backend: str = ""
     foreign: Foreign | None = None
+    tolerance: float = TOLERANCE
+    limits: Mapping[Point, tuple[Limit, ...]] = field(default_factory=dict)
+    before: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ class Option:
     name: str
     help: str
     metavar: str = ""
-    kind: Literal["path", "paths", "words", "seconds", "flag", "choice"] = "path"
+    kind: Literal["path", "paths", "words", "seconds", "flag", "choice", "run"] = "path"
     everywhere: bool = True
     choices: tuple[str, ...] = ()
     same: bool = False
@@ -55,6 +55,13 @@ OPTIONS = (
         "history",
         "file that every run's outcomes and numbers go into, or off (default: history.sqlite in the reports folder)",
         "FILE",
+        may_be_off=True,
+    ),
+    Option(
+        "baseline",
+        "earlier run that speeds are held against: its id, latest, last:N, its folder, a history or JUnit file; or off",
+        "RUN|FILE",
+        "run",
         may_be_off=True,
     ),
     Option(
@@ -101,6 +108,7 @@ class Settings:
     inventory: Path | None = None
     reports: Path = Path("reports")
     history: Path | Literal["off"] | None = None
+    baseline: str | None = None
     knowledge: tuple[Path, ...] = ()
     timeout: float = 120.0
     preflight: str = "warn"
@@ -175,6 +183,8 @@ def _given(option: Option, config: pytest.Config, environ: Mapping[str, str]) ->
     value = config.getini(option.dest)
     if value and option.kind == "path" and config.inipath and not (option.may_be_off and value == OFF):
         value = config.inipath.parent / value
+    if value and option.kind == "run" and config.inipath and (beside := config.inipath.parent / value).exists():
+        value = str(beside)
     return value, f"{option.dest} in {config.inipath}"
 
 
@@ -183,8 +193,8 @@ def _convert(option: Option, value: Any, source: str) -> Any:
         return OFF
     if option.kind in ("paths", "words"):
         return tuple(value if option.kind == "words" else map(Path, value))
-    if option.kind == "path":
-        return Path(value)
+    if option.kind in ("path", "run"):
+        return Path(value) if option.kind == "path" else str(value)
     if option.kind == "flag":
         return value is True or _truth(str(value), source)
     if option.kind == "choice":

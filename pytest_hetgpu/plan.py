@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from pytest_hetgpu import references
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.fabrics.base import FabricKind
 from pytest_hetgpu.inventory import HERE, Host
@@ -43,7 +44,7 @@ def plan(document: Document, scenario: Scenario, site: Site) -> Job:
         nodes=nodes,
         command=launcher.command(replace(_start(starter, everybody, contexts, mca, site), meeting=meeting)),
         timeout=options.timeout or site.timeout,
-        demand=_demand(scenario, settings, nodes, hosts[: len(nodes)], work),
+        demand=_held(scenario, _demand(scenario, settings, nodes, hosts[: len(nodes)], work), nodes),
         launcher=control,
     )
 
@@ -188,7 +189,13 @@ def _demand(
         rdma=all(_fabric(node).rdma for node in nodes),
         backend=work.backend,
         foreign=work.foreign(ranks),
+        tolerance=settings.options.tolerance,
     )
+
+
+def _held(scenario: Scenario, demand: Demand, nodes: Sequence[Node]) -> Demand:
+    """With what the matrix itself says of its speed; what another cell gives must be measured first."""
+    return replace(demand, limits=references.stated(scenario.references, demand, nodes))
 
 
 def _fabric(node: Node) -> FabricKind:

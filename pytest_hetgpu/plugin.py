@@ -30,7 +30,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "hetgpu: a cell of a matrix")
     settings = options.resolve(config)
     if not settings.matrix:
-        for name in ("plan", "cell", "inventory"):
+        for name in ("plan", "cell", "inventory", "baseline"):
             if settings.sources.get(name, "").startswith("--"):
                 raise pytest.UsageError(f"{settings.sources[name]} needs a matrix: give --hetgpu-matrix FILE")
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,9 +24,11 @@ from pytest_hetgpu.reporting.journal import Journal, matrix_file
 from pytest_hetgpu.reporting.pairs import Pair, to_pairs
 from pytest_hetgpu.reporting.report import build
 from pytest_hetgpu.runtimes.base import Runtime
+from pytest_hetgpu.speeds import Speeds
 from pytest_hetgpu.suite import Suite
 
 if TYPE_CHECKING:
+    from pytest_hetgpu.baseline import Baseline
     from pytest_hetgpu.preflight.concern import Concern
     from pytest_hetgpu.standing import Placements
     from pytest_hetgpu.surroundings import Surroundings
@@ -56,14 +59,28 @@ class Recorder:
         self.wires: Wires | None = None
         self.options: Sequence[str] = ()
         self.history: Path | None = None
+        self.baseline: Baseline | None = None
 
     @classmethod
-    def start(cls, suite: Suite, reports: Path, arguments: Sequence[str], options: Sequence[str] = ()) -> Recorder:
+    def start(
+        cls,
+        suite: Suite,
+        reports: Path,
+        arguments: Sequence[str],
+        options: Sequence[str] = (),
+        baseline: Baseline | None = None,
+    ) -> Recorder:
         """Opens a new run below the folder `reports`. UsageError where that cannot be written.
 
-        `arguments` is the command line, `options` the part of it (and of what else was set) that its cells need again.
+        `arguments` is the command line, `options` the part of it (and of what else was set) that its cells need again;
+        its `baseline` is kept with it.
         """
         recorder = cls(suite, RunFolder.create(reports), "main")
+        recorder.baseline = baseline
+        if baseline:
+            kept = baseline.keep(recorder.folder.path)
+            options = (*options, "--hetgpu-baseline", wording.shown(kept))
+        recorder.options = options
         matrices = [matrix_file(document.name, Path(document.file)) for document in suite.documents.values()]
         recorder.journal.run(matrices, arguments, options)
         return recorder
@@ -135,10 +152,17 @@ class Recorder:
         self.journal.finished(job, result)
         return self._judged(job, result, concerns)
 
+    @cached_property
+    def speeds(self) -> Speeds:
+        """What the cells' times are held against."""
+        judged = partial(judge_output, knowledge=self._knowledge())
+        return Speeds(self.suite, self.folder, self.journal.path.stem, self._cluster, judged, self.baseline)
+
     def _judged(
-        self, job: Job, result: RunResult, concerns: Sequence[Concern]
+        self, job: Job, result: RunResult, concerns: Sequence[Concern], further: Sequence[RunResult] = ()
     ) -> tuple[RunResult, Outcome, list[Pair]]:
-        outcome = replace(judge_output(job, result, self._knowledge()), concerns=tuple(map(str, concerns)))
+        judged = judge_output(job, result, self._knowledge(), further)
+        outcome = replace(judged, concerns=tuple(map(str, concerns)))
         self.journal.judged(job, outcome)
         self.outcomes[job.matrix, job.label] = outcome
         return result, outcome, to_pairs(outcome, label=job.label, matrix=job.matrix)
@@ -180,11 +204,16 @@ class Recorder:
         feared = self._feared(cluster)
         if feared:
             return self._never_started(job, [f"hetgpu: preflight: {feared}"], cluster.concerns)
-        result = execute(self._wired(cluster), self.folder, self.journal)
-        result, outcome, pairs = self._judged(job, result, cluster.concerns)
+        cluster = self._wired(self.speeds.held(cluster))
+        job = cluster.job
+        result = execute(cluster, self.folder, self.journal)
+        further = self.speeds.launched_again(cluster, result)
+        stopped = next((one.interrupted for one in further if one.interrupted), result.interrupted)
+        result, outcome, pairs = self._judged(job, replace(result, interrupted=stopped), cluster.concerns, further)
         if job.joined and (outcome.kind in _SPOILT or result.lost or result.survivors):
             self.spoilt = job
-        if self.debug_rerun and outcome.verdict in _TO_DEBUG and result.interrupted is None:
+        to_debug = outcome.verdict in _TO_DEBUG and outcome.kind is not Kind.SLOW
+        if self.debug_rerun and to_debug and result.interrupted is None:
             outcome = self._debugged(job, outcome)
         return result, outcome, pairs
 

@@ -19,6 +19,7 @@ from pytest_hetgpu.reporting.events import Run
 from pytest_hetgpu.reporting.folder import RunFolder, read_job, read_result
 from pytest_hetgpu.reporting.journal import Journal, read_run
 from pytest_hetgpu.reporting.report import build
+from pytest_hetgpu.speeds import launches
 from pytest_hetgpu.wording import rerun
 
 WRITER = "rejudged"
@@ -67,7 +68,8 @@ def _judged(cell: CellRecord, folder: RunFolder, known: Knowledge | None) -> Out
     if result is None or any(one.judge == SCENARIO for one in cell.outcome.findings):
         return None
     # The run may have been moved since: its log lies beside its job.
-    outcome = judge_output(read_job(path), replace(result, output=str(folder.log(cell.label))), known)
+    further = [again for _, again in launches(folder, cell.label)]
+    outcome = judge_output(read_job(path), replace(result, output=str(folder.log(cell.label))), known, further)
     return replace(outcome, concerns=cell.outcome.concerns, debug=cell.outcome.debug)
 
 

@@ -16,6 +16,7 @@ from pytest_hetgpu.options import OFF, Settings
 from pytest_hetgpu.suite import Beside, Suite, packaged
 
 if TYPE_CHECKING:
+    from pytest_hetgpu.baseline import Baseline
     from pytest_hetgpu.cluster import Cluster
     from pytest_hetgpu.evidence import Outcome, RunResult
     from pytest_hetgpu.recorder import Recorder
@@ -64,20 +65,55 @@ class Session:
         if self.worker is not None:
             self.recorder = Recorder.join(self.suite, Path(self.worker["hetgpu_run"]), self.worker["workerid"])
             self.configure(self.recorder)
+            if self.settings.baseline not in (None, OFF):
+                from pytest_hetgpu.baseline import kept_with
+
+                self.recorder.baseline = kept_with(self.recorder.folder.path)
             return
         from pytest_hetgpu.live import Live
 
         arguments = [str(argument) for argument in self.config.invocation_params.args]
         reports = self.config.invocation_params.dir / self.settings.reports
-        self.recorder = Recorder.start(self.suite, reports, arguments, self.options)
+        baseline, remarks = self.find_baseline(reports)
+        self.recorder = Recorder.start(self.suite, reports, arguments, self.options, baseline)
         self.configure(self.recorder)
-        self.config.pluginmanager.register(Live(self.config, self.cells, self.recorder.folder.path), "hetgpu-live")
+        live = Live(self.config, self.cells, self.recorder.folder.path)
+        live.trouble += remarks
+        self.config.pluginmanager.register(live, "hetgpu-live")
+
+    def find_baseline(self, reports: Path) -> tuple[Baseline | None, list[str]]:
+        """What this run is held against, with remarks on it, before it is the latest run itself. Raises UsageError."""
+        if self.settings.baseline in (None, OFF):
+            return None, []
+        from pytest_hetgpu import baseline
+        from pytest_hetgpu.compare.find import Places
+        from pytest_hetgpu.reporting.events import MatrixFile
+        from pytest_hetgpu.reporting.folder import HISTORY
+
+        matrices = [MatrixFile(name, one.file, one.sha256) for name, one in self.suite.documents.items()]
+        cells = [(cell.matrix, cell.id) for cell in self.suite.scenarios]
+        places = Places(reports, self.history(reports) or reports / HISTORY)
+        found = baseline.of(str(self.settings.baseline), places, matrices, cells)
+        return found, list(baseline.remarks(found, matrices, os.uname().nodename))
+
+    def history(self, reports: Path) -> Path | None:
+        """The file that runs of a reports folder are remembered in; None where they are not."""
+        given = self.settings.history
+        if given == OFF:
+            return None
+        if given is None:
+            from pytest_hetgpu.reporting.folder import HISTORY
+
+            return reports / HISTORY
+        return self.config.invocation_params.dir / given
 
     @property
     def options(self) -> tuple[str, ...]:
         """What is to be typed besides its matrix so that a cell is the same again: scenarios of one's own, options."""
         if self.worker is not None:
             return tuple(self.worker["hetgpu_options"])
+        if self.recorder is not None:
+            return tuple(self.recorder.options)
         given = self.config.args if self.config.args_source is self.config.ArgsSource.ARGS else ()
         files = tuple(dict.fromkeys(argument.partition("::")[0] for argument in given))
         return (*files, *(("-m", "hetgpu") if files else ()), *self.settings.typed)
@@ -88,11 +124,7 @@ class Session:
         recorder.debug_rerun = self.settings.debug_rerun
         recorder.wire = self.settings.wire
         recorder.options = self.options
-        given = self.settings.history
-        if given is None:
-            recorder.history = recorder.folder.history
-        elif given != OFF:
-            recorder.history = self.config.invocation_params.dir / given
+        recorder.history = self.history(recorder.folder.path.parent)
 
     def register_marks(self) -> None:
         """Makes a mark of every axis value, platform and family; a value named like a mark that exists is an error."""

@@ -80,24 +80,33 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One timed point as rank 0 printed it: seconds for one operation, mean over iterations and ranks."""
+    """One timed point as rank 0 printed it: seconds for one operation, mean over iterations and ranks.
+
+    `repeat` counts the times that the point was come back to.
+    """
 
     operation: str
     point: Point
     ranks: int
     iterations: int
     seconds: float
+    repeat: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """`metric` is latency (us), algbw or busbw (GB/s, 1e9 bytes a second), or what a program calls its own figure."""
+    """`metric` is latency (us), algbw or busbw (GB/s, 1e9 bytes a second), or what a program calls its own figure.
+
+    Where it was measured several times `samples` has all values, and `value` is the median of those that are no
+    outliers.
+    """
 
     metric: str
     value: float
     unit: str
     point: Point
     ranks: int
+    samples: tuple[float, ...] = ()
 
     @property
     def name(self) -> str:

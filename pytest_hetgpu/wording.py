@@ -54,6 +54,7 @@ def describe(job: Job, outcome: Outcome, log: str, once_more: str) -> str:
     lines += [f"  {line}" for line in knowing(outcome.known)]
     lines += [f"  {told}" for told in filter(None, [debugged(outcome)])]
     lines += [f"  preflight: {concern}" for concern in outcome.concerns]
+    lines += [f"  note: {note}" for note in outcome.notes]
     lines += [f"  command: {shlex.join(job.command.argv)}", f"  log:     {log}", f"  again:   {once_more}"]
     return "\n".join(map(clean, lines))
 

@@ -21,7 +21,10 @@ Plans = Callable[..., Job]
 STACK = Stack("openmpi-5", "Open MPI", "5.0.11", "/s", "/s/bin/mpirun", "/s/bin/python")
 SITE = Site({"openmpi-5": STACK}, "/p", cores=8)
 PYTHON = ("/s/bin/python", "-m", "mpi4py")
-PAIRS = (*PYTHON, "/p/send_recv.py", "--sizes", "8", "--dtypes", "float32", "--iterations", "20", "--warmup", "5")
+PAIRS = (
+    *(*PYTHON, "/p/send_recv.py", "--sizes", "8", "--dtypes", "float32"),
+    *("--iterations", "20", "--warmup", "5", "--repeats", "5"),
+)
 REDUCE = (
     *PYTHON,
     "/p/allreduce.py",
@@ -32,6 +35,8 @@ REDUCE = (
     "--iterations",
     "3",
     "--warmup",
+    "5",
+    "--repeats",
     "5",
 )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_hetgpu.evidence import Row, Wire
-from pytest_hetgpu.metrics import has_bandwidth, measurements, of_wire
+from pytest_hetgpu.metrics import has_bandwidth, measurements, of_wire, seconds_of, told
 from pytest_hetgpu.model import Point
 from pytest_hetgpu.registry import find, names
 from pytest_hetgpu.workloads.base import SweepWorkload, Workload
@@ -118,3 +118,47 @@ def test_which_operations_have_a_bandwidth() -> None:
     assert has_bandwidth("bidirectional_send_recv")
     assert not has_bandwidth("barrier")
     assert not has_bandwidth("guarded_send")
+
+
+def repeated(*seconds: float, ranks: int = 2) -> list[Row]:
+    return [Row("allreduce", Point(MEBI, "float32"), ranks, 20, one, repeat) for repeat, one in enumerate(seconds)]
+
+
+def test_of_several_repeats_the_median_counts_without_outliers() -> None:
+    latency, algbw, busbw = measurements(repeated(1e-3, 1.02e-3, 9e-3, 1.01e-3, 0.99e-3))
+    assert latency.value == pytest.approx(1005.0)
+    assert latency.samples == pytest.approx((1000.0, 1020.0, 9000.0, 1010.0, 990.0))
+    assert busbw.value == pytest.approx(MEBI / 1.005e-3 / 1e9, rel=1e-4)
+    assert algbw.samples == busbw.samples
+    assert len(busbw.samples) == 5
+
+
+def test_a_single_repeat_has_no_samples() -> None:
+    assert {item.samples for item in measurements(repeated(1e-3))} == {()}
+
+
+def test_repeats_of_other_ranks_are_no_samples() -> None:
+    """What another world of ranks measured at the same point is something else; the last one counts."""
+    rows = [*repeated(1e-3, 2e-3), *repeated(5e-3, 7e-3, ranks=4)]
+    latency = measurements(rows)[0]
+    assert latency.ranks == 4
+    assert latency.samples == pytest.approx((5000.0, 7000.0))
+
+
+@pytest.mark.parametrize("metric", ["latency", "algbw", "busbw"])
+def test_a_time_is_told_and_understood(metric: str) -> None:
+    (found,) = (item for item in measurements(repeated(3e-3, ranks=4)) if item.metric == metric)
+    assert told(metric, 3e-3, "allreduce", MEBI, 4) == pytest.approx(found.value)
+    assert seconds_of(metric, found.value, "allreduce", MEBI, 4) == pytest.approx(3e-3)
+
+
+def test_who_has_a_bandwidth() -> None:
+    assert has_bandwidth("allreduce")
+    assert not has_bandwidth("allreduce", ranks=1)
+    assert not has_bandwidth("barrier")
+    assert told("algbw", 1e-3, "allreduce", MEBI, 1) == pytest.approx(MEBI / 1e-3 / 1e9)
+    for operation, ranks in (("barrier", 2), ("allreduce", 1)):
+        with pytest.raises(ValueError, match="has no busbw"):
+            told("busbw", 1.0, operation, 8, ranks)
+        with pytest.raises(ValueError, match="has no busbw"):
+            seconds_of("busbw", 1.0, operation, 8, ranks)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pytest_hetgpu.compare import from_junit
+from pytest_hetgpu.compare import from_junit, kept
 from pytest_hetgpu.compare.sides import Side
 from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.registry import known
@@ -66,7 +66,10 @@ def _folder(path: Path) -> Side:
 
 def _file(path: Path) -> Side:
     with path.open("rb") as file:
-        if file.read(15) == b"SQLite format 3":
+        start = file.read(15)
+        if start.startswith(b"{"):
+            return kept.read(path)
+        if start == b"SQLite format 3":
             raise UsageError(f"{path} is a history: give --history {path} and name a run in it")
     return Side(str(path), (from_junit.read(path),), from_junit.NOTE.format(name=path))
 

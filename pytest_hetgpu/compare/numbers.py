@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from pytest_hetgpu.compare.samples import Sample, sample
 from pytest_hetgpu.compare.sides import Identity, Side, Way
 from pytest_hetgpu.model import Kind, Point, Verdict
 from pytest_hetgpu.reporting.past import PastCell
+from pytest_hetgpu.samples import Sample, sample
 
 _TIMES = ("s", "ms", "us", "ns")
 _ROUNDING = 1e-9
@@ -41,10 +41,11 @@ class Measured(NamedTuple):
 
 
 class Value(NamedTuple):
-    """One number of one run."""
+    """One number of one run; `samples` are what it repeated."""
 
     value: float
     traits: Traits
+    samples: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ def _rows(cells: Sequence[PastCell]) -> dict[Measured, list[Value]]:
     for cell in cells:
         for one in cell.measurements:
             traits = Traits(one.ranks, cell.tool, cell.memory, one.unit)
-            found.setdefault(Measured(one.metric, one.point), []).append(Value(one.value, traits))
+            found.setdefault(Measured(one.metric, one.point), []).append(Value(one.value, traits, one.samples))
     return found
 
 
@@ -127,6 +128,10 @@ def _kind(measured: Measured) -> str:
 
 
 def _sample(values: Sequence[Value]) -> Sample | None:
+    """Runs are what scatters; of a single one its repeats show how much."""
+    if len(values) == 1 and values[0].samples:
+        found = sample(values[0].samples)
+        return found and replace(found, of="repeat")
     return sample(value.value for value in values)
 
 

@@ -11,10 +11,10 @@ from typing import Any
 from pytest_hetgpu.compare.cells import CellChange, KeyChange, State
 from pytest_hetgpu.compare.comparison import Comparison
 from pytest_hetgpu.compare.numbers import NumberChange
-from pytest_hetgpu.compare.samples import Sample
 from pytest_hetgpu.compare.sides import Identity, Side, Way
 from pytest_hetgpu.reporting.cells import utc
 from pytest_hetgpu.reporting.text import clean
+from pytest_hetgpu.samples import Sample
 from pytest_hetgpu.sizes import show_size
 
 SCHEMA = 1
@@ -128,14 +128,14 @@ def _number(one: NumberChange) -> str:
 
 
 def _sample(found: Sample | None) -> str:
-    """`1.25`, of several runs `1.25 [1.2 to 1.3 in 9 runs, 1 outlier]`."""
+    """`1.25`, of several runs `1.25 [1.2 to 1.3 in 9 runs, 1 outlier]`; repeats that are all alike are not told."""
     if found is None:
         return ""
-    if found.values + found.outliers == 1:
+    if found.values + found.outliers == 1 or (found.of == "repeat" and found.low == found.high):
         return f"{found.middle:.4g}"
     outliers = f", {found.outliers} outlier{'s' * (found.outliers > 1)}" if found.outliers else ""
     spread = f"{found.low:.4g} to {found.high:.4g} in " if found.low < found.high else ""
-    return f"{found.middle:.4g} [{spread}{found.values} run{'s' * (found.values > 1)}{outliers}]"
+    return f"{found.middle:.4g} [{spread}{found.values} {found.of}{'s' * (found.values > 1)}{outliers}]"
 
 
 def percent(change: float | None) -> str:
@@ -237,4 +237,4 @@ def _sample_data(found: Sample | None) -> dict[str, Any] | None:
     if found is None:
         return None
     spread = {"median": found.middle, "low": found.low, "high": found.high}
-    return {**spread, "values": found.values, "outliers": found.outliers}
+    return {**spread, "values": found.values, "outliers": found.outliers, "of": found.of}

@@ -20,11 +20,12 @@ FROM_OUTSIDE = frozenset({signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.S
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One finished run as judges see it."""
+    """One finished run as judges see it; `further` launches of the same job tell whether it is slow."""
 
     job: Job
     result: RunResult
     evidence: Evidence
+    further: tuple[Case, ...] = ()
 
 
 class Force(enum.IntEnum):
@@ -36,6 +37,8 @@ class Force(enum.IntEnum):
     """A fact about the run. Of several the worst kind decides."""
     VAGUE = 2
     """Says that something is wrong, not what (an exit code, a silent rank): decides where nothing firm does."""
+    LEAST = 3
+    """Says of a run that is sound that it is slow: decides where nothing else does."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,6 +137,7 @@ class RecordReader:
             ranks=_whole(record["ranks"], least=1),
             iterations=_whole(record["iterations"], least=1),
             seconds=_seconds(record["seconds"]),
+            repeat=_whole(record.get("repeat", 0)),
         )
         self._rows.setdefault(row)
 

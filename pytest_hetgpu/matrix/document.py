@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from pytest_hetgpu.errors import MatrixError
 from pytest_hetgpu.matrix.complaints import Complaints
-from pytest_hetgpu.matrix.models import Options
+from pytest_hetgpu.matrix.models import Options, ReferenceShape
 from pytest_hetgpu.matrix.source import Mapping as MappingNode
 from pytest_hetgpu.model import Exclusion, Expectation, Hardware, Origin
 from pytest_hetgpu.registry import find, show
@@ -19,6 +19,8 @@ from pytest_hetgpu.workloads.base import Workload
 
 COMMON = frozenset(Options.model_fields)
 MAPS = frozenset(("env", "mca"))
+ADDED = frozenset(("reference",))
+"""Keys of which all that a cell's values give hold, side by side."""
 MAIN_AXES = ("placement", "transport", "workload")
 
 
@@ -66,6 +68,16 @@ class Rule:
     expectation: Expectation | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """A reference, and the cells that it is one for; `node` is where it stands."""
+
+    shape: ReferenceShape
+    where: Mapping[str, tuple[str, ...]]
+    node: MappingNode
+    origin: Origin
+
+
 class CellSettings(NamedTuple):
     """Everything that the values of one cell say together; `launch_from` is empty where the first node starts it."""
 
@@ -105,6 +117,7 @@ class Document:
     exclude: tuple[Rule, ...]
     expect: tuple[Rule, ...]
     extra: Mapping[tuple[str, str], Fragment] = field(default_factory=dict)
+    references: tuple[Stated, ...] = ()
     _cache: dict[tuple[str, tuple[str, ...]], Any] = field(default_factory=dict, repr=False, compare=False)
 
     def fragment(self, axis: str, name: str) -> Fragment:
@@ -186,7 +199,7 @@ class Document:
         # What a transport runs over gives defaults, as hardware does.
         for fragment in (*reversed(tuple(self.below(fragments[1]))), *fragments):
             for key, value in fragment.raw.items():
-                if key in COMMON:
+                if key in COMMON - ADDED:
                     merged[key] = {**merged.get(key, {}), **value} if key in MAPS else value
         return Options.model_validate(merged)
 
@@ -239,7 +252,7 @@ def conflicts(fragments: Sequence[Fragment]) -> Iterator[Conflict]:
     """Keys that two of these values, which are of different axes, set to different things."""
     for index, other in enumerate(fragments):
         for one in fragments[:index]:
-            for key in (key for key in one.raw if key in other.raw):
+            for key in (key for key in one.raw if key in other.raw and key not in ADDED):
                 mine, theirs = one.raw[key], other.raw[key]
                 if key in MAPS:
                     parts = (part for part in mine if part in theirs and mine[part] != theirs[part])

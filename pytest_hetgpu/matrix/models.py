@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -18,10 +18,12 @@ from pydantic import (
     Field,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
+    model_validator,
 )
 from pydantic_core.core_schema import CoreSchema, no_info_after_validator_function
 
 from pytest_hetgpu.evidence import Known
+from pytest_hetgpu.limits import SPEEDS, TOLERANCE
 from pytest_hetgpu.model import Condition, Exclusion, Expectation, Kind, Origin
 from pytest_hetgpu.registry import known, names, show
 from pytest_hetgpu.sizes import parse_size
@@ -86,6 +88,45 @@ def _requirement(text: str) -> str:
     return text
 
 
+EVERY = "*"
+
+
+def _every(value: Any) -> Any:
+    """One number is that of every size."""
+    return {EVERY: value} if isinstance(value, str) else value
+
+
+def _size_or_every(value: Any) -> int:
+    return 0 if value == EVERY else parse_size(value)
+
+
+def _whose(value: Any) -> Any:
+    if isinstance(value, dict) and value:
+        return value
+    if not isinstance(value, str) or value not in SPEEDS:
+        raise ValueError(f"{show(value)} is neither {' nor '.join(SPEEDS)} nor a map like {{transport: ob1-tcp}}")
+    return value
+
+
+def _share(value: Any) -> float:
+    """`10%` or `10` as 0.1."""
+    if isinstance(value, float):
+        return value
+    text = value.strip() if isinstance(value, str) else ""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(%?)", text, re.ASCII)
+    if not match or not float(match[1]) < 100:
+        raise ValueError(f"{show(value)} is not a percentage from 0% to less than 100%, like 10%")
+    if 0 < float(match[1]) < 1 and not match[2]:
+        raise ValueError(f"{show(value)} may be a share or a percentage: write {float(match[1]) * 100:g}% or {text}%")
+    return float(match[1]) / 100
+
+
+def _alone(value: Any) -> Any:
+    if not isinstance(value, (dict, list)):
+        raise ValueError(f"a map or a list of maps is needed here, not {show(value)}")
+    return [value] if isinstance(value, dict) else value
+
+
 NAME = Form(
     # A name starts neither hidden folders nor options.
     r"^[A-Za-z0-9_][A-Za-z0-9_.+-]{0,79}$",
@@ -118,6 +159,20 @@ Kinds = Annotated[
 ]
 Texts = Annotated[tuple[str, ...], BeforeValidator(_listed, json_schema_input_type=str | list[str])]
 Bytes = Annotated[int, BeforeValidator(parse_size, json_schema_input_type=str | int)]
+METRICS = ("busbw", "algbw", "latency")
+Size = Annotated[int, BeforeValidator(_size_or_every)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Numbers = Annotated[
+    dict[Size, Positive],
+    Field(min_length=1),
+    BeforeValidator(_every, json_schema_input_type=Positive | Annotated[dict[str, Positive], Field(min_length=1)]),
+]
+Others = Annotated[dict[Name, Name], Field(min_length=1)]
+Whose = Annotated[
+    Literal["fabric"] | Others, BeforeValidator(_whose, json_schema_input_type=Literal["fabric"] | Others)
+]
+_Written = Annotated[str, Field(pattern=r"^\s*[0-9]+(\.[0-9]+)?\s*%\s*$")] | Annotated[float, Field(ge=1, lt=100)]
+Percent = Annotated[float, BeforeValidator(_share, json_schema_input_type=_Written | Literal[0])]
 Link = Annotated[str, Form(r"^https?://\S+$", "be a link that starts with https:// or http://")]
 Requirement = Annotated[str, AfterValidator(_requirement)]
 
@@ -126,6 +181,42 @@ class Shape(BaseModel):
     """Base: unknown keys are mistakes."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+
+class ReferenceShape(Shape):
+    """What a cell's speed is held against: numbers, or a fraction of the speed of the fabric or of another cell."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "oneOf": [{"required": ["of"]}, {"anyOf": [{"required": [metric]} for metric in METRICS]}],
+            "dependentRequired": {"fraction": ["of"]},
+        }
+    )
+
+    busbw: Annotated[Numbers | None, Field(description="GB/s by size, or of every size")] = None
+    algbw: Annotated[Numbers | None, Field(description="GB/s by size, or of every size")] = None
+    latency: Annotated[Numbers | None, Field(description="us by size, or of every size")] = None
+    of: Annotated[Whose | None, Field(description="fabric, or {AXIS: VALUE}: the cell that has other values")] = None
+    fraction: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
+    min_size: Annotated[Bytes | None, Field(description="smaller sizes are not held against it")] = None
+    tolerance: Percent | None = None
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> ReferenceShape:
+        given = {metric: getattr(self, metric) for metric in METRICS if getattr(self, metric) is not None}
+        if bool(given) is bool(self.of):
+            raise ValueError(f"give either numbers ({', '.join(METRICS)}), or of: fabric or {{AXIS: VALUE}}")
+        if given and "fraction" in self.model_fields_set:
+            raise ValueError("a fraction needs `of`: of what it is")
+        if self.min_size and any(0 not in numbers for numbers in given.values()):
+            raise ValueError("min_size is for one number for every size, or for `of`")
+        return self
+
+
+class ReferenceRuleShape(ReferenceShape):
+    """The same, of the cells that it names."""
+
+    where: dict[Name, Pattern] = Field(min_length=1)
 
 
 class Options(Shape):
@@ -141,6 +232,16 @@ class Options(Shape):
         tuple[Requirement, ...],
         BeforeValidator(_listed, json_schema_input_type=str | list[str]),
         Field(description="capabilities of every node, or facts: large-bar, platform=rocm"),
+    ] = ()
+    tolerance: Annotated[Percent, Field(description="what a number may be worse than its reference or baseline")] = (
+        TOLERANCE
+    )
+    reference: Annotated[
+        tuple[ReferenceShape, ...],
+        Field(min_length=1),
+        BeforeValidator(
+            _alone, json_schema_input_type=ReferenceShape | Annotated[list[ReferenceShape], Field(min_length=1)]
+        ),
     ] = ()
 
 

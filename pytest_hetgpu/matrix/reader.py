@@ -25,7 +25,7 @@ from pytest_hetgpu.matrix.values import AxisReader
 from pytest_hetgpu.model import Hardware
 from pytest_hetgpu.registry import known, show
 
-TOP = ("name", "hardware", "transports", "axes", "include", "exclude", "expect")
+TOP = ("name", "hardware", "transports", "axes", "include", "exclude", "expect", "reference")
 
 _VARIABLE = re.compile(r"\$(\$)?\{([^}]*)\}")
 
@@ -90,6 +90,7 @@ class _Reader:
             exclude=tuple(rules.rules(tree, "exclude")),
             expect=tuple(rules.rules(tree, "expect")),
             extra=rules.extra,
+            references=tuple(rules.references(tree)),
         )
 
     def needed(self, tree: source.Mapping, key: str, what: str) -> source.Mapping | None:

@@ -13,8 +13,8 @@ from pytest_hetgpu.evidence import Known
 from pytest_hetgpu.knowledge.entries import Knowledge
 from pytest_hetgpu.matrix import source
 from pytest_hetgpu.matrix.complaints import Complaints
-from pytest_hetgpu.matrix.document import Axis, Fragment, Rule
-from pytest_hetgpu.matrix.models import ExcludeShape, ExpectShape
+from pytest_hetgpu.matrix.document import Axis, Fragment, Rule, Stated
+from pytest_hetgpu.matrix.models import ExcludeShape, ExpectShape, ReferenceRuleShape
 from pytest_hetgpu.matrix.source import Node, Scalar, plain
 from pytest_hetgpu.matrix.values import AxisReader
 from pytest_hetgpu.registry import known, show
@@ -103,6 +103,16 @@ class RuleReader:
             else:
                 self.conditions(shape, node)
                 yield Rule(key, where, origin, expectation=shape.expectation(origin, self.known(shape, node)))
+
+    def references(self, tree: source.Mapping) -> Iterator[Stated]:
+        """What the speed of the cells that a rule names is held against."""
+        for node, value in self.entries(tree, "reference"):
+            try:
+                shape = ReferenceRuleShape.model_validate(value)
+            except ValidationError as error:
+                self.complaints.invalid(error, node, "reference", ReferenceRuleShape)
+                continue
+            yield Stated(shape, self.where(shape.where, node), node, self.reader.origin(node.line))
 
     def known(self, shape: ExpectShape, node: source.Mapping) -> Known | None:
         """What knowledge has under the id that an expectation names; complains where it has nothing."""

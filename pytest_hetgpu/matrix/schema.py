@@ -10,7 +10,7 @@ from pydantic_core.core_schema import DictSchema
 
 from pytest_hetgpu.matrix.document import MAIN_AXES
 from pytest_hetgpu.matrix.hardware import HardwareShape
-from pytest_hetgpu.matrix.models import NAME, ExcludeShape, ExpectShape, Options, PlacementShape
+from pytest_hetgpu.matrix.models import NAME, ExcludeShape, ExpectShape, Options, PlacementShape, ReferenceRuleShape
 from pytest_hetgpu.matrix.values import entry_model
 from pytest_hetgpu.registry import names
 
@@ -39,6 +39,7 @@ def matrix_schema() -> Json:
             "include": {"type": "array", "items": shapes.include()},
             "exclude": {"type": "array", "items": shapes.exclude()},
             "expect": {"type": "array", "items": shapes.of(ExpectShape)},
+            "reference": {"type": "array", "items": shapes.of(ReferenceRuleShape)},
         },
         "patternProperties": {"^x-": True},
         "required": ["hardware", "axes"],

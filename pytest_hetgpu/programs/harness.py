@@ -9,7 +9,8 @@ of leaving the others waiting for ever. A program describes one `Operation` and 
     --in-place false     or true, or both: each point twice
     --memory host        or guarded: the CPU may not touch what is sent
     --iterations 20      timed iterations
-    --warmup 5           untimed ones before them
+    --warmup 5           untimed ones before them, where the point is met for the first time; later one
+    --repeats 1          how often all points are gone through; results are verified the first time
 
 and writes records, as `report.py` says.
 """
@@ -42,12 +43,13 @@ def main(kind: Type[Operation]) -> None:
     greet(comm)
     refuse(kind, comm.Get_size(), options)
     checks: List[List[Any]] = []
-    for point in points(kind, options):
+    for repeat, point in itertools.product(range(options.repeats if kind.timed else 1), list(points(kind, options))):
         dtype = np.dtype(np.uint8 if point.dtype == "none" else point.dtype)
         count = point.size // dtype.itemsize
         operation = kind(comm, count, dtype, in_place=bool(point.place), memory=options.memory)
-        wrong = run_point(operation, point, options)
-        checks.append([point.size, point.dtype, wrong, *filter(None, [point.place])])
+        wrong = run_point(operation, point, options, repeat)
+        if not repeat:
+            checks.append([point.size, point.dtype, wrong, *filter(None, [point.place])])
     emit_checks(comm.Get_rank(), checks)
     emit(t="done", rank=comm.Get_rank())
 
@@ -70,9 +72,12 @@ def arguments(kind: Type[Operation]) -> argparse.Namespace:
     parser.add_argument("--memory", choices=("host", "guarded"), default=kind.memory)
     parser.add_argument("--iterations", type=int, default=20)
     parser.add_argument("--warmup", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=1)
     options = parser.parse_args()
     if options.iterations < 1 or options.warmup < 0:
         parser.error(f"{options.iterations} iterations after {options.warmup} of warm-up: at least 1 after 0")
+    if options.repeats < 1:
+        parser.error(f"{options.repeats} repeats: at least 1")
     for size, dtype in itertools.product(options.sizes, options.dtypes):
         if size < dtype.itemsize:
             parser.error(f"size {size} holds no element of {dtype.name} ({dtype.itemsize} bytes)")
@@ -131,21 +136,26 @@ def mapped_library() -> str:
     return ""
 
 
-def run_point(operation: Operation, point: Point, options: argparse.Namespace) -> int:
-    """Times the operation, then verifies one step more. Returns this rank's number of wrong elements."""
+def run_point(operation: Operation, point: Point, options: argparse.Namespace, repeat: int) -> int:
+    """Times the operation; the first time it verifies one step more. Returns this rank's number of wrong elements."""
     if operation.timed:
         operation.fill()
         operation.guard(True)
-        measure(operation, point, options)
+        measure(operation, point, options, repeat)
         operation.guard(False)
+    if repeat:
+        return 0
     operation.prove()
     return sum(verify(operation, point, compared) for compared in operation.outcome())
 
 
-def measure(operation: Operation, point: Point, options: argparse.Namespace) -> None:
-    """Times iterations on every rank; rank 0 reports seconds for one operation."""
+def measure(operation: Operation, point: Point, options: argparse.Namespace, repeat: int) -> None:
+    """Times iterations on every rank; rank 0 reports seconds for one operation.
+
+    After the first repeat the connections are there; only buffers are new, and one iteration warms them up.
+    """
     comm = operation.comm
-    for _ in range(options.warmup):
+    for _ in range(min(options.warmup, 1) if repeat else options.warmup):
         operation.step()
     comm.Barrier()
     started = time.perf_counter()
@@ -159,6 +169,7 @@ def measure(operation: Operation, point: Point, options: argparse.Namespace) -> 
             op=operation.name,
             **point.fields(),
             ranks=operation.ranks,
+            repeat=repeat,
             iterations=options.iterations,
             seconds=sum(everyone) / len(everyone),
             min=min(everyone),

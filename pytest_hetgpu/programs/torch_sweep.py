@@ -2,7 +2,7 @@
 
     torch_sweep.py --operation allreduce --backend gloo --sizes 8,1024 --dtypes float32
 
-takes sizes, dtypes, iterations and warm-up as `harness.py` does, and writes records as `report.py` says.
+takes sizes, dtypes, iterations, warm-up and repeats as `harness.py` does, and writes records as `report.py` says.
 """
 
 from __future__ import annotations
@@ -26,11 +26,13 @@ def main() -> None:
     world = join(options.backend, options.memory)
     refuse(options, world.ranks)
     checks: List[List[Any]] = []
-    for point in points(options):
+    for repeat, point in itertools.product(range(options.repeats), list(points(options))):
         _, dtype = shape("uint8" if point.dtype == "none" else point.dtype)
         operation = OPERATIONS[options.operation](world, point.size // dtype.itemsize, dtype)
         operation.fill()
-        measure(operation, point, options)
+        measure(operation, point, options, repeat)
+        if repeat:
+            continue
         checks.append([point.size, point.dtype, verify(operation, point), *filter(None, [point.place])])
     emit_checks(world.rank, checks)
     leave(world)
@@ -46,6 +48,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--dtypes", default="float32")
     parser.add_argument("--iterations", type=int, default=20)
     parser.add_argument("--warmup", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=1)
     options = parser.parse_args()
     if options.iterations < 1 or options.warmup < 0:
         parser.error(f"{options.iterations} iterations after {options.warmup} of warm-up: at least 1 after 0")
@@ -78,10 +81,10 @@ def refuse(options: argparse.Namespace, ranks: int) -> None:
             sys.exit(f"{kind.name} cannot sum {name} of {ranks} ranks: more than {highest(dtype)} overflow")
 
 
-def measure(operation: Operation, point: Point, options: argparse.Namespace) -> None:
+def measure(operation: Operation, point: Point, options: argparse.Namespace, repeat: int) -> None:
     """Times iterations on every rank; rank 0 reports seconds for one operation, mean over iterations and ranks."""
     world = operation.world
-    for _ in range(options.warmup):
+    for _ in range(min(options.warmup, 1) if repeat else options.warmup):
         operation.step()
     world.settle()
     world.barrier()
@@ -98,6 +101,7 @@ def measure(operation: Operation, point: Point, options: argparse.Namespace) -> 
             op=operation.name,
             **point.fields(),
             ranks=world.ranks,
+            repeat=repeat,
             iterations=options.iterations,
             seconds=sum(everyone) / len(everyone),
             min=min(everyone),

@@ -47,6 +47,7 @@ MIGRATIONS = (
         PRIMARY KEY (cell, metric, size, dtype, place)
     ) WITHOUT ROWID
     """,
+    "ALTER TABLE measurement ADD COLUMN samples TEXT NOT NULL DEFAULT ''",
 )
 """What makes the tables of each version of those of the one before; `;` ends a statement, and stands nowhere else."""
 _WORDS = (

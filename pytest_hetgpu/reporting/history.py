@@ -10,6 +10,7 @@ import math
 import shlex
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -98,7 +99,7 @@ def _measured(measurements: Iterable[Measurement]) -> Iterator[tuple[object, ...
     for one in measurements:
         if max(abs(one.point.size), abs(one.ranks)) < 1 << 63:
             where = (one.point.size, one.point.dtype, one.point.place, one.ranks)
-            yield (one.metric, *where, _number(one.value), one.unit)
+            yield (one.metric, *where, _number(one.value), one.unit, _json(one.samples) if one.samples else "")
 
 
 def _cells(db: sqlite3.Connection, run: str) -> Iterator[PastCell]:
@@ -111,6 +112,8 @@ def _cells(db: sqlite3.Connection, run: str) -> Iterator[PastCell]:
     for row in rows:
         point = Point(row["size"], row["dtype"], row["place"])
         found = Measurement(row["metric"], _told_number(row["value"]), row["unit"], point, row["ranks"])
+        if row["samples"]:
+            found = replace(found, samples=tuple(map(float, json.loads(row["samples"]))))
         measured.setdefault(row["cell"], []).append(found)
     for row in db.execute("SELECT * FROM cell WHERE run = ? ORDER BY id", (run,)):
         yield PastCell(

@@ -186,6 +186,7 @@ def _detail(cell: CellRecord, log: str | None, rerun: Rerun) -> Iterator[str]:
     if outcome.debug:
         yield f"- {escape(debugged(outcome))}"
     yield from (f"- preflight: {escape(concern)}" for concern in outcome.concerns)
+    yield from (f"- note: {escape(note)}" for note in outcome.notes)
     yield f"- run just this cell again: {code(again(cell, rerun), 2000)}"
     if log:
         stacks = f", [stacks.json]({quote(log.rpartition('/')[0])}/stacks.json)" if _looked(outcome) else ""

@@ -42,6 +42,7 @@ class CellPairs:
     tool: str = ""
     transports: tuple[str, ...] = ()
     preflight: str = ""
+    notes: str = ""
     seconds: float = 0.0
     measurements: Mapping[str, float] = field(default_factory=dict)
     wire: float | None = None
@@ -64,6 +65,7 @@ def to_pairs(outcome: Outcome, *, label: str, matrix: str) -> list[Pair]:
         "stack": one_line(outcome.stack, _LIMIT),
         "tool": one_line(outcome.facts.get("tool", ""), _LIMIT),
         "preflight": one_line(" | ".join(outcome.concerns), _LIMIT),
+        "notes": one_line(" | ".join(outcome.notes), _LIMIT),
         "transport_seen": ",".join(one_line(name, _LIMIT).replace(",", ";") for name in outcome.transports),
         "wire_told": one_line(told(outcome.wire), _LIMIT) if outcome.wire else "",
     }
@@ -105,6 +107,7 @@ def from_pairs(pairs: Iterable[tuple[str, object]]) -> CellPairs | None:
             tool=text.get("tool", ""),
             transports=tuple(filter(None, text.get("transport_seen", "").split(","))),
             preflight=text.get("preflight", ""),
+            notes=text.get("notes", ""),
             seconds=float(text.get("seconds", "0")),
             measurements={name: float(text[name]) for name in text if _MEASUREMENT.fullmatch(name)},
             wire=float(text["wire"]) if "wire" in text else None,

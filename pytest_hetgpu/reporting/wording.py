@@ -76,6 +76,7 @@ def details(record: CellRecord, rerun: Rerun) -> Iterator[str]:
         yield f"also in the log: {one_line(', '.join(f'{o.key} (line {o.line})' for o in outcome.others[:5]), _LINE)}"
     if outcome.debug:
         yield one_line(debugged(outcome), _LINE)
+    yield from (f"note: {one_line(note, _LINE)}" for note in outcome.notes)
     if outcome.expectation:
         yield f"expected: {expected(outcome.expectation)}"
     if record.issue:

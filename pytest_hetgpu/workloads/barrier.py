@@ -14,10 +14,8 @@ class Barrier(Workload):
     operation = "barrier"
 
     def program(self) -> tuple[str, ...]:
-        iterations, warmup = str(self.settings.iterations), str(self.settings.warmup)
         by_torch = ("torch_sweep.py", "--operation", "barrier", "--backend", self.backend)
-        program = by_torch if self.backend else ("barrier.py",)
-        return *program, "--iterations", iterations, "--warmup", warmup
+        return *(by_torch if self.backend else ("barrier.py",)), *self.settings.timing()
 
     def points(self) -> tuple[Point, ...]:
         return (Point(0, "none"),)

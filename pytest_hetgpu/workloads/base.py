@@ -70,11 +70,24 @@ class WorkloadSettings(BaseModel):
 
 
 class Repeated(WorkloadSettings):
-    """Keys of workloads that are timed."""
+    """Keys of workloads that are timed.
+
+    All points are gone through `repeats` times, so that a disturbance does not meet all repeats of one. Five is what it
+    takes to tell outliers, and to tell two runs apart by an exact test of ranks (p = 1/252; of four 1/70).
+    """
 
     backend: Backend | None = None
     iterations: Annotated[int, Field(ge=1)] = 20
     warmup: Annotated[int, Field(ge=0)] = 5
+    repeats: Annotated[int, Field(ge=1, le=1000, description="how often all points are gone through")] = 5
+
+    def timing(self) -> tuple[str, ...]:
+        """The arguments of a program that times."""
+        return (
+            *("--iterations", str(self.iterations)),
+            *("--warmup", str(self.warmup)),
+            *(("--repeats", str(self.repeats)) if self.repeats > 1 else ()),
+        )
 
 
 class Sweep(Repeated):
@@ -195,8 +208,7 @@ class SweepWorkload(Workload):
             *("--dtypes", ",".join(sweep.dtype)),
             *(("--in-place", self._in_place) if self._in_place != "false" and not self.backend else ()),
             *(("--memory", sweep.memory) if sweep.memory != "host" else ()),
-            *("--iterations", str(sweep.iterations)),
-            *("--warmup", str(sweep.warmup)),
+            *sweep.timing(),
         )
 
     def points(self) -> tuple[Point, ...]:

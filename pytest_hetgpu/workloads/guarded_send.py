@@ -16,6 +16,7 @@ class GuardedSettings(Sweep):
     memory: Literal["guarded"] = "guarded"
     iterations: Annotated[int, Field(ge=1)] = 1
     warmup: Annotated[int, Field(ge=0)] = 0
+    repeats: Annotated[int, Field(ge=1, le=1)] = 1
 
 
 class GuardedSend(SweepWorkload):

@@ -109,7 +109,9 @@ def test_inventory_that_lacks_the_hardware_skips(
     done.stdout.fnmatch_lines(["*needs hardware cpu, which the inventory hosts.yaml lacks*"])
 
 
-@pytest.mark.parametrize("option", ["--hetgpu-plan", "--hetgpu-cell=x", "--hetgpu-inventory=x.yaml"])
+@pytest.mark.parametrize(
+    "option", ["--hetgpu-plan", "--hetgpu-cell=x", "--hetgpu-inventory=x.yaml", "--hetgpu-baseline=x"]
+)
 def test_options_without_a_matrix(run_pytest: Run, option: str) -> None:
     done = run_pytest(option)
     assert done.ret == 4

@@ -124,6 +124,27 @@ def test_what_the_runs_before_showed_themselves_is_not_worse() -> None:
     assert [one.way for one in held(base, side(good("c", busbw(0.69))))] == [Way.WORSE]
 
 
+def repeated(*values: float) -> PastCell:
+    middle = sorted(values)[len(values) // 2]
+    return good("c", replace(busbw(middle), samples=values))
+
+
+def test_of_a_single_run_its_repeats_show_how_much_it_scatters() -> None:
+    base = side(repeated(1.0, 0.7, 1.1, 1.0, 0.95))
+    [one] = held(base, side(good("c", busbw(0.75))))
+    assert one.before
+    assert (one.way, one.before.middle, one.before.low, one.before.of) == (Way.WORSE, 1.0, 0.95, "repeat")
+    [one] = held(side(repeated(1.0, 0.7, 1.1, 0.8, 0.9)), side(good("c", busbw(0.75))))
+    assert one.way is Way.SAME
+
+
+def test_of_several_runs_only_their_medians_count() -> None:
+    base = series([repeated(0.1, 1.0, 1.1)], [repeated(0.9, 1.0, 9.0)])
+    [one] = held(base, side(repeated(0.5, 0.8, 0.9)))
+    assert one.before
+    assert (one.way, one.before.low, one.before.high, one.before.of) == (Way.WORSE, 1.0, 1.0, "run")
+
+
 def test_older_runs_that_are_unlike_do_not_count() -> None:
     base = series([good("c", busbw(1.0))], [good("c", busbw(9.0, ranks=8))], [good("c", busbw(1.0))])
     [one] = held(base, side(good("c", busbw(1.0))))

@@ -89,6 +89,14 @@ def test_several_runs_are_told_with_their_spread() -> None:
     assert f"  b: crash {KEY} (new, 5 of 5 runs) -> passed" in said
 
 
+def test_a_single_run_is_told_with_the_spread_of_its_repeats() -> None:
+    middle = replace(busbw(1.0), samples=(0.95, 0.98, 1.02, 1.05))
+    alike = replace(busbw(0.5), samples=(0.5, 0.5, 0.5))
+    found = compare(side(good("c", middle)), side(good("c", alike), name="B"), 0.1)
+    assert "    1K float32  busbw 1 [0.95 to 1.05 in 4 repeats] -> 0.5 GB/s (-50.0 %)" in as_text(found)
+    assert json.loads(as_json(found))["numbers"][0]["before"]["of"] == "repeat"
+
+
 def test_missing_and_unlike_numbers_are_told() -> None:
     before = side(good("a", busbw(1.0), busbw(1.0, 2048), busbw(1.0, 4096), latency(1.0)))
     after = side(good("a", busbw(float("nan")), busbw(1.0, 4096, ranks=4), latency(1.0), busbw(1.0, 8192)), name="B")

@@ -125,6 +125,11 @@ def test_rows_of_one_point_that_differ_are_all_kept() -> None:
     assert [row.seconds for row in read(line(ROW), line({**ROW, "seconds": 2})).rows] == [1.25e-05, 2.0]
 
 
+def test_repeats_of_a_point_are_told_apart_even_if_they_took_as_long() -> None:
+    records = read(*(line({**ROW, "repeat": repeat}) for repeat in (0, 1, 1)))
+    assert [(row.repeat, row.seconds) for row in records.rows] == [(0, 1.25e-05), (1, 1.25e-05)]
+
+
 def test_unknown_records_and_fields_are_passed_over() -> None:
     assert read(line({"t": "weather", "rank": "?"}), line({**DONE, "points": None, "x": [1]})) == Records(
         done=frozenset({1})
@@ -158,6 +163,8 @@ def test_unknown_records_and_fields_are_passed_over() -> None:
         {**ROW, "place": "out"},
         {**ROW, "place": 1},
         {**ROW, "iterations": 0},
+        {**ROW, "repeat": -1},
+        {**ROW, "repeat": "1"},
         {**ROW, "seconds": float("nan")},
         {**ROW, "seconds": float("inf")},
         {**ROW, "seconds": 0},

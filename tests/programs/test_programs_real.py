@@ -62,6 +62,7 @@ def test_a_world_of_odd_size_has_no_pairs(mpirun: Mpirun) -> None:
         (("--sizes", "8,-8"), "argument --sizes"),
         (("--sizes", "8", "--dtypes", "float99"), "float99"),
         (("--sizes", "8", "--iterations", "0"), "0 iterations after 5 of warm-up"),
+        (("--sizes", "8", "--repeats", "0"), "0 repeats: at least 1"),
     ],
 )
 def test_a_point_that_cannot_be_is_refused(mpirun: Mpirun, args: tuple[str, ...], complaint: str) -> None:
@@ -216,3 +217,27 @@ def test_the_programs_need_nothing_of_this_package() -> None:
         known = agents if program.stem.startswith("agent") else OURS | {"mpi4py", "numpy", "torch"}
         used = set(imports.findall(program.read_text()))
         assert used <= known | sys.stdlib_module_names, program
+
+
+def test_all_points_are_gone_through_as_often_as_asked_and_verified_once(mpirun: Mpirun) -> None:
+    args = ("--sizes", "8,64", "--in-place", "both", "--iterations", "3", "--warmup", "2", "--repeats", "4")
+    ran = mpirun(PROGRAMS / "allreduce.py", *args)
+    assert ran.returncode == 0
+    points = [Point(size, "float32", place) for size in (8, 64) for place in ("", "in")]
+    # A disturbance meets neighbours in time: the repeats of a point are as far apart as they can be.
+    assert [(row.repeat, row.point) for row in ran.records.rows] == [(n, point) for n in range(4) for point in points]
+    assert {row.iterations for row in ran.records.rows} == {3}
+    assert ran.records.checks == {rank: dict.fromkeys(points, 0) for rank in range(2)}
+    assert ran.records.done == {0, 1}
+
+
+def test_wrong_data_are_found_in_the_first_repeat_and_told_once(mpirun: Mpirun) -> None:
+    ran = mpirun(WRONG_ON_RANK_1, "--sizes", "64", "--repeats", "3")
+    assert len(ran.records.wrong) == 1
+    assert ran.records.checks[1][Point(64, "float32")] > 0
+
+
+def test_what_is_not_timed_is_not_repeated(mpirun: Mpirun) -> None:
+    ran = mpirun(PROGRAMS / "guarded_send.py", "--sizes", "64", "--memory", "host", "--repeats", "3")
+    assert (ran.returncode, ran.records.rows) == (0, ())
+    assert ran.records.done == {0, 1}

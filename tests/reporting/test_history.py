@@ -40,7 +40,7 @@ GOOD = PastCell(
     tool="allreduce.py",
     measurements=(
         Measurement("busbw", 1.25, "GB/s", Point(1024, "float32"), 2),
-        Measurement("busbw", 1.5, "GB/s", Point(1024, "float32", "in"), 2),
+        Measurement("busbw", 1.5, "GB/s", Point(1024, "float32", "in"), 2, (1.5, 1.25, 1 / 3)),
     ),
 )
 BAD = PastCell("aws", "a-b-d", Kind.CRASH, Verdict.NEW, signature=KEY, why="rank 0 died")
@@ -50,7 +50,8 @@ RUN = PastRun(
 
 WILD = st.text(alphabet=st.characters(exclude_categories=()), max_size=20)
 POINTS = st.builds(Point, st.integers(), WILD, WILD)
-NUMBERS = st.builds(Measurement, WILD, st.floats(), WILD, POINTS, st.integers())
+SAMPLES = st.lists(st.floats(), max_size=3).map(tuple)
+NUMBERS = st.builds(Measurement, WILD, st.floats(), WILD, POINTS, st.integers(), SAMPLES)
 CELLS = st.builds(
     PastCell,
     WILD,
@@ -205,7 +206,7 @@ def test_a_newer_file_is_refused_and_left_alone(file: Path) -> None:
     with closing(sqlite3.connect(file)) as db:
         db.execute("PRAGMA user_version = 99")
     data = file.read_bytes()
-    told = r"history #1.sqlite was written by a newer version \(schema 99, known: 1\); it is left alone$"
+    told = r"history #1.sqlite was written by a newer version \(schema 99, known: 2\); it is left alone$"
     with pytest.raises(HistoryError, match=told):
         history.put(file, RUN)
     with pytest.raises(HistoryError, match=told):
@@ -221,9 +222,26 @@ def test_an_older_file_is_brought_up_to_date(file: Path, monkeypatch: pytest.Mon
     assert ids(file) == ["other", RUN.id], "reading does it, too"
     history.put(file, RUN)
     with closing(sqlite3.connect(file)) as db:
-        assert db.execute("PRAGMA user_version").fetchone() == (2,)
+        assert db.execute("PRAGMA user_version").fetchone() == (3,)
         assert db.execute("SELECT count(*) FROM note").fetchone() == (2,)
     assert history.load(file, RUN.id) == RUN
+
+
+def test_a_file_from_before_repeats_is_read_and_goes_on(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = replace(RUN, cells=())
+    with monkeypatch.context() as patch:
+        patch.setattr(database, "MIGRATIONS", database.MIGRATIONS[:1])
+        history.put(file, first)
+        with closing(sqlite3.connect(file)) as db, db:
+            db.execute(
+                "INSERT INTO cell VALUES (1, ?, 'aws', 'a-b-c', 'passed', 'ok', '{}', '', '', 1.5, '', '[]', '{}', '')",
+                (RUN.id,),
+            )
+            db.execute("INSERT INTO measurement VALUES (1, 'busbw', 1024, 'float32', '', 2, 1.25, 'GB/s')")
+    [cell] = history.load(file, RUN.id).cells
+    assert cell.measurements == (Measurement("busbw", 1.25, "GB/s", Point(1024, "float32"), 2),)
+    history.put(file, replace(RUN, id="newer"))
+    assert history.load(file, "newer").cells == RUN.cells
 
 
 def test_a_migration_that_fails_changes_nothing(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

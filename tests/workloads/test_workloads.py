@@ -45,6 +45,7 @@ def test_a_sweep_tells_its_program_what_it_owes() -> None:
     made = workload("allreduce", sizes=["8", "1K"], dtype=["int8", "float64"], iterations="3", warmup="0")
     assert made.program() == (
         *("allreduce.py", "--sizes", "8,1024", "--dtypes", "int8,float64", "--iterations", "3", "--warmup", "0"),
+        *("--repeats", "5"),
     )
     assert made.points() == (Point(8, "int8"), Point(1024, "int8"), Point(8, "float64"), Point(1024, "float64"))
 
@@ -66,7 +67,7 @@ def test_a_guarded_send_is_one_small_message_checked_and_not_timed() -> None:
 
 
 def test_a_collective_tells_its_program_of_place_and_memory() -> None:
-    made = workload("allgather", sizes="64", in_place="both", memory="guarded", iterations="3", warmup="1")
+    made = workload("allgather", sizes="64", in_place="both", memory="guarded", iterations="3", warmup="1", repeats="1")
     assert made.program() == (
         *("allgather.py", "--sizes", "64", "--dtypes", "float32", "--in-place", "both", "--memory", "guarded"),
         *("--iterations", "3", "--warmup", "1"),
@@ -77,8 +78,8 @@ def test_a_collective_tells_its_program_of_place_and_memory() -> None:
 
 
 def test_a_barrier_has_one_point_without_data() -> None:
-    made = workload("barrier", iterations="7")
-    assert made.program() == ("barrier.py", "--iterations", "7", "--warmup", "5")
+    made = workload("barrier", iterations="7", repeats="3")
+    assert made.program() == ("barrier.py", "--iterations", "7", "--warmup", "5", "--repeats", "3")
     assert (made.points(), made.measured) == ((Point(0, "none"),), True)
 
 
@@ -151,7 +152,8 @@ def test_sizes_are_whole_elements(dtype: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "settings", [{"iterations": "0"}, {"warmup": "-1"}, {"size": "8"}, {"dtype": "half"}, {"dtype": [["int8"]]}]
+    "settings",
+    [{"iterations": "0"}, {"warmup": "-1"}, {"repeats": "0"}, {"size": "8"}, {"dtype": "half"}, {"dtype": [["int8"]]}],
 )
 def test_what_no_sweep_takes(settings: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_hetgpu.compare.samples import Sample, sample, usable
+from pytest_hetgpu.samples import Sample, sample, usable
 
 
 @pytest.mark.parametrize(

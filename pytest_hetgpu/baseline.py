@@ -1,0 +1,178 @@
+"""Earlier runs that this one is held against (`--hetgpu-baseline`): found, kept with the run, and as limits of a cell.
+
+The rule that like is compared with like is that of `hetgpu compare`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pytest_hetgpu.compare import kept
+from pytest_hetgpu.compare.find import Places, find
+from pytest_hetgpu.compare.numbers import Traits
+from pytest_hetgpu.compare.sides import Side
+from pytest_hetgpu.errors import UsageError
+from pytest_hetgpu.evidence import Measurement
+from pytest_hetgpu.limits import Limit
+from pytest_hetgpu.model import Job, Kind, Point, Verdict
+from pytest_hetgpu.references import Limits, told_as
+from pytest_hetgpu.reporting.events import MatrixFile
+from pytest_hetgpu.reporting.past import PastCell, PastRun, program
+from pytest_hetgpu.samples import FEWEST, usable
+
+FILE = "baseline.json"
+_MICRO = 1e6
+_TIME = "latency"
+_MOST = 5
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """The runs, as the user called them, with the times of cells that this run may have."""
+
+    side: Side
+
+    @property
+    def name(self) -> str:
+        """`baseline 20261120-020006-02b3`, `baseline last:10 (10 runs)`."""
+        runs = self.side.runs
+        return f"baseline {runs[0].id if len(runs) == 1 else f'{self.side.name} ({len(runs)} runs)'}"
+
+    def keep(self, run: Path) -> Path:
+        """Puts it into a run's folder, and gives the file. Raises OSError."""
+        kept.keep(run / FILE, self.side)
+        return run / FILE
+
+    def limits(self, job: Job) -> Limits:
+        """What each point of a job is held against, or why it cannot be."""
+        demand = job.demand
+        if not demand.measured:
+            return {}
+        cells = self.side.cells.get((job.matrix, job.scenario), ())
+        working = _working(cells)
+        if not working:
+            why = f"the cell did not work there ({cells[0].kind.value})" if cells else "it has no such cell"
+            return {point: (self._nothing(job, point, why),) for point in demand.points}
+        found = _times(working)
+        often = {point: rows for point, rows in found.items() if len(rows) * 2 >= len(working)}
+        new = (point for point in demand.points if point not in found)
+        return {
+            **{point: (self._limit(job, point, often),) for point in often},
+            **{point: (self._nothing(job, point, "it has no such number"),) for point in new},
+        }
+
+    def facts(self, job: Job) -> Mapping[str, str]:
+        """Versions and settings of the newest run in which the cell worked."""
+        working = _working(self.side.cells.get((job.matrix, job.scenario), ()))
+        return working[0].facts if working else {}
+
+    def _nothing(self, job: Job, point: Point, why: str) -> Limit:
+        return Limit(told_as(job.demand, point), self.name, lacks=why, owed=False)
+
+    def _limit(self, job: Job, point: Point, found: Mapping[Point, Sequence[_Time]]) -> Limit:
+        demand = job.demand
+        limit = Limit(told_as(demand, point), self.name, tolerance=demand.tolerance)
+        if point not in demand.points:
+            return replace(limit, lacks=_instead(point, demand.points))
+        traits = Traits(demand.ranks, program(job.command.argv), demand.facts.get("memory", ""))
+        like = [time for time in found[point] if not time.traits.unlike(traits)]
+        if not like:
+            return replace(limit, lacks=found[point][0].traits.unlike(traits))
+        if len(like) >= FEWEST:
+            # Runs are what scatters; the repeats of one are more alike than those of two.
+            return replace(limit, seconds=tuple(time.middle for time in like))
+        return replace(limit, seconds=tuple(sample for time in like for sample in time.samples))
+
+
+@dataclass(frozen=True, slots=True)
+class _Time:
+    """What one run measured of a point, in seconds."""
+
+    middle: float
+    samples: tuple[float, ...]
+    traits: Traits
+
+
+def _working(cells: Sequence[PastCell]) -> list[PastCell]:
+    """The runs in which a cell passed; without any those in which it was slow, which are better than none."""
+    ran = [cell for cell in cells if cell.verdict is not Verdict.NOT_RUN]
+    return next(filter(None, ([c for c in ran if c.kind is kind] for kind in (Kind.PASSED, Kind.SLOW))), [])
+
+
+def _times(cells: Iterable[PastCell]) -> dict[Point, list[_Time]]:
+    found: dict[Point, list[_Time]] = {}
+    for cell in cells:
+        for one in cell.measurements:
+            if one.metric == _TIME and one.value > 0 and usable(one.value):
+                found.setdefault(one.point, []).append(_time(cell, one))
+    return found
+
+
+def _time(cell: PastCell, one: Measurement) -> _Time:
+    samples = tuple(value / _MICRO for value in one.samples or (one.value,))
+    return _Time(one.value / _MICRO, samples, Traits(one.ranks, cell.tool, cell.memory))
+
+
+def _instead(point: Point, points: Sequence[Point]) -> str:
+    """Why a point is not there: something else was measured at its size, or nothing."""
+    others = [other for other in points if other.size == point.size]
+    if not others:
+        return "this run does not measure it"
+    kinds = (f"{other.dtype}{' in place' if other.place else ''}" for other in (point, *others))
+    before, *after = kinds
+    return f"{before} before and {', '.join(after)} after"
+
+
+def of(name: str, places: Places, matrices: Sequence[MatrixFile], cells: Iterable[tuple[str, str]]) -> Baseline:
+    """The baseline that the user calls `name`, for a run over these matrices with these cells (matrix and id).
+
+    A history file stands for the newest run in it that shares a matrix. UsageError where there is none, or where it has
+    nothing to hold a cell against: another matrix, other cells, no number.
+    """
+    this = Side("this run", (PastRun("", "", 0.0, "", "", tuple(matrices), ()),))
+    path = Path(name)
+    side = find("last:1", replace(places, history=path), this) if _is_history(path) else find(name, places, this)
+    if not side.matrices.keys() & this.matrices.keys():
+        was, now = (", ".join(sorted(one.matrices)) or "none" for one in (side, this))
+        raise UsageError(f"baseline {name}: it is of another matrix ({was}) than this run ({now})")
+    wanted = set(cells)
+    if not side.cells.keys() & wanted:
+        raise UsageError(f"baseline {name}: it has no cell of {', '.join(sorted(this.matrices))} that this run has")
+    runs = tuple(replace(run, cells=tuple(_pruned(run.cells, wanted))) for run in side.runs)
+    if not any(cell.measurements for run in runs for cell in run.cells):
+        raise UsageError(f"baseline {name}: it has no time of any cell that this run has")
+    return Baseline(replace(side, runs=runs))
+
+
+def _is_history(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(15) == b"SQLite format 3"
+    except (OSError, ValueError):
+        return False
+
+
+def _pruned(cells: Iterable[PastCell], wanted: set[tuple[str, str]]) -> Iterator[PastCell]:
+    """The cells that this run may have, with nothing but their times."""
+    for cell in cells:
+        if (cell.matrix, cell.scenario) in wanted:
+            yield replace(cell, measurements=tuple(one for one in cell.measurements if one.metric == _TIME))
+
+
+def remarks(baseline: Baseline, matrices: Sequence[MatrixFile], machine: str) -> Iterator[str]:
+    """What may explain differences: of which run it is, another file of the matrix, another machine."""
+    side = baseline.side
+    yield from filter(None, (side.note,))
+    for matrix in matrices:
+        if side.matrices.get(matrix.name, "") not in ("", matrix.sha256):
+            yield f"{baseline.name}: the file of the matrix {matrix.name} is not the same any more"
+    machines = dict.fromkeys(run.machine for run in side.runs if run.machine)
+    if machines and machine not in machines:
+        yield f"{baseline.name}: it is of another machine ({', '.join(list(machines)[:_MOST])})"
+
+
+def kept_with(run: Path) -> Baseline | None:
+    """The baseline of a run that another process opened; None where it has none."""
+    return Baseline(kept.read(run / FILE)) if (run / FILE).exists() else None

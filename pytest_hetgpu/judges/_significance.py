@@ -1,0 +1,57 @@
+"""How sure a slowdown is: exact tests that ask nothing of how times are distributed. Pure.
+
+Times of messages are skewed and have long tails, so tests by ranks and signs fit them, where tests on means do not
+(Hoefler and Belli, "Scientific Benchmarking of Parallel Computing Systems", SC 15, rules 5 to 7). Each gives the
+probability (p) that chance alone would show so much, were nothing slower.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+
+
+def larger(ones: Sequence[float], others: Sequence[float]) -> float:
+    """p that `ones` are no larger than `others`, when they are drawn alike: one-sided Mann-Whitney U, exact.
+
+    Source: H. B. Mann and D. R. Whitney, Annals of Mathematical Statistics 18 (1947). Pairs that are equal count as
+    not larger, so that rounded times never look surer than they are. 1.0 where either is empty.
+    """
+    wins = sum(one > other for one in ones for other in others)
+    ways = _ways(len(ones), len(others))
+    return sum(ways[wins:]) / sum(ways)
+
+
+@lru_cache(maxsize=64)
+def _ways(ones: int, others: int) -> tuple[int, ...]:
+    """In how many orders of so many values the ones win 0, 1, ... pairs: the Gaussian binomial's coefficients."""
+    ways = [1] + [0] * (ones * others)
+    for place in range(1, ones + 1):
+        for wins in range(len(ways) - 1, others + place - 1, -1):
+            ways[wins] -= ways[wins - others - place]
+        for wins in range(place, len(ways)):
+            ways[wins] += ways[wins - place]
+    return tuple(ways)
+
+
+def above(values: Sequence[float], bound: float) -> float:
+    """p that the median of what `values` are drawn from is no larger than `bound`: one-sided sign test, exact.
+
+    Source: W. J. Dixon and A. M. Mood, Journal of the American Statistical Association 41 (1946). 1.0 where there are
+    none.
+    """
+    number = len(values)
+    over = sum(value > bound for value in values)
+    return sum(math.comb(number, hits) for hits in range(over, number + 1)) / (1 << number)
+
+
+def any_of(chances: Sequence[float]) -> float:
+    """p that none of several findings is real, by Simes' rule: many that are nearly sure weigh as one that is sure.
+
+    Source: R. J. Simes, Biometrika 73 (1986); Y. Benjamini and Y. Hochberg, Journal of the Royal Statistical Society B
+    57 (1995). It holds for findings that are independent, or rise and fall together as times of neighbouring sizes do.
+    1.0 where there are none.
+    """
+    number = len(chances)
+    return min((number * chance / place for place, chance in enumerate(sorted(chances), 1)), default=1.0)

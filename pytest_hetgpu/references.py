@@ -1,0 +1,89 @@
+"""What a cell's times are held against by the matrix: its references as limits of single points. Pure.
+
+A fraction's further standard (a measured speed of the wire, say) is one more entry of `_SPEEDS`, and its name in
+`limits.SPEEDS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from pytest_hetgpu.limits import Limit, Reference
+from pytest_hetgpu.metrics import has_bandwidth, seconds_of
+from pytest_hetgpu.model import Demand, Node, Point
+
+Limits = Mapping[Point, tuple[Limit, ...]]
+Times = Mapping[Point, tuple[float, ...]]
+"""Seconds that a cell took for each of its points, one value a repeat."""
+SMALL = 8192
+"""Bytes below which a message's time is told as a latency: its bandwidth would tell nobody anything."""
+
+
+def told_as(demand: Demand, point: Point) -> str:
+    """The metric that a point's time is best told in."""
+    return "busbw" if point.size >= SMALL and has_bandwidth(demand.operation, demand.ranks) else "latency"
+
+
+def joined(*found: Limits) -> dict[Point, tuple[Limit, ...]]:
+    """All limits of each point."""
+    points = dict.fromkeys(point for limits in found for point in limits)
+    return {point: tuple(limit for limits in found for limit in limits.get(point, ())) for point in points}
+
+
+def stated(references: Iterable[Reference], demand: Demand, nodes: Sequence[Node]) -> Limits:
+    """The limits that the matrix itself gives: numbers, and fractions of a fabric's speed."""
+    return joined(*(_of(reference, demand, nodes) for reference in references if not reference.cell))
+
+
+def _of(reference: Reference, demand: Demand, nodes: Sequence[Node]) -> Limits:
+    concerned = [point for point in demand.points if point.size >= reference.min_size]
+    if reference.of:
+        speed, words = _SPEEDS[reference.of](nodes)
+        source = f"{reference.fraction:g} of {words} ({reference.origin})"
+        return {p: (_limit(reference, ("busbw", speed * reference.fraction), p, demand, source),) for p in concerned}
+    numbers = {p: reference.numbers.get(p.size, reference.numbers.get(0)) for p in concerned}
+    return {
+        point: (_limit(reference, (reference.metric, number), point, demand, reference.origin),)
+        for point, number in numbers.items()
+        if number is not None
+    }
+
+
+def _limit(reference: Reference, number: tuple[str, float], point: Point, demand: Demand, source: str) -> Limit:
+    metric, value = number
+    try:
+        seconds = seconds_of(metric, value, demand.operation, point.size, demand.ranks)
+    except ValueError as error:
+        return Limit(metric, source, lacks=str(error))
+    return Limit(metric, source, (seconds,), reference.tolerance)
+
+
+def _fabric(nodes: Sequence[Node]) -> tuple[float, str]:
+    """GB/s of the slowest node's fabric, and what that is."""
+    slowest = min((node.hardware.fabric.gbps or 0.0, node.hardware.name) for node in nodes)
+    return slowest[0] / 8, f"the {slowest[0]:g} Gbit/s of {slowest[1]}"
+
+
+_SPEEDS: Mapping[str, Callable[[Sequence[Node]], tuple[float, str]]] = {"fabric": _fabric}
+
+
+def of_cells(references: Iterable[Reference], demand: Demand, measured: Callable[[str], Times | str]) -> Limits:
+    """The limits that other cells give; `measured` tells what a cell of that id measured, or why it did not."""
+    return joined(*(dict(_beside(reference, demand, measured)) for reference in references if reference.cell))
+
+
+def _beside(
+    reference: Reference, demand: Demand, measured: Callable[[str], Times | str]
+) -> Iterator[tuple[Point, tuple[Limit, ...]]]:
+    found = measured(reference.cell)
+    share = "" if reference.fraction == 1 else f"{reference.fraction:g} of "
+    source = f"{share}{reference.cell} ({reference.origin})"
+    for point in (point for point in demand.points if point.size >= reference.min_size):
+        metric = told_as(demand, point)
+        if isinstance(found, str):
+            yield point, (Limit(metric, source, lacks=found),)
+        elif point in found:
+            seconds = tuple(time / reference.fraction for time in found[point])
+            yield point, (Limit(metric, source, seconds, reference.tolerance),)
+        else:
+            yield point, (Limit(metric, source, lacks="it was not measured there"),)
