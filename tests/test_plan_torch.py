@@ -49,7 +49,7 @@ def test_a_transport_of_torch_runs_the_same_workload_by_torch(plans: Plans) -> N
         *("/t/bin/mpirun", "-np", "2", "env", "GLOO_SOCKET_IFNAME=lo", "MASTER_ADDR=127.0.0.1"),
         *(f"MASTER_PORT={port}", "OMP_NUM_THREADS=1", "/t/bin/python", "/p/torch_sweep.py"),
         *("--operation", "allreduce", "--backend", "gloo", "--sizes", "8,64", "--dtypes", "float32"),
-        *("--iterations", "3", "--warmup", "5"),
+        *("--iterations", "3", "--warmup", "5", "--repeats", "5"),
     )
     assert found.demand.backend == "gloo"
     assert found.demand.points == (Point(8, "float32", "in"), Point(64, "float32", "in"))
