@@ -8,8 +8,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pytest_hetgpu.model import Expectation, Kind, Point, Verdict
+from pytest_hetgpu.model import Expectation, Verdict
 from pytest_hetgpu.readings import Exited, Reading
+from pytest_hetgpu.told import Device, Hello, Kind, Known, Measurement, Point, RankExit, Row, Signature
+
+__all__ = [
+    "DebugRun",
+    "Device",
+    "Evidence",
+    "Finding",
+    "Hello",
+    "Known",
+    "Measurement",
+    "Outcome",
+    "RankExit",
+    "RankFate",
+    "Row",
+    "RunResult",
+    "Signature",
+    "Told",
+    "Wire",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,72 +82,6 @@ class RunResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Hello:
-    """What one rank said of itself when it started; `node` is the index of its node in the job, where it knows that."""
-
-    rank: int
-    size: int
-    host: str
-    pid: int
-    library: str
-    libmpi: str
-    node: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Device:
-    """The accelerator that a rank used: `memory` it has, and at most was allocated by the rank (`peak`), in bytes."""
-
-    rank: int
-    index: int
-    name: str
-    arch: str
-    memory: int
-    peak: int
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One timed point as rank 0 printed it: seconds for one operation, mean over iterations and ranks."""
-
-    operation: str
-    point: Point
-    ranks: int
-    iterations: int
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class RankExit:
-    """How a launcher said that a rank ended: by `signal`, with `code`, or by calling abort."""
-
-    rank: int
-    signal: int | None = None
-    code: int | None = None
-    aborted: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Signature:
-    """Why a run failed, as one of the log's own lines says it.
-
-    `key` holds no address, pid, host name or date: it is equal for equal bugs. `line` counts from 1.
-    """
-
-    kind: Kind
-    key: str
-    primary_line: str
-    line: int
-    signal: str | None = None
-    detail: str | None = None
-    library: str | None = None
-    function: str | None = None
-    entry_point: str | None = None
-    ranks: tuple[int, ...] = ()
-    hosts: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Told:
     """What a foreign program printed, as its reader took it; `exited` is what its exit code says, None for nothing bad.
 
@@ -178,22 +131,6 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
-class Measurement:
-    """`metric` is latency (us), algbw or busbw (GB/s, 1e9 bytes a second), or what a program calls its own figure."""
-
-    metric: str
-    value: float
-    unit: str
-    point: Point
-    ranks: int
-
-    @property
-    def name(self) -> str:
-        """`busbw[1048576,float32]`, in place `busbw[1048576,float32,in]`: the name it has in reports."""
-        return f"{self.metric}[{self.point}]"
-
-
-@dataclass(frozen=True, slots=True)
 class Finding:
     """What one judge has to say of a run, in one line."""
 
@@ -201,29 +138,6 @@ class Finding:
     kind: Kind
     why: str
     signature: Signature | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """What is established about a failure, whatever run it is met in.
-
-    `settings` are the `env` and `mca` that cure it, where it is settings; `status` says how well the cause is
-    established: established (maintainers or documentation say so), reported (a workaround is confirmed), plausible.
-    """
-
-    id: str
-    title: str
-    cause: str
-    fix: str = ""
-    settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    links: tuple[str, ...] = ()
-    status: str = "established"
-    fixed_in: str | None = None
-
-    @property
-    def url(self) -> str | None:
-        """The link to read first."""
-        return self.links[0] if self.links else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import os
 import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -171,7 +171,7 @@ def _seen(one: Mapping[str, Any], host: str) -> Seen:
     if not last:
         state = "unseen"
     moved = not state and (_flows(samples) or (len(stacks) > 1 and moved_on(stacks[0], stacks[-1])))
-    told = replace(_told(position), rank=rank, host=host, pid=pid, state=state, moved=moved)
+    told = _told(position)._replace(rank=rank, host=host, pid=pid, state=state, moved=moved)
     return Seen(told, "" if stacks or state == "ended" or not samples else _trouble(samples[0].get("trouble") or ()))
 
 

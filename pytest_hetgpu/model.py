@@ -10,34 +10,30 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pytest_hetgpu.foreign import Foreign
+from pytest_hetgpu.told import Condition, Kind, Point
 
-
-class Kind(str, enum.Enum):
-    """What became of a scenario, worst last: of several findings the worst is the outcome."""
-
-    PASSED = "passed"
-    SKIPPED = "skipped"
-    SLOW = "slow"
-    NETWORK_FAILURE = "network_failure"
-    TIMEOUT = "timeout"
-    HANG = "hang"
-    TRANSPORT_UNAVAILABLE = "transport_unavailable"
-    MISSING_LIBRARY = "missing_library"
-    GPU_ARCH_MISMATCH = "gpu_arch_mismatch"
-    LAUNCH_FAILURE = "launch_failure"
-    OUT_OF_MEMORY = "out_of_memory"
-    WRONG_RESULT = "wrong_result"
-    CRASH = "crash"
-    ERROR = "error"
-    UNKNOWN = "unknown"
-
-    @property
-    def severity(self) -> int:
-        """Position in the list above; larger is worse."""
-        return _SEVERITY[self]
-
-
-_SEVERITY = {kind: place for place, kind in enumerate(Kind)}
+__all__ = [
+    "Accelerator",
+    "Command",
+    "Condition",
+    "ContainerOptions",
+    "Demand",
+    "Exclusion",
+    "Expectation",
+    "Fabric",
+    "Hardware",
+    "Image",
+    "Job",
+    "Kind",
+    "Node",
+    "Origin",
+    "Point",
+    "RankContext",
+    "Reach",
+    "Scenario",
+    "Stack",
+    "Verdict",
+]
 
 
 class Verdict(str, enum.Enum):
@@ -212,29 +208,6 @@ class Command:
 
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """One measured point: message size in bytes, element type, and `in` as `place` where the operation is in place.
-
-    What moves no data has one point, of size 0 and dtype `none`.
-    """
-
-    size: int
-    dtype: str
-    place: str = ""
-
-    def __str__(self) -> str:
-        return ",".join(filter(None, (str(self.size), self.dtype, self.place)))
-
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """One line of an expectation's `when`: a fact's name and what it must be (`<1.18`, or a plain word)."""
-
-    fact: str
-    wanted: str
 
 
 @dataclass(frozen=True, slots=True)

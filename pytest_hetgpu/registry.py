@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import pkgutil
 from collections.abc import Iterable
@@ -61,6 +60,8 @@ def show(value: object) -> str:
 
 def known(found: str, choices: Iterable[str], limit: int = 12) -> str:
     """`(known: a, b; did you mean 'a'?)`, for the end of a complaint about an unknown name."""
+    import difflib
+
     everything = sorted(choices)
     shown = ", ".join(everything[:limit]) + (f", ... {len(everything) - limit} more" if len(everything) > limit else "")
     near = difflib.get_close_matches(found, everything, n=1)

@@ -5,10 +5,7 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Collection, Mapping
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.version import InvalidVersion, Version
-
-from pytest_hetgpu.model import Condition
+from pytest_hetgpu.told import Condition
 
 _OPERATORS = ("<", ">", "=", "!", "~")
 
@@ -17,6 +14,8 @@ def check_condition(wanted: str) -> str | None:
     """What is wrong with the right side of a condition, None when it can be used."""
     if not wanted.startswith(_OPERATORS):
         return None
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
     try:
         SpecifierSet(wanted)
     except InvalidSpecifier:
@@ -33,6 +32,10 @@ def holds(condition: Condition, facts: Mapping[str, str], capabilities: Collecti
         return None
     if not condition.wanted.startswith(_OPERATORS):
         return fnmatch.fnmatchcase(fact, condition.wanted)
+    # Importing it takes as long as reading a small log.
+    from packaging.specifiers import SpecifierSet
+    from packaging.version import InvalidVersion, Version
+
     try:
         return SpecifierSet(condition.wanted, prereleases=True).contains(Version(fact))
     except InvalidVersion:

@@ -93,4 +93,5 @@ def site(hosts: Mapping[str, tuple[Host, ...]], **changes: Any) -> Site:
 FOUR = replace(STACK, name="openmpi-4", version="4.1.8", launcher="/four/bin/mpirun")
 SYSTEM = replace(STACK, name="openmpi-system", version="5.0.3", prefix="/usr", launcher="/usr/bin/mpirun")
 MPICH = Stack("mpich", "MPICH", "5.0.2", "/m", "/m/bin/mpirun", "/m/bin/python")
-ALL = replace(SITE, stacks={stack.name: stack for stack in (STACK, FOUR, SYSTEM, MPICH)})
+TORCH = Stack("torch", "torch", "2.13.0", "/t", "/t/bin/torchrun", "/t/bin/python", torch=True)
+ALL = replace(SITE, stacks={stack.name: stack for stack in (STACK, FOUR, SYSTEM, MPICH, TORCH)})

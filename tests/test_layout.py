@@ -20,7 +20,7 @@ from pytest_hetgpu.registry import FAMILIES, names
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "pytest_hetgpu"
 
-GROUND = {"model", "evidence", "errors", "registry", "sizes", "foreign", "readings"}
+GROUND = {"model", "evidence", "told", "errors", "registry", "regex", "sizes", "foreign", "readings"}
 # What families may know besides the ground and themselves: words for conditions, bandwidths, images and foreign output.
 SHARED = {"when", "metrics", "images", "patterns"}
 PYTEST_MODULES = {"plugin", "fixtures", "session", "options"}

@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from pytest_hetgpu.evidence import Known, RankExit, Signature
 from pytest_hetgpu.knowledge.entries import Knowledge, Noise
 from pytest_hetgpu.logs.lines import plain
 from pytest_hetgpu.logs.passages import lines, passages
 from pytest_hetgpu.logs.signs import is_run
 from pytest_hetgpu.logs.transcript import Heard, failures, listen
-from pytest_hetgpu.model import Kind
+from pytest_hetgpu.told import Kind, Known, RankExit, Signature
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +37,7 @@ def explain(log: Path, knowledge: Knowledge) -> Explanation:
     """What the log in the file `log` says. Raises OSError where it cannot be read."""
     heard = listen(log)
     found = _failures(log, heard)
-    texts = passages(log, knowledge.texts)
+    texts = passages(log, knowledge.texts if found else knowledge.harmless_texts)
     common = Explanation(
         outcome=found[0].kind if found else _without_failure(heard),
         noise=tuple(_quoted(log, noise) for noise in knowledge.noise(texts)),

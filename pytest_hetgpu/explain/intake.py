@@ -7,9 +7,8 @@ import shlex
 import shutil
 import stat
 import sys
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -51,7 +50,7 @@ def readable(name: str) -> Iterator[Path]:
             if encoding is None:
                 yield path
                 return
-            with tempfile.NamedTemporaryFile(prefix="hetgpu-") as copy:
+            with _temporary() as copy:
                 _decode(log, encoding, copy)
                 yield Path(copy.name)
     except (OSError, ValueError) as error:
@@ -83,10 +82,16 @@ def _standard_input() -> IO[bytes]:
 
 @contextmanager
 def _copied(pipe: IO[bytes]) -> Iterator[Path]:
-    with tempfile.NamedTemporaryFile(prefix="hetgpu-") as copy:
+    with _temporary() as copy:
         shutil.copyfileobj(pipe, copy)
         copy.flush()
         yield Path(copy.name)
+
+
+def _temporary() -> AbstractContextManager[IO[bytes]]:
+    import tempfile
+
+    return tempfile.NamedTemporaryFile(prefix="hetgpu-")
 
 
 def _refuse_packed(name: str, head: bytes) -> None:

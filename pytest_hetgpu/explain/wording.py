@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
-import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from pytest_hetgpu.evidence import Known, RankExit, Signature
 from pytest_hetgpu.explain.answer import Explanation
 from pytest_hetgpu.knowledge.entries import Noise
 from pytest_hetgpu.logs.lines import plain
-from pytest_hetgpu.model import Kind
+from pytest_hetgpu.regex import lazy
 from pytest_hetgpu.reporting.text import clean
-from pytest_hetgpu.reporting.wording import settings_of
+from pytest_hetgpu.told import Kind, Known, RankExit, Signature
 
 Json = dict[str, Any]
 
@@ -23,7 +20,7 @@ _MOST = 12
 _FEWEST_IN_A_RANGE = 3
 
 # Marks of direction that XML may hold; a terminal obeys them.
-_DIRECTIONS = re.compile("[\u061c\u200e\u200f]")
+_DIRECTIONS = lazy("[\u061c\u200e\u200f]")
 
 
 def as_json(file: str, explanation: Explanation) -> str:
@@ -121,7 +118,7 @@ def _known(entry: Known) -> Iterator[str]:
     yield from _wrapped(entry.cause, "    ")
     if entry.fix:
         yield from _wrapped(f"cure: {entry.fix}", "    ")
-    yield from (f"      {setting}" for setting in settings_of(entry))
+    yield from (f"      {setting}" for setting in entry.typed)
     if entry.fixed_in:
         yield f"    fixed in {entry.fixed_in}"
     yield from (f"    {link}" for link in entry.links)
@@ -155,6 +152,8 @@ def _wrapped(text: str, indent: str, *, whole: bool = False) -> Iterator[str]:
     if whole:
         yield indent + (line if len(line) <= WIDTH * 3 else f"{line[: WIDTH * 3]} ...")
     else:
+        import textwrap
+
         yield from textwrap.wrap(line, WIDTH, initial_indent=indent, subsequent_indent=f"{indent}  ")
 
 

@@ -17,19 +17,17 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
-from pytest_hetgpu.evidence import Known, Signature
 from pytest_hetgpu.knowledge.patterns import found
-from pytest_hetgpu.model import Condition, Kind
+from pytest_hetgpu.told import Condition, Kind, Known, Signature
 from pytest_hetgpu.when import holds
 
 STATUSES = ("established", "reported", "plausible")
 QUOTED = 60
 
 
-@dataclass(frozen=True, slots=True)
-class Fit:
+class Fit(NamedTuple):
     """What a failure must show: one of `signatures`, `kinds` and `any_texts` each, all `texts`; of empty ones none.
 
     No further failure in its log may be of the kinds `unless`: it would be the reason, or have one of its own.
@@ -48,6 +46,11 @@ class Fit:
         parts = (self.signatures, self.pattern, self.texts, self.any_texts)
         return sum(map(bool, parts)) + len(self.texts)
 
+    @property
+    def all_texts(self) -> tuple[str, ...]:
+        """The texts that are looked for."""
+        return (*self.texts, *self.any_texts)
+
     def fits(self, signature: Signature, present: Mapping[str, object], others: Iterable[Signature] = ()) -> bool:
         """Whether a failure shows all of it; `present` are the texts in its log, `others` the log's other failures."""
         said = f"{signature.primary_line}\n{signature.detail or ''}"
@@ -65,8 +68,7 @@ class Fit:
         return some and all(text in present for text in self.texts)
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One known failure, and what one must show to be it.
 
     A `harmless` entry is about a text that runs survive. `origin` is where it is written, `FILE:LINE`.
@@ -84,8 +86,7 @@ class Entry:
         return self.known.id
 
 
-@dataclass(frozen=True, slots=True)
-class Noise:
+class Noise(NamedTuple):
     """A frightening text that means nothing, and the number of the first line that holds it; `quote` is from there."""
 
     entry: Entry
@@ -99,11 +100,10 @@ class Noise:
         at = max(told.find(self.text), 0)
         start = 0 if at + len(self.text) <= QUOTED else at
         cut = told[start : start + QUOTED]
-        return replace(self, quote=f"{'...' * (start > 0)}{cut}{'...' * (start + QUOTED < len(told))}")
+        return self._replace(quote=f"{'...' * (start > 0)}{cut}{'...' * (start + QUOTED < len(told))}")
 
 
-@dataclass(frozen=True, slots=True)
-class Knowledge:
+class Knowledge(NamedTuple):
     """All entries, of the package and of the user, by id."""
 
     by_id: Mapping[str, Entry]
@@ -111,8 +111,12 @@ class Knowledge:
     @property
     def texts(self) -> frozenset[str]:
         """Every text that some entry asks for."""
-        fits = (entry.match for entry in self.by_id.values())
-        return frozenset(text for fit in fits for text in (*fit.texts, *fit.any_texts))
+        return frozenset(text for entry in self.by_id.values() for text in entry.match.all_texts)
+
+    @property
+    def harmless_texts(self) -> frozenset[str]:
+        """Those that mean nothing: all that is to be looked for in the log of a run that did not fail."""
+        return frozenset(text for entry in self.by_id.values() if entry.harmless for text in entry.match.all_texts)
 
     def about(
         self,
@@ -141,8 +145,7 @@ class Knowledge:
         """The harmless texts of a log."""
         noises = []
         for entry in self.by_id.values():
-            texts = (*entry.match.texts, *entry.match.any_texts)
-            lines = [(present[text], text) for text in texts if text in present]
+            lines = [(present[text], text) for text in entry.match.all_texts if text in present]
             if entry.harmless and lines and entry.match.told(present):
                 noises.append(Noise(entry, *min(lines)))
         return tuple(noises)

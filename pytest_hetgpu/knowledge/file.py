@@ -10,15 +10,14 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, ValidationError
 
 from pytest_hetgpu.errors import KnowledgeError
-from pytest_hetgpu.evidence import Known
 from pytest_hetgpu.knowledge import patterns
 from pytest_hetgpu.knowledge.entries import Entry, Fit
 from pytest_hetgpu.matrix import source
 from pytest_hetgpu.matrix.complaints import Complaints
 from pytest_hetgpu.matrix.models import NAME, Form, Kinds, Link, Mca, Name, RemedyShape, Shape, Text, Texts
 from pytest_hetgpu.matrix.source import SourceError, plain
-from pytest_hetgpu.model import Condition, Kind
 from pytest_hetgpu.registry import show
+from pytest_hetgpu.told import Condition, Kind, Known
 from pytest_hetgpu.when import check_condition
 
 # Texts are looked for line by line in the bytes of a log.

@@ -7,14 +7,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from pytest_hetgpu.evidence import Known
+from pytest_hetgpu.knowledge import plain_yaml
 from pytest_hetgpu.knowledge.entries import Entry, Fit, Knowledge
-from pytest_hetgpu.model import Condition, Kind
+from pytest_hetgpu.told import Condition, Kind, Known
 
 SHIPPED = Path(__file__).parent
-_LOADER: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
 
 @cache
@@ -34,11 +31,20 @@ def knowledge(added: tuple[Path, ...] = ()) -> Knowledge:
 
 def _shipped(path: Path) -> Iterator[Entry]:
     """What `file.read` makes of a file without mistakes, in a tenth of the time; a test holds the two together."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    starts = [number for number, line in enumerate(lines, 1) if line.startswith("- ")]
-    loaded = yaml.load("\n".join(lines), Loader=_LOADER)  # noqa: S506 - it makes strings, lists and maps only
-    for given, line in zip(loaded, starts, strict=True):
+    text = path.read_text(encoding="utf-8")
+    starts = [number for number, line in enumerate(text.splitlines(), 1) if line.startswith("- ")]
+    for given, line in zip(_loaded(text), starts, strict=True):
         yield _entry(given, f"{path}:{line}")
+
+
+def _loaded(text: str) -> Any:
+    try:
+        return plain_yaml.load(text)
+    except plain_yaml.NotPlain:
+        import yaml
+
+        loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+        return yaml.load(text, Loader=loader)  # noqa: S506 - it makes strings, lists and maps only
 
 
 def _entry(given: Mapping[str, Any], origin: str) -> Entry:

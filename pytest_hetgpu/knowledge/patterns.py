@@ -10,6 +10,7 @@ import re
 from functools import lru_cache
 from typing import Any
 
+from pytest_hetgpu.regex import lazy
 from pytest_hetgpu.registry import show
 
 _INSTEAD = {
@@ -20,7 +21,7 @@ _INSTEAD = {
     "(?P=": "repeats what a group has found: write the text out",
     "\\Z": "is the end in Python alone: write $",
 }
-_REPEATED = re.compile(r"(?<!\\)(?:\\\\)*(\\[1-9])")
+_REPEATED = lazy(r"(?<!\\)(?:\\\\)*(\\[1-9])")
 _SYNTAX = "https://github.com/google/re2/wiki/Syntax"
 
 

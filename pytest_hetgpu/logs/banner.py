@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 
-_BANNER = re.compile(r"\s*(?P<name>.*?)[\s:,]*\bv?(?P<version>\d+(?:\.\w+)+)")
-_FILLING = re.compile(r"\((?:R|TM)\)|\b(?:MPI VERSION|version|library|release|for Linux)\b|[:*]", re.IGNORECASE)
+from pytest_hetgpu.regex import lazy
+
+_BANNER = lazy(r"\s*(?P<name>.*?)[\s:,]*\bv?(?P<version>\d+(?:\.\w+)+)")
+_FILLING = lazy(r"\((?:R|TM)\)|\b(?:MPI VERSION|version|library|release|for Linux)\b|[:*]", re.IGNORECASE)
 
 
 def mpi_banner(library: str) -> tuple[str, str]:

@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left, bisect_right
 from functools import cached_property
 
+from pytest_hetgpu.regex import lazy
+
 # SGR and EL (ECMA-48), and the change of character set that `tput sgr0` writes.
-_COLOURS = re.compile(rb"\x1b(?:\[[0-9;:]*[mK]|\([0-9A-B])")
+_COLOURS = lazy(rb"\x1b(?:\[[0-9;:]*[mK]|\([0-9A-B])")
 
 
 def without_colours(block: bytes) -> bytes:

@@ -16,10 +16,11 @@ Open MPI 5.0 keeps lines whole; 4.1 reads from terminals, and under a flood of o
 
 from __future__ import annotations
 
-import re
 import zlib
 from collections import deque
 from dataclasses import dataclass
+
+from pytest_hetgpu.regex import lazy
 
 MARK = b"@hetgpu:"
 LONGEST_PAYLOAD = 4000
@@ -32,8 +33,8 @@ MOST_HEADS = 256
 WORK_LIMIT = 2_000_000_000  # in about 1 ns, over a reader's life: a hostile log costs seconds, not hours
 WORK_PER_TRY = 500
 
-_HEADER = re.compile(rb"@hetgpu:(\d{4}):([0-9a-f]{8}):")
-_INSERTED = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]|\[[^\s\[\],]{1,80},\d+\]<std(?:out|err)>: ?")
+_HEADER = lazy(rb"@hetgpu:(\d{4}):([0-9a-f]{8}):")
+_INSERTED = lazy(rb"\x1b\[[0-?]*[ -/]*[@-~]|\[[^\s\[\],]{1,80},\d+\]<std(?:out|err)>: ?")
 _CONTROLS = bytes(range(32))
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 
+from pytest_hetgpu.regex import lazy
 from pytest_hetgpu.signatures.base import LogLine
 
 _LONGEST = 1 << 16
 _MOST_PREFIXES = 4
 
 # CSI and OSC sequences and changes of the character set (ECMA-48), and what a pager leaves of them.
-_ESCAPES = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b(?:\][^\x07\x1b]*(?:\x07|\x1b\\)?|\([0-9A-B]|[@-Z\\-_])")
-_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_ESCAPES = lazy(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b(?:\][^\x07\x1b]*(?:\x07|\x1b\\)?|\([0-9A-B]|[@-Z\\-_])")
+_CONTROLS = lazy(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 # pdsh and clush: a name and a colon are too common in programs' own words to be taken without more.
 _PDSH = (
@@ -49,7 +50,7 @@ _FORMS = {
     # Ray
     "parenthesis": (r"\(\w*[Ww]orker\w* pid=\d+(?:, ip=(?P<host>[\d.:a-f]+))?\) ",),
 }
-_PREFIXES = {kind: tuple(map(re.compile, forms)) for kind, forms in _FORMS.items()}
+_PREFIXES = {kind: tuple(map(lazy, forms)) for kind, forms in _FORMS.items()}
 _KINDS = {"[": "bracket", "(": "parenthesis", " ": "digit"}
 
 

@@ -11,9 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from pytest_hetgpu.evidence import Device, Hello, Measurement, Row
 from pytest_hetgpu.logs.frames import FrameReader
-from pytest_hetgpu.model import Point
+from pytest_hetgpu.told import Device, Hello, Measurement, Point, Row
 
 LARGEST_NUMBER = 2**63 - 1
 MOST_FACTS = 200_000  # a run of 1000 ranks and 100 points reports about 100,000; what comes after is counted as corrupt

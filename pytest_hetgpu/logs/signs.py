@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Sequence
+
+from pytest_hetgpu.regex import lazy
 
 _PROGRAMS = r"(?:mpirun|mpiexec(?:\.\w+)?|prterun|orterun|srun|torchrun|aprun|jsrun|flux run|horovodrun|deepspeed)"
 _PROMPT = r"(?:\S{0,80}[$%>]|\S{1,80}#|\[[^\[\]]{1,80}\][$#%])"
 
 # What only a run writes: a shell's echo of its command, ranks and processes, tables of benchmarks, lines of libraries.
-_RUN = re.compile(
+_RUN = lazy(
     r"|".join(
         (
             rf"^{_PROMPT} (?!man |which |type )(?:.{{0,400}}[\s/;&|])?{_PROGRAMS}(?=\s|$)",
@@ -42,7 +43,7 @@ _STATUS = (
     r"\s*[:=]?\s*\d{1,3}\W*$)"
 )
 # What libraries, launchers and resource managers write, and what separates their texts.
-_NOT_THE_PROGRAMS = re.compile(
+_NOT_THE_PROGRAMS = lazy(
     r"|".join(
         (
             r"^\s*$|^[-=*_]{4,}\s*$",
@@ -68,7 +69,7 @@ _NOT_THE_PROGRAMS = re.compile(
 )
 
 # What Open MPI puts before and after a help text (opal/util/show_help.c).
-_RULE = re.compile(r"^-{50,}\s*$")
+_RULE = lazy(r"^-{50,}\s*$")
 
 
 def is_run(lines: Iterable[str]) -> bool:

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from pytest_hetgpu.evidence import Evidence, Hello, RankExit, Signature
 from pytest_hetgpu.logs.banner import fact_name, mpi_banner
 from pytest_hetgpu.logs.passages import lines
 from pytest_hetgpu.logs.records import RecordReader, Records
@@ -19,6 +18,10 @@ from pytest_hetgpu.registry import find, names
 from pytest_hetgpu.signatures.base import Dialect, Process, Reading, Weight
 from pytest_hetgpu.signatures.reading.order import ranked
 from pytest_hetgpu.signatures.reading.parting import parting_words
+from pytest_hetgpu.told import Hello, RankExit, Signature
+
+if TYPE_CHECKING:
+    from pytest_hetgpu.evidence import Evidence
 
 # A launcher cuts records, and what is missing ends one of the lines that follow (`frames`).
 _RECORDS = (b"@hetgpu:", b'{"t":"')
@@ -148,6 +151,8 @@ def read(path: Path, *, proof: ProofReader | None = None, spoken: Sequence[Diale
 
     Reads as `listen` does.
     """
+    from pytest_hetgpu.evidence import Evidence
+
     heard = listen(path, proof=proof, spoken=spoken)
     told = heard.records
     return Evidence(

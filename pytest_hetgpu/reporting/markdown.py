@@ -16,7 +16,7 @@ from pytest_hetgpu.reporting import scalings
 from pytest_hetgpu.reporting.cells import CellRecord, RunRecord, utc
 from pytest_hetgpu.reporting.grid import Grid, grids
 from pytest_hetgpu.reporting.text import one_line
-from pytest_hetgpu.reporting.wording import Rerun, again, debugged, expected, settings_of, words
+from pytest_hetgpu.reporting.wording import Rerun, again, debugged, expected, words
 
 T = TypeVar("T")
 
@@ -203,7 +203,7 @@ def _known(known: Iterable[Known]) -> Iterator[str]:
     for entry in known:
         sure = "" if entry.status == "established" else f" ({entry.status})"
         yield f"- known{sure}, {code(entry.id)}: {escape(entry.title)}. {escape(entry.cause)}"
-        settings = " ".join(code(setting) for setting in settings_of(entry))
+        settings = " ".join(code(setting) for setting in entry.typed)
         if entry.fix or settings:
             yield f"  - cure: {' '.join(filter(None, (escape(entry.fix), settings)))}"
         if entry.links:

@@ -11,13 +11,15 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from pytest_hetgpu.regex import lazy
+
 REDACTED = "[redacted]"
 _SHORTEST = 20  # no token known by its own form is shorter
 
-_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|_PWD$|(?:^|_)(?:PASS|AUTH)$")
+_SECRET_NAME = lazy(r"KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|_PWD$|(?:^|_)(?:PASS|AUTH)$")
 # Settings of UCX, NCCL and Hugging Face that only look secret: partition keys, memory keys, counts, switches.
-_HARMLESS = re.compile(r"(?:IB|OPENIB)_PKEY|(?:^|_)[LMR]KEY(?=_|$)|KEYVAL|TOKENIZERS_|MAX_TOKENS")
-_SECRET_OPTION = re.compile(r"--?[a-z-]*(?:password|passphrase|token|secret|api-key|access-key|credentials?)")
+_HARMLESS = lazy(r"(?:IB|OPENIB)_PKEY|(?:^|_)[LMR]KEY(?=_|$)|KEYVAL|TOKENIZERS_|MAX_TOKENS")
+_SECRET_OPTION = lazy(r"--?[a-z-]*(?:password|passphrase|token|secret|api-key|access-key|credentials?)")
 _VALUE_FOLLOWS = ("-env", "-genv")
 _IDENTITY = ("matrix", "scenario", "label", "axes")
 
@@ -40,7 +42,7 @@ class _Rule(NamedTuple):
 
 
 def _rule(triggers: str, pattern: str, replacement: str | Callable[[re.Match[str]], str] = REDACTED) -> _Rule:
-    return _Rule(tuple(triggers.split()), re.compile(pattern), replacement)
+    return _Rule(tuple(triggers.split()), lazy(pattern), replacement)
 
 
 def _by_name(found: re.Match[str]) -> str:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
+from pytest_hetgpu.regex import lazy
 from pytest_hetgpu.reporting.redaction import redact
 
 TAIL_LINES = 40
 TAIL_BYTES = 8 * 1024
 _WINDOW = 2 * TAIL_BYTES
 
-_TERMINAL = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]P^_X][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])")
-_NEWLINES = re.compile(r"\r\n?|[\x0b\x0c\x85\u2028\u2029]")
+_TERMINAL = lazy(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]P^_X][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])")
+_NEWLINES = lazy(r"\r\n?|[\x0b\x0c\x85\u2028\u2029]")
 # C0 and C1 controls, halves of surrogate pairs, non-characters (XML 1.0, production 2), and the marks that let a line
 # show other text than it holds (bidirectional overrides).
-_UNFIT = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff\u202a-\u202e\u2066-\u2069]")
+_UNFIT = lazy("[\x00-\x08\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff\u202a-\u202e\u2066-\u2069]")
 
 
 def clean(text: str) -> str:

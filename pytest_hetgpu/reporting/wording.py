@@ -91,7 +91,7 @@ def knowing(known: Sequence[Known]) -> Iterator[str]:
     for entry in known:
         sure = "" if entry.status == "established" else f" ({entry.status})"
         yield f"known{sure}: {entry.title} [{entry.id}]: {entry.cause}"
-        settings = " ".join(settings_of(entry))
+        settings = " ".join(entry.typed)
         if entry.fix or settings:
             yield f"  cure: {' '.join(filter(None, (entry.fix, settings)))}"
         if entry.fixed_in:
@@ -108,13 +108,6 @@ def debugged(outcome: Outcome) -> str:
     same = outcome.debug.kind is outcome.kind and outcome.debug.key == own
     what = "failed in the same way" if same else f"ended as {outcome.debug.kind.value} {outcome.debug.key}".strip()
     return f"debug rerun: {what}, {outcome.debug.log}"
-
-
-def settings_of(entry: Known) -> Iterator[str]:
-    """An entry's settings as one types them: `UCX_TLS=tcp`, `--mca pml ucx`."""
-    for kind, values in entry.settings.items():
-        for name, value in values.items():
-            yield f"--mca {name} {value}" if kind == "mca" else f"{name}={value}"
 
 
 def command_of(record: CellRecord) -> str:

@@ -10,9 +10,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from pytest_hetgpu.model import Kind
 from pytest_hetgpu.signatures.base import LogLine, Reading, Weight, lazy
 from pytest_hetgpu.signatures.reading.rules import Rule, RuleDialect
+from pytest_hetgpu.told import Kind
 
 _NONE, _NET = Kind.TRANSPORT_UNAVAILABLE, Kind.NETWORK_FAILURE
 # Version 1.0 wrote prefixes of its own.

@@ -11,37 +11,21 @@ import enum
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from typing import ClassVar
 
-from pytest_hetgpu.evidence import RankExit, Signature
+from pytest_hetgpu.regex import lazy as lazy  # noqa: PLC0414 - dialects have it from here
+from pytest_hetgpu.told import RankExit, Signature
 
 Process = tuple[str, int]
 """Host name up to its first dot, and process id."""
-
-
-class _Lazy:
-    """A pattern that is compiled when it is used: of some hundred in all dialects a log needs a few."""
-
-    def __init__(self, expression: str, flags: int) -> None:
-        self._given = expression, flags
-
-    def __getattr__(self, name: str) -> Any:
-        value = getattr(re.compile(*self._given), name)
-        self.__dict__[name] = value
-        return value
-
-
-def lazy(expression: str, flags: int = 0) -> re.Pattern[str]:
-    """What `re.compile` gives, compiled at its first use (all dialects' patterns take 150 ms)."""
-    return cast("re.Pattern[str]", _Lazy(expression, flags))
 
 
 LONGEST_QUOTE = 4096
 _LONGEST_TOKEN = 120
 _LONGEST_SLUG = 60
 _LONGEST_SLUGGED = 500
-_PREFIX = re.compile(r"\[(?=[^\[\]\s:]*[A-Za-z])([^\[\]\s:/]+):0*(\d{1,10})(?!\d)(?:\s*:\d+)*\]")
-_VARIABLE = re.compile(r"0x[0-9a-f]+|\([^()]*\)|\[[^\[\]]*\]|<[^<>]*>|\S*\d{3,}\S*|\b\d+\b")
+_PREFIX = lazy(r"\[(?=[^\[\]\s:]*[A-Za-z])([^\[\]\s:/]+):0*(\d{1,10})(?!\d)(?:\s*:\d+)*\]")
+_VARIABLE = lazy(r"0x[0-9a-f]+|\([^()]*\)|\[[^\[\]]*\]|<[^<>]*>|\S*\d{3,}\S*|\b\d+\b")
 
 
 @dataclass(frozen=True, slots=True)

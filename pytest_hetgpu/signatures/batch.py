@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from pytest_hetgpu.evidence import RankExit
-from pytest_hetgpu.model import Kind
 from pytest_hetgpu.signatures.base import LogLine, Reading, Weight, slug
 from pytest_hetgpu.signatures.reading.endings import CUT_OFF, by_code, by_signal, signal_number
 from pytest_hetgpu.signatures.reading.rules import Rule, RuleDialect
+from pytest_hetgpu.told import Kind, RankExit
 
 _TIMEOUT = Kind.TIMEOUT
 _LAUNCH = Kind.LAUNCH_FAILURE

@@ -11,10 +11,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pytest_hetgpu.evidence import Signature
-from pytest_hetgpu.model import Kind
 from pytest_hetgpu.signatures.base import Dialect, LogLine, Reading, Weight, lazy, token
 from pytest_hetgpu.signatures.texts.verdicts import NOT_DATA, Said, verdict
+from pytest_hetgpu.told import Kind, Signature
 
 _MOST = 1000
 _MOST_NAMED = 64

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from pytest_hetgpu.model import Kind
 from pytest_hetgpu.signatures.base import LogLine, Reading, Weight
 from pytest_hetgpu.signatures.reading.frames import signal_name
 from pytest_hetgpu.signatures.reading.rules import Rule, RuleDialect
+from pytest_hetgpu.told import Kind
 
 _HOST = r"(?P<host>[\w-]{1,64})(?:\.[\w.-]{1,190})?"
 _CRAY = r"(?:\[Rank (?P<rank>\d{1,7})\][^\n]{0,300}?)?"

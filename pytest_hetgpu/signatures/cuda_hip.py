@@ -11,10 +11,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pytest_hetgpu.evidence import Signature
-from pytest_hetgpu.model import Kind
 from pytest_hetgpu.signatures.base import Dialect, LogLine, Reading, Weight, lazy, slug, token
 from pytest_hetgpu.signatures.texts.gpu import gpu_error
+from pytest_hetgpu.told import Kind, Signature
 
 _MOST = 1000
 _LONGEST = 4096

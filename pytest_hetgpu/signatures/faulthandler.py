@@ -7,13 +7,12 @@ first):`, and their frames. (A signal that faulthandler caught is read with Pyth
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from pytest_hetgpu.evidence import Signature
-from pytest_hetgpu.model import Kind
 from pytest_hetgpu.signatures.base import Dialect, LogLine, Reading, Weight, lazy
 from pytest_hetgpu.signatures.reading.stack_lines import faulthandler_frame
 from pytest_hetgpu.signatures.reading.stacks import StackFrame, position_of, summary
+from pytest_hetgpu.told import Kind, Signature
 
 _MOST = 1000
 _MOST_FRAMES = 200
@@ -52,13 +51,13 @@ class Faulthandler(Dialect):
         elif _THREAD.match(text):
             dump.threads.append([])
         elif dump.threads and len(dump.threads[-1]) < _MOST_FRAMES and (frame := faulthandler_frame(text)):
-            dump.threads[-1].append(replace(frame, text=line.quote, number=line.number))
+            dump.threads[-1].append(frame._replace(text=line.quote, number=line.number))
 
     def finish(self) -> Sequence[Reading]:
         dumps = [(rank, dump) for rank, dump in self._dumps.items() if dump.threads]
         if not dumps:
             return ()
-        positions = [replace(position_of(dump.threads[-1]), rank=rank) for rank, dump in dumps]
+        positions = [position_of(dump.threads[-1])._replace(rank=rank) for rank, dump in dumps]
         told = summary(positions)
         blamed = told.odd or tuple(positions)
         head = dumps[0][1].line

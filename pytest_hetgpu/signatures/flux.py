@@ -11,10 +11,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pytest_hetgpu.evidence import RankExit, Signature
-from pytest_hetgpu.model import Kind
 from pytest_hetgpu.signatures.base import Dialect, LogLine, Reading, Weight, lazy, slug, token
 from pytest_hetgpu.signatures.reading.endings import Ending, by_code, by_signal, signal_number
+from pytest_hetgpu.told import Kind, RankExit, Signature
 
 _LONGEST = 8192
 _MOST = 10_000
@@ -145,7 +144,7 @@ class Flux(Dialect):
                 break
         else:
             never = bool(_NEVER.search(note))
-            self._add(replace(otherwise, kind=_LAUNCH) if never else otherwise, line)
+            self._add(otherwise._replace(kind=_LAUNCH) if never else otherwise, line)
             return
         groups = found.groupdict()
         how = groups.get("how") or ""

@@ -12,10 +12,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pytest_hetgpu.model import Kind
 from pytest_hetgpu.signatures.base import Dialect, LogLine, Reading, lazy, slug
 from pytest_hetgpu.signatures.reading.frames import Crash, Frame, is_system
 from pytest_hetgpu.signatures.reading.names import function_name, program_name
+from pytest_hetgpu.told import Kind
 
 _MOST = 1000
 _MOST_FRAMES = 200

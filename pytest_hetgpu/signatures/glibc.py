@@ -11,11 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from pytest_hetgpu.evidence import Signature
-from pytest_hetgpu.model import Kind
 from pytest_hetgpu.signatures.base import Dialect, LogLine, Process, Reading, Weight, lazy, slug
 from pytest_hetgpu.signatures.reading.frames import crash_key, is_system, library_key
 from pytest_hetgpu.signatures.reading.names import function_name, program_name
+from pytest_hetgpu.told import Kind, Signature
 
 _MOST = 1000
 _LONGEST = 4096

@@ -6,9 +6,9 @@ counts where nothing follows it.
 
 from __future__ import annotations
 
-from pytest_hetgpu.model import Kind
 from pytest_hetgpu.signatures.base import Weight
 from pytest_hetgpu.signatures.reading.rules import Rule, RuleDialect
+from pytest_hetgpu.told import Kind
 
 
 class Horovod(RuleDialect):

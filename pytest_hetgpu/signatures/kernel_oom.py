@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pytest_hetgpu.model import Kind
 from pytest_hetgpu.signatures.base import Weight
 from pytest_hetgpu.signatures.reading.rules import Rule, RuleDialect
+from pytest_hetgpu.told import Kind
 
 _MEMORY = Kind.OUT_OF_MEMORY
 _OOM = "oom-kill@kernel"

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pytest_hetgpu.model import Kind
 from pytest_hetgpu.signatures.base import LogLine, Reading, Weight, slug
 from pytest_hetgpu.signatures.reading.rules import Rule, RuleDialect
+from pytest_hetgpu.told import Kind
 
 _LAUNCH = Kind.LAUNCH_FAILURE
 _TIMEOUT = Kind.TIMEOUT

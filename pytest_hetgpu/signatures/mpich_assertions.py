@@ -10,11 +10,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pytest_hetgpu.evidence import Signature
-from pytest_hetgpu.model import Kind
 from pytest_hetgpu.signatures.base import Dialect, LogLine, Reading, Weight, lazy, slug, token
 from pytest_hetgpu.signatures.reading.frames import Frame, entry_point, parse_frame
 from pytest_hetgpu.signatures.texts.mpich_reasons import mpi_name
+from pytest_hetgpu.told import Kind, Signature
 
 _FAILED = "Assertion failed in file "
 _OUTSIDE = "Attempting to use an MPI routine"

@@ -12,11 +12,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from pytest_hetgpu.evidence import RankExit, Signature
-from pytest_hetgpu.model import Kind
 from pytest_hetgpu.signatures.base import Dialect, LogLine, Reading, Weight, lazy, slug, token
 from pytest_hetgpu.signatures.texts.mpich_classes import NO_MEMORY, OTHERS_DEATH, UNSPECIFIC, error_class
 from pytest_hetgpu.signatures.texts.mpich_reasons import Reason, mpi_name, reason_in
+from pytest_hetgpu.told import Kind, RankExit, Signature
 
 _FATAL = "Fatal error in "
 _ABORT = "application called MPI_Abort("

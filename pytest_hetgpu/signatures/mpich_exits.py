@@ -14,10 +14,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from pytest_hetgpu.evidence import RankExit, Signature
-from pytest_hetgpu.model import Kind
 from pytest_hetgpu.signatures.base import Dialect, LogLine, Process, Reading, Weight, lazy
 from pytest_hetgpu.signatures.reading.frames import signal_name
+from pytest_hetgpu.told import Kind, RankExit, Signature
 
 _BANNER = "BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES"
 _STRING = "TERMINATED WITH THE EXIT STRING"

@@ -7,13 +7,12 @@ mpirun_rsh with mpispawn (src/pm/mpirun), and its InfiniBand channel (src/mpid/c
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
-from pytest_hetgpu.model import Kind
 from pytest_hetgpu.signatures.base import LogLine, Reading, Weight
 from pytest_hetgpu.signatures.reading.frames import signal_name
 from pytest_hetgpu.signatures.reading.rules import Rule, RuleDialect
 from pytest_hetgpu.signatures.texts.verbs import completion
+from pytest_hetgpu.told import Kind
 
 _RANK = r"\[(?P<host>[\w-]{1,64})[^\]\s:]{0,190}:mpi_rank_(?P<rank>\d{1,7})\]"
 # A shell's exit code for a program that died of a signal.
@@ -92,7 +91,7 @@ class Mvapich(RuleDialect):
         code = int(groups.get("code", 0))
         if _SHELL < code < 2 * _SHELL and signal_name(code - _SHELL) in _DEADLY:
             groups = {"signal": signal_name(code - _SHELL), "rank": groups["rank"], "host": groups["host"]}
-            rule = replace(rule, kind=Kind.CRASH, key="{signal}")
+            rule = rule._replace(kind=Kind.CRASH, key="{signal}")
         if "status" in groups:
             groups = {**groups, "status": completion(int(groups["status"]))}
         return super().reading(rule, groups, line)

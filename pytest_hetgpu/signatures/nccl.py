@@ -12,10 +12,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytest_hetgpu.evidence import Signature
-from pytest_hetgpu.model import Kind
 from pytest_hetgpu.signatures.base import Dialect, LogLine, Process, Reading, Weight, lazy
 from pytest_hetgpu.signatures.texts.nccl import PEER_LOST, Meaning, meaning
+from pytest_hetgpu.told import Kind, Signature
 
 _MOST = 1000
 _LONGEST = 4096

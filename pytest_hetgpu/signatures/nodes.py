@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from pytest_hetgpu.model import Kind
 from pytest_hetgpu.signatures.base import LogLine, Reading
 from pytest_hetgpu.signatures.reading.rules import Rule, RuleDialect
+from pytest_hetgpu.told import Kind
 
 _NOT_READY, _LOST, _PREFLIGHT = "hetgpu: not ready: ", "hetgpu: node ", "hetgpu: preflight: "
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from pytest_hetgpu.model import Kind
 from pytest_hetgpu.signatures.base import LogLine, Reading, Weight, slug
 from pytest_hetgpu.signatures.reading.fatal import PEER_LOST, TRIGGERS, FatalBlocks
 from pytest_hetgpu.signatures.reading.rules import Rule, RuleDialect
 from pytest_hetgpu.signatures.texts.networks import no_way
 from pytest_hetgpu.signatures.texts.openmpi import FABRIC, LACKING, TCP_WARNINGS, WRONG_USE
 from pytest_hetgpu.signatures.texts.ucx_statuses import status
+from pytest_hetgpu.told import Kind
 
 _UNAVAILABLE = Kind.TRANSPORT_UNAVAILABLE
 _NETWORK = Kind.NETWORK_FAILURE
@@ -199,8 +199,8 @@ _SECOND: tuple[Rule, ...] = (
         weight=Weight.CONSEQUENCE,
         detail=PEER_LOST,
     ),
-    *(Rule(text, _NETWORK, f"{slug(text)}@openmpi", Weight.SYMPTOM, certain=False) for text in TCP_WARNINGS),
-    *(Rule(text, _NETWORK, f"{slug(text)}@openib") for text in FABRIC),
+    *(Rule(text, _NETWORK, "{trigger}@openmpi", Weight.SYMPTOM, certain=False) for text in TCP_WARNINGS),
+    *(Rule(text, _NETWORK, "{trigger}@openib") for text in FABRIC),
     Rule(
         "The OpenFabrics (openib) BTL failed to initialize while trying to",
         Kind.OUT_OF_MEMORY,
@@ -235,8 +235,8 @@ _SECOND: tuple[Rule, ...] = (
         pattern=r"ORTE_ERROR_LOG: (?P<detail>.*) in file \S*show_help\.c",
         certain=False,
     ),
-    *(Rule(text, key=f"{slug(text)}@openmpi") for text in WRONG_USE),
-    *(Rule(text, _UNAVAILABLE, f"{slug(text)}@openmpi") for text in LACKING),
+    *(Rule(text, key="{trigger}@openmpi") for text in WRONG_USE),
+    *(Rule(text, _UNAVAILABLE, "{trigger}@openmpi") for text in LACKING),
 )
 
 

@@ -11,9 +11,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from pytest_hetgpu.model import Kind
 from pytest_hetgpu.signatures.base import LogLine, Reading, Weight, lazy, slug
 from pytest_hetgpu.signatures.reading.rules import Rule, RuleDialect
+from pytest_hetgpu.told import Kind
 
 _BEGIN = r"^(?:\[[^\[\]\s]{1,100}\] )?,?(?:\[\d{1,7}\])?"
 # The frameworks' own verbose lines have the same beginnings.

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from pytest_hetgpu.model import Kind
 from pytest_hetgpu.signatures.base import LogLine, Reading, Weight, slug, token
 from pytest_hetgpu.signatures.reading.rules import Rule, RuleDialect
 from pytest_hetgpu.signatures.texts.launch import DAEMONS, FILES, MAPPING, OPTIONS
+from pytest_hetgpu.told import Kind
 
 _LAUNCH = Kind.LAUNCH_FAILURE
 _NETWORK = Kind.NETWORK_FAILURE
@@ -24,7 +24,7 @@ _START = "unable to launch the specified application"
 
 def _all(texts: tuple[str, ...]) -> tuple[Rule, ...]:
     """A row for each text that stands in one line only and names itself."""
-    return tuple(Rule(text, _LAUNCH, f"{slug(text)}@mpirun") for text in texts)
+    return tuple(Rule(text, _LAUNCH, "{trigger}@mpirun") for text in texts)
 
 
 _PLACES: tuple[Rule, ...] = (

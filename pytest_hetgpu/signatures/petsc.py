@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytest_hetgpu.evidence import Signature
-from pytest_hetgpu.model import Kind
 from pytest_hetgpu.signatures.base import Dialect, LogLine, Reading, Weight, lazy, slug
 from pytest_hetgpu.signatures.reading.frames import signal_name
+from pytest_hetgpu.told import Kind, Signature
 
 _MOST = 1000
 _LONGEST = 2000

@@ -9,9 +9,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from pytest_hetgpu.model import Kind
 from pytest_hetgpu.signatures.base import LogLine, Reading, Weight, lazy, slug, token
 from pytest_hetgpu.signatures.reading.rules import Rule, RuleDialect
+from pytest_hetgpu.told import Kind
 
 _LAUNCH = Kind.LAUNCH_FAILURE
 _FORCED = "FORCE-TERMINATE AT "

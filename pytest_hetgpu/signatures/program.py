@@ -10,8 +10,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pytest_hetgpu.evidence import Signature
-from pytest_hetgpu.model import Kind
 from pytest_hetgpu.signatures.base import Dialect, LogLine, Reading, Weight, lazy, slug
 from pytest_hetgpu.signatures.texts.errnos import WORDS, errno, kind_of
 from pytest_hetgpu.signatures.texts.mpich_classes import NO_MEMORY, OTHERS_DEATH, error_class
@@ -26,6 +24,7 @@ from pytest_hetgpu.signatures.texts.programs import (
     OUT_OF_MEMORY,
     OUT_OF_TIME,
 )
+from pytest_hetgpu.told import Kind, Signature
 
 _MOST = 200
 _LONGEST = 1000

@@ -6,8 +6,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pytest_hetgpu.evidence import Signature
-from pytest_hetgpu.model import Kind
 from pytest_hetgpu.signatures.base import Dialect, LogLine, Reading, Weight, lazy, token
 from pytest_hetgpu.signatures.reading import tracebacks
 from pytest_hetgpu.signatures.reading.frames import signal_name
@@ -16,6 +14,7 @@ from pytest_hetgpu.signatures.texts.gpu import gpu_error
 from pytest_hetgpu.signatures.texts.nccl import meaning
 from pytest_hetgpu.signatures.texts.python import EXCEPTIONS, MPICH_CLASSES
 from pytest_hetgpu.signatures.texts.torch import filled, sense_of
+from pytest_hetgpu.told import Kind, Signature
 
 _MOST_WRITERS = 256
 _LONGEST_DETAIL = 200
@@ -209,7 +208,7 @@ def _sensed(one: Raised, signature: Signature, place: str, certain: bool) -> Rea
     signal = groups.get("signal") or sense.signal
     signal = signal_name(int(signal)) if signal and signal.isdigit() else signal
     key = sense.key if not sense.key.endswith("@") else f"{sense.key}{place}"
-    key = filled(replace(sense, key=key.replace("{signal}", signal or "")), match) or signature.key
+    key = filled(sense._replace(key=key.replace("{signal}", signal or "")), match) or signature.key
     kind = sense.kind
     if key.startswith("address-in-use@") and any(_AGENT.search(path) for path, _ in one.frames):
         kind = Kind.LAUNCH_FAILURE

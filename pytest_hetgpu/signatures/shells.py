@@ -12,11 +12,10 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from pytest_hetgpu.evidence import Signature
-from pytest_hetgpu.model import Kind
 from pytest_hetgpu.signatures.base import Dialect, LogLine, Reading, Weight, lazy, token
 from pytest_hetgpu.signatures.reading.endings import CUT_OFF, by_signal, signal_number
 from pytest_hetgpu.signatures.reading.frames import signal_name
+from pytest_hetgpu.told import Kind, Signature
 
 _MOST = 200
 _LONGEST = 2000

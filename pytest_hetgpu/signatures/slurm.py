@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
-from pytest_hetgpu.evidence import RankExit, Signature
-from pytest_hetgpu.model import Kind
 from pytest_hetgpu.signatures.base import LogLine, Reading, Weight, lazy, slug
 from pytest_hetgpu.signatures.reading.endings import (
     CUT_OFF,
@@ -25,6 +24,7 @@ from pytest_hetgpu.signatures.reading.endings import (
     signal_number,
 )
 from pytest_hetgpu.signatures.reading.rules import Rule, RuleDialect
+from pytest_hetgpu.told import Kind, RankExit, Signature
 
 _LAUNCH = Kind.LAUNCH_FAILURE
 _NETWORK = Kind.NETWORK_FAILURE
@@ -49,8 +49,7 @@ _REFUSALS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Told:
+class _Told(NamedTuple):
     """srun's line on some tasks."""
 
     line: LogLine

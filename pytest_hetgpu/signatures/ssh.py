@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pytest_hetgpu.model import Kind
 from pytest_hetgpu.signatures.base import Weight
 from pytest_hetgpu.signatures.reading.rules import Rule, RuleDialect
+from pytest_hetgpu.told import Kind
 
 _LAUNCH = Kind.LAUNCH_FAILURE
 _HOST = r"(?P<host>[\w.-]+|\[?[\da-f:]+\]?)"

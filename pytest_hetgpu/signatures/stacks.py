@@ -9,14 +9,13 @@ signal came (gdb/infrun.c, gdb/corelow.c), it is a crash.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from pytest_hetgpu.evidence import Signature
-from pytest_hetgpu.model import Kind
 from pytest_hetgpu.signatures.base import Dialect, LogLine, Reading, Weight, lazy, token
 from pytest_hetgpu.signatures.reading.frames import Frame, entry_point, faulting, library_key, signal_name
 from pytest_hetgpu.signatures.reading.stack_lines import GDB_THREAD, frame_number, gdb_frame, main_thread, spy_frame
 from pytest_hetgpu.signatures.reading.stacks import Position, StackFrame, parse_facts, position_of, summary
+from pytest_hetgpu.told import Kind, Signature
 
 _MOST_PROCESSES, _MOST_THREADS, _MOST_FRAMES = 4096, 64, 200
 _LONGEST = 2000
@@ -65,7 +64,7 @@ class _Process:
     def add(self, frame: StackFrame, line: LogLine) -> None:
         frames = self.threads.setdefault(self.tid, []) if len(self.threads) < _MOST_THREADS else None
         if frames is not None and len(frames) < _MOST_FRAMES:
-            frames.append(replace(frame, text=line.quote, number=line.number))
+            frames.append(frame._replace(text=line.quote, number=line.number))
 
     def whole(self) -> bool:
         """Whether a further thread is another process's: gdb counts down to the first."""
@@ -73,7 +72,7 @@ class _Process:
 
     def position(self) -> Position:
         main = main_thread(self.threads, self.pid)
-        return replace(position_of(main), rank=self.rank, host=self.host, pid=self.pid)
+        return position_of(main)._replace(rank=self.rank, host=self.host, pid=self.pid)
 
 
 class Stacks(Dialect):
@@ -222,7 +221,7 @@ def _crashed(process: _Process) -> Reading:
     """A process that died under gdb's eyes, or whose core it read."""
     stack = next(iter(process.threads.values()), [])
     frames = [Frame(_file(frame, process.name), frame.function.partition("(")[0] or None) for frame in stack]
-    frames = [replace(frame, function=None) if frame.function == "??" else frame for frame in frames]
+    frames = [frame._replace(function=None) if frame.function == "??" else frame for frame in frames]
     frame = faulting(frames)
     library = library_key(frame.library) if frame else ""
     function = frame.function if frame and library != "python" else None

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from pytest_hetgpu.model import Kind
 from pytest_hetgpu.signatures.base import LogLine, Reading, Weight, lazy
 from pytest_hetgpu.signatures.reading.frames import signal_name
 from pytest_hetgpu.signatures.reading.rules import Rule, RuleDialect
 from pytest_hetgpu.signatures.reading.tracebacks import unmasked
 from pytest_hetgpu.signatures.texts.torch import GLOO, NCCL, Sense, filled, sense_of
+from pytest_hetgpu.told import Kind
 
 _WORDS, _ENDED = "{words}", "{ended}"
 _LONGEST_DETAIL = 200

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytest_hetgpu.evidence import RankExit, Signature
-from pytest_hetgpu.model import Kind
 from pytest_hetgpu.signatures.base import Dialect, LogLine, Reading, Weight, lazy
 from pytest_hetgpu.signatures.reading.frames import signal_name
+from pytest_hetgpu.told import Kind, RankExit, Signature
 
 _MOST = 1000
 _LONGEST = 4096

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import ClassVar
 
-from pytest_hetgpu.model import Kind
 from pytest_hetgpu.signatures.base import LogLine, Reading, Weight
 from pytest_hetgpu.signatures.reading.rules import Rule, RuleDialect
+from pytest_hetgpu.told import Kind
 
 _CORE = ("UCC", "CL_BASIC", "CL_HIER", "CL_DOCA_UROM")
 _TRANSPORTS = ("TL_UCP", "TL_CUDA", "TL_NCCL", "TL_RCCL", "TL_SHARP", "TL_SHM", "TL_MLX5", "TL_SELF", "TL_SPIN")
@@ -57,7 +57,7 @@ _NOTHING_LEFT = (
 def _of(components: Iterable[str], row: Rule) -> list[Rule]:
     """A row for what each of the components logs as an error: the row's pattern is found in its message."""
     pattern = f"{_LOGGED}(?P<detail>{row.pattern}.*)"
-    return [replace(row, trigger=f"{name:4} ERROR", pattern=pattern) for name in components]
+    return [row._replace(trigger=f"{name:4} ERROR", pattern=pattern) for name in components]
 
 
 def _row(words: str, kind: Kind, key: str, weight: Weight = Weight.CAUSE, *, certain: bool = False) -> Rule:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from pytest_hetgpu.model import Kind
 from pytest_hetgpu.signatures.base import Dialect, LogLine, Process, Reading, lazy
 from pytest_hetgpu.signatures.reading.frames import Crash, signal_name
+from pytest_hetgpu.told import Kind
 
 _MOST = 1000
 _LONGEST = 4096

@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from pytest_hetgpu.evidence import Signature
-from pytest_hetgpu.model import Kind
 from pytest_hetgpu.signatures.base import Dialect, LogLine, Reading, Weight, lazy, process_of, slug, token
 from pytest_hetgpu.signatures.texts.networks import NO_WAY
+from pytest_hetgpu.told import Kind, Signature
 
 _MOST = 1000
 _MOST_HOSTS = 64

@@ -10,10 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from pytest_hetgpu.evidence import Signature
-from pytest_hetgpu.model import Kind
 from pytest_hetgpu.signatures.base import Dialect, LogLine, Reading, lazy
 from pytest_hetgpu.signatures.texts.worlds import another_world
+from pytest_hetgpu.told import Kind, Signature
 
 _LONGEST = 1000
 _MOST = 4096

@@ -98,6 +98,12 @@ def test_what_is_harmless_explains_nothing_and_is_named_with_its_line() -> None:
     assert knowledge.texts == {"scary"}
 
 
+def test_in_the_log_of_a_good_run_only_what_is_harmless_is_looked_for() -> None:
+    both = Knowledge({"a": entry(texts=("scary",), any_texts=("odd",), harmless=True), "b": entry(texts=("fatal",))})
+    assert both.harmless_texts == {"scary", "odd"}
+    assert both.texts == {"scary", "odd", "fatal"}
+
+
 @pytest.mark.parametrize(
     ("line", "quote"),
     [

@@ -32,6 +32,13 @@ def engine(
 
 
 @pytest.mark.usefixtures("engine")
+def test_words_are_no_patterns() -> None:
+    words = [rb"a.c", rb"(x|", rb"\Eb", b"\x00\xff", b"end\\", b"q\nr"]
+    assert Words(words).within(b" ".join(words)) == set(words)
+    assert Words(words).within(b"abc x b Eb end qr") == set()
+
+
+@pytest.mark.usefixtures("engine")
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.one_of(SOME, st.lists(st.text("ab", min_size=1, max_size=4).map(str.encode), max_size=8)), TEXT)
 def test_just_the_words_that_are_there(words: list[bytes], text: bytes) -> None:

@@ -24,6 +24,7 @@ class Table(RuleDialect):
             then=r"where=(?P<where>\S+)(?: what=(?P<what>\S+))?",
             within=2,
         ),
+        Rule("said by 2 tools", key="{trigger}@{where}", pattern=r"said by .* in (?P<where>\w+)"),
         Rule("quote", key="quote", then=r"this line (?P<detail>.*)", quote_then=True),
         Rule("named", key="named", pattern=r"named (?P<library>\w+) (?P<function>\w+) (?P<entry>\w+) (?P<rank>\d+)"),
     )
@@ -41,8 +42,12 @@ def keys(*lines: str) -> list[str]:
 
 
 def test_triggers_and_context_come_from_the_rules() -> None:
-    assert Table.triggers == (b"harmless failure", b"failure", b"banner", b"quote", b"named")
+    assert Table.triggers == (b"harmless failure", b"failure", b"banner", b"said by 2 tools", b"quote", b"named")
     assert Table.context == 10
+
+
+def test_a_key_may_be_made_of_the_words_that_are_looked_for() -> None:
+    assert keys("said by 2 tools in f") == ["said-by-tools@f"]
 
 
 def test_the_first_rule_that_fits_takes_the_line() -> None:

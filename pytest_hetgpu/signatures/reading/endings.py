@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import chain, islice
+from typing import NamedTuple
 
-from pytest_hetgpu.model import Kind
 from pytest_hetgpu.signatures.base import Weight
 from pytest_hetgpu.signatures.reading.frames import signal_name
+from pytest_hetgpu.told import Kind
 
 _MOST_RANGED = 100_000
 _LONGEST_NAMES = 65_536
@@ -49,8 +49,7 @@ FROM_OUTSIDE = frozenset((1, 2, 15))
 _KILL, _XCPU = 9, 24
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
+class Ending(NamedTuple):
     """An ending in a signature's words."""
 
     kind: Kind

@@ -9,9 +9,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from pytest_hetgpu.evidence import Signature
-from pytest_hetgpu.model import Kind
 from pytest_hetgpu.signatures.base import LogLine, Process, Reading, Weight, lazy, process_of
+from pytest_hetgpu.told import Kind, Signature
 
 TRIGGERS = (
     "*** An error occurred",

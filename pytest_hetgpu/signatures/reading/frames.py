@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 import signal as signals
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
-from pytest_hetgpu.evidence import Signature
-from pytest_hetgpu.model import Kind
 from pytest_hetgpu.signatures.base import LogLine, Process, Reading, Weight, lazy, token
 from pytest_hetgpu.signatures.reading.names import function_name, program_name
+from pytest_hetgpu.told import Kind, Signature
 
 _MOST_FRAMES = 200
 _LONGEST_FRAME = 4096
@@ -81,8 +80,7 @@ _FORTRAN_LIBRARY = lazy(r"libmpi(?:_mpifh|_usempi\w*|fort)\b.*\.so|libfmpich\b.*
 _TOLD_FROM_OUTSIDE = ("SIGTERM", "SIGINT", "SIGHUP")
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(NamedTuple):
     """One frame: the file it lies in as printed but for its folder ("" where unknown), and its function.
 
     `handling` is true for the code that prints backtraces, where its source says so.

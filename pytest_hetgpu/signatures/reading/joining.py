@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from pytest_hetgpu.evidence import Signature
-from pytest_hetgpu.model import Kind
 from pytest_hetgpu.signatures.base import Process, Reading, Weight, lazy
 from pytest_hetgpu.signatures.reading.frames import crash_key
+from pytest_hetgpu.told import Kind, Signature
 
 _ABORT = "SIGABRT"
 _INTERPRETER = "Fatal Python error: "

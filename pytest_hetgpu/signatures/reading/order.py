@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from pytest_hetgpu.evidence import Signature
-from pytest_hetgpu.model import Kind
 from pytest_hetgpu.signatures.base import Process, Reading, Weight
 from pytest_hetgpu.signatures.reading.joining import one_a_death
+from pytest_hetgpu.told import Kind, Signature
 
 _MOST_NAMED = 100_000
 _PROVING = frozenset(Weight) - {Weight.UNSPECIFIC, Weight.CONSEQUENCE}

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
-from pytest_hetgpu.evidence import Signature
-from pytest_hetgpu.model import Kind
-from pytest_hetgpu.signatures.base import Dialect, LogLine, Process, Reading, Weight, lazy, process_of, token
+from pytest_hetgpu.signatures.base import Dialect, LogLine, Process, Reading, Weight, lazy, process_of, slug, token
+from pytest_hetgpu.told import Kind, Signature
 
 _LONGEST_MATCHED = 4096
 _MOST_READINGS = 1000
@@ -17,14 +16,13 @@ _LONGEST_RANK = 7
 _MOST_NAMED = 100_000
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(NamedTuple):
     """One row: a line that holds `trigger` (and in which `pattern`, where given, is found) means `kind`.
 
     `then` is looked for in the `within` lines that follow, for what the first line does not say; the quoted line is
     the first unless `quote_then`. `certain` is the reading's. `key` is a template over the named groups of both (a
-    group that is missing leaves no trace in it); groups called signal, detail, library, function, entry, host or rank
-    go to the signature's fields.
+    group that is missing leaves no trace in it) and `trigger`, whose words it then is; groups called signal, detail,
+    library, function, entry, host or rank go to the signature's fields.
     A rule without a key marks words that mean nothing.
     """
 
@@ -80,9 +78,7 @@ class RuleDialect(Dialect):
         super().__init_subclass__()
         if "rules" in cls.__dict__:
             cls.triggers = tuple(dict.fromkeys(rule.trigger.encode() for rule in cls.rules))
-            cls._table = tuple(
-                (rule.trigger, lazy(rule.pattern or re.escape(rule.trigger)), rule) for rule in cls.rules
-            )
+            cls._table = ()
             cls.context = max((rule.within for rule in cls.rules if rule.then), default=0)
 
     def __init__(self) -> None:
@@ -94,10 +90,16 @@ class RuleDialect(Dialect):
         if self._open:
             for waiting in list(self._open.values()):
                 self._continue(waiting, line, text)
-        for trigger, pattern, rule in self._table:
+        for trigger, pattern, rule in self._table or self._tabled():
             if trigger in text and (found := pattern.search(text)):
                 self._begin(rule, _groups(found), line)
                 return
+
+    @classmethod
+    def _tabled(cls) -> Sequence[tuple[str, re.Pattern[str], Rule]]:
+        """The table, made when the first line is read: most logs need no rule of most dialects."""
+        cls._table = tuple((rule.trigger, lazy(rule.pattern or re.escape(rule.trigger)), rule) for rule in cls.rules)
+        return cls._table
 
     def finish(self) -> Sequence[Reading]:
         for waiting in self._open.values():
@@ -141,6 +143,7 @@ class RuleDialect(Dialect):
 
     def reading(self, rule: Rule, groups: Mapping[str, str], line: LogLine) -> Reading:
         """What a rule that matched says; dialects override it where a table is not enough."""
+        groups = {**groups, "trigger": slug(rule.trigger)} if "{trigger}" in rule.key else groups
         key = re.sub(r"\{(\w+)\}", lambda name: token(groups.get(name[1], "")), rule.key)
         rank = _rank(groups.get("rank"), line)
         signature = Signature(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from pytest_hetgpu.signatures.base import lazy
 from pytest_hetgpu.signatures.reading.stacks import Position, StackFrame, position_of
@@ -112,4 +111,4 @@ def main_thread(threads: Mapping[int, Sequence[StackFrame]], pid: int) -> Sequen
 
 def position(threads: Mapping[int, Sequence[StackFrame]], pid: int, **known: object) -> Position:
     """Where the process with these threads is."""
-    return replace(position_of(main_thread(threads, pid)), pid=pid, **known)  # type: ignore[arg-type]
+    return position_of(main_thread(threads, pid))._replace(pid=pid, **known)  # type: ignore[arg-type]

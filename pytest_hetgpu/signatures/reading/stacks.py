@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from pytest_hetgpu.signatures.base import lazy, token
 
@@ -43,8 +43,7 @@ _DOING = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class StackFrame:
+class StackFrame(NamedTuple):
     """One frame: `library` is the file that holds native code, `file` and `line` the source where known."""
 
     function: str
@@ -56,8 +55,7 @@ class StackFrame:
     number: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
+class Position(NamedTuple):
     """Where one process is.
 
     `call` is what it waits in (`MPI_Recv`), `entry` and `library` the same as printed (`PMPI_Recv`, `libmpi.so.40`).
@@ -119,14 +117,13 @@ class Position:
         return f"{be}{where or ' running'}{inside}"
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
+class Summary(NamedTuple):
     """What all processes together say. `odd` are those that are not where most others are, or never arrived."""
 
     sentence: str
     key: str
     odd: tuple[Position, ...] = ()
-    others: tuple[Position, ...] = field(default=())
+    others: tuple[Position, ...] = ()
 
     @property
     def apart(self) -> bool:
@@ -153,8 +150,7 @@ def parse_facts(position: Position, said: str) -> Position:
     words = [word.partition("=") for word in said.split()[:20]]
     named = {name: value for name, sign, value in words if sign}
     entry = named.get("call", "")
-    return replace(
-        position,
+    return position._replace(
         call=_as_written(entry),
         entry=entry.removeprefix("torch.distributed."),
         library=named.get("lib", ""),
@@ -188,8 +184,8 @@ def position_of(frames: Sequence[StackFrame]) -> Position:
         number=called.number,
     )
     if inner and not called.python:
-        return replace(_elsewhere(frames[:at], position), within=True)
-    return replace(position, place=_place(_users(frames[at + 1 :])))
+        return _elsewhere(frames[:at], position)._replace(within=True)
+    return position._replace(place=_place(_users(frames[at + 1 :])))
 
 
 def moved_on(before: Sequence[StackFrame], after: Sequence[StackFrame]) -> bool:
@@ -231,14 +227,13 @@ def _elsewhere(frames: Sequence[StackFrame], position: Position) -> Position:
     names = [frame.function.partition("(")[0] for frame in blocked[:8]]
     doing = next((word for form, word in _DOING if any(form.fullmatch(name) for name in names)), "")
     if user is None:
-        return replace(position, doing=doing)
+        return position._replace(doing=doing)
     function = user.function.rpartition("<locals>.")[2]
     if function.startswith("<"):  # <module>, <lambda>
         function = user.file.rpartition("/")[2]
     if doing == "sleep" and user.python:
         doing = "time.sleep"
-    return replace(
-        position,
+    return position._replace(
         place=_place(user),
         function=function.partition("(")[0],
         doing=doing,

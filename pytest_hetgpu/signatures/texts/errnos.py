@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 
-from pytest_hetgpu.model import Kind
 from pytest_hetgpu.signatures.base import Weight, lazy
+from pytest_hetgpu.told import Kind
 
 # Left out is what programs wait out or mean nothing by: EINTR, EAGAIN, EINPROGRESS, EALREADY, EPIPE, and Success.
 _ERRORS = (

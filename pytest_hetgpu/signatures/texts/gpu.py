@@ -5,10 +5,10 @@ Texts: cudaGetErrorString (CUDA Runtime API reference, "Data types used by CUDA 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
-from pytest_hetgpu.model import Kind
 from pytest_hetgpu.signatures.base import lazy
+from pytest_hetgpu.told import Kind
 
 _MEMORY, _ARCH = Kind.OUT_OF_MEMORY, Kind.GPU_ARCH_MISMATCH
 
@@ -97,8 +97,7 @@ _KINDS = {name: kind for name, kind, _ in _TEXTS}
 _BY_TEXT = tuple((text, name, kind) for name, kind, texts in _TEXTS for text in texts)
 
 
-@dataclass(frozen=True, slots=True)
-class GpuError:
+class GpuError(NamedTuple):
     """An error of a GPU's runtime. `name` is one for CUDA and HIP: `NoDevice`, `IllegalAddress`."""
 
     name: str

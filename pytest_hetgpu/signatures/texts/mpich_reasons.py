@@ -6,16 +6,15 @@ makes one for each call of libfabric) and src/mpid/ch4/netmod/ucx/errnames.txt; 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
-from pytest_hetgpu.model import Kind
 from pytest_hetgpu.signatures.base import Weight, lazy, slug
+from pytest_hetgpu.told import Kind
 
 _INTERNAL = lazy(r"(?:internal(?P<x>X)?|P(?=MPIX?_[A-Z]))_?(?P<name>\w*)")
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
+class Reason(NamedTuple):
     """A text's meaning. `by_function`: the key names the function that said it, not the call of MPI."""
 
     kind: Kind

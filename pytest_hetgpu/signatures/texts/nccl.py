@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
-from pytest_hetgpu.model import Kind
 from pytest_hetgpu.signatures.base import Weight, lazy, slug
 from pytest_hetgpu.signatures.texts.gpu import gpu_error
+from pytest_hetgpu.told import Kind
 
 _NET, _MEMORY, _MISSING = Kind.NETWORK_FAILURE, Kind.OUT_OF_MEMORY, Kind.TRANSPORT_UNAVAILABLE
 PEER_LOST = "peer-lost@nccl"
@@ -185,8 +185,7 @@ _MEANINGS: tuple[tuple[tuple[str, ...], Kind, str, Weight], ...] = (
 _COMPILED = tuple((lazy("|".join(words)), kind, key, weight) for words, kind, key, weight in _MEANINGS)
 
 
-@dataclass(frozen=True, slots=True)
-class Meaning:
+class Meaning(NamedTuple):
     """What a warning's words say: a kind, a key, how much it explains, and the NCCL function that it names."""
 
     kind: Kind

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pytest_hetgpu.model import Kind
 from pytest_hetgpu.signatures.base import Weight
 from pytest_hetgpu.signatures.texts.torch import SENSES, Sense
+from pytest_hetgpu.told import Kind
 
 _LIBRARY, _MEMORY, _ARCH = Kind.MISSING_LIBRARY, Kind.OUT_OF_MEMORY, Kind.GPU_ARCH_MISMATCH
 _AFTER, _SYMPTOM, _VAGUE = Weight.CONSEQUENCE, Weight.SYMPTOM, Weight.UNSPECIFIC

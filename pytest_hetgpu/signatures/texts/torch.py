@@ -9,10 +9,10 @@ assumptions with `[enforce fail at FILE:LINE]` (common/logging.cc).
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
-from pytest_hetgpu.model import Kind
 from pytest_hetgpu.signatures.base import Weight, token
+from pytest_hetgpu.told import Kind
 
 _NET, _TIME, _MISSING = Kind.NETWORK_FAILURE, Kind.TIMEOUT, Kind.TRANSPORT_UNAVAILABLE
 _SYMPTOM, _AFTER = Weight.SYMPTOM, Weight.CONSEQUENCE
@@ -22,8 +22,7 @@ _GLOO = r"gloo/\S{1,100}:\d+\] "
 _GONE = r"(?:closed by peer|reset by peer|Broken pipe)"
 
 
-@dataclass(frozen=True, slots=True)
-class Sense:
+class Sense(NamedTuple):
     """What a text means. `key` is a template over the pattern's group `what`; groups signal, rank and host say it.
 
     An empty key leaves the exception's own, under the name that it begins with where it has one before an `@`.

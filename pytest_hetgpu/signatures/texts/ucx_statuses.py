@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from pytest_hetgpu.model import Kind
 from pytest_hetgpu.signatures.base import Weight, lazy
+from pytest_hetgpu.told import Kind
 
 _NET, _NONE, _MEMORY = Kind.NETWORK_FAILURE, Kind.TRANSPORT_UNAVAILABLE, Kind.OUT_OF_MEMORY
 

@@ -1,0 +1,21 @@
+"""Patterns that cost nothing until they are used: of some hundred that a log may need, most logs need a few."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, AnyStr, cast
+
+
+class _Lazy:
+    def __init__(self, *given: Any) -> None:
+        self._given = given
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(re.compile(*self._given), name)
+        self.__dict__[name] = value
+        return value
+
+
+def lazy(expression: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
+    """What `re.compile` gives, compiled at its first use. Call its methods; `re.sub(pattern, ...)` does not know it."""
+    return cast("re.Pattern[AnyStr]", _Lazy(expression, flags))
