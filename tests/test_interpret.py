@@ -62,11 +62,13 @@ def judged(tmp_path: Path) -> Judged:
         code: int = 0,
         ranks: int = 2,
         run: dict[str, Any] | None = None,
+        family: str = "ob1",
         **demand: Any,
     ) -> Outcome:
         output = tmp_path / "output.log"
         output.write_text(text, encoding="utf-8")
-        asked = Demand(ranks, STACK, "ob1", ("ob1/tcp",), tuple(points), "osu", foreign=program, **demand)
+        over = ("ob1/tcp",) if family == "ob1" else (f"{family}/*",)
+        asked = Demand(ranks, STACK, family, over, tuple(points), "osu", foreign=program, **demand)
         job = Job("m", "c", "c", {}, (Node(0, Hardware("cpu"), "localhost", ranks),), Command(("mpirun",)), 60.0, asked)
         # As `hetgpu report` reads it back.
         stored = from_json(Job, json.loads(json.dumps(to_json(job))))
@@ -195,6 +197,17 @@ def test_nccl_tests(judged: Judged) -> None:
     assert found.facts["tool"] == "nccl-tests all_reduce_perf 2.19.6"
     assert (found.facts["memory"], found.facts["nccl"]) == ("device", "2.29.7")
     assert {"latency[8,float32]", "latency[8,float32,in]", "busbw[8,float32,in]"} <= set(names(found))
+
+
+def test_one_process_with_two_gpus_shows_how_they_talk(judged: Judged) -> None:
+    channel = "vm:1:7 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\n"
+    table = banner() + header() + row(8, *GOOD) + footer()
+    program = replace(NCCL, layer="nccl", proof=True)
+    found = judged(greetings(1) + channel + table, program, BOTH, ranks=1, family="nccl")
+    assert (found.kind, found.transports) == (Kind.PASSED, ("nccl/p2p",))
+    silent = judged(greetings(1) + table, program, BOTH, ranks=1, family="nccl")
+    assert silent.kind is Kind.UNKNOWN
+    assert silent.why.startswith("nothing in the output proves which transport was used")
 
 
 def test_na_is_unchecked_and_never_0(judged: Judged) -> None:

@@ -21,8 +21,10 @@ class Transport(Judge):
             lacks = "; ".join(case.evidence.lacks)
             yield self.says(Kind.TRANSPORT_UNAVAILABLE, f"this build has no {lacks}", Force.FINAL, explanation(case))
             return
-        proof = demand.foreign is None or demand.foreign.proof
-        if proof and demand.ranks > 1 and not seen and len(case.evidence.hellos) >= demand.ranks:
+        foreign = demand.foreign
+        # A process may have several GPUs, each of them a rank of NCCL's.
+        several = max(demand.ranks, (foreign.ranks if foreign else None) or 1) > 1
+        if several and (foreign is None or foreign.proof) and not seen and len(case.evidence.hellos) >= demand.ranks:
             why = f"nothing in the output proves which transport was used (asked for was {asked})"
             yield self.says(Kind.UNKNOWN, why, Force.VAGUE)
         other = [name for name in seen if not any(fnmatch.fnmatchcase(name, glob) for glob in demand.transports)]

@@ -11,6 +11,7 @@ from typing import Any
 from pytest_hetgpu.logs.colours import without_colours
 from pytest_hetgpu.logs.frames import MARK, FrameReader
 from pytest_hetgpu.logs.scan import LONGEST_LINE
+from pytest_hetgpu.logs.words import any_of
 
 MOST_RECORDS = 10_000
 
@@ -42,14 +43,15 @@ class Output:
 
         Of a line that was written over the last version counts. Raises OSError where the log cannot be read.
         """
-        frames, number = FrameReader(), 1
+        frames, number, unheard = FrameReader(), 1, any_of(self._unheard)
         with self._path.open("rb") as log:
             while raw := log.readline(LONGEST_LINE):
-                for payload in frames.feed(raw.rstrip(b"\r\n")):
-                    self._take(payload)
-                if MARK not in raw and not any(word in raw for word in self._unheard):
-                    last = without_colours(raw).rstrip(b"\r\n").rpartition(b"\r")[2]
-                    yield last.decode(errors="replace").replace("\0", ""), number
+                ours = MARK in raw
+                if ours or not unheard.search(raw):
+                    for payload in frames.feed(raw.rstrip(b"\r\n")):
+                        self._take(payload)
+                    if not ours:
+                        yield _shown(raw), number
                 number += raw.endswith(b"\n")
 
     def _take(self, payload: bytes) -> None:
@@ -61,6 +63,12 @@ class Output:
             rank = record.get("rank")
             if type(rank) is int:
                 self.starts.setdefault(rank, _start(record))
+
+
+def _shown(raw: bytes) -> str:
+    """A line as a terminal would show it, without colours and NULs."""
+    last = without_colours(raw).rstrip(b"\r\n").rpartition(b"\r")[2]
+    return last.decode(errors="replace").replace("\0", "")
 
 
 def _start(record: dict[str, Any]) -> Start:

@@ -54,14 +54,14 @@ class NcclSettings(ForeignSettings):
 class NcclTests(ForeignWorkload):
     """Checked with `-c 1`: `#wrong` must be 0 in every row that is owed, and N/A is not 0.
 
-    NCCL carries the data, whatever the MPI does that starts it.
+    NCCL or RCCL carries the data, whatever the MPI does that starts it, and its log has to say by which channels.
     """
 
     Settings = NcclSettings
     settings: NcclSettings
     operation = "nccl_tests"
     reader = "nccl_tests"
-    needs = ("nccl", "auto")
+    needs = ("nccl",)
     layer = "nccl"
     memory = "device"
 
