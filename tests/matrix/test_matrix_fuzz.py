@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import hypothesis
@@ -210,7 +211,11 @@ def planned(path: Path) -> list[Scenario]:
     for scenario in scenarios[:50]:
         if scenario.excluded is None:
             try:
-                plan(document, scenario, Site({"openmpi-5": stack}, "/p"))
+                plan(
+                    document,
+                    scenario,
+                    Site({"openmpi-5": stack, "torch": replace(stack, vendor="torch", torch=True)}, "/p"),
+                )
             except NotHere:
                 continue
     return scenarios
