@@ -208,6 +208,7 @@ def planned(path: Path) -> list[Scenario]:
     document = read(path, {"HOME": "/home/me"})
     scenarios = expand(document)
     stack = Stack("openmpi-5", "Open MPI", "5.0.11", "/s", "/s/bin/mpirun", "/s/bin/python")
+    by_itself = replace(stack, name="torch", vendor="torch", torch=True)
     for scenario in scenarios[:50]:
         if scenario.excluded is None:
             try:
