@@ -212,11 +212,7 @@ def planned(path: Path) -> list[Scenario]:
     for scenario in scenarios[:50]:
         if scenario.excluded is None:
             try:
-                plan(
-                    document,
-                    scenario,
-                    Site({"openmpi-5": stack, "torch": replace(stack, vendor="torch", torch=True)}, "/p"),
-                )
+                plan(document, scenario, Site({"openmpi-5": stack, "torch": by_itself}, "/p"))
             except NotHere:
                 continue
     return scenarios
