@@ -5,8 +5,8 @@ from __future__ import annotations
 from pytest_hetgpu.evidence import Wire
 
 MORE = (
-    "More than the wire carried: data that took another way (memory that nodes share, a second adapter), or a "
-    "measurement of the wire that something else held up."
+    "More than the wire carried: data that took another way (memory that nodes share, a second adapter, half of it the "
+    "faster direction), or a measurement of the wire that something else held up."
 )
 
 
