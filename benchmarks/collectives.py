@@ -39,7 +39,7 @@ def ours(size, iterations):
     operation.fill()
     told.clear()
     options = argparse.Namespace(iterations=iterations, warmup=5)
-    harness.measure(operation, harness.Point(size, "float32"), options)
+    harness.measure(operation, harness.Point(size, "float32"), options, 0)
     return told[0]["seconds"] if told else 0.0
 
 def bare(size, iterations):
