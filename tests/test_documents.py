@@ -21,7 +21,7 @@ from pytest_hetgpu.patterns import CommandSettings
 
 ROOT = Path(__file__).resolve().parent.parent
 FENCED = re.compile(r"^( *)```yaml\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
-RULES = {"exclude", "include", "expect"}
+RULES = {"exclude", "include", "expect", "reference"}
 INVENTORY = {"hardware", "stacks", "build"}
 READER = set(CommandSettings.model_fields)
 AXES: dict[str, Any] = {
@@ -54,7 +54,7 @@ def whole(text: str) -> tuple[str, str]:
         return "inventory", text
     if keys <= READER:
         return "reader", text
-    frame = {"name": "frame", "hardware": {"here": {"platform": "cpu"}}}
+    frame = {"name": "frame", "hardware": {"here": {"platform": "cpu", "fabric": {"gbps": 10}}}}
     if keys <= RULES:
         return "matrix", f"{yaml.safe_dump({**frame, 'axes': AXES})}{text}"
     missing = {name: values for name, values in AXES.items() if name not in keys}

@@ -91,7 +91,8 @@ def test_a_home_folder_is_written_out(write: Callable[[str], Path], monkeypatch:
             "stacks:\n  openmpi5: /opt",
             [
                 "site/hosts.yaml:2: stacks: unknown stack 'openmpi5' "
-                "(known: mpich, mpich-system, openmpi-4, openmpi-5, openmpi-system; did you mean 'openmpi-5'?)"
+                "(known: mpich, mpich-system, openmpi-4, openmpi-5, openmpi-5-torch, openmpi-system, torch; "
+                "did you mean 'openmpi-5'?)"
             ],
         ),
         ("stacks: {openmpi-5: [a]}", ["site/hosts.yaml:1: stacks.openmpi-5 must be a path, not a list"]),

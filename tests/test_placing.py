@@ -74,8 +74,8 @@ def test_containers_of_one_engine_share_a_network_and_are_called_by_their_place(
 def test_each_node_has_its_own_mpi(plans: Plans) -> None:
     job = plans("pair-ob1-allreduce")
     assert [node.stack for node in job.nodes] == [
-        Stack("openmpi-5", "Open MPI", "5", "", "mpirun", "python3"),
-        Stack("openmpi-4", "Open MPI", "4", "/opt/four", "/opt/four/bin/mpirun", "/opt/four/bin/python3"),
+        Stack("openmpi-5", "Open MPI", "5", "", "mpirun", "python3", torch=True),
+        Stack("openmpi-4", "Open MPI", "4", "/opt/four", "/opt/four/bin/mpirun", "/opt/four/bin/python3", torch=True),
     ]
     line = " ".join(job.command.argv)
     assert "-np 1 -H node0:1 env OMPI_MCA_ompi_display_comm=mpi_init python3 -m mpi4py /tmp/hetgpu/programs/" in line

@@ -41,7 +41,10 @@ def test_the_class_of_a_file_is_found() -> None:
 def test_an_unknown_name_lists_the_known() -> None:
     with pytest.raises(UsageError) as caught:
         find("transports", "ucxx", Transport)  # type: ignore[type-abstract]
-    assert str(caught.value) == "unknown transport 'ucxx' (known: auto, ob1, ofi, shm, ucc, ucx; did you mean 'ucx'?)"
+    assert (
+        str(caught.value)
+        == "unknown transport 'ucxx' (known: auto, gloo, nccl, ob1, ofi, shm, ucc, ucx; did you mean 'ucx'?)"
+    )
 
 
 def test_a_file_without_such_a_class_is_our_mistake() -> None:
