@@ -86,7 +86,12 @@ def _work(scenario: Scenario, settings: CellSettings) -> Workload:
             f"{scenario.value('workload')} asks for backend {work.asked}, but transport {scenario.value('transport')} "
             f"is torch.distributed's {own}"
         )
-    return work.over(work.asked or own or work.backend)
+    backend = work.asked or own or work.backend
+    if backend and not work.torch:
+        raise NotHere(
+            f"{scenario.value('workload')} calls MPI itself, and has no form in torch.distributed ({backend})"
+        )
+    return work.over(backend)
 
 
 def _meeting(scenario: Scenario, nodes: Sequence[Node]) -> Meeting:

@@ -31,6 +31,8 @@ axes:
     device: {kind: send_recv, sizes: 8, memory: device}
     by-mpi: {kind: allreduce, sizes: 8, backend: mpi}
     barrier: {iterations: 2}
+    fault: {}
+    guarded_send: {}
     ddp_train: {hidden: 16}
     pi_trapezoid: {}
   launcher: {mpirun: {launcher: mpirun}, torchrun: {launcher: torchrun}}
@@ -99,6 +101,8 @@ def test_nccl_moves_device_memory(plans: Plans) -> None:
         ("two-gloo-device-torchrun", "needs an accelerator on every node, hardware cpu is platform cpu"),
         ("gpus-ob1-device-mpirun", "has device memory only by torch.distributed"),
         ("two-gloo-guarded-mpirun", "guards host memory under MPI only"),
+        ("two-gloo-fault-mpirun", "fault calls MPI itself, and has no form in torch.distributed (gloo)"),
+        ("two-gloo-guarded_send-mpirun", "guarded_send calls MPI itself, and has no form in torch.distributed (gloo)"),
         ("two-gloo-both-mpirun", "cannot be in_place: both by torch.distributed"),
         ("two-gloo-by-mpi-mpirun", "by-mpi asks for backend mpi, but transport gloo is torch.distributed's gloo"),
         ("two-ob1-allreduce-torchrun", "torchrun starts programs of torch.distributed; this one calls MPI"),

@@ -33,6 +33,7 @@ class TorchWorkload(Workload):
     """A program that only torch.distributed has."""
 
     Settings = TorchSettings
+    torch = True
     backend = "mpi"
 
 

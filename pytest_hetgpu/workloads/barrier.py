@@ -12,6 +12,7 @@ class Barrier(Workload):
     Settings = Repeated
     settings: Repeated
     operation = "barrier"
+    torch = True
 
     def program(self) -> tuple[str, ...]:
         by_torch = ("torch_sweep.py", "--operation", "barrier", "--backend", self.backend)

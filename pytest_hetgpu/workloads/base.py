@@ -136,6 +136,8 @@ class Workload(abc.ABC):
     Settings: ClassVar[type[WorkloadSettings]] = WorkloadSettings
     operation: ClassVar[str]
     measured: ClassVar[bool] = True
+    torch: ClassVar[bool] = False
+    """Whether torch.distributed can do it."""
     backend: str = ""
     """The backend of torch.distributed that ranks use; "": they call MPI themselves."""
 
@@ -196,6 +198,7 @@ class SweepWorkload(Workload):
 
     Settings: ClassVar[type[WorkloadSettings]] = Sweep
     settings: Sweep
+    torch: ClassVar[bool] = True
     paired: ClassVar[bool] = False
     split: ClassVar[bool] = False
 

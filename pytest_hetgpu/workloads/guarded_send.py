@@ -24,5 +24,6 @@ class GuardedSend(SweepWorkload):
 
     Settings = GuardedSettings
     operation = "guarded_send"
+    torch = False
     measured = False
     paired = True
