@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 TOLERANCE = 0.1
 """What a number may be worse than it is expected to be, where the matrix says nothing else."""
 BANDWIDTHS = ("busbw", "algbw")
-SPEEDS = ("fabric",)
+SPEEDS = ("fabric", "wire")
 """What a fraction may be of besides another cell."""
 
 
@@ -19,8 +19,8 @@ SPEEDS = ("fabric",)
 class Reference:
     """What the matrix expects of a cell's speed; `origin` is where it stands, `FILE:LINE`.
 
-    Either `numbers` of a `metric` by size (0: every size), or a `fraction` of something's speed: `of` is `fabric`, or
-    `cell` for the cell of this matrix whose id is `cell`. It concerns sizes from `min_size` on.
+    Either `numbers` of a `metric` by size (0: every size), or a `fraction` of something's speed: `of` is one of
+    `SPEEDS`, or `cell` for the cell of this matrix whose id is `cell`. It concerns sizes from `min_size` on.
     """
 
     origin: str

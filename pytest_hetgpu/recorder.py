@@ -204,7 +204,7 @@ class Recorder:
         feared = self._feared(cluster)
         if feared:
             return self._never_started(job, [f"hetgpu: preflight: {feared}"], cluster.concerns)
-        cluster = self._wired(self.speeds.held(cluster))
+        cluster = self.speeds.held(self._wired(cluster))
         job = cluster.job
         result = execute(cluster, self.folder, self.journal)
         further = self.speeds.launched_again(cluster, result)

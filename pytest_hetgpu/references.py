@@ -1,13 +1,13 @@
 """What a cell's times are held against by the matrix: its references as limits of single points. Pure.
 
-A fraction's further standard (a measured speed of the wire, say) is one more entry of `_SPEEDS`, and its name in
-`limits.SPEEDS`.
+What is known before the run is `stated`; what the run itself must find out is given by `of_wire` and `of_cells`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+from pytest_hetgpu.evidence import Wire
 from pytest_hetgpu.limits import Limit, Reference
 from pytest_hetgpu.metrics import has_bandwidth, seconds_of
 from pytest_hetgpu.model import Demand, Node, Point
@@ -32,16 +32,36 @@ def joined(*found: Limits) -> dict[Point, tuple[Limit, ...]]:
 
 def stated(references: Iterable[Reference], demand: Demand, nodes: Sequence[Node]) -> Limits:
     """The limits that the matrix itself gives: numbers, and fractions of a fabric's speed."""
-    return joined(*(_of(reference, demand, nodes) for reference in references if not reference.cell))
+    kinds = {"": lambda one: _numbers(one, demand), "fabric": lambda one: _part(one, demand, *_fabric(nodes))}
+    return joined(*(kinds[one.of](one) for one in references if one.of in kinds))
 
 
-def _of(reference: Reference, demand: Demand, nodes: Sequence[Node]) -> Limits:
-    concerned = [point for point in demand.points if point.size >= reference.min_size]
-    if reference.of:
-        speed, words = _SPEEDS[reference.of](nodes)
-        source = f"{reference.fraction:g} of {words} ({reference.origin})"
-        return {p: (_limit(reference, ("busbw", speed * reference.fraction), p, demand, source),) for p in concerned}
-    numbers = {p: reference.numbers.get(p.size, reference.numbers.get(0)) for p in concerned}
+def of_wire(references: Iterable[Reference], demand: Demand, wire: Wire | None) -> Limits:
+    """The limits that the way between the nodes gives, as it was measured in the run (`RunResult.wire`)."""
+    if wire is None:
+        found, told = None, "nothing was measured between its nodes"
+    else:
+        found, told = wire.gbs, wire.why
+    words = f"the {found:.3g} GB/s of the wire" if found else "the wire"
+    return joined(*(_part(one, demand, found or 0.0, words, told) for one in references if one.of == "wire"))
+
+
+def _part(reference: Reference, demand: Demand, speed: float, words: str, lacks: str = "") -> Limits:
+    """The fraction of a speed in GB/s that busbw is to reach; `lacks` says why a speed of 0 is not known."""
+    source = f"{reference.fraction:g} of {words} ({reference.origin})"
+    wanted = ("busbw", speed * reference.fraction)
+    return {
+        point: (_limit(reference, wanted, point, demand, source) if speed else Limit("busbw", source, lacks=lacks),)
+        for point in _concerned(reference, demand)
+    }
+
+
+def _concerned(reference: Reference, demand: Demand) -> list[Point]:
+    return [point for point in demand.points if point.size >= reference.min_size]
+
+
+def _numbers(reference: Reference, demand: Demand) -> Limits:
+    numbers = {p: reference.numbers.get(p.size, reference.numbers.get(0)) for p in _concerned(reference, demand)}
     return {
         point: (_limit(reference, (reference.metric, number), point, demand, reference.origin),)
         for point, number in numbers.items()
@@ -64,9 +84,6 @@ def _fabric(nodes: Sequence[Node]) -> tuple[float, str]:
     return slowest[0] / 8, f"the {slowest[0]:g} Gbit/s of {slowest[1]}"
 
 
-_SPEEDS: Mapping[str, Callable[[Sequence[Node]], tuple[float, str]]] = {"fabric": _fabric}
-
-
 def of_cells(references: Iterable[Reference], demand: Demand, measured: Callable[[str], Times | str]) -> Limits:
     """The limits that other cells give; `measured` tells what a cell of that id measured, or why it did not."""
     return joined(*(dict(_beside(reference, demand, measured)) for reference in references if reference.cell))
@@ -78,7 +95,7 @@ def _beside(
     found = measured(reference.cell)
     share = "" if reference.fraction == 1 else f"{reference.fraction:g} of "
     source = f"{share}{reference.cell} ({reference.origin})"
-    for point in (point for point in demand.points if point.size >= reference.min_size):
+    for point in _concerned(reference, demand):
         metric = told_as(demand, point)
         if isinstance(found, str):
             yield point, (Limit(metric, source, lacks=found),)

@@ -44,8 +44,8 @@ class Speeds:
         job = cluster.job
         scenario = self.suite.scenarios[self.suite.position(job.matrix, job.label)]
         found: list[Limits] = [job.demand.limits]
-        if any(reference.cell for reference in scenario.references):
-            found.append(references.of_cells(scenario.references, job.demand, lambda cell: self._measured(job, cell)))
+        found.append(references.of_wire(scenario.references, job.demand, cluster.wire))
+        found.append(references.of_cells(scenario.references, job.demand, lambda cell: self._measured(job, cell)))
         if self.baseline:
             found.append(self.baseline.limits(job))
         if not any(found[1:]):

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from pytest_hetgpu.evidence import Wire
 from pytest_hetgpu.limits import Limit, Reference
 from pytest_hetgpu.metrics import seconds_of, told
 from pytest_hetgpu.model import Demand, Fabric, Hardware, Node, Point
-from pytest_hetgpu.references import Times, joined, of_cells, stated, told_as
+from pytest_hetgpu.references import Times, joined, of_cells, of_wire, stated, told_as
 from tests.judges.judge_cases import job
 
 SMALL, LARGE, PLACED = Point(1024, "float32"), Point(1 << 20, "float32"), Point(1 << 20, "float32", "in")
@@ -51,6 +52,28 @@ def test_a_fraction_of_the_slowest_fabric() -> None:
     (limit,) = found[LARGE]
     assert (limit.metric, limit.source) == ("busbw", f"0.6 of the 10 Gbit/s of kind10 ({ORIGIN})")
     assert limit.seconds[0] == pytest.approx(seconds_of("busbw", 0.75, "allreduce", 1 << 20, 2))
+
+
+def test_a_fraction_of_what_was_measured_between_the_nodes() -> None:
+    wanted = [Reference(ORIGIN, of="wire", fraction=0.5, min_size=1 << 20), Reference(ORIGIN, "busbw", {0: 1.0})]
+    assert {limit.metric for limits in stated(wanted[:1], demand(), nodes(10)).values() for limit in limits} == set()
+    found = of_wire(wanted, demand(), Wire(1.174, "pump 1, 4 streams"))
+    assert found.keys() == {LARGE, PLACED}
+    (limit,) = found[LARGE]
+    assert (limit.metric, limit.source) == ("busbw", f"0.5 of the 1.17 GB/s of the wire ({ORIGIN})")
+    assert told("busbw", limit.seconds[0], "allreduce", 1 << 20, 2) == pytest.approx(0.587)
+
+
+@pytest.mark.parametrize(
+    ("wire", "why"),
+    [
+        (Wire(why="a firewall blocks port 41"), "a firewall blocks port 41"),
+        (None, "nothing was measured between its nodes"),
+    ],
+)
+def test_a_wire_that_nobody_knows(wire: Wire | None, why: str) -> None:
+    found = of_wire([Reference(ORIGIN, of="wire", fraction=0.5, min_size=1 << 20)], demand(), wire)
+    assert found[LARGE] == (Limit("busbw", f"0.5 of the wire ({ORIGIN})", lacks=why),)
 
 
 def test_several_references_hold_side_by_side() -> None:

@@ -169,7 +169,8 @@ Numbers = Annotated[
 ]
 Others = Annotated[dict[Name, Name], Field(min_length=1)]
 Whose = Annotated[
-    Literal["fabric"] | Others, BeforeValidator(_whose, json_schema_input_type=Literal["fabric"] | Others)
+    Literal["fabric", "wire"] | Others,
+    BeforeValidator(_whose, json_schema_input_type=Literal["fabric", "wire"] | Others),
 ]
 _Written = Annotated[str, Field(pattern=r"^\s*[0-9]+(\.[0-9]+)?\s*%\s*$")] | Annotated[float, Field(ge=1, lt=100)]
 Percent = Annotated[float, BeforeValidator(_share, json_schema_input_type=_Written | Literal[0])]
@@ -184,7 +185,7 @@ class Shape(BaseModel):
 
 
 class ReferenceShape(Shape):
-    """What a cell's speed is held against: numbers, or a fraction of the speed of the fabric or of another cell."""
+    """What a cell's speed is held against: numbers, or a fraction of the speed of fabric, wire or another cell."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -196,7 +197,9 @@ class ReferenceShape(Shape):
     busbw: Annotated[Numbers | None, Field(description="GB/s by size, or of every size")] = None
     algbw: Annotated[Numbers | None, Field(description="GB/s by size, or of every size")] = None
     latency: Annotated[Numbers | None, Field(description="us by size, or of every size")] = None
-    of: Annotated[Whose | None, Field(description="fabric, or {AXIS: VALUE}: the cell that has other values")] = None
+    of: Annotated[Whose | None, Field(description="fabric, wire, or {AXIS: VALUE}: the cell that has other values")] = (
+        None
+    )
     fraction: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
     min_size: Annotated[Bytes | None, Field(description="smaller sizes are not held against it")] = None
     tolerance: Percent | None = None
@@ -205,7 +208,7 @@ class ReferenceShape(Shape):
     def _one_kind(self) -> ReferenceShape:
         given = {metric: getattr(self, metric) for metric in METRICS if getattr(self, metric) is not None}
         if bool(given) is bool(self.of):
-            raise ValueError(f"give either numbers ({', '.join(METRICS)}), or of: fabric or {{AXIS: VALUE}}")
+            raise ValueError(f"give either numbers ({', '.join(METRICS)}), or of: fabric, wire or {{AXIS: VALUE}}")
         if given and "fraction" in self.model_fields_set:
             raise ValueError("a fraction needs `of`: of what it is")
         if self.min_size and any(0 not in numbers for numbers in given.values()):

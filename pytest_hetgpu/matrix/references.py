@@ -116,16 +116,15 @@ class _Reader:
         other = self._other(cell, cells) if isinstance(shape.of, dict) else ""
         if other is None:
             return
-        if shape.of == "fabric" and not self._has_speed(cell, settings):
+        if not other and not self._has_speed(cell, settings):
             return
         least = shape.min_size or (0 if other else LARGE)
         if not any(point.size >= least for point in settings.workload.points()):
             text = f"workload {workload!r} has no size of {show_size(least)} or more; give min_size"
             self.complain(text, "min_size")
             return
-        yield self._made(
-            settings, of="cell" if other else "fabric", cell=other, fraction=shape.fraction, min_size=least
-        )
+        of = "cell" if other else str(shape.of)
+        yield self._made(settings, of=of, cell=other, fraction=shape.fraction, min_size=least)
 
     def _made(self, settings: CellSettings, **what: object) -> Reference:
         shape = self.stated.shape
@@ -158,14 +157,25 @@ class _Reader:
         return next((key for key in keys if parse_size(key) == size), show_size(size))
 
     def _has_speed(self, cell: Cell, settings: CellSettings) -> bool:
-        """Whether the fabric's speed and the workload's can be compared."""
+        """Whether the speed of the fabric or the wire and the workload's can be compared."""
         if not metrics.has_bandwidth(settings.workload.operation):
             self.complain(f"workload {cell[2]!r} has no bandwidth, only a latency", "of")
             return False
+        if self.stated.shape.of == "wire":
+            return self._has_wire(cell, settings)
         silent = [name for name in settings.nodes if self.document.hardware[name].fabric.gbps is None]
         for name in silent:
             self.complain(f"hardware {name!r} does not say how fast its fabric is: give fabric.gbps", "of")
         return not silent
+
+    def _has_wire(self, cell: Cell, settings: CellSettings) -> bool:
+        """Whether there can be a wire between the nodes of a cell."""
+        local = all(self.document.hardware[name].runtime == "local" for name in settings.nodes)
+        if len(settings.nodes) > 1 and not local:
+            return True
+        why = "it is one node" if len(settings.nodes) == 1 else "they are this machine (runtime local)"
+        self.complain(f"placement {cell[0]!r} has no wire between its nodes: {why}", "of")
+        return False
 
     def _other(self, cell: Cell, cells: Cells) -> str | None:
         """The id of the cell that has the values named; None for the cell itself, and where there is none."""

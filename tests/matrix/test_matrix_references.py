@@ -68,6 +68,12 @@ def test_a_fraction_of_the_fabric_is_of_large_messages(reads: Reads) -> None:
     assert of(reads, rules=rules)["two-ob1-allreduce"][0].min_size == 1024
 
 
+def test_a_fraction_of_the_wire_needs_no_speed_in_the_matrix(reads: Reads) -> None:
+    changes = {"cpu: {fabric: {gbps: 10}}": "cpu: {runtime: ssh}"}
+    found = of(reads, rules="reference:\n  - {where: {workload: all*}, of: wire, fraction: 0.6}\n", **changes)
+    assert found["two-ob1-allreduce"] == (Reference("m.yaml:14", of="wire", fraction=0.6, min_size=1 << 20),)
+
+
 def test_another_cell_is_known_by_what_differs(reads: Reads) -> None:
     found = of(reads, "{of: {transport: ob1}, fraction: 0.9}")
     assert {cell: one.cell for cell, (one,) in found.items()} == {

@@ -78,6 +78,21 @@ def test_a_link_of_400_mbit_is_read_as_that_and_bandwidths_are_fractions_of_it(
     assert properties(pytester.path / "reports")["pair-ob1-allreduce"]["wire"] == sent["wire"]
 
 
+def test_a_cell_is_held_against_the_wire_it_runs_over(nodes: Nodes, pytester: pytest.Pytester) -> None:
+    rule = "reference:\n  - {where: {workload: allreduce}, of: wire, fraction: FRACTION}\n"
+    axes = AXES.replace("[8, 64K]", "[8, 4M]") + rule
+    assert nodes(axes.replace("FRACTION", "0.01")).ret == 0
+    result = nodes(axes.replace("FRACTION", "20"))
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(
+        ["*slow (new): 4M float32: busbw * from 20 of the * GB/s of the wire (nodes.yaml:10); *"]
+    )
+    result = nodes(axes.replace("FRACTION", "0.01"), "--hetgpu-wire", "off")
+    assert result.ret == 1
+    why = "not compared at 4M float32 with 0.01 of the wire (nodes.yaml:10): nothing was measured between its nodes"
+    result.stdout.fnmatch_lines([f"*unknown (new): {why}*"])
+
+
 def test_nobody_is_asked_who_wants_it_off(nodes: Nodes, pytester: pytest.Pytester) -> None:
     assert nodes(AXES, "--hetgpu-wire", "off").ret == 0
     (cell,) = properties(pytester.path / "reports").values()
