@@ -24,7 +24,9 @@ from pytest_hetgpu.samples import FEWEST, usable
 
 FILE = "baseline.json"
 _MICRO = 1e6
-_TIME = "latency"
+_GIGA = 1e9
+_TIMES = ("latency", "bandwidth")
+"""Metrics that tell how long a message or an operation took, the one that counts first."""
 _MOST = 5
 
 
@@ -57,7 +59,8 @@ class Baseline:
             return {point: (self._nothing(job, point, why),) for point in demand.points}
         found = _times(working)
         often = {point: rows for point, rows in found.items() if len(rows) * 2 >= len(working)}
-        new = (point for point in demand.points if point not in found)
+        had = {*found, *(replace(point, dtype="") for point in found)}
+        new = (point for point in demand.points if point not in had)
         return {
             **{point: (self._limit(job, point, often),) for point in often},
             **{point: (self._nothing(job, point, "it has no such number"),) for point in new},
@@ -74,12 +77,15 @@ class Baseline:
     def _limit(self, job: Job, point: Point, found: Mapping[Point, Sequence[_Time]]) -> Limit:
         demand = job.demand
         limit = Limit(told_as(demand, point), self.name, tolerance=demand.tolerance)
-        if point not in demand.points:
+        if not demand.owes(point):
             return replace(limit, lacks=_instead(point, demand.points))
-        traits = Traits(demand.ranks, program(job.command.argv), demand.facts.get("memory", ""))
+        # Which release a program is that is not ours shows when it has run.
+        tool = "" if demand.foreign else program(job.command.argv)
+        traits = Traits(demand.counted, tool, demand.facts.get("memory", ""))
         like = [time for time in found[point] if not time.traits.unlike(traits)]
         if not like:
             return replace(limit, lacks=found[point][0].traits.unlike(traits))
+        limit = replace(limit, tool=like[0].traits.tool if demand.foreign else "")
         if len(like) >= FEWEST:
             # Runs are what scatters; the repeats of one are more alike than those of two.
             return replace(limit, seconds=tuple(time.middle for time in like))
@@ -104,15 +110,23 @@ def _working(cells: Sequence[PastCell]) -> list[PastCell]:
 def _times(cells: Iterable[PastCell]) -> dict[Point, list[_Time]]:
     found: dict[Point, list[_Time]] = {}
     for cell in cells:
-        for one in cell.measurements:
-            if one.metric == _TIME and one.value > 0 and usable(one.value):
-                found.setdefault(one.point, []).append(_time(cell, one))
+        times: dict[Point, _Time] = {}
+        for metric in reversed(_TIMES):
+            usables = (one for one in cell.measurements if one.metric == metric and one.value > 0 and usable(one.value))
+            times.update({one.point: _time(cell, one) for one in usables})
+        for point, time in times.items():
+            found.setdefault(point, []).append(time)
     return found
 
 
 def _time(cell: PastCell, one: Measurement) -> _Time:
-    samples = tuple(value / _MICRO for value in one.samples or (one.value,))
-    return _Time(one.value / _MICRO, samples, Traits(one.ranks, cell.tool, cell.memory))
+    middle, *samples = (_seconds(one, value) for value in (one.value, *(one.samples or (one.value,))))
+    return _Time(middle, tuple(samples), Traits(one.ranks, cell.tool, cell.memory))
+
+
+def _seconds(one: Measurement, value: float) -> float:
+    """Of one operation, or of one message where several were under way."""
+    return value / _MICRO if one.metric == _TIMES[0] else one.point.size / (value * _GIGA)
 
 
 def _instead(point: Point, points: Sequence[Point]) -> str:
@@ -158,7 +172,7 @@ def _pruned(cells: Iterable[PastCell], wanted: set[tuple[str, str]]) -> Iterator
     """The cells that this run may have, with nothing but their times."""
     for cell in cells:
         if (cell.matrix, cell.scenario) in wanted:
-            yield replace(cell, measurements=tuple(one for one in cell.measurements if one.metric == _TIME))
+            yield replace(cell, measurements=tuple(one for one in cell.measurements if one.metric in _TIMES))
 
 
 def remarks(baseline: Baseline, matrices: Sequence[MatrixFile], machine: str) -> Iterator[str]:

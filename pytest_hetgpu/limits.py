@@ -38,8 +38,8 @@ class Limit:
     """What the times of one point are held against: `seconds` of one operation, one number or several measured ones.
 
     They may be worse by `tolerance`: less bandwidth, more latency, as the `metric` says that it is told in. `source`
-    says where it comes from. Without seconds nothing can be told, for the reason `lacks`; a run that is `owed` the
-    comparison has not passed then.
+    says where it comes from, `tool` which program measured it, with its version, where that is not ours. Without
+    seconds nothing can be told, for the reason `lacks`; a run that is `owed` the comparison has not passed then.
     """
 
     metric: str
@@ -48,6 +48,7 @@ class Limit:
     tolerance: float = TOLERANCE
     lacks: str = ""
     owed: bool = True
+    tool: str = ""
 
     def worst(self, seconds: float) -> float:
         """The longest time that is still within the tolerance of `seconds`."""

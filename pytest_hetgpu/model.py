@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pytest_hetgpu.foreign import Foreign
 from pytest_hetgpu.limits import TOLERANCE, Limit, Reference
@@ -286,6 +286,15 @@ class Demand:
     tolerance: float = TOLERANCE
     limits: Mapping[Point, tuple[Limit, ...]] = field(default_factory=dict)
     before: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def counted(self) -> int:
+        """The ranks that its rows are of: a ping-pong's two in any world, GPUs where a process has several."""
+        return self.ranks if self.foreign is None else self.foreign.ranks or 0
+
+    def owes(self, point: Point) -> bool:
+        """Whether a point is one that must be measured; one that is owed in no certain type may be of any."""
+        return point in self.points or replace(point, dtype="") in self.points
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from pytest_hetgpu.launchers.base import Launcher, Meeting, Start
 from pytest_hetgpu.matrix.document import CellSettings, Document
 from pytest_hetgpu.model import Demand, Hardware, Job, Node, RankContext, Scenario, Stack
 from pytest_hetgpu.placing import Sight, Site, address, place
+from pytest_hetgpu.readers.base import operation_of
 from pytest_hetgpu.registry import find
 from pytest_hetgpu.transports.base import Rendering
 from pytest_hetgpu.workloads.base import Workload
@@ -180,20 +181,21 @@ def _demand(
     # One node without Large BAR is enough for the bugs it brings: an expectation asks whether any node has it.
     present = frozenset().union(*(_capabilities(node, host) for node, host in zip(nodes, hosts, strict=True)))
     ranks = sum(node.ranks for node in nodes)
+    foreign = work.foreign(ranks)
     return Demand(
         ranks=ranks,
         stack=stack,
         transport_family=settings.family,
         transports=settings.transport.components(),
         points=work.owed(ranks),
-        operation=work.operation,
+        operation=operation_of(foreign) if foreign else work.operation,
         measured=work.measured,
         facts=_known_facts(stack, work),
         capabilities=present,
         expectations=scenario.expectations,
         rdma=all(_fabric(node).rdma for node in nodes),
         backend=work.backend,
-        foreign=work.foreign(ranks),
+        foreign=foreign,
         tolerance=settings.options.tolerance,
     )
 

@@ -6,6 +6,7 @@ What is known before the run is `stated`; what the run itself must find out is g
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from pytest_hetgpu.evidence import Wire
 from pytest_hetgpu.limits import Limit, Reference
@@ -21,7 +22,7 @@ SMALL = 8192
 
 def told_as(demand: Demand, point: Point) -> str:
     """The metric that a point's time is best told in."""
-    return "busbw" if point.size >= SMALL and has_bandwidth(demand.operation, demand.ranks) else "latency"
+    return "busbw" if point.size >= SMALL and has_bandwidth(demand.operation, demand.counted) else "latency"
 
 
 def joined(*found: Limits) -> dict[Point, tuple[Limit, ...]]:
@@ -72,7 +73,7 @@ def _numbers(reference: Reference, demand: Demand) -> Limits:
 def _limit(reference: Reference, number: tuple[str, float], point: Point, demand: Demand, source: str) -> Limit:
     metric, value = number
     try:
-        seconds = seconds_of(metric, value, demand.operation, point.size, demand.ranks)
+        seconds = seconds_of(metric, value, demand.operation, point.size, demand.counted)
     except ValueError as error:
         return Limit(metric, source, lacks=str(error))
     return Limit(metric, source, (seconds,), reference.tolerance)
@@ -99,8 +100,14 @@ def _beside(
         metric = told_as(demand, point)
         if isinstance(found, str):
             yield point, (Limit(metric, source, lacks=found),)
-        elif point in found:
-            seconds = tuple(time / reference.fraction for time in found[point])
+        elif times := found.get(point) or _of_any_type(point, found):
+            seconds = tuple(time / reference.fraction for time in times)
             yield point, (Limit(metric, source, seconds, reference.tolerance),)
         else:
             yield point, (Limit(metric, source, lacks="it was not measured there"),)
+
+
+def _of_any_type(point: Point, found: Times) -> tuple[float, ...]:
+    """The times of a point that was owed in no certain type; nothing for one that was."""
+    types = (other for other in found if not point.dtype and replace(other, dtype="") == point)
+    return next((found[other] for other in types), ())

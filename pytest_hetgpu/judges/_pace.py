@@ -12,7 +12,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from pytest_hetgpu.evidence import Row
@@ -122,11 +122,11 @@ class Assessment:
 
 def assess(demand: Demand, launches: Sequence[Sequence[Row]]) -> Assessment:
     """Every comparison that a cell's limits ask for, with the rows of all its launches, the first one first."""
-    times = [_times(demand, rows) for rows in launches]
+    found = [times(demand, rows) for rows in launches]
     paces = (
-        Pace(point, limit, tuple(tuple(found.get(point, ())) for found in times))
+        Pace(point, limit, tuple(tuple(one.get(point, ())) for one in found))
         for point, limit in _compared(demand.limits)
-        if point in times[0]
+        if point in found[0]
     )
     return Assessment(tuple(paces), len(launches))
 
@@ -135,9 +135,11 @@ def _compared(limits: Mapping[Point, Sequence[Limit]]) -> Iterator[tuple[Point, 
     return ((point, limit) for point, found in limits.items() for limit in found if limit.seconds)
 
 
-def _times(demand: Demand, rows: Sequence[Row]) -> Mapping[Point, Sequence[float]]:
+def times(demand: Demand, rows: Sequence[Row]) -> Mapping[Point, Sequence[float]]:
+    """Seconds that rows of the demand's operation and ranks tell of each point; of any type under no type, too."""
     found: dict[Point, list[float]] = {}
     for row in rows:
-        if (row.operation, row.ranks) == (demand.operation, demand.ranks):
-            found.setdefault(row.point, []).append(row.seconds)
+        if row.operation == demand.operation and row.ranks in (demand.counted, 0):
+            for point in {row.point, replace(row.point, dtype="")}:
+                found.setdefault(point, []).append(row.seconds)
     return found

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from pytest_hetgpu.judges._pace import Assessment, Pace, State, assess
+from pytest_hetgpu.judges._pace import Assessment, Pace, State, assess, times
 from pytest_hetgpu.judges.base import Case, Force, Judge, Opinion, explanation, failed, placed
-from pytest_hetgpu.limits import BANDWIDTHS
+from pytest_hetgpu.limits import BANDWIDTHS, Limit
 from pytest_hetgpu.metrics import told
 from pytest_hetgpu.model import Demand, Kind, Point
 from pytest_hetgpu.samples import Sample
@@ -27,6 +28,7 @@ class Speed(Judge):
         if not case.job.demand.limits or failed(case):
             return
         yield from self._launched_again(case)
+        case = _comparable(case)
         found = _assessed(case)
         if found.state is State.SLOW:
             yield self.says(Kind.SLOW, _in_words(found, case), Force.LEAST)
@@ -54,15 +56,15 @@ def unsettled(case: Case) -> bool:
     """Whether another launch must tell if the cell is slow."""
     if not case.job.demand.limits or any(map(failed, (case, *case.further))):
         return False
-    return _assessed(case).state is State.DOUBTFUL
+    return _assessed(_comparable(case)).state is State.DOUBTFUL
 
 
 def notes(case: Case) -> Iterator[str]:
     """What is to be said of a cell's speed though it decides nothing."""
-    demand = case.job.demand
-    if not demand.limits or failed(case):
+    if not case.job.demand.limits or failed(case):
         return
-    found = _assessed(case)
+    case = _comparable(case)
+    demand, found = case.job.demand, _assessed(case)
     if found.state is State.UNSURE:
         yield f"may be slow: {_in_words(found, case)}; it scatters too much to tell"
     if found.state is State.FINE and case.further:
@@ -71,6 +73,23 @@ def notes(case: Case) -> Iterator[str]:
     lacks = _lacking(demand, owed=False)
     if lacks:
         yield lacks
+
+
+def _comparable(case: Case) -> Case:
+    """The case whose limits say which of them this run, as it came out, cannot be held against."""
+    demand, told_of = case.job.demand, case.evidence.told
+    tool, timed = told_of.tool if told_of else "", times(demand, case.evidence.rows)
+
+    def settled(point: Point, limit: Limit) -> Limit:
+        if tool and limit.tool not in ("", tool):
+            return replace(limit, seconds=(), lacks=f"tool {limit.tool} before and {tool} after")
+        return replace(limit, seconds=(), lacks="this run has no time of it") if point not in timed else limit
+
+    limits = {
+        point: tuple(settled(point, limit) if limit.seconds else limit for limit in found)
+        for point, found in demand.limits.items()
+    }
+    return replace(case, job=replace(case.job, demand=replace(demand, limits=limits)))
 
 
 def _assessed(case: Case) -> Assessment:
@@ -104,7 +123,7 @@ def _compared(pace: Pace, demand: Demand) -> str:
     assert pace.expected
     times = (pace.got.middle, limit.worst(pace.expected.middle), pace.expected.middle)
     got, bound, middle = (
-        f"{told(metric, time, demand.operation, pace.point.size, demand.ranks):.3g}" for time in times
+        f"{told(metric, time, demand.operation, pace.point.size, demand.counted):.3g}" for time in times
     )
     more = metric in BANDWIDTHS
     unit, least, sign = ("GB/s", "at least", "-") if more else ("us", "at most", "+")

@@ -12,8 +12,10 @@ from pytest_hetgpu.matrix.complaints import Complaints
 from pytest_hetgpu.matrix.document import CellSettings, Document, Fragment, Stated
 from pytest_hetgpu.matrix.models import METRICS, Options, ReferenceShape
 from pytest_hetgpu.model import Exclusion, Origin
+from pytest_hetgpu.readers.base import operation_of
 from pytest_hetgpu.registry import known
 from pytest_hetgpu.sizes import parse_size, show_size
+from pytest_hetgpu.workloads.base import Workload
 
 Cell = tuple[str, ...]
 LARGE = 1 << 20
@@ -138,7 +140,7 @@ class _Reader:
             numbers = getattr(shape, metric)
             if numbers is None:
                 continue
-            if metric in BANDWIDTHS and not metrics.has_bandwidth(settings.workload.operation):
+            if metric in BANDWIDTHS and not _has_bandwidth(settings.workload):
                 self.complain(f"workload {workload!r} has no bandwidth, only a latency", metric)
                 continue
             for size in (size for size in numbers if size and size not in sizes):
@@ -158,7 +160,7 @@ class _Reader:
 
     def _has_speed(self, cell: Cell, settings: CellSettings) -> bool:
         """Whether the speed of the fabric or the wire and the workload's can be compared."""
-        if not metrics.has_bandwidth(settings.workload.operation):
+        if not _has_bandwidth(settings.workload):
             self.complain(f"workload {cell[2]!r} has no bandwidth, only a latency", "of")
             return False
         if self.stated.shape.of == "wire":
@@ -203,3 +205,9 @@ class _Reader:
             self.complain(f"{cells.ids[cell]} would be held against {name}, which {what}", "of")
             return None
         return cells.ids[other]
+
+
+def _has_bandwidth(workload: Workload) -> bool:
+    """Whether what a workload measures has a bandwidth by the definitions."""
+    foreign = workload.foreign(2)
+    return metrics.has_bandwidth(operation_of(foreign) if foreign else workload.operation)

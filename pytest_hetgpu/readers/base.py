@@ -16,9 +16,11 @@ from typing import ClassVar
 
 from pytest_hetgpu import metrics
 from pytest_hetgpu.evidence import Measurement, Row
+from pytest_hetgpu.foreign import Foreign
 from pytest_hetgpu.model import Kind, Point
 from pytest_hetgpu.patterns import ReaderSettings
 from pytest_hetgpu.readings import Exited, Measured, Reading
+from pytest_hetgpu.registry import find
 
 MOST_ROWS = 100_000
 LONGEST_LINE = 4096
@@ -60,6 +62,12 @@ class Asked:
         return ""
 
 
+def operation_of(foreign: Foreign) -> str:
+    """The operation that the rows of a foreign program will be of."""
+    kind = find("readers", foreign.reader, Reader)  # type: ignore[type-abstract]
+    return kind.measures(Asked(foreign.argv, foreign.reader, ranks=foreign.ranks, operation=foreign.operation))
+
+
 class Notes:
     """Complaints, each said once with the first line it holds for and how many more there were."""
 
@@ -98,6 +106,11 @@ class Reader(abc.ABC):
         self.notes = Notes()
         self._rows: list[Measured] = []
         self._orphan = 0
+
+    @classmethod
+    def measures(cls, asked: Asked) -> str:
+        """The operation that rows of such a command will be of, as far as the command tells."""
+        return asked.operation or cls.tool
 
     @abc.abstractmethod
     def feed(self, line: str, number: int = 0) -> None:

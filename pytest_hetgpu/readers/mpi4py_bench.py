@@ -43,6 +43,10 @@ class Mpi4pyBench(Reader):
         self._hello = 0
         self._failed = ""
 
+    @classmethod
+    def measures(cls, asked: Asked) -> str:
+        return "send_recv" if "pingpong" in asked.argv else "ringtest" if "ringtest" in asked.argv else cls.tool
+
     def feed(self, line: str, number: int = 0) -> None:
         text = line[:LONGEST_LINE].strip()
         if found := _HEADER.fullmatch(text):

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import PurePosixPath
 
 from pytest_hetgpu.model import Point
 from pytest_hetgpu.patterns import ReaderSettings
@@ -52,6 +53,25 @@ _FIGURES = {
     "Messages/s": ("message_rate", "1/s", 1.0),
 }
 
+_PROGRAM = re.compile(
+    r"(?:xccl_|nccl_)?(?:neighbor_)?(?P<i>i?)(?:neighbor_)?(?P<base>\w+?)(?P<persistent>(?:_persistent)?)"
+)
+_ONE_SIDED = re.compile(r"(put|get|acc|get_acc|cas|fop)_(?:latency|bw|bibw|mbw|multi_lat)")
+_PROGRAMS = {
+    "latency": "send_recv",
+    "bw": "send_recv",
+    "mbw_mr": "send_recv",
+    "bibw": "bidirectional_send_recv",
+    "multi_lat": "multi_send_recv",
+    "latency_mp": "multi_send_recv",
+    "latency_mt": "threaded_send_recv",
+    "bcast": "broadcast",
+    "acc": "accumulate",
+    "get_acc": "get_accumulate",
+    "cas": "compare_and_swap",
+    "fop": "fetch_and_op",
+}
+
 # The first that a title holds, in lower case, is the operation.
 _OPERATIONS = (
     ("reduce_scatter_block", "reduce_scatter_block"),
@@ -87,6 +107,19 @@ class Osu(Reader):
         self._columns: tuple[str, ...] = ()
         self._header = 0
         self._failed: list[str] = []
+
+    @classmethod
+    def measures(cls, asked: Asked) -> str:
+        name = PurePosixPath(asked.argv[0]).name.removeprefix("osu_") if asked.argv else ""
+        found = _PROGRAM.fullmatch(name)
+        if not found:
+            return name or cls.tool
+        if one_sided := _ONE_SIDED.fullmatch(name):
+            return _PROGRAMS.get(one_sided[1], one_sided[1])
+        # Titles have these parts in this order, program names have not.
+        neighbor = "neighbor_" if "neighbor_" in name else ""
+        base = _PROGRAMS.get(found["base"], found["base"])
+        return f"{neighbor}{found['i']}{base}{found['persistent']}"
 
     def feed(self, line: str, number: int = 0) -> None:
         text = line[:LONGEST_LINE].strip()

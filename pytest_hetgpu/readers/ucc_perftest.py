@@ -40,6 +40,11 @@ class UccPerftest(Reader):
         self._header = 0
         self._columns = 0
 
+    @classmethod
+    def measures(cls, asked: Asked) -> str:
+        name = asked.option("-c")
+        return _NAMES.get(name, name) or cls.tool
+
     def feed(self, line: str, number: int = 0) -> None:
         text = line[:LONGEST_LINE].rstrip()
         if found := _SETTING.match(text):

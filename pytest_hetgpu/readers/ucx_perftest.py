@@ -57,6 +57,10 @@ class UcxPerftest(Reader):
         self._latest: tuple[list[str], int, bool] | None = None
         self._invalid = ""
 
+    @classmethod
+    def measures(cls, asked: Asked) -> str:
+        return asked.operation or _operation(asked.option("-t")) or cls.tool
+
     def feed(self, line: str, number: int = 0) -> None:
         text = line[:LONGEST_LINE].strip()
         if not text:
@@ -138,7 +142,17 @@ class UcxPerftest(Reader):
         ranks = 1 if "-l" in self.asked.argv else 2
         figures = self._figures(numbers, line)
         self._hold(size, numbers, line)
-        self.add(Measured(self._operation, point, ranks, figures, whole(numbers[0].split(".")[0]), wrong, line))
+        self.add(
+            Measured(
+                (self.asked.operation or _operation(self._test)),
+                point,
+                ranks,
+                figures,
+                whole(numbers[0].split(".")[0]),
+                wrong,
+                line,
+            )
+        )
 
     def _figures(self, numbers: Sequence[str], line: int) -> dict[str, Figure]:
         time, rate = ("latency", "algbw") if self._is_latency else ("overhead", "bandwidth")
@@ -174,14 +188,6 @@ class UcxPerftest(Reader):
         test = self._test
         return "latency" in test or test.endswith("_lat") or test in _LATENCY_TESTS
 
-    @property
-    def _operation(self) -> str:
-        test = self._test.removeprefix("ucp_")
-        if self.asked.operation:
-            return self.asked.operation
-        known = next((name for start, name in _OPERATIONS if test.startswith(start)), "")
-        return known or re.split(r"[ _/]", test)[0]
-
     def _size(self) -> int | None:
         """The message's bytes: scatter-gather lists (`-s 16,48`, `-s 1024:16`) are one message."""
         if (size := whole(self._box.get("Message size", ""))) is not None:
@@ -205,3 +211,10 @@ class UcxPerftest(Reader):
 
 def _like_number(token: str) -> bool:
     return number(token.replace(",", "")) is not None
+
+
+def _operation(test: str) -> str:
+    """`send_recv` of tag_lat and stream_bw, `put` of put_lat."""
+    test = test.removeprefix("ucp_")
+    known = next((name for start, name in _OPERATIONS if test.startswith(start)), "")
+    return known or re.split(r"[ _/]", test)[0]

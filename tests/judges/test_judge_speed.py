@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
-from pytest_hetgpu.evidence import Outcome, Row
+from pytest_hetgpu.evidence import Outcome, Row, Told
+from pytest_hetgpu.foreign import Foreign
 from pytest_hetgpu.judge import JUDGES, judge_case
 from pytest_hetgpu.judges.base import Case
 from pytest_hetgpu.limits import Limit
 from pytest_hetgpu.model import Kind, Point, Verdict
+from pytest_hetgpu.readings import Figure, Measured, Reading
 from tests.judges.judge_cases import case, expectation, signature
 
 SMALL, LARGE, LARGER = Point(8, "float32"), Point(1 << 20, "float32"), Point(4 << 20, "float32", "in")
@@ -184,3 +186,40 @@ def test_a_limit_that_cannot_be_told_is_the_judges_failure_not_ours() -> None:
     found = outcome(again, again)
     assert found.kind is Kind.UNKNOWN
     assert "the judge 'speed' failed" in found.why
+
+
+ANY = Point(1 << 20, "")
+OSU = Foreign(("osu_allreduce",), "osu", ranks=2, check=False)
+
+
+def foreign(limit: Limit, rows: tuple[Row, ...], tool: str = "osu_allreduce 7.4") -> Outcome:
+    """The outcome of a program that is not ours, and owes one point of any type."""
+    shown = tuple(Measured(row.operation, row.point, row.ranks, {"latency": Figure(row.seconds, "s")}) for row in rows)
+    told = Told(Reading("osu", rows=shown), tool, "host", None)
+    point = LARGE if limit.tool else ANY
+    asked = {"points": (ANY,), "foreign": OSU, "limits": {point: (limit,)}}
+    again = case(asked, rows=rows, told=told, checks={})
+    return outcome(again, *[again] * 7)
+
+
+def test_a_foreign_programs_point_of_any_type_is_compared() -> None:
+    rows = (Row("allreduce", LARGE, 2, 20, 2e-3),)
+    assert foreign(Limit("busbw", "m.yaml:3", (1e-3,)), rows).kind is Kind.SLOW
+    assert foreign(Limit("busbw", "m.yaml:3", (3e-3,)), rows).kind is Kind.PASSED
+
+
+def test_another_release_of_a_foreign_program_is_not_compared() -> None:
+    rows = (Row("allreduce", LARGE, 2, 20, 2e-3),)
+    limit = Limit("busbw", FROM, (1e-3,), tool="osu_allreduce 7.2")
+    found = foreign(limit, rows)
+    assert found.kind is Kind.UNKNOWN
+    assert found.why.endswith(f"{FROM}: tool osu_allreduce 7.2 before and osu_allreduce 7.4 after")
+    assert foreign(limit, rows, "osu_allreduce 7.2").kind is Kind.SLOW
+
+
+@pytest.mark.parametrize("row", [Row("iallreduce", LARGE, 2, 20, 2e-3), Row("allreduce", LARGE, 4, 20, 2e-3)])
+def test_what_no_row_tells_has_not_passed(row: Row) -> None:
+    found = foreign(Limit("busbw", "m.yaml:3", (1.0,)), (row,))
+    assert found.kind in (Kind.UNKNOWN, Kind.WRONG_RESULT)
+    if row.ranks == 2:
+        assert found.why == "not compared at 1M with m.yaml:3: this run has no time of it"

@@ -197,3 +197,18 @@ def test_ucx_perftest(foreign: Foreign, lacking: Callable[[str, str], None]) -> 
     assert cells["two-ucx-lat"]["transport_seen"] == "ucx/tcp"
     assert float(cells["two-ucx-lat"]["latency[8,uint8]"]) > 0
     assert float(cells["two-ucx-bw"]["bandwidth[65536,uint8]"]) > 0
+
+
+def test_its_numbers_are_held_against_references(foreign: Foreign) -> None:
+    pingpong = "kind: mpi4py_bench, benchmark: pingpong, sizes: 8..1M, check: false, iterations: 20"
+    axes = f"""\
+  transport: {{shm: {{}}}}
+  workload:
+    met: {{{pingpong}, reference: {{busbw: {{1M: 0.001}}, latency: {{8: 100000}}}}}}
+    missed: {{{pingpong}, reference: {{busbw: {{1M: 9000}}}}}}
+    beside: {{{pingpong}, reference: {{of: {{workload: ours}}, fraction: 0.01, min_size: 1M}}}}
+    ours: {{kind: send_recv, sizes: 1M, dtype: uint8}}
+"""
+    cells = foreign(axes, code=1)
+    outcomes = {name.rpartition("-")[2]: cell["outcome"] for name, cell in cells.items()}
+    assert outcomes == {"met": "passed", "missed": "slow", "beside": "passed", "ours": "passed"}
