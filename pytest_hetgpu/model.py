@@ -259,6 +259,10 @@ class Scenario:
             raise KeyError(axis) from None
 
 
+ON_DEVICE = ("device", "managed")
+"""Values of `memory` that are an accelerator's."""
+
+
 @dataclass(frozen=True, slots=True)
 class Demand:
     """What a run must show before it may be called passed; judged from its output alone.

@@ -14,7 +14,7 @@ from pytest_hetgpu.fabrics.base import FabricKind
 from pytest_hetgpu.inventory import HERE, Host
 from pytest_hetgpu.launchers.base import Launcher, Meeting, Start
 from pytest_hetgpu.matrix.document import CellSettings, Document
-from pytest_hetgpu.model import Demand, Hardware, Job, Node, RankContext, Scenario, Stack
+from pytest_hetgpu.model import ON_DEVICE, Demand, Hardware, Job, Node, RankContext, Scenario, Stack
 from pytest_hetgpu.placing import Sight, Site, address, place
 from pytest_hetgpu.readers.base import operation_of
 from pytest_hetgpu.registry import find
@@ -136,14 +136,14 @@ def _suit(
 
 
 def _off(work: Workload, nodes: Sequence[Node]) -> str | None:
-    """Why the nodes cannot run a program of torch.distributed, None where they can, or it is none."""
+    """Why the nodes cannot run it, for want of accelerators or of PyTorch; None where they can."""
+    plain = next((node.hardware.name for node in nodes if node.hardware.accelerator.platform == "cpu"), None)
+    if plain and not work.foreign(1) and _memory(work) in ON_DEVICE:
+        return f"needs an accelerator on every node, hardware {plain} is platform cpu"
     if not work.backend:
         return None
     if lacking := next((node.stack for node in nodes if node.stack and not node.stack.torch), None):
         return f"needs PyTorch, which stack {lacking.name} has not (known: openmpi-5-torch, torch)"
-    plain = next((node.hardware.name for node in nodes if node.hardware.accelerator.platform == "cpu"), None)
-    if plain and _memory(work) == "device":
-        return f"needs an accelerator on every node, hardware {plain} is platform cpu"
     return None
 
 

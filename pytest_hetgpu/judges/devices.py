@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pytest_hetgpu.judges.base import Case, Force, Judge, Opinion, node_of
-from pytest_hetgpu.model import Kind
+from pytest_hetgpu.model import ON_DEVICE, Kind
 
 
 class Devices(Judge):
-    """Each rank of device memory reports its accelerator and the most it held of it; nothing held is nothing moved."""
+    """Each rank of an accelerator's memory reports which, and the most it held of it; nothing held is nothing moved."""
 
     name = "devices"
 
     def opinions(self, case: Case) -> Iterator[Opinion]:
-        if not case.job.demand.backend or case.job.demand.facts.get("memory") != "device":
+        memory = case.job.demand.facts.get("memory")
+        if case.job.demand.foreign or memory not in ON_DEVICE:
             return
         told = {device.rank: device for device in case.evidence.devices}
         nodes = [node for node in case.job.nodes for _ in range(node.ranks)]
@@ -22,7 +23,7 @@ class Devices(Judge):
             device, hello = told.get(rank), case.evidence.hellos.get(rank)
             node = node_of(hello, case.job, nodes) if hello else None
             if device is None or not device.peak:
-                yield self.says(Kind.UNKNOWN, f"nothing shows that rank {rank} used device memory", Force.VAGUE)
+                yield self.says(Kind.UNKNOWN, f"nothing shows that rank {rank} used {memory} memory", Force.VAGUE)
             elif node and node.hardware.accelerator.arch not in (None, device.arch):
                 asked = f"hardware {node.hardware.name} is {node.hardware.accelerator.arch}"
                 why = f"rank {rank} ran on {device.arch} ({device.name}), but {asked}"

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from harness import ROOT, Operation, main, pattern
+from memory import Array
 
 
 class Broadcast(Operation):
@@ -20,7 +21,7 @@ class Broadcast(Operation):
     def sent(self) -> np.ndarray[Any, Any]:
         return self.nothing()
 
-    def read_by_mpi(self) -> np.ndarray[Any, Any]:
+    def read_by_mpi(self) -> Array:
         return self.result if self.is_root else self.data
 
     def step(self) -> None:

@@ -7,7 +7,7 @@ of leaving the others waiting for ever. A program describes one `Operation` and 
     --sizes 8,1024       bytes of a point; it has size // itemsize elements
     --dtypes float32     element types, by their numpy names
     --in-place false     or true, or both: each point twice
-    --memory host        or guarded: the CPU may not touch what is sent
+    --memory host        or guarded, device, managed, as `memory.py` says
     --iterations 20      timed iterations
     --warmup 5           untimed ones before them, where the point is met for the first time; later one
     --repeats 1          how often all points are gone through; results are verified the first time
@@ -29,9 +29,15 @@ from typing import Any, Iterator, List, Type
 
 import mpi4py
 import numpy as np
-from mpi4py import MPI
-from operations import PERIODS, ROOT, Compared, Operation, Reduction, highest, pattern
-from report import PLACES, Point, emit, emit_checks, positive_numbers
+from accelerator import Accelerator, accelerator
+from memory import KINDS, ON_DEVICE, Guarded, Managed, Memory, OnDevice
+
+# A device must be chosen before MPI is initialised, which the import does: an MPI that knows devices asks for it then.
+DEVICE = accelerator() if {*sys.argv} & {*ON_DEVICE} else None
+
+from mpi4py import MPI  # noqa: E402
+from operations import PERIODS, ROOT, Compared, Operation, Reduction, highest, pattern  # noqa: E402
+from report import PLACES, Point, emit, emit_checks, positive_numbers  # noqa: E402
 
 __all__ = ["MPI", "ROOT", "Operation", "Reduction", "main", "pattern"]
 
@@ -46,12 +52,37 @@ def main(kind: Type[Operation]) -> None:
     for repeat, point in itertools.product(range(options.repeats if kind.timed else 1), list(points(kind, options))):
         dtype = np.dtype(np.uint8 if point.dtype == "none" else point.dtype)
         count = point.size // dtype.itemsize
-        operation = kind(comm, count, dtype, in_place=bool(point.place), memory=options.memory)
+        room = memory_of(options.memory)
+        operation = kind(comm, count, dtype, in_place=bool(point.place), room=room)
         wrong = run_point(operation, point, options, repeat)
+        room.release()
         if not repeat:
             checks.append([point.size, point.dtype, wrong, *filter(None, [point.place])])
     emit_checks(comm.Get_rank(), checks)
+    if DEVICE:
+        account(comm.Get_rank(), DEVICE)
     emit(t="done", rank=comm.Get_rank())
+
+
+def memory_of(name: str) -> Memory:
+    """Where the data of one operation is to lie."""
+    if name in ON_DEVICE:
+        assert DEVICE
+        return Managed(DEVICE) if name == "managed" else OnDevice(DEVICE)
+    return Guarded() if name == "guarded" else Memory()
+
+
+def account(rank: int, device: Accelerator) -> None:
+    """Says which device this rank used, and how much of it."""
+    emit(
+        t="device",
+        rank=rank,
+        index=device.index,
+        name=device.name,
+        arch=device.arch,
+        memory=device.memory,
+        peak=device.peak,
+    )
 
 
 def points(kind: Type[Operation], options: argparse.Namespace) -> Iterator[Point]:
@@ -69,7 +100,7 @@ def arguments(kind: Type[Operation]) -> argparse.Namespace:
     parser.add_argument("--sizes", type=positive_numbers, required=kind.sweeps, default=[])
     parser.add_argument("--dtypes", type=element_types, default="float32")
     parser.add_argument("--in-place", choices=tuple(PLACES) if kind.has_in_place else ("false",), default="false")
-    parser.add_argument("--memory", choices=("host", "guarded"), default=kind.memory)
+    parser.add_argument("--memory", choices=KINDS, default=kind.memory)
     parser.add_argument("--iterations", type=int, default=20)
     parser.add_argument("--warmup", type=int, default=5)
     parser.add_argument("--repeats", type=int, default=1)

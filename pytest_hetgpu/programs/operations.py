@@ -6,23 +6,16 @@ same memory, as MPI says where: one is the other, or the rank's own block of it.
 
 from __future__ import annotations
 
-import ctypes
-import mmap
-import os
-from typing import Any, List, Tuple
+from typing import Any, List, Optional, Tuple
 
 import numpy as np
+from memory import Array, Memory
 from mpi4py import MPI
 
 ROOT = 0
 PERIOD = 251
 PERIODS = (PERIOD, 61, 31, 13, 5, 3, 2, 1)
 RANK_SHIFT = 7
-NO_ACCESS = 0
-FULL_ACCESS = mmap.PROT_READ | mmap.PROT_WRITE
-LIBC = ctypes.CDLL(None, use_errno=True)
-LIBC.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-
 # Name of a buffer (`sent`, or nothing for the result), what is in it, what must be.
 Compared = Tuple[str, "np.ndarray[Any, Any]", "np.ndarray[Any, Any]"]
 
@@ -45,12 +38,18 @@ class Operation:
     memory = "host"
 
     def __init__(
-        self, comm: MPI.Intracomm, count: int, dtype: np.dtype[Any], *, in_place: bool = False, memory: str = ""
+        self,
+        comm: MPI.Intracomm,
+        count: int,
+        dtype: np.dtype[Any],
+        *,
+        in_place: bool = False,
+        room: Optional[Memory] = None,
     ) -> None:
         self.comm, self.rank, self.ranks = comm, comm.Get_rank(), comm.Get_size()
         self.count, self.dtype, self.block = count, dtype, count // self.ranks
         self.in_place = in_place and not (self.rooted and self.rank != ROOT)
-        self.memory = memory or self.memory
+        self.room = room or Memory()
         # Not every MPI knows the type; where it is only moved, another of its width does.
         self.wire = np.dtype(np.int16) if dtype == np.float16 else dtype
         self.given, self.wanted = self.sent().view(self.wire), self.expected().view(self.wire)
@@ -87,38 +86,24 @@ class Operation:
         """Makes the buffers, once for a point."""
         given, wanted = self.given.size, self.wanted.size
         if not self.in_place:
-            self.data, self.result = self.buffer(given), self.buffer(wanted)
+            self.data, self.result = self.room.array(given, self.wire), self.room.array(wanted, self.wire)
             return
-        whole = self.buffer(max(given, wanted))
+        whole = self.room.array(max(given, wanted), self.wire)
         start = self.rank * self.block if given < wanted else 0
         self.data, self.result = whole[start : start + given], whole[:wanted]
 
-    def buffer(self, count: int) -> np.ndarray[Any, Any]:
-        """Room for `count` elements; pages of its own where they are to be guarded."""
-        if self.memory == "host":
-            return np.empty(count, self.wire)
-        pages = mmap.mmap(-1, max(1, count * self.wire.itemsize), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        return np.frombuffer(pages, self.wire, count)
-
     def fill(self) -> None:
         """Puts the rank's pattern into what is sent, and into `result` nothing of what a step must leave there."""
-        if self.receives:
-            poison(self.result, self.wanted)
-        else:
-            self.result[:] = self.wanted
-        self.data[:] = self.given
+        self.room.write(self.result, poisoned(self.wanted) if self.receives else self.wanted)
+        self.room.write(self.data, self.given)
 
-    def read_by_mpi(self) -> np.ndarray[Any, Any]:
+    def read_by_mpi(self) -> Array:
         """The buffer whose pages are guarded: what this rank sends."""
         return self.result if self.in_place and self.result.size > self.data.size else self.data
 
     def guard(self, closed: bool) -> None:
         """Takes from the CPU the right to touch what this rank sends, or gives it back. Raises OSError."""
-        pages = self.read_by_mpi()
-        if self.memory == "host" or not pages.size:
-            return
-        if LIBC.mprotect(pages.ctypes.data, pages.nbytes, NO_ACCESS if closed else FULL_ACCESS):
-            raise OSError(ctypes.get_errno(), f"mprotect: {os.strerror(ctypes.get_errno())}")
+        self.room.guard(self.read_by_mpi(), closed)
 
     def prove(self) -> None:
         """Does the one step that is verified."""
@@ -129,10 +114,10 @@ class Operation:
 
     def outcome(self) -> List[Compared]:
         """What is verified: the result, and that what MPI may only read is as it was; no element twice."""
-        result, sent = ("", self.result, self.wanted), ("sent", self.data, self.given)
-        if not self.in_place:
-            return [result, sent]
-        return [sent] if self.data.size > self.result.size and not self.overwrites else [result]
+        only_sent = self.in_place and self.data.size > self.result.size and not self.overwrites
+        result = [] if only_sent else [("", self.room.read(self.result), self.wanted)]
+        sent = [("sent", self.room.read(self.data), self.given)] if only_sent or not self.in_place else []
+        return result + sent
 
     def own_block(self, whole: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """The rank's part of what is divided among all."""
@@ -189,6 +174,6 @@ def repeated(values: np.ndarray[Any, Any], count: int) -> np.ndarray[Any, Any]:
     return found
 
 
-def poison(buffer: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> None:
-    """Makes every element differ from what is expected, in all its bits, so that what was not written shows."""
-    np.invert(expected.view(np.uint8), out=buffer.view(np.uint8))
+def poisoned(expected: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Elements that differ from what is expected in all their bits, so that what was not written shows."""
+    return np.invert(expected.view(np.uint8)).view(expected.dtype)

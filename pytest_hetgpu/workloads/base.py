@@ -54,8 +54,8 @@ InPlace = Annotated[
 ]
 
 Memory = Annotated[
-    Literal["host", "guarded", "device"],
-    Field(description="guarded: the CPU may not touch what is sent; device: an accelerator's (torch.distributed)"),
+    Literal["host", "guarded", "device", "managed"],
+    Field(description="guarded: the CPU may not touch what is sent; device, managed: an accelerator's"),
 ]
 Backend = Annotated[
     Literal["gloo", "nccl", "mpi", "ucc"],
@@ -240,10 +240,8 @@ class SweepWorkload(Workload):
     def _unknown_place(self) -> str | None:
         """Why there is no such memory, or no such place for results, with what ranks call."""
         memory, place = self.settings.memory, self._in_place
-        if self.backend and memory == "guarded":
-            return "guards host memory under MPI only, not under torch.distributed"
-        if not self.backend and memory == "device":
-            return "has device memory only by torch.distributed: transport nccl or gloo, or a backend"
+        if self.backend and memory in ("guarded", "managed"):
+            return f"has {memory} memory under MPI only, not under torch.distributed"
         if self.backend and place != "false" and (place == "both" or self.operation not in REDUCED_IN_PLACE):
             return f"cannot be in_place: {place} by torch.distributed, where only all-reduce and reduce are, and always"
         return None

@@ -67,7 +67,7 @@ def test_every_operation_is_right_in_every_type_and_place(
 ) -> None:
     """`unguarded`: memory of its own pages, as guarded memory is, but open."""
     kinds = {name: kind for name, kind in KINDS.items() if name not in PAIRED or ranks % 2 == 0}
-    opened = "import operations\noperations.NO_ACCESS = operations.FULL_ACCESS\n" if memory == "unguarded" else ""
+    opened = "import memory\nmemory.NO_ACCESS = memory.FULL_ACCESS\n" if memory == "unguarded" else ""
     guarded = ("--memory", "guarded") if memory == "unguarded" else ()
     sizes = [96, 24000]
     args = ("--sizes", ",".join(map(str, sizes)), "--iterations", "2", "--warmup", "1", *guarded)

@@ -12,7 +12,7 @@ import pytest
 from pytest_hetgpu.model import Point
 from tests.programs.mpi_runs import PROGRAMS, Mpirun, both_transports
 
-OURS = {"harness", "operations", "report", "torch_operations", "torch_training", "torch_world"}
+OURS = {"accelerator", "harness", "memory", "operations", "report", "torch_operations", "torch_training", "torch_world"}
 OURS |= {"pump_iperf3", "pump_place", "pump_streams"}
 
 pytestmark = pytest.mark.real

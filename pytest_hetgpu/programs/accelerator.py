@@ -1,0 +1,238 @@
+"""An accelerator of this node through the library of its driver, called by ctypes: nothing has to be installed for it.
+
+CUDA: the driver API of `libcuda.so.1` (https://docs.nvidia.com/cuda/cuda-driver-api/). ROCm: the runtime API of
+`libamdhip64.so` (https://rocm.docs.amd.com/projects/HIP/en/latest/). Every call is checked. Needs Python 3.8.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Tuple
+
+MANAGED = 1  # CU_MEM_ATTACH_GLOBAL, hipMemAttachGlobal: any device and the host may touch it
+MAJOR, MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_*
+TO_DEVICE, TO_HOST = 1, 2  # hipMemcpyHostToDevice, hipMemcpyDeviceToHost
+TOPOLOGY = "/sys/class/kfd/kfd/topology/nodes"
+RANK_ON_NODE = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
+
+
+class Accelerator:
+    """One device, made this process's own. `held` are the bytes allocated of it, `peak` the most that ever were."""
+
+    files: Tuple[str, ...] = ()
+
+    def __init__(self, library: ctypes.CDLL, local: int) -> None:
+        self.library = library
+        self.held = self.peak = 0
+        self.sizes: Dict[int, int] = {}
+        count = ctypes.c_int()
+        self.start(count)
+        if not count.value:
+            raise OSError("it sees no device")
+        self.index = local % count.value
+        self.name, self.arch, self.memory = "", "", 0
+        self.use()
+
+    def start(self, count: ctypes.c_int) -> None:
+        """Gets the library ready and counts its devices. Raises OSError."""
+        raise NotImplementedError
+
+    def use(self) -> None:
+        """Makes the device this process's own, and learns its name, architecture and memory in bytes."""
+        raise NotImplementedError
+
+    def call(self, function: str, *arguments: Any) -> None:
+        """Calls a function that returns an error code. Raises OSError for one that is not 0."""
+        code = getattr(self.library, function)(*arguments)
+        if code:
+            raise OSError(code, f"{function}: {self.error(code)}")
+
+    def error(self, code: int) -> str:
+        """The library's name for an error code."""
+        raise NotImplementedError
+
+    def allocate(self, size: int, managed: bool) -> int:
+        """The address of so many bytes on the device; `managed` ones the host may touch as well."""
+        found = ctypes.c_void_p()
+        self.reserve(found, max(1, size), managed)
+        address = found.value or 0
+        self.sizes[address] = max(1, size)
+        self.held += max(1, size)
+        self.peak = max(self.peak, self.held)
+        return address
+
+    def free(self, address: int) -> None:
+        """Gives back what `allocate` gave."""
+        self.held -= self.sizes.pop(address)
+        self.release(address)
+
+    def reserve(self, found: ctypes.c_void_p, size: int, managed: bool) -> None:
+        """Allocates, and puts the address into `found`."""
+        raise NotImplementedError
+
+    def release(self, address: int) -> None:
+        """Frees an address."""
+        raise NotImplementedError
+
+    def put(self, address: int, source: int, size: int) -> None:
+        """Copies bytes of the host to the device, and waits until they are there."""
+        raise NotImplementedError
+
+    def get(self, target: int, address: int, size: int) -> None:
+        """Copies bytes of the device to the host, and waits until they are there."""
+        raise NotImplementedError
+
+    def settle(self) -> None:
+        """Waits until everything on the device is done."""
+        raise NotImplementedError
+
+
+class Cuda(Accelerator):
+    """A device of NVIDIA's driver; the context is the primary one, which the CUDA runtime and UCX share."""
+
+    files = ("libcuda.so.1",)
+
+    def start(self, count: ctypes.c_int) -> None:
+        self.call("cuInit", 0)
+        self.call("cuDeviceGetCount", ctypes.byref(count))
+
+    def use(self) -> None:
+        device, context, total = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_size_t()
+        self.call("cuDeviceGet", ctypes.byref(device), self.index)
+        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+        self.call("cuCtxSetCurrent", context)
+        name = ctypes.create_string_buffer(256)
+        self.call("cuDeviceGetName", name, len(name), device)
+        self.call("cuDeviceTotalMem_v2", ctypes.byref(total), device)
+        self.name, self.memory = name.value.decode(errors="replace"), total.value
+        major, minor = (self.attribute(which, device) for which in (MAJOR, MINOR))
+        self.arch = f"sm_{major}{minor}"
+
+    def attribute(self, which: int, device: ctypes.c_int) -> int:
+        """A number that the driver knows of a device."""
+        found = ctypes.c_int()
+        self.call("cuDeviceGetAttribute", ctypes.byref(found), which, device)
+        return found.value
+
+    def error(self, code: int) -> str:
+        name = ctypes.c_char_p()
+        self.library.cuGetErrorName(code, ctypes.byref(name))
+        return (name.value or b"unknown error").decode(errors="replace")
+
+    def reserve(self, found: ctypes.c_void_p, size: int, managed: bool) -> None:
+        if managed:
+            self.call("cuMemAllocManaged", ctypes.byref(found), ctypes.c_size_t(size), MANAGED)
+        else:
+            self.call("cuMemAlloc_v2", ctypes.byref(found), ctypes.c_size_t(size))
+
+    def release(self, address: int) -> None:
+        self.call("cuMemFree_v2", ctypes.c_void_p(address))
+
+    def put(self, address: int, source: int, size: int) -> None:
+        self.call("cuMemcpyHtoD_v2", ctypes.c_void_p(address), ctypes.c_void_p(source), ctypes.c_size_t(size))
+        self.settle()
+
+    def get(self, target: int, address: int, size: int) -> None:
+        self.call("cuMemcpyDtoH_v2", ctypes.c_void_p(target), ctypes.c_void_p(address), ctypes.c_size_t(size))
+
+    def settle(self) -> None:
+        self.call("cuCtxSynchronize")
+
+
+class Rocm(Accelerator):
+    """A device of the HIP runtime. Its structures differ between releases, so the kernel tells the architecture."""
+
+    files = (
+        *("libamdhip64.so", "/opt/rocm/lib/libamdhip64.so"),
+        *(f"libamdhip64.so.{major}" for major in (7, 6, 5)),
+    )
+
+    def start(self, count: ctypes.c_int) -> None:
+        self.call("hipInit", 0)
+        self.call("hipGetDeviceCount", ctypes.byref(count))
+
+    def use(self) -> None:
+        self.call("hipSetDevice", self.index)
+        name, place, total = ctypes.create_string_buffer(256), ctypes.create_string_buffer(64), ctypes.c_size_t()
+        self.call("hipDeviceGetName", name, len(name), self.index)
+        self.call("hipDeviceTotalMem", ctypes.byref(total), self.index)
+        self.call("hipDeviceGetPCIBusId", place, len(place), self.index)
+        self.name, self.memory = name.value.decode(errors="replace"), total.value
+        self.arch = gfx(place.value.decode(errors="replace"))
+
+    def error(self, code: int) -> str:
+        self.library.hipGetErrorName.restype = ctypes.c_char_p
+        return (self.library.hipGetErrorName(code) or b"unknown error").decode(errors="replace")
+
+    def reserve(self, found: ctypes.c_void_p, size: int, managed: bool) -> None:
+        if managed:
+            self.call("hipMallocManaged", ctypes.byref(found), ctypes.c_size_t(size), MANAGED)
+        else:
+            self.call("hipMalloc", ctypes.byref(found), ctypes.c_size_t(size))
+
+    def release(self, address: int) -> None:
+        self.call("hipFree", ctypes.c_void_p(address))
+
+    def put(self, address: int, source: int, size: int) -> None:
+        self.copy(address, source, size, TO_DEVICE)
+        self.settle()
+
+    def get(self, target: int, address: int, size: int) -> None:
+        self.copy(target, address, size, TO_HOST)
+
+    def copy(self, target: int, source: int, size: int, way: int) -> None:
+        """Copies bytes one of the two ways."""
+        self.call("hipMemcpy", ctypes.c_void_p(target), ctypes.c_void_p(source), ctypes.c_size_t(size), way)
+
+    def settle(self) -> None:
+        self.call("hipDeviceSynchronize")
+
+
+def accelerator() -> Accelerator:
+    """The device of this rank, those of a node dealt out in turn. Ends the program where there is none."""
+    local = next((int(os.environ[name]) for name in RANK_ON_NODE if os.environ.get(name, "").isdigit()), 0)
+    reasons: List[str] = []
+    for kind in (Cuda, Rocm):
+        library, why = load(kind.files)
+        if library is not None:
+            try:
+                return kind(library, local)
+            except (OSError, AttributeError) as error:
+                why = f"{kind.files[0]}: {error}"
+        reasons.append(why)
+    sys.exit(f"no accelerator for device or managed memory on {os.uname().nodename}: {'; '.join(reasons)}")
+
+
+def load(files: Tuple[str, ...]) -> Tuple[Optional[ctypes.CDLL], str]:
+    """The first of these libraries that can be loaded; else why the first cannot."""
+    why = ""
+    for file in files:
+        try:
+            return ctypes.CDLL(file), ""
+        except OSError as error:
+            why = why or str(error)
+    return None, why
+
+
+def gfx(place: str, topology: str = TOPOLOGY) -> str:
+    """`gfx1011` of the device at `0000:c1:00.0`, "" where the kernel does not tell.
+
+    `location_id` is bus, device and function in one number; of `gfx_target_version` 100101 two digits each are minor
+    and stepping, which the name writes in hexadecimal.
+    """
+    try:
+        domain, bus, rest = place.split(":")
+        device, function = rest.split(".")
+        wanted = (int(domain, 16), int(bus, 16) << 8 | int(device, 16) << 3 | int(function, 16))
+    except ValueError:
+        return ""
+    for file in Path(topology).glob("*/properties"):
+        pairs = (line.split() for line in file.read_text().splitlines())
+        values = {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
+        version = int(values.get("gfx_target_version", "0"))
+        if version and (int(values.get("domain", "0")), int(values.get("location_id", "0"))) == wanted:
+            return f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}"
+    return ""

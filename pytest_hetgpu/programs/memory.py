@@ -1,0 +1,156 @@
+"""Where the data of operations lies, and how it gets in and out: the host's memory, guarded pages, an accelerator's.
+
+host      numpy's
+guarded   pages of the host that the CPU may not touch while MPI reads them
+device    an accelerator's own, of which the host has addresses only
+managed   an accelerator's that the host may touch, too
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+from typing import Any, Dict, List, Union
+
+import numpy as np
+from accelerator import Accelerator
+
+NO_ACCESS = 0
+FULL_ACCESS = mmap.PROT_READ | mmap.PROT_WRITE
+LIBC = ctypes.CDLL(None, use_errno=True)
+LIBC.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+ON_DEVICE = ("device", "managed")
+KINDS = ("host", "guarded", *ON_DEVICE)
+
+HostArray = np.ndarray[Any, Any]
+
+
+class DeviceArray:
+    """Elements on an accelerator, one after the other; MPI takes their address by the CUDA array interface."""
+
+    def __init__(self, device: Accelerator, address: int, size: int, dtype: np.dtype[Any]) -> None:
+        self.device, self.address, self.size, self.dtype = device, address, size, dtype
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self.size * self.dtype.itemsize
+
+    @property
+    def __cuda_array_interface__(self) -> Dict[str, Any]:
+        """https://numba.readthedocs.io/en/stable/cuda/cuda_array_interface.html, which ROCm's libraries share."""
+        return {
+            "shape": (self.size,),
+            "typestr": self.dtype.str,
+            "data": (self.address, False),
+            "strides": None,
+            "stream": None,
+            "version": 3,
+        }
+
+    def __getitem__(self, part: slice) -> DeviceArray:
+        start, stop, step = part.indices(self.size)
+        if step != 1:
+            raise IndexError(f"elements {step} apart: only neighbours can be taken")
+        address = self.address + start * self.dtype.itemsize
+        return DeviceArray(self.device, address, max(0, stop - start), self.dtype)
+
+
+Array = Union[HostArray, DeviceArray]
+
+
+class Memory:
+    """The host's. All arrays of one operation come from one `Memory`, and are gone after `release`."""
+
+    def array(self, count: int, dtype: np.dtype[Any]) -> Array:
+        """Room for `count` elements, with anything in it."""
+        return np.empty(count, dtype)
+
+    def write(self, array: Array, values: HostArray) -> None:
+        """Puts values into an array, all of it."""
+        assert isinstance(array, np.ndarray)
+        array[:] = values
+
+    def read(self, array: Array) -> HostArray:
+        """What is in an array."""
+        assert isinstance(array, np.ndarray)
+        return array
+
+    def guard(self, array: Array, closed: bool) -> None:
+        """Takes from the CPU the right to touch an array, or gives it back, where that is possible. Raises OSError."""
+
+    def release(self) -> None:
+        """Frees what numpy does not free by itself."""
+
+
+class Guarded(Memory):
+    """Pages of their own under mprotect."""
+
+    def array(self, count: int, dtype: np.dtype[Any]) -> Array:
+        pages = mmap.mmap(-1, max(1, count * dtype.itemsize), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        return np.frombuffer(pages, dtype, count)
+
+    def guard(self, array: Array, closed: bool) -> None:
+        assert isinstance(array, np.ndarray)
+        if not array.size:
+            return
+        if LIBC.mprotect(array.ctypes.data, array.nbytes, NO_ACCESS if closed else FULL_ACCESS):
+            raise OSError(ctypes.get_errno(), f"mprotect: {os.strerror(ctypes.get_errno())}")
+
+
+class OnDevice(Memory):
+    """An accelerator's own."""
+
+    managed = False
+
+    def __init__(self, device: Accelerator) -> None:
+        self.device = device
+        self.addresses: List[int] = []
+
+    def array(self, count: int, dtype: np.dtype[Any]) -> Array:
+        return DeviceArray(self.device, self.take(count * dtype.itemsize), count, dtype)
+
+    def take(self, size: int) -> int:
+        """The address of so many bytes."""
+        self.addresses.append(self.device.allocate(size, self.managed))
+        return self.addresses[-1]
+
+    def write(self, array: Array, values: HostArray) -> None:
+        assert isinstance(array, DeviceArray)
+        values = np.ascontiguousarray(values.view(array.dtype))
+        if values.nbytes != array.nbytes:
+            raise ValueError(f"{values.nbytes} bytes do not fill an array of {array.nbytes}")
+        if values.nbytes:
+            self.device.put(array.address, values.ctypes.data, values.nbytes)
+
+    def read(self, array: Array) -> HostArray:
+        assert isinstance(array, DeviceArray)
+        found = np.empty(array.size, array.dtype)
+        if found.nbytes:
+            self.device.settle()
+            self.device.get(found.ctypes.data, array.address, found.nbytes)
+        return found
+
+    def release(self) -> None:
+        self.device.settle()
+        while self.addresses:
+            self.device.free(self.addresses.pop())
+
+
+class Managed(OnDevice):
+    """An accelerator's, which the host sees as an array of its own; MPI must find out by the address what it is."""
+
+    managed = True
+
+    def array(self, count: int, dtype: np.dtype[Any]) -> Array:
+        size = count * dtype.itemsize
+        return np.frombuffer((ctypes.c_ubyte * max(1, size)).from_address(self.take(size)), dtype, count)
+
+    def write(self, array: Array, values: HostArray) -> None:
+        Memory.write(self, array, values)
+
+    def read(self, array: Array) -> HostArray:
+        self.device.settle()
+        # A copy: the pages go back before what was read is looked at.
+        return Memory.read(self, array).copy()
