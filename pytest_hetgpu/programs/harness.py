@@ -37,7 +37,7 @@ DEVICE = accelerator() if {*sys.argv} & {*ON_DEVICE} else None
 
 from mpi4py import MPI  # noqa: E402
 from operations import PERIODS, ROOT, Compared, Operation, Reduction, highest, pattern  # noqa: E402
-from report import PLACES, Point, emit, emit_checks, positive_numbers  # noqa: E402
+from report import PLACES, Point, Turn, emit, emit_checks, emit_row, emit_wrong, positive_numbers  # noqa: E402
 
 __all__ = ["MPI", "ROOT", "Operation", "Reduction", "main", "pattern"]
 
@@ -195,17 +195,8 @@ def measure(operation: Operation, point: Point, options: argparse.Namespace, rep
     mine = (time.perf_counter() - started) / options.iterations / operation.per_step
     everyone = comm.gather(mine)
     if everyone is not None:
-        emit(
-            t="row",
-            op=operation.name,
-            **point.fields(),
-            ranks=operation.ranks,
-            repeat=repeat,
-            iterations=options.iterations,
-            seconds=sum(everyone) / len(everyone),
-            min=min(everyone),
-            max=max(everyone),
-        )
+        turn = Turn(operation.name, operation.ranks, options.iterations, repeat)
+        emit_row(turn, point, everyone)
 
 
 def verify(operation: Operation, point: Point, compared: Compared) -> int:
@@ -215,14 +206,11 @@ def verify(operation: Operation, point: Point, compared: Compared) -> int:
     count = int(np.count_nonzero(differs))
     if count:
         index = int(differs.argmax())
-        emit(
-            t="wrong",
-            rank=operation.rank,
-            **point.fields(),
-            **({"buffer": buffer} if buffer else {}),
-            index=index,
-            expected=str(wanted.view(operation.dtype)[index]),
-            got=str(got.view(operation.dtype)[index]),
-            count=count,
+        emit_wrong(
+            operation.rank,
+            point,
+            buffer,
+            count,
+            (index, wanted.view(operation.dtype)[index], got.view(operation.dtype)[index]),
         )
     return count

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from typing import Any, Dict, List, NamedTuple
+from typing import Any, Dict, List, NamedTuple, Tuple
 
 STDOUT = 1
 LONGEST_PAYLOAD = 4000
@@ -38,6 +38,46 @@ def emit(**record: Any) -> None:
     line = b"@hetgpu:%04d:%08x:%b\n" % (len(payload), zlib.crc32(payload), payload)
     while line:
         line = line[os.write(STDOUT, line) :]
+
+
+class Turn(NamedTuple):
+    """One timing: how many timed iterations of which operation by how many ranks, and which repeat it is."""
+
+    operation: str
+    ranks: int
+    iterations: int
+    repeat: int
+
+
+def emit_row(turn: Turn, point: Point, seconds: List[float]) -> None:
+    """Reports what an operation took at a point: seconds of one operation on each rank."""
+    emit(
+        t="row",
+        op=turn.operation,
+        **point.fields(),
+        ranks=turn.ranks,
+        repeat=turn.repeat,
+        iterations=turn.iterations,
+        seconds=sum(seconds) / len(seconds),
+        min=min(seconds),
+        max=max(seconds),
+    )
+
+
+def emit_wrong(rank: int, point: Point, buffer: str, count: int, first: Tuple[int, Any, Any]) -> None:
+    """Reports wrong elements of a buffer (`sent`, "" for the result), and of the first index, wanted and got."""
+    index, expected, got = first
+    named = {"buffer": buffer} if buffer else {}
+    emit(
+        t="wrong",
+        rank=rank,
+        **point.fields(),
+        **named,
+        index=index,
+        expected=str(expected),
+        got=str(got),
+        count=count,
+    )
 
 
 def emit_checks(rank: int, checks: List[List[Any]]) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Iterator, List
 
 import torch
 import torch.distributed as dist
-from report import Point, emit, emit_checks, positive_numbers
+from report import Point, Turn, emit_checks, emit_row, emit_wrong, positive_numbers
 from torch_operations import OPERATIONS, PERIODS, Operation, highest
 from torch_world import World, join, leave, shape
 
@@ -96,17 +96,8 @@ def measure(operation: Operation, point: Point, options: argparse.Namespace, rep
     mine = (time.perf_counter() - started) / options.iterations / operation.per_step
     everyone = times_of_all(world, mine)
     if world.rank == 0:
-        emit(
-            t="row",
-            op=operation.name,
-            **point.fields(),
-            ranks=world.ranks,
-            repeat=repeat,
-            iterations=options.iterations,
-            seconds=sum(everyone) / len(everyone),
-            min=min(everyone),
-            max=max(everyone),
-        )
+        turn = Turn(operation.name, world.ranks, options.iterations, repeat)
+        emit_row(turn, point, everyone)
 
 
 def times_of_all(world: World, mine: float) -> List[float]:
@@ -125,16 +116,7 @@ def verify(operation: Operation, point: Point) -> int:
         total += count
         if count:
             index = int(differs.to(torch.uint8).argmax())
-            emit(
-                t="wrong",
-                rank=operation.rank,
-                **point.fields(),
-                **({"buffer": buffer} if buffer else {}),
-                index=index,
-                expected=str(wanted[index].item()),
-                got=str(got[index].item()),
-                count=count,
-            )
+            emit_wrong(operation.rank, point, buffer, count, (index, wanted[index].item(), got[index].item()))
     return total
 
 
