@@ -8,7 +8,6 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from pytest_hetgpu import references
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.fabrics.base import FabricKind
 from pytest_hetgpu.inventory import HERE, Host
@@ -18,6 +17,7 @@ from pytest_hetgpu.model import ON_DEVICE, Demand, Hardware, Job, Node, RankCont
 from pytest_hetgpu.placing import Sight, Site, address, place
 from pytest_hetgpu.readers.base import operation_of
 from pytest_hetgpu.registry import find
+from pytest_hetgpu.speed import references
 from pytest_hetgpu.transports.base import Rendering
 from pytest_hetgpu.workloads.base import Workload
 

@@ -24,12 +24,12 @@ from pytest_hetgpu.reporting.journal import Journal, matrix_file
 from pytest_hetgpu.reporting.pairs import Pair, to_pairs
 from pytest_hetgpu.reporting.report import build
 from pytest_hetgpu.runtimes.base import Runtime
-from pytest_hetgpu.speeds import Speeds
+from pytest_hetgpu.speed.held import Speeds
 from pytest_hetgpu.suite import Suite
 
 if TYPE_CHECKING:
-    from pytest_hetgpu.baseline import Baseline
     from pytest_hetgpu.preflight.concern import Concern
+    from pytest_hetgpu.speed.baseline import Baseline
     from pytest_hetgpu.standing import Placements
     from pytest_hetgpu.surroundings import Surroundings
     from pytest_hetgpu.wire.measure import Wires

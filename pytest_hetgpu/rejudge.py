@@ -19,7 +19,7 @@ from pytest_hetgpu.reporting.events import Run
 from pytest_hetgpu.reporting.folder import RunFolder, read_job, read_result
 from pytest_hetgpu.reporting.journal import Journal, read_run
 from pytest_hetgpu.reporting.report import build
-from pytest_hetgpu.speeds import launches
+from pytest_hetgpu.speed.held import launches
 from pytest_hetgpu.wording import rerun
 
 WRITER = "rejudged"

@@ -16,10 +16,10 @@ from pytest_hetgpu.options import OFF, Settings
 from pytest_hetgpu.suite import Beside, Suite, packaged
 
 if TYPE_CHECKING:
-    from pytest_hetgpu.baseline import Baseline
     from pytest_hetgpu.cluster import Cluster
     from pytest_hetgpu.evidence import Outcome, RunResult
     from pytest_hetgpu.recorder import Recorder
+    from pytest_hetgpu.speed.baseline import Baseline
 
 EXIT_NOTHING_RAN = 10
 
@@ -66,7 +66,7 @@ class Session:
             self.recorder = Recorder.join(self.suite, Path(self.worker["hetgpu_run"]), self.worker["workerid"])
             self.configure(self.recorder)
             if self.settings.baseline not in (None, OFF):
-                from pytest_hetgpu.baseline import kept_with
+                from pytest_hetgpu.speed.baseline import kept_with
 
                 self.recorder.baseline = kept_with(self.recorder.folder.path)
             return
@@ -85,10 +85,10 @@ class Session:
         """What this run is held against, with remarks on it, before it is the latest run itself. Raises UsageError."""
         if self.settings.baseline in (None, OFF):
             return None, []
-        from pytest_hetgpu import baseline
         from pytest_hetgpu.compare.find import Places
         from pytest_hetgpu.reporting.events import MatrixFile
         from pytest_hetgpu.reporting.folder import HISTORY
+        from pytest_hetgpu.speed import baseline
 
         matrices = [MatrixFile(name, one.file, one.sha256) for name, one in self.suite.documents.items()]
         cells = [(cell.matrix, cell.id) for cell in self.suite.scenarios]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from pytest_hetgpu.model import Kind
 from pytest_hetgpu.reporting.cells import RunRecord
-from pytest_hetgpu.scaling import Cell, Curve, curves
+from pytest_hetgpu.speed.scaling import Cell, Curve, curves
 
 _MOST = 50
 

@@ -17,10 +17,10 @@ from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.evidence import Measurement
 from pytest_hetgpu.limits import Limit
 from pytest_hetgpu.model import Job, Kind, Point, Verdict
-from pytest_hetgpu.references import Limits, told_as
 from pytest_hetgpu.reporting.events import MatrixFile
 from pytest_hetgpu.reporting.past import PastCell, PastRun, program
 from pytest_hetgpu.samples import FEWEST, usable
+from pytest_hetgpu.speed.references import Limits, told_as
 
 FILE = "baseline.json"
 _MICRO = 1e6

@@ -6,7 +6,7 @@ import pytest
 
 from pytest_hetgpu.evidence import Measurement
 from pytest_hetgpu.model import Point
-from pytest_hetgpu.scaling import STRONG, WEAK, Cell, Curve, curves
+from pytest_hetgpu.speed.scaling import STRONG, WEAK, Cell, Curve, curves
 
 BIG = Point(1 << 20, "float32")
 

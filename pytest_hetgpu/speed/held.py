@@ -7,18 +7,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pytest_hetgpu import references
 from pytest_hetgpu.cluster import Cluster
 from pytest_hetgpu.errors import NotHere, ProvisionError
 from pytest_hetgpu.evidence import Outcome, RunResult
 from pytest_hetgpu.execute import execute
 from pytest_hetgpu.model import Job, Kind, Scenario
-from pytest_hetgpu.references import Limits, Times
 from pytest_hetgpu.reporting.folder import RunFolder, read_job, read_result
+from pytest_hetgpu.speed import references
+from pytest_hetgpu.speed.references import Limits, Times
 from pytest_hetgpu.suite import Suite
 
 if TYPE_CHECKING:
-    from pytest_hetgpu.baseline import Baseline
+    from pytest_hetgpu.speed.baseline import Baseline
 
 AGAIN = "launch"
 BESIDE = "reference"

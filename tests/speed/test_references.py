@@ -11,7 +11,7 @@ from pytest_hetgpu.evidence import Wire
 from pytest_hetgpu.limits import Limit, Reference
 from pytest_hetgpu.metrics import seconds_of, told
 from pytest_hetgpu.model import Demand, Fabric, Hardware, Node, Point
-from pytest_hetgpu.references import Times, joined, of_cells, of_wire, stated, told_as
+from pytest_hetgpu.speed.references import Times, joined, of_cells, of_wire, stated, told_as
 from tests.judges.judge_cases import job
 
 SMALL, LARGE, PLACED = Point(1024, "float32"), Point(1 << 20, "float32"), Point(1 << 20, "float32", "in")

@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 
-from pytest_hetgpu import baseline
-from pytest_hetgpu.baseline import Baseline
 from pytest_hetgpu.compare.find import Places
 from pytest_hetgpu.compare.sides import Side
 from pytest_hetgpu.errors import HetgpuError, UsageError
@@ -23,6 +21,8 @@ from pytest_hetgpu.model import Command, Job, Kind, Point, Verdict
 from pytest_hetgpu.reporting import history
 from pytest_hetgpu.reporting.events import MatrixFile
 from pytest_hetgpu.reporting.past import PastCell, PastRun
+from pytest_hetgpu.speed import baseline
+from pytest_hetgpu.speed.baseline import Baseline
 from tests.judges.judge_cases import job
 
 POINT, OTHER = Point(8, "float32"), Point(1 << 20, "float32")

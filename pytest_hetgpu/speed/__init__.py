@@ -1,0 +1,1 @@
+"""How fast cells must be, and how that scales: references, baselines, further launches, efficiency."""
