@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from pytest_hetgpu.errors import HetgpuError
 from pytest_hetgpu.reporting import markdown
 from pytest_hetgpu.reporting.cells import RunRecord, read_run
 from pytest_hetgpu.reporting.folder import RunFolder, write_atomically
@@ -12,7 +13,9 @@ from pytest_hetgpu.reporting.wording import Rerun
 
 
 def build(run_folder: Path, rerun: Rerun) -> RunRecord:
-    """Writes `junit.xml` and `summary.md` into the run's folder, each in full or not at all; returns what it read.
+    """Writes `junit.xml`, `summary.md` and `index.html` into the run's folder, each in full or not at all.
+
+    Returns what it read.
 
     `rerun(matrix, label)` is the command that runs just that cell again; a text may stand for it, in which `{matrix}`
     and `{label}` are filled in. Raises UsageError where the folder holds no journal.
@@ -29,7 +32,20 @@ def build(run_folder: Path, rerun: Rerun) -> RunRecord:
     write_atomically(run_folder / "junit.xml", junit.render(record, folder, rerun))
     summary = markdown.render(record, log, rerun, _nodes(record, run_folder))
     write_atomically(run_folder / "summary.md", summary.encode("utf-8"))
+    write_atomically(run_folder / "index.html", _page(record, folder, rerun).encode("utf-8"))
     return record
+
+
+def _page(record: RunRecord, folder: RunFolder, rerun: Rerun) -> str:
+    from pytest_hetgpu.reporting import environment
+    from pytest_hetgpu.reporting.html import facts, page
+    from pytest_hetgpu.speed.baseline import kept_with
+
+    try:
+        before = kept_with(folder.path)
+    except HetgpuError:
+        before = None
+    return page.render(facts.page_facts(record, folder, rerun, environment.read_all(folder.path), before))
 
 
 def _nodes(record: RunRecord, run_folder: Path) -> Iterator[str]:

@@ -81,7 +81,14 @@ def test_reports_tell_all_of_a_run_that_was_cut_short(run: RunFolder) -> None:
 def test_no_secret_is_in_any_report(run: RunFolder) -> None:
     report.build(run.path, RERUN)
     written = [path for path in run.path.rglob("*") if path.is_file() and path.name != "output.log"]
-    assert {path.name for path in written} == {"junit.xml", "summary.md", "job.json", "gw0.jsonl", "gw1.jsonl"}
+    assert {path.name for path in written} == {
+        "junit.xml",
+        "summary.md",
+        "index.html",
+        "job.json",
+        "gw0.jsonl",
+        "gw1.jsonl",
+    }
     assert [path for path in written if SECRET in path.read_text()] == []
     assert SECRET in run.log("mixed-ucx-send").read_text("latin-1")
 
@@ -151,5 +158,5 @@ def test_a_thousand_cells_with_their_files(tmp_path: Path) -> None:
     sys.stdout.write(f"recorded in {(ran - before) * 1000:.0f} us a cell, 1,000 reported in {took:.2f} s\n")
     assert sum(state == "failure" for state in states(folder.path).values()) == 100
     assert sum(1 for path in folder.path.rglob("*") if path.is_file()) == 2 * 1000 + len(
-        ("journal", "junit", "summary")
+        ("journal", "junit", "summary", "index")
     )

@@ -1,0 +1,1 @@
+"""`index.html`: a run as one page that opens from disk, without any network."""

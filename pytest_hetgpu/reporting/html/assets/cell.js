@@ -1,0 +1,61 @@
+// One cell: what was started, what became of it, why, and how fast it was.
+function entry(name, ...value) {
+  return value.flat().some((one) => one !== "" && one !== undefined && one !== null) ? [h("dt", {}, name), h("dd", {}, ...value)] : [];
+}
+function excerptOf(cell) {
+  const lines = cell.excerpt || [];
+  if (!lines.length) return cell.quote ? h("pre", {}, cell.quote) : null;
+  return h("pre", { class: "excerpt" }, lines.map(([number, text]) => {
+    const whole = [h("span", { class: "number" }, `${String(number).padStart(6)}  `), text];
+    return number === cell.line ? h("mark", {}, ...whole) : h("span", {}, ...whole, "\n");
+  }));
+}
+function knownOf(cell) {
+  return (cell.known || []).map((one) => h("div", { class: "cause" },
+    h("h3", {}, `Known${one.status === "established" ? "" : ` (${one.status})`}: ${one.title}`), h("p", {}, one.cause),
+    one.fix ? h("p", {}, h("b", {}, "Cure: "), one.fix) : null, (one.links || []).map((to) => h("p", {}, link(to)))));
+}
+function ranksOf(cell) {
+  if (!cell.ranks) return null;
+  const rows = cell.ranks.map(([rank, node, platform, fate, own]) => h("tr", {}, h("td", {}, String(rank)), h("td", {}, node),
+    h("td", {}, platform), h("td", { class: own ? "different" : null }, fate)));
+  return h("div", {}, h("h3", {}, "Ranks"), table(["rank", "node", "platform", "what became of it"], rows));
+}
+function numbersOf(cell) {
+  if (!cell.series) return null;
+  const rows = cell.series.flatMap((one) => one.points.map(([bytes, value, low, high]) => h("tr", {},
+    [one.metric, one.dtype === "none" ? "" : size(bytes), one.dtype, one.place ? "in place" : "", `${value} ${one.unit}`,
+      low === high ? "" : `${low} to ${high}`].map((text) => h("td", {}, text)))));
+  return h("details", {}, h("summary", {}, `Numbers (${rows.length})`), table(["metric", "size", "type", "", "value", "of repeats"], rows));
+}
+function siblings(cell) {
+  const other = (one) => AXES.every((axis) => axis === "transport" || (one.axes || {})[axis] === (cell.axes || {})[axis]);
+  return CELLS.filter((one) => one !== cell && one.matrix === cell.matrix && other(one) && busbw(one).length);
+}
+function drawCell(place, id) {
+  const cell = BY_ID.get(id);
+  place.hidden = !id;
+  if (!id) return place.replaceChildren();
+  if (!cell) return place.replaceChildren(h("p", { class: "warning" }, `There is no cell ${id} in this run.`));
+  place.className = cell.verdict;
+  const [, meaning] = VERDICTS[cell.verdict];
+  place.replaceChildren(
+    h("p", { style: "float:right" }, h("a", { href: address({ cell: "" }), class: "close" }, "close (Esc)")),
+    h("h2", {}, cell.id, " ", h("span", { class: "badge" }, meaning)), h("p", {}, cell.headline),
+    h("dl", {}, entry("signature", cell.key ? h("a", { href: address({ cell: "", signature: cell.key }) }, h("code", {}, cell.key)) : ""),
+      entry("why", cell.why), entry("expected", cell.expected), entry("issue", cell.issue ? link(cell.issue) : ""),
+      entry("debug rerun", cell.debug), entry("took", duration(cell.seconds), cell.started ? `, from ${cell.started}` : ""),
+      entry("MPI", cell.stack), entry("data went by", (cell.transports || []).join(", ")),
+      entry("wire", cell.wire ? cell.wire.told : ""), (cell.notes || []).map((note) => entry("note", note)),
+      entry("log", cell.log ? h("a", { href: cell.log.split("/").map(encodeURIComponent).join("/"), class: "log" }, cell.log) : "")),
+    ...(cell.quote ? [h("h3", {}, `Line ${cell.line} of its log`)] : []), excerptOf(cell) || "", ...knownOf(cell), ranksOf(cell) || "",
+    ...(cell.findings ? [h("h3", {}, "What each judge says"), h("ul", {}, cell.findings.map(([judge, kind, why]) => h("li", {}, `${judge} (${kind.replace(/_/g, " ")}): ${why}`)))] : []),
+    ...(cell.others ? [h("p", {}, "Also in the log: ", cell.others.map(([key, line]) => `${key} (line ${line})`).join(", "))] : []),
+    ...(cell.command ? [h("h3", {}, "Command"), h("pre", { class: "command" }, cell.command)] : []),
+    h("h3", {}, "Run it again"), h("pre", {}, cell.again || ""),
+    ...(cell.facts ? [h("details", {}, h("summary", {}, "Versions and settings"), h("dl", {}, Object.entries(cell.facts).flatMap(([name, value]) => entry(name, value))))] : []),
+    h("div", { class: "curve" }), numbersOf(cell) || "");
+  if (busbw(cell).length) chart(place.querySelector(".curve"), [cell, ...siblings(cell)], cell);
+  place.focus();
+  place.scrollIntoView({ block: "start" });
+}

@@ -1,0 +1,69 @@
+// Bandwidth over message size. plotly is unpacked when the first chart is to be seen.
+let plotly = null;
+async function charts() {
+  if (!plotly) {
+    plotly = (async () => {
+      const packed = document.getElementById("charts").textContent.trim();
+      if (!packed || typeof DecompressionStream === "undefined") return null;
+      const bytes = Uint8Array.from(atob(packed), (letter) => letter.charCodeAt(0));
+      const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+      const script = document.createElement("script");
+      script.textContent = await new Response(stream).text();
+      document.head.append(script);
+      return window.Plotly || null;
+    })();
+  }
+  return plotly;
+}
+function busbw(cell) {
+  return (cell.series || []).filter((one) => one.metric === "busbw" && one.points.some(([, value]) => value > 0));
+}
+function named(cell, series, several) {
+  const place = series.place ? " in place" : "";
+  return `${(cell.axes || {}).transport || cell.id}${several ? ` ${series.dtype}${place}` : ""}`;
+}
+function lines(cells, focus) {
+  const several = cells.some((cell) => busbw(cell).length > 1);
+  const found = cells.flatMap((cell) => busbw(cell).map((series) => {
+    const points = series.points.filter(([, value]) => value > 0);
+    const main = !focus || cell === focus;
+    return {
+      name: named(cell, series, several), x: points.map(([bytes]) => bytes), y: points.map(([, value]) => value),
+      error_y: main ? { type: "data", symmetric: false, thickness: 1, width: 2,
+        array: points.map(([, value, , high]) => high - value), arrayminus: points.map(([, value, low]) => value - low) } : undefined,
+      mode: "lines+markers", line: { width: main ? 2.5 : 1 }, opacity: main ? 1 : 0.6, type: "scatter",
+      hovertemplate: "%{y:.3g} GB/s at %{text}", text: points.map(([bytes]) => size(bytes)),
+    };
+  }));
+  const sizes = found.flatMap((one) => one.x);
+  const [first, last] = [Math.min(...sizes), Math.max(...sizes)];
+  const wires = new Map(cells.filter((cell) => cell.wire && cell.wire.gbs).map((cell) => [cell.wire.gbs, cell]));
+  for (const [gbs] of wires) {
+    found.push({ name: `wire, ${gbs.toPrecision(3)} GB/s`, x: [first, last], y: [gbs, gbs], mode: "lines", line: { dash: "dash", width: 1.5 }, hoverinfo: "name" });
+  }
+  for (const one of (focus || { limits: [] }).limits || []) {
+    found.push({ name: `reference: ${one.source}`, x: one.points.map(([bytes]) => bytes), y: one.points.map(([, value]) => value), mode: "lines+markers", line: { dash: "dot" }, hoverinfo: "name+y" });
+  }
+  return found;
+}
+async function chart(place, cells, focus = null) {
+  const traces = lines(cells, focus);
+  if (!traces.length) return;
+  const sizes = [...new Set(traces.flatMap((one) => one.x))].sort((a, b) => a - b);
+  const ticks = sizes.filter((_, index) => index % Math.ceil(sizes.length / 12) === 0);
+  const style = getComputedStyle(document.documentElement);
+  const [ink, line] = [style.getPropertyValue("--ink").trim(), style.getPropertyValue("--line").trim()];
+  const drawn = h("div", { class: "chart", role: "img", "aria-label": "Bus bandwidth over message size; the table below has the numbers" });
+  place.append(drawn);
+  const library = await charts();
+  if (!library) {
+    drawn.remove();
+    return;
+  }
+  const axis = { gridcolor: line, zerolinecolor: line, linecolor: line };
+  await library.newPlot(drawn, traces, {
+    paper_bgcolor: "transparent", plot_bgcolor: "transparent", font: { color: ink }, margin: { l: 60, r: 20, t: 10, b: 50 },
+    xaxis: { ...axis, type: "log", title: { text: "message size, bytes" }, tickvals: ticks, ticktext: ticks.map(size) },
+    yaxis: { ...axis, title: { text: "busbw, GB/s" }, rangemode: "tozero" }, hovermode: "x unified", legend: { orientation: "h", y: -0.2 },
+  }, { displaylogo: false, responsive: true });
+}

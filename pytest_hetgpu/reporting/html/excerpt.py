@@ -1,0 +1,35 @@
+"""The quoted line of a failure among its neighbours in the log."""
+
+from __future__ import annotations
+
+from itertools import islice, takewhile
+from pathlib import Path
+from typing import Any
+
+from pytest_hetgpu.logs.output import Output
+from pytest_hetgpu.reporting.redaction import redact
+from pytest_hetgpu.reporting.text import clean
+
+BEFORE, AFTER = 8, 30
+FURTHEST = 200_000
+"""Lines of a log that are gone through for one excerpt; what stands further down is quoted without neighbours."""
+_LONGEST = 400
+
+
+def excerpt(log: Path, line: int) -> list[list[Any]]:
+    """`[number, text]` of the lines around one, as a terminal shows them, redacted; nothing where there is no log."""
+    if not 0 < line <= FURTHEST:
+        return []
+    try:
+        until = takewhile(lambda one: one[1] <= line + AFTER, Output(log).lines())
+        # A line too long comes in pieces, each with its number.
+        window = list(islice((one for one in until if one[1] >= line - BEFORE), BEFORE + AFTER + 1))
+    except OSError:
+        return []
+    if not window:
+        return []
+    shown = redact("\n".join(clean(text).replace("\n", " ")[:_LONGEST] for text, _ in window)).split("\n")
+    if len(shown) != len(window):
+        # A private key over several lines has become one; which line is which cannot be told any more.
+        return [[window[0][1], text] for text in shown]
+    return [[number, text] for text, (_, number) in zip(shown, window, strict=True)]

@@ -1,0 +1,185 @@
+"""What the page holds, as JSON: everything in it is cleaned, cut and redacted here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pytest_hetgpu.accounting import shown
+from pytest_hetgpu.evidence import Known, Measurement, Outcome
+from pytest_hetgpu.limits import Limit
+from pytest_hetgpu.metrics import told as told_as
+from pytest_hetgpu.model import Job, Point, Verdict
+from pytest_hetgpu.reporting import wording
+from pytest_hetgpu.reporting.cells import CellRecord, RunRecord, utc
+from pytest_hetgpu.reporting.environment import TELLING, SeenPlacement
+from pytest_hetgpu.reporting.folder import RunFolder, read_job
+from pytest_hetgpu.reporting.html.excerpt import excerpt
+from pytest_hetgpu.reporting.serial import RecordError
+from pytest_hetgpu.reporting.text import one_line
+from pytest_hetgpu.samples import sample
+from pytest_hetgpu.speed.baseline import Baseline
+from pytest_hetgpu.wire.wording import told as wire_told
+
+LONG = 1000
+_MOST = 40
+_NOTHING = ("-", "?")
+_FINE = (Verdict.OK, Verdict.NOT_RUN)
+
+
+def page_facts(
+    record: RunRecord,
+    folder: RunFolder,
+    rerun: wording.Rerun,
+    placements: Iterable[SeenPlacement],
+    before: Baseline | None,
+) -> dict[str, Any]:
+    """A run as the page knows it: see `assets/` for who reads what."""
+    times = [one.started for one in record.sessions] or [cell.started for cell in record.cells if cell.started]
+    files = {matrix.name: matrix.file for session in record.sessions for matrix in session.matrices}
+    matrices = dict.fromkeys(cell.matrix for cell in record.cells)
+    return {
+        "run": folder.path.resolve().name,
+        "matrices": [[one_line(name), one_line(files.get(name, ""))] for name in matrices],
+        "started": utc(min(times)) if times else "",
+        "hosts": [one_line(host) for host in dict.fromkeys(session.host for session in record.sessions)],
+        "unread": dict(record.unread),
+        "cells": [_cell(cell, folder, rerun) for cell in record.cells],
+        "placements": [_placement(one) for one in placements],
+        "changes": list(_changes(record, before)) if before else [],
+        "baseline": one_line(before.name) if before else "",
+    }
+
+
+def _cell(cell: CellRecord, folder: RunFolder, rerun: wording.Rerun) -> dict[str, Any]:
+    outcome = cell.outcome
+    told: dict[str, Any] = {
+        "id": one_line(cell.label, LONG),
+        "matrix": one_line(cell.matrix),
+        "axes": {one_line(axis): one_line(value) for axis, value in cell.axes.items()},
+        "verdict": outcome.verdict.value,
+        "kind": outcome.kind.value,
+        "headline": wording.headline(cell),
+        "seconds": round(outcome.seconds, 3),
+        "key": one_line(outcome.signature.key, LONG) if outcome.signature else "",
+        "started": utc(cell.started) if cell.started else "",
+        "command": wording.command_of(cell),
+        "again": wording.again(cell, rerun),
+        "stack": one_line(outcome.stack),
+        "transports": [one_line(name) for name in outcome.transports],
+        "facts": {one_line(name): one_line(value) for name, value in outcome.facts.items()},
+        "notes": [one_line(note, LONG) for note in (*outcome.concerns, *outcome.notes)],
+        "issue": one_line(cell.issue or "", LONG),
+        "series": _series(outcome.measurements),
+    }
+    log = folder.log(cell.label)
+    if log.exists():
+        told["log"] = log.relative_to(folder.path).as_posix()
+    if outcome.wire:
+        told["wire"] = {"gbs": outcome.wire.gbs, "told": one_line(wire_told(outcome.wire))}
+    if outcome.measurements:
+        told["limits"] = _limits(folder.job(cell.label))
+    if outcome.verdict not in _FINE:
+        told |= _failure(outcome, log)
+    # A page of thousands of cells holds nothing empty.
+    return {name: value for name, value in told.items() if value not in ("", [], {}, None)}
+
+
+def _failure(outcome: Outcome, log: Path) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "why": one_line(outcome.why, LONG),
+        "expected": wording.expected(outcome.expectation) if outcome.expectation else "",
+        "findings": [[one.judge, one.kind.value, one_line(one.why, LONG)] for one in outcome.findings[:_MOST]],
+        "known": [_known(entry) for entry in outcome.known],
+        "others": [[one_line(other.key), other.line] for other in outcome.others[:_MOST]],
+        "ranks": [
+            [one.rank, one_line(one.node), one_line(one.platform), one_line(one.fate), one.own]
+            for one in outcome.fates[: _MOST * 10]
+        ],
+        "debug": one_line(wording.debugged(outcome), LONG),
+    }
+    if outcome.signature:
+        found["line"] = outcome.signature.line
+        found["quote"] = one_line(outcome.signature.primary_line, LONG)
+        found["excerpt"] = excerpt(log, outcome.signature.line)
+    return found
+
+
+def _known(entry: Known) -> dict[str, Any]:
+    return {
+        "id": one_line(entry.id),
+        "title": one_line(entry.title),
+        "cause": one_line(entry.cause, LONG),
+        "fix": one_line(" ".join((entry.fix, *entry.typed)), LONG),
+        "links": [one_line(link, LONG) for link in entry.links],
+        "status": entry.status,
+    }
+
+
+def _series(measurements: Iterable[Measurement]) -> list[dict[str, Any]]:
+    """A series for each metric, type and place: `[bytes, value, lowest, highest]` of each size."""
+    found: dict[tuple[str, str, str, str], list[list[float]]] = {}
+    for one in measurements:
+        spread = sample(one.samples)
+        low, high = (spread.low, spread.high) if spread else (one.value, one.value)
+        key = (one_line(one.metric), one_line(one.point.dtype), one.point.place, one_line(one.unit))
+        found.setdefault(key, []).append([one.point.size, *(float(f"{x:.5g}") for x in (one.value, low, high))])
+    names = ("metric", "dtype", "place", "unit")
+    return [{**dict(zip(names, key, strict=True)), "points": sorted(points)} for key, points in found.items()]
+
+
+def _limits(path: Path) -> list[dict[str, Any]]:
+    """What a cell's times were held against, as bus bandwidths: `[bytes, GB/s]` from each source."""
+    try:
+        job = read_job(path)
+    except RecordError:
+        return []
+    found: dict[str, list[list[float]]] = {}
+    for point, limits in job.demand.limits.items():
+        for limit in limits:
+            value = _busbw(job, point, limit)
+            if value:
+                found.setdefault(one_line(limit.source), []).append([point.size, value])
+    return [{"source": source, "points": sorted(points)} for source, points in found.items()]
+
+
+def _busbw(job: Job, point: Point, limit: Limit) -> float | None:
+    middle = sample(limit.seconds)
+    if middle is None or limit.metric == "latency":
+        return None
+    try:
+        return float(f"{told_as('busbw', middle.middle, job.demand.operation, point.size, job.demand.counted):.5g}")
+    except (ValueError, ZeroDivisionError):
+        return None
+
+
+def _placement(seen: SeenPlacement) -> dict[str, Any]:
+    """Nodes and what was found of them; `rows` are `[fact, telling, differs, value of each node]`."""
+    differing = {row.fact: row.values for row in seen.skew}
+    facts = dict.fromkeys(fact for node in seen.nodes.values() for fact in node.environment.facts)
+    rows: list[list[Any]] = []
+    for fact in dict.fromkeys((*differing, *facts)):
+        values = differing.get(fact) or tuple(shown(node.environment.fact(fact)) for node in seen.nodes.values())
+        telling = fact in differing or (fact in TELLING and any(value not in _NOTHING for value in values))
+        rows.append([one_line(fact), telling, fact in differing, *(one_line(value, 120) for value in values)])
+    limit = seen.wire.limit if seen.wire else None
+    return {
+        "name": one_line(seen.name),
+        "nodes": [f"{name}: {one_line(node.hardware)} on {one_line(node.host)}" for name, node in seen.nodes.items()],
+        "rows": rows,
+        "wire": {"gbs": limit.gbs, "told": one_line(wire_told(limit))} if limit else None,
+    }
+
+
+def _changes(record: RunRecord, before: Baseline) -> Iterator[Mapping[str, str]]:
+    """Cells that are not what they were when the baseline was taken, and those that one of the two lacks."""
+    was = {identity: cells[0] for identity, cells in before.side.cells.items()}
+    for cell in record.cells:
+        old = was.get((cell.matrix, cell.scenario))
+        now = (cell.outcome.kind.value, cell.outcome.signature.key if cell.outcome.signature else "")
+        if old is None:
+            yield {"id": one_line(cell.label, LONG), "was": "not there", "is": one_line(" ".join(now))}
+        elif (old.kind.value, old.signature) != now:
+            said = one_line(" ".join((old.kind.value, old.signature)))
+            yield {"id": one_line(cell.label, LONG), "was": said, "is": one_line(" ".join(now))}

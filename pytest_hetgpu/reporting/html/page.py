@@ -1,0 +1,51 @@
+"""The page itself: one template, with its style, its scripts and a run's facts inside.
+
+Charts are plotly's. Its script is packed into the page and unpacked by the browser when the first chart is looked at,
+so that a page of thousands of cells opens at once.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import importlib.util
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup
+
+SCRIPTS = ("dom.js", "store.js", "matrix.js", "charts.js", "cell.js", "sections.js", "main.js")
+
+
+def render(facts: Mapping[str, Any]) -> str:
+    """`index.html` of what `page_facts` gave."""
+    loader = PackageLoader("pytest_hetgpu.reporting.html", "assets")
+    made = Environment(loader=loader, autoescape=select_autoescape(), undefined=StrictUndefined)
+    scripts = Markup("\n").join(_asset(name) for name in SCRIPTS)
+    return made.get_template("index.html.j2").render(
+        facts=facts,
+        style=_asset("style.css"),
+        script=scripts,
+        charts=packed_charts() if any("series" in cell for cell in facts["cells"]) else "",
+    )
+
+
+def _asset(name: str) -> Markup:
+    text = (resources.files(__package__) / "assets" / name).read_text(encoding="utf-8")
+    return Markup(text)  # noqa: S704 - ours, with nothing of a run: facts go through `tojson`, which leaves no markup
+
+
+@cache
+def packed_charts() -> str:
+    """plotly's script, gzip in base64; "" where it is not installed: the page then has tables instead of charts."""
+    spec = importlib.util.find_spec("plotly")
+    places = spec.submodule_search_locations if spec else None
+    for place in places or ():
+        script = Path(place) / "package_data" / "plotly.min.js"
+        if script.is_file():
+            return base64.b64encode(gzip.compress(script.read_bytes(), 4, mtime=0)).decode("ascii")
+    return ""

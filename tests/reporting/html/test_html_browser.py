@@ -1,0 +1,231 @@
+"""The page in a real browser: what a reader sees, clicks and types."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_hetgpu.evidence import Measurement, RankFate, Wire
+from pytest_hetgpu.model import Point
+from pytest_hetgpu.reporting import report
+from pytest_hetgpu.reporting.cells import RunRecord
+from pytest_hetgpu.reporting.folder import RunFolder
+from pytest_hetgpu.reporting.html.facts import page_facts
+from pytest_hetgpu.reporting.html.page import render
+from pytest_hetgpu.reporting.journal import Journal, MatrixFile
+from tests.reporting.report_samples import CHANGED, CRASHED, FIXED, KEY, KNOWN, PASSED, cell, run_cell, scenario
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Dialog, Page, Request
+
+pytestmark = pytest.mark.real
+
+Lacking = Callable[[str, str], None]
+RERUN = "pytest --hetgpu-cell {label}"
+EVIL = "<img src=x onerror=alert(1)></script><script>alert(2)</script>"
+CURVE = tuple(
+    Measurement("busbw", size / (size + 3e5), "GB/s", Point(size, "float32"), 2) for size in (8, 1024, 1 << 20, 4 << 20)
+)
+FATES = (RankFate(0, "node0", "rocm", "crashed (SIGSEGV)", own=True), RankFate(1, "node1", "cuda", "was stopped"))
+OUTCOMES = {
+    "mixed-ucx-send": replace(PASSED, measurements=CURVE, wire=Wire(1.17, "pump 1, 4 streams")),
+    "mixed-ucx-allreduce": replace(CRASHED, why=f"refused {EVIL}", fates=FATES),
+    "mixed-ob1-send": replace(PASSED, measurements=CURVE),
+    "mixed-ob1-allreduce": KNOWN,
+    "cpu-ucx-send": FIXED,
+    "cpu-ucx-allreduce": CHANGED,
+    "cpu-ob1-send": PASSED,
+    "cpu-ob1-allreduce": CRASHED,
+}
+
+
+@pytest.fixture(scope="module")
+def browser(request: pytest.FixtureRequest) -> Iterator[Browser]:
+    """Debian's Chromium, driven by Playwright."""
+    lacking: Lacking = request.getfixturevalue("lacking")
+    found = shutil.which("chromium")
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        found = None
+    if found is None:
+        lacking("browser", "needs Chromium and Playwright: apt-get install chromium; pip install playwright")
+    with sync_playwright() as started:
+        made = started.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield made
+        made.close()
+
+
+def written(folder: RunFolder, outcomes: dict[str, Any], log: bytes) -> Path:
+    with closing(Journal(folder.path, "main")) as journal:
+        journal.run([MatrixFile("aws", "aws.yaml", "0" * 64)], ["pytest"])
+        for label, outcome in outcomes.items():
+            run_cell(folder, journal, label, outcome, log)
+        journal.skipped(scenario("mixed-nccl-send"), "no GPU")
+    report.build(folder.path, RERUN)
+    return folder.path / "index.html"
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    log = b"".join(b"[node0:%d] a line %s\n" % (number, EVIL.encode()) for number in range(90))
+    return written(RunFolder.create(tmp_path_factory.mktemp("run")), OUTCOMES, log)
+
+
+@pytest.fixture
+def page(browser: Browser, file: Path) -> Iterator[Page]:
+    """The page, opened from disk; nothing may be fetched, thrown or asked by it."""
+    made = browser.new_page(viewport={"width": 1300, "height": 900})
+    trouble: list[str] = []
+
+    def asked(dialog: Dialog) -> None:
+        trouble.append(f"dialog {dialog.message}")
+        dialog.dismiss()
+
+    def fetched(one: Request) -> None:
+        if not one.url.startswith(("file:", "data:", "blob:")):
+            trouble.append(one.url)
+
+    made.on("pageerror", lambda error: trouble.append(str(error)))
+    made.on("console", lambda said: trouble.append(said.text) if said.type == "error" else None)
+    made.on("dialog", asked)
+    made.on("request", fetched)
+    made.goto(file.as_uri())
+    yield made
+    assert trouble == []
+    made.close()
+
+
+def letters(page: Page, more: str = "") -> str:
+    return "".join(page.locator(f"#matrix a[data-cell]{more}").all_text_contents())
+
+
+def hash_of(page: Page) -> str:
+    return str(page.evaluate("location.hash"))
+
+
+def test_the_matrix_is_a_square_a_cell_and_says_why(page: Page) -> None:
+    assert letters(page) == ".N.k-FC.N"
+    crashed = page.locator('a[data-cell="mixed-ucx-allreduce"]')
+    assert KEY in str(crashed.get_attribute("title"))
+    assert page.locator("#matrix thead th").all_text_contents() == ["", "ucx", "ob1", "nccl"]
+    assert page.locator("#totals").inner_text().replace("\n", " ").startswith("3 works")
+
+
+def test_filters_narrow_everything_and_live_in_the_address(page: Page) -> None:
+    page.select_option('select[name="placement"]', "mixed")
+    page.select_option('select[name="outcome"]', "crash")
+    assert hash_of(page) == "#placement=mixed&outcome=crash"
+    assert letters(page, ":not(.out)") == "Nk"
+    assert "2 of 9 cells" in page.locator("#totals").inner_text()
+    page.reload()
+    assert letters(page, ":not(.out)") == "Nk"
+    assert page.locator('select[name="placement"]').input_value() == "mixed"
+    page.fill('input[name="text"]', "allreduce ob1")
+    assert letters(page, ":not(.out)") == "k"
+    page.click("text=all cells")
+    assert letters(page, ":not(.out)") == ".N.k-FC.N"
+
+
+def test_a_cell_has_its_line_in_its_log_its_ranks_and_its_command(page: Page) -> None:
+    page.click('a[data-cell="mixed-ucx-allreduce"]')
+    cell = page.locator("#cell")
+    assert cell.is_visible()
+    assert hash_of(page) == "#cell=mixed-ucx-allreduce"
+    marked = cell.locator("pre.excerpt mark").inner_text()
+    assert marked.split()[0] == "66"
+    assert EVIL in marked
+    assert EVIL in cell.inner_text()
+    assert page.locator("img").count() == 0
+    assert cell.locator("a.log").get_attribute("href") == "scenarios/mixed-ucx-allreduce/output.log"
+    assert "crashed (SIGSEGV)" in cell.inner_text()
+    assert cell.locator("pre.command").inner_text() == "/opt/ompi/bin/mpirun -np 2 prog"
+    page.keyboard.press("Escape")
+    assert not cell.is_visible()
+    assert page.evaluate("document.activeElement.dataset.cell") == "mixed-ucx-allreduce"
+
+
+def test_the_log_opens(page: Page) -> None:
+    page.click('a[data-cell="mixed-ucx-allreduce"]')
+    page.click("a.log")
+    assert "a line" in page.locator("body").inner_text()
+    page.go_back()
+    assert page.locator("#cell").is_visible()
+
+
+def test_a_signature_leads_to_all_its_cells(page: Page) -> None:
+    row = page.locator("#groups tbody tr").first
+    assert row.locator("td").nth(0).inner_text().strip() == "3"
+    row.locator("a").first.click()
+    assert letters(page, ":not(.out)") == "NkN"
+    assert page.locator('select[name="signature"]').input_value() == KEY
+
+
+def test_bandwidth_is_drawn_with_the_other_transports_and_the_wire(page: Page) -> None:
+    page.click('a[data-cell="mixed-ucx-send"]')
+    page.wait_for_selector("#cell .main-svg", timeout=20_000)
+    legend = page.locator("#cell .legendtext").all_text_contents()
+    assert legend == ["ucx", "ob1", "wire, 1.17 GB/s"]
+    assert "8" in page.locator("#cell .xtick").all_text_contents()
+    page.locator("#bandwidth").scroll_into_view_if_needed()
+    page.wait_for_selector("#bandwidth .main-svg", timeout=20_000)
+    assert page.locator("#curves option").count() > 1
+
+
+def test_everything_goes_by_keyboard(page: Page) -> None:
+    page.focus('a[data-cell="mixed-ucx-send"]')
+    for key, to in (
+        ("ArrowRight", "mixed-ucx-allreduce"),
+        ("ArrowDown", "cpu-ucx-allreduce"),
+        ("ArrowLeft", "cpu-ucx-send"),
+        ("ArrowUp", "mixed-ucx-send"),
+    ):
+        page.keyboard.press(key)
+        assert page.evaluate("document.activeElement.dataset.cell") == to
+    page.keyboard.press("Enter")
+    assert page.locator("#cell").is_visible()
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.name") == "text"
+
+
+def test_dark_and_printed(browser: Browser, file: Path) -> None:
+    colours = []
+    for scheme in ("light", "dark"):
+        made = browser.new_page(color_scheme=scheme)
+        made.goto(file.as_uri())
+        colours.append(made.evaluate("getComputedStyle(document.body).backgroundColor"))
+        made.emulate_media(media="print")
+        assert not made.locator("#filters").is_visible()
+        assert made.locator("#matrix").is_visible()
+        made.close()
+    assert colours[0] != colours[1]
+
+
+def test_an_address_of_a_cell_that_is_not_there_says_so(browser: Browser, file: Path) -> None:
+    made = browser.new_page()
+    made.goto(f"{file.as_uri()}#cell=gone%3Cb%3E")
+    assert made.locator("#cell").inner_text() == "There is no cell gone<b> in this run."
+    made.close()
+
+
+def test_five_thousand_cells_open_in_two_seconds(browser: Browser, tmp_path: Path) -> None:
+    failed = replace(CRASHED, fates=FATES)
+    measured = replace(PASSED, measurements=CURVE * 2)
+    outcomes = (measured if i % 5 else failed for i in range(5000))
+    cells = tuple(cell(f"p{i % 50}-t{i // 50 % 10}-w{i // 500}", outcome) for i, outcome in enumerate(outcomes))
+    facts = page_facts(RunRecord(cells), RunFolder(tmp_path), RERUN, (), None)
+    (tmp_path / "index.html").write_text(render(facts), encoding="utf-8")
+    page = browser.new_page()
+    took = []
+    for _ in range(3):
+        page.goto((tmp_path / "index.html").as_uri())
+        took.append(page.evaluate("performance.timing.loadEventEnd - performance.timing.navigationStart"))
+    assert page.locator("#matrix a[data-cell]").count() == 5000
+    page.close()
+    assert min(took) < 2000, took

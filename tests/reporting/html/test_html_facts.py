@@ -1,0 +1,135 @@
+"""What the page is told of a run: all that a reader needs, nothing that must not leave the machine."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from base64 import b64decode
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_hetgpu.evidence import Measurement, RankFate, Wire
+from pytest_hetgpu.limits import Limit
+from pytest_hetgpu.model import Point
+from pytest_hetgpu.reporting import report
+from pytest_hetgpu.reporting.cells import read_run
+from pytest_hetgpu.reporting.folder import RunFolder
+from pytest_hetgpu.reporting.html import page
+from pytest_hetgpu.reporting.html.excerpt import AFTER, BEFORE, excerpt
+from pytest_hetgpu.reporting.html.facts import page_facts
+from pytest_hetgpu.reporting.journal import Journal
+from tests.reporting.report_samples import CRASHED, KEY, KNOWN, PASSED, job, run_cell, scenario
+
+RERUN = "pytest --hetgpu-cell {label}"
+SECRET = "ghp_" + "s3cr3t12" * 5
+LARGE = Point(1 << 20, "float32")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    return RunFolder.create(tmp_path / "reports")
+
+
+def facts(folder: RunFolder, **outcomes: Any) -> dict[str, dict[str, Any]]:
+    """Each cell's facts by its transport."""
+    with closing(Journal(folder.path, "main")) as journal:
+        for transport, outcome in outcomes.items():
+            run_cell(folder, journal, f"mixed-{transport}-allreduce", outcome, b"first\n" * 70 + b"last\n")
+        journal.skipped(scenario("mixed-nccl-ddp"), "no GPU")
+    found = page_facts(read_run(folder.path), folder, RERUN, (), None)
+    return {cell["axes"]["transport"]: cell for cell in found["cells"]}
+
+
+def test_a_failure_has_its_line_in_its_log_and_its_ranks(folder: RunFolder) -> None:
+    fates = (RankFate(0, "node0", "rocm", "crashed (SIGSEGV)", own=True), RankFate(1, "node1", "cuda", "was stopped"))
+    cell = facts(folder, ucx=replace(CRASHED, fates=fates))["ucx"]
+    assert (cell["key"], cell["line"], cell["log"]) == (KEY, 66, "scenarios/mixed-ucx-allreduce/output.log")
+    numbers = [number for number, _ in cell["excerpt"]]
+    assert numbers == list(range(66 - BEFORE, 72))
+    assert cell["ranks"] == [
+        [0, "node0", "rocm", "crashed (SIGSEGV)", True],
+        [1, "node1", "cuda", "was stopped", False],
+    ]
+    assert [finding[0] for finding in cell["findings"]] == ["signature", "completeness"]
+    assert cell["again"] == "pytest --hetgpu-cell mixed-ucx-allreduce"
+
+
+def test_what_works_says_nothing_empty_and_what_never_ran_why(folder: RunFolder) -> None:
+    found = facts(folder, ob1=PASSED, ucx=KNOWN)
+    assert not {"why", "findings", "key", "excerpt", "limits"} & found["ob1"].keys()
+    assert found["ob1"]["series"][0] == {
+        "metric": "busbw",
+        "dtype": "float32",
+        "place": "",
+        "unit": "GB/s",
+        "points": [[1 << 20, 1.25, 1.25, 1.25]],
+    }
+    assert found["ucx"]["expected"].startswith("crash ")
+    assert (found["nccl"]["headline"], found["nccl"]["verdict"]) == ("no GPU", "not_run")
+
+
+def test_repeats_limits_and_the_wire_go_with_the_curve(folder: RunFolder) -> None:
+    repeated = Measurement("busbw", 2.0, "GB/s", LARGE, 2, (1.9, 2.0, 2.1))
+    cell = facts(folder, ob1=replace(PASSED, measurements=(repeated,), wire=Wire(4.0, "pump 1")))["ob1"]
+    assert cell["series"][0]["points"] == [[1 << 20, 2.0, 1.9, 2.1]]
+    assert cell["wire"] == {"gbs": 4.0, "told": "pump 1"}
+    demand = job().demand
+    limits = {LARGE: (Limit("busbw", "m.yaml:3", (1e-3,)), Limit("busbw", "other", lacks="it failed"))}
+    folder.write_job(replace(job("mixed-ob1-allreduce"), demand=replace(demand, limits=limits)))
+    again = page_facts(read_run(folder.path), folder, RERUN, (), None)["cells"][0]
+    assert again["limits"] == [{"source": "m.yaml:3", "points": [[1 << 20, 1.0486]]}]
+
+
+@pytest.mark.parametrize("line", [0, 1, 5, 400, 10**9])
+def test_excerpts_are_short_wherever_the_line_is(tmp_path: Path, line: int) -> None:
+    log = tmp_path / "log"
+    log.write_bytes(b"".join(b"line %d\n" % number for number in range(1, 401)))
+    found = excerpt(log, line)
+    assert len(found) <= BEFORE + AFTER + 1
+    assert all(text == f"line {number}" for number, text in found)
+    assert (line in [number for number, _ in found]) is (1 <= line <= 400)
+    assert excerpt(tmp_path / "gone", line) == []
+
+
+def test_a_key_over_several_lines_is_taken_out_whole(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("a\n-----BEGIN RSA PRIVATE KEY-----\nMIIEow\nAAAA\n-----END RSA PRIVATE KEY-----\nb\n")
+    shown = json.dumps(excerpt(log, 3))
+    assert "MIIEow" not in shown
+    assert "[redacted]" in shown
+
+
+def test_secrets_and_terminal_codes_stay_out(folder: RunFolder) -> None:
+    cell = replace(CRASHED, why=f"refused {SECRET} \x1b[31m", stack=SECRET, notes=(SECRET,), facts={"x": SECRET})
+    shown = json.dumps(facts(folder, ucx=cell))
+    assert "s3cr3t" not in shown
+    assert "\\u001b" not in shown
+
+
+def test_the_page_holds_hostile_text_as_data_only(folder: RunFolder) -> None:
+    evil = "</script><script>alert(1)</script><img src=x onerror=alert(2)>{{7*7}}"
+    with closing(Journal(folder.path, "main")) as journal:
+        run_cell(folder, journal, "mixed-ucx-evil", replace(CRASHED, why=evil), evil.encode() * 3)
+    report.build(folder.path, RERUN)
+    text = (folder.path / "index.html").read_text()
+    assert "alert(1)</script>" not in text
+    assert "<img" not in text
+    data = re.search(r'id="facts">(.*?)</script>', text, re.DOTALL)
+    assert data
+    assert evil in json.loads(data[1])["cells"][0]["why"]
+
+
+def test_charts_are_packed_only_where_there_is_something_to_draw(folder: RunFolder) -> None:
+    bare = page.render(page_facts(read_run(folder.path), folder, RERUN, (), None))
+    assert len(bare) < 100_000
+    facts(folder, ob1=PASSED)
+    full = page.render(page_facts(read_run(folder.path), folder, RERUN, (), None))
+    packed = re.search(r'id="charts">(.*?)</script>', full, re.DOTALL)
+    assert packed
+    assert b"plotly.js" in gzip.decompress(b64decode(packed[1]))[:2000]
+    assert "http://" not in full.replace("http://www.w3.org", "")[: full.index('id="charts"')]
