@@ -103,7 +103,7 @@ class Live:
             writer.write_line(line, **markup)
         for line in (*feared(self.seen.values()), *noted(self.seen.values()), *self.trouble):
             writer.write_line(line, yellow=True)
-        writer.write_line(f"reports: {shown(self.reports)}  (summary.md, junit.xml, journal/, scenarios/)")
+        writer.write_line(f"reports: {shown(self.reports)}  (index.html, summary.md, junit.xml, journal/, scenarios/)")
 
     def wires(self) -> Iterator[tuple[str, dict[str, bool]]]:
         """What is known of the way between the nodes of each placement, or why nothing is."""

@@ -28,7 +28,7 @@ HISTORY = "history.sqlite"
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
-    """`reports/<run>/`: `journal/`, `scenarios/<label>/output.log` and `job.json`, `junit.xml`, `summary.md`.
+    """`reports/<run>/`: `journal/`, `scenarios/<label>/output.log` and `job.json`, and the reports made of them.
 
     What a further `attempt` leaves lies in a folder of that name below the cell's.
     """

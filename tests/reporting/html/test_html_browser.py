@@ -35,7 +35,7 @@ CURVE = tuple(
 FATES = (RankFate(0, "node0", "rocm", "crashed (SIGSEGV)", own=True), RankFate(1, "node1", "cuda", "was stopped"))
 OUTCOMES = {
     "mixed-ucx-send": replace(PASSED, measurements=CURVE, wire=Wire(1.17, "pump 1, 4 streams")),
-    "mixed-ucx-allreduce": replace(CRASHED, why=f"refused {EVIL}", fates=FATES),
+    "mixed-ucx-allreduce": replace(CRASHED, why=f"refused {EVIL}", fates=FATES, notes=("a", "b")),
     "mixed-ob1-send": replace(PASSED, measurements=CURVE),
     "mixed-ob1-allreduce": KNOWN,
     "cpu-ucx-send": FIXED,
@@ -145,6 +145,7 @@ def test_a_cell_has_its_line_in_its_log_its_ranks_and_its_command(page: Page) ->
     assert page.locator("img").count() == 0
     assert cell.locator("a.log").get_attribute("href") == "scenarios/mixed-ucx-allreduce/output.log"
     assert "crashed (SIGSEGV)" in cell.inner_text()
+    assert cell.locator("dt").all_text_contents() == ["signature", "why", "took", "MPI", "note", "note", "log"]
     assert cell.locator("pre.command").inner_text() == "/opt/ompi/bin/mpirun -np 2 prog"
     page.keyboard.press("Escape")
     assert not cell.is_visible()

@@ -46,7 +46,7 @@ function drawCell(place, id) {
       entry("why", cell.why), entry("expected", cell.expected), entry("issue", cell.issue ? link(cell.issue) : ""),
       entry("debug rerun", cell.debug), entry("took", duration(cell.seconds), cell.started ? `, from ${cell.started}` : ""),
       entry("MPI", cell.stack), entry("data went by", (cell.transports || []).join(", ")),
-      entry("wire", cell.wire ? cell.wire.told : ""), (cell.notes || []).map((note) => entry("note", note)),
+      entry("wire", cell.wire ? `${cell.wire.gbs ? `${cell.wire.gbs.toPrecision(3)} GB/s, ` : ""}${cell.wire.told}` : ""), (cell.notes || []).map((note) => entry("note", note)),
       entry("log", cell.log ? h("a", { href: cell.log.split("/").map(encodeURIComponent).join("/"), class: "log" }, cell.log) : "")),
     ...(cell.quote ? [h("h3", {}, `Line ${cell.line} of its log`)] : []), excerptOf(cell) || "", ...knownOf(cell), ranksOf(cell) || "",
     ...(cell.findings ? [h("h3", {}, "What each judge says"), h("ul", {}, cell.findings.map(([judge, kind, why]) => h("li", {}, `${judge} (${kind.replace(/_/g, " ")}): ${why}`)))] : []),
@@ -56,6 +56,7 @@ function drawCell(place, id) {
     ...(cell.facts ? [h("details", {}, h("summary", {}, "Versions and settings"), h("dl", {}, Object.entries(cell.facts).flatMap(([name, value]) => entry(name, value))))] : []),
     h("div", { class: "curve" }), numbersOf(cell) || "");
   if (busbw(cell).length) chart(place.querySelector(".curve"), [cell, ...siblings(cell)], cell);
+  place.style.scrollMarginTop = `${document.getElementById("filters").offsetHeight + 12}px`;
   place.focus();
   place.scrollIntoView({ block: "start" });
 }

@@ -7,7 +7,7 @@ function h(name, attributes = {}, ...children) {
     else if (value === true) made.setAttribute(key, "");
     else made.setAttribute(key, value);
   }
-  made.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== ""));
+  made.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== ""));
   return made;
 }
 // A link to elsewhere, where the text is one; nothing but the web is linked to.
