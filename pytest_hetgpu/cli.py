@@ -72,6 +72,11 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("--history", type=Path, metavar="FILE", help="put the run into this history, or in again")
     report.set_defaults(run=_report)
     _add_compare(commands.add_parser("compare", help="say what got worse or better between two runs; exits by it"))
+    bundle = commands.add_parser("bundle", help="pack a failure for its upstream: issue text, reproducer, logs")
+    bundle.add_argument("folder", type=Path, metavar="RUN", help="a run's folder, like reports/latest")
+    bundle.add_argument("wanted", metavar="CELL|KEY", help="a cell's name, or the key of a signature")
+    bundle.add_argument("-o", "--output", type=Path, metavar="FILE", help="the archive (KEY.tar.gz here)")
+    bundle.set_defaults(run=_bundle)
     doctor = commands.add_parser("doctor", help="look at this machine, or at an inventory's hosts: what may break jobs")
     doctor.add_argument("--inventory", type=Path, metavar="FILE", help="look at the hosts of this file")
     doctor.add_argument("--json", action="store_true", help="print one JSON object")
@@ -125,6 +130,18 @@ def _report(parsed: argparse.Namespace) -> int:
 
     for line in rejudge(parsed.folder, parsed.knowledge, parsed.history):
         print(line)
+    return 0
+
+
+def _bundle(parsed: argparse.Namespace) -> int:
+    from pytest_hetgpu.reporting.upstream.bundle import bundle
+
+    made = bundle(parsed.folder, parsed.wanted, parsed.output)
+    print(made.title)
+    for path in made.files:
+        print(f"  {path}  ({path.stat().st_size / 1e6:.2f} MB)")
+    if made.project.tracker:
+        print(f"issue.md in it is in the form of {made.project.name}: {made.project.tracker}")
     return 0
 
 

@@ -13,7 +13,7 @@ from pytest_hetgpu.reporting.wording import Rerun
 
 
 def build(run_folder: Path, rerun: Rerun) -> RunRecord:
-    """Writes `junit.xml`, `summary.md` and `index.html` into the run's folder, each in full or not at all.
+    """Writes `junit.xml`, `summary.md`, `index.html` and `issues/` into the run's folder, each in full or not at all.
 
     Returns what it read.
 
@@ -33,7 +33,15 @@ def build(run_folder: Path, rerun: Rerun) -> RunRecord:
     summary = markdown.render(record, log, rerun, _nodes(record, run_folder))
     write_atomically(run_folder / "summary.md", summary.encode("utf-8"))
     write_atomically(run_folder / "index.html", _page(record, folder, rerun).encode("utf-8"))
+    _issues(record, folder)
     return record
+
+
+def _issues(record: RunRecord, folder: RunFolder) -> None:
+    from pytest_hetgpu.reporting import environment
+    from pytest_hetgpu.reporting.upstream import written
+
+    written.write(record, folder, environment.read_all(folder.path))
 
 
 def _page(record: RunRecord, folder: RunFolder, rerun: Rerun) -> str:

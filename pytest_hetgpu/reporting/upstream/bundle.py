@@ -1,0 +1,169 @@
+"""`hetgpu bundle RUN CELL|KEY`: everything that an upstream issue needs, as archives that its tracker takes."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_hetgpu.errors import UsageError
+from pytest_hetgpu.model import Job
+from pytest_hetgpu.registry import known
+from pytest_hetgpu.reporting import environment
+from pytest_hetgpu.reporting.cells import CellRecord, RunRecord, read_run
+from pytest_hetgpu.reporting.folder import RunFolder, read_job
+from pytest_hetgpu.reporting.redaction import redact
+from pytest_hetgpu.reporting.serial import RecordError
+from pytest_hetgpu.reporting.upstream.issue import issue, title, upstream
+from pytest_hetgpu.reporting.upstream.projects import Project, slug
+from pytest_hetgpu.reporting.upstream.script import PROGRAMS, image_folders, script
+from pytest_hetgpu.standing import rank_programs
+
+LIMIT = 24 << 20
+"""Bytes of an archive; GitHub takes 25 MB."""
+_CHUNK = 1 << 20
+_MOST_LOGS = 5
+_SPARE = 64 << 10  # what headers take
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """The archives, the first of which has all but long logs; the issue's title, and whose tracker it is for."""
+
+    files: tuple[Path, ...]
+    title: str
+    project: Project
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    name: str
+    data: bytes
+    mode: int = 0o644
+
+
+def bundle(run: Path, wanted: str, out: Path | None = None, limit: int = LIMIT) -> Bundle:
+    """Writes the archives of a cell, by its label, or of all cells of a signature's key; `out` is the first one's path.
+
+    Raises UsageError for a run, a cell or a key that is not there, and for a place that cannot be written.
+    """
+    record, folder = read_run(run), RunFolder(run)
+    cells = _cells(record, wanted)
+    name = slug(wanted)
+    first = out or Path(f"{name}.tar.gz")
+    small, logs = list(_small(record, folder, cells)), list(_logs(folder, cells))
+    whole = sum(len(one.data) for one in (*small, *logs)) + _SPARE <= limit
+    parts = [[*small, *logs]] if whole else [small, *_split(logs, limit - _SPARE)]
+    paths = [first, *(first.with_name(f"{_stem(first)}-logs-{number}.tar.gz") for number in range(1, len(parts)))]
+    try:
+        for path, files in zip(paths, parts, strict=True):
+            path.write_bytes(_packed(name, files))
+    except OSError as error:
+        raise UsageError(f"{error.filename or first}: cannot be written ({error.strerror})") from None
+    return Bundle(tuple(paths), title(cells[0]), upstream(cells[0]))
+
+
+def _cells(record: RunRecord, wanted: str) -> list[CellRecord]:
+    found = [cell for cell in record.cells if wanted in (cell.label, cell.scenario)]
+    found = found or [cell for cell in record.cells if cell.outcome.signature and cell.outcome.signature.key == wanted]
+    if not found:
+        keys = {cell.outcome.signature.key for cell in record.cells if cell.outcome.signature}
+        names = {*(cell.label for cell in record.cells), *keys}
+        raise UsageError(f"no cell and no signature {wanted!r} in this run {known(wanted, names)}")
+    return found
+
+
+def _small(record: RunRecord, folder: RunFolder, cells: Sequence[CellRecord]) -> Iterator[_File]:
+    """The issue, the script with what it needs, and what was asked of the cells."""
+    yield _File("issue.md", issue(record, folder, cells, environment.read_all(folder.path)).encode())
+    cell = cells[0]
+    job = _job(folder, cell)
+    if job:
+        key = cell.outcome.signature.key if cell.outcome.signature else ""
+        yield _File("reproduce.sh", script(job, key).encode(), 0o755)
+        for name, data in sorted(rank_programs().items()):
+            yield _File(f"{PROGRAMS}/{Path(name).name}", data)
+        for name, place in image_folders(job).items():
+            yield from _folder(name, Path(place))
+    for one in cells[:_MOST_LOGS]:
+        for path in (folder.job(one.label), folder.stacks(one.label)):
+            if path.is_file():
+                yield _File(f"cells/{path.parent.name}/{path.name}", _redacted(path))
+    for path in {environment.path_of(folder.path, f"{one.matrix}-{one.axes.get('placement')}") for one in cells}:
+        if path.is_file():
+            yield _File(f"placements/{path.parent.name}.json", _redacted(path))
+
+
+def _folder(name: str, place: Path) -> Iterator[_File]:
+    """An image's build context, as far as it is still there."""
+    for path in sorted(place.rglob("*")) if place.is_dir() else ():
+        if path.is_file() and not path.is_symlink():
+            yield _File(
+                f"{name}/{path.relative_to(place)}", path.read_bytes(), 0o755 if path.stat().st_mode & 1 else 0o644
+            )
+
+
+def _job(folder: RunFolder, cell: CellRecord) -> Job | None:
+    try:
+        return read_job(folder.job(cell.label))
+    except RecordError:
+        return None
+
+
+def _logs(folder: RunFolder, cells: Sequence[CellRecord]) -> Iterator[_File]:
+    """Output of the first cells, their debug reruns' too."""
+    for cell in cells[:_MOST_LOGS]:
+        logs = {"output.log": folder.log(cell.label)}
+        if cell.outcome.debug:
+            logs["debug.log"] = folder.path / cell.outcome.debug.log
+        for name, path in logs.items():
+            if path.is_file() and path.resolve().is_relative_to(folder.path.resolve()):
+                yield _File(f"cells/{folder.scenario(cell.label).name}/{name}", _redacted(path))
+
+
+def _redacted(path: Path) -> bytes:
+    """A file without secrets, some lines at a time; a key that lies across them is recognised from both sides."""
+    if path.suffix == ".json":
+        return json.dumps(json.loads(redact(path.read_text(encoding="utf-8", errors="replace"))), indent=1).encode()
+    found = io.BytesIO()
+    with path.open("rb") as file:
+        while lines := file.readlines(_CHUNK):
+            found.write(redact(b"".join(lines).decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape"))
+    return found.getvalue()
+
+
+def _split(logs: Sequence[_File], limit: int) -> Iterator[list[_File]]:
+    """Logs in parts that fit however little they can be compressed, cut at line ends."""
+    part: list[_File] = []
+    room = limit
+    for log in logs:
+        rest, number = log.data, 1
+        while rest:
+            taken = rest if len(rest) <= room else rest[: rest.rfind(b"\n", 0, room) + 1] or rest[:room]
+            rest = rest[len(taken) :]
+            whole = number == 1 and not rest
+            part.append(_File(log.name if whole else f"{log.name}.{number}", taken))
+            room, number = room - len(taken), number + 1
+            if rest or room <= 0:
+                yield part
+                part, room = [], limit
+    if part:
+        yield part
+
+
+def _packed(name: str, files: Sequence[_File]) -> bytes:
+    """A tar of files below a folder; nothing in it says who made it, or when."""
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w:gz", compresslevel=6) as archive:
+        for one in files:
+            entry = tarfile.TarInfo(f"{name}/{one.name}")
+            entry.size, entry.mode = len(one.data), one.mode
+            archive.addfile(entry, io.BytesIO(one.data))
+    return made.getvalue()
+
+
+def _stem(path: Path) -> str:
+    return path.name.removesuffix(".gz").removesuffix(".tar").removesuffix(".tgz")

@@ -1,0 +1,71 @@
+"""The cell that works and is most like one that does not. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pytest_hetgpu.model import Verdict
+from pytest_hetgpu.reporting.cells import CellRecord
+from pytest_hetgpu.reporting.upstream.script import anywhere
+
+_PAIRS = ("--mca", "--prtemca", "-genv", "-env")
+# Of two cells that differ in one axis, the one whose difference says most: the same nodes and work by other means.
+_TELLING = ("transport", "placement", "workload")
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """`cell` works; `axes` are the values that differ: `(axis, failing, working)`. The words are those of commands."""
+
+    cell: CellRecord
+    axes: tuple[tuple[str, str, str], ...]
+    only_failing: tuple[str, ...]
+    only_working: tuple[str, ...]
+
+
+def nearest(failing: CellRecord, cells: Iterable[CellRecord]) -> Difference | None:
+    """The working cell of the same matrix that differs in the fewest axes; None where none works."""
+    works = [one for one in cells if one.matrix == failing.matrix and one.outcome.verdict is Verdict.OK]
+    if not works:
+        return None
+    best = min(works, key=lambda one: _distance(failing.axes, one.axes))
+    mine, theirs = _words(failing), _words(best)
+    axes = tuple(
+        (axis, failing.axes.get(axis, "-"), best.axes.get(axis, "-")) for axis in _differing(failing.axes, best.axes)
+    )
+    return Difference(
+        best,
+        axes,
+        tuple(word for word in mine if word not in theirs),
+        tuple(word for word in theirs if word not in mine),
+    )
+
+
+def _differing(mine: Mapping[str, str], theirs: Mapping[str, str]) -> list[str]:
+    return [axis for axis in dict.fromkeys((*mine, *theirs)) if mine.get(axis) != theirs.get(axis)]
+
+
+def _distance(mine: Mapping[str, str], theirs: Mapping[str, str]) -> tuple[int, int]:
+    differing = _differing(mine, theirs)
+    # An axis of the user's own (tuning) is the smallest difference there is.
+    return len(differing), sum(_TELLING.index(axis) + 1 for axis in differing if axis in _TELLING)
+
+
+def _words(cell: CellRecord) -> Sequence[str]:
+    """The command's settings: options with their values as one word each."""
+    argv = [anywhere(token) for token in (cell.result.argv if cell.result else cell.argv)]
+    words: list[str] = []
+    index = 0
+    while index < len(argv):
+        if argv[index] in _PAIRS:
+            taken = 3
+        else:
+            taken = 1 + (argv[index].startswith("-") and index + 1 < len(argv) and _is_value(argv[index + 1]))
+        words.append(" ".join(argv[index : index + taken]))
+        index += taken
+    return words
+
+
+def _is_value(token: str) -> bool:
+    return not token.startswith("-") and "/programs/" not in token and token not in ("env", "python3")

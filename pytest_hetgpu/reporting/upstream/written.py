@@ -1,0 +1,36 @@
+"""`issues/KEY.md` of a run: the text of an issue for each signature that failed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from pytest_hetgpu.model import Verdict
+from pytest_hetgpu.reporting.cells import CellRecord, RunRecord
+from pytest_hetgpu.reporting.environment import SeenPlacement
+from pytest_hetgpu.reporting.folder import RunFolder, write_atomically
+from pytest_hetgpu.reporting.upstream.issue import issue
+from pytest_hetgpu.reporting.upstream.projects import named
+
+FOLDER = "issues"
+MOST = 200
+_FAILED = (Verdict.NEW, Verdict.CHANGED, Verdict.KNOWN)
+
+
+def write(record: RunRecord, folder: RunFolder, placements: Iterable[SeenPlacement]) -> tuple[Path, ...]:
+    """Writes the issues, new failures first; those of an earlier judgement go."""
+    groups: dict[str, list[CellRecord]] = {}
+    for verdict in _FAILED:
+        for cell in record.cells:
+            if cell.outcome.verdict is verdict and cell.outcome.signature:
+                groups.setdefault(cell.outcome.signature.key, []).append(cell)
+    home, seen = folder.path / FOLDER, tuple(placements)
+    wanted = {home / f"{name}.md": groups[key] for key, name in named(list(groups)[:MOST]).items()}
+    for old in home.glob("*.md"):
+        if old not in wanted:
+            old.unlink()
+    if wanted:
+        home.mkdir(exist_ok=True)
+    for path, cells in wanted.items():
+        write_atomically(path, issue(record, folder, cells, seen).encode())
+    return tuple(wanted)

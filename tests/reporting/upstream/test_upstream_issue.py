@@ -1,0 +1,157 @@
+"""The text of an issue: what a maintainer needs, in the upstream's own form, and nothing that is nobody's business."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from markdown_it import MarkdownIt
+
+from pytest_hetgpu.accounting import Environment
+from pytest_hetgpu.evidence import Known, Outcome
+from pytest_hetgpu.probes.base import found
+from pytest_hetgpu.reporting import report
+from pytest_hetgpu.reporting.cells import CellRecord, RunRecord, read_run
+from pytest_hetgpu.reporting.environment import SeenNode, SeenPlacement
+from pytest_hetgpu.reporting.folder import RunFolder
+from pytest_hetgpu.reporting.journal import Journal
+from pytest_hetgpu.reporting.upstream.difference import nearest
+from pytest_hetgpu.reporting.upstream.issue import LONGEST, fenced, issue, title, trimmed
+from tests.reporting.report_samples import CRASHED, ISSUE, KNOWN, PASSED, SIGNATURE, cell, result, run_cell
+
+RERUN = "pytest --hetgpu-cell {label}"
+SECRET = "ghp_" + "s3cr3t12" * 5
+SIGNED = replace(SIGNATURE, function="uct_rocm_copy_ep_put_short", entry_point="MPI_Send")
+FAILED = replace(CRASHED, signature=SIGNED, facts={"ucx": "1.18.0", "openmpi": "5.0.11"})
+CAUSE = Known("large-bar", "no Large BAR", "The CPU copies.", "Set a threshold.", links=(ISSUE,), status="established")
+PLACEMENT = SeenPlacement(
+    "aws-mixed",
+    {
+        "node0": SeenNode("g4ad", "10.0.0.1", Environment({"ucx": found("1.18.0"), "kernel": found("6.1")})),
+        "node1": SeenNode("g4dn", "10.0.0.2", Environment({"ucx": found("1.20.1"), "kernel": found("6.1")})),
+    },
+)
+
+
+def told(tmp_path: Path, *cells: CellRecord, **changes: Any) -> str:
+    record = RunRecord(cells)
+    failing = [one for one in cells if one.outcome.signature]
+    return issue(record, RunFolder(tmp_path), failing, changes.get("placements", ()))
+
+
+def test_a_title_says_what_where_and_of_which_version() -> None:
+    made = title(cell("mixed-ucx-allreduce", FAILED))
+    assert made == (
+        "SIGSEGV in uct_rocm_copy_ep_put_short (libuct_rocm.so) under MPI_Send, UCX 1.18.0, Open MPI 5.0.11"
+    )
+    unsigned = cell("a-b-c", Outcome(CRASHED.kind, CRASHED.verdict, "rank 1 is gone"))
+    assert title(unsigned) == "crash: rank 1 is gone"
+
+
+def test_it_has_the_sections_of_the_upstreams_form(tmp_path: Path) -> None:
+    text = told(tmp_path, cell("mixed-ucx-allreduce", FAILED))
+    headings = [line for line in text.split("\n") if line.startswith("#")]
+    assert headings == [
+        "### Describe the bug",
+        "### Steps to Reproduce",
+        "### Setup and versions",
+        "### Additional information (depending on the issue)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("library", "heading"),
+    [
+        ("libnccl.so", "### NCCL Version"),
+        ("librccl.so", "### ROCm Component"),
+        ("libtorch.so", "### 🐛 Describe the bug"),
+        ("libmpi.so", "### What version of Open MPI are you using?"),
+        ("libfabric.so", "## What happens"),
+        ("libucc.so", "### Setup and versions"),
+    ],
+)
+def test_each_upstream_has_its_own(tmp_path: Path, library: str, heading: str) -> None:
+    other = replace(FAILED, signature=replace(SIGNED, library=library))
+    assert f"\n{heading}\n" in told(tmp_path, cell("mixed-ucx-allreduce", other))
+
+
+def test_versions_of_the_nodes_side_by_side(tmp_path: Path) -> None:
+    text = told(tmp_path, cell("mixed-ucx-allreduce", FAILED), placements=(PLACEMENT,))
+    assert "| | node0: g4ad | node1: g4dn |\n|---|---|---|\n| ≠ ucx | 1.18.0 | 1.20.1 |" in text
+    assert "10.0.0.1" not in text
+    assert "<table>" in MarkdownIt().enable("table").render(text)
+
+
+def test_the_smallest_difference_to_what_works(tmp_path: Path) -> None:
+    failing = cell("mixed-ucx-allreduce", FAILED)
+    argv = ("/opt/ompi/bin/mpirun", "-np", "2", "--mca", "pml", "ob1", "prog")
+    works = cell("mixed-ob1-allreduce", PASSED, result=replace(result(), argv=argv))
+    text = told(tmp_path, failing, works, cell("cpu-ob1-send", PASSED))
+    assert "(`mixed-ob1-allreduce`)" in text
+    assert "- transport: `ucx` fails, `ob1` works" in text
+    assert "- only in the command that works: `--mca pml ob1`" in text
+    assert nearest(failing, [failing]) is None
+
+
+def test_other_cells_known_causes_and_links(tmp_path: Path) -> None:
+    first = cell("mixed-ucx-allreduce", replace(KNOWN, known=(CAUSE,), signature=SIGNED))
+    others = [cell(f"mixed-ucx-w{number}", replace(KNOWN, signature=SIGNED)) for number in range(40)]
+    text = told(tmp_path, first, *others)
+    assert "In 41 of the 41 jobs" in text
+    assert "`mixed-ucx-w0`, `mixed-ucx-w1`" in text
+    assert "and 10 more." in text
+    assert "What is known of it (established): no Large BAR. The CPU copies. Set a threshold." in text
+    assert text.count(ISSUE) == 1
+
+
+def test_what_is_quoted_cannot_leave_its_block(tmp_path: Path) -> None:
+    evil = "``` \n# heading\n<script>alert(1)</script>"
+    assert fenced(evil).startswith("````\n")
+    assert "<h1>" not in MarkdownIt().render(fenced(evil))
+    wicked = replace(FAILED, signature=replace(SIGNED, primary_line=evil))
+    assert "<script>" not in MarkdownIt("commonmark", {"html": False}).render(
+        told(tmp_path, cell("mixed-ucx-allreduce", wicked))
+    )
+
+
+def test_secrets_stay_out_and_it_is_never_too_long(tmp_path: Path) -> None:
+    argv = ("mpirun", f"TOKEN={SECRET}", *(f"--word{number}" for number in range(20_000)))
+    noisy = cell("mixed-ucx-allreduce", replace(FAILED, why=SECRET), result=replace(result(), argv=argv))
+    text = told(tmp_path, noisy)
+    assert "s3cr3t" not in text
+    assert len(text) <= LONGEST + 100
+
+
+def test_frames_of_the_interpreter_are_counted() -> None:
+    lines = [
+        "[n:1] [ 6] libmpi.so(MPI_Send+0x1)[0x1]",
+        *(f"[n:1] [{n:2}] python3(Py_X+0x1)[0x2]" for n in range(9)),
+        "end",
+    ]
+    assert list(trimmed(lines)) == [lines[0], "    ... 9 frames of the Python interpreter ...", "end"]
+    assert list(trimmed(lines[:3])) == lines[:3]
+
+
+def test_a_run_has_an_issue_for_each_signature(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path)
+    with closing(Journal(folder.path, "main")) as journal:
+        run_cell(folder, journal, "mixed-ucx-send", PASSED)
+        run_cell(folder, journal, "mixed-ucx-allreduce", FAILED)
+        run_cell(folder, journal, "mixed-ucx-gather", replace(FAILED, signature=replace(SIGNED, key="exit@11")))
+    report.build(folder.path, RERUN)
+    names = sorted(path.name for path in (folder.path / "issues").iterdir())
+    assert names == ["SIGSEGV-libuct-rocm.so-uct-rocm-copy-ep-put-short.md", "exit-11.md"]
+    with closing(Journal(folder.path, "again")) as journal:
+        journal.judged(read_job_of(folder), PASSED)
+    report.build(folder.path, RERUN)
+    assert [path.name for path in (folder.path / "issues").iterdir()] == [names[0]]
+    assert read_run(folder.path).cells
+
+
+def read_job_of(folder: RunFolder) -> Any:
+    from pytest_hetgpu.reporting.folder import read_job
+
+    return read_job(folder.job("mixed-ucx-gather"))
