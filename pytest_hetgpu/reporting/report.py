@@ -33,27 +33,23 @@ def build(run_folder: Path, rerun: Rerun) -> RunRecord:
     summary = markdown.render(record, log, rerun, _nodes(record, run_folder))
     write_atomically(run_folder / "summary.md", summary.encode("utf-8"))
     write_atomically(run_folder / "index.html", _page(record, folder, rerun).encode("utf-8"))
-    _issues(record, folder)
     return record
 
 
-def _issues(record: RunRecord, folder: RunFolder) -> None:
-    from pytest_hetgpu.reporting import environment
-    from pytest_hetgpu.reporting.upstream import written
-
-    written.write(record, folder, environment.read_all(folder.path))
-
-
 def _page(record: RunRecord, folder: RunFolder, rerun: Rerun) -> str:
+    """The page, which knows of the issues that are written first."""
     from pytest_hetgpu.reporting import environment
     from pytest_hetgpu.reporting.html import facts, page
+    from pytest_hetgpu.reporting.upstream import written
     from pytest_hetgpu.speed.baseline import kept_with
 
     try:
         before = kept_with(folder.path)
     except HetgpuError:
         before = None
-    return page.render(facts.page_facts(record, folder, rerun, environment.read_all(folder.path), before))
+    placements = environment.read_all(folder.path)
+    issues = written.write(record, folder, placements)
+    return page.render({**facts.page_facts(record, folder, rerun, placements, before), "issues": issues})
 
 
 def _nodes(record: RunRecord, run_folder: Path) -> Iterator[str]:

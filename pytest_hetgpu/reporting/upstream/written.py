@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 
 from pytest_hetgpu.model import Verdict
 from pytest_hetgpu.reporting.cells import CellRecord, RunRecord
@@ -17,15 +16,16 @@ MOST = 200
 _FAILED = (Verdict.NEW, Verdict.CHANGED, Verdict.KNOWN)
 
 
-def write(record: RunRecord, folder: RunFolder, placements: Iterable[SeenPlacement]) -> tuple[Path, ...]:
-    """Writes the issues, new failures first; those of an earlier judgement go."""
+def write(record: RunRecord, folder: RunFolder, placements: Iterable[SeenPlacement]) -> dict[str, str]:
+    """Writes the issues, new failures first; those of an earlier judgement go. Gives the file of each key."""
     groups: dict[str, list[CellRecord]] = {}
     for verdict in _FAILED:
         for cell in record.cells:
             if cell.outcome.verdict is verdict and cell.outcome.signature:
                 groups.setdefault(cell.outcome.signature.key, []).append(cell)
     home, seen = folder.path / FOLDER, tuple(placements)
-    wanted = {home / f"{name}.md": groups[key] for key, name in named(list(groups)[:MOST]).items()}
+    names = {key: f"{name}.md" for key, name in named(list(groups)[:MOST]).items()}
+    wanted = {home / name: groups[key] for key, name in names.items()}
     for old in home.glob("*.md"):
         if old not in wanted:
             old.unlink()
@@ -33,4 +33,4 @@ def write(record: RunRecord, folder: RunFolder, placements: Iterable[SeenPlaceme
         home.mkdir(exist_ok=True)
     for path, cells in wanted.items():
         write_atomically(path, issue(record, folder, cells, seen).encode())
-    return tuple(wanted)
+    return {key: f"{FOLDER}/{name}" for key, name in names.items()}

@@ -145,7 +145,16 @@ def test_a_cell_has_its_line_in_its_log_its_ranks_and_its_command(page: Page) ->
     assert page.locator("img").count() == 0
     assert cell.locator("a.log").get_attribute("href") == "scenarios/mixed-ucx-allreduce/output.log"
     assert "crashed (SIGSEGV)" in cell.inner_text()
-    assert cell.locator("dt").all_text_contents() == ["signature", "why", "took", "MPI", "note", "note", "log"]
+    assert cell.locator("dt").all_text_contents() == [
+        "signature",
+        "why",
+        "for upstream",
+        "took",
+        "MPI",
+        "note",
+        "note",
+        "log",
+    ]
     assert cell.locator("pre.command").inner_text() == "/opt/ompi/bin/mpirun -np 2 prog"
     page.keyboard.press("Escape")
     assert not cell.is_visible()

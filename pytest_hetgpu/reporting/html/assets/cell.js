@@ -32,6 +32,11 @@ function siblings(cell) {
   const other = (one) => AXES.every((axis) => axis === "transport" || (one.axes || {})[axis] === (cell.axes || {})[axis]);
   return CELLS.filter((one) => one !== cell && one.matrix === cell.matrix && other(one) && busbw(one).length);
 }
+// The text for the upstream's tracker is a file beside the page; the archive with it is a command away.
+function issueOf(cell) {
+  const file = (FACTS.issues || {})[cell.key || ""];
+  return file ? [h("a", { href: file.split("/").map(encodeURIComponent).join("/"), class: "upstream" }, file), ", or ", h("code", {}, `hetgpu bundle ${FACTS.run} ${cell.id}`)] : "";
+}
 function drawCell(place, id) {
   const cell = BY_ID.get(id);
   place.hidden = !id;
@@ -44,7 +49,7 @@ function drawCell(place, id) {
     h("h2", {}, cell.id, " ", h("span", { class: "badge" }, meaning)), h("p", {}, cell.headline),
     h("dl", {}, entry("signature", cell.key ? h("a", { href: address({ cell: "", signature: cell.key }) }, h("code", {}, cell.key)) : ""),
       entry("why", cell.why), entry("expected", cell.expected), entry("issue", cell.issue ? link(cell.issue) : ""),
-      entry("debug rerun", cell.debug), entry("took", duration(cell.seconds), cell.started ? `, from ${cell.started}` : ""),
+      entry("for upstream", issueOf(cell)), entry("debug rerun", cell.debug), entry("took", duration(cell.seconds), cell.started ? `, from ${cell.started}` : ""),
       entry("MPI", cell.stack), entry("data went by", (cell.transports || []).join(", ")),
       entry("wire", cell.wire ? `${cell.wire.gbs ? `${cell.wire.gbs.toPrecision(3)} GB/s, ` : ""}${cell.wire.told}` : ""), (cell.notes || []).map((note) => entry("note", note)),
       entry("log", cell.log ? h("a", { href: cell.log.split("/").map(encodeURIComponent).join("/"), class: "log" }, cell.log) : "")),
