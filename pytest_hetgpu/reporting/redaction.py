@@ -20,6 +20,7 @@ _SECRET_NAME = lazy(r"KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|_PWD$|(?:^|_)
 # Settings of UCX, NCCL and Hugging Face that only look secret: partition keys, memory keys, counts, switches.
 _HARMLESS = lazy(r"(?:IB|OPENIB)_PKEY|(?:^|_)[LMR]KEY(?=_|$)|KEYVAL|TOKENIZERS_|MAX_TOKENS")
 _SECRET_OPTION = lazy(r"--?[a-z-]*(?:password|passphrase|token|secret|api-key|access-key|credentials?)")
+_TELLING_WORDS = 6
 _VALUE_FOLLOWS = ("-env", "-genv")
 _IDENTITY = ("matrix", "scenario", "label", "axes")
 
@@ -60,12 +61,35 @@ _RULES = (
     _rule("hf_", r"(?<![A-Za-z0-9])hf_[A-Za-z0-9]{20,}"),
     _rule("xox xapp-", r"(?<![A-Za-z0-9])(?:xox[a-z]|xapp)-[A-Za-z0-9-]{10,}"),
     _rule("hooks.slack.com", r"(?<=hooks\.slack\.com/services/)[\w/]+"),
-    _rule("aiza sk- pypi-", r"(?<![A-Za-z0-9])(?:AIza[\w-]{35}|sk-(?:[a-z]{2,8}-)?\w{20,}|pypi-AgE[\w-]{20,})"),
+    _rule("aiza sk- pypi-", r"(?<![A-Za-z0-9])(?:AIza[\w-]{35}|sk-(?:[a-z0-9]{2,8}-){0,3}\w{20,}|pypi-AgE[\w-]{20,})"),
     _rule("npm_ dckr_pat_", r"(?<![A-Za-z0-9])(?:npm_[A-Za-z0-9]{36}|dckr_pat_[\w-]{20,})"),
+    _rule("_live_ _test_", r"(?<![A-Za-z0-9])(?:sk|rk|pk)_(?:live|test)_\w{16,}"),
+    _rule("sg.", r"(?<![\w.])SG\.[\w-]{16,64}\.[\w-]{16,}"),
+    _rule("key- dapi", r"(?<![\w-])(?:key-|dapi)[0-9a-f]{32}(?!\w)"),
+    _rule("_v1_", r"(?<![A-Za-z0-9])do[oprt]_v1_[0-9a-f]{32,}"),
+    _rule("hvs. hvb. hvr.", r"(?<![\w.])hv[sbr]\.[\w-]{20,}"),
+    _rule(".atlasv1.", r"(?<![A-Za-z0-9])\w{10,20}\.atlasv1\.[\w-]{20,}"),
+    _rule("/api/webhooks/", r"(?<=/api/webhooks/)[\w/-]+"),
+    _rule(":aa", r"(?<!\w)\d{8,10}:AA[\w-]{30,}"),
+    _rule("ya29. rubygems_ lin_api_ glsa_", r"(?<![A-Za-z0-9])(?:ya29\.|rubygems_|lin_api_|glsa_)[\w-]{20,}"),
+    _rule("shp", r"(?<![A-Za-z0-9])shp(?:at|ca|pa|ss)_[0-9a-f]{32}"),
+    _rule("nvapi- nrak-", r"(?<![A-Za-z0-9])(?:nvapi-|NRAK-)[\w-]{20,}"),
+    _rule("age-secret-key-", r"AGE-SECRET-KEY-1[0-9A-Z]{20,}"),
+    _rule("munge:", r"(?<=MUNGE:)[\w+/=]{10,}"),
     _rule("eyj", r"(?<![\w-])eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"),
     _rule("://", r"(?<=://)([^\s/:@'\"]*:)[^\s/'\"]*@", rf"{_AFTER}@"),
     _rule(_WORDS + " cookie", rf"((?<![\w-])(?i:{_HEADER})[\"']?\s{{0,4}}[:=]\s{{0,4}}[\"']?)[^\r\n\"']+", _AFTER),
     _rule("bearer", r"((?<![\w-])[Bb]earer\s{1,4})[\w.~+/=-]{12,}", _AFTER),
+    _rule("password", r"((?<!\w)login\s{1,8}\S{1,200}\s{1,8}password\s{1,8})\S+", _AFTER),
+    _rule("password", r"(?m)(^[ \t]{0,80}password[ \t]{1,8})[^\s:=]+(?=[ \t]*$)", _AFTER),
+    _rule("auth token", r"(\"(?:auth|identitytoken|registrytoken)\"\s{0,4}:\s{0,4}\")[^\"\n]+", _AFTER),
+    _rule("private_key", r"(\"private_key(?:_id)?\"\s{0,4}:\s{0,4}\")[^\"\n]+", _AFTER),
+    _rule("client-key-data token:", r"((?<![\w.-])(?:client-key-data|token):\s{1,4})[\w.~+/=-]{16,}", _AFTER),
+    _rule("sshpass", r"((?<!\w)sshpass\s{1,4}-p\s{0,4})\S+", _AFTER),
+    _rule("curl", r"((?<!\w)curl(?!\w)[^\n]{0,200}?\s(?:-u|--user)[ =]{0,4}[^\s:]{1,100}:)\S+", _AFTER),
+    _rule("ipmitool", r"((?<!\w)ipmitool[^\n]{0,200}?\s-P\s{0,4})\S+", _AFTER),
+    _rule("redis-cli", r"((?<!\w)redis-cli[^\n]{0,200}?\s-a\s{0,4})\S+", _AFTER),
+    _rule("wandb", r"((?<!\w)wandb\s{1,4}login\s[^\n]{0,100}?)[0-9a-f]{32,}", _AFTER),
     _rule("key= token= signature= sig=", r"([?&](?i:[\w-]{0,40}(?:key|token|signature|sig))=)[^\s&\"']+", _AFTER),
     _rule(_WORDS, rf"(?<!\w)({_VARIABLE})={_VALUE}", _by_name),
     _rule(_WORDS, rf"((?<![\w.-])(?i:{_SETTING})[\"']?\s{{0,4}}[:=]\s{{0,4}}){_VALUE}", _AFTER),
@@ -91,6 +115,8 @@ def redact_env(env: Mapping[str, str]) -> dict[str, str]:
 def redact_argv(argv: Sequence[str]) -> list[str]:
     """A command line without secrets, token by token: `TOKEN=...`, `--password ...`, MPICH's `-genv NAME VALUE`."""
     out: list[str] = []
+    whole = " ".join(argv)
+    telling = redact(whole) != whole  # else no token is told by others, and most command lines have no secret
     for place, token in enumerate(argv):
         before = argv[place - 1] if place else ""
         named = place > 1 and argv[place - 2] in _VALUE_FOLLOWS and is_secret_name(before)
@@ -100,8 +126,18 @@ def redact_argv(argv: Sequence[str]) -> list[str]:
         elif value and name.replace("_", "a").isalnum() and is_secret_name(name):
             out.append(f"{name}{equals}{REDACTED}")
         else:
-            out.append(redact(token))
+            out.append(_redact_word(argv, place) if telling else redact(token))
     return out
+
+
+def _redact_word(argv: Sequence[str], place: int) -> str:
+    """A token without secrets, also one that the tokens before it tell: `curl -u me:...`, `sshpass -p ...`."""
+    token = argv[place]
+    alone = redact(token)
+    if alone != token or " " in token or not place:
+        return alone
+    before = " ".join(argv[max(0, place - _TELLING_WORDS) : place])
+    return redact(f"{before} {token}").rpartition(" ")[2]
 
 
 def redact_json(value: Any) -> Any:

@@ -6,6 +6,7 @@ import io
 import json
 import tarfile
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from pytest_hetgpu.registry import known
 from pytest_hetgpu.reporting import environment
 from pytest_hetgpu.reporting.cells import CellRecord, RunRecord, read_run
 from pytest_hetgpu.reporting.folder import RunFolder, read_job
-from pytest_hetgpu.reporting.redaction import redact
+from pytest_hetgpu.reporting.redaction import redact, redact_json
 from pytest_hetgpu.reporting.serial import RecordError
 from pytest_hetgpu.reporting.upstream.issue import issue, title, upstream
 from pytest_hetgpu.reporting.upstream.projects import Project, slug
@@ -127,7 +128,8 @@ def _logs(folder: RunFolder, cells: Sequence[CellRecord]) -> Iterator[_File]:
 def _redacted(path: Path) -> bytes:
     """A file without secrets, some lines at a time; a key that lies across them is recognised from both sides."""
     if path.suffix == ".json":
-        return json.dumps(json.loads(redact(path.read_text(encoding="utf-8", errors="replace"))), indent=1).encode()
+        with suppress(ValueError, RecursionError):
+            return json.dumps(redact_json(json.loads(path.read_bytes())), indent=1).encode()
     found = io.BytesIO()
     with path.open("rb") as file:
         while lines := file.readlines(_CHUNK):
