@@ -142,17 +142,9 @@ class UcxPerftest(Reader):
         ranks = 1 if "-l" in self.asked.argv else 2
         figures = self._figures(numbers, line)
         self._hold(size, numbers, line)
-        self.add(
-            Measured(
-                (self.asked.operation or _operation(self._test)),
-                point,
-                ranks,
-                figures,
-                whole(numbers[0].split(".")[0]),
-                wrong,
-                line,
-            )
-        )
+        operation = self.asked.operation or _operation(self._test)
+        samples = whole(numbers[0].split(".")[0])
+        self.add(Measured(operation, point, ranks, figures, samples, wrong, line))
 
     def _figures(self, numbers: Sequence[str], line: int) -> dict[str, Figure]:
         time, rate = ("latency", "algbw") if self._is_latency else ("overhead", "bandwidth")
