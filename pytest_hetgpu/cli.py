@@ -69,6 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument(
         "--knowledge", type=Path, action="append", default=[], metavar="FILE", help="instead of the run's own files"
     )
+    report.add_argument("--anonymise", action="store_true", help="with stand-ins for hosts, addresses and users")
     report.add_argument("--history", type=Path, metavar="FILE", help="put the run into this history, or in again")
     report.set_defaults(run=_report)
     _add_compare(commands.add_parser("compare", help="say what got worse or better between two runs; exits by it"))
@@ -128,7 +129,7 @@ def _explain(parsed: argparse.Namespace) -> int:
 def _report(parsed: argparse.Namespace) -> int:
     from pytest_hetgpu.rejudge import rejudge
 
-    for line in rejudge(parsed.folder, parsed.knowledge, parsed.history):
+    for line in rejudge(parsed.folder, parsed.knowledge, parsed.history, anonymous=parsed.anonymise):
         print(line)
     return 0
 

@@ -95,6 +95,11 @@ OPTIONS = (
         "run each new or changed failure once more with its libraries' debug output, kept beside it",
         kind="flag",
     ),
+    Option(
+        "anonymise",
+        "reports, issues and bundles have stand-ins for hosts, addresses, users and home paths",
+        kind="flag",
+    ),
     Option("cell", "run only the cell of this id; repeatable", "ID", "words", everywhere=False),
     Option("plan", "print each job's exact commands, start nothing", kind="flag", everywhere=False),
 )
@@ -114,6 +119,7 @@ class Settings:
     preflight: str = "warn"
     wire: float | Literal["off"] = 0.25
     debug_rerun: bool = False
+    anonymise: bool = False
     cell: tuple[str, ...] = ()
     plan: bool = False
     sources: Mapping[str, str] = field(default_factory=dict)

@@ -19,6 +19,7 @@ from pytest_hetgpu.knowledge.entries import Knowledge
 from pytest_hetgpu.knowledge.load import knowledge
 from pytest_hetgpu.metrics import has_bandwidth
 from pytest_hetgpu.model import Job, Kind, Scenario, Verdict
+from pytest_hetgpu.reporting import anonymity
 from pytest_hetgpu.reporting.folder import RunFolder
 from pytest_hetgpu.reporting.journal import Journal, matrix_file
 from pytest_hetgpu.reporting.pairs import Pair, to_pairs
@@ -55,6 +56,7 @@ class Recorder:
         self.outcomes: dict[tuple[str, str], Outcome] = {}
         self.preflight = "warn"
         self.debug_rerun = False
+        self.anonymous = False
         self.wire: float | str = "off"
         self.wires: Wires | None = None
         self.options: Sequence[str] = ()
@@ -287,6 +289,8 @@ class Recorder:
 
         Gives what the user should be told of the history.
         """
+        if self.anonymous:
+            anonymity.keep(self.folder.path)
         record = build(self.folder.path, self.again)
         if self.history is None or not record.cells:
             return []

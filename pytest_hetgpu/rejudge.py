@@ -14,6 +14,7 @@ from pytest_hetgpu.evidence import Outcome
 from pytest_hetgpu.judge import SCENARIO, judge_output
 from pytest_hetgpu.knowledge.entries import Knowledge
 from pytest_hetgpu.knowledge.load import knowledge
+from pytest_hetgpu.reporting import anonymity
 from pytest_hetgpu.reporting.cells import CellRecord
 from pytest_hetgpu.reporting.events import Run
 from pytest_hetgpu.reporting.folder import RunFolder, read_job, read_result
@@ -27,12 +28,15 @@ _KNOWLEDGE = "--hetgpu-knowledge"
 _OPTIONS = ("--hetgpu-inventory", _KNOWLEDGE, "--hetgpu-timeout", "--hetgpu-preflight")
 
 
-def rejudge(run: Path, added: Sequence[Path] = (), history: Path | None = None) -> Iterator[str]:
+def rejudge(
+    run: Path, added: Sequence[Path] = (), history: Path | None = None, *, anonymous: bool = False
+) -> Iterator[str]:
     """Journals a new outcome for every finished cell of a run, rebuilds its reports; yields a line a changed verdict.
 
     What is known of failures is what the run knew, besides the shipped entries: its own files, or `added` instead of
-    them. Afterwards it puts the run into a `history`. Raises UsageError, before any verdict is touched, for a folder
-    that is no run's and for a file that is gone; HistoryError for a history that cannot be written.
+    them. `anonymous`: reports have stand-ins for names from now on. Afterwards it puts the run into a `history`. Raises
+    UsageError, before any verdict is touched, for a folder that is no run's and for a file that is gone; HistoryError
+    for a history that cannot be written.
     """
     folder = RunFolder(run)
     if not (run / "journal").is_dir():
@@ -51,6 +55,8 @@ def rejudge(run: Path, added: Sequence[Path] = (), history: Path | None = None) 
                 changed += 1
                 was, now = (f"{o.kind.value} ({o.verdict.value})" for o in (before, after))
                 yield f"{cell.label}: was {was}, is {now}: {after.why}"
+    if anonymous:
+        anonymity.keep(run)
     commands = {(cell.matrix, cell.label): _again(cell, record.sessions) for cell in record.cells}
     build(run, lambda matrix, label: commands[matrix, label])
     yield f"{changed} verdicts changed; reports rebuilt in {run}"

@@ -122,6 +122,7 @@ class Session:
         """Hands on what the user asked for."""
         recorder.preflight = self.settings.preflight
         recorder.debug_rerun = self.settings.debug_rerun
+        recorder.anonymous = self.settings.anonymise
         recorder.wire = self.settings.wire
         recorder.options = self.options
         recorder.history = self.history(recorder.folder.path.parent)

@@ -8,7 +8,9 @@ Patterns start at a word's edge or a fixed mark and are bounded, so that a line 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 from pytest_hetgpu.regex import lazy
@@ -22,6 +24,7 @@ _HARMLESS = lazy(r"(?:IB|OPENIB)_PKEY|(?:^|_)[LMR]KEY(?=_|$)|KEYVAL|TOKENIZERS_|
 _SECRET_OPTION = lazy(r"--?[a-z-]*(?:password|passphrase|token|secret|api-key|access-key|credentials?)")
 _TELLING_WORDS = 6
 _VALUE_FOLLOWS = ("-env", "-genv")
+_names: ContextVar[Callable[[str], str] | None] = ContextVar("_names", default=None)
 _IDENTITY = ("matrix", "scenario", "label", "axes")
 
 _HEADER = r"(?:proxy-)?authorization|private-token|job-token|x-[a-z-]{0,30}(?:token|key|secret)|(?:set-)?cookie"
@@ -96,8 +99,24 @@ _RULES = (
 )
 
 
+@contextmanager
+def standing_in(names: Callable[[str], str]) -> Iterator[None]:
+    """Whatever is redacted meanwhile goes through `names`, too."""
+    before = _names.set(names)
+    try:
+        yield
+    finally:
+        _names.reset(before)
+
+
 def redact(text: str) -> str:
     """The text without its secrets. Redacting twice changes nothing."""
+    text = _without_secrets(text)
+    names = _names.get()
+    return names(text) if names else text
+
+
+def _without_secrets(text: str) -> str:
     if len(text) < _SHORTEST and "=" not in text and ":" not in text:
         return text
     lower = text.lower()

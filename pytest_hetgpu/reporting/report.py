@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 from pytest_hetgpu.errors import HetgpuError
 from pytest_hetgpu.reporting import markdown
+from pytest_hetgpu.reporting.anonymity import kept, without_names
 from pytest_hetgpu.reporting.cells import RunRecord, read_run
 from pytest_hetgpu.reporting.folder import RunFolder, write_atomically
 from pytest_hetgpu.reporting.wording import Rerun
@@ -20,10 +22,17 @@ def build(run_folder: Path, rerun: Rerun) -> RunRecord:
     `rerun(matrix, label)` is the command that runs just that cell again; a text may stand for it, in which `{matrix}`
     and `{label}` are filled in. Raises UsageError where the folder holds no journal.
     """
-    from pytest_hetgpu.reporting import junit
-
     record = read_run(run_folder)
     folder = RunFolder(run_folder)
+    with without_names(record, folder) if kept(run_folder) else nullcontext():
+        _build(record, folder, rerun)
+    return record
+
+
+def _build(record: RunRecord, folder: RunFolder, rerun: Rerun) -> None:
+    from pytest_hetgpu.reporting import junit
+
+    run_folder = folder.path
 
     def log(label: str) -> str | None:
         path = folder.log(label)
@@ -33,7 +42,6 @@ def build(run_folder: Path, rerun: Rerun) -> RunRecord:
     summary = markdown.render(record, log, rerun, _nodes(record, run_folder))
     write_atomically(run_folder / "summary.md", summary.encode("utf-8"))
     write_atomically(run_folder / "index.html", _page(record, folder, rerun).encode("utf-8"))
-    return record
 
 
 def _page(record: RunRecord, folder: RunFolder, rerun: Rerun) -> str:

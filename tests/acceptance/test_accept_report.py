@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shlex
 import shutil
 import sys
@@ -181,3 +183,27 @@ def test_of_two_matrices_a_cell_is_run_again_by_its_own(
     assert told[-2:] == ["--hetgpu-cell", "two-ob1-tcp-allreduce-exit3"]
     report()
     assert again((latest() / "summary.md").read_text()) == told
+
+
+def named(run: Path) -> list[str]:
+    """The reports of a run that name this machine."""
+    own = os.uname().nodename
+    page = (run / "index.html").read_text()
+    texts = {name: (run / name).read_text() for name in ("junit.xml", "summary.md")}
+    texts["index.html"] = page[: page.index('id="charts"')]
+    return [name for name, text in texts.items() if re.search(rf"(?<![\w.-]){re.escape(own)}(?![\w-])", text)]
+
+
+def test_a_run_may_be_without_names_from_the_start_or_afterwards(
+    run_pytest: Run, matrix: Write, latest: Latest, report: Run, mode: tuple[str, ...]
+) -> None:
+    matrix(["good", "crash"])
+    assert run_pytest("--hetgpu-matrix", "demo.yaml", *mode).ret == 1
+    assert named(latest()) == ["junit.xml", "summary.md", "index.html"]
+    assert report("--anonymise").ret == 0
+    assert named(latest()) == []
+    assert report().ret == 0
+    assert named(latest()) == []
+    assert run_pytest("--hetgpu-matrix", "demo.yaml", "--hetgpu-anonymise", *mode).ret == 1
+    assert named(latest()) == []
+    assert "host-A" in (latest() / "summary.md").read_text()

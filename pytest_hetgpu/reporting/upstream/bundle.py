@@ -6,7 +6,7 @@ import io
 import json
 import tarfile
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.model import Job
 from pytest_hetgpu.registry import known
 from pytest_hetgpu.reporting import environment
+from pytest_hetgpu.reporting.anonymity import kept, without_names
 from pytest_hetgpu.reporting.cells import CellRecord, RunRecord, read_run
 from pytest_hetgpu.reporting.folder import RunFolder, read_job
 from pytest_hetgpu.reporting.redaction import redact, redact_json
@@ -55,7 +56,8 @@ def bundle(run: Path, wanted: str, out: Path | None = None, limit: int = LIMIT) 
     cells = _cells(record, wanted)
     name = slug(wanted)
     first = out or Path(f"{name}.tar.gz")
-    small, logs = list(_small(record, folder, cells)), list(_logs(folder, cells))
+    with without_names(record, folder) if kept(run) else nullcontext():
+        small, logs = list(_small(record, folder, cells)), list(_logs(folder, cells))
     whole = sum(len(one.data) for one in (*small, *logs)) + _SPARE <= limit
     parts = [[*small, *logs]] if whole else [small, *_split(logs, limit - _SPARE)]
     paths = [first, *(first.with_name(f"{_stem(first)}-logs-{number}.tar.gz") for number in range(1, len(parts)))]
