@@ -48,7 +48,9 @@ def test_a_link_of_400_mbit_is_read_as_that_and_bandwidths_are_fractions_of_it(
     nodes: Nodes, pytester: pytest.Pytester
 ) -> None:
     pytester.path.joinpath("test_slow.py").write_text(SLOW)
-    result = nodes(AXES.replace("{allreduce: {sizes: [8, 64K]}}", WORKLOADS), "test_slow.py")
+    # The link is exact, the machine is not: over a second its hiccups are few.
+    seconds = ("--hetgpu-wire", "1")
+    result = nodes(AXES.replace("{allreduce: {sizes: [8, 64K]}}", WORKLOADS), "test_slow.py", *seconds)
     assert result.ret == 0
     result.stdout.fnmatch_lines(
         ["*allreduce*% of the wire)*", "wire of pair: 0.0* GB/s, * node0 to node1, round trip *"]
