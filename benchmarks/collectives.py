@@ -173,7 +173,12 @@ def training(runs: int) -> None:
     mine = (python, str(PROGRAMS / "torchruns.py"), "-np", "2", "-H", "localhost", *torchrun, "--tee", "3")
     try:
         ours_too = (*mine, str(PROGRAMS / "ddp_train.py"), "--backend", "gloo")
-        pairs = [(timed(ours_too), timed((*torchrun, str(bare)))) for _ in range(runs)]
+        pairs = []
+        for turn in range(runs):
+            # Who goes first finds the machine as the other left it: they change places.
+            both = (ours_too, (*torchrun, str(bare)))
+            took = [timed(one) for one in (both if turn % 2 else both[::-1])]
+            pairs.append((took[0], took[1]) if turn % 2 else (took[1], took[0]))
     finally:
         bare.unlink()
     ours, theirs = (statistics.median(column) for column in zip(*pairs, strict=True))
