@@ -36,12 +36,16 @@ _MAC = re.compile(r"(?<![\w:])(?:[0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}(?![\w:])")
 
 
 class Names:
-    """Gives every name a stand-in, in the order in which they are met: `host-A`, `user-A`, `address-1`."""
+    """Gives every name a stand-in: `host-A`, `user-A`, `address-1`.
+
+    Known hosts and users have theirs by the alphabet, so that reports and bundles of one run agree; what is known by
+    its form only, in the order in which it is met.
+    """
 
     def __init__(self, hosts: Iterable[str], users: Iterable[str], spared: Collection[str] = ()) -> None:
         self._given: dict[str, str] = {}
         self._spared = frozenset(spared)
-        self._hosts, self._users = (self._one_of(names) for names in (hosts, users))
+        self._hosts, self._users = self._one_of("host", hosts), self._one_of("user", users)
 
     def __call__(self, text: str) -> str:
         """The text with stand-ins."""
@@ -54,14 +58,15 @@ class Names:
             text = pattern.sub(self._address, text)
         return text
 
-    def _one_of(self, names: Iterable[str]) -> re.Pattern[str] | None:
+    def _one_of(self, kind: str, names: Iterable[str]) -> re.Pattern[str] | None:
         """One pattern for all names, with the domains behind them; None where there is none."""
         short = {name.partition(".")[0] if not _IPV4.fullmatch(name) else "" for name in names}
-        wanted = sorted(
-            (name for name in short - self._spared if not _EVERYWHERE.fullmatch(name)), key=len, reverse=True
-        )
+        wanted = sorted(name for name in short - self._spared if not _EVERYWHERE.fullmatch(name))
         if not wanted:
             return None
+        for name in wanted:
+            self._stand_in(kind, name)
+        wanted.sort(key=len, reverse=True)
         return re.compile(rf"(?<![\w.-])(?P<name>{'|'.join(map(re.escape, wanted))})(?:\.[A-Za-z][\w-]*)*(?![\w-])")
 
     def _stand_in(self, kind: str, name: str) -> str:

@@ -14,8 +14,8 @@ from pytest_hetgpu.model import Job, Point, Verdict
 from pytest_hetgpu.reporting import wording
 from pytest_hetgpu.reporting.cells import CellRecord, RunRecord, utc
 from pytest_hetgpu.reporting.environment import TELLING, SeenPlacement
+from pytest_hetgpu.reporting.excerpt import excerpt
 from pytest_hetgpu.reporting.folder import RunFolder, read_job
-from pytest_hetgpu.reporting.html.excerpt import excerpt
 from pytest_hetgpu.reporting.serial import RecordError
 from pytest_hetgpu.reporting.text import one_line
 from pytest_hetgpu.samples import sample

@@ -11,15 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_hetgpu.errors import UsageError
-from pytest_hetgpu.model import Job
 from pytest_hetgpu.registry import known
 from pytest_hetgpu.reporting import environment
 from pytest_hetgpu.reporting.anonymity import kept, without_names
 from pytest_hetgpu.reporting.cells import CellRecord, RunRecord, read_run
-from pytest_hetgpu.reporting.folder import RunFolder, read_job
+from pytest_hetgpu.reporting.folder import RunFolder
 from pytest_hetgpu.reporting.redaction import redact, redact_json
-from pytest_hetgpu.reporting.serial import RecordError
-from pytest_hetgpu.reporting.upstream.issue import issue, title, upstream
+from pytest_hetgpu.reporting.upstream.issue import issue, job_of, title, upstream
 from pytest_hetgpu.reporting.upstream.projects import Project, slug
 from pytest_hetgpu.reporting.upstream.script import PROGRAMS, image_folders, script
 from pytest_hetgpu.standing import rank_programs
@@ -83,7 +81,7 @@ def _small(record: RunRecord, folder: RunFolder, cells: Sequence[CellRecord]) ->
     """The issue, the script with what it needs, and what was asked of the cells."""
     yield _File("issue.md", issue(record, folder, cells, environment.read_all(folder.path)).encode())
     cell = cells[0]
-    job = _job(folder, cell)
+    job = job_of(folder, cell)
     if job:
         key = cell.outcome.signature.key if cell.outcome.signature else ""
         yield _File("reproduce.sh", script(job, key).encode(), 0o755)
@@ -107,13 +105,6 @@ def _folder(name: str, place: Path) -> Iterator[_File]:
             yield _File(
                 f"{name}/{path.relative_to(place)}", path.read_bytes(), 0o755 if path.stat().st_mode & 1 else 0o644
             )
-
-
-def _job(folder: RunFolder, cell: CellRecord) -> Job | None:
-    try:
-        return read_job(folder.job(cell.label))
-    except RecordError:
-        return None
 
 
 def _logs(folder: RunFolder, cells: Sequence[CellRecord]) -> Iterator[_File]:

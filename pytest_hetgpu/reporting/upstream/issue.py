@@ -13,13 +13,13 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from pytest_hetgpu import fates, pasting
 from pytest_hetgpu.accounting import shown
 from pytest_hetgpu.errors import HetgpuError
-from pytest_hetgpu.model import Job
+from pytest_hetgpu.model import Job, Kind
 from pytest_hetgpu.paste import run_command
 from pytest_hetgpu.reporting import wording
 from pytest_hetgpu.reporting.cells import CellRecord, RunRecord
 from pytest_hetgpu.reporting.environment import TELLING, SeenPlacement
+from pytest_hetgpu.reporting.excerpt import excerpt
 from pytest_hetgpu.reporting.folder import RunFolder, read_job
-from pytest_hetgpu.reporting.html.excerpt import excerpt
 from pytest_hetgpu.reporting.redaction import redact, redact_argv
 from pytest_hetgpu.reporting.text import one_line
 from pytest_hetgpu.reporting.upstream.difference import nearest
@@ -29,6 +29,13 @@ from pytest_hetgpu.reporting.upstream.script import portable
 LONGEST = 60_000
 """Characters of an issue's text; GitHub takes 65,536."""
 _MOST_CELLS = 30
+_IMPACTS = {
+    Kind.SLOW: "Lower performance than expected",
+    Kind.WRONG_RESULT: "Data corruption",
+    Kind.HANG: "Application hang",
+    Kind.TIMEOUT: "Application hang",
+}
+"""What NCCL's form lets one choose from; all else ends the application."""
 _INTERPRETER = re.compile(r"\]\s+\S*python3?[\d.]*[\[(]|/python3?[\d.]*\(")
 
 
@@ -92,7 +99,7 @@ def _facts(
     lines = excerpt(folder.log(cell.label), signature.line) if signature else []
     near = nearest(cell, run.cells)
     placement = seen.get(f"{cell.matrix}-{cell.axes.get('placement')}")
-    job = _job(folder, cell)
+    job = job_of(folder, cell)
     return {
         "title": title(cell),
         "project": upstream(cell).name,
@@ -117,6 +124,7 @@ def _facts(
         ),
         "debug": one_line(wording.debugged(outcome), 500),
         "has_script": job is not None,
+        "impact": _IMPACTS.get(outcome.kind, "Application crash"),
     }
 
 
@@ -157,7 +165,8 @@ def _containers(job: Job) -> Iterator[str]:
             yield redact(shlex.join(run_command(node, pasting.placement_name(job))))
 
 
-def _job(folder: RunFolder, cell: CellRecord) -> Job | None:
+def job_of(folder: RunFolder, cell: CellRecord) -> Job | None:
+    """What was started for a cell; None where that was not kept, or cannot be read."""
     try:
         return read_job(folder.job(cell.label))
     except HetgpuError:

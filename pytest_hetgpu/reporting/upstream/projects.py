@@ -1,7 +1,8 @@
 """Whose bug it may be: the project of the library at fault, and what its tracker asks of a report. Pure.
 
-What each asks is that of its own form (`.github/ISSUE_TEMPLATE` of the repository, November 2026): the headings of the
-templates in `templates/` are those fields.
+The headings in `templates/` are the fields of these forms in `.github/ISSUE_TEMPLATE`: bug_report.md of openucx/ucx and
+of open-mpi/ompi, ISSUE.yaml of NVIDIA/nccl, issue_report.yml of ROCm/rccl (its fields of the system together), and
+bug-report.yml of pytorch/pytorch. UCC is given UCX's.
 """
 
 from __future__ import annotations

@@ -18,9 +18,9 @@ from pytest_hetgpu.limits import Limit
 from pytest_hetgpu.model import Point
 from pytest_hetgpu.reporting import report
 from pytest_hetgpu.reporting.cells import read_run
+from pytest_hetgpu.reporting.excerpt import AFTER, BEFORE, excerpt
 from pytest_hetgpu.reporting.folder import RunFolder
 from pytest_hetgpu.reporting.html import page
-from pytest_hetgpu.reporting.html.excerpt import AFTER, BEFORE, excerpt
 from pytest_hetgpu.reporting.html.facts import page_facts
 from pytest_hetgpu.reporting.journal import Journal
 from tests.reporting.report_samples import CRASHED, KEY, KNOWN, PASSED, job, run_cell, scenario
