@@ -1,0 +1,33 @@
+"""A failed cell run once more with its libraries' debug output, for whoever looks into it. It decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pytest_hetgpu.cluster import Cluster
+from pytest_hetgpu.errors import NotHere, ProvisionError
+from pytest_hetgpu.evidence import DebugRun, Outcome, RunResult
+from pytest_hetgpu.execute import Bounds, execute
+from pytest_hetgpu.model import Job
+from pytest_hetgpu.reporting.folder import RunFolder
+
+DEBUG = "debug"
+
+
+def debugged(
+    job: Job,
+    folder: RunFolder,
+    provision: Callable[[], Cluster],
+    judged: Callable[[Job, RunResult], Outcome],
+    bounds: Bounds,
+) -> DebugRun | None:
+    """What a cell did when it was run once more, on what `provision` gives; None where that cannot be made."""
+    beside = folder.further(DEBUG)
+    try:
+        cluster = provision()
+    except (NotHere, ProvisionError):
+        return None
+    result = execute(cluster, beside, None, bounds)
+    seen = judged(cluster.job, result)
+    log = str(beside.log(job.label).relative_to(folder.path))
+    return DebugRun(seen.kind, seen.signature.key if seen.signature else "", log, result.seconds)

@@ -1,0 +1,107 @@
+"""A limit on what a cell's output takes on disk: of one that prints more the beginning and the end are kept."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+LIMIT = 256 << 20
+"""Bytes of a cell's output that are kept."""
+
+LEAST = 1 << 16
+_EVERY = 0.2  # seconds between two looks at the file
+_BLOCK = 1 << 20
+_KEEP_SIZE, _PUNCH_HOLE = 0x1, 0x2  # linux/falloc.h
+
+
+@contextmanager
+def limited(output: Path, limit: float) -> Iterator[Callable[[], int]]:
+    """While inside, gives the disk back what the file `output` has between its first and its last `limit / 2` bytes.
+
+    Whoever writes goes on undisturbed, at the end of the file. Yields what is to be called once nobody writes any more:
+    it takes the hole out of the file, with a line in its place that says so, and returns the bytes left out. A file
+    system that cannot make holes keeps everything until then.
+    """
+    half = int(limit) // 2 if limit != float("inf") else 0
+    if not half:
+        yield lambda: 0
+        return
+    ended = threading.Event()
+    watcher = threading.Thread(target=_watch, args=(output, half, ended), daemon=True, name="output-limit")
+    watcher.start()
+
+    def finish() -> int:
+        ended.set()
+        watcher.join()
+        return _closed_up(output, half)
+
+    try:
+        yield finish
+    finally:
+        ended.set()
+
+
+def _watch(output: Path, half: int, ended: threading.Event) -> None:
+    """Punches out the middle of the file, in whole blocks, as often as enough has come."""
+    done = -(-half // _BLOCK) * _BLOCK
+    while not ended.wait(_EVERY):
+        try:
+            end = (output.stat().st_size - half) // _BLOCK * _BLOCK
+        except OSError:
+            continue
+        if end > done:
+            if not _punch(output, done, end - done):
+                return
+            done = end
+
+
+def _punch(output: Path, start: int, size: int) -> bool:
+    """Gives back blocks of a file, which keeps its size; False where that cannot be done."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+    file = os.open(output, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        return bool(libc.fallocate(file, _PUNCH_HOLE | _KEEP_SIZE, start, size) == 0)
+    except AttributeError:  # not Linux
+        return False
+    finally:
+        os.close(file)
+
+
+def _closed_up(output: Path, half: int) -> int:
+    """Moves the end of a long file up to its beginning, both cut between lines; the bytes left out."""
+    try:
+        size = output.stat().st_size
+    except OSError:
+        return 0
+    if size <= 2 * half:
+        return 0
+    with output.open("r+b") as file:
+        head = _line_end_before(file.fileno(), half)
+        start = _line_end_after(file.fileno(), size - half)
+        left_out = start - head
+        note = b"hetgpu: %d bytes of output are left out here, of %d\n" % (left_out, size)
+        if len(note) >= left_out:
+            return 0
+        to = head + os.pwrite(file.fileno(), note, head)
+        while block := os.pread(file.fileno(), _BLOCK, start):
+            start += len(block)
+            to += os.pwrite(file.fileno(), block, to)
+        file.truncate(to)
+    return left_out
+
+
+def _line_end_before(file: int, place: int) -> int:
+    """Behind the last line's end in the 64 KiB before a place; the place itself where there is none."""
+    start = max(0, place - LEAST)
+    found = os.pread(file, place - start, start).rfind(b"\n")
+    return place if found < 0 else start + found + 1
+
+
+def _line_end_after(file: int, place: int) -> int:
+    found = os.pread(file, LEAST, place).find(b"\n")
+    return place if found < 0 else place + found + 1
