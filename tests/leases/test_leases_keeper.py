@@ -1,0 +1,46 @@
+"""What a keeper makes of answers that come late."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from pytest_hetgpu.leases import keeper
+from pytest_hetgpu.leases.keeper import Keeper
+from pytest_hetgpu.model import Reach
+
+PATIENCE = 60.0
+SLOW = """
+import sys
+sys.stdin.buffer.read(int(sys.argv[1]))
+print('{"hello": "lock"}', flush=True)
+asked = 0
+for line in sys.stdin:
+    asked += line == "who\\n"
+    if asked == 2:
+        break
+print('{"holder": {"pid": 1}}', '{"holder": {"pid": 1}}', '{"held": true}', sep="\\n", flush=True)
+sys.stdin.read()
+"""
+"""A host that tells who holds its lease only when it is asked again, and then grants it."""
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Keeper]:
+    def started_here(host: str, reach: Reach, command: tuple[str, ...]) -> tuple[str, ...]:
+        return sys.executable, "-c", SLOW, command[4]
+
+    monkeypatch.setattr(keeper, "ssh_command", started_here)
+    with closing(Keeper("gpu1", Reach())) as made:
+        monkeypatch.setattr(keeper, "_PATIENCE", 0.01)
+        yield made
+
+
+def test_a_late_answer_to_another_question_ends_no_wait(slow: Keeper) -> None:
+    slow.ask({})
+    assert slow.holder() == {}
+    slow.holder()
+    assert slow.granted(PATIENCE)
