@@ -12,6 +12,7 @@ from typing import Any
 from pytest_hetgpu.errors import ProvisionError
 from pytest_hetgpu.model import ContainerOptions, Node
 from pytest_hetgpu.runtimes._attached import Attached, let_go
+from pytest_hetgpu.runtimes._books import LABEL, books
 from pytest_hetgpu.runtimes._engine import Engine
 from pytest_hetgpu.runtimes.base import Gathering
 
@@ -27,8 +28,8 @@ def container_name(gathering: Gathering, node: Node) -> str:
 
 def labels_of(gathering: Gathering) -> dict[str, str]:
     """What everything made on an engine carries; with hetgpu.boot others on this machine know whether we still run."""
-    us = boot_label(os.getpid())
-    return {**gathering.labels, **({BOOT_LABEL: us} if us else {})}
+    us = {BOOT_LABEL: boot_label(os.getpid()), LABEL: books().label}
+    return {**gathering.labels, **{name: value for name, value in us.items() if value}}
 
 
 def boot_label(pid: int) -> str:

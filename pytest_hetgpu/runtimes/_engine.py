@@ -29,10 +29,11 @@ class EngineGone(ProvisionError):
 
 
 class Engine:
-    """One engine. Its connection is made when `api` is first asked for."""
+    """One engine, by whichever of `reaches` it was asked for. Its connection is made when `api` is first asked for."""
 
     def __init__(self, at: Address) -> None:
         self.at = at
+        self.reaches: set[Reach] = set()
         self._lock = threading.Lock()
         self._closing = ExitStack()
         self._api: Any = None
@@ -69,6 +70,11 @@ class Engine:
         except ProvisionError as error:  # a tunnel's, which knows only the host, and names it in what it says
             raise ProvisionError(node, str(error).removeprefix(f"{error.node}: ")) from error
 
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection already."""
+        return self._api is not None
+
     def reopen(self, broken: Any) -> bool:
         """Drops the connection `broken` if it goes over ssh, so that the next use makes another; else False."""
         if self.at.by_ssh:
@@ -96,7 +102,15 @@ def engine_of(node: str, reach: Reach) -> Engine:
     """The engine that `reach` names, always the same object. ProvisionError for an address that cannot be used."""
     at = address(node, reach, os.environ)
     with _lock:
-        return _engines.setdefault(at, Engine(at))
+        engine = _engines.setdefault(at, Engine(at))
+        engine.reaches.add(reach)
+        return engine
+
+
+def engines() -> tuple[Engine, ...]:
+    """All that were asked for and not closed."""
+    with _lock:
+        return tuple(_engines.values())
 
 
 def close_engines() -> None:

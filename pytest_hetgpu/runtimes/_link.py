@@ -17,6 +17,7 @@ from importlib import resources
 from typing import Any, Protocol
 
 from pytest_hetgpu.errors import LostNode, ProvisionError
+from pytest_hetgpu.runtimes._books import books
 
 BOOT = 'import sys;exec(compile(sys.stdin.buffer.read(int(sys.argv[1])),"agent","exec"))'
 
@@ -31,6 +32,9 @@ for name, text in {modules!r}:
     sys.modules[name] = module
     exec(compile(text, name + ".py", "exec"), module.__dict__)
 """
+CLOSED = "closed"
+"""What `Link.lost` says where the agent ended because it was to."""
+
 _NOISE = 64 << 10  # bytes that a login shell may print before the agent speaks
 _CHUNK = 1 << 20
 _HEAD, _BODY = 1 << 20, 64 << 20  # bytes of an answer: the longest there are are some KiB, and 8 MiB (ask)
@@ -231,7 +235,7 @@ class Link:
             why = f"its agent's answers cannot be read ({type(error).__name__}: {error})"
         with self._changed:
             closed = self._closed
-        self._end("closed" if closed else why or self._pipe.why_ended() + self._printed())
+        self._end(CLOSED if closed else why or self._pipe.why_ended() + self._printed())
 
     def _dispatch(self, reply: Reply) -> None:
         number, event = reply.fields["id"], reply.fields.get("event")
@@ -314,8 +318,11 @@ def checked_folder(name: str, value: object) -> str:
 
 
 def boot_command(interpreter: str = "python3") -> tuple[str, ...]:
-    """The command that runs the agent on a node, its stdin and stdout being a Link's pipe."""
-    return (interpreter, "-u", "-c", BOOT, str(len(agent_source())))
+    """The command that runs the agent on a node, its stdin and stdout being a Link's pipe.
+
+    Its last word says whose it is: seen in a list of processes, and in the environment of all that it starts.
+    """
+    return (interpreter, "-u", "-c", BOOT, str(len(agent_source())), *filter(None, (books().label,)))
 
 
 def agent_source() -> bytes:

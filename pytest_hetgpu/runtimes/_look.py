@@ -85,7 +85,7 @@ def _reap(group: int) -> None:
 def looking_over(link: Link, folder: str, request: Mapping[str, Any], seconds: float) -> bytes:
     """Looks at what runs below the agent of `link`, sending py-spy to its `folder` where it is needed and can be."""
     deadline = time.monotonic() + seconds
-    asked = {**request, "pids": [], "below": [link.hello.pid]}
+    asked = {"pids": [], **request, "below": [link.hello.pid]}
     tool = py_spy()
     answer = _asked(link, {**asked, "offer": machine() if tool else ""}, deadline)
     if not (tool and wants(answer)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 from pytest_hetgpu.errors import HetgpuError
 from pytest_hetgpu.model import Node
 from pytest_hetgpu.runtimes._containers import BOOT_LABEL, boot_label, clean_name, labels_of, remove
-from pytest_hetgpu.runtimes._engine import Engine
+from pytest_hetgpu.runtimes._engine import Engine, EngineGone
 from pytest_hetgpu.runtimes.base import Gathering
 
 
@@ -35,8 +35,18 @@ def network_of(engine: Engine, node: Node, gathering: Gathering) -> str:
 
 
 def _remove_network(engine: Engine, ident: str) -> None:
-    """Takes whatever is still in it out first; what cannot be removed is left to who finds its label."""
-    with suppress(HetgpuError), engine.speaking("network") as api:
+    """By another tunnel where one broke; what cannot be removed is left to who finds its label."""
+    with suppress(HetgpuError):
+        try:
+            _take_network(engine, ident)
+        except EngineGone as gone:
+            if engine.reopen(gone.api):
+                _take_network(engine, ident)
+
+
+def _take_network(engine: Engine, ident: str) -> None:
+    """Takes whatever is still in it out first."""
+    with engine.speaking("network") as api:
         try:
             api.remove_network(ident)
         except Exception:  # noqa: BLE001 - whatever it was, the second try tells
@@ -99,6 +109,7 @@ def group_numbers(engine: Engine, node: Node, gathering: Gathering) -> tuple[str
     return tuple(known.get(group, group) for group in groups)
 
 
+_MOST_GROUPS = 16 << 20  # bytes
 _hosts: WeakKeyDictionary[Engine, Mapping[str, str]] = WeakKeyDictionary()
 
 
@@ -116,16 +127,30 @@ def _groups_of_host(engine: Engine, node: Node, gathering: Gathering) -> Mapping
             )["Id"]
             try:
                 chunks, _ = api.get_archive(ident, "/hetgpu-group")
-                _hosts[engine] = groups_in(_only_file(b"".join(chunks)))
+                _hosts[engine] = groups_in(_only_file(_first(chunks, _MOST_GROUPS)))
             finally:
                 remove(api, ident)
     return _hosts[engine]
 
 
+def _first(chunks: Iterable[bytes], most: int) -> bytes:
+    """Bytes of a stream, at most so many."""
+    found = bytearray()
+    for chunk in chunks:
+        found += chunk[: most - len(found)]
+        if len(found) >= most:
+            break
+    return bytes(found)
+
+
 def _only_file(tar: bytes) -> str:
-    with tarfile.open(fileobj=io.BytesIO(tar)) as archive:
-        members: list[Any] = [archive.extractfile(member) for member in archive if member.isfile()]
-        return str(members[0].read().decode(errors="replace"))
+    """What the first file of an archive holds, as far as that is there; "" for what is no archive."""
+    try:
+        with tarfile.open(fileobj=io.BytesIO(tar)) as archive:
+            found: Any = next((archive.extractfile(member) for member in archive if member.isfile()), None)
+            return str(found.read(len(tar)).decode(errors="replace")) if found else ""
+    except (tarfile.TarError, OSError, EOFError):
+        return ""
 
 
 def groups_in(text: str) -> dict[str, str]:

@@ -9,6 +9,8 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
+from pytest_hetgpu.runtimes._books import books, marked
+
 _PATIENCE = 5.0  # seconds for a process whose pipe is closed to end by itself
 _LINES, _LONGEST = 40, 1000  # of stderr that are kept, and bytes in one
 
@@ -16,11 +18,14 @@ _LINES, _LONGEST = 40, 1000  # of stderr that are kept, and bytes in one
 class ProcessPipe:
     """Starts `argv` in a session of its own, where a terminal's Ctrl-C does not reach it; raises what Popen raises.
 
-    Its stdin closes when this process ends, however it ends: whatever reads it ends then too.
+    Its stdin closes when this process ends, however it ends: whatever reads it ends then too. It carries our label, or
+    the one given.
     """
 
-    def __init__(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> None:
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str] | None = None, label: str = "") -> None:
         pipe = subprocess.PIPE
+        books().processes()
+        env = marked(os.environ if env is None else env, label)
         self._process = subprocess.Popen(
             argv, stdin=pipe, stdout=pipe, stderr=pipe, env=env, bufsize=0, start_new_session=True
         )

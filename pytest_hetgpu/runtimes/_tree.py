@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from pytest_hetgpu.runtimes._books import books, marked
 from pytest_hetgpu.runtimes._kernel import children, custody, still_running
 
 if TYPE_CHECKING:
@@ -30,8 +31,9 @@ class Tree:
     """One job's processes. `env` is the environment its launcher gets, the label (a random hex word) on top of it."""
 
     def __init__(self, env: Mapping[str, str], word: str) -> None:
+        books().processes()
         outer = env.get(LABEL)
-        self.env = {**env, LABEL: f"{outer}/{word}" if outer else word}
+        self.env = {**marked(env), LABEL: f"{outer}/{word}" if outer else word}
         self.survivors: dict[int, str] = {}
         self._word = word
         self._inherited = {name: value for name, value in env.items() if os.environ.get(name) == value}

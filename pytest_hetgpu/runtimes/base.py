@@ -62,6 +62,10 @@ class Runtime(abc.ABC):
     def interfaces(self) -> tuple[str, ...]:
         """Names of the node's network interfaces that are up, loopback first, then by name."""
 
+    def read(self, paths: Sequence[str]) -> dict[str, bytes | None]:
+        """What these files of the node hold, None where one cannot be read. Here: nothing."""
+        return dict.fromkeys(paths)
+
     @abc.abstractmethod
     def host(self) -> Any:
         """The node as a testinfra host object; raises NotHere where testinfra is not installed."""
@@ -94,6 +98,10 @@ class Member(Runtime):
 
     folder: str
     uid: int
+    given: str = ""
+    """The host that a scheduler gave, where one chose it."""
+    told: Mapping[str, str] = {}
+    """What is known of how the node was had (say how long that took), by names of facts."""
 
     @abc.abstractmethod
     def key(self) -> str:
@@ -144,15 +152,18 @@ class Gathering:
     """What the nodes of one placement share while they are there, and the labels they carry.
 
     `name` has only characters that engines take, `token` is part of the names of its folders; `run` is the run's name,
-    `owner` says who made it (`USER@HOST:PID`).
+    `owner` says who made it (`USER@HOST:PID`); `nodes` are all of them.
     """
 
-    def __init__(self, name: str, run: str, owner: str) -> None:
+    def __init__(self, name: str, run: str, owner: str, nodes: Sequence[Node] = ()) -> None:
         self.name = name
+        self.nodes = tuple(nodes)
         self.token = secrets.token_hex(4)
         self.labels = {"hetgpu.run": run, "hetgpu.owner": owner, "hetgpu.placement": name}
         self._made: dict[Hashable, object] = {}
         self._closing = ExitStack()
+        self.abandoned = threading.Event()
+        """Set once nobody wants it any more: who still waits for something gives up."""
         self._lock = threading.Lock()
 
     def once(self, key: Hashable, make: Callable[[ExitStack], T]) -> T:

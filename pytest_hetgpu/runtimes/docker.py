@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from pytest_hetgpu.errors import ProvisionError
+from contextlib import suppress
+
+from pytest_hetgpu.errors import HetgpuError, ProvisionError
 from pytest_hetgpu.model import Node
-from pytest_hetgpu.runtimes import _images, _networks
+from pytest_hetgpu.runtimes import _images, _leavings, _networks
 from pytest_hetgpu.runtimes._attached import Attached
+from pytest_hetgpu.runtimes._books import books
 from pytest_hetgpu.runtimes._containers import start
-from pytest_hetgpu.runtimes._engine import Engine, EngineGone, close_engines, engine_of
+from pytest_hetgpu.runtimes._engine import Engine, EngineGone, close_engines, engine_of, engines
 from pytest_hetgpu.runtimes._link import Link, boot_command
 from pytest_hetgpu.runtimes._reached import Reached
 from pytest_hetgpu.runtimes.base import Gathering, Member, MemberRuntime
@@ -34,11 +37,18 @@ class Docker(MemberRuntime):
 
     @classmethod
     def shut(cls) -> None:
-        """Ends the connections to engines, and their tunnels."""
+        """Ends the connections to engines, and their tunnels; first looks whether anything of ours is left there."""
+        label = books().label
+        for engine in engines() if label else ():
+            with suppress(HetgpuError):
+                if engine.connected and not _leavings.labelled(engine, "engine", label):
+                    for reach in engine.reaches:
+                        books().cleared(reach)
         close_engines()
 
 
 def _open(engine: Engine, node: Node, gathering: Gathering) -> Member:
+    books().engine(node.reach)
     gathering.once(("docker leavings", engine), lambda _: _networks.remove_left_behind(engine, node.name))
     pipe = _container(engine, node, gathering)
     return Reached(node.name, Link(pipe, node.name), after=pipe.close).settled(gathering)

@@ -64,7 +64,7 @@ class Local(Runtime):
                 except KeyboardInterrupt as cut:
                     interrupted = str(cut.args[0]) if cut.args else "SIGINT"
                 seconds = time.monotonic() - clock
-                quiet = min(seconds, max(0.0, started + seconds - os.fstat(file).st_mtime))
+                quiet = min(seconds, max(0.0, time.time() - os.fstat(file).st_mtime))
                 if not ended and interrupted is None:
                     interrupted = _interrupted(overdue, Overdue(seconds, quiet, looking_here(tree.pids)))
             finally:
@@ -88,6 +88,10 @@ class Local(Runtime):
     def interfaces(self) -> tuple[str, ...]:
         """As `Runtime.interfaces`; empty where there is no /sys/class/net."""
         return interfaces_up(_NETWORKS)
+
+    def read(self, paths: Sequence[str]) -> dict[str, bytes | None]:
+        """As `Runtime.read`."""
+        return {path: _content(Path(path)) for path in paths}
 
     def host(self) -> Any:
         """As `Runtime.host`."""
@@ -116,6 +120,13 @@ def _interrupted(overdue: OnOverdue, what: Overdue) -> str | None:
     except KeyboardInterrupt as cut:
         return str(cut.args[0]) if cut.args else "SIGINT"
     return None
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None
 
 
 def inherited(environ: Mapping[str, str]) -> dict[str, str]:

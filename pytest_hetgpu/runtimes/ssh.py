@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pytest_hetgpu.errors import ProvisionError
 from pytest_hetgpu.model import Node, Reach
-from pytest_hetgpu.runtimes._link import Link, boot_command
+from pytest_hetgpu.runtimes._books import books
+from pytest_hetgpu.runtimes._link import CLOSED, Link, boot_command
 from pytest_hetgpu.runtimes._process import ProcessPipe
 from pytest_hetgpu.runtimes._reached import Reached
 from pytest_hetgpu.runtimes._ssh import explained, ssh_command
 from pytest_hetgpu.runtimes.base import Gathering, Member, MemberRuntime, key_trouble
+
+_NOTHING_STARTED = (127, 255)  # no python3 there, or no way there
 
 
 class Ssh(MemberRuntime):
@@ -21,11 +24,19 @@ class Ssh(MemberRuntime):
         trouble = key_trouble(node.reach.key)
         if trouble:
             raise ProvisionError(name, trouble)
+        ended = books().host(node.host, node.reach)
         try:
             pipe = _SshPipe(node.host, node.reach)
         except OSError as error:
+            ended()
             raise ProvisionError(name, f"ssh cannot be started: {error.strerror}") from error
-        return Reached(name, Link(pipe, name)).settled(gathering)
+        try:
+            link = Link(pipe, name)
+        except ProvisionError:
+            if pipe.returncode() in _NOTHING_STARTED:
+                ended()
+            raise
+        return Reached(name, link, after=lambda: ended() if link.lost() == CLOSED else None).settled(gathering)
 
 
 class _SshPipe(ProcessPipe):

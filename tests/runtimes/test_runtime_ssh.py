@@ -10,9 +10,11 @@ import socket
 import socketserver
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import psutil
@@ -212,6 +214,44 @@ def test_a_tunnel_leads_to_the_other_end(loopback: Loopback, engine: str) -> Non
     assert {child.pid for child in children()} <= before
 
 
+def test_a_tunnel_is_shared_and_stays_until_the_last_has_left(loopback: Loopback, engine: str) -> None:
+    with ExitStack() as longer:
+        with tunnel("127.0.0.1", loopback.reach, engine) as near:
+            before = {child.pid for child in children()}
+            assert longer.enter_context(tunnel("127.0.0.1", loopback.reach, engine)) == near
+            assert {child.pid for child in children()} == before
+        assert shout(near, b"x") == b"X\n"
+    assert not Path(near).parent.parent.exists()
+
+
+def test_a_tunnel_that_broke_is_opened_again_beside_whoever_still_holds_it(loopback: Loopback, engine: str) -> None:
+    with tunnel("127.0.0.1", loopback.reach, engine) as broken:
+        ssh = [child for child in psutil.Process().children(recursive=True) if child.name() == "ssh"]
+        for child in ssh:
+            child.kill()
+        psutil.wait_procs(ssh, PATIENCE)
+        with ExitStack() as longer:
+            again = longer.enter_context(tunnel("127.0.0.1", loopback.reach, engine))
+            assert again != broken
+            with tunnel("127.0.0.1", loopback.reach, engine) as third:
+                assert third == again
+            assert shout(again, b"x") == b"X\n"
+    assert not Path(again).parent.parent.exists()
+
+
+def test_a_folder_of_somebody_else_s_is_not_used_for_a_tunnel(
+    loopback: Loopback, engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with tunnel("127.0.0.1", loopback.reach, engine) as near:
+        name = Path(near).parent.parent.name
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (tmp_path / name).mkdir()
+    (tmp_path / name).chmod(0o777)
+    said = f"127.0.0.1: {tmp_path / name} is not ours alone: remove it"
+    with pytest.raises(ProvisionError, match=re.escape(said)), tunnel("127.0.0.1", loopback.reach, engine):
+        pass
+
+
 def test_a_tunnel_says_what_is_wrong_with_the_socket(loopback: Loopback, tmp_path: Path) -> None:
     missing, plain = tmp_path / "it's missing", tmp_path / "plain"
     plain.touch()
@@ -251,4 +291,4 @@ def test_a_tunnel_ends_with_its_maker(loopback: Loopback, engine: str) -> None:
         maker.kill()
     assert len(ssh) >= 1
     assert not still_running(ssh, PATIENCE)
-    assert not Path(near).parent.exists()
+    assert not Path(near).parent.parent.exists()

@@ -136,10 +136,12 @@ def test_what_outlives_its_launcher_is_stopped_and_named(output: Path) -> None:
 
 
 def test_what_ends_by_itself_just_after_its_launcher_is_no_survivor(output: Path) -> None:
+    before = {child.pid for child in psutil.Process().children()}
     linger = "import os, signal\nif os.fork() == 0: os.setsid(), signal.sigtimedwait([], 0.05)"
     result = Local().run(Command((sys.executable, "-S", "-c", linger)), output=output, timeout=PATIENCE)
     assert (result.returncode, result.survivors) == (0, ())
-    assert not [child for child in psutil.Process().children() if child.status() == psutil.STATUS_ZOMBIE]
+    born = [child for child in psutil.Process().children() if child.pid not in before]
+    assert not [child for child in born if child.status() == psutil.STATUS_ZOMBIE]
 
 
 def test_other_children_are_left_alone(output: Path) -> None:

@@ -1,0 +1,29 @@
+"""Commands of this machine that say which hosts there are (scontrol, sinfo, kubectl): asked once, nothing changed."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+
+from pytest_hetgpu.errors import NotHere
+
+_SECONDS = 30.0
+
+
+def ask(commands: Sequence[tuple[str, ...]]) -> bytes:
+    """What the first of `commands` prints that ends well. NotHere says of each why it did not."""
+    told: list[str] = []
+    for command in commands:
+        name = " ".join(command)
+        try:
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS, check=False)
+        except subprocess.TimeoutExpired:
+            told.append(f"`{name}` did not end within {_SECONDS:g} s")
+        except OSError as error:
+            told.append(f"`{name}` cannot be started: {error.strerror or error}")
+        else:
+            if done.returncode == 0 and done.stdout.strip():
+                return done.stdout
+            said = next(reversed(done.stderr.decode(errors="replace").strip().splitlines()), "")[:300]
+            told.append(f"`{name}` ended with {done.returncode}: {said or 'it printed nothing'}")
+    raise NotHere("; ".join(dict.fromkeys(told)))

@@ -1,0 +1,1 @@
+"""Pods as nodes: what is asked for, and how the cluster answers."""

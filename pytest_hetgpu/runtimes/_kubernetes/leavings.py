@@ -1,0 +1,84 @@
+"""What carries our labels in a namespace, seen by anybody and taken away by whoever may."""
+
+from __future__ import annotations
+
+import calendar
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pytest_hetgpu.runtimes._books import LABEL
+from pytest_hetgpu.runtimes._kubernetes.client import Cluster, Object, Refused
+from pytest_hetgpu.runtimes._kubernetes.manifests.base import Manifest
+
+RUN = "hetgpu.run"
+# As kubectl takes them; the group tells apart kinds that several controllers have.
+_RESOURCES = {
+    ("v1", "Service"): "services",
+    ("batch/v1", "Job"): "jobs.batch",
+    ("kubeflow.org/v2beta1", "MPIJob"): "mpijobs.kubeflow.org",
+    ("kubeflow.org/v1", "PyTorchJob"): "pytorchjobs.kubeflow.org",
+    ("batch.volcano.sh/v1alpha1", "Job"): "jobs.batch.volcano.sh",
+}
+# Pods last: their controllers, gone, make no new ones.
+EVERYTHING = (*_RESOURCES.values(), "pods")
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """An object; `owner` is the text that says whose, `created` are seconds since 1970, or None."""
+
+    kind: str
+    name: str
+    resource: str
+    owner: str
+    created: float | None
+
+
+def resource(manifest: Manifest) -> str:
+    """What kubectl calls the kind of an object."""
+    return _RESOURCES[manifest["apiVersion"], manifest["kind"]]
+
+
+def resources(made: Sequence[Manifest]) -> tuple[str, ...]:
+    """The kinds of all that is made, and the pods of it."""
+    return (*dict.fromkeys(resource(one) for one in made), "pods")
+
+
+def remove(cluster: Cluster, kinds: Sequence[str], selector: str) -> None:
+    """Has all that is so labelled removed, and does not wait for it: Refused where it cannot be."""
+    cluster.ask("delete", ",".join(kinds), "-l", selector, "--ignore-not-found", "--wait=false", "--cascade=background")
+
+
+def labelled(cluster: Cluster, kinds: Sequence[str]) -> list[Left]:
+    """All that any run has there, of kinds that the cluster knows. Refused where one may not be seen."""
+    found: list[Left] = []
+    for kind in kinds:
+        try:
+            found += [_left(one, kind) for one in cluster.list(kind, "-l", RUN)]
+        except Refused as refused:
+            if not (refused.refusal.absent or refused.refusal.missing):
+                raise
+    return found
+
+
+def take(cluster: Cluster, found: Sequence[tuple[str, str]]) -> None:
+    """Removes objects, by kind and name; those that are gone already are fine. Raises as `remove`."""
+    names = [f"{kind}/{name}" for kind, name in found]
+    if names:
+        cluster.ask("delete", *names, "--ignore-not-found", "--wait=false", "--cascade=background")
+
+
+def _left(found: Object, kind: str) -> Left:
+    meta = found["metadata"]
+    owner = str((meta.get("annotations") or {}).get(LABEL, ""))
+    return Left(
+        str(found.get("kind", kind)).lower(), str(meta["name"]), kind, owner, _since(meta.get("creationTimestamp"))
+    )
+
+
+def _since(text: object) -> float | None:
+    try:
+        return float(calendar.timegm(time.strptime(str(text), "%Y-%m-%dT%H:%M:%SZ")))
+    except ValueError:
+        return None

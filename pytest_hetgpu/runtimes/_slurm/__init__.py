@@ -1,0 +1,1 @@
+"""Allocations of Slurm's: asked for, waited for, watched, given back."""

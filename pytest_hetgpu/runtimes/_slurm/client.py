@@ -1,0 +1,66 @@
+"""Slurm's own programs, as this machine has them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+
+from pytest_hetgpu.errors import NotHere
+
+_PATIENCE = 30.0  # seconds for an answer of the controller
+_KEPT = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_TIME_FORMAT")
+
+
+def environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """What a client gets of our environment: nothing of a job that we may be in ourselves."""
+    ours = {name: value for name, value in environ.items() if not name.startswith(("SLURM_", "SRUN_")) or name in _KEPT}
+    # States and times are read here.
+    return {**ours, "LC_ALL": "C", "SLURM_TIME_FORMAT": "standard"}
+
+
+def program(name: str) -> str:
+    """Where a client is; NotHere, saying how to get it."""
+    found = shutil.which(name)
+    if found is None:
+        raise NotHere(
+            f"there is no {name} in PATH, which runtime slurm needs: run on a login node of the cluster "
+            "(Debian: apt-get install slurm-client)"
+        )
+    return found
+
+
+def ask(*argv: str) -> tuple[str, str]:
+    """What a client prints, on stdout and on stderr; nothing on stdout where it fails."""
+    try:
+        done = subprocess.run(
+            argv,
+            env=environment(os.environ),
+            capture_output=True,
+            timeout=_PATIENCE,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return "", str(error)
+    out, err = (text.decode(errors="replace") for text in (done.stdout, done.stderr))
+    return ("" if done.returncode else out), err
+
+
+def fields(line: str) -> dict[str, str]:
+    """A line of `scontrol -o show`: its words `NAME=VALUE`."""
+    return dict(word.split("=", 1) for word in line.split() if "=" in word)
+
+
+def jobs(job: str) -> Sequence[Mapping[str, str]]:
+    """What the controller knows of a job, a component each; () where it knows nothing any more."""
+    out, _ = ask("scontrol", "-o", "show", "job", job)
+    found = [fields(line) for line in out.splitlines()]
+    return sorted((one for one in found if "JobId" in one), key=lambda one: int(one.get("HetJobOffset", "0")))
+
+
+def partition(name: str) -> Mapping[str, str]:
+    """What the controller has of a partition; {} where it does not say."""
+    out, _ = ask("scontrol", "-o", "show", "partition", name)
+    return fields(out)
