@@ -1,0 +1,64 @@
+"""Lines about cells that wait for a host, where no view shows them: a log that stands still says why."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import Any
+
+from pytest_hetgpu.reporting.text import one_line
+from pytest_hetgpu.terminal.running import Cells
+
+EVERY = 1.0  # seconds
+TOLD_AFTER = 5.0  # seconds that a cell has waited
+_LONGEST = 300
+
+
+class Plain:
+    """Hooks of the lines, in the process that has the terminal. `output` is a descriptor that pytest does not capture.
+
+    A wait is told once, unless somebody else has the host by then.
+    """
+
+    def __init__(self, writer: Any, output: int, cells: Cells) -> None:
+        self._writer = writer
+        self._output = output
+        self._cells = cells
+        self._waits: dict[str, tuple[str, float]] = {}
+        self._told: set[tuple[str, str]] = set()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="hetgpu-waits", daemon=True)
+
+    def pytest_sessionstart(self) -> None:
+        self._thread.start()
+
+    def pytest_sessionfinish(self) -> None:
+        self._over.set()
+        if self._thread.ident is not None:
+            self._thread.join(5 * EVERY)
+        os.close(self._output)
+
+    def lines(self, now: float) -> list[str]:
+        """What is to be said at `now` (seconds of a clock that goes on)."""
+        waiting = {one.label: one.phase for one in self._cells.now() if one.phase.startswith("waits for host ")}
+        self._waits = {
+            label: self._waits[label] if self._waits.get(label, ("",))[0] == why else (why, now)
+            for label, why in waiting.items()
+        }
+        found = []
+        for label, (why, since) in self._waits.items():
+            if now - since >= TOLD_AFTER and (label, why) not in self._told:
+                self._told.add((label, why))
+                found.append(f"waiting  {label}  {one_line(why, _LONGEST)}; for {now - since:.0f} s so far")
+        return found
+
+    def _work(self) -> None:
+        while not self._over.wait(EVERY):
+            lines = self.lines(time.monotonic())
+            if lines:
+                begun = "\n" if self._writer.width_of_current_line else ""
+                try:
+                    os.write(self._output, (begun + "".join(f"{line}\n" for line in lines)).encode())
+                except OSError:
+                    return  # nobody reads it any more
