@@ -17,6 +17,7 @@ from pathlib import Path
 from pytest_hetgpu.model import Job, Verdict
 from pytest_hetgpu.reporting import redaction
 from pytest_hetgpu.reporting.cells import CellRecord, RunRecord
+from pytest_hetgpu.reporting.files import READABLE
 from pytest_hetgpu.reporting.folder import RunFolder, read_job
 from pytest_hetgpu.reporting.serial import RecordError
 
@@ -149,4 +150,4 @@ def kept(folder: Path) -> bool:
 
 def keep(folder: Path) -> None:
     """Has a run's reports built without names from now on."""
-    (folder / MARKER).touch()
+    (folder / MARKER).touch(mode=READABLE)

@@ -18,6 +18,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from pytest_hetgpu.errors import HetgpuError
+from pytest_hetgpu.reporting.files import READABLE, make_folder
 
 PATIENCE = 30.0
 """Seconds that a session waits for others who write."""
@@ -70,9 +71,12 @@ def write(path: Path, change: Callable[[sqlite3.Connection], object]) -> str:
     """Makes a change in one transaction. Gives "", or what became of a damaged file; raises HistoryError."""
     with _told(path):
         with contextlib.suppress(FileExistsError):
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path.parent)
         if path.exists() and not path.is_file():
             raise HistoryError(f"{path} is not a file")
+        # SQLite would make it as the umask says, and its own journals as this file is.
+        with contextlib.suppress(OSError):  # what is wrong with the place, SQLite says
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, READABLE))
     with contextlib.suppress(_Damaged):
         _write(path, change)
         return ""

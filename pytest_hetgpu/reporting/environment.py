@@ -15,7 +15,6 @@ A fact's `state` is found, absent or unknown; its `value` a text or a list of te
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,6 +23,7 @@ from typing import Any
 
 from pytest_hetgpu.accounting import Environment, SkewRow, shown, skew
 from pytest_hetgpu.probes.base import Fact, State
+from pytest_hetgpu.reporting.files import PRIVATE, make_folder, write_atomically
 from pytest_hetgpu.reporting.folder import LONGEST_NAME
 from pytest_hetgpu.reporting.markdown import escape
 from pytest_hetgpu.reporting.redaction import redact_json
@@ -93,16 +93,8 @@ def write(run: Path, placement: SeenPlacement) -> Path:
     """
     path = path_of(run, placement.name)
     placement = replace(placement, wire=placement.wire or wire_of(run, placement.name))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="ascii") as file:
-            json.dump(_to_json(placement), file, indent=1)
-            file.write("\n")
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    make_folder(path.parent)
+    write_atomically(path, f"{json.dumps(_to_json(placement), indent=1)}\n".encode("ascii"), PRIVATE)
     return path
 
 

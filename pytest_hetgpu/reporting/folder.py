@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 import secrets
+import shutil
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,13 +15,18 @@ from typing import Any, TypeVar
 from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.evidence import RunResult
 from pytest_hetgpu.model import Job
+from pytest_hetgpu.reporting.files import FOLDER, PRIVATE, make_folder, write_atomically
 from pytest_hetgpu.reporting.redaction import redact_json
 from pytest_hetgpu.reporting.serial import RecordError, from_json, to_json
+
+__all__ = ["HISTORY", "LONGEST_NAME", "SCHEMA", "RunFolder", "read_job", "read_result", "write_atomically"]
 
 T = TypeVar("T")
 
 SCHEMA = 1
 LONGEST_NAME = 200
+ATTEMPT = "attempt-"
+"""Begins the names of the folders that hold attempts at a cell which another one followed."""
 HISTORY = "history.sqlite"
 """The file beside all runs of a folder that knows of every one of them."""
 
@@ -43,10 +48,10 @@ class RunFolder:
         Raises UsageError, naming `reports`, where it cannot be made.
         """
         try:
-            reports.mkdir(parents=True, exist_ok=True)
+            make_folder(reports)
             path = _new_folder(reports)
             for name in ("journal", "scenarios"):
-                (path / name).mkdir()
+                make_folder(path / name)
         except (FileExistsError, NotADirectoryError) as error:
             raise UsageError(f"reports folder {reports}: not a directory ({error.filename} is in the way)") from None
         except OSError as error:
@@ -82,8 +87,20 @@ class RunFolder:
 
     def prepare(self, label: str) -> Path:
         """Makes a cell's folder; returns where its output goes."""
-        self.scenario(label).mkdir(parents=True, exist_ok=True)
+        make_folder(self.scenario(label))
         return self.log(label)
+
+    def set_aside(self, label: str, attempt: RunFolder) -> None:
+        """Moves what an attempt at a cell left into the folder of that attempt."""
+        attempt.prepare(label)
+        for path in (self.log, self.job, self.stacks):
+            if path(label).exists():
+                path(label).replace(attempt.scenario(label) / path(label).name)
+
+    def forget_attempts(self, label: str) -> None:
+        """Removes the folders of attempts at a cell that another one followed."""
+        for folder in self.scenario(label).glob(f"{ATTEMPT}*"):
+            shutil.rmtree(folder, ignore_errors=True)
 
     def write_job(self, job: Job, result: RunResult | None = None) -> None:
         """Keeps the job, and what it left once that is known, redacted. Replaces what was kept before."""
@@ -91,7 +108,7 @@ class RunFolder:
         kept = {"schema": SCHEMA, "job": to_json(job), "result": to_json(result) if result else None}
         # A part a line: the encoder that indents is many times slower, and this is written twice a cell.
         parts = ",\n".join(f'"{name}": {json.dumps(value)}' for name, value in redact_json(kept).items())
-        write_atomically(self.job(job.label), f"{{{parts}}}\n".encode("ascii"))
+        write_atomically(self.job(job.label), f"{{{parts}}}\n".encode("ascii"), PRIVATE)
 
 
 def read_job(path: Path) -> Job:
@@ -105,22 +122,11 @@ def read_result(path: Path) -> RunResult | None:
     return None if data is None else _member(path, RunResult, data)
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Puts `data` where it is seen in full or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_bytes(data)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
 def _new_folder(reports: Path) -> Path:
     while True:
         path = reports / f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
         try:
-            path.mkdir()
+            path.mkdir(mode=FOLDER)
         except FileExistsError:
             continue
         return path

@@ -21,7 +21,7 @@ from pytest_hetgpu.reporting.database import HistoryError
 from pytest_hetgpu.reporting.events import MatrixFile
 from pytest_hetgpu.reporting.past import PastCell, PastRun
 
-__all__ = ["HistoryError", "Listed", "kept", "load", "put", "runs"]
+__all__ = ["HistoryError", "Listed", "before", "kept", "load", "put", "runs", "seconds"]
 
 
 class Listed(NamedTuple):
@@ -60,15 +60,43 @@ def runs(path: Path) -> tuple[Listed, ...]:
         return tuple(Listed(run, started, frozenset(names.get(run, ()))) for run, started in found)
 
 
-def load(path: Path, run: str) -> PastRun:
-    """One run of the history. Raises HistoryError where it is not there."""
+def load(path: Path, run: str, *, measured: bool = True) -> PastRun:
+    """One run of the history, its numbers where they are `measured`. Raises HistoryError where it is not there."""
     with database.reading(path) as db:
         row = db.execute("SELECT folder, started, machine, package FROM run WHERE id = ?", (run,)).fetchone()
         if row is None:
             raise HistoryError(f"{path} holds no run {run!r}")
         matrices = db.execute("SELECT name, file, sha256 FROM matrix WHERE run = ? ORDER BY rowid", (run,)).fetchall()
         files = tuple(MatrixFile(*one) for one in matrices)
-        return PastRun(id=run, matrices=files, cells=tuple(_cells(db, run)), **dict(row))
+        return PastRun(id=run, matrices=files, cells=tuple(_cells(db, run, measured=measured)), **dict(row))
+
+
+def seconds(path: Path, runs: int = 10) -> dict[tuple[str, str], float]:
+    """What each cell (matrix, id) took the last time, in the newest `runs`; nothing where there is no history."""
+    if not path.is_file():
+        return {}
+    with database.reading(path) as db:
+        rows = db.execute(
+            "SELECT matrix, scenario, seconds FROM cell JOIN run ON run.id = cell.run"
+            " WHERE run IN (SELECT id FROM run ORDER BY started DESC, id DESC LIMIT ?) AND seconds > 0"
+            " ORDER BY run.started, run.id",
+            (runs,),
+        )
+        return {(matrix, scenario): taken for matrix, scenario, taken in rows}
+
+
+def before(path: Path, run: str, matrices: Iterable[str], until: float = math.inf) -> PastRun | None:
+    """The newest run but `run` itself that has one of the matrices and started before `until`, without its numbers.
+
+    None where there is none, and where the history cannot be read.
+    """
+    wanted = frozenset(matrices)
+    try:
+        listed = (one for one in runs(path) if one.id != run and one.started < until and one.matrices & wanted)
+        found = next(listed, None)
+        return load(path, found.id, measured=False) if found else None
+    except HistoryError:
+        return None
 
 
 def _insert(db: sqlite3.Connection, path: Path, run: PastRun) -> None:
@@ -102,19 +130,8 @@ def _measured(measurements: Iterable[Measurement]) -> Iterator[tuple[object, ...
             yield (one.metric, *where, _number(one.value), one.unit, _json(one.samples) if one.samples else "")
 
 
-def _cells(db: sqlite3.Connection, run: str) -> Iterator[PastCell]:
-    measured: dict[int, list[Measurement]] = {}
-    rows = db.execute(
-        "SELECT measurement.* FROM measurement JOIN cell ON cell.id = cell WHERE run = ?"
-        " ORDER BY cell, metric, dtype, place, size",
-        (run,),
-    )
-    for row in rows:
-        point = Point(row["size"], row["dtype"], row["place"])
-        found = Measurement(row["metric"], _told_number(row["value"]), row["unit"], point, row["ranks"])
-        if row["samples"]:
-            found = replace(found, samples=tuple(map(float, json.loads(row["samples"]))))
-        measured.setdefault(row["cell"], []).append(found)
+def _cells(db: sqlite3.Connection, run: str, *, measured: bool) -> Iterator[PastCell]:
+    numbers = _numbers(db, run) if measured else {}
     for row in db.execute("SELECT * FROM cell WHERE run = ? ORDER BY id", (run,)):
         yield PastCell(
             matrix=row["matrix"],
@@ -129,8 +146,25 @@ def _cells(db: sqlite3.Connection, run: str) -> Iterator[PastCell]:
             transports=tuple(json.loads(row["transports"])),
             facts=json.loads(row["facts"]),
             tool=row["tool"],
-            measurements=tuple(measured.get(row["id"], ())),
+            measurements=tuple(numbers.get(row["id"], ())),
         )
+
+
+def _numbers(db: sqlite3.Connection, run: str) -> dict[int, list[Measurement]]:
+    """The measurements of each cell, by its number."""
+    found: dict[int, list[Measurement]] = {}
+    rows = db.execute(
+        "SELECT measurement.* FROM measurement JOIN cell ON cell.id = cell WHERE run = ?"
+        " ORDER BY cell, metric, dtype, place, size",
+        (run,),
+    )
+    for row in rows:
+        point = Point(row["size"], row["dtype"], row["place"])
+        one = Measurement(row["metric"], _told_number(row["value"]), row["unit"], point, row["ranks"])
+        if row["samples"]:
+            one = replace(one, samples=tuple(map(float, json.loads(row["samples"]))))
+        found.setdefault(row["cell"], []).append(one)
+    return found
 
 
 def _number(value: float) -> float | None:

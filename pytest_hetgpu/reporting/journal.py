@@ -1,27 +1,33 @@
 """The journal of a run: what was planned, started, finished and judged, on disk before anything else happens.
 
 Each writer (a pytest process) appends to a file of its own, `<run>/journal/<writer>.jsonl`, one `write` an event, so
-that a killed process leaves at most one half line. `read` merges the files.
+that a killed process leaves at most one half line. What took time to find out (`judged`), and what all the rest needs
+(`run`), is on the disk itself when the call returns, power cut or not; so is then all that was written before it.
+`read` merges the files.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 import re
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from pytest_hetgpu._version import __version__
-from pytest_hetgpu.errors import HetgpuError
-from pytest_hetgpu.evidence import Outcome, RunResult
+from pytest_hetgpu.errors import StorageError
+from pytest_hetgpu.evidence import Attempt, Outcome, RunResult
 from pytest_hetgpu.model import Job, Scenario
-from pytest_hetgpu.reporting import events
+from pytest_hetgpu.reporting import events, presence
 from pytest_hetgpu.reporting.cells import CellRecord, RunRecord, State, read, read_run
 from pytest_hetgpu.reporting.events import MatrixFile, journal_schema
+from pytest_hetgpu.reporting.files import make_folder
 from pytest_hetgpu.reporting.redaction import redact_json
+from pytest_hetgpu.reporting.reserve import Reserve
 from pytest_hetgpu.reporting.serial import to_json
 from pytest_hetgpu.wire.report import WireReport
 
@@ -41,7 +47,7 @@ __all__ = [
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
-class JournalError(HetgpuError):
+class JournalError(StorageError):
     """The journal cannot be written: without it a run must not go on."""
 
 
@@ -53,24 +59,41 @@ def matrix_file(name: str, path: Path) -> MatrixFile:
 class Journal:
     """One writer's journal in the run folder `folder`. Every method appends one event, redacted, and returns.
 
-    A journal that exists is continued: its numbering goes on, and a half line at its end is ended first.
+    A journal that exists is continued: its numbering goes on, and a half line at its end is ended first. `part` counts
+    how often the run has been taken up again. While it is open others can tell that its writer lives; of a `sole` one
+    there is one at a time: UsageError names who has it.
     Raises JournalError where the file cannot be made or written.
     """
 
-    def __init__(self, folder: Path, writer: str) -> None:
+    def __init__(self, folder: Path, writer: str, part: int = 0, *, sole: bool = False) -> None:
         if not re.fullmatch(r"[A-Za-z0-9_+-][A-Za-z0-9_.+-]*", writer):
             raise ValueError(f"a writer's name becomes a file name: {writer!r}")
         self.folder = folder
+        self.part = part
         self.path = folder / "journal" / f"{writer}.jsonl"
         try:
-            self.path.parent.mkdir(exist_ok=True)
+            make_folder(self.path.parent)
+            self._fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            presence.enter(self._fd, self.path, sole=sole)
             self._order, self._torn = _written(self.path)
-            self._fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         except OSError as error:
             raise JournalError(f"journal {self.path}: cannot be opened ({error.strerror})") from error
+        self._reserve = Reserve(self.path)
+        if not self._order:
+            for place in (self.path.parent, folder, folder.parent):
+                _sync_names(place)
 
-    def run(self, matrices: Sequence[MatrixFile], argv: Sequence[str], options: Sequence[str] = ()) -> None:
-        """A session begins now, started with `argv`, over these matrices; `options` is what its cells need again."""
+    def run(
+        self,
+        matrices: Sequence[MatrixFile],
+        argv: Sequence[str],
+        options: Sequence[str] = (),
+        basis: Mapping[str, str] | None = None,
+    ) -> None:
+        """A session begins now, started with `argv`, over these matrices; `options` is what its cells need again.
+
+        `basis` is what their verdicts rest on (`resume/basis.py`).
+        """
         began = events.Run(
             __version__,
             tuple(matrices),
@@ -80,8 +103,10 @@ class Journal:
             options=tuple(options),
             folder=str(Path.cwd()),
             id=self.folder.name,
+            pid=os.getpid(),
+            basis=basis or {},
         )
-        self._append(began)
+        self._append(began, durable=True)
 
     def planned(self, cell: Job | Scenario, position: int | None = None) -> None:
         """The cell will be run, as this job if it is one; `position` is its place in the order of the matrix files."""
@@ -92,6 +117,10 @@ class Journal:
         """What the way between the nodes of the job's placement can carry was found out."""
         self._append(events.Wired(job.matrix, job.axes["placement"], report))
 
+    def waits(self, cell: Job | Scenario, why: str) -> None:
+        """The cell waits for a host, and who holds it; "" once it waits no more."""
+        self._append(events.Waits(*_identity(cell), cell.label, why))
+
     def started(self, cell: Job | Scenario) -> None:
         """The cell's command is about to be started by this process."""
         self._append(events.Started(*_identity(cell), os.getpid()))
@@ -100,9 +129,25 @@ class Journal:
         """The cell's command has ended."""
         self._append(events.Finished(*_identity(cell), result))
 
+    def attempted(self, cell: Job | Scenario, number: int, attempt: Attempt) -> None:
+        """An attempt at the cell failed, and another one follows."""
+        self._append(events.Attempted(*_identity(cell), number, attempt))
+
+    def health(self, seen: events.Health) -> None:
+        """A job over several nodes told something of them."""
+        self._append(seen)
+
     def judged(self, cell: Job | Scenario, outcome: Outcome) -> None:
         """The cell has its outcome."""
-        self._append(events.Judged(*_identity(cell), outcome))
+        self._append(events.Judged(*_identity(cell), outcome), durable=True)
+
+    def accepted(self, cell: Job | Scenario) -> None:
+        """The cell's test passed, though its outcome is a failure."""
+        self._append(events.Accepted(*_identity(cell)))
+
+    def make_room(self) -> None:
+        """Gives up what is kept back on a full disk, so that a few lines more can be written."""
+        self._reserve.give_up()
 
     def skipped(
         self, cell: Job | Scenario, reason: str, *, issue: str | None = None, position: int | None = None
@@ -116,9 +161,17 @@ class Journal:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+            self._reserve.give_up()
 
-    def _append(self, event: events.Event) -> None:
-        line = {"schema": events.SCHEMA, "event": events.NAMES[type(event)], "epoch": time.time(), "order": self._order}
+    def _append(self, event: events.Event, *, durable: bool = False) -> None:
+        line = {
+            "schema": events.SCHEMA,
+            "event": events.NAMES[type(event)],
+            "epoch": time.time(),
+            "order": self._order,
+            "part": self.part,
+            "clock": round(time.monotonic(), 6),
+        }
         data = f"{_encode({**line, **redact_json(to_json(event))})}\n".encode("ascii")
         if self._torn:
             data = b"\n" + data
@@ -130,6 +183,25 @@ class Journal:
         if self._torn:
             raise JournalError(f"journal {self.path}: only {written} of {len(data)} bytes were written (disk full?)")
         self._order += 1
+        if durable:
+            self._sync()
+
+    def _sync(self) -> None:
+        try:
+            (os.fdatasync if hasattr(os, "fdatasync") else os.fsync)(self._fd)
+        except OSError as error:
+            if error.errno not in (errno.EINVAL, errno.ENOSYS):  # a file system that keeps nothing
+                raise JournalError(f"journal {self.path}: cannot be written ({error.strerror})") from error
+
+
+def _sync_names(folder: Path) -> None:
+    """Has the names in a folder on the disk itself: what is synced below them must be found again."""
+    with suppress(OSError):
+        opened = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(opened)
+        finally:
+            os.close(opened)
 
 
 def _identity(cell: Job | Scenario) -> tuple[str, str]:

@@ -12,35 +12,59 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import junitparser
-from junitparser import Error, Failure, Skipped, TestCase
+from junitparser import Error, Failure, Skipped, TestCase, xunit2
 
 from pytest_hetgpu.model import Kind, Verdict
 from pytest_hetgpu.reporting.cells import CellRecord, RunRecord
 from pytest_hetgpu.reporting.folder import RunFolder
 from pytest_hetgpu.reporting.pairs import to_pairs
 from pytest_hetgpu.reporting.text import clean, one_line, tail
-from pytest_hetgpu.reporting.wording import Rerun, details, headline
+from pytest_hetgpu.reporting.wording import Rerun, brief, details, headline
 
 _xml: Any = junitparser  # typed, but for half of what is used here
-# GitLab refuses a report above 30 MB: characters of log in all, and measurements above which none becomes a property.
+_xunit2: Any = xunit2
+# GitLab refuses a report above 30 MB: bytes of it, characters of log in all, and measurements above which none becomes
+# a property.
+LARGEST = 29_000_000
 ALL_TAILS = 8 * 1024 * 1024
 ALL_MEASUREMENTS = 200_000
 LONGEST = 1e9  # seconds
+LOST = "(the log is not there any more)"
 LEFT_OUT = "(the end of the log is left out here, this report would grow too large: see the file)"
 
 
+class Room(NamedTuple):
+    """What is put into a report: characters of logs' ends in all, whether numbers, and whether all that is known."""
+
+    tails: int
+    measured: bool
+    full: bool = True
+
+
 def render(record: RunRecord, folder: RunFolder, rerun: Rerun) -> bytes:
-    """The XML of a run. Reads the logs in `folder` for their ends; `rerun` gives the command for a cell."""
+    """The XML of a run. Reads the logs in `folder` for their ends; `rerun` gives the command for a cell.
+
+    What would be too large for its readers is written again with less in it.
+    """
+    measured = sum(len(cell.outcome.measurements) for cell in record.cells) <= ALL_MEASUREMENTS
+    data = b""
+    for room in (Room(ALL_TAILS, measured), Room(ALL_TAILS // 2, measured=False), Room(0, measured=False, full=False)):
+        data = _rendered(record, folder, rerun, room)
+        if len(data) <= LARGEST:
+            break
+    return data
+
+
+def _rendered(record: RunRecord, folder: RunFolder, rerun: Rerun, room: Room) -> bytes:
     suites: dict[tuple[str, str], list[CellRecord]] = {}
     for cell in record.cells:
         suites.setdefault((cell.matrix, _axis(cell, "placement")), []).append(cell)
     several = len({cell.matrix for cell in record.cells}) > 1
-    measured = sum(len(cell.outcome.measurements) for cell in record.cells) <= ALL_MEASUREMENTS
-    writer = _Writer(RunFolder(folder.path.resolve()), rerun, Path.cwd(), measured)
-    root = _xml.JUnitXml("pytest-hetgpu")
+    writer = _Writer(RunFolder(folder.path.resolve()), rerun, Path.cwd(), room)
+    root = _xunit2.JUnitXml("pytest-hetgpu")  # whose attributes are those of the published schemas
     for (matrix, placement), cells in suites.items():
         suite = _xml.TestSuite(one_line(f"{matrix}.{placement}" if several else placement))
         suite.hostname = one_line(record.sessions[-1].host) if record.sessions else "localhost"
@@ -61,19 +85,19 @@ class _Writer:
     folder: RunFolder
     rerun: Rerun
     here: Path
-    measured: bool
+    room: Room
     tails: int = 0
 
     def case(self, cell: CellRecord) -> TestCase:
         """One cell as a case."""
         classname = f"{_axis(cell, 'placement')}.{_axis(cell, 'transport')}"
         case = _xml.TestCase(clean(cell.label), one_line(classname), _seconds(cell))
-        case.append(_properties(cell, measured=self.measured))
+        case.append(_properties(cell, measured=self.room.measured))
         result = _result(cell)
         lines = list(self._output(cell))
         if result is not None:
             case.append(result)
-            text = "\n".join(details(cell, self.rerun))
+            text = "\n".join(details(cell, self.rerun) if self.room.full else brief(cell, self.rerun))
             if isinstance(result, Skipped):
                 lines.insert(0, f"{_inert(text)}\n")
             else:
@@ -87,10 +111,12 @@ class _Writer:
         """The end of the log of a cell that is not ok, then a line for each of its files."""
         log = self.folder.log(cell.label)
         if cell.outcome.verdict not in (Verdict.OK, Verdict.NOT_RUN):
-            end = _inert(tail(log)) if self.tails < ALL_TAILS else LEFT_OUT
+            end = _inert(tail(log)) if self.tails < self.room.tails else LEFT_OUT
             self.tails += len(end)
             if end:
                 yield end
+            elif cell.result and not log.exists():
+                yield LOST
         for path in (log, self.folder.stacks(cell.label), self.folder.job(cell.label)):
             if path.exists():
                 yield f"[[ATTACHMENT|{_from(self.here, path)}]]"

@@ -10,11 +10,13 @@ from typing import TypeVar
 from urllib.parse import quote
 
 from pytest_hetgpu import fates
+from pytest_hetgpu.attempts.quarantine import IN_QUARANTINE
 from pytest_hetgpu.evidence import Known, Outcome
 from pytest_hetgpu.model import Verdict
 from pytest_hetgpu.reporting import scalings
 from pytest_hetgpu.reporting.cells import CellRecord, RunRecord, utc
 from pytest_hetgpu.reporting.grid import Grid, grids
+from pytest_hetgpu.reporting.pairs import before, flaky
 from pytest_hetgpu.reporting.text import one_line
 from pytest_hetgpu.reporting.wording import Rerun, again, debugged, expected, words
 
@@ -47,24 +49,33 @@ _MARKS = re.compile(r"[\\`*\[\]<>|~&$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 _LINK = re.compile(r"https?://[^\s<>\"`|\\]+")
 
 
-def render(record: RunRecord, log: Callable[[str], str | None], rerun: Rerun, nodes: Iterable[str] = ()) -> str:
+def render(
+    record: RunRecord,
+    log: Callable[[str], str | None],
+    rerun: Rerun,
+    nodes: Iterable[str] = (),
+    lost: Sequence[str] = (),
+) -> str:
     """The summary of a run. `log` gives the path of a cell's log from the summary's folder, None if there is none.
 
-    `nodes` are paragraphs on what the nodes were found to be.
+    `nodes` are paragraphs on what the nodes were found to be; `lost` are cells whose log is not there any more.
     """
     parts = [f"# Compatibility of {_list(_matrices(record)) or 'nothing'}", _sentence(record), _totals(record)]
     parts += _grids(record)
     parts += _not_ok(record, log, rerun)
+    parts += _flaky(record)
     parts += _skips(record)
+    parts += _quarantine(record)
     parts += scalings.paragraphs(record, escape)
     parts += nodes
     parts += _legend(record)
+    parts += _lost(lost)
     return _cut("\n\n".join(parts) + "\n")
 
 
-def escape(text: str) -> str:
+def escape(text: str, limit: int = 300) -> str:
     """Text in one line that Markdown shows as it is."""
-    return _MARKS.sub(r"\\\g<0>", one_line(text))
+    return _MARKS.sub(r"\\\g<0>", one_line(text, limit))
 
 
 def code(text: str, limit: int = 300) -> str:
@@ -100,11 +111,13 @@ def _matrices(record: RunRecord) -> list[str]:
 def _sentence(record: RunRecord) -> str:
     files = {matrix.name: matrix.file for session in record.sessions for matrix in session.matrices}
     named = [f"{escape(name)} ({code(files[name])})" if name in files else escape(name) for name in _matrices(record)]
-    times = [session.started for session in record.sessions] or [c.started for c in record.cells if c.started]
+    times = [session.started for session in record.sessions[:1]] or [c.started for c in record.cells if c.started]
     hosts = dict.fromkeys(session.host for session in record.sessions)
     stacks = dict.fromkeys(cell.outcome.stack for cell in record.cells if cell.outcome.stack)
     said = f"The matrix {' and '.join(named) or '(none)'} was run"
     said += f" on {utc(min(times))}" if times else ""
+    taken_up = [utc(session.started) for session in record.sessions[1:]]
+    said += f" (taken up again on {_list(taken_up)})" if taken_up else ""
     said += f" from the host {_list(hosts)}" if hosts else ""
     return f"{said}, {f'with {_list(stacks)}' if stacks else 'and no rank said which MPI it loaded'}."
 
@@ -112,6 +125,8 @@ def _sentence(record: RunRecord) -> str:
 def _totals(record: RunRecord) -> str:
     counted = Counter(cell.outcome.verdict for cell in record.cells)
     said = [f"{counted[v]} {_COUNTED[v][counted[v] != 1]}" for v in SYMBOLS if counted[v]]
+    shaky = sum(cell.outcome.flaky for cell in record.cells)
+    said += [f"{shaky} of all {'is' if shaky == 1 else 'are'} flaky"] if shaky else []
     cells = "1 cell" if len(record.cells) == 1 else f"{len(record.cells)} cells"
     return f"**Of {cells}, {', '.join(said)}.**" if said else "**No cell was recorded.**"
 
@@ -140,14 +155,14 @@ def _entries(grid: Grid, row: str, column: str) -> str:
     good = sum(outcome.verdict is Verdict.OK for _, outcome in present)
     if len(present) <= MANY_WORKLOADS or not good:
         return "<br>".join(_entry(name, outcome) for name, outcome in present)
-    bad = [_entry(name, outcome) for name, outcome in present if outcome.verdict is not Verdict.OK]
+    bad = [_entry(name, one) for name, one in present if one.verdict is not Verdict.OK or one.flaky]
     return "<br>".join((f"{SYMBOLS[Verdict.OK][0]} {good} of {len(present)} work", *bad))
 
 
 def _entry(workload: str, outcome: Outcome) -> str:
     symbol, meaning = SYMBOLS[outcome.verdict]
     if outcome.verdict is Verdict.OK:
-        return f"{symbol} {escape(workload)}"
+        return f"{symbol} {escape(workload)}{' (flaky)' if outcome.flaky else ''}"
     if outcome.verdict in _QUALIFIED:
         meaning = f"{words(outcome.kind)} ({_QUALIFIED[outcome.verdict]})"
     return f"{symbol} {escape(workload)}: {meaning}"
@@ -183,6 +198,7 @@ def _detail(cell: CellRecord, log: str | None, rerun: Rerun) -> Iterator[str]:
         yield f"- expected: {code(expected(outcome.expectation))}"
     if cell.issue:
         yield f"- issue: {_link(cell.issue)}"
+    yield from (f"- attempt {number}: {escape(line)}" for number, line in enumerate(before(outcome), 1))
     if outcome.debug:
         yield f"- {escape(debugged(outcome))}"
     yield from (f"- preflight: {escape(concern)}" for concern in outcome.concerns)
@@ -209,6 +225,32 @@ def _known(known: Iterable[Known]) -> Iterator[str]:
             yield f"  - cure: {' '.join(filter(None, (escape(entry.fix), settings)))}"
         if entry.links:
             yield f"  - {', '.join(map(_link, entry.links))}"
+
+
+def _flaky(record: RunRecord) -> Iterator[str]:
+    """Cells that failed and then passed: they work, and are not to be relied on."""
+    cells = [cell for cell in record.cells if cell.outcome.flaky]
+    if not cells:
+        return
+    yield f"## Flaky: {len(cells)}"
+    kept, left = _within(cells, _attempts, SKIPS_BUDGET)
+    yield "\n".join(kept)
+    if left:
+        yield f"{left} more are left out here; `junit.xml` has every cell."
+
+
+def _attempts(cell: CellRecord) -> str:
+    lines = (f"  - attempt {number}: {escape(line)}" for number, line in enumerate(before(cell.outcome), 1))
+    return "\n".join((f"- {escape(cell.label)} {flaky(cell.outcome)}", *lines))
+
+
+def _quarantine(record: RunRecord) -> Iterator[str]:
+    """Nodes that were given up: cells that were not run for that are among those above."""
+    reasons = (cell.outcome.why for cell in record.cells if cell.outcome.verdict is Verdict.NOT_RUN)
+    nodes = dict.fromkeys(one for why in reasons for one in why.split("; ") if IN_QUARANTINE in one)
+    if nodes:
+        yield "## Nodes in quarantine"
+        yield "\n".join(f"- {escape(line)}" for line in nodes)
 
 
 def _skips(record: RunRecord) -> Iterator[str]:
@@ -247,6 +289,13 @@ def _legend(record: RunRecord) -> Iterator[str]:
     if record.unread:
         said = ", ".join(f"{count} {reason}" for reason, count in sorted(record.unread.items()))
         yield f"Lines of the journal that could not be read: {said}."
+
+
+def _lost(labels: Sequence[str]) -> Iterator[str]:
+    if labels:
+        more = f" and {len(labels) - LABELS_A_REASON} more" if len(labels) > LABELS_A_REASON else ""
+        shown = f"{', '.join(map(escape, labels[:LABELS_A_REASON]))}{more}"
+        yield f"Logs that are not there any more, so that nothing is quoted from them and no verdict changes: {shown}."
 
 
 def _within(items: Sequence[T], text: Callable[[T], str], budget: int) -> tuple[list[str], int]:

@@ -16,6 +16,7 @@ from pytest_hetgpu.wire.wording import told
 
 Pair = tuple[str, str | int | float]
 
+SHAKY = "passed at attempt "
 _LIMIT = 1000
 # `of_wire[...]` follows from what is there besides it.
 _MEASUREMENT = re.compile(r"(?!of_wire\[)\w+\[\d+,[^\[\]]*\]")
@@ -28,7 +29,9 @@ class CellPairs:
     `tool` is a foreign program with its version.
 
     `measurements` maps `busbw[SIZE,DTYPE]` (in place `busbw[SIZE,DTYPE,in]`) and `algbw[...]` to GB/s (1e9 B/s),
-    `latency[...]` to microseconds. `wire` is in GB/s; `wire_told` says by whom, or why it is not known.
+    `latency[...]` to microseconds. `wire` is in GB/s; `wire_told` says by whom, or why it is not known. `attempts` are
+    all that were made; `flaky` says of a cell that failed and then passed how it had failed. `kept` says of a resumed
+    run's cell when it was run.
     """
 
     scenario: str
@@ -47,6 +50,9 @@ class CellPairs:
     measurements: Mapping[str, float] = field(default_factory=dict)
     wire: float | None = None
     wire_told: str = ""
+    attempts: int = 1
+    flaky: str = ""
+    kept: str = ""
 
 
 def to_pairs(outcome: Outcome, *, label: str, matrix: str) -> list[Pair]:
@@ -60,7 +66,7 @@ def to_pairs(outcome: Outcome, *, label: str, matrix: str) -> list[Pair]:
         "matrix": matrix,
         "signature": one_line(outcome.signature.key, _LIMIT) if outcome.signature else "",
         "issue": one_line(issue, _LIMIT) if issue else "",
-        "known": ",".join(entry.id for entry in outcome.known),
+        "known": one_line(",".join(entry.id for entry in outcome.known), _LIMIT),
         "ranks": one_line(fates.in_words(outcome.fates), _LIMIT),
         "stack": one_line(outcome.stack, _LIMIT),
         "tool": one_line(outcome.facts.get("tool", ""), _LIMIT),
@@ -68,11 +74,30 @@ def to_pairs(outcome: Outcome, *, label: str, matrix: str) -> list[Pair]:
         "notes": one_line(" | ".join(outcome.notes), _LIMIT),
         "transport_seen": ",".join(one_line(name, _LIMIT).replace(",", ";") for name in outcome.transports),
         "wire_told": one_line(told(outcome.wire), _LIMIT) if outcome.wire else "",
+        "flaky": one_line(flaky(outcome), _LIMIT),
+        **{f"attempt_{number}": one_line(line, _LIMIT) for number, line in enumerate(before(outcome), 1)},
     }
     pairs: list[Pair] = [(name, text) for name, text in texts.items() if text]
+    if outcome.attempts:
+        pairs.append(("attempts", len(outcome.attempts) + 1))
     pairs.append(("seconds", float(outcome.seconds)))
     pairs += ((clean(item.name), float(item.value)) for item in outcome.measurements)
     return [*pairs, *_of_wire(outcome)]
+
+
+def before(outcome: Outcome) -> Iterator[str]:
+    """A line for each attempt that failed before the last one: `network failure KEY: why (LOG)`."""
+    for one in outcome.attempts:
+        why = one.why if one.why.startswith(one.key) else f"{one.key}: {one.why}"
+        yield f"{one.kind.value.replace('_', ' ')}: {why} ({one.log})"
+
+
+def flaky(outcome: Outcome) -> str:
+    """`passed at attempt 2, after network failure`; "" for a cell that is not flaky."""
+    if not outcome.flaky:
+        return ""
+    kinds = dict.fromkeys(one.kind.value.replace("_", " ") for one in outcome.attempts)
+    return f"{SHAKY}{len(outcome.attempts) + 1}, after {' and '.join(kinds)}"
 
 
 def _of_wire(outcome: Outcome) -> Iterator[Pair]:
@@ -112,6 +137,9 @@ def from_pairs(pairs: Iterable[tuple[str, object]]) -> CellPairs | None:
             measurements={name: float(text[name]) for name in text if _MEASUREMENT.fullmatch(name)},
             wire=float(text["wire"]) if "wire" in text else None,
             wire_told=text.get("wire_told", ""),
+            attempts=int(text.get("attempts", "1")),
+            flaky=text.get("flaky", ""),
+            kept=text.get("kept", ""),
         )
     except ValueError as error:
         raise RecordError(f"properties of {text['scenario']}: {error}") from None

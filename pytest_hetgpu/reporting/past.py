@@ -12,6 +12,7 @@ from pytest_hetgpu.evidence import Measurement, Outcome
 from pytest_hetgpu.model import Kind, Verdict
 from pytest_hetgpu.reporting.cells import CellRecord, RunRecord
 from pytest_hetgpu.reporting.events import MatrixFile
+from pytest_hetgpu.reporting.pairs import SHAKY, flaky
 from pytest_hetgpu.reporting.text import one_line
 
 # Programs that measure: ours and other Python ones, OSU's, those of nccl-tests and rccl-tests, Intel's.
@@ -43,6 +44,11 @@ class PastCell:
     measurements: tuple[Measurement, ...] = ()
 
     @property
+    def flaky(self) -> str:
+        """How it had failed before it passed: `passed at attempt 2, after network failure`; "" where it did not."""
+        return self.why if self.kind is Kind.PASSED and self.why.startswith(SHAKY) else ""
+
+    @property
     def memory(self) -> str:
         """Where the data was: `host`, `guarded`."""
         return self.facts.get("memory", "")
@@ -65,7 +71,8 @@ def past(record: RunRecord, folder: Path) -> PastRun:
     """What a journal tells, as far as it is worth keeping. `folder` is where the run is now."""
     folder = folder.resolve()
     sessions = record.sessions
-    begun = [session.started for session in sessions] + [cell.started for cell in record.cells if cell.started]
+    # The first session is the first, whatever clocks said since.
+    begun = [session.started for session in sessions[:1]] or [cell.started for cell in record.cells if cell.started]
     return PastRun(
         id=one_line(next((session.id for session in sessions if session.id), folder.name), _NAMES),
         folder=str(folder),
@@ -86,7 +93,7 @@ def _cell(record: CellRecord) -> PastCell:
         verdict=outcome.verdict,
         axes=record.axes,
         signature=one_line(outcome.signature.key, _NAMES) if outcome.signature else "",
-        why=one_line(outcome.why, _NAMES),
+        why=one_line(flaky(outcome) or outcome.why, _NAMES),
         seconds=outcome.seconds,
         stack=one_line(outcome.stack, _NAMES),
         transports=outcome.transports,

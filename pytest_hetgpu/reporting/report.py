@@ -2,69 +2,118 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pytest_hetgpu.errors import HetgpuError
 from pytest_hetgpu.reporting import markdown
 from pytest_hetgpu.reporting.anonymity import kept, without_names
-from pytest_hetgpu.reporting.cells import RunRecord, read_run
-from pytest_hetgpu.reporting.folder import RunFolder, write_atomically
+from pytest_hetgpu.reporting.cells import RunRecord, lost_logs, read_run
+from pytest_hetgpu.reporting.files import write_atomically
+from pytest_hetgpu.reporting.folder import RunFolder
 from pytest_hetgpu.reporting.wording import Rerun
 
+if TYPE_CHECKING:
+    from pytest_hetgpu.reporting.environment import SeenPlacement
+    from pytest_hetgpu.speed.baseline import Baseline
 
-def build(run_folder: Path, rerun: Rerun) -> RunRecord:
-    """Writes `junit.xml`, `summary.md`, `index.html` and `issues/` into the run's folder, each in full or not at all.
+
+class ReportError(HetgpuError):
+    """Not every report of a run could be written; it says which, and why."""
+
+
+def build(run_folder: Path, rerun: Rerun, trouble: list[str] | None = None) -> RunRecord:
+    """Writes `junit.xml`, `summary.md`, `issues/` and `index.html` into the run's folder, each in full or not at all.
 
     Returns what it read.
 
     `rerun(matrix, label)` is the command that runs just that cell again; a text may stand for it, in which `{matrix}`
-    and `{label}` are filled in. Raises UsageError where the folder holds no journal.
+    and `{label}` are filled in. One that cannot be written does not cost the others: `trouble` gets a line on it,
+    without a list ReportError is raised at the end. Raises UsageError where the folder holds no journal.
     """
     record = read_run(run_folder)
     folder = RunFolder(run_folder)
     with without_names(record, folder) if kept(run_folder) else nullcontext():
-        _build(record, folder, rerun)
+        unwritten = list(_build(record, folder, rerun))
+    if unwritten:
+        said = f"{', '.join(unwritten)}; `hetgpu report {shlex.quote(str(run_folder))}` builds the reports again"
+        if trouble is None:
+            raise ReportError(f"not written: {said}")
+        trouble.append(f"reports: not written: {said}")
     return record
 
 
-def _build(record: RunRecord, folder: RunFolder, rerun: Rerun) -> None:
-    from pytest_hetgpu.reporting import junit
+def _build(record: RunRecord, folder: RunFolder, rerun: Rerun) -> Iterator[str]:
+    """Writes all of it, what CI needs first; gives what could not be written, and why."""
+    from pytest_hetgpu.reporting import environment, junit
+    from pytest_hetgpu.reporting.upstream import written
 
     run_folder = folder.path
+    lost = lost_logs(record, folder)
+    placements = environment.read_all(run_folder)
+    issues: dict[str, str] = {}
 
     def log(label: str) -> str | None:
         path = folder.log(label)
         return str(path.relative_to(run_folder)) if path.exists() else None
 
-    write_atomically(run_folder / "junit.xml", junit.render(record, folder, rerun))
-    summary = markdown.render(record, log, rerun, _nodes(record, run_folder))
-    write_atomically(run_folder / "summary.md", summary.encode("utf-8"))
-    write_atomically(run_folder / "index.html", _page(record, folder, rerun).encode("utf-8"))
+    def summary() -> str:
+        return markdown.render(record, log, rerun, _nodes(record, placements), lost)
+
+    parts: dict[str, Callable[[], object]] = {
+        "junit.xml": lambda: write_atomically(run_folder / "junit.xml", junit.render(record, folder, rerun)),
+        "summary.md": lambda: write_atomically(run_folder / "summary.md", summary().encode("utf-8")),
+        "issues": lambda: issues.update(written.write(record, folder, placements)),
+        "index.html": lambda: write_atomically(
+            run_folder / "index.html", _page(record, folder, rerun, placements, issues)
+        ),
+    }
+    for name, write in parts.items():
+        try:
+            write()
+        except OSError as error:
+            yield f"{name} ({error.strerror or error})"
 
 
-def _page(record: RunRecord, folder: RunFolder, rerun: Rerun) -> str:
-    """The page, which knows of the issues that are written first."""
-    from pytest_hetgpu.reporting import environment
+def _page(
+    record: RunRecord, folder: RunFolder, rerun: Rerun, placements: Sequence[SeenPlacement], issues: Mapping[str, str]
+) -> bytes:
+    """The page, which links to the issues that were written."""
     from pytest_hetgpu.reporting.html import facts, page
-    from pytest_hetgpu.reporting.upstream import written
     from pytest_hetgpu.speed.baseline import kept_with
 
     try:
-        before = kept_with(folder.path)
+        baseline = kept_with(folder.path)
     except HetgpuError:
-        before = None
-    placements = environment.read_all(folder.path)
-    issues = written.write(record, folder, placements)
-    return page.render({**facts.page_facts(record, folder, rerun, placements, before), "issues": issues})
+        baseline = None
+    earlier = None if baseline else _before(record, folder)
+    found = facts.page_facts(record, folder, rerun, placements, baseline or earlier)
+    if earlier:
+        found["baseline"] = f"the run before, {earlier.side.runs[0].id}"
+    return page.render({**found, "issues": dict(issues)}).encode("utf-8")
 
 
-def _nodes(record: RunRecord, run_folder: Path) -> Iterator[str]:
-    """What the nodes and the ways between them were found to be; what reads that is imported where there is any."""
-    if (run_folder / "placements").is_dir():
+def _before(record: RunRecord, folder: RunFolder) -> Baseline | None:
+    """The run before, where the history beside this run knows of one."""
+    if not (record.sessions and folder.history.is_file()):
+        return None
+    from pytest_hetgpu.compare.sides import Side
+    from pytest_hetgpu.reporting import history
+    from pytest_hetgpu.speed.baseline import Baseline
+
+    first = record.sessions[0]
+    matrices = {matrix.name for session in record.sessions for matrix in session.matrices}
+    found = history.before(folder.history, first.id or folder.path.resolve().name, matrices, first.started)
+    return Baseline(Side("the run before", (found,))) if found else None
+
+
+def _nodes(record: RunRecord, placements: Sequence[SeenPlacement]) -> Iterator[str]:
+    """What the nodes and the ways between them were found to be; what says that is imported where there is any."""
+    if placements:
         from pytest_hetgpu.reporting import environment, wires
 
-        placements = environment.read_all(run_folder)
         yield from wires.lines(record.cells, placements)
         yield from environment.lines(placements)

@@ -18,11 +18,21 @@ _NEWLINES = lazy(r"\r\n?|[\x0b\x0c\x85\u2028\u2029]")
 _UNFIT = lazy("[\x00-\x08\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff\u202a-\u202e\u2066-\u2069]")
 
 
+_OBEYED = lazy("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
 def clean(text: str) -> str:
     """The text without terminal codes, control characters and what XML 1.0 cannot hold; line ends become newlines."""
     if text.isascii() and text.isprintable():
         return text
     return _UNFIT.sub("", _NEWLINES.sub("\n", _TERMINAL.sub("", text)))
+
+
+def visible(text: str) -> str:
+    """The text with what a terminal would obey written as Python does: for lines whose every character matters."""
+    if text.isascii() and text.isprintable():
+        return text
+    return _OBEYED.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def one_line(text: str, limit: int = 300) -> str:

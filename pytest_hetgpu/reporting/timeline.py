@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 import json
-import math
 from collections import Counter
 from collections.abc import Iterator
 from operator import attrgetter
@@ -15,14 +14,20 @@ from pytest_hetgpu.reporting.events import EVENTS, SCHEMA, Event
 from pytest_hetgpu.reporting.serial import RecordError, from_json
 
 LONGEST_LINE = 16 * 1024 * 1024
+_LARGEST = 1e300
 
 
 class Moment(NamedTuple):
-    """An event, when it was written (seconds since 1970) and by which writer."""
+    """An event, when it was written (seconds since 1970) and by which writer, in which part of the run.
+
+    `order` is where it belongs among all others.
+    """
 
     epoch: float
     writer: str
     event: Event
+    part: int = 0
+    order: tuple[float, ...] = ()
 
 
 class _Unread(Exception):
@@ -32,24 +37,25 @@ class _Unread(Exception):
 def timeline(journals: Path) -> tuple[list[Moment], Counter[str]]:
     """The events in a folder of journals, and how many lines were left out: `damaged`, or `newer` than this version.
 
-    A writer's own order holds even where its clock went back; between writers the clock decides.
+    A writer's own order always holds; between writers the part decides, then the machine's monotonic clock (of lines
+    that lack it, the wall clock).
     """
     unread: Counter[str] = Counter()
     writers = [list(_moments(path, unread)) for path in sorted(journals.glob("*.jsonl"))]
-    return list(heapq.merge(*writers, key=attrgetter("epoch"))), unread
+    return list(heapq.merge(*writers, key=attrgetter("order"))), unread
 
 
 def _moments(path: Path, unread: Counter[str]) -> Iterator[Moment]:
-    latest = -math.inf
+    latest: tuple[float, ...] = ()
     try:
         for line in _lines(path):
             try:
-                epoch, event = _read(line)
+                moment = _read(line, path.stem)
             except _Unread as reason:
                 unread[str(reason)] += 1
                 continue
-            latest = max(latest, epoch)
-            yield Moment(latest, path.stem, event)
+            latest = max(latest, moment.order)
+            yield moment._replace(order=latest)
     except OSError:
         unread["damaged"] += 1
 
@@ -67,7 +73,7 @@ def _lines(path: Path) -> Iterator[bytes]:
                 yield line
 
 
-def _read(line: bytes) -> tuple[float, Event]:
+def _read(line: bytes, writer: str) -> Moment:
     try:
         data: Any = json.loads(line.decode("utf-8"))
     except (ValueError, RecursionError):
@@ -77,10 +83,15 @@ def _read(line: bytes) -> tuple[float, Event]:
         raise _Unread("damaged")
     if schema > SCHEMA or data.get("event") not in EVENTS:
         raise _Unread("newer")
-    epoch = data.get("epoch")
-    if type(epoch) not in (int, float) or not math.isfinite(epoch):
+    epoch, part = data.get("epoch"), data.get("part", 0)
+    clock = data.get("clock", epoch)
+    if not (_number(epoch) and _number(clock) and type(part) is int):
         raise _Unread("damaged")
     try:
-        return float(epoch), from_json(EVENTS[data["event"]], data)
+        return Moment(float(epoch), writer, from_json(EVENTS[data["event"]], data), part, (part, clock))
     except RecordError:
         raise _Unread("damaged") from None
+
+
+def _number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < _LARGEST

@@ -9,6 +9,7 @@ from pytest_hetgpu import fates
 from pytest_hetgpu.evidence import Known, Outcome
 from pytest_hetgpu.model import Expectation, Kind, Verdict
 from pytest_hetgpu.reporting.cells import CellRecord
+from pytest_hetgpu.reporting.pairs import before, flaky
 from pytest_hetgpu.reporting.redaction import redact_argv
 from pytest_hetgpu.reporting.text import one_line
 
@@ -29,7 +30,7 @@ def expected(expectation: Expectation | None) -> str:
     """`crash SIGSEGV@...` or `hang or timeout`: what a cell was expected to do instead of passing."""
     if expectation is None:
         return "a failure"
-    what = expectation.known or " or ".join(kind.value for kind in expectation.kinds)
+    what = one_line(expectation.known or "") or " or ".join(kind.value for kind in expectation.kinds)
     signatures = " or ".join(one_line(signature) for signature in expectation.signatures)
     return f"{what} {signatures}".strip() or "a failure"
 
@@ -37,7 +38,7 @@ def expected(expectation: Expectation | None) -> str:
 def headline(record: CellRecord) -> str:
     """One line of at most 300 characters: the verdict, the kind and the signature's key (or, without one, why)."""
     outcome = record.outcome
-    found = outcome.kind.value
+    found = f"flaky: {flaky(outcome)}" if outcome.flaky else outcome.kind.value
     if outcome.signature:
         found = f"{found} {outcome.signature.key}"
     elif outcome.verdict is Verdict.NEW and outcome.why:
@@ -74,6 +75,7 @@ def details(record: CellRecord, rerun: Rerun) -> Iterator[str]:
     yield from (one_line(line, _LINE) for line in knowing(outcome.known))
     if outcome.others:
         yield f"also in the log: {one_line(', '.join(f'{o.key} (line {o.line})' for o in outcome.others[:5]), _LINE)}"
+    yield from (one_line(f"attempt {number}: {line}", _LINE) for number, line in enumerate(before(outcome), 1))
     if outcome.debug:
         yield one_line(debugged(outcome), _LINE)
     yield from (f"note: {one_line(note, _LINE)}" for note in outcome.notes)
@@ -84,6 +86,14 @@ def details(record: CellRecord, rerun: Rerun) -> Iterator[str]:
     command = command_of(record)
     if command:
         yield f"command: {command}"
+    yield f"run again: {again(record, rerun)}"
+
+
+def brief(record: CellRecord, rerun: Rerun) -> Iterator[str]:
+    """Of that what a report has room for that holds very many cells: why, signature, and the command."""
+    yield one_line(record.outcome.why or headline(record))
+    if record.outcome.signature:
+        yield f"signature: {one_line(record.outcome.signature.key)}"
     yield f"run again: {again(record, rerun)}"
 
 

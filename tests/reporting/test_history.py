@@ -314,3 +314,31 @@ def test_a_kind_that_nobody_knows_is_said(file: Path) -> None:
         db.commit()
     with pytest.raises(HistoryError, match="what it holds cannot be read .*'exploded' is not a valid Kind"):
         history.load(file, RUN.id)
+
+
+def test_seconds_of_cells_are_those_of_the_last_time(file: Path) -> None:
+    assert history.seconds(file) == {}
+    for name, started, seconds in (("a", 5.0, 2.0), ("b", 9.0, 3.0), ("c", 1.0, 7.0)):
+        history.put(file, replace(RUN, id=name, started=started, cells=(replace(GOOD, seconds=seconds), BAD)))
+    assert history.seconds(file) == {("aws", GOOD.scenario): 3.0}
+    assert history.seconds(file, runs=1) == {("aws", GOOD.scenario): 3.0}
+
+
+def test_the_run_before_is_the_newest_earlier_one_of_these_matrices(tmp_path: Path) -> None:
+    file = tmp_path / "history.sqlite"
+    assert history.before(file, "x", ["aws"]) is None
+    one = PastRun("", "/runs", 0.0, "vm", "0.1", (MatrixFile("aws", "aws.yaml", ""),), ())
+    for number in range(3):
+        history.put(file, replace(one, id=f"run-{number}", started=1.7e9 + number))
+    history.put(file, replace(one, id="other", started=1.8e9, matrices=(MatrixFile("lumi", "l.yaml", ""),)))
+    assert found_before(file, "run-2") == "run-1"
+    assert found_before(file, "run-1") == "run-2"
+    assert found_before(file, "run-1", 1.7e9 + 1) == "run-0"
+    assert history.before(file, "run-2", ["gone"]) is None
+    file.write_bytes(b"not a database")
+    assert history.before(file, "run-2", ["aws"]) is None
+
+
+def found_before(file: Path, run: str, until: float = math.inf) -> str:
+    found = history.before(file, run, ["aws"], until)
+    return found.id if found else ""

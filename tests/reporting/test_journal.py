@@ -18,6 +18,7 @@ import jsonschema
 import pytest
 
 from pytest_hetgpu import __version__
+from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.model import Command, Kind, Verdict
 from pytest_hetgpu.reporting.journal import (
     Journal,
@@ -46,6 +47,7 @@ def write_all(folder: Path, writer: str = "main") -> Path:
         journal.started(job())
         journal.finished(job(), result())
         journal.judged(job(), KNOWN)
+        journal.accepted(job())
         journal.skipped(scenario(), "never", issue=ISSUE, position=4)
         return journal.path
 
@@ -54,15 +56,24 @@ def test_each_event_is_a_line(tmp_path: Path) -> None:
     path = write_all(tmp_path, "gw0")
     assert path == tmp_path / "journal" / "gw0.jsonl"
     events = lines(path)
-    assert [event["event"] for event in events] == ["run", "planned", "started", "finished", "judged", "skipped"]
-    assert [event["order"] for event in events] == list(range(6))
+    assert [event["event"] for event in events] == [
+        "run",
+        "planned",
+        "started",
+        "finished",
+        "judged",
+        "accepted",
+        "skipped",
+    ]
+    assert [event["order"] for event in events] == list(range(7))
+    assert [event["clock"] for event in events] == sorted(event["clock"] for event in events)
     assert {event["schema"] for event in events} == {1}
     assert all(event["matrix"] == "aws" and event["scenario"] for event in events[1:])
     assert events[0]["package"] == __version__
     assert events[0]["matrices"] == [{"name": "aws", "file": "aws.yaml", "sha256": "0" * 64}]
     assert events[2]["pid"] == os.getpid()
     assert events[4]["outcome"]["signature"]["key"] == KNOWN.signature.key  # type: ignore[union-attr]
-    assert (events[5]["reason"], events[5]["issue"]) == ("never", ISSUE)
+    assert (events[6]["reason"], events[6]["issue"]) == ("never", ISSUE)
 
 
 def test_only_its_owner_may_read_it(tmp_path: Path) -> None:
@@ -129,7 +140,7 @@ def test_a_journal_that_was_closed_says_so(tmp_path: Path) -> None:
 def test_a_journal_is_continued(tmp_path: Path) -> None:
     path = write_all(tmp_path)
     write_all(tmp_path)
-    assert [event["order"] for event in lines(path)] == list(range(12))
+    assert [event["order"] for event in lines(path)] == list(range(14))
 
 
 @pytest.mark.parametrize("keep", [1, 10, 300])
@@ -161,6 +172,22 @@ def test_a_full_disk_is_said_and_costs_one_line(tmp_path: Path) -> None:
     record = read_run(tmp_path)
     assert record.unread == {"damaged": 1}
     assert {cell.label for cell in record.cells} == {"mixed-ucx-send_recv", "mixed-nccl-ddp", "mixed-ucx-ddp"}
+
+
+def test_room_is_kept_for_last_words_while_a_journal_is_open(tmp_path: Path) -> None:
+    with closing(Journal(tmp_path, "main")) as journal:
+        [kept] = tmp_path.glob("journal/.*")
+        assert kept.stat().st_blocks * 512 >= 64 << 10
+        journal.make_room()
+        assert list(tmp_path.glob("journal/.*")) == []
+
+
+def test_of_a_sole_writer_there_is_one(tmp_path: Path) -> None:
+    with closing(Journal(tmp_path, "main", sole=True)) as journal:
+        journal.run([], [])
+        with pytest.raises(UsageError, match=rf"{tmp_path}: process {os.getpid()} on \S+ is still running it"):
+            Journal(tmp_path, "main", sole=True)
+    Journal(tmp_path, "main", sole=True).close()
 
 
 WRITER = """

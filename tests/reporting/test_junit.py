@@ -75,7 +75,7 @@ def test_a_suite_is_a_placement_and_its_totals_are_right(folder: RunFolder) -> N
         "mixed": ["4", "2", "0", "1"],
         "cpu": ["3", "1", "1", "1"],
     }
-    assert [root.get(name) for name in totals] == ["7", "3", "1", "2"]
+    assert [root.get(name) for name in totals] == ["7", "3", "1", None]
     assert float(root.get("time", "")) == pytest.approx(sum(made.outcome.seconds for made in ALL))
     assert {s.get("hostname") for s in root} == {"login1"}
     assert {s.get("timestamp") for s in root} == {"2023-11-14T22:13:20"}
@@ -253,6 +253,28 @@ def test_the_file_stays_small_enough_for_gitlab(folder: RunFolder, monkeypatch: 
     assert "yyy" not in out(second)
     assert "left out" in out(second)
     assert "busbw[1048576,float32]" not in {p.get("name") for p in third.iter("property")}
+
+
+def test_what_would_be_too_large_for_its_readers_has_less_in_it(
+    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log(folder, "a-b-c", b"last words\n")
+    made = cell("a-b-c", replace(CRASHED, measurements=PASSED.measurements))
+
+    def found(largest: int) -> tuple[bool, bool, bool]:
+        monkeypatch.setattr(junit, "LARGEST", largest)
+        one = case(folder, made)
+        text = child(one, "failure").text or ""
+        assert f"signature: {KEY}" in text
+        assert "run again: pytest" in text
+        assert "[[ATTACHMENT|" in out(one)
+        measured = "busbw[1048576,float32]" in {p.get("name") for p in one.iter("property")}
+        return measured, "last words" in out(one), "completeness (error)" in text
+
+    whole = len(junit.render(RunRecord((made,), (SESSION,)), folder, RERUN))
+    assert found(whole) == (True, True, True)
+    assert found(whole - 1) == (False, True, True)
+    assert found(1) == (False, False, False)
 
 
 def test_a_run_without_cells_or_sessions_is_still_a_file(folder: RunFolder) -> None:

@@ -70,7 +70,11 @@ def test_a_cell_in_flight_is_a_new_failure(journal: Journal, tmp_path: Path) -> 
     journal.started(job())
     cell = only(tmp_path)
     assert (cell.state, cell.outcome.kind, cell.outcome.verdict) == (State.STARTED, Kind.UNKNOWN, Verdict.NEW)
-    assert cell.outcome.why == f"cut short: started at {utc(cell.started)}, never judged"
+    who = f"process {os.getpid()} (main), which ran it,"
+    said = f"cut short: started at {utc(cell.started)}, never judged; {who} is"
+    assert cell.outcome.why == f"{said} still running"
+    journal.close()
+    assert only(tmp_path).outcome.why == f"{said} gone: killed, or stopped with its machine, before it could say more"
 
 
 def test_a_cell_that_ended_and_was_not_judged_is_no_pass(journal: Journal, tmp_path: Path) -> None:
@@ -78,7 +82,7 @@ def test_a_cell_that_ended_and_was_not_judged_is_no_pass(journal: Journal, tmp_p
     journal.finished(job(), result())
     cell = only(tmp_path)
     assert (cell.state, cell.outcome.kind, cell.outcome.verdict) == (State.FINISHED, Kind.UNKNOWN, Verdict.NEW)
-    assert cell.outcome.why.endswith("never judged; its command had ended with return code 0")
+    assert "never judged; its command had ended with return code 0; process" in cell.outcome.why
     assert cell.outcome.seconds == result().seconds
 
 
@@ -127,6 +131,37 @@ def test_a_writers_own_order_holds_when_its_clock_goes_back(tmp_path: Path) -> N
     put(tmp_path, "gw0", started(50), judged(20))
     put(tmp_path, "gw1", {**started(30), "scenario": "other"})
     assert [(cell.scenario, cell.state) for cell in read(tmp_path)] == [("other", State.STARTED), ("c", State.JUDGED)]
+
+
+def test_the_machines_clock_that_never_goes_back_decides_where_there_is_one(tmp_path: Path) -> None:
+    put(tmp_path, "gw0", {**started(5000), "clock": 10.0}, {**judged(1000, "crash", "new"), "clock": 20.0})
+    put(tmp_path, "main", {**judged(4999, "hang", "new"), "clock": 15.0})
+    assert only(tmp_path).outcome.kind is Kind.CRASH
+
+
+def test_a_later_part_is_later_whatever_the_clocks_say(tmp_path: Path) -> None:
+    put(tmp_path, "gw0", {**started(5000), "clock": 900.0})
+    put(tmp_path, "main", {**judged(1000), "clock": 2.0, "part": 1})
+    assert only(tmp_path).outcome.kind is Kind.PASSED
+    assert [cell.state for cell in read_run(tmp_path, before=1).cells] == [State.STARTED]
+    assert read_run(tmp_path).part == 1
+
+
+@pytest.mark.parametrize("broken", [{"clock": "noon"}, {"clock": 10**400}, {"part": 1.5}, {"part": None}])
+def test_a_line_out_of_all_order_is_damaged(tmp_path: Path, broken: dict[str, Any]) -> None:
+    put(tmp_path, "main", judged(1), {**judged(2, "crash", "new"), **broken})
+    assert only(tmp_path).outcome.kind is Kind.PASSED
+    assert read_run(tmp_path).unread == {"damaged": 1}
+
+
+def test_a_test_that_accepts_a_failure(journal: Journal, tmp_path: Path) -> None:
+    journal.judged(job(), CRASHED)
+    journal.accepted(job())
+    assert only(tmp_path).accepted
+    journal.judged(job(), CRASHED)
+    assert only(tmp_path).accepted
+    journal.started(job())
+    assert not only(tmp_path).accepted
 
 
 def test_cells_stand_in_the_order_of_the_matrix(journal: Journal, tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ import pytest
 from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.evidence import RunResult
 from pytest_hetgpu.model import Command
-from pytest_hetgpu.reporting.folder import RunFolder, read_job, read_result, write_atomically
+from pytest_hetgpu.reporting.files import write_atomically
+from pytest_hetgpu.reporting.folder import RunFolder, read_job, read_result
 from pytest_hetgpu.reporting.serial import RecordError
 from tests.reporting.report_samples import job, result
 

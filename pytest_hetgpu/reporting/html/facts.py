@@ -16,6 +16,8 @@ from pytest_hetgpu.reporting.cells import CellRecord, RunRecord, utc
 from pytest_hetgpu.reporting.environment import TELLING, SeenPlacement
 from pytest_hetgpu.reporting.excerpt import excerpt
 from pytest_hetgpu.reporting.folder import RunFolder, read_job
+from pytest_hetgpu.reporting.html.times import times
+from pytest_hetgpu.reporting.pairs import before, flaky
 from pytest_hetgpu.reporting.serial import RecordError
 from pytest_hetgpu.reporting.text import one_line
 from pytest_hetgpu.samples import sample
@@ -36,7 +38,7 @@ def page_facts(
     before: Baseline | None,
 ) -> dict[str, Any]:
     """A run as the page knows it: see `assets/` for who reads what."""
-    times = [one.started for one in record.sessions] or [cell.started for cell in record.cells if cell.started]
+    times = [one.started for one in record.sessions[:1]] or [cell.started for cell in record.cells if cell.started]
     files = {matrix.name: matrix.file for session in record.sessions for matrix in session.matrices}
     matrices = dict.fromkeys(cell.matrix for cell in record.cells)
     return {
@@ -71,11 +73,16 @@ def _cell(cell: CellRecord, folder: RunFolder, rerun: wording.Rerun) -> dict[str
         "facts": {one_line(name): one_line(value) for name, value in outcome.facts.items()},
         "notes": [one_line(note, LONG) for note in (*outcome.concerns, *outcome.notes)],
         "issue": one_line(cell.issue or "", LONG),
+        "flaky": flaky(outcome),
+        "attempts": [one_line(line, LONG) for line in before(outcome)],
         "series": _series(outcome.measurements),
+        "timeline": times(outcome),
     }
     log = folder.log(cell.label)
     if log.exists():
         told["log"] = log.relative_to(folder.path).as_posix()
+    elif cell.result:
+        told["lost"] = log.relative_to(folder.path).as_posix()
     if outcome.wire:
         told["wire"] = {"gbs": outcome.wire.gbs, "told": one_line(wire_told(outcome.wire))}
     if outcome.measurements:

@@ -18,7 +18,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
-SCRIPTS = ("dom.js", "store.js", "matrix.js", "charts.js", "cell.js", "sections.js", "main.js")
+SCRIPTS = ("dom.js", "store.js", "matrix.js", "charts.js", "timeline.js", "cell.js", "sections.js", "main.js")
 
 
 def render(facts: Mapping[str, Any]) -> str:
@@ -30,7 +30,7 @@ def render(facts: Mapping[str, Any]) -> str:
         facts=facts,
         style=_asset("style.css"),
         script=scripts,
-        charts=packed_charts() if any("series" in cell for cell in facts["cells"]) else "",
+        charts=packed_charts() if any({"series", "timeline"} & cell.keys() for cell in facts["cells"]) else "",
     )
 
 

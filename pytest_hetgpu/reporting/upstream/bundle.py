@@ -15,6 +15,7 @@ from pytest_hetgpu.registry import known
 from pytest_hetgpu.reporting import environment
 from pytest_hetgpu.reporting.anonymity import kept, without_names
 from pytest_hetgpu.reporting.cells import CellRecord, RunRecord, read_run
+from pytest_hetgpu.reporting.files import refuse_links, write_atomically
 from pytest_hetgpu.reporting.folder import RunFolder
 from pytest_hetgpu.reporting.redaction import redact, redact_json
 from pytest_hetgpu.reporting.upstream.issue import issue, job_of, title, upstream
@@ -50,6 +51,7 @@ def bundle(run: Path, wanted: str, out: Path | None = None, limit: int = LIMIT) 
 
     Raises UsageError for a run, a cell or a key that is not there, and for a place that cannot be written.
     """
+    refuse_links(run)
     record, folder = read_run(run), RunFolder(run)
     cells = _cells(record, wanted)
     name = slug(wanted)
@@ -61,7 +63,7 @@ def bundle(run: Path, wanted: str, out: Path | None = None, limit: int = LIMIT) 
     paths = [first, *(first.with_name(f"{_stem(first)}-logs-{number}.tar.gz") for number in range(1, len(parts)))]
     try:
         for path, files in zip(paths, parts, strict=True):
-            path.write_bytes(_packed(name, files))
+            write_atomically(path, _packed(name, files))
     except OSError as error:
         raise UsageError(f"{error.filename or first}: cannot be written ({error.strerror})") from None
     return Bundle(tuple(paths), title(cells[0]), upstream(cells[0]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -14,17 +15,18 @@ from pytest_hetgpu import fates, pasting
 from pytest_hetgpu.accounting import shown
 from pytest_hetgpu.errors import HetgpuError
 from pytest_hetgpu.model import Job, Kind
-from pytest_hetgpu.paste import run_command
-from pytest_hetgpu.reporting import wording
+from pytest_hetgpu.reporting import markdown, wording
 from pytest_hetgpu.reporting.cells import CellRecord, RunRecord
 from pytest_hetgpu.reporting.environment import TELLING, SeenPlacement
 from pytest_hetgpu.reporting.excerpt import excerpt
 from pytest_hetgpu.reporting.folder import RunFolder, read_job
+from pytest_hetgpu.reporting.markdown import escape
 from pytest_hetgpu.reporting.redaction import redact, redact_argv
 from pytest_hetgpu.reporting.text import one_line
 from pytest_hetgpu.reporting.upstream.difference import nearest
+from pytest_hetgpu.reporting.upstream.doing import doing, settings
 from pytest_hetgpu.reporting.upstream.projects import Project, project
-from pytest_hetgpu.reporting.upstream.script import portable
+from pytest_hetgpu.reporting.upstream.script import PROGRAMS, portable
 
 LONGEST = 60_000
 """Characters of an issue's text; GitHub takes 65,536."""
@@ -36,21 +38,25 @@ _IMPACTS = {
     Kind.TIMEOUT: "Application hang",
 }
 """What NCCL's form lets one choose from; all else ends the application."""
+_MAKES = re.compile(r"^docker(?: -H \S+)? (?:build|run|network create) ")
 _INTERPRETER = re.compile(r"\]\s+\S*python3?[\d.]*[\[(]|/python3?[\d.]*\(")
+
+
+_WEB = re.compile(r"https?://[^\s<>\"`|\\\[\]()*]+")
 
 
 def issue(run: RunRecord, folder: RunFolder, cells: Sequence[CellRecord], placements: Iterable[SeenPlacement]) -> str:
     """The issue of all cells that share a signature, told by the first of them."""
     cell = cells[0]
     found = _facts(run, folder, cells, {one.name: one for one in placements})
-    made = Environment(  # noqa: S701 - Markdown: what is quoted is fenced, never markup of its own
+    made = Environment(  # noqa: S701 - Markdown: what is quoted is fenced or escaped, never markup of its own
         loader=PackageLoader("pytest_hetgpu.reporting.upstream", "templates"),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.filters |= {"fenced": fenced, "code": code}
+    made.filters |= {"fenced": fenced, "code": code, "words": partial(escape, limit=2000)}
     text = made.get_template(f"{upstream(cell).template}.md.j2").render(found)
     text = re.sub(r"\n{3,}", "\n\n", text)
     return (
@@ -101,48 +107,68 @@ def _facts(
     placement = seen.get(f"{cell.matrix}-{cell.axes.get('placement')}")
     job = job_of(folder, cell)
     return {
-        "title": title(cell),
+        # It stands in a comment, which it may not end.
+        "title": title(cell).replace("-->", "-- >"),
         "project": upstream(cell).name,
+        "doing": doing(job) if job else "",
         "summary": _summary(run, cells),
+        "settings": list(settings((*job.command.argv, *_variables(job)))) if job else [],
+        "reason": escape(outcome.expectation.reason or "", 500) if outcome.expectation else "",
         "key": signature.key if signature else "",
-        "what": one_line(outcome.why, 1000),
+        "what": escape(outcome.why, 1000),
         "excerpt": "\n".join(trimmed(text for _, text in lines))
         or (one_line(signature.primary_line, 1000) if signature else ""),
-        "ranks": one_line(fates.in_words(outcome.fates), 1000),
-        "nodes": [f"{name}: {one_line(node.hardware)}" for name, node in placement.nodes.items()] if placement else [],
+        "ranks": escape(fates.in_words(outcome.fates), 1000),
+        "nodes": [escape(f"{name}: {node.hardware}") for name, node in placement.nodes.items()] if placement else [],
         "facts": list(_table(placement, upstream(cell))) if placement else [],
-        "versions": [f"{name} {one_line(outcome.facts[key])}" for key, name in _NAMED if key in outcome.facts],
-        "stack": one_line(outcome.stack),
-        "containers": list(_containers(job)) if job else [],
+        "versions": list(_versions(cell)),
+        "stack": escape(outcome.stack),
+        "containers": (containers := list(_containers(job)) if job else []),
+        "site_arguments": any(" --build-arg " in line for line in containers),
         "command": _command(job) if job else wording.command_of(cell),
         "nearest": _nearest(near) if near else None,
-        "others": [one_line(other.label) for other in cells[1:][:_MOST_CELLS]],
+        "others": [(escape(other.label), ", ".join(_versions(other))) for other in cells[1:][:_MOST_CELLS]],
         "more": max(0, len(cells) - 1 - _MOST_CELLS),
         "known": outcome.known,
         "links": list(
-            dict.fromkeys(filter(None, (cell.issue, *(link for entry in outcome.known for link in entry.links))))
+            map(
+                _link, dict.fromkeys(filter(None, (cell.issue, *(ln for entry in outcome.known for ln in entry.links))))
+            )
         ),
-        "debug": one_line(wording.debugged(outcome), 500),
+        "debug": escape(wording.debugged(outcome), 500),
         "has_script": job is not None,
         "impact": _IMPACTS.get(outcome.kind, "Application crash"),
     }
 
 
+def _versions(cell: CellRecord) -> Iterator[str]:
+    facts = cell.outcome.facts
+    yield from (escape(f"{name} {facts[key]}") for key, name in _NAMED if key in facts)
+
+
+def _variables(job: Job) -> list[str]:
+    return redact_argv([f"{name}={value}" for name, value in sorted(job.command.env.items())])
+
+
 def _summary(run: RunRecord, cells: Sequence[CellRecord]) -> str:
-    cell = cells[0]
     ran = [one for one in run.cells if one.outcome.kind.value != "skipped"]
     works = sum(one.outcome.kind.value == "passed" for one in ran)
-    axes = ", ".join(f"{axis} {value}" for axis, value in cell.axes.items())
-    many = f"{len(cells)} of the {len(ran)} jobs" if len(cells) > 1 else f"one of the {len(ran)} jobs"
-    return one_line(
-        f"In {many} of a compatibility matrix this ends in the same way ({works} of them work). Here: {axes}.", 1000
+    many = f"{len(cells)} of {len(ran)} jobs" if len(cells) > 1 else f"One of {len(ran)} jobs"
+    verb = "end" if len(cells) > 1 else "ends"
+    return escape(
+        f"{many} that were run over other nodes, transports and programs {verb} like this; {works} work.", 1000
     )
+
+
+def _link(text: str) -> str:
+    """An address of the web as it is; anything else as words."""
+    return text if _WEB.fullmatch(text) else escape(text)
 
 
 def _nearest(near: Any) -> dict[str, Any]:
     return {
         "label": one_line(near.cell.label),
-        "axes": [tuple(map(one_line, axis)) for axis in near.axes],
+        "axes": [(escape(axis), one_line(failing), one_line(working)) for axis, failing, working in near.axes],
         "failing": redact_argv(list(near.only_failing))[:20],
         "working": redact_argv(list(near.only_working))[:20],
     }
@@ -154,15 +180,15 @@ def _table(placement: SeenPlacement, whose: Project) -> Iterator[list[str]]:
         fact for fact in dict.fromkeys((*whose.facts, *TELLING, *differing)) if not fact.startswith(("clock", "env."))
     ]
     for fact in told:
-        values = [one_line(shown(node.environment.fact(fact)), 100) for node in placement.nodes.values()]
+        values = [escape(shown(node.environment.fact(fact)), 100) for node in placement.nodes.values()]
         if any(value not in ("-", "?") for value in values):
-            yield [f"{'≠ ' if fact in differing else ''}{fact}", *values]
+            yield [f"{'≠ ' if fact in differing else ''}{escape(fact)}", *values]
 
 
 def _containers(job: Job) -> Iterator[str]:
-    for node in job.everybody:
-        if node.container and node.image:
-            yield redact(shlex.join(run_command(node, pasting.placement_name(job))))
+    """How the nodes are made: images, their network, themselves."""
+    made = pasting.preparation(portable(job), PROGRAMS)
+    yield from (redact(line) for line in made if _MAKES.search(line))
 
 
 def job_of(folder: RunFolder, cell: CellRecord) -> Job | None:
@@ -176,8 +202,8 @@ def job_of(folder: RunFolder, cell: CellRecord) -> Job | None:
 def _command(job: Job) -> str:
     """As `reproduce.sh` starts it."""
     command = portable(job).command
-    variables = [f"{name}={value}" for name, value in sorted(command.env.items())]
-    return shlex.join(redact_argv([*(("env", *variables) if variables else ()), *command.argv]))
+    variables = _variables(job)
+    return shlex.join([*(("env", *variables) if variables else ()), *redact_argv(list(command.argv))])
 
 
 def trimmed(lines: Iterable[str]) -> Iterator[str]:
@@ -198,6 +224,4 @@ def fenced(text: str, language: str = "") -> str:
 
 def code(text: str) -> str:
     """Text in one line as a code span."""
-    from pytest_hetgpu.reporting.markdown import code as span
-
-    return span(text, 1000)
+    return markdown.code(text, 1000)

@@ -13,7 +13,9 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 
 from pytest_hetgpu import pasting
-from pytest_hetgpu.model import Command, Job, Node
+from pytest_hetgpu.errors import UsageError
+from pytest_hetgpu.images import reference
+from pytest_hetgpu.model import Command, Image, Job, Node
 from pytest_hetgpu.reporting.redaction import REDACTED
 from pytest_hetgpu.reporting.text import one_line
 
@@ -37,8 +39,16 @@ def portable(job: Job) -> Job:
 
 def image_folders(job: Job) -> dict[str, str]:
     """Where each image that is built has its folder here, by its folder beside the script."""
-    images = (node.image for node in job.everybody if node.image and node.image.folder)
+    images = (node.image for node in job.everybody if node.image and node.image.folder and _unchanged(node.image))
     return {_beside(image.folder): image.folder for image in images}
+
+
+def _unchanged(image: Image) -> bool:
+    """Whether a folder is still what the image was built of: a stored job may name any folder of this machine."""
+    try:
+        return reference(image.folder, image.args) == image.reference
+    except UsageError:
+        return False
 
 
 def _beside(folder: str) -> str:
@@ -58,11 +68,13 @@ def anywhere(token: str) -> str:
 
 
 def _lines(job: Job, key: str) -> Iterator[str]:
-    means = "" if not job.joined else ", docker" if any(node.container for node in job.everybody) else ", ssh"
+    means = _means(job) if job.joined else ""
     yield "#!/bin/sh"
     # A comment ends with its line: what is said in it must be one.
     yield one_line(f"# Reproduces {key or 'a failure'}: {job.label} of the matrix {job.matrix}.")
     yield f"# Needs a POSIX shell{means}, and the files beside it."
+    if any(node.image and node.image.args for node in job.everybody):
+        yield "# --build-arg and --network of docker build are of the site that this was found at: leave them out."
     if any(REDACTED in token for token in (*job.command.argv, *job.command.env.values())):
         yield f"# A secret was taken out: put yours where it says {REDACTED}."
     yield "set -eu"
@@ -72,13 +84,21 @@ def _lines(job: Job, key: str) -> Iterator[str]:
         yield "  set +e"
         yield from (f"  {line} >/dev/null 2>&1" for line in pasting.cleaning(job))
         yield "}"
-        yield "trap clean EXIT"
         yield "trap 'exit 130' INT TERM HUP"
-        yield from pasting.preparation(job, PROGRAMS)
+        # Names of pods are the same for everybody: whose `create` is refused must not remove another's.
+        yield from pasting.asking(job)
+        yield "trap clean EXIT"
+        yield from pasting.readiness(job, PROGRAMS)
     yield "status=0"
     yield f"timeout {max(1, round(job.timeout))} {_started(job)} || status=$?"
     yield 'echo "ended with exit code $status"'
     yield "exit $status"
+
+
+def _means(job: Job) -> str:
+    if any(node.hardware.pods for node in job.everybody):
+        return ", kubectl"
+    return ", docker" if any(node.container for node in job.everybody) else ", ssh"
 
 
 def _started(job: Job) -> str:

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from pytest_hetgpu.model import Verdict
 from pytest_hetgpu.reporting.cells import CellRecord, RunRecord
 from pytest_hetgpu.reporting.environment import SeenPlacement
-from pytest_hetgpu.reporting.folder import RunFolder, write_atomically
+from pytest_hetgpu.reporting.files import make_folder, write_atomically
+from pytest_hetgpu.reporting.folder import RunFolder
 from pytest_hetgpu.reporting.upstream.issue import issue
 from pytest_hetgpu.reporting.upstream.projects import named
 
@@ -30,7 +31,7 @@ def write(record: RunRecord, folder: RunFolder, placements: Iterable[SeenPlaceme
         if old not in wanted:
             old.unlink()
     if wanted:
-        home.mkdir(exist_ok=True)
+        make_folder(home)
     for path, cells in wanted.items():
         write_atomically(path, issue(record, folder, cells, seen).encode())
     return {key: f"{FOLDER}/{name}" for key, name in names.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -11,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_hetgpu.evidence import Measurement, RankFate, Wire
-from pytest_hetgpu.model import Point
+from pytest_hetgpu.evidence import Span, Timeline
 from pytest_hetgpu.reporting import report
 from pytest_hetgpu.reporting.cells import RunRecord
 from pytest_hetgpu.reporting.folder import RunFolder
 from pytest_hetgpu.reporting.html.facts import page_facts
 from pytest_hetgpu.reporting.html.page import render
 from pytest_hetgpu.reporting.journal import Journal, MatrixFile
-from tests.reporting.report_samples import CHANGED, CRASHED, FIXED, KEY, KNOWN, PASSED, cell, run_cell, scenario
+from tests.reporting.html.browser_samples import BROKE_OFF, CURVE, EVIL, FATES, OUTCOMES, WHOLE
+from tests.reporting.report_samples import CRASHED, KEY, PASSED, cell, job, result, run_cell, scenario
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Dialog, Page, Request
@@ -28,21 +29,7 @@ pytestmark = pytest.mark.real
 
 Lacking = Callable[[str, str], None]
 RERUN = "pytest --hetgpu-cell {label}"
-EVIL = "<img src=x onerror=alert(1)></script><script>alert(2)</script>"
-CURVE = tuple(
-    Measurement("busbw", size / (size + 3e5), "GB/s", Point(size, "float32"), 2) for size in (8, 1024, 1 << 20, 4 << 20)
-)
-FATES = (RankFate(0, "node0", "rocm", "crashed (SIGSEGV)", own=True), RankFate(1, "node1", "cuda", "was stopped"))
-OUTCOMES = {
-    "mixed-ucx-send": replace(PASSED, measurements=CURVE, wire=Wire(1.17, "pump 1, 4 streams")),
-    "mixed-ucx-allreduce": replace(CRASHED, why=f"refused {EVIL}", fates=FATES, notes=("a", "b")),
-    "mixed-ob1-send": replace(PASSED, measurements=CURVE),
-    "mixed-ob1-allreduce": KNOWN,
-    "cpu-ucx-send": FIXED,
-    "cpu-ucx-allreduce": CHANGED,
-    "cpu-ob1-send": PASSED,
-    "cpu-ob1-allreduce": CRASHED,
-}
+SAMPLE = Path(__file__).resolve().parents[3] / "reports" / "sample"
 
 
 @pytest.fixture(scope="module")
@@ -188,6 +175,122 @@ def test_bandwidth_is_drawn_with_the_other_transports_and_the_wire(page: Page) -
     assert page.locator("#curves option").count() > 1
 
 
+def drawn_times(page: Page, label: str) -> Any:
+    """The chart of a cell's ranks, as plotly has it."""
+    page.click(f'a[data-cell="{label}"]')
+    page.wait_for_selector("#cell .bars .main-svg", timeout=20_000)
+    return page.evaluate(
+        """() => {
+          const {data, layout} = document.querySelector("#cell .bars .chart");
+          const notes = layout.annotations.map((one) => one.text);
+          return {traces: data.map(({name, base, x, y}) => ({name, base, x, y})), notes, range: layout.xaxis.range};
+        }"""
+    )
+
+
+def test_ranks_of_a_crash_are_bars_to_the_end_of_the_job(page: Page) -> None:
+    drawn = drawn_times(page, "mixed-ucx-allreduce")
+    assert [(one["name"], one["base"], one["x"]) for one in drawn["traces"]] == [
+        ("crashed or failed", [0.25], [1.75]),
+        ("stopped", [-7], [9]),
+    ]
+    assert drawn["notes"] == ["job's end, 2.000 s"]  # the limit is far beyond it
+    assert drawn["range"][0] > -1  # one clock that is off does not squeeze the others
+    times = page.locator("#cell .times")
+    assert "the clock of <img" in times.inner_text()
+    assert "Hatched: when it ended is not known" in times.inner_text()
+    assert EVIL[:20] in "".join(times.locator(".ytick").all_text_contents())
+    assert times.locator("img").count() == 0
+    times.locator("summary").click()
+    cells = times.locator("tbody tr").first.locator("td").all_text_contents()
+    assert cells == ["0", "node0", "0.250 s", "not known", "crashed (SIGSEGV)"]
+    assert "its time limit was 60.0 s" in times.inner_text()
+
+
+def test_ranks_of_a_cell_that_works_are_bars_to_their_own_end(page: Page) -> None:
+    drawn = drawn_times(page, "cpu-ob1-send")
+    assert [(one["name"], one["base"], one["x"]) for one in drawn["traces"]] == [
+        ("finished", [0.25, 0.3], [1.5, 1.5]),
+        ("last time reported", None, [1.5]),
+    ]
+    assert drawn["notes"] == ["job's end, 2.000 s", "time limit, 2.5 s"]
+    assert "Hatched" not in page.locator("#cell .times").inner_text()
+    label = page.locator("#cell .bars .chart").get_attribute("aria-label")
+    assert "the table below has the numbers" in (label or "")
+    page.click('a[data-cell="cpu-ucx-send"]')
+    assert page.locator("#cell .times").count() == 0
+
+
+def test_of_a_thousand_ranks_some_stand_for_all(browser: Browser, tmp_path: Path) -> None:
+    spans = tuple(Span(rank, rank // 4, 0.25, 1.75) for rank in range(32))
+    many = Timeline(spans, tuple(f"node{i}" for i in range(250)), 1000, 2.0, rest=(0.2, 1.9))
+    file = written(RunFolder.create(tmp_path / "reports"), {"a-b-c": replace(PASSED, timeline=many)}, b"a line\n")
+    page = browser.new_page(viewport={"width": 1300, "height": 900})
+    page.goto(file.as_uri())
+    drawn = drawn_times(page, "a-b-c")
+    assert [len(one["y"]) for one in drawn["traces"]] == [32, 1]
+    assert "Of 1000 ranks these 32 are kept" in page.locator("#cell .times").inner_text()
+    assert page.locator("#cell .bars .ytick").count() == 33
+    page.close()
+
+
+def test_hostile_names_are_shown_and_never_obeyed(browser: Browser, tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path / "reports")
+    file = written(folder, {"mixed-ucx-send": PASSED}, b"a line\n")
+    with closing(Journal(folder.path, "other")) as journal:
+        one = replace(
+            job("a-b-c"), scenario=EVIL, label=EVIL, axes={"placement": EVIL, "transport": EVIL, "workload": EVIL}
+        )
+        folder.prepare(EVIL).write_bytes(b"\x1b[31m" + EVIL.encode() + b"\x1b]0;owned\x07\n" * 66)
+        journal.planned(one)
+        journal.started(one)
+        journal.finished(one, result())
+        journal.judged(one, replace(CRASHED, why=EVIL))
+    report.build(folder.path, RERUN)
+    page, said = browser.new_page(), list[str]()
+
+    def asked(dialog: Dialog) -> None:
+        said.append(dialog.message)
+        dialog.dismiss()
+
+    page.on("dialog", asked)
+    page.goto(file.as_uri())
+    page.locator("#matrix a[data-cell]").last.click()
+    assert EVIL in page.locator("#cell h2").inner_text()
+    page.click("#cell a.log")
+    assert EVIL in page.locator("body").inner_text()
+    assert said == []
+    page.close()
+
+
+def test_the_sample_from_its_matrix_to_a_log_and_a_curve(browser: Browser) -> None:
+    """What a reader does with the report that the project shows."""
+    page = browser.new_page(viewport={"width": 1300, "height": 900})
+    page.goto((SAMPLE / "index.html").as_uri())
+    page.select_option('select[name="placement"]', "same")
+    page.select_option('select[name="outcome"]', "crash")
+    assert letters(page, ":not(.out)") == "kk"
+    page.click('a[data-cell="same-ucx-guarded_send"]')
+    cell = page.locator("#cell")
+    assert "Signal: Segmentation fault (11)" in cell.locator("pre.excerpt mark").inner_text()
+    assert "uct_tcp_ep_am_short" in cell.locator("pre.excerpt").inner_text()
+    cell.locator("details.environment summary").first.click()
+    assert "1.20.1" in cell.locator("details.environment").inner_text()
+    page.click("#cell a.log")
+    assert "*** Process received signal ***" in page.locator("body").inner_text()
+    page.go_back()
+    assert "#placement=same&outcome=crash&cell=same-ucx-guarded_send" in hash_of(page)
+    page.click("#cell a.upstream")
+    assert "Title: SIGSEGV in uct_tcp_ep_am_short" in page.locator("body").inner_text()
+    page.goto(f"{(SAMPLE / 'index.html').as_uri()}#cell=same-ucx-allreduce")
+    page.reload()
+    page.wait_for_selector("#cell .curve .main-svg", timeout=20_000)
+    assert {"ucx", "ob1", "ofi"} <= set(page.locator("#cell .curve .legendtext").all_text_contents())
+    for label, ends in (("same-ucx-allreduce", "finished"), ("same-ucx-guarded_send", "crashed or failed")):
+        assert ends in [one["name"] for one in drawn_times(page, label)["traces"]]
+    page.close()
+
+
 def test_everything_goes_by_keyboard(page: Page) -> None:
     page.focus('a[data-cell="mixed-ucx-send"]')
     for key, to in (
@@ -225,8 +328,8 @@ def test_an_address_of_a_cell_that_is_not_there_says_so(browser: Browser, file: 
 
 
 def test_five_thousand_cells_open_in_two_seconds(browser: Browser, tmp_path: Path) -> None:
-    failed = replace(CRASHED, fates=FATES)
-    measured = replace(PASSED, measurements=CURVE * 2)
+    failed = replace(CRASHED, fates=FATES, timeline=BROKE_OFF)
+    measured = replace(PASSED, measurements=CURVE * 2, timeline=WHOLE)
     outcomes = (measured if i % 5 else failed for i in range(5000))
     cells = tuple(cell(f"p{i % 50}-t{i // 50 % 10}-w{i // 500}", outcome) for i, outcome in enumerate(outcomes))
     facts = page_facts(RunRecord(cells), RunFolder(tmp_path), RERUN, (), None)
@@ -238,4 +341,6 @@ def test_five_thousand_cells_open_in_two_seconds(browser: Browser, tmp_path: Pat
         took.append(page.evaluate("performance.timing.loadEventEnd - performance.timing.navigationStart"))
     assert page.locator("#matrix a[data-cell]").count() == 5000
     page.close()
-    assert min(took) < 2000, took
+    load = os.getloadavg()[0]
+    print(f"5,000 cells open in {min(took)} ms (of {took}; load {load:.1f}, {os.cpu_count()} cores)")
+    assert min(took) < 2000, (took, load)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pytest_hetgpu.evidence import Measurement, RankFate, Wire
+from pytest_hetgpu.evidence import Measurement, RankFate, Span, Timeline, Wire
 from pytest_hetgpu.limits import Limit
 from pytest_hetgpu.model import Point
 from pytest_hetgpu.reporting import report
@@ -83,6 +83,37 @@ def test_repeats_limits_and_the_wire_go_with_the_curve(folder: RunFolder) -> Non
     folder.write_job(replace(job("mixed-ob1-allreduce"), demand=replace(demand, limits=limits)))
     again = page_facts(read_run(folder.path), folder, RERUN, (), None)["cells"][0]
     assert again["limits"] == [{"source": "m.yaml:3", "points": [[1 << 20, 1.0486]]}]
+
+
+def test_a_timeline_has_a_row_a_rank_with_what_became_of_it(folder: RunFolder) -> None:
+    fates = (RankFate(0, "node0", "rocm", "crashed (SIGSEGV)", own=True), RankFate(1, "node1", "cuda", "was stopped"))
+    line = Timeline((Span(0, 0, 0.25, None), Span(1, 1, 0.5, None)), ("node0", "node1"), 2, 2.0, 60.0)
+    done = replace(line, spans=(Span(0, 0, 0.25, 1.75), Span(1, 1, 0.0, 1.8)), last_row=1.5)
+    found = facts(
+        folder, ucx=replace(CRASHED, fates=fates, timeline=line), ob1=replace(PASSED, timeline=done), ofi=PASSED
+    )
+    assert found["ucx"]["timeline"] == {
+        "seconds": 2.0,
+        "limit": 60.0,
+        "rows": [
+            [0, "node0", 0.25, None, "crashed (SIGSEGV)", "failed"],
+            [1, "node1", 0.5, None, "was stopped", "stopped"],
+        ],
+    }
+    assert found["ob1"]["timeline"]["rows"][1] == [1, "node1", 0.0, 1.8, "finished", "finished"]
+    assert found["ob1"]["timeline"]["row"] == 1.5
+    assert "timeline" not in found["ofi"]
+
+
+def test_clocks_that_cannot_be_right_are_named(folder: RunFolder) -> None:
+    spans = (Span(0, 0, -0.4, 1.0), Span(1, 1, -7.25, -6.0), Span(2, 2, 0.1, 31.0))
+    line = Timeline(spans, ("node0", "node1", "node2"), 100, 2.0, rest=(0.1, 1.9))
+    told = facts(folder, ucx=replace(PASSED, timeline=line))["ucx"]["timeline"]
+    assert told["rest"] == [97, 0.1, 1.9]
+    assert told["notes"] == [
+        "A rank of node1 says it started 7.2 s before the job did: the clock of node1 is behind",
+        "A rank of node2 says it was there 29.0 s after the job's end: the clock of node2 is ahead",
+    ]
 
 
 @pytest.mark.parametrize("line", [0, 1, 5, 400, 10**9])

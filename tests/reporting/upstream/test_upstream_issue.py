@@ -12,6 +12,7 @@ from markdown_it import MarkdownIt
 
 from pytest_hetgpu.accounting import Environment
 from pytest_hetgpu.evidence import Known, Outcome
+from pytest_hetgpu.model import Command, Expectation
 from pytest_hetgpu.probes.base import found
 from pytest_hetgpu.reporting import report
 from pytest_hetgpu.reporting.cells import CellRecord, RunRecord, read_run
@@ -19,8 +20,10 @@ from pytest_hetgpu.reporting.environment import SeenNode, SeenPlacement
 from pytest_hetgpu.reporting.folder import RunFolder
 from pytest_hetgpu.reporting.journal import Journal
 from pytest_hetgpu.reporting.upstream.difference import nearest
+from pytest_hetgpu.reporting.upstream.doing import description
 from pytest_hetgpu.reporting.upstream.issue import LONGEST, fenced, issue, title, trimmed
-from tests.reporting.report_samples import CRASHED, ISSUE, KNOWN, PASSED, SIGNATURE, cell, result, run_cell
+from pytest_hetgpu.standing import rank_programs
+from tests.reporting.report_samples import CRASHED, ISSUE, KNOWN, PASSED, SIGNATURE, cell, job, result, run_cell
 
 RERUN = "pytest --hetgpu-cell {label}"
 SECRET = "ghp_" + "s3cr3t12" * 5
@@ -100,11 +103,37 @@ def test_other_cells_known_causes_and_links(tmp_path: Path) -> None:
     first = cell("mixed-ucx-allreduce", replace(KNOWN, known=(CAUSE,), signature=SIGNED))
     others = [cell(f"mixed-ucx-w{number}", replace(KNOWN, signature=SIGNED)) for number in range(40)]
     text = told(tmp_path, first, *others)
-    assert "In 41 of the 41 jobs" in text
-    assert "`mixed-ucx-w0`, `mixed-ucx-w1`" in text
+    assert "41 of 41 jobs that were run over other nodes, transports and programs end like this; 0 work." in text
+    assert "The others: `mixed-ucx-w0`, `mixed-ucx-w1`" in text
     assert "and 10 more." in text
     assert "What is known of it (established): no Large BAR. The CPU copies. Set a threshold." in text
     assert text.count(ISSUE) == 1
+
+
+def test_it_says_what_the_job_does_to_somebody_who_knows_nothing_of_us(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    argv = ("mpirun", "env", "UCX_TLS=tcp", "python3", "/tmp/hetgpu-0a1b2c3d/programs/guarded_send.py", "--sizes", "64")
+    made = replace(job("mixed-ucx-allreduce"), command=Command(argv, {"UCX_LOG_LEVEL": "info", "HF_TOKEN": SECRET}))
+    folder.write_job(made)
+    known = replace(KNOWN, signature=SIGNED, expectation=Expectation((CRASHED.kind,), reason="UCX copies with the CPU"))
+    old = cell("old-ucx-allreduce", replace(known, facts={"ucx": "1.13.1"}))
+    text = told(tmp_path, cell("mixed-ucx-allreduce", known), old)
+    assert (
+        "2 processes on 2 nodes run `guarded_send.py`. What it does: Sends from memory that the sender's host" in text
+    )
+    assert "Why, as far as we know: UCX copies with the CPU." in text
+    assert "The others: `old-ucx-allreduce` (UCX 1.13.1)." in text
+    assert "Settings: `UCX_TLS=tcp UCX_LOG_LEVEL=info`" in text
+    assert "s3cr3t" not in text
+    assert "/tmp/hetgpu-0a1b2c3d" not in text
+
+
+def test_every_program_of_ours_is_described() -> None:
+    names = [Path(name).name for name in rank_programs()]
+    assert len(names) > 10
+    assert [name for name in names if not description(name)] == []
+    assert "--fault" not in description("fault.py")
+    assert description("osu_latency") == description("../cli.py") == description("") == ""
 
 
 def test_what_is_quoted_cannot_leave_its_block(tmp_path: Path) -> None:

@@ -37,6 +37,10 @@ function issueOf(cell) {
   const file = (FACTS.issues || {})[cell.key || ""];
   return file ? [h("a", { href: file.split("/").map(encodeURIComponent).join("/"), class: "upstream" }, file), ", or ", h("code", {}, `hetgpu bundle ${FACTS.run} ${cell.id}`)] : "";
 }
+function nodesOf(cell) {
+  const one = FACTS.placements.find((place) => place.name === `${cell.matrix}-${(cell.axes || {}).placement}`);
+  return one ? h("details", { class: "environment" }, h("summary", {}, `Its nodes: ${one.nodes.join(", ")}`), ...nodesTable(one)) : "";
+}
 function drawCell(place, id) {
   const cell = BY_ID.get(id);
   place.hidden = !id;
@@ -46,20 +50,21 @@ function drawCell(place, id) {
   const [, meaning] = VERDICTS[cell.verdict];
   place.replaceChildren(
     h("p", { style: "float:right" }, h("a", { href: address({ cell: "" }), class: "close" }, "close (Esc)")),
-    h("h2", {}, cell.id, " ", h("span", { class: "badge" }, meaning)), h("p", {}, cell.headline),
+    h("h2", {}, cell.id, " ", h("span", { class: "badge" }, cell.flaky ? `${meaning}, flaky` : meaning)), h("p", {}, cell.headline),
     h("dl", {}, entry("signature", cell.key ? h("a", { href: address({ cell: "", signature: cell.key }) }, h("code", {}, cell.key)) : ""),
       entry("why", cell.why), entry("expected", cell.expected), entry("issue", cell.issue ? link(cell.issue) : ""),
-      entry("for upstream", issueOf(cell)), entry("debug rerun", cell.debug), entry("took", duration(cell.seconds), cell.started ? `, from ${cell.started}` : ""),
+      entry("for upstream", issueOf(cell)), (cell.attempts || []).map((line, place) => entry(`attempt ${place + 1}`, line)), entry("debug rerun", cell.debug), entry("took", duration(cell.seconds), cell.started ? `, from ${cell.started}` : ""),
       entry("MPI", cell.stack), entry("data went by", (cell.transports || []).join(", ")),
       entry("wire", cell.wire ? `${cell.wire.gbs ? `${cell.wire.gbs.toPrecision(3)} GB/s, ` : ""}${cell.wire.told}` : ""), (cell.notes || []).map((note) => entry("note", note)),
-      entry("log", cell.log ? h("a", { href: cell.log.split("/").map(encodeURIComponent).join("/"), class: "log" }, cell.log) : "")),
-    ...(cell.quote ? [h("h3", {}, `Line ${cell.line} of its log`)] : []), excerptOf(cell) || "", ...knownOf(cell), ranksOf(cell) || "",
+      entry("log", cell.log ? h("a", { href: cell.log.split("/").map(encodeURIComponent).join("/"), class: "log" }, cell.log) : cell.lost ? `${cell.lost} is not there any more` : "")),
+    ...(cell.quote ? [h("h3", {}, `Line ${cell.line} of its log`)] : []), excerptOf(cell) || "", ...knownOf(cell), ranksOf(cell) || "", timesOf(cell) || "",
     ...(cell.findings ? [h("h3", {}, "What each judge says"), h("ul", {}, cell.findings.map(([judge, kind, why]) => h("li", {}, `${judge} (${kind.replace(/_/g, " ")}): ${why}`)))] : []),
     ...(cell.others ? [h("p", {}, "Also in the log: ", cell.others.map(([key, line]) => `${key} (line ${line})`).join(", "))] : []),
     ...(cell.command ? [h("h3", {}, "Command"), h("pre", { class: "command" }, cell.command)] : []),
     h("h3", {}, "Run it again"), h("pre", {}, cell.again || ""),
     ...(cell.facts ? [h("details", {}, h("summary", {}, "Versions and settings"), h("dl", {}, Object.entries(cell.facts).flatMap(([name, value]) => entry(name, value))))] : []),
-    h("div", { class: "curve" }), numbersOf(cell) || "");
+    nodesOf(cell), h("div", { class: "curve" }), numbersOf(cell) || "");
+  if (cell.timeline) drawTimes(place.querySelector(".times"), cell.timeline);
   if (busbw(cell).length) chart(place.querySelector(".curve"), [cell, ...siblings(cell)], cell);
   place.style.scrollMarginTop = `${document.getElementById("filters").offsetHeight + 12}px`;
   place.focus();

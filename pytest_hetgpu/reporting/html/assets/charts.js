@@ -1,4 +1,4 @@
-// Bandwidth over message size. plotly is unpacked when the first chart is to be seen.
+// Charts, and bandwidth over message size. plotly is unpacked when the first chart is to be seen.
 let plotly = null;
 async function charts() {
   if (!plotly) {
@@ -46,24 +46,30 @@ function lines(cells, focus) {
   }
   return found;
 }
+// A colour of the page, by its name in the style.
+function colour(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+}
+// Draws in the page's colours; nothing stays where charts cannot be drawn. `name` is for who does not see it.
+async function plot(place, name, traces, layout) {
+  const drawn = h("div", { class: "chart", role: "img", "aria-label": name, style: layout.height ? `height:${layout.height}px` : null });
+  place.append(drawn);
+  const library = await charts();
+  if (!library) return void drawn.remove();
+  const axis = { gridcolor: colour("line"), zerolinecolor: colour("line"), linecolor: colour("line") };
+  await library.newPlot(drawn, traces, {
+    paper_bgcolor: "transparent", plot_bgcolor: "transparent", font: { color: colour("ink") }, ...layout,
+    xaxis: { ...axis, ...layout.xaxis }, yaxis: { ...axis, ...layout.yaxis },
+  }, { displaylogo: false, responsive: true });
+}
 async function chart(place, cells, focus = null) {
   const traces = lines(cells, focus);
   if (!traces.length) return;
   const sizes = [...new Set(traces.flatMap((one) => one.x))].sort((a, b) => a - b);
   const ticks = sizes.filter((_, index) => index % Math.ceil(sizes.length / 12) === 0);
-  const style = getComputedStyle(document.documentElement);
-  const [ink, line] = [style.getPropertyValue("--ink").trim(), style.getPropertyValue("--line").trim()];
-  const drawn = h("div", { class: "chart", role: "img", "aria-label": "Bus bandwidth over message size; the table below has the numbers" });
-  place.append(drawn);
-  const library = await charts();
-  if (!library) {
-    drawn.remove();
-    return;
-  }
-  const axis = { gridcolor: line, zerolinecolor: line, linecolor: line };
-  await library.newPlot(drawn, traces, {
-    paper_bgcolor: "transparent", plot_bgcolor: "transparent", font: { color: ink }, margin: { l: 60, r: 20, t: 10, b: 50 },
-    xaxis: { ...axis, type: "log", title: { text: "message size, bytes" }, tickvals: ticks, ticktext: ticks.map(size) },
-    yaxis: { ...axis, title: { text: "busbw, GB/s" }, rangemode: "tozero" }, hovermode: "x unified", legend: { orientation: "h", y: -0.2 },
-  }, { displaylogo: false, responsive: true });
+  await plot(place, "Bus bandwidth over message size; the table below has the numbers", traces, {
+    margin: { l: 60, r: 20, t: 10, b: 50 },
+    xaxis: { type: "log", title: { text: "message size, bytes" }, tickvals: ticks, ticktext: ticks.map(size) },
+    yaxis: { title: { text: "busbw, GB/s" }, rangemode: "tozero" }, hovermode: "x unified", legend: { orientation: "h", y: -0.2 },
+  });
 }

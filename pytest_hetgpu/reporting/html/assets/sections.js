@@ -47,17 +47,21 @@ function drawBandwidth(place) {
   // Nobody waits for a chart that is not to be seen yet.
   new IntersectionObserver((seen, watch) => { if (seen.some((one) => one.isIntersecting)) { watch.disconnect(); show(); } }).observe(place);
 }
+// What differs between the nodes of a placement and what tells most of them; the rest behind a further click.
+function nodesTable(one) {
+  const row = ([fact, , differs, ...values]) => h("tr", {}, h("th", { scope: "row", class: differs ? "different" : null }, `${differs ? "≠ " : ""}${fact}`),
+    values.map((value) => h("td", { class: differs ? "different" : null }, value)));
+  const [first, rest] = [true, false].map((telling) => one.rows.filter((fact) => fact[1] === telling).map(row));
+  return [first.length ? table(["", ...one.nodes], first) : "",
+    rest.length ? h("details", {}, h("summary", {}, `${rest.length} more facts`), table(["", ...one.nodes], rest)) : ""];
+}
 function drawNodes(place) {
   if (!FACTS.placements.length) return;
   place.append(h("h2", {}, "What the nodes are"), h("p", { class: "faint" }, "Marked: what differs between the nodes of a placement. - is not there, ? could not be told."));
   for (const one of FACTS.placements) {
-    const row = ([fact, , differs, ...values]) => h("tr", {}, h("th", { scope: "row", class: differs ? "different" : null }, `${differs ? "≠ " : ""}${fact}`),
-      values.map((value) => h("td", { class: differs ? "different" : null }, value)));
-    const [first, rest] = [true, false].map((telling) => one.rows.filter((fact) => fact[1] === telling).map(row));
     const differing = one.rows.filter(([, , differs]) => differs).length;
     place.append(h("details", { open: FACTS.placements.length === 1 },
       h("summary", {}, h("b", {}, one.name), `: ${one.nodes.join(", ")}; ${differing} differ`, one.wire ? `; wire: ${one.wire.gbs ? `${one.wire.gbs.toPrecision(3)} GB/s, ` : ""}${one.wire.told}` : ""),
-      first.length ? table(["", ...one.nodes], first) : "",
-      rest.length ? h("details", {}, h("summary", {}, `${rest.length} more facts`), table(["", ...one.nodes], rest)) : ""));
+      ...nodesTable(one)));
   }
 }

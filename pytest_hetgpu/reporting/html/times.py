@@ -1,0 +1,65 @@
+"""A cell's timeline as the page shows it: a row a rank, and what clocks are to be doubted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from pytest_hetgpu.evidence import Outcome, Timeline
+from pytest_hetgpu.reporting.text import one_line
+
+DOUBTFUL = 0.5
+"""Seconds that a rank may start before its job, or end after it, before its node's clock is doubted."""
+_FINISHED = "finished"
+_GROUPS = (("finished", "finished"), ("never started", "never started"), ("was stuck", "stuck"))
+
+
+def times(outcome: Outcome) -> dict[str, Any]:
+    """The timeline of a cell: `rows` are `[rank, node, start, end, fate, group]`, seconds after the job's start.
+
+    `rest` is `[how many others, earliest start, latest end]`. Empty where nothing is known.
+    """
+    line = outcome.timeline
+    if line is None:
+        return {}
+    fates = {one.rank: one for one in outcome.fates}
+    rows = []
+    for one in line.spans:
+        fate = fates.get(one.rank)
+        name = line.nodes[one.node] if 0 <= one.node < len(line.nodes) else ""
+        told = fate.fate if fate else _FINISHED
+        group = _group(told, own=bool(fate and fate.own))
+        rows.append([one.rank, one_line(name), one.start, one.end, one_line(told), group])
+    others = line.ranks - len(rows)
+    found = {
+        "seconds": line.seconds,
+        "limit": line.limit,
+        "row": line.last_row,
+        "rows": rows,
+        "rest": [others, *line.rest] if others > 0 else [],
+        "notes": [one_line(note) for note in _doubts(line)],
+    }
+    return {name: value for name, value in found.items() if value not in (0.0, [], None)}
+
+
+def _group(fate: str, *, own: bool) -> str:
+    """What a fate comes to: the colours of the page."""
+    known = next((group for start, group in _GROUPS if fate.startswith(start)), None)
+    return known or ("failed" if own else "stopped")
+
+
+def _doubts(line: Timeline) -> Iterator[str]:
+    """A sentence on each node whose ranks started before their job or ended after it."""
+    for place, node in enumerate(line.nodes):
+        mine = [one for one in line.spans if one.node == place]
+        early = _worst(-one.start for one in mine if one.start is not None)
+        if early:
+            yield f"A rank of {node} says it started {early:.1f} s before the job did: the clock of {node} is behind"
+        late = _worst(max(one.start or 0.0, one.end or 0.0) - line.seconds for one in mine)
+        if late:
+            yield f"A rank of {node} says it was there {late:.1f} s after the job's end: the clock of {node} is ahead"
+
+
+def _worst(off: Iterable[float]) -> float | None:
+    worst = max(off, default=0.0)
+    return worst if worst > DOUBTFUL else None

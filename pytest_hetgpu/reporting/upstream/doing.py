@@ -1,0 +1,43 @@
+"""What a job does, for somebody who knows neither this project nor its programs."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from importlib import resources
+from pathlib import PurePosixPath
+
+from pytest_hetgpu.model import Job
+from pytest_hetgpu.reporting.past import program
+from pytest_hetgpu.reporting.text import one_line
+
+_LONGEST = 1200
+_SETTING = re.compile(
+    r"(?:UCX|UCC|NCCL|RCCL|OMPI|PRTE|PMIX|FI|MPICH|MPIR|I_MPI|TORCH|GLOO|HSA|HIP|CUDA)_\w+=.*", re.DOTALL
+)
+
+
+def doing(job: Job) -> str:
+    """`2 processes on 2 nodes run guarded_send.py. Sends from memory that ...`: what its own program says of itself."""
+    ranks = sum(node.ranks for node in job.nodes)
+    where = f"{len(job.nodes)} nodes" if len(job.nodes) > 1 else "one node"
+    name = program(job.command.argv)
+    runs = f"run `{name}`" if name else "take part"
+    told = description(name)
+    return f"{ranks} process{'es' * (ranks != 1)} on {where} {runs}.{f' What it does: {told}' if told else ''}"
+
+
+def description(name: str) -> str:
+    """The prose of a rank program's docstring, in one line; "" for what is not ours."""
+    place = resources.files("pytest_hetgpu") / "programs" / PurePosixPath(name).name
+    if not name.endswith(".py") or not place.is_file():
+        return ""
+    text = ast.get_docstring(ast.parse(place.read_text(encoding="utf-8"))) or ""
+    prose = (part for part in text.split("\n\n") if not part.startswith(" "))
+    return one_line(" ".join(prose), _LONGEST)
+
+
+def settings(argv: Sequence[str]) -> Iterator[str]:
+    """The variables of libraries that a command line sets, as a maintainer asks for them."""
+    yield from dict.fromkeys(one_line(token, 200) for token in argv if _SETTING.fullmatch(token))
