@@ -282,6 +282,7 @@ class Agent:
 
     def do_door(self, request: Fields, _: bytes) -> Answer:
         env = dict(request["env"])
+        env.update({name: os.environ[name] for name in ("HETGPU_OWNER",) if name in os.environ})
         for name in ("PATH", "LD_LIBRARY_PATH"):
             places = list(filter(None, (env.get(name), os.environ.get(name))))
             env.update({name: os.pathsep.join(places)} if places else {})
@@ -318,6 +319,8 @@ def main() -> None:
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 1)
     os.write(out, MAGIC)
+    if sys.argv[2:]:
+        os.environ["HETGPU_OWNER"] = sys.argv[2]
     try:
         agent = Agent(out, private_folder())
     except Trouble as error:

@@ -7,6 +7,7 @@ import pwd
 import re
 import stat
 import tempfile
+from pathlib import Path
 from typing import Any, Dict
 
 from agent_door import Trouble
@@ -25,8 +26,16 @@ def private_folder() -> str:
             folder = os.path.realpath(tempfile.mkdtemp(prefix="hetgpu-", dir=where))
             found = os.lstat(folder)
             if found.st_uid == os.getuid() and stat.S_IMODE(found.st_mode) == 0o700:
+                sign(folder)
                 return folder
     raise Trouble(f"no folder to write to: tried {', '.join(filter(None, candidates))}")
+
+
+def sign(folder: str) -> None:
+    """Leaves word of whose the folder is, for whoever finds it when we were killed."""
+    owner = os.environ.get("HETGPU_OWNER")
+    if owner:
+        Path(folder, ".owner").write_text(owner)
 
 
 def hello(folder: str) -> Fields:

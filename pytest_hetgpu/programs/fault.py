@@ -30,6 +30,7 @@ FLOOD_LINES = 50_000
 FLOOD_LINE = b"[%05d] UCX  ERROR of no meaning: Segmentation fault, out of memory, connection refused " + b"." * 400
 SPARE_MEMORY = 64 << 20
 HUGE = 1 << 40
+MOST_FILLED = 4 << 30
 STEP = 0.1
 MOMENT = 0.01
 
@@ -117,6 +118,12 @@ def limit_memory(spare: int = SPARE_MEMORY) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
+def fill_memory() -> NoReturn:
+    """Uses memory up, as far as that is safe: the kernel is to end it before."""
+    held = [bytearray(b"x") * SPARE_MEMORY for _ in range(MOST_FILLED // SPARE_MEMORY)]
+    raise MemoryError(f"{len(held)} blocks: nothing ended this process: it needs a limit of memory below 4 GiB")
+
+
 def hang() -> NoReturn:
     """Waits for what never comes."""
     while True:
@@ -201,6 +208,7 @@ AT_THE_COLLECTIVE: Dict[str, Any] = {
     "raise": raises,
     "no-memory": no_memory,
     "no-malloc": no_malloc,
+    "fill-memory": fill_memory,
     "hang": hang,
     "missing-library": lambda: ctypes.CDLL(f"lib{ABSENT}.so.1"),
     "missing-module": lambda: importlib.import_module(ABSENT.replace("-", "_")),

@@ -56,7 +56,8 @@ def main(arguments: List[str]) -> NoReturn:
     path, looked = found(command[0], options.folder)
     library, file, versions = mpi4py_library() if options.mpi4py else own_library(path)
     host = platform.node()
-    emit(t="hello", rank=rank, size=size, host=host, pid=os.getpid(), library=library, libmpi=file)
+    now = round(time.time(), 3)
+    emit(t="hello", rank=rank, size=size, host=host, pid=os.getpid(), library=library, libmpi=file, at=now)
     emit(t="program", rank=rank, host=host, name=command[0], path=path, looked=looked, versions=versions)
     if not path:
         sys.exit(NOT_FOUND)

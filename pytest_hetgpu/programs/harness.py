@@ -37,7 +37,7 @@ DEVICE = accelerator() if {*sys.argv} & {*ON_DEVICE} else None
 
 from mpi4py import MPI  # noqa: E402
 from operations import PERIODS, ROOT, Compared, Operation, Reduction, highest, pattern  # noqa: E402
-from report import PLACES, Point, Turn, emit, emit_checks, emit_row, emit_wrong, positive_numbers  # noqa: E402
+from report import PLACES, Point, Turn, emit, emit_checks, emit_row, emit_wrong, now, positive_numbers  # noqa: E402
 
 __all__ = ["MPI", "ROOT", "Operation", "Reduction", "main", "pattern"]
 
@@ -61,7 +61,7 @@ def main(kind: Type[Operation]) -> None:
     emit_checks(comm.Get_rank(), checks)
     if DEVICE:
         account(comm.Get_rank(), DEVICE)
-    emit(t="done", rank=comm.Get_rank())
+    emit(t="done", rank=comm.Get_rank(), at=now())
 
 
 def memory_of(name: str) -> Memory:
@@ -151,6 +151,7 @@ def greet(comm: MPI.Intracomm) -> None:
         libmpi=mapped_library(),
         mpi4py=mpi4py.__version__,
         python=platform.python_version(),
+        at=now(),
     )
     comm.Barrier()
 

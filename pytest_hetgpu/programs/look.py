@@ -60,7 +60,7 @@ def main() -> None:
 
 def look(request: Answer) -> Answer:
     """The answer to one request."""
-    started = time.time()
+    started = time.monotonic()
     os.environ.update(request.get("environ", {}))
     root = request.get("root", "").rstrip("/")
     places = folders(request.get("prefixes") or found_prefixes())
@@ -76,7 +76,7 @@ def look(request: Answer) -> Answer:
         "space": {path: space(path) for path in request.get("space", ()) if os.path.isdir(path)},
         "strings": {name: search(one, places) for name, one in request.get("strings", {}).items()},
         "env": {name: os.environ[name] for name in request.get("env", ()) if name in os.environ},
-        "seconds": round(time.time() - started, 3),
+        "seconds": round(time.monotonic() - started, 3),
         "epoch": time.time(),
     }
 
@@ -249,7 +249,7 @@ def run_all(request: Answer, places: Places, environ: Dict[str, str]) -> Dict[st
     for name, one in request.get("each", {}).items():
         for path in distinct(one["paths"], places)[: one.get("first", 64)]:
             commands[f"{name} {path}"] = [*one["argv"], path]
-    deadline = time.time() + request.get("timeout", TIMEOUT)
+    deadline = time.monotonic() + request.get("timeout", TIMEOUT)
     workers = max(1, min(16, len(commands)))
     with concurrent.futures.ThreadPoolExecutor(workers) as pool:
         tasks = {name: pool.submit(run_one, argv, environ, deadline) for name, argv in commands.items()}
@@ -259,7 +259,7 @@ def run_all(request: Answer, places: Places, environ: Dict[str, str]) -> Dict[st
 def run_one(argv: List[str], environ: Dict[str, str], deadline: float) -> Answer:
     """One command: its return code and what it printed, or that it is missing, or took too long."""
     argv = [token for word in argv for token in stand_in(word)]
-    if time.time() >= deadline:
+    if time.monotonic() >= deadline:
         return {"timeout": True}
     try:
         process = subprocess.Popen(
@@ -269,7 +269,7 @@ def run_one(argv: List[str], environ: Dict[str, str], deadline: float) -> Answer
     except OSError as error:
         return {"missing": True} if error.errno in (errno.ENOENT, errno.ENOTDIR) else {"failed": error.strerror}
     try:
-        out, err = process.communicate(timeout=max(0.1, deadline - time.time()))
+        out, err = process.communicate(timeout=max(0.1, deadline - time.monotonic()))
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, 9)
         process.communicate()

@@ -12,7 +12,7 @@ import time
 
 import torch
 import torch.distributed as dist
-from report import emit, emit_checks
+from report import emit, emit_checks, now
 from torch_world import World, join, leave
 
 ROUNDING = 1e-12
@@ -35,7 +35,7 @@ def main() -> None:
     bound = 8 / 12 / options.intervals**2 + ROUNDING
     wrong = int(not abs(found - math.pi) <= bound)
     if world.rank == 0:
-        emit(t="row", op="pi_trapezoid", **FIELDS, ranks=world.ranks, iterations=1, seconds=seconds)
+        emit(t="row", op="pi_trapezoid", **FIELDS, ranks=world.ranks, iterations=1, seconds=seconds, at=now())
         rate = options.intervals / seconds
         emit(t="figure", metric="intervals", value=rate, unit="1/s", **FIELDS, ranks=world.ranks)
     if wrong:

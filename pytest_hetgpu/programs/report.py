@@ -1,14 +1,15 @@
 """What ranks write: lines of ASCII on standard output, `@hetgpu:LLLL:CCCCCCCC:PAYLOAD`.
 
 PAYLOAD is a JSON object of at most 4000 bytes, LLLL its length in decimal and CCCCCCCC its CRC-32 in hexadecimal
-digits, so that a reader can tell a whole record from what a launcher has cut or mixed with other output. Needs nothing
-but Python 3.8.
+digits, so that a reader can tell a whole record from what a launcher has cut or mixed with other output. `at` of a
+record is when it was written, by the clock of its node. Needs nothing but Python 3.8.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import time
 import zlib
 from typing import Any, Dict, List, NamedTuple, Tuple
 
@@ -28,6 +29,11 @@ class Point(NamedTuple):
     def fields(self) -> Dict[str, Any]:
         """As records hold it: what is not in place says nothing of a place."""
         return {"size": self.size, "dtype": self.dtype, **({"place": self.place} if self.place else {})}
+
+
+def now() -> float:
+    """Seconds since 1970 by this node's clock, to the millisecond: the `at` of a record."""
+    return round(time.time(), 3)
 
 
 def emit(**record: Any) -> None:
@@ -61,6 +67,7 @@ def emit_row(turn: Turn, point: Point, seconds: List[float]) -> None:
         seconds=sum(seconds) / len(seconds),
         min=min(seconds),
         max=max(seconds),
+        at=now(),
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any, Callable, List, NamedTuple, Tuple
 
 import torch
 import torch.distributed as dist
-from report import emit, emit_checks
+from report import emit, emit_checks, now
 from torch_world import World, leave
 
 SEED = 20240229
@@ -111,7 +111,7 @@ def tell(name: str, world: World, told: Told, point: Tuple[int, str], wrong: int
     step, rate = mean_of_ranks(world, [told.step, told.rate])
     fields = {"size": size, "dtype": dtype}
     if world.rank == 0:
-        emit(t="row", op=name, **fields, ranks=world.ranks, iterations=len(losses), seconds=step)
+        emit(t="row", op=name, **fields, ranks=world.ranks, iterations=len(losses), seconds=step, at=now())
         emit(t="figure", metric="samples", value=rate, unit="1/s", **fields, ranks=world.ranks)
         emit(t="figure", metric="loss", value=losses[-1], unit="", **fields, ranks=world.ranks)
     if not losses[-1] <= LEAST_FALL * losses[0]:

@@ -25,7 +25,7 @@ from typing import Any, Dict, NamedTuple, Optional, Set, Tuple
 
 import torch
 import torch.distributed as dist
-from report import emit
+from report import emit, now
 
 LAUNCHERS = (
     ("torchrun", "TORCHELASTIC_RUN_ID", ("RANK", "WORLD_SIZE", "LOCAL_RANK")),
@@ -142,7 +142,7 @@ def leave(world: World) -> None:
             memory=found.total_memory,
             peak=torch.cuda.max_memory_allocated(world.device),
         )
-    emit(t="done", rank=world.rank)
+    emit(t="done", rank=world.rank, at=now())
     world.barrier()
     dist.destroy_process_group()
 
@@ -208,6 +208,7 @@ def greet(mine: Place) -> None:
         python=platform.python_version(),
         node=int(os.environ.get("HETGPU_NODE", "-1")),
         versions=versions(),
+        at=now(),
     )
 
 

@@ -1,0 +1,79 @@
+"""Holds an allocation of Slurm's as long as somebody holds our stdin: `python3 -c TEXT salloc OPTIONS...`.
+
+What salloc says goes to stdout. salloc runs `cat` on a pipe of ours: it gives the allocation back when that ends, even
+if we are killed. Nothing else tells a job that still waits, so that one is cancelled by its number.
+"""
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import List
+
+PATIENCE = 10.0  # seconds for salloc to give back what it has
+CANCELLING = 120.0  # seconds in which a controller that is away may come back
+_NUMBER = re.compile(rb"(?:[Jj]ob allocation|job) (\d+)")
+
+
+def main(argv: List[str]) -> int:
+    """The exit status of salloc."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    heard, held = os.pipe()
+    os.set_inheritable(held, False)
+    salloc = subprocess.Popen(
+        [*argv, "cat"], stdin=heard, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
+    )
+    os.close(heard)
+    jobs: List[str] = []
+    released = threading.Event()
+
+    def release() -> None:
+        with contextlib.suppress(OSError):
+            while os.read(0, 4096):
+                pass
+        released.set()
+        os.close(held)
+        if salloc.poll() is None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                # Granted, it ends with its cat; waiting, it ends when it is told to.
+                salloc.wait(0.2)
+            salloc.terminate()
+
+    threading.Thread(target=release, daemon=True).start()
+    said = salloc.stderr
+    assert said is not None
+    for line in said:
+        found = _NUMBER.search(line)
+        if found and not jobs:
+            jobs.append(found.group(1).decode())
+        with contextlib.suppress(OSError):
+            os.write(1, line)
+    try:
+        status = salloc.wait(PATIENCE)
+    except subprocess.TimeoutExpired:
+        salloc.kill()
+        status = salloc.wait()
+    if jobs:
+        cancel(jobs[0])
+    return status
+
+
+def cancel(job: str) -> None:
+    """Makes sure that the job is over, also where the controller is away for a while."""
+    latest = time.monotonic() + CANCELLING
+    while time.monotonic() < latest:
+        done = subprocess.run(
+            ["scancel", "--quiet", job], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False
+        )
+        if not done.returncode or b"nvalid job id" in done.stderr:
+            return
+        time.sleep(1.0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

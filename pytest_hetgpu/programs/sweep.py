@@ -1,0 +1,130 @@
+"""What runs have left on one machine: processes and folders that carry an owner's label. Python 3.6 or later.
+
+Called with one JSON argument `{"remove": [LABEL, ...], "patience": SECONDS}`; removes what carries one of these labels
+(as far as its user may), then prints all that carries any: `{"things": [{kind, name, ident, owner, since}],
+"trouble": [...]}`.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import stat
+import sys
+import time
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Set, Tuple
+
+MARK = "hetgpu-owner-1/"
+PREFIX = b"HETGPU_OWNER="
+PLACES = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - only looked through
+LOOK_EVERY = 0.02  # seconds
+TICKS = os.sysconf("SC_CLK_TCK")
+
+Thing = Dict[str, Any]
+
+
+def content(path: str) -> bytes:
+    """A file's beginning; empty where it cannot be read."""
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123
+            return file.read(1 << 20)
+    except OSError:
+        return b""
+
+
+def label_of(pid: str) -> str:
+    """Whose a process says it is; empty: nobody's."""
+    words = content("/proc/" + pid + "/cmdline").rstrip(b"\0").split(b"\0")
+    if words and words[-1].startswith(MARK.encode()):
+        return words[-1].decode(errors="replace")
+    for entry in content("/proc/" + pid + "/environ").split(b"\0"):
+        if entry.startswith(PREFIX + MARK.encode()):
+            return entry[len(PREFIX) :].decode(errors="replace")
+    return ""
+
+
+def processes() -> Tuple[List[Thing], Dict[int, int]]:
+    """Labelled processes that run, and every process's parent."""
+    found, parents = [], {}
+    boot = next((int(line.split()[1]) for line in content("/proc/stat").splitlines() if line.startswith(b"btime")), 0)
+    for entry in os.listdir("/proc"):  # noqa: PTH208
+        name, _, rest = content("/proc/" + entry + "/stat").decode(errors="replace").partition("(")[2].rpartition(")")
+        fields = rest.split()
+        if not entry.isdigit() or len(fields) < 20 or fields[0] in "ZX":
+            continue
+        parents[int(entry)] = int(fields[1])
+        label = label_of(entry)
+        if label and int(entry) != os.getpid():
+            since = boot + int(fields[19]) / TICKS
+            found.append({"kind": "process", "name": name, "ident": int(entry), "owner": label, "since": since})
+    return found, parents
+
+
+def folders() -> Iterator[Thing]:
+    """Labelled folders of agents and tunnels."""
+    places = {os.path.realpath(place) for place in (*PLACES, os.environ.get("TMPDIR") or "/tmp")}  # noqa: S108
+    for place in sorted(places):
+        for path in sorted(Path(place).glob("hetgpu-*/.owner")):
+            with contextlib.suppress(OSError):
+                found, sign = os.lstat(str(path.parent)), os.lstat(str(path))
+                # Only its owner can have signed it.
+                if stat.S_ISDIR(found.st_mode) and stat.S_ISREG(sign.st_mode) and sign.st_uid == found.st_uid:
+                    label = content(str(path)).decode(errors="replace").strip()
+                    if label.startswith(MARK):
+                        name = str(path.parent)
+                        yield {
+                            "kind": "folder", "name": name, "ident": name, "owner": label, "since": found.st_mtime
+                        }  # fmt: skip
+
+
+def below(roots: Set[int], parents: Dict[int, int]) -> Set[int]:
+    """`roots` and all that descends from them, but for ourselves and whoever started us."""
+    spared, pid = {os.getpid()}, os.getpid()
+    while pid in parents and parents[pid] not in spared:
+        pid = parents[pid]
+        spared.add(pid)
+    taken, grown = set(roots), True
+    while grown:
+        more = {pid for pid, parent in parents.items() if parent in taken} - taken
+        taken, grown = taken | more, bool(more)
+    return taken - spared
+
+
+def kill(labels: Set[str], patience: float) -> None:
+    """Ends the processes of these owners and what descends from them, looking again until a look finds none."""
+    deadline, sparing = time.monotonic() + patience, True
+    while True:
+        found, parents = processes()
+        taken = below({thing["ident"] for thing in found if thing["owner"] in labels}, parents)
+        if not taken or time.monotonic() > deadline:
+            return
+        for pid in taken:
+            with contextlib.suppress(OSError):
+                # An agent that is asked ends its own processes and removes its folder; then nobody is asked any more.
+                os.kill(pid, signal.SIGTERM if sparing else signal.SIGKILL)
+                os.kill(pid, signal.SIGCONT)
+        asked = time.monotonic() + 1.0
+        while sparing and time.monotonic() < asked and any(Path("/proc", str(pid)).exists() for pid in taken):
+            time.sleep(LOOK_EVERY)
+        sparing = False
+        time.sleep(LOOK_EVERY)
+
+
+def main() -> None:
+    """Removes what is asked for, and says what there is."""
+    request = json.loads(sys.argv[1])
+    labels, trouble = set(request["remove"]), []
+    if labels:
+        kill(labels, request["patience"])
+        for folder in list(folders()):
+            if folder["owner"] in labels:
+                shutil.rmtree(folder["ident"], ignore_errors=True)
+                if Path(folder["ident"]).exists():
+                    trouble.append(folder["ident"] + " cannot be removed: not ours")
+    print(json.dumps({"things": [*processes()[0], *folders()], "trouble": trouble}))
+
+
+if __name__ == "__main__":
+    main()
