@@ -28,6 +28,17 @@ class Case:
     further: tuple[Case, ...] = ()
 
 
+TAKEN_AWAY = frozenset(
+    (
+        *("node-failure@slurm", "preempted@slurm", "cancelled@slurm", "time-limit@slurm"),
+        *("node-lost@kubernetes", "preempted@kubernetes", "deleted@kubernetes", "evicted@kubernetes"),
+        *("time-limit@kubernetes", "no-server@kubernetes"),
+    )
+)
+"""Keys that say that Slurm or Kubernetes took the nodes; what ran there was killed for that."""
+_BY_THEM = frozenset({signal.SIGTERM, signal.SIGKILL})
+
+
 class Force(enum.IntEnum):
     """How much a finding decides, strongest first."""
 
@@ -168,16 +179,36 @@ def _some(what: str, items: Sequence[object], limit: int = 5) -> str:
 
 def failed(case: Case) -> bool:
     """Whether the run itself broke: a bad end, or less than it had to show. Scary text alone is no failure."""
-    result = case.result
-    return bool(result.returncode != 0 or result.timed_out or result.interrupted or case.evidence.exits or owed(case))
+    result, told = case.result, case.evidence.told
+    if result.returncode != 0 or result.timed_out or result.interrupted or case.evidence.exits:
+        return True
+    return bool(owed(case) or (result.lost and told and told.exited))
+
+
+def taken_away(case: Case) -> Signature | None:
+    """What Slurm or Kubernetes says of the nodes it took, where that explains the run; None for another run.
+
+    Both stop ranks by SIGTERM, and by SIGKILL seconds later: one that died otherwise did so by itself. What a launcher
+    felt of nodes that were lost is no cause; where none was, a failure told before may be why somebody cancelled it.
+    """
+    signatures = case.evidence.signatures
+    taken = next((one for one in signatures if one.key in TAKEN_AWAY), None)
+    if taken is None or case.result.timed_out or case.result.interrupted is not None:
+        return None
+    stopped = {entry.name for entry in _BY_THEM}
+    told = [one for one in signatures if not (one.kind is Kind.CRASH and one.signal in stopped)]
+    itself = any(one.kind in (Kind.CRASH, Kind.OUT_OF_MEMORY) for one in told)
+    if itself or any(ended.signal not in _BY_THEM for ended in killed(case)):
+        return None
+    return taken if case.result.lost or told[0] is taken else None
 
 
 def explanation(case: Case) -> Signature | None:
     """The signature that tells why the run failed, the first that agrees with how it ended; None for a good run.
 
-    A rank that died of a signal is explained by a crash, or by memory that ran out; so is a launcher, unless it fell
-    over a rank that had failed. A time limit is explained by a crash that came before it, though not by one that
-    stopping it has caused.
+    Nodes that were taken away explain it. A rank that died of a signal is explained by a crash, or by memory that ran
+    out; so is a launcher, unless it fell over a rank that had failed. A time limit is explained by a crash that came
+    before it, though not by one that stopping it has caused.
     """
     signatures = case.evidence.signatures
     if not failed(case) or not signatures:
@@ -186,6 +217,8 @@ def explanation(case: Case) -> Signature | None:
         ours = {entry.name for entry in FROM_OUTSIDE}
         signatures = tuple(s for s in signatures if not (s.kind is Kind.CRASH and s.signal in ours))
         return next((s for s in signatures if s.kind is Kind.CRASH), next(iter(signatures), None))
+    if taken := taken_away(case):
+        return taken
     fell_over = (case.result.returncode or 0) < 0 and rank_failed_first(case, signatures[0])
     if killed(case) or (launcher_signal(case) is not None and not fell_over):
         deadly = (s for s in signatures if s.kind in (Kind.CRASH, Kind.OUT_OF_MEMORY))

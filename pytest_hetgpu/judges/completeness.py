@@ -16,6 +16,7 @@ from pytest_hetgpu.judges.base import (
     owed,
     rank_failed_first,
     signal_name,
+    taken_away,
 )
 from pytest_hetgpu.model import Kind
 
@@ -34,9 +35,15 @@ class Completeness(Judge):
         result = case.result
         if result.interrupted is not None:
             yield self.says(Kind.ERROR, f"cut short by {result.interrupted}: no verdict", Force.FINAL)
-        if result.timed_out:
+        if result.spent:
+            yield self._spent(case)
+        elif result.timed_out:
             yield self._stuck(case)
         yield from self._killed(case)
+        if result.unleased:
+            hosts = ", ".join(result.unleased)
+            why = f"the lease of {hosts} ended in the middle (the way there broke): others may have used it meanwhile"
+            yield self.says(Kind.NETWORK_FAILURE, why)
         if result.returncode is None and not result.timed_out:
             yield self.says(Kind.ERROR, "the launcher left no exit status", Force.VAGUE)
         elif result.returncode and not result.timed_out:
@@ -47,9 +54,21 @@ class Completeness(Judge):
             yield self.says(
                 Kind.ERROR, f"processes outlived their launcher and had to be stopped: {survivors}", Force.VAGUE
             )
-        for lack in owed(case):
+        lacks = owed(case)
+        if lacks and result.left_out:
+            why = f"{result.left_out} bytes of its output were not kept (--hetgpu-output): what it owes may be in them"
+            yield self.says(Kind.UNKNOWN, why, Force.VAGUE)
+        for lack in lacks:
             unfinished = "never reported" in lack or "did not reach" in lack
             yield self.says(Kind.ERROR if unfinished else Kind.UNKNOWN, lack, Force.VAGUE)
+
+    def _spent(self, case: Case) -> Opinion:
+        """A run that was stopped before its own time was over: no verdict, but for a failure that was there already."""
+        result, cause = case.result, explanation(case)
+        wrong = case.evidence.wrong or any(any(points.values()) for points in case.evidence.checks.values())
+        sure = bool(killed(case) or wrong or (cause and cause.kind is Kind.CRASH))
+        why = f"{result.spent}: no verdict after {result.seconds:.0f} s"
+        return self.says(Kind.UNKNOWN, why, Force.VAGUE if sure else Force.FINAL)
 
     def _stuck(self, case: Case) -> Opinion:
         """A run that was stopped: what its stacks tell, else a hang if it was silent for half of its time."""
@@ -67,9 +86,10 @@ class Completeness(Judge):
         return self.says(Kind.HANG if hang else Kind.TIMEOUT, why, force)
 
     def _killed(self, case: Case) -> Iterator[Opinion]:
-        """A crash, but for a death that memory explains, or a launcher's that the end of a rank explains."""
+        """A crash, but for a death that memory or Slurm explains, or a launcher's that the end of a rank explains."""
         explained = explanation(case)
-        force = Force.VAGUE if explained and explained.kind is Kind.OUT_OF_MEMORY else Force.FIRM
+        memory = explained is not None and explained.kind is Kind.OUT_OF_MEMORY
+        force = Force.VAGUE if memory or taken_away(case) else Force.FIRM
         dead = killed(case)
         for ended in dead[:5]:
             yield self.says(Kind.CRASH, f"rank {ended.rank} died of {signal_name(ended.signal or 0)}", force)

@@ -15,6 +15,7 @@ from pytest_hetgpu.judges.base import (
     launcher_signal,
     placed,
     rank_failed_first,
+    taken_away,
 )
 from pytest_hetgpu.model import Kind
 
@@ -43,6 +44,8 @@ def _force(case: Case, found: Signature) -> Force:
     merely complains of them. An exit code that has a meaning of its own is told by that, not by the launcher's words.
     """
     deadly = found.kind in (Kind.CRASH, Kind.OUT_OF_MEMORY)
+    if taken_away(case) is found:
+        return Force.FIRM
     died, first = bool(killed(case)), rank_failed_first(case, found)
     if case.result.timed_out:
         return Force.FIRM if found.kind is Kind.CRASH or (first and not died) else Force.VAGUE

@@ -15,6 +15,7 @@ from pytest_hetgpu.logs.frames import FrameReader
 from pytest_hetgpu.told import Device, Hello, Measurement, Point, Row
 
 LARGEST_NUMBER = 2**63 - 1
+LATEST = 1e11  # seconds since 1970: no clock of a node is further on
 MOST_FACTS = 200_000  # a run of 1000 ranks and 100 points reports about 100,000; what comes after is counted as corrupt
 
 
@@ -22,7 +23,8 @@ MOST_FACTS = 200_000  # a run of 1000 ranks and 100 points reports about 100,000
 class Records:
     """What all ranks reported; the fields are those of `Evidence`. `corrupt` counts records that could not be read.
 
-    `carried` are components that ranks saw themselves connected by, `versions` those of libraries they asked.
+    `carried` are components that ranks saw themselves connected by, `versions` those of libraries they asked. `ended`
+    is when a rank was done, and `last_row` when the last time was reported, in seconds since 1970 by their own clocks.
     """
 
     hellos: Mapping[int, Hello] = field(default_factory=dict)
@@ -36,6 +38,8 @@ class Records:
     figures: tuple[Measurement, ...] = ()
     devices: tuple[Device, ...] = ()
     lacks: tuple[str, ...] = ()
+    ended: Mapping[int, float] = field(default_factory=dict)
+    last_row: float | None = None
 
 
 class _RecordError(ValueError):
@@ -52,6 +56,8 @@ class RecordReader:
         self._checks: dict[int, dict[Point, int]] = {}
         self._wrong: dict[str, None] = {}
         self._done: set[int] = set()
+        self._ended: dict[int, float] = {}
+        self._last_row: float | None = None
         self._carried: set[str] = set()
         self._versions: dict[str, dict[str, None]] = {}
         self._figures: dict[Measurement, None] = {}
@@ -90,6 +96,8 @@ class RecordReader:
             figures=tuple(self._figures),
             lacks=tuple(self._lacks),
             devices=tuple(device for _, device in sorted(self._devices.items())),
+            ended=dict(self._ended),
+            last_row=self._last_row,
         )
 
     def _receive(self, payload: bytes) -> None:
@@ -123,6 +131,7 @@ class RecordReader:
             library=_text(record["library"]),
             libmpi=_text(record["libmpi"]),
             node=_whole(record["node"]) if record.get("node", -1) != -1 else None,
+            at=_at(record),
         )
         versions = {_text(name): _text(version) for name, version in _map(record.get("versions", {})).items()}
         self._make_room(len(versions))
@@ -139,7 +148,9 @@ class RecordReader:
             seconds=_seconds(record["seconds"]),
             repeat=_whole(record.get("repeat", 0)),
         )
+        at = _at(record)
         self._rows.setdefault(row)
+        self._last_row = max(filter(None, (at, self._last_row)), default=None)
 
     def _take_check(self, record: Mapping[str, Any]) -> None:
         rank = _whole(record["rank"])
@@ -186,7 +197,10 @@ class RecordReader:
         self._devices[rank] = Device(rank, index, name, arch, _whole(record["memory"]), _whole(record["peak"]))
 
     def _take_done(self, record: Mapping[str, Any]) -> None:
-        self._done.add(_whole(record["rank"]))
+        rank, at = _whole(record["rank"]), _at(record)
+        self._done.add(rank)
+        if at is not None:
+            self._ended.setdefault(rank, at)
 
 
 def _point(size: Any, dtype: Any, place: Any = "", *more: Any) -> Point:
@@ -211,6 +225,16 @@ def _number(value: Any) -> float:
     if type(value) not in (int, float) or not -LARGEST_NUMBER <= value <= LARGEST_NUMBER:
         raise _RecordError(value)
     return float(value)
+
+
+def _at(record: Mapping[str, Any]) -> float | None:
+    """When a record was written; None where it does not say, as those of earlier versions."""
+    at = record.get("at")
+    if at is None:
+        return None
+    if type(at) not in (int, float) or not 0 <= at <= LATEST:
+        raise _RecordError(at)
+    return float(at)
 
 
 def _map(value: Any) -> dict[Any, Any]:

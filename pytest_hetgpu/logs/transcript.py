@@ -171,6 +171,8 @@ def read(path: Path, *, proof: ProofReader | None = None, spoken: Sequence[Diale
         figures=told.figures,
         devices=told.devices,
         lacks=told.lacks,
+        ended=told.ended,
+        last_row=told.last_row,
     )
 
 

@@ -127,6 +127,11 @@ class Reader(abc.ABC):
             return Exited(Kind.WRONG_RESULT, reading.failed[0] if reading.failed else "data failed its check")
         return Exited(Kind.ERROR, f"exit code {code}") if code else None
 
+    @classmethod
+    def stopped(cls, reading: Reading) -> Exited | None:
+        """What was read of a program that did not come to its end says."""
+        return cls.exited(0, reading)
+
     @property
     def rows(self) -> tuple[Measured, ...]:
         """The rows so far."""

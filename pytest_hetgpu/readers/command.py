@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from pytest_hetgpu.model import Kind, Point
@@ -62,16 +63,22 @@ class Command(Reader):
     def finish(self) -> Reading:
         self._document()
         failed = (self._failed,) if self._failed else ()
-        if not self._succeeded:
-            failed = (*failed, f"nothing fits {show(self.settings.success)}, which says success")
+        unsaid = "" if self._succeeded else f"nothing fits {show(self.settings.success)}, which says success"
         if (self._patterns or self.settings.json_numbers) and not self.rows:
             self.notes.add("no figure was found")
-        return Reading(self.tool, "", self.rows, self.notes.said, failed)
+        return Reading(self.tool, "", self.rows, self.notes.said, failed, unsaid=unsaid)
 
     @staticmethod
     def exited(code: int, reading: Reading) -> Exited | None:
         # A program that ends badly need not have come to where it says that it succeeded.
-        return Exited(Kind.ERROR, f"exit code {code}") if code else Reader.exited(code, reading)
+        if code:
+            return Exited(Kind.ERROR, f"exit code {code}")
+        found = Reader.exited(code, reading)
+        return Exited(Kind.WRONG_RESULT, reading.unsaid) if reading.unsaid and found is None else found
+
+    @classmethod
+    def stopped(cls, reading: Reading) -> Exited | None:
+        return cls.exited(0, replace(reading, unsaid=""))
 
     def _keep(self, item: Figures, groups: Mapping[str, str], line: int) -> None:
         unit = _units.known(groups.get("unit", item.unit))

@@ -8,12 +8,17 @@ from pytest_hetgpu.told import Kind
 
 _MEMORY = Kind.OUT_OF_MEMORY
 _OOM = "oom-kill@kernel"
+_COUNTED = "hetgpu: out of memory on "
+_TOLD = r"^hetgpu: (?P<detail>out of memory on (?:this machine|(?P<host>[\w.-]{1,253})): .*"
 
 
 class KernelOom(RuleDialect):
     """Memory as the kernel, the shell, Slurm and the run-times of languages miss it."""
 
     rules = (
+        # Our own words for counts of the kernel that rose during the run (kills.py); a machine's may be others' doing.
+        Rule(_COUNTED, _MEMORY, _OOM, pattern=rf"{_TOLD} of its control group .*)"),
+        Rule(_COUNTED, _MEMORY, _OOM, Weight.ENDING, pattern=rf"{_TOLD} of this machine .*)", certain=False),
         # mm/oom_kill.c; `journalctl` and `dmesg` show it, and some centres append it to a job's output.
         Rule("ut of memory: Kill", _MEMORY, _OOM, pattern=r"(?P<detail>[Oo]ut of memory: Kill.*)"),
         Rule("oom-kill:", _MEMORY, _OOM, pattern=r"(?P<detail>oom-kill:constraint=\w+)"),

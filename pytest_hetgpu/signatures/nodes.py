@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from pytest_hetgpu.signatures.base import LogLine, Reading
+from pytest_hetgpu.signatures.base import LogLine, Reading, lazy
 from pytest_hetgpu.signatures.reading.rules import Rule, RuleDialect
 from pytest_hetgpu.told import Kind
 
@@ -37,7 +37,37 @@ _PARTS = {
         r"cannot give GPUs to containers|has no such GPU|no such device, or its kernel driver|"
         r"on the host of .* is not a device"
     ),
+    "slurm": (
+        r"Slurm (?:refused the allocation|job \d+ (?:can never start|did not start|has \d+ nodes of))|"
+        r"\bsrun cannot be started|"
+        r"cpu_bind names CPU"
+    ),
+    "kubernetes": r"\bKubernetes\b|\bkubectl\b|\bpods? \S+ (?:was|were|lost|reached|ended)",
     "node": "",
+}
+
+# How Slurm took nodes away, in the words of `runtimes/_slurm/words.py`.
+_ENDED_BY_SLURM = lazy(r"Slurm job \d+ (was preempted|lost a node|reached its time limit|was cancelled)")
+_SLURM = {
+    "was preempted": (Kind.TIMEOUT, "preempted@slurm"),
+    "lost a node": (Kind.NETWORK_FAILURE, "node-failure@slurm"),
+    "reached its time limit": (Kind.TIMEOUT, "time-limit@slurm"),
+    "was cancelled": (Kind.TIMEOUT, "cancelled@slurm"),
+}
+
+# How Kubernetes did, in the words of `runtimes/_kubernetes/words.py`.
+_ENDED_BY_KUBERNETES = lazy(
+    r"pod \S+ (was deleted|was evicted|was preempted|reached its deadline|lost its node|was killed for its memory)|"
+    r"the API server of .* (does not answer)"
+)
+_KUBERNETES = {
+    "was deleted": (Kind.TIMEOUT, "deleted@kubernetes"),
+    "was evicted": (Kind.TIMEOUT, "evicted@kubernetes"),
+    "was preempted": (Kind.TIMEOUT, "preempted@kubernetes"),
+    "reached its deadline": (Kind.TIMEOUT, "time-limit@kubernetes"),
+    "lost its node": (Kind.NETWORK_FAILURE, "node-lost@kubernetes"),
+    "was killed for its memory": (Kind.OUT_OF_MEMORY, "oom-kill@kernel"),
+    "does not answer": (Kind.NETWORK_FAILURE, "no-server@kubernetes"),
 }
 
 
@@ -72,6 +102,12 @@ class Nodes(RuleDialect):
         reading = super().reading(rule, groups, line)
         if rule.trigger == _LOST and "container ended" in groups.get("detail", ""):
             return replace(reading, signature=replace(reading.signature, kind=Kind.CRASH, key="lost@container"))
+        if rule.trigger == _LOST and (found := _ENDED_BY_SLURM.search(groups.get("detail", ""))):
+            kind, key = _SLURM[found[1]]
+            return replace(reading, signature=replace(reading.signature, kind=kind, key=key))
+        if rule.trigger == _LOST and (found := _ENDED_BY_KUBERNETES.search(groups.get("detail", ""))):
+            kind, key = _KUBERNETES[found[1] or found[2]]
+            return replace(reading, signature=replace(reading.signature, kind=kind, key=key))
         if rule.trigger == _PREFLIGHT and "kind" in groups:
             return replace(reading, signature=replace(reading.signature, kind=Kind(groups["kind"])))
         return reading

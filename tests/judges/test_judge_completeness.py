@@ -149,3 +149,30 @@ def test_long_lists_are_cut() -> None:
 def test_unmeasured_work_owes_checks_only() -> None:
     assert kinds(case({"measured": False}, rows=())) == []
     assert kinds(case({"measured": False}, rows=(), checks={}))[0] == (Kind.UNKNOWN, Force.VAGUE)
+
+
+SPENT: dict[str, Any] = {
+    "spent": "the run's time was spent (--hetgpu-budget 60)",
+    "timed_out": True,
+    "returncode": None,
+}
+
+
+def test_a_run_that_its_budget_stopped_has_no_verdict_however_silent_it_was() -> None:
+    stopped = {**SPENT, "seconds": 30.0, "quiet": 29.0}
+    (opinion, *_) = Completeness().opinions(case(run=stopped, hellos={}, rows=(), done=frozenset()))
+    assert (opinion.finding.kind, opinion.force) == (Kind.UNKNOWN, Force.FINAL)
+    assert opinion.finding.why == "the run's time was spent (--hetgpu-budget 60): no verdict after 30 s"
+    assert Kind.HANG not in [kind for kind, _ in kinds(case(run=stopped))]
+
+
+def test_a_failure_that_was_there_before_the_budget_ended_stays_one() -> None:
+    for seen in ({"exits": (RankExit(1, signal=11),)}, {"wrong": ("rank 1: 3 wrong elements",)}):
+        (opinion, *_) = Completeness().opinions(case(run=SPENT, **seen))
+        assert (opinion.finding.kind, opinion.force) == (Kind.UNKNOWN, Force.VAGUE)
+
+
+def test_what_is_owed_may_be_in_output_that_was_not_kept() -> None:
+    assert kinds(case(run={"left_out": 9})) == []
+    first, *_ = Completeness().opinions(case(run={"left_out": 9}, rows=()))
+    assert first.finding.why.startswith("9 bytes of its output were not kept (--hetgpu-output)")

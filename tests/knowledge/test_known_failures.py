@@ -34,6 +34,7 @@ LOGS = {
     + crash("address not mapped to object at address 0x20", "/usr/lib/libuct.so.0(uct_rkey_release+0x1)"),
     "openmpi-pml-differs": "[n1:00007] [[1,1],0] selected pml ob1, but peer [[1,1],1] on n2 selected pml ucx",
     "openmpi-ucx-devices": "[n1:00741] PML ucx cannot be selected",
+    "pmix-files-unseen": "[c1:00050] PMIX ERROR: PMIX_ERR_FILE_OPEN_FAILURE in file ../../src/mca/gds/shmem2/gds_shmem2.c at line 1056\n*** An error occurred in MPI_Init_thread\nsrun: error: c1: task 0: Exited with exit code 14",
     "nccl-ib-timeout": NCCL.format(
         "transport/net_ib.cc:789",
         "NET/IB : Got completion from peer 10.0.0.2<4> with status=12 opcode=0 len=0 vendor err 129 (Send)",
@@ -109,6 +110,7 @@ LOGS = {
     "openmpi-root": "mpirun has detected an attempt to run as root.",
     "openmpi-slots": "There are not enough slots available in the system to satisfy the 16",
     "openmpi-lone-ranks": "$ mpirun -np 2 ./a.out\nHello from rank 0 of 1\nHello from rank 0 of 1",
+    "out-of-memory-kill": "hetgpu: out of memory on n1: the kernel's OOM killer ended 1 process of its control group (oom_kill in /sys/fs/cgroup/memory.events)",
     "killed-from-outside": "mpirun noticed that process rank 1 with PID 0 on node n1 exited on signal 9 (Killed).",
     "ucx-rendezvous-key-versions": f"{UCX}failed to unpack remote key from remote md[0]: Unsupported operation\n{ENDED}",
 }
@@ -148,6 +150,8 @@ KILLED = LOGS["killed-from-outside"]
 @pytest.mark.parametrize(
     "why",
     [
+        "hetgpu: out of memory on n1: the kernel's OOM killer ended 1 process of its control group (oom_kill in /x)",
+        "hetgpu: out of memory on this machine: the kernel's OOM killer ended 1 process of this machine (oom_kill in /x)",
         "slurmstepd: error: Detected 1 oom_kill event in StepId=1.0. Some of the step tasks have been OOM Killed.",
         "slurmstepd: error: *** JOB 1 ON n1 CANCELLED AT 2026-01-01T00:00:00 DUE TO TIME LIMIT ***",
         "[ 77.1] Memory cgroup out of memory: Killed process 77 (python) total-vm:1kB, anon-rss:1kB",

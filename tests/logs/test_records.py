@@ -46,6 +46,7 @@ WRONG: dict[str, Any] = {
     "count": 3,
 }
 DONE: dict[str, Any] = {"t": "done", "rank": 1}
+AT = 1764000000.125
 EVERY = (HELLO, ROW, CHECK, WRONG, DONE)
 
 
@@ -73,6 +74,21 @@ def test_each_record_becomes_the_noun_it_is() -> None:
         done=frozenset({1}),
         corrupt=0,
     )
+
+
+def test_records_may_say_when_they_were_written() -> None:
+    records = read(
+        *(line({**record, "at": AT}) for record in (HELLO, ROW, DONE)), line({**ROW, "repeat": 1, "at": AT + 1})
+    )
+    assert records.hellos[1].at == AT
+    assert records.ended == {1: AT}
+    assert records.last_row == AT + 1
+    assert records.corrupt == 0
+
+
+def test_the_first_word_of_a_rank_on_its_time_counts() -> None:
+    records = read(line({**DONE, "at": AT}), line({**DONE, "at": AT + 5}), line(ROW))
+    assert (records.ended, records.last_row) == ({1: AT}, None)
 
 
 def test_one_wrong_element_is_singular() -> None:
@@ -151,6 +167,15 @@ def test_unknown_records_and_fields_are_passed_over() -> None:
         {**DONE, "rank": -1},
         {**DONE, "rank": 2**63},
         {**DONE, "rank": None},
+        {**DONE, "at": "1764000000"},
+        {**DONE, "at": True},
+        {**DONE, "at": float("nan")},
+        {**DONE, "at": float("inf")},
+        {**DONE, "at": -1},
+        {**DONE, "at": 1e300},
+        {**DONE, "at": 10**400},
+        {**HELLO, "at": [AT]},
+        {**ROW, "at": {}},
         {**HELLO, "rank": 2},
         {**HELLO, "size": 0},
         {**HELLO, "host": 5},

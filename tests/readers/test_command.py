@@ -75,7 +75,9 @@ def test_units(unit: str, known: tuple[str, float] | None) -> None:
 
 def test_success_and_failure() -> None:
     assert run("PASSED\n", success="PASS").failed == ()
-    assert run("oops\n", success="PASS").failed == ("nothing fits 'PASS', which says success",)
+    silent = run("oops\n", success="PASS")
+    assert (silent.failed, silent.unsaid) == ((), "nothing fits 'PASS', which says success")
+    assert Command.stopped(silent) is None
     assert run("PASSED\nFATAL: lost\n", success="PASS", failure="FATAL").failed == ("FATAL: lost",)
     exited = Command.exited(0, run("oops\n", success="PASS"))
     assert exited is not None

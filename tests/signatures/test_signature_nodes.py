@@ -18,6 +18,7 @@ from pytest_hetgpu.model import Hardware, Image, Kind, Node, Reach
 from pytest_hetgpu.runtimes import _images, _tunnel
 from pytest_hetgpu.runtimes._address import Address, address
 from pytest_hetgpu.runtimes._engine import Engine
+from pytest_hetgpu.runtimes._slurm import words
 from pytest_hetgpu.runtimes._ssh import explained
 from pytest_hetgpu.runtimes._trouble import ended, refused, unreachable
 from pytest_hetgpu.runtimes.base import key_trouble
@@ -38,6 +39,19 @@ IMAGE = Image("hetgpu/roce:1", "/containers/roce")
             Kind.CRASH,
             "lost@container",
         ),
+        ("hetgpu: node node1 (a on h) was lost: pod p-0 was deleted", Kind.TIMEOUT, "deleted@kubernetes"),
+        ("hetgpu: node node1 (a on h) was lost: pod p-0 was evicted (memory)", Kind.TIMEOUT, "evicted@kubernetes"),
+        ("hetgpu: node node1 (a on h) was lost: pod p-0 was preempted", Kind.TIMEOUT, "preempted@kubernetes"),
+        ("hetgpu: node n (a on h) was lost: pod p-0 reached its deadline: give", Kind.TIMEOUT, "time-limit@kubernetes"),
+        ("hetgpu: node n (a on h) was lost: pod p-0 lost its node k", Kind.NETWORK_FAILURE, "node-lost@kubernetes"),
+        ("hetgpu: node n (a on h) was lost: pod p was killed for its memory", Kind.OUT_OF_MEMORY, "oom-kill@kernel"),
+        (
+            "hetgpu: node n (a on h) was lost: the API server of Kubernetes at c does not answer: `kubectl",
+            Kind.NETWORK_FAILURE,
+            "no-server@kubernetes",
+        ),
+        ("hetgpu: not ready: a: Kubernetes at c refused: no", Kind.LAUNCH_FAILURE, "not-ready@kubernetes"),
+        ("hetgpu: not ready: a: kubectl has no context c", Kind.LAUNCH_FAILURE, "not-ready@kubernetes"),
     ],
 )
 def test_lines_of_ours(line: str, kind: Kind, key: str) -> None:
@@ -209,3 +223,37 @@ def test_every_trouble_with_a_nodes_own_sshd() -> None:
     assert len(texts) >= 10
     assert {text: part(text) for text in texts if part(text) != "sshd"} == {}
     assert part(texts[0].replace("no sshd in", "no ssh-keygen in")) == "sshd"
+
+
+@pytest.mark.parametrize(
+    ("state", "kind", "key"),
+    [
+        ("PREEMPTED", Kind.TIMEOUT, "preempted@slurm"),
+        ("CANCELLED", Kind.TIMEOUT, "cancelled@slurm"),
+        ("TIMEOUT", Kind.TIMEOUT, "time-limit@slurm"),
+        ("NODE_FAIL", Kind.NETWORK_FAILURE, "node-failure@slurm"),
+        ("OUT_OF_MEMORY", Kind.NETWORK_FAILURE, "lost@node"),
+    ],
+)
+def test_what_slurm_took_away_has_slurms_word(state: str, kind: Kind, key: str) -> None:
+    dialect = Nodes()
+    dialect.feed(parsed(f"hetgpu: node node1 (a on c2) was lost: {words.ended('7', state)}", 1))
+    (reading,) = dialect.finish()
+    assert (reading.signature.kind, reading.signature.key) == (kind, key)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        words.refused("salloc: error: Job submit/allocate failed: Invalid partition name specified"),
+        f"Slurm job 7 can never start (PartitionConfig): {words.never('PartitionConfig')}",
+        "Slurm job 7 can never start (PartitionDown): partition closed is down: see `sinfo`",
+        "Slurm job 7 did not start in 3 s (Priority): give `queue` of `slurm` more seconds",
+        "cpu_bind names CPU 63, and c1 has 0-1: give the CPUs of this node",
+    ],
+)
+def test_what_slurm_did_not_give(said: str) -> None:
+    dialect = Nodes()
+    dialect.feed(parsed(f"hetgpu: not ready: h200: {said}", 1))
+    (reading,) = dialect.finish()
+    assert reading.signature.key == "not-ready@slurm"
