@@ -23,8 +23,8 @@ _MADE_AT_THE_START = 50_000
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one subcommand.
 
-    Exit codes: 0; 1 for what `doctor` is concerned about, or is worse to `compare`; 4 for what cannot be done; 130 for
-    Ctrl-C.
+    Exit codes: 0; 1 for what `doctor` is concerned about, is worse to `compare`, or stays after `clean`; 4 for what
+    cannot be done; 130 for Ctrl-C.
     """
     if arguments is None:
         _keep_what_is_loaded()
@@ -79,9 +79,11 @@ def _parser() -> argparse.ArgumentParser:
     bundle.add_argument("-o", "--output", type=Path, metavar="FILE", help="the archive (KEY.tar.gz here)")
     bundle.set_defaults(run=_bundle)
     doctor = commands.add_parser("doctor", help="look at this machine, or at an inventory's hosts: what may break jobs")
-    doctor.add_argument("--inventory", type=Path, metavar="FILE", help="look at the hosts of this file")
+    doctor.add_argument("--inventory", metavar="FILE", help="look at the hosts of this file, or of KIND:PATH")
+    doctor.add_argument("--list", action="store_true", help="only say which hosts that gives, and look at none")
     doctor.add_argument("--json", action="store_true", help="print one JSON object")
     doctor.set_defaults(run=_doctor)
+    _add_clean(commands.add_parser("clean", help="show what runs that were killed have left, and remove it"))
     return parser
 
 
@@ -95,6 +97,32 @@ def _add_compare(compare: argparse.ArgumentParser) -> None:
     compare.add_argument("--history", type=Path, metavar="FILE", help="the history (REPORTS/history.sqlite)")
     compare.add_argument("--reports", type=Path, metavar="DIR", help="where runs land (reports)")
     compare.set_defaults(run=_compare)
+
+
+def _add_clean(clean: argparse.ArgumentParser) -> None:
+    clean.add_argument("--yes", action="store_true", help="remove it without asking")
+    clean.add_argument(
+        "--engine",
+        action="append",
+        default=[],
+        metavar="URL",
+        help="look at this container engine too: ssh://USER@HOST",
+    )
+    clean.add_argument(
+        "--inventory", type=Path, action="append", default=[], metavar="FILE", help="look at the hosts of this file too"
+    )
+    clean.add_argument(
+        "--run", action="append", default=[], dest="runs", metavar="RUN", help="only what this run has left"
+    )
+    clean.add_argument("--all-users", action="store_true", help="also what other users' dead runs have left")
+    clean.add_argument(
+        "--elsewhere", action="store_true", help="also what runs on other machines started: you know that they are over"
+    )
+    clean.add_argument(
+        "--forget", action="store_true", help="look no more for what may be at places that do not answer any more"
+    )
+    clean.add_argument("--json", action="store_true", help="print one JSON object")
+    clean.set_defaults(run=_clean)
 
 
 def _keep_what_is_loaded() -> None:
@@ -128,9 +156,10 @@ def _explain(parsed: argparse.Namespace) -> int:
 
 def _report(parsed: argparse.Namespace) -> int:
     from pytest_hetgpu.rejudge import rejudge
+    from pytest_hetgpu.reporting.text import visible
 
     for line in rejudge(parsed.folder, parsed.knowledge, parsed.history, anonymous=parsed.anonymise):
-        print(line)
+        print(visible(line))
     return 0
 
 
@@ -156,7 +185,16 @@ def _compare(parsed: argparse.Namespace) -> int:
 def _doctor(parsed: argparse.Namespace) -> int:
     from pytest_hetgpu.doctor import run
 
-    return run(parsed.inventory, parsed.json, print)
+    return run(parsed.inventory, parsed.json, print, parsed.list)
+
+
+def _clean(parsed: argparse.Namespace) -> int:
+    from pytest_hetgpu.reaper.command import Wish, run
+
+    places = tuple(parsed.engine), tuple(parsed.inventory)
+    wish = Wish(parsed.yes, parsed.json, *places, parsed.all_users, parsed.elsewhere, parsed.forget, tuple(parsed.runs))
+    asking = sys.stdin.isatty() and sys.stdout.isatty() and not parsed.json
+    return run(wish, print, lambda line: print(line, file=sys.stderr), input if asking else None)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from pytest_hetgpu import kills
 from pytest_hetgpu.errors import NotHere, ProvisionError
 from pytest_hetgpu.hardware.base import Platform
 from pytest_hetgpu.model import Job, Node
@@ -92,6 +93,25 @@ class Cluster:
             counts = [int(text) for text in texts if text and text.strip().isdigit()]
             if len(counts) == len(paths):
                 found[node.name] = sum(counts)
+        return found
+
+    def oom_kills(self) -> dict[str, tuple[str, int]]:
+        """How often the kernel's OOM killer struck on each node so far, by node, and which file counts it."""
+        found = {}
+        here: tuple[str, int] | None = None
+        for one in self.everybody:
+            is_here = not isinstance(one.runtime, Member)
+            if is_here and here:
+                continue
+            try:
+                *near, machine = kills.places(one.runtime.read([kills.OWN])[kills.OWN])
+                # The machine's file is long: an agent behind srun, whose messages hold 1 KiB, takes 45 ms for it.
+                counted = kills.count(one.runtime.read(near)) or kills.count(one.runtime.read([machine]))
+            except ProvisionError:
+                continue
+            if counted:
+                found["this machine" if is_here else one.node.name] = counted
+            here = counted if is_here else here
         return found
 
     def _members(self) -> list[tuple[Member, Node]]:

@@ -15,8 +15,9 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from pytest_hetgpu.accounting import Environment, Look, collect, groups
-from pytest_hetgpu.errors import NotHere
+from pytest_hetgpu.errors import NotHere, UsageError
 from pytest_hetgpu.inventory import HERE, LOCAL, Host, Inventory
+from pytest_hetgpu.listing import extensions_listed, listed, listed_json
 from pytest_hetgpu.model import Hardware, Stack
 from pytest_hetgpu.preflight.check import standing
 from pytest_hetgpu.preflight.concern import Concern
@@ -24,6 +25,7 @@ from pytest_hetgpu.probes.base import Fact, State
 from pytest_hetgpu.reporting.redaction import redact
 from pytest_hetgpu.reporting.text import clean
 from pytest_hetgpu.runtimes.base import key_trouble, testinfra_host
+from pytest_hetgpu.sources import kind_of
 from pytest_hetgpu.stacks.base import stack_names
 from pytest_hetgpu.suite import Beside, Suite
 
@@ -135,6 +137,8 @@ def _places(inventory: Inventory) -> dict[Way, list[tuple[str, Host]]]:
     for kind, hosts in inventory.hardware.items():
         for host in hosts:
             places.setdefault(way_to(host), []).append((kind, host))
+    for offer in inventory.offers:
+        places.setdefault(way_to(offer.host), []).append((kind_of(offer.claim), offer.host))
     return places
 
 
@@ -209,8 +213,11 @@ def _matters(diagnosis: Diagnosis, width: int) -> Iterator[str]:
         yield from textwrap.wrap(said, width, initial_indent=f"  {mark} ", subsequent_indent="    ")
 
 
-def to_json(diagnoses: Sequence[Diagnosis]) -> str:
-    """The same for programs: an object with `hosts`, each with its kinds, facts, stacks, concerns and trouble."""
+def to_json(diagnoses: Sequence[Diagnosis], inventory: Inventory | None = None) -> str:
+    """The same for programs: an object with `hosts`, each with its kinds, facts, stacks, concerns and trouble.
+
+    `inventory` is what each of its sources gives, `extensions` what other packages add.
+    """
     from pytest_hetgpu.reporting.environment import facts_json
 
     hosts = [
@@ -227,15 +234,31 @@ def to_json(diagnoses: Sequence[Diagnosis]) -> str:
         }
         for one in diagnoses
     ]
-    return json.dumps({"schema": 1, "hosts": hosts}, indent=1)
+    whole: dict[str, Any] = {"schema": 1, "hosts": hosts}
+    if inventory and inventory.given:
+        whole["inventory"] = listed_json(inventory)
+    if theirs := list(extensions_listed()):
+        whole["extensions"] = theirs
+    return json.dumps(whole, indent=1)
 
 
-def run(file: Path | None, as_json: bool, say: Callable[[str], None]) -> int:
-    """The subcommand: 0 where everything is fine, 1 where something is not. UsageError for a bad inventory."""
-    diagnoses = examine(Suite.load((), Path.cwd(), timeout=LOOK_TIMEOUT, environ=os.environ, beside=Beside(file)))
+def run(given: str | None, as_json: bool, say: Callable[[str], None], only_list: bool = False) -> int:
+    """The subcommand: 0 where everything is fine, 1 where something is not. UsageError for a bad inventory.
+
+    `only_list`: says what the inventory gives, and looks at no host.
+    """
+    suite = Suite.load((), Path.cwd(), timeout=LOOK_TIMEOUT, environ=os.environ, beside=Beside(given))
+    if only_list and not given:
+        raise UsageError("--list needs --inventory FILE")
+    diagnoses = () if only_list else examine(suite)
     if as_json:
-        say(to_json(diagnoses))
+        say(to_json(diagnoses, suite.inventory))
     else:
+        if only_list or suite.inventory.gathered:
+            for line in (*listed(suite.inventory), ""):
+                say(line)
         for line in render(diagnoses):
             say(line)
+        for place, line in enumerate(extensions_listed()):
+            say(f"{' ' * 23 if place else 'added by other packages'}: {line}")
     return 0 if all(diagnosis.fine for diagnosis in diagnoses) else 1

@@ -10,7 +10,8 @@
     |   +-- LostNode          ... or was, and is out of reach now
     +-- LaunchError           the launcher itself could not be started
     +-- RecordError           a stored record cannot be read back (reporting/serial.py)
-    +-- JournalError          the journal cannot be written (reporting/journal.py)
+    +-- StorageError          the run's folder cannot be written: disk full, taken away, read-only
+    |   +-- JournalError      ... its journal (reporting/journal.py)
 
 Errors of foreign libraries end where they arise and come out as one of these.
 """
@@ -59,6 +60,10 @@ class ProvisionError(HetgpuError):
 
 class LostNode(ProvisionError):
     """A node that was ready cannot be reached any more."""
+
+
+class StorageError(HetgpuError):
+    """What a cell leaves cannot be written; the message names the file and the reason."""
 
 
 class LaunchError(HetgpuError):

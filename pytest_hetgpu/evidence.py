@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from pytest_hetgpu.model import Expectation, Verdict
 from pytest_hetgpu.readings import Exited, Reading
 from pytest_hetgpu.told import Device, Hello, Kind, Known, Measurement, Point, RankExit, Row, Signature
 
 __all__ = [
+    "Attempt",
     "DebugRun",
     "Device",
     "Evidence",
@@ -26,6 +28,8 @@ __all__ = [
     "Row",
     "RunResult",
     "Signature",
+    "Span",
+    "Timeline",
     "Told",
     "Wire",
 ]
@@ -56,7 +60,9 @@ class RunResult:
     epoch, `quiet` the seconds without any output before the end. `interrupted` names the signal that cut the run short
     from outside; `survivors` are processes that outlived their launcher and had to be stopped. `lost` says which nodes
     were out of reach at the end, and why; `traffic` are the bytes that each node's fabric interface moved meanwhile.
-    `wire` is what the way between the nodes can carry, None where nobody asked.
+    `wire` is what the way between the nodes can carry, None where nobody asked. `spent` says why it had to end before
+    its own time was over, `left_out` how many bytes of its output were not kept, and `unleased` names hosts that others
+    may have used meanwhile.
     """
 
     argv: tuple[str, ...]
@@ -71,6 +77,9 @@ class RunResult:
     lost: tuple[str, ...] = ()
     traffic: Mapping[str, int] = field(default_factory=dict)
     wire: Wire | None = None
+    spent: str = ""
+    left_out: int = 0
+    unleased: tuple[str, ...] = ()
 
     @property
     def signal(self) -> int | None:
@@ -105,7 +114,8 @@ class Evidence:
     `transports` are the components seen between ranks, `versions` what the libraries said of themselves.
     `signatures` are all failures read, the most telling first. `figures` are what programs measured beside times.
     `lacks` is what ranks found missing of what they were to use, and how they know. `told` is what a foreign program
-    printed.
+    printed. `ended` is when ranks were done and `last_row` when rank 0 last reported a time, in seconds since 1970 by
+    the clocks of their own nodes.
     """
 
     hellos: Mapping[int, Hello] = field(default_factory=dict)
@@ -122,6 +132,8 @@ class Evidence:
     devices: tuple[Device, ...] = ()
     lacks: tuple[str, ...] = ()
     told: Told | None = None
+    ended: Mapping[int, float] = field(default_factory=dict)
+    last_row: float | None = None
 
     @property
     def facts(self) -> dict[str, str]:
@@ -154,6 +166,36 @@ class RankFate:
     own: bool = False
 
 
+class Span(NamedTuple):
+    """From when to when a rank was there, in seconds after its job's start; None for what is not known.
+
+    `node` is the index of its node's name in the timeline.
+    """
+
+    rank: int
+    node: int
+    start: float | None
+    end: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """When the ranks of a job of `seconds` were there, each by its own node's clock, which may be off.
+
+    A start is a rank's greeting, an end is when it had done its work. Of `ranks` a few are kept where they are many;
+    `rest` is the earliest start and the latest end of the others. `limit` is the job's time limit in seconds, 0 for
+    none; `last_row` is when rank 0 last reported a time.
+    """
+
+    spans: tuple[Span, ...]
+    nodes: tuple[str, ...]
+    ranks: int
+    seconds: float
+    limit: float = 0.0
+    rest: tuple[float | None, float | None] = (None, None)
+    last_row: float | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class DebugRun:
     """What a failed cell did when it was run once more with its libraries' debug output.
@@ -168,6 +210,20 @@ class DebugRun:
 
 
 @dataclass(frozen=True, slots=True)
+class Attempt:
+    """An attempt at a cell that another one followed: `key` is its signature's, "" where there was none.
+
+    `log` is the path of its output from the run's folder.
+    """
+
+    kind: Kind
+    key: str
+    why: str
+    log: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """The judged result of a scenario. `findings` holds what every judge said, the decisive one first.
 
@@ -175,6 +231,8 @@ class Outcome:
     signature, `others` are further failures in the log, and `fates` what became of each rank of a run that failed;
     `debug` is the debug rerun, which decides nothing; `facts` are the versions and settings that conditions ask for;
     `wire` is the run's. `notes` decide nothing either; an `unsettled` cell must be run again before it can be judged.
+    `attempts` are those that failed before the one that this is the outcome of; `timeline` is None where no rank said
+    when it was there.
     """
 
     kind: Kind
@@ -196,3 +254,10 @@ class Outcome:
     wire: Wire | None = None
     notes: tuple[str, ...] = ()
     unsettled: bool = False
+    attempts: tuple[Attempt, ...] = ()
+    timeline: Timeline | None = None
+
+    @property
+    def flaky(self) -> bool:
+        """Whether it failed and then passed."""
+        return self.kind is Kind.PASSED and bool(self.attempts)

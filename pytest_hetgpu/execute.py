@@ -2,48 +2,94 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from pytest_hetgpu import leases
+from pytest_hetgpu import kills
+from pytest_hetgpu.attempts.budget import UNLIMITED, Budget
+from pytest_hetgpu.attempts.output import LIMIT, limited
 from pytest_hetgpu.cluster import Cluster
 from pytest_hetgpu.errors import LaunchError, ProvisionError
 from pytest_hetgpu.evidence import RunResult
+from pytest_hetgpu.leases.hold import held
 from pytest_hetgpu.model import Job
+from pytest_hetgpu.reporting.files import PRIVATE
 from pytest_hetgpu.reporting.folder import RunFolder
 from pytest_hetgpu.reporting.journal import Journal
-from pytest_hetgpu.runtimes.base import Overdue
+from pytest_hetgpu.runtimes.base import OnOverdue, Overdue, shrug
 
 COMMAND_NOT_FOUND = 127
 
 
-def execute(cluster: Cluster, folder: RunFolder, journal: Journal | None) -> RunResult:
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a run allows: its time, and bytes of output a cell."""
+
+    budget: Budget = UNLIMITED
+    output: float = LIMIT
+
+
+BOUNDS = Bounds()
+
+
+def execute(cluster: Cluster, folder: RunFolder, journal: Journal | None, bounds: Bounds = BOUNDS) -> RunResult:
     """The job's result, already on disk; a launcher that cannot be started ends with 127, as a shell would say it.
 
     What is not the cell's own run (its debug rerun) is kept in its folder, and goes into no journal.
 
     A measuring job has its hosts alone, whoever else runs cells on this machine; waiting for them is not its time.
+    It is stopped when its own time is over, or the run's.
     """
     job = cluster.job
     output = folder.prepare(job.label)
     folder.write_job(job)
-    with leases.hold(job.hosts):
+    with held(job, journal.waits if journal else None) as holding:
         if journal:
             journal.started(job)
         try:
-            before = cluster.traffic()
-            result = cluster.launcher.run(
-                job.command, output=output, timeout=job.timeout, overdue=partial(_look, cluster, output)
-            )
-            result = _settled(cluster, result, before)
+            result = _bounded(cluster, output, bounds)
         except (LaunchError, ProvisionError) as error:
             result = not_started(job, output, [str(error)])
+        result = replace(result, unleased=holding.lost)
     folder.write_job(job, result)
     if journal:
         journal.finished(job, result)
+    return result
+
+
+def _bounded(cluster: Cluster, output: Path, bounds: Bounds) -> RunResult:
+    """The job's result, with what its nodes tell; whose time the run's end cuts short is not looked at as if stuck."""
+    job, left = cluster.job, bounds.budget.left
+    if not left:
+        why = bounds.budget.why
+        _note(output, [f"hetgpu: not started: {why}"])
+        return RunResult(job.command.argv, None, str(output), time.time(), 0.0, timed_out=True, spent=why)
+    short = left < job.timeout
+    before, kills_before = cluster.traffic(), cluster.oom_kills()
+    overdue: OnOverdue = shrug if short else partial(_look, cluster, output)
+    with limited(output, bounds.output) as finish:
+        result = cluster.launcher.run(job.command, output=output, timeout=min(left, job.timeout), overdue=overdue)
+        left_out = finish()
+    spent = bounds.budget.why if short and result.timed_out else ""
+    result = _settled(cluster, replace(result, spent=spent, left_out=left_out), before)
+    after = cluster.oom_kills()
+    killed = [kills.told(node, count, after.get(node)) for node, count in kills_before.items()]
+    _note(output, [line for line in killed if line])
+    return result
+
+
+def never_started(job: Job, folder: RunFolder, journal: Journal, why: Sequence[str]) -> RunResult:
+    """As `execute` of a job whose nodes are not ready for it, with the lines `why` alone in its log."""
+    output = folder.prepare(job.label)
+    output.unlink(missing_ok=True)
+    journal.started(job)
+    result = not_started(job, output, why)
+    folder.write_job(job, result)
+    journal.finished(job, result)
     return result
 
 
@@ -71,5 +117,5 @@ def _settled(cluster: Cluster, result: RunResult, before: dict[str, int]) -> Run
 
 def _note(output: Path, lines: Sequence[str]) -> None:
     if lines:
-        with output.open("a", encoding="utf-8") as log:
+        with os.fdopen(os.open(output, os.O_WRONLY | os.O_APPEND | os.O_CREAT, PRIVATE), "a", encoding="utf-8") as log:
             log.writelines(f"{line}\n" for line in lines)

@@ -28,7 +28,7 @@ def fates(case: Case, findings: Sequence[Finding]) -> tuple[RankFate, ...]:
     exits = {ended.rank: ended for ended in case.evidence.exits}
     return tuple(
         RankFate(rank, name, platform, *_fate(rank, case, exits.get(rank), blamed.get(rank), stopped=stopped))
-        for rank, (name, platform) in enumerate(_places(case))
+        for rank, (name, platform) in enumerate(places(case))
     )
 
 
@@ -53,7 +53,7 @@ def _group(platform: str, fate: str, ranks: Sequence[int]) -> str:
     return f"{vendor}ranks {shown} {fate.replace('was ', 'were ')}"
 
 
-def _places(case: Case) -> Iterator[tuple[str, str]]:
+def places(case: Case) -> Iterator[tuple[str, str]]:
     """Node name and platform of every rank, in the order of ranks: nodes have consecutive ones, or ranks say theirs."""
     nodes = [node for node in case.job.nodes for _ in range(node.ranks)]
     for rank, node in enumerate(nodes):

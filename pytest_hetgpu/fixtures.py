@@ -53,12 +53,13 @@ class Run:
         if result.interrupted:
             self._request.session.shouldstop = f"stopped by {result.interrupted}"
         if check and outcome.verdict.value == "not_run":
-            pytest.skip(outcome.why)
+            pytest.skip(_words(outcome.why))
         if check and outcome.verdict.fails:
             pytest.fail(session.describe(self._cluster, outcome), pytrace=False)
         if check and outcome.verdict.value == "known":
-            expected = outcome.expectation
-            pytest.xfail((expected.issue or expected.reason if expected else None) or outcome.why)
+            from pytest_hetgpu.wording import known_for
+
+            pytest.xfail(_words(known_for(outcome)))
         return outcome
 
 
@@ -66,6 +67,13 @@ class Run:
 def run(cluster: Cluster, request: pytest.FixtureRequest) -> Run:
     """Call it to run the cell: `outcome = run()`."""
     return Run(_session(request), cluster, request)
+
+
+def _words(reason: str) -> str:
+    """What stands in a matrix, or in a log, without what a terminal would obey."""
+    from pytest_hetgpu.reporting.text import one_line
+
+    return one_line(reason, 1000)
 
 
 def _session(request: pytest.FixtureRequest) -> Session:

@@ -17,7 +17,7 @@ from typing import Any
 
 from pytest_hetgpu.evidence import Hello
 from pytest_hetgpu.logs.records import RecordReader
-from pytest_hetgpu.reporting.folder import write_atomically
+from pytest_hetgpu.reporting.files import PRIVATE, write_atomically
 from pytest_hetgpu.reporting.redaction import redact_json
 from pytest_hetgpu.runtimes._look import unpacked
 from pytest_hetgpu.runtimes.base import Look, Overdue
@@ -70,7 +70,8 @@ def record(overdue: Overdue, others: Mapping[str, Look], output: Path, ranks: in
     try:
         hellos = greeted(output)
         answers = _asked(overdue.look, others, hellos)
-        write_atomically(output.with_name(FILE), json.dumps(redact_json({"nodes": answers}), indent=1).encode())
+        taken = json.dumps(redact_json({"nodes": answers}), indent=1).encode()
+        write_atomically(output.with_name(FILE), taken, PRIVATE)
         lines = said(answers, hellos, ranks, overdue)
     except Exception as error:  # noqa: BLE001 - the job is to be stopped, whatever comes of looking at it
         lines = [f"hetgpu: no stacks could be taken: {type(error).__name__}: {' '.join(str(error).split())[:300]}"]

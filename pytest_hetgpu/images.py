@@ -12,8 +12,10 @@ import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol, cast
 
 from pytest_hetgpu.errors import UsageError
+from pytest_hetgpu.registry import show
 
 DOCKERFILE = "Dockerfile"
 IGNORED = ".dockerignore"
@@ -31,17 +33,24 @@ class Entry:
     mode: int
 
 
+class _Expression(Protocol):
+    """As much of a compiled pattern as is needed."""
+
+    def fullmatch(self, text: str) -> object:
+        """Something where all of the text fits, else None."""
+
+
 @dataclass(frozen=True, slots=True)
 class Pattern:
     """One line of a .dockerignore."""
 
-    expression: re.Pattern[str]
+    expression: _Expression
     keeps: bool
 
     def matches(self, path: str) -> bool:
         """Whether it speaks of `path`, or of a folder that `path` is in."""
         parts = path.split("/")
-        return any(self.expression.fullmatch("/".join(parts[:count])) for count in range(len(parts), 0, -1))
+        return any(self.expression.fullmatch(_known("/".join(parts[:count]))) for count in range(len(parts), 0, -1))
 
 
 def reference(folder: str, args: Mapping[str, str]) -> str:
@@ -144,7 +153,35 @@ def _pattern(line: str) -> Iterator[Pattern]:
     keeps = line.startswith("!")
     clean = os.path.normpath("/" + line.removeprefix("!").strip()).lstrip("/")
     if clean:
-        yield Pattern(re.compile(_expression(clean), re.DOTALL), keeps)
+        yield Pattern(_compiled(clean), keeps)
+
+
+def _compiled(pattern: str) -> _Expression:
+    """By RE2 where it is installed: a folder may be anybody's, and `**a**a**a` keeps `re` busy for ever."""
+    expression = _expression(pattern)
+    try:
+        return _by_re2(expression) or re.compile(expression, re.DOTALL)
+    except (re.error, ValueError) as error:
+        raise UsageError(f"{IGNORED}: {show(pattern)} is no pattern: {error}") from None
+
+
+def _by_re2(expression: str) -> _Expression | None:
+    try:
+        import re2
+    except ImportError:
+        return None
+    options = re2.Options()
+    options.dot_nl, options.log_errors = True, False
+    try:
+        return cast("_Expression", re2.compile(_known(expression), options))
+    except re2.error as error:
+        said = error.args[0] if error.args else ""
+        raise ValueError(said.decode(errors="replace") if isinstance(said, bytes) else str(said)) from None
+
+
+def _known(text: str) -> str:
+    """A text without halves of surrogate pairs, which stand for bytes of a name that are no UTF-8."""
+    return text.encode(errors="replace").decode()
 
 
 def _expression(pattern: str) -> str:

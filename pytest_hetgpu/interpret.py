@@ -69,10 +69,17 @@ def _exited(kind: type[Reader], reading: Reading, result: RunResult, evidence: E
 
     Where no rank greeted, the code is the launcher's own.
     """
-    if result.timed_out or result.interrupted is not None or not evidence.hellos or (result.returncode or 0) < 0:
-        return kind.exited(0, reading)
-    code = next((ended.code for ended in evidence.exits if ended.code), result.returncode or 0)
-    return kind.exited(code, reading)
+    returned = result.returncode
+    if result.timed_out or result.interrupted is not None or returned is None or returned < 0:
+        return kind.stopped(reading)
+    if not evidence.hellos:
+        return kind.stopped(reading) if returned else kind.exited(0, reading)
+    code = next((ended.code for ended in evidence.exits if ended.code), returned)
+    found = kind.exited(code, reading)
+    if found and found.why == reading.unsaid and result.lost:
+        # mpirun may end with 0 though a node is gone, and with it what its ranks would have said.
+        return Exited(Kind.ERROR, found.why)
+    return found
 
 
 def _wrong(reading: Reading, exited: Exited | None) -> Iterator[str]:

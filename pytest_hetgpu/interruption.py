@@ -12,17 +12,21 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, ClassVar
 
+from pytest_hetgpu.closing import Outlets
+
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class OrderlyStop:
     """While installed, SIGTERM and SIGHUP raise KeyboardInterrupt with their name, as Ctrl-C does without one.
 
-    All three wait for the end of what is `postponed`.
+    All three wait for the end of what is `postponed`. `outlets` are where the process prints to: what sends a signal
+    may take them along.
     """
 
     def __init__(self) -> None:
         self._before: dict[int, Any] = {}
+        self.outlets = Outlets()
 
     def install(self) -> None:
         """Takes over the signals that are not ignored (nohup stays in force), and Ctrl-C where it does as usual.
@@ -34,7 +38,12 @@ class OrderlyStop:
             for number, handler in self._before.items():
                 usual = handler is signal.default_int_handler
                 if usual if number == signal.SIGINT else handler is not signal.SIG_IGN:
-                    signal.signal(number, _interrupt)
+                    signal.signal(number, self._arrived)
+
+    def _arrived(self, number: int, frame: FrameType | None) -> None:
+        self.outlets.suspect = True
+        self.outlets.leave_dead()
+        _interrupt(number, frame)
 
     def restore(self) -> None:
         """Puts back what was there."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from pytest_hetgpu.logs.transcript import read
 from pytest_hetgpu.metrics import measurements
 from pytest_hetgpu.model import Job, Kind, Verdict
 from pytest_hetgpu.registry import find
+from pytest_hetgpu.timelines import timeline
 from pytest_hetgpu.transports.base import Transport
 
 JUDGES: tuple[type[Judge], ...] = (
@@ -91,6 +93,21 @@ def judge(
     return judge_case(Case(job, result, evidence), judges, knowing)
 
 
+def overruled(before: Outcome | None, why: str) -> Outcome:
+    """The outcome of a cell whose test failed for a reason of its own, whatever the run had shown `before`."""
+    finding = Finding(SCENARIO, Kind.ERROR, f"its test failed: {why}")
+    outcome = before or Outcome(Kind.ERROR, Verdict.NEW)
+    return replace(
+        outcome,
+        kind=Kind.ERROR,
+        verdict=Verdict.NEW,
+        why=finding.why,
+        signature=None,
+        expectation=None,
+        findings=(finding, *outcome.findings),
+    )
+
+
 def judge_case(case: Case, judges: Sequence[type[Judge]], knowing: Callable[[Signature], tuple[Known, ...]]) -> Outcome:
     """The outcome of a run as it lies before the judges. Pure. `knowing` gives what is established about a signature.
 
@@ -107,6 +124,7 @@ def judge_case(case: Case, judges: Sequence[type[Judge]], knowing: Callable[[Sig
     known = knowing(signature) if signature else ()
     ruling = expectation.rule(case, kind, signature, [entry.id for entry in known])
     notes = _told_once(ruling.note, why, signature) if ruling.expectation else (why, ruling.note)
+    ends = fates(case, findings) if kind is not Kind.SKIPPED else ()
     return Outcome(
         kind=kind,
         verdict=ruling.verdict,
@@ -120,7 +138,8 @@ def judge_case(case: Case, judges: Sequence[type[Judge]], knowing: Callable[[Sig
         seconds=result.seconds,
         known=known,
         others=_others(evidence, signature) if kind not in _FINE else (),
-        fates=fates(case, findings) if kind is not Kind.SKIPPED else (),
+        fates=ends,
+        timeline=timeline(case, ends) if kind is not Kind.SKIPPED else None,
         facts={**job.demand.facts, **evidence.facts, **_devices(evidence)},
         wire=result.wire,
         **_of_speed(case, findings),
@@ -140,9 +159,15 @@ def _of_speed(case: Case, findings: Sequence[Finding]) -> dict[str, Any]:
     """What is to be said of its speed, and whether another launch must tell; nothing where that judge tripped."""
     try:
         unsettled = bool(findings) and findings[0].judge == Speed.name and speed.unsettled(case)
-        return {"notes": tuple(map(_one_line, speed.notes(case))), "unsettled": unsettled}
+        return {"notes": tuple(map(_one_line, (*_cut(case), *speed.notes(case)))), "unsettled": unsettled}
     except Exception:  # noqa: BLE001 - it has been heard, and its trouble is a finding
         return {}
+
+
+def _cut(case: Case) -> Iterator[str]:
+    """That not all of the output was kept."""
+    if case.result.left_out:
+        yield f"{case.result.left_out} bytes from the middle of its output were not kept (--hetgpu-output)"
 
 
 def _told_once(note: str, why: str, signature: Signature | None) -> tuple[str, str]:

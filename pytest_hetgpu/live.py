@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from pytest_hetgpu.attempts.quarantine import IN_QUARANTINE
 from pytest_hetgpu.evidence import Outcome
 from pytest_hetgpu.model import Scenario, Verdict
 from pytest_hetgpu.reporting.cells import CellRecord
 from pytest_hetgpu.reporting.pairs import CellPairs, from_pairs
+from pytest_hetgpu.reporting.past import PastCell
 from pytest_hetgpu.reporting.table import table
 from pytest_hetgpu.sizes import show_size
 from pytest_hetgpu.wire.wording import gbs, percent
 from pytest_hetgpu.wording import shown
+
+if TYPE_CHECKING:
+    from pytest_hetgpu.compare.sides import Side
 
 MARKUP = {
     Verdict.OK: {"green": True},
@@ -28,21 +33,26 @@ MARKUP = {
 MOST_FEARS = 8
 LEAST_SHARE = 0.001
 _BANDWIDTHS = ("busbw", "bandwidth", "bidirectional_bandwidth", "aggregate_bandwidth")
+_UNRUN = re.compile(rf"{IN_QUARANTINE}|the run's time was spent")
 _METRIC = re.compile(r"(\w+)\[(\d+),(\w+)(,in)?\]")
 
 
 class Live:
     """Hooks of the terminal's side, in the process that has the terminal. `reports` is the run's folder.
 
-    `trouble` are lines for the end, about what happened when the reports were written.
+    `trouble` are lines for the end, about what happened when the reports were written; `resumed` says what this session
+    takes up; `before` is what the run is held against there: a side of a comparison, or the history that has the run
+    before.
     """
 
-    def __init__(self, config: Any, cells: Sequence[Scenario], reports: Path) -> None:
+    def __init__(self, config: Any, cells: Sequence[Scenario], reports: Path, resumed: str = "") -> None:
         self.config = config
         self.cells = {(cell.matrix, cell.label): cell for cell in cells}
         self.reports = reports
         self.seen: dict[tuple[str, str], CellPairs] = {}
         self.trouble: list[str] = []
+        self.resumed = [resumed] if resumed else []
+        self.before: Side | Path | None = None
         self.others = 0
         self.started = False
         self.width = min(60, max((len(cell.label) for cell in cells), default=0))
@@ -52,6 +62,10 @@ class Live:
         """Whether cells came up and none of them, nor any other test, could be run."""
         return bool(self.seen) and not self.others and all(p.verdict is Verdict.NOT_RUN for p in self.seen.values())
 
+    def pytest_report_header(self) -> list[str]:
+        """What is taken up again."""
+        return self.resumed
+
     def pytest_report_teststatus(self, report: Any, config: Any) -> tuple[str, str, Any] | None:
         """Leaves the line to `pytest_runtest_logreport`, but for -v (its word is our line) and -q (plain letters)."""
         pairs = cell_pairs(report)
@@ -60,8 +74,8 @@ class Live:
             return None
         category, word = _category(report)
         if verbosity > 0:
-            word = f"{word} {pairs.verdict.value.replace('_', ' ')} {said(pairs).strip()}"
-        return category, "", (word, MARKUP[pairs.verdict])
+            word = f"{word} {verdict(pairs)} {said(pairs).strip()}"
+        return category, "", (word, markup(pairs))
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         pairs = cell_pairs(report)
@@ -80,18 +94,19 @@ class Live:
         if not self.started:
             terminal.ensure_newline()
             self.started = True
-        self.config.get_terminal_writer().line(self.line(pairs), **MARKUP[pairs.verdict])
+        self.config.get_terminal_writer().line(self.line(pairs), **markup(pairs))
         # Our lines end themselves; pytest need not print the file's name before each.
         terminal.currentfspath = self.config.rootpath / report.nodeid.split("::")[0]
 
     def line(self, pairs: CellPairs) -> str:
         """`ok       two-ranks-ob1-tcp-allreduce   0.9 s  busbw 1.32 GB/s at 4M float32`."""
-        return f"{pairs.verdict.value.replace('_', ' '):8} {pairs.scenario:{self.width}} {said(pairs)}"
+        told = f"{said(pairs)}{'  (kept)' * bool(pairs.kept)}"
+        return f"{verdict(pairs):8} {pairs.scenario:{self.width}} {told}"
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """The final table and where the reports are."""
         writer = terminalreporter
-        if not self.seen and not self.trouble:
+        if not self.seen and not self.trouble and not self.resumed:
             return
         cells = [record(cell, self.seen[key]) for key, cell in self.cells.items() if key in self.seen]
         writer.write_sep("=", "hetgpu")
@@ -101,9 +116,35 @@ class Live:
             writer.write("\n")
         for line, markup in self.wires():
             writer.write_line(line, **markup)
-        for line in (*feared(self.seen.values()), *noted(self.seen.values()), *self.trouble):
+        for line in self.resumed:
+            writer.write_line(line)
+        seen = self.seen.values()
+        for line in (*flaky(seen), *unrun(seen), *feared(seen), *noted(seen), *self.trouble):
             writer.write_line(line, yellow=True)
+        for line, markup in self.news():
+            writer.write_line(line, **markup)
         writer.write_line(f"reports: {shown(self.reports)}  (index.html, summary.md, junit.xml, journal/, scenarios/)")
+
+    def news(self) -> Iterator[tuple[str, dict[str, bool]]]:
+        """What is not as expected, and not as it was; with -q only what is not as expected."""
+        from pytest_hetgpu.terminal import news
+
+        yield from news.unexpected(self.seen.values())
+        side = self.side() if self.seen and self.config.get_verbosity() >= 0 else None
+        if side:
+            labels = {(cell.matrix, cell.id): cell.label for cell in self.cells.values()}
+            now = {(key[0], cell.id): was(cell, self.seen[key]) for key, cell in self.cells.items() if key in self.seen}
+            yield from news.since(side, now, labels)
+
+    def side(self) -> Side | None:
+        """What the run is held against."""
+        if not isinstance(self.before, Path):
+            return self.before
+        from pytest_hetgpu.compare.sides import Side
+        from pytest_hetgpu.reporting import history
+
+        found = history.before(self.before, self.reports.name, {matrix for matrix, _ in self.seen})
+        return Side(found.id, (found,)) if found else None
 
     def wires(self) -> Iterator[tuple[str, dict[str, bool]]]:
         """What is known of the way between the nodes of each placement, or why nothing is."""
@@ -115,6 +156,30 @@ class Live:
         for (_, placement), pairs in known.items():
             limit = f"{gbs(pairs.wire)} GB/s, " if pairs.wire else ""
             yield f"wire of {placement}: {limit}{pairs.wire_told}", {} if pairs.wire else {"yellow": True}
+
+
+def verdict(pairs: CellPairs) -> str:
+    """The word that a cell's line begins with."""
+    return "flaky" if pairs.flaky and pairs.verdict is Verdict.OK else pairs.verdict.value.replace("_", " ")
+
+
+def markup(pairs: CellPairs) -> Mapping[str, bool]:
+    """How that line is coloured."""
+    return {"yellow": True} if verdict(pairs) == "flaky" else MARKUP[pairs.verdict]
+
+
+def flaky(seen: Iterable[CellPairs]) -> Iterator[str]:
+    """The cells that failed and then passed."""
+    found = [f"{pairs.scenario} {pairs.flaky}" for pairs in seen if pairs.flaky]
+    yield from (f"flaky: {one}" for one in found[:MOST_FEARS])
+    if len(found) > MOST_FEARS:
+        yield f"flaky: {len(found) - MOST_FEARS} more, see summary.md"
+
+
+def unrun(seen: Iterable[CellPairs]) -> Iterator[str]:
+    """Cells that were not run though they could have been: nodes in quarantine, a run whose time was spent."""
+    why = Counter(pairs.why for pairs in seen if pairs.verdict is Verdict.NOT_RUN and _UNRUN.search(pairs.why))
+    yield from (f"{one} [{cells} cell{'s' * (cells > 1)} not run]" for one, cells in why.most_common(MOST_FEARS))
 
 
 def feared(seen: Iterable[CellPairs]) -> Iterator[str]:
@@ -141,11 +206,18 @@ def record(cell: Scenario, pairs: CellPairs) -> CellRecord:
     return CellRecord(cell.matrix, cell.id, cell.label, dict(zip(cell.axes, cell.values, strict=True)), outcome=outcome)
 
 
+def was(cell: Scenario, pairs: CellPairs) -> PastCell:
+    """A cell as a comparison wants it."""
+    return PastCell(cell.matrix, cell.id, pairs.kind, pairs.verdict, signature=pairs.signature or "", why=pairs.why)
+
+
 def said(pairs: CellPairs) -> str:
     """Seconds, then bandwidth or signature or reason."""
     if pairs.verdict is Verdict.NOT_RUN:
         return pairs.why
     detail = best(pairs) if pairs.kind.value == "passed" else ""
+    if pairs.flaky:
+        detail = f"{pairs.flaky}; {detail}".removesuffix("; ")
     if pairs.kind.value != "passed":
         detail = f"{pairs.kind.value}: {pairs.signature or pairs.why}"
     elif pairs.verdict.fails:

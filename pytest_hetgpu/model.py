@@ -9,8 +9,10 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from pytest_hetgpu.batch import SCHEDULERS, Batch
 from pytest_hetgpu.foreign import Foreign
 from pytest_hetgpu.limits import TOLERANCE, Limit, Reference
+from pytest_hetgpu.pods import Pods
 from pytest_hetgpu.told import Condition, Kind, Point
 
 __all__ = [
@@ -122,7 +124,7 @@ class ContainerOptions:
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """A named kind of node. `prefix` is where its stack is on the node, "" where PATH finds it."""
+    """A named kind of node. `prefix` is where its stack is ("": PATH finds it); `batch` or `pods` is asked for."""
 
     name: str
     accelerator: Accelerator = Accelerator()
@@ -137,6 +139,8 @@ class Hardware:
     env: Mapping[str, str] = field(default_factory=dict)
     mca: Mapping[str, str] = field(default_factory=dict)
     capabilities: frozenset[str] = frozenset()
+    batch: Batch | None = None
+    pods: Pods | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,12 +199,16 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class RankContext:
-    """Consecutive ranks that share program, environment and host: one context of an MPMD command line."""
+    """Consecutive ranks that share program, environment and host: one context of an MPMD command line.
+
+    `batch` are the terms of a node that Slurm gave.
+    """
 
     ranks: int
     host: str
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
+    batch: Batch | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,8 +338,8 @@ class Job:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """Hosts the job occupies, sorted, each once: the order in which their leases are taken."""
-        return tuple(sorted({node.host for node in self.everybody}))
+        """Hosts the job occupies, sorted, each once; not those that a scheduler gave, which are leased already."""
+        return tuple(sorted({node.host for node in self.everybody if node.hardware.runtime not in SCHEDULERS}))
 
     @property
     def joined(self) -> bool:

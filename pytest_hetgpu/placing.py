@@ -7,14 +7,16 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from pytest_hetgpu.batch import SCHEDULERS, groups
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.inventory import HERE, Host, Inventory
 from pytest_hetgpu.matrix.document import CellSettings, Document
 from pytest_hetgpu.model import ContainerOptions, Hardware, Image, Node, Stack
+from pytest_hetgpu.pods import quarrel
 from pytest_hetgpu.stacks.base import family_of
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")
-# How Docker calls the interface of a container on a network of its own.
+# How Docker calls the interface of a container on a network of its own, and Kubernetes the first one of a pod.
 CONTAINER_NETDEV = "eth0"
 
 
@@ -23,7 +25,8 @@ class Sight:
     """What a node was seen to be once it was there; before that, what a plan shows.
 
     `folder` is our private folder on it, `root` whether commands run as root there; `netdev`, `hca` and `gid_index` are
-    the ones found where the matrix leaves them open; `prefix` is that of its MPI without links in it.
+    the ones found where the matrix leaves them open; `prefix` is that of its MPI without links in it. `host` is the one
+    that a scheduler chose.
     """
 
     folder: str = "/tmp/hetgpu"  # noqa: S108 - a name to show; the folder is made with a random one
@@ -32,6 +35,7 @@ class Sight:
     hca: str = ""
     gid_index: int | None = None
     prefix: str = ""
+    host: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +59,9 @@ class Site:
 
 def place(document: Document, settings: CellSettings, site: Site) -> tuple[tuple[Node, ...], tuple[Host, ...]]:
     """Every node with its host; a launcher without ranks is the last. NotHere where the site lacks one."""
-    kinds = tuple(document.hardware[name] for name in settings.hardware)
+    kinds = tuple(site.inventory.site(document.hardware[name]) for name in settings.hardware)
+    kinds = _in_components(kinds)
+    _of_one_kind(kinds, bool(settings.launch_from))
     hosts = site.inventory.bind(kinds)
     ranks = [settings.options.ranks_per_node] * len(settings.nodes) + [0] * bool(settings.launch_from)
     network = _network(kinds, hosts)
@@ -67,7 +73,7 @@ def place(document: Document, settings: CellSettings, site: Site) -> tuple[tuple
         node = Node(
             index=index,
             hardware=_seen(kind, _own_netdev(container, hosts), site.seen.get(index)),
-            host=host.address,
+            host=(site.seen[index].host if index in site.seen else "") or host.address,
             ranks=ranks[index],
             name=names[index],
             stack=_stack(kind, host, settings.options.stack, site, index),
@@ -77,6 +83,25 @@ def place(document: Document, settings: CellSettings, site: Site) -> tuple[tuple
         )
         nodes.append(node)
     return tuple(nodes), hosts
+
+
+def _in_components(kinds: tuple[Hardware, ...]) -> tuple[Hardware, ...]:
+    """Kinds that are Slurm's know which node of which component they are."""
+    components = groups([kind.name for kind in kinds])
+    several = len({*components}) > 1
+    found = []
+    for place, (kind, group) in enumerate(zip(kinds, components, strict=True)):
+        relative = place - components.index(group)
+        batch = kind.batch and replace(kind.batch, group=group if several else None, relative=relative)
+        found.append(replace(kind, batch=batch) if batch else kind)
+    return tuple(found)
+
+
+def _of_one_kind(kinds: Sequence[Hardware], launcher: bool) -> None:
+    """NotHere where pods of one placement cannot be made together."""
+    pods = [(kind.name, kind.pods) for kind in kinds if kind.pods]
+    if why := quarrel(pods, launcher=launcher and bool(kinds[-1].pods)):
+        raise NotHere(why)
 
 
 def address(node: Node) -> str:
@@ -118,10 +143,11 @@ def _names(kinds: Sequence[Hardware], hosts: Sequence[Host], starter: int) -> li
     names = []
     for index, (kind, host) in enumerate(zip(kinds, hosts, strict=True)):
         plain = _PLAIN.fullmatch(host.address) and many[host.address] == 1 and host.address not in HERE
+        given = kind.runtime == "docker" or kind.runtime in SCHEDULERS  # names of ours
         if kind.runtime != "docker" and index == starter:
             names.append("localhost")
         else:
-            names.append(host.address if plain and kind.runtime != "docker" else f"node{index}")
+            names.append(host.address if plain and not given else f"node{index}")
     return names
 
 
@@ -137,7 +163,8 @@ def _seen(kind: Hardware, netdev: str, sight: Sight | None) -> Hardware:
     fabric = kind.fabric
     if kind.runtime == "local" and not sight:
         return kind
-    netdev = fabric.netdev or netdev or (sight.netdev if sight else "")
+    first = CONTAINER_NETDEV if kind.pods and not kind.pods.host_network else ""
+    netdev = fabric.netdev or netdev or (sight.netdev if sight else "") or first
     found = replace(
         fabric,
         netdev=netdev or None,
@@ -152,6 +179,9 @@ def _stack(kind: Hardware, host: Host, asked: str | None, site: Site, index: int
         return site.stacks[asked or kind.stack]
     if asked and asked != kind.stack:
         raise NotHere(f"hardware {kind.name} has the stack {kind.stack}, the cell asks for {asked}")
-    stack = family_of(kind.stack).elsewhere(kind.stack, host.prefix or kind.prefix)
+    prefix = host.prefix or kind.prefix
+    if kind.runtime == "slurm" and not prefix and kind.stack in site.stacks:
+        return site.stacks[kind.stack]
+    stack = family_of(kind.stack).elsewhere(kind.stack, prefix)
     sight = site.seen.get(index)
     return replace(stack, prefix=sight.prefix) if sight and sight.prefix else stack

@@ -271,14 +271,11 @@ def _contexts(
     # A parameter on the command line of one context would hold for the others too; in its environment it does not.
     own = [{f"OMPI_MCA_{name}": value for name, value in each.items() if name not in shared} for each in mca]
     described = [
-        (node.name, tokens, {**mine, **variables}, node.ranks)
+        (node.name, tokens, {**mine, **variables}, node.hardware.batch, node.ranks)
         for node, tokens, mine, variables in zip(nodes, argv, own, env, strict=True)
     ]
-    grouped = itertools.groupby(described, key=lambda item: item[:3])
-    return [
-        RankContext(sum(item[3] for item in group), host, tokens, variables)
-        for (host, tokens, variables), group in grouped
-    ], shared
+    grouped = itertools.groupby(described, key=lambda item: item[:4])
+    return [RankContext(sum(item[4] for item in group), *what) for what, group in grouped], shared
 
 
 def _filled(tokens: Sequence[str], node: Node, nodes: Sequence[Node]) -> tuple[str, ...]:
@@ -289,7 +286,10 @@ def _filled(tokens: Sequence[str], node: Node, nodes: Sequence[Node]) -> tuple[s
         "{memory}": "host" if platform == "cpu" else platform,
         "{node0}": address(nodes[0]),
     }
-    return tuple(functools.reduce(lambda token, fact: token.replace(*fact), facts.items(), token) for token in tokens)
+    return tuple(
+        functools.reduce(lambda token, fact: token.replace(*fact), facts.items(), token) if "{" in token else token
+        for token in tokens
+    )
 
 
 def _rendered(settings: CellSettings, node: Node, stack: Stack, site: Site) -> Rendering:

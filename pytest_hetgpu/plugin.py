@@ -30,12 +30,16 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "hetgpu: a cell of a matrix")
     settings = options.resolve(config)
     if not settings.matrix:
-        for name in ("plan", "cell", "inventory", "baseline"):
+        for name in ("plan", "cell", "inventory", "baseline", "resume"):
             if settings.sources.get(name, "").startswith("--"):
                 raise pytest.UsageError(f"{settings.sources[name]} needs a matrix: give --hetgpu-matrix FILE")
         return
     if config.option.help or config.option.version:
         return
+    if settings.plan and settings.resume is not None:
+        raise pytest.UsageError(
+            "--hetgpu-resume runs what is left of a run, --hetgpu-plan starts nothing: leave one out"
+        )
     from pytest_hetgpu.session import Session
 
     session = Session.open(config, settings)

@@ -48,7 +48,8 @@ class Measured:
 class Reading:
     """All that one output gave. `complaints` say what is wrong with the output, each in one line.
 
-    `failed` are the program's own words on what failed; `slow` that it missed the bandwidth it was told to reach.
+    `failed` are the program's own words on what failed; `unsaid` says that those on success are not there, which says
+    something only of a program that came to its end; `slow` that it missed the bandwidth it was told to reach.
     `memory` is the kind of memory the data was in, "" for not said; `versions` are what it says of other libraries.
     """
 
@@ -60,6 +61,7 @@ class Reading:
     slow: bool = False
     memory: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
+    unsaid: str = ""
 
     @property
     def wrong(self) -> tuple[Measured, ...]:

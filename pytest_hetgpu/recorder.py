@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_hetgpu import cluster as clusters
-from pytest_hetgpu import leases, wording
+from pytest_hetgpu import wording
+from pytest_hetgpu.attempts.debugging import debugged
+from pytest_hetgpu.attempts.health import NodeHealth
+from pytest_hetgpu.attempts.output import LIMIT
+from pytest_hetgpu.attempts.policy import spoils
+from pytest_hetgpu.attempts.trying import Trying
 from pytest_hetgpu.cluster import Cluster
-from pytest_hetgpu.errors import NotHere, ProvisionError
-from pytest_hetgpu.evidence import DebugRun, Finding, Outcome, RunResult
-from pytest_hetgpu.execute import execute, not_started
-from pytest_hetgpu.judge import SCENARIO, judge_output
+from pytest_hetgpu.errors import HetgpuError, NotHere, ProvisionError
+from pytest_hetgpu.evidence import Outcome, RunResult
+from pytest_hetgpu.execute import Bounds, execute, never_started
+from pytest_hetgpu.judge import judge_output, overruled
 from pytest_hetgpu.knowledge.entries import Knowledge
 from pytest_hetgpu.knowledge.load import knowledge
+from pytest_hetgpu.leases.hold import held, shut
 from pytest_hetgpu.metrics import has_bandwidth
 from pytest_hetgpu.model import Job, Kind, Scenario, Verdict
-from pytest_hetgpu.reporting import anonymity
+from pytest_hetgpu.reaper.guard import guarded
+from pytest_hetgpu.remembering import Remembered
 from pytest_hetgpu.reporting.folder import RunFolder
 from pytest_hetgpu.reporting.journal import Journal, matrix_file
 from pytest_hetgpu.reporting.pairs import Pair, to_pairs
-from pytest_hetgpu.reporting.report import build
+from pytest_hetgpu.reporting.storage import writing
+from pytest_hetgpu.resume.aside import put_aside
 from pytest_hetgpu.runtimes.base import Runtime
 from pytest_hetgpu.speed.held import Speeds
 from pytest_hetgpu.suite import Suite
@@ -35,25 +43,39 @@ if TYPE_CHECKING:
     from pytest_hetgpu.surroundings import Surroundings
     from pytest_hetgpu.wire.measure import Wires
 
-# After these a node may hold what the next cell should not meet.
-_SPOILT = frozenset((Kind.CRASH, Kind.HANG, Kind.TIMEOUT, Kind.OUT_OF_MEMORY, Kind.NETWORK_FAILURE, Kind.UNKNOWN))
-
 _TO_DEBUG = frozenset((Verdict.NEW, Verdict.CHANGED))
-DEBUG = "debug"
+MAIN = "main"
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """How a session was started, and what the verdicts of its cells rest on (`resume/basis.py`).
+
+    `arguments` is the command line, `options` the part of it (and of what else was set) that cells need again.
+    """
+
+    arguments: Sequence[str] = ()
+    options: Sequence[str] = ()
+    basis: Mapping[str, str] = field(default_factory=dict)
 
 
 class Recorder:
-    """Writes to one run's folder as `writer`; whatever it returns is on disk already."""
+    """Writes to one run's folder and `journal`; whatever it returns is on disk already."""
 
-    def __init__(self, suite: Suite, folder: RunFolder, writer: str) -> None:
+    def __init__(self, suite: Suite, folder: RunFolder, journal: Journal) -> None:
         self.suite = suite
         self.folder = folder
-        self.journal = Journal(folder.path, writer)
+        self.journal = journal
+        self._entered: set[str] = set()
+        self.guard = guarded(folder.path.name)
+        self.trying = Trying(folder, self.journal)
+        self.health = NodeHealth(self.journal)
+        self.output: float = LIMIT
         self.runtimes: dict[str, Runtime] = {}
         self.placements: Placements | None = None
         self.surroundings: Surroundings | None = None
         self.spoilt: Job | None = None
-        self.outcomes: dict[tuple[str, str], Outcome] = {}
+        self.outcomes = Remembered()
         self.preflight = "warn"
         self.debug_rerun = False
         self.anonymous = False
@@ -64,33 +86,30 @@ class Recorder:
         self.baseline: Baseline | None = None
 
     @classmethod
-    def start(
-        cls,
-        suite: Suite,
-        reports: Path,
-        arguments: Sequence[str],
-        options: Sequence[str] = (),
-        baseline: Baseline | None = None,
-    ) -> Recorder:
-        """Opens a new run below the folder `reports`. UsageError where that cannot be written.
-
-        `arguments` is the command line, `options` the part of it (and of what else was set) that its cells need again;
-        its `baseline` is kept with it.
-        """
-        recorder = cls(suite, RunFolder.create(reports), "main")
-        recorder.baseline = baseline
+    def start(cls, suite: Suite, reports: Path, begun: Beginning, baseline: Baseline | None = None) -> Recorder:
+        """Opens a new run below the folder `reports`; its `baseline` is kept with it. UsageError, StorageError."""
+        folder = RunFolder.create(reports)
         if baseline:
-            kept = baseline.keep(recorder.folder.path)
-            options = (*options, "--hetgpu-baseline", wording.shown(kept))
-        recorder.options = options
-        matrices = [matrix_file(document.name, Path(document.file)) for document in suite.documents.values()]
-        recorder.journal.run(matrices, arguments, options)
+            with writing(folder.path):
+                baseline.keep(folder.path)
+        recorder = cls(suite, folder, Journal(folder.path, MAIN, sole=True))
+        recorder.begin(begun, baseline)
         return recorder
 
+    def begin(self, begun: Beginning, baseline: Baseline | None) -> None:
+        """Journals that a session begins, held against that baseline, which lies in the run's folder."""
+        self.baseline = baseline
+        against = ("--hetgpu-baseline", wording.shown(baseline.kept_in(self.folder.path))) if baseline else ()
+        self.options = (*begun.options, *against)
+        matrices = [matrix_file(document.name, Path(document.file)) for document in self.suite.documents.values()]
+        self.journal.run(matrices, begun.arguments, self.options, begun.basis)
+
     @classmethod
-    def join(cls, suite: Suite, run: Path, writer: str) -> Recorder:
-        """Takes part in a run that another process opened."""
-        return cls(suite, RunFolder(run), writer)
+    def join(cls, suite: Suite, run: Path, writer: str, part: int = 0, owner: str = "") -> Recorder:
+        """Takes part in a run that another process opened, in that part of it; `owner` is that process's label."""
+        recorder = cls(suite, RunFolder(run), Journal(run, writer, part))
+        recorder.guard.shared = owner or recorder.guard.label
+        return recorder
 
     def skip(self, scenario: Scenario, reason: str, issue: str | None = None) -> list[Pair]:
         """Records that a cell is not run; gives what its test report is to hold."""
@@ -103,8 +122,33 @@ class Recorder:
     def provision(self, scenario: Scenario) -> Cluster:
         """The nodes of a cell. NotHere where one, or its stack, is missing; ProvisionError where one cannot be made.
 
-        Making nodes takes their hosts' leases: it would disturb whoever measures there.
+        It is NotHere, too, where the run's time is spent, or a node was given up. Nodes that cannot be made are an
+        attempt at the cell like any other. Making nodes takes their hosts' leases: it would disturb whoever measures
+        there.
         """
+        if self.journal.part and scenario.label not in self._entered:
+            put_aside(self.folder, scenario.label, self.journal.part)
+        self._entered.add(scenario.label)
+        while True:
+            tried = self.trying.tried(scenario)
+            if self.trying.budget.spent and not tried:
+                raise NotHere(f"not run: {self.trying.budget.spent}")
+            try:
+                return self._provision(scenario)
+            except NotHere as error:
+                if tried:  # what has failed is not skipped
+                    raise ProvisionError("for another attempt", str(error)) from None
+                raise
+            except ProvisionError as error:
+                if not self.trying.retries.most:
+                    raise
+                job = self.suite.job(scenario)
+                _, outcome = self._not_ready(job, error)
+                if not self.trying.again(outcome) or self.health.unfit(job):
+                    raise
+                self.trying.failed(job, outcome)
+
+    def _provision(self, scenario: Scenario) -> Cluster:
         cluster = self._cluster(scenario)
         if self.preflight == "off":
             return cluster
@@ -113,10 +157,10 @@ class Recorder:
 
         if self.surroundings is None:
             self.surroundings = surroundings.Surroundings(self.folder.path)
-        with leases.hold(cluster.job.hosts):
+        with held(cluster.job, self.journal.waits):
             seen = self.surroundings.of(cluster)
         job = surroundings.informed(cluster.job, seen)
-        return replace(cluster.informed(seen), job=job, concerns=check(job, seen))
+        return replace(cluster.informed(seen), job=job, concerns=(*check(job, seen), *self.surroundings.moved(cluster)))
 
     def _cluster(self, scenario: Scenario, *, verbose: bool = False) -> Cluster:
         """The nodes of a cell, with its job as it is to be started on them."""
@@ -127,8 +171,12 @@ class Recorder:
             from pytest_hetgpu.standing import Placements
 
             self.placements = Placements(self.folder.path.name)
-        with leases.hold(job.hosts):
-            standing = self.placements.of(job)
+        unfit = self.health.unfit(job)
+        if unfit:
+            raise NotHere(unfit)
+        with held(job, self.journal.waits):
+            make, forgive = partial(self.placements.of, job), partial(self.placements.forgive, job)
+            standing = self.health.made(job, make, forgive)
         members = {berth.node.index: berth.member for berth in standing.berths}
         environments = dict(enumerate(standing.environments))
         return clusters.gathered(self.suite.job(scenario, standing.sights, verbose=verbose), members, environments)
@@ -136,38 +184,48 @@ class Recorder:
     def broken(self, scenario: Scenario, error: ProvisionError) -> tuple[Job, Outcome, list[Pair]]:
         """Records a cell whose nodes could not be made ready: it is judged like one that did not start."""
         job = self.suite.job(scenario)
+        _, outcome = self._not_ready(job, error)
+        return job, *self._over(job, outcome)
+
+    def _not_ready(self, job: Job, error: HetgpuError) -> tuple[RunResult, Outcome]:
+        self.trying.begin(job)
         self.journal.planned(job, position=self.suite.position(job.matrix, job.label))
         # One line of ours, and what shows more behind a mark: a compiler's words are not for those who read failures.
         told = " ".join(str(error).split())
-        _, outcome, pairs = self._never_started(
-            job, [f"hetgpu: not ready: {told}", *(f"| {line}" for line in error.log)]
-        )
-        return job, outcome, pairs
+        log = error.log if isinstance(error, ProvisionError) else ()
+        return self._never_started(job, [f"hetgpu: not ready: {told}", *(f"| {line}" for line in log)])
 
     def _never_started(
         self, job: Job, lines: Sequence[str], concerns: Sequence[Concern] = ()
-    ) -> tuple[RunResult, Outcome, list[Pair]]:
-        output = self.folder.prepare(job.label)
-        self.journal.started(job)
-        result = not_started(job, output, lines)
-        self.folder.write_job(job, result)
-        self.journal.finished(job, result)
-        return self._judged(job, result, concerns)
+    ) -> tuple[RunResult, Outcome]:
+        result = never_started(job, self.folder, self.journal, lines)
+        return result, self._judged(job, result, concerns)
+
+    @property
+    def bounds(self) -> Bounds:
+        """What a cell may take."""
+        return Bounds(self.trying.budget, self.output)
 
     @cached_property
     def speeds(self) -> Speeds:
         """What the cells' times are held against."""
         judged = partial(judge_output, knowledge=self._knowledge())
-        return Speeds(self.suite, self.folder, self.journal.path.stem, self._cluster, judged, self.baseline)
+        writer = self.journal.path.stem
+        return Speeds(self.suite, self.folder, writer, self._cluster, judged, self.baseline, self.bounds)
 
     def _judged(
         self, job: Job, result: RunResult, concerns: Sequence[Concern], further: Sequence[RunResult] = ()
-    ) -> tuple[RunResult, Outcome, list[Pair]]:
+    ) -> Outcome:
         judged = judge_output(job, result, self._knowledge(), further)
-        outcome = replace(judged, concerns=tuple(map(str, concerns)))
+        return replace(judged, concerns=tuple(map(str, concerns)))
+
+    def _over(self, job: Job, outcome: Outcome) -> tuple[Outcome, list[Pair]]:
+        """The cell has its outcome, with the attempts that came before: it goes to the journal."""
+        outcome = replace(outcome, attempts=self.trying.before)
         self.journal.judged(job, outcome)
         self.outcomes[job.matrix, job.label] = outcome
-        return result, outcome, to_pairs(outcome, label=job.label, matrix=job.matrix)
+        self.trying.over()
+        return outcome, to_pairs(outcome, label=job.label, matrix=job.matrix)
 
     def _knowledge(self) -> Knowledge | None:
         """The known failures of this run; None for the shipped ones alone, which are read when they are needed."""
@@ -181,43 +239,54 @@ class Recorder:
             self.journal.planned(scenario, position=self.suite.position(*cell))
         elif before.verdict.fails:
             return None
-        finding = Finding(SCENARIO, Kind.ERROR, f"its test failed: {why}")
-        outcome = before or Outcome(Kind.ERROR, Verdict.NEW)
-        outcome = replace(
-            outcome,
-            kind=Kind.ERROR,
-            verdict=Verdict.NEW,
-            why=finding.why,
-            signature=None,
-            expectation=None,
-            findings=(finding, *outcome.findings),
-        )
+        outcome = overruled(before, why)
         self.outcomes[cell] = outcome
         self.journal.judged(scenario, outcome)
         return to_pairs(outcome, label=scenario.label, matrix=scenario.matrix)
 
     def run(self, cluster: Cluster) -> tuple[RunResult, Outcome, list[Pair]]:
-        """Executes and judges one cell; what judges read is on disk before they do.
+        """Executes and judges one cell, again after failures that are to be tried again.
 
-        Where preflight is strict and certain of a failure, that is the verdict, and nothing is started.
+        What judges read is on disk before they do. Where preflight is strict and certain of a failure, that is the
+        verdict, and nothing is started.
         """
         job = cluster.job
+        self.trying.begin(job)
         self.journal.planned(job, position=self.suite.position(job.matrix, job.label))
-        feared = self._feared(cluster)
-        if feared:
-            return self._never_started(job, [f"hetgpu: preflight: {feared}"], cluster.concerns)
-        cluster = self.speeds.held(self._wired(cluster))
-        job = cluster.job
-        result = execute(cluster, self.folder, self.journal)
-        further = self.speeds.launched_again(cluster, result)
-        stopped = next((one.interrupted for one in further if one.interrupted), result.interrupted)
-        result, outcome, pairs = self._judged(job, replace(result, interrupted=stopped), cluster.concerns, further)
-        if job.joined and (outcome.kind in _SPOILT or result.lost or result.survivors):
-            self.spoilt = job
+        job, result, outcome = self._attempt(cluster)
+        while self.trying.again(outcome):
+            self.trying.failed(job, outcome)
+            self.release()
+            try:
+                job, result, outcome = self._attempt(self._provision(self.suite.scenario(job)))
+            except (NotHere, ProvisionError) as error:
+                result, outcome = self._not_ready(job, error)
+        outcome, pairs = self._over(job, outcome)
         to_debug = outcome.verdict in _TO_DEBUG and outcome.kind is not Kind.SLOW
-        if self.debug_rerun and to_debug and result.interrupted is None:
+        if self.debug_rerun and to_debug and result.interrupted is None and not self.trying.budget.spent:
             outcome = self._debugged(job, outcome)
         return result, outcome, pairs
+
+    def _attempt(self, cluster: Cluster) -> tuple[Job, RunResult, Outcome]:
+        """Runs a cell's job on its nodes, and judges what came of it."""
+        feared = self._feared(cluster)
+        if feared:
+            return cluster.job, *self._never_started(cluster.job, [f"hetgpu: preflight: {feared}"], cluster.concerns)
+        cluster = self.speeds.held(self._wired(cluster))
+        job = cluster.job
+        result = execute(cluster, self.folder, self.journal, self.bounds)
+        further = self.speeds.launched_again(cluster, result)
+        stopped = next((one.interrupted for one in further if one.interrupted), result.interrupted)
+        result = replace(result, interrupted=stopped)
+        outcome = self._judged(job, result, cluster.concerns, further)
+        if outcome.unsettled and self.trying.budget.spent:
+            result = replace(result, spent=self.trying.budget.why)
+            self.folder.write_job(job, result)
+            outcome = self._judged(job, result, cluster.concerns, further)
+        if job.joined and spoils(outcome, result):
+            self.spoilt = job
+        self.health.ran(job, outcome, result)
+        return job, result, outcome
 
     def _wired(self, cluster: Cluster) -> Cluster:
         """The cluster with what the way between its nodes can carry, where its job measures a bandwidth over it."""
@@ -237,16 +306,10 @@ class Recorder:
         Nodes that the failure spoilt are made anew; where that fails there is no debug rerun.
         """
         self.release()
-        scenario = self.suite.scenarios[self.suite.position(job.matrix, job.label)]
-        folder = self.folder.further(DEBUG)
-        try:
-            cluster = self._cluster(scenario, verbose=True)
-        except (NotHere, ProvisionError):
+        provision = partial(self._cluster, self.suite.scenario(job), verbose=True)
+        rerun = debugged(job, self.folder, provision, partial(judge_output, knowledge=self._knowledge()), self.bounds)
+        if rerun is None:
             return outcome
-        result = execute(cluster, folder, None)
-        seen = judge_output(cluster.job, result, self._knowledge())
-        log = str(folder.log(job.label).relative_to(self.folder.path))
-        rerun = DebugRun(seen.kind, seen.signature.key if seen.signature else "", log, result.seconds)
         if job.joined:
             self.spoilt = job
         outcome = replace(outcome, debug=rerun)
@@ -282,19 +345,6 @@ class Recorder:
             if self.placements:
                 self.placements.close()
         finally:
+            shut()
+            self.guard.close()
             self.journal.close()
-
-    def report(self) -> list[str]:
-        """Builds junit.xml and summary.md from everything that was journalled, and puts the run into the history.
-
-        Gives what the user should be told of the history.
-        """
-        if self.anonymous:
-            anonymity.keep(self.folder.path)
-        record = build(self.folder.path, self.again)
-        if self.history is None or not record.cells:
-            return []
-        from pytest_hetgpu.reporting import history
-        from pytest_hetgpu.reporting.past import past
-
-        return history.kept(self.history, past(record, self.folder.path))

@@ -9,21 +9,26 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+from pytest_hetgpu.attempts.policy import settled
+from pytest_hetgpu.attempts.trying import kept
 from pytest_hetgpu.errors import UsageError
-from pytest_hetgpu.evidence import Outcome
+from pytest_hetgpu.evidence import Outcome, RunResult
 from pytest_hetgpu.judge import SCENARIO, judge_output
 from pytest_hetgpu.knowledge.entries import Knowledge
 from pytest_hetgpu.knowledge.load import knowledge
-from pytest_hetgpu.reporting import anonymity
-from pytest_hetgpu.reporting.cells import CellRecord
+from pytest_hetgpu.reporting import anonymity, presence
+from pytest_hetgpu.reporting.cells import CellRecord, lost_logs
 from pytest_hetgpu.reporting.events import Run
+from pytest_hetgpu.reporting.files import refuse_links
 from pytest_hetgpu.reporting.folder import RunFolder, read_job, read_result
 from pytest_hetgpu.reporting.journal import Journal, read_run
 from pytest_hetgpu.reporting.report import build
+from pytest_hetgpu.reporting.serial import RecordError
 from pytest_hetgpu.speed.held import launches
 from pytest_hetgpu.wording import rerun
 
 WRITER = "rejudged"
+_MOST = 10
 _KNOWLEDGE = "--hetgpu-knowledge"
 _OPTIONS = ("--hetgpu-inventory", _KNOWLEDGE, "--hetgpu-timeout", "--hetgpu-preflight")
 
@@ -41,12 +46,19 @@ def rejudge(
     folder = RunFolder(run)
     if not (run / "journal").is_dir():
         raise UsageError(f"{run}: not a run's folder (it has no journal)")
+    refuse_links(run)
     record = read_run(run)
     known = _knowledge(run, record.sessions, added)
     changed = 0
-    with closing(Journal(run, WRITER)) as journal:
+    # What is said here is said after all that was there; of a run that goes on, before what is still to come.
+    part = record.part + (not presence.alive(run / "journal" / "main.jsonl"))
+    with closing(Journal(run, WRITER, part)) as journal:
         for cell in record.cells:
-            after = _judged(cell, folder, known)
+            try:
+                after = _judged(cell, folder, known)
+            except RecordError as error:
+                yield f"{cell.label}: stays as it was judged: {error}"
+                continue
             if after is None:
                 continue
             journal.judged(read_job(folder.job(cell.label)), after)
@@ -58,6 +70,9 @@ def rejudge(
     if anonymous:
         anonymity.keep(run)
     commands = {(cell.matrix, cell.label): _again(cell, record.sessions) for cell in record.cells}
+    lost = lost_logs(record, folder)
+    if lost:
+        yield f"{len(lost)} logs are gone, their cells stay as they were judged: {', '.join(lost[:_MOST])}"
     build(run, lambda matrix, label: commands[matrix, label])
     yield f"{changed} verdicts changed; reports rebuilt in {run}"
     if history:
@@ -68,15 +83,32 @@ def rejudge(
 
 
 def _judged(cell: CellRecord, folder: RunFolder, known: Knowledge | None) -> Outcome | None:
-    """What a cell's log shows now; None where it left none, or its test failed for a reason of its own."""
+    """What a cell's log shows now; None where there is none (any more), or its test failed for a reason of its own.
+
+    Raises RecordError where what was started is not known: its file is damaged, or of a newer version.
+    """
     path = folder.job(cell.label)
     result = read_result(path) if path.exists() else None
-    if result is None or any(one.judge == SCENARIO for one in cell.outcome.findings):
+    if (
+        result is None
+        or not folder.log(cell.label).exists()
+        or any(one.judge == SCENARIO for one in cell.outcome.findings)
+    ):
         return None
     # The run may have been moved since: its log lies beside its job.
     further = [again for _, again in launches(folder, cell.label)]
-    outcome = judge_output(read_job(path), replace(result, output=str(folder.log(cell.label))), known, further)
-    return replace(outcome, concerns=cell.outcome.concerns, debug=cell.outcome.debug)
+    judged = [_again_judged(one, cell.label, before, known) for one, before in kept(folder, cell.label)]
+    judged.append(_again_judged(folder, cell.label, result, known, further))
+    return replace(settled(judged), concerns=cell.outcome.concerns, debug=cell.outcome.debug)
+
+
+def _again_judged(
+    folder: RunFolder, label: str, result: RunResult, known: Knowledge | None, further: Sequence[RunResult] = ()
+) -> tuple[str, Outcome]:
+    """What an attempt's log shows now, with the path of that log from the run's folder."""
+    log = folder.log(label)
+    outcome = judge_output(read_job(folder.job(label)), replace(result, output=str(log)), known, further)
+    return str(log.relative_to(folder.path)), outcome
 
 
 def _knowledge(run: Path, sessions: Sequence[Run], added: Sequence[Path]) -> Knowledge | None:

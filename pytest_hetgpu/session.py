@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from pytest_hetgpu import interruption, registry, wording
-from pytest_hetgpu.errors import HetgpuError, NotHere, ProvisionError
+from pytest_hetgpu import interruption, wording
+from pytest_hetgpu.ending import end
+from pytest_hetgpu.errors import HetgpuError, NotHere, ProvisionError, StorageError
+from pytest_hetgpu.inflight import InFlight
+from pytest_hetgpu.marking import marked
 from pytest_hetgpu.model import Scenario
-from pytest_hetgpu.options import OFF, Settings
+from pytest_hetgpu.reporting.storage import writing
+from pytest_hetgpu.reporting.text import one_line, visible
+from pytest_hetgpu.resume.rules import RULES, Rule
+from pytest_hetgpu.settings import OFF, OPTIONS, Settings
 from pytest_hetgpu.suite import Beside, Suite, packaged
 
 if TYPE_CHECKING:
     from pytest_hetgpu.cluster import Cluster
     from pytest_hetgpu.evidence import Outcome, RunResult
     from pytest_hetgpu.recorder import Recorder
+    from pytest_hetgpu.reporting.cells import CellRecord
     from pytest_hetgpu.speed.baseline import Baseline
 
-EXIT_NOTHING_RAN = 10
+LONGEST_REASON = 1000
 
 
 class Session:
@@ -36,6 +45,7 @@ class Session:
         self.stop = interruption.OrderlyStop()
         self.recorder: Recorder | None = None
         self.marks: dict[str, pytest.Mark] = {}
+        self.kept: Mapping[tuple[str, str], CellRecord] = {}
 
     @classmethod
     def open(cls, config: pytest.Config, settings: Settings) -> Session:
@@ -60,10 +70,13 @@ class Session:
 
     def open_run(self) -> None:
         """A folder for what is left; a worker joins its controller's run. What only a run needs is imported here."""
-        from pytest_hetgpu.recorder import Recorder
+        from pytest_hetgpu.recorder import Beginning, Recorder
+        from pytest_hetgpu.resume import basis, earlier, kept
 
         if self.worker is not None:
-            self.recorder = Recorder.join(self.suite, Path(self.worker["hetgpu_run"]), self.worker["workerid"])
+            run, part = Path(self.worker["hetgpu_run"]), int(self.worker["hetgpu_part"])
+            self.recorder = Recorder.join(self.suite, run, self.worker["workerid"], part, self.worker["hetgpu_owner"])
+            self.kept = earlier.kept_before(run, part)
             self.configure(self.recorder)
             if self.settings.baseline not in (None, OFF):
                 from pytest_hetgpu.speed.baseline import kept_with
@@ -74,38 +87,43 @@ class Session:
 
         arguments = [str(argument) for argument in self.config.invocation_params.args]
         reports = self.config.invocation_params.dir / self.settings.reports
-        baseline, remarks = self.find_baseline(reports)
-        self.recorder = Recorder.start(self.suite, reports, arguments, self.options, baseline)
+        given = {one.flag: self.settings.told(one) for one in OPTIONS if RULES[one.name] is Rule.SAME}
+        rests_on = basis.of(self.suite, self.tests, given, os.environ)
+        begun, taken_up = Beginning(arguments, self.options, rests_on), ""
+        if self.settings.resume is None:
+            baseline: Baseline | None = None
+            remarks: list[str] = []
+            if self.settings.baseline not in (None, OFF):
+                # Before this run is the latest itself.
+                from pytest_hetgpu.speed.baseline import chosen
+
+                baseline, remarks = chosen(str(self.settings.baseline), reports, self.history(reports), self.suite)
+            self.recorder = Recorder.start(self.suite, reports, begun, baseline)
+        else:
+            from pytest_hetgpu.resume.continuing import next_part
+
+            folder = earlier.find(self.settings.resume, reports, self.config.invocation_params.dir)
+            before = earlier.take_up(folder, rests_on)
+            self.kept = before.kept
+            taken_up = kept.told(wording.shown(folder), self.cells, before.record)
+            remarks = list(kept.remarks(before.record))
+            self.recorder = next_part(self.suite, before, begun)
         self.configure(self.recorder)
-        live = Live(self.config, self.cells, self.recorder.folder.path)
+        live = Live(self.config, self.cells, self.recorder.folder.path, taken_up)
         live.trouble += remarks
+        held = self.recorder.baseline
+        live.before = held.side if held else self.recorder.history
         self.config.pluginmanager.register(live, "hetgpu-live")
+        if self.settings.live != OFF:
+            from pytest_hetgpu.terminal.watching import watch
 
-    def find_baseline(self, reports: Path) -> tuple[Baseline | None, list[str]]:
-        """What this run is held against, with remarks on it, before it is the latest run itself. Raises UsageError."""
-        if self.settings.baseline in (None, OFF):
-            return None, []
-        from pytest_hetgpu.compare.find import Places
-        from pytest_hetgpu.reporting.events import MatrixFile
-        from pytest_hetgpu.reporting.folder import HISTORY
-        from pytest_hetgpu.speed import baseline
+            watch(self.config, self.settings.live, live, self.recorder.folder.path)
 
-        matrices = [MatrixFile(name, one.file, one.sha256) for name, one in self.suite.documents.items()]
-        cells = [(cell.matrix, cell.id) for cell in self.suite.scenarios]
-        places = Places(reports, self.history(reports) or reports / HISTORY)
-        found = baseline.of(str(self.settings.baseline), places, matrices, cells)
-        return found, list(baseline.remarks(found, matrices, os.uname().nodename))
-
-    def history(self, reports: Path) -> Path | None:
-        """The file that runs of a reports folder are remembered in; None where they are not."""
-        given = self.settings.history
-        if given == OFF:
-            return None
-        if given is None:
-            from pytest_hetgpu.reporting.folder import HISTORY
-
-            return reports / HISTORY
-        return self.config.invocation_params.dir / given
+    @property
+    def tests(self) -> tuple[str, ...]:
+        """Files and folders of scenarios that were named."""
+        given = self.config.args if self.config.args_source is self.config.ArgsSource.ARGS else ()
+        return tuple(dict.fromkeys(argument.partition("::")[0] for argument in given))
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -114,64 +132,92 @@ class Session:
             return tuple(self.worker["hetgpu_options"])
         if self.recorder is not None:
             return tuple(self.recorder.options)
-        given = self.config.args if self.config.args_source is self.config.ArgsSource.ARGS else ()
-        files = tuple(dict.fromkeys(argument.partition("::")[0] for argument in given))
-        return (*files, *(("-m", "hetgpu") if files else ()), *self.settings.typed)
+        return (*self.tests, *(("-m", "hetgpu") if self.tests else ()), *self.settings.typed)
 
     def configure(self, recorder: Recorder) -> None:
         """Hands on what the user asked for."""
         recorder.preflight = self.settings.preflight
+        self.bound(recorder)
         recorder.debug_rerun = self.settings.debug_rerun
         recorder.anonymous = self.settings.anonymise
         recorder.wire = self.settings.wire
         recorder.options = self.options
         recorder.history = self.history(recorder.folder.path.parent)
 
+    def bound(self, recorder: Recorder) -> None:
+        """Hands on what cells and the run may take; when the run's time is over is the controller's word."""
+        from pytest_hetgpu.attempts.asked import asked
+
+        deadline = self.worker["hetgpu_deadline"] if self.worker is not None else None
+        recorder.output = asked(self.settings, recorder.trying, recorder.health, deadline)
+
+    def history(self, reports: Path) -> Path | None:
+        """The file that runs of a reports folder are remembered in; None where they are not."""
+        return self.settings.remembered_in(reports, self.config.invocation_params.dir)
+
     def register_marks(self) -> None:
         """Makes a mark of every axis value, platform and family; a value named like a mark that exists is an error."""
         taken = {line.split(":")[0].split("(")[0].strip() for line in self.config.getini("markers")}
-        names = dict.fromkeys(
-            (*registry.names("hardware"), *registry.names("transports"), *registry.names("workloads"))
-        )
-        for document in self.suite.documents.values():
-            for value in (value for axis in document.axes for value in axis.values):
-                if value.name in taken:
-                    clash = f"{value.axis} {value.name!r} has the name of a registered pytest mark; rename it"
-                    raise pytest.UsageError(f"{value.origin}: {clash}")
-            names.update(dict.fromkeys(document.words()))
+        names = dict.fromkeys(self.suite.words(taken))
         for name in names.keys() - taken:
             self.config.addinivalue_line("markers", f"{name}: of a hetgpu matrix")
         self.marks = {name: getattr(pytest.mark, name).mark for name in ("hetgpu", *names)}
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """`-m` and `-k` know a cell by its axis values, hardware, platforms, family and kind. Marks are shared."""
-        shared: dict[tuple[str, str, str], list[pytest.Mark]] = {}
-        cell = self.marks["hetgpu"]
+        marked(items, cell_of, self.marks, self.suite.documents)
+        # What is kept comes last: what is still to be run is not held up by `-x`.
+        items.sort(key=lambda item: self.kept_of(item) is not None)
         for item in items:
-            scenario = cell_of(item)
-            if scenario is None:
-                continue
-            item.own_markers.append(cell)
-            item.keywords["hetgpu"] = cell
-            for axis, name in zip(scenario.axes, scenario.values, strict=True):
-                marks = shared.get((scenario.matrix, axis, name))
-                if marks is None:
-                    words = self.suite.documents[scenario.matrix].words_of(axis, name)
-                    marks = shared[scenario.matrix, axis, name] = [self.marks[word] for word in words]
-                item.own_markers.extend(marks)
+            if self.kept_of(item):
+                item.fixturenames = []  # type: ignore[attr-defined]
+
+    def kept_of(self, item: pytest.Item) -> CellRecord | None:
+        """The cell of a test as an earlier part of the run judged it, None where it is to be run."""
+        scenario = cell_of(item) if self.kept else None
+        return self.kept.get((scenario.matrix, scenario.id)) if scenario else None
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> bool | None:
+        """A test whose cell is kept ends as it did, and runs nothing."""
+        cell = self.kept_of(pyfuncitem)
+        if cell is None or self.recorder is None:
+            return None
+        from pytest_hetgpu.resume import continuing
+
+        pyfuncitem.user_properties += continuing.keep(self.recorder, cell)
+        if cell.outcome.verdict.fails and not cell.accepted:
+            pytest.fail(continuing.described(self.recorder, cell), pytrace=False)
+        if cell.outcome.verdict.value == "known":
+            pytest.xfail(one_line(wording.known_for(cell.outcome), LONGEST_REASON))
+        return True
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
         node.workerinput["hetgpu_run"] = str(self.recorder.folder.path) if self.recorder else ""
+        node.workerinput["hetgpu_part"] = self.recorder.journal.part if self.recorder else 0
+        node.workerinput["hetgpu_owner"] = self.recorder.guard.label if self.recorder else ""
+        node.workerinput["hetgpu_deadline"] = self.recorder.trying.budget.deadline if self.recorder else math.inf
         node.workerinput["hetgpu_options"] = list(self.options)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> object | None:
+        """Hosts decide what starts when, unless the user chose another distribution than xdist's usual one."""
+        if self.recorder is None or config.getoption("dist") != "load":
+            return None
+        from pytest_hetgpu.scheduling.made import scheduler
+
+        return scheduler(self.suite, self.cells, self.recorder.history, self.recorder.health)(config, log)
 
     def pytest_sessionstart(self) -> None:
         if self.recorder is not None:
             self.stop.install()
             if self.worker is None:
-                self.config.pluginmanager.register(InFlight(self.config), "hetgpu-in-flight")
+                self.config.pluginmanager.register(InFlight(self.config, self.stop.outlets), "hetgpu-in-flight")
 
+    @pytest.hookimpl(tryfirst=True)
     def pytest_keyboard_interrupt(self) -> None:
+        self.stop.outlets.leave_dead()
         if self.recorder is not None and self.worker is None:
             interruption.pass_on(self.recorder.folder.path)
 
@@ -182,7 +228,7 @@ class Session:
         scenarios = [scenario for item in session.items if (scenario := cell_of(item))]
         writer = self.config.get_terminal_writer()
         for line in wording.planned(self.suite, scenarios):
-            writer.line(line)
+            writer.line(visible(line))
         return True
 
     @pytest.hookimpl(tryfirst=True)
@@ -194,8 +240,9 @@ class Session:
     def skip(self, item: pytest.Item, scenario: Scenario, reason: str, issue: str | None = None) -> NoReturn:
         """Records that a cell is not run, and skips the test with the reason."""
         if self.recorder:
-            item.user_properties += self.recorder.skip(scenario, reason, issue)
-        pytest.skip(f"{reason} ({issue})" if issue else reason)
+            with self.recording(item, scenario):
+                item.user_properties += self.recorder.skip(scenario, reason, issue)
+        pytest.skip(one_line(f"{reason} ({issue})" if issue else reason, LONGEST_REASON))
 
     def provision(self, item: pytest.Item, scenario: Scenario) -> Cluster:
         """The nodes of a cell; a missing node, stack or capability is a skip, one that cannot be made an error."""
@@ -203,7 +250,8 @@ class Session:
         cluster: Cluster | None = None
         error: HetgpuError | None = None
         try:
-            cluster = self.recorder.provision(scenario)
+            with self.recording(item, scenario):
+                cluster = self.recorder.provision(scenario)
         except (NotHere, ProvisionError) as caught:
             error = caught
         # Outside, so that pytest does not show the chain of errors that the engine's library went through.
@@ -216,18 +264,39 @@ class Session:
     def broken(self, item: pytest.Item, scenario: Scenario, error: ProvisionError) -> NoReturn:
         """Records a cell whose nodes could not be made ready, and ends its test."""
         assert self.recorder is not None
-        job, outcome, pairs = self.recorder.broken(scenario, error)
+        with self.recording(item, scenario):
+            job, outcome, pairs = self.recorder.broken(scenario, error)
         item.user_properties += pairs
         if not outcome.verdict.fails:
-            pytest.xfail(outcome.why)
+            pytest.xfail(one_line(outcome.why, LONGEST_REASON))
         pytest.fail(self.recorder.describe(job, outcome), pytrace=False)
 
     def run(self, item: pytest.Item, cluster: Cluster) -> tuple[RunResult, Outcome]:
         """Runs, judges and records one cell; its outcome goes onto the test's report."""
         assert self.recorder is not None
-        result, outcome, pairs = self.recorder.run(cluster)
+        scenario = cell_of(item)
+        assert scenario is not None
+        try:
+            with self.recording(item, scenario):
+                result, outcome, pairs = self.recorder.run(cluster)
+        except NotHere as busy:
+            self.skip(item, scenario, str(busy))
         item.user_properties += pairs
         return result, outcome
+
+    @contextmanager
+    def recording(self, item: pytest.Item, scenario: Scenario) -> Iterator[None]:
+        """Inside it a disk that takes nothing is the end of this cell and of the session."""
+        assert self.recorder is not None
+        try:
+            with writing(self.recorder.folder.path):
+                yield
+        except StorageError as error:
+            from pytest_hetgpu.resume.continuing import unrecorded
+
+            item.user_properties += unrecorded(self.recorder, scenario, error)
+            item.session.shouldstop = f"stopped: {error}"
+            raise pytest.fail.Exception(f"error (new): not recorded: {error}", pytrace=False) from None
 
     def release(self) -> None:
         """Takes back a cell's nodes."""
@@ -245,61 +314,33 @@ class Session:
         report = yield
         scenario = cell_of(item)
         if report.failed and scenario is not None and self.recorder is not None and call.excinfo is not None:
-            pairs = self.recorder.overrule(scenario, call.excinfo.exconly(tryshort=True))
+            pairs = None
+            with suppress(pytest.fail.Exception), self.recording(item, scenario):
+                pairs = self.recorder.overrule(scenario, call.excinfo.exconly(tryshort=True))
             if pairs is not None:
                 kept = [pair for pair in item.user_properties if pair[0] not in dict(pairs)]
                 item.user_properties[:] = report.user_properties = [*kept, *pairs]
+        elif report.passed and report.when == "call" and scenario is not None and self.recorder is not None:
+            outcome = self.recorder.outcomes.get((scenario.matrix, scenario.label))
+            if outcome and outcome.verdict.fails and not self.kept_of(item):
+                with suppress(pytest.fail.Exception), self.recording(item, scenario):
+                    self.recorder.journal.accepted(scenario)
         return report
 
-    @pytest.hookimpl(trylast=True)
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        self.stop.restore()
-        if self.recorder is None:
-            return
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, object, object]:
         try:
-            self.recorder.close()
-        finally:
-            # Whoever is in a hurry, or an engine that fails at the very end, does not cost the reports.
-            live = self.config.pluginmanager.get_plugin("hetgpu-live")
-            if self.worker is None:
-                trouble = self.recorder.report()
-                if live:
-                    live.trouble += trouble
-        if live and live.nothing_ran and session.exitstatus == pytest.ExitCode.OK:
-            session.exitstatus = EXIT_NOTHING_RAN
-
-
-class InFlight:
-    """Gives a cell that was cut short a failing report; without one, pytest's own JUnit would show a pass."""
-
-    def __init__(self, config: pytest.Config) -> None:
-        self.config = config
-        self.open: dict[str, pytest.TestReport] = {}
-
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> Generator[None, object, object]:
-        # A signal in the middle would leave some plugins with the report and some without; it waits until all have it.
-        with interruption.postponed():
-            if report.when == "setup" and report.passed and "hetgpu" in report.keywords:
-                self.open[report.nodeid] = report
-            elif report.when != "setup":
-                self.open.pop(report.nodeid, None)
             return (yield)
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self) -> None:
-        for report in list(self.open.values()):
-            cut = pytest.TestReport(
-                nodeid=report.nodeid,
-                location=report.location,
-                keywords=report.keywords,
-                outcome="failed",
-                longrepr="cut short: this cell was running when the session was stopped; it has no verdict",
-                when="call",
-            )
-            # What xdist adds: JUnit tells the reports of a test apart by the worker they came from.
-            vars(cut).update({name: value for name, value in vars(report).items() if name not in vars(cut)})
-            self.config.hook.pytest_runtest_logreport(report=cut)
+        finally:
+            # Whoever is in a hurry, or fails at the very end, does not cost the reports.
+            try:
+                if self.recorder is not None:
+                    live = self.config.pluginmanager.get_plugin("hetgpu-live")
+                    session.exitstatus = end(self.recorder, live, session.exitstatus)
+            except KeyboardInterrupt:
+                session.exitstatus = pytest.ExitCode.INTERRUPTED
+            finally:
+                self.stop.restore()
 
 
 def cell_of(item: pytest.Item) -> Scenario | None:

@@ -20,6 +20,8 @@ ROUTES = "/proc/net/route"
 
 _PORT = re.compile(r"rdma\.(.+):(\d+)\.link_layer")
 _PREFIX = re.compile(r"/[A-Za-z0-9_./+@=~-]*")
+# A node may say anything: only what can be a name goes into command lines.
+_DEVICE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@+~-]*")
 _UP = 0x1  # RTF_UP of linux/route.h
 
 
@@ -34,7 +36,8 @@ def of(node: Node, member: Member, seen: Environment) -> Sight:
     own_network = node.container is not None and node.container.network == "user"
     if not (netdev or fabric.netdev or own_network):
         netdev = _interface(node.host, member)
-    return Sight(member.folder, member.uid == 0, netdev, hca, gid_index, _prefix(node, member))
+    netdev, hca = (name if _DEVICE.fullmatch(name) else "" for name in (netdev, hca))
+    return Sight(member.folder, member.uid == 0, netdev, hca, gid_index, _prefix(node, member), member.given)
 
 
 def _prefix(node: Node, member: Member) -> str:
@@ -131,7 +134,7 @@ def _routes(text: str) -> Iterator[tuple[int, int, int, str]]:
             metric = int(fields[6])
         except (ValueError, IndexError):
             continue
-        if flags & _UP:
+        if flags & _UP and max(network, mask) < 1 << 32 and min(network, mask) >= 0:
             yield _swapped(network), _swapped(mask), metric, fields[0]
 
 

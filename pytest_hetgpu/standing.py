@@ -3,36 +3,41 @@
 from __future__ import annotations
 
 import getpass
+import math
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from importlib import resources
+from time import monotonic
 from types import SimpleNamespace
 
 from pytest_hetgpu import accounting, sighting
 from pytest_hetgpu.accounting import Environment
+from pytest_hetgpu.batch import SCHEDULERS
 from pytest_hetgpu.errors import HetgpuError, NotHere
 from pytest_hetgpu.joining import Berth, join
 from pytest_hetgpu.model import Job, Node
 from pytest_hetgpu.placing import Sight
+from pytest_hetgpu.probes.base import found
 from pytest_hetgpu.registry import find
 from pytest_hetgpu.runtimes.base import Gathering, Member, MemberRuntime
 
 MOST = 4
 TRIES = 2
-_NOT_FOR_RANKS = ("__init__", "agent", "look")
+_NOT_FOR_RANKS = ("__init__", "agent", "look", "sweep")
 
 
 @dataclass(frozen=True)
 class Standing:
-    """One placement's nodes, ready: by index, a launcher without ranks the last."""
+    """One placement's nodes, ready: by index, a launcher without ranks the last. `since` is by the monotonic clock."""
 
     berths: tuple[Berth, ...]
     gathering: Gathering
     environments: tuple[Environment, ...]
     sights: Mapping[int, Sight]
+    since: float
 
     def close(self) -> None:
         """Leaves nothing of it behind."""
@@ -58,12 +63,11 @@ class Placements:
         if len(met) >= TRIES:
             raise met[-1]
         standing = self._standing.pop(key, None)
-        if standing and any(berth.member.lost() for berth in standing.berths):
+        if standing and (_ends_within(standing, job) or any(berth.member.lost() for berth in standing.berths)):
             standing.close()
             standing = None
         if standing is None:
-            while len(self._standing) >= MOST:
-                self._standing.pop(next(iter(self._standing))).close()
+            self._make_room(job)
             try:
                 standing = self._open(job)
             except HetgpuError as error:
@@ -71,6 +75,19 @@ class Placements:
                 raise
         self._standing[key] = standing
         return standing
+
+    def forgive(self, job: Job) -> None:
+        """Forgets that the nodes of a job could not be made: they are tried again."""
+        self._failed.pop(identity(job), None)
+
+    def _make_room(self, job: Job) -> None:
+        """Closes the least used; and what a scheduler gave, for the job may be waiting for just those nodes."""
+        given = [key for key, one in self._standing.items() if any(_lent(berth.node) for berth in one.berths)]
+        if any(map(_lent, job.everybody)):
+            for key in given:
+                self._standing.pop(key).close()
+        while len(self._standing) >= MOST:
+            self._standing.pop(next(iter(self._standing))).close()
 
     def discard(self, job: Job) -> None:
         """Closes the nodes of a job: the next cell of its placement gets fresh ones."""
@@ -94,18 +111,25 @@ class Placements:
     def _open(self, job: Job) -> Standing:
         name = re.sub(r"[^A-Za-z0-9_.-]", "_", f"{job.matrix}-{job.axes['placement']}")
         owner = f"{getpass.getuser()}@{os.uname().nodename}:{os.getpid()}"
-        gathering = Gathering(name, self.run, owner)
+        gathering = Gathering(name, self.run, owner, job.everybody)
         self._kinds |= {node.hardware.runtime for node in job.everybody}
         berths: list[Berth] = []
+        since = monotonic()
         try:
-            berths += _together([_opener(node, gathering) for node in job.everybody])
+            berths += _together([_opener(node, gathering) for node in job.everybody], gathering)
             environments = _joined_and_seen(berths, job.starter)
             pairs = zip(berths, environments, strict=True)
             sights = {berth.node.index: sighting.of(berth.node, berth.member, seen) for berth, seen in pairs}
         except BaseException:
             _close(berths, gathering)
             raise
-        return Standing(tuple(berths), gathering, environments, sights)
+        return Standing(tuple(berths), gathering, environments, sights, since)
+
+
+def _ends_within(standing: Standing, job: Job) -> bool:
+    """Whether pods would end before the time limit of a job that fresh ones can outlive."""
+    lives = min((node.hardware.pods.ttl for node in job.everybody if node.hardware.pods), default=math.inf)
+    return monotonic() - standing.since > lives - job.timeout > 0
 
 
 def _close(berths: Sequence[Berth], gathering: Gathering) -> None:
@@ -125,7 +149,14 @@ def identity(job: Job) -> str:
 
 def _of(node: Node) -> tuple[object, ...]:
     launcher = node.stack.launcher if node.stack else ""
-    return node.index, node.hardware.name, node.host, node.name, node.reach, node.image, node.container, launcher
+    # What a scheduler chose is no part of what it is asked for.
+    host = "" if _lent(node) else node.host
+    asked = (node.hardware.name, node.hardware.batch, node.hardware.pods)
+    return node.index, asked, host, node.name, node.reach, node.image, node.container, launcher
+
+
+def _lent(node: Node) -> bool:
+    return node.hardware.runtime in SCHEDULERS
 
 
 def rank_programs() -> dict[str, bytes]:
@@ -141,7 +172,7 @@ def _opener(node: Node, gathering: Gathering) -> Callable[[], Berth]:
         member = runtime.open(node, gathering)
         try:
             member.put(rank_programs())
-            return Berth(node, member)
+            return Berth(replace(node, host=member.given) if member.given else node, member)
         except BaseException:
             member.close()
             raise
@@ -163,7 +194,9 @@ def _look(berth: Berth) -> Environment:
         host = berth.member.host()
     except NotHere:
         host = _Asked(berth.member)
-    return accounting.collect(host, accounting.look_for(berth.node))
+    environment = accounting.collect(host, accounting.look_for(berth.node))
+    told = {name: found(value) for name, value in berth.member.told.items()}
+    return replace(environment, facts={**environment.facts, **told}) if told else environment
 
 
 class _Asked:
@@ -182,7 +215,7 @@ class _Asked:
         )
 
 
-def _together(openers: Sequence[Callable[[], Berth]]) -> list[Berth]:
+def _together(openers: Sequence[Callable[[], Berth]], gathering: Gathering) -> list[Berth]:
     """What all give, made side by side; where one fails the others are closed, and the first error is raised."""
     pool = ThreadPoolExecutor(max_workers=min(16, len(openers)))
     futures: list[Future[Berth]] = [pool.submit(opener) for opener in openers]
@@ -190,6 +223,7 @@ def _together(openers: Sequence[Callable[[], Berth]]) -> list[Berth]:
         accounting.ready()
         return [future.result() for future in futures]
     except BaseException:
+        gathering.abandoned.set()
         for future in futures:
             future.cancel()
         pool.shutdown(wait=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from pytest_hetgpu.matrix.reader import read
 from pytest_hetgpu.model import Hardware, Image, Job, Scenario, Stack
 from pytest_hetgpu.placing import Sight, Site
 from pytest_hetgpu.plan import plan
-from pytest_hetgpu.registry import known
+from pytest_hetgpu.registry import known, names, troubles
 from pytest_hetgpu.stacks.base import family_of
 
 PACKAGE = Path(__file__).resolve().parent
@@ -46,7 +46,7 @@ def find_matrix(path: Path, root: Path) -> Path:
             return candidate
     beside = {str(path.with_name(name)) for place in places[:2] for name in _matrices(place.parent)}
     raise UsageError(
-        f"{path}: no such matrix file, here or in {root} {known(str(path), beside.union(_matrices(home)))}"
+        f"{path}: no such matrix file, here or in {root} {known(str(path), beside.union(_matrices(home)), 30)}"
     )
 
 
@@ -61,9 +61,9 @@ def _matrices(folder: Path) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """The files that a run has besides its matrices: its inventory, and known failures of the user's own."""
+    """What a run has besides its matrices: its inventory (a file or `KIND:PATH`), and files of known failures."""
 
-    inventory: Path | None = None
+    inventory: str | Path | None = None
     knowledge: tuple[Path, ...] = ()
 
 
@@ -92,6 +92,8 @@ class Suite:
         beside: Beside = Beside(),
     ) -> Suite:
         """Reads and expands every file. MatrixError collects the complaints of all of them."""
+        if wrong := troubles():
+            raise UsageError("\n".join(wrong))
         if beside.knowledge:
             knowledge(beside.knowledge)
         documents: dict[str, Document] = {}
@@ -128,11 +130,40 @@ class Suite:
                 )
         return tuple(s for s in self.scenarios if s.id in wanted or s.label in wanted)
 
+    def words(self, taken: Collection[str]) -> Iterator[str]:
+        """What cells are known by: values of axes, platforms, families. UsageError for one that is `taken`."""
+        for family in ("hardware", "transports", "workloads"):
+            yield from names(family)
+        for document in self.documents.values():
+            for value in (value for axis in document.axes for value in axis.values):
+                if value.name in taken:
+                    clash = f"{value.axis} {value.name!r} has the name of a registered pytest mark; rename it"
+                    raise UsageError(f"{value.origin}: {clash}")
+            yield from document.words()
+
+    def images(self) -> Iterator[tuple[str, Image]]:
+        """The image of each kind of hardware that runs in one, by `MATRIX.HARDWARE`."""
+        for matrix, images in self._images.items():
+            yield from ((f"{matrix}.{name}", image) for name, image in images.items())
+
+    def stack_names(self) -> tuple[str, ...]:
+        """Stacks of this machine that cells may need."""
+        kinds = [kind for document in self.documents.values() for kind in document.hardware.values()]
+        if all(kind.runtime != "local" for kind in kinds):
+            return ()
+        values = (value for document in self.documents.values() for value in document.fragments())
+        chosen = (str(value.raw["stack"]) for value in values if value.raw.get("stack"))
+        return tuple(dict.fromkeys((*(kind.stack for kind in kinds if kind.runtime == "local"), *chosen)))
+
     def position(self, matrix: str, label: str) -> int:
         """A cell's place in the order of the matrices."""
         if not self._places:
             self._places.update({(s.matrix, s.label): place for place, s in enumerate(self.scenarios)})
         return self._places[matrix, label]
+
+    def scenario(self, job: Job) -> Scenario:
+        """The scenario that a job is of."""
+        return self.scenarios[self.position(job.matrix, job.label)]
 
     def job(
         self,
@@ -156,6 +187,10 @@ class Suite:
             if isinstance(found, NotHere) and not even_if_absent:
                 raise found
             stacks[name] = family_of(name).planned(name) if isinstance(found, NotHere) else found
+        # A cluster of Slurm's shares its file systems: what is installed here is what its nodes have.
+        for name in {kind.stack for kind in kinds if kind.runtime == "slurm"} - set(stacks):
+            shared = self.stack(name)
+            stacks |= {name: shared} if isinstance(shared, Stack) else {}
         return plan(document, scenario, replace(self._site(document, stacks, seen or {}), verbose=verbose))
 
     def stack(self, name: str) -> Stack | NotHere:

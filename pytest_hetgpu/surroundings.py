@@ -10,8 +10,10 @@ from pytest_hetgpu.accounting import Environment, collect, look_for
 from pytest_hetgpu.cluster import Cluster, ClusterNode
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.model import Job
+from pytest_hetgpu.preflight.concern import Concern
 from pytest_hetgpu.reporting import environment as files
 from pytest_hetgpu.reporting.environment import SeenNode, SeenPlacement
+from pytest_hetgpu.resume.versions import moved
 
 # Versions that an expectation may ask for; what a run itself says of them wins.
 _ASKED_FOR = ("openmpi", "mpich", "ucx", "ucc", "libfabric", "cuda.driver", "rocm.version", "nccl", "rccl", "torch")
@@ -25,15 +27,22 @@ class Surroundings:
         self.run = run
         self._looked: dict[tuple[str, str], Environment] = {}
         self._kept: set[str] = set()
+        self._moved: dict[str, tuple[Concern, ...]] = {}
 
     def of(self, cluster: Cluster) -> dict[int, Environment]:
         """What each node of a cluster was seen to be, by index; the first time also kept with the run."""
         seen = {member.node.index: member.environment or self._look(member) for member in cluster.everybody}
-        name = f"{cluster.job.matrix}-{cluster.job.axes['placement']}"
+        name = _placement(cluster)
         if name not in self._kept and any(environment.facts for environment in seen.values()):
             self._kept.add(name)
-            files.write(self.run, SeenPlacement(name, _named(cluster, seen)))
+            placement = SeenPlacement(name, _named(cluster, seen))
+            files.write(self.run, placement)
+            self._moved[name] = tuple(moved(self.run, placement))
         return seen
+
+    def moved(self, cluster: Cluster) -> tuple[Concern, ...]:
+        """What is not as it was when the run began, of nodes that were looked at."""
+        return self._moved.get(_placement(cluster), ())
 
     def _look(self, member: ClusterNode) -> Environment:
         """A process of this machine has no agent: it is looked at directly, once for each MPI."""
@@ -65,6 +74,10 @@ def informed(job: Job, seen: Mapping[int, Environment]) -> Job:
         job.demand, facts={**facts, **job.demand.facts}, capabilities=job.demand.capabilities | frozenset(found)
     )
     return replace(job, demand=demand)
+
+
+def _placement(cluster: Cluster) -> str:
+    return f"{cluster.job.matrix}-{cluster.job.axes['placement']}"
 
 
 def _named(cluster: Cluster, seen: Mapping[int, Environment]) -> dict[str, SeenNode]:

@@ -55,7 +55,10 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """What one rank said of itself when it started; `node` is the index of its node in the job, where it knows that."""
+    """What one rank said of itself when it started; `node` is the index of its node in the job, where it knows that.
+
+    `at` is when, in seconds since 1970 by the clock of its node; None for a rank that did not say.
+    """
 
     rank: int
     size: int
@@ -64,6 +67,7 @@ class Hello:
     library: str
     libmpi: str
     node: int | None = None
+    at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pytest_hetgpu import fates, pasting
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.model import Job, Node, Scenario
+from pytest_hetgpu.reporting.pairs import before
 from pytest_hetgpu.reporting.text import clean
 from pytest_hetgpu.reporting.wording import debugged, knowing
 from pytest_hetgpu.suite import PACKAGE, Suite
@@ -52,11 +53,26 @@ def describe(job: Job, outcome: Outcome, log: str, once_more: str) -> str:
     lines += [f"  {one.judge}: {one.why}" for one in outcome.findings if not _told(one, outcome)]
     lines += [f"  ranks: {told}" for told in filter(None, [fates.in_words(outcome.fates)])]
     lines += [f"  {line}" for line in knowing(outcome.known)]
+    lines += [f"  attempt {number}: {told}" for number, told in enumerate(before(outcome), 1)]
     lines += [f"  {told}" for told in filter(None, [debugged(outcome)])]
     lines += [f"  preflight: {concern}" for concern in outcome.concerns]
     lines += [f"  note: {note}" for note in outcome.notes]
     lines += [f"  command: {shlex.join(job.command.argv)}", f"  log:     {log}", f"  again:   {once_more}"]
     return "\n".join(map(clean, lines))
+
+
+def unreported(run: Path, error: Exception) -> str:
+    """What to say where the reports of a run could not be written."""
+    return (
+        f"reports: not written ({error}); what was judged is in {shown(run / 'journal')}: "
+        f"hetgpu report {shlex.quote(shown(run))} builds them, once there is room"
+    )
+
+
+def known_for(outcome: Outcome) -> str:
+    """Why a failure was expected: its link, its reason, else what happened."""
+    expected = outcome.expectation
+    return (expected.issue or expected.reason if expected else None) or outcome.why
 
 
 def _told(finding: Finding, outcome: Outcome) -> bool:
@@ -120,6 +136,7 @@ def _lines(job: Job, suite: Suite) -> Iterator[str]:
     yield f"timeout: {job.timeout:g} s"
     environment = "".join(f"{shlex.quote(f'{name}={value}')} " for name, value in sorted(job.command.env.items()))
     yield f"$ {pasting.started(job, job.command) if job.joined else f'{environment}{shlex.join(job.command.argv)}'}"
+    yield from pasting.otherwise(job)
 
 
 def _described(node: Node, job: Job) -> str:

@@ -90,7 +90,18 @@ def _notes(before: Side, after: Side) -> Iterator[str]:
         old, new = (", ".join(dict.fromkeys(getattr(run, what) for run in side.runs)) for side in (before, after))
         if old and new and old != new:
             yield f"{'version of hetgpu' if what == 'package' else what}: {old} before, {new} after"
+    yield from _flaky(before, after)
     yield from _facts(before, after)
+
+
+def _flaky(before: Side, after: Side) -> Iterator[str]:
+    """Cells that failed and then passed, on either side: each as it was last, and in how many runs it was."""
+    for side in (before, after):
+        for (_, scenario), past in side.cells.items():
+            shaky = [cell.flaky for cell in past if cell.flaky]
+            often = f" [{len(shaky)} of {len(past)} runs]" if len(past) > 1 else ""
+            if shaky:
+                yield f"flaky {'before' if side is before else 'after'}: {scenario} {shaky[0]}{often}"
 
 
 def _facts(before: Side, after: Side) -> Iterator[str]:

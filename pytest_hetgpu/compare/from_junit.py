@@ -56,7 +56,7 @@ def _cell(pairs: CellPairs, *, several: bool) -> PastCell:
         kind=pairs.kind,
         verdict=pairs.verdict,
         signature=pairs.signature,
-        why=pairs.why,
+        why=pairs.flaky or pairs.why,
         seconds=pairs.seconds,
         stack=pairs.stack,
         transports=pairs.transports,

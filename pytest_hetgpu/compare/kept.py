@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pytest_hetgpu.compare.sides import Side
 from pytest_hetgpu.errors import UsageError
-from pytest_hetgpu.reporting.folder import write_atomically
+from pytest_hetgpu.reporting.files import write_atomically
 from pytest_hetgpu.reporting.redaction import redact_json
 from pytest_hetgpu.reporting.serial import RecordError, from_json, to_json
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from pytest_hetgpu.errors import MatrixError
@@ -97,6 +98,8 @@ _MUST = {
     "int_from_float": "be a whole number",
     "int_parsing_size": "be a smaller number",
     "int_type": "be a whole number",
+    "bool_parsing": "be true or false",
+    "bool_type": "be true or false",
     "float_parsing": "be a number",
     "float_type": "be a number",
     "finite_number": "be a finite number",
@@ -139,9 +142,14 @@ def _keys(model: type[BaseModel], path: Sequence[Any]) -> tuple[str, ...]:
     """Keys of the (possibly nested) model in which an unknown key was found."""
     for part in path[:-1]:
         # Parts that name no field are keys of a plain map or places in a list: the model stays.
-        field = model.model_fields.get(str(part))
+        field = _by_alias(model).get(str(part))
         model = next(_models(field.annotation), model) if field else model
-    return tuple(model.model_fields)
+    return tuple(_by_alias(model))
+
+
+def _by_alias(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    """Fields by the key that a file has for them."""
+    return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
 def _models(annotation: Any) -> Iterator[type[BaseModel]]:

@@ -7,8 +7,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from pytest_hetgpu.batch import Batch
 from pytest_hetgpu.hardware.base import Platform
+from pytest_hetgpu.matrix.batch import SlurmShape
 from pytest_hetgpu.matrix.models import Bytes, Device, Env, Form, Mca, Name, Names, Shape, Text, Texts, choice
+from pytest_hetgpu.matrix.pods import PodsShape, asked, reference
 from pytest_hetgpu.model import Accelerator, ContainerOptions, Fabric, Hardware
 from pytest_hetgpu.registry import find, names, show
 
@@ -87,6 +90,8 @@ class HardwareShape(Shape):
     image: Annotated[ImageName | None, Field(description="a reference, or a folder with a Dockerfile")] = None
     build: BuildShape = BuildShape()
     container: ContainerShape = ContainerShape()
+    slurm: SlurmShape = SlurmShape()
+    kubernetes: PodsShape = PodsShape()
     mpi: MpiShape = MpiShape()
     env: Env = {}
     mca: Mca = {}
@@ -99,6 +104,16 @@ class HardwareShape(Shape):
         idle = {"container", "build"} & self.model_fields_set
         if self.runtime != "docker" and idle:
             raise ValueError(f"{show(min(idle))} is for runtime docker; this is runtime {self.runtime}")
+        for other in ("slurm", "kubernetes"):
+            if self.runtime != other and other in self.model_fields_set:
+                raise ValueError(f"{other!r} is for runtime {other}; this is runtime {self.runtime}")
+        if self.runtime == "kubernetes":
+            if not self.image:
+                raise ValueError("runtime kubernetes needs an image: a reference that the cluster can pull")
+            try:
+                reference(self.image)
+            except ValueError as error:
+                raise ValueError(f"image: {error}") from None
         return self
 
     def hardware(self, name: str) -> Hardware:
@@ -117,6 +132,12 @@ class HardwareShape(Shape):
             env=self.env,
             mca=self.mca,
             capabilities=frozenset(self.capabilities),
+            batch=self.slurm.over(Batch(image=self.image or "", platform=self.platform))
+            if self.runtime == "slurm"
+            else None,
+            pods=asked(self.kubernetes, self.image or "", self.platform, self.count)
+            if self.runtime == "kubernetes"
+            else None,
         )
 
     def _container(self) -> ContainerOptions:

@@ -22,6 +22,8 @@ from pydantic import (
 )
 from pydantic_core.core_schema import CoreSchema, no_info_after_validator_function
 
+from pytest_hetgpu import registry
+from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.evidence import Known
 from pytest_hetgpu.limits import SPEEDS, TOLERANCE
 from pytest_hetgpu.model import Condition, Exclusion, Expectation, Kind, Origin
@@ -48,6 +50,10 @@ def choice(family: str, what: str) -> AfterValidator:
         choices = stack_names() if family == "stacks" else [found for found in names(family) if found != "fake"]
         if name not in choices:
             raise ValueError(f"unknown {what} {show(name)} {known(name, choices)}")
+        try:
+            registry.check(family, name)
+        except UsageError as error:
+            raise ValueError(str(error)) from None
         return name
 
     return AfterValidator(check)
@@ -135,7 +141,8 @@ NAME = Form(
 Name = Annotated[str, NAME]
 Names = Annotated[tuple[Name, ...], BeforeValidator(_listed, json_schema_input_type=Name | list[Name])]
 Variable = Annotated[str, Form(r"^[A-Za-z_][A-Za-z0-9_]*$", "have only letters, digits and _, the first no digit")]
-Device = Annotated[str, Form(r"^[^\s,]+$", "be one device, without spaces and commas")]
+# Launchers hand it to a shell on the other nodes.
+Device = Annotated[str, Form(r"^[A-Za-z0-9_][A-Za-z0-9_.:@+~-]*$", "be one device: letters, digits and _ . : @ + ~ -")]
 Value = Annotated[
     str,
     # The C strings of an environment and a command line end at a NUL.
@@ -143,7 +150,11 @@ Value = Annotated[
     Field(json_schema_extra={"type": ["string", "number", "boolean"]}),
 ]
 Env = dict[Variable, Value]
-Mca = dict[Variable, Value]
+# Open MPI puts parameters into the command line of its daemons, where a shell on the other node reads them between ".
+_Parameter = Annotated[
+    Value, Form(r"""^[^\x00-\x1f\x7f"$`\\]*$""", 'hold no control character, and none of " $ ` \\, which shells read')
+]
+Mca = dict[Variable, _Parameter]
 # What a number in YAML stands for where a text is taken: its source.
 Scalar = str | int | float | bool
 Text = Annotated[str, Field(json_schema_extra={"type": ["string", "number", "boolean"]})]

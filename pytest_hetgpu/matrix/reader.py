@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -16,13 +16,14 @@ from pytest_hetgpu.knowledge.entries import Knowledge
 from pytest_hetgpu.knowledge.load import knowledge as shipped
 from pytest_hetgpu.matrix import source
 from pytest_hetgpu.matrix.complaints import Complaints
-from pytest_hetgpu.matrix.document import MAIN_AXES, Document
+from pytest_hetgpu.matrix.document import MAIN_AXES, Document, Fragment
 from pytest_hetgpu.matrix.hardware import HardwareShape
 from pytest_hetgpu.matrix.models import NAME
 from pytest_hetgpu.matrix.rules import RuleReader
 from pytest_hetgpu.matrix.source import Node, Scalar, SourceError, plain
 from pytest_hetgpu.matrix.values import AxisReader
 from pytest_hetgpu.model import Hardware
+from pytest_hetgpu.pods import quarrel
 from pytest_hetgpu.registry import known, show
 
 TOP = ("name", "hardware", "transports", "axes", "include", "exclude", "expect", "reference")
@@ -79,6 +80,7 @@ class _Reader:
         rules = RuleReader(self.complaints, axes, reader, self.knowledge)
         include = tuple(rules.includes(tree))
         reader.layers({value.name: value for value in rules.values("transport")})
+        self.together(rules.values("placement"), hardware)
         return Document(
             name=name,
             file=str(self.path),
@@ -92,6 +94,14 @@ class _Reader:
             extra=rules.extra,
             references=tuple(rules.references(tree)),
         )
+
+    def together(self, placements: Iterable[Fragment], hardware: Mapping[str, Hardware]) -> None:
+        """Complains of a placement whose pods nothing can make together."""
+        for placement in placements:
+            names = (*placement.nodes, *filter(None, [placement.launch_from]))
+            pods = [(name, kind.pods) for name in names if (kind := hardware.get(name)) and kind.pods]
+            if why := quarrel(pods, launcher=bool(placement.launch_from)):
+                self.complaints.add(placement.line("nodes"), f"placement {placement.name}: {why}")
 
     def needed(self, tree: source.Mapping, key: str, what: str) -> source.Mapping | None:
         """A part that a matrix cannot be without."""

@@ -74,20 +74,20 @@ def load(path: Path) -> Node:
     return tree(fetch(path))
 
 
-def fetch(path: Path) -> bytes:
-    """What a file holds; of a pipe or device never more than the limit is read. Raises SourceError."""
+def fetch(path: Path, most: int = MAX_BYTES) -> bytes:
+    """What a file holds; of a pipe or device never more than `most` bytes are read. Raises SourceError."""
     try:
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
-            if size > MAX_BYTES:
-                raise SourceError(None, f"is {size / 1e6:.1f} MB; at most {MAX_BYTES / 1e6:.0f} MB can be read")
-            data = file.read(MAX_BYTES + 1)
+            if size > most:
+                raise SourceError(None, f"is {size / 1e6:.1f} MB; at most {most / 1e6:.0f} MB can be read")
+            data = file.read(most + 1)
     except IsADirectoryError:
         raise SourceError(None, "is a directory, not a file") from None
     except (OSError, ValueError) as error:
         raise SourceError(None, f"cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    if len(data) > MAX_BYTES:
-        raise SourceError(None, f"holds more than the {MAX_BYTES / 1e6:.0f} MB that can be read")
+    if len(data) > most:
+        raise SourceError(None, f"holds more than the {most / 1e6:.0f} MB that can be read")
     return data
 
 

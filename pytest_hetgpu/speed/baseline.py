@@ -5,6 +5,7 @@ The rule that like is compared with like is that of `hetgpu compare`.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,9 +19,11 @@ from pytest_hetgpu.evidence import Measurement
 from pytest_hetgpu.limits import Limit
 from pytest_hetgpu.model import Job, Kind, Point, Verdict
 from pytest_hetgpu.reporting.events import MatrixFile
+from pytest_hetgpu.reporting.folder import HISTORY
 from pytest_hetgpu.reporting.past import PastCell, PastRun, program
 from pytest_hetgpu.samples import FEWEST, usable
 from pytest_hetgpu.speed.references import Limits, told_as
+from pytest_hetgpu.suite import Suite
 
 FILE = "baseline.json"
 _MICRO = 1e6
@@ -44,7 +47,11 @@ class Baseline:
 
     def keep(self, run: Path) -> Path:
         """Puts it into a run's folder, and gives the file. Raises OSError."""
-        kept.keep(run / FILE, self.side)
+        kept.keep(self.kept_in(run), self.side)
+        return self.kept_in(run)
+
+    def kept_in(self, run: Path) -> Path:
+        """Where `keep` puts it."""
         return run / FILE
 
     def limits(self, job: Job) -> Limits:
@@ -158,6 +165,14 @@ def of(name: str, places: Places, matrices: Sequence[MatrixFile], cells: Iterabl
     if not any(cell.measurements for run in runs for cell in run.cells):
         raise UsageError(f"baseline {name}: it has no time of any cell that this run has")
     return Baseline(replace(side, runs=runs))
+
+
+def chosen(given: str, reports: Path, history: Path | None, suite: Suite) -> tuple[Baseline, list[str]]:
+    """What a run of these matrices, now and here, is held against, with remarks on it. Raises UsageError."""
+    places = Places(reports, history or reports / HISTORY)
+    matrices = [MatrixFile(name, one.file, one.sha256) for name, one in suite.documents.items()]
+    found = of(given, places, matrices, [(cell.matrix, cell.id) for cell in suite.scenarios])
+    return found, list(remarks(found, matrices, os.uname().nodename))
 
 
 def _is_history(path: Path) -> bool:

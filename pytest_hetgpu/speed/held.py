@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pytest_hetgpu.cluster import Cluster
 from pytest_hetgpu.errors import NotHere, ProvisionError
 from pytest_hetgpu.evidence import Outcome, RunResult
-from pytest_hetgpu.execute import execute
+from pytest_hetgpu.execute import BOUNDS, Bounds, execute
 from pytest_hetgpu.model import Job, Kind, Scenario
 from pytest_hetgpu.reporting.folder import RunFolder, read_job, read_result
 from pytest_hetgpu.speed import references
@@ -38,11 +38,12 @@ class Speeds:
     provision: Callable[[Scenario], Cluster]
     judged: Judged
     baseline: Baseline | None = None
+    bounds: Bounds = BOUNDS
 
     def held(self, cluster: Cluster) -> Cluster:
         """The nodes with the job as it is judged: with everything that its times are held against."""
         job = cluster.job
-        scenario = self.suite.scenarios[self.suite.position(job.matrix, job.label)]
+        scenario = self.suite.scenario(job)
         found: list[Limits] = [job.demand.limits]
         found.append(references.of_wire(scenario.references, job.demand, cluster.wire))
         found.append(references.of_cells(scenario.references, job.demand, lambda cell: self._measured(job, cell)))
@@ -61,8 +62,10 @@ class Speeds:
             shutil.rmtree(folder.scenario(job.label), ignore_errors=True)
         further: list[RunResult] = []
         while job.demand.limits and self.judged(job, result, further=further).unsettled:
+            if self.bounds.budget.spent:
+                break
             folder = self.folder.further(f"{AGAIN}-{len(further) + 2}")
-            further.append(execute(cluster, folder, None))
+            further.append(execute(cluster, folder, None, self.bounds))
         return tuple(further)
 
     def _measured(self, job: Job, cell: str) -> Times | str:
@@ -77,7 +80,7 @@ class Speeds:
             cluster = self.provision(scenario)
         except (NotHere, ProvisionError) as error:
             return f"it cannot be run here ({error})"
-        return _times(self.judged(cluster.job, execute(cluster, beside, None)))
+        return _times(self.judged(cluster.job, execute(cluster, beside, None, self.bounds)))
 
     def _ended(self, folder: RunFolder, label: str) -> Outcome | None:
         """What became of a cell, but for its speed; None where it has not ended, or is not run."""

@@ -14,6 +14,7 @@ from pytest_hetgpu.model import Node, Stack
 from pytest_hetgpu.registry import find, names, show
 
 _WORD = re.compile(r"[A-Za-z0-9_.:/+-]+")
+_INTERFACES = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/@+~,-]*")
 
 
 def _word(value: Any) -> str:
@@ -36,7 +37,15 @@ def _words(value: Any) -> tuple[str, ...]:
     return tuple(seen)
 
 
+def _interfaces(value: Any) -> str | None:
+    if value is not None and not (isinstance(value, str) and _INTERFACES.fullmatch(value)):
+        raise ValueError(f"{show(value)} is no interface's name (letters, digits and _ . : / @ + ~ -)")
+    return value
+
+
 Word = Annotated[str, BeforeValidator(_word, json_schema_input_type=str)]
+Interfaces = Annotated[str | None, BeforeValidator(_interfaces, json_schema_input_type=str | None)]
+"""One, or several with commas between; launchers hand it to a shell on the other nodes."""
 Some = Annotated[list[str], Field(min_length=1)]
 Words = Annotated[tuple[str, ...], BeforeValidator(_words, json_schema_input_type=str | Some)]
 

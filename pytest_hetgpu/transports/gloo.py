@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 from pytest_hetgpu.model import Node, Stack
 from pytest_hetgpu.transports import _torch
-from pytest_hetgpu.transports.base import ProofReader, Rendering, Transport, TransportSettings
+from pytest_hetgpu.transports.base import Interfaces, ProofReader, Rendering, Transport, TransportSettings
 
 
 class GlooSettings(TransportSettings):
     """`netdev`: the interface."""
 
-    netdev: str | None = None
+    netdev: Interfaces = None
 
 
 class Told:

@@ -12,20 +12,31 @@ What they print at NCCL_DEBUG=INFO, with the subsystem INIT:
 from __future__ import annotations
 
 import re
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator
 
 from pytest_hetgpu.model import Node, Stack
+from pytest_hetgpu.registry import show
 from pytest_hetgpu.transports import _torch
-from pytest_hetgpu.transports.base import ProofReader, Rendering, Transport, TransportSettings, Word
+from pytest_hetgpu.transports.base import ProofReader, Rendering, Transport, TransportSettings
 
 _CHANNEL = re.compile(r"\bChannel \d+(?:/\d+)? : \d+\[\w+\] -> \d+\[\w+\](?: \[\w+\])? via (\w+)(?:/([\w .-]+))?")
 _NETWORK = re.compile(r"\bUsing network ([\w.-]+(?: [\w.-]+)*)")
+_NET = re.compile(r"[A-Za-z0-9_.-]+(?: [A-Za-z0-9_.-]+)*")
 _VERSION = re.compile(r"\b([NR]CCL) version ?:? ?(\d+\.\d+\.\d+)")
+
+
+def _net(value: Any) -> str | None:
+    if value is not None and not (isinstance(value, str) and _NET.fullmatch(value)):
+        raise ValueError(f"{show(value)} is no network's name (Socket, IB, AWS Libfabric, ...)")
+    return value
 
 
 class NcclSettings(TransportSettings):
     """`net`: the network to use between nodes, as NCCL_NET names it (Socket, IB, a plugin's); `netdev`: for sockets."""
 
-    net: Word | None = None
+    net: Annotated[str | None, BeforeValidator(_net, json_schema_input_type=str | None)] = None
     netdev: str | None = None
 
 
@@ -64,7 +75,9 @@ class Nccl(Transport):
     backend = "nccl"
 
     def render(self, node: Node, stack: Stack) -> Rendering:
-        netdev = _torch.netdev(node, self.settings.netdev)
+        # Slingshot's own setting names all its interfaces, which sockets use together.
+        all_of_them = node.hardware.fabric.kind == "slingshot" and self.settings.netdev is None
+        netdev = "" if all_of_them else _torch.netdev(node, self.settings.netdev)
         env = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}
         env |= {"NCCL_SOCKET_IFNAME": netdev} if netdev else {}
         env |= {"NCCL_NET": self.settings.net} if self.settings.net else {}
@@ -75,7 +88,7 @@ class Nccl(Transport):
 
     def components(self) -> tuple[str, ...]:
         net = self.settings.net
-        return ("nccl/p2p", "nccl/shm", f"nccl/{net.lower()}") if net else ("nccl/*",)
+        return ("nccl/p2p", "nccl/shm", f"nccl/{net.lower().replace(' ', '-')}") if net else ("nccl/*",)
 
     @staticmethod
     def reader() -> ProofReader:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pytest_hetgpu.model import Node, Stack
 from pytest_hetgpu.transports import _openmpi
 from pytest_hetgpu.transports._proof import Proof
-from pytest_hetgpu.transports.base import ProofReader, Rendering, Transport, TransportSettings, Words
+from pytest_hetgpu.transports.base import Interfaces, ProofReader, Rendering, Transport, TransportSettings, Words
 
 
 class Ob1Settings(TransportSettings):
     """`btl`: byte transfer layers to allow, by their names in Open MPI 5; `netdev`: the interface for tcp."""
 
     btl: Words = ("tcp", "self")
-    netdev: str | None = None
+    netdev: Interfaces = None
 
 
 class Ob1(Transport):

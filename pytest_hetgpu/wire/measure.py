@@ -11,11 +11,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pytest_hetgpu import leases
 from pytest_hetgpu.accounting import Environment
 from pytest_hetgpu.cluster import Cluster
 from pytest_hetgpu.errors import HetgpuError, ProvisionError
 from pytest_hetgpu.evidence import Wire
+from pytest_hetgpu.leases.hold import held
 from pytest_hetgpu.model import Job, Node
 from pytest_hetgpu.reporting import environment as files
 from pytest_hetgpu.reporting.journal import Journal
@@ -48,7 +48,7 @@ class Wires:
         job = cluster.job
         placement = job.matrix, job.axes["placement"]
         if placement not in self._known:
-            with leases.hold(job.hosts):
+            with held(job, self.journal.waits):
                 found = self._kept(placement) or self._measured(cluster)
             lost = any(member.lost() for member in _members(cluster).values())
             self._tries[placement] = self._tries.get(placement, 0) + 1

@@ -25,6 +25,7 @@ Fault = Literal[
     "raise",
     "no-memory",
     "no-malloc",
+    "fill-memory",
     "hang",
     "missing-library",
     "missing-module",

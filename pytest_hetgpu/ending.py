@@ -1,0 +1,60 @@
+"""How a session ends: its nodes given up, its reports built, its exit code."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_hetgpu import interruption, wording
+from pytest_hetgpu.errors import StorageError
+from pytest_hetgpu.reporting import anonymity
+from pytest_hetgpu.reporting.report import build
+from pytest_hetgpu.reporting.storage import writing
+
+if TYPE_CHECKING:
+    from pytest_hetgpu.live import Live
+    from pytest_hetgpu.recorder import Recorder
+
+NOTHING_NEW = 0
+UNREPORTED = 3
+NOTHING_RAN = 10
+
+
+def end(recorder: Recorder, live: Live | None, code: int) -> int:
+    """Ends a session, which is pytest's with the terminal where there is a `live`; gives its exit code, so far `code`.
+
+    Whoever is in a hurry (KeyboardInterrupt) does not cost the reports. What cannot be written is said, and no success.
+    """
+    trouble: list[str] = []
+    try:
+        recorder.close()
+    finally:
+        if live is not None:
+            with interruption.postponed():
+                if live.nothing_ran and code == NOTHING_NEW:
+                    code = NOTHING_RAN
+                try:
+                    with writing(recorder.folder.path):
+                        trouble = report(recorder)
+                except StorageError as error:
+                    trouble = [wording.unreported(recorder.folder.path, error)]
+                    code = UNREPORTED if code in (NOTHING_NEW, NOTHING_RAN) else code
+                live.trouble += trouble
+    return code
+
+
+def report(recorder: Recorder) -> list[str]:
+    """Builds the reports from everything that was journalled, and puts the run into the history.
+
+    Gives what the user should be told of that: reports that could not be written, what became of the history.
+    """
+    run = recorder.folder.path
+    if recorder.anonymous:
+        anonymity.keep(run)
+    trouble = [recorder.guard.trouble] if recorder.guard.trouble else []
+    record = build(run, recorder.again, trouble)
+    if recorder.history is None or not record.cells:
+        return trouble
+    from pytest_hetgpu.reporting import history
+    from pytest_hetgpu.reporting.past import past
+
+    return [*trouble, *history.kept(recorder.history, past(record, run))]

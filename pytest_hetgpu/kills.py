@@ -1,0 +1,52 @@
+"""How often the kernel's OOM killer struck on a node: its own counts, held against each other. Pure.
+
+`oom_kill` (since Linux 4.13) in a control group's `memory.events` (v2) or `memory.oom_control` (v1) counts processes of
+that group that were killed; in `/proc/vmstat` it counts those of the machine, whoever's they were.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+OWN = "/proc/self/cgroup"
+MACHINE = "/proc/vmstat"
+_V2, _V1 = "/sys/fs/cgroup", "/sys/fs/cgroup/memory"
+_COUNT = re.compile(rb"^oom_kill (\d+)$", re.MULTILINE)
+
+
+def places(cgroups: bytes | None) -> tuple[str, ...]:
+    """Files that may count for processes of these control groups (/proc/self/cgroup), the nearest first.
+
+    In a container the group's own folder is mounted as if it were the root of all.
+    """
+    found: list[str] = []
+    for line in (cgroups or b"").decode(errors="replace").splitlines():
+        _, controllers, path = line.split(":", 2) if line.count(":") >= 2 else ("", "-", "")
+        path = path.rstrip("/")
+        if "/.." in path or not path.startswith(("/", "")):
+            path = ""
+        if controllers == "":
+            found += [f"{_V2}{path}/memory.events", f"{_V2}/memory.events"]
+        elif "memory" in controllers.split(","):
+            found += [f"{_V1}{path}/memory.oom_control", f"{_V1}/memory.oom_control"]
+    return tuple(dict.fromkeys((*found, MACHINE)))
+
+
+def count(files: Mapping[str, bytes | None]) -> tuple[str, int] | None:
+    """The first of these files that counts, and its count; None where none does."""
+    for path, text in files.items():
+        told = _COUNT.search(text or b"")
+        if told:
+            return path, int(told[1])
+    return None
+
+
+def told(node: str, before: tuple[str, int] | None, after: tuple[str, int] | None) -> str:
+    """A line on what the kernel killed in between, "" where it killed nothing, or nobody can tell."""
+    if not before or not after or before[0] != after[0] or after[1] <= before[1]:
+        return ""
+    killed = after[1] - before[1]
+    whose = "of this machine" if after[0] == MACHINE else "of its control group"
+    what = f"{killed} process{'es' * (killed > 1)} {whose}"
+    return f"hetgpu: out of memory on {node}: the kernel's OOM killer ended {what} (oom_kill in {after[0]})"
