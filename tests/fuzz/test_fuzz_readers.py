@@ -1,0 +1,45 @@
+"""Output of foreign programs, changed in any way: finite numbers of something, and complaints in clean words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_hetgpu.logs.output import Output
+from pytest_hetgpu.readers.base import Asked
+from pytest_hetgpu.registry import names
+from tests.fuzz.fuzzing import bounded, cases, damaged, fuzz, harmless
+from tests.readers.test_reading import NUMBERS, PIECES, TEXTS, reader, sound
+
+SAMPLES = [text.encode() for text in TEXTS] + [b'{"results": [{"value": 1.5, "unit": "GB/s"}]}\n']
+WORDS = [*(word.encode() for word in (*NUMBERS, *PIECES)), b"{", b"[", b'{"a":' * 200, b"[" * 3000, b"#", b"-" * 3000]
+
+
+def check(path: Path, data: bytes, name: str) -> None:
+    path.write_bytes(data)
+    found = []
+    for _ in range(2):
+        taking = reader(name, Asked(("prog", "-s", "8"), name, (), 2, "allreduce"))
+        for line, number in Output(path).lines():
+            taking.feed(line, number)
+        found.append(taking.finish())
+    assert found[0].rows == found[1].rows
+    sound(found[0])
+    for said in (*found[0].complaints, *found[0].failed, found[0].tool, found[0].version):
+        harmless(said)
+    for row in found[0].rows:
+        harmless(f"{row.operation}{row.point}")
+        for metric, figure in row.figures.items():
+            harmless(f"{metric}{figure.unit}")
+
+
+@pytest.mark.parametrize("name", names("readers"))
+def test_output(tmp_path: Path, name: str) -> None:
+    fuzz(damaged(SAMPLES, WORDS), lambda data: check(tmp_path / "output.log", data, name), examples=60)
+
+
+@pytest.mark.parametrize("case", cases("readers"), ids=lambda path: path.name)
+def test_what_was_found(tmp_path: Path, case: Path) -> None:
+    with bounded():
+        check(tmp_path / "output.log", case.read_bytes(), case.name.partition("-")[0])

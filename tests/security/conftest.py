@@ -1,0 +1,7 @@
+"""What these tests share with those of runtimes."""
+
+from __future__ import annotations
+
+from tests.runtimes.conftest import openssh
+
+__all__ = ["openssh"]
