@@ -1,28 +1,18 @@
-"""A container engine that whole runs can use."""
+"""A container engine, and a Kubernetes, that whole runs can use."""
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.kubernetes import cluster as kubernetes
 from tests.real.nodes_here import BUILD, HEAD, HOSTS, left
+from tests.real.pods_here import Pods, image
 
 Nodes = Callable[..., pytest.RunResult]
-
-
-@pytest.fixture(scope="session")
-def engine(lacking: Callable[[str, str], None]) -> None:
-    """A Docker engine with the bases that containers/make-base makes."""
-    if shutil.which("docker") is None:
-        lacking("docker", "there is no docker here: apt-get install docker.io")
-    for tag in ("hetgpu-base:bookworm", "hetgpu-base:trixie"):
-        done = subprocess.run(("docker", "image", "inspect", tag), capture_output=True, text=True, check=False)
-        if done.returncode:
-            lacking("docker", f"no image {tag} ({done.stderr.strip()}): containers/make-base bookworm trixie")
+Lacking = Callable[[str, str], None]
 
 
 @pytest.fixture
@@ -44,3 +34,30 @@ def nodes(
         return result
 
     return run
+
+
+@pytest.fixture(scope="module")
+def kubernetes_cluster() -> Iterator[kubernetes.Cluster]:
+    with kubernetes.running() as made:
+        yield made
+
+
+@pytest.fixture
+def pods(
+    lacking: Lacking,
+    engine: None,
+    request: pytest.FixtureRequest,
+    pytester: pytest.Pytester,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Pods]:
+    """Runs on a Kubernetes of one's own, with the rights that the documents ask for; nothing may be left on it."""
+    if lack := kubernetes.lacks():
+        lacking("kubernetes", lack)
+    cluster: kubernetes.Cluster = request.getfixturevalue("kubernetes_cluster")
+    monkeypatch.setenv("KUBECONFIG", str(cluster.user))
+    monkeypatch.setenv("PATH", kubernetes.path())
+    for name in ("HETGPU_LEASES", "HETGPU_LEDGERS"):
+        monkeypatch.setenv(name, str(tmp_path_factory.mktemp(name.lower(), numbered=True)))
+    yield Pods(cluster, image(), pytester)
+    cluster.until(lambda: cluster.left() == [], 180, what="nothing of a run in the cluster")

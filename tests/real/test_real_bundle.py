@@ -14,7 +14,7 @@ import pytest
 
 from tests.real.nodes_here import docker
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.beside]
 
 Nodes = Callable[..., pytest.RunResult]
 GUARDED = """\

@@ -14,7 +14,7 @@ from pytest_hetgpu.rejudge import rejudge
 from pytest_hetgpu.reporting.cells import read_run
 from pytest_hetgpu.reporting.past import past
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real]
 
 HEAD = """\
 name: foreign

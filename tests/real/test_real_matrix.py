@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from junitparser import JUnitXml
 
+from pytest_hetgpu.reporting.cells import read_run
+
 pytestmark = pytest.mark.real
 
 ROOT = Path(__file__).parents[2]
@@ -66,6 +68,14 @@ def test_smoke_matrix(
     assert re.fullmatch(r"Open MPI 5\.0\.11 \(/.*libmpi\.so\.40.*\)", good["stack"])
     assert float(good["busbw[4194304,float64]"]) > 0
     assert float(good["latency[8,float32]"]) > 0
+    outcomes = {one.label: one.outcome for one in read_run(Path("reports/latest").resolve()).cells}
+    for name, whole in (("two-ranks-ucx-tcp-allreduce", True), ("two-ranks-ucx-tcp-guarded_send", False)):
+        line = outcomes[name].timeline
+        assert line, name
+        assert [(one.rank, line.nodes[one.node]) for one in line.spans] == [(0, "localhost"), (1, "localhost")]
+        assert all(one.start is not None and 0 < one.start < line.seconds for one in line.spans)
+        assert all((one.end is not None) == whole for one in line.spans)
+        assert all((one.start or 0) < one.end < line.seconds for one in line.spans if one.end is not None)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from tests.runtimes.loopback import Loopback
 
 __all__ = ["loopback", "loopback_sshd", "openssh"]
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.beside]
 
 Nodes = Callable[..., pytest.RunResult]
 

@@ -15,7 +15,7 @@ import pytest
 
 from tests.real.nodes_here import AXES, BUILD, HEAD, HOSTS, ROOT, docker, environment, left, properties
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.beside]
 
 Nodes = Callable[..., pytest.RunResult]
 

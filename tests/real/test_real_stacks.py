@@ -11,7 +11,7 @@ import pytest
 
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.evidence import Outcome
-from pytest_hetgpu.recorder import Recorder
+from pytest_hetgpu.recorder import Beginning, Recorder
 from pytest_hetgpu.stacks.base import family_of
 from pytest_hetgpu.suite import Suite
 
@@ -89,7 +89,7 @@ def cell(stack: str, tmp_path: Path, stacks_here: Callable[[str], Path], monkeyp
         (home / stack).symlink_to(stacks_here(stack))
     environ = {"HETGPU_STACKS": str(home), "HOME": os.environ.get("HOME", "/")}
     suite = Suite.load([tmp_path / "real.yaml"], tmp_path, timeout=40, environ=environ)
-    recorder = Recorder.start(suite, tmp_path / "reports", [])
+    recorder = Recorder.start(suite, tmp_path / "reports", Beginning())
 
     def run(transport: str, forced: str = "no", placement: str = "two") -> Outcome:
         wanted = f"{placement}-{transport}-allreduce-{stack}-{forced}"
