@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import importlib.util
 import os
+import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NoReturn
@@ -18,7 +22,15 @@ from pytest_hetgpu.matrix.reader import read
 ROOT = Path(__file__).resolve().parent.parent
 
 
+# A test with a pytester forgets what was first imported in it. Of these somebody else would keep classes, and meet them
+# once more as others: a cookie jar that is none.
+KEPT = ("http.cookiejar", "requests", "docker", "docker.errors")
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    for name in KEPT:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
     # Fixed examples where a red run must be repeatable; everywhere else new ones each time.
     try:
         from hypothesis import settings
@@ -83,6 +95,17 @@ def stacks_here(lacking: Need) -> Stacks:
 def stack_prefix(stacks_here: Stacks) -> Path:
     """The prefix of a real Open MPI 5."""
     return stacks_here("openmpi-5")
+
+
+@pytest.fixture(scope="session")
+def engine(lacking: Need) -> None:
+    """A Docker engine with the bases that containers/make-base makes."""
+    if shutil.which("docker") is None:
+        lacking("docker", "there is no docker here: apt-get install docker.io")
+    for tag in ("hetgpu-base:bookworm", "hetgpu-base:trixie"):
+        done = subprocess.run(("docker", "image", "inspect", tag), capture_output=True, text=True, check=False)
+        if done.returncode:
+            lacking("docker", f"no image {tag} ({done.stderr.strip()}): containers/make-base bookworm trixie")
 
 
 Reads = Callable[..., Document]

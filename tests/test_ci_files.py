@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pytest_hetgpu.options import OPTIONS
+from pytest_hetgpu.settings import OPTIONS
 
 FOLDER = Path(__file__).parents[1] / "docs" / "ci"
 FAKE = """\
@@ -56,6 +56,39 @@ def test_the_next_run_is_held_against_the_last_green_one(tmp_path: Path) -> None
     first, *others = (tmp_path / "told").read_text().splitlines()
     assert first == "--hetgpu-matrix m.yaml"
     assert others == ["--hetgpu-matrix m.yaml --hetgpu-baseline baseline"] * 2
+
+
+KILLED = """\
+#!/bin/sh
+echo "$@" >> told
+if [ ! -e once ]; then touch once; exit 137; fi
+case $CODE in 137) ;; *) mkdir -p reports/run/journal; ln -sfn run reports/latest ;; esac
+if [ ! -e twice ]; then touch twice; exit 137; fi
+exit "$CODE"
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "code", "told"),
+    [
+        # Killed before it made a folder it leaves nothing to resume; an older run is not taken for it.
+        ((), 0, ["--hetgpu-matrix m.yaml"]),
+        (("once",), 1, ["--hetgpu-matrix m.yaml", "--hetgpu-matrix m.yaml --hetgpu-resume=run"]),
+        (("once",), 0, ["--hetgpu-matrix m.yaml", "--hetgpu-matrix m.yaml --hetgpu-resume=run"]),
+    ],
+)
+def test_a_pytest_that_is_killed_is_resumed(
+    tmp_path: Path, made: tuple[str, ...], code: int, told: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "reports" / "older" / "journal").mkdir(parents=True)
+    (tmp_path / "reports" / "latest").symlink_to("older")
+    for name in made:
+        (tmp_path / name).touch()
+    monkeypatch.setattr(sys.modules[__name__], "FAKE", KILLED)
+    done = nightly(tmp_path, code, "m.yaml")
+    assert (tmp_path / "told").read_text().splitlines() == told
+    assert done.returncode == (code if made else 137)
+    assert ("resuming run" in done.stderr) is bool(made)
 
 
 @pytest.mark.parametrize("name", ["github.yml", "gitlab-ci.yml"])

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from pytest_hetgpu.model import Kind, Point, Verdict
 from tests.interpret_runs import PROOF, Judged, foreign, greetings, judged, names, sample
 from tests.judges.judge_cases import expectation
@@ -103,3 +107,23 @@ def test_ranks_that_never_greeted_are_missed(judged: Judged) -> None:
     found = judged(text, foreign(ranks=4), [Point(8, "")], ranks=4)
     assert "rank 3 never reported" in {finding.why for finding in found.findings}
     assert found.verdict is Verdict.NEW
+
+
+@pytest.mark.parametrize(
+    ("run", "kind"),
+    [
+        ({}, Kind.WRONG_RESULT),
+        ({"timed_out": True, "returncode": -9, "quiet": 7.0, "seconds": 8.0}, Kind.HANG),
+        ({"returncode": -9, "lost": ("node node1 (one on localhost) was lost: exit code 137",)}, Kind.CRASH),
+        # mpirun may end with 0 though a node of its job is gone.
+        ({"lost": ("node node1 (one on localhost) was lost: exit code 137",)}, Kind.NETWORK_FAILURE),
+    ],
+)
+def test_a_word_of_success_is_missed_only_of_a_program_that_came_to_its_end(
+    judged: Judged, run: dict[str, Any], kind: Kind
+) -> None:
+    program = foreign("command", "./app", settings='{"success": "fine"}', check=False, proof=False)
+    text = greetings() + "".join(f"hetgpu: {why}\n" for why in run.get("lost", ()))
+    found = judged(text, program, run=run)
+    assert found.kind is kind, found
+    assert ("which says success" in found.why) is (kind is Kind.WRONG_RESULT)

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from pytest_hetgpu.batch import Batch
 from pytest_hetgpu.errors import InventoryError, NotHere
 from pytest_hetgpu.inventory import LOCAL, Host, Inventory, read
 from pytest_hetgpu.model import Accelerator, Hardware, Reach
+from pytest_hetgpu.pods import Pods
 
 GOOD = """\
 hardware:
@@ -66,7 +68,10 @@ def test_a_home_folder_is_written_out(write: Callable[[str], Path], monkeypatch:
         ("- a", ["site/hosts.yaml:1: the file must be a map, not a list"]),
         (
             "hardwar: {}",
-            ["site/hosts.yaml:1: unknown key 'hardwar' (known: build, hardware, stacks; did you mean 'hardware'?)"],
+            [
+                "site/hosts.yaml:1: unknown key 'hardwar' "
+                "(known: build, from, hardware, kubernetes, slurm, stacks; did you mean 'hardware'?)"
+            ],
         ),
         ("hardware: [a]", ["site/hosts.yaml:1: hardware must be a map, not a list"]),
         ("hardware:\n  g4: host", ["site/hosts.yaml:2: hardware.g4 must be a list, not 'host'"]),
@@ -218,3 +223,64 @@ def test_other_nodes_need_a_host_each() -> None:
 def test_hardware_that_the_inventory_lacks(hardware: Hardware) -> None:
     with pytest.raises(NotHere, match=f"needs hardware {hardware.name}.*inventory hosts.yaml"):
         Inventory(True, "hosts.yaml").bind((hardware,))
+
+
+def test_a_sites_slurm_takes_the_place_of_what_the_matrix_says(write: Callable[[str], Path]) -> None:
+    text = 'slurm: {"*": {account: p1, time: 20}, gpu: {partition: g, cpu_bind: [1-7, 9], prefix: /opt/mpi}}\n'
+    inventory = read(write(text))
+    kind = Hardware("gpu", runtime="slurm", batch=Batch(partition="any", gres="gpu:2", bind="cores"))
+    batch = inventory.site(kind).batch
+    assert batch == Batch(partition="g", account="p1", time="20", gres="gpu:2", binding=("1-7", "9"))
+    other = inventory.site(replace(kind, name="other")).batch
+    assert other == Batch(partition="any", account="p1", time="20", gres="gpu:2", bind="cores")
+    # Slurm chooses the hosts; any number of them.
+    assert inventory.bind((kind, kind)) == (Host("node0", prefix="/opt/mpi"), Host("node1", prefix="/opt/mpi"))
+
+
+@pytest.mark.parametrize(
+    ("entry", "says"),
+    [
+        (
+            "{cpu_bind: lumi-x}",
+            "'lumi-x' (known: cores, ldoms, lumi-g, none, sockets, threads; did you mean 'lumi-g'?)",
+        ),
+        ("{cpu_bind: [1-x]}", "'1-x' is no list of CPUs such as 1-7 or 0,2"),
+        ("{time: soon}", "minutes, H:MM:SS or D-H"),
+        ("{partition: 'a b'}", "no spaces"),
+        ("{partitoin: a}", "did you mean 'partition'?"),
+    ],
+)
+def test_what_slurm_would_not_take_is_said_before(write: Callable[[str], Path], entry: str, says: str) -> None:
+    with pytest.raises(InventoryError) as caught:
+        read(write(f"slurm: {{gpu: {entry}}}\n"))
+    assert says in str(caught.value)
+
+
+def test_a_sites_kubernetes_goes_over_what_the_matrix_says(write: Callable[[str], Path]) -> None:
+    text = (
+        'kubernetes: {"*": {namespace: n, labels: {team: mpi}}, '
+        "gpu: {image: 'r/own:2', labels: {a: b}, ttl: 600, prefix: /opt/mpi}}\n"
+    )
+    inventory = read(write(text))
+    kind = Hardware("gpu", runtime="kubernetes", pods=Pods(image="r/x:1", labels={"team": "x", "c": "d"}))
+    assert inventory.site(kind).pods == Pods(
+        image="r/own:2", namespace="n", labels={"team": "mpi", "c": "d", "a": "b"}, ttl=600
+    )
+    other = inventory.site(replace(kind, name="other")).pods
+    assert other == Pods(image="r/x:1", namespace="n", labels={"team": "mpi", "c": "d"})
+    # The cluster chooses the hosts; any number of them.
+    assert inventory.bind((kind, kind)) == (Host("node0", prefix="/opt/mpi"), Host("node1", prefix="/opt/mpi"))
+
+
+@pytest.mark.parametrize(
+    ("entry", "says"),
+    [
+        ("{kind: jobs}", "hosts.yaml:1: kubernetes.gpu.kind: 'jobs' makes no pods (known: job, "),
+        ("{image: containers/x}", "hosts.yaml:1: kubernetes.gpu.image: a cluster cannot build 'containers/x'"),
+        ("{namespace: A}", "kubernetes.gpu.namespace: 'A' must be a name as Kubernetes takes it"),
+    ],
+)
+def test_what_kubernetes_would_not_take_is_said_before(write: Callable[[str], Path], entry: str, says: str) -> None:
+    with pytest.raises(InventoryError) as caught:
+        read(write(f"kubernetes: {{gpu: {entry}}}\n"))
+    assert says in str(caught.value)

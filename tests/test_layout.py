@@ -28,10 +28,13 @@ GROUND = {
     "samples",
     "errors",
     "registry",
+    "extensions",
     "regex",
     "sizes",
     "foreign",
     "readings",
+    "batch",
+    "pods",
 }
 # What families may know besides the ground and themselves: words for conditions, bandwidths, images and foreign output.
 SHARED = {"when", "metrics", "images", "patterns"}
@@ -156,6 +159,14 @@ def circles() -> Iterator[list[str]]:
 
 def test_no_import_circles_not_even_for_types() -> None:
     assert [" -> ".join(map(ours, circle)) for circle in circles()] == []
+
+
+def test_modules_of_tests_have_names_of_their_own() -> None:
+    """Their folders are no packages: pytest would take two of one name for the same."""
+    found: dict[str, list[str]] = {}
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        found.setdefault(path.name, []).append(str(path.relative_to(ROOT)))
+    assert {name: paths for name, paths in found.items() if len(paths) > 1} == {}
 
 
 def test_files_stay_short() -> None:

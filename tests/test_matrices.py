@@ -24,7 +24,7 @@ MATRICES = {
     if not path.name.endswith(".hosts.yaml")
 }
 # Cells that run, and cells that are kept out with a reason.
-CELLS = {"aws": (145, 40), "lumi": (122, 14), "roce": (140, 0)}
+CELLS = {"aws": (145, 40), "lumi": (126, 14), "roce": (140, 0)}
 DOCUMENTED = re.compile(r"(192\.0\.2|198\.51\.100|203\.0\.113)\.\d+")
 
 
@@ -69,13 +69,13 @@ def test_the_number_of_cells(name: str) -> None:
 @pytest.mark.parametrize("name", CELLS)
 def test_an_inventory_example_names_no_host_that_may_exist(name: str) -> None:
     hosts = MATRICES[name].with_name(f"{name}.hosts.yaml").read_text(encoding="utf-8")
-    assert DOCUMENTED.search(hosts)
+    assert DOCUMENTED.search(hosts) or "\nslurm:" in hosts
     assert [
         found[0] for found in re.finditer(r"\b\d+\.\d+\.\d+\.\d+\b", hosts) if not DOCUMENTED.fullmatch(found[0])
     ] == []
-    assert {node.host for job in jobs(name).values() for node in job.everybody} <= set(
-        re.findall(r"address: ([\d.]+)", hosts)
-    )
+    # Slurm's nodes have no host yet.
+    bound = [node for job in jobs(name).values() for node in job.everybody if not node.hardware.batch]
+    assert {node.host for node in bound} <= set(re.findall(r"address: ([\d.]+)", hosts))
 
 
 @pytest.mark.parametrize("name", MATRICES)

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.expand import expand
-from pytest_hetgpu.inventory import Host, Inventory
+from pytest_hetgpu.inventory import Host, Inventory, PodsSite
 from pytest_hetgpu.matrix.document import Document
 from pytest_hetgpu.model import Image, Job, Reach, Stack
 from pytest_hetgpu.placing import Sight, Site
@@ -152,3 +152,35 @@ def test_without_an_inventory_one_gpu_of_a_kind_is_here(plans: Plans) -> None:
     text = TEXT.replace("wide: [one, gpu]", "wide: [gpu, gpu]")
     with pytest.raises(NotHere, match=r"needs hardware gpu \(platform=rocm arch=gfx1011\): give --hetgpu-inventory"):
         plans("wide-ob1-allreduce", text=text)
+
+
+PODS = """\
+name: pods
+hardware:
+  one: {runtime: kubernetes, image: "r/one:1"}
+  two: {runtime: kubernetes, image: "r/two:1", kubernetes: {host_network: true}, mpi: {prefix: /opt/two}}
+axes:
+  placement: {mixed: [one, two]}
+  transport: {ob1: {}}
+  workload: {allreduce: {sizes: 8}}
+"""
+
+
+def test_pods_are_called_by_their_place_until_they_are_there(plans: Plans) -> None:
+    job = plans("mixed-ob1-allreduce", text=PODS)
+    assert [(node.host, node.name, node.stack and node.stack.prefix) for node in job.nodes] == [
+        ("node0", "localhost", ""),
+        ("node1", "node1", "/opt/two"),
+    ]
+    assert [node.hardware.fabric.netdev for node in job.nodes] == ["eth0", None]
+    # Nobody else has them, so that no lease is taken.
+    assert job.hosts == ()
+    seen = {0: Sight(host="10.244.0.5"), 1: Sight(host="10.244.0.6")}
+    there = plans("mixed-ob1-allreduce", replace(SITE, seen=seen), PODS)
+    assert [node.host for node in there.nodes] == ["10.244.0.5", "10.244.0.6"]
+
+
+def test_a_site_may_not_ask_for_what_no_pods_of_one_placement_can_be(plans: Plans) -> None:
+    site = Inventory(True, "hosts.yaml", kubernetes={"*": PodsSite(kind="mpijob")})
+    with pytest.raises(NotHere, match="an MPIJob has one template for all its workers, and one and two are two"):
+        plans("mixed-ob1-allreduce", replace(SITE, inventory=site), PODS)

@@ -22,6 +22,9 @@ DEFAULT = "ens5\t00000000\t0100000A\t0003\t0\t0\t100\t00000000\t0\t0\t0\n"
 DOCKER = "docker0\t000011AC\t00000000\t0001\t0\t0\t0\t0000FFFF\t0\t0\t0\n"
 ROUTES = HEAD + DEFAULT + DOCKER + "ens6\t0000000A\t00000000\t0001\t0\t0\t0\t00F0FFFF\t0\t0\t0\n"
 
+LARGE = HEAD + "ens5\tfffffffff\t0\t1\t0\t0\t0\tfffffffff\t0\t0\t0\n"
+NEGATIVE = HEAD + "ens5\t-1\t0\t1\t0\t0\t0\t-1\t0\t0\t0\n"
+
 
 @dataclass
 class Told:
@@ -31,6 +34,7 @@ class Told:
     resolved: bytes = b""
     folder: str = "/run/hetgpu-1"
     uid: int = 1000
+    given: str = ""
     asked: list[str] = field(default_factory=list)
 
     def read(self, paths: Sequence[str]) -> Mapping[str, bytes | None]:
@@ -145,7 +149,15 @@ def test_of_two_ways_the_cheaper_and_none_that_is_down() -> None:
     assert sighting.interface_of(HEAD + DEFAULT + cheap.replace("0003", "0002"), None) == "ens5"
 
 
-@pytest.mark.parametrize("routes", ["", HEAD, HEAD + "ens5\n", HEAD + "a b c d e f g h\n", "\0\n\0"])
+@pytest.mark.parametrize("name", ["e$(id)", "`id`", "-iface", 'a"b', "a;b", "a/b"])
+def test_an_interface_that_no_interface_is_called_is_not_taken(name: str) -> None:
+    """A node says what it wants; what it says goes into command lines that start its neighbours' daemons."""
+    assert of(node(), Told(routes=ROUTES.replace("ens6", name).encode())).netdev == ""
+    rogue = environment(table("mlx5_0", 1, "Ethernet", (IPV4, V2, name)))
+    assert of(node(Fabric("roce")), seen=rogue).netdev in ("", "ens6")
+
+
+@pytest.mark.parametrize("routes", ["", HEAD, HEAD + "ens5\n", HEAD + "a b c d e f g h\n", "\0\n\0", LARGE, NEGATIVE])
 def test_routes_that_say_nothing(routes: str) -> None:
     assert sighting.interface_of(routes, "10.0.0.5") == ""
 

@@ -1,4 +1,7 @@
-"""A stand-in for mpirun: prints what a run of two ranks prints that ends as the variable BEHAVE says."""
+"""A stand-in for mpirun: prints what a run of two ranks prints that ends as the variable BEHAVE says.
+
+With STANDIN_CALM nothing hangs.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,24 @@ HOME = Path(sys.argv[0]).resolve().parent.parent
 def record(**payload: object) -> None:
     text = json.dumps(payload, separators=(",", ":"))
     print(f"@hetgpu:{len(text):04d}:{zlib.crc32(text.encode()):08x}:{text}")
+
+
+ENDINGS = {
+    "crash": (
+        "[h:00001] *** Process received signal ***\n[h:00001] Signal: Segmentation fault (11)\n"
+        "[h:00001] Signal code: Invalid permissions (2)\n[h:00001] Failing at address: 0x7f3e00000000\n"
+        "[h:00001] [ 0] /lib/x86_64-linux-gnu/libc.so.6(+0x3c050)[0x7f3e12345050]\n"
+        "[h:00001] [ 1] /opt/lib/openmpi/libuct.so.0(uct_tcp_ep_am_short+0xa7)[0x7f3e22345050]\n"
+        "[h:00001] *** End of error message ***\n"
+        "prterun noticed that process rank 0 with PID 1 on node h exited on\nsignal 11 (Segmentation fault).",
+        139,
+    ),
+    "network": (
+        "[h][[1,0],0][btl_tcp_endpoint.c:667:mca_btl_tcp_endpoint_complete_connect] connect() to 10.0.0.2:1024 failed: "
+        "No route to host (113)",
+        1,
+    ),
+}
 
 
 def main(behave: str, sizes: list[int], repeats: int) -> int:
@@ -38,18 +59,11 @@ def main(behave: str, sizes: list[int], repeats: int) -> int:
             seconds = size * 1e-8 * (longer if size > 1000 else 1.0)
             record(t="row", op="allreduce", **point, iterations=4, seconds=seconds)
     sys.stdout.flush()
-    if behave == "hang":
-        with Path(os.environ["STANDIN_FIFO"]).open("w") as fifo:
-            fifo.write("here\n")
-        signal.pause()
-    if behave == "crash":
-        print("[h:00001] *** Process received signal ***\n[h:00001] Signal: Segmentation fault (11)")
-        print("[h:00001] Signal code: Invalid permissions (2)\n[h:00001] Failing at address: 0x7f3e00000000")
-        print("[h:00001] [ 0] /lib/x86_64-linux-gnu/libc.so.6(+0x3c050)[0x7f3e12345050]")
-        print("[h:00001] [ 1] /opt/lib/openmpi/libuct.so.0(uct_tcp_ep_am_short+0xa7)[0x7f3e22345050]")
-        print("[h:00001] *** End of error message ***")
-        print("prterun noticed that process rank 0 with PID 1 on node h exited on\nsignal 11 (Segmentation fault).")
-        return 139
+    meanwhile(behave)
+    if behave in ENDINGS:
+        text, code = ENDINGS[behave]
+        print(text)
+        return code
     for rank in range(2):
         wrong = 3 if behave == "wrong" and rank else 0
         if behave != "unchecked":
@@ -57,6 +71,26 @@ def main(behave: str, sizes: list[int], repeats: int) -> int:
         if behave != "half" or rank == 0:
             record(t="done", rank=rank)
     return int(behave.removeprefix("exit")) if behave.startswith("exit") else 0
+
+
+def meanwhile(behave: str) -> None:
+    if behave == "flood":
+        print("\n".join(["x" * 99] * 20_000))
+    if behave == "hang" and not os.environ.get("STANDIN_CALM"):
+        with Path(os.environ["STANDIN_FIFO"]).open("w") as fifo:
+            fifo.write("here\n")
+        signal.pause()
+    if behave.startswith("wait"):
+        Path(os.environ["STANDIN_GATE"]).read_bytes()
+
+
+def turn(behave: str) -> str:
+    """Of `network-then-good` the first word at the first launch, the second at the second; the last one stays."""
+    words = behave.split("-then-")
+    count = HOME / f"launches-of-{behave}"
+    launches = len(count.read_text()) if count.exists() else 0
+    count.write_text("x" * (launches + 1))
+    return words[min(launches, len(words) - 1)]
 
 
 def pace() -> float:
@@ -80,4 +114,4 @@ def option(name: str, default: str = "") -> str:
 if __name__ == "__main__":
     given = dict(token.partition("=")[::2] for token in sys.argv)
     sizes = [int(size) for size in option("--sizes").split(",")]
-    sys.exit(main(given.get("BEHAVE", "good"), sizes, int(option("--repeats", "1"))))
+    sys.exit(main(turn(given.get("BEHAVE", "good")), sizes, int(option("--repeats", "1"))))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pty
 import select
 import signal
 import subprocess
@@ -41,6 +42,15 @@ def wait_for_word(fifo: Path) -> None:
         os.close(reader)
 
 
+def ended_in_order(run: Path, own: Path, stacks: Path) -> None:
+    """The cell in flight is a failure in our JUnit and in pytest's, and no process of a stack is left."""
+    ours, theirs = verdicts(run / "junit.xml"), verdicts(own)
+    assert ours[HANG] in (["failure"], ["error"])
+    assert next(found for name, found in theirs.items() if HANG in name) in (["failure"], ["error"])
+    left = [p for p in psutil.process_iter(["cmdline"]) if str(stacks) in " ".join(p.info["cmdline"] or ())]
+    assert not left
+
+
 @pytest.mark.parametrize("number", SIGNALS)
 def test_signal_in_mid_cell(
     matrix: Callable[..., Path],
@@ -66,8 +76,86 @@ def test_signal_in_mid_cell(
     run.send_signal(number)
     printed, _ = run.communicate(timeout=50)
     assert run.returncode == 2, printed
-    ours, own = verdicts(latest() / "junit.xml"), verdicts(pytester.path / "own.xml")
-    assert ours[HANG] in (["failure"], ["error"])
-    assert next(found for name, found in own.items() if HANG in name) in (["failure"], ["error"])
+    ended_in_order(latest(), pytester.path / "own.xml", stacks)
+
+
+def test_a_terminal_that_is_closed_in_mid_cell(
+    matrix: Callable[..., Path],
+    stacks: Path,
+    latest: Callable[[], Path],
+    pytester: pytest.Pytester,
+    mode: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    matrix(["good", "hang"])
+    fifo = pytester.path / "fifo"
+    os.mkfifo(fifo)
+    monkeypatch.setenv("STANDIN_FIFO", str(fifo))
+    command = [sys.executable, "-m", "pytest", "--hetgpu-matrix", "demo.yaml", "--junitxml", "own.xml", *mode]
+    pid, terminal = pty.fork()
+    if pid == 0:
+        as_in_a_terminal()
+        os.execv(command[0], command)
+    reader = os.open(fifo, os.O_RDWR)
+    while not select.select([reader], [], [], 0)[0]:
+        assert select.select([reader, terminal], [], [], 60)[0], "the hanging cell never came up"
+        if select.select([terminal], [], [], 0)[0]:
+            os.read(terminal, 65536)
+    os.close(reader)
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 2
+    ended_in_order(latest(), pytester.path / "own.xml", stacks)
+    assert (latest() / "index.html").exists()
+
+
+def test_whoever_reads_what_is_printed_may_go_first(
+    matrix: Callable[..., Path], stacks: Path, latest: Callable[[], Path], pytester: pytest.Pytester
+) -> None:
+    """As `pytest | tee` on Ctrl-C, which ends tee at once."""
+    assert stacks
+    matrix(["good", "hang"])
+    fifo = pytester.path / "fifo"
+    os.mkfifo(fifo)
+    run = subprocess.Popen(
+        [sys.executable, "-m", "pytest", "--hetgpu-matrix", "demo.yaml", "-p", "no:xdist"],
+        cwd=pytester.path,
+        env={**os.environ, "STANDIN_FIFO": str(fifo)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        preexec_fn=as_in_a_terminal,  # noqa: PLW1509 - no other thread of this process takes a lock
+    )
+    wait_for_word(fifo)
+    assert run.stdout is not None
+    run.stdout.close()
+    run.send_signal(signal.SIGINT)
+    assert run.wait(50) == 2
+    assert verdicts(latest() / "junit.xml")[HANG] in (["failure"], ["error"])
+
+
+def test_who_is_in_a_hurry_gets_the_reports_too(
+    matrix: Callable[..., Path], stacks: Path, latest: Callable[[], Path], pytester: pytest.Pytester
+) -> None:
+    """A second Ctrl-C, a third: as long as pytest is there."""
+    matrix(["good", "hang"])
+    fifo = pytester.path / "fifo"
+    os.mkfifo(fifo)
+    run = subprocess.Popen(
+        [sys.executable, "-m", "pytest", "--hetgpu-matrix", "demo.yaml", "-p", "no:xdist"],
+        cwd=pytester.path,
+        env={**os.environ, "STANDIN_FIFO": str(fifo)},
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=as_in_a_terminal,  # noqa: PLW1509 - no other thread of this process takes a lock
+    )
+    wait_for_word(fifo)
+    for _ in range(2):
+        run.send_signal(signal.SIGINT)
+    assert run.stdout is not None
+    for line in run.stdout:
+        if "Interrupted" in line or "KeyboardInterrupt" in line:
+            break
+    printed, _ = run.communicate(timeout=50)
+    assert run.returncode == 2, printed
+    assert verdicts(latest() / "junit.xml")[HANG] in (["failure"], ["error"])
     left = [p for p in psutil.process_iter(["cmdline"]) if str(stacks) in " ".join(p.info["cmdline"] or ())]
     assert not left

@@ -141,7 +141,7 @@ def scripts(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monkey
     folder = tmp_path_factory.mktemp("families")
     (folder / "script.py").write_text(SCRIPT)
     monkeypatch.setattr(pytest_hetgpu.workloads, "__path__", [*pytest_hetgpu.workloads.__path__, str(folder)])
-    caches = (registry.names, registry._classes, values.entry_model)
+    caches = (registry.names, registry.shipped, registry._classes, values.entry_model)
     for cache in caches:
         cache.cache_clear()
     yield

@@ -70,7 +70,7 @@ def layered(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monkey
     folder = tmp_path_factory.mktemp("families")
     (folder / "layer.py").write_text(LAYERED)
     monkeypatch.setattr(pytest_hetgpu.transports, "__path__", [*pytest_hetgpu.transports.__path__, str(folder)])
-    caches = (registry.names, registry._classes, values.entry_model)
+    caches = (registry.names, registry.shipped, registry._classes, values.entry_model)
     for cache in caches:
         cache.cache_clear()
     yield

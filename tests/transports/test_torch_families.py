@@ -38,6 +38,23 @@ def test_nccl_shows_itself_and_takes_the_network_asked_for() -> None:
         "NCCL_NET": "Socket",
     }
     assert transport.components() == ("nccl/p2p", "nccl/shm", "nccl/socket")
+
+
+def test_nccl_leaves_slingshot_all_its_interfaces() -> None:
+    lumi = Node(0, Hardware("h", fabric=Fabric(kind="slingshot", netdev="hsn0"), runtime="slurm"), "a", 1)
+    assert "NCCL_SOCKET_IFNAME" not in Nccl(NcclSettings()).render(lumi, TORCH).env
+    assert Nccl(NcclSettings(netdev="hsn0")).render(lumi, TORCH).env["NCCL_SOCKET_IFNAME"] == "hsn0"
+
+
+def test_a_plugin_with_a_name_of_two_words_is_asked_for_and_seen() -> None:
+    """aws-ofi-nccl, and aws-ofi-rccl on Slingshot, call themselves `AWS Libfabric`."""
+    transport = Nccl(NcclSettings(net="AWS Libfabric"))
+    assert transport.render(node(), TORCH).env["NCCL_NET"] == "AWS Libfabric"
+    channels = Channels()
+    channels.feed("n1:7:9 [0] NCCL INFO Channel 00/0 : 1[0] -> 8[0] [receive] via NET/AWS Libfabric/0/GDRDMA", 1)
+    assert set(channels.transports) <= set(transport.components())
+    with pytest.raises(ValueError, match="is no network's name"):
+        NcclSettings(net="AWS; Libfabric")
     assert Nccl(NcclSettings()).components() == ("nccl/*",)
 
 

@@ -1,0 +1,147 @@
+"""A package of somebody else's adds a runtime and a launcher: the very one that docs/adding-an-engine.md shows."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "adding-an-engine.md"
+FENCED = re.compile(r"^```(\w+)\n(?:# (\S+)\n)?(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+Run = Callable[..., pytest.RunResult]
+Install = Callable[..., Path]
+
+
+def shown() -> dict[str, str]:
+    """What the document shows, by file name; the matrix as `yaml`."""
+    return {found[2] or found[1]: found[3] for found in FENCED.finditer(DOCUMENT.read_text(encoding="utf-8"))}
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Puts a package where Python finds it, as an installer would: its modules and its metadata."""
+    site = tmp_path / "site"
+
+    def put(name: str, modules: dict[str, str], entries: str) -> Path:
+        for path, text in modules.items():
+            (site / path).parent.mkdir(parents=True, exist_ok=True)
+            (site / path).write_text(text)
+        metadata = site / f"{name.replace('-', '_')}-1.0.dist-info"
+        metadata.mkdir(parents=True)
+        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        (metadata / "entry_points.txt").write_text(entries)
+        monkeypatch.setenv("PYTHONPATH", str(site))
+        return site
+
+    return put
+
+
+@pytest.fixture
+def boxes(install: Install) -> Path:
+    """The package of the document."""
+    files = shown()
+    project = files["pyproject.toml"]
+    groups = re.findall(r'^\[project\.entry-points\."([\w.]+)"\]\n((?:.+\n)+)', project, re.MULTILINE)
+    entries = "".join(f"[{group}]\n{rows.replace(chr(34), '')}\n" for group, rows in groups)
+    modules = {name: text for name, text in files.items() if name.endswith(".py")}
+    return install("hetgpu-boxes", {"hetgpu_boxes/__init__.py": "", **modules}, entries)
+
+
+@pytest.fixture
+def matrix(pytester: pytest.Pytester, stacks: Path) -> Path:
+    """The matrix of the document, with the stand-in for its MPI, and an inventory with a box."""
+    path = pytester.path / "boxes.yaml"
+    path.write_text(shown()["yaml"].replace("/opt/openmpi", str(stacks / "openmpi-5")))
+    (pytester.path / "hosts.yaml").write_text("hardware: {box: [box1]}\n")
+    return path
+
+
+@pytest.mark.usefixtures("boxes", "matrix")
+def test_a_cell_runs_on_a_foreign_runtime_by_a_foreign_launcher(
+    run_pytest: Run, mode: tuple[str, ...], pytester: pytest.Pytester
+) -> None:
+    done = run_pytest("--hetgpu-matrix", "boxes.yaml", "--hetgpu-inventory", "hosts.yaml", *mode)
+    assert done.ret == 0, done.stdout.str()[-3000:]
+    done.assert_outcomes(passed=1)
+    (cell,) = (pytester.path / "reports" / "latest").resolve().glob("scenarios/*/job.json")
+    job = json.loads(cell.read_text())
+    assert "boxes" in json.dumps(job)
+    assert "-n" in json.dumps(job)
+
+
+@pytest.mark.usefixtures("boxes", "matrix")
+def test_its_own_trouble_is_a_node_that_cannot_be_made(run_pytest: Run, pytester: pytest.Pytester) -> None:
+    (pytester.path / "hosts.yaml").write_text("hardware: {box: [crate1]}\n")
+    done = run_pytest("--hetgpu-matrix", "boxes.yaml", "--hetgpu-inventory", "hosts.yaml", "-p", "no:xdist")
+    assert done.ret == 1
+    assert "crate1 is no box: give one in the inventory" in done.stdout.str()
+
+
+@pytest.mark.usefixtures("boxes", "matrix")
+def test_unknown_names_list_it(run_pytest: Run, pytester: pytest.Pytester) -> None:
+    path = pytester.path / "boxes.yaml"
+    path.write_text(path.read_text().replace("runtime: boxes", "runtime: boxs"))
+    done = run_pytest("--hetgpu-matrix", "boxes.yaml")
+    assert done.ret == 4
+    assert "unknown runtime 'boxs' (known: boxes, docker, " in done.stderr.str()
+    assert "did you mean 'boxes'?" in done.stderr.str()
+
+
+@pytest.mark.usefixtures("matrix")
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "import nowhere_to_be_found",
+            "cannot be imported: ModuleNotFoundError: No module named 'nowhere_to_be_found'",
+        ),
+        ("raise SystemError('no licence')", "cannot be imported: SystemError: no licence"),
+        ("x = (", "cannot be imported: SyntaxError: "),
+    ],
+)
+def test_a_module_that_fails_is_named_with_its_package(run_pytest: Run, install: Install, text: str, told: str) -> None:
+    install("bad-boxes", {"bad_boxes.py": text}, "[pytest_hetgpu.runtimes]\nboxes = bad_boxes\n")
+    done = run_pytest("--hetgpu-matrix", "boxes.yaml", "--hetgpu-inventory", "hosts.yaml")
+    assert done.ret == 4
+    said = done.stderr.str()
+    assert f"hardware.box.runtime: runtime 'boxes' of bad-boxes 1.0 (bad_boxes) {told}" in said
+    assert said.startswith("ERROR: boxes.yaml:3: ")
+    assert "Traceback" not in said
+
+
+@pytest.mark.usefixtures("matrix")
+def test_nothing_is_shadowed(run_pytest: Run, install: Install, pytester: pytest.Pytester) -> None:
+    entries = "[pytest_hetgpu.runtimes]\ndocker = other\nboxes = other\nbase = other\n[pytest_hetgpu.runtime]\na = b\n"
+    install("one-boxes", {}, entries)
+    install("two-boxes", {}, "[pytest_hetgpu.runtimes]\nboxes = third:Boxes\n")
+    done = run_pytest("--hetgpu-matrix", "boxes.yaml")
+    assert done.ret == 4
+    assert done.stderr.str().splitlines()[:3] == [
+        "ERROR: runtime 'base' of one-boxes 1.0 (other): a name has only letters, digits and _ . + - (at most 80), "
+        "and is not 'base'",
+        "runtime 'boxes' of two-boxes 1.0 (third:Boxes) and 'boxes' of one-boxes 1.0 (other) have one name; "
+        "uninstall one of the two",
+        "runtime 'docker' of one-boxes 1.0 (other) has the name of one that pytest-hetgpu has "
+        "(pytest_hetgpu/runtimes/docker.py): rename it there, or uninstall it",
+    ]
+
+
+@pytest.mark.usefixtures("boxes", "testinfra")
+def test_doctor_lists_it(install: Install, pytester: pytest.Pytester) -> None:
+    install("misspelt", {}, "[pytest_hetgpu.runtime]\na = b\n")
+    (pytester.path / "hosts.yaml").write_text("hardware: {box: [box1]}\n")
+    command = (sys.executable, "-m", "pytest_hetgpu.cli", "doctor", "--list", "--inventory", "hosts.yaml")
+    done = subprocess.run(command, cwd=pytester.path, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-3:] == [
+        "added by other packages: launchers: 'plain' of hetgpu-boxes 1.0 (hetgpu_boxes.launcher:Plain)",
+        "                       : runtimes: 'boxes' of hetgpu-boxes 1.0 (hetgpu_boxes.runtime)",
+        "                       : ~ 'a' of misspelt 1.0 (b): 'runtime' is no family here (known: fabrics, hardware, "
+        "inventories, launchers, probes, readers, runtimes, signatures, stacks, transports, workloads; "
+        "did you mean 'runtimes'?)",
+    ]

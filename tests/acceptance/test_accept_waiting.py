@@ -1,0 +1,72 @@
+"""A cell whose host somebody else has: what is seen of that, at a terminal and in a log."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from pytest_hetgpu.leases.claims import HOST, Claim
+from tests.acceptance.at_a_terminal import Terminal
+
+Matrix = Callable[..., Path]
+pytestmark = pytest.mark.usefixtures("stacks")
+LABEL = "two-ob1-tcp-allreduce-good"
+WHY = f"waits for host localhost: ada holds it for cell x of run y, process {os.getpid()}"
+ARGV = (sys.executable, "-m", "pytest", "--hetgpu-matrix", "demo.yaml", "-p", "no:cacheprovider")
+
+
+@pytest.fixture
+def busy(matrix: Matrix) -> Iterator[Claim]:
+    """Somebody else has this machine."""
+    matrix(("good",))
+    claim = Claim(os.environ["HETGPU_LEASES"], HOST, {"user": "ada", "cell": "x", "run": "y"})
+    assert claim.granted(0)
+    yield claim
+    claim.release()
+
+
+def test_the_view_says_who_is_waited_for(pytester: pytest.Pytester, busy: Claim) -> None:
+    terminal = Terminal((*ARGV, "-p", "no:xdist"), pytester.path)
+    shown = terminal.until(lambda text: "waits for host" in text)
+    assert LABEL in shown
+    assert WHY[:40] in shown
+    busy.release()
+    assert "waits for host" not in terminal.end()
+    assert terminal.status == 0
+
+
+@pytest.mark.parametrize("workers", [("-p", "no:xdist"), ("-n2",)])
+def test_a_log_has_a_line_of_it(pytester: pytest.Pytester, busy: Claim, workers: tuple[str, ...]) -> None:
+    if "-n2" in workers:
+        pytest.importorskip("xdist")
+    command = (*ARGV, *workers)
+    with subprocess.Popen(command, cwd=pytester.path, stdout=subprocess.PIPE, text=True) as session:
+        assert session.stdout
+        said = next(line for line in session.stdout if "waits for host" in line)
+        busy.release()
+        rest = session.stdout.read()
+    assert said.startswith(f"waiting  {LABEL}  {WHY}; for ")
+    assert f"ok       {LABEL}" in rest
+    assert session.returncode == 0
+
+
+LOSING = """\
+from pytest_hetgpu.leases.hold import Holding
+
+Holding.lost = property(lambda self: self.words)
+"""
+
+
+def test_a_cell_that_lost_its_host_in_the_middle_is_no_pass(
+    pytester: pytest.Pytester, matrix: Matrix, run_pytest: Callable[..., pytest.RunResult]
+) -> None:
+    matrix(("good",))
+    pytester.makeconftest(LOSING)
+    done = run_pytest(*ARGV[3:])
+    assert done.ret == 1
+    done.stdout.fnmatch_lines([f"new *{LABEL}*network_failure: the lease of localhost ended in the middle *"])
