@@ -6,7 +6,8 @@
     python3 bootstrap.py stack [NAME ...]        only make the MPI stacks
 
 Makes `.venv` (this project, editable) and a virtual environment a stack in `.stacks/NAME`: two MPIs in one
-environment overwrite each other's mpirun. What is up to date is left alone.
+environment overwrite each other's mpirun. What is up to date is left alone. Packages come in the versions, and as the
+files, that `requirements/` names; those of stacks with PyTorch in their versions alone.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent
 HOME = ROOT / ".venv"
 STACKS = ROOT / ".stacks"
+LOCKS = ROOT / "requirements"
 DEFAULT_MATRIX = "matrices/local.yaml"
 
 
@@ -40,12 +42,17 @@ def step(what: str, command: list[str]) -> str:
     return done.stdout
 
 
-def environment(home: Path, packages: list[str], fingerprint: str) -> None:
-    """A virtual environment with these packages; `fingerprint` decides whether it is up to date."""
+def environment(home: Path, packages: list[list[str]], fingerprint: str) -> None:
+    """A virtual environment with these packages, a list each time pip is called.
+
+    `fingerprint` decides whether it is up to date.
+    """
     if home.is_symlink():
         return  # somebody else's environment, put here on purpose
     stamp = home / ".hetgpu-stamp"
-    wanted = hashlib.sha256("\n".join([sys.version, fingerprint, *packages]).encode()).hexdigest()
+    wanted = hashlib.sha256(
+        "\n".join([sys.version, fingerprint, *(word for words in packages for word in words)]).encode()
+    ).hexdigest()
     if stamp.exists() and stamp.read_text() == wanted:
         return
     say(f"making {home.relative_to(ROOT)} (once)")
@@ -56,19 +63,37 @@ def environment(home: Path, packages: list[str], fingerprint: str) -> None:
             raise Failed("this Python has no venv module; on Debian and Ubuntu: apt-get install python3-venv") from None
         raise
     pip = [str(home / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    step(f"installing {', '.join(packages)}", [*pip, *packages])
+    for words in packages:
+        step(f"installing {', '.join(words)}", [*pip, *words])
     stamp.write_text(wanted)
 
 
 def project() -> None:
-    environment(HOME, ["--editable", ".[dev]"], (ROOT / "pyproject.toml").read_text())
+    # What builds it is locked too, so nothing is fetched for that.
+    ours = ["--no-deps", "--no-build-isolation", "--editable", "."]
+    environment(
+        HOME, [locked(LOCKS / "project.txt"), ours], (ROOT / "pyproject.toml").read_text() + lock("project.txt")
+    )
+
+
+def lock(name: str) -> str:
+    """A lock's text, "" for what has none."""
+    path = LOCKS / name
+    return path.read_text() if path.exists() else ""
+
+
+def locked(path: Path) -> list[str]:
+    """What pip is told to install a lock's packages: nothing but files whose hash is in it."""
+    return ["--require-hashes", "-r", str(path)]
 
 
 def stacks(names: list[str]) -> None:
     """Each stack in its own environment, by the pins that the project itself holds."""
     ask = [str(HOME / "bin" / "python"), "-m", "pytest_hetgpu.stacks"]
     for name in names or step("listing stacks", ask).split():
-        environment(STACKS / name, step(f"stack {name}", [*ask, name]).split(), name)
+        held = f"stacks/{name}.txt"
+        pins = locked(LOCKS / held) if lock(held) else step(f"stack {name}", [*ask, name]).split()
+        environment(STACKS / name, [pins], name + lock(held))
 
 
 def pytest(arguments: list[str]) -> int:
