@@ -10,8 +10,19 @@ matrix=$1
 set -- --hetgpu-matrix "$matrix" ${2:+--hetgpu-inventory "$2"}
 [ ! -d baseline/journal ] || set -- "$@" --hetgpu-baseline baseline
 
+newest() { readlink reports/latest || cat reports/latest.txt; } 2>/dev/null
+
+before=$(newest)
 status=0
 pytest "$@" || status=$?
+
+# Killed from outside (out of memory, say): what was judged stays, the rest is run, and the exit code is that of the whole.
+tries=2
+while [ "$status" -gt 128 ] && [ "$tries" -gt 0 ] && [ "$(newest)" != "$before" ]; do
+  echo "pytest was killed ($status): resuming $(newest)" >&2
+  tries=$((tries - 1)) status=0
+  pytest "$@" --hetgpu-resume="$(newest)" || status=$?
+done
 
 rm -rf report
 [ ! -e reports/latest ] || cp -rL reports/latest report
