@@ -44,7 +44,7 @@ def sort(found: Iterable[Found], scope: Scope, life: Callable[[Owner], Life]) ->
     for one in found:
         owner = one.thing.owner
         state = lives.setdefault(owner, life(owner))
-        reason = _reason(owner, state, scope)
+        reason = f"on the way out of {one.place.words} already" if one.thing.going else _reason(owner, state, scope)
         if reason:
             kept.setdefault(reason, []).append(one)
         else:

@@ -35,7 +35,7 @@ _LOOK_EVERY = 0.1
 class Thing:
     """What carries an owner's label, `kind`: container, network, process, folder, or one of Kubernetes'.
 
-    `since` are seconds since 1970.
+    `since` are seconds since 1970. `going`: it was removed already, and its place only takes its time.
     """
 
     kind: str
@@ -43,6 +43,7 @@ class Thing:
     ident: str
     owner: Owner
     since: float | None
+    going: bool = False
 
 
 class Place(abc.ABC):
@@ -155,7 +156,9 @@ class InNamespace(Place):
         with self._speaking():
             found = _pods.labelled(self._cluster, self._kinds)
         return [
-            Thing(one.kind, one.name, one.resource, owner, one.created) for one in found if (owner := parse(one.owner))
+            Thing(one.kind, one.name, one.resource, owner, one.created, one.going)
+            for one in found
+            if (owner := parse(one.owner))
         ]
 
     def clear(self, owners: Iterable[Owner]) -> list[Thing]:
@@ -235,11 +238,14 @@ def _thing(told: Mapping[str, Any]) -> Thing | None:
 
 
 def _until_gone(place: Place, owners: Iterable[Owner], take: Callable[[list[Thing]], None]) -> list[Thing]:
-    """Takes what is there until two looks find nothing: what was asked for when its owner died may still appear."""
+    """Takes what is there until two looks find nothing: what was asked for when its owner died may still appear.
+
+    What is going needs nobody to take it, and nobody to wait for it.
+    """
     wanted = set(owners)
     deadline, empty = time.monotonic() + _REMOVAL, 0
     while True:
-        left = [one for one in place.look() if one.owner in wanted]
+        left = [one for one in place.look() if one.owner in wanted and not one.going]
         empty = 0 if left else empty + 1
         if empty > 1 or time.monotonic() > deadline:
             return left

@@ -112,13 +112,16 @@ class Cluster:
         return found
 
     def pods(self, namespace: str = NAMESPACE) -> list[str]:
-        """Names of pods that are there."""
-        return [one["metadata"]["name"] for one in self.get("pods", "-n", namespace)]
+        """Names of pods that are there to stay."""
+        return [one["metadata"]["name"] for one in self.get("pods", "-n", namespace) if not _going(one)]
 
-    def left(self) -> list[str]:
-        """What of runs is there, in any namespace, as `kind/name`."""
+    def left(self, *, going: bool = False) -> list[str]:
+        """What of runs is there, in any namespace, as `kind/name`; of pods that were told to go only if asked to.
+
+        This kubelet lets go of a pod by chance at once, or when it collects dead containers, once a minute.
+        """
         found = self.get("pods,jobs,services", "-A", "-l", "hetgpu.run")
-        return [f"{one['kind']}/{one['metadata']['name']}" for one in found]
+        return [f"{one['kind']}/{one['metadata']['name']}" for one in found if going or not _going(one)]
 
     def until(self, condition: Callable[[], object], seconds: float = 60.0, what: str = "") -> None:
         """Returns once a condition holds; RuntimeError with the daemons' logs where it does not in time."""
@@ -270,6 +273,10 @@ def _sweep() -> None:
     found = subprocess.run(("docker", "ps", "-aq", "--filter", OURS), capture_output=True, text=True, check=False)
     if found.stdout.split():
         subprocess.run(("docker", "rm", "-f", *found.stdout.split()), capture_output=True, check=False)
+
+
+def _going(one: dict[str, Any]) -> bool:
+    return bool(one["metadata"].get("deletionTimestamp"))
 
 
 def _program(name: str) -> str:

@@ -40,6 +40,7 @@ def nodes(
 def kubernetes_cluster() -> Iterator[kubernetes.Cluster]:
     with kubernetes.running() as made:
         yield made
+        made.until(lambda: made.left(going=True) == [], 180, what="nothing of a run in the cluster")
 
 
 @pytest.fixture
@@ -60,4 +61,4 @@ def pods(
     for name in ("HETGPU_LEASES", "HETGPU_LEDGERS"):
         monkeypatch.setenv(name, str(tmp_path_factory.mktemp(name.lower(), numbered=True)))
     yield Pods(cluster, image(), pytester)
-    cluster.until(lambda: cluster.left() == [], 180, what="nothing of a run in the cluster")
+    cluster.until(lambda: cluster.left() == [], what="nothing of a run in the cluster")

@@ -16,7 +16,8 @@ from pytest_hetgpu.cli import main
 from pytest_hetgpu.reaper.ledger import ENDING, FOLDER_VARIABLE, head, namespace_spot, opened
 from pytest_hetgpu.reaper.owner import Owner, myself
 
-# Objects are files beside the configuration; a cluster that is "down" answers from the second question on.
+# Objects are files beside the configuration, of which a slow one only says that it goes; a cluster that is "down"
+# answers from the second question on.
 KUBECTL = f"""#!{sys.executable} -I
 import json, os, sys
 from pathlib import Path
@@ -28,7 +29,13 @@ if (there / "down").exists():
 if verb == "get":
     print(json.dumps({{"items": [json.loads(file.read_text()) for file in sorted(there.glob(rest[0] + "/*"))]}}))
 for name in rest if verb == "delete" else ():
-    (there / name).unlink(missing_ok=True)
+    file = there / name
+    if "slow" in name:
+        known = json.loads(file.read_text())
+        known["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        file.write_text(json.dumps(known))
+    else:
+        file.unlink(missing_ok=True)
 """
 RUN = f"run-{secrets.token_hex(4)}"
 DEAD = replace(myself(RUN), start="1")
@@ -88,6 +95,20 @@ def test_kinds_that_only_one_ledger_names_are_looked_at_and_removed(
     assert sorted(rows) == ["jobs.batch", "pod", "service"]
     assert clean("--yes") == 0
     assert not [path for path in there.rglob("*") if path.is_file()]
+
+
+def test_a_pod_that_takes_its_time_to_end_is_removed_and_said_to_be_on_its_way(
+    made: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pod = made("a", ("pods",), "pods/slow") / "pods" / "slow"
+    assert clean("--yes") == 0
+    assert "removed 1 pod" in capsys.readouterr().out
+    assert pod.exists()
+    assert list((tmp_path / "ledgers").iterdir()) == []
+    made("a", ("pods",))
+    assert clean() == 0
+    where = f"namespace default of Kubernetes at default ({tmp_path}/a)"
+    assert f"1 pod left alone: on the way out of {where} already" in capsys.readouterr().out
 
 
 def test_what_was_not_looked_at_is_not_removed_unasked(

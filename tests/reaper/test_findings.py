@@ -49,6 +49,14 @@ def test_what_is_kept_is_counted_by_run() -> None:
     assert line.startswith("1 container, 2 processes left alone: run 20260101-b (ada@")
 
 
+def test_what_its_place_is_removing_already_is_told_and_nobody_needs_to_take_it() -> None:
+    going = [Found(one.place, replace(one.thing, going=True)) for one in (found(ME, "pod"), found(THEIRS, "pod"))]
+    staying = found(ME)
+    sorted_ = sort([*going, staying], MINE, lambda _: Life.DEAD)
+    assert sorted_.dead == (staying,)
+    assert sorted_.kept == ("2 pods left alone: on the way out of this machine already",)
+
+
 def test_the_table_says_what_where_whose_how_old_and_of_which_run() -> None:
     lines = table([found(THEIRS, "process", "ran\x1bks"), found(ME)], now=100.0 + 7200)
     assert lines[0].split() == ["WHAT", "NAME", "WHERE", "WHOSE", "AGE", "RUN"]

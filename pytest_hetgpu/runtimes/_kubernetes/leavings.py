@@ -26,13 +26,17 @@ EVERYTHING = (*_RESOURCES.values(), "pods")
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """An object; `owner` is the text that says whose, `created` are seconds since 1970, or None."""
+    """An object; `owner` is the text that says whose, `created` are seconds since 1970, or None.
+
+    `going`: it was told to go, and the cluster removes it once its node has ended what runs, however long that takes.
+    """
 
     kind: str
     name: str
     resource: str
     owner: str
     created: float | None
+    going: bool
 
 
 def resource(manifest: Manifest) -> str:
@@ -73,7 +77,12 @@ def _left(found: Object, kind: str) -> Left:
     meta = found["metadata"]
     owner = str((meta.get("annotations") or {}).get(LABEL, ""))
     return Left(
-        str(found.get("kind", kind)).lower(), str(meta["name"]), kind, owner, _since(meta.get("creationTimestamp"))
+        str(found.get("kind", kind)).lower(),
+        str(meta["name"]),
+        kind,
+        owner,
+        _since(meta.get("creationTimestamp")),
+        bool(meta.get("deletionTimestamp")),
     )
 
 
