@@ -94,11 +94,11 @@ class Pods:
             thread.join()
 
     @contextmanager
-    def hanging(self, site: str = "{}") -> Iterator[subprocess.Popen[bytes]]:
-        """A run whose only cell hangs, once its ranks are there."""
-        self.write("[one, one]", HANG, site)
+    def hanging(self, site: str = "{}", workload: str = HANG, *options: str) -> Iterator[subprocess.Popen[bytes]]:
+        """A run whose first cell hangs, once its ranks are there."""
+        self.write("[one, one]", workload, site)
         with subprocess.Popen(
-            (sys.executable, "-m", "pytest", *OPTIONS, *INVENTORY), cwd=self._pytester.path
+            (sys.executable, "-m", "pytest", *OPTIONS, *INVENTORY, *options), cwd=self._pytester.path
         ) as process:
             try:
                 self.cluster.until(self._speaks, 60, "ranks that are there")

@@ -16,7 +16,7 @@ import pytest
 from pytest_hetgpu.cli import main
 from tests.kubernetes.daemons import PAUSE
 from tests.real.nodes_here import properties
-from tests.real.pods_here import Pods
+from tests.real.pods_here import ALLREDUCE, HANG, Pods
 
 pytestmark = pytest.mark.real
 
@@ -124,16 +124,31 @@ def test_what_a_cluster_takes_away_is_no_failure_of_the_cell(
     assert says in log
 
 
-def test_a_run_that_lost_the_server_is_taken_up_again(mended: Pods, pytester: pytest.Pytester) -> None:
-    with mended.hanging() as process:
+def test_a_rank_that_its_pod_has_no_memory_for(pods: Pods, pytester: pytest.Pytester) -> None:
+    assert pods.run("[one, one]", "fault: {fault: fill-memory}", "{resources: {memory: 400Mi}}").ret == 1
+    (cell,) = properties(pytester.path / "reports").values()
+    assert (cell["outcome"], cell["signature"]) == ("out_of_memory", "oom-kill@kernel")
+
+
+def test_a_run_that_stopped_without_a_server_is_resumed_when_it_is_back(
+    mended: Pods, pytester: pytest.Pytester
+) -> None:
+    both = f"{HANG}, {ALLREDUCE}"
+    with mended.hanging("{}", both, "-x") as process:
         lose_server(mended)
         process.wait(100)
+    run = mended.reports.resolve().name
     mended.cluster.start("kube-apiserver")
     mended.cluster.until(mended.cluster.answers, what="an API server")
     # What could not be removed while it was away is removed by the guardian.
     mended.cluster.until(lambda: mended.cluster.left() == [], what="nothing of the run")
-    mended.write("[one, one]", "allreduce: {sizes: 8, iterations: 2}")
-    assert mended.run().ret == 0
+    resumed = mended.run("[one, one]", both, "{}", "--hetgpu-resume", run)
+    resumed.stdout.fnmatch_lines([f"*resumed reports/{run}: 1 of 2 cells are kept, 1 to run*"])
+    cells = properties(pytester.path / "reports")
+    assert {name: cell["outcome"] for name, cell in cells.items()} == {
+        "pair-ob1-fault": "network_failure",
+        "pair-ob1-allreduce": "passed",
+    }
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])

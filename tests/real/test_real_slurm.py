@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -263,12 +264,28 @@ def test_what_slurm_takes_away_is_no_failure_of_the_cell(
     assert (cell["outcome"], cell["signature"]) == (outcome, signature), log.read_text()[-3000:]
 
 
-def test_a_run_goes_on_while_the_controller_is_restarted(
-    hanging: Callable[..., tuple[subprocess.Popen[bytes], Path]], cluster: slurm.Cluster, pytester: pytest.Pytester
-) -> None:
-    process, _ = hanging("srun", workload=f"{HANG.replace('timeout: 100', 'timeout: 6')}, {ALLREDUCE}")
-    (job,) = cluster.queue()
+def restart(cluster: slurm.Cluster) -> None:
     cluster.end("slurmctld")
+
+
+def crash(cluster: slurm.Cluster) -> None:
+    """It has no time to write down what it knows: that of the job is on disk some seconds after its start."""
+    state = cluster.folder / "state" / "job_state"
+    began = datetime.fromisoformat(cluster.call("squeue", "-h", "-o", "%S").strip()).timestamp()
+    cluster.until(lambda: state.exists() and state.stat().st_mtime > began + 1, 30, "a state of jobs on disk")
+    cluster.kill("slurmctld")
+
+
+@pytest.mark.parametrize("goes", [restart, crash])
+def test_a_run_goes_on_while_the_controller_is_away(
+    hanging: Callable[..., tuple[subprocess.Popen[bytes], Path]],
+    cluster: slurm.Cluster,
+    pytester: pytest.Pytester,
+    goes: Callable[[slurm.Cluster], None],
+) -> None:
+    process, _ = hanging("srun", workload=f"{HANG.replace('timeout: 100', 'timeout: 12')}, {ALLREDUCE}")
+    (job,) = cluster.queue()
+    goes(cluster)
     cluster.controller()
     cluster.until(lambda: cluster.call("squeue", "-h", "-o", "%i %j %T", check=False).split("\n")[0] == job, what=job)
     process.wait(100)
