@@ -12,8 +12,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 _SET_CHILD_SUBREAPER, _GET_CHILD_SUBREAPER = 36, 37
-_LONGEST_POLL = 2_000_000.0  # poll(2) counts milliseconds in an int
 _WITHOUT_PIDFD = 0.01  # seconds between two looks
+HEEDING = 1.0  # seconds a wait may go on with a signal unheard, which came just before it began or to another thread
 
 
 def children() -> frozenset[int]:
@@ -39,7 +39,7 @@ def still_running(pids: Iterable[int], seconds: float) -> set[int]:
 
 
 def _poll(pids: Iterable[int], seconds: float) -> set[int]:
-    deadline = time.monotonic() + min(seconds, _LONGEST_POLL)
+    deadline = time.monotonic() + seconds
     poll, running = select.poll(), dict[int, int]()
     with ExitStack() as opened:
         for pid in pids:
@@ -50,10 +50,14 @@ def _poll(pids: Iterable[int], seconds: float) -> set[int]:
             opened.callback(os.close, ending)
             poll.register(ending, select.POLLIN)
             running[ending] = pid
-        while running and (events := poll.poll(max(0.0, deadline - time.monotonic()) * 1000)):
+        while running:
+            left = max(0.0, deadline - time.monotonic())
+            events = poll.poll(min(left, HEEDING) * 1000)
             for ending, _ in events:
                 poll.unregister(ending)
                 del running[ending]
+            if not events and left <= HEEDING:
+                break
     return set(running.values())
 
 

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 from pytest_hetgpu.errors import LostNode, ProvisionError
 from pytest_hetgpu.runtimes._books import books
+from pytest_hetgpu.runtimes._kernel import HEEDING
 
 BOOT = 'import sys;exec(compile(sys.stdin.buffer.read(int(sys.argv[1])),"agent","exec"))'
 
@@ -205,7 +206,7 @@ class Link:
         self._outbox.put(struct.pack("!II", len(head), len(body)) + head + body)
 
     def _wait(self, done: Callable[[], bool], seconds: float | None) -> bool:
-        deadline = None if seconds is None else time.monotonic() + min(seconds, threading.TIMEOUT_MAX / 2)
+        deadline = None if seconds is None else time.monotonic() + seconds
         with self._changed:
             while not done():
                 if self._lost is not None:
@@ -213,7 +214,7 @@ class Link:
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
                     return False
-                self._changed.wait(left)
+                self._changed.wait(HEEDING if left is None else min(left, HEEDING))
         return True
 
     def _send(self) -> None:

@@ -143,15 +143,15 @@ def test_a_run_whose_time_is_spent_starts_nothing_more(
         ["hang", *(f"good{number}" for number in range(5))] if mode[0] != "-n2" else ["hang", "hang-then-good", "good"]
     )
     matrix(hows)
-    done = run_pytest("--hetgpu-matrix", "demo.yaml", "--hetgpu-budget", "4", *mode)
+    done = run_pytest("--hetgpu-matrix", "demo.yaml", "--hetgpu-budget", "8", *mode)
     assert done.ret == 1
     run = latest()
     found = properties(run / "junit.xml")
     assert found[f"{CELL}hang"]["outcome"] == "unknown"
-    assert "the run's time was spent (--hetgpu-budget 4)" in found[f"{CELL}hang"]["why"]
+    assert "the run's time was spent (--hetgpu-budget 8)" in found[f"{CELL}hang"]["why"]
     left = [one for one in found.values() if one["verdict"] == "not_run"]
     assert left
-    assert {one["why"] for one in left} == {"not run: the run's time was spent (--hetgpu-budget 4)"}
+    assert {one["why"] for one in left} == {"not run: the run's time was spent (--hetgpu-budget 8)"}
     done.stdout.fnmatch_lines(["*the run's time was spent*not run]"])
 
 

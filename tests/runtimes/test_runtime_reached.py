@@ -248,6 +248,7 @@ def test_a_second_interrupt_waits_for_nothing(member: Reached, output: Path) -> 
         thread.join()
         signal.signal(signal.SIGTERM, before)
     assert (result.interrupted, result.returncode) == ("SIGTERM", -signal.SIGKILL)
+    assert result.seconds < member.grace / 2
     assert not [role for role, pid in pids(output).items() if psutil.pid_exists(pid)]
 
 
