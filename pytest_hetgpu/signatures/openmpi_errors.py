@@ -16,8 +16,12 @@ from pytest_hetgpu.told import Kind
 _UNAVAILABLE = Kind.TRANSPORT_UNAVAILABLE
 _NETWORK = Kind.NETWORK_FAILURE
 _TCP = "mca_btl_tcp_"
-# The prefix goes out by itself, so that another rank's line may stand between it and the rest.
-_TCP_FAILED = r"(?:btl_tcp\w*\.c:\d+:|^peer: \S+ )(?P<layer>\w+)[\]:].* failed: (?P<detail>[^()]+?) ?\(\d+\)"
+# It goes out in pieces, so that another rank's line may stand between two of them.
+_TCP_FAILED = (
+    r"(?:btl_tcp\w*\.c:\d+:|^(?:peer: \S+ )?)(?P<layer>mca_btl_tcp_\w+)[\]:].* failed: (?P<detail>[^()]+?) ?\(\d+\)"
+)
+_TCP_REST = "v failed: "
+_TCP_CUT_OFF = r"^(?P<layer>(?:read|write)v) failed: (?P<detail>[^()]+?) ?\(\d+\)$"
 _INIT = "_INIT failed for some reason"
 _PML = "cannot be selected"
 _NO_COMPONENT = "No components were able to be opened in the"
@@ -31,6 +35,7 @@ _COMPONENT, _OF_PMIX = "A requested component was not found", "PMIX stopped chec
 _FIRST: tuple[Rule, ...] = (
     # opal/mca/btl/tcp/btl_tcp_frag.c, btl_tcp_endpoint.c, btl_tcp.c by BTL_ERROR of btl_base_error.h
     Rule("btl_tcp", key="{detail}@{layer}", pattern=_TCP_FAILED),
+    Rule(_TCP_REST, key="{detail}@{layer}", pattern=_TCP_CUT_OFF),
     Rule(
         _TCP,
         key="{detail}@{layer}",
@@ -274,7 +279,7 @@ class OpenMpiErrors(RuleDialect):
     def reading(self, rule: Rule, groups: Mapping[str, str], line: LogLine) -> Reading:
         reading = super().reading(rule, groups, line)
         detail = groups.get("detail", "")
-        if rule.trigger in (_TCP, "btl_tcp"):
+        if rule.trigger in (_TCP, "btl_tcp", _TCP_REST):
             return _tcp(reading, detail)
         if rule.trigger == _INIT and "add procs" in detail:
             return _changed(reading, _UNAVAILABLE, "add-procs@pml")

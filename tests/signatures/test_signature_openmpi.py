@@ -78,6 +78,9 @@ def fatal(
         ("[[1,1],0][btl_tcp_endpoint.c:855:mca_btl_tcp_endpoint_start_connect] from a to: node2 Unable to connect to the peer 10.0.0.2 on port 1024: Connection refused", "network_failure connect@openmpi", Weight.SYMPTOM),
         ("WARNING: Open MPI failed to TCP connect to a peer MPI process.  This\n  Local host: a\n  PID:        7\n  Message:    connect() to 10.0.0.2:1024 failed\n  Error:      No route to host (113)", "network_failure connect@openmpi", Weight.RELAYED),
         ("[vm][[1,1],0][btl_tcp_frag.c:9:mca_btl_tcp_frag_send] mca_btl_tcp_frag_send: writev failed: Broken pipe (32)", "network_failure Broken-pipe@mca_btl_tcp_frag_send", Weight.CONSEQUENCE),
+        # What another rank's line came between.
+        ("mca_btl_tcp_frag_send: writev failed: Broken pipe (32)", "network_failure Broken-pipe@mca_btl_tcp_frag_send", Weight.CONSEQUENCE),
+        ("writev failed: Broken pipe (32)", "network_failure Broken-pipe@writev", Weight.CONSEQUENCE),
         ("[vm][[1,1],0][btl_tcp_frag.c:9:mca_btl_tcp_frag_send] mca_btl_tcp_frag_send: writev failed: Connection timed out (110)", "network_failure Connection-timed-out@mca_btl_tcp_frag_send", Weight.RELAYED),
         ("[vm:1] pml_ucx.c:990  Error: mca_pml_ucx_send_nbr failed: -80, Endpoint timeout", "network_failure mca_pml_ucx_send_nbr-failed-Endpoint-timeout@pml_ucx", Weight.SYMPTOM),
         ("[vm:1] pml_ucx.c:871  Error: ucx send failed: Destination is unreachable", "network_failure ucx-send-failed-Destination-is-unreachable@pml_ucx", Weight.SYMPTOM),
