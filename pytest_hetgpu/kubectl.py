@@ -11,17 +11,9 @@ import yaml
 from pytest_hetgpu import runai
 from pytest_hetgpu.model import Node
 from pytest_hetgpu.pods import INJECTED, Pods, object_name
-from pytest_hetgpu.runtimes._kubernetes.manifests.base import Manifest, pods_of
+from pytest_hetgpu.runtimes._kubernetes.manifests.base import Manifest, pods_of, resource
 from pytest_hetgpu.runtimes._kubernetes.manifests.placement import groups, manifests, places, selector
 
-# A group that several controllers have kinds of one name in is named with them.
-_TYPES = {
-    ("batch/v1", "Job"): "job",
-    ("v1", "Service"): "service",
-    ("kubeflow.org/v2beta1", "MPIJob"): "mpijob.kubeflow.org",
-    ("kubeflow.org/v1", "PyTorchJob"): "pytorchjob.kubeflow.org",
-    ("batch.volcano.sh/v1alpha1", "Job"): "job.batch.volcano.sh",
-}
 _END = "END"
 # Behind these stand names that the ssh configuration explains.
 _NAMED = ("-H", "-host", "-hosts")
@@ -61,7 +53,7 @@ def arrival(nodes: Sequence[Node], placement: str) -> Iterator[str]:
 def removal(nodes: Sequence[Node], placement: str) -> str:
     """A shell line that removes them, and ends when they are gone."""
     made = manifests(nodes, object_name(placement), {})
-    names = (f"{_TYPES[one['apiVersion'], one['kind']]}/{one['metadata']['name']}" for one in made)
+    names = (f"{resource(one)}/{one['metadata']['name']}" for one in made)
     return shlex.join((*kubectl(pods_of(nodes[0])), "delete", "--ignore-not-found", "--cascade=foreground", *names))
 
 

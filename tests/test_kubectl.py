@@ -76,10 +76,10 @@ def test_one_command_removes_what_was_made() -> None:
     removed = {kind: removal(nodes("a", "a", kind=kind), "p") for kind in ("job", "mpijob", "pytorchjob", "volcano")}
     before = "kubectl delete --ignore-not-found --cascade=foreground"
     assert removed == {
-        "job": f"{before} job/hetgpu-p-0 service/hetgpu-p",
-        "mpijob": f"{before} mpijob.kubeflow.org/hetgpu-p",
-        "pytorchjob": f"{before} pytorchjob.kubeflow.org/hetgpu-p",
-        "volcano": f"{before} job.batch.volcano.sh/hetgpu-p service/hetgpu-p",
+        "job": f"{before} jobs.batch/hetgpu-p-0 services/hetgpu-p",
+        "mpijob": f"{before} mpijobs.kubeflow.org/hetgpu-p",
+        "pytorchjob": f"{before} pytorchjobs.kubeflow.org/hetgpu-p",
+        "volcano": f"{before} jobs.batch.volcano.sh/hetgpu-p services/hetgpu-p",
     }
 
 
@@ -131,9 +131,8 @@ def test_pods_are_joined_as_other_nodes_are_and_all_of_it_is_shell(tmp_path: Pat
 def test_a_reproducer_says_that_it_needs_kubectl_and_removes_the_pods_whatever_happens() -> None:
     made = script(job("mpirun", members=nodes("a", "a")), "key")
     assert "# Needs a POSIX shell, kubectl, and the files beside it." in made
-    assert (
-        "clean() {\n  set +e\n  kubectl delete --ignore-not-found --cascade=foreground job/hetgpu-demo-two-0 " in made
-    )
+    clean = "  kubectl delete --ignore-not-found --cascade=foreground jobs.batch/hetgpu-demo-two-0 "
+    assert f"clean() {{\n  set +e\n{clean}" in made
     assert subprocess.run(["sh", "-n"], input=made.encode(), check=False).returncode == 0
 
 

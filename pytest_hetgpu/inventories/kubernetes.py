@@ -12,8 +12,8 @@ from typing import Any
 from pytest_hetgpu.inventories._gpus import DEVICES, told
 from pytest_hetgpu.inventories._json import Document, Path
 from pytest_hetgpu.inventories.base import MOST_HOSTS, Found, Left, Listing, Malformed, Source, number
+from pytest_hetgpu.pods import GPUS
 
-_RESOURCES = {"cuda": "nvidia.com/gpu", "rocm": "amd.com/gpu"}
 _MARKS = {"cuda": ("nvidia.com/gpu.present", "nvidia.com/gpu.product"), "rocm": ("amd.com/gpu.device-id",)}
 _AMD = ("amd.com/gpu.", "beta.amd.com/gpu.")
 _OURS = "hetgpu/hardware"
@@ -97,14 +97,14 @@ def _judged(item: _Item) -> Found | Left | None:
         return Left(name, why, line)
     labels = {key: value for key, value in item.at("metadata", "labels").items() if isinstance(value, str)}
     allocatable = item.at("status", "allocatable")
-    counts = {platform: _count(allocatable.get(resource)) for platform, resource in _RESOURCES.items()}
+    counts = {platform: _count(allocatable.get(resource)) for platform, resource in GPUS.items()}
     there = [platform for platform, count in counts.items() if count]
     if len(there) > 1:
         return Left(name, "has GPUs of both NVIDIA and AMD: a host is of one kind", line)
     if not there:
         for platform, marks in _MARKS.items():
             if any(labels.get(mark, "false") not in ("", "false") for mark in marks):
-                resource = _RESOURCES[platform]
+                resource = GPUS[platform]
                 return Left(name, f"has a GPU by its labels, but offers none: allocatable has no {resource}", line)
     platform = there[0] if there else ""
     return Found(

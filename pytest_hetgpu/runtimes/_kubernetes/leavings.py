@@ -9,19 +9,11 @@ from dataclasses import dataclass
 
 from pytest_hetgpu.runtimes._books import LABEL
 from pytest_hetgpu.runtimes._kubernetes.client import Cluster, Object, Refused
-from pytest_hetgpu.runtimes._kubernetes.manifests.base import Manifest
+from pytest_hetgpu.runtimes._kubernetes.manifests.base import RESOURCES, Manifest, resource
 
 RUN = "hetgpu.run"
-# As kubectl takes them; the group tells apart kinds that several controllers have.
-_RESOURCES = {
-    ("v1", "Service"): "services",
-    ("batch/v1", "Job"): "jobs.batch",
-    ("kubeflow.org/v2beta1", "MPIJob"): "mpijobs.kubeflow.org",
-    ("kubeflow.org/v1", "PyTorchJob"): "pytorchjobs.kubeflow.org",
-    ("batch.volcano.sh/v1alpha1", "Job"): "jobs.batch.volcano.sh",
-}
 # Pods last: their controllers, gone, make no new ones.
-EVERYTHING = (*_RESOURCES.values(), "pods")
+EVERYTHING = (*RESOURCES.values(), "pods")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +29,6 @@ class Left:
     owner: str
     created: float | None
     going: bool
-
-
-def resource(manifest: Manifest) -> str:
-    """What kubectl calls the kind of an object."""
-    return _RESOURCES[manifest["apiVersion"], manifest["kind"]]
 
 
 def resources(made: Sequence[Manifest]) -> tuple[str, ...]:

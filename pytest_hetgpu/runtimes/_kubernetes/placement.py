@@ -13,7 +13,7 @@ from pytest_hetgpu.pods import object_name
 from pytest_hetgpu.runtimes._books import LABEL, books
 from pytest_hetgpu.runtimes._kubernetes import client, leavings, waiting, words
 from pytest_hetgpu.runtimes._kubernetes.client import Cluster, Object, Refused
-from pytest_hetgpu.runtimes._kubernetes.manifests.base import Manifest, pods_of
+from pytest_hetgpu.runtimes._kubernetes.manifests.base import Manifest, pods_of, resource
 from pytest_hetgpu.runtimes._kubernetes.manifests.placement import Place as Position
 from pytest_hetgpu.runtimes._kubernetes.manifests.placement import manifests, owned, places, rank_of, selector
 from pytest_hetgpu.runtimes.base import Gathering
@@ -175,7 +175,7 @@ class Placement:
             name = one["metadata"]["name"]
             if refused := waiting.refused(self.cluster.events(name=name)):
                 raise self._never(f"{one['kind']} {name} got no pods: {refused.text}")
-            main = self.cluster.get(leavings.resource(one), name)
+            main = self.cluster.get(resource(one), name)
             if failed := [text for text in [waiting.unstarted(main)] if _failed(main)]:
                 raise self._never(f"{one['kind']} {name} failed: {failed[0]}")
             return f"{one['kind']} {name} has too few pods: {waiting.unstarted(main)}"

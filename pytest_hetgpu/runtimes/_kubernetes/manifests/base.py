@@ -18,6 +18,14 @@ STOPPING = 5  # seconds between TERM and KILL
 KEPT_AFTER = 600  # seconds that an object which has ended can still be read
 _QUEUES = {RUNAI: "runai/queue", "kai-scheduler": "kai.scheduler/queue"}
 KUEUE = "kueue.x-k8s.io/queue-name"
+# As kubectl takes them; the group tells apart kinds that several controllers have.
+RESOURCES = {
+    ("v1", "Service"): "services",
+    ("batch/v1", "Job"): "jobs.batch",
+    ("kubeflow.org/v2beta1", "MPIJob"): "mpijobs.kubeflow.org",
+    ("kubeflow.org/v1", "PyTorchJob"): "pytorchjobs.kubeflow.org",
+    ("batch.volcano.sh/v1alpha1", "Job"): "jobs.batch.volcano.sh",
+}
 _VOLCANOS_QUEUE = "scheduling.volcano.sh/queue-name"
 
 
@@ -41,6 +49,11 @@ class Asked:
     def pods(self) -> Pods:
         """What all pods share: kind, namespace, scheduler and queue are those of the first."""
         return pods_of(self.groups[0].nodes[0])
+
+
+def resource(manifest: Manifest) -> str:
+    """What kubectl calls the kind of an object."""
+    return RESOURCES[manifest["apiVersion"], manifest["kind"]]
 
 
 def pods_of(node: Node) -> Pods:
