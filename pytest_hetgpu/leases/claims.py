@@ -18,7 +18,7 @@ import re
 import select
 import stat
 import threading
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Dict, List, Optional
 
 COMMON = ("/run/lock", "/tmp")  # noqa: S108 - root's, sticky, and every user's of a machine
 HOST = "host"
@@ -59,44 +59,52 @@ class Claim:
         self.identity = ":".join((_boot(), str(found.st_dev), str(found.st_ino)))
         self._deciding = threading.Lock()
         self._granted = threading.Event()
-        self._given_up = False
         self._waiting = False
         self._over = False
 
     lost = False  # a lock of this machine goes with its holder alone
 
     def granted(self, seconds: Optional[float]) -> bool:
-        """Whether the lock is ours within `seconds` (None: any time); goes on waiting when it is asked again."""
+        """Whether the lock is ours within `seconds` (None: any time); goes on waiting when it is asked again.
+
+        False for one that was released, also in the meantime.
+        """
+        with self._deciding:
+            if self._over:
+                return False
+            if self._at_once():
+                self._granted.set()
+            elif not self._waiting and (seconds is None or seconds > 0):
+                self._waiting = True
+                # flock(2) knows no timeout.
+                threading.Thread(target=self._wait, name="lease " + self.name, daemon=True).start()
         if self._waiting:
             self._granted.wait(seconds)
-        elif self._at_once():
-            self._granted.set()
-        elif seconds is None or seconds > 0:
-            self._waiting = True
-            # flock(2) knows no timeout.
-            threading.Thread(target=self._wait, name="lease " + self.name, daemon=True).start()
-            self._granted.wait(seconds)
-        if self._granted.is_set():
-            self._sign(self.who)
-        return self._granted.is_set()
+        with self._deciding:
+            ours = self._granted.is_set() and not self._over
+            if ours:
+                self._sign(self.who)
+        return ours
 
     def release(self) -> None:
         """Frees the lock, or gives up waiting for it. Once is enough."""
         with self._deciding:
             if self._over:
                 return
-            self._over = self._given_up = True
+            self._over = True
             if self._waiting and not self._granted.is_set():
-                return
-        if self._granted.is_set():
-            self._sign({})
-        self._free()
+                return  # who waits frees it
+            if self._granted.is_set():
+                self._sign({})
+            self._free()
 
     def holder(self) -> Who:
         """Who has the lock: what the lock file says, and what the kernel says where that speaks against it."""
         return _holder(self._lock)
 
     def _at_once(self) -> bool:
+        if self._waiting or self._granted.is_set():
+            return self._granted.is_set()
         try:
             fcntl.flock(self._turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -114,10 +122,9 @@ class Claim:
             fcntl.flock(number, fcntl.LOCK_EX)
         fcntl.flock(self._turn, fcntl.LOCK_UN)
         with self._deciding:
-            if not self._given_up:
-                self._granted.set()
-                return
-        self._free()
+            if self._over:
+                self._free()
+            self._granted.set()
 
     def _sign(self, who: Who) -> None:
         with contextlib.suppress(OSError):  # another user's file may be closed to us; the kernel knows us all the same
@@ -205,41 +212,53 @@ def _boot() -> str:
     return os.uname().nodename
 
 
-def serve() -> None:
-    """Takes and frees this machine's claim for whoever holds our pipe, and ends when that closes, or falls silent.
+class Desk:
+    """Claims on this machine for whoever holds our pipe, one at a time; answers are lines of JSON."""
 
-    Requests are lines: a JSON object (who wants it), `who`, `free`, or empty; answers are JSON lines.
-    """
-    writing = threading.Lock()
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._claims: List[Claim] = []
+        self._telling = threading.RLock()
 
-    def say(**answer: Any) -> None:
-        with writing:
+    def say(self, **answer: Any) -> None:
+        """Answers."""
+        with self._telling:
             os.write(1, json.dumps(answer).encode() + b"\n")
 
+    def hear(self, line: str) -> None:
+        """Does what a line asks for: a JSON object (who wants it), `who`, `free`, or nothing. Raises Refused."""
+        if line == "free":
+            with self._telling:
+                self._claims.pop().release()
+                self.say(freed=True)
+        elif line == "who":
+            self.say(holder=self._claims[-1].holder())
+        elif line:
+            self._claims.append(Claim(self._folder, HOST, json.loads(line)))
+            threading.Thread(target=self._take, args=(self._claims[-1],), daemon=True).start()
+
+    def _take(self, claim: Claim) -> None:
+        """Nobody is told that they hold what they have freed."""
+        if claim.granted(None):
+            with self._telling:
+                if self._claims[-1:] == [claim]:
+                    self.say(held=True)
+
+
+def serve() -> None:
+    """Takes and frees this machine's claim for whoever holds our pipe, and ends when that closes, or falls silent."""
     folder = common_folder()
+    desk = Desk(folder)
     if not folder:
-        say(refused="no folder there that all users share (" + ", ".join(COMMON) + ")")
+        desk.say(refused="no folder there that all users share (" + ", ".join(COMMON) + ")")
         return
-    claims: List[Claim] = []
     try:
-        say(hello=Claim(folder, HOST, {}).identity)
+        desk.say(hello=Claim(folder, HOST, {}).identity)
         for line in _lines():
-            if line == "free":
-                claims.pop().release()
-                say(freed=True)
-            elif line == "who":
-                say(holder=claims[-1].holder())
-            elif line:
-                claims.append(Claim(folder, HOST, json.loads(line)))
-                threading.Thread(target=_take, args=(claims[-1], say), daemon=True).start()
+            desk.hear(line)
     except Refused as error:
-        say(refused=str(error))
+        desk.say(refused=str(error))
     os._exit(0)
-
-
-def _take(claim: Claim, say: Callable[..., None]) -> None:
-    if claim.granted(None):
-        say(held=True)
 
 
 def _lines() -> Any:
