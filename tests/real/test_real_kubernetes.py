@@ -58,7 +58,11 @@ def test_pods_that_an_operator_makes(pods: Pods, pytester: pytest.Pytester, kind
             "unschedulable@kubernetes",
             "there is no room for it (0/1 nodes are avail",
         ),
-        ("{namespace: tight}", "not-ready@kubernetes", "the quota of the namespace does not allow it: see `kubectl"),
+        (
+            "{namespace: tight, ready: 4}",
+            "not-ready@kubernetes",
+            "the quota of the namespace does not allow it: see `kubectl",
+        ),
         (
             "{namespace: closed}",
             "not-ready@kubernetes",

@@ -1,8 +1,9 @@
-"""What a placement keeps in the books, by what became of the request for its pods."""
+"""What a placement keeps in the books, by what became of the request for its pods; and what it waits for."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import pytest
 
@@ -62,3 +63,30 @@ def test_what_may_yet_be_made_stays_in_the_books(
     with pytest.raises(raised):
         Placement(NODES, Gathering("p", "run", "me@here:1", NODES))
     assert book.struck == struck
+
+
+def running(name: str, group: str) -> Object:
+    container = {"name": Pods().container, "state": {"running": {}}}
+    status = {"phase": "Running", "podIP": "10.0.0.1", "containerStatuses": [container]}
+    return {"metadata": {"name": name, "labels": {"hetgpu.group": group}}, "spec": {"nodeName": "n"}, "status": status}
+
+
+def test_of_several_jobs_the_one_that_lacks_pods_says_why(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+    pods = Pods(image="i:1", ready=0.0)
+    kinds = (Hardware(kind, runtime="kubernetes", pods=pods) for kind in "ab")
+    nodes = tuple(Node(place, kind, kind.name, 1, kind.name) for place, kind in enumerate(kinds))
+
+    def get(_: Cluster, kind: str, name: str) -> Object:
+        return {"kind": "Job", "spec": {"parallelism": 1}, "status": {"active": int(name.endswith("-0"))}}
+
+    def events(_: Cluster, name: str) -> list[dict[str, Any]]:
+        message = "failed calling webhook: context deadline exceeded"
+        return [{"reason": "FailedCreate", "type": "Warning", "message": message}] if name.endswith("-1") else []
+
+    monkeypatch.setattr(Cluster, "create", lambda _, *objects: list(objects[:1]))
+    monkeypatch.setattr(Cluster, "list", lambda *_: [running("p-0", "0")])
+    monkeypatch.setattr(Cluster, "get", get)
+    monkeypatch.setattr(Cluster, "events", events)
+    monkeypatch.setattr("pytest_hetgpu.runtimes._kubernetes.placement.owned", lambda one, _: one)
+    with pytest.raises(ProvisionError, match=r"did not start .* in 0 s: Job \S+-1 got no pods: failed calling webhook"):
+        Placement(nodes, Gathering("p", "run", "me@here:1", nodes))

@@ -142,6 +142,53 @@ def test_an_image_that_cannot_be_pulled_is_final_unless_the_registry_may_come_ba
     assert found.final is final
 
 
+@pytest.mark.parametrize(
+    ("cause", "final", "soon"),
+    [
+        ('Failed to pull image "i": manifest unknown', True, True),
+        ('Failed to pull image "i": dial tcp: i/o timeout', False, False),
+        ('Failed to pull image "i": manifest for i:sha-9503f unknown', True, True),
+        ("Error: ErrImagePull", False, True),
+    ],
+)
+def test_between_two_tries_to_pull_an_image_the_last_ones_cause_counts(cause: str, final: bool, soon: bool) -> None:
+    waits = pod({"waiting": {"reason": "ImagePullBackOff", "message": 'Back-off pulling image "i"'}})
+    found = waiting.reason(waits, ({"reason": "Failed", "type": "Warning", "message": cause},))
+    assert (found.final, found.soon) == (final, soon)
+    assert "Back-off pulling" in found.text or cause in found.text
+
+
+QUOTA = "pods is forbidden: exceeded quota: q, requested: amd.com/gpu={}, used: amd.com/gpu=8, limited: amd.com/gpu=8"
+
+
+@pytest.mark.parametrize(
+    ("message", "final"),
+    [
+        ("Internal error occurred: failed calling webhook x: context deadline exceeded", False),
+        (QUOTA.format(8), False),
+        (QUOTA.format(16), True),
+        ("pods is forbidden: exceeded quota: q, requested: memory=2Gi, used: memory=0, limited: memory=1Gi", True),
+        ('pods "p" is forbidden: violates PodSecurity "restricted:latest": allowPrivilegeEscalation', True),
+        ("pods is forbidden: maximum memory usage per Container is 1Gi, but limit is 2Gi", True),
+    ],
+)
+def test_what_a_controller_was_refused_is_final_only_where_the_next_try_is_refused_too(
+    message: str, final: bool
+) -> None:
+    found = waiting.refused(({"reason": "FailedCreate", "type": "Warning", "message": message},))
+    assert found
+    assert (found.final, found.soon) == (final, True)
+
+
+@pytest.mark.parametrize("count", range(0, 400, 7))
+def test_a_reason_that_passes_counts_wherever_it_stands_in_a_long_message(count: int) -> None:
+    taint = f"1 node(s) had untolerated taint {{{'t' * count}: true}}"
+    labels = "4 node(s) didn't match Pod's node affinity/selector"
+    found = waiting.reason(unscheduled(f"0/9 nodes are available: {taint}, {labels}, 4 Insufficient cpu."))
+    assert not found.soon
+    assert len(found.text) < 400
+
+
 def unscheduled(message: str) -> dict[str, Any]:
     return pod(conditions=[{"type": "PodScheduled", "status": "False", "message": message}])
 

@@ -159,27 +159,38 @@ class Placement:
             if pod.get("status", {}).get("phase") in ("Failed", "Succeeded"):
                 raise self._never(words.ended(pod, self.cluster.events(name=name)) or f"pod {name} ended")
             why = waiting.reason(pod, self.cluster.events(name=name), self._seen(pod))
-            since = self._doubts.setdefault(name, time.monotonic()) if why.soon else None
-            if since is None:
-                self._doubts.pop(name, None)
-            if why.final or (since is not None and time.monotonic() - since > _SURE):
+            if self._sure(name, why):
                 raise self._never(f"pod {name}: {why.text}")
             told.append(f"pod {name}: {why.text}")
         return told[0] if told else self._without_pods()
 
+    def _sure(self, name: str, why: waiting.Reason) -> bool:
+        """Whether no waiting ends a reason, or it has stayed for long enough to believe so."""
+        if not why.soon:
+            self._doubts.pop(name, None)
+            return why.final
+        return why.final or time.monotonic() - self._doubts.setdefault(name, time.monotonic()) > _SURE
+
     def _without_pods(self) -> str:
-        """Why there are too few pods."""
+        """Why there are too few pods. Raises as `_look`."""
+        told = []
         for one in self._made:
             if one["kind"] == "Service":
                 continue
             name = one["metadata"]["name"]
-            if refused := waiting.refused(self.cluster.events(name=name)):
-                raise self._never(f"{one['kind']} {name} got no pods: {refused.text}")
             main = self.cluster.get(resource(one), name)
-            if failed := [text for text in [waiting.unstarted(main)] if _failed(main)]:
-                raise self._never(f"{one['kind']} {name} failed: {failed[0]}")
-            return f"{one['kind']} {name} has too few pods: {waiting.unstarted(main)}"
-        return "there are too few pods"
+            if _failed(main):
+                raise self._never(f"{one['kind']} {name} failed: {waiting.unstarted(main)}")
+            if _has_all(main):
+                continue
+            if refused := waiting.refused(self.cluster.events(name=name)):
+                text = f"{one['kind']} {name} got no pods: {refused.text}"
+                if self._sure(name, refused):
+                    raise self._never(text)
+                told.append(text)
+            else:
+                told.append(f"{one['kind']} {name} has too few pods: {waiting.unstarted(main)}")
+        return told[0] if told else "there are too few pods"
 
     def _seen(self, pod: Object) -> Sequence[Object] | None:
         """The cluster's nodes, looked at once, for a pod that waits for room; () where we may not see them."""
@@ -235,6 +246,12 @@ def _runs(pod: Object, container: str) -> bool:
     status = pod.get("status", {})
     states = {one["name"]: one.get("state", {}) for one in status.get("containerStatuses") or ()}
     return status.get("phase") == "Running" and "running" in states.get(container, {}) and bool(status.get("podIP"))
+
+
+def _has_all(main: Object) -> bool:
+    """Whether a Job has made all its pods."""
+    wanted = main.get("spec", {}).get("parallelism")
+    return main.get("kind") == "Job" and wanted is not None and main.get("status", {}).get("active", 0) >= wanted
 
 
 def _failed(main: Object) -> bool:

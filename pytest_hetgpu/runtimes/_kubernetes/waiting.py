@@ -32,9 +32,14 @@ _CONTAINER = (
 _LOOPS = ("CrashLoopBackOff",)
 # What a registry may say now and not say in a minute.
 _PASSING = re.compile(
-    r"timeout|timed out|toomanyrequests|rate limit|connection re(?:fused|set)|EOF|temporar|50[0-9]|unavailable",
+    r"timeout|timed out|toomanyrequests|rate limit|connection re(?:fused|set)|EOF|temporar|\b50[0-9]\b|unavailable",
     re.IGNORECASE,
 )
+# What a policy of the cluster says of a pod, it says of the same pod again (PodSecurity, LimitRange, SCC, RBAC).
+_POLICY = re.compile(
+    r"violates PodSecurity|unable to validate against|(?:max|min)imum .* per |must specify|is invalid|cannot create"
+)
+_QUOTA = re.compile(r"requested: (?P<asked>\S+), used: \S+, limited: (?P<most>\S+)")
 # A cluster that grows adds a node for a pod, and says so (cluster-autoscaler, Karpenter).
 _GROWING = ("TriggeredScaleUp", "Nominated", "NominatedNode")
 # One that does not says why; after a failed attempt it tries again.
@@ -50,7 +55,7 @@ def reason(pod: Object, events: Sequence[Object] = (), nodes: Sequence[Object] |
     """Why a pod that does not run does not; `nodes` are those of the cluster, None where they cannot be seen."""
     status = pod.get("status", {})
     for one in status.get("containerStatuses") or status.get("initContainerStatuses") or ():
-        if found := _of_container(one):
+        if found := _of_container(one, events):
             return found
     scheduled = next((one for one in status.get("conditions") or () if one.get("type") == "PodScheduled"), None)
     if scheduled is None or scheduled.get("status") != "True":
@@ -62,15 +67,26 @@ def reason(pod: Object, events: Sequence[Object] = (), nodes: Sequence[Object] |
 
 
 def refused(events: Sequence[Object]) -> Reason | None:
-    """Why a controller could not make a pod at all; None where it says nothing."""
+    """Why a controller could not make a pod at all, which it tries again; None where it says nothing.
+
+    Of a quota a pod that is on its way out may have the rest.
+    """
     for event in reversed(events):
         if event.get("reason") in ("FailedCreate", "FailedCreatePod") or (
             event.get("type") == "Warning" and "forbidden" in str(event.get("message"))
         ):
-            text = _line(event.get("message"))
+            text = _whole(event.get("message"))
             advice = "the quota of the namespace does not allow it: see `kubectl describe quota`; " * ("quota" in text)
-            return Reason(f"{advice}{text}", final=True)
+            return Reason(f"{advice}{_line(text)}", final=bool(_POLICY.search(text)) or _over(text), soon=True)
     return None
+
+
+def _over(text: str) -> bool:
+    """Whether one pod alone asks for more than a quota has in all."""
+    if not (found := _QUOTA.search(text)):
+        return False
+    asked, most = (dict(part.split("=", 1) for part in found[key].split(",")) for key in ("asked", "most"))
+    return any(amount(value) > amount(most.get(name, value)) for name, value in asked.items())
 
 
 def unstarted(main: Object) -> str:
@@ -85,13 +101,16 @@ def unstarted(main: Object) -> str:
     return "its controller has made none"
 
 
-def _of_container(status: Object) -> Reason | None:
+def _of_container(status: Object, events: Sequence[Object]) -> Reason | None:
     waiting = status.get("state", {}).get("waiting") or {}
     why, message = str(waiting.get("reason") or ""), _line(waiting.get("message"))
-    image = status.get("image", "")
     if why in _IMAGE:
-        text = f"the image {image} cannot be pulled: check its name, and `image_pull_secrets` ({why}: {message})"
-        return Reason(text, final=not _PASSING.search(message))
+        # While it waits for its next try, a kubelet only says that it does.
+        cause = _pulling(events) if why == "ImagePullBackOff" else _whole(waiting.get("message"))
+        image, said = status.get("image", ""), f"{why}: {_line(cause) or message}"
+        text = f"the image {image} cannot be pulled: check its name, and `image_pull_secrets` ({said})"
+        passing = bool(_PASSING.search(f"{cause} {message}"))
+        return Reason(text, final=bool(cause) and not passing, soon=not passing)
     if why in _CONTAINER:
         return Reason(f"its container cannot be made ({why}: {message})", final=True)
     if why in _LOOPS:
@@ -99,17 +118,24 @@ def _of_container(status: Object) -> Reason | None:
     return None
 
 
+def _pulling(events: Sequence[Object]) -> str:
+    """Why an image was not pulled when that was last tried; "" where nothing is said of it."""
+    told = (_whole(one.get("message")) for one in reversed(events) if one.get("reason") == "Failed")
+    return next((one for one in told if "pull" in one), "")
+
+
 def _of_scheduler(
     pod: Object, scheduled: Object | None, events: Sequence[Object], nodes: Sequence[Object] | None
 ) -> Reason:
     name = pod.get("spec", {}).get("schedulerName") or "default-scheduler"
-    told = [_line(one.get("message")) for one in events if one.get("reason") in ("FailedScheduling", "Unschedulable")]
-    message = _line((scheduled or {}).get("message")) or next(reversed(told), "")
+    told = [_whole(one.get("message")) for one in events if one.get("reason") in ("FailedScheduling", "Unschedulable")]
+    whole = _whole((scheduled or {}).get("message")) or next(reversed(told), "")
+    message = _line(whole)
     if any(one.get("reason") in _GROWING for one in events):
         return Reason(f"the cluster is adding a node for it ({message})")
     if not message:
         return Reason(f"no scheduler has looked at it: is there one called {name}?")
-    parts = _parts(message)
+    parts = _parts(whole)
     never = [advice for part in parts if (advice := _never(part, pod, nodes))]
     if parts and len(never) == len(parts):
         return Reason(f"{'; '.join(dict.fromkeys(never))} ({message})", final=_stays(events), soon=True)
@@ -164,5 +190,9 @@ def _plain(number: Decimal) -> str:
 
 def _line(text: object) -> str:
     """One line of at most 300 characters."""
-    plain = " ".join(str(text or "").split())
+    plain = _whole(text)
     return plain if len(plain) <= 300 else f"{plain[:297]}..."
+
+
+def _whole(text: object) -> str:
+    return " ".join(str(text or "").split())
