@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import math
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -31,13 +30,12 @@ _NOT_FOR_RANKS = ("__init__", "agent", "look", "sweep")
 
 @dataclass(frozen=True)
 class Standing:
-    """One placement's nodes, ready: by index, a launcher without ranks the last. `since` is by the monotonic clock."""
+    """One placement's nodes, ready: by index, a launcher without ranks the last."""
 
     berths: tuple[Berth, ...]
     gathering: Gathering
     environments: tuple[Environment, ...]
     sights: Mapping[int, Sight]
-    since: float
 
     def close(self) -> None:
         """Leaves nothing of it behind."""
@@ -114,7 +112,6 @@ class Placements:
         gathering = Gathering(name, self.run, owner, job.everybody)
         self._kinds |= {node.hardware.runtime for node in job.everybody}
         berths: list[Berth] = []
-        since = monotonic()
         try:
             berths += _together([_opener(node, gathering) for node in job.everybody], gathering)
             environments = _joined_and_seen(berths, job.starter)
@@ -123,13 +120,13 @@ class Placements:
         except BaseException:
             _close(berths, gathering)
             raise
-        return Standing(tuple(berths), gathering, environments, sights, since)
+        return Standing(tuple(berths), gathering, environments, sights)
 
 
 def _ends_within(standing: Standing, job: Job) -> bool:
-    """Whether pods would end before the time limit of a job that fresh ones can outlive."""
-    lives = min((node.hardware.pods.ttl for node in job.everybody if node.hardware.pods), default=math.inf)
-    return monotonic() - standing.since > lives - job.timeout > 0
+    """Whether what a scheduler lent would end before the time limit of a job that a fresh loan can outlive."""
+    terms = (berth.member.term for berth in standing.berths)
+    return any(monotonic() - term.began > term.seconds - job.timeout > 0 for term in terms if term)
 
 
 def _close(berths: Sequence[Berth], gathering: Gathering) -> None:

@@ -15,8 +15,7 @@ from pytest_hetgpu.accounting import Environment
 from pytest_hetgpu.errors import NotHere, ProvisionError
 from pytest_hetgpu.evidence import RunResult
 from pytest_hetgpu.model import Command, Demand, Hardware, Job, Node, Stack
-from pytest_hetgpu.pods import Pods
-from pytest_hetgpu.runtimes.base import Answer, Door, Gathering, Member, MemberRuntime, OnOverdue, shrug
+from pytest_hetgpu.runtimes.base import Answer, Door, Gathering, Member, MemberRuntime, OnOverdue, Term, shrug
 from pytest_hetgpu.standing import Placements, identity, rank_programs
 
 STACK = Stack("openmpi-5", "Open MPI", "5", "", "mpirun", "python3")
@@ -189,16 +188,17 @@ def test_nodes_that_got_lost_since_are_made_anew(site: Site) -> None:
 @pytest.mark.parametrize(
     ("ttl", "age", "stays"), [(100, 90.0, True), (100, 92.0, False), (5, 4.0, True)], ids=["time", "none", "too-short"]
 )
-def test_pods_that_would_end_before_the_cell_are_made_anew(
+def test_a_loan_that_would_end_before_the_cell_are_made_anew(
     site: Site, monkeypatch: pytest.MonkeyPatch, ttl: int, age: float, stays: bool
 ) -> None:
     clock = [1000.0]
     monkeypatch.setattr(standing, "monotonic", lambda: clock[0])
-    hardware = Hardware("box", runtime="docker", pods=Pods(ttl=ttl))
-    cell = replace(job(), nodes=tuple(replace(node, hardware=hardware) for node in job().nodes))
-    placements = Placements("run")
+    monkeypatch.setattr(FakeMember, "term", Term(1000.0, ttl))
+    cell, placements = job(), Placements("run")
+    # It may have waited for its pods for hours.
+    clock[0] -= 5000.0
     first = placements.of(cell)
-    clock[0] += age
+    clock[0] += 5000.0 + age
     assert (placements.of(cell) is first) is stays
     assert [member.closed for member in site.opened] == ([0, 0] if stays else [1, 1, 0, 0])
 

@@ -45,7 +45,10 @@ _UNUSABLE = {
     *("DRNG", "COMPLETING_FAIL", "UNK", "FUTR", "INVAL"),
 }
 _SIGNS = {"*": "does not respond", "~": "is powered off", "%": "is powering off", "$": "is reserved for maintenance"}
-_GRES = re.compile(r"gpu(?::(?P<type>[A-Za-z][^:,()]*))?(?::(?P<count>[0-9]+))?(?:\([^()]*\))?", re.ASCII)
+# A type may begin with a digit (1080ti, 3g.20gb); one of digits alone (3090) is told from a number by what follows.
+_GRES = re.compile(
+    r"gpu(?::(?P<type>(?![0-9]+(?:[(,]|$))[^:,()]+))?(?::(?P<count>[0-9]+))?(?:\([^()]*\))?(?=[, ]|$)", re.ASCII
+)
 _FIELD = re.compile(r"(?:^|\s)([A-Za-z][A-Za-z0-9_:]*)=")
 _COLUMNS = {
     "PARTITION": "partitions",
@@ -258,7 +261,9 @@ def _of_table(columns: list[str], rows: list[str], header: int) -> Iterable[_Nod
     count = 0
     for line, row in enumerate(rows[header:], header + 1):
         cells = row.split(None, len(columns) - 1)
-        if not cells or cells == rows[header - 1].split():
+        # A partition without nodes has nothing where their names would stand.
+        nobody = columns[-1:] == ["names"] and len(cells) == len(columns) - 1 and "n/a" in cells
+        if nobody or not cells or cells == rows[header - 1].split():
             continue
         if len(cells) < len(columns):
             raise Malformed(line, f"has {len(cells)} columns, its heading in line {header} has {len(columns)}")

@@ -89,6 +89,14 @@ class Door:
     user: str
 
 
+@dataclass(frozen=True, slots=True)
+class Term:
+    """The time that something is lent for: from `began`, by the monotonic clock, so many `seconds`."""
+
+    began: float
+    seconds: float
+
+
 class Member(Runtime):
     """One node of a job over several hosts. It must be closed; closing leaves nothing of ours on the node.
 
@@ -102,6 +110,8 @@ class Member(Runtime):
     """The host that a scheduler gave, where one chose it."""
     told: Mapping[str, str] = {}
     """What is known of how the node was had (say how long that took), by names of facts."""
+    term: Term | None = None
+    """How long a scheduler has lent the node; None where nobody takes it back."""
 
     @abc.abstractmethod
     def key(self) -> str:

@@ -16,7 +16,7 @@ from pytest_hetgpu.runtimes._kubernetes.placement import Place, Placement, why_l
 from pytest_hetgpu.runtimes._link import Link, boot_command
 from pytest_hetgpu.runtimes._process import ProcessPipe
 from pytest_hetgpu.runtimes._reached import Reached
-from pytest_hetgpu.runtimes.base import Gathering, Member, MemberRuntime
+from pytest_hetgpu.runtimes.base import Gathering, Member, MemberRuntime, Term
 
 _DECIDING = 10.0  # seconds in which a cluster makes up its mind about a pod
 _NO_PYTHON = ('exec: "python3": executable file not found', 'exec: "python3": stat')
@@ -59,6 +59,7 @@ class Pod(Reached):
     def __init__(self, name: str, link: Link, placement: Placement, place: Place) -> None:
         super().__init__(name, link)
         self.given = place.address
+        self.term = Term(placement.began, placement.pods.ttl)
         self.told = {
             "kubernetes.pod": f"{placement.cluster.namespace}/{place.pod}",
             "kubernetes.node": place.host,

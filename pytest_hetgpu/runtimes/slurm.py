@@ -78,6 +78,7 @@ class Allocated(Reached):
     def __init__(self, name: str, link: Link, allocation: Allocation, place: Place) -> None:
         super().__init__(name, link)
         self.given = place.host
+        self.term = allocation.term
         waited = f" ({allocation.waited})" if allocation.waited else ""
         self.told = {"slurm.job": allocation.job, "slurm.queued": f"{allocation.queued:.1f} s{waited}"}
         self._allocation = allocation

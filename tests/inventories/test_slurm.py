@@ -123,6 +123,7 @@ def test_tables_of_sinfo() -> None:
         ("r2", None, ("rocm",)),
     ]
     assert left(usual) == {"r3": "is powered off"}
+    assert list(summary(usual + "empty up infinite 0 n/a\n")) == ["r1", "r2"]
     dated = f"Thu Jan 25 15:43:52 2018\n{table}"
     assert list(summary(dated)) == list(summary(table))
 
@@ -136,6 +137,7 @@ def test_tables_of_sinfo() -> None:
         ("gpu:nvidia_h100_80gb_hbm3:8", [], "cuda", "sm_90"),
         ("gpu:gfx942:8", [], "rocm", "gfx942"),
         ("gpu:tesla:1", [], "cuda", ""),
+        ("gpu:2080ti:8(S:0-1)", [], "cuda", "sm_75"),
         ("craynetwork:4", ["mi250x"], "", ""),
         ("mygpu:4", [], "", ""),
     ],
@@ -143,6 +145,22 @@ def test_tables_of_sinfo() -> None:
 def test_which_gpu_gres_and_features_mean(gres: str, features: list[str], platform: str, arch: str) -> None:
     (found,) = Slurm.read(json.dumps({"nodes": [{**NODE, "gres": gres, "features": features}]})).found
     assert (found.platform, found.arch) == (platform, arch)
+
+
+@pytest.mark.parametrize(
+    ("gres", "groups", "gpus"),
+    [
+        ("gpu:4", (), 4),
+        ("gpu:4(S:0-1)", (), 4),
+        ("gpu:1080ti:4", ("1080ti",), 4),
+        ("gpu:3090:8", ("3090",), 8),
+        ("gpu:3g.20gb:2", ("3g.20gb",), 2),
+        ("gpu:a100:4(S:0,2),shard:8", ("a100",), 4),
+    ],
+)
+def test_types_and_numbers_of_gpus_are_told_apart(gres: str, groups: tuple[str, ...], gpus: int) -> None:
+    (found,) = Slurm.read(json.dumps({"nodes": [{**NODE, "gres": gres, "features": [], "partitions": []}]})).found
+    assert (found.groups, found.gpus) == (groups, gpus)
 
 
 @pytest.mark.parametrize(

@@ -77,9 +77,12 @@ def test_a_step_tells_why_it_was_ended() -> None:
 
 
 def test_a_client_knows_nothing_of_a_job_that_we_are_in() -> None:
-    found = client.environment({"SLURM_JOB_ID": "3", "SLURM_CONF": "/c", "SALLOC_ACCOUNT": "p", "PATH": "/bin"})
-    assert {name: found.get(name) for name in ("SLURM_JOB_ID", "SLURM_CONF", "SALLOC_ACCOUNT")} == {
+    found = client.environment(
+        {"SLURM_JOB_ID": "3", "SLURM_CONF": "/c", "SLURM_JWT": "t", "SALLOC_ACCOUNT": "p", "PATH": "/bin"}
+    )
+    assert {name: found.get(name) for name in ("SLURM_JOB_ID", "SLURM_CONF", "SLURM_JWT", "SALLOC_ACCOUNT")} == {
         "SLURM_JOB_ID": None,
         "SLURM_CONF": "/c",
+        "SLURM_JWT": "t",
         "SALLOC_ACCOUNT": "p",
     }

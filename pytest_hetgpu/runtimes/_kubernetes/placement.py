@@ -47,6 +47,8 @@ class Placement:
         self._nodes: Sequence[Object] | None = None
         self._over = threading.Event()
         self._unanswered = False
+        # A pod's time runs from its own start, which others of the placement may come long after.
+        self.began = 0.0
         self._held: dict[str, Callable[[], None]] = {}
         try:
             self.cluster = client.cluster_of(self.pods)
@@ -123,6 +125,8 @@ class Placement:
         while True:
             try:
                 pods = [one for one in self.cluster.list("pods", "-l", selector(self.name)) if _counts(one)]
+                if not self.began and any(one.get("status", {}).get("startTime") for one in pods):
+                    self.began = time.monotonic()
                 if found := self._placed(pods):
                     return found
                 why = self._look(pods)

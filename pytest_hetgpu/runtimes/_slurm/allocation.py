@@ -18,8 +18,8 @@ from pytest_hetgpu.batch import components
 from pytest_hetgpu.errors import ProvisionError
 from pytest_hetgpu.model import Node
 from pytest_hetgpu.runtimes._slurm import client, words
-from pytest_hetgpu.runtimes._slurm.waiting import Waiting
-from pytest_hetgpu.runtimes.base import Gathering
+from pytest_hetgpu.runtimes._slurm.waiting import Fields, Waiting, seconds
+from pytest_hetgpu.runtimes.base import Gathering, Term
 
 _FIRST_LOOK, _LONGEST_LOOK = 0.3, 10.0  # seconds between looks at why a job waits
 _GIVING_BACK = 15.0  # seconds; the keeper goes on by itself where the controller is away
@@ -80,7 +80,9 @@ class Allocation:
             patience = min(node.hardware.batch.queue for node in nodes if node.hardware.batch)
             self.job = self._granted(patience, gathering)
             self.queued = time.monotonic() - asked
-            self.jobs, self.places = self._placed(nodes)
+            found = client.jobs(self.job)
+            self.term = term(found, time.monotonic())
+            self.jobs, self.places = self._placed(nodes, found)
         except BaseException:
             self._keeper.close()
             raise
@@ -127,8 +129,7 @@ class Allocation:
             why = f"Slurm job {job} did not start in {patience:g} s ({self._waiting.why()})"
             raise ProvisionError(self._name, f"{why}: give `queue` of `slurm` more seconds")
 
-    def _placed(self, nodes: Sequence[Node]) -> tuple[tuple[str, ...], tuple[Place, ...]]:
-        found = client.jobs(self.job)
+    def _placed(self, nodes: Sequence[Node], found: Sequence[Fields]) -> tuple[tuple[str, ...], tuple[Place, ...]]:
         places = []
         for group, component in enumerate(found):
             out, _ = client.ask("scontrol", "show", "hostnames", component.get("NodeList", ""))
@@ -136,6 +137,13 @@ class Allocation:
         if len(places) < len(nodes):
             raise ProvisionError(self._name, f"Slurm job {self.job} has {len(places)} nodes of {len(nodes)}")
         return tuple(one["JobId"] for one in found), tuple(places)
+
+
+def term(components: Sequence[Fields], now: float) -> Term | None:
+    """How long an allocation has from now, as Slurm counts it; None for one without a limit."""
+    told = ((seconds(one.get("TimeLimit", "")), seconds(one.get("RunTime", "")) or 0) for one in components)
+    terms = [Term(now - run, float(limit)) for limit, run in told if limit]
+    return min(terms, key=lambda one: one.began + one.seconds, default=None)
 
 
 def options(nodes: Sequence[Node], gathering: Gathering) -> tuple[str, ...]:

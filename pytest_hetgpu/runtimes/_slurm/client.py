@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from pytest_hetgpu.errors import NotHere
 
 _PATIENCE = 30.0  # seconds for an answer of the controller
-_KEPT = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_TIME_FORMAT")
+# With SLURM_JWT a site's users say who they are where munge does not.
+_KEPT = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT", "SLURM_TIME_FORMAT")
 
 
 def environment(environ: Mapping[str, str]) -> dict[str, str]:
