@@ -22,6 +22,7 @@ from pytest_hetgpu.runtimes._slurm.waiting import Fields, Waiting, seconds
 from pytest_hetgpu.runtimes.base import Gathering, Term
 
 _FIRST_LOOK, _LONGEST_LOOK = 0.3, 10.0  # seconds between looks at why a job waits
+_BOOTING = 2.0  # seconds between looks at whether nodes are up
 _GIVING_BACK = 15.0  # seconds; the keeper goes on by itself where the controller is away
 _NUMBER = re.compile(r"(?:[Jj]ob allocation|job) (\d+)")
 _GRANTED = "Granted job allocation"
@@ -79,8 +80,8 @@ class Allocation:
             asked = time.monotonic()
             patience = min(node.hardware.batch.queue for node in nodes if node.hardware.batch)
             self.job = self._granted(patience, gathering)
+            found = self._booted(asked + patience, patience, gathering)
             self.queued = time.monotonic() - asked
-            found = client.jobs(self.job)
             self.term = term(found, time.monotonic())
             self.jobs, self.places = self._placed(nodes, found)
         except BaseException:
@@ -119,6 +120,18 @@ class Allocation:
             if not line and number:
                 self._look(number, deadline, patience)
                 pause = min(2 * pause, _LONGEST_LOOK, max(_FIRST_LOOK, deadline - time.monotonic()))
+
+    def _booted(self, deadline: float, patience: float, gathering: Gathering) -> Sequence[Fields]:
+        """The components, once their nodes are up: clouds and sites that save power boot them for whoever got them."""
+        while True:
+            found = client.jobs(self.job)
+            if not any("CONFIGURING" in one.get("JobState", "") for one in found):
+                return found
+            if gathering.abandoned.wait(_BOOTING):
+                raise ProvisionError(self._name, f"Slurm job {self.job} was given up while its nodes booted")
+            if time.monotonic() >= deadline:
+                why = f"the nodes of Slurm job {self.job} were not up after {patience:g} s (CONFIGURING)"
+                raise ProvisionError(self._name, f"{why}: give `queue` of `slurm` more seconds")
 
     def _look(self, job: str, deadline: float, patience: float) -> None:
         """Raises ProvisionError for a job that can never start, or that has waited long enough."""
