@@ -21,7 +21,8 @@ class Batch:
     `time` is the allocation's limit as `--time` takes it, `queue` the seconds that it may wait to start. `mpi` is
     srun's plugin, `binding` the CPUs of each rank of a node by its local rank (`1-7`), `bind` srun's own word instead
     (`cores`). `container` is apptainer or pyxis for the kind's `image`, `binds` what it sees of its host. `group` is
-    the component that a node is of (None: the job has but one), `relative` its place there.
+    the component that a node is of (None: the job has but one), `relative` its place there. `ranks` are those of a node
+    that is shared with others, and 0 for one that is not: of the first only as many CPUs are given as are asked for.
     """
 
     partition: str = ""
@@ -44,6 +45,7 @@ class Batch:
     platform: str = "cpu"
     group: int | None = None
     relative: int = 0
+    ranks: int = 0
 
 
 def groups(kinds: Sequence[str]) -> list[int]:
@@ -73,7 +75,13 @@ def request(batch: Batch, nodes: int) -> tuple[str, ...]:
         "--time": batch.time,
     }
     words = (f"{option}={value}" for option, value in given.items() if value)
-    return (f"--nodes={nodes}", *words, *(("--exclusive",) if batch.exclusive else ()))
+    return (f"--nodes={nodes}", *words, *(("--exclusive",) if batch.exclusive else _share(batch)))
+
+
+def _share(batch: Batch) -> tuple[str, ...]:
+    """How much of a node that others use too: srun starts no more in an allocation than it was asked for."""
+    each = (f"--cpus-per-task={batch.cpus_per_rank}",) if batch.cpus_per_rank else ()
+    return (f"--ntasks-per-node={max(1, batch.ranks)}", *each)
 
 
 def components(name: str, batches: Sequence[Batch], comment: str = "") -> tuple[str, ...]:
@@ -83,7 +91,8 @@ def components(name: str, batches: Sequence[Batch], comment: str = "") -> tuple[
         members = list(found)
         tokens += [":"] * bool(tokens)
         tokens += [f"--job-name={name}", *([f"--comment={comment}"] if comment else [])]
-        tokens += request(members[0], len(members))
+        most = max(members, key=lambda batch: batch.ranks)
+        tokens += request(most, len(members))
     return tuple(tokens)
 
 

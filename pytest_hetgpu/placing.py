@@ -60,10 +60,10 @@ class Site:
 def place(document: Document, settings: CellSettings, site: Site) -> tuple[tuple[Node, ...], tuple[Host, ...]]:
     """Every node with its host; a launcher without ranks is the last. NotHere where the site lacks one."""
     kinds = tuple(site.inventory.site(document.hardware[name]) for name in settings.hardware)
-    kinds = _in_components(kinds)
+    ranks = [settings.options.ranks_per_node] * len(settings.nodes) + [0] * bool(settings.launch_from)
+    kinds = _in_components(kinds, ranks)
     _of_one_kind(kinds, bool(settings.launch_from))
     hosts = site.inventory.bind(kinds)
-    ranks = [settings.options.ranks_per_node] * len(settings.nodes) + [0] * bool(settings.launch_from)
     network = _network(kinds, hosts)
     _reachable(kinds, hosts)
     names = _names(kinds, hosts, len(kinds) - 1 if settings.launch_from else 0)
@@ -85,14 +85,16 @@ def place(document: Document, settings: CellSettings, site: Site) -> tuple[tuple
     return tuple(nodes), hosts
 
 
-def _in_components(kinds: tuple[Hardware, ...]) -> tuple[Hardware, ...]:
-    """Kinds that are Slurm's know which node of which component they are."""
+def _in_components(kinds: tuple[Hardware, ...], ranks: Sequence[int]) -> tuple[Hardware, ...]:
+    """Kinds that are Slurm's know which node of which component they are, and what of a shared one is theirs."""
     components = groups([kind.name for kind in kinds])
     several = len({*components}) > 1
     found = []
     for place, (kind, group) in enumerate(zip(kinds, components, strict=True)):
         relative = place - components.index(group)
-        batch = kind.batch and replace(kind.batch, group=group if several else None, relative=relative)
+        if batch := kind.batch:
+            shared = 0 if batch.exclusive else ranks[place]
+            batch = replace(batch, group=group if several else None, relative=relative, ranks=shared)
         found.append(replace(kind, batch=batch) if batch else kind)
     return tuple(found)
 

@@ -21,8 +21,14 @@ def test_salloc_is_asked_for_a_component_of_each_kind() -> None:
     assert components("n", [CUDA, replace(CUDA, relative=1), ROCM], "a=b") == (
         *("--job-name=n", "--comment=a=b", "--nodes=2", "--partition=cuda", "--account=p1", "--gres=gpu:h200:2"),
         *("--time=10", "--exclusive", ":", "--job-name=n", "--comment=a=b", "--nodes=1", "--partition=rocm"),
-        *("--qos=fast", "--gpus-per-node=8", "--constraint=a&b", "--reservation=r", "--time=30"),
+        *("--qos=fast", "--gpus-per-node=8", "--constraint=a&b", "--reservation=r", "--time=30", "--ntasks-per-node=1"),
     )
+
+
+def test_of_a_shared_node_as_much_is_asked_for_as_its_ranks_need() -> None:
+    shared = Batch(exclusive=False, cpus_per_rank=4, ranks=2)
+    words = ("--job-name=n", "--nodes=2", "--time=30", "--ntasks-per-node=2", "--cpus-per-task=4")
+    assert components("n", [replace(shared, ranks=0), shared]) == words
 
 
 def test_a_node_is_named_by_its_place() -> None:

@@ -137,6 +137,21 @@ def test_a_limit_is_said_before_the_scheduler_has_looked(
     assert "(PartitionTimeLimit): `time` asks for 9-00:00:00" in only(pytester)["why"]
 
 
+@pytest.mark.parametrize("launcher", ["srun", "mpirun"])
+def test_ranks_get_what_they_need_of_nodes_that_others_use_too(
+    cluster: slurm.Cluster, pytester: pytest.Pytester, launcher: str
+) -> None:
+    nodes = "{nodes: [one, one], ranks_per_node: 2}"
+    text = HEAD.replace("queue: 100}", "queue: 100, exclusive: false}") % (nodes, ALLREDUCE, launcher)
+    pytester.path.joinpath("nodes.yaml").write_text(text)
+    with subprocess.Popen(("salloc", "-p", "cuda", "-w", "c1", "--ntasks=1", "cat"), stdin=subprocess.PIPE) as other:
+        cluster.until(lambda: any("RUNNING" in line for line in cluster.queue()), what="another's job")
+        assert pytester.runpytest_subprocess(*OPTIONS, timeout=100).ret == 0
+        assert len(cluster.queue()) == 1
+        assert other.stdin is not None
+        other.stdin.close()
+
+
 def test_munge_that_is_down_is_named(run: Run, cluster: slurm.Cluster, pytester: pytest.Pytester) -> None:
     cluster.kill("munged")
     # As it leaves it when it is stopped: at a socket that nobody serves, clients knock for 50 s.
