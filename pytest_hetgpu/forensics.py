@@ -171,7 +171,7 @@ def _seen(one: Mapping[str, Any], host: str) -> Seen:
     state = {"T": "stopped", "Z": "ended", "X": "ended"}.get(str(last.get("state", "")), "")
     if not last:
         state = "unseen"
-    moved = not state and (_flows(samples) or (len(stacks) > 1 and moved_on(stacks[0], stacks[-1])))
+    moved = not state and (_flows(samples) or any(moved_on(stacks[0], other) for other in stacks[1:]))
     told = _told(position)._replace(rank=rank, host=host, pid=pid, state=state, moved=moved)
     return Seen(told, "" if stacks or state == "ended" or not samples else _trouble(samples[0].get("trouble") or ()))
 

@@ -102,13 +102,9 @@ def test_who_waits_where(hangs: Hangs, python: Program, other: str, words: str, 
 
 
 def test_what_is_slow_but_moves_is_no_hang(hangs: Hangs, python: Program) -> None:
-    body = """\
-for step in range(10_000):
-    world.Allreduce(data, result)
-    sum(range(2_000_000))
-    sum(range(2_000_000)) + 1
-    sum(range(2_000_000)) + 2
-"""
+    # So many lines that two looks see another one, however fast the machine is.
+    lines = "    sum(range(100_000))\n" * 1000
+    body = f"for step in range(10_000):\n    world.Allreduce(data, result)\n{lines}"
     found = hangs(*python(body))
     assert (found.kind, found.key) == (Kind.TIMEOUT, "slow")
     assert " moved: " in found.primary_line
