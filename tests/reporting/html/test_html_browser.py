@@ -123,7 +123,7 @@ def test_filters_narrow_everything_and_live_in_the_address(page: Page) -> None:
 def test_a_cell_has_its_line_in_its_log_its_ranks_and_its_command(page: Page) -> None:
     page.click('a[data-cell="mixed-ucx-allreduce"]')
     cell = page.locator("#cell")
-    assert cell.is_visible()
+    cell.wait_for()
     assert hash_of(page) == "#cell=mixed-ucx-allreduce"
     marked = cell.locator("pre.excerpt mark").inner_text()
     assert marked.split()[0] == "66"
@@ -144,16 +144,16 @@ def test_a_cell_has_its_line_in_its_log_its_ranks_and_its_command(page: Page) ->
     ]
     assert cell.locator("pre.command").inner_text() == "/opt/ompi/bin/mpirun -np 2 prog"
     page.keyboard.press("Escape")
-    assert not cell.is_visible()
+    cell.wait_for(state="hidden")
     assert page.evaluate("document.activeElement.dataset.cell") == "mixed-ucx-allreduce"
 
 
 def test_the_log_opens(page: Page) -> None:
     page.click('a[data-cell="mixed-ucx-allreduce"]')
     page.click("a.log")
-    assert "a line" in page.locator("body").inner_text()
+    page.locator("body", has_text="a line").wait_for()
     page.go_back()
-    assert page.locator("#cell").is_visible()
+    page.locator("#cell").wait_for()
 
 
 def test_a_signature_leads_to_all_its_cells(page: Page) -> None:
@@ -178,6 +178,7 @@ def test_bandwidth_is_drawn_with_the_other_transports_and_the_wire(page: Page) -
 def drawn_times(page: Page, label: str) -> Any:
     """The chart of a cell's ranks, as plotly has it."""
     page.click(f'a[data-cell="{label}"]')
+    page.locator("#cell h2", has_text=label).wait_for()
     page.wait_for_selector("#cell .bars .main-svg", timeout=20_000)
     return page.evaluate(
         """() => {
@@ -218,6 +219,7 @@ def test_ranks_of_a_cell_that_works_are_bars_to_their_own_end(page: Page) -> Non
     label = page.locator("#cell .bars .chart").get_attribute("aria-label")
     assert "the table below has the numbers" in (label or "")
     page.click('a[data-cell="cpu-ucx-send"]')
+    page.locator("#cell h2", has_text="cpu-ucx-send").wait_for()
     assert page.locator("#cell .times").count() == 0
 
 
@@ -258,7 +260,7 @@ def test_hostile_names_are_shown_and_never_obeyed(browser: Browser, tmp_path: Pa
     page.locator("#matrix a[data-cell]").last.click()
     assert EVIL in page.locator("#cell h2").inner_text()
     page.click("#cell a.log")
-    assert EVIL in page.locator("body").inner_text()
+    page.locator("body", has_text=EVIL).wait_for()
     assert said == []
     page.close()
 
@@ -277,11 +279,11 @@ def test_the_sample_from_its_matrix_to_a_log_and_a_curve(browser: Browser) -> No
     cell.locator("details.environment summary").first.click()
     assert "1.20.1" in cell.locator("details.environment").inner_text()
     page.click("#cell a.log")
-    assert "*** Process received signal ***" in page.locator("body").inner_text()
+    page.locator("body", has_text="*** Process received signal ***").wait_for()
     page.go_back()
     assert "#placement=same&outcome=crash&cell=same-ucx-guarded_send" in hash_of(page)
     page.click("#cell a.upstream")
-    assert "Title: SIGSEGV in uct_tcp_ep_am_short" in page.locator("body").inner_text()
+    page.locator("body", has_text="Title: SIGSEGV in uct_tcp_ep_am_short").wait_for()
     page.goto(f"{(SAMPLE / 'index.html').as_uri()}#cell=same-ucx-allreduce")
     page.reload()
     page.wait_for_selector("#cell .curve .main-svg", timeout=20_000)
@@ -302,7 +304,7 @@ def test_everything_goes_by_keyboard(page: Page) -> None:
         page.keyboard.press(key)
         assert page.evaluate("document.activeElement.dataset.cell") == to
     page.keyboard.press("Enter")
-    assert page.locator("#cell").is_visible()
+    page.locator("#cell").wait_for()
     page.keyboard.press("/")
     assert page.evaluate("document.activeElement.name") == "text"
 
