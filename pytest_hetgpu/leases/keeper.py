@@ -33,10 +33,10 @@ class Keeper:
     def __init__(self, host: str, reach: Reach) -> None:
         self.host = host
         self._reach = reach
-        self._ended = books().host(host, reach)
         text = (resources.files("pytest_hetgpu") / "leases" / "claims.py").read_bytes()
         label = filter(None, (books().label,))
         argv = ssh_command(host, reach, ("python3", "-u", "-c", BOOT, str(len(text)), *label))
+        self._ended = books().host(host, reach)
         try:
             self._pipe = ProcessPipe(argv)
         except OSError as error:

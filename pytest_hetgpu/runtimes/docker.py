@@ -48,7 +48,9 @@ class Docker(MemberRuntime):
 
 
 def _open(engine: Engine, node: Node, gathering: Gathering) -> Member:
-    books().engine(node.reach)
+    # One that was never reached has nothing of ours, and would be looked for ever after.
+    with engine.speaking(node.name):
+        books().engine(node.reach)
     gathering.once(("docker leavings", engine), lambda _: _networks.remove_left_behind(engine, node.name))
     pipe = _container(engine, node, gathering)
     return Reached(node.name, Link(pipe, node.name), after=pipe.close).settled(gathering)

@@ -24,9 +24,10 @@ class Ssh(MemberRuntime):
         trouble = key_trouble(node.reach.key)
         if trouble:
             raise ProvisionError(name, trouble)
+        argv = ssh_command(node.host, node.reach, boot_command())
         ended = books().host(node.host, node.reach)
         try:
-            pipe = _SshPipe(node.host, node.reach)
+            pipe = _SshPipe(node.host, node.reach, argv)
         except OSError as error:
             ended()
             raise ProvisionError(name, f"ssh cannot be started: {error.strerror}") from error
@@ -40,10 +41,10 @@ class Ssh(MemberRuntime):
 
 
 class _SshPipe(ProcessPipe):
-    def __init__(self, host: str, reach: Reach) -> None:
+    def __init__(self, host: str, reach: Reach, argv: tuple[str, ...]) -> None:
         self._host = host
         self._reach = reach
-        super().__init__(ssh_command(host, reach, boot_command()))
+        super().__init__(argv)
 
     def why_ended(self) -> str:
         code = self.returncode()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
@@ -78,7 +78,7 @@ def stack(
 
 
 @pytest.fixture
-def cell(stack: str, tmp_path: Path, stacks_here: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> Cell:
+def cell(stack: str, tmp_path: Path, stacks_here: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> Iterator[Cell]:
     """Runs one cell with the stack."""
     monkeypatch.setenv("HETGPU_LEASES", str(tmp_path / "leases"))
     (tmp_path / "leases").mkdir(mode=0o700)
@@ -96,7 +96,8 @@ def cell(stack: str, tmp_path: Path, stacks_here: Callable[[str], Path], monkeyp
         (scenario,) = suite.select([wanted])
         return recorder.run(recorder.provision(scenario))[1]
 
-    return run
+    yield run
+    recorder.close()
 
 
 @pytest.mark.parametrize("transport", [*SEEN, "shm"])

@@ -17,7 +17,9 @@ from typing import Any
 import pytest
 
 from pytest_hetgpu.errors import LostNode, NotHere, ProvisionError
+from pytest_hetgpu.model import Reach
 from pytest_hetgpu.paste import network_command, run_command
+from pytest_hetgpu.runtimes._books import books
 from pytest_hetgpu.runtimes._engine import close_engines
 from tests.runtimes.container_nodes import BASE, Site, docker, left, local_site, node, owner
 
@@ -203,9 +205,12 @@ def test_what_is_typed_makes_the_same_container(site: Site, tmp_path: Path) -> N
 
 
 def test_no_engine_is_said(site: Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    noted: list[Reach] = []
+    monkeypatch.setattr(books(), "engine", noted.append, raising=False)
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
     with pytest.raises(NotHere, match=r"node0: the Docker engine at unix://.* does not answer: install Docker"):
         site.open(node(0))
+    assert noted == []  # nobody has to look for anything there
 
 
 def hang_up(server: socket.socket, times: int) -> None:
