@@ -29,10 +29,14 @@ class Move:
 
 @dataclass(slots=True)
 class Seat:
-    """One worker: the task that it runs, the one that it keeps, and `groups`, whose nodes it may have standing."""
+    """One worker: the task that it runs, the one that it keeps, and `groups`, whose nodes it may have standing.
+
+    `released` runs after those, whoever has its hosts.
+    """
 
     running: Task | None = None
     parked: Task | None = None
+    released: Task | None = None
     groups: set[Hashable] = field(default_factory=set)
 
 
@@ -69,13 +73,26 @@ class Board:
             self._waiting.drop(seat.parked)
         if seat.running:
             self._waiting.end(seat.running)
-        return seat.running
+        if seat.running and seat.released:
+            self._waiting.put(seat.released)
+        return seat.running or seat.released
+
+    def close(self, worker: Hashable) -> None:
+        """Others have told a worker that nothing comes any more: what it keeps it runs now, and it gets nothing."""
+        seat = self.seats[worker]
+        self._empty.pop(worker, None)
+        if seat.parked:
+            self._ready.pop(seat.parked, None)
+            self._waiting.forget(seat.parked)
+            seat.parked, seat.released = None, seat.parked
 
     def ended(self, worker: Hashable) -> None:
         """A worker's task is over."""
         seat = self.seats[worker]
         if seat.running:
             self._waiting.end(seat.running)
+        else:
+            seat.released = None
         seat.running = None
         if seat.parked:
             self._ready[seat.parked] = worker

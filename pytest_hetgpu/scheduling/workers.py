@@ -37,6 +37,7 @@ class HostScheduling(LoadScheduling):  # type: ignore[misc]  # xdist is not type
         self._given_up = given_up
         self._tasks: list[Task] = []
         self._board: Board | None = None
+        self._closed: set[WorkerController] = set()
 
     @property
     def tests_finished(self) -> bool:
@@ -47,7 +48,8 @@ class HostScheduling(LoadScheduling):  # type: ignore[misc]  # xdist is not type
     def has_pending(self) -> bool:
         """Whether tests are running, or to be run."""
         board = self._board
-        return bool(board and (board.waiting or any(s.running or s.parked for s in board.seats.values())))
+        seats = board.seats.values() if board else ()
+        return bool(board and (board.waiting or any(s.running or s.parked or s.released for s in seats)))
 
     def schedule(self) -> None:
         """All first workers have collected, or a further one has."""
@@ -91,10 +93,16 @@ class HostScheduling(LoadScheduling):  # type: ignore[misc]  # xdist is not type
 
     def _go_on(self) -> None:
         assert self._board is not None
+        # With -x, or where too many workers crashed, xdist tells them to end, and does not say so here.
+        for one in self.nodes:
+            if one.shutting_down and one not in self._closed and one in self._board.seats:
+                self._closed.add(one)
+                self._board.close(one)
         for move in self._board.moves(time.monotonic()):
             node: Any = move.worker
             if move.indices:
                 self.node2pending[node].extend(move.indices)
                 node.send_runtest_some(list(move.indices))
             if move.last:
+                self._closed.add(node)
                 node.shutdown()

@@ -76,6 +76,7 @@ def test_stops_after_the_first_failure_and_goes_on_with_those_that_failed(run_py
     arguments = ("--hetgpu-matrix", "hosts.yaml", "--hetgpu-inventory", "where.yaml", "-n2")
     stopped = run_pytest(*arguments, "-x")
     assert stopped.ret in (1, 2)
+    assert "INTERNALERROR" not in stopped.stdout.str() + stopped.stderr.str()
     assert sum(stopped.parseoutcomes().values()) < 9
     whole = run_pytest(*arguments)
     whole.assert_outcomes(passed=6, failed=3)

@@ -29,7 +29,7 @@ class Worker:
         self.sent += indices
 
     def shutdown(self) -> None:
-        self.last = True
+        self.last = self.shutting_down = True
 
 
 class Config:
@@ -132,3 +132,43 @@ def test_tests_on_a_node_that_was_given_up_wait_for_nobody() -> None:
         through(made, other)
     assert one.sent[0] == 0
     assert other.last
+
+
+def test_after_the_first_failure_workers_run_what_they_have_and_no_more() -> None:
+    """`-x`: xdist tells all workers to end, and then takes a test that one should still have for a crash."""
+    made, (one, other) = scheduling([f"{name}@{host}" for host in "xy" for name in "abcd"], 2)
+    for node in (one, other):
+        node.shutdown()
+    ran = 0
+    for node in (one, other):
+        while node.sent:
+            made.mark_test_complete(node, node.sent.pop(0))
+            ran += 1
+    assert ran == 4, "each had one that ran and one behind it"
+    assert [made.remove_node(node) for node in (one, other)] == [None, None]
+
+
+def test_a_worker_that_dies_at_its_last_test_after_a_failure_is_a_crash_there() -> None:
+    made, (one, other) = scheduling(["a@x", "b@x", "c@y", "d@y"], 2)
+    for node in (one, other):
+        node.shutdown()
+    for _ in range(2):
+        made.mark_test_complete(one, one.sent.pop(0))
+    made.mark_test_complete(other, other.sent.pop(0))
+    assert made.has_pending
+    assert made.remove_node(other) == made.collection[other.sent[0]]
+    assert made.remove_node(one) is None
+
+
+def test_nothing_is_sent_to_an_idle_worker_that_was_told_to_end() -> None:
+    made, (one, other) = scheduling(["a@x", "b@x", "c@x"], 2)
+    assert other.sent == []
+    other.shutdown()
+    assert made.remove_node(one) == "a@x"
+    assert other.sent == []
+    further = Worker()
+    made.add_node(further)
+    made.add_node_collection(further, ["a@x", "b@x", "c@x"])
+    made.schedule()
+    through(made, further)
+    assert made.tests_finished
