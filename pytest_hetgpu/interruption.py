@@ -13,6 +13,7 @@ from types import FrameType
 from typing import Any, ClassVar
 
 from pytest_hetgpu.closing import Outlets
+from pytest_hetgpu.reporting.presence import alive
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -90,17 +91,27 @@ def pass_on(run: Path, number: int = signal.SIGTERM) -> None:
 
 
 def running(run: Path) -> set[int]:
-    """Processes that by the run's journal started a cell and have not finished it."""
+    """Processes that by the run's journal started a cell and have not finished it.
+
+    Only of writers that live, and of the run's present part: of any other a number may be a stranger's by now.
+    """
+    written = [list(_events(path)) for path in sorted((run / "journal").glob("*.jsonl")) if alive(path) is not False]
+    present = max((event["part"] for events in written for event in events), default=0)
     pids: dict[tuple[str, str], int] = {}
-    for path in sorted((run / "journal").glob("*.jsonl")):
-        for line in path.read_bytes().splitlines():
-            try:
-                event = json.loads(line)
-                cell = (event["matrix"], event["scenario"])
-                if event["event"] == "started":
-                    pids[cell] = int(event["pid"])
-                elif event["event"] in ("finished", "judged"):
-                    pids.pop(cell, None)
-            except (ValueError, KeyError, TypeError):
-                continue
+    for event in (event for events in written for event in events if event["part"] == present):
+        cell = (str(event.get("matrix")), str(event.get("scenario")))
+        if event.get("event") == "started" and isinstance(event.get("pid"), int):
+            pids[cell] = event["pid"]
+        elif event.get("event") in ("finished", "judged"):
+            pids.pop(cell, None)
     return set(pids.values())
+
+
+def _events(journal: Path) -> Iterator[dict[str, Any]]:
+    """What a journal holds, each with its part; half lines are passed over."""
+    for line in journal.read_bytes().splitlines():
+        try:
+            event = json.loads(line)
+            yield {**event, "part": int(event.get("part", 0))}
+        except (ValueError, TypeError, AttributeError):
+            continue

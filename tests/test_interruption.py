@@ -6,10 +6,14 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
-from pytest_hetgpu.interruption import OrderlyStop, postponed
+from pytest_hetgpu.interruption import OrderlyStop, postponed, running
+from pytest_hetgpu.reporting.journal import Journal
+from tests.reporting.report_samples import PASSED, job, result
 
 
 @pytest.fixture(autouse=True)
@@ -103,3 +107,27 @@ def test_a_signal_that_another_thread_gets_is_postponed_too() -> None:
         os.close(news)
         os.close(told)
     assert reached == ["the end"]
+
+
+def test_what_runs_is_what_writers_that_live_have_begun(tmp_path: Path) -> None:
+    with closing(Journal(tmp_path, "gw0")) as journal:
+        journal.started(job("a"))
+        assert running(tmp_path) == {os.getpid()}
+        journal.finished(job("a"), result())
+        assert running(tmp_path) == set()
+        journal.started(job("b"))
+        journal.path.write_bytes(journal.path.read_bytes() + b'{"event": "fini')
+        assert running(tmp_path) == {os.getpid()}
+    assert running(tmp_path) == set(), "by now the number may be anybody's"
+
+
+def test_what_an_earlier_part_left_in_flight_is_nobody_s_any_more(tmp_path: Path) -> None:
+    with closing(Journal(tmp_path, "gw0")) as journal:
+        journal.started(job("a"))
+    with closing(Journal(tmp_path, "main", 1)) as main, closing(Journal(tmp_path, "gw0", 1)) as journal:
+        main.run([], [])
+        assert running(tmp_path) == set()
+        journal.started(job("b"))
+        assert running(tmp_path) == {os.getpid()}
+        journal.judged(job("b"), PASSED)
+        assert running(tmp_path) == set()
