@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -19,11 +19,11 @@ from pytest_hetgpu.cluster import Cluster
 from pytest_hetgpu.errors import HetgpuError, NotHere, ProvisionError
 from pytest_hetgpu.evidence import Outcome, RunResult
 from pytest_hetgpu.execute import Bounds, execute, never_started
-from pytest_hetgpu.judge import judge_output, overruled
+from pytest_hetgpu.judge import judge_output
 from pytest_hetgpu.knowledge.entries import Knowledge
 from pytest_hetgpu.knowledge.load import knowledge
+from pytest_hetgpu.leases import hold
 from pytest_hetgpu.leases.hold import held, shut
-from pytest_hetgpu.metrics import has_bandwidth
 from pytest_hetgpu.model import Job, Kind, Scenario, Verdict
 from pytest_hetgpu.reaper.guard import guarded
 from pytest_hetgpu.remembering import Remembered
@@ -34,6 +34,7 @@ from pytest_hetgpu.reporting.storage import writing
 from pytest_hetgpu.resume.aside import put_aside
 from pytest_hetgpu.runtimes.base import Runtime
 from pytest_hetgpu.speed.held import Speeds
+from pytest_hetgpu.speed.references import over_wire
 from pytest_hetgpu.suite import Suite
 
 if TYPE_CHECKING:
@@ -88,6 +89,7 @@ class Recorder:
     @classmethod
     def start(cls, suite: Suite, reports: Path, begun: Beginning, baseline: Baseline | None = None) -> Recorder:
         """Opens a new run below the folder `reports`; its `baseline` is kept with it. UsageError, StorageError."""
+        hold.ready()
         folder = RunFolder.create(reports)
         if baseline:
             with writing(folder.path):
@@ -231,19 +233,6 @@ class Recorder:
         """The known failures of this run; None for the shipped ones alone, which are read when they are needed."""
         return knowledge(self.suite.knowledge_files) if self.suite.knowledge_files else None
 
-    def overrule(self, scenario: Scenario, why: str) -> list[Pair] | None:
-        """Records that a cell's test failed for a reason of its own; None where its outcome is a failure already."""
-        cell = (scenario.matrix, scenario.label)
-        before = self.outcomes.get(cell)
-        if before is None:
-            self.journal.planned(scenario, position=self.suite.position(*cell))
-        elif before.verdict.fails:
-            return None
-        outcome = overruled(before, why)
-        self.outcomes[cell] = outcome
-        self.journal.judged(scenario, outcome)
-        return to_pairs(outcome, label=scenario.label, matrix=scenario.matrix)
-
     def run(self, cluster: Cluster) -> tuple[RunResult, Outcome, list[Pair]]:
         """Executes and judges one cell, again after failures that are to be tried again.
 
@@ -253,19 +242,25 @@ class Recorder:
         job = cluster.job
         self.trying.begin(job)
         self.journal.planned(job, position=self.suite.position(job.matrix, job.label))
-        job, result, outcome = self._attempt(cluster)
+        job, result, outcome = self._tried(job, lambda: cluster)
         while self.trying.again(outcome):
             self.trying.failed(job, outcome)
             self.release()
-            try:
-                job, result, outcome = self._attempt(self._provision(self.suite.scenario(job)))
-            except (NotHere, ProvisionError) as error:
-                result, outcome = self._not_ready(job, error)
+            job, result, outcome = self._tried(job, partial(self._provision, self.suite.scenario(job)))
         outcome, pairs = self._over(job, outcome)
         to_debug = outcome.verdict in _TO_DEBUG and outcome.kind is not Kind.SLOW
         if self.debug_rerun and to_debug and result.interrupted is None and not self.trying.budget.spent:
             outcome = self._debugged(job, outcome)
         return result, outcome, pairs
+
+    def _tried(self, job: Job, made: Callable[[], Cluster]) -> tuple[Job, RunResult, Outcome]:
+        """An attempt on the nodes that `made` gives; one is made, too, where they cannot be. NotHere at the first."""
+        try:
+            return self._attempt(made())
+        except (NotHere, ProvisionError) as error:
+            if isinstance(error, NotHere) and not self.trying.before:
+                raise
+            return job, *self._not_ready(job, error)
 
     def _attempt(self, cluster: Cluster) -> tuple[Job, RunResult, Outcome]:
         """Runs a cell's job on its nodes, and judges what came of it."""
@@ -282,6 +277,7 @@ class Recorder:
         if outcome.unsettled and self.trying.budget.spent:
             result = replace(result, spent=self.trying.budget.why)
             self.folder.write_job(job, result)
+            self.journal.finished(job, result)
             outcome = self._judged(job, result, cluster.concerns, further)
         if job.joined and spoils(outcome, result):
             self.spoilt = job
@@ -290,9 +286,7 @@ class Recorder:
 
     def _wired(self, cluster: Cluster) -> Cluster:
         """The cluster with what the way between its nodes can carry, where its job measures a bandwidth over it."""
-        job = cluster.job
-        bandwidth = job.demand.measured and has_bandwidth(job.demand.operation)
-        if not (isinstance(self.wire, float) and bandwidth and job.joined and len(job.nodes) > 1):
+        if not isinstance(self.wire, float) or not over_wire(cluster.job):
             return cluster
         if self.wires is None:
             from pytest_hetgpu.wire.measure import Wires

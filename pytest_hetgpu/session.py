@@ -89,10 +89,9 @@ class Session:
         reports = self.config.invocation_params.dir / self.settings.reports
         given = {one.flag: self.settings.told(one) for one in OPTIONS if RULES[one.name] is Rule.SAME}
         rests_on = basis.of(self.suite, self.tests, given, os.environ)
-        begun, taken_up = Beginning(arguments, self.options, rests_on), ""
+        begun, taken_up, remarks = Beginning(arguments, self.options, rests_on), "", list[str]()
         if self.settings.resume is None:
             baseline: Baseline | None = None
-            remarks: list[str] = []
             if self.settings.baseline not in (None, OFF):
                 # Before this run is the latest itself.
                 from pytest_hetgpu.speed.baseline import chosen
@@ -111,8 +110,7 @@ class Session:
         self.configure(self.recorder)
         live = Live(self.config, self.cells, self.recorder.folder.path, taken_up)
         live.trouble += remarks
-        held = self.recorder.baseline
-        live.before = held.side if held else self.recorder.history
+        live.before = against.side if (against := self.recorder.baseline) else self.recorder.history
         self.config.pluginmanager.register(live, "hetgpu-live")
         if self.settings.live != OFF:
             from pytest_hetgpu.terminal.watching import watch
@@ -292,7 +290,7 @@ class Session:
             with writing(self.recorder.folder.path):
                 yield
         except StorageError as error:
-            from pytest_hetgpu.resume.continuing import unrecorded
+            from pytest_hetgpu.unjudged import unrecorded
 
             item.user_properties += unrecorded(self.recorder, scenario, error)
             item.session.shouldstop = f"stopped: {error}"
@@ -314,9 +312,11 @@ class Session:
         report = yield
         scenario = cell_of(item)
         if report.failed and scenario is not None and self.recorder is not None and call.excinfo is not None:
+            from pytest_hetgpu.unjudged import overrule
+
             pairs = None
             with suppress(pytest.fail.Exception), self.recording(item, scenario):
-                pairs = self.recorder.overrule(scenario, call.excinfo.exconly(tryshort=True))
+                pairs = overrule(self.recorder, scenario, call.excinfo.exconly(tryshort=True))
             if pairs is not None:
                 kept = [pair for pair in item.user_properties if pair[0] not in dict(pairs)]
                 item.user_properties[:] = report.user_properties = [*kept, *pairs]

@@ -21,13 +21,13 @@ def debugged(
     judged: Callable[[Job, RunResult], Outcome],
     bounds: Bounds,
 ) -> DebugRun | None:
-    """What a cell did when it was run once more, on what `provision` gives; None where that cannot be made."""
+    """What a cell did when it was run once more, on what `provision` gives; None where it cannot be run there."""
     beside = folder.further(DEBUG)
     try:
         cluster = provision()
+        result = execute(cluster, beside, None, bounds)
     except (NotHere, ProvisionError):
         return None
-    result = execute(cluster, beside, None, bounds)
     seen = judged(cluster.job, result)
     log = str(beside.log(job.label).relative_to(folder.path))
     return DebugRun(seen.kind, seen.signature.key if seen.signature else "", log, result.seconds)

@@ -1,20 +1,15 @@
-"""A recorder of a run that goes on: the next part of it, cells that are kept, and a cell that cannot be recorded."""
+"""A recorder of a run that goes on: the next part of it, and cells that are kept."""
 
 from __future__ import annotations
 
 import shlex
-from contextlib import suppress
 
-from pytest_hetgpu.errors import StorageError
-from pytest_hetgpu.evidence import Finding, Outcome
-from pytest_hetgpu.model import Kind, Scenario, Verdict
+from pytest_hetgpu.leases import hold
 from pytest_hetgpu.recorder import Beginning, Recorder
 from pytest_hetgpu.reporting.cells import CellRecord, utc
 from pytest_hetgpu.reporting.folder import RunFolder, read_job
-from pytest_hetgpu.reporting.journal import JournalError
 from pytest_hetgpu.reporting.pairs import Pair, to_pairs
 from pytest_hetgpu.reporting.serial import RecordError
-from pytest_hetgpu.reporting.storage import JUDGE as STORAGE
 from pytest_hetgpu.reporting.storage import writing
 from pytest_hetgpu.resume.earlier import Earlier
 from pytest_hetgpu.suite import Suite
@@ -25,6 +20,7 @@ def next_part(suite: Suite, earlier: Earlier, begun: Beginning) -> Recorder:
     from pytest_hetgpu.resume.versions import set_first
     from pytest_hetgpu.speed.baseline import kept_with
 
+    hold.ready()
     with writing(earlier.journal.folder):
         set_first(earlier.journal.folder)
     recorder = Recorder(suite, RunFolder(earlier.journal.folder), earlier.journal)
@@ -48,15 +44,3 @@ def described(recorder: Recorder, cell: CellRecord) -> str:
         told += f"  command: {shlex.join(cell.argv)}\n" if cell.argv else ""
         told += f"  again:   {recorder.again(cell.matrix, cell.label)}"
     return f"{told}\n  kept as an earlier part of this run judged it"
-
-
-def unrecorded(recorder: Recorder, scenario: Scenario, error: StorageError) -> list[Pair]:
-    """Records, in the room that is kept back for it, that what a cell left could not be; as `keep`."""
-    finding = Finding(STORAGE, Kind.ERROR, f"not recorded: {error}")
-    outcome = Outcome(Kind.ERROR, Verdict.NEW, finding.why, findings=(finding,))
-    recorder.outcomes[scenario.matrix, scenario.label] = outcome
-    recorder.journal.make_room()
-    with suppress(JournalError):
-        recorder.journal.planned(scenario, position=recorder.suite.position(scenario.matrix, scenario.label))
-        recorder.journal.judged(scenario, outcome)
-    return to_pairs(outcome, label=scenario.label, matrix=scenario.matrix)

@@ -56,7 +56,7 @@ class Speeds:
         return replace(cluster, job=replace(job, demand=demand))
 
     def launched_again(self, cluster: Cluster, result: RunResult) -> tuple[RunResult, ...]:
-        """Further launches of a cell that seems slow, until that is sure or cleared up."""
+        """Further launches of a cell that seems slow, until that is sure or cleared up, or its nodes are gone."""
         job = cluster.job
         for folder, _ in launches(self.folder, job.label):
             shutil.rmtree(folder.scenario(job.label), ignore_errors=True)
@@ -65,7 +65,13 @@ class Speeds:
             if self.bounds.budget.spent:
                 break
             folder = self.folder.further(f"{AGAIN}-{len(further) + 2}")
-            further.append(execute(cluster, folder, None, self.bounds))
+            try:
+                again = execute(cluster, folder, None, self.bounds)
+            except (NotHere, ProvisionError):  # a host was taken or lost meanwhile: what was measured stands
+                break
+            if again.spent:
+                break
+            further.append(again)
         return tuple(further)
 
     def _measured(self, job: Job, cell: str) -> Times | str:
@@ -101,10 +107,10 @@ def _times(outcome: Outcome) -> Times | str:
 
 
 def launches(folder: RunFolder, label: str) -> Iterator[tuple[RunFolder, RunResult]]:
-    """The further launches of a cell that were kept and came to an end, in their order."""
+    """The further launches of a cell that were kept and came to an end of their own, in their order."""
     number = 2
     while (again := folder.further(f"{AGAIN}-{number}")).job(label).exists():
         result = read_result(again.job(label))
-        if result is not None:
+        if result is not None and not result.spent:
             yield again, replace(result, output=str(again.log(label)))
         number += 1

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pytest_hetgpu.evidence import Wire
 from pytest_hetgpu.limits import Limit, Reference
 from pytest_hetgpu.metrics import has_bandwidth, seconds_of
-from pytest_hetgpu.model import Demand, Node, Point
+from pytest_hetgpu.model import Demand, Job, Node, Point
 
 Limits = Mapping[Point, tuple[Limit, ...]]
 Times = Mapping[Point, tuple[float, ...]]
@@ -35,6 +35,11 @@ def stated(references: Iterable[Reference], demand: Demand, nodes: Sequence[Node
     """The limits that the matrix itself gives: numbers, and fractions of a fabric's speed."""
     kinds = {"": lambda one: _numbers(one, demand), "fabric": lambda one: _part(one, demand, *_fabric(nodes))}
     return joined(*(kinds[one.of](one) for one in references if one.of in kinds))
+
+
+def over_wire(job: Job) -> bool:
+    """Whether a job measures a bandwidth between nodes."""
+    return job.demand.measured and has_bandwidth(job.demand.operation) and job.joined and len(job.nodes) > 1
 
 
 def of_wire(references: Iterable[Reference], demand: Demand, wire: Wire | None) -> Limits:

@@ -105,3 +105,22 @@ def test_a_cells_tolerance_is_the_references_too(run_pytest: Run, held: Held, ma
     assert run_pytest("--hetgpu-matrix", "demo.yaml").ret == 1
     path.write_text(path.read_text().replace("sizes: [8, 1K]", "sizes: [8, 1K], tolerance: 30%"))
     assert run_pytest("--hetgpu-matrix", "demo.yaml").ret == 0
+
+
+def test_what_the_run_s_time_left_unsettled_is_run_again_when_it_goes_on(
+    run_pytest: Run, held: Held, latest: Latest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "fifo").touch()
+    monkeypatch.setenv("STANDIN_FIFO", str(tmp_path / "fifo"))
+    held(
+        ["good-then-hang-then-good"],
+        "reference:\n  - {where: {placement: two}, busbw: {1K: 0.1}, tolerance: 5%}\n",
+        "1.25 1",
+    )
+    assert run_pytest("--hetgpu-matrix", "demo.yaml", "--hetgpu-budget", "6").ret == 1
+    (cell,) = read(latest())
+    assert cell.outcome.kind.value == "unknown"
+    assert cell.outcome.why.startswith("the run's time was spent (--hetgpu-budget 6)")
+    assert run_pytest("--hetgpu-matrix", "demo.yaml", "--hetgpu-resume").ret == 0
+    (cell,) = read(latest())
+    assert cell.outcome.kind.value == "passed"

@@ -1,0 +1,27 @@
+"""A debug rerun adds to what is known, and takes nothing away."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from pytest_hetgpu.attempts.debugging import debugged
+from pytest_hetgpu.cluster import Cluster
+from pytest_hetgpu.errors import NotHere, ProvisionError
+from pytest_hetgpu.execute import BOUNDS
+from pytest_hetgpu.reporting.folder import RunFolder
+from tests.reporting.report_samples import CRASHED, job
+
+
+@pytest.mark.parametrize("error", [NotHere("host 'a' is busy"), ProvisionError("a", "lost")])
+def test_a_host_that_is_taken_meanwhile_leaves_the_verdict_as_it_is(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def busy(*_: object) -> NoReturn:
+        raise error
+
+    monkeypatch.setattr("pytest_hetgpu.attempts.debugging.execute", busy)
+    folder = RunFolder.create(tmp_path)
+    assert debugged(job(), folder, lambda: Cluster(job(), ()), lambda *_: CRASHED, BOUNDS) is None
