@@ -40,6 +40,7 @@ def common_folder() -> str:
         with contextlib.suppress(OSError):
             found = os.lstat(place)
             ours = found.st_uid in (0, _OVERFLOW) and stat.S_ISDIR(found.st_mode)
+            ours = ours and not os.statvfs(place).f_flag & os.ST_RDONLY
             if ours and found.st_mode & stat.S_ISVTX and found.st_mode & stat.S_IWOTH:
                 return place
     return ""
@@ -146,11 +147,14 @@ def _open(path: str) -> int:
             number = os.open(path, flags | os.O_RDWR)
         except FileNotFoundError:
             # Not O_CREAT alone: for another user's file in a sticky folder the kernel refuses that (protected_regular).
-            with contextlib.suppress(FileExistsError):
+            try:
                 number = os.open(path, flags | os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-                os.fchmod(number, 0o666)
-                return number
-            continue
+            except FileExistsError:
+                continue
+            except OSError as error:
+                raise Refused(path + " cannot be made: " + str(error.strerror)) from error
+            os.fchmod(number, 0o666)
+            return number
         except PermissionError:
             try:
                 number = os.open(path, flags | os.O_RDONLY)

@@ -7,6 +7,7 @@ import math
 import os
 import stat
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -155,9 +156,16 @@ def patience(environ: Mapping[str, str]) -> float:
         seconds = float(text)
     except ValueError:
         seconds = math.nan
-    if not 0 <= seconds < math.inf:
-        raise UsageError(f"{TIMEOUT_VARIABLE}={text} is no number of seconds")
+    if not 0 <= seconds <= threading.TIMEOUT_MAX:
+        most = f"0 to {threading.TIMEOUT_MAX:.0f}, say 3600"
+        raise UsageError(f"{TIMEOUT_VARIABLE}={text} is no number of seconds that can be waited for ({most})")
     return seconds
+
+
+def ready() -> None:
+    """UsageError where leases cannot be taken as this user has it: of the time to wait, or of the folder."""
+    patience(os.environ)
+    _folder()
 
 
 def told(who: Mapping[str, Any]) -> str:

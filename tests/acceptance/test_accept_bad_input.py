@@ -85,3 +85,19 @@ def test_all_complaints_at_once(run_pytest: Run, matrix: Callable[..., Path]) ->
         "demo.yaml:3: unknown key 'platfrom'",
         "demo.yaml:6: unknown transport family 'obi'",
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("HETGPU_LEASE_TIMEOUT", "soon", "HETGPU_LEASE_TIMEOUT=soon is no number of seconds"),
+        ("HETGPU_LEASES", "/dev/null", "/dev/null cannot hold leases: "),
+    ],
+)
+def test_leases_that_cannot_be_taken(
+    run_pytest: Run, matrix: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, name: str, value: str, said: str
+) -> None:
+    path = matrix()
+    monkeypatch.setenv(name, value)
+    usage_error(run_pytest("--hetgpu-matrix", path.name), said)
+    assert not (path.parent / "reports").exists()

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
-from pytest_hetgpu.leases.claims import Claim
+import pytest
+
+from pytest_hetgpu.leases import claims
+from pytest_hetgpu.leases.claims import Claim, Refused
 
 SERVE = """
 import sys
@@ -36,3 +41,18 @@ def test_what_was_released_is_not_granted(tmp_path: Path) -> None:
     claim.release()
     assert not claim.granted(0)
     assert Claim(str(tmp_path), "host", {}).granted(0)
+
+
+def test_a_folder_that_takes_no_file_is_said(tmp_path: Path) -> None:
+    with pytest.raises(Refused, match=r"hetgpu-host\.turn cannot be made: No such file or directory"):
+        Claim(str(tmp_path / "none"), "host", {})
+
+
+def test_what_is_mounted_read_only_is_no_common_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, *_, last = claims.COMMON
+    mounted = os.statvfs(first)
+    flags = {first: mounted.f_flag | os.ST_RDONLY, last: mounted.f_flag & ~os.ST_RDONLY}
+    monkeypatch.setattr("os.statvfs", lambda place: SimpleNamespace(f_flag=flags[place]))
+    assert claims.common_folder() == last
+    flags[last] |= os.ST_RDONLY
+    assert claims.common_folder() == ""

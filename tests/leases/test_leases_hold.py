@@ -267,7 +267,7 @@ def test_who_holds_a_host_is_told_without_what_writes_over_the_terminal() -> Non
     assert told({}) == "another process holds it"
 
 
-@pytest.mark.parametrize("text", ["soon", "-1", "nan", "inf"])
+@pytest.mark.parametrize("text", ["soon", "-1", "nan", "inf", "1e18"])
 def test_patience_that_is_no_number_of_seconds_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="HETGPU_LEASE_TIMEOUT"):
         patience({"HETGPU_LEASE_TIMEOUT": text})
