@@ -16,7 +16,7 @@ from pytest_hetgpu.model import Reach
 from pytest_hetgpu.reaper import findings
 from pytest_hetgpu.reaper.findings import Found, Scope
 from pytest_hetgpu.reaper.ledger import Ledger, Spot, engine_spot, home, ledgers
-from pytest_hetgpu.reaper.owner import Life, Owner, here, life
+from pytest_hetgpu.reaper.owner import Life, Owner, life, myself
 from pytest_hetgpu.reaper.sweep import Place, place_of, why
 from pytest_hetgpu.reaper.work import Result, Worked, last_words, work_off
 from pytest_hetgpu.runtimes._address import SOCKET
@@ -59,7 +59,8 @@ def run(wish: Wish, say: Say, complain: Say, ask: Callable[[str], str] | None = 
         # Most machines have an engine that is nobody's business here: what it says against us is told, no more.
         remarks = [line for place, line in unseen if place.words == usual]
         trouble += [line for place, line in unseen if place.words != usual]
-        scope = Scope(str(os.geteuid()), here(), wish.all_users, wish.elsewhere)
+        me = myself("")
+        scope = Scope(me.uid, me.machine, me.user, wish.all_users, wish.elsewhere)
         sorted_ = findings.sort((one for one in found if wish.concerns(one.thing.owner)), scope, life)
         for line in () if wish.json else [*remarks, *trouble]:
             complain(line)

@@ -20,10 +20,14 @@ class Found:
 
 @dataclass(frozen=True)
 class Scope:
-    """Whose things may be removed: those of `uid` on the machine `machine`, unless more is asked for."""
+    """Whose things may be removed: those of `uid` on the machine `machine`, unless more is asked for.
+
+    Elsewhere a number may be somebody else's: there the name `user` counts, too.
+    """
 
     uid: str
     machine: str
+    user: str
     all_users: bool = False
     elsewhere: bool = False
 
@@ -61,7 +65,9 @@ def _reason(owner: Owner, state: Life, scope: Scope) -> str:
         return (
             f"whether {run} still runs cannot be told from here; look there, or give --elsewhere if you know it is over"
         )
-    if not scope.all_users and (owner.uid != scope.uid or (owner.machine != scope.machine and not scope.elsewhere)):
+    afar = owner.machine != scope.machine
+    ours = owner.uid == scope.uid and (not afar or (scope.elsewhere and owner.user == scope.user))
+    if not scope.all_users and not ours:
         return f"{run} is another user's; --all-users removes it too"
     return ""
 

@@ -88,15 +88,17 @@ def life(owner: Owner) -> Life:
         return Life.DEAD if plain else Life.UNKNOWN
     if owner.namespace != _namespace():
         return Life.UNKNOWN
+    others = False
     try:
         os.kill(int(owner.pid), 0)
     except ProcessLookupError:
         return Life.DEAD
-    except (OSError, OverflowError):
-        pass  # another user's
+    except (OSError, OverflowError) as error:
+        others = isinstance(error, PermissionError)
     fields = _stat(int(owner.pid))
     if not fields:
-        return Life.UNKNOWN if Path("/proc", owner.pid).exists() else Life.DEAD
+        # With hidepid there is nothing in /proc of what is another user's.
+        return Life.UNKNOWN if others or Path("/proc", owner.pid).exists() else Life.DEAD
     ended = fields[0] in "ZX"  # though nobody has waited for it
     return Life.LIVE if not ended and owner.start in (fields[19], "-") else Life.DEAD
 
@@ -114,11 +116,6 @@ def _stat(pid: int) -> list[str]:
     except OSError:
         return []
     return fields if len(fields) > 19 else []
-
-
-def here() -> str:
-    """The digest of this machine."""
-    return _machine()
 
 
 @cache

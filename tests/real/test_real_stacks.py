@@ -78,7 +78,9 @@ def stack(
 
 
 @pytest.fixture
-def cell(stack: str, tmp_path: Path, stacks_here: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> Iterator[Cell]:
+def cell(
+    stack: str, tmp_path: Path, stacks_here: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Cell]:
     """Runs one cell with the stack."""
     monkeypatch.setenv("HETGPU_LEASES", str(tmp_path / "leases"))
     (tmp_path / "leases").mkdir(mode=0o700)

@@ -11,7 +11,7 @@ from pytest_hetgpu.reaper.owner import Life, Owner, myself
 from pytest_hetgpu.reaper.sweep import Here, Thing
 
 ME = myself("20260101-a")
-MINE = Scope(ME.uid, ME.machine)
+MINE = Scope(ME.uid, ME.machine, ME.user)
 THEIRS = replace(ME, uid="4711", user="ada", run="20260101-b", token="t")
 AFAR = replace(ME, machine="0" * 16, host="far", run="20260101-c")
 
@@ -33,6 +33,8 @@ def found(owner: Owner, kind: str = "container", name: str = "hetgpu-x") -> Foun
         (AFAR, Life.UNKNOWN, replace(MINE, all_users=True), False, "cannot be told from here"),
         (AFAR, Life.UNKNOWN, replace(MINE, elsewhere=True), True, ""),
         (replace(AFAR, uid="1"), Life.UNKNOWN, replace(MINE, elsewhere=True), False, "another user's"),
+        (replace(AFAR, user="ada"), Life.UNKNOWN, replace(MINE, elsewhere=True), False, "another user's"),
+        (replace(AFAR, user="ada"), Life.UNKNOWN, replace(MINE, elsewhere=True, all_users=True), True, ""),
     ],
 )
 def test_only_what_is_ours_and_dead_goes(owner: Owner, state: Life, scope: Scope, goes: bool, because: str) -> None:

@@ -72,3 +72,13 @@ def test_an_earlier_boot_is_over_but_only_where_the_machine_is_surely_this_one()
 def test_another_users_process_is_seen_to_live() -> None:
     init = Owner(**{**{name: getattr(ME, name) for name in Owner.__slots__}, "pid": "1", "start": started(1) or "-"})
     assert life(init) is Life.LIVE
+
+
+def test_another_users_process_that_proc_does_not_show_may_live(monkeypatch: pytest.MonkeyPatch) -> None:
+    """/proc may be mounted with hidepid."""
+
+    def refused(pid: int, number: int) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr("os.kill", refused)
+    assert life(replace(ME, pid=str(2**22 + 1))) is Life.UNKNOWN
