@@ -20,6 +20,8 @@ echo "$@" >> told
 [ "$CODE" = 4 ] || { mkdir -p reports/run/journal; echo page > reports/run/index.html; ln -sfn run reports/latest; }
 exit "$CODE"
 """
+GIVEN = "--hetgpu-matrix m.yaml --hetgpu-reports reports"
+WITHOUT_LINKS = "echo run > reports/latest.txt"
 
 
 def nightly(place: Path, code: int, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -39,12 +41,12 @@ def nightly(place: Path, code: int, *arguments: str) -> subprocess.CompletedProc
 
 
 @pytest.mark.parametrize(
-    ("code", "said"), [(0, ""), (1, "new or changed"), (10, "nothing could run"), (4, "ended with 4")]
+    ("code", "said"), [(0, ""), (1, "new, changed or fixed"), (10, "nothing could run"), (4, "ended with 4")]
 )
 def test_the_exit_code_is_kept_and_explained(tmp_path: Path, code: int, said: str) -> None:
     done = nightly(tmp_path, code, "m.yaml", "my hosts.yaml")
     assert (done.returncode, said in done.stderr) == (code, True)
-    assert (tmp_path / "told").read_text() == "--hetgpu-matrix m.yaml --hetgpu-inventory my hosts.yaml\n"
+    assert (tmp_path / "told").read_text() == f"{GIVEN} --hetgpu-inventory my hosts.yaml\n"
     assert (tmp_path / "report" / "index.html").exists() is (code != 4)
     # Only what is green is what the next run is held against.
     assert (tmp_path / "baseline").exists() is (code == 0)
@@ -54,8 +56,26 @@ def test_the_next_run_is_held_against_the_last_green_one(tmp_path: Path) -> None
     for code in (0, 1, 0):
         nightly(tmp_path, code, "m.yaml")
     first, *others = (tmp_path / "told").read_text().splitlines()
-    assert first == "--hetgpu-matrix m.yaml"
-    assert others == ["--hetgpu-matrix m.yaml --hetgpu-baseline baseline"] * 2
+    assert first == GIVEN
+    assert others == [f"{GIVEN} --hetgpu-baseline baseline"] * 2
+
+
+@pytest.mark.parametrize("link", ["latest", "latest.txt"])
+def test_the_report_is_that_of_this_run_and_never_of_an_older_one(tmp_path: Path, link: str) -> None:
+    (tmp_path / "reports" / "older").mkdir(parents=True)
+    (tmp_path / "reports" / "older" / "index.html").touch()
+    if link == "latest":
+        (tmp_path / "reports" / link).symlink_to("older")
+    else:
+        (tmp_path / "reports" / link).write_text("older\n")
+    assert nightly(tmp_path, 4, "m.yaml").returncode == 4
+    assert not (tmp_path / "report").exists()
+
+
+def test_a_file_system_without_links_has_a_report_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "FAKE", FAKE.replace("ln -sfn run reports/latest", WITHOUT_LINKS))
+    assert nightly(tmp_path, 0, "m.yaml").returncode == 0
+    assert (tmp_path / "baseline" / "index.html").exists()
 
 
 KILLED = """\
@@ -72,9 +92,9 @@ exit "$CODE"
     ("made", "code", "told"),
     [
         # Killed before it made a folder it leaves nothing to resume; an older run is not taken for it.
-        ((), 0, ["--hetgpu-matrix m.yaml"]),
-        (("once",), 1, ["--hetgpu-matrix m.yaml", "--hetgpu-matrix m.yaml --hetgpu-resume=run"]),
-        (("once",), 0, ["--hetgpu-matrix m.yaml", "--hetgpu-matrix m.yaml --hetgpu-resume=run"]),
+        ((), 0, [GIVEN]),
+        (("once",), 1, [GIVEN, f"{GIVEN} --hetgpu-resume=run"]),
+        (("once",), 0, [GIVEN, f"{GIVEN} --hetgpu-resume=run"]),
     ],
 )
 def test_a_pytest_that_is_killed_is_resumed(

@@ -7,7 +7,7 @@
 # report/    this run, to be kept as an artefact: report/index.html, summary.md, junit.xml, the logs
 set -u
 matrix=$1
-set -- --hetgpu-matrix "$matrix" ${2:+--hetgpu-inventory "$2"}
+set -- --hetgpu-matrix "$matrix" --hetgpu-reports reports ${2:+--hetgpu-inventory "$2"}
 [ ! -d baseline/journal ] || set -- "$@" --hetgpu-baseline baseline
 
 newest() { readlink reports/latest || cat reports/latest.txt; } 2>/dev/null
@@ -24,14 +24,15 @@ while [ "$status" -gt 128 ] && [ "$tries" -gt 0 ] && [ "$(newest)" != "$before" 
   pytest "$@" --hetgpu-resume="$(newest)" || status=$?
 done
 
+# Only what this run has made: a workspace may still hold another's.
 rm -rf report
-[ ! -e reports/latest ] || cp -rL reports/latest report
+[ "$(newest)" = "$before" ] || cp -rL "reports/$(newest)" report
 case $status in
   0)
     rm -rf baseline
     cp -r report baseline
     ;;
-  1) echo "new or changed failures: see report/index.html" >&2 ;;
+  1) echo "new, changed or fixed: see report/index.html" >&2 ;;
   10) echo "nothing could run: look at the hosts, not at the software" >&2 ;;
   *) echo "pytest ended with $status: the run itself went wrong" >&2 ;;
 esac
