@@ -81,37 +81,30 @@ def _interrupt(number: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt(*(() if number == signal.SIGINT else (signal.Signals(number).name,)))
 
 
-def pass_on(run: Path, number: int = signal.SIGTERM) -> None:
-    """Signals the other processes of this run that have a cell in flight, so that they stop it and record it."""
-    for pid in running(run) - {os.getpid()}:
+def pass_on(run: Path, part: int, number: int = signal.SIGTERM) -> None:
+    """Signals the other processes of this part of a run that have a cell in flight: they stop it and record it."""
+    for pid in running(run, part) - {os.getpid()}:
         try:
             os.kill(pid, number)
         except OSError:
             continue
 
 
-def running(run: Path) -> set[int]:
-    """Processes that by the run's journal started a cell and have not finished it.
+def running(run: Path, part: int) -> set[int]:
+    """Processes that by the run's journal started a cell in that part of it and have not finished it.
 
-    Only of writers that live, and of the run's present part: of any other a number may be a stranger's by now.
+    Only of writers that live: the number of any other may be a stranger's by now.
     """
-    written = [list(_events(path)) for path in sorted((run / "journal").glob("*.jsonl")) if alive(path) is not False]
-    present = max((event["part"] for events in written for event in events), default=0)
     pids: dict[tuple[str, str], int] = {}
-    for event in (event for events in written for event in events if event["part"] == present):
-        cell = (str(event.get("matrix")), str(event.get("scenario")))
-        if event.get("event") == "started" and isinstance(event.get("pid"), int):
-            pids[cell] = event["pid"]
-        elif event.get("event") in ("finished", "judged"):
-            pids.pop(cell, None)
+    for path in sorted((run / "journal").glob("*.jsonl")):
+        for line in path.read_bytes().splitlines() if alive(path) is not False else ():
+            try:
+                event = json.loads(line)
+                cell = (event["matrix"], event["scenario"])
+                if event["event"] == "started" and event["part"] == part:
+                    pids[cell] = int(event["pid"])
+                elif event["event"] in ("finished", "judged"):
+                    pids.pop(cell, None)
+            except (ValueError, KeyError, TypeError):
+                continue
     return set(pids.values())
-
-
-def _events(journal: Path) -> Iterator[dict[str, Any]]:
-    """What a journal holds, each with its part; half lines are passed over."""
-    for line in journal.read_bytes().splitlines():
-        try:
-            event = json.loads(line)
-            yield {**event, "part": int(event.get("part", 0))}
-        except (ValueError, TypeError, AttributeError):
-            continue

@@ -22,7 +22,6 @@ from pytest_hetgpu.execute import Bounds, execute, never_started
 from pytest_hetgpu.judge import judge_output
 from pytest_hetgpu.knowledge.entries import Knowledge
 from pytest_hetgpu.knowledge.load import knowledge
-from pytest_hetgpu.leases import hold
 from pytest_hetgpu.leases.hold import held, shut
 from pytest_hetgpu.model import Job, Kind, Scenario, Verdict
 from pytest_hetgpu.reaper.guard import guarded
@@ -89,7 +88,6 @@ class Recorder:
     @classmethod
     def start(cls, suite: Suite, reports: Path, begun: Beginning, baseline: Baseline | None = None) -> Recorder:
         """Opens a new run below the folder `reports`; its `baseline` is kept with it. UsageError, StorageError."""
-        hold.ready()
         folder = RunFolder.create(reports)
         if baseline:
             with writing(folder.path):
@@ -254,7 +252,10 @@ class Recorder:
         return result, outcome, pairs
 
     def _tried(self, job: Job, made: Callable[[], Cluster]) -> tuple[Job, RunResult, Outcome]:
-        """An attempt on the nodes that `made` gives; one is made, too, where they cannot be. NotHere at the first."""
+        """One attempt, on the nodes that `made` gives; that they cannot be made or held is its failure.
+
+        NotHere at the first attempt: such a cell is skipped.
+        """
         try:
             return self._attempt(made())
         except (NotHere, ProvisionError) as error:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from pytest_hetgpu import interruption, wording
+from pytest_hetgpu import interruption, unjudged, wording
 from pytest_hetgpu.ending import end
 from pytest_hetgpu.errors import HetgpuError, NotHere, ProvisionError, StorageError
 from pytest_hetgpu.inflight import InFlight
@@ -83,15 +83,18 @@ class Session:
 
                 self.recorder.baseline = kept_with(self.recorder.folder.path)
             return
+        from pytest_hetgpu.leases.hold import ready
         from pytest_hetgpu.live import Live
 
+        ready(os.environ)
         arguments = [str(argument) for argument in self.config.invocation_params.args]
         reports = self.config.invocation_params.dir / self.settings.reports
         given = {one.flag: self.settings.told(one) for one in OPTIONS if RULES[one.name] is Rule.SAME}
         rests_on = basis.of(self.suite, self.tests, given, os.environ)
-        begun, taken_up, remarks = Beginning(arguments, self.options, rests_on), "", list[str]()
+        begun, taken_up = Beginning(arguments, self.options, rests_on), ""
         if self.settings.resume is None:
             baseline: Baseline | None = None
+            remarks: list[str] = []
             if self.settings.baseline not in (None, OFF):
                 # Before this run is the latest itself.
                 from pytest_hetgpu.speed.baseline import chosen
@@ -110,7 +113,8 @@ class Session:
         self.configure(self.recorder)
         live = Live(self.config, self.cells, self.recorder.folder.path, taken_up)
         live.trouble += remarks
-        live.before = against.side if (against := self.recorder.baseline) else self.recorder.history
+        held = self.recorder.baseline
+        live.before = held.side if held else self.recorder.history
         self.config.pluginmanager.register(live, "hetgpu-live")
         if self.settings.live != OFF:
             from pytest_hetgpu.terminal.watching import watch
@@ -217,7 +221,7 @@ class Session:
     def pytest_keyboard_interrupt(self) -> None:
         self.stop.outlets.leave_dead()
         if self.recorder is not None and self.worker is None:
-            interruption.pass_on(self.recorder.folder.path)
+            interruption.pass_on(self.recorder.folder.path, self.recorder.journal.part)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
@@ -290,9 +294,7 @@ class Session:
             with writing(self.recorder.folder.path):
                 yield
         except StorageError as error:
-            from pytest_hetgpu.unjudged import unrecorded
-
-            item.user_properties += unrecorded(self.recorder, scenario, error)
+            item.user_properties += unjudged.unrecorded(self.recorder, scenario, error)
             item.session.shouldstop = f"stopped: {error}"
             raise pytest.fail.Exception(f"error (new): not recorded: {error}", pytrace=False) from None
 
@@ -312,11 +314,9 @@ class Session:
         report = yield
         scenario = cell_of(item)
         if report.failed and scenario is not None and self.recorder is not None and call.excinfo is not None:
-            from pytest_hetgpu.unjudged import overrule
-
             pairs = None
             with suppress(pytest.fail.Exception), self.recording(item, scenario):
-                pairs = overrule(self.recorder, scenario, call.excinfo.exconly(tryshort=True))
+                pairs = unjudged.overrule(self.recorder, scenario, call.excinfo.exconly(tryshort=True))
             if pairs is not None:
                 kept = [pair for pair in item.user_properties if pair[0] not in dict(pairs)]
                 item.user_properties[:] = report.user_properties = [*kept, *pairs]

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from pytest_hetgpu.errors import StorageError
 from pytest_hetgpu.evidence import Finding, Outcome
-from pytest_hetgpu.judge import overruled
 from pytest_hetgpu.model import Kind, Scenario, Verdict
-from pytest_hetgpu.recorder import Recorder
 from pytest_hetgpu.reporting.journal import JournalError
 from pytest_hetgpu.reporting.pairs import Pair, to_pairs
 from pytest_hetgpu.reporting.storage import JUDGE as STORAGE
 
+if TYPE_CHECKING:
+    from pytest_hetgpu.recorder import Recorder
+
 
 def overrule(recorder: Recorder, scenario: Scenario, why: str) -> list[Pair] | None:
     """Records that a cell's test failed for a reason of its own; None where its outcome is a failure already."""
+    from pytest_hetgpu.judge import overruled  # with the judges, which only a cell that runs needs
+
     cell = (scenario.matrix, scenario.label)
     before = recorder.outcomes.get(cell)
     if before is None:

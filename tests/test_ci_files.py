@@ -17,11 +17,15 @@ FOLDER = Path(__file__).parents[1] / "docs" / "ci"
 FAKE = """\
 #!/bin/sh
 echo "$@" >> told
-[ "$CODE" = 4 ] || { mkdir -p reports/run/journal; echo page > reports/run/index.html; ln -sfn run reports/latest; }
+[ "$CODE" != 4 ] || exit 4
+run=run$(wc -l < told)
+mkdir -p "reports/$run/journal"
+echo "$run" > "reports/$run/index.html"
+ln -sfn "$run" reports/latest
 exit "$CODE"
 """
 GIVEN = "--hetgpu-matrix m.yaml --hetgpu-reports reports"
-WITHOUT_LINKS = "echo run > reports/latest.txt"
+WITHOUT_LINKS = 'echo "$run" > reports/latest.txt'
 
 
 def nightly(place: Path, code: int, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -41,7 +45,8 @@ def nightly(place: Path, code: int, *arguments: str) -> subprocess.CompletedProc
 
 
 @pytest.mark.parametrize(
-    ("code", "said"), [(0, ""), (1, "new, changed or fixed"), (10, "nothing could run"), (4, "ended with 4")]
+    ("code", "said"),
+    [(0, ""), (1, "new or changed failures, or fixed"), (10, "nothing could run"), (4, "ended with 4")],
 )
 def test_the_exit_code_is_kept_and_explained(tmp_path: Path, code: int, said: str) -> None:
     done = nightly(tmp_path, code, "m.yaml", "my hosts.yaml")
@@ -58,6 +63,7 @@ def test_the_next_run_is_held_against_the_last_green_one(tmp_path: Path) -> None
     first, *others = (tmp_path / "told").read_text().splitlines()
     assert first == GIVEN
     assert others == [f"{GIVEN} --hetgpu-baseline baseline"] * 2
+    assert (tmp_path / "baseline" / "index.html").read_text() == "run3\n"
 
 
 @pytest.mark.parametrize("link", ["latest", "latest.txt"])
@@ -73,7 +79,7 @@ def test_the_report_is_that_of_this_run_and_never_of_an_older_one(tmp_path: Path
 
 
 def test_a_file_system_without_links_has_a_report_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules[__name__], "FAKE", FAKE.replace("ln -sfn run reports/latest", WITHOUT_LINKS))
+    monkeypatch.setattr(sys.modules[__name__], "FAKE", FAKE.replace('ln -sfn "$run" reports/latest', WITHOUT_LINKS))
     assert nightly(tmp_path, 0, "m.yaml").returncode == 0
     assert (tmp_path / "baseline" / "index.html").exists()
 

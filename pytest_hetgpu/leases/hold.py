@@ -162,10 +162,11 @@ def patience(environ: Mapping[str, str]) -> float:
     return seconds
 
 
-def ready() -> None:
-    """UsageError where leases cannot be taken as this user has it: of the time to wait, or of the folder."""
-    patience(os.environ)
-    _folder()
+def ready(environ: Mapping[str, str]) -> None:
+    """UsageError where leases cannot be taken as the user wants it: with that patience, in that folder."""
+    patience(environ)
+    if environ.get(FOLDER_VARIABLE):
+        _folder()
 
 
 def told(who: Mapping[str, Any]) -> str:

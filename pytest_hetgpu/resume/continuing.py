@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 
-from pytest_hetgpu.leases import hold
 from pytest_hetgpu.recorder import Beginning, Recorder
 from pytest_hetgpu.reporting.cells import CellRecord, utc
 from pytest_hetgpu.reporting.folder import RunFolder, read_job
@@ -20,7 +19,6 @@ def next_part(suite: Suite, earlier: Earlier, begun: Beginning) -> Recorder:
     from pytest_hetgpu.resume.versions import set_first
     from pytest_hetgpu.speed.baseline import kept_with
 
-    hold.ready()
     with writing(earlier.journal.folder):
         set_first(earlier.journal.folder)
     recorder = Recorder(suite, RunFolder(earlier.journal.folder), earlier.journal)

@@ -210,3 +210,34 @@ def test_cells_of_a_node_that_does_not_come_up_are_skipped(
     assert all(one["why"].startswith(why) and "onnection refused" in one["why"] for one in skipped)
     done.stdout.fnmatch_lines([f"{why}*not run]"])
     assert f"## Nodes in quarantine\n\n- {why}" in (latest() / "summary.md").read_text()
+
+
+LOST_ONCE = """
+import pytest_hetgpu.recorder as recorder
+from pytest_hetgpu.errors import ProvisionError
+
+real, calls = recorder.execute, []
+
+def lost_once(*given):
+    calls.append(given)
+    if len(calls) == 1:
+        raise ProvisionError("node0", "the way to its lease broke")
+    return real(*given)
+
+recorder.execute = lost_once
+"""
+
+
+def test_a_host_that_is_lost_before_the_command_starts_is_an_attempt_like_any_other(
+    run_pytest: Run, matrix: Write, latest: Latest, pytester: pytest.Pytester
+) -> None:
+    matrix(["good"])
+    pytester.makeconftest(LOST_ONCE)
+    done = run_pytest("--hetgpu-matrix", "demo.yaml", "-p", "no:xdist")
+    assert done.ret == 1
+    (cell,) = properties(latest() / "junit.xml").values()
+    assert (cell["outcome"], cell["verdict"]) == ("launch_failure", "new")
+    assert "the way to its lease broke" in cell["why"]
+    assert run_pytest("--hetgpu-matrix", "demo.yaml", "-p", "no:xdist", "--hetgpu-retries", "1").ret == 0
+    (cell,) = properties(latest() / "junit.xml").values()
+    assert cell["outcome"] == "passed"

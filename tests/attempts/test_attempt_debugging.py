@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NoReturn
+from unittest.mock import Mock
 
 import pytest
 
@@ -19,9 +19,6 @@ from tests.reporting.report_samples import CRASHED, job
 def test_a_host_that_is_taken_meanwhile_leaves_the_verdict_as_it_is(
     error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def busy(*_: object) -> NoReturn:
-        raise error
-
-    monkeypatch.setattr("pytest_hetgpu.attempts.debugging.execute", busy)
+    monkeypatch.setattr("pytest_hetgpu.attempts.debugging.execute", Mock(side_effect=error))
     folder = RunFolder.create(tmp_path)
     assert debugged(job(), folder, lambda: Cluster(job(), ()), lambda *_: CRASHED, BOUNDS) is None

@@ -83,7 +83,6 @@ def make(tree: Path, work: Path) -> Path:
     env = {
         **os.environ,
         "CGO_ENABLED": "0",
-        "GOGC": "400",  # memory is there, processor time is not
         "GO111MODULE": "off",
         "GOCACHE": str(work / "gocache"),
         "GOPATH": str(tree / ".go"),

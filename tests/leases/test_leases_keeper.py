@@ -1,16 +1,22 @@
-"""What a keeper makes of answers that come late."""
+"""What a keeper makes of answers that come late, and of no way there."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
+from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.leases import keeper
 from pytest_hetgpu.leases.keeper import Keeper
-from pytest_hetgpu.model import Reach
+from pytest_hetgpu.model import Hardware, Node, Reach
+from pytest_hetgpu.runtimes._books import books
+from pytest_hetgpu.runtimes.base import Gathering
+from pytest_hetgpu.runtimes.ssh import Ssh
 
 PATIENCE = 60.0
 SLOW = """
@@ -44,3 +50,14 @@ def test_a_late_answer_to_another_question_ends_no_wait(slow: Keeper) -> None:
     assert slow.holder() == {}
     slow.holder()
     assert slow.granted(PATIENCE)
+
+
+def test_a_host_that_nothing_leads_to_is_noted_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    noted = Mock()
+    monkeypatch.setattr(books(), "host", noted, raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(NotHere, match="there is no ssh in PATH"):
+        Keeper("gpu1", Reach())
+    with pytest.raises(NotHere, match="there is no ssh in PATH"):
+        Ssh.open(Node(0, Hardware("there"), "gpu1", 1, "n0"), Gathering("test", "run", "me"))
+    noted.assert_not_called()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -41,8 +42,5 @@ def test_it_is_launched_until_that_is_settled(tmp_path: Path, monkeypatch: pytes
 def test_what_was_measured_stands_where_its_host_is_gone(
     error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def busy(*_: object) -> NoReturn:
-        raise error
-
-    monkeypatch.setattr("pytest_hetgpu.speed.held.execute", busy)
+    monkeypatch.setattr("pytest_hetgpu.speed.held.execute", Mock(side_effect=error))
     assert speeds(RunFolder.create(tmp_path), 2).launched_again(slow(), result()) == ()
