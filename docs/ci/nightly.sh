@@ -28,11 +28,8 @@ done
 rm -rf report
 [ "$(newest)" = "$before" ] || cp -rL "reports/$(newest)" report
 case $status in
-  0)
-    rm -rf baseline
-    cp -r report baseline
-    ;;
-  1) echo "new, changed or fixed: see report/index.html" >&2 ;;
+  0) [ ! -d report ] || { rm -rf baseline && cp -r report baseline; } ;;
+  1) echo "new or changed failures, or fixed ones: see report/index.html" >&2 ;;
   10) echo "nothing could run: look at the hosts, not at the software" >&2 ;;
   *) echo "pytest ended with $status: the run itself went wrong" >&2 ;;
 esac
