@@ -26,9 +26,8 @@ from pytest_hetgpu.suite import Beside, Suite, packaged
 if TYPE_CHECKING:
     from pytest_hetgpu.cluster import Cluster
     from pytest_hetgpu.evidence import Outcome, RunResult
-    from pytest_hetgpu.recorder import Recorder
+    from pytest_hetgpu.recorder import Beginning, Recorder
     from pytest_hetgpu.reporting.cells import CellRecord
-    from pytest_hetgpu.speed.baseline import Baseline
 
 LONGEST_REASON = 1000
 
@@ -70,56 +69,42 @@ class Session:
 
     def open_run(self) -> None:
         """A folder for what is left; a worker joins its controller's run. What only a run needs is imported here."""
-        from pytest_hetgpu.recorder import Beginning, Recorder
-        from pytest_hetgpu.resume import basis, earlier, kept
+        from pytest_hetgpu import opening
 
         if self.worker is not None:
-            run, part = Path(self.worker["hetgpu_run"]), int(self.worker["hetgpu_part"])
-            self.recorder = Recorder.join(self.suite, run, self.worker["workerid"], part, self.worker["hetgpu_owner"])
-            self.kept = earlier.kept_before(run, part)
-            self.configure(self.recorder)
-            if self.settings.baseline not in (None, OFF):
-                from pytest_hetgpu.speed.baseline import kept_with
+            opened = opening.join(self.suite, self.settings, self.worker)
+        else:
+            from pytest_hetgpu.leases.hold import ready
 
-                self.recorder.baseline = kept_with(self.recorder.folder.path)
-            return
-        from pytest_hetgpu.leases.hold import ready
+            ready(os.environ)
+            opens = opening.start if self.settings.resume is None else opening.take_up
+            opened = opens(self.suite, self.settings, self.config.invocation_params.dir, self.beginning())
+        self.recorder, self.kept = opened.recorder, opened.kept
+        self.configure(self.recorder)
+        if self.worker is None:
+            self.show(self.recorder, opened.taken_up, opened.remarks)
+
+    def beginning(self) -> Beginning:
+        """How this session was started, for its run's journal."""
+        from pytest_hetgpu.recorder import Beginning
+        from pytest_hetgpu.resume import basis
+
+        arguments = [str(argument) for argument in self.config.invocation_params.args]
+        given = {one.flag: self.settings.told(one) for one in OPTIONS if RULES[one.name] is Rule.SAME}
+        return Beginning(arguments, self.options, basis.of(self.suite, self.tests, given, os.environ))
+
+    def show(self, recorder: Recorder, taken_up: str, remarks: list[str]) -> None:
+        """Registers what the terminal is told while the run goes on, which begins with these words."""
         from pytest_hetgpu.live import Live
 
-        ready(os.environ)
-        arguments = [str(argument) for argument in self.config.invocation_params.args]
-        reports = self.config.invocation_params.dir / self.settings.reports
-        given = {one.flag: self.settings.told(one) for one in OPTIONS if RULES[one.name] is Rule.SAME}
-        rests_on = basis.of(self.suite, self.tests, given, os.environ)
-        begun, taken_up = Beginning(arguments, self.options, rests_on), ""
-        if self.settings.resume is None:
-            baseline: Baseline | None = None
-            remarks: list[str] = []
-            if self.settings.baseline not in (None, OFF):
-                # Before this run is the latest itself.
-                from pytest_hetgpu.speed.baseline import chosen
-
-                baseline, remarks = chosen(str(self.settings.baseline), reports, self.history(reports), self.suite)
-            self.recorder = Recorder.start(self.suite, reports, begun, baseline)
-        else:
-            from pytest_hetgpu.resume.continuing import next_part
-
-            folder = earlier.find(self.settings.resume, reports, self.config.invocation_params.dir)
-            before = earlier.take_up(folder, rests_on)
-            self.kept = before.kept
-            taken_up = kept.told(wording.shown(folder), self.cells, before.record)
-            remarks = list(kept.remarks(before.record))
-            self.recorder = next_part(self.suite, before, begun)
-        self.configure(self.recorder)
-        live = Live(self.config, self.cells, self.recorder.folder.path, taken_up)
+        live = Live(self.config, self.cells, recorder.folder.path, taken_up)
         live.trouble += remarks
-        held = self.recorder.baseline
-        live.before = held.side if held else self.recorder.history
+        live.before = recorder.baseline.side if recorder.baseline else recorder.history
         self.config.pluginmanager.register(live, "hetgpu-live")
         if self.settings.live != OFF:
             from pytest_hetgpu.terminal.watching import watch
 
-            watch(self.config, self.settings.live, live, self.recorder.folder.path)
+            watch(self.config, self.settings.live, live, recorder.folder.path)
 
     @property
     def tests(self) -> tuple[str, ...]:
