@@ -3,9 +3,8 @@
 Imported here, and sent as text to other hosts, where `serve` takes and frees a claim for whoever holds its pipe.
 A claim is an exclusive flock(2), which the kernel frees when its holder dies, however it dies. All users of a machine
 share the files: they lie in a folder of root's where nobody can remove another's file, and they stay, for a file that
-is removed while it is in use would give the name two holders. Two locks a name make a turnstile: who waits for the
-first one holds the second, so that whoever has just freed the first cannot take it again before those who came
-meanwhile.
+is removed while it is in use would give the name two holders. flock(2) gives a lock to whoever asks in the moment it
+is free, though others wait; so those who wait for one stand in line beside it (`Line`).
 """
 
 import contextlib
@@ -17,6 +16,7 @@ import pwd
 import re
 import select
 import stat
+import struct
 import threading
 from typing import Any, Dict, List, Optional
 
@@ -25,6 +25,10 @@ HOST = "host"
 SILENCE = 120.0  # seconds without a word from afar after which a claim's holder is taken for dead
 _LONGEST = 4096  # bytes that a lock file may say
 _TRIES = 100
+_GETLK, _SETLK, _SETLKW = 36, 37, 38  # F_OFD_*, which Python has no names for before 3.9
+_RANGE = "hhqqi4x"  # struct flock: type, whence, start, length, process
+_PLACES = 1 << 40
+_DIGITS = 20  # of the number of the last place
 _OVERFLOW = 65534  # who root is in a namespace of users that lacks root
 
 Who = Dict[str, Any]
@@ -46,6 +50,58 @@ def common_folder() -> str:
     return ""
 
 
+class Line:
+    """A place among those who wait for a lock, in a file: who has it holds a byte, and waits for the byte before.
+
+    Places are numbered; the file says the last one's number, and is locked as a whole while one is given. Who dies
+    leaves the line, for the kernel frees the byte. A file that we may not write to, or nonsense in it, costs the order,
+    and nothing else. `place` is 0 while we have none.
+    """
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self.place = 0
+
+    def empty(self) -> bool:
+        """Whether nobody waits. To be asked while the file is locked."""
+        try:
+            return self._byte(_GETLK, fcntl.F_WRLCK, self._last()) == fcntl.F_UNLCK
+        except OSError:
+            return True
+
+    def join(self) -> bool:
+        """Takes the place at the end; False where that cannot be. To be called while the file is locked."""
+        last = self._last()
+        with contextlib.suppress(OSError):
+            for place in range(last + 1, last + _TRIES):
+                with contextlib.suppress(BlockingIOError, PermissionError):  # another's: the number was written over
+                    self._byte(_SETLK, fcntl.F_WRLCK, place)
+                    os.pwrite(self._number, b"%0*d" % (_DIGITS, place), 0)
+                    self.place = place
+                    break
+        return self.place > 0
+
+    def wait(self) -> None:
+        """Until whoever is before us has left."""
+        self._byte(_SETLKW, fcntl.F_WRLCK, self.place - 1)
+        self._byte(_SETLK, fcntl.F_UNLCK, self.place - 1)
+
+    def leave(self) -> None:
+        """Lets the next one go on."""
+        self._byte(_SETLK, fcntl.F_UNLCK, self.place)
+        self.place = 0
+
+    def _last(self) -> int:
+        try:
+            return int(os.pread(self._number, _DIGITS, 0)) % _PLACES
+        except (OSError, ValueError):
+            return 0
+
+    def _byte(self, command: int, kind: int, place: int) -> int:
+        found = fcntl.fcntl(self._number, command, struct.pack(_RANGE, kind, os.SEEK_SET, place, 1, 0))
+        return int(struct.unpack(_RANGE, found)[0])
+
+
 class Claim:
     """One claim on `name`, made by `who` (fields for people). Its `identity` is equal for equal locks, anywhere."""
 
@@ -58,6 +114,7 @@ class Claim:
         self._turn, self._lock = _open(self.path + ".turn"), _open(self.path + ".lock")
         found = os.fstat(self._lock)
         self.identity = ":".join((_boot(), str(found.st_dev), str(found.st_ino)))
+        self._line = Line(self._turn)
         self._deciding = threading.Lock()
         self._granted = threading.Event()
         self._waiting = False
@@ -73,9 +130,10 @@ class Claim:
         with self._deciding:
             if self._over:
                 return False
-            if self._at_once():
+            waits = seconds is None or seconds > 0
+            if self._at_once(waits):
                 self._granted.set()
-            elif not self._waiting and (seconds is None or seconds > 0):
+            elif waits and not self._waiting:
                 self._waiting = True
                 # flock(2) knows no timeout.
                 threading.Thread(target=self._wait, name="lease " + self.name, daemon=True).start()
@@ -103,7 +161,8 @@ class Claim:
         """Who has the lock: what the lock file says, and what the kernel says where that speaks against it."""
         return _holder(self._lock)
 
-    def _at_once(self) -> bool:
+    def _at_once(self, waits: bool) -> bool:
+        """Whether the lock is ours; if not, and we are to wait, joins the line unless somebody else is joining it."""
         if self._waiting or self._granted.is_set():
             return self._granted.is_set()
         try:
@@ -111,17 +170,28 @@ class Claim:
         except OSError:
             return False
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return False
+            if self._line.empty():
+                with contextlib.suppress(OSError):
+                    fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    return True
+            if waits:
+                self._line.join()
         finally:
             fcntl.flock(self._turn, fcntl.LOCK_UN)
-        return True
+        return False
 
     def _wait(self) -> None:
-        for number in (self._turn, self._lock):
-            fcntl.flock(number, fcntl.LOCK_EX)
-        fcntl.flock(self._turn, fcntl.LOCK_UN)
+        if not self._line.place:
+            fcntl.flock(self._turn, fcntl.LOCK_EX)
+            if self._line.join():
+                fcntl.flock(self._turn, fcntl.LOCK_UN)
+        if self._line.place:
+            self._line.wait()
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        if self._line.place:
+            self._line.leave()
+        else:
+            fcntl.flock(self._turn, fcntl.LOCK_UN)
         with self._deciding:
             if self._over:
                 self._free()

@@ -62,7 +62,7 @@ def test_no_two_have_a_host_at_a_time_and_nobody_is_passed_over_again_and_again(
     held = sorted((granted, freed) for mine in turns for _, granted, freed in mine)
     assert len(held) == CROWD * TIMES
     assert all(freed <= granted for (_, freed), (granted, _) in pairwise(held))
-    assert passed_over(turns) <= 5
+    assert passed_over(turns) <= 3  # 1, but for what lies between asking and being in line
 
 
 @pytest.mark.parametrize("order", [1, -1])

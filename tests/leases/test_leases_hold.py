@@ -224,7 +224,7 @@ def test_names_that_are_no_file_names_do_not_collide(folder: Path) -> None:
     names = ["a/b", "a_b", "a:b", "..", ".", "", "user@[fe80::1%eth0]", "x" * 300, "x" * 301, "hôte", "a\nb"]
     with hold(names, timeout=0):
         files = list(folder.iterdir())
-    assert len(files) == 2 * len(names)  # a lock and its turnstile
+    assert len(files) == 2 * len(names)  # a lock and the line of those who wait for it
     assert all(len(file.name) < 110 and file.name.isascii() for file in files)
 
 
