@@ -61,8 +61,8 @@ class RunResult:
     from outside; `survivors` are processes that outlived their launcher and had to be stopped. `lost` says which nodes
     were out of reach at the end, and why; `traffic` are the bytes that each node's fabric interface moved meanwhile.
     `wire` is what the way between the nodes can carry, None where nobody asked. `spent` says why it had to end before
-    its own time was over, `left_out` how many bytes of its output were not kept, and `unleased` names hosts that others
-    may have used meanwhile.
+    its own time was over, `left_out` how many bytes of its output were not kept. `unleased` names hosts that others
+    may have used meanwhile; `leased_here` those that only what this machine starts was kept off, and why.
     """
 
     argv: tuple[str, ...]
@@ -80,6 +80,7 @@ class RunResult:
     spent: str = ""
     left_out: int = 0
     unleased: tuple[str, ...] = ()
+    leased_here: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def signal(self) -> int | None:

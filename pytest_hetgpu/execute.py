@@ -54,7 +54,7 @@ def execute(cluster: Cluster, folder: RunFolder, journal: Journal | None, bounds
             result = _bounded(cluster, output, bounds)
         except (LaunchError, ProvisionError) as error:
             result = not_started(job, output, [str(error)])
-        result = replace(result, unleased=holding.lost)
+        result = replace(result, unleased=holding.lost, leased_here=holding.here)
     folder.write_job(job, result)
     if journal:
         journal.finished(job, result)

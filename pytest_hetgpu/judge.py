@@ -159,15 +159,17 @@ def _of_speed(case: Case, findings: Sequence[Finding]) -> dict[str, Any]:
     """What is to be said of its speed, and whether another launch must tell; nothing where that judge tripped."""
     try:
         unsettled = bool(findings) and findings[0].judge == Speed.name and speed.unsettled(case)
-        return {"notes": tuple(map(_one_line, (*_cut(case), *speed.notes(case)))), "unsettled": unsettled}
+        return {"notes": tuple(map(_one_line, (*_beside(case), *speed.notes(case)))), "unsettled": unsettled}
     except Exception:  # noqa: BLE001 - it has been heard, and its trouble is a finding
         return {}
 
 
-def _cut(case: Case) -> Iterator[str]:
-    """That not all of the output was kept."""
+def _beside(case: Case) -> Iterator[str]:
+    """What was not as it should be around the run: output that was not kept, hosts that others were not kept off."""
     if case.result.left_out:
         yield f"{case.result.left_out} bytes from the middle of its output were not kept (--hetgpu-output)"
+    for host, why in case.result.leased_here.items():
+        yield f"{host} was leased on this machine only, so that jobs started elsewhere were not kept off it ({why})"
 
 
 def _told_once(note: str, why: str, signature: Signature | None) -> tuple[str, str]:

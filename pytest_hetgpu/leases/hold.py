@@ -34,6 +34,7 @@ NOTICE = 2.0
 Waits = Callable[[str], None]
 """Is told what is waited for, and who holds it; "" once that is over."""
 
+_UNREACHED = "its engine is reached over TLS, which gives no way to a lock there"
 _ADVICE = f"remove it, or set {FOLDER_VARIABLE} to a folder that only you can write to"
 
 
@@ -51,9 +52,10 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What is held: its words, in the order taken."""
+    """What is held: its words, in the order taken. `here` are hosts held for this machine's runs alone, and why."""
 
     words: tuple[str, ...]
+    here: Mapping[str, str]
     _leases: tuple[_Lease, ...]
 
     @property
@@ -112,9 +114,10 @@ def hold(
     with ExitStack() as held:
         ordered = _in_order(tuple(leases), _who(cell), held)
         deadline = time.monotonic() + limit  # reaching the hosts is not waiting for them
-        for lease, one in ordered:
+        for lease, one, _ in ordered:
             _take(lease, one, deadline, waits)
-        yield Holding(tuple(one.words for _, one in ordered), tuple(lease for lease, _ in ordered))
+        here = {one.words: why for _, one, why in ordered if why}
+        yield Holding(tuple(one.words for _, one, _ in ordered), here, tuple(lease for lease, _, _ in ordered))
 
 
 def _take(lease: _Lease, one: Wanted, deadline: float, waits: Waits | None) -> None:
@@ -205,17 +208,21 @@ def _who(cell: str) -> dict[str, Any]:
     }
 
 
-def _in_order(wanted: tuple[Wanted, ...], who: dict[str, Any], held: ExitStack) -> list[tuple[_Lease, Wanted]]:
-    """Each lock once, in the order of their identities, which is the same whoever asks and from wherever."""
+def _in_order(wanted: tuple[Wanted, ...], who: dict[str, Any], held: ExitStack) -> list[tuple[_Lease, Wanted, str]]:
+    """Each lock once, in the order of their identities, which is the same whoever asks and from wherever.
+
+    With each comes why it lies here, and not on the machine that it is of, if so.
+    """
     asked = [(one.name, one.reach) for one in wanted if one.reach is not None]
     kept = keepers.of(asked) if asked else {}
-    leases: dict[str, tuple[_Lease, Wanted]] = {}
+    leases: dict[str, tuple[_Lease, Wanted, str]] = {}
     # What lies here is taken here, though it may be reached from afar, too.
     for one in sorted(wanted, key=lambda one: (one.reach is not None, one.name)):
-        keeper = kept.get((one.name, one.reach)) if one.reach is not None else None
-        lease: _Lease = _Afar(keeper, who) if keeper else _here(one, who)
+        why_here = "" if one.name == HOST else _UNREACHED
+        keeper = kept[one.name, one.reach] if one.reach is not None else why_here
+        lease, why = (_Afar(keeper, who), "") if isinstance(keeper, Keeper) else (_here(one, who), keeper)
         if lease.identity not in leases:
-            leases[lease.identity] = (lease, one)
+            leases[lease.identity] = (lease, one, why)
             held.callback(lease.release)
         elif isinstance(lease, Claim):
             lease.release()

@@ -152,25 +152,25 @@ class Keepers:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._kept: dict[tuple[str, Reach], Keeper] = {}
-        self._failed: dict[tuple[str, Reach], float] = {}
+        self._failed: dict[tuple[str, Reach], tuple[float, str]] = {}
 
-    def of(self, hosts: Iterable[tuple[str, Reach]]) -> dict[tuple[str, Reach], Keeper]:
-        """A keeper for each host that can have one, made side by side."""
+    def of(self, hosts: Iterable[tuple[str, Reach]]) -> dict[tuple[str, Reach], Keeper | str]:
+        """A keeper for each host, made side by side, or why it can have none."""
         wanted = tuple(dict.fromkeys(hosts))
         with self._lock:
             for key, keeper in list(self._kept.items()):
                 if keeper.lost:
                     self._kept.pop(key).close()
             now = time.monotonic()
-            missing = [key for key in wanted if key not in self._kept and self._failed.get(key, 0.0) <= now]
+            missing = [key for key in wanted if key not in self._kept and self._failed.get(key, (0.0,))[0] <= now]
             if missing:
                 with ThreadPoolExecutor(max_workers=min(16, len(missing))) as pool:
-                    for key, keeper_or_none in zip(missing, pool.map(_made, missing), strict=True):
-                        if keeper_or_none:
-                            self._kept[key] = keeper_or_none
+                    for key, made in zip(missing, pool.map(_made, missing), strict=True):
+                        if isinstance(made, Keeper):
+                            self._kept[key] = made
                         else:
-                            self._failed[key] = now + _AGAIN
-            return {key: self._kept[key] for key in wanted if key in self._kept}
+                            self._failed[key] = now + _AGAIN, made
+            return {key: self._kept[key] if key in self._kept else self._failed[key][1] for key in wanted}
 
     def close(self) -> None:
         """Lets go of all."""
@@ -181,12 +181,14 @@ class Keepers:
             keeper.close()
 
 
-def _made(key: tuple[str, Reach]) -> Keeper | None:
-    """None where the host cannot hold a claim: making a node on it will say what is the matter, if it is anything."""
+def _made(key: tuple[str, Reach]) -> Keeper | str:
+    """Why, where the host cannot hold a claim; if nothing leads there, making a node on it will say so."""
     try:
         return Keeper(*key)
-    except (HetgpuError, TimeoutError):
-        return None
+    except HetgpuError as error:
+        return str(error).removeprefix(f"{key[0]}: ")
+    except TimeoutError:
+        return f"no answer in {_PATIENCE:.0f} s"
 
 
 keepers = Keepers()

@@ -55,6 +55,23 @@ def test_a_log_has_a_line_of_it(pytester: pytest.Pytester, busy: Claim, workers:
     assert session.returncode == 0
 
 
+BEHIND_TLS = """\
+from pytest_hetgpu.leases import hold
+
+hold.wanted = lambda nodes: (hold.Wanted("https://gpu1:2376", "gpu1:2376"),)
+"""
+
+
+def test_a_host_that_runs_from_elsewhere_are_not_kept_off_is_noted(
+    pytester: pytest.Pytester, matrix: Matrix, run_pytest: Callable[..., pytest.RunResult]
+) -> None:
+    matrix(("good",))
+    pytester.makeconftest(BEHIND_TLS)
+    done = run_pytest(*ARGV[3:])
+    assert done.ret == 0
+    done.stdout.fnmatch_lines(["note: gpu1:2376 was leased on this machine only, *reached over TLS,*) ?1 cell?"])
+
+
 LOSING = """\
 from pytest_hetgpu.leases.hold import Holding
 

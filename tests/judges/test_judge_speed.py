@@ -52,6 +52,14 @@ def test_as_fast_as_before() -> None:
     assert outcome(launch(limits={})).kind is Kind.PASSED
 
 
+def test_hosts_that_others_were_not_kept_off_are_noted_whatever_the_verdict() -> None:
+    alone = {"leased_here": {"gpu1": "no python3 there"}}
+    for slower in (1.0, 1.5):
+        note, *_ = outcome(launch({LARGE: slower}, alone)).notes
+        said = "gpu1 was leased on this machine only, so that jobs started elsewhere were not kept off it"
+        assert note == f"{said} (no python3 there)"
+
+
 def test_what_is_slower_must_be_launched_again() -> None:
     found = outcome(launch({LARGE: 1.25}))
     assert (found.kind, found.verdict, found.unsettled) == (Kind.UNKNOWN, Verdict.NEW, True)

@@ -12,7 +12,7 @@ import pytest
 
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.leases import keeper
-from pytest_hetgpu.leases.keeper import Keeper
+from pytest_hetgpu.leases.keeper import Keeper, Keepers
 from pytest_hetgpu.model import Hardware, Node, Reach
 from pytest_hetgpu.runtimes._books import books
 from pytest_hetgpu.runtimes.base import Gathering
@@ -50,6 +50,33 @@ def test_a_late_answer_to_another_question_ends_no_wait(slow: Keeper) -> None:
     assert slow.holder() == {}
     slow.holder()
     assert slow.granted(PATIENCE)
+
+
+@pytest.mark.parametrize(
+    ("shell", "why"),
+    [
+        ("echo 'sh: 1: python3: not found' >&2; exit 127", "there is no python3 on gpu1 for the user who logs in: "),
+        ('echo \'{"refused": "no folder there"}\'; exec cat', "no folder there"),
+        ("cat >&2; :", "no answer in 1 s"),
+    ],
+)
+def test_why_a_host_can_have_no_keeper_is_kept_with_it(monkeypatch: pytest.MonkeyPatch, shell: str, why: str) -> None:
+    asked: list[str] = []
+
+    def started_here(host: str, reach: Reach, command: tuple[str, ...]) -> tuple[str, ...]:
+        asked.append(host)
+        return "/bin/sh", "-c", shell
+
+    monkeypatch.setattr(keeper, "ssh_command", started_here)
+    monkeypatch.setattr(keeper, "_PATIENCE", 1.0)
+    gpu1 = ("gpu1", Reach())
+    keepers = Keepers()
+    for _ in range(2):
+        found = keepers.of([gpu1])[gpu1]
+        assert isinstance(found, str)
+        assert found.startswith(why)
+    assert asked == ["gpu1"]
+    keepers.close()
 
 
 def test_a_host_that_nothing_leads_to_is_noted_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -126,7 +126,7 @@ def arguments(afar: Wanted) -> tuple[str, ...]:
 
 def test_a_machine_is_held_once_however_many_ways_lead_to_it(afar: Wanted) -> None:
     with hold([afar, Wanted(HOST, "here")], timeout=PATIENCE) as held:
-        assert held.words == ("here",)
+        assert (held.words, held.here) == (("here",), {})
 
 
 def test_whoever_holds_a_machine_by_ssh_keeps_its_own_processes_out(afar: Wanted, start: Start) -> None:
@@ -149,7 +149,7 @@ def test_whoever_waits_by_ssh_is_told_who_holds_and_gets_the_machine_when_it_is_
     assert said(waiting) == "held\n"
     freed(waiting)
     with hold([afar], timeout=PATIENCE) as held:
-        assert held.words == ("there",)
+        assert (held.words, held.here) == (("there",), {})
 
 
 def test_whoever_waits_by_ssh_can_say_so_meanwhile_and_still_gets_the_machine(
@@ -185,10 +185,15 @@ def test_a_lease_whose_way_there_breaks_is_lost(afar: Wanted) -> None:
         assert list(held.lost) == ["there"]
 
 
-def test_a_host_that_cannot_hold_its_own_lease_is_held_here(afar: Wanted, tmp_path: Path) -> None:
+def test_a_host_that_cannot_hold_its_own_lease_is_held_here_and_that_is_said(name: str) -> None:
     closed = Wanted("127.0.0.1", "closed", Reach("", "nobody-there", 2, None))
-    with hold([closed], timeout=PATIENCE) as held:
-        assert held.words == ("closed",)
+    unreached = Wanted(name, "behind")
+    for _ in range(2):  # the second time it is not asked again
+        with hold([closed, unreached, Wanted(HOST, "here")], timeout=PATIENCE) as held:
+            assert sorted(held.words) == ["behind", "closed", "here"]
+            assert sorted(held.here) == ["behind", "closed"]
+            assert held.here["closed"].startswith("nothing listens on 127.0.0.1, port 2: ")
+            assert held.here["behind"] == "its engine is reached over TLS, which gives no way to a lock there"
 
 
 def leases_of(runtime: str, host: str, reach: Reach) -> tuple[Wanted, ...]:
