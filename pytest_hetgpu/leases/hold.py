@@ -10,7 +10,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -276,13 +276,14 @@ def _folder() -> Path:
 def _safe(folder: Path) -> Path:
     """`folder`, made with mode 0700 if need be. UsageError unless nobody else can remove our files in it."""
     try:
-        folder.mkdir(mode=0o700, exist_ok=True)
+        with suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
         found = folder.lstat()
     except OSError as error:
         raise UsageError(f"{folder} cannot hold leases: {error.strerror}; {_ADVICE}") from error
     problem = None
     if not stat.S_ISDIR(found.st_mode):
-        problem = "is a symbolic link"
+        problem = "is a symbolic link" if stat.S_ISLNK(found.st_mode) else "is no folder"
     elif found.st_uid not in (0, os.geteuid()):
         problem = f"belongs to user id {found.st_uid}, not to you ({os.geteuid()})"
     elif found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX:

@@ -300,7 +300,12 @@ def test_a_folder_of_somebody_elses_is_refused(folder: Path) -> None:
 
 def test_a_folder_that_cannot_be_made_is_refused(folder: Path) -> None:
     folder.write_text("a file")
-    refused("File exists")
+    refused("it is no folder")
+
+
+def test_a_folder_in_one_that_is_not_there_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(FOLDER_VARIABLE, str(folder / "below"))
+    refused("No such file or directory")
 
 
 def test_a_lock_file_that_is_a_link_is_refused(folder: Path, tmp_path: Path) -> None:
