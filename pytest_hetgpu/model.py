@@ -223,7 +223,7 @@ class Command:
 class Expectation:
     """A known-bad cell. Empty `signatures` accepts any; a signature may be a glob.
 
-    `known` is the id of the entry of knowledge that must fit the failure.
+    `known` is the id of the entry of knowledge that must fit the failure. Where it is not `strict` the cell may pass.
     """
 
     kinds: tuple[Kind, ...]
@@ -235,6 +235,7 @@ class Expectation:
     remedy: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     origin: Origin | None = None
     known: str | None = None
+    strict: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,12 +37,20 @@ def rule(case: Case, kind: Kind, signature: Signature | None, known: Collection[
         return Ruling(Verdict.OK if kind is Kind.PASSED else Verdict.KNOWN, fitting)
     if not applicable:
         return Ruling(Verdict.OK if kind is Kind.PASSED else Verdict.NEW, note=note)
-    first = applicable[0]
     if kind is Kind.PASSED:
-        where = f" at {first.origin}" if first.origin else ""
-        return Ruling(Verdict.FIXED, first, f"expected {in_words(first)}, passed: remove the expectation{where}")
+        return _passed(applicable)
+    first = applicable[0]
     got = f"{kind.value} {placed(signature)}" if signature else kind.value
     return Ruling(Verdict.CHANGED, first, f"expected {in_words(first)}, got {got}")
+
+
+def _passed(applicable: list[Expectation]) -> Ruling:
+    """A pass where failures are expected: only what is not strict allows it."""
+    owed = next((expected for expected in applicable if expected.strict), None)
+    if owed is None:
+        return Ruling(Verdict.OK)
+    where = f" at {owed.origin}" if owed.origin else ""
+    return Ruling(Verdict.FIXED, owed, f"expected {in_words(owed)}, passed: remove the expectation{where}")
 
 
 def in_words(expectation: Expectation) -> str:

@@ -305,6 +305,7 @@ class ExpectShape(RuleShape):
     when: dict[Name, Text] = {}
     fixed_in: Text | None = None
     remedy: RemedyShape | None = None
+    strict: Annotated[bool, Field(description="false: fails now and then, so that a pass is ok")] = True
 
     def expectation(self, origin: Origin, known: Known | None = None) -> Expectation:
         """The noun; `known` is what knowledge has under the id, for all that is not said here."""
@@ -319,4 +320,5 @@ class ExpectShape(RuleShape):
             remedy=remedy or (known.settings if known else {}),
             origin=origin,
             known=self.known,
+            strict=self.strict,
         )

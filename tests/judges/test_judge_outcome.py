@@ -148,6 +148,7 @@ def test_a_judge_that_fails_is_never_a_pass(seen: dict[str, Any]) -> None:
 
 
 KNOWN = expectation(Kind.CRASH, signatures=(SEGV,), issue="https://example.org/1", origin=Origin("aws.yaml", 14))
+NOW_AND_THEN = expectation(Kind.CRASH, signatures=(SEGV,), strict=False)
 BAD = {"run": CRASHED, "signatures": (signature(),), **DIED}
 
 
@@ -176,6 +177,11 @@ BAD = {"run": CRASHED, "signatures": (signature(),), **DIED}
         ),
         ((KNOWN,), {}, Verdict.FIXED, f"expected crash {SEGV}, passed: remove the expectation at aws.yaml:14"),
         ((expectation(Kind.PASSED, Kind.HANG),), {}, Verdict.OK, ""),
+        # What fails now and then may pass; how it fails counts as ever.
+        ((NOW_AND_THEN,), {}, Verdict.OK, ""),
+        ((NOW_AND_THEN,), BAD, Verdict.KNOWN, SEGV),
+        ((NOW_AND_THEN,), {"run": {"returncode": 3}, **BROKEN}, Verdict.CHANGED, f"expected crash {SEGV}, got error"),
+        ((NOW_AND_THEN, expectation(Kind.HANG)), {}, Verdict.FIXED, "expected hang, passed: remove the expectation"),
         ((expectation(Kind.ERROR),), {"run": {"interrupted": "SIGINT"}}, Verdict.NEW, "cut short by SIGINT"),
     ],
 )

@@ -107,6 +107,7 @@ LOGS = {
     "no-rocm-device": NCCL.format("init.cc:1", "HIP failure 'no ROCm-capable device is detected'", 1),
     "mpi4py-uncaught": PYTHON.format("KeyError: 'x'\nAbort is in progress...hit ctrl-c again to forcibly terminate"),
     "shm-too-small": f"{UCX}  Not enough memory to write total of 4292720 bytes. Please check that /dev/shm or the directory you specified has more available memory.\n{ENDED}",
+    "openmpi-ob1-early-message": "[n2:00206] *** Process received signal ***\n[n2:00206] Signal: Segmentation fault (11)\n[n2:00206] Signal code: Address not mapped (1)\n[n2:00206] Failing at address: 0xe0\n[n2:00206] [ 0] /lib/libc.so.6(+0x3c050)[0x7f57]\n[n2:00206] [ 1] /opt/openmpi-5/lib/libmpi.so.40(mca_pml_ob1_recv_frag_callback_match+0x95)[0x7f58]\n[n2:00206] [ 2] /opt/openmpi-5/lib/libopen-pal.so.80(opal_progress+0x84)[0x7f59]\n[n2:00206] [ 3] /opt/openmpi-5/lib/libmpi.so.40(ompi_mpi_init+0x425)[0x7f5a]\n[n2:00206] *** End of error message ***",
     "openmpi-root": "mpirun has detected an attempt to run as root.",
     "openmpi-slots": "There are not enough slots available in the system to satisfy the 16",
     "openmpi-lone-ranks": "$ mpirun -np 2 ./a.out\nHello from rank 0 of 1\nHello from rank 0 of 1",

@@ -175,6 +175,7 @@ expect:
     reason: known
     fixed_in: 1.20
     remedy: {env: {UCX_ZCOPY_THRESH: 0}}
+    strict: false
 """
 )
 
@@ -220,6 +221,7 @@ def test_an_expectation_knows_all_that_is_written(reads: Reads) -> None:
         fixed_in="1.20",
         remedy={"env": {"UCX_ZCOPY_THRESH": "0"}, "mca": {}},
         origin=Origin("m.yaml", 46),
+        strict=False,
     )
 
 
