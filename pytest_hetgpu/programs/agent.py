@@ -109,7 +109,8 @@ class Agent:
         with self.lock:
             if self.closing:
                 raise OSError(errno.ESHUTDOWN, "the agent is ending")
-            merged = dict(os.environ, **env)
+            # A launcher that is killed leaves files named by its number, on which the next of that number fails.
+            merged = dict(os.environ, TMPDIR=self.folder, **env)
             process: subprocess.Popen[bytes] = subprocess.Popen(
                 argv, env=merged, cwd="/", start_new_session=True, **files
             )
@@ -282,7 +283,7 @@ class Agent:
 
     def do_door(self, request: Fields, _: bytes) -> Answer:
         env = dict(request["env"])
-        env.update({name: os.environ[name] for name in ("HETGPU_OWNER",) if name in os.environ})
+        env.update({name: os.environ[name] for name in ("HETGPU_OWNER",) if name in os.environ}, TMPDIR=self.folder)
         for name in ("PATH", "LD_LIBRARY_PATH"):
             places = list(filter(None, (env.get(name), os.environ.get(name))))
             env.update({name: os.pathsep.join(places)} if places else {})

@@ -8,6 +8,7 @@ from pytest_hetgpu.model import Reach
 
 LABEL = "hetgpu.label"
 VARIABLE = "HETGPU_OWNER"
+OWNER_FILE = ".owner"
 
 
 class Books:

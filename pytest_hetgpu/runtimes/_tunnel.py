@@ -23,7 +23,7 @@ from pathlib import Path
 
 from pytest_hetgpu.errors import ProvisionError
 from pytest_hetgpu.model import Reach
-from pytest_hetgpu.runtimes._books import books
+from pytest_hetgpu.runtimes._books import OWNER_FILE, books
 from pytest_hetgpu.runtimes._process import ProcessPipe
 from pytest_hetgpu.runtimes._ssh import explained, ssh_command
 from pytest_hetgpu.runtimes.base import key_trouble
@@ -173,7 +173,7 @@ def _opened(folder: Path, host: str, reach: Reach, socket: str) -> _Use:
         undoing.callback(shutil.rmtree, place, ignore_errors=True)
         place.mkdir(mode=0o700)
         if books().shared:
-            (folder / ".owner").write_text(books().shared)
+            (folder / OWNER_FILE).write_text(books().shared)
         os.mkfifo(place / _LIFE, 0o600)
         pipe = _TunnelPipe(("/bin/sh", "-c", _KEPT, str(place), str(folder), *ssh), label=books().shared)
         undoing.callback(pipe.close)

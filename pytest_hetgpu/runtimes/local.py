@@ -6,14 +6,17 @@ import os
 import re
 import shutil
 import sys
+import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pytest_hetgpu.evidence import RunResult
 from pytest_hetgpu.model import Command, Node
+from pytest_hetgpu.runtimes._books import OWNER_FILE, books
 from pytest_hetgpu.runtimes._kernel import custody
 from pytest_hetgpu.runtimes._look import looking_here
 from pytest_hetgpu.runtimes._starting import NotStarted, empty, error, sink
@@ -53,8 +56,8 @@ class Local(Runtime):
 
         `survivors` are named `NAME (PID)`. `quiet` goes by the time of the last write to `output`.
         """
-        with sink(output) as file, custody.held():
-            tree = Tree({**inherited(os.environ), **command.env}, os.urandom(8).hex())
+        with sink(output) as file, custody.held(), temporary() as own:
+            tree = Tree({**inherited(os.environ), **own, **command.env}, os.urandom(8).hex())
             started, clock = time.time(), time.monotonic()
             ended, interrupted = False, None
             try:
@@ -132,6 +135,26 @@ def _content(path: Path) -> bytes | None:
 def inherited(environ: Mapping[str, str]) -> dict[str, str]:
     """What a command gets of our environment: not what would make it a rank of a job that we may be in ourselves."""
     return {name: value for name, value in environ.items() if not _NOT_INHERITED.match(name)}
+
+
+@contextmanager
+def temporary() -> Iterator[dict[str, str]]:
+    """The environment with which a command has a folder of its own for temporary files; none where none can be made.
+
+    Open MPI's launchers, when they are killed, leave files named by their process numbers, on which the next launcher
+    of that number fails.
+    """
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="hetgpu-"))
+    except OSError:
+        yield {}
+        return
+    try:
+        with suppress(OSError):
+            (folder / OWNER_FILE).write_text(books().label)
+        yield {"TMPDIR": str(folder)}
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def interfaces_up(networks: Path) -> tuple[str, ...]:

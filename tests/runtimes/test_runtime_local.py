@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -94,6 +96,30 @@ def test_what_the_command_sets_comes_on_top_of_what_is_inherited(output: Path, m
     show = "import os; print(*map(os.environ.get, ['HETGPU_TEST_A', 'HETGPU_TEST_B', 'PYTHONHASHSEED', 'PYTHONUTF8']))"
     run(output, *PYTHON, show, env={"HETGPU_TEST_B": "theirs", "PYTHONUTF8": "1"})
     assert output.read_text() == "ours theirs None 1\n"
+
+
+TEMPORARY = "import os; from pathlib import Path; own = Path(os.environ['TMPDIR']); (own / 'left').touch(); print(own)"
+
+
+@pytest.mark.parametrize("then", ["", "; import time; time.sleep(60)"])
+def test_a_command_has_a_folder_of_its_own_for_temporary_files(
+    output: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, then: str
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    run(output, *PYTHON, f"{TEMPORARY}; os.sys.stdout.flush(){then}", timeout=2.0)
+    own = Path(output.read_text().strip())
+    assert (own.parent, own.name[:7]) == (tmp_path, "hetgpu-")
+    assert not own.exists()
+
+
+def test_where_no_folder_can_be_made_the_users_own_is_kept(
+    output: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "mkdtemp", Mock(side_effect=OSError))
+    run(output, *PYTHON, "import os; print(os.environ['TMPDIR'])")
+    assert output.read_text().strip() == str(tmp_path)
 
 
 def test_every_run_has_its_own_label_below_that_of_the_run_it_is_in(

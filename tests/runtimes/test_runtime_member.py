@@ -26,6 +26,10 @@ def test_files_are_put_below_the_folder(member: Reached) -> None:
     assert (folder / "b").read_bytes() == b"shorter"
 
 
+def test_temporary_files_of_commands_lie_in_the_folder(member: Reached) -> None:
+    assert member.ask(("sh", "-c", "echo $TMPDIR")).stdout.decode().strip() == member.folder
+
+
 @pytest.mark.parametrize(
     "name", ["../out", "a/../../out", "/tmp/hetgpu-out", "", ".", "..", "a\0b", "link/out", "plain/../b", "file-link"]
 )

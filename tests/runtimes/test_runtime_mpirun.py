@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import socket
+import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -33,7 +36,17 @@ def mpirun(stack_prefix: Path, *argv: str) -> tuple[str, ...]:
     return (str(stack_prefix / "bin" / "mpirun"), "-np", "2", *ob1, *argv)
 
 
-def test_a_hanging_mpirun_leaves_no_orphan(output: Path, stack_prefix: Path) -> None:
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where files are put that are not to last."""
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setenv("TMPDIR", str(folder))
+    return folder
+
+
+def test_a_hanging_mpirun_leaves_no_orphan_and_no_file(output: Path, stack_prefix: Path, temporary: Path) -> None:
     hang = """if True:
         import os, signal
         from mpi4py import MPI
@@ -49,6 +62,21 @@ def test_a_hanging_mpirun_leaves_no_orphan(output: Path, stack_prefix: Path) -> 
     assert {rank for rank, _ in said} == {"rank0", "rank1"}
     assert not [pid for _, pid in said if psutil.pid_exists(int(pid))]
     assert time.monotonic() - started < 10
+    assert list(temporary.iterdir()) == []
+
+
+def test_what_a_killed_mpirun_left_is_not_in_the_way_of_its_namesake(
+    output: Path, stack_prefix: Path, temporary: Path
+) -> None:
+    """Whose process number the new one happens to get; Open MPI 5 alone would end with 213 then."""
+    with subprocess.Popen(("true",)) as last:
+        numbers = range(last.pid + 1, last.pid + 500)
+    for number in numbers:
+        folder = temporary / f"ompi.{number}"
+        folder.mkdir(0o700)
+        (folder / f"pmix.{socket.gethostname()}.tool.{number}").touch()
+    result = Local().run(root_may(mpirun(stack_prefix, "true")), output=output, timeout=PATIENCE)
+    assert (result.returncode, output.read_text()) == (0, "")
 
 
 def test_what_a_rank_runs_is_no_rank_of_its_job(output: Path, stack_prefix: Path) -> None:
