@@ -35,6 +35,7 @@ LOGS = {
     "openmpi-pml-differs": "[n1:00007] [[1,1],0] selected pml ob1, but peer [[1,1],1] on n2 selected pml ucx",
     "openmpi-ucx-devices": "[n1:00741] PML ucx cannot be selected",
     "pmix-files-unseen": "[c1:00050] PMIX ERROR: PMIX_ERR_FILE_OPEN_FAILURE in file ../../src/mca/gds/shmem2/gds_shmem2.c at line 1056\n*** An error occurred in MPI_Init_thread\nsrun: error: c1: task 0: Exited with exit code 14",
+    "pmix-namesake-files": "--------------------------------------------------------------------------\nThe PMIx server's listener thread failed to start. We cannot\ncontinue.\n--------------------------------------------------------------------------",
     "nccl-ib-timeout": NCCL.format(
         "transport/net_ib.cc:789",
         "NET/IB : Got completion from peer 10.0.0.2<4> with status=12 opcode=0 len=0 vendor err 129 (Send)",
