@@ -110,7 +110,7 @@ class Agent:
             if self.closing:
                 raise OSError(errno.ESHUTDOWN, "the agent is ending")
             # A launcher that is killed leaves files named by its number, on which the next of that number fails.
-            merged = dict(os.environ, TMPDIR=self.folder, **env)
+            merged = {**os.environ, "TMPDIR": self.folder, **env}
             process: subprocess.Popen[bytes] = subprocess.Popen(
                 argv, env=merged, cwd="/", start_new_session=True, **files
             )
@@ -282,8 +282,8 @@ class Agent:
         return {"folder": self.folder}, b""
 
     def do_door(self, request: Fields, _: bytes) -> Answer:
-        env = dict(request["env"])
-        env.update({name: os.environ[name] for name in ("HETGPU_OWNER",) if name in os.environ}, TMPDIR=self.folder)
+        env = {"TMPDIR": self.folder, **request["env"]}
+        env.update({name: os.environ[name] for name in ("HETGPU_OWNER",) if name in os.environ})
         for name in ("PATH", "LD_LIBRARY_PATH"):
             places = list(filter(None, (env.get(name), os.environ.get(name))))
             env.update({name: os.pathsep.join(places)} if places else {})

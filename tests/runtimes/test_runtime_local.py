@@ -113,6 +113,11 @@ def test_a_command_has_a_folder_of_its_own_for_temporary_files(
     assert not own.exists()
 
 
+def test_a_folder_for_temporary_files_that_the_job_sets_is_kept(output: Path) -> None:
+    run(output, "sh", "-c", "echo $TMPDIR", env={"TMPDIR": "/elsewhere"})
+    assert output.read_text() == "/elsewhere\n"
+
+
 def test_where_no_folder_can_be_made_the_users_own_is_kept(
     output: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from pytest_hetgpu.errors import ProvisionError
+from pytest_hetgpu.model import Command
 from pytest_hetgpu.runtimes._reached import Reached
-from tests.runtimes.member_nodes import member
+from tests.runtimes.member_nodes import member, output
 
-__all__ = ["member"]
+__all__ = ["member", "output"]
 
 
 def test_files_are_put_below_the_folder(member: Reached) -> None:
@@ -28,6 +29,11 @@ def test_files_are_put_below_the_folder(member: Reached) -> None:
 
 def test_temporary_files_of_commands_lie_in_the_folder(member: Reached) -> None:
     assert member.ask(("sh", "-c", "echo $TMPDIR")).stdout.decode().strip() == member.folder
+
+
+def test_a_folder_for_temporary_files_that_the_job_sets_is_kept(member: Reached, output: Path) -> None:
+    member.run(Command(("sh", "-c", "echo $TMPDIR"), {"TMPDIR": "/elsewhere"}), output=output, timeout=60.0)
+    assert output.read_text() == "/elsewhere\n"
 
 
 @pytest.mark.parametrize(
