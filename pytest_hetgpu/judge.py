@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from pytest_hetgpu.evidence import Evidence, Finding, Known, Outcome, RunResult, Signature
 from pytest_hetgpu.fates import fates
@@ -125,6 +124,7 @@ def judge_case(case: Case, judges: Sequence[type[Judge]], knowing: Callable[[Sig
     ruling = expectation.rule(case, kind, signature, [entry.id for entry in known])
     notes = _told_once(ruling.note, why, signature) if ruling.expectation else (why, ruling.note)
     ends = fates(case, findings) if kind is not Kind.SKIPPED else ()
+    of_speed, unsettled = _of_speed(case, findings)
     return Outcome(
         kind=kind,
         verdict=ruling.verdict,
@@ -142,7 +142,8 @@ def judge_case(case: Case, judges: Sequence[type[Judge]], knowing: Callable[[Sig
         timeline=timeline(case, ends) if kind is not Kind.SKIPPED else None,
         facts={**job.demand.facts, **evidence.facts, **_devices(evidence)},
         wire=result.wire,
-        **_of_speed(case, findings),
+        notes=tuple(map(_one_line, (*_beside(case), *of_speed))),
+        unsettled=unsettled,
     )
 
 
@@ -155,13 +156,13 @@ def _devices(evidence: Evidence) -> dict[str, str]:
     return {"devices": "; ".join(told)} if told else {}
 
 
-def _of_speed(case: Case, findings: Sequence[Finding]) -> dict[str, Any]:
+def _of_speed(case: Case, findings: Sequence[Finding]) -> tuple[tuple[str, ...], bool]:
     """What is to be said of its speed, and whether another launch must tell; nothing where that judge tripped."""
     try:
         unsettled = bool(findings) and findings[0].judge == Speed.name and speed.unsettled(case)
-        return {"notes": tuple(map(_one_line, (*_beside(case), *speed.notes(case)))), "unsettled": unsettled}
+        return tuple(speed.notes(case)), unsettled
     except Exception:  # noqa: BLE001 - it has been heard, and its trouble is a finding
-        return {}
+        return (), False
 
 
 def _beside(case: Case) -> Iterator[str]:

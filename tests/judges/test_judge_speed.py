@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -58,6 +59,12 @@ def test_hosts_that_others_were_not_kept_off_are_noted_whatever_the_verdict() ->
         note, *_ = outcome(launch({LARGE: slower}, alone)).notes
         said = "gpu1 was leased on this machine only, so that jobs started elsewhere were not kept off it"
         assert note == f"{said} (no python3 there)"
+
+
+def test_a_trouble_with_speed_costs_no_other_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pytest_hetgpu.judge.speed.notes", Mock(side_effect=ZeroDivisionError))
+    (note,) = outcome(launch({}, {"left_out": 9})).notes
+    assert note.startswith("9 bytes ")
 
 
 def test_what_is_slower_must_be_launched_again() -> None:

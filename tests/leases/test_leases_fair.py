@@ -62,7 +62,7 @@ def test_no_two_have_a_host_at_a_time_and_nobody_is_passed_over(tmp_path: Path) 
     held = sorted((granted, freed) for mine in turns for _, granted, freed in mine)
     assert len(held) == CROWD * TIMES
     assert all(freed <= granted for (_, freed), (granted, _) in pairwise(held))
-    assert passed_over(turns) <= 1
+    assert passed_over(turns) == 1  # no more often, and there was a line
 
 
 @pytest.mark.parametrize("order", [1, -1])
