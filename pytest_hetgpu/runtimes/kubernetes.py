@@ -11,8 +11,8 @@ from contextlib import ExitStack
 from pytest_hetgpu.errors import HetgpuError, ProvisionError
 from pytest_hetgpu.model import Node
 from pytest_hetgpu.pods import INJECTED
-from pytest_hetgpu.runtimes._kubernetes import client, words
-from pytest_hetgpu.runtimes._kubernetes.placement import Place, Placement, why_lost
+from pytest_hetgpu.runtimes._kubernetes import client, losses, words
+from pytest_hetgpu.runtimes._kubernetes.placement import Place, Placement
 from pytest_hetgpu.runtimes._link import Link, boot_command
 from pytest_hetgpu.runtimes._process import ProcessPipe
 from pytest_hetgpu.runtimes._reached import Reached
@@ -71,13 +71,11 @@ class _Exec(ProcessPipe):
     """An agent's pipe: a process in a pod, which kubectl and the API server have the ends of."""
 
     def __init__(self, placement: Placement, place: Place) -> None:
-        self._cluster, self._place = placement.cluster, place
+        self._cluster, self._place, self._container = placement.cluster, place, placement.pods.container
         cleared = [word for name in INJECTED.get(placement.pods.kind, ()) for word in ("-u", name)]
         without = ("env", *cleared) if cleared else ()
         super().__init__(
-            self._cluster.argv(
-                "exec", "-i", place.pod, "-c", placement.pods.container, "--", *without, *boot_command()
-            ),
+            self._cluster.argv("exec", "-i", place.pod, "-c", self._container, "--", *without, *boot_command()),
             self._cluster.environment(),
         )
 
@@ -90,7 +88,7 @@ class _Exec(ProcessPipe):
         said, pod = self.stderr(), self._place.pod
         if any(sign in said for sign in _NO_PYTHON):
             return "the image has no python3: a node needs Python 3.6 or newer as `python3` in its PATH"
-        if told := why_lost(self._cluster, pod, _DECIDING):
+        if told := losses.why_lost(self._cluster, pod, self._place.host, self._container, _DECIDING):
             return told
         if "Error from server" in said:
             return words.refusal(said, self._cluster.where, self._cluster.namespace, self._cluster.context).text

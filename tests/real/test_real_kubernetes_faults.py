@@ -75,6 +75,17 @@ def lose_node(pods: Pods) -> None:
     pods.cluster.kill("kubelet")
 
 
+def lose_node_unseen(pods: Pods) -> None:
+    """A cluster gives a node up after a time of grace, 40 s and more, and until then says nothing."""
+    pods.cluster.kill("kube-controller-manager")
+    pods.cluster.kill("kubelet")
+
+
+def darken_host(pods: Pods) -> None:
+    """No connection ends, and nothing is answered: as with a host whose power or link is gone."""
+    pods.cluster.daemons["kubelet"].send_signal(signal.SIGSTOP)
+
+
 @pytest.fixture
 def mended(pods: Pods) -> Iterator[Pods]:
     """A cluster that is whole again afterwards."""
@@ -82,8 +93,10 @@ def mended(pods: Pods) -> Iterator[Pods]:
     if "kube-apiserver" not in pods.cluster.daemons:
         pods.cluster.start("kube-apiserver")
         pods.cluster.until(pods.cluster.answers, what="an API server")
-    if "kubelet" not in pods.cluster.daemons:
-        pods.cluster.start("kubelet")
+    for name in ("kube-controller-manager", "kubelet"):
+        if name not in pods.cluster.daemons:
+            pods.cluster.start(name)
+    pods.cluster.daemons["kubelet"].send_signal(signal.SIGCONT)
     pods.cluster.kubectl("delete", "pod", "urgent", "-n", "closed", "--ignore-not-found", "--now")
     pods.cluster.until(pods.cluster.ready, what="a ready node")
 
@@ -103,8 +116,16 @@ def mended(pods: Pods) -> Iterator[Pods]:
         ),
         (lose_server, "{}", "network_failure", "no-server@kubernetes", "does not answer: `kubectl cluster-info"),
         (lose_node, "{}", "network_failure", "node-lost@kubernetes", "lost its node kind0"),
+        (
+            lose_node_unseen,
+            "{}",
+            "network_failure",
+            "node-lost@kubernetes",
+            "does not reach the kubelet of that pod's node",
+        ),
+        (darken_host, "{}", "network_failure", "node-lost@kubernetes", "lost its node kind0: it does not answer"),
     ],
-    ids=["delete", "evict", "deadline", "preempt", "server", "node"],
+    ids=["delete", "evict", "deadline", "preempt", "server", "node", "node-unseen", "host"],
 )
 def test_what_a_cluster_takes_away_is_no_failure_of_the_cell(
     mended: Pods,

@@ -71,6 +71,16 @@ def test_a_server_that_may_come_back_is_told_apart(said: str) -> None:
     assert "did you specify" not in found.text
 
 
+def test_a_kubelet_that_is_away_is_not_taken_for_its_server() -> None:
+    found = words.refusal("Error from server: error dialing backend: dial tcp 10.0.0.7:10250: i/o timeout", "K", "gpu")
+    assert found.unreached
+    assert not found.away
+    assert found.text == (
+        "the API server of K does not reach the kubelet of that pod's node "
+        "(error dialing backend: dial tcp 10.0.0.7:10250: i/o timeout)"
+    )
+
+
 @pytest.mark.parametrize(
     ("kind", "version", "operator"),
     [

@@ -11,8 +11,8 @@ from pytest_hetgpu.errors import NotHere, ProvisionError
 from pytest_hetgpu.model import Node
 from pytest_hetgpu.pods import object_name
 from pytest_hetgpu.runtimes._books import LABEL, books
-from pytest_hetgpu.runtimes._kubernetes import client, leavings, waiting, words
-from pytest_hetgpu.runtimes._kubernetes.client import Cluster, Object, Refused
+from pytest_hetgpu.runtimes._kubernetes import client, leavings, losses, waiting, words
+from pytest_hetgpu.runtimes._kubernetes.client import Object, Refused
 from pytest_hetgpu.runtimes._kubernetes.manifests.base import Manifest, pods_of, resource
 from pytest_hetgpu.runtimes._kubernetes.manifests.placement import Place as Position
 from pytest_hetgpu.runtimes._kubernetes.manifests.placement import manifests, owned, places, rank_of, selector
@@ -50,6 +50,7 @@ class Placement:
         # A pod's time runs from its own start, which others of the placement may come long after.
         self.began = 0.0
         self._held: dict[str, Callable[[], None]] = {}
+        self._asked: set[str] = set()
         try:
             self.cluster = client.cluster_of(self.pods)
         except Refused as refused:
@@ -71,7 +72,7 @@ class Placement:
             raise
 
     def hold(self, pod: str, gone: Callable[[], None]) -> None:
-        """Has `gone` called, once and in another thread, when a pod does not run any more.
+        """Has `gone` called, once and in another thread, when a pod does not run any more, or its node is not there.
 
         Not every kubelet ends the streams of a pod with it.
         """
@@ -100,9 +101,23 @@ class Placement:
                 pods = self.cluster.list("pods", "-l", selector(self.name))
             except (Refused, NotHere):
                 continue  # whoever asks for something is told
-            well = {one["metadata"]["name"] for one in pods if _counts(one) and _runs(one, self.pods.container)}
-            for name in [name for name in tuple(self._held) if name not in well]:
-                self._held.pop(name)()
+            there = {one["metadata"]["name"]: one for one in pods if _counts(one) and _runs(one, self.pods.container)}
+            for name in tuple(self._held):
+                if name not in there:
+                    self._gone(name)
+                elif name not in self._asked and losses.doubtful(there[name]):
+                    self._asked.add(name)
+                    threading.Thread(target=self._ask, args=(name,), name=f"hetgpu {name}", daemon=True).start()
+
+    def _ask(self, name: str) -> None:
+        """Whether the node of a pod is there: no stream ends by itself when a host goes dark."""
+        if losses.silence(self.cluster, name, self.pods.container) and not self._over.is_set():
+            self._gone(name)
+        self._asked.discard(name)
+
+    def _gone(self, name: str) -> None:
+        if gone := self._held.pop(name, None):
+            gone()
 
     def _create(self) -> None:
         main, *others = (self._where(one) for one in self._made)
@@ -210,27 +225,6 @@ class Placement:
 
     def _error(self, refused: Refused) -> NotHere | ProvisionError:
         return NotHere(str(refused)) if refused.refusal.absent else ProvisionError(self._label, str(refused))
-
-
-def why_lost(cluster: Cluster, name: str, patience: float) -> str:
-    """What became of a pod that was ours, once the cluster says something; "" where it says nothing in time."""
-    latest = time.monotonic() + patience
-    while True:
-        away = ""
-        try:
-            pod = cluster.get("pod", name)
-        except Refused as refused:
-            if refused.refusal.missing:
-                return words.taken(name, cluster.events(name=name))
-            if not refused.refusal.away:
-                return str(refused)
-            away = str(refused)
-        else:
-            if told := words.ended(pod, cluster.events(name=name)):
-                return told
-        if time.monotonic() >= latest:
-            return away
-        time.sleep(0.5)
 
 
 def _counts(pod: Object) -> bool:

@@ -26,13 +26,14 @@ class Refusal:
     """An answer that is none.
 
     `absent`: the site lacks something; `away`: the API server may be back in a moment; `missing`: there is no such
-    object.
+    object; `unreached`: the API server is there, and the kubelet that it asked is not.
     """
 
     text: str
     absent: bool = False
     away: bool = False
     missing: bool = False
+    unreached: bool = False
 
 
 # Why the kubelet ended a pod (pkg/kubelet/eviction, kubelet/active_deadline.go, kubelet/preemption).
@@ -105,6 +106,11 @@ _TABLE = (
         "absent",
     ),
     _Row(
+        r"error dialing backend: |proxy error from \S+ while dialing ",
+        "the API server of {where} does not reach the kubelet of that pod's node",
+        "unreached",
+    ),
+    _Row(
         r"x509: |certificate signed by unknown|tls: ",
         "the certificate of {where}, or yours, is not good for it: see its `kubectl config view{context}`",
     ),
@@ -139,13 +145,19 @@ def refusal(said: str, where: str, namespace: str, context: str = "") -> Refusal
                 "operator": OPERATORS.get(groups.get("kind", ""), "the operator that brings it"),
             }
             text = f"{row.meaning.format(**known)} ({_short(said)})"
-            return Refusal(text, row.flag == "absent", row.flag == "away", row.flag == "missing")
+            return Refusal(text, **({row.flag: True} if row.flag else {}))
     return Refusal(f"{where} refused: {_short(said)}")
 
 
 def silent(where: str, seconds: float) -> Refusal:
     """That kubectl itself did not come back."""
     return Refusal(f"the API server of {where} does not answer (kubectl did not end within {seconds:g} s)", away=True)
+
+
+def unreached(name: str, host: str, why: Refusal) -> str:
+    """How a pod went in which nothing can be run any more, before the cluster gives its node up."""
+    told = why.text if why.unreached else "nothing can be run in it any more, while the API server answers"
+    return f"pod {name} lost its node {host}: {told}"
 
 
 def ended(pod: Object, events: Sequence[Object]) -> str:
