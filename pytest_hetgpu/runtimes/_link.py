@@ -236,7 +236,11 @@ class Link:
             why = f"its agent's answers cannot be read ({type(error).__name__}: {error})"
         with self._changed:
             closed = self._closed
-        self._end(CLOSED if closed else why or self._pipe.why_ended() + self._printed())
+        said = why or "the connection ended"
+        try:
+            said = CLOSED if closed else why or self._pipe.why_ended() + self._printed()
+        finally:
+            self._end(said)
 
     def _dispatch(self, reply: Reply) -> None:
         number, event = reply.fields["id"], reply.fields.get("event")

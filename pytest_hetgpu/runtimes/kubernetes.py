@@ -85,12 +85,16 @@ class _Exec(ProcessPipe):
 
     def why_ended(self) -> str:
         """As `Pipe.why_ended`: what became of the pod, as the cluster has it, else what kubectl said."""
-        said, pod = self.stderr(), self._place.pod
+        said, pod, at = self.stderr(), self._place.pod, self._cluster
         if any(sign in said for sign in _NO_PYTHON):
             return "the image has no python3: a node needs Python 3.6 or newer as `python3` in its PATH"
-        if told := losses.why_lost(self._cluster, pod, self._place.host, self._container, _DECIDING):
+        refused = words.refusal(said, at.where, at.namespace, at.context) if "Error from server" in said else None
+        # Then there was no connection, and so nothing is lost.
+        if refused and refused.unreached:
+            return refused.text
+        if told := losses.why_lost(at, pod, self._place.host, self._container, _DECIDING):
             return told
-        if "Error from server" in said:
-            return words.refusal(said, self._cluster.where, self._cluster.namespace, self._cluster.context).text
+        if refused:
+            return refused.text
         shown = "; ".join(said.splitlines()[-2:])
         return f"the connection to pod {pod} on {self._place.host} ended{f': {shown}' if shown else ''}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,11 +19,11 @@ BEHIND_A_PROXY = (
 )
 AWAY = words.silent("K", 30.0)
 
-Cluster_ = Callable[..., None]
+Answers = Callable[..., None]
 
 
 @pytest.fixture
-def kubernetes(monkeypatch: pytest.MonkeyPatch) -> Cluster_:
+def kubernetes(monkeypatch: pytest.MonkeyPatch) -> Answers:
     """Has a cluster answer: `pods` to who asks for the pod, one after the other, `exec` to a command in it."""
 
     def answers(pods: list[Any], exec_: words.Refusal | None = None, events: tuple[dict[str, str], ...] = ()) -> None:
@@ -51,31 +52,31 @@ def why() -> str:
 
 @pytest.mark.parametrize("said", [REFUSED, BEHIND_A_PROXY])
 def test_a_node_whose_kubelet_is_not_reached_is_lost_whatever_the_cluster_says_of_it_yet(
-    kubernetes: Cluster_, said: str
+    kubernetes: Answers, said: str
 ) -> None:
     kubernetes([RUNS], words.refusal(said, "K", "n"))
     assert why().startswith(
-        "pod p lost its node n1: the API server of K does not reach the kubelet of that pod's node ("
+        "pod p lost its node n1: the API server of K does not reach the kubelet of that pod's node, "
     )
     assert "10.0.0.7:10250" in why()
 
 
-def test_a_node_that_does_not_even_refuse_is_lost_where_the_server_is_there(kubernetes: Cluster_) -> None:
+def test_a_node_that_does_not_even_refuse_is_lost_where_the_server_is_there(kubernetes: Answers) -> None:
     kubernetes([RUNS], AWAY)
     assert why() == "pod p lost its node n1: nothing can be run in it any more, while the API server answers"
 
 
-def test_a_server_that_goes_away_meanwhile_is_no_lost_node(kubernetes: Cluster_) -> None:
+def test_a_server_that_goes_away_meanwhile_is_no_lost_node(kubernetes: Answers) -> None:
     kubernetes([RUNS, AWAY], AWAY)
     assert why() == ""
 
 
-def test_a_server_that_is_away_is_said(kubernetes: Cluster_) -> None:
+def test_a_server_that_is_away_is_said(kubernetes: Answers) -> None:
     kubernetes([AWAY])
     assert "the API server of K does not answer" in why()
 
 
-def test_what_the_cluster_says_while_a_node_is_asked_counts_more(kubernetes: Cluster_) -> None:
+def test_what_the_cluster_says_while_a_node_is_asked_counts_more(kubernetes: Answers) -> None:
     kubernetes([RUNS, RUNS, {**RUNS, "status": {"phase": "Failed", "reason": "Evicted"}}], AWAY)
     assert why() == "pod p was evicted"
 
@@ -84,13 +85,18 @@ def test_what_the_cluster_says_while_a_node_is_asked_counts_more(kubernetes: Clu
     "refusal", [None, words.refusal('pods "p" is forbidden: User "ada" cannot create resource "pods/exec"', "K", "n")]
 )
 def test_a_node_that_is_there_or_cannot_be_asked_has_nothing_against_it(
-    kubernetes: Cluster_, refusal: words.Refusal | None
+    kubernetes: Answers, refusal: words.Refusal | None
 ) -> None:
     kubernetes([RUNS], refusal)
     assert why() == ""
 
 
-def test_a_pod_that_is_gone_is_not_asked(kubernetes: Cluster_) -> None:
+def test_a_kubectl_that_is_gone_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert why().startswith("there is no kubectl in PATH")
+
+
+def test_a_pod_that_is_gone_is_not_asked(kubernetes: Answers) -> None:
     kubernetes([words.Refusal("K has no such object", missing=True)], AWAY, ({"reason": "TaintManagerEviction"},))
     assert why().startswith("pod p lost its node: the cluster gave that up")
 

@@ -76,8 +76,8 @@ def test_a_kubelet_that_is_away_is_not_taken_for_its_server() -> None:
     assert found.unreached
     assert not found.away
     assert found.text == (
-        "the API server of K does not reach the kubelet of that pod's node "
-        "(error dialing backend: dial tcp 10.0.0.7:10250: i/o timeout)"
+        "the API server of K does not reach the kubelet of that pod's node, which `kubectl exec` needs: "
+        "`kubectl get nodes` shows whether it is there (error dialing backend: dial tcp 10.0.0.7:10250: i/o timeout)"
     )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
+from unittest.mock import Mock
 
 import pytest
 
@@ -126,6 +127,14 @@ def test_all_who_wait_learn_of_the_end() -> None:
     assert said == {"n0: pulled the plug"}
     assert node.lost() == "pulled the plug"
     node.close()
+
+
+def test_they_learn_of_it_too_where_nobody_can_say_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ProcessPipe, "why_ended", Mock(side_effect=ZeroDivisionError))
+    monkeypatch.setattr(threading, "excepthook", Mock())
+    node = link(*says(MAGIC, frame(HELLO), then="sys.stdin.buffer.read(1)"))
+    with pytest.raises(LostNode, match="the connection ended"):
+        node.request("interfaces", patience=PATIENCE)
 
 
 def test_answers_find_who_asked_whatever_their_order() -> None:

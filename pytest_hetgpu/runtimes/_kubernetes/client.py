@@ -56,8 +56,12 @@ class Cluster:
         return (program(), *context, f"--namespace={self.namespace}", *rest)
 
     def ask(self, *rest: str, stdin: bytes = b"") -> str:
-        """What kubectl prints; Refused where it fails."""
-        return _answer(self.argv(f"--request-timeout={_PATIENCE:g}s", *rest), self, stdin)
+        """What kubectl prints; Refused where it fails, or is not there any more."""
+        try:
+            argv = self.argv(f"--request-timeout={_PATIENCE:g}s", *rest)
+        except NotHere as missing:
+            raise Refused(Refusal(str(missing))) from None
+        return _answer(argv, self, stdin)
 
     def get(self, resource: str, *rest: str) -> Object:
         """One object. Raises as `ask`, also for what is not there."""

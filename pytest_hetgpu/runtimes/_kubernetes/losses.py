@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from typing import NamedTuple
 
-from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.runtimes._kubernetes import words
 from pytest_hetgpu.runtimes._kubernetes.client import Cluster, Object, Refused
 
@@ -54,8 +53,6 @@ def silence(cluster: Cluster, name: str, container: str) -> words.Refusal | None
         # An API server that answers to the rest was waiting for the node.
         if refused.refusal.unreached or (refused.refusal.away and _there(cluster, name)):
             return refused.refusal
-    except NotHere:
-        pass  # kubectl itself has gone
     return None
 
 

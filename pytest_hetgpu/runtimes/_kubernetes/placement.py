@@ -99,7 +99,7 @@ class Placement:
         while not self._over.wait(_WATCHING):
             try:
                 pods = self.cluster.list("pods", "-l", selector(self.name))
-            except (Refused, NotHere):
+            except Refused:
                 continue  # whoever asks for something is told
             there = {one["metadata"]["name"]: one for one in pods if _counts(one) and _runs(one, self.pods.container)}
             for name in tuple(self._held):

@@ -107,7 +107,8 @@ _TABLE = (
     ),
     _Row(
         r"error dialing backend: |proxy error from \S+ while dialing ",
-        "the API server of {where} does not reach the kubelet of that pod's node",
+        "the API server of {where} does not reach the kubelet of that pod's node, which `kubectl exec` needs: "
+        "`kubectl get nodes{context}` shows whether it is there",
         "unreached",
     ),
     _Row(
