@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from pytest_hetgpu.batch import SCHEDULERS, Batch
 from pytest_hetgpu.foreign import Foreign
+from pytest_hetgpu.interfaces import Choice
 from pytest_hetgpu.limits import TOLERANCE, Limit, Reference
 from pytest_hetgpu.pods import Pods
 from pytest_hetgpu.told import Condition, Kind, Point
@@ -183,7 +184,7 @@ class Node:
     """One member of a job: a kind of hardware bound to a host, with the ranks it carries.
 
     `host` is whom a lease is for, `name` what the launcher calls it, `stack` the MPI that its ranks load. `image` and
-    `container` are set where the node is a container, the latter with its network decided: `user` or `host`.
+    `container` are set for a container, its network decided: `user` or `host`. `interface` is that of its TCP.
     """
 
     index: int
@@ -195,6 +196,7 @@ class Node:
     reach: Reach = Reach()
     image: Image | None = None
     container: ContainerOptions | None = None
+    interface: Choice | None = None
 
 
 @dataclass(frozen=True, slots=True)

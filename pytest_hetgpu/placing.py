@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from pytest_hetgpu.batch import SCHEDULERS, groups
 from pytest_hetgpu.errors import NotHere
+from pytest_hetgpu.interfaces import Choice, Network, choose
 from pytest_hetgpu.inventory import HERE, Host, Inventory
 from pytest_hetgpu.matrix.document import CellSettings, Document
 from pytest_hetgpu.model import ContainerOptions, Hardware, Image, Node, Stack
@@ -26,7 +27,7 @@ class Sight:
 
     `folder` is our private folder on it, `root` whether commands run as root there; `netdev`, `hca` and `gid_index` are
     the ones found where the matrix leaves them open; `prefix` is that of its MPI without links in it. `host` is the one
-    that a scheduler chose.
+    that a scheduler chose. `interface` is that of its TCP, with the reason.
     """
 
     folder: str = "/tmp/hetgpu"  # noqa: S108 - a name to show; the folder is made with a random one
@@ -36,11 +37,12 @@ class Sight:
     gid_index: int | None = None
     prefix: str = ""
     host: str = ""
+    interface: Choice | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Facts about where jobs run: `programs` is the folder of rank programs, `cores` are the launching host's.
+    """Facts about where jobs run: `programs` is the folder of rank programs, `cores` and `network` are this machine's.
 
     `stacks` are this machine's, `images` those of the matrix by name of hardware, `seen` is by node. The transports of
     `verbose` jobs log what maintainers ask for.
@@ -55,6 +57,7 @@ class Site:
     images: Mapping[str, Image] = field(default_factory=dict)
     seen: Mapping[int, Sight] = field(default_factory=dict)
     verbose: bool = False
+    network: Network | None = None
 
 
 def place(document: Document, settings: CellSettings, site: Site) -> tuple[tuple[Node, ...], tuple[Host, ...]]:
@@ -80,6 +83,7 @@ def place(document: Document, settings: CellSettings, site: Site) -> tuple[tuple
             reach=host.reach,
             image=site.images.get(kind.name) if container else None,
             container=container,
+            interface=_interface(kind, container, site.seen.get(index), site.network),
         )
         nodes.append(node)
     return tuple(nodes), hosts
@@ -158,6 +162,27 @@ def _own_netdev(container: ContainerOptions | None, hosts: Sequence[Host]) -> st
     if container and container.network == "user":
         return CONTAINER_NETDEV
     return "lo" if len(hosts) > 1 and len({host.address for host in hosts}) == 1 else ""
+
+
+def _interface(
+    kind: Hardware, container: ContainerOptions | None, sight: Sight | None, network: Network | None
+) -> Choice:
+    """The interface of a node's TCP: the fabric's, the one that is known by its runtime, or what was seen."""
+    if kind.fabric.netdev:
+        return Choice(kind.fabric.netdev, f"the fabric of {kind.name} names it")
+    if container and container.network == "user":
+        return Choice(CONTAINER_NETDEV, "the first one on a container's own network")
+    if sight and (sight.netdev or (sight.interface and sight.interface.name)):
+        return _unnamed(sight.interface or Choice(sight.netdev, "seen on the node"))
+    if kind.pods and not kind.pods.host_network:
+        return Choice(CONTAINER_NETDEV, "the first one of a pod")
+    if kind.runtime == "local" and not sight:
+        return _unnamed(choose(network)) if network else Choice()
+    return Choice(why="chosen once the node is there")
+
+
+def _unnamed(choice: Choice) -> Choice:
+    return replace(choice, why=f"{choice.why}; the fabric names none")
 
 
 def _seen(kind: Hardware, netdev: str, sight: Sight | None) -> Hardware:

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.fabrics.base import FabricKind
+from pytest_hetgpu.interfaces import Choice
 from pytest_hetgpu.inventory import HERE, Host
 from pytest_hetgpu.launchers.base import Launcher, Meeting, Start
 from pytest_hetgpu.matrix.document import CellSettings, Document
@@ -27,7 +28,7 @@ def plan(document: Document, scenario: Scenario, site: Site) -> Job:
     settings = document.settings(scenario.values)
     options = settings.options
     everybody, hosts = place(document, settings, site)
-    nodes = everybody[: len(settings.nodes)]
+    nodes = tuple(replace(node, interface=_named(settings, node)) for node in everybody[: len(settings.nodes)])
     control = everybody[len(nodes)] if settings.launch_from else None
     _require(options.requires, nodes, hosts[: len(nodes)])
     starter = _starter(nodes, control)
@@ -37,6 +38,7 @@ def plan(document: Document, scenario: Scenario, site: Site) -> Job:
     meeting = _meeting(scenario, nodes)
     ours = _of_torch(nodes, launcher, meeting) if work.backend else {}
     contexts, mca = _contexts(settings, nodes, site, work, ours)
+    nodes = tuple(replace(node, interface=_interface(settings, node)) for node in nodes)
     return Job(
         matrix=document.name,
         scenario=scenario.id,
@@ -47,6 +49,26 @@ def plan(document: Document, scenario: Scenario, site: Site) -> Job:
         timeout=options.timeout or site.timeout,
         demand=_held(scenario, _demand(scenario, settings, nodes, hosts[: len(nodes)], work), nodes),
         launcher=control,
+    )
+
+
+def _named(settings: CellSettings, node: Node) -> Choice | None:
+    """The interface of a node, if the matrix does not set the variable or parameter for it itself."""
+    pin, options, hardware = settings.transport.pin, settings.options, node.hardware
+    writers = {"the cell": (options.env, options.mca), hardware.name: (hardware.env, hardware.mca)}
+    for who, (env, mca) in writers.items() if pin else ():
+        if value := env.get(pin) or env.get(f"OMPI_MCA_{pin}") or mca.get(pin):
+            return Choice(value, f"{pin} of {who} names it")
+    return node.interface
+
+
+def _interface(settings: CellSettings, node: Node) -> Choice | None:
+    """The interface that its transport ends up with on a node; None if it needs none."""
+    pinned, named = settings.transport.interface(node), node.interface
+    return (
+        named
+        if pinned and named and settings.transport.pin in {*settings.options.env, *settings.options.mca}
+        else pinned
     )
 
 
@@ -127,12 +149,18 @@ def _suit(
         f"{scenario.value('workload')} ": work.unsuitable(sum(node.ranks for node in nodes))
         or work.refuses(settings.family)
         or _off(work, nodes),
-        "": next(filter(None, map(settings.transport.unsuitable, stacks)), None),
+        "": next(filter(None, map(settings.transport.unsuitable, stacks)), None) or _unreachable(settings, nodes),
         f"{settings.options.launcher} ": launcher.unsuitable(next(iter(stacks)), mca, work.backend),
     }
     for who, reason in reasons.items():
         if reason:
             raise NotHere(f"{who}{reason}")
+
+
+def _unreachable(settings: CellSettings, nodes: Sequence[Node]) -> str | None:
+    """Why the transport cannot connect the ranks of a node, None if it can on all."""
+    reasons = (settings.transport.unreachable(node, node.stack) for node in nodes if node.stack)
+    return next(filter(None, reasons), None)
 
 
 def _off(work: Workload, nodes: Sequence[Node]) -> str | None:

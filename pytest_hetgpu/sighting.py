@@ -5,24 +5,23 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from pytest_hetgpu.accounting import Environment
 from pytest_hetgpu.errors import HetgpuError
 from pytest_hetgpu.fabrics.base import FabricKind
+from pytest_hetgpu.interfaces import LOOPBACK, ROUTES, Choice, Interface, Network, choose, interface_of, kind_of, routed
 from pytest_hetgpu.inventory import HERE
 from pytest_hetgpu.model import Fabric, Node
 from pytest_hetgpu.placing import Sight
-from pytest_hetgpu.probes.rdma import Choice, choose, table
+from pytest_hetgpu.probes import rdma
 from pytest_hetgpu.registry import find
 from pytest_hetgpu.runtimes.base import Member
-
-ROUTES = "/proc/net/route"
 
 _PORT = re.compile(r"rdma\.(.+):(\d+)\.link_layer")
 _PREFIX = re.compile(r"/[A-Za-z0-9_./+@=~-]*")
 # A node may say anything: only what can be a name goes into command lines.
 _DEVICE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@+~-]*")
-_UP = 0x1  # RTF_UP of linux/route.h
 
 
 def of(node: Node, member: Member, seen: Environment) -> Sight:
@@ -30,14 +29,24 @@ def of(node: Node, member: Member, seen: Environment) -> Sight:
     fabric = node.hardware.fabric
     chosen = roce(fabric, seen)
     if chosen:
-        hca, netdev, gid_index = _device(chosen.hca, chosen.port), chosen.netdev, chosen.gid_index
+        hca, gid_index = _device(chosen.hca, chosen.port), chosen.gid_index
+        interface = Choice(chosen.netdev, f"the one of GID {gid_index} of {chosen.hca}")
     else:
-        hca, netdev, gid_index = infiniband(fabric, seen), "", None
-    own_network = node.container is not None and node.container.network == "user"
-    if not (netdev or fabric.netdev or own_network):
-        netdev = _interface(node.host, member)
-    netdev, hca = (name if _DEVICE.fullmatch(name) else "" for name in (netdev, hca))
-    return Sight(member.folder, member.uid == 0, netdev, hca, gid_index, _prefix(node, member), member.given)
+        hca, gid_index = infiniband(fabric, seen), None
+        interface = Choice() if _given(node) else _interface(node.host, member, seen)
+    interface = interface if _DEVICE.fullmatch(interface.name) else replace(interface, name="")
+    # Loopback is nothing that a fabric has: what is on one host finds its ranks there.
+    netdev = "" if (fabric.netdev and not chosen) or node.host in HERE else interface.name
+    hca = hca if _DEVICE.fullmatch(hca) else ""
+    prefix = _prefix(node, member)
+    return Sight(member.folder, member.uid == 0, netdev, hca, gid_index, prefix, member.given, interface)
+
+
+def _given(node: Node) -> bool:
+    """Whether the interface is known without looking: the matrix names it, or the container's network does."""
+    if node.container is not None and node.container.network == "user":
+        return True
+    return bool(node.hardware.fabric.netdev) if node.interface is None else bool(node.interface.name)
 
 
 def _prefix(node: Node, member: Member) -> str:
@@ -52,15 +61,15 @@ def _prefix(node: Node, member: Member) -> str:
     return found if answer.returncode == 0 and _PREFIX.fullmatch(found) else ""
 
 
-def roce(fabric: Fabric, seen: Environment) -> Choice | None:
+def roce(fabric: Fabric, seen: Environment) -> rdma.Choice | None:
     """The HCA, interface and GID that a RoCE job on the node must name, within what the matrix says of them."""
     layer = _link_layer(fabric)
     if layer != "Ethernet":
         return None
     ports = set(_ports(seen, layer))
-    rows = tuple(row for row in table(seen.facts) if (row.hca, row.port) in ports)
-    chosen = choose(rows, fabric.netdev, fabric.hca)
-    return chosen if isinstance(chosen, Choice) else None
+    rows = tuple(row for row in rdma.table(seen.facts) if (row.hca, row.port) in ports)
+    chosen = rdma.choose(rows, fabric.netdev, fabric.hca)
+    return chosen if isinstance(chosen, rdma.Choice) else None
 
 
 def infiniband(fabric: Fabric, seen: Environment) -> str:
@@ -71,18 +80,6 @@ def infiniband(fabric: Fabric, seen: Environment) -> str:
     states = {port: seen.text(f"rdma.{port[0]}:{port[1]}.state") or "" for port in _ports(seen, layer)}
     active = [port for port, state in states.items() if "ACTIVE" in state]
     return _device(*active[0]) if len(active) == 1 else ""
-
-
-def interface_of(routes: str, address: str | None) -> str:
-    """The interface that carries a node's address, by the node's /proc/net/route; "" where none does.
-
-    An address that is none of the node's own (one that is translated on the way), or None, gives the interface of the
-    default route.
-    """
-    number = int(ipaddress.IPv4Address(address)) if address else 0
-    found = [route for route in _routes(routes) if number & route[1] == route[0]]
-    # The narrowest network, then the cheapest way.
-    return max(found, key=lambda route: (route[1], -route[2]), default=(0, 0, 0, ""))[3]
 
 
 def _link_layer(fabric: Fabric) -> str:
@@ -101,15 +98,33 @@ def _device(hca: str, port: int) -> str:
     return hca if port == 1 else f"{hca}:{port}"
 
 
-def _interface(host: str, member: Member) -> str:
-    """Loopback is nothing that a plan must name: what is on one host finds its ranks there."""
-    if host in HERE:
-        return ""
+def _interface(host: str, member: Member, seen: Environment) -> Choice:
+    """The interface that carries the address by which others reach the node; on this host, the one for a host alone."""
     try:
-        routes = member.read([ROUTES])[ROUTES] or b""
-        return interface_of(routes.decode(errors="replace"), _ipv4(host, member))
+        routes = (member.read([ROUTES])[ROUTES] or b"").decode(errors="replace")
+        address = None if host in HERE else _ipv4(host, member)
     except HetgpuError:
-        return ""
+        return Choice()
+    if host in HERE:
+        network = _network(seen, routes)
+        return choose(network) if len(network.interfaces) > 1 else Choice()
+    name = interface_of(routes, address)
+    direct = address and name and name != interface_of(routes, None)
+    return (
+        Choice(name, f"carries its address {address}" if direct else "carries the default route") if name else Choice()
+    )
+
+
+def _network(seen: Environment, routes: str) -> Network:
+    """The interfaces that a node showed to be up; an address shows in the routes."""
+    addressed = routed(routes)
+    found = [
+        Interface(
+            name, seen.text(f"nics.{name}.state") not in ("down", "lowerlayerdown"), name in addressed, kind_of(name)
+        )
+        for name in seen.items("nics")
+    ]
+    return Network((Interface(LOOPBACK, kind="loopback"), *found), routes)
 
 
 def _ipv4(host: str, member: Member) -> str | None:
@@ -123,20 +138,3 @@ def _ipv4(host: str, member: Member) -> str | None:
     except ValueError:
         return None
     return None if address.is_loopback else str(address)
-
-
-def _routes(text: str) -> Iterator[tuple[int, int, int, str]]:
-    """Network, mask, metric and interface of each route that is up; in the file addresses are little-endian words."""
-    for line in text.splitlines()[1:]:
-        fields = line.split()
-        try:
-            network, flags, mask = (int(fields[place], 16) for place in (1, 3, 7))
-            metric = int(fields[6])
-        except (ValueError, IndexError):
-            continue
-        if flags & _UP and max(network, mask) < 1 << 32 and min(network, mask) >= 0:
-            yield _swapped(network), _swapped(mask), metric, fields[0]
-
-
-def _swapped(word: int) -> int:
-    return int.from_bytes(word.to_bytes(4, "little"), "big")

@@ -6,13 +6,14 @@ import os
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 from pytest_hetgpu import inventory
 from pytest_hetgpu.errors import MatrixError, NotHere, UsageError
 from pytest_hetgpu.expand import expand
 from pytest_hetgpu.images import reference
+from pytest_hetgpu.interfaces import Network
 from pytest_hetgpu.inventory import Inventory
 from pytest_hetgpu.knowledge.load import knowledge
 from pytest_hetgpu.matrix.document import Document
@@ -21,6 +22,7 @@ from pytest_hetgpu.model import Hardware, Image, Job, Scenario, Stack
 from pytest_hetgpu.placing import Sight, Site
 from pytest_hetgpu.plan import plan
 from pytest_hetgpu.registry import known, names, troubles
+from pytest_hetgpu.runtimes._network import network_here
 from pytest_hetgpu.stacks.base import family_of
 
 PACKAGE = Path(__file__).resolve().parent
@@ -204,6 +206,11 @@ class Suite:
                 self._stacks[name] = error
         return self._stacks[name]
 
+    @cached_property
+    def network(self) -> Network | None:
+        """The interfaces of this machine as they were when the first job was planned."""
+        return network_here()
+
     def _candidates(self, name: str) -> Iterable[Path]:
         return (*(prefix / name for prefix in self.prefixes), Path(sys.prefix))
 
@@ -218,6 +225,7 @@ class Suite:
             inventory=self.inventory,
             images=self._images.get(document.name, {}),
             seen=seen,
+            network=self.network,
         )
 
 

@@ -127,6 +127,7 @@ def _lines(job: Job, suite: Suite) -> Iterator[str]:
     for node in job.nodes:
         ranks = f"{node.ranks} rank{'s' * (node.ranks > 1)}"
         yield f"node {node.index}: {_described(node, job)}, {ranks}"
+    yield from (f"interface  node{node.index}: {node.interface}" for node in job.nodes if node.interface)
     if job.launcher:
         yield f"started from: {_described(job.launcher, job)}, no ranks"
     for name in dict.fromkeys(n.stack.name for n in job.everybody if n.stack and n.hardware.runtime == "local"):

@@ -35,6 +35,7 @@ GROUND = {
     "readings",
     "batch",
     "pods",
+    "interfaces",
 }
 # What families may know besides the ground and themselves: words for conditions, bandwidths, images and foreign output.
 SHARED = {"when", "metrics", "images", "patterns"}

@@ -10,6 +10,7 @@ import pytest
 
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.expand import expand
+from pytest_hetgpu.interfaces import Choice
 from pytest_hetgpu.inventory import Host
 from pytest_hetgpu.model import Expectation, Kind, Node, Point
 from pytest_hetgpu.plan import plan
@@ -64,8 +65,12 @@ def test_axis_values_override_the_transport_and_that_the_hardware(plans: Plans) 
 
 def test_an_environment_variable_of_the_user_beats_a_parameter_in_the_environment(plans: Plans) -> None:
     text = TEXT + "  tuning: {over: {env: {OMPI_MCA_btl_tcp_if_include: eth9}}}\n"
-    argv = plans("mixed-ob1-pairs-over", text).command.argv
-    assert [token for token in argv if "if_include" in token] == ["OMPI_MCA_btl_tcp_if_include=eth9"] * 2
+    job = plans("mixed-ob1-pairs-over", text)
+    argv = job.command.argv
+    # The parameter says the same: on the command line it would beat the variable.
+    assert argv[argv.index("btl_tcp_if_include") + 1] == "eth9"
+    assert [token for token in argv if "if_include=" in token] == ["OMPI_MCA_btl_tcp_if_include=eth9"] * 2
+    assert {str(node.interface) for node in job.nodes} == {"eth9 (btl_tcp_if_include of the cell names it)"}
 
 
 def test_no_context_ever_uses_x(plans: Plans, reads: Reads) -> None:
@@ -146,8 +151,10 @@ def test_hosts_are_sorted_and_each_once(plans: Plans) -> None:
 def test_nodes_know_their_hardware_host_and_ranks(plans: Plans, reads: Reads) -> None:
     kinds = reads(TEXT).hardware
     assert plans("mixed-ob1-pairs").nodes == (
-        Node(0, kinds["cpu"], "localhost", 1, "localhost", STACK),
-        Node(1, kinds["lo2"], "localhost", 1, "localhost", STACK),
+        Node(0, kinds["cpu"], "localhost", 1, "localhost", STACK, interface=Choice("lo", Choice().why)),
+        Node(
+            1, kinds["lo2"], "localhost", 1, "localhost", STACK, interface=Choice("eth1", "the fabric of lo2 names it")
+        ),
     )
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from pytest_hetgpu.errors import NotHere
+from pytest_hetgpu.interfaces import Choice
 from pytest_hetgpu.inventory import Host, Inventory
 from pytest_hetgpu.model import Job, Node
 from tests.plan_cases import ALL, FOUR, STACK, TEXT, Plans, Reads, plans, site
@@ -30,7 +31,9 @@ axes:
 
 def test_a_job_may_be_started_from_a_node_without_ranks(plans: Plans, reads: Reads) -> None:
     job = plans("led-shm-allreduce", LED)
-    assert job.launcher == Node(2, reads(LED).hardware["control"], "localhost", 0, "localhost", STACK)
+    assert job.launcher == Node(
+        2, reads(LED).hardware["control"], "localhost", 0, "localhost", STACK, interface=Choice()
+    )
     assert ([node.ranks for node in job.nodes], job.demand.ranks) == ([2, 2], 4)
     # What its hardware sets is for ranks, and it has none.
     assert not {"ONLY=control", "pml_base_verbose"} & set(job.command.argv)

@@ -11,9 +11,10 @@ import pytest
 from pytest_hetgpu import sighting
 from pytest_hetgpu.accounting import Environment
 from pytest_hetgpu.errors import LostNode
+from pytest_hetgpu.interfaces import Choice, interface_of
 from pytest_hetgpu.model import ContainerOptions, Fabric, Hardware, Node
 from pytest_hetgpu.placing import Sight
-from pytest_hetgpu.probes.base import Facts, Seen
+from pytest_hetgpu.probes.base import Facts, Seen, found
 from pytest_hetgpu.probes.rdma import Rdma
 from pytest_hetgpu.runtimes.base import Answer, Member
 
@@ -76,6 +77,7 @@ LINK_LOCAL = "fe80:0000:0000:0000:0e42:a1ff:fe5b:7a10"
 IPV4 = "0000:0000:0000:0000:0000:ffff:0a00:0005"
 TABLE = table("mlx5_0", 1, "Ethernet", *((g, t, "ens5f0") for g in (LINK_LOCAL, IPV4) for t in (V1, V2)))
 SECOND = table("mlx5_1", 2, "Ethernet", ("0000:0000:0000:0000:0000:ffff:0a01:0005", V2, "ens5f1"))
+DIRECT = Choice("ens6", "carries its address 10.0.0.5")
 INFINIBAND = table("mlx5_2", 1, "InfiniBand", ("fe80:0000:0000:0000:b859:9f03:00d4:17a4", V1, ""))
 
 
@@ -88,8 +90,9 @@ def of(which: Node, member: Told | None = None, seen: Environment | None = None)
 
 
 def test_the_folder_and_the_user() -> None:
-    assert of(node()) == Sight("/run/hetgpu-1", root=False, netdev="ens6")
-    assert of(node(), Told(folder="/root/x", uid=0, routes=None)) == Sight("/root/x", root=True)
+    assert of(node()) == Sight("/run/hetgpu-1", root=False, netdev="ens6", interface=DIRECT)
+    blind = Sight("/root/x", root=True, interface=Choice())
+    assert of(node(), Told(folder="/root/x", uid=0, routes=None)) == blind
 
 
 @pytest.mark.parametrize(
@@ -126,7 +129,8 @@ def test_a_port_that_is_down_is_not_chosen() -> None:
 
 
 def test_what_was_not_looked_at_is_left_open() -> None:
-    assert of(node(Fabric("roce")), seen=Environment()) == Sight("/run/hetgpu-1", root=False, netdev="ens6")
+    sight = Sight("/run/hetgpu-1", root=False, netdev="ens6", interface=DIRECT)
+    assert of(node(Fabric("roce")), seen=Environment()) == sight
 
 
 @pytest.mark.parametrize(
@@ -140,13 +144,13 @@ def test_what_was_not_looked_at_is_left_open() -> None:
     ],
 )
 def test_the_interface_that_carries_an_address(address: str | None, interface: str) -> None:
-    assert sighting.interface_of(ROUTES, address) == interface
+    assert interface_of(ROUTES, address) == interface
 
 
 def test_of_two_ways_the_cheaper_and_none_that_is_down() -> None:
     cheap = DEFAULT.replace("ens5", "ens7").replace("\t100\t", "\t50\t")
-    assert sighting.interface_of(HEAD + DEFAULT + cheap, None) == "ens7"
-    assert sighting.interface_of(HEAD + DEFAULT + cheap.replace("0003", "0002"), None) == "ens5"
+    assert interface_of(HEAD + DEFAULT + cheap, None) == "ens7"
+    assert interface_of(HEAD + DEFAULT + cheap.replace("0003", "0002"), None) == "ens5"
 
 
 @pytest.mark.parametrize("name", ["e$(id)", "`id`", "-iface", 'a"b', "a;b", "a/b"])
@@ -159,7 +163,7 @@ def test_an_interface_that_no_interface_is_called_is_not_taken(name: str) -> Non
 
 @pytest.mark.parametrize("routes", ["", HEAD, HEAD + "ens5\n", HEAD + "a b c d e f g h\n", "\0\n\0", LARGE, NEGATIVE])
 def test_routes_that_say_nothing(routes: str) -> None:
-    assert sighting.interface_of(routes, "10.0.0.5") == ""
+    assert interface_of(routes, "10.0.0.5") == ""
 
 
 def test_names_are_looked_up_on_the_node() -> None:
@@ -179,13 +183,31 @@ def test_names_are_looked_up_on_the_node() -> None:
     [
         node(Fabric(netdev="eth1")),
         node(container=ContainerOptions(network="user")),
-        node(host="localhost"),
+        node(interface=Choice("eth0", "the first one of a pod")),
     ],
 )
 def test_an_interface_that_is_given_is_not_looked_for(which: Node) -> None:
     told = Told()
     assert of(which, told).netdev == ""
     assert told.asked == []
+
+
+NICS: Facts = {
+    "nics": found(("docker0", "ens4", "tun0", "ens5")),
+    **{f"nics.{name}.state": found("down" if name == "ens4" else "up") for name in ("docker0", "ens4", "tun0", "ens5")},
+}
+ALONE = HEAD + DOCKER + DOCKER.replace("docker0", "tun0") + DOCKER.replace("docker0", "ens4")
+
+
+def test_a_node_that_shares_this_host_has_the_interface_of_a_host_alone() -> None:
+    """Loopback does not do for every library, and a bridge of an engine hangs them."""
+    there = node(host="localhost", interface=Choice())
+    sight = of(there, seen=Environment(NICS))
+    assert (sight.netdev, sight.interface) == ("", Choice("ens5", "carries the default route"))
+    sight = of(there, Told(routes=ALONE.encode()), Environment(NICS))
+    others = "docker0 a bridge, ens4 without a carrier, tun0 a tunnel, ens5 without an IPv4 address"
+    assert sight.interface == Choice("lo", f"no other interface can be used: {others}", "loopback")
+    assert of(there).interface == Choice()
 
 
 def test_a_container_on_its_host_s_network_has_the_host_s_interface() -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from pytest_hetgpu.model import Node, Stack
+from pytest_hetgpu.model import Stack
 from pytest_hetgpu.transports._ucx_log import INFO
 from pytest_hetgpu.transports.base import Rendering
 
@@ -59,11 +59,6 @@ def ob1(stack: Stack, btl: Sequence[str], interface: str) -> Rendering:
 def plain(btl: str) -> str:
     """A byte transfer layer by its name in release 5."""
     return _SM_5 if btl == _SM_4 else btl
-
-
-def netdev(node: Node, asked: str | None) -> str:
-    """The interface to pin: the transport's own, else the fabric's, else loopback, as all ranks share the host."""
-    return asked or node.hardware.fabric.netdev or "lo"
 
 
 def is_old(stack: Stack) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pytest_hetgpu.model import Node, Stack
 from pytest_hetgpu.transports import _mpich, _openmpi
+from pytest_hetgpu.transports._netdev import nothing_up
 from pytest_hetgpu.transports._proof import Proof
 from pytest_hetgpu.transports._ucx_log import DEBUG
 from pytest_hetgpu.transports.base import ProofReader, Rendering, Transport
@@ -16,6 +17,9 @@ class Auto(Transport):
 
     def render(self, node: Node, stack: Stack) -> Rendering:
         return _mpich.pinned(None) if stack.vendor == _mpich.VENDOR else _openmpi.pinned(stack, {})
+
+    def unreachable(self, node: Node, stack: Stack) -> str | None:
+        return None if stack.vendor == _mpich.VENDOR else nothing_up(node, stack.vendor)
 
     def verbose(self, stack: Stack) -> Rendering:
         debug = {**DEBUG, "FI_LOG_LEVEL": "warn"}

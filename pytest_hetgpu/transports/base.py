@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Protocol
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from pytest_hetgpu.interfaces import Choice
 from pytest_hetgpu.model import Node, Stack
 from pytest_hetgpu.registry import find, names, show
 
@@ -110,6 +111,19 @@ class Transport(abc.ABC):
     @abc.abstractmethod
     def render(self, node: Node, stack: Stack) -> Rendering:
         """Settings that make this node's ranks use the transport and say so in their output."""
+
+    @property
+    def pin(self) -> str:
+        """The variable or MCA parameter that names its interface; "" for a family that pins none."""
+        return ""
+
+    def interface(self, node: Node) -> Choice | None:
+        """The interface that `render` pins on a node, with the reason; None if its data needs none."""
+        return None
+
+    def unreachable(self, node: Node, stack: Stack) -> str | None:
+        """Why ranks of this node cannot reach each other by this transport, None if they can."""
+        return None
 
     def verbose(self, stack: Stack) -> Rendering:
         """What to add to `render`'s settings so that the log is the one that the library's maintainers ask for.

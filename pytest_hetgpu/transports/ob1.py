@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pytest_hetgpu.interfaces import LOOPBACK, Choice
 from pytest_hetgpu.model import Node, Stack
 from pytest_hetgpu.transports import _openmpi
+from pytest_hetgpu.transports._netdev import netdev, nothing_up
 from pytest_hetgpu.transports._proof import Proof
 from pytest_hetgpu.transports.base import Interfaces, ProofReader, Rendering, Transport, TransportSettings, Words
 
@@ -23,7 +25,20 @@ class Ob1(Transport):
     vendors = (_openmpi.VENDOR,)
 
     def render(self, node: Node, stack: Stack) -> Rendering:
-        return _openmpi.ob1(stack, self.settings.btl, _openmpi.netdev(node, self.settings.netdev))
+        return _openmpi.ob1(stack, self.settings.btl, netdev(node, self.settings.netdev).name or LOOPBACK)
+
+    @property
+    def pin(self) -> str:
+        return "btl_tcp_if_include"
+
+    def interface(self, node: Node) -> Choice | None:
+        if "tcp" not in self.settings.btl:
+            return None
+        chosen = netdev(node, self.settings.netdev)
+        return chosen if chosen.name else Choice(LOOPBACK, chosen.why)
+
+    def unreachable(self, node: Node, stack: Stack) -> str | None:
+        return nothing_up(node, stack.vendor)
 
     def verbose(self, stack: Stack) -> Rendering:
         return _openmpi.verbose(("bml", "btl"))

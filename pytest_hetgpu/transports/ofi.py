@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pytest_hetgpu.interfaces import Choice
 from pytest_hetgpu.model import Node, Stack
 from pytest_hetgpu.transports import _mpich, _openmpi
+from pytest_hetgpu.transports._netdev import netdev, nothing_up, only_loopback
 from pytest_hetgpu.transports._proof import Proof
 from pytest_hetgpu.transports.base import ProofReader, Rendering, Transport, TransportSettings, Word
 
@@ -24,13 +26,28 @@ class Ofi(Transport):
 
     def render(self, node: Node, stack: Stack) -> Rendering:
         provider = self.settings.provider
-        device = (self.settings.netdev or node.hardware.fabric.netdev) if provider == "tcp" else None
-        env = {"FI_TCP_IFACE": device} if device else {}
+        device = self.interface(node)
+        env = {self.pin: device.name} if device and device.name else {}
         if stack.vendor == _mpich.VENDOR:
             return _mpich.pinned("ofi", {"FI_PROVIDER": provider, **env})
         # FI_PROVIDER alone does not help: Open MPI excludes tcp, sockets and shm unless told otherwise.
         mca = {"pml": "cm", "mtl": "ofi", "opal_common_ofi_provider_include": provider, "opal_common_ofi_verbose": "1"}
         return _openmpi.pinned(stack, mca, env)
+
+    @property
+    def pin(self) -> str:
+        return "FI_TCP_IFACE"
+
+    def interface(self, node: Node) -> Choice | None:
+        return netdev(node, self.settings.netdev) if self.settings.provider == "tcp" else None
+
+    def unreachable(self, node: Node, stack: Stack) -> str | None:
+        """Open MPI asks libfabric for endpoints that reach other hosts too, and its tcp provider has none on lo."""
+        mpich = stack.vendor == _mpich.VENDOR
+        if self.settings.provider != "tcp":
+            return None if mpich else nothing_up(node, stack.vendor)
+        loopback = None if mpich else only_loopback(node, self.settings.netdev, f"OFI of {stack.vendor}")
+        return nothing_up(node, stack.vendor) or loopback
 
     def verbose(self, stack: Stack) -> Rendering:
         debug = {"FI_LOG_LEVEL": "debug"}

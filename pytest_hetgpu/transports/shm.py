@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pytest_hetgpu.model import Node, Stack
 from pytest_hetgpu.transports import _mpich, _openmpi
+from pytest_hetgpu.transports._netdev import nothing_up
 from pytest_hetgpu.transports._proof import Proof
 from pytest_hetgpu.transports.base import ProofReader, Rendering, Transport
 
@@ -17,6 +18,9 @@ class Shm(Transport):
         if stack.vendor == _mpich.VENDOR:
             return _mpich.pinned(None)
         return _openmpi.ob1(stack, ("sm", "self"), "")
+
+    def unreachable(self, node: Node, stack: Stack) -> str | None:
+        return None if stack.vendor == _mpich.VENDOR else nothing_up(node, stack.vendor)
 
     def verbose(self, stack: Stack) -> Rendering:
         return _mpich.verbose() if stack.vendor == _mpich.VENDOR else _openmpi.verbose(("bml", "btl"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from pytest_hetgpu.interfaces import Choice
 from pytest_hetgpu.model import Node, Stack
 from pytest_hetgpu.transports import _mpich, _openmpi
 from pytest_hetgpu.transports._proof import Proof
@@ -43,6 +44,16 @@ class Ucc(Transport):
 
     def unsuitable(self, stack: Stack) -> str | None:
         return self.below.unsuitable(stack) or super().unsuitable(stack)
+
+    @property
+    def pin(self) -> str:
+        return self.below.pin
+
+    def interface(self, node: Node) -> Choice | None:
+        return self.below.interface(node)
+
+    def unreachable(self, node: Node, stack: Stack) -> str | None:
+        return self.below.unreachable(node, stack)
 
     def render(self, node: Node, stack: Stack) -> Rendering:
         below = self.below.render(node, stack)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 
+from pytest_hetgpu.interfaces import Choice
 from pytest_hetgpu.model import Fabric, Node, Stack
 from pytest_hetgpu.transports import _mpich, _openmpi
+from pytest_hetgpu.transports._netdev import netdev, nothing_up, only_loopback
 from pytest_hetgpu.transports._proof import Proof
 from pytest_hetgpu.transports._ucx_log import DEBUG, INFO
 from pytest_hetgpu.transports.base import ProofReader, Rendering, Transport, TransportSettings, Words
@@ -23,6 +25,11 @@ _GROUPS = {
     "cuda": ("cuda_*", "gdr_copy"),
     "rocm": ("rocm_*",),
 }
+_WITHIN = {"posix", "sysv", "cma", "knem", "xpmem", "mm", "sm", "shm", "all", "any"}
+_RDMA_FABRICS = ("roce", "infiniband")
+# From 1.19 on UCX looks up a route to the other rank, and loopback has none in the main table. MPICH 5 and Open MPI 5
+# bring such a release in their wheels, Open MPI 4 brings 1.18.
+_ROUTED_SINCE = 5
 _RDMA = re.compile(r"(ib|rc|ud|dc)(_\w+|x)?|\w+_(verbs|mlx5)|all|any")
 
 
@@ -42,23 +49,58 @@ class Ucx(Transport):
 
     def render(self, node: Node, stack: Stack) -> Rendering:
         env = {"UCX_TLS": "all" if "any" in self.settings.tls else ",".join(self.settings.tls), **INFO}
-        devices = self.settings.net_devices or self._devices(node.hardware.fabric)
-        if devices:
-            env["UCX_NET_DEVICES"] = ",".join(devices)
+        device = self.interface(node)
+        if device and device.name:
+            env[self.pin] = device.name
+        # UCX leaves bridges out, even one that is named.
+        if device and device.kind == "bridge":
+            env["UCX_TCP_BRIDGE_ENABLE"] = "y"
         if stack.vendor == _mpich.VENDOR:
             return _mpich.pinned("ucx", env)
         # Open MPI lets UCX in for RDMA-class transports only, unless told otherwise.
         mca = {"pml": "ucx", "opal_common_ucx_tls": "any", "opal_common_ucx_devices": "any"}
         return _openmpi.pinned(stack, mca, env)
 
-    def _devices(self, fabric: Fabric) -> tuple[str, ...]:
-        """The HCA for transports of RDMA, as `HCA:PORT`; else the interface; none leaves the choice to UCX."""
-        if fabric.hca and any(map(_RDMA.fullmatch, self.settings.tls)):
-            return (fabric.hca if ":" in fabric.hca else f"{fabric.hca}:1",)
-        if fabric.netdev:
-            return (fabric.netdev,)
-        # The fabric's own UCX_NET_DEVICES names its HCA, which is no device for these transports.
-        return ("all",) if fabric.hca else ()
+    @property
+    def pin(self) -> str:
+        return "UCX_NET_DEVICES"
+
+    def interface(self, node: Node) -> Choice | None:
+        """The devices for UCX_NET_DEVICES, which restricts RDMA and tcp alike.
+
+        RDMA needs the HCA as `HCA:PORT`, tcp the interface, a list of both needs both. Shared memory needs none.
+        Until the HCA is known RDMA has all: an interface alone would leave RDMA without a device.
+        """
+        if self.settings.net_devices:
+            return netdev(node, ",".join(self.settings.net_devices), "net_devices")
+        fabric, tcp = node.hardware.fabric, "tcp" in self.settings.tls
+        if any(map(_RDMA.fullmatch, self.settings.tls)):
+            return self._rdma(node, fabric, tcp)
+        if not tcp:
+            return None
+        chosen = netdev(node, None)
+        # The fabric's own UCX_NET_DEVICES names its HCA, which is no device for tcp.
+        return Choice("all", "the fabric names an HCA alone") if fabric.hca and not chosen.name else chosen
+
+    def _rdma(self, node: Node, fabric: Fabric, tcp: bool) -> Choice | None:
+        """The HCA; beside it the interface where the list names tcp itself, for `all` would spread data over both."""
+        if fabric.hca:
+            hca = fabric.hca if ":" in fabric.hca else f"{fabric.hca}:1"
+            beside = netdev(node, None).name if tcp else ""
+            return Choice(",".join(filter(None, (hca, beside))), f"the HCA{' and the interface' if beside else ''}")
+        if fabric.kind in _RDMA_FABRICS or not fabric.netdev:
+            return None
+        return netdev(node, None) if tcp or {"all", "any"} & {*self.settings.tls} else None
+
+    def unreachable(self, node: Node, stack: Stack) -> str | None:
+        """UCX's tcp does not connect over lo since it looks routes up; the other transports need no interface."""
+        tls = {*self.settings.tls}
+        nothing = nothing_up(node, stack.vendor)
+        if not tls.isdisjoint(_WITHIN):
+            return None if stack.vendor == _mpich.VENDOR else nothing
+        if "tcp" not in tls or any(map(_RDMA.fullmatch, tls)) or stack.major < _ROUTED_SINCE:
+            return nothing
+        return nothing or only_loopback(node, ",".join(self.settings.net_devices), f"UCX's tcp in {stack.name}")
 
     def verbose(self, stack: Stack) -> Rendering:
         if stack.vendor == _mpich.VENDOR:

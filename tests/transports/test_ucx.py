@@ -62,14 +62,29 @@ ROCE = Fabric("roce", "ens5f0", "mlx5_0", 3)
     ("tls", "fabric", "devices"),
     [
         *((tls, ROCE, "mlx5_0:1") for tls in ("rc", "ud", "dc", "ib", "rc_x", "rc_verbs", "dc_mlx5", "all", "any")),
-        (["self", "tcp", "rc"], ROCE, "mlx5_0:1"),
+        # UCX_NET_DEVICES restricts tcp as it does RDMA: a list that names both needs a device of each.
+        (["self", "tcp", "rc"], ROCE, "mlx5_0:1,ens5f0"),
+        (["rc", "tcp"], Fabric("infiniband", "ib0", "mlx5_1"), "mlx5_1:1,ib0"),
+        (["rc", "tcp"], Fabric("infiniband", hca="mlx5_1"), "mlx5_1:1"),
+        (["rc_x", "sm", "self", "cuda_copy", "cuda_ipc"], ROCE, "mlx5_0:1"),
+        (["rc", "tcp", "rocm_copy", "rocm_ipc"], replace(ROCE, hca="mlx5_0:2"), "mlx5_0:2,ens5f0"),
+        ("rc", replace(ROCE, hca="mlx5_bond_0"), "mlx5_bond_0:1"),
         ("rc", replace(ROCE, hca="mlx5_bond_0:2"), "mlx5_bond_0:2"),
+        (["rc", "tcp"], Fabric("roce", "bond0", "mlx5_bond_0"), "mlx5_bond_0:1,bond0"),
         ("rc", Fabric("infiniband", hca="mlx5_1"), "mlx5_1:1"),
-        # Until the node has shown its HCA its interface is all that is known.
-        ("rc", Fabric("roce", "ens5f0"), "ens5f0"),
+        ("rc", Fabric("infiniband", "ib0", "mlx5_1"), "mlx5_1:1"),
+        # While the HCA is not known (or of several ports UCX is to choose), an interface would leave RDMA without any.
+        ("rc", Fabric("roce", "ens5f0"), None),
+        ("rc", Fabric("infiniband", "ib0"), None),
+        ("all", Fabric("infiniband", "ib0"), None),
+        (["rc", "tcp"], Fabric("infiniband", "ib0"), None),
         ("rc", Fabric("roce"), None),
+        ("all", Fabric("tcp", "ens5"), "ens5"),
         (["tcp", "self", "cuda_copy"], ROCE, "ens5f0"),
-        ("posix", ROCE, "ens5f0"),
+        (["tcp", "rocm", "self"], Fabric("infiniband", "ib0", "mlx5_1"), "ib0"),
+        # Shared memory has no device.
+        ("posix", ROCE, None),
+        (["sm", "self", "cuda"], ROCE, None),
         # Ranks there have a UCX_NET_DEVICES of the fabric's, which would leave these transports without a device.
         ("tcp", Fabric("roce", hca="mlx5_0"), "all"),
     ],

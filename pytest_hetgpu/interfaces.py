@@ -1,0 +1,127 @@
+"""Network interfaces of a host, and which of them the TCP of an MPI is pinned to. Pure: the facts come in.
+
+Left to themselves libraries take interfaces that lead nowhere. libfabric takes the bridge of a container engine, whose
+MASQUERADE rule rewrites the source address of connections inside the host: all ranks then wait in MPI_Init.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+LOOPBACK = "lo"
+ROUTES = "/proc/net/route"
+
+_UP = 0x1  # RTF_UP of linux/route.h
+_BRIDGES = ("docker*", "br-*", "virbr*", "cni*", "flannel*", "podman*", "lxcbr*", "lxdbr*", "cbr*")
+_TUNNELS = ("tun*", "tap*", "wg*", "ppp*", "tailscale*", "zt*", "utun*", "vxlan*", "tunl*", "gre*", "sit*", "ip6tnl*")
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """An interface: `running` is up with a carrier, `ipv4` has an address that is not link-local.
+
+    `kind` is loopback, bridge, tunnel, or "" for what may lead to other nodes.
+    """
+
+    name: str
+    running: bool = True
+    ipv4: bool = True
+    kind: str = ""
+
+    @property
+    def lacks(self) -> str:
+        """Why TCP cannot use it, "" if it can."""
+        if not self.running:
+            return "without a carrier"
+        if not self.ipv4:
+            return "without an IPv4 address"
+        return f"a {self.kind}" if self.kind else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """The interfaces of a host, and its `/proc/net/route`."""
+
+    interfaces: tuple[Interface, ...] = ()
+    routes: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The interface that TCP is pinned to, with the reason; `name` is "" if there is none, or none is known yet.
+
+    `kind` is "bridge" (which UCX uses only when told), "loopback" if the host has nothing else, "nothing" if not even
+    that is up; "" for any other, and for all that a matrix names.
+    """
+
+    name: str = ""
+    why: str = "nothing is known of the interfaces"
+    kind: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name or 'the choice of the library'} ({self.why})"
+
+
+def choose(network: Network) -> Choice:
+    """Choose the interface for a job on one host: that of the default route, another, loopback, or none."""
+    there = {one.name: one for one in network.interfaces}
+    default = there.get(interface_of(network.routes, None))
+    usable = [one.name for one in network.interfaces if not one.lacks]
+    if default and not default.lacks:
+        return Choice(default.name, "carries the default route")
+    if usable:
+        route = f"the default route is on {default.name}, {default.lacks}" if default else "there is no default route"
+        return Choice(usable[0], f"is up with a carrier and an IPv4 address; {route}")
+    if default and default.running and default.ipv4 and default.kind == "bridge":
+        return Choice(default.name, "a bridge that carries the default route", "bridge")
+    others = ", ".join(f"{one.name} {one.lacks}" for one in network.interfaces if one.kind != "loopback")
+    why = f"no other interface can be used: {others or 'there is none'}"
+    loopback = next((one.name for one in network.interfaces if one.kind == "loopback" and one.running), "")
+    return Choice(loopback, why, "loopback" if loopback else "nothing")
+
+
+def kind_of(name: str) -> str:
+    """Tell a bridge or a tunnel by the name that engines and VPNs give it; "" for any other interface."""
+    if name == LOOPBACK:
+        return "loopback"
+    for kind, globs in {"bridge": _BRIDGES, "tunnel": _TUNNELS}.items():
+        if any(fnmatchcase(name, glob) for glob in globs):
+            return kind
+    return ""
+
+
+def interface_of(routes: str, address: str | None) -> str:
+    """The interface that carries a node's address, by the node's /proc/net/route; "" where none does.
+
+    An address that is none of the node's own (one that is translated on the way), or None, gives the interface of the
+    default route.
+    """
+    number = int(ipaddress.IPv4Address(address)) if address else 0
+    found = [route for route in _routes(routes) if number & route[1] == route[0]]
+    # The narrowest network, then the cheapest way.
+    return max(found, key=lambda route: (route[1], -route[2]), default=(0, 0, 0, ""))[3]
+
+
+def routed(routes: str) -> frozenset[str]:
+    """Interfaces with an IPv4 route: one that has an address has the route to its network."""
+    return frozenset(route[3] for route in _routes(routes))
+
+
+def _routes(text: str) -> Iterator[tuple[int, int, int, str]]:
+    """Network, mask, metric and interface of each route that is up; in the file addresses are little-endian words."""
+    for line in text.splitlines()[1:]:
+        fields = line.split()
+        try:
+            network, flags, mask = (int(fields[place], 16) for place in (1, 3, 7))
+            metric = int(fields[6])
+        except (ValueError, IndexError):
+            continue
+        if flags & _UP and max(network, mask) < 1 << 32 and min(network, mask) >= 0:
+            yield _swapped(network), _swapped(mask), metric, fields[0]
+
+
+def _swapped(word: int) -> int:
+    return int.from_bytes(word.to_bytes(4, "little"), "big")
