@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pytest_hetgpu import interruption, wording
 from pytest_hetgpu.errors import StorageError
 from pytest_hetgpu.reporting import anonymity
+from pytest_hetgpu.reporting.folder import RunFolder
 from pytest_hetgpu.reporting.report import build
+from pytest_hetgpu.reporting.rescue import FolderLost
 from pytest_hetgpu.reporting.storage import writing
 
 if TYPE_CHECKING:
@@ -25,11 +28,18 @@ def end(recorder: Recorder, live: Live | None, code: int) -> int:
     Whoever is in a hurry (KeyboardInterrupt) does not cost the reports. What cannot be written is said, and no success.
     """
     trouble: list[str] = []
+    with suppress(FolderLost):
+        recorder.journal.check()
     try:
         recorder.close()
     finally:
         if live is not None:
             with interruption.postponed():
+                if recorder.journal.lost:
+                    code = UNREPORTED
+                    live.trouble.append(f"error: {recorder.journal.lost}")
+                    live.reports, live.before = recorder.journal.folder, None
+                    recorder.folder = RunFolder(recorder.journal.folder)
                 if live.nothing_ran and code == NOTHING_NEW:
                     code = NOTHING_RAN
                 try:
@@ -52,7 +62,9 @@ def report(recorder: Recorder) -> list[str]:
         anonymity.keep(run)
     trouble = [recorder.guard.trouble] if recorder.guard.trouble else []
     record = build(run, recorder.again, trouble)
-    if recorder.history is None or not record.cells:
+    # The folder of a history that was renamed, or deleted, with the run is not made again.
+    nowhere = recorder.history is None or (recorder.journal.lost and not recorder.history.parent.is_dir())
+    if nowhere or not record.cells:
         return trouble
     from pytest_hetgpu.reporting import history
     from pytest_hetgpu.reporting.past import past

@@ -17,6 +17,7 @@ from pytest_hetgpu.errors import HetgpuError, NotHere, ProvisionError, StorageEr
 from pytest_hetgpu.inflight import InFlight
 from pytest_hetgpu.marking import marked
 from pytest_hetgpu.model import Scenario
+from pytest_hetgpu.reporting.rescue import present
 from pytest_hetgpu.reporting.storage import writing
 from pytest_hetgpu.reporting.text import one_line, visible
 from pytest_hetgpu.resume.rules import RULES, Rule
@@ -273,10 +274,10 @@ class Session:
 
     @contextmanager
     def recording(self, item: pytest.Item, scenario: Scenario) -> Iterator[None]:
-        """Inside it a disk that takes nothing is the end of this cell and of the session."""
+        """Inside it a disk that takes nothing, or a lost run folder, is the end of this cell and of the session."""
         assert self.recorder is not None
         try:
-            with writing(self.recorder.folder.path):
+            with present(self.recorder.journal.check), writing(self.recorder.folder.path):
                 yield
         except StorageError as error:
             item.user_properties += unjudged.unrecorded(self.recorder, scenario, error)

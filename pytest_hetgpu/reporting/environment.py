@@ -93,7 +93,7 @@ def write(run: Path, placement: SeenPlacement) -> Path:
     """
     path = path_of(run, placement.name)
     placement = replace(placement, wire=placement.wire or wire_of(run, placement.name))
-    make_folder(path.parent)
+    make_folder(path.parent, below=run)
     write_atomically(path, f"{json.dumps(_to_json(placement), indent=1)}\n".encode("ascii"), PRIVATE)
     return path
 

@@ -15,12 +15,15 @@ from pytest_hetgpu.errors import UsageError
 PRIVATE, READABLE, FOLDER = 0o600, 0o644, 0o755
 
 
-def make_folder(path: Path) -> None:
-    """Makes a folder, and those above it that are missing. Raises OSError; FileExistsError for what is no folder."""
+def make_folder(path: Path, below: Path | None = None) -> None:
+    """Makes a folder, and those above it that are missing. Raises OSError; FileExistsError for what is no folder.
+
+    The folder `below` is never made: a run's folder that was renamed must not come back empty.
+    """
     if path.is_dir():
         return
-    if not path.parent.is_dir():
-        make_folder(path.parent)
+    if not path.parent.is_dir() and path.parent != below:
+        make_folder(path.parent, below)
     path.mkdir(mode=FOLDER, exist_ok=True)
 
 

@@ -19,7 +19,16 @@ from pytest_hetgpu.reporting.files import FOLDER, PRIVATE, make_folder, write_at
 from pytest_hetgpu.reporting.redaction import redact_json
 from pytest_hetgpu.reporting.serial import RecordError, from_json, to_json
 
-__all__ = ["HISTORY", "LONGEST_NAME", "SCHEMA", "RunFolder", "read_job", "read_result", "write_atomically"]
+__all__ = [
+    "HISTORY",
+    "LONGEST_NAME",
+    "SCHEMA",
+    "RunFolder",
+    "point_to",
+    "read_job",
+    "read_result",
+    "write_atomically",
+]
 
 T = TypeVar("T")
 
@@ -56,7 +65,7 @@ class RunFolder:
             raise UsageError(f"reports folder {reports}: not a directory ({error.filename} is in the way)") from None
         except OSError as error:
             raise UsageError(f"reports folder {reports}: not writable ({error.strerror})") from None
-        _point_to(path)
+        point_to(path)
         return cls(path)
 
     @property
@@ -86,8 +95,8 @@ class RunFolder:
         return self.scenario(label) / "stacks.json"
 
     def prepare(self, label: str) -> Path:
-        """Makes a cell's folder; returns where its output goes."""
-        make_folder(self.scenario(label))
+        """Makes a cell's folder; returns where its output goes. Raises OSError where the run's folder is gone."""
+        make_folder(self.scenario(label), below=self.path)
         return self.log(label)
 
     def set_aside(self, label: str, attempt: RunFolder) -> None:
@@ -132,8 +141,8 @@ def _new_folder(reports: Path) -> Path:
         return path
 
 
-def _point_to(run: Path) -> None:
-    """`latest`, a link; where links cannot be made (or a folder of that name is in the way) a file `latest.txt`."""
+def point_to(run: Path) -> None:
+    """Makes `latest`, a link, lead to a run; where links cannot be made (or a folder of that name is in the way) a file `latest.txt`."""
     link = run.parent / "latest"
     temporary = run.parent / f".latest.{run.name}"
     try:

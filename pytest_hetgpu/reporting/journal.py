@@ -22,7 +22,7 @@ from pytest_hetgpu._version import __version__
 from pytest_hetgpu.errors import StorageError
 from pytest_hetgpu.evidence import Attempt, Outcome, RunResult
 from pytest_hetgpu.model import Job, Scenario
-from pytest_hetgpu.reporting import events, presence
+from pytest_hetgpu.reporting import events, presence, rescue
 from pytest_hetgpu.reporting.cells import CellRecord, RunRecord, State, read, read_run
 from pytest_hetgpu.reporting.events import MatrixFile, journal_schema
 from pytest_hetgpu.reporting.files import make_folder
@@ -62,13 +62,15 @@ class Journal:
     A journal that exists is continued: its numbering goes on, and a half line at its end is ended first. `part` counts
     how often the run has been taken up again. While it is open others can tell that its writer lives; of a `sole` one
     there is one at a time: UsageError names who has it.
-    Raises JournalError where the file cannot be made or written.
+    Raises JournalError where the file cannot be made or written. Raises FolderLost, once, where the run's folder was
+    renamed or deleted: `folder` is its new place then, `lost` says what happened, and the journal goes on there.
     """
 
     def __init__(self, folder: Path, writer: str, part: int = 0, *, sole: bool = False) -> None:
         if not re.fullmatch(r"[A-Za-z0-9_+-][A-Za-z0-9_.+-]*", writer):
             raise ValueError(f"a writer's name becomes a file name: {writer!r}")
         self.folder = folder
+        self.lost = ""
         self.part = part
         self.path = folder / "journal" / f"{writer}.jsonl"
         try:
@@ -145,6 +147,19 @@ class Journal:
         """The cell's test passed, though its outcome is a failure."""
         self._append(events.Accepted(*_identity(cell)))
 
+    def check(self) -> None:
+        """Raise FolderLost if the run's folder is no longer at its path."""
+        if self._fd < 0 or not rescue.is_lost(self._fd, self.path):
+            return
+        before, home = self.folder, rescue.found_again(self._fd, self.path)
+        if home.fd != self._fd:
+            presence.enter(home.fd, home.path, sole=False)
+            os.close(self._fd)
+        self._fd, self.path, self.folder = home.fd, home.path, home.run
+        self._reserve.moved(home.path)
+        self.lost = self.lost or rescue.told(before, home)
+        raise rescue.FolderLost(self.lost)
+
     def make_room(self) -> None:
         """Gives up what is kept back on a full disk, so that a few lines more can be written."""
         self._reserve.give_up()
@@ -173,6 +188,7 @@ class Journal:
             "clock": round(time.monotonic(), 6),
         }
         data = f"{_encode({**line, **redact_json(to_json(event))})}\n".encode("ascii")
+        self.check()
         if self._torn:
             data = b"\n" + data
         try:

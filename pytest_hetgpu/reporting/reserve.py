@@ -13,7 +13,7 @@ class Reserve:
     """A file of that size beside a journal while it is written; without one where the disk does not give it."""
 
     def __init__(self, journal: Path) -> None:
-        self._path = journal.with_name(f".{journal.stem}.reserve")
+        self.moved(journal)
         if not hasattr(os, "posix_fallocate"):
             return
         with suppress(OSError):
@@ -22,6 +22,10 @@ class Reserve:
                 os.posix_fallocate(file, 0, _BYTES)
             finally:
                 os.close(file)
+
+    def moved(self, journal: Path) -> None:
+        """Note the place of the journal, which may be a new one."""
+        self._path = journal.with_name(f".{journal.stem}.reserve")
 
     def give_up(self) -> None:
         """Gives the room back. Doing so twice is fine."""
