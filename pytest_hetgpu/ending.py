@@ -63,8 +63,8 @@ def report(recorder: Recorder) -> list[str]:
     trouble = [recorder.guard.trouble] if recorder.guard.trouble else []
     record = build(run, recorder.again, trouble)
     # The folder of a history that was renamed, or deleted, with the run is not made again.
-    nowhere = recorder.history is None or (recorder.journal.lost and not recorder.history.parent.is_dir())
-    if nowhere or not record.cells:
+    lost = bool(recorder.journal.lost)
+    if recorder.history is None or not record.cells or (lost and not recorder.history.parent.is_dir()):
         return trouble
     from pytest_hetgpu.reporting import history
     from pytest_hetgpu.reporting.past import past

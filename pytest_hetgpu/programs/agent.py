@@ -24,6 +24,8 @@ from agent_capture import Captured, content
 from agent_door import Door, Trouble, make_key
 from agent_place import hello, private_folder
 from agent_tree import below, processes, send, still_running
+from segments import names as segments
+from segments import remove
 
 Fields = Dict[str, Any]
 Answer = Tuple[Fields, bytes]
@@ -59,6 +61,7 @@ class Agent:
         self.writing = threading.Lock()
         self.closing = False
         self.moved = 0  # bytes that we said
+        self.segments = segments()  # of shared memory, that were here before us
         self.owned: Set[int] = set()
         self.runs: Dict[int, Run] = {}
         self.door = Door(folder, self.start)
@@ -235,6 +238,7 @@ class Agent:
                 break
             send(left, signal.SIGKILL)
             still_running(left, deadline - time.monotonic())
+        remove(segments() - self.segments)
         return [f"{name} ({pid})" for pid, name in sorted(names.items()) if not name.startswith("sshd")]
 
     def do_put(self, request: Fields, body: bytes) -> Answer:

@@ -2,7 +2,8 @@
 
 Called with one JSON argument `{"remove": [LABEL, ...], "patience": SECONDS}`; removes what carries one of these labels
 (as far as its user may), then prints all that carries any: `{"things": [{kind, name, ident, owner, since}],
-"trouble": [...]}`.
+"trouble": [...]}`. Segments of shared memory (`segments.py`) carry no label. Those that processes with such a label use
+go with them; those that no process uses are printed with the owner NOBODY, which is a label here.
 """
 
 import contextlib
@@ -16,7 +17,10 @@ import time
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Set, Tuple
 
+import segments
+
 MARK = "hetgpu-owner-1/"
+NOBODY = "nobody"
 PREFIX = b"HETGPU_OWNER="
 PLACES = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - only looked through
 LOOK_EVERY = 0.02  # seconds
@@ -79,6 +83,13 @@ def folders() -> Iterator[Thing]:
                         }  # fmt: skip
 
 
+def unused() -> Iterator[Thing]:
+    """Segments of shared memory of this user that no process uses; `ident` is their size."""
+    for name, status in sorted(segments.unused().items()):
+        path, size = f"{segments.FOLDER}/{name}", "%.1f MB" % (status.st_size / 1e6)
+        yield {"kind": "segment", "name": path, "ident": size, "owner": NOBODY, "since": status.st_mtime}
+
+
 def below(roots: Set[int], parents: Dict[int, int]) -> Set[int]:
     """`roots` and all that descends from them, but for ourselves and whoever started us."""
     spared, pid = {os.getpid()}, os.getpid()
@@ -92,14 +103,19 @@ def below(roots: Set[int], parents: Dict[int, int]) -> Set[int]:
     return taken - spared
 
 
-def kill(labels: Set[str], patience: float) -> None:
-    """Ends the processes of these owners and what descends from them, looking again until a look finds none."""
+def kill(labels: Set[str], patience: float) -> Set[str]:
+    """Ends the processes of these owners and what descends from them, looking again until a look finds none.
+
+    Gives the segments of shared memory that they used.
+    """
     deadline, sparing = time.monotonic() + patience, True
+    held = set()  # type: Set[str]
     while True:
         found, parents = processes()
         taken = below({thing["ident"] for thing in found if thing["owner"] in labels}, parents)
         if not taken or time.monotonic() > deadline:
-            return
+            return held
+        held |= segments.used(segments.names(), taken) or set()
         for pid in taken:
             with contextlib.suppress(OSError):
                 # An agent that is asked ends its own processes and removes its folder; then nobody is asked any more.
@@ -117,13 +133,14 @@ def main() -> None:
     request = json.loads(sys.argv[1])
     labels, trouble = set(request["remove"]), []
     if labels:
-        kill(labels, request["patience"])
+        held = kill(labels, request["patience"])
+        segments.remove(held | (segments.names() if NOBODY in labels else set()))
         for folder in list(folders()):
             if folder["owner"] in labels:
                 shutil.rmtree(folder["ident"], ignore_errors=True)
                 if Path(folder["ident"]).exists():
                     trouble.append(folder["ident"] + " cannot be removed: not ours")
-    print(json.dumps({"things": [*processes()[0], *folders()], "trouble": trouble}))
+    print(json.dumps({"things": [*processes()[0], *folders(), *unused()], "trouble": trouble}))
 
 
 if __name__ == "__main__":

@@ -86,7 +86,7 @@ def table(found: Sequence[Found], now: float) -> list[str]:
     rows = [("WHAT", "NAME", "WHERE", "WHOSE", "AGE", "RUN")]
     for one in sorted(found, key=lambda one: (one.thing.owner.run, one.place.words, one.thing.kind, one.thing.name)):
         thing, owner = one.thing, one.thing.owner
-        name = f"{thing.name} ({thing.ident})" if thing.kind == "process" else thing.name
+        name = f"{thing.name} ({thing.ident})" if thing.kind in ("process", "segment") else thing.name
         age = _age(now - thing.since) if thing.since is not None else "?"
         rows.append((thing.kind, _plain(name), one.place.words, f"{owner.user}@{owner.host}", age, owner.run))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]

@@ -8,12 +8,13 @@ import hashlib
 import os
 import re
 import secrets
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass, fields, replace
 from functools import cache
 from pathlib import Path
 
 MARK = "hetgpu-owner-1"
 _INITIAL = "4026531836"  # the namespace of processes that no container is in (PROC_PID_INIT_INO, linux/proc_ns.h)
+_NO_PID = (1 << 22) + 1  # more than any process has (PID_MAX_LIMIT, linux/threads.h)
 _PART = re.compile(r"[A-Za-z0-9_.@+-]+")
 
 
@@ -76,6 +77,17 @@ def myself(run: str) -> Owner:
     again = parse(found.text)  # what its text says of it, so that both are equal
     assert again is not None
     return again
+
+
+@cache
+def _me() -> Owner:
+    return myself("-")
+
+
+def nobody(host: str) -> Owner:
+    """Return the owner, dead, of what no process uses any more: this user, at a host of that name ("": this one)."""
+    me = _me()
+    return replace(me, host=host or me.host, pid=str(_NO_PID), start="-")
 
 
 def life(owner: Owner) -> Life:

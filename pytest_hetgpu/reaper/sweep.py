@@ -18,7 +18,7 @@ from typing import Any
 from pytest_hetgpu.errors import HetgpuError, ProvisionError
 from pytest_hetgpu.model import Reach
 from pytest_hetgpu.reaper.ledger import Spot
-from pytest_hetgpu.reaper.owner import Owner, parse
+from pytest_hetgpu.reaper.owner import Owner, nobody, parse
 from pytest_hetgpu.runtimes import _leavings
 from pytest_hetgpu.runtimes._books import LABEL
 from pytest_hetgpu.runtimes._engine import engine_of
@@ -29,11 +29,19 @@ from pytest_hetgpu.runtimes._ssh import explained, ssh_command
 _PATIENCE = 60.0  # seconds for a host to answer
 _REMOVAL = 20.0  # seconds in which what was removed must be gone
 _LOOK_EVERY = 0.1
+_NOBODY = "nobody"
+_LOADER = """\
+import sys, types
+sys.modules["segments"] = types.ModuleType("segments")
+exec(compile({!r}, "segments.py", "exec"), sys.modules["segments"].__dict__)
+"""
 
 
 @dataclass(frozen=True)
 class Thing:
     """What carries an owner's label, `kind`: container, network, process, folder, or one of Kubernetes'.
+
+    A segment of shared memory carries none: its owner is `nobody`, for no process uses it. Its `ident` is its size.
 
     `since` are seconds since 1970. `going`: it was removed already, and its place only takes its time.
     """
@@ -65,21 +73,24 @@ class Place(abc.ABC):
 
 
 class _Machine(Place):
-    """What a program that is started there tells and does."""
+    """What a program that is started there tells and does; `name` is empty for this machine."""
+
+    name = ""
 
     def look(self) -> list[Thing]:
         return self._asked([])
 
     def clear(self, owners: Iterable[Owner]) -> list[Thing]:
         wanted = set(owners)
-        return [one for one in self._asked([owner.text for owner in wanted]) if one.owner in wanted]
+        labels = [_NOBODY if owner == nobody(self.name) else owner.text for owner in wanted]
+        return [one for one in self._asked(labels) if one.owner in wanted]
 
     def _asked(self, labels: list[str]) -> list[Thing]:
         request = json.dumps({"remove": labels, "patience": _REMOVAL})
         code, out, said = self._run(request, _program())
         try:
             told = json.loads(out)
-            things = [_thing(one) for one in told["things"]]
+            things = [_thing(one, self.name) for one in told["things"]]
         except (ValueError, KeyError, TypeError):
             raise ProvisionError(self.words, said or f"python3 ended there with exit status {code}") from None
         return [thing for thing in things if thing]
@@ -104,6 +115,7 @@ class Host(_Machine):
     def __init__(self, host: str, reach: Reach) -> None:
         self.words = f"{host}{f', port {reach.port}' if reach.port else ''}"
         self._host, self._reach = host, reach
+        self.name = host
 
     def _run(self, request: str, program: bytes) -> tuple[int, bytes, str]:
         argv = ssh_command(self._host, self._reach, ("python3", "-", request))
@@ -225,13 +237,16 @@ def _answer(argv: tuple[str, ...], stdin: bytes, words: str) -> tuple[int, bytes
 
 
 def _program() -> bytes:
-    return (resources.files("pytest_hetgpu") / "programs" / "sweep.py").read_bytes()
+    """Both of the program's files as one text."""
+    folder = resources.files("pytest_hetgpu") / "programs"
+    return _LOADER.format((folder / "segments.py").read_text("utf-8")).encode() + (folder / "sweep.py").read_bytes()
 
 
-def _thing(told: Mapping[str, Any]) -> Thing | None:
+def _thing(told: Mapping[str, Any], host: str) -> Thing | None:
     """What a program on some host says, each part of it of its kind; None where it is not as it should be."""
-    owner = parse(str(told["owner"]))
-    if owner is None or told["kind"] not in ("process", "folder"):
+    unlabelled = told["kind"] == "segment" and told["owner"] == _NOBODY
+    owner = nobody(host) if unlabelled else parse(str(told["owner"]))
+    if owner is None or not (unlabelled or told["kind"] in ("process", "folder")):
         return None
     since = told["since"] if isinstance(told["since"], int | float) else None
     return Thing(told["kind"], str(told["name"])[:200], str(told["ident"])[:200], owner, since)

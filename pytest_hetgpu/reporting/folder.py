@@ -142,7 +142,7 @@ def _new_folder(reports: Path) -> Path:
 
 
 def point_to(run: Path) -> None:
-    """Makes `latest`, a link, lead to a run; where links cannot be made (or a folder of that name is in the way) a file `latest.txt`."""
+    """Makes `latest` lead to a run: a link, or the file `latest.txt` where there can be no link of that name."""
     link = run.parent / "latest"
     temporary = run.parent / f".latest.{run.name}"
     try:

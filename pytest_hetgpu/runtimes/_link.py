@@ -23,7 +23,14 @@ from pytest_hetgpu.runtimes._kernel import HEEDING
 BOOT = 'import sys;exec(compile(sys.stdin.buffer.read(int(sys.argv[1])),"agent","exec"))'
 
 _MAGIC = b"\0hetgpu-agent 1\0"
-_MODULES = ("agent_tree", "agent_capture", "agent_door", "agent_place", "agent")  # each imports only earlier ones
+_MODULES = (
+    "segments",
+    "agent_tree",
+    "agent_capture",
+    "agent_door",
+    "agent_place",
+    "agent",
+)  # each imports only earlier ones
 _LOADER = """\
 import sys, types
 if sys.version_info < (3, 6):

@@ -19,6 +19,7 @@ from pytest_hetgpu.model import Command, Node
 from pytest_hetgpu.runtimes._books import OWNER_FILE, books
 from pytest_hetgpu.runtimes._kernel import custody
 from pytest_hetgpu.runtimes._look import looking_here
+from pytest_hetgpu.runtimes._segments import Segments
 from pytest_hetgpu.runtimes._starting import NotStarted, empty, error, sink
 from pytest_hetgpu.runtimes._tree import Tree
 from pytest_hetgpu.runtimes.base import (
@@ -57,6 +58,7 @@ class Local(Runtime):
         `survivors` are named `NAME (PID)`. `quiet` goes by the time of the last write to `output`.
         """
         with sink(output) as file, custody.held(), temporary() as own:
+            segments = Segments()
             tree = Tree({**inherited(os.environ), **own, **command.env}, os.urandom(8).hex())
             started, clock = time.time(), time.monotonic()
             ended, interrupted = False, None
@@ -72,6 +74,7 @@ class Local(Runtime):
                     interrupted = _interrupted(overdue, Overdue(seconds, quiet, looking_here(tree.pids)))
             finally:
                 returncode = tree.clear(self.grace)
+                segments.clear()
         return RunResult(
             argv=command.argv,
             returncode=returncode,

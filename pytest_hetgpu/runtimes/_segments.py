@@ -1,0 +1,41 @@
+"""Shared memory that a job of this machine leaves when its ranks are killed (`programs/segments.py`)."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from contextlib import suppress
+from importlib import resources
+from pathlib import Path
+
+_FOLDER = Path("/dev/shm")  # noqa: S108 - only looked through
+_MAYBE = re.compile(r"mpich_|vader_segment|sm_segment|ucx_shm")
+_PATIENCE = 30.0
+
+
+class Segments:
+    """The segments that there were before a job."""
+
+    def __init__(self) -> None:
+        self._before = _names()
+
+    def clear(self) -> None:
+        """Remove those made since that nobody uses; whether that is so is looked at only where there are any."""
+        since = _names() - self._before
+        if since:
+            command = (sys.executable, "-I", "-S", "-", json.dumps(sorted(since)))
+            with suppress(OSError, subprocess.TimeoutExpired):
+                subprocess.run(command, input=program(), capture_output=True, check=False, timeout=_PATIENCE)
+
+
+def program() -> bytes:
+    """Return the text of the program that removes segments."""
+    return (resources.files("pytest_hetgpu") / "programs" / "segments.py").read_bytes()
+
+
+def _names() -> set[str]:
+    with suppress(OSError):
+        return {path.name for path in _FOLDER.iterdir() if _MAYBE.match(path.name)}
+    return set()
