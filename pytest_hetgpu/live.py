@@ -34,6 +34,7 @@ MOST_FEARS = 8
 LEAST_SHARE = 0.001
 _BANDWIDTHS = ("busbw", "bandwidth", "bidirectional_bandwidth", "aggregate_bandwidth")
 _UNRUN = re.compile(rf"{IN_QUARANTINE}|the run's time was spent")
+_LEFT = ("index.html", "summary.md", "junit.xml", "journal/", "scenarios/")
 _METRIC = re.compile(r"(\w+)\[(\d+),(\w+)(,in)?\]")
 
 
@@ -123,7 +124,8 @@ class Live:
             writer.write_line(line, yellow=True)
         for line, markup in self.news():
             writer.write_line(line, **markup)
-        writer.write_line(f"reports: {shown(self.reports)}  (index.html, summary.md, junit.xml, journal/, scenarios/)")
+        there = ", ".join(name for name in _LEFT if (self.reports / name).exists())
+        writer.write_line(f"reports: {shown(self.reports)}{f'  ({there})' if there else ''}")
 
     def news(self) -> Iterator[tuple[str, dict[str, bool]]]:
         """What is not as expected, and not as it was; with -q only what is not as expected."""
