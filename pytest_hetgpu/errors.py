@@ -20,6 +20,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+ENGINE_AWAY = "its container engine went away"
+"""Stands in the reason why a node was lost whose engine stopped or restarted under it: the node did not fail."""
+
 
 class HetgpuError(Exception):
     """Base of everything this package raises on purpose."""

@@ -16,7 +16,7 @@ from pytest_hetgpu.attempts.output import LIMIT
 from pytest_hetgpu.attempts.policy import spoils
 from pytest_hetgpu.attempts.trying import Trying
 from pytest_hetgpu.cluster import Cluster
-from pytest_hetgpu.errors import HetgpuError, NotHere, ProvisionError
+from pytest_hetgpu.errors import ENGINE_AWAY, HetgpuError, NotHere, ProvisionError
 from pytest_hetgpu.evidence import Outcome, RunResult
 from pytest_hetgpu.execute import Bounds, execute, never_started
 from pytest_hetgpu.judge import judge_output
@@ -140,11 +140,11 @@ class Recorder:
                     raise ProvisionError("for another attempt", str(error)) from None
                 raise
             except ProvisionError as error:
-                if not self.trying.retries.most:
+                if not (self.trying.retries.most or ENGINE_AWAY in str(error)):
                     raise
                 job = self.suite.job(scenario)
                 _, outcome = self._not_ready(job, error)
-                if not self.trying.again(outcome) or self.health.unfit(job):
+                if not self.trying.again(outcome, job) or self.health.unfit(job):
                     raise
                 self.trying.failed(job, outcome)
 
@@ -172,11 +172,14 @@ class Recorder:
 
             self.placements = Placements(self.folder.path.name)
         unfit = self.health.unfit(job)
+        budget, back = self.trying.budget, self.trying.returning
+        if not (unfit or self.placements.ready(job)):
+            unfit = back.away(job, budget, met=self.health.met(job))
         if unfit:
             raise NotHere(unfit)
         with held(job, self.journal.waits):
             make, forgive = partial(self.placements.of, job), partial(self.placements.forgive, job)
-            standing = self.health.made(job, make, forgive)
+            standing = self.health.made(job, partial(back.made, job, make, forgive, budget), forgive)
         members = {berth.node.index: berth.member for berth in standing.berths}
         environments = dict(enumerate(standing.environments))
         return clusters.gathered(self.suite.job(scenario, standing.sights, verbose=verbose), members, environments)
@@ -221,7 +224,7 @@ class Recorder:
 
     def _over(self, job: Job, outcome: Outcome) -> tuple[Outcome, list[Pair]]:
         """The cell has its outcome, with the attempts that came before: it goes to the journal."""
-        outcome = replace(outcome, attempts=self.trying.before)
+        outcome = self.trying.told(outcome)
         self.journal.judged(job, outcome)
         self.outcomes[job.matrix, job.label] = outcome
         self.trying.over()
@@ -241,7 +244,7 @@ class Recorder:
         self.trying.begin(job)
         self.journal.planned(job, position=self.suite.position(job.matrix, job.label))
         job, result, outcome = self._tried(job, lambda: cluster)
-        while self.trying.again(outcome):
+        while self.trying.again(outcome, job):
             self.trying.failed(job, outcome)
             self.release()
             job, result, outcome = self._tried(job, partial(self._provision, self.suite.scenario(job)))

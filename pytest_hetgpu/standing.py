@@ -74,6 +74,11 @@ class Placements:
         self._standing[key] = standing
         return standing
 
+    def ready(self, job: Job) -> bool:
+        """Whether the nodes of a job are there and none of them is lost."""
+        standing = self._standing.get(identity(job))
+        return standing is not None and not any(berth.member.lost() for berth in standing.berths)
+
     def forgive(self, job: Job) -> None:
         """Forgets that the nodes of a job could not be made: they are tried again."""
         self._failed.pop(identity(job), None)

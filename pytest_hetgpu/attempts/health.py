@@ -62,6 +62,12 @@ class NodeHealth:
         given_up = quarantine.quarantined(self._seen, self.limit)
         return "; ".join(quarantine.told({node: given_up[node] for node in quarantine.names(job) if node in given_up}))
 
+    def met(self, job: Job) -> bool:
+        """Whether one of a job's nodes has come up in this part of the run, for whichever process."""
+        self._look()
+        mine = set(quarantine.names(job))
+        return any(seen.came_up and mine.intersection(seen.nodes) for seen in self._seen)
+
     def given_up(self) -> frozenset[str]:
         """The nodes that are not used any more, as `quarantine.named` names them."""
         if self.limit is None:

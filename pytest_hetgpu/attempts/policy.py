@@ -14,6 +14,9 @@ ENVIRONMENT = (Kind.NETWORK_FAILURE, Kind.LAUNCH_FAILURE)
 MAY_BE_RETRIED = (*ENVIRONMENT, Kind.TRANSPORT_UNAVAILABLE, Kind.TIMEOUT)
 """Failures that can be the environment's. All others are about what is tested: a retry would make a pass of a bug."""
 
+ENGINE_LOST = "engine-lost@docker"
+"""The signature's key of a cell under which the container engine went away."""
+
 _TESTED = frozenset((Kind.CRASH, Kind.WRONG_RESULT, Kind.OUT_OF_MEMORY, Kind.GPU_ARCH_MISMATCH, Kind.MISSING_LIBRARY))
 
 _SPOILING = frozenset(
@@ -39,6 +42,15 @@ def may_be_retried(outcome: Outcome, kinds: Collection[Kind] = MAY_BE_RETRIED) -
     return outcome.verdict.fails and outcome.kind in kinds and not bug
 
 
+def lost_its_engine(outcome: Outcome) -> bool:
+    """Whether a cell failed for nothing but its container engine, which went away under it.
+
+    That is the cause only of a run that shows no other: the engine kills ranks, whose signals are no crash of theirs.
+    """
+    lost = outcome.signature is not None and outcome.signature.key == ENGINE_LOST
+    return lost and outcome.verdict.fails and outcome.kind is Kind.NETWORK_FAILURE
+
+
 def settled(outcomes: Sequence[tuple[str, Outcome]]) -> Outcome:
     """The outcome of a cell from that of each attempt at it, in their order, with the path of its log.
 
@@ -49,7 +61,7 @@ def settled(outcomes: Sequence[tuple[str, Outcome]]) -> Outcome:
     for number, (log, outcome) in enumerate(outcomes, 1):
         if number == len(outcomes):
             return replace(outcome, attempts=tuple(failed))
-        if not may_be_retried(outcome):
+        if not (may_be_retried(outcome) or lost_its_engine(outcome)):
             note = f"attempt {number} of {len(outcomes)} decides, see {log}: such an outcome is not tried again"
             return replace(outcome, attempts=tuple(failed), notes=(*outcome.notes, note))
         failed.append(attempt_of(outcome, log))

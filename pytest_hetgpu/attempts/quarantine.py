@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from pytest_hetgpu.attempts.policy import lost_its_engine
 from pytest_hetgpu.batch import SCHEDULERS
+from pytest_hetgpu.errors import ENGINE_AWAY
 from pytest_hetgpu.evidence import Outcome, RunResult
 from pytest_hetgpu.model import Job, Kind, Node
 from pytest_hetgpu.reporting.events import Health
@@ -53,9 +55,14 @@ def of_error(job: Job, blamed: str, why: str) -> Health:
 
 
 def of_run(job: Job, outcome: Outcome, result: RunResult) -> Health:
-    """What a run has shown of its nodes: who was lost, whom its failure names, or that it did not come up at all."""
+    """What a run has shown of its nodes: who was lost, whom its failure names, or that it did not come up at all.
+
+    Nodes whose container engine went away have shown nothing.
+    """
     failed = {}
     started = bool(outcome.stack)
+    if lost_its_engine(outcome) or any(ENGINE_AWAY in line for line in result.lost):
+        return _health(job, {}, "", came_up=started and outcome.kind not in _NOT_UP)
     hosts = outcome.signature.hosts if outcome.signature and outcome.kind in _NOT_UP and not started else ()
     for node in job.everybody:
         lost = next((line for line in result.lost if line.startswith(f"node {node.name} (")), "")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from pytest_hetgpu.attempts.budget import UNLIMITED, Budget
-from pytest_hetgpu.attempts.policy import Retries, attempt_of, may_be_retried
+from pytest_hetgpu.attempts.policy import ENGINE_LOST, Retries, attempt_of, lost_its_engine, may_be_retried
+from pytest_hetgpu.attempts.returning import Returning
 from pytest_hetgpu.evidence import Attempt, Outcome, RunResult
 from pytest_hetgpu.model import Job, Scenario
 from pytest_hetgpu.reporting.folder import ATTEMPT, RunFolder, read_result
@@ -18,6 +20,8 @@ class Trying:
     def __init__(self, folder: RunFolder, journal: Journal) -> None:
         self.retries = Retries()
         self.budget: Budget = UNLIMITED
+        self.returning = Returning(journal)
+        self._note = ""
         self._folder = folder
         self._journal = journal
         self._cell: tuple[str, str] | None = None
@@ -27,18 +31,26 @@ class Trying:
         """A cell's turn: what was left of attempts at it in an earlier session goes."""
         cell = (job.matrix, job.label)
         if cell != self._cell:
-            self._cell, self._failed = cell, []
+            self._cell, self._failed, self._note = cell, [], ""
             self._folder.forget_attempts(job.label)
 
     def tried(self, scenario: Scenario) -> bool:
         """Whether an attempt at this cell has failed, and this is about another one."""
         return self._cell == (scenario.matrix, scenario.label) and bool(self._failed)
 
-    def again(self, outcome: Outcome) -> bool:
-        """Whether there is another attempt after this one."""
-        if len(self._failed) >= self.retries.most or self.budget.spent:
+    def again(self, outcome: Outcome, job: Job) -> bool:
+        """Whether there is another attempt after this one.
+
+        A cell under which the container engine went away has one more, whatever was asked for, once the engine is back.
+        """
+        if self.budget.spent:
             return False
-        return may_be_retried(outcome, self.retries.kinds)
+        absences = sum(one.key == ENGINE_LOST for one in self._failed)
+        if lost_its_engine(outcome) and not absences:
+            away = self.returning.away(job, self.budget)
+            self._note = f"not run once more: {away}" if away else ""
+            return not away
+        return len(self._failed) - absences < self.retries.most and may_be_retried(outcome, self.retries.kinds)
 
     def failed(self, job: Job, outcome: Outcome) -> None:
         """Keeps an attempt that another one follows: in the journal first, then its files in a folder of their own."""
@@ -54,9 +66,14 @@ class Trying:
         """The attempts that failed so far."""
         return tuple(self._failed)
 
+    def told(self, outcome: Outcome) -> Outcome:
+        """Return the outcome with the attempts before it, and why there is no further one where that needs a word."""
+        notes = (*outcome.notes, self._note) if self._note else outcome.notes
+        return replace(outcome, attempts=self.before, notes=notes)
+
     def over(self) -> None:
         """The cell has its outcome: another session of this process may come to it again."""
-        self._cell, self._failed = None, []
+        self._cell, self._failed, self._note = None, [], ""
 
 
 def kept(folder: RunFolder, label: str) -> Iterator[tuple[RunFolder, RunResult]]:

@@ -32,10 +32,10 @@ TAKEN_AWAY = frozenset(
     (
         *("node-failure@slurm", "preempted@slurm", "cancelled@slurm", "time-limit@slurm"),
         *("node-lost@kubernetes", "preempted@kubernetes", "deleted@kubernetes", "evicted@kubernetes"),
-        *("time-limit@kubernetes", "no-server@kubernetes"),
+        *("time-limit@kubernetes", "no-server@kubernetes", "engine-lost@docker"),
     )
 )
-"""Keys that say that Slurm or Kubernetes took the nodes; what ran there was killed for that."""
+"""Keys that say that Slurm, Kubernetes or a container engine took the nodes; what ran there was killed for that."""
 _BY_THEM = frozenset({signal.SIGTERM, signal.SIGKILL})
 
 

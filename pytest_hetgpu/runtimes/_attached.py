@@ -11,6 +11,7 @@ from concurrent.futures import Future, TimeoutError  # noqa: A004 - a class of i
 from contextlib import suppress
 from typing import Any
 
+from pytest_hetgpu.errors import ENGINE_AWAY
 from pytest_hetgpu.runtimes._trouble import ended
 
 _HEADER = struct.Struct(">BxxxL")  # stream and length, https://docs.docker.com/reference/api/engine (ContainerAttach)
@@ -22,11 +23,15 @@ _REMOVAL = 10.0  # seconds that an engine may take
 class Attached:
     """The raw stream of an attached container, which an engine (`where`, in words) cuts into frames.
 
-    `waiting` is its answer to come of `/containers/ID/wait`; `stop` removes the container.
+    `waiting` is its answer to come of `/containers/ID/wait`; `stop` removes the container. `away` returns the evidence
+    that the engine itself went away, "" for none.
     """
 
-    def __init__(self, where: str, stream: Any, waiting: Any, stop: Callable[[], None]) -> None:
+    def __init__(
+        self, where: str, stream: Any, waiting: Any, stop: Callable[[], None], away: Callable[[], str] = str
+    ) -> None:
         self._where = where
+        self._away = away
         self._stream = stream  # owns the socket: it must live as long
         self._socket = _socket_of(stream)
         self._socket.settimeout(None)
@@ -68,7 +73,10 @@ class Attached:
             let_go(self._stream)
 
     def why_ended(self) -> str:
-        """How the container ended, and the end of what it wrote to stderr."""
+        """How the container ended, and the end of what it wrote to stderr; or that its engine went away under it."""
+        away = self._away()
+        if away:
+            return f"{ENGINE_AWAY}: {away}"
         return ended(self._exit_code(), self._said.decode(errors="replace").strip(), self._where)
 
     def _exit_code(self) -> int | None:

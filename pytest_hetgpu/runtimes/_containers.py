@@ -113,6 +113,7 @@ def start(  # noqa: PLR0913
     ProvisionError, docker.errors.ImageNotFound; then it is gone.
     """
     with engine.speaking(node.name) as api, ExitStack() as unwinding:
+        since = engine.watch(api)
         ident = _create(api, node, gathering, _asked(api, node, network, groups, command))
         unwinding.callback(remove, api, ident)
         stream = api.attach_socket(ident, {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1})
@@ -127,7 +128,7 @@ def start(  # noqa: PLR0913
         unwinding.callback(waiting.close)
         api.start(ident)
         unwinding.pop_all()
-        return Attached(engine.at.where, stream, waiting, lambda: remove(api, ident))
+        return Attached(engine.at.where, stream, waiting, lambda: remove(api, ident), lambda: engine.away(since))
 
 
 def remove(api: Any, ident: str) -> None:

@@ -6,18 +6,22 @@ import importlib
 import os
 import socket
 import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager, suppress
 from types import ModuleType
 from typing import Any
 
-from pytest_hetgpu.errors import NotHere, ProvisionError
+from pytest_hetgpu.errors import HetgpuError, NotHere, ProvisionError
 from pytest_hetgpu.model import Reach
 from pytest_hetgpu.runtimes._address import Address, address
 from pytest_hetgpu.runtimes._trouble import Trouble, refused, unreachable
 from pytest_hetgpu.runtimes._tunnel import tunnel
+from pytest_hetgpu.runtimes._vigil import Vigil
 
 _PATIENCE = 60.0  # seconds; builds and pulls have none
+_PING = 10.0  # seconds in which an engine that is there answers a ping
+_JUST = 60.0  # seconds after which an end of its events explains the end of a container no more
 
 
 class EngineGone(ProvisionError):
@@ -37,6 +41,13 @@ class Engine:
         self._lock = threading.Lock()
         self._closing = ExitStack()
         self._api: Any = None
+        self._known: Mapping[str, Any] = {}
+        self._vigil: Vigil | None = None
+        self._broke = 0.0
+        self.breaks = 0
+        """How often it, or the way to it, went away under us so far."""
+        self.met = False
+        """Whether it has ever answered this process."""
 
     @property
     def api(self) -> Any:
@@ -44,8 +55,9 @@ class Engine:
         with self._lock:
             if self._api is None:
                 with ExitStack() as opened:
-                    self._api = _client(self.at, opened)
+                    self._api, self._known = _client(self.at, opened)
                     self._closing = opened.pop_all()
+                    self.met = True
             return self._api
 
     @contextmanager
@@ -60,7 +72,7 @@ class Engine:
             raise _raised(refused(str(error.explanation or error), self.at.where), node) from error
         except foreign as error:
             trouble = unreachable(str(error), self.at.where)
-            if api is None or _timed_out(error):
+            if not self.met or _timed_out(error):
                 raise _raised(trouble, node) from error
             raise EngineGone(node, trouble.text, api) from error
 
@@ -68,7 +80,8 @@ class Engine:
         try:
             return self.api
         except ProvisionError as error:  # a tunnel's, which knows only the host, and names it in what it says
-            raise ProvisionError(node, str(error).removeprefix(f"{error.node}: ")) from error
+            why = str(error).removeprefix(f"{error.node}: ")
+            raise (EngineGone(node, why, None) if self.met else ProvisionError(node, why)) from error
 
     @property
     def connected(self) -> bool:
@@ -81,6 +94,60 @@ class Engine:
             self._drop(broken)
         return self.at.by_ssh
 
+    @property
+    def address(self) -> str:
+        """Where it is, as its users write it."""
+        return f"ssh://{self.at.host}" if self.at.by_ssh else self.at.url
+
+    def watch(self, api: Any) -> int:
+        """Watch from now on whether it goes away; return how often it has so far."""
+        with self._lock:
+            if self._vigil is None or self._vigil.over:
+                self._vigil = Vigil(api, self._went)
+            return self.breaks
+
+    def away(self, since: int) -> str:
+        """Return the evidence that it is away, or was since `watch` returned `since`; "" where there is none.
+
+        A container that ended may have been killed by anybody: the engine is asked anew, and its stream of events
+        must not have ended just now.
+        """
+        if not self._pings(_PING):
+            return f"{self.at.where}{', or the way to it,' if self.at.by_ssh else ''} does not answer"
+        if self.breaks != since and time.monotonic() - self._broke < _JUST:
+            return f"{self.at.where} was away and is back: the connection on which it reports its events ended"
+        return ""
+
+    def answers(self, patience: float = _PING) -> bool:
+        """Return whether it answers a new connection; over ssh by a new tunnel where the one it had broke."""
+        if self._pings(patience):
+            return True
+        if not self.at.by_ssh:
+            return False
+        self._drop(self._api)
+        _, foreign = _foreign()
+        with suppress(HetgpuError, *foreign):
+            return bool(self.api.ping())
+        return False
+
+    def _pings(self, patience: float) -> bool:
+        """Whether a connection of its own is answered: an engine that stops still answers those it has."""
+        docker, foreign = _foreign()
+        with self._lock:
+            api, known = self._api, self._known
+        if api is None:
+            return False
+        try:
+            with closing(docker.APIClient(version=api.api_version, timeout=patience, **known)) as fresh:
+                return bool(fresh.ping())
+        except foreign:
+            return False
+
+    def _went(self) -> None:
+        """Counts that its stream of events ended."""
+        self._broke = time.monotonic()
+        self.breaks += 1
+
     def close(self) -> None:
         """Ends the connection and its tunnel."""
         self._drop(self._api)
@@ -90,6 +157,9 @@ class Engine:
             if api is None or self._api is not api:  # another thread did
                 return
             self._api = None
+            vigil, self._vigil = self._vigil, None
+            if vigil:
+                vigil.stop()
             api.close()
             self._closing.close()
 
@@ -123,7 +193,8 @@ def close_engines() -> None:
             engine.close()
 
 
-def _client(at: Address, opened: ExitStack) -> Any:
+def _client(at: Address, opened: ExitStack) -> tuple[Any, Mapping[str, Any]]:
+    """A client, and the keywords that make another one of the same engine."""
     docker, _ = _foreign()
     if at.local:
         with socket.socket(socket.AF_UNIX) as trial:  # says more plainly than the SDK what is the matter
@@ -135,7 +206,7 @@ def _client(at: Address, opened: ExitStack) -> Any:
         environment.pop("DOCKER_TLS_VERIFY", None)
         environment.pop("DOCKER_CERT_PATH", None)
     known = docker.utils.kwargs_from_env(environment=environment)
-    return docker.APIClient(version="auto", timeout=_PATIENCE, **known)
+    return docker.APIClient(version="auto", timeout=_PATIENCE, **known), known
 
 
 def _foreign() -> tuple[ModuleType, tuple[type[Exception], ...]]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.evidence import RunResult
@@ -190,6 +190,25 @@ class Gathering:
             self._closing.close()
 
 
+class Service(Protocol):
+    """Something that makes nodes and may be restarted under a run: a container engine."""
+
+    @property
+    def address(self) -> str:
+        """Where it is, as its users write it."""
+
+    @property
+    def met(self) -> bool:
+        """Whether it has ever answered this process."""
+
+    @property
+    def breaks(self) -> int:
+        """How often it went away under us so far."""
+
+    def answers(self, patience: float) -> bool:
+        """Return whether it answers within `patience` seconds."""
+
+
 class MemberRuntime(abc.ABC):
     """A kind of node that a job over several hosts can have: docker, ssh."""
 
@@ -201,6 +220,11 @@ class MemberRuntime(abc.ABC):
         NotHere where the site lacks what it needs, ProvisionError where it should work and does not; then nothing stays
         behind.
         """
+
+    @classmethod
+    def services(cls, nodes: Sequence[Node]) -> tuple[Service, ...]:
+        """What makes these nodes and may be restarted under a run, each once. Here: nothing."""
+        return ()
 
     @classmethod
     def shut(cls) -> None:

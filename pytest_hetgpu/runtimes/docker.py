@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 
 from pytest_hetgpu.errors import HetgpuError, ProvisionError
@@ -13,7 +14,7 @@ from pytest_hetgpu.runtimes._containers import start
 from pytest_hetgpu.runtimes._engine import Engine, EngineGone, close_engines, engine_of, engines
 from pytest_hetgpu.runtimes._link import Link, boot_command
 from pytest_hetgpu.runtimes._reached import Reached
-from pytest_hetgpu.runtimes.base import Gathering, Member, MemberRuntime
+from pytest_hetgpu.runtimes.base import Gathering, Member, MemberRuntime, Service
 
 
 class Docker(MemberRuntime):
@@ -34,6 +35,15 @@ class Docker(MemberRuntime):
             if not engine.reopen(gone.api):
                 raise
             return _open(engine, node, gathering)
+
+    @classmethod
+    def services(cls, nodes: Sequence[Node]) -> tuple[Service, ...]:
+        """As `MemberRuntime.services`: the engines; an address that cannot be used is told when a node is opened."""
+        found: dict[Service, None] = {}
+        for node in nodes:
+            with suppress(ProvisionError):
+                found[engine_of(node.name, node.reach)] = None
+        return tuple(found)
 
     @classmethod
     def shut(cls) -> None:

@@ -9,6 +9,7 @@ from pytest_hetgpu.signatures.base import LogLine, Reading, lazy
 from pytest_hetgpu.signatures.reading.rules import Rule, RuleDialect
 from pytest_hetgpu.told import Kind
 
+_ENGINE_AWAY, _ENGINE_LOST = "its container engine went away", "engine-lost@docker"
 _NOT_READY, _LOST, _PREFLIGHT = "hetgpu: not ready: ", "hetgpu: node ", "hetgpu: preflight: "
 
 # What was not ready, by phrases of ours alone; the first that is found counts. What a phrase quotes, as the output of a
@@ -31,7 +32,7 @@ _PARTS = {
         r"does not answer: install Docker|is there, but you may not use it|has not answered for a minute|"
         r"do not agree on TLS|stopped answering|there is no \S+ on .*: is a container engine running|is no socket|"
         r"may not use \S+ on .*: add them|is no address of an engine|used only over ssh or TLS|Docker SDK for Python|"
-        r"Docker engine(?: of \S+| at \S+)? refused: "
+        r"Docker engine(?: of \S+| at \S+)? refused: |container engine at \S+ went away and has not answered"
     ),
     "device": (
         r"cannot give GPUs to containers|has no such GPU|no such device, or its kernel driver|"
@@ -75,6 +76,12 @@ class Nodes(RuleDialect):
     """Lines that start with `hetgpu:`; what follows is in the words of the runtime that met it."""
 
     rules = (
+        Rule(
+            _NOT_READY,
+            Kind.NETWORK_FAILURE,
+            _ENGINE_LOST,
+            pattern=rf"^hetgpu: not ready: (?P<detail>.*{_ENGINE_AWAY}.*)",
+        ),
         *(
             Rule(
                 _NOT_READY,
@@ -100,6 +107,8 @@ class Nodes(RuleDialect):
 
     def reading(self, rule: Rule, groups: Mapping[str, str], line: LogLine) -> Reading:
         reading = super().reading(rule, groups, line)
+        if rule.trigger == _LOST and _ENGINE_AWAY in groups.get("detail", ""):
+            return replace(reading, signature=replace(reading.signature, key=_ENGINE_LOST))
         if rule.trigger == _LOST and "container ended" in groups.get("detail", ""):
             return replace(reading, signature=replace(reading.signature, kind=Kind.CRASH, key="lost@container"))
         if rule.trigger == _LOST and (found := _ENDED_BY_SLURM.search(groups.get("detail", ""))):

@@ -13,6 +13,8 @@ from pytest_hetgpu.terminal.running import Cells
 EVERY = 1.0  # seconds
 TOLD_AFTER = 5.0  # seconds that a cell has waited
 _LONGEST = 300
+_HOST = "waits for host "
+_AT_ONCE = ("waits for the container engine at ", "makes the base image ")
 
 
 class Plain:
@@ -41,16 +43,18 @@ class Plain:
 
     def lines(self, now: float) -> list[str]:
         """What is to be said at `now` (seconds of a clock that goes on)."""
-        waiting = {one.label: one.phase for one in self._cells.now() if one.phase.startswith("waits for host ")}
+        waiting = {one.label: one.phase for one in self._cells.now() if one.phase.startswith((_HOST, *_AT_ONCE))}
         self._waits = {
             label: self._waits[label] if self._waits.get(label, ("",))[0] == why else (why, now)
             for label, why in waiting.items()
         }
         found = []
         for label, (why, since) in self._waits.items():
-            if now - since >= TOLD_AFTER and (label, why) not in self._told:
-                self._told.add((label, why))
-                found.append(f"waiting  {label}  {one_line(why, _LONGEST)}; for {now - since:.0f} s so far")
+            if (label, why) in self._told or (why.startswith(_HOST) and now - since < TOLD_AFTER):
+                continue
+            self._told.add((label, why))
+            far = f"; for {now - since:.0f} s so far" if why.startswith(_HOST) else ""
+            found.append(f"waiting  {label}  {one_line(why, _LONGEST)}{far}")
         return found
 
     def _work(self) -> None:

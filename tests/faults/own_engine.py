@@ -61,6 +61,12 @@ class OwnEngine:
             self._daemon.kill()
             self._daemon.wait(PATIENCE)
 
+    def kill(self) -> None:
+        """By SIGKILL: what runs in its containers lives on for now."""
+        assert self._daemon is not None
+        self._daemon.kill()
+        self._daemon.wait(PATIENCE)
+
     def close(self) -> None:
         """Ends it and whatever it left: processes, mounts, files."""
         self.stop()

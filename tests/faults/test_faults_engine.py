@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 from collections.abc import Callable, Iterator
 
@@ -34,26 +35,76 @@ def own_engine(engine: None, lacking: Callable[[str, str], None]) -> Iterator[Ow
         one.close()
 
 
-def over_it(fault: Fault, own_engine: OwnEngine) -> Session:
-    return fault.at(containers(meetings(4, 0.4)), own_engine.url).start()
+AWAY = 3.0
+"""Seconds for which the engine is down."""
+CELLS = 5
+
+
+def over_it(fault: Fault, own_engine: OwnEngine, *options: str, **env: str) -> Session:
+    site = fault.at(containers(meetings(CELLS, 1.0)), own_engine.url)
+    site.env.update(env)
+    return site.start(*options)
+
+
+def hit(session: Session) -> str:
+    """A random moment at which the ranks of a cell are at work; the cell."""
+    number = session.site.chance.randint(2, CELLS - 1)
+    return session.reaches(number, spread=0.5, output="met once")
+
+
+def pause(session: Session) -> None:
+    """The time for which the engine is down, unless the session ends before."""
+    with contextlib.suppress(AssertionError):
+        session.end(AWAY)
+
+
+def no_cell_is_lost(session: Session, *met: str) -> None:
+    """Every cell passed in this session; those that were `met` failed first, by the engine's name, and are flaky."""
+    assert session.end() == 0, session.said()
+    outcomes = {cell[-1]: outcome for cell, outcome in session.judged().items()}
+    assert [outcome["kind"] for outcome in outcomes.values()] == ["passed"] * CELLS, session.said()
+    for cell in met:
+        (attempt,) = outcomes[cell]["attempts"]
+        assert (attempt["kind"], attempt["key"]) == ("network_failure", "engine-lost@docker"), session.said()
+        assert f"flaky    {cell}" in session.said()
 
 
 def test_the_engine_is_stopped(fault: Fault, own_engine: OwnEngine) -> None:
     """The Docker daemon is stopped, and started again after the run."""
-    session = over_it(fault, own_engine)
-    cell = session.reaches()
+    session = over_it(fault, own_engine, HETGPU_ENGINE_TIMEOUT="2")
+    cell = hit(session)
     own_engine.stop()
     try:
         session.end()
+        assert session.judged()["faults", cell]["signature"]["key"] == "engine-lost@docker", session.said()
+        rest = [event["reason"] for event in session.events("skipped")]
+        assert rest, session.said()
+        assert all(f"{own_engine.url} went away and has not answered for 2 s" in why for why in rest), rest
     finally:
         own_engine.start()
     fault.checked(session, cell)
 
 
 def test_the_engine_is_restarted(fault: Fault, own_engine: OwnEngine) -> None:
-    """The Docker daemon is restarted."""
+    """The Docker daemon is restarted, and is away for 3 s."""
     session = over_it(fault, own_engine)
-    cell = session.reaches()
+    cell = hit(session)
     own_engine.stop()
+    pause(session)
     own_engine.start()
+    no_cell_is_lost(session, cell)
+    waited = f"waits for the container engine at {own_engine.url}: it does not answer (up to 30 s)"
+    assert waited in session.said()
+    assert waited in [event["why"] for event in session.events("waits")]
+    fault.checked(session, cell)
+
+
+def test_the_engine_is_killed(fault: Fault, own_engine: OwnEngine) -> None:
+    """`kill -9` of the Docker daemon under two workers, which is started again after 3 s."""
+    session = over_it(fault, own_engine, "-n", "2")
+    cell = hit(session)
+    own_engine.kill()
+    pause(session)
+    own_engine.start()
+    no_cell_is_lost(session, cell)
     fault.checked(session, cell)
