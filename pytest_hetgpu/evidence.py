@@ -233,7 +233,7 @@ class Outcome:
     `debug` is the debug rerun, which decides nothing; `facts` are the versions and settings that conditions ask for;
     `wire` is the run's. `notes` decide nothing either; an `unsettled` cell must be run again before it can be judged.
     `attempts` are those that failed before the one that this is the outcome of; `timeline` is None where no rank said
-    when it was there.
+    when it was there. `away` is `engine` or `stack` where the cell failed for want of that, which had been there.
     """
 
     kind: Kind
@@ -257,6 +257,7 @@ class Outcome:
     unsettled: bool = False
     attempts: tuple[Attempt, ...] = ()
     timeline: Timeline | None = None
+    away: str = ""
 
     @property
     def flaky(self) -> bool:

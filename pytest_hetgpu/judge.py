@@ -10,7 +10,7 @@ from pytest_hetgpu.evidence import Evidence, Finding, Known, Outcome, RunResult,
 from pytest_hetgpu.fates import fates
 from pytest_hetgpu.interpret import interpreted
 from pytest_hetgpu.judges import expectation, speed
-from pytest_hetgpu.judges.base import Case, Force, Judge, Opinion
+from pytest_hetgpu.judges.base import Case, Force, Judge, Opinion, away
 from pytest_hetgpu.judges.completeness import Completeness
 from pytest_hetgpu.judges.data import Data
 from pytest_hetgpu.judges.devices import Devices
@@ -144,6 +144,7 @@ def judge_case(case: Case, judges: Sequence[type[Judge]], knowing: Callable[[Sig
         wire=result.wire,
         notes=tuple(map(_one_line, (*_beside(case), *of_speed))),
         unsettled=unsettled,
+        away=away(case, signature),
     )
 
 

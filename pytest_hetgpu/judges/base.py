@@ -37,6 +37,8 @@ TAKEN_AWAY = frozenset(
 )
 """Keys that say that Slurm, Kubernetes or a container engine took the nodes; what ran there was killed for that."""
 _BY_THEM = frozenset({signal.SIGTERM, signal.SIGKILL})
+_ENGINE_AWAY = frozenset(("engine-lost@docker", "not-ready@engine"))
+_NO_LAUNCHER = ("no such file", "Stale file handle", "Transport endpoint is not connected", "Input/output error")
 
 
 class Force(enum.IntEnum):
@@ -201,6 +203,20 @@ def taken_away(case: Case) -> Signature | None:
     if itself or any(ended.signal not in _BY_THEM for ended in killed(case)):
         return None
     return taken if case.result.lost or told[0] is taken else None
+
+
+def away(case: Case, cause: Signature | None) -> str:
+    """Return `engine` or `stack` where a run failed because that was away, "" for every other run.
+
+    A launcher was there when the job was planned; one that no exec finds any more has gone since.
+    """
+    if cause is None:
+        return ""
+    if cause.key in _ENGINE_AWAY:
+        return "engine"
+    program = case.job.command.argv[0] if case.job.command.argv else ""
+    gone = any(cause.primary_line.startswith(f"cannot start {program}: {why}") for why in _NO_LAUNCHER)
+    return "stack" if gone and program.startswith("/") and not case.evidence.hellos else ""
 
 
 def explanation(case: Case) -> Signature | None:

@@ -16,6 +16,7 @@ _WHY = {
     "flight": ("was in flight", "were in flight"),
     "storage": ("could not be recorded", "could not be recorded"),
     "spent": ("was cut short by the end of the run's time", "were cut short by the end of the run's time"),
+    "away": ("failed while its engine or stack was away", "failed while their engine or stack was away"),
     "absent": ("was skipped for what was not here", "were skipped for what was not here"),
 }
 
@@ -58,5 +59,7 @@ def _again(cell: CellRecord) -> str:
         return "storage"
     if cell.result is not None and cell.result.spent:
         return "spent"
+    if cell.outcome.away and cell.outcome.verdict.fails:
+        return "away"
     stopped = cell.result is not None and cell.result.interrupted is not None
     return "flight" if stopped or any(one.why.startswith(_CUT) for one in cell.outcome.findings) else ""
