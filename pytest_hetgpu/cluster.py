@@ -95,6 +95,33 @@ class Cluster:
                 found[node.name] = sum(counts)
         return found
 
+    def unplugged(self) -> tuple[str, ...]:
+        """Interfaces that carry the job between its nodes, and have gone since these were made: `eth0 of node1 is gone`.
+
+        Nothing of a job on one node, nor of nodes whose interface is not known: of a host others come and go.
+        """
+        members = self._members()
+        found = []
+        for member, node in members if len(members) > 1 else ():
+            had = self._carrying(node)
+            try:
+                left = set(member.interfaces()) if had and member.lost() is None else set(had)
+                missing = [name for name in had if name not in left]
+                gone = member.absent([f"/sys/class/net/{name}" for name in missing]) if missing else ()
+            except ProvisionError:
+                continue
+            for name in missing:
+                found.append(f"{name} of {node.name} is {'gone' if f'/sys/class/net/{name}' in gone else 'down'}")
+        return tuple(found)
+
+    def _carrying(self, node: Node) -> tuple[str, ...]:
+        """The interfaces that a node had when it was made and that its job goes over, as far as that is known."""
+        seen = next((one.environment for one in self.everybody if one.node is node), None)
+        had = seen.items("nics") if seen else ()
+        if node.hardware.fabric.netdev:
+            return tuple(name for name in had if name == node.hardware.fabric.netdev)
+        return had if node.container and node.container.network == "user" else ()
+
     def oom_kills(self) -> dict[str, tuple[str, int]]:
         """How often the kernel's OOM killer struck on each node so far, by node, and which file counts it."""
         found = {}

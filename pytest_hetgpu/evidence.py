@@ -62,7 +62,8 @@ class RunResult:
     were out of reach at the end, and why; `traffic` are the bytes that each node's fabric interface moved meanwhile.
     `wire` is what the way between the nodes can carry, None where nobody asked. `spent` says why it had to end before
     its own time was over, `left_out` how many bytes of its output were not kept. `unleased` names hosts that others
-    may have used meanwhile; `leased_here` those that only what this machine starts was kept off, and why.
+    may have used meanwhile; `leased_here` those that only what this machine starts was kept off, and why. `unplugged`
+    are interfaces that nodes had when they were made, and not after a run that failed: `eth0 of node1 is gone`.
     """
 
     argv: tuple[str, ...]
@@ -81,6 +82,7 @@ class RunResult:
     left_out: int = 0
     unleased: tuple[str, ...] = ()
     leased_here: Mapping[str, str] = field(default_factory=dict)
+    unplugged: tuple[str, ...] = ()
 
     @property
     def signal(self) -> int | None:

@@ -111,8 +111,10 @@ def _settled(cluster: Cluster, result: RunResult, before: dict[str, int]) -> Run
     after = cluster.traffic() if before else {}
     moved = {node: count - before[node] for node, count in after.items() if node in before}
     survivors, lost = cluster.sweep()
-    _note(Path(result.output), [f"hetgpu: {why}" for why in lost])
-    return replace(result, survivors=(*result.survivors, *survivors), lost=lost, traffic=moved, wire=cluster.wire)
+    unplugged = cluster.unplugged() if result.returncode or result.timed_out else ()
+    _note(Path(result.output), [f"hetgpu: {why}" for why in (*lost, *(f"interface {one}" for one in unplugged))])
+    survivors = (*result.survivors, *survivors)
+    return replace(result, survivors=survivors, lost=lost, unplugged=unplugged, traffic=moved, wire=cluster.wire)
 
 
 def _note(output: Path, lines: Sequence[str]) -> None:

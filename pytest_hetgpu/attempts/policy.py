@@ -76,4 +76,4 @@ def attempt_of(outcome: Outcome, log: str) -> Attempt:
 
 def spoils(outcome: Outcome, result: RunResult) -> bool:
     """Whether a job's nodes may hold what the next one should not meet, or be out of each other's reach."""
-    return bool(outcome.kind in _SPOILING or result.lost or result.survivors)
+    return bool(outcome.kind in _SPOILING or result.lost or result.survivors or result.unplugged)

@@ -37,6 +37,8 @@ TAKEN_AWAY = frozenset(
 )
 """Keys that say that Slurm, Kubernetes or a container engine took the nodes; what ran there was killed for that."""
 _BY_THEM = frozenset({signal.SIGTERM, signal.SIGKILL})
+LOST_INTERFACE = "lost@interface"
+"""The key that says that an interface of a node has gone since the node was made."""
 _ENGINE_AWAY = frozenset(("engine-lost@docker", "not-ready@engine"))
 _NO_LAUNCHER = ("no such file", "Stale file handle", "Transport endpoint is not connected", "Input/output error")
 
@@ -205,6 +207,19 @@ def taken_away(case: Case) -> Signature | None:
     return taken if case.result.lost or told[0] is taken else None
 
 
+def unplugged(case: Case) -> Signature | None:
+    """Return what a failed run's log says of an interface that a node lost, unless a rank crashed by itself.
+
+    Ranks that wait for a peer behind it are no hang of theirs.
+    """
+    if not case.result.unplugged or case.result.interrupted is not None:
+        return None
+    ours = {entry.name for entry in FROM_OUTSIDE}
+    signatures = case.evidence.signatures
+    itself = any(one.kind in (Kind.CRASH, Kind.OUT_OF_MEMORY) and one.signal not in ours for one in signatures)
+    return None if itself else next((one for one in signatures if one.key == LOST_INTERFACE), None)
+
+
 def away(case: Case, cause: Signature | None) -> str:
     """Return `engine` or `stack` where a run failed because that was away, "" for every other run.
 
@@ -229,6 +244,8 @@ def explanation(case: Case) -> Signature | None:
     signatures = case.evidence.signatures
     if not failed(case) or not signatures:
         return None
+    if cut_off := unplugged(case):
+        return cut_off
     if case.result.timed_out or case.result.interrupted is not None:
         ours = {entry.name for entry in FROM_OUTSIDE}
         signatures = tuple(s for s in signatures if not (s.kind is Kind.CRASH and s.signal in ours))

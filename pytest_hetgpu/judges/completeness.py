@@ -17,6 +17,7 @@ from pytest_hetgpu.judges.base import (
     rank_failed_first,
     signal_name,
     taken_away,
+    unplugged,
 )
 from pytest_hetgpu.model import Kind
 
@@ -73,7 +74,8 @@ class Completeness(Judge):
     def _stuck(self, case: Case) -> Opinion:
         """A run that was stopped: what its stacks tell, else a hang if it was silent for half of its time."""
         result = case.result
-        force = Force.VAGUE if rank_failed_first(case, explanation(case)) else Force.FIRM
+        explained = unplugged(case) or rank_failed_first(case, explanation(case))
+        force = Force.VAGUE if explained else Force.FIRM
         told = next((one for one in case.evidence.signatures if _is_verdict(one)), None)
         if told:
             seen = "nothing moved" if told.kind is Kind.HANG else "not stuck"

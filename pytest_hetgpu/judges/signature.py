@@ -16,6 +16,7 @@ from pytest_hetgpu.judges.base import (
     placed,
     rank_failed_first,
     taken_away,
+    unplugged,
 )
 from pytest_hetgpu.model import Kind
 
@@ -44,7 +45,7 @@ def _force(case: Case, found: Signature) -> Force:
     merely complains of them. An exit code that has a meaning of its own is told by that, not by the launcher's words.
     """
     deadly = found.kind in (Kind.CRASH, Kind.OUT_OF_MEMORY)
-    if taken_away(case) is found:
+    if found in (taken_away(case), unplugged(case)):
         return Force.FIRM
     died, first = bool(killed(case)), rank_failed_first(case, found)
     if case.result.timed_out:

@@ -98,6 +98,12 @@ class Nodes(RuleDialect):
             pattern=r"^hetgpu: node (?P<detail>.* was lost: .*)",
         ),
         Rule(
+            "hetgpu: interface ",
+            Kind.NETWORK_FAILURE,
+            "lost@interface",
+            pattern=r"^hetgpu: interface (?P<detail>\S+ of \S+ is (?:gone|down))$",
+        ),
+        Rule(
             _PREFLIGHT,
             Kind.LAUNCH_FAILURE,
             "preflight@{kind}",

@@ -17,11 +17,11 @@ pytestmark = [pytest.mark.real, pytest.mark.beside, pytest.mark.usefixtures("eng
 PATIENT = 8
 
 
-def over_containers(fault: Fault, **hit: str) -> Session:
+def over_containers(fault: Fault, *options: str, **hit: str) -> Session:
     """Three cells on two containers, the second of which is hit; it is of this program."""
     program = hit.get("program", MEETING.format(steps=20))
     workloads = {**meetings(3, 0.2), "meet1": command(program, timeout=PATIENT)}
-    return fault.at(containers(workloads)).start()
+    return fault.at(containers(workloads)).start(*options)
 
 
 def in_mid_collective(session: Session) -> str:
@@ -49,12 +49,21 @@ def test_a_container_is_frozen(fault: Fault) -> None:
     fault.checked(session, cell)
 
 
-def test_a_node_is_cut_off(fault: Fault) -> None:
-    """A node is cut off from the network in mid-collective."""
-    session = over_containers(fault)
+def test_a_network_is_removed(fault: Fault) -> None:
+    """A Docker network is removed under a job, in mid-collective; with `--hetgpu-retries 1`."""
+    session = over_containers(fault, "--hetgpu-retries", "1")
     cell = in_mid_collective(session)
     (network,) = session.site.docked("network", "ls", "-q", "--filter", f"label=hetgpu.run={session.run.name}")
-    session.site.docked("network", "disconnect", "-f", network, session.node("node1"))
+    for node in ("node0", "node1"):
+        session.site.docked("network", "disconnect", "-f", network, session.node(node))
+    session.site.docked("network", "rm", network)
+    assert session.end() == 0, session.said()
+    outcome = session.judged()["faults", cell]
+    assert [(one["kind"], one["key"]) for one in outcome["attempts"]] == [("network_failure", "lost@interface")]
+    assert "eth0 of node0 is gone" in outcome["attempts"][0]["why"]
+    log = (session.run / outcome["attempts"][0]["log"]).read_text()
+    assert "hetgpu: interface eth0 of node1 is gone" in log
+    assert outcome["kind"] == "passed"
     fault.checked(session, cell)
 
 
