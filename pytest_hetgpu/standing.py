@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import resources
 from time import monotonic
 from types import SimpleNamespace
@@ -43,10 +44,14 @@ class Standing:
 
 
 class Placements:
-    """The standing placements of one process, the least used closed first. `run` is the run's name, for labels."""
+    """The standing placements of one process, the least used closed first. `run` is the run's name, for labels.
 
-    def __init__(self, run: str) -> None:
+    `telling` is told what the nodes of a job wait for, and "" once that is over.
+    """
+
+    def __init__(self, run: str, telling: Callable[[Job, str], None] = lambda *_: None) -> None:
         self.run = run
+        self._telling = telling
         self._standing: dict[str, Standing] = {}
         self._failed: dict[str, list[HetgpuError]] = {}
         self._kinds: set[str] = set()
@@ -114,7 +119,7 @@ class Placements:
     def _open(self, job: Job) -> Standing:
         name = re.sub(r"[^A-Za-z0-9_.-]", "_", f"{job.matrix}-{job.axes['placement']}")
         owner = f"{getpass.getuser()}@{os.uname().nodename}:{os.getpid()}"
-        gathering = Gathering(name, self.run, owner, job.everybody)
+        gathering = Gathering(name, self.run, owner, job.everybody, partial(self._telling, job))
         self._kinds |= {node.hardware.runtime for node in job.everybody}
         berths: list[Berth] = []
         try:

@@ -19,8 +19,10 @@ from weakref import WeakKeyDictionary
 from pytest_hetgpu.errors import HetgpuError, ProvisionError, UsageError
 from pytest_hetgpu.images import base_of, context
 from pytest_hetgpu.model import Image
+from pytest_hetgpu.runtimes import _bases
 from pytest_hetgpu.runtimes._engine import Engine, EngineGone
 from pytest_hetgpu.runtimes._trouble import refused
+from pytest_hetgpu.runtimes.base import Gathering
 
 BASE_LABEL = "hetgpu.base-id"
 
@@ -38,10 +40,10 @@ _known: WeakKeyDictionary[Engine, dict[str, _Readiness]] = WeakKeyDictionary()
 _lock = threading.Lock()
 
 
-def ensure(engine: Engine, image: Image, node: str) -> None:
+def ensure(engine: Engine, image: Image, node: str, gathering: Gathering | None = None) -> None:
     """Has the image on the engine, or raises NotHere or ProvisionError; the same to all who ask later.
 
-    The `log` of a build that failed is all that it printed.
+    The `log` of a build that failed is all that it printed. `gathering` is told what takes its time.
     """
     with _lock:
         readiness = _known.setdefault(engine, {}).setdefault(image.reference, _Readiness())
@@ -51,7 +53,7 @@ def ensure(engine: Engine, image: Image, node: str) -> None:
         if readiness.done:
             return
         try:
-            _make_plainly(engine, image, node)
+            _make_plainly(engine, image, node, gathering)
         except EngineGone:
             raise
         except HetgpuError as error:
@@ -66,10 +68,10 @@ def forget(engine: Engine, image: Image) -> None:
         _known.get(engine, {}).pop(image.reference, None)
 
 
-def _make_plainly(engine: Engine, image: Image, node: str) -> None:
+def _make_plainly(engine: Engine, image: Image, node: str, gathering: Gathering | None) -> None:
     """What is the matter on this machine becomes a ProvisionError: a full disk, a folder that changed meanwhile."""
     try:
-        _make(engine, image, node)
+        _make(engine, image, node, gathering)
     except UsageError as error:
         raise ProvisionError(node, f"the image {image.reference} cannot be built now: {error}") from error
     except OSError as error:
@@ -77,7 +79,7 @@ def _make_plainly(engine: Engine, image: Image, node: str) -> None:
         raise ProvisionError(node, f"the image {image.reference} cannot be built: {why}") from error
 
 
-def _make(engine: Engine, image: Image, node: str) -> None:
+def _make(engine: Engine, image: Image, node: str, gathering: Gathering | None) -> None:
     if not image.folder:
         if _inspect(engine, image.reference, node) is None:
             _pull(engine, image.reference, node)
@@ -85,7 +87,13 @@ def _make(engine: Engine, image: Image, node: str) -> None:
     base = _base(engine, image, node)
     if _current(engine, image, base, node):
         return
-    with _alone(engine, image):
+    name = base_of(image.folder, image.args)
+    if not base and _bases.is_ours(name):
+        with _alone(engine, name):
+            if _inspect(engine, name, node) is None:
+                _bases.make(engine, name, node, gathering)
+        base = _base(engine, image, node)
+    with _alone(engine, image.reference):
         if not _current(engine, image, base, node):
             _build(engine, image, base, node)
 
@@ -197,11 +205,11 @@ def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 @contextlib.contextmanager
-def _alone(engine: Engine, image: Image) -> Iterator[None]:
+def _alone(engine: Engine, reference: str) -> Iterator[None]:
     """One build of an image at a time, whatever process of this user's on this machine asks for it."""
     folder = Path(tempfile.gettempdir(), f"hetgpu-{os.geteuid()}")
     _private(folder)
-    name = re.sub(r"[^A-Za-z0-9.]+", "-", f"{engine.at.host}-{image.reference}").strip("-")
+    name = re.sub(r"[^A-Za-z0-9.]+", "-", f"{engine.at.host}-{reference}").strip("-")
     lock = os.open(folder / f"build-{name}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)

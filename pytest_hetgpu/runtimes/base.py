@@ -162,11 +162,14 @@ class Gathering:
     """What the nodes of one placement share while they are there, and the labels they carry.
 
     `name` has only characters that engines take, `token` is part of the names of its folders; `run` is the run's name,
-    `owner` says who made it (`USER@HOST:PID`); `nodes` are all of them.
+    `owner` says who made it (`USER@HOST:PID`); `nodes` are all of them. `telling` is told what takes its time.
     """
 
-    def __init__(self, name: str, run: str, owner: str, nodes: Sequence[Node] = ()) -> None:
+    def __init__(
+        self, name: str, run: str, owner: str, nodes: Sequence[Node] = (), telling: Callable[[str], object] = len
+    ) -> None:
         self.name = name
+        self._telling = telling
         self.nodes = tuple(nodes)
         self.token = secrets.token_hex(4)
         self.labels = {"hetgpu.run": run, "hetgpu.owner": owner, "hetgpu.placement": name}
@@ -175,6 +178,12 @@ class Gathering:
         self.abandoned = threading.Event()
         """Set once nobody wants it any more: who still waits for something gives up."""
         self._lock = threading.Lock()
+        self._words = threading.Lock()
+
+    def tell(self, what: str) -> None:
+        """Tell what the nodes wait for, in words that go on from a cell's name; "" once that is over."""
+        with self._words:
+            self._telling(what)
 
     def once(self, key: Hashable, make: Callable[[ExitStack], T]) -> T:
         """What `make` gives, made for the first that asks; what it pushes on its ExitStack is undone by `close`."""

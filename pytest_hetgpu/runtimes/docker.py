@@ -69,7 +69,7 @@ def _open(engine: Engine, node: Node, gathering: Gathering) -> Member:
 def _container(engine: Engine, node: Node, gathering: Gathering) -> Attached:
     """Its container, started; an image that somebody removed since it was seen is made ready again."""
     assert node.image is not None
-    _images.ensure(engine, node.image, node.name)
+    _images.ensure(engine, node.image, node.name, gathering)
     for again in (True, False):
         try:
             return start(
@@ -84,5 +84,5 @@ def _container(engine: Engine, node: Node, gathering: Gathering) -> Attached:
             if not again or "No such image" not in str(error):
                 raise
         _images.forget(engine, node.image)
-        _images.ensure(engine, node.image, node.name)
+        _images.ensure(engine, node.image, node.name, gathering)
     raise AssertionError

@@ -16,6 +16,7 @@ _NOT_READY, _LOST, _PREFLIGHT = "hetgpu: not ready: ", "hetgpu: node ", "hetgpu:
 # build does, may hold the words of any later row.
 _PARTS = {
     "disk": r"the disk of .* is full|[Nn]o space left on device|[Dd]isk quota exceeded",
+    "base": r"(?:lacks )?the base image hetgpu-base:\S+(?:, which no registry has| cannot be made with )",
     "registry": r"cannot be pulled|cannot reach the registry|the registry (?:has|knows|limits)|not trust the registry",
     "build": r"the image \S+ cannot be built from",
     "python3": r"the image has no python3|there is no python3 on|python3 is \S+ there, 3\.\d+ or later is needed",
