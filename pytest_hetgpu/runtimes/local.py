@@ -59,7 +59,7 @@ class Local(Runtime):
         """
         with sink(output) as file, custody.held(), temporary() as own:
             segments = Segments()
-            tree = Tree({**inherited(os.environ), **own, **command.env}, os.urandom(8).hex())
+            tree = Tree({**home(own), **inherited(os.environ), **own, **command.env}, os.urandom(8).hex())
             started, clock = time.time(), time.monotonic()
             ended, interrupted = False, None
             try:
@@ -138,6 +138,15 @@ def _content(path: Path) -> bytes | None:
 def inherited(environ: Mapping[str, str]) -> dict[str, str]:
     """What a command gets of our environment: not what would make it a rank of a job that we may be in ourselves."""
     return {name: value for name, value in environ.items() if not _NOT_INHERITED.match(name)}
+
+
+def home(own: Mapping[str, str]) -> dict[str, str]:
+    """The HOME of a command if our environment has none: that of the user database, else its temporary folder.
+
+    Open MPI 5 does not start without one (`Unable to get the user home directory`).
+    """
+    found = os.path.expanduser("~")  # noqa: PTH111 - Path.home raises where there is none
+    return {"HOME": found if os.path.isabs(found) else own.get("TMPDIR", os.sep)}  # noqa: PTH117 - as above
 
 
 @contextmanager

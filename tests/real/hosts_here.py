@@ -93,6 +93,11 @@ class Host:
         self.address("eth0", "10.99.0.2/24")
         self.ip("route", "add", "default", "via", "10.99.0.1")
 
+    def without_ipv6(self) -> None:
+        """Switch IPv6 off, as administrators do: every address of it goes."""
+        for which in ("all", "default"):
+            told(*self.inside, "sh", "-c", f"echo 1 >/proc/sys/net/ipv6/conf/{which}/disable_ipv6")
+
     def container_network(self) -> None:
         """Add what an engine adds for a network with one running container: a bridge and its MASQUERADE rule."""
         self.ip("link", "add", "br-engine", "type", "bridge")

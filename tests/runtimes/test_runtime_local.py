@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import sys
 import tempfile
 import time
@@ -96,6 +97,20 @@ def test_what_the_command_sets_comes_on_top_of_what_is_inherited(output: Path, m
     show = "import os; print(*map(os.environ.get, ['HETGPU_TEST_A', 'HETGPU_TEST_B', 'PYTHONHASHSEED', 'PYTHONUTF8']))"
     run(output, *PYTHON, show, env={"HETGPU_TEST_B": "theirs", "PYTHONUTF8": "1"})
     assert output.read_text() == "ours theirs None 1\n"
+
+
+def test_a_command_has_a_home_though_we_have_none(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Open MPI 5 does not start without one."""
+    monkeypatch.setenv("HOME", "/of/ours")
+    run(output, "sh", "-c", "echo $HOME")
+    monkeypatch.delenv("HOME")
+    run(output, "sh", "-c", "echo $HOME")
+    run(output, "sh", "-c", "echo $HOME", env={"HOME": "/of/the/cell"})
+    # A user of a container may have no entry in the user database.
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)
+    run(output, "sh", "-c", 'test "$HOME" = "$TMPDIR" && echo same')
+    database = pwd.getpwuid(os.getuid()).pw_dir
+    assert output.read_text().splitlines() == ["/of/ours", database, "/of/the/cell", "same"]
 
 
 TEMPORARY = "import os; from pathlib import Path; own = Path(os.environ['TMPDIR']); (own / 'left').touch(); print(own)"

@@ -1,0 +1,130 @@
+"""The transports of the main job on hosts that differ in user, IPv6, HOME, TMPDIR and cores: the same verdicts.
+
+Six hosts hold every pair of these (a covering array). `HETGPU_NIGHTLY=1` runs all of them with `matrices/local.yaml`,
+and a Debian 13 in a container; without it the first two run a cell per transport and stack.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.real.hosts_here import CELLS, MATRIX, PLACEMENTS, Host, cells, host, lacks
+
+pytestmark = pytest.mark.real
+
+ROOT = Path(__file__).parents[2]
+NIGHTLY = bool(os.environ.get("HETGPU_NIGHTLY"))
+Stacks = Callable[[str], Path]
+Need = Callable[[str, str], None]
+
+# More ranks than nodes: whether they are more than the cores decides the command line.
+FOUR = """\
+include:
+  - {placement: {name: four-5, nodes: [ompi5, ompi5], ranks_per_node: 2}, transport: ob1-tcp, workload: send_recv}
+  - {placement: {name: four-4, nodes: [ompi4, ompi4], ranks_per_node: 2}, transport: ob1-tcp, workload: send_recv}
+"""
+MORE = {"four-5-ob1-tcp-send_recv": "ok", "four-4-ob1-tcp-send_recv": "ok"}
+
+
+class Kind(NamedTuple):
+    """What a host has."""
+
+    root: bool
+    ipv6: bool
+    home: bool
+    room: bool
+    cores: int
+
+    def __str__(self) -> str:
+        words = {"root": self.root, "ipv6": self.ipv6, "home": self.home, "room": self.room}
+        return "-".join((*(name if has else f"no_{name}" for name, has in words.items()), f"{self.cores}cores"))
+
+
+KINDS = (
+    Kind(root=False, ipv6=False, home=False, room=True, cores=64),
+    Kind(root=False, ipv6=False, home=True, room=False, cores=2),
+    Kind(root=True, ipv6=True, home=True, room=True, cores=2),
+    Kind(root=False, ipv6=True, home=False, room=False, cores=2),
+    Kind(root=True, ipv6=False, home=True, room=False, cores=64),
+    Kind(root=True, ipv6=True, home=False, room=True, cores=64),
+)
+
+
+@pytest.fixture
+def ready(tmp_path: Path, stacks_here: Stacks, lacking: Need, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the stacks, the matrix, and what reports other cores."""
+    if why := lacks("cc"):
+        lacking("netns", why)
+    (tmp_path / "stacks").mkdir()
+    for name in PLACEMENTS:
+        (tmp_path / "stacks" / name).symlink_to(stacks_here(name).resolve())
+    source, made = Path(__file__).with_name("cores.c"), tmp_path / "cores.so"
+    subprocess.run(("cc", "-shared", "-fPIC", "-O1", "-o", str(made), str(source)), check=True)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "hosts.yaml").write_text(MATRIX + FOUR)
+    monkeypatch.setenv("HETGPU_STACKS", str(tmp_path / "stacks"))
+    monkeypatch.setenv("HETGPU_LEASES", str(tmp_path / "leases"))
+    monkeypatch.setenv("HETGPU_LEDGERS", str(tmp_path / "ledgers"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def started(kind: Kind, there: Host, folder: Path, *argv: str) -> tuple[str, ...]:
+    """A command as it is started on such a host: in its mounts, with its variables, as its user."""
+    full = f"mount -t tmpfs -o size=64k,mode=1777 full {folder}/full; cat /dev/zero >{folder}/full/all 2>/dev/null; "
+    variables = ["HETGPU_CORES=" + str(kind.cores), f"LD_PRELOAD={folder}/cores.so", "HWLOC_THISSYSTEM=0"]
+    variables += [f"HWLOC_SYNTHETIC=pack:1 core:{kind.cores} pu:1"]
+    variables += [] if kind.room else [f"TMPDIR={folder}/full"]
+    # A user namespace: no file need be opened to another user for its programs to be run by one.
+    user = () if kind.root else ("unshare", "--user", "--map-user=65534", "--map-group=65534")
+    return (
+        *(*there.inside, "unshare", "-m", "sh", "-c", ("" if kind.room else full) + 'exec "$@"', "-"),
+        *(*user, "env", *(() if kind.home else ("-u", "HOME")), *variables, *argv),
+    )
+
+
+def ran(kind: Kind, folder: Path, matrix: str) -> dict[str, dict[str, str]]:
+    """What becomes of a matrix on a host."""
+    with host("kind") as there:
+        there.ethernet()
+        if not kind.ipv6:
+            there.without_ipv6()
+        options = ("--hetgpu-matrix", matrix, "--hetgpu-reports", "reports", "--hetgpu-timeout", "30")
+        argv = started(kind, there, folder, sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options)
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=1800)
+    assert (folder / "reports/latest").exists(), done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+    return cells(folder / "reports")
+
+
+def all_pairs() -> set[tuple[int, bool | int, int, bool | int]]:
+    """Every pair of values that the hosts hold."""
+    return {(a, kind[a], b, kind[b]) for kind in KINDS for a in range(5) for b in range(a)}
+
+
+def test_every_pair_of_differences_is_among_the_hosts() -> None:
+    assert len(all_pairs()) == 10 * 4
+
+
+@pytest.mark.parametrize("kind", KINDS if NIGHTLY else KINDS[:2], ids=str)
+def test_a_cell_of_every_transport_and_stack(kind: Kind, ready: Path) -> None:
+    found = ran(kind, ready, "hosts.yaml")
+    assert {name: cell["verdict"] for name, cell in found.items()} == {**CELLS, **MORE}
+
+
+@pytest.mark.skipif(not NIGHTLY, reason="takes 3 minutes per host: HETGPU_NIGHTLY=1")
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_the_main_job(kind: Kind, ready: Path) -> None:
+    found = ran(kind, ready, str(ROOT / "matrices" / "local.yaml"))
+    wrong = {name: (cell["verdict"], cell["why"]) for name, cell in found.items() if cell["verdict"] not in GOOD}
+    assert wrong == {}
+
+
+GOOD = ("ok", "known", "not_run")
