@@ -11,6 +11,7 @@ import os
 import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from pytest_hetgpu.reporting.files import PRIVATE, write_atomically
 from pytest_hetgpu.reporting.redaction import redact_json
 from pytest_hetgpu.runtimes._look import unpacked
 from pytest_hetgpu.runtimes.base import Look, Overdue
+from pytest_hetgpu.signatures.reading.halted import Halted
 from pytest_hetgpu.signatures.reading.stack_lines import gdb_threads, main_thread, merged
 from pytest_hetgpu.signatures.reading.stacks import (
     Position,
@@ -41,7 +43,7 @@ _LATE = 3.0  # seconds after which a node's answer is not waited for any longer
 _HEAD = 4 << 20  # bytes of the output, in which ranks say hello
 _FLOW = 64 << 10  # bytes that tell moving data from a look around
 _SHORTLY, _SHORT = 2.0, 0.1  # seconds, or part of the whole time: what was printed since is a sign of life
-_MOST_LINES = 256
+_MOST_LINES, _MOST_HALTED = 256, 8
 _KERNEL = (
     (re.compile(r"hrtimer_nanosleep|do_nanosleep"), "sleep"),
     (re.compile(r"futex_\w*wait\w*"), "lock"),
@@ -97,16 +99,32 @@ def said(answers: Sequence[Answer], hellos: Mapping[int, Hello], ranks: int, ove
             host = hellos[rank].host if rank in hellos else ""
             seen[rank] = Seen(Position(rank=rank, host=host, state=known if all_answered else "unseen"))
     found = [seen[rank] for rank in sorted(seen, key=lambda rank: rank or 0)]
-    lines = [_line(one) for one in found[:_MOST_LINES]]
+    halted = [one for answer in answers for one in _halted(answer)]
+    lines = [*map(_line, found[:_MOST_LINES]), *(one.line for one in halted)]
     blind = [one for one in found if one.trouble]
     if blind:
         ranks_of = numbers([one.position.rank for one in blind if one.position.rank is not None])
         lines.append(f"hetgpu: only the kernel tells of rank{'s' * (len(blind) > 1)} {ranks_of}: {blind[0].trouble}")
-    return [*lines, *_verdict([one.position for one in found], overdue)]
+    return [*lines, *_verdict([one.position for one in found], overdue, halted)]
 
 
-def _verdict(positions: Sequence[Position], overdue: Overdue) -> list[str]:
-    """`hetgpu: stuck after 4 s, nothing moved: ...`, or slow; nothing where nothing is known of any rank."""
+def _halted(answer: Answer) -> Iterable[Halted]:
+    """The launchers and daemons of a node that a signal has stopped."""
+    host = clean(str(answer.get("host", "")).partition(".")[0])
+    stopped = answer.get("stopped", ())
+    for one in stopped[:_MOST_HALTED] if isinstance(stopped, list) else ():
+        with suppress(KeyError, TypeError, ValueError):
+            yield Halted(clean(str(one["name"])), host, int(one["pid"]))
+
+
+def _verdict(positions: Sequence[Position], overdue: Overdue, halted: Sequence[Halted]) -> list[str]:
+    """`hetgpu: stuck after 4 s, nothing moved: ...`, or slow; nothing where nothing is known of any rank.
+
+    A job with a stopped launcher does not end, whatever its ranks do.
+    """
+    if halted:
+        where = f"; {told.sentence}" if (told := summary(positions)).sentence else ""
+        return [f"hetgpu: stuck after {overdue.seconds:.0f} s: {'; '.join(one.sentence for one in halted)}{where}"]
     if not any(one.known and one.state not in ("ended", "absent") for one in positions):
         return []
     told = summary(positions)

@@ -57,6 +57,31 @@ def test_one_line_a_rank_and_one_for_all() -> None:
 
 
 MOVED = rank(1, sample(SLEEP), sample(SUM))
+
+
+def test_a_stopped_launcher_explains_whatever_its_ranks_do(tmp_path: Path) -> None:
+    stopped = [{"pid": 4711, "name": "mpirun"}, {"pid": "?"}, 3]
+    answers: list[dict[str, Any]] = [{"host": "vm", "ranks": [twice(0, SUM), MOVED]}]
+    answers[0]["stopped"] = stopped
+    said = forensics.said(answers, {}, 2, Overdue(60.0, 0.0, lambda *_: b""))
+    halted = "mpirun on vm (pid 4711) was stopped by a signal (state T), send it SIGCONT"
+    assert said[2] == f"hetgpu: stopped: {halted}"
+    assert said[3].startswith(f"hetgpu: stuck after 60 s: {halted}; ranks 0, 1 wait in MPI_Allreduce (train.py:8)")
+    (tmp_path / "log").write_text("".join(f"{line}\n" for line in said))
+    (signature,) = read(tmp_path / "log").signatures
+    assert (signature.kind, signature.key, signature.hosts) == (Kind.HANG, "stopped@mpirun", ("vm",))
+    assert signature.detail is not None
+    assert signature.detail.startswith(halted)
+
+
+def test_a_launcher_that_is_stopped_after_its_ranks_ended(tmp_path: Path) -> None:
+    answers = [{"host": "vm", "ranks": [], "stopped": [{"pid": 7, "name": "prted"}, {"pid": 3, "name": "orted"}]}]
+    said = forensics.said(answers, {}, 1, Overdue(60.0, 0.0, lambda *_: b""))
+    (tmp_path / "log").write_text("".join(f"{line}\n" for line in said))
+    (signature,) = read(tmp_path / "log").signatures
+    assert (signature.kind, signature.key) == (Kind.HANG, "stopped@orted+prted")
+
+
 FLOWS = rank(1, sample(SUM), sample(SUM, io=10_000_000))
 SPINS = rank(1, sample(SUM), sample([["pthread_mutex_lock", "c", 0, "c"], *SUM], cpu=90))
 

@@ -13,8 +13,9 @@ It runs on the node by itself, with Python 3.6 or later and nothing else. The re
     gap       seconds between two looks at one process
     alone     whether to make a process group of its own
 
-The answer is JSON, compressed by zlib: `host`, `machine`, `wants` and `ranks`. A process that is a rank by a variable
-of its launcher counts where none of that rank has said hello. Of its environment nothing else is read or kept.
+The answer is JSON, compressed by zlib: `host`, `machine`, `wants`, `ranks`, and `stopped`: the launchers and daemons
+that a signal has stopped. A process that is a rank by a variable of its launcher counts where none of that rank has
+said hello. Of its environment nothing else is read or kept.
 """
 
 import contextlib
@@ -95,12 +96,28 @@ def told_rank(pid: int) -> Dict[bytes, int]:
     return told
 
 
-def who_is_rank(request: Fields) -> Dict[int, int]:
-    """The ranks here and their processes."""
-    table = processes()
+def of_job(request: Fields, table: Dict[int, Tuple[int, str, str]]) -> Set[int]:
+    """The processes of the job that are here."""
     mine = {os.getpid()}
     pids = {pid for pid in request.get("pids", ()) if pid in table} - mine
-    pids |= below(table, [*request.get("below", ()), *pids], mine)
+    return pids | below(table, [*request.get("below", ()), *pids], mine)
+
+
+def stopped(pids: Set[int], ranks: Iterable[int], table: Dict[int, Tuple[int, str, str]]) -> List[Fields]:
+    """Those that a signal has stopped (state T), without ranks and what these have started."""
+    launching = pids - set(ranks) - below(table, ranks, set())
+    return [{"pid": pid, "name": called(pid, table[pid][1])} for pid in sorted(launching) if table[pid][2] == "T"]
+
+
+def called(pid: int, name: str) -> str:
+    """What a process is called: by the kernel, in full where its command has that name."""
+    command = content(pid, "cmdline").partition(b"\0")[0].decode(errors="replace").rpartition("/")[2]
+    return command[:LONGEST_WORD] if command.startswith(name) else name
+
+
+def who_is_rank(request: Fields, pids: Set[int], table: Dict[int, Tuple[int, str, str]]) -> Dict[int, int]:
+    """The ranks here and their processes."""
+    mine = {os.getpid()}
     host = platform.node().split(".")[0]
     ranks = {rank: pid for rank, pid, where in request.get("hellos", ()) if pid in pids and where.split(".")[0] == host}
     told = {pid: told_rank(pid) for pid in sorted(pids)}
@@ -277,9 +294,12 @@ def main() -> None:
     request = json.loads(sys.stdin.buffer.read().decode())
     if request.get("alone"):
         os.setpgid(0, 0)
-    ranks = who_is_rank(request)
+    table = processes()
+    pids = of_job(request, table)
+    ranks = who_is_rank(request, pids, table)
     looker = Looker(request)
     answer = {"host": platform.node(), "machine": platform.machine(), "ranks": []}  # type: Fields
+    answer["stopped"] = stopped(pids, ranks.values(), table)
     wants = not looker.py_spy and request.get("offer") == platform.machine() and any(map(is_python, ranks.values()))
     answer["wants"] = wants
     if not wants:

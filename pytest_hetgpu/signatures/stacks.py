@@ -9,10 +9,11 @@ signal came (gdb/infrun.c, gdb/corelow.c), it is a crash.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pytest_hetgpu.signatures.base import Dialect, LogLine, Reading, Weight, lazy, token
 from pytest_hetgpu.signatures.reading.frames import Frame, entry_point, faulting, library_key, signal_name
+from pytest_hetgpu.signatures.reading.halted import Halted, halted, key_of
 from pytest_hetgpu.signatures.reading.stack_lines import GDB_THREAD, frame_number, gdb_frame, main_thread, spy_frame
 from pytest_hetgpu.signatures.reading.stacks import Position, StackFrame, parse_facts, position_of, summary
 from pytest_hetgpu.told import Kind, Signature
@@ -24,7 +25,7 @@ _OURS = lazy(
     r"hetgpu: stack: (?:rank (?P<rank>\d{1,7})|process)(?: on (?P<host>[\w.-]{1,253}))?(?: \(pid (?P<pid>\d{1,9})\))?"
     r" .*\[(?P<facts>[^\[\]]*)\]$"
 )
-_VERDICT = lazy(r"hetgpu: (?P<how>stuck|slow) after [\d.]+ s, .{0,200}?: (?P<sentence>.*)$")
+_VERDICT = lazy(r"hetgpu: (?P<how>stuck|slow) after [\d.]+ s(?:, .{0,200}?)?: (?P<sentence>.*)$")
 _PROC = lazy(
     r"\s{0,8}STACK TRACE FOR PROC \S{0,200}?,(?P<rank>\d{1,7})\]? \((?P<host>[\w.-]{1,253}), PID (?P<pid>\d{1,9})\)"
 )
@@ -80,6 +81,7 @@ class Stacks(Dialect):
 
     triggers = (
         b"hetgpu: stack: ",
+        b"hetgpu: stopped: ",
         b"hetgpu: stuck after",
         b"hetgpu: slow after",
         b"STACK TRACE FOR PROC",
@@ -97,6 +99,7 @@ class Stacks(Dialect):
 
     def __init__(self) -> None:
         self._ours: list[Position] = []
+        self._halted: list[Halted] = []
         self._verdicts: list[Reading] = []
         self._processes: list[_Process] = []
         self._open: dict[int | None, _Process] = {}
@@ -121,9 +124,12 @@ class Stacks(Dialect):
                 number=line.number,
             )
             self._ours.append(parse_facts(known, found["facts"]))
+        elif stopped := halted(text):
+            self._halted.append(stopped)
         elif found := _VERDICT.match(text):
-            self._verdicts = [_judged(found["how"] == "slow", found["sentence"], self._ours, line)]
-            self._ours = []
+            verdict = _judged(found["how"] == "slow", found["sentence"], self._ours, line)
+            self._verdicts = [_by_signal(verdict, self._halted) if self._halted else verdict]
+            self._ours, self._halted = [], []
 
     def _head(self, line: LogLine, text: str) -> bool:
         """Takes the lines that say whose stack comes."""
@@ -184,6 +190,13 @@ def _judged(slow: bool, sentence: str, positions: Sequence[Position], line: LogL
         signature = Signature(Kind.TIMEOUT, "slow", line.quote, line.number, detail=sentence)
         return Reading(signature, Weight.LIMIT)
     return Reading(_signature(positions, sentence, line.quote, line.number), Weight.STUCK)
+
+
+def _by_signal(verdict: Reading, halted: Sequence[Halted]) -> Reading:
+    """The same of a run whose launcher, or a daemon of it, a signal had stopped: that explains all the rest."""
+    hosts = tuple(dict.fromkeys(one.host for one in halted if one.host))
+    told = replace(verdict.signature, key=key_of(halted), library=None, function=None, ranks=(), hosts=hosts)
+    return replace(verdict, signature=told)
 
 
 def _signature(positions: Sequence[Position], sentence: str, quote: str, number: int) -> Signature:

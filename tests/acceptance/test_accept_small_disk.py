@@ -35,7 +35,9 @@ def test_the_run_ends_as_ever_and_says_what_is_not_there(
     said = done.stdout.str()
     assert done.ret == 0
     assert "reports: not written: index.html (No space left on device); `hetgpu report " in said
-    (names,) = (line.partition("  (")[2] for line in said.splitlines() if line.startswith("reports: ") and "  (" in line)
+    (names,) = (
+        line.partition("  (")[2] for line in said.splitlines() if line.startswith("reports: ") and "  (" in line
+    )
     assert names == "summary.md, junit.xml, journal/, scenarios/)"
     assert "Traceback" not in said + done.stderr.str()
     run = (small_disk / "reports" / "latest").resolve()
