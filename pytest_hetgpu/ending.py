@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pytest_hetgpu import interruption, wording
-from pytest_hetgpu.errors import StorageError
+from pytest_hetgpu.errors import StorageError, UsageError
 from pytest_hetgpu.reporting import anonymity
 from pytest_hetgpu.reporting.folder import RunFolder
 from pytest_hetgpu.reporting.report import build
@@ -45,8 +45,9 @@ def end(recorder: Recorder, live: Live | None, code: int) -> int:
                 try:
                     with writing(recorder.folder.path):
                         trouble = report(recorder)
-                except StorageError as error:
-                    trouble = [wording.unreported(recorder.folder.path, error)]
+                except (StorageError, UsageError, FileNotFoundError) as error:  # the last two: it is gone
+                    # Where the journal is lost, that was said, and nothing is left to build reports of.
+                    trouble = [] if recorder.journal.lost else [wording.unreported(recorder.folder.path, error)]
                     code = UNREPORTED if code in (NOTHING_NEW, NOTHING_RAN) else code
                 live.trouble += trouble
     return code

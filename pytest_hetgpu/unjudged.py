@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from pytest_hetgpu.errors import StorageError
 from pytest_hetgpu.evidence import Finding, Outcome
 from pytest_hetgpu.model import Kind, Scenario, Verdict
-from pytest_hetgpu.reporting.journal import JournalError
 from pytest_hetgpu.reporting.pairs import Pair, to_pairs
 from pytest_hetgpu.reporting.storage import JUDGE as STORAGE
 
@@ -38,7 +37,7 @@ def unrecorded(recorder: Recorder, scenario: Scenario, error: StorageError) -> l
     outcome = Outcome(Kind.ERROR, Verdict.NEW, finding.why, findings=(finding,))
     recorder.outcomes[scenario.matrix, scenario.label] = outcome
     recorder.journal.make_room()
-    with suppress(JournalError):
+    with suppress(StorageError):
         recorder.journal.planned(scenario, position=recorder.suite.position(scenario.matrix, scenario.label))
         recorder.journal.judged(scenario, outcome)
     return to_pairs(outcome, label=scenario.label, matrix=scenario.matrix)

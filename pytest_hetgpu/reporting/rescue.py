@@ -33,12 +33,13 @@ class FolderLost(StorageError):
 class Home:
     """The place of a journal after its run's folder was lost; `fd` is open on `path` for appending.
 
-    `rescued` is True for a copy, and None where nothing could be copied.
+    `rescued` is True for a copy, and None where nothing could be copied. `fate` is what became of the folder.
     """
 
     path: Path
     fd: int
     rescued: bool | None
+    fate: str
 
     @property
     def run(self) -> Path:
@@ -67,22 +68,24 @@ def found_again(fd: int, path: Path) -> Home:
         now = Path(os.readlink(f"/proc/self/fd/{fd}"))  # noqa: PTH115 - the kernel's text, " (deleted)" at its end
         if not is_lost(fd, now):
             _repoint(path, now)
-            return Home(now, fd, rescued=False)
+            return Home(now, fd, rescued=False, fate="renamed")
+    fate = _fate(fd)
     for folder in _beside(path.parent.parent):
         with suppress(OSError):
             copy, to = _copied(fd, folder / path.parent.name / path.name)
             _repoint(path, copy)
-            return Home(copy, to, rescued=True)
-    return Home(path, fd, rescued=None)
+            return Home(copy, to, rescued=True, fate=fate)
+    return Home(path, fd, rescued=None, fate=fate)
 
 
 def told(run: Path, home: Home) -> str:
     """Return the sentence on what became of the folder `run`, and what to do."""
+    said = f"{run} was {home.fate} while cells ran, so the run stops"
     if home.rescued is None:
-        return f"{run} was deleted while cells ran, and its journal could not be copied anywhere: the run stops"
-    what, so = ("deleted", "what was judged is") if home.rescued else ("renamed", "everything is")
+        return f"{said}; its journal could not be copied anywhere"
+    so = "what was judged is" if home.rescued else "everything is"
     again = f"`hetgpu report {shlex.quote(str(home.run))}` builds its reports"
-    return f"{run} was {what} while cells ran, so the run stops; {so} in {home.run} now: {again}"
+    return f"{said}; {so} in {home.run} now: {again}"
 
 
 @contextmanager
@@ -99,6 +102,13 @@ def present(check: Callable[[], None]) -> Iterator[None]:
     except (OSError, StorageError):
         check()
         raise
+
+
+def _fate(fd: int) -> str:
+    try:
+        return "moved out of reach" if os.fstat(fd).st_nlink else "deleted"
+    except OSError:  # its server has forgotten it
+        return "deleted"
 
 
 def _beside(run: Path) -> Iterator[Path]:
