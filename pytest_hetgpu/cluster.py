@@ -96,7 +96,7 @@ class Cluster:
         return found
 
     def unplugged(self) -> tuple[str, ...]:
-        """Interfaces that carry the job between its nodes, and have gone since these were made: `eth0 of node1 is gone`.
+        """Interfaces that carry the job between its nodes, and have gone since: `eth0 of node1 is gone`.
 
         Nothing of a job on one node, nor of nodes whose interface is not known: of a host others come and go.
         """
@@ -110,8 +110,8 @@ class Cluster:
                 gone = member.absent([f"/sys/class/net/{name}" for name in missing]) if missing else ()
             except ProvisionError:
                 continue
-            for name in missing:
-                found.append(f"{name} of {node.name} is {'gone' if f'/sys/class/net/{name}' in gone else 'down'}")
+            words = {name: "gone" if f"/sys/class/net/{name}" in gone else "down" for name in missing}
+            found += [f"{name} of {node.name} is {word}" for name, word in words.items()]
         return tuple(found)
 
     def _carrying(self, node: Node) -> tuple[str, ...]:

@@ -41,8 +41,8 @@ class Returning:
         for service in _services(job):
             if (met or service.met) and not self._awaited(job, service, budget):
                 return budget.spent or (
-                    f"the container engine at {service.address} went away and has not answered for {_limit():g} s: start "
-                    "its daemon (`sudo systemctl start docker`), then take the run up again with --hetgpu-resume"
+                    f"the container engine at {service.address} went away and has not answered for {_limit():g} s: "
+                    "start its daemon (`sudo systemctl start docker`), then take the run up again with --hetgpu-resume"
                 )
         return ""
 

@@ -53,13 +53,16 @@ def _again(cell: CellRecord) -> str:
         return "flight"
     if cell.state is State.SKIPPED or cell.outcome.verdict is Verdict.NOT_RUN:
         return "absent" if cell.state is not State.PLANNED else "planned"
-    if cell.state is not State.JUDGED:
-        return "planned"
+    return _of_verdict(cell) if cell.state is State.JUDGED else "planned"
+
+
+def _of_verdict(cell: CellRecord) -> str:
+    """Why a verdict does not stand; "" where it does."""
     if any(one.judge == STORAGE for one in cell.outcome.findings):
         return "storage"
     if cell.result is not None and cell.result.spent:
         return "spent"
-    if cell.outcome.away and cell.outcome.verdict.fails:
-        return "away"
     stopped = cell.result is not None and cell.result.interrupted is not None
-    return "flight" if stopped or any(one.why.startswith(_CUT) for one in cell.outcome.findings) else ""
+    if stopped or any(one.why.startswith(_CUT) for one in cell.outcome.findings):
+        return "flight"
+    return "away" if cell.outcome.away and cell.outcome.verdict.fails else ""

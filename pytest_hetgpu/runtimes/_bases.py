@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
@@ -23,7 +24,8 @@ from pytest_hetgpu.runtimes.base import Gathering
 _NAME = re.compile(r"hetgpu-base:(bookworm|trixie)")
 _PACKAGE = Path(__file__).resolve().parent.parent
 _STEP = 0.25  # seconds between two looks at whether it is still wanted
-_SECONDS = 90  # about what it takes
+HOW = "from Debian's packages with containers/make-base (about 90 s)"
+"""What is told while one is made, after its name."""
 
 
 def is_ours(name: str) -> bool:
@@ -48,15 +50,10 @@ def make(engine: Engine, name: str, node: str, gathering: Gathering | None) -> N
             f"({lacking}): make it{where} as root with `bash {script or 'containers/make-base'} {found[1]}`",
         )
     assert script is not None
-    if gathering:
-        gathering.tell(
-            f"makes the base image {name} from Debian's packages with containers/make-base (about {_SECONDS} s)"
-        )
-    try:
-        _run(engine, script, found[1], name, node, gathering)
-    finally:
-        if gathering:
-            gathering.tell("")
+    code, lines = _run(engine, ("bash", str(script), found[1]), gathering)
+    if code:
+        why = lines[-1] if lines else f"exit code {code}"
+        raise ProvisionError(node, f"the base image {name} cannot be made with {script}: {why}", lines)
 
 
 def _script() -> Path | None:
@@ -81,15 +78,13 @@ def _lacking(engine: Engine, script: Path | None) -> str:
     return "" if os.geteuid() == 0 else "that needs root"
 
 
-def _run(  # noqa: PLR0913
-    engine: Engine, script: Path, suite: str, name: str, node: str, gathering: Gathering | None
-) -> None:
-    """Runs the script to its end, or until nobody wants the base any more."""
+def _run(engine: Engine, argv: Sequence[str], gathering: Gathering | None) -> tuple[int, list[str]]:
+    """The script's exit code and its last lines; it runs to its end, or until nobody wants the base any more."""
     books().processes()
     environment = marked({**os.environ, "DOCKER_HOST": engine.at.url})
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(
-            ("bash", str(script), suite),
+            argv,
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=said,
@@ -102,10 +97,7 @@ def _run(  # noqa: PLR0913
                     process.wait(_STEP)
         finally:
             _end(process)
-        if process.returncode:
-            lines = _lines(said)
-            why = next((line for line in reversed(lines) if line), f"exit code {process.returncode}")
-            raise ProvisionError(node, f"the base image {name} cannot be made with {script}: {why}", lines)
+        return process.returncode, _lines(said)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -91,11 +91,25 @@ def _make(engine: Engine, image: Image, node: str, gathering: Gathering | None) 
     if not base and _bases.is_ours(name):
         with _alone(engine, name):
             if _inspect(engine, name, node) is None:
-                _bases.make(engine, name, node, gathering)
+                with _telling(gathering, f"makes the base image {name} {_bases.HOW}"):
+                    _bases.make(engine, name, node, gathering)
         base = _base(engine, image, node)
     with _alone(engine, image.reference):
         if not _current(engine, image, base, node):
-            _build(engine, image, base, node)
+            with _telling(gathering, f"builds the image {image.reference} from {image.folder}"):
+                _build(engine, image, base, node)
+
+
+@contextlib.contextmanager
+def _telling(gathering: Gathering | None, what: str) -> Iterator[None]:
+    """Who waits for a gathering's nodes is told what takes its time, and when that is over."""
+    if gathering:
+        gathering.tell(what)
+    try:
+        yield
+    finally:
+        if gathering:
+            gathering.tell("")
 
 
 def _inspect(engine: Engine, reference: str, node: str) -> dict[str, Any] | None:

@@ -231,7 +231,7 @@ class MemberRuntime(abc.ABC):
         """
 
     @classmethod
-    def services(cls, nodes: Sequence[Node]) -> tuple[Service, ...]:
+    def services(cls, nodes: Sequence[Node]) -> tuple[Service, ...]:  # noqa: ARG003 - for who has any
         """What makes these nodes and may be restarted under a run, each once. Here: nothing."""
         return ()
 

@@ -1,4 +1,7 @@
-"""Lines about cells that wait for a host, where no view shows them: a log that stands still says why."""
+"""Lines about cells that wait, where no view shows them: a log that stands still says why.
+
+A wait for a host is told once it has lasted; one for an engine, or for an image that is made, at once.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ EVERY = 1.0  # seconds
 TOLD_AFTER = 5.0  # seconds that a cell has waited
 _LONGEST = 300
 _HOST = "waits for host "
-_AT_ONCE = ("waits for the container engine at ", "makes the base image ")
+_AT_ONCE = ("waits for the container engine at ", "makes the base image ", "builds the image ")
 
 
 class Plain:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import shutil
 import subprocess
+from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.faults.conftest import Fault
-from tests.faults.harness import ROOT, Session, containers, meetings
+from tests.faults.harness import ROOT, Session, containers, identity, meetings
 from tests.faults.own_engine import OwnEngine, has, image_here, may_have_one
+from tests.real.nodes_here import docker
 
 pytestmark = [pytest.mark.real, pytest.mark.beside, pytest.mark.usefixtures("engine")]
 
@@ -108,3 +113,54 @@ def test_the_engine_is_killed(fault: Fault, own_engine: OwnEngine) -> None:
     own_engine.start()
     no_cell_is_lost(session, cell)
     fault.checked(session, cell)
+
+
+MMDEBSTRAP = """\
+#!/bin/sh
+# Stands in for minutes of downloads: the root of the image that this machine's engine has.
+for word; do case $word in */base.tar) cp "{tar}" "$word" ;; esac; done
+echo made >> {made}
+"""
+DOCKERFILE = """\
+ARG BASE=debian:bookworm-slim
+FROM ${BASE}
+ENV PATH=/opt/mpi/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+"""
+
+
+def exported(image: str, tar: Path) -> None:
+    """Writes the root of an image of this machine's engine."""
+    container = docker("create", image, "true").strip()
+    try:
+        docker("export", "-o", str(tar), container)
+    finally:
+        docker("rm", container)
+
+
+def test_there_is_no_base_image(fault: Fault, own_engine: OwnEngine) -> None:
+    """The Docker engine has no base image, and no registry can be reached."""
+    folder, programs = fault.home / IMAGE.name, fault.home / "programs"
+    folder.mkdir()
+    (folder / "Dockerfile").write_text(DOCKERFILE)
+    # One that comes with a matrix is never run.
+    (folder / "make-base").write_text(f"touch {fault.home}/hostile")
+    exported(image_here(IMAGE), fault.home / "root.tar")
+    programs.mkdir()
+    stand_in = programs / "mmdebstrap"
+    stand_in.write_text(MMDEBSTRAP.format(tar=fault.home / "root.tar", made=fault.home / "made"))
+    stand_in.chmod(0o755)
+    matrix = containers(meetings(2, 0.2))
+    matrix["hardware"]["node"]["image"] = str(folder)
+    site = fault.at(matrix, own_engine.url)
+    site.env["PATH"] = f"{programs}:{os.environ['PATH']}"
+    session = site.start()
+    assert session.end() == 0, session.said()
+    told = "makes the base image hetgpu-base:bookworm from Debian's packages with containers/make-base (about 90 s)"
+    assert told in [event["why"] for event in session.events("waits")]
+    assert (fault.home / "made").read_text() == "made\n"
+    assert not (fault.home / "hostile").exists()
+    # Locks of builds, by user: who removed one would let two others have it.
+    shutil.rmtree(site.temporary / f"hetgpu-{os.geteuid()}")
+    session.kept = session.judged()
+    session.launches = Counter(identity(event) for event in session.events("started"))
+    fault.checked(session)

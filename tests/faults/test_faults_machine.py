@@ -15,6 +15,7 @@ import pytest
 
 from tests.faults.conftest import Fault
 from tests.faults.harness import Site, command, local, meetings
+from tests.real.nodes_here import properties
 
 pytestmark = [pytest.mark.real, pytest.mark.beside]
 
@@ -117,6 +118,24 @@ def test_the_clock_jumps_back(fault: Fault, clock_library: Path) -> None:
     session.reaches(4)
     session.process.kill()
     fault.checked(session)
+
+
+def test_the_stack_is_away(fault: Fault, stack_prefix: Path) -> None:
+    """The folder of an MPI is away, until the run has ended."""
+    own, away = fault.home / "stacks" / "openmpi-5", fault.home / "stacks" / "away"
+    shutil.copytree(stack_prefix, own, symlinks=True)
+    site = fault.at(local(meetings(4, 0.3)))
+    site.env.update(HETGPU_STACKS=str(own.parent), HETGPU_STACK_OPENMPI_5=str(own))
+    session = site.start()
+    session.reaches(2, spread=0.2)
+    own.rename(away)
+    assert session.end() == pytest.ExitCode.TESTS_FAILED
+    failed = [one for one in session.judged().values() if one["kind"] != "passed"]
+    assert failed
+    assert failed[-1]["away"] == "stack", session.said()
+    away.rename(own)
+    fault.checked(session)
+    assert {one["outcome"] for one in properties(fault.home / "reports").values()} == {"passed"}
 
 
 def test_a_flood_of_lines(fault: Fault) -> None:
