@@ -47,11 +47,18 @@ def test_every_verdict_is_kept(outcome: Outcome) -> None:
         cell(NAME, CUT),
         cell(NAME, CRASHED, result=replace(result(), interrupted="SIGINT")),
         cell(NAME, FULL),
+        cell(NAME, replace(UNREAD, away="engine")),
+        cell(NAME, replace(UNREAD, away="stack")),
         cell(NAME, UNREAD, result=replace(result(), spent="the run's time was spent")),
     ],
 )
 def test_what_came_to_no_verdict_of_its_own_is_run_again(again: CellRecord) -> None:
     assert kept(RunRecord((again,))) == {}
+
+
+def test_what_was_expected_is_kept_whatever_was_away() -> None:
+    found = cell(NAME, replace(KNOWN, away="stack"))
+    assert kept(RunRecord((found,))) == {("aws", NAME): found}
 
 
 def test_it_is_said_in_numbers() -> None:

@@ -39,6 +39,34 @@ IMAGE = Image("hetgpu/roce:1", "/containers/roce")
             Kind.CRASH,
             "lost@container",
         ),
+        (
+            "hetgpu: node n (a on h) was lost: its container engine went away: this machine's Docker engine",
+            Kind.NETWORK_FAILURE,
+            "engine-lost@docker",
+        ),
+        (
+            "hetgpu: not ready: n: its container engine went away: this machine's Docker engine does not answer",
+            Kind.NETWORK_FAILURE,
+            "engine-lost@docker",
+        ),
+        (
+            "hetgpu: not ready: n: the container engine at unix:///e went away and has not answered for 30 s: start",
+            Kind.LAUNCH_FAILURE,
+            "not-ready@engine",
+        ),
+        (
+            "hetgpu: not ready: n: this machine's Docker engine lacks the base image hetgpu-base:trixie, which no "
+            "registry has, and it is not made here (that needs root): make it",
+            Kind.LAUNCH_FAILURE,
+            "not-ready@base",
+        ),
+        (
+            "hetgpu: not ready: n: the base image hetgpu-base:trixie cannot be made with /c/make-base: no space",
+            Kind.LAUNCH_FAILURE,
+            "not-ready@base",
+        ),
+        ("hetgpu: interface eth0 of node1 is gone", Kind.NETWORK_FAILURE, "lost@interface"),
+        ("hetgpu: interface ib0 of node1 is down", Kind.NETWORK_FAILURE, "lost@interface"),
         ("hetgpu: node node1 (a on h) was lost: pod p-0 was deleted", Kind.TIMEOUT, "deleted@kubernetes"),
         ("hetgpu: node node1 (a on h) was lost: pod p-0 was evicted (memory)", Kind.TIMEOUT, "evicted@kubernetes"),
         ("hetgpu: node node1 (a on h) was lost: pod p-0 was preempted", Kind.TIMEOUT, "preempted@kubernetes"),

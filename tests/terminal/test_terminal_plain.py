@@ -35,6 +35,21 @@ def test_a_wait_is_told_once_and_again_when_somebody_else_has_the_host(tmp_path:
     plain.pytest_sessionfinish()
 
 
+def test_a_wait_for_an_engine_or_a_base_is_told_at_once(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path)
+    plain = Plain(SimpleNamespace(width_of_current_line=0), os.dup(1), Cells(folder.path, time.time()))
+    with closing(Journal(folder.path, "gw0")) as journal:
+        for why in (
+            "waits for the container engine at unix:///e: it does not answer (up to 30 s)",
+            "makes the base image hetgpu-base:bookworm from Debian's packages",
+            "builds the image hetgpu/x:1 from containers/x",
+        ):
+            journal.waits(job("send"), why)
+            assert plain.lines(0.0) == [f"waiting  send  {why}"]
+            assert plain.lines(1.0) == []
+    plain.pytest_sessionfinish()
+
+
 def test_what_it_says_comes_on_a_line_of_its_own(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path)
     reading, writing = os.pipe()
