@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from pytest_hetgpu.carriage import Connection
 from pytest_hetgpu.model import Expectation, Verdict
 from pytest_hetgpu.readings import Exited, Reading
 from pytest_hetgpu.told import Device, Hello, Kind, Known, Measurement, Point, RankExit, Row, Signature
@@ -114,7 +115,8 @@ class Evidence:
     """A run's output after one streaming pass; all that judges look at besides the job and its RunResult.
 
     `checks` maps a rank to the points it verified and the number of wrong elements at each.
-    `transports` are the components seen between ranks, `versions` what the libraries said of themselves.
+    `transports` are the components seen between ranks, `connections` the same by path and by kind of connection;
+    `versions` are what the libraries said of themselves.
     `signatures` are all failures read, the most telling first. `figures` are what programs measured beside times.
     `lacks` is what ranks found missing of what they were to use, and how they know. `told` is what a foreign program
     printed. `ended` is when ranks were done and `last_row` when rank 0 last reported a time, in seconds since 1970 by
@@ -137,6 +139,7 @@ class Evidence:
     told: Told | None = None
     ended: Mapping[int, float] = field(default_factory=dict)
     last_row: float | None = None
+    connections: tuple[Connection, ...] = ()
 
     @property
     def facts(self) -> dict[str, str]:
@@ -236,6 +239,7 @@ class Outcome:
     `wire` is the run's. `notes` decide nothing either; an `unsettled` cell must be run again before it can be judged.
     `attempts` are those that failed before the one that this is the outcome of; `timeline` is None where no rank said
     when it was there. `away` is `engine` or `stack` where the cell failed for want of that, which had been there.
+    `carried` names the components that carried data, by path.
     """
 
     kind: Kind
@@ -260,6 +264,7 @@ class Outcome:
     attempts: tuple[Attempt, ...] = ()
     timeline: Timeline | None = None
     away: str = ""
+    carried: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def flaky(self) -> bool:

@@ -40,13 +40,17 @@ def interpreted(demand: Demand, result: RunResult, evidence: Evidence) -> Eviden
         absent=_absent(output.starts),
         measurements=tuple(_kept(measurements(reading))),
     )
-    ours = tuple(name for name in evidence.transports if name.startswith(f"{foreign.layer}/"))
+    ours, connections = evidence.transports, evidence.connections
+    if foreign.layer:
+        ours = tuple(name for name in ours if name.startswith(f"{foreign.layer}/"))
+        connections = tuple(one for one in connections if {*one.components} <= {*ours})
     return replace(
         evidence,
         rows=tuple(_rows(reading, foreign)),
         wrong=tuple(_wrong(reading, exited)),
         done=frozenset(range(demand.ranks)) if result.returncode == 0 else evidence.done,
-        transports=ours if foreign.layer else evidence.transports,
+        transports=ours,
+        connections=connections,
         versions={**evidence.versions, **versions},
         told=told,
     )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from pytest_hetgpu.carriage import by_path
 from pytest_hetgpu.evidence import Evidence, Finding, Known, Outcome, RunResult, Signature
 from pytest_hetgpu.fates import fates
 from pytest_hetgpu.interpret import interpreted
@@ -26,6 +27,7 @@ from pytest_hetgpu.logs.passages import passages
 from pytest_hetgpu.logs.transcript import read
 from pytest_hetgpu.metrics import measurements
 from pytest_hetgpu.model import Job, Kind, Verdict
+from pytest_hetgpu.paths import placed
 from pytest_hetgpu.registry import find
 from pytest_hetgpu.timelines import timeline
 from pytest_hetgpu.transports.base import Transport
@@ -134,6 +136,7 @@ def judge_case(case: Case, judges: Sequence[type[Judge]], knowing: Callable[[Sig
         findings=findings,
         measurements=evidence.told.measurements if evidence.told else (*measurements(evidence.rows), *evidence.figures),
         transports=evidence.transports,
+        carried=by_path(placed(evidence.connections, job.nodes)),
         stack=_stack(evidence),
         seconds=result.seconds,
         known=known,

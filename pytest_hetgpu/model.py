@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from pytest_hetgpu.batch import SCHEDULERS, Batch
+from pytest_hetgpu.carriage import Duty
 from pytest_hetgpu.foreign import Foreign
 from pytest_hetgpu.interfaces import Choice
 from pytest_hetgpu.limits import TOLERANCE, Limit, Reference
@@ -278,8 +279,8 @@ ON_DEVICE = ("device", "managed")
 class Demand:
     """What a run must show before it may be called passed; judged from its output alone.
 
-    `transports` are the component names that may carry data between ranks, as `transport_family`'s reader reports them.
-    `points` are the sizes and types that must be measured (by rank 0, when `measured`) and checked (by every rank).
+    `transports` are the component names that may carry data between ranks, as `transport_family`'s reader reports them;
+    `duties` are the classes that must, by path. `points` must be measured (by rank 0, when `measured`) and checked.
     `rdma`: all nodes are on fabrics whose data passes the kernel by. `backend` is that of torch.distributed, "" for
     ranks that call MPI themselves. `foreign` is the program, where it is not ours. `limits` are what times are held
     against, `before` the facts of the run that most of them come from; a number may be worse by `tolerance`, a share.
@@ -301,6 +302,7 @@ class Demand:
     tolerance: float = TOLERANCE
     limits: Mapping[Point, tuple[Limit, ...]] = field(default_factory=dict)
     before: Mapping[str, str] = field(default_factory=dict)
+    duties: Mapping[str, Duty] = field(default_factory=dict)
 
     @property
     def counted(self) -> int:

@@ -15,6 +15,7 @@ from pytest_hetgpu.inventory import HERE, Host
 from pytest_hetgpu.launchers.base import Launcher, Meeting, Start
 from pytest_hetgpu.matrix.document import CellSettings, Document
 from pytest_hetgpu.model import ON_DEVICE, Demand, Hardware, Job, Node, RankContext, Scenario, Stack
+from pytest_hetgpu.paths import paths
 from pytest_hetgpu.placing import Sight, Site, address, place
 from pytest_hetgpu.readers.base import operation_of
 from pytest_hetgpu.registry import find
@@ -225,6 +226,7 @@ def _demand(
         backend=work.backend,
         foreign=foreign,
         tolerance=settings.options.tolerance,
+        duties=settings.transport.duties(paths(nodes)),
     )
 
 

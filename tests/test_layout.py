@@ -36,6 +36,8 @@ GROUND = {
     "batch",
     "pods",
     "interfaces",
+    "carriage",
+    "paths",
 }
 # What families may know besides the ground and themselves: words for conditions, bandwidths, images and foreign output.
 SHARED = {"when", "metrics", "images", "patterns"}

@@ -13,6 +13,7 @@ import pytest
 from pytest_hetgpu import wording
 from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.model import Job, Kind
+from pytest_hetgpu.paths import paths
 from pytest_hetgpu.suite import Beside, Suite, find_matrix
 from tests.launchers.mpirun_words import Meaning, meaning
 from tests.launchers.test_mpirun_documents import AWS_UCC, CASES, DDP_MASTER
@@ -49,6 +50,32 @@ def test_every_cell_can_be_planned_and_shown(name: str) -> None:
     assert "not run" not in shown
     assert all(f"\n{label}\n" in shown for label in jobs(name))
     assert "-x" not in {token for job in jobs(name).values() for token in launchers_own(job)}
+
+
+# Lists with members of several classes: the best of each path, which must carry.
+BEST = {
+    ("roce", "ucx-rc"): {"on-host": "sm", "off-host": "rc"},
+    ("roce", "ucx-ud"): {"on-host": "sm", "off-host": "ud"},
+    ("roce", "ucx-tcp"): {"on-host": "sm", "off-host": "tcp"},
+    ("roce", "ob1-tcp"): {"on-host": "sm", "off-host": "tcp"},
+}
+
+
+@pytest.mark.parametrize("name", MATRICES)
+def test_lists_of_several_classes_mean_their_best(name: str) -> None:
+    found: dict[tuple[str, str], dict[str, str]] = {}
+    for job in jobs(name).values():
+        for path, duty in job.demand.duties.items():
+            if duty.asked != duty.best:
+                found.setdefault((name, job.axes["transport"]), {})[path] = " ".join(duty.best)
+    assert found == {key: best for key, best in BEST.items() if key[0] == name}
+
+
+@pytest.mark.parametrize("name", MATRICES)
+def test_a_path_without_a_duty_is_the_library_s_own_choice(name: str) -> None:
+    for job in jobs(name).values():
+        open_ones = set(paths(job.nodes)) - set(job.demand.duties)
+        assert not open_ones or job.demand.transports in (("*",), ("nccl/*",)) or job.demand.backend == "nccl"
 
 
 def launchers_own(job: Job) -> Iterator[str]:

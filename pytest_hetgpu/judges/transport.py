@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from pytest_hetgpu.carriage import RDMA, SHARED_MEMORY, TCP, UNKNOWN, Connection, Duty, connection
 from pytest_hetgpu.judges.base import Case, Force, Judge, Opinion, explanation
 from pytest_hetgpu.model import Kind
+from pytest_hetgpu.paths import placed
+
+_ABSENT = {
+    RDMA: "no RDMA device took part",
+    SHARED_MEMORY: "no shared memory took part",
+    TCP: "tcp took no part",
+}
 
 
 class Transport(Judge):
@@ -31,3 +39,26 @@ class Transport(Judge):
         if other:
             why = f"silent fallback: asked for {asked}, used {', '.join(other)}"
             yield self.says(Kind.TRANSPORT_UNAVAILABLE, why)
+            return
+        connections = placed(case.evidence.connections, case.job.nodes)
+        for path, duty in demand.duties.items():
+            if why := _unmet(path, duty, connections):
+                yield self.says(Kind.TRANSPORT_UNAVAILABLE, why)
+
+
+def _unmet(path: str, duty: Duty, connections: Sequence[Connection]) -> str:
+    """Return what carried the data of a path instead of the class that had to; "" if that did, or nothing was seen.
+
+    A log that names no paths shows only whether the class took part at all.
+    """
+    seen = [one for one in connections if one.path == path]
+    if not seen:
+        together = {name for one in connections if one.path == UNKNOWN for name in one.components}
+        seen = [connection(UNKNOWN, together)] if together else []
+    short = [one for one in seen if not duty.met(one.components)]
+    if not short:
+        return ""
+    names = ", ".join(sorted({name.rpartition("/")[2] for one in short for name in one.components}))
+    where = f"{path}{' for some ranks' if len(short) < len(seen) else ''}"
+    asked = f"asked for {', '.join(duty.asked)} (best {path}: {', '.join(duty.best)})"
+    return f"{asked}, carried by {names} {where}: {_ABSENT[duty.kind]}; add `carried_by: any` if that is meant"

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from pytest_hetgpu.carriage import UNKNOWN, Connection, connection
 from pytest_hetgpu.logs.banner import fact_name, mpi_banner
 from pytest_hetgpu.logs.passages import lines
 from pytest_hetgpu.logs.records import RecordReader, Records
@@ -162,6 +163,7 @@ def read(path: Path, *, proof: ProofReader | None = None, spoken: Sequence[Diale
         wrong=tuple(told.wrong),
         done=frozenset(told.done),
         transports=tuple(sorted({*proof.transports, *told.carried})) if proof else (),
+        connections=_connections(proof, told.carried) if proof else (),
         versions=_library_versions(told.hellos.values())
         | dict(told.versions)
         | (dict(proof.versions) if proof else {}),
@@ -190,6 +192,13 @@ def failures(path: Path, heard: Heard, readings: Sequence[Reading]) -> tuple[Sig
     if said is None:
         return found
     return (replace(first, primary_line=said.quote, line=said.number), *found[1:])
+
+
+def _connections(proof: ProofReader, carried: Iterable[str]) -> tuple[Connection, ...]:
+    """Connections by the log and by ranks that looked at their own; a reader that tells no paths has one kind."""
+    whole = (connection(UNKNOWN, proof.transports),) if proof.transports else ()
+    found = getattr(proof, "connections", whole)
+    return tuple(sorted({*found, *(connection(UNKNOWN, (name,)) for name in carried)}))
 
 
 def _proof_ear(reader: LogReader) -> Ear:

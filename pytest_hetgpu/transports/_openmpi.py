@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from pytest_hetgpu.carriage import OFF_HOST, ON_HOST, UNKNOWN, Connection, connection
 from pytest_hetgpu.model import Stack
 from pytest_hetgpu.transports._ucx_log import INFO
 from pytest_hetgpu.transports.base import Rendering
@@ -22,12 +23,12 @@ _SHOW_4 = {"pml_base_verbose": "10", "btl_base_verbose": "1", "opal_common_ofi_v
 # What release 5 calls sm was vader before; the sm of release 4 is a stub that only says so.
 _SM_4, _SM_5 = "vader", "sm"
 
-_SUMMARY = re.compile(r"^\s*(?:on|off)-host:\s+(?:all|most) connections are (.+?)\s*$")
+_SUMMARY = re.compile(r"^\s*(on-host|off-host):\s+(all|most) connections are (.+?)\s*$")
 # Below "Exceptions:", what each host with a connection unlike most has: `  host 1: [2x tcp] [1x ucx=posix;memory]`.
 _EXCEPTION = re.compile(r"^\s*host \d+:((?: \[\d+x [^\]]+\])+)\s*$")
-_EXCEPTED = re.compile(r"\[\d+x ([^\]]+)\]")
+_EXCEPTED = re.compile(r"\[(\d+)x ([^\]]+)\]")
 _PML = re.compile(r"\] selected (\w+) best priority \d")
-_BTL = re.compile(r"\bmca: bml: Using (\w+) btl for send to ")
+_BTL = re.compile(r"(?:\[([^\[\]:]+):\d+\] )?\bmca: bml: Using (\w+) btl for send to (?:\S+ on node (\S+))?")
 # Release 4 has the provider after `prov:` and its domain after `provider:`, release 5 the provider after `provider:`.
 _PROVIDER = re.compile(r"\bmtl:ofi:(prov|provider): ([\w+-]+)")
 
@@ -66,7 +67,7 @@ def is_old(stack: Stack) -> bool:
     return 0 < stack.major < 5
 
 
-def connections(text: str) -> set[str]:
+def components(text: str) -> set[str]:
     """Component names in one entry of the table: `tcp` is ob1's, `ucx=posix;memory,tcp;eth0` are two of UCX's.
 
     A rank's connection to itself is none between ranks.
@@ -75,29 +76,57 @@ def connections(text: str) -> set[str]:
     pml, equals, lanes = method.partition("=")
     if equals:
         names = {lane.partition(";")[0] for lane in lanes.split(",")}
-        return {f"{pml}/{name}" for name in names - {"self"}}
+        return set() if "self" in names else {f"{pml}/{name}" for name in names}
     if method in ("n/a", "self"):
         return set()
     return {method if method in ("ucx", "ofi") else f"ob1/{method}"}
 
 
 class Table:
-    """Open MPI 5's connection summary with its exceptions."""
+    """Open MPI 5's connection summary with its exceptions.
+
+    A row of the exceptions counts all connections of a host: one to itself, and one to each other host.
+    """
 
     triggers = (b"-host:", b"  host ")
 
     def __init__(self) -> None:
-        self.seen: set[str] = set()
+        self.connections: set[Connection] = set()
+        self._uniform: dict[str, str] = {}
 
     def feed(self, line: str) -> None:
         """Takes a line of the summary or of its exceptions."""
         summary = _SUMMARY.match(line)
         if summary:
-            self.seen |= connections(summary[1])
+            path, uniformity, method = summary.groups()
+            self._uniform.pop(path, None)
+            if uniformity == "all":
+                self._uniform[path] = method.removesuffix(" or self")
+            self._add(path, method)
             return
         exception = _EXCEPTION.match(line)
         if exception:
-            self.seen |= {name for method in _EXCEPTED.findall(exception[1]) for name in connections(method)}
+            self._except({method: int(count) for count, method in _EXCEPTED.findall(exception[1])})
+
+    def _add(self, path: str, method: str) -> None:
+        names = components(method)
+        if names:
+            self.connections.add(connection(path, names))
+
+    def _except(self, counts: dict[str, int]) -> None:
+        hosts = sum(counts.values())
+        within, without = self._uniform.get(ON_HOST), self._uniform.get(OFF_HOST)
+        if len(counts) == 1:
+            for path in (ON_HOST, OFF_HOST) if hosts > 1 else (ON_HOST,):
+                self._add(path, *counts)
+            return
+        path = UNKNOWN
+        if without is not None and counts.get(without, 0) >= hosts - 1:
+            path, counts[without] = ON_HOST, counts[without] - (hosts - 1)
+        elif within is not None and within in counts:
+            path, counts[within] = OFF_HOST, counts[within] - 1
+        for method in (method for method, count in counts.items() if count > 0):
+            self._add(path, method)
 
 
 class Layers:
@@ -107,7 +136,7 @@ class Layers:
 
     def __init__(self) -> None:
         self.pml: set[str] = set()
-        self.btl: set[str] = set()
+        self._btl: dict[tuple[str, str], set[str]] = {}
         self._providers: dict[str, set[str]] = {"prov": set(), "provider": set()}
 
     def feed(self, line: str) -> None:
@@ -115,10 +144,17 @@ class Layers:
         pml, btl, provider = _PML.search(line), _BTL.search(line), _PROVIDER.search(line)
         if pml:
             self.pml.add(pml[1])
-        if btl and btl[1] != "self":
-            self.btl.add(plain(btl[1]))
+        if btl and btl[2] != "self":
+            sender, peer = ((name or "").partition(".")[0] for name in (btl[1], btl[3]))
+            path = UNKNOWN if "" in (sender, peer) else ON_HOST if sender == peer else OFF_HOST
+            self._btl.setdefault((sender, path), set()).add(f"ob1/{plain(btl[2])}")
         if provider:
             self._providers[provider[1]].add(provider[2])
+
+    @property
+    def btl(self) -> set[Connection]:
+        """Byte transfer layers by path, those of one host's ranks together."""
+        return {connection(path, names) for (_, path), names in self._btl.items()}
 
     @property
     def providers(self) -> set[str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
+from pytest_hetgpu.carriage import ON_HOST, UNKNOWN, Connection, connection
 from pytest_hetgpu.transports._mpich import SHARED_MEMORY, Summary
 from pytest_hetgpu.transports._openmpi import Layers, Table
 from pytest_hetgpu.transports._ucx_log import UcxLog
@@ -29,28 +30,39 @@ class Proof:
     @property
     def transports(self) -> tuple[str, ...]:
         """Components that carried data between ranks, sorted."""
-        return tuple(sorted(self._of_table() if self._table.seen else self._of_logs()))
+        return tuple(sorted({name for one in self.connections for name in one.components}))
+
+    @property
+    def connections(self) -> frozenset[Connection]:
+        """The same by path and by kind of connection."""
+        return frozenset(self._of_table() if self._table.connections else self._of_logs())
 
     @property
     def versions(self) -> Mapping[str, str]:
         """UCX's own version where it said it."""
         return {"ucx": self._ucx.version} if self._ucx.version else {}
 
-    def _of_table(self) -> set[str]:
-        providers = {f"ofi/{name}" for name in self._layers.providers}
-        return (self._table.seen - {"ofi"}) | (providers or {"ofi"} if "ofi" in self._table.seen else set())
+    def _of_table(self) -> Iterator[Connection]:
+        providers = {f"ofi/{name}" for name in self._layers.providers} or {"ofi"}
+        for one in self._table.connections:
+            yield connection(one.path, providers) if one.components == ("ofi",) else one
 
-    def _of_logs(self) -> set[str]:
-        lanes = {f"ucx/{name}" for name in self._ucx.lanes}
+    def _of_logs(self) -> set[Connection]:
+        lanes = {connection(one.path, (f"ucx/{name}" for name in one.components)) for one in self._ucx.connections}
         if self._mpich.speaks:
-            netmod = lanes if self._mpich.ucx else {f"ofi/{name}" for name in self._mpich.providers}
-            shared = {SHARED_MEMORY} if self._mpich.shared else set()
+            netmod = lanes if self._mpich.ucx else _single(f"ofi/{name}" for name in self._mpich.providers)
+            shared = {connection(ON_HOST, (SHARED_MEMORY,))} if self._mpich.shared else set()
             return shared | (netmod if self._mpich.networked else set())
         layers = {
-            "ob1": {f"ob1/{name}" for name in self._layers.btl},
+            "ob1": self._layers.btl,
             "ucx": lanes,
-            "cm": {f"ofi/{name}" for name in self._layers.providers},
+            "cm": _single(f"ofi/{name}" for name in self._layers.providers),
         }
         # Without a word on the selected layer OFI's provider is only a candidate.
         selected = self._layers.pml or {"ob1", "ucx"}
-        return set().union(*(layers.get(name, {name}) for name in selected))
+        return set().union(*(layers.get(name, _single((name,))) for name in selected))
+
+
+def _single(components: Iterable[str]) -> set[Connection]:
+    """What a log names once for all connections of a process."""
+    return {connection(UNKNOWN, (name,)) for name in components}

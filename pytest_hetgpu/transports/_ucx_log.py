@@ -1,19 +1,25 @@
 """What UCX says at log level info: its version, and the lanes of each kind of connection.
 
 From src/ucp/core/ucp_context.c and ucp_worker.c; 1.13 numbers its kinds (`ep_cfg[1]: tag(tcp/lo tcp/eth0)`), later ones
-name them too (`ucp_context_0 intra-node cfg#1 tag(tcp/eth0)`).
+name them too (`ucp_context_0 intra-node cfg#1 tag(tcp/eth0)`), from 1.15 on.
+
+`tag(...)` lists the lanes of short messages and those of rendezvous; no line at this level says how UCX divides a
+message among them.
 """
 
 from __future__ import annotations
 
 import re
 
+from pytest_hetgpu.carriage import OFF_HOST, ON_HOST, UNKNOWN, Connection, connection
+
 INFO = {"UCX_LOG_LEVEL": "info"}
 DEBUG = {"UCX_LOG_LEVEL": "debug"}
 """What bug reports to UCX are asked to have; a UCX that was built without it says so and goes on."""
 
 _VERSION = re.compile(r"\bUCX\s+INFO\s+Version (\d[\w.]*)")
-_LANES = re.compile(r"\bUCX\s+INFO\s.*\b(?:cfg#\d+|ep_cfg\[\d+\]:)\s+tag\(([^()]*)\)")
+_LANES = re.compile(r"\bUCX\s+INFO\s.*?\b(?:(intra-node |inter-node )?cfg#\d+|ep_cfg\[\d+\]:)\s+tag\(([^()]*)\)")
+_PATHS = {"intra-node ": ON_HOST, "inter-node ": OFF_HOST}
 
 
 class UcxLog:
@@ -23,7 +29,12 @@ class UcxLog:
 
     def __init__(self) -> None:
         self.version: str | None = None
-        self.lanes: set[str] = set()
+        self.connections: set[Connection] = set()
+
+    @property
+    def lanes(self) -> set[str]:
+        """Names of all lanes between ranks."""
+        return {name for one in self.connections for name in one.components}
 
     def feed(self, line: str) -> None:
         """A rank's connection to itself is none between ranks: the entry that has a lane `self` is passed over."""
@@ -33,5 +44,6 @@ class UcxLog:
             return
         found = _LANES.search(line)
         if found:
-            names = {lane.partition("/")[0] for lane in found[1].split()}
-            self.lanes |= set() if "self" in names else names
+            names = {lane.partition("/")[0] for lane in found[2].split()}
+            if names and "self" not in names:
+                self.connections.add(connection(_PATHS.get(found[1] or "", UNKNOWN), names))

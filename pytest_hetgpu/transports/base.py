@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import abc
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Protocol
+from typing import Annotated, Any, ClassVar, Literal, Protocol
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from pytest_hetgpu.carriage import NO_CARRIER, Connection, Duty, Member, duty
 from pytest_hetgpu.interfaces import Choice
 from pytest_hetgpu.model import Node, Stack
 from pytest_hetgpu.registry import find, names, show
@@ -52,9 +53,14 @@ Words = Annotated[tuple[str, ...], BeforeValidator(_words, json_schema_input_typ
 
 
 class TransportSettings(BaseModel):
-    """Keys that a transport of this family takes in a matrix."""
+    """Keys that a transport of this family takes in a matrix.
+
+    `carried_by: any` lets every member of its list carry the data alone; absent, the best class must carry some.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+    carried_by: Literal["any"] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +84,10 @@ class ProofReader(Protocol):
     @property
     def transports(self) -> tuple[str, ...]:
         """Components seen between ranks, as `LAYER/TRANSPORT` (`ob1/tcp`, `ucx/posix`, `ofi/tcp`), sorted."""
+
+    @property
+    def connections(self) -> Collection[Connection]:
+        """The same components by path and by kind of connection."""
 
     @property
     def versions(self) -> Mapping[str, str]:
@@ -136,10 +146,41 @@ class Transport(abc.ABC):
     def components(self) -> tuple[str, ...]:
         """Globs over component names that may carry data between ranks; anything else is a silent fallback."""
 
+    def members(self) -> tuple[Member, ...]:
+        """Return the entries of its list with their classes; () for a family whose list has only one class.
+
+        The best class that fits a path must carry data there.
+        """
+        return ()
+
+    def duties(self, paths: Iterable[str]) -> dict[str, Duty]:
+        """Return the class that must carry the data, by path; nothing for `carried_by: any`."""
+        if self.lenient:
+            return {}
+        found = {path: duty(self.members(), path) for path in paths}
+        return {path: one for path, one in found.items() if one}
+
+    @property
+    def lenient(self) -> bool:
+        """Whether any member of its list may carry the data alone; what it runs over decides, too."""
+        return bool(self.settings.carried_by) or (self.lower is not None and self.lower.lenient)
+
     @staticmethod
     @abc.abstractmethod
     def reader() -> ProofReader:
         """A fresh reader of this family's proof of use."""
+
+
+def unclassified(members: Sequence[Member]) -> str | None:
+    """Return why the best of a list cannot be told: one of several members has no known class. None if it can."""
+    carriers = [member for member in members if member.kind != NO_CARRIER]
+    unknown = next((member.name for member in carriers if not member.kind), None)
+    if unknown is None or len(carriers) < 2:
+        return None
+    return (
+        f"the class of {show(unknown)} is not known (RDMA, shared memory, tcp), so the best of "
+        f"{', '.join(member.name for member in carriers)} cannot be told: add `carried_by: any`, or list it alone"
+    )
 
 
 def _name(family: type[Transport]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pytest_hetgpu.carriage import TCP, Connection, Member
 from pytest_hetgpu.model import Node, Stack
 from pytest_hetgpu.transports import _torch
 from pytest_hetgpu.transports.base import Interfaces, ProofReader, Rendering, Transport, TransportSettings
@@ -20,6 +21,7 @@ class Told:
 
     triggers: tuple[bytes, ...] = ()
     transports: tuple[str, ...] = ()
+    connections: tuple[Connection, ...] = ()
     versions: Mapping[str, str] = {}
 
     def feed(self, line: str, number: int) -> None:
@@ -46,6 +48,9 @@ class Gloo(Transport):
 
     def components(self) -> tuple[str, ...]:
         return ("gloo/tcp",)
+
+    def members(self) -> tuple[Member, ...]:
+        return (Member("gloo", TCP, self.components()),)
 
     @staticmethod
     def reader() -> ProofReader:

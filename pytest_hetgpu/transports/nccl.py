@@ -12,16 +12,22 @@ What they print at NCCL_DEBUG=INFO, with the subsystem INIT:
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator
 
+from pytest_hetgpu.carriage import OFF_HOST, ON_HOST, RDMA, TCP, UNKNOWN, Connection, Duty, Member, connection
 from pytest_hetgpu.model import Node, Stack
 from pytest_hetgpu.registry import show
 from pytest_hetgpu.transports import _torch
 from pytest_hetgpu.transports.base import ProofReader, Rendering, Transport, TransportSettings
 
-_CHANNEL = re.compile(r"\bChannel \d+(?:/\d+)? : \d+\[\w+\] -> \d+\[\w+\](?: \[\w+\])? via (\w+)(?:/([\w .-]+))?")
+_CHANNEL = re.compile(
+    r"(?:([\w.-]+):\d+:\d+ \[\w+\] NCCL INFO )?"
+    r"\bChannel \d+(?:/\d+)? : (\d+)\[\w+\] -> (\d+)\[\w+\](?: \[(\w+)\])? via (\w+)(?:/([\w .-]+))?"
+)
+_MOST_PAIRS = 100_000
 _NETWORK = re.compile(r"\bUsing network ([\w.-]+(?: [\w.-]+)*)")
 _NET = re.compile(r"[A-Za-z0-9_.-]+(?: [A-Za-z0-9_.-]+)*")
 _VERSION = re.compile(r"\b([NR]CCL) version ?:? ?(\d+\.\d+\.\d+)")
@@ -46,24 +52,48 @@ class Channels:
     triggers = (b" via ", b"Using network ", b"CCL version")
 
     def __init__(self) -> None:
-        self._seen: set[str] = set()
+        self._pairs: dict[tuple[int, int], set[str]] = {}
+        self._hosts: dict[int, set[str]] = {}
         self._network: set[str] = set()
         self.versions: dict[str, str] = {}
 
     def feed(self, line: str, number: int) -> None:
         """Takes a line of NCCL's."""
         if channel := _CHANNEL.search(line):
-            over, by = channel[1].lower(), (channel[2] or "").lower()
-            self._seen.add(f"nccl/{by if over == 'net' and by else over}".replace(" ", "-"))
+            self._take(channel)
         elif network := _NETWORK.search(line):
             self._network.add(f"nccl/{network[1].lower().replace(' ', '-')}")
         elif version := _VERSION.search(line):
             self.versions.setdefault(version[1].lower(), version[2])
 
+    def _take(self, channel: re.Match[str]) -> None:
+        over, by = channel[5].lower(), (channel[6] or "").lower()
+        pair = int(channel[2]), int(channel[3])
+        if pair not in self._pairs and len(self._pairs) >= _MOST_PAIRS:
+            pair = (-1, -1)
+        self._pairs.setdefault(pair, set()).add(f"nccl/{by if over == 'net' and by else over}".replace(" ", "-"))
+        if channel[1]:
+            # Both ends of a network log it, the receiver by that word; the sender logs the rest.
+            self._hosts.setdefault(pair[channel[4] == "receive"], set()).add(channel[1])
+
     @property
     def transports(self) -> tuple[str, ...]:
         """`nccl/p2p`, `nccl/shm`, `nccl/socket`, `nccl/ib`, sorted."""
-        return tuple(sorted(self._seen or self._network))
+        return tuple(sorted(set().union(*self._pairs.values()) or self._network))
+
+    @property
+    def connections(self) -> frozenset[Connection]:
+        """Channels by path, as far as the log names the hosts of both ranks."""
+        if self._network and not self._pairs:
+            return frozenset({connection(UNKNOWN, self._network)})
+        return frozenset(connection(self._path(pair), seen) for pair, seen in self._pairs.items())
+
+    def _path(self, pair: tuple[int, int]) -> str:
+        # Ranks are counted anew in each communicator, so a number may stand for several hosts.
+        hosts = [self._hosts.get(rank, set()) for rank in pair]
+        if any(len(each) != 1 for each in hosts):
+            return UNKNOWN
+        return ON_HOST if hosts[0] == hosts[1] else OFF_HOST
 
 
 class Nccl(Transport):
@@ -89,6 +119,14 @@ class Nccl(Transport):
     def components(self) -> tuple[str, ...]:
         net = self.settings.net
         return ("nccl/p2p", "nccl/shm", f"nccl/{net.lower().replace(' ', '-')}") if net else ("nccl/*",)
+
+    def members(self) -> tuple[Member, ...]:
+        """The network that was asked for; on one host NCCL may pass it by."""
+        net = self.settings.net
+        return (Member(net, TCP if net == "Socket" else RDMA, self.components()[2:]),) if net else ()
+
+    def duties(self, paths: Iterable[str]) -> dict[str, Duty]:
+        return super().duties(path for path in paths if path == OFF_HOST)
 
     @staticmethod
     def reader() -> ProofReader:

@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from pydantic import model_validator
+
+from pytest_hetgpu.carriage import NO_CARRIER, RDMA, SHARED_MEMORY, TCP, Member
 from pytest_hetgpu.interfaces import LOOPBACK, Choice
 from pytest_hetgpu.model import Node, Stack
 from pytest_hetgpu.transports import _openmpi
 from pytest_hetgpu.transports._netdev import netdev, nothing_up
 from pytest_hetgpu.transports._proof import Proof
-from pytest_hetgpu.transports.base import Interfaces, ProofReader, Rendering, Transport, TransportSettings, Words
+from pytest_hetgpu.transports.base import (
+    Interfaces,
+    ProofReader,
+    Rendering,
+    Transport,
+    TransportSettings,
+    Words,
+    unclassified,
+)
+
+# Classes of Open MPI's byte transfer layers (opal/mca/btl). `ofi` has libfabric's provider, which may be of any class.
+_KINDS = {
+    "self": NO_CARRIER,
+    **dict.fromkeys(("sm", "vader", "smcuda"), SHARED_MEMORY),
+    **dict.fromkeys(("openib", "uct", "ugni", "usnic", "portals4"), RDMA),
+    "tcp": TCP,
+}
 
 
 class Ob1Settings(TransportSettings):
@@ -15,6 +36,16 @@ class Ob1Settings(TransportSettings):
 
     btl: Words = ("tcp", "self")
     netdev: Interfaces = None
+
+    @model_validator(mode="after")
+    def _can_be_ranked(self) -> Ob1Settings:
+        if not self.carried_by and (why := unclassified(_members(self.btl))):
+            raise ValueError(why)
+        return self
+
+
+def _members(btl: Sequence[str]) -> tuple[Member, ...]:
+    return tuple(Member(name, _KINDS.get(name, ""), (f"ob1/{_openmpi.plain(name)}",)) for name in btl)
 
 
 class Ob1(Transport):
@@ -44,7 +75,10 @@ class Ob1(Transport):
         return _openmpi.verbose(("bml", "btl"))
 
     def components(self) -> tuple[str, ...]:
-        return tuple(f"ob1/{_openmpi.plain(name)}" for name in self.settings.btl if name != "self")
+        return tuple(glob for one in self.members() if one.name != "self" for glob in one.components)
+
+    def members(self) -> tuple[Member, ...]:
+        return _members(self.settings.btl)
 
     @staticmethod
     def reader() -> ProofReader:

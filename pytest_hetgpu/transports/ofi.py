@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from pytest_hetgpu.carriage import RDMA, SHARED_MEMORY, TCP, Member
 from pytest_hetgpu.interfaces import Choice
 from pytest_hetgpu.model import Node, Stack
 from pytest_hetgpu.transports import _mpich, _openmpi
 from pytest_hetgpu.transports._netdev import netdev, nothing_up, only_loopback
 from pytest_hetgpu.transports._proof import Proof
 from pytest_hetgpu.transports.base import ProofReader, Rendering, Transport, TransportSettings, Word
+
+# Classes of libfabric's providers (fi_provider(7)).
+_KINDS = {
+    **dict.fromkeys(("verbs", "cxi", "efa", "psm2", "psm3", "opx", "gni", "usnic", "ucx"), RDMA),
+    **dict.fromkeys(("tcp", "sockets", "udp", "net"), TCP),
+    "shm": SHARED_MEMORY,
+}
 
 
 class OfiSettings(TransportSettings):
@@ -58,6 +66,10 @@ class Ofi(Transport):
 
     def components(self) -> tuple[str, ...]:
         return (f"ofi/{self.settings.provider}",)
+
+    def members(self) -> tuple[Member, ...]:
+        provider = self.settings.provider
+        return (Member(provider, _KINDS.get(provider, ""), self.components()),)
 
     @staticmethod
     def reader() -> ProofReader:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pytest_hetgpu.carriage import SHARED_MEMORY, Member
 from pytest_hetgpu.model import Node, Stack
 from pytest_hetgpu.transports import _mpich, _openmpi
 from pytest_hetgpu.transports._netdev import nothing_up
@@ -27,6 +28,9 @@ class Shm(Transport):
 
     def components(self) -> tuple[str, ...]:
         return ("ob1/sm", _mpich.SHARED_MEMORY)
+
+    def members(self) -> tuple[Member, ...]:
+        return (Member("shm", SHARED_MEMORY, self.components()),)
 
     @staticmethod
     def reader() -> ProofReader:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
+from pytest_hetgpu.carriage import Connection, Member, connection
 from pytest_hetgpu.interfaces import Choice
 from pytest_hetgpu.model import Node, Stack
 from pytest_hetgpu.transports import _mpich, _openmpi
@@ -73,6 +74,11 @@ class Ucc(Transport):
     def components(self) -> tuple[str, ...]:
         return tuple(f"ucc/{tl}:{lower}" for tl in self.settings.tls or ("*",) for lower in self.below.components())
 
+    def members(self) -> tuple[Member, ...]:
+        return tuple(
+            one._replace(components=tuple(f"ucc/*:{glob}" for glob in one.components)) for one in self.below.members()
+        )
+
     @staticmethod
     def reader() -> ProofReader:
         return UccReader()
@@ -101,6 +107,16 @@ class UccReader:
         """Layers of UCC, each over every transport that was seen below."""
         below = self._below.transports
         return tuple(f"ucc/{name}:{lower}" for name in sorted(self._layers) for lower in below) or below
+
+    @property
+    def connections(self) -> frozenset[Connection]:
+        """Connections that were seen below, with the layers of UCC over them."""
+        return frozenset(
+            connection(one.path, self._over(one.components)) if self._layers else one for one in self._below.connections
+        )
+
+    def _over(self, components: Iterable[str]) -> Iterator[str]:
+        return (f"ucc/{layer}:{lower}" for layer in self._layers for lower in components)
 
     @property
     def versions(self) -> Mapping[str, str]:

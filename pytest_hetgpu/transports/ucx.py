@@ -3,27 +3,49 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
+from pydantic import model_validator
+
+from pytest_hetgpu.carriage import ANY, NO_CARRIER, RDMA, SHARED_MEMORY, TCP, Member
 from pytest_hetgpu.interfaces import Choice
 from pytest_hetgpu.model import Fabric, Node, Stack
 from pytest_hetgpu.transports import _mpich, _openmpi
 from pytest_hetgpu.transports._netdev import netdev, nothing_up, only_loopback
 from pytest_hetgpu.transports._proof import Proof
 from pytest_hetgpu.transports._ucx_log import DEBUG, INFO
-from pytest_hetgpu.transports.base import ProofReader, Rendering, Transport, TransportSettings, Words
+from pytest_hetgpu.transports.base import ProofReader, Rendering, Transport, TransportSettings, Words, unclassified
 
-# UCX's names for groups of transports (UCX documentation, "Which transports does UCX use?").
+# UCX's names for groups of transports (ucp_tl_aliases in src/ucp/core/ucp_context.c).
 _GROUPS = {
     "all": ("*",),
     "any": ("*",),
+    "mm": ("posix", "sysv", "xpmem"),
     "sm": ("posix", "sysv", "cma", "knem", "xpmem"),
     "shm": ("posix", "sysv", "cma", "knem", "xpmem"),
-    "ib": ("rc_*", "dc_*", "ud_*"),
+    "ib": ("rc_*", "dc_*", "ud_*", "gga_mlx5", "srd"),
     "rc": ("rc_*", "ud_*"),
+    "rc_v": ("rc_verbs",),
+    "rc_x": ("rc_mlx5",),
     "dc": ("dc_*",),
+    "dc_x": ("dc_mlx5",),
     "ud": ("ud_*",),
+    "ud_v": ("ud_verbs",),
+    "ud_x": ("ud_mlx5",),
+    "gga": ("gga_mlx5",),
+    "ugni": ("ugni_*",),
     "cuda": ("cuda_*", "gdr_copy"),
     "rocm": ("rocm_*",),
+    "ze": ("ze_*",),
+}
+# Classes of UCX's transports (UCT_TL_DEFINE_ENTRY in src/uct) and groups. `cuda`, `rocm` and `ze` ask for whatever
+# moves device memory, which on one host may be a copy or a mapping; `X:aux` only makes connections.
+_KINDS = {
+    re.compile(r"all|any"): ANY,
+    re.compile(r"self|(cuda|rocm|gdr|ze)_copy|(rocm|ze)_gdr|cuda|rocm|ze|.+:aux"): NO_CARRIER,
+    re.compile(r"(rc|ud|dc|gga|ugni)(_\w+)?|ib|srd"): RDMA,
+    re.compile(r"posix|sysv|cma|knem|xpmem|mm|sm|shm|(cuda|rocm|ze)_ipc"): SHARED_MEMORY,
+    re.compile(r"tcp"): TCP,
 }
 _WITHIN = {"posix", "sysv", "cma", "knem", "xpmem", "mm", "sm", "shm", "all", "any"}
 _RDMA_FABRICS = ("roce", "infiniband")
@@ -38,6 +60,20 @@ class UcxSettings(TransportSettings):
 
     tls: Words = ("tcp", "self")
     net_devices: Words = ()
+
+    @model_validator(mode="after")
+    def _can_be_ranked(self) -> UcxSettings:
+        if not self.carried_by and (why := unclassified(_members(self.tls))):
+            raise ValueError(why)
+        return self
+
+
+def _members(tls: Sequence[str]) -> tuple[Member, ...]:
+    return tuple(Member(name, _kind(name), tuple(f"ucx/{one}" for one in _GROUPS.get(name, (name,)))) for name in tls)
+
+
+def _kind(name: str) -> str:
+    return next((kind for names, kind in _KINDS.items() if names.fullmatch(name)), "")
 
 
 class Ucx(Transport):
@@ -109,8 +145,11 @@ class Ucx(Transport):
         return Rendering({**own.mca, "pml_ucx_verbose": "100", "opal_common_ucx_verbose": "100"}, own.env)
 
     def components(self) -> tuple[str, ...]:
-        names = [name for tls in self.settings.tls if tls != "self" for name in _GROUPS.get(tls, (tls,))]
-        return tuple(dict.fromkeys(f"ucx/{name}" for name in names))
+        globs = (glob for one in self.members() if one.name != "self" for glob in one.components)
+        return tuple(dict.fromkeys(globs))
+
+    def members(self) -> tuple[Member, ...]:
+        return _members(self.settings.tls)
 
     @staticmethod
     def reader() -> ProofReader:

@@ -35,6 +35,9 @@ axes:
     ucx-sysv: {{family: ucx, tls: [sysv, self]}}
     ucx-cma: {{family: ucx, tls: [posix, cma, self]}}
     ucx-any: {{family: ucx, tls: any}}
+    ucx-rc-tcp: {{family: ucx, tls: [rc, tcp, self]}}
+    ucx-rc-tcp-any: {{family: ucx, tls: [rc, tcp, self], carried_by: any}}
+    ucx-posix-tcp: {{family: ucx, tls: [posix, tcp, self]}}
     ofi-tcp: {{family: ofi}}
     ucc: {{over: ucx-tcp}}
   workload: {{allreduce: {{sizes: 8..1K}}}}
@@ -124,6 +127,27 @@ def test_ucc_that_is_not_built_is_no_pass(cell: Cell) -> None:
     outcome = cell("ucc")
     assert (outcome.kind.value, outcome.transports) == ("transport_unavailable", ("ucx/tcp",))
     assert outcome.why == "silent fallback: asked for ucc/*:ucx/tcp, used ucx/tcp"
+
+
+def test_the_best_of_a_list_that_is_not_here_is_no_pass(cell: Cell) -> None:
+    outcome = cell("ucx-rc-tcp")
+    assert (outcome.kind.value, outcome.transports) == ("transport_unavailable", ("ucx/tcp",))
+    assert outcome.carried == {"on-host": ("ucx/tcp",)}
+    assert outcome.why == (
+        "asked for rc, tcp (best on-host: rc), carried by tcp on-host: no RDMA device took part; "
+        "add `carried_by: any` if that is meant"
+    )
+
+
+def test_any_member_may_carry_where_the_matrix_says_so(cell: Cell) -> None:
+    outcome = cell("ucx-rc-tcp-any")
+    assert (outcome.verdict.value, outcome.why, outcome.carried) == ("ok", "", {"on-host": ("ucx/tcp",)})
+
+
+def test_of_shared_memory_and_tcp_shared_memory_carries(cell: Cell) -> None:
+    outcome = cell("ucx-posix-tcp")
+    assert (outcome.verdict.value, outcome.why) == ("ok", "")
+    assert "ucx/posix" in outcome.carried["on-host"]
 
 
 # Asked for, forced underneath, seen.

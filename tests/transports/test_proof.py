@@ -288,3 +288,64 @@ def test_ucc_shows_its_map() -> None:
     assert fed(reader, MAP + LANES + summary("ucx=tcp;eth0")) == ("ucc/sharp:ucx/tcp", "ucc/ucp:ucx/tcp")
     assert reader.versions["ucc"] == "1.4.0"
     assert fed(UccReader(), MAP) == ()
+
+
+def pathed(reader: Proof, text: str) -> dict[str, str]:
+    """Kinds of connection of each path."""
+    fed(reader, text)
+    found: dict[str, list[str]] = {}
+    for one in sorted(reader.connections):
+        found.setdefault(one.path, []).append("+".join(one.components))
+    return {path: " ".join(kinds) for path, kinds in found.items()}
+
+
+MOST = "  on-host:  {} connections are {}\n  off-host: {} connections are {}\nExceptions:\n{}\n\n"
+RC = "ucx=rc_mlx5;mlx5_0:1"
+
+
+@pytest.mark.parametrize(
+    ("text", "paths"),
+    [
+        (summary("sm", "tcp"), {"on-host": "ob1/sm", "off-host": "ob1/tcp"}),
+        (summary("tcp"), {"on-host": "ob1/tcp"}),
+        (HOSTS_DIFFER, {"on-host": "ob1/sm ob1/tcp", "off-host": "ob1/tcp"}),
+        (UCX_HOSTS_DIFFER, {"on-host": "ucx/cma+ucx/posix ucx/tcp", "off-host": "ucx/tcp"}),
+        # One host of four reaches one other by tcp alone; its own ranks are as most.
+        (
+            MOST.format(
+                "all", "sm", "most", "ucx=rc_mlx5;mlx5_0:1", "  host 2: [1x tcp] [1x sm] [2x ucx=rc_mlx5;mlx5_0:1]"
+            ),
+            {"on-host": "ob1/sm", "off-host": "ob1/tcp ucx/rc_mlx5"},
+        ),
+        (
+            MOST.format("most", "sm", "most", RC, "  host 2: [3x tcp] [1x ucx=cma;memory]"),
+            {"on-host": "ob1/sm", "off-host": "ucx/rc_mlx5", "unknown": "ob1/tcp ucx/cma"},
+        ),
+        # Release 4 names the host of the peer; a rank's connection to itself is none.
+        (BTL, {"on-host": "ob1/sm"}),
+        (
+            BTL + BTL.replace("vader", "tcp").replace("on node vm", "on node other"),
+            {"on-host": "ob1/sm", "off-host": "ob1/tcp"},
+        ),
+        (BTL.replace(" on node vm", ""), {"unknown": "ob1/sm"}),
+        (LANES, {"on-host": "ucx/posix", "off-host": "ucx/rc_mlx5"}),
+        (OLD_LANES, {"unknown": "ucx/cma+ucx/sysv"}),
+        (CM + PROVIDER, {"unknown": "ofi/tcp"}),
+        (SOCKETS + HELLO.format(2), {"unknown": "ofi/sockets"}),
+        (
+            CAPABLE + LANES + "Rank: 0, Local_rank: 0 [ 0, 0 ]\nRank: 1, Local_rank: 1 [ 0, 0 ]\n" + HELLO.format(3),
+            {"on-host": "ch4/posix ucx/posix", "off-host": "ucx/rc_mlx5"},
+        ),
+    ],
+)
+def test_the_path_of_each_kind_of_connection(text: str, paths: dict[str, str]) -> None:
+    assert pathed(Proof(), text) == paths
+
+
+def test_ucc_has_the_paths_of_what_is_below() -> None:
+    reader = UccReader()
+    fed(reader, MAP + LANES)
+    assert {one.path: one.components for one in reader.connections} == {
+        "on-host": ("ucc/sharp:ucx/posix", "ucc/ucp:ucx/posix"),
+        "off-host": ("ucc/sharp:ucx/rc_mlx5", "ucc/ucp:ucx/rc_mlx5"),
+    }

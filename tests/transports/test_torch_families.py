@@ -99,3 +99,30 @@ def test_channels_count_for_more_than_the_network_that_was_only_chosen() -> None
 )
 def test_versions(line: str, versions: dict[str, str]) -> None:
     assert channels(line).versions == versions
+
+
+SPREAD = """\
+a:12:40 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM
+a:13:41 [1] NCCL INFO Channel 00/0 : 1[1] -> 2[0] [send] via NET/IB/0
+b:14:42 [0] NCCL INFO Channel 00/0 : 1[1] -> 2[0] [receive] via NET/IB/0
+b:14:42 [0] NCCL INFO Channel 00 : 2[0] -> 3[1] via SHM/direct/direct
+b:15:43 [1] NCCL INFO Channel 00/0 : 3[1] -> 0[0] [send] via NET/Socket/0
+"""
+
+
+def test_channels_of_nccl_have_the_path_of_their_ranks() -> None:
+    assert sorted(channels(*SPREAD.splitlines()).connections) == [
+        ("off-host", ("nccl/ib",)),
+        ("off-host", ("nccl/socket",)),
+        ("on-host", ("nccl/p2p",)),
+        ("on-host", ("nccl/shm",)),
+    ]
+
+
+def test_a_rank_that_is_on_several_hosts_is_one_of_several_communicators() -> None:
+    twice = SPREAD + SPREAD.replace("a:12", "c:12")
+    assert ("unknown", ("nccl/p2p",)) in channels(*twice.splitlines()).connections
+
+
+def test_before_there_is_a_channel_the_path_is_not_known() -> None:
+    assert [*channels("x NCCL INFO Using network IB\n").connections] == [("unknown", ("nccl/ib",))]

@@ -1,0 +1,96 @@
+"""What carries data between ranks: paths, classes of transports, and the class that each path is owed.
+
+A transport of the matrix is a list of members (`tls: [rc, tcp, self]`), each of one class. The best class of the list
+that fits a path must carry the data there. Device copies and a rank's own loopback never count as a carrier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+ON_HOST, OFF_HOST = "on-host", "off-host"
+PATHS = (ON_HOST, OFF_HOST)
+UNKNOWN = "unknown"
+"""The path of connections of which a log does not say whether they leave a host."""
+
+RDMA, SHARED_MEMORY, TCP = "RDMA", "shared memory", "tcp"
+NO_CARRIER = "no carrier"
+"""The class of device copies and of a rank's loopback: they move data, and none of it between ranks."""
+ANY = "any"
+"""The class of a group with members of several classes: it asks for no class in particular."""
+
+_BEST_FIRST = {ON_HOST: (SHARED_MEMORY, RDMA, TCP), OFF_HOST: (RDMA, TCP)}
+
+
+class Connection(NamedTuple):
+    """A kind of connection between ranks that a log shows: its path, and the components that carry its data."""
+
+    path: str
+    components: tuple[str, ...]
+
+
+class Member(NamedTuple):
+    """One entry of a transport's list: its name there, its class ("" for not known), globs of its components."""
+
+    name: str
+    kind: str
+    components: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Duty:
+    """The class that must carry the data of one path.
+
+    Attributes:
+        kind: the class.
+        asked: names of all members of the list that can carry data.
+        best: names of its members of that class.
+        components: globs of their components.
+
+    """
+
+    kind: str
+    asked: tuple[str, ...]
+    best: tuple[str, ...]
+    components: tuple[str, ...]
+
+    def met(self, carried: Iterable[str]) -> bool:
+        """Return whether one of these components is of the class."""
+        return any(fnmatchcase(name, glob) for name in carried for glob in self.components)
+
+
+def duty(members: Sequence[Member], path: str) -> Duty | None:
+    """Return the duty of a list on a path; None if no class of the list fits it, or the list asks for no class."""
+    if any(member.kind == ANY for member in members):
+        return None
+    asked = tuple(member.name for member in members if member.kind != NO_CARRIER)
+    for kind in _BEST_FIRST[path]:
+        if best := [member for member in members if member.kind == kind]:
+            globs = dict.fromkeys(glob for member in best for glob in member.components)
+            return Duty(kind, asked, tuple(member.name for member in best), tuple(globs))
+    return None
+
+
+def connection(path: str, components: Iterable[str]) -> Connection:
+    """Return a connection with its components sorted."""
+    return Connection(path, tuple(sorted({*components})))
+
+
+def by_path(connections: Iterable[Connection]) -> dict[str, tuple[str, ...]]:
+    """Return all components of each path, `unknown` last."""
+    found: dict[str, set[str]] = {}
+    for one in connections:
+        found.setdefault(one.path, set()).update(one.components)
+    return {path: tuple(sorted(found[path])) for path in (*PATHS, UNKNOWN) if found.get(path)}
+
+
+def told(carried: Mapping[str, Sequence[str]]) -> str:
+    """Return what carried the data in one line: `ucx/posix + ucx/cma (on-host), ucx/tcp (off-host)`."""
+    return ", ".join(f"{' + '.join(names)} ({_of(path)})" for path, names in carried.items())
+
+
+def _of(path: str) -> str:
+    return "path not known" if path == UNKNOWN else path

@@ -1,0 +1,107 @@
+"""Whether the best class of a list carried the data, by path."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pytest_hetgpu.carriage import PATHS, Connection
+from pytest_hetgpu.judge import judge
+from pytest_hetgpu.judges.base import Case
+from pytest_hetgpu.judges.transport import Transport
+from pytest_hetgpu.model import Hardware, Job, Kind, Node
+from pytest_hetgpu.transports.ob1 import Ob1, Ob1Settings
+from pytest_hetgpu.transports.ucx import Ucx, UcxSettings
+from tests.judges.judge_cases import evidence, job, result
+
+ONE_HOST, TWO_HOSTS, BOTH = (("a", 2),), (("a", 1), ("b", 1)), (("a", 2), ("b", 2))
+ON, OFF, OPEN = "on-host", "off-host", "unknown"
+
+
+def ucx(*tls: str, carried_by: Any = None) -> Ucx:
+    return Ucx(UcxSettings.model_validate({"tls": list(tls), "carried_by": carried_by}))
+
+
+def asked(transport: Ucx | Ob1, layout: tuple[tuple[str, int], ...]) -> Job:
+    nodes = tuple(Node(place, Hardware("cpu"), host, ranks) for place, (host, ranks) in enumerate(layout))
+    made = job(transports=transport.components(), duties=transport.duties(PATHS))
+    return replace(made, nodes=nodes)
+
+
+def shown(*connections: tuple[str, str]) -> dict[str, Any]:
+    found = tuple(Connection(path, tuple(names.split())) for path, names in connections)
+    return {"connections": found, "transports": tuple(sorted({name for one in found for name in one.components}))}
+
+
+def why(wanted: Job, *connections: tuple[str, str]) -> str:
+    findings = [one.finding for one in Transport().opinions(Case(wanted, result(), evidence(**shown(*connections))))]
+    assert {one.kind for one in findings} <= {Kind.TRANSPORT_UNAVAILABLE}
+    return " | ".join(one.why for one in findings)
+
+
+RC_TCP, RC_SM, TCP_SM = ucx("rc", "tcp", "self"), ucx("rc", "sm", "self"), ucx("tcp", "sm", "self")
+
+
+def test_a_lesser_member_alone_is_no_pass_and_is_named() -> None:
+    wanted = asked(RC_TCP, TWO_HOSTS)
+    assert why(wanted, (OFF, "ucx/tcp")) == (
+        "asked for rc, tcp (best off-host: rc), carried by tcp off-host: no RDMA device took part; "
+        "add `carried_by: any` if that is meant"
+    )
+    outcome = judge(wanted, result(), evidence(**shown((OFF, "ucx/tcp"))))
+    assert (outcome.kind, outcome.carried) == (Kind.TRANSPORT_UNAVAILABLE, {OFF: ("ucx/tcp",)})
+
+
+def test_carried_by_any_accepts_it() -> None:
+    wanted = asked(ucx("rc", "tcp", "self", carried_by="any"), TWO_HOSTS)
+    outcome = judge(wanted, result(), evidence(**shown((OFF, "ucx/tcp"))))
+    assert (outcome.kind, outcome.carried) == (Kind.PASSED, {OFF: ("ucx/tcp",)})
+
+
+@pytest.mark.parametrize(
+    ("transport", "layout", "connections"),
+    [
+        (RC_TCP, TWO_HOSTS, [(OFF, "ucx/rc_mlx5")]),
+        (RC_TCP, TWO_HOSTS, [(OFF, "ucx/rc_mlx5 ucx/tcp")]),
+        (RC_SM, BOTH, [(ON, "ucx/cma ucx/posix"), (OFF, "ucx/rc_mlx5")]),
+        (RC_SM, ONE_HOST, [(OPEN, "ucx/sysv")]),
+        (TCP_SM, BOTH, [(ON, "ucx/posix ucx/tcp"), (OFF, "ucx/tcp")]),
+        # Data between hosts, of which no pair has any: nothing is said of that path.
+        (RC_SM, BOTH, [(ON, "ucx/sysv")]),
+        # The path is not known: both classes took part, and nobody can tell more.
+        (RC_SM, BOTH, [(OPEN, "ucx/sysv"), (OPEN, "ucx/rc_verbs")]),
+        (Ob1(Ob1Settings.model_validate({"btl": ["sm", "tcp", "self"]})), BOTH, [(ON, "ob1/sm"), (OFF, "ob1/tcp")]),
+        (ucx("all"), TWO_HOSTS, [(OFF, "ucx/tcp")]),
+    ],
+)
+def test_the_best_carried(transport: Ucx, layout: Any, connections: list[tuple[str, str]]) -> None:
+    assert why(asked(transport, layout), *connections) == ""
+
+
+@pytest.mark.parametrize(
+    ("transport", "layout", "connections", "said"),
+    [
+        (TCP_SM, ONE_HOST, [(ON, "ucx/tcp")], "(best on-host: sm), carried by tcp on-host: no shared memory took part"),
+        # One path is as asked for, the other is not.
+        (RC_TCP, BOTH, [(ON, "ucx/rc_verbs"), (OFF, "ucx/tcp")], "(best off-host: rc), carried by tcp off-host"),
+        (TCP_SM, BOTH, [(ON, "ucx/tcp"), (OFF, "ucx/tcp")], "(best on-host: sm), carried by tcp on-host"),
+        (RC_TCP, TWO_HOSTS, [(OFF, "ucx/rc_mlx5"), (OFF, "ucx/tcp")], "carried by tcp off-host for some ranks:"),
+        (RC_TCP, TWO_HOSTS, [(OPEN, "ucx/tcp")], "carried by tcp off-host"),
+        (RC_TCP, BOTH, [(OPEN, "ucx/tcp")], "carried by tcp on-host: no RDMA device took part"),
+        (ucx("tcp", "cuda_copy"), TWO_HOSTS, [(OFF, "ucx/cuda_copy")], "carried by cuda_copy off-host: tcp took no"),
+    ],
+)
+def test_the_best_did_not_carry(transport: Ucx, layout: Any, connections: list[tuple[str, str]], said: str) -> None:
+    assert said in why(asked(transport, layout), *connections)
+
+
+def test_what_is_not_on_the_list_at_all_is_told_once() -> None:
+    assert why(asked(RC_TCP, TWO_HOSTS), (OFF, "ob1/tcp")).startswith("silent fallback: ")
+    assert "|" not in why(asked(RC_TCP, TWO_HOSTS), (OFF, "ob1/tcp"))
+
+
+def test_a_job_of_an_older_version_owes_nothing_by_path() -> None:
+    older = replace(asked(RC_TCP, TWO_HOSTS), demand=job(transports=RC_TCP.components()).demand)
+    assert why(older, (OFF, "ucx/tcp")) == ""
