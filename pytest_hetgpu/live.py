@@ -204,7 +204,7 @@ def _counted(word: str, name: str, said: Iterable[str]) -> Iterator[str]:
 
 def record(cell: Scenario, pairs: CellPairs) -> CellRecord:
     """A cell as the table wants it, from what its report said."""
-    outcome = Outcome(pairs.kind, pairs.verdict)
+    outcome = Outcome(pairs.kind, pairs.verdict, carried=pairs.carried)
     return CellRecord(cell.matrix, cell.id, cell.label, dict(zip(cell.axes, cell.values, strict=True)), outcome=outcome)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from pytest_hetgpu.carriage import OFF_HOST, RDMA
 from pytest_hetgpu.evidence import Row
 from pytest_hetgpu.judges.base import Case, Force, Judge, Opinion
 from pytest_hetgpu.model import Job, Kind
@@ -12,6 +13,8 @@ from pytest_hetgpu.model import Job, Kind
 TOO_LITTLE = 32_000_000
 """Bytes below which the launcher's own traffic (connections, output of the ranks) may be as much as the data's."""
 
+# Half of the data is more than what a launcher sends; of a list with tcp in it RDMA must carry some.
+_NONE, _BESIDE = 0.5, 0.9
 _IP = frozenset(("tcp", "sockets", "udp"))
 _WITHIN = frozenset(("self", "sm", "posix", "sysv", "cma", "knem", "xpmem", "gdr_copy", "cuda_*", "rocm_*", "smcuda"))
 
@@ -27,21 +30,33 @@ class Rdma(Judge):
 
     def opinions(self, case: Case) -> Iterator[Opinion]:
         job, traffic = case.job, case.result.traffic
-        if not job.demand.rdma or len(placed := _placed(job)) < 2 or not _asks_for_rdma(job.demand.transports):
+        share = _allowed(job)
+        if not job.demand.rdma or len(placed := _placed(job)) < 2 or share is None:
             return
         loads = [(place, _load(case.evidence.rows, place, placed)) for place in placed]
         loads = [(place, owed) for place, owed in loads if owed >= TOO_LITTLE]
         uncounted = [place.names[0] for place, _ in loads if place.bytes_in(traffic) is None]
-        if uncounted:
+        if uncounted and share < _BESIDE:
             where = ", ".join(uncounted[:5])
             why = f"nothing proves that RDMA was used: no bytes were counted of the interface of {where}"
             yield self.says(Kind.UNKNOWN, f"{why} (does the fabric name its netdev?)", Force.VAGUE)
         for place, owed in loads:
             seen = place.bytes_in(traffic) or 0
-            if seen > owed / 2:
+            if seen > owed * share:
                 through = f"{_shown(seen)} went through {place.netdev} of {place.names[0]}"
                 why = f"RDMA was not used: {through}, while the ranks there had to move {_shown(owed)}"
                 yield self.says(Kind.TRANSPORT_UNAVAILABLE, why)
+
+
+def _allowed(job: Job) -> float | None:
+    """The share of the data that may go through the interface; None if RDMA is not asked for between hosts.
+
+    A list may have tcp beside RDMA, which then must not carry next to all.
+    """
+    if _asks_for_rdma(job.demand.transports):
+        return _NONE
+    duty = job.demand.duties.get(OFF_HOST)
+    return _BESIDE if duty and duty.kind == RDMA else None
 
 
 class Place(NamedTuple):

@@ -11,11 +11,12 @@ from urllib.parse import quote
 
 from pytest_hetgpu import fates
 from pytest_hetgpu.attempts.quarantine import IN_QUARANTINE
+from pytest_hetgpu.carriage import told
 from pytest_hetgpu.evidence import Known, Outcome
 from pytest_hetgpu.model import Verdict
 from pytest_hetgpu.reporting import scalings
 from pytest_hetgpu.reporting.cells import CellRecord, RunRecord, utc
-from pytest_hetgpu.reporting.grid import Grid, grids
+from pytest_hetgpu.reporting.grid import Grid, carried, grids
 from pytest_hetgpu.reporting.pairs import before, flaky
 from pytest_hetgpu.reporting.text import one_line
 from pytest_hetgpu.reporting.wording import Rerun, again, debugged, expected, words
@@ -27,6 +28,7 @@ LIMIT = 1_000_000
 GRID_BUDGET, DETAILS_BUDGET, SKIPS_BUDGET = 450_000, 350_000, 100_000
 MANY_WORKLOADS = 12
 LABELS_A_REASON = 20
+MANY_COLUMNS = 200
 
 SYMBOLS = {
     Verdict.OK: ("✅", "works"),
@@ -142,6 +144,8 @@ def _grids(record: RunRecord) -> Iterator[str]:
         yield "\n".join((f"| {' | '.join(heading)} |", "|---" * len(heading) + "|", *kept))
         if left:
             yield f"{left} more rows are left out here; `junit.xml` has every cell."
+        if lines := carried(grid, MANY_COLUMNS):
+            yield "\n".join(("The data was carried by:", "", *(f"- {escape(line)}" for line in lines)))
 
 
 def _row(grid: Grid, row: str) -> str:
@@ -190,9 +194,10 @@ def _detail(cell: CellRecord, log: str | None, rerun: Rerun) -> Iterator[str]:
     if outcome.signature:
         yield f"- signature: {code(outcome.signature.key)}"
         yield f"- line {outcome.signature.line} of its log: {code(outcome.signature.primary_line)}"
-    told = fates.in_words(outcome.fates)
-    if told:
-        yield f"- ranks: {escape(told)}"
+    if outcome.carried:
+        yield f"- data carried by: {escape(told(outcome.carried))}"
+    if ranks := fates.in_words(outcome.fates):
+        yield f"- ranks: {escape(ranks)}"
     yield from _known(outcome.known)
     if outcome.verdict in (Verdict.CHANGED, Verdict.FIXED):
         yield f"- expected: {code(expected(outcome.expectation))}"

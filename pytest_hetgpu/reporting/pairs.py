@@ -19,6 +19,7 @@ Pair = tuple[str, str | int | float]
 SHAKY = "passed at attempt "
 _LIMIT = 1000
 # `of_wire[...]` follows from what is there besides it.
+_CARRIED = re.compile(r"carried_by\[([\w-]+)\]")
 _MEASUREMENT = re.compile(r"(?!of_wire\[)\w+\[\d+,[^\[\]]*\]")
 
 
@@ -26,7 +27,7 @@ _MEASUREMENT = re.compile(r"(?!of_wire\[)\w+\[\d+,[^\[\]]*\]")
 class CellPairs:
     """What the pairs of a cell say. `scenario` is its label, `signature` the key, `seconds` how long it ran.
 
-    `tool` is a foreign program with its version.
+    `tool` is a foreign program with its version. `carried` names what carried the data by path.
 
     `measurements` maps `busbw[SIZE,DTYPE]` (in place `busbw[SIZE,DTYPE,in]`) and `algbw[...]` to GB/s (1e9 B/s),
     `latency[...]` to microseconds. `wire` is in GB/s; `wire_told` says by whom, or why it is not known. `attempts` are
@@ -44,6 +45,7 @@ class CellPairs:
     stack: str = ""
     tool: str = ""
     transports: tuple[str, ...] = ()
+    carried: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     preflight: str = ""
     notes: str = ""
     seconds: float = 0.0
@@ -73,6 +75,10 @@ def to_pairs(outcome: Outcome, *, label: str, matrix: str) -> list[Pair]:
         "preflight": one_line(" | ".join(outcome.concerns), _LIMIT),
         "notes": one_line(" | ".join(outcome.notes), _LIMIT),
         "transport_seen": ",".join(one_line(name, _LIMIT).replace(",", ";") for name in outcome.transports),
+        **{
+            f"carried_by[{path}]": ",".join(one_line(name, _LIMIT).replace(",", ";") for name in names)
+            for path, names in outcome.carried.items()
+        },
         "wire_told": one_line(told(outcome.wire), _LIMIT) if outcome.wire else "",
         "flaky": one_line(flaky(outcome), _LIMIT),
         **{f"attempt_{number}": one_line(line, _LIMIT) for number, line in enumerate(before(outcome), 1)},
@@ -131,6 +137,7 @@ def from_pairs(pairs: Iterable[tuple[str, object]]) -> CellPairs | None:
             stack=text.get("stack", ""),
             tool=text.get("tool", ""),
             transports=tuple(filter(None, text.get("transport_seen", "").split(","))),
+            carried={path[1]: tuple(text[name].split(",")) for name in text if (path := _CARRIED.fullmatch(name))},
             preflight=text.get("preflight", ""),
             notes=text.get("notes", ""),
             seconds=float(text.get("seconds", "0")),

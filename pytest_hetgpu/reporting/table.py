@@ -9,7 +9,7 @@ from operator import itemgetter
 
 from pytest_hetgpu.model import Verdict
 from pytest_hetgpu.reporting.cells import CellRecord
-from pytest_hetgpu.reporting.grid import Grid, grids
+from pytest_hetgpu.reporting.grid import Grid, carried, grids
 from pytest_hetgpu.reporting.text import one_line
 
 Segment = tuple[str, Mapping[str, bool]]
@@ -29,6 +29,7 @@ LETTERS: Mapping[Verdict, tuple[str, Mapping[str, bool]]] = {
 _GAP = "  "
 _BLANK = "\xa0"  # no line is broken here
 _SIDE_BY_SIDE = 6
+_MOST_CARRIERS = 20
 
 
 def table(cells: Iterable[CellRecord], width: int = 80) -> list[Row]:
@@ -64,6 +65,8 @@ def _table(grid: Grid, width: int) -> Iterator[Row]:
     yield from _shortened(columns, width)
     numbered = (f"{place}{_BLANK}{one_line(name)}" for place, name in enumerate(grid.workloads, 1))
     yield from _wrapped("workloads, left to right: " + ", ".join(numbered), width)
+    if lines := carried(grid, _MOST_CARRIERS):
+        yield from _wrapped(f"data carried by: {'; '.join(one_line(line) for line in lines)}", width)
 
 
 def _headings(names: Sequence[str], letters: int, room: int) -> dict[str, str]:

@@ -13,6 +13,7 @@ from pytest_hetgpu.judges.base import Case, Force
 from pytest_hetgpu.judges.rdma import TOO_LITTLE, Rdma, _share
 from pytest_hetgpu.judges.rdma import _placed as placed
 from pytest_hetgpu.model import Fabric, Hardware, Job, Kind, Node, Point
+from pytest_hetgpu.transports.ucx import Ucx, UcxSettings
 from tests.judges.judge_cases import evidence, job, result
 
 MB = 1_000_000
@@ -174,3 +175,14 @@ def test_of_several_nodes_on_a_host_the_busiest_counts() -> None:
     asked = wired(("a", 1), ("a", 1), ("b", 2))
     assert said(asked, {"node0": MB, "node1": 4200 * MB, "node2": MB}) == [UNUSED]
     assert said(asked, {"node1": MB, "node2": MB}) == []
+
+
+@pytest.mark.parametrize(("share", "unused"), [(0.5, False), (0.8, False), (0.95, True), (1.05, True)])
+def test_a_list_with_tcp_beside_rdma_may_send_some_by_tcp(share: float, unused: bool) -> None:
+    mixed = Ucx(UcxSettings.model_validate({"tls": ["rc", "tcp", "self"]}))
+    asked = wired(*TWO, transports=mixed.components(), duties=mixed.duties(["off-host"]))
+    moved = int(4000 * MB * share)
+    assert said(asked, {"node0": moved, "node1": moved}) == [UNUSED, UNUSED] * unused
+    assert said(asked, {}) == []
+    lenient = wired(*TWO, transports=mixed.components())
+    assert said(lenient, {"node0": moved, "node1": moved}) == []

@@ -211,3 +211,10 @@ def test_ten_thousand_reasons_stay_below_a_megabyte() -> None:
     text = render(*cells)
     assert len(text.encode()) < 1_000_000
     assert re.search(r"\d+ more reasons are left out", text)
+
+
+def test_what_carried_the_data_is_told_of_each_transport_and_of_a_failure() -> None:
+    axes = {"placement": "two", "transport": "rc", "workload": "allreduce"}
+    text = render(cell("two-rc", replace(CRASHED, carried={"off-host": ("ucx/tcp",)}), axes=axes))
+    assert "The data was carried by:\n\n- rc: ucx/tcp (off-host)\n" in text
+    assert "\n- data carried by: ucx/tcp (off-host)\n" in text

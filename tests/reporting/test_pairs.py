@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_hetgpu.carriage import PATHS, UNKNOWN
 from pytest_hetgpu.evidence import Measurement, Outcome, Signature, Wire
 from pytest_hetgpu.model import Expectation, Kind, Point, Verdict
 from pytest_hetgpu.reporting.pairs import from_pairs, to_pairs
@@ -30,6 +31,7 @@ OUTCOMES = st.builds(
     expectation=st.none() | st.builds(Expectation, st.just((Kind.CRASH,)), issue=st.none() | WORDS),
     measurements=st.lists(MEASUREMENTS, unique_by=lambda measurement: measurement.name).map(tuple),
     transports=st.lists(WORDS).map(tuple),
+    carried=st.dictionaries(st.sampled_from((*PATHS, UNKNOWN)), st.lists(WORDS, min_size=1).map(tuple)),
     stack=WORDS,
     seconds=NUMBERS,
 )
@@ -45,6 +47,7 @@ def test_round_trip(outcome: Outcome, label: str, matrix: str) -> None:
     assert found.signature == (outcome.signature.key if outcome.signature else "")
     assert found.issue == ((outcome.expectation.issue if outcome.expectation else None) or "")
     assert found.transports == outcome.transports
+    assert found.carried == outcome.carried
     assert found.measurements == {item.name: item.value for item in outcome.measurements}
 
 
@@ -134,3 +137,9 @@ def test_a_foreign_tool_travels() -> None:
     assert found is not None
     assert found.tool == "osu_bw 7.4"
     assert "tool" not in dict(to_pairs(PASSED, label="c", matrix="m"))
+
+
+def test_what_carried_the_data_has_a_property_for_each_path() -> None:
+    outcome = replace(PASSED, carried={"on-host": ("ucx/cma", "ucx/posix"), "off-host": ("ucx/tcp",)})
+    pairs = dict(to_pairs(outcome, label="c", matrix="m"))
+    assert (pairs["carried_by[on-host]"], pairs["carried_by[off-host]"]) == ("ucx/cma,ucx/posix", "ucx/tcp")

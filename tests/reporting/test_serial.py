@@ -193,3 +193,9 @@ def test_a_type_without_a_json_form_is_a_programming_error(cls: type) -> None:
         to_json(cls())
     with pytest.raises(TypeError, match="no JSON form"):
         from_json(cls, {})
+
+
+def test_an_outcome_of_an_older_version_says_nothing_of_paths() -> None:
+    data = through_text(Outcome(Kind.PASSED, Verdict.OK))
+    del data["carried"]
+    assert from_json(Outcome, data).carried == {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -131,3 +132,27 @@ def test_a_hostile_name_stays_in_its_line() -> None:
 def test_a_cell_without_the_usual_axes_has_a_place() -> None:
     [grid] = grids([cell("lonely", PASSED, axes={})])
     assert (grid.rows, grid.columns, grid.workloads) == (("lonely",), ("-",), ("-",))
+
+
+CARRIED = {"on-host": ("ucx/cma", "ucx/posix"), "off-host": ("ucx/tcp",)}
+
+
+def carried(transport: str, by: dict[str, tuple[str, ...]]) -> CellRecord:
+    axes = {"placement": "two", "transport": transport, "workload": "allreduce"}
+    return cell(transport, replace(PASSED, carried=by), axes=axes)
+
+
+def test_below_the_grid_stands_what_carried_the_data() -> None:
+    rows = text([carried("ucx", CARRIED), carried("ob1", {"unknown": ("ob1/tcp",)}), carried("none", {})], 200)
+    assert (
+        "  data carried by: ucx: ucx/cma + ucx/posix (on-host), ucx/tcp (off-host); ob1: ob1/tcp (path not known)"
+        in rows
+    )
+
+
+def test_stacks_of_one_column_are_told_together_and_many_columns_are_cut() -> None:
+    several = [carried(f"t{number}", CARRIED) for number in range(25)]
+    assert "5 more are in junit.xml" in " ".join(" ".join(text(several, 100)).split())
+    one, other = carried("shm", {"on-host": ("ob1/sm",)}), carried("shm", {"on-host": ("ch4/posix",)})
+    other = replace(other, axes={**other.axes, "placement": "four"})
+    assert "  data carried by: shm: ch4/posix + ob1/sm (on-host)" in text([one, other], 100)

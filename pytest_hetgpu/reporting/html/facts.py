@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_hetgpu.accounting import shown
+from pytest_hetgpu.carriage import told as carried_told
 from pytest_hetgpu.evidence import Known, Measurement, Outcome
 from pytest_hetgpu.limits import Limit
 from pytest_hetgpu.metrics import told as told_as
@@ -70,6 +71,7 @@ def _cell(cell: CellRecord, folder: RunFolder, rerun: wording.Rerun) -> dict[str
         "again": wording.again(cell, rerun),
         "stack": one_line(outcome.stack),
         "transports": [one_line(name) for name in outcome.transports],
+        "carried": one_line(carried_told(outcome.carried), LONG),
         "facts": {one_line(name): one_line(value) for name, value in outcome.facts.items()},
         "notes": [one_line(note, LONG) for note in (*outcome.concerns, *outcome.notes)],
         "issue": one_line(cell.issue or "", LONG),

@@ -164,3 +164,10 @@ def test_charts_are_packed_only_where_there_is_something_to_draw(folder: RunFold
     assert packed
     assert b"plotly.js" in gzip.decompress(b64decode(packed[1]))[:2000]
     assert "http://" not in full.replace("http://www.w3.org", "")[: full.index('id="charts"')]
+
+
+def test_what_carried_the_data_is_told_by_path(folder: RunFolder) -> None:
+    carried = {"on-host": ("ucx/cma", "ucx/posix"), "off-host": ("ucx/tcp",)}
+    found = facts(folder, ucx=replace(PASSED, carried=carried), ob1=PASSED)
+    assert found["ucx"]["carried"] == "ucx/cma + ucx/posix (on-host), ucx/tcp (off-host)"
+    assert "carried" not in found["ob1"]
