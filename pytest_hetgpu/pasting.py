@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from pytest_hetgpu import kubectl, runai
 from pytest_hetgpu.batch import components, one_step
+from pytest_hetgpu.fabrics.base import GID_INDEX, gid_needed, gid_words
 from pytest_hetgpu.joining import CONFIG, KEY, KNOWN_HOSTS, session_environment, ssh_config
 from pytest_hetgpu.model import Command, Job, Node
 from pytest_hetgpu.paste import build_command, container_name, docker, network_command, network_name, run_command
@@ -51,8 +52,20 @@ def readiness(job: Job, programs: str) -> Iterator[str]:
     for node in job.everybody:
         yield on(node, placement, "mkdir", "-m", "700", FOLDER)
         yield copy(node, placement, programs)
+    yield from _gid_indexes(job, placement)
     if len(job.everybody) > 1:
         yield from _joined(job, placement)
+
+
+def _gid_indexes(job: Job, placement: str) -> Iterator[str]:
+    """How the index is found that ranks over RoCE must name: the commands below do it by themselves."""
+    needing = [node for node in job.nodes if node.hardware.runtime != "local" and gid_needed(node.hardware.fabric)]
+    if not needing:
+        return
+    yield f"# {GID_INDEX} sets NCCL_IB_GID_INDEX and UCX_IB_GID_INDEX for ranks; alone it prints the index of a node:"
+    for node in needing:
+        words = ("python3", f"{FOLDER}/programs/{GID_INDEX}", *gid_words(node.hardware.fabric))
+        yield f"# {on(node, placement, *words)}"
 
 
 def _keys(job: Job) -> Iterator[str]:

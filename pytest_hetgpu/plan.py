@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pytest_hetgpu.errors import NotHere
-from pytest_hetgpu.fabrics.base import FabricKind
+from pytest_hetgpu.fabrics.base import GID_INDEX, FabricKind, gid_needed, gid_words
 from pytest_hetgpu.interfaces import Choice
 from pytest_hetgpu.inventory import HERE, Host
 from pytest_hetgpu.launchers.base import Launcher, Meeting, Start
@@ -282,7 +282,7 @@ def _contexts(
     stacks = [node.stack for node in nodes if node.stack]
     folders = [_programs(node, nodes, site) for node in nodes]
     argv = [
-        _filled(work.argv(stack.interpreter, folder), node, nodes)
+        (*_finding(node, stack, folder, site), *_filled(work.argv(stack.interpreter, folder), node, nodes))
         for node, stack, folder in zip(nodes, stacks, folders, strict=True)
     ]
     rendered = [_rendered(settings, node, stack, site) for node, stack in zip(nodes, stacks, strict=True)]
@@ -306,6 +306,17 @@ def _contexts(
     ]
     grouped = itertools.groupby(described, key=lambda item: item[:4])
     return [RankContext(sum(item[4] for item in group), *what) for what, group in grouped], shared
+
+
+def _finding(node: Node, stack: Stack, folder: str, site: Site) -> tuple[str, ...]:
+    """What stands before a program on a node that nobody has seen yet, if its fabric needs a GID index.
+
+    A run knows the index once it has seen the node; what is pasted, or started by others, finds it there.
+    """
+    fabric = node.hardware.fabric
+    if node.hardware.runtime == "local" or node.index in site.seen or not gid_needed(fabric):
+        return ()
+    return (stack.interpreter, f"{folder}/{GID_INDEX}", *gid_words(fabric))
 
 
 def _filled(tokens: Sequence[str], node: Node, nodes: Sequence[Node]) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from pytest_hetgpu.model import Fabric
+from pytest_hetgpu.registry import find
 
 
 class FabricKind(abc.ABC):
@@ -26,6 +27,21 @@ class FabricKind(abc.ABC):
 
         Only what no transport of its own could say better: a variable here holds for all transports.
         """
+
+
+GID_INDEX = "gid_index.py"
+"""The program that finds a GID index on a node, and hands it to another one."""
+
+
+def gid_needed(fabric: Fabric) -> bool:
+    """Return whether ranks on the fabric need a GID index that nobody has given: RoCE's, which only its node knows."""
+    kind = find("fabrics", fabric.kind, FabricKind)  # type: ignore[type-abstract]
+    return kind.rdma and kind.link_layer == "Ethernet" and fabric.gid_index is None
+
+
+def gid_words(fabric: Fabric) -> tuple[str, str]:
+    """Return the arguments of `gid_index.py` for a fabric."""
+    return fabric.hca or "-", fabric.netdev or "-"
 
 
 def known(variables: Mapping[str, str | None]) -> dict[str, str]:

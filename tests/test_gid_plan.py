@@ -1,0 +1,118 @@
+"""The GID index in plans: no node has been seen yet, so each command finds it on its node."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import stat
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from pytest_hetgpu import wording
+from pytest_hetgpu.inventory import Host
+from pytest_hetgpu.placing import Sight
+from pytest_hetgpu.suite import Beside, Suite
+from tests.plan_cases import Plans, plans, site
+from tests.probes.test_rdma_choice import GOOD, Port, look
+
+__all__ = ["plans"]
+
+ROOT = Path(__file__).resolve().parent.parent
+PROGRAM = ROOT / "pytest_hetgpu" / "programs" / "gid_index.py"
+TEXT = """\
+name: rails
+hardware:
+  rail: {runtime: ssh, fabric: {kind: roce, netdev: ens5f0, hca: mlx5_0}}
+  any: {runtime: ssh, fabric: {kind: roce}}
+  fixed: {runtime: ssh, fabric: {kind: roce, gid_index: 3}}
+  bands: {runtime: ssh, fabric: {kind: infiniband}}
+axes:
+  placement: {rail: [rail, rail], any: [any, any], fixed: [fixed, fixed], bands: [bands, bands]}
+  transport: {auto: {}}
+  workload: {allreduce: {sizes: 8}}
+"""
+HOSTS = {name: (Host("a"), Host("b")) for name in ("rail", "any", "fixed", "bands")}
+HERE = site(HOSTS)
+
+
+@pytest.mark.parametrize(
+    ("placement", "words"),
+    [("rail", ("mlx5_0", "ens5f0")), ("any", ("-", "-")), ("fixed", ()), ("bands", ())],
+)
+def test_a_node_that_nobody_has_seen_finds_its_own_index(plans: Plans, placement: str, words: tuple[str, ...]) -> None:
+    tokens = plans(f"{placement}-auto-allreduce", TEXT, HERE).command.argv
+    assert ("/tmp/hetgpu/programs/gid_index.py" in tokens) == bool(words)
+    if words:
+        at = tokens.index("/tmp/hetgpu/programs/gid_index.py")
+        assert tokens[at + 1 : at + 3] == words
+        assert (tokens[at - 1], tokens[at + 3]) == ("python3", "python3")
+
+
+def test_a_node_that_was_seen_is_told_it(plans: Plans) -> None:
+    seen = {index: Sight(gid_index=index + 3) for index in range(2)}
+    tokens = plans("rail-auto-allreduce", TEXT, site(HOSTS, seen=seen)).command.argv
+    assert not any(token.endswith("gid_index.py") for token in tokens)
+    assert {"NCCL_IB_GID_INDEX=3", "UCX_IB_GID_INDEX=3", "NCCL_IB_GID_INDEX=4", "UCX_IB_GID_INDEX=4"} <= {*tokens}
+
+
+@cache
+def planned(name: str) -> tuple[str, ...]:
+    matrix = ROOT / "matrices" / f"{name}.yaml"
+    hosts = matrix.with_name(f"{name}.hosts.yaml")
+    environ = {"XDG_CACHE_HOME": "cache"}
+    suite = Suite.load([matrix], ROOT, timeout=60, environ=environ, beside=Beside(hosts))
+    return tuple(line.strip() for line in wording.planned(suite, suite.scenarios))
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("roce", "docker -H ssh://hetgpu@198.51.100.11 exec hetgpu-roce-two-100-node0 {} mlx5_0 ens5f0"),
+        ("runai", 'kubectl --namespace runai-team exec "$pod1" -c pytorch -- {} mlx5_bond_0 net1'),
+        ("kubernetes", 'kubectl --namespace hetgpu exec "$pod0" -c main -- {} mlx5_0 net1'),
+    ],
+)
+def test_a_plan_says_how_the_index_is_found(name: str, command: str) -> None:
+    lines = planned(name)
+    asking = f"# {command.format('python3 /tmp/hetgpu/programs/gid_index.py')}"
+    assert asking in lines
+    before = [line for line in lines[: lines.index(asking)] if line.startswith("# gid_index.py")]
+    assert before[-1] == (
+        "# gid_index.py sets NCCL_IB_GID_INDEX and UCX_IB_GID_INDEX for ranks; alone it prints the index of a node:"
+    )
+
+
+def test_every_rank_command_over_roce_finds_it() -> None:
+    for name in ("roce", "runai"):
+        commands = [line for line in planned(name) if line.startswith("$ ")]
+        assert commands
+        assert all(" /tmp/hetgpu/programs/gid_index.py mlx5" in line or "runai" in line for line in commands)
+        assert all("/scratch/hetgpu/programs/gid_index.py mlx5" in line for line in commands if "runai submit" in line)
+
+
+def test_a_job_that_runai_starts_by_itself_has_the_index_in_its_ranks(tmp_path: Path) -> None:
+    """The shell line of the pod is run, with torchrun, the interpreter of ranks and sysfs in their places."""
+    look(tmp_path, Port("mlx5_bond_0", gids=GOOD))
+    line = next(line for line in planned("runai") if line.startswith("$ runai submit"))
+    script = shlex.split(shlex.split(line)[-1])
+    ranks = script[0].split(" --tee 3 ")[1]
+    tell = 'import json, os; print(json.dumps({k: v for k, v in os.environ.items() if "IB_GID" in k}))'
+    stand_in = tmp_path / "bin" / "python3"
+    stand_in.parent.mkdir()
+    stand_in.write_text(f"#!/bin/sh\nexec {shlex.join([sys.executable, '-c', tell])}\n")
+    stand_in.chmod(stand_in.stat().st_mode | stat.S_IXUSR)
+    program = tmp_path / "gid_index.py"
+    program.write_text(PROGRAM.read_text().replace("/sys/class", f"{tmp_path}/sys/class"))
+    pod = ranks.replace("/scratch/hetgpu/programs/gid_index.py", str(program))
+    done = subprocess.run(
+        ["sh", "-c", f"exec {shlex.quote(sys.executable)} {pod}"],
+        env={"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert json.loads(done.stdout) == {"NCCL_IB_GID_INDEX": "9", "UCX_IB_GID_INDEX": "9"}, done.stderr
