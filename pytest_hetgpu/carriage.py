@@ -26,10 +26,14 @@ _BEST_FIRST = {ON_HOST: (SHARED_MEMORY, RDMA, TCP), OFF_HOST: (RDMA, TCP)}
 
 
 class Connection(NamedTuple):
-    """A kind of connection between ranks that a log shows: its path, and the components that carry its data."""
+    """A kind of connection between ranks that a log shows: its path, and the components that carry its data.
+
+    `unsure` are those of them that may carry short messages alone.
+    """
 
     path: str
     components: tuple[str, ...]
+    unsure: tuple[str, ...] = ()
 
 
 class Member(NamedTuple):
@@ -74,9 +78,9 @@ def duty(members: Sequence[Member], path: str) -> Duty | None:
     return None
 
 
-def connection(path: str, components: Iterable[str]) -> Connection:
+def connection(path: str, components: Iterable[str], unsure: Iterable[str] = ()) -> Connection:
     """Return a connection with its components sorted."""
-    return Connection(path, tuple(sorted({*components})))
+    return Connection(path, tuple(sorted({*components})), tuple(sorted({*unsure})))
 
 
 def by_path(connections: Iterable[Connection]) -> dict[str, tuple[str, ...]]:

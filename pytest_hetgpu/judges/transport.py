@@ -42,23 +42,49 @@ class Transport(Judge):
             return
         connections = placed(case.evidence.connections, case.job.nodes)
         for path, duty in demand.duties.items():
-            if why := _unmet(path, duty, connections):
+            there = _of_path(path, connections)
+            if why := _unmet(path, duty, there):
                 yield self.says(Kind.TRANSPORT_UNAVAILABLE, why)
+            elif why := _unsure(path, duty, there):
+                yield self.says(Kind.UNKNOWN, why, Force.VAGUE)
 
 
-def _unmet(path: str, duty: Duty, connections: Sequence[Connection]) -> str:
-    """Return what carried the data of a path instead of the class that had to; "" if that did, or nothing was seen.
-
-    A log that names no paths shows only whether the class took part at all.
-    """
+def _of_path(path: str, connections: Sequence[Connection]) -> list[Connection]:
+    """Return the connections of a path; what a log shows without paths is put together, as if all were one."""
     seen = [one for one in connections if one.path == path]
-    if not seen:
-        together = {name for one in connections if one.path == UNKNOWN for name in one.components}
-        seen = [connection(UNKNOWN, together)] if together else []
+    together = [one for one in connections if one.path == UNKNOWN]
+    if seen or not together:
+        return seen
+    names = {name for one in together for name in one.components}
+    return [connection(UNKNOWN, names, {name for one in together for name in one.unsure})]
+
+
+def _unmet(path: str, duty: Duty, seen: Sequence[Connection]) -> str:
+    """Return what carried the data of a path instead of the class that had to; "" if that did, or nothing was seen."""
     short = [one for one in seen if not duty.met(one.components)]
     if not short:
         return ""
-    names = ", ".join(sorted({name.rpartition("/")[2] for one in short for name in one.components}))
     where = f"{path}{' for some ranks' if len(short) < len(seen) else ''}"
-    asked = f"asked for {', '.join(duty.asked)} (best {path}: {', '.join(duty.best)})"
-    return f"{asked}, carried by {names} {where}: {_ABSENT[duty.kind]}; add `carried_by: any` if that is meant"
+    return (
+        f"{_asked(path, duty)}, carried by {_names(short)} {where}: {_ABSENT[duty.kind]}; "
+        "add `carried_by: any` if that is meant"
+    )
+
+
+def _unsure(path: str, duty: Duty, seen: Sequence[Connection]) -> str:
+    """Return why nobody can tell whether the class that had to carry large messages did so; "" if it did."""
+    vague = [one for one in seen if not duty.met({*one.components} - {*one.unsure})]
+    if not vague:
+        return ""
+    return (
+        f"{_asked(path, duty)}: {_names(vague)} connect ranks {path}, and UCX before 1.16 may send large messages by "
+        "other lanes than short ones, which its log does not tell; allow cma, or add `carried_by: any`"
+    )
+
+
+def _asked(path: str, duty: Duty) -> str:
+    return f"asked for {', '.join(duty.asked)} (best {path}: {', '.join(duty.best)})"
+
+
+def _names(connections: Sequence[Connection]) -> str:
+    return ", ".join(sorted({name.rpartition("/")[2] for one in connections for name in one.components}))

@@ -35,7 +35,8 @@ class Proof:
     @property
     def connections(self) -> frozenset[Connection]:
         """The same by path and by kind of connection."""
-        return frozenset(self._of_table() if self._table.connections else self._of_logs())
+        found = self._of_table() if self._table.connections else self._of_logs()
+        return frozenset(map(self._ucx.doubted, found))
 
     @property
     def versions(self) -> Mapping[str, str]:
@@ -48,7 +49,7 @@ class Proof:
             yield connection(one.path, providers) if one.components == ("ofi",) else one
 
     def _of_logs(self) -> set[Connection]:
-        lanes = {connection(one.path, (f"ucx/{name}" for name in one.components)) for one in self._ucx.connections}
+        lanes = self._ucx.connections
         if self._mpich.speaks:
             netmod = lanes if self._mpich.ucx else _single(f"ofi/{name}" for name in self._mpich.providers)
             shared = {connection(ON_HOST, (SHARED_MEMORY,))} if self._mpich.shared else set()

@@ -111,9 +111,12 @@ class UccReader:
     @property
     def connections(self) -> frozenset[Connection]:
         """Connections that were seen below, with the layers of UCC over them."""
-        return frozenset(
-            connection(one.path, self._over(one.components)) if self._layers else one for one in self._below.connections
-        )
+        return frozenset(map(self._above, self._below.connections))
+
+    def _above(self, one: Connection) -> Connection:
+        if not self._layers:
+            return one
+        return connection(one.path, self._over(one.components), self._over(one.unsure))
 
     def _over(self, components: Iterable[str]) -> Iterator[str]:
         return (f"ucc/{layer}:{lower}" for layer in self._layers for lower in components)

@@ -349,3 +349,35 @@ def test_ucc_has_the_paths_of_what_is_below() -> None:
         "on-host": ("ucc/sharp:ucx/posix", "ucc/ucp:ucx/posix"),
         "off-host": ("ucc/sharp:ucx/rc_mlx5", "ucc/ucp:ucx/rc_mlx5"),
     }
+
+
+TRIED = """\
+[1795472309.415] [host:14:0]    ucp_context.c:1774 UCX  INFO  UCP version is 1.13 (release 1)
+[1795472309.415] [host:14:0]    ucp_context.c:1774 UCX  INFO  Version {} (loaded from /l/libucp.so.0)
+[1795472309.415] [host:14:0]      ucp_worker.c:1763 UCX  INFO    ep_cfg[1]: tag({})
+"""
+
+
+@pytest.mark.parametrize(
+    ("version", "lanes", "unsure"),
+    [
+        # 1.13.1 was seen to send 4 MiB by tcp, and 1.18.1 by posix.
+        ("1.13.1", "posix/memory tcp/eth0 tcp/lo", ("ucx/posix",)),
+        ("1.15.0", "sysv/memory rc_mlx5/mlx5_0:1", ("ucx/sysv",)),
+        ("1.16.0", "posix/memory tcp/eth0", ()),
+        ("1.18.1", "posix/memory tcp/lo tcp/eth0", ()),
+        ("1.13.1", "sysv/memory cma/memory tcp/eth0", ()),
+        ("1.13.1", "posix/memory", ()),
+        ("1.13.1", "tcp/eth0", ()),
+    ],
+)
+def test_an_old_ucx_does_not_tell_who_carries_large_messages(version: str, lanes: str, unsure: tuple[str, ...]) -> None:
+    reader = Proof()
+    fed(reader, TRIED.format(version, lanes))
+    assert [one.unsure for one in reader.connections] == [unsure]
+
+
+def test_the_table_of_open_mpi_is_doubted_like_the_lanes_of_its_ucx() -> None:
+    reader = Proof()
+    fed(reader, TRIED.format("1.15.0", "tcp/eth0") + summary("ucx=posix;memory,tcp;eth0"))
+    assert [one.unsure for one in reader.connections] == [("ucx/posix",)]

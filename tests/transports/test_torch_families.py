@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pytest_hetgpu.carriage import Connection
 from pytest_hetgpu.model import Fabric, Hardware, Node, Stack
 from pytest_hetgpu.transports.gloo import Gloo, GlooSettings
 from pytest_hetgpu.transports.nccl import Channels, Nccl, NcclSettings
@@ -111,7 +112,7 @@ b:15:43 [1] NCCL INFO Channel 00/0 : 3[1] -> 0[0] [send] via NET/Socket/0
 
 
 def test_channels_of_nccl_have_the_path_of_their_ranks() -> None:
-    assert sorted(channels(*SPREAD.splitlines()).connections) == [
+    assert sorted(one[:2] for one in channels(*SPREAD.splitlines()).connections) == [
         ("off-host", ("nccl/ib",)),
         ("off-host", ("nccl/socket",)),
         ("on-host", ("nccl/p2p",)),
@@ -121,8 +122,8 @@ def test_channels_of_nccl_have_the_path_of_their_ranks() -> None:
 
 def test_a_rank_that_is_on_several_hosts_is_one_of_several_communicators() -> None:
     twice = SPREAD + SPREAD.replace("a:12", "c:12")
-    assert ("unknown", ("nccl/p2p",)) in channels(*twice.splitlines()).connections
+    assert Connection("unknown", ("nccl/p2p",)) in channels(*twice.splitlines()).connections
 
 
 def test_before_there_is_a_channel_the_path_is_not_known() -> None:
-    assert [*channels("x NCCL INFO Using network IB\n").connections] == [("unknown", ("nccl/ib",))]
+    assert [*channels("x NCCL INFO Using network IB\n").connections] == [Connection("unknown", ("nccl/ib",))]
