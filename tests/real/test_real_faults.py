@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from junitparser import JUnitXml
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.nightly(reason=".ci/run runs matrices/faults.yaml itself")]
 
 MATRIX = Path(__file__).parents[2] / "matrices" / "faults.yaml"
 

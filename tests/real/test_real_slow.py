@@ -12,7 +12,7 @@ import pytest
 
 from tests.real.nodes_here import ROOT
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.nightly(reason="six runs over a limited link")]
 
 
 def test_a_fifth_less_on_the_link_is_slow_and_a_clean_run_is_not(engine: None, tmp_path: Path) -> None:

@@ -80,6 +80,7 @@ def only(pytester: pytest.Pytester) -> dict[str, str]:
     return cell
 
 
+@pytest.mark.nightly(reason=".ci/run runs the same matrix")
 def test_the_shipped_matrix_is_green_on_it(cluster: slurm.Cluster, pytester: pytest.Pytester) -> None:
     given = (
         "--hetgpu-matrix",
@@ -249,6 +250,7 @@ def lose(cluster: slurm.Cluster) -> None:
     cluster.kill("c2")
 
 
+@pytest.mark.nightly(reason="waits for timers of Slurm")
 @pytest.mark.parametrize(
     ("happens", "launcher", "outcome", "signature"),
     [
@@ -291,6 +293,7 @@ def crash(cluster: slurm.Cluster) -> None:
     cluster.kill("slurmctld")
 
 
+@pytest.mark.nightly(reason="waits for timers of Slurm")
 @pytest.mark.parametrize("goes", [restart, crash])
 def test_a_run_goes_on_while_the_controller_is_away(
     hanging: Callable[..., tuple[subprocess.Popen[bytes], Path]],

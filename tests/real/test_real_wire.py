@@ -80,6 +80,7 @@ def test_a_link_of_400_mbit_is_read_as_that_and_bandwidths_are_fractions_of_it(
     assert properties(pytester.path / "reports")["pair-ob1-allreduce"]["wire"] == sent["wire"]
 
 
+@pytest.mark.nightly(reason="sweeps over limited links")
 def test_a_cell_is_held_against_the_wire_it_runs_over(nodes: Nodes, pytester: pytest.Pytester) -> None:
     rule = "reference:\n  - {where: {workload: allreduce}, of: wire, fraction: FRACTION}\n"
     axes = AXES.replace("[8, 64K]", "[8, 4M]") + rule
