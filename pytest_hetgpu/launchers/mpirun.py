@@ -9,6 +9,7 @@
 | the ssh to them | `--mca plm_rsh_agent "ssh -F FILE"` | `--prtemca plm_ssh_agent ...` | `HYDRA_LAUNCHER_EXTRA_ARGS` |
 | their prefix, if another | `--prefix DIR` | the same | nothing |
 | nodes that share a host | `--bind-to none` | the same | nothing: it does not bind |
+| all ranks on this host | `OMPI_MCA_plm=isolated`, or it needs an ssh | nothing | nothing |
 | daemons' interface | `--mca oob_tcp_if_include DEV` | `--prtemca prte_if_include DEV` | `-iface DEV` |
 
 Variables are set with `env K=V` in each context: Open MPI 5 leaks `-x` into the contexts that follow, MPICH has none.
@@ -42,7 +43,7 @@ class Mpirun(Launcher):
     def command(self, start: Start) -> Command:
         groups = [tuple(group) for _, group in itertools.groupby(start.contexts, key=_what)]
         if start.stack.vendor != MPICH:
-            return Command((start.stack.launcher, *_open_mpi(start, groups)))
+            return Command((start.stack.launcher, *_open_mpi(start, groups)), _alone(start))
         env = {"HYDRA_LAUNCHER_EXTRA_ARGS": f"-F {start.ssh_config}"} if start.ssh_config else {}
         return Command((start.stack.launcher, *_hydra(start, groups)), env)
 
@@ -53,6 +54,12 @@ Group = tuple[RankContext, ...]
 
 def _what(context: RankContext) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
     return context.argv, tuple(sorted(context.env.items()))
+
+
+def _alone(start: Start) -> dict[str, str]:
+    """The variable by which Open MPI 4 does without an ssh that it would not use; a parameter of the matrix beats it."""
+    old = 0 < start.stack.major < 5
+    return {"OMPI_MCA_plm": "isolated"} if old and not _hosted(start.contexts) and not start.ssh_config else {}
 
 
 def _open_mpi(start: Start, groups: Sequence[Group]) -> list[str]:

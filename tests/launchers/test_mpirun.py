@@ -81,6 +81,19 @@ def test_each_mpi_says_it_in_its_own_words() -> None:
     assert tokens(unknown, crowd) == tokens(STACK, crowd)
 
 
+def test_open_mpi_4_needs_no_ssh_for_ranks_of_this_machine() -> None:
+    """Where there is none it ends (`plm_rsh_agent: ssh : rsh ... could not be found`), though it would start nothing with it."""
+    here, there = RankContext(2, "localhost", PROGRAM), RankContext(2, "a", PROGRAM)
+    asked = {
+        (stack.name, one.host): Mpirun().command(Start(stack, (one,), {})).env
+        for stack in (STACK, FOUR, HYDRA)
+        for one in (here, there)
+    }
+    assert asked.pop(("openmpi-4", "localhost")) == {"OMPI_MCA_plm": "isolated"}
+    assert set(map(str, asked.values())) == {"{}"}
+    assert Mpirun().command(Start(FOUR, (here,), {}, ssh_config="/c")).env == {}
+
+
 def test_ranks_that_differ_in_hosts_alone_are_one_context() -> None:
     hosts = [RankContext(2, "a", PROGRAM), RankContext(1, "b", PROGRAM), RankContext(1, "a", PROGRAM)]
     assert tokens(FOUR, *hosts) == (
