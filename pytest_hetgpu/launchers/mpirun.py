@@ -57,7 +57,7 @@ def _what(context: RankContext) -> tuple[tuple[str, ...], tuple[tuple[str, str],
 
 
 def _alone(start: Start) -> dict[str, str]:
-    """The variable by which Open MPI 4 does without an ssh that it would not use; a parameter of the matrix beats it."""
+    """Give the variable by which Open MPI 4 needs no ssh; a parameter of the matrix beats it."""
     old = 0 < start.stack.major < 5
     return {"OMPI_MCA_plm": "isolated"} if old and not _hosted(start.contexts) and not start.ssh_config else {}
 
