@@ -87,7 +87,7 @@ class _Machine(Place):
 
     def _asked(self, labels: list[str]) -> list[Thing]:
         request = json.dumps({"remove": labels, "patience": _REMOVAL})
-        code, out, said = self._run(request, _program())
+        code, out, said = self._run(request, program())
         try:
             told = json.loads(out)
             things = [_thing(one, self.name) for one in told["things"]]
@@ -236,8 +236,8 @@ def _answer(argv: tuple[str, ...], stdin: bytes, words: str) -> tuple[int, bytes
     return done.returncode, done.stdout, done.stderr.decode(errors="replace").strip()
 
 
-def _program() -> bytes:
-    """Both of the program's files as one text."""
+def program() -> bytes:
+    """Return the program that looks at a machine, its two files as one text."""
     folder = resources.files("pytest_hetgpu") / "programs"
     return _LOADER.format((folder / "segments.py").read_text("utf-8")).encode() + (folder / "sweep.py").read_bytes()
 

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from pytest_hetgpu.reaper.owner import Owner, myself
+from pytest_hetgpu.reaper.sweep import program
 
 PROGRAM = Path(__file__).parents[2] / "pytest_hetgpu" / "programs" / "sweep.py"
 
@@ -47,7 +48,7 @@ def process(owner: Owner) -> Iterator[subprocess.Popen[str]]:
 def swept(*remove: Owner) -> list[dict[str, Any]]:
     request = json.dumps({"remove": [one.text for one in remove], "patience": 20})
     argv = [sys.executable, "-I", "-", request]
-    done = subprocess.run(argv, input=PROGRAM.read_bytes(), capture_output=True, check=True, timeout=60)
+    done = subprocess.run(argv, input=program(), capture_output=True, check=True, timeout=60)
     assert done.stderr == b""
     things: list[dict[str, Any]] = json.loads(done.stdout)["things"]
     return things
@@ -58,7 +59,8 @@ def of(things: list[dict[str, Any]], owner: Owner) -> list[tuple[str, object]]:
 
 
 def test_it_runs_on_the_oldest_python_that_a_node_may_have() -> None:
-    ast.parse(PROGRAM.read_text(encoding="utf-8"), feature_version=(3, 6))
+    for path in (PROGRAM, PROGRAM.with_name("segments.py")):
+        ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 6))
 
 
 def test_what_carries_a_label_is_found_and_nothing_is_touched(
