@@ -87,17 +87,25 @@ def _make(engine: Engine, image: Image, node: str, gathering: Gathering | None) 
     base = _base(engine, image, node)
     if _current(engine, image, base, node):
         return
-    name = base_of(image.folder, image.args)
-    if not base and _bases.is_ours(name):
-        with _alone(engine, name):
-            if _inspect(engine, name, node) is None:
-                with _telling(gathering, f"makes the base image {name} {_bases.HOW}"):
-                    _bases.make(engine, name, node, gathering)
-        base = _base(engine, image, node)
+    base = base or _own_base(engine, image, node, gathering)
     with _alone(engine, image.reference):
         if not _current(engine, image, base, node):
             with _telling(gathering, f"builds the image {image.reference} from {image.folder}"):
                 _build(engine, image, base, node)
+
+
+def _own_base(engine: Engine, image: Image, node: str, gathering: Gathering | None) -> str:
+    """The id of the base of ours that the image is built from, made where the engine lacks it; empty for another."""
+    name = ""
+    with contextlib.suppress(OSError):  # a folder that changed meanwhile, of which packing it says more
+        name = base_of(image.folder, image.args)
+    if not _bases.is_ours(name):
+        return ""
+    with _alone(engine, name):
+        if _inspect(engine, name, node) is None:
+            with _telling(gathering, f"makes the base image {name} {_bases.HOW}"):
+                _bases.make(engine, name, node, gathering)
+    return _base(engine, image, node)
 
 
 @contextlib.contextmanager

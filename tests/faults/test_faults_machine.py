@@ -130,12 +130,13 @@ def test_the_stack_is_away(fault: Fault, stack_prefix: Path) -> None:
     session.reaches(2, spread=0.2)
     own.rename(away)
     assert session.end() == pytest.ExitCode.TESTS_FAILED
-    failed = [one for one in session.judged().values() if one["kind"] != "passed"]
-    assert failed
-    assert failed[-1]["away"] == "stack", session.said()
+    missed = [cell[-1] for cell, outcome in session.judged().items() if outcome.get("away") == "stack"]
+    assert missed, session.said()
     away.rename(own)
     fault.checked(session)
-    assert {one["outcome"] for one in properties(fault.home / "reports").values()} == {"passed"}
+    # The cell in flight may have failed in another way: it keeps that.
+    cells = properties(fault.home / "reports")
+    assert {cells[name]["outcome"] for name in missed} == {"passed"}
 
 
 def test_a_flood_of_lines(fault: Fault) -> None:
