@@ -12,6 +12,7 @@ from pytest_hetgpu.reporting.folder import RunFolder
 from pytest_hetgpu.reporting.report import build
 from pytest_hetgpu.reporting.rescue import FolderLost
 from pytest_hetgpu.reporting.storage import writing
+from pytest_hetgpu.reporting.wording import private
 
 if TYPE_CHECKING:
     from pytest_hetgpu.live import Live
@@ -63,6 +64,7 @@ def report(recorder: Recorder) -> list[str]:
         anonymity.keep(run)
     trouble = [recorder.guard.trouble] if recorder.guard.trouble else []
     record = build(run, recorder.again, trouble)
+    trouble += filter(None, [private(recorder.folder)])
     # The folder of a history that was renamed, or deleted, with the run is not made again.
     lost = bool(recorder.journal.lost)
     if recorder.history is None or not record.cells or (lost and not recorder.history.parent.is_dir()):

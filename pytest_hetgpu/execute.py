@@ -20,6 +20,7 @@ from pytest_hetgpu.model import Job
 from pytest_hetgpu.reporting.files import PRIVATE
 from pytest_hetgpu.reporting.folder import RunFolder
 from pytest_hetgpu.reporting.journal import Journal
+from pytest_hetgpu.reporting.redaction import learn
 from pytest_hetgpu.runtimes.base import OnOverdue, Overdue, shrug
 
 COMMAND_NOT_FOUND = 127
@@ -45,32 +46,40 @@ def execute(cluster: Cluster, folder: RunFolder, journal: Journal | None, bounds
     It is stopped when its own time is over, or the run's.
     """
     job = cluster.job
-    output = folder.prepare(job.label)
+    learn(job.command.env, list(job.command.argv))
+    output = folder.begin(job.label)
     folder.write_job(job)
     with held(job, journal.waits if journal else None) as holding:
         if journal:
             journal.started(job)
         try:
-            result = _bounded(cluster, output, bounds)
+            result = _bounded(cluster, folder, bounds)
         except (LaunchError, ProvisionError) as error:
             result = not_started(job, output, [str(error)])
         result = replace(result, unleased=holding.lost, leased_here=holding.here)
+    return _recorded(job, result, folder, journal)
+
+
+def _recorded(job: Job, result: RunResult, folder: RunFolder, journal: Journal | None) -> RunResult:
+    """The result, with its output redacted before anything is made of it, and on disk."""
+    result = replace(result, output=str(folder.publish(job.label)))
     folder.write_job(job, result)
     if journal:
         journal.finished(job, result)
     return result
 
 
-def _bounded(cluster: Cluster, output: Path, bounds: Bounds) -> RunResult:
+def _bounded(cluster: Cluster, folder: RunFolder, bounds: Bounds) -> RunResult:
     """The job's result, with what its nodes tell; whose time the run's end cuts short is not looked at as if stuck."""
     job, left = cluster.job, bounds.budget.left
+    output = folder.raw(job.label)
     if not left:
         why = bounds.budget.why
         _note(output, [f"hetgpu: not started: {why}"])
         return RunResult(job.command.argv, None, str(output), time.time(), 0.0, timed_out=True, spent=why)
     short = left < job.timeout
     before, kills_before = cluster.traffic(), cluster.oom_kills()
-    overdue: OnOverdue = shrug if short else partial(_look, cluster, output)
+    overdue: OnOverdue = shrug if short else partial(_look, cluster, output, folder.stacks(job.label))
     with limited(output, bounds.output) as finish:
         result = cluster.launcher.run(job.command, output=output, timeout=min(left, job.timeout), overdue=overdue)
         left_out = finish()
@@ -84,13 +93,9 @@ def _bounded(cluster: Cluster, output: Path, bounds: Bounds) -> RunResult:
 
 def never_started(job: Job, folder: RunFolder, journal: Journal, why: Sequence[str]) -> RunResult:
     """As `execute` of a job whose nodes are not ready for it, with the lines `why` alone in its log."""
-    output = folder.prepare(job.label)
-    output.unlink(missing_ok=True)
+    output = folder.begin(job.label)
     journal.started(job)
-    result = not_started(job, output, why)
-    folder.write_job(job, result)
-    journal.finished(job, result)
-    return result
+    return _recorded(job, not_started(job, output, why), folder, journal)
 
 
 def not_started(job: Job, output: Path, why: Sequence[str]) -> RunResult:
@@ -99,11 +104,11 @@ def not_started(job: Job, output: Path, why: Sequence[str]) -> RunResult:
     return RunResult(job.command.argv, COMMAND_NOT_FOUND, str(output), time.time(), 0.0)
 
 
-def _look(cluster: Cluster, output: Path, overdue: Overdue) -> None:
+def _look(cluster: Cluster, output: Path, kept: Path, overdue: Overdue) -> None:
     """Keeps where the ranks of a job are whose time is over, before it is stopped."""
     from pytest_hetgpu import forensics
 
-    forensics.record(overdue, cluster.looks(), output, cluster.job.demand.ranks)
+    forensics.record(overdue, cluster.looks(), output, cluster.job.demand.ranks, kept)
 
 
 def _settled(cluster: Cluster, result: RunResult, before: dict[str, int]) -> RunResult:

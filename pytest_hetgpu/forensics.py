@@ -64,8 +64,12 @@ class Seen:
     trouble: str = ""
 
 
-def record(overdue: Overdue, others: Mapping[str, Look], output: Path, ranks: int) -> None:
+def record(
+    overdue: Overdue, others: Mapping[str, Look], output: Path, ranks: int, kept: Path | None = None
+) -> None:
     """Looks at a job of so many ranks whose time is over, on the launcher's node and all others, and keeps what it saw.
+
+    The file `kept` takes the stacks; without one they lie beside the output.
 
     Takes some seconds at most and never raises, but for the interruption that stops it.
     """
@@ -73,7 +77,7 @@ def record(overdue: Overdue, others: Mapping[str, Look], output: Path, ranks: in
         hellos = greeted(output)
         answers = _asked(overdue.look, others, hellos)
         taken = json.dumps(redact_json({"nodes": answers}), indent=1).encode()
-        write_atomically(output.with_name(FILE), taken, PRIVATE)
+        write_atomically(kept or output.with_name(FILE), taken, PRIVATE)
         lines = said(answers, hellos, ranks, overdue)
     except Exception as error:  # noqa: BLE001 - the job is to be stopped, whatever comes of looking at it
         lines = [f"hetgpu: no stacks could be taken: {type(error).__name__}: {' '.join(str(error).split())[:300]}"]

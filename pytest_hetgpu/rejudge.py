@@ -54,6 +54,7 @@ def rejudge(
     part = record.part + (not presence.alive(run / "journal" / "main.jsonl"))
     with closing(Journal(run, WRITER, part)) as journal:
         for cell in record.cells:
+            folder.redact_again(cell.label)
             try:
                 after = _judged(cell, folder, known)
             except RecordError as error:

@@ -17,6 +17,8 @@ from pytest_hetgpu.errors import HetgpuError, NotHere, ProvisionError, StorageEr
 from pytest_hetgpu.inflight import InFlight
 from pytest_hetgpu.marking import marked
 from pytest_hetgpu.model import Scenario
+from pytest_hetgpu.redacted_reports import RedactedReports
+from pytest_hetgpu.reporting.redaction import forget, learn, redact
 from pytest_hetgpu.reporting.rescue import present
 from pytest_hetgpu.reporting.storage import writing
 from pytest_hetgpu.reporting.text import one_line, visible
@@ -50,6 +52,9 @@ class Session:
     @classmethod
     def open(cls, config: pytest.Config, settings: Settings) -> Session:
         """Reads the matrices and opens the run. pytest.UsageError (exit 4) for anything that cannot be run."""
+        learn(os.environ)
+        config.pluginmanager.register(RedactedReports(), "hetgpu-redacted-reports")
+        config.add_cleanup(forget)
         try:
             suite = Suite.load(
                 settings.matrix,
@@ -58,6 +63,7 @@ class Session:
                 environ=os.environ,
                 beside=Beside(settings.inventory, settings.knowledge),
             )
+            learn({}, *suite.settings())
             session = cls(config, settings, suite)
             session.register_marks()
             if config.args_source is not config.ArgsSource.ARGS:
@@ -65,7 +71,7 @@ class Session:
             if not (settings.plan or config.option.collectonly):
                 session.open_run()
         except HetgpuError as error:
-            raise pytest.UsageError(str(error)) from None
+            raise pytest.UsageError(redact(str(error))) from None
         return session
 
     def open_run(self) -> None:
@@ -225,7 +231,7 @@ class Session:
         scenarios = [scenario for item in session.items if (scenario := cell_of(item))]
         writer = self.config.get_terminal_writer()
         for line in wording.planned(self.suite, scenarios):
-            writer.line(visible(line))
+            writer.line(visible(redact(line)))
         return True
 
     @pytest.hookimpl(tryfirst=True)

@@ -13,6 +13,7 @@ from pytest_hetgpu import fates, pasting
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.model import Job, Node, Scenario
 from pytest_hetgpu.reporting.pairs import before
+from pytest_hetgpu.reporting.redaction import redact, redact_argv
 from pytest_hetgpu.reporting.text import clean
 from pytest_hetgpu.reporting.wording import debugged, knowing
 from pytest_hetgpu.suite import PACKAGE, Suite
@@ -57,8 +58,8 @@ def describe(job: Job, outcome: Outcome, log: str, once_more: str) -> str:
     lines += [f"  {told}" for told in filter(None, [debugged(outcome)])]
     lines += [f"  preflight: {concern}" for concern in outcome.concerns]
     lines += [f"  note: {note}" for note in outcome.notes]
-    lines += [f"  command: {shlex.join(job.command.argv)}", f"  log:     {log}", f"  again:   {once_more}"]
-    return "\n".join(map(clean, lines))
+    lines += [f"  command: {shlex.join(redact_argv(job.command.argv))}", f"  log:     {log}", f"  again:   {once_more}"]
+    return redact("\n".join(map(clean, lines)))
 
 
 def unreported(run: Path, error: Exception) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pytest_hetgpu.errors import UsageError
 
-PRIVATE, READABLE, FOLDER = 0o600, 0o644, 0o755
+PRIVATE, READABLE, FOLDER, PRIVATE_FOLDER = 0o600, 0o644, 0o755, 0o700
 
 
 def make_folder(path: Path, below: Path | None = None) -> None:

@@ -8,6 +8,7 @@ import re
 import secrets
 import shutil
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,7 +16,8 @@ from typing import Any, TypeVar
 from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.evidence import RunResult
 from pytest_hetgpu.model import Job
-from pytest_hetgpu.reporting.files import FOLDER, PRIVATE, make_folder, write_atomically
+from pytest_hetgpu.reporting.files import FOLDER, PRIVATE, PRIVATE_FOLDER, make_folder, write_atomically
+from pytest_hetgpu.reporting.redacted_log import holds_secrets, publish
 from pytest_hetgpu.reporting.redaction import redact_json
 from pytest_hetgpu.reporting.serial import RecordError, from_json, to_json
 
@@ -34,17 +36,21 @@ T = TypeVar("T")
 
 SCHEMA = 1
 LONGEST_NAME = 200
+_TRIES = 5
 ATTEMPT = "attempt-"
 """Begins the names of the folders that hold attempts at a cell which another one followed."""
 HISTORY = "history.sqlite"
 """The file beside all runs of a folder that knows of every one of them."""
+RAW = ".private"
+"""The folder beside all runs that holds their raw logs. Nothing publishes it."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
     """`reports/<run>/`: `journal/`, `scenarios/<label>/output.log` and `job.json`, and the reports made of them.
 
-    What a further `attempt` leaves lies in a folder of that name below the cell's.
+    What a further `attempt` leaves lies in a folder of that name below the cell's. Raw logs lie in
+    `reports/.private/<run>/`, whose owner alone may read it.
     """
 
     path: Path
@@ -79,12 +85,25 @@ class RunFolder:
 
     def scenario(self, label: str) -> Path:
         """Where the files of a cell lie: always below `scenarios/`, whatever the label."""
+        return self.path / "scenarios" / self._name(label) / self.attempt
+
+    @staticmethod
+    def _name(label: str) -> str:
         name = re.sub(r"[^A-Za-z0-9_.+-]", "_", label)[:LONGEST_NAME]
-        return self.path / "scenarios" / (name if name.strip(".") else f"_{name}") / self.attempt
+        return name if name.strip(".") else f"_{name}"
+
+    @property
+    def private(self) -> Path:
+        """Where the raw logs of the run are: those of running cells, and those in which secrets were found."""
+        return self.path.parent / RAW / self.path.name
 
     def log(self, label: str) -> Path:
-        """Where a cell's output goes, as its command printed it."""
+        """Where the redacted output of a cell is, once its command has ended."""
         return self.scenario(label) / "output.log"
+
+    def raw(self, label: str) -> Path:
+        """Where a cell's output goes, as its command prints it."""
+        return self.private / self.attempt / f"{self._name(label)}.log"
 
     def job(self, label: str) -> Path:
         """Where a cell's Job and RunResult are kept."""
@@ -95,21 +114,102 @@ class RunFolder:
         return self.scenario(label) / "stacks.json"
 
     def prepare(self, label: str) -> Path:
-        """Makes a cell's folder; returns where its output goes. Raises OSError where the run's folder is gone."""
+        """Makes a cell's folder; returns where its redacted output goes. Raises OSError if the run's folder is gone."""
         make_folder(self.scenario(label), below=self.path)
         return self.log(label)
+
+    def begin(self, label: str) -> Path:
+        """Makes room for a command's output, in the place of any before it; returns where it goes, raw."""
+        self.prepare(label).unlink(missing_ok=True)
+        self._make_private()
+        self.raw(label).unlink(missing_ok=True)
+        return self.raw(label)
+
+    def publish(self, label: str, *, ended: bool = True) -> Path:
+        """Puts the redacted output of a cell whose command has `ended` into its folder; returns where. Raises OSError."""
+        publish(self.raw(label), self.prepare(label), ended=ended)
+        return self.log(label)
+
+    def unpublished(self) -> list[tuple[RunFolder, str]]:
+        """Raw logs of which there is no redacted text yet, by attempt and name of the cell's folder."""
+        raws = [path.relative_to(self.private) for path in self.private.rglob("*.log") if path.is_file()]
+        found = [(self.further(_named(path.parent)), path.stem) for path in sorted(raws)]
+        return [(folder, name) for folder, name in found if not folder.log(name).exists()]
+
+    def redact_again(self, label: str) -> None:
+        """Redacts a cell's logs that an earlier version wrote, or in which secrets are known now. Raises OSError."""
+        for log in sorted(self.scenario(label).rglob("output.log")):
+            folder = self.further(_named(log.parent.relative_to(self.scenario(label))))
+            if not folder.raw(label).exists() and holds_secrets(log):
+                folder._make_private()
+                log.replace(folder.raw(label))
+                folder.publish(label)
+
+    def raw_logs(self) -> int:
+        """How many logs of the run are private: redaction found something in each."""
+        return sum(1 for path in self.private.rglob("*.log") if path.is_file()) if self.private.is_dir() else 0
+
+    def tidy(self) -> None:
+        """Removes the private folders that hold no log."""
+        for folder in (*sorted(self.private.glob("*"), reverse=True), self.private):
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+        above = self.private.parent
+        with contextlib.suppress(OSError):
+            if [path.name for path in above.iterdir()] == [".gitignore"]:
+                (above / ".gitignore").unlink()
+            above.rmdir()
+
+    def _make_private(self) -> None:
+        """Makes the private folders. Another run that ends may remove them meanwhile; then they are made again."""
+        place = self.raw("x").parent
+        above = self.private.parent
+        for _ in range(_TRIES):
+            with contextlib.suppress(FileNotFoundError):
+                for folder in reversed((place, *place.parents)):
+                    if folder == above or above in folder.parents:
+                        folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
+                if above.stat().st_mode & 0o077:
+                    above.chmod(PRIVATE_FOLDER)
+                if not (above / ".gitignore").exists():
+                    write_atomically(above / ".gitignore", b"*\n", PRIVATE)
+                if place.is_dir():
+                    return
 
     def set_aside(self, label: str, attempt: RunFolder) -> None:
         """Moves what an attempt at a cell left into the folder of that attempt."""
         attempt.prepare(label)
+        self.move_raw(label, attempt)
         for path in (self.log, self.job, self.stacks):
             if path(label).exists():
                 path(label).replace(attempt.scenario(label) / path(label).name)
 
+    def move_raw(self, label: str, attempt: RunFolder) -> None:
+        """Makes a cell's raw log, if there is one, that of an attempt."""
+        if self.raw(label).exists():
+            attempt._make_private()
+            self.raw(label).replace(attempt.raw(label))
+
+    def forget(self, label: str) -> None:
+        """Removes what an attempt left."""
+        shutil.rmtree(self.scenario(label), ignore_errors=True)
+        self.raw(label).unlink(missing_ok=True)
+
+    def put_aside(self, label: str, part: str) -> None:
+        """Moves the raw logs of a cell, of all its attempts, into the folder of an earlier part. Raises OSError."""
+        for attempt, name in self.unpublished():
+            # Commands of a part that was killed may have printed what nobody has redacted.
+            if name == self._name(label):
+                attempt.publish(name, ended=False)
+        for path in sorted(self.private.rglob(f"{self._name(label)}.log")):
+            before = path.parent.relative_to(self.private)
+            if not before.parts or not before.parts[0].startswith(part.rstrip("0123456789")):
+                self.further(_named(before)).move_raw(label, self.further(str(Path(part, before))))
+
     def forget_attempts(self, label: str) -> None:
         """Removes the folders of attempts at a cell that another one followed."""
         for folder in self.scenario(label).glob(f"{ATTEMPT}*"):
-            shutil.rmtree(folder, ignore_errors=True)
+            self.further(folder.name).forget(label)
 
     def write_job(self, job: Job, result: RunResult | None = None) -> None:
         """Keeps the job, and what it left once that is known, redacted. Replaces what was kept before."""
@@ -139,6 +239,11 @@ def _new_folder(reports: Path) -> Path:
         except FileExistsError:
             continue
         return path
+
+
+def _named(attempt: Path) -> str:
+    """The name of an attempt by its path, which is `.` for the cell's own folder."""
+    return str(attempt) if attempt.parts else ""
 
 
 def point_to(run: Path) -> None:

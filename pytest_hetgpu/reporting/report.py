@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_hetgpu.errors import HetgpuError
-from pytest_hetgpu.reporting import markdown
+from pytest_hetgpu.reporting import markdown, presence
 from pytest_hetgpu.reporting.anonymity import kept, without_names
 from pytest_hetgpu.reporting.cells import RunRecord, lost_logs, read_run
 from pytest_hetgpu.reporting.files import write_atomically
 from pytest_hetgpu.reporting.folder import RunFolder
-from pytest_hetgpu.reporting.wording import Rerun
+from pytest_hetgpu.reporting.wording import Rerun, private
 
 if TYPE_CHECKING:
     from pytest_hetgpu.reporting.environment import SeenPlacement
@@ -36,6 +36,7 @@ def build(run_folder: Path, rerun: Rerun, trouble: list[str] | None = None) -> R
     """
     record = read_run(run_folder)
     folder = RunFolder(run_folder)
+    _settle(record, folder)
     with without_names(record, folder) if kept(run_folder) else nullcontext():
         unwritten = list(_build(record, folder, rerun))
     if unwritten:
@@ -44,6 +45,16 @@ def build(run_folder: Path, rerun: Rerun, trouble: list[str] | None = None) -> R
             raise ReportError(f"not written: {said}")
         trouble.append(f"reports: not written: {said}")
     return record
+
+
+def _settle(record: RunRecord, folder: RunFolder) -> None:
+    """Publishes the redacted output of commands that ran when their processes were killed; of running ones nothing."""
+    writers = {folder.log(cell.label).parent.name: cell.writer for cell in record.cells}
+    for attempt, name in folder.unpublished():
+        if name in writers and not presence.alive(folder.path / "journal" / f"{writers[name]}.jsonl"):
+            with suppress(OSError):  # what is not published is not shown either
+                attempt.publish(name, ended=False)
+    folder.tidy()
 
 
 def _build(record: RunRecord, folder: RunFolder, rerun: Rerun) -> Iterator[str]:
@@ -61,7 +72,7 @@ def _build(record: RunRecord, folder: RunFolder, rerun: Rerun) -> Iterator[str]:
         return str(path.relative_to(run_folder)) if path.exists() else None
 
     def summary() -> str:
-        return markdown.render(record, log, rerun, _nodes(record, placements), lost)
+        return markdown.render(record, log, rerun, _nodes(record, placements), lost, private(folder))
 
     parts: dict[str, Callable[[], object]] = {
         "junit.xml": lambda: write_atomically(run_folder / "junit.xml", junit.render(record, folder, rerun)),

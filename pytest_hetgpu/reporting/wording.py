@@ -9,6 +9,7 @@ from pytest_hetgpu import fates
 from pytest_hetgpu.evidence import Known, Outcome
 from pytest_hetgpu.model import Expectation, Kind, Verdict
 from pytest_hetgpu.reporting.cells import CellRecord
+from pytest_hetgpu.reporting.folder import RAW, RunFolder
 from pytest_hetgpu.reporting.pairs import before, flaky
 from pytest_hetgpu.reporting.redaction import redact_argv
 from pytest_hetgpu.reporting.text import one_line
@@ -132,3 +133,13 @@ def again(record: CellRecord, rerun: Rerun) -> str:
     if callable(rerun):
         return one_line(rerun(record.matrix, record.label), _COMMAND)
     return one_line(rerun.replace("{matrix}", record.matrix).replace("{label}", record.label), _COMMAND)
+
+
+def private(folder: RunFolder) -> str:
+    """How many logs held secrets, and where they are as they were printed; "" if none did."""
+    count = folder.raw_logs()
+    if not count:
+        return ""
+    logs, are = ("log", "log is") if count == 1 else ("logs", "logs are")
+    place = f"{folder.path.parent.name}/{RAW}/{folder.path.resolve().name}"
+    return f"{count} {logs} held secrets: the text here is redacted, the raw {are} in {place} (not for publishing)"

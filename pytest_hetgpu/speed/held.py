@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -59,7 +58,7 @@ class Speeds:
         """Further launches of a cell that seems slow, until that is sure or cleared up, or its nodes are gone."""
         job = cluster.job
         for folder, _ in launches(self.folder, job.label):
-            shutil.rmtree(folder.scenario(job.label), ignore_errors=True)
+            folder.forget(job.label)
         further: list[RunResult] = []
         while job.demand.limits and self.judged(job, result, further=further).unsettled:
             if self.bounds.budget.spent:

@@ -103,7 +103,7 @@ class Cells:
 
     def _last(self, label: str) -> str:
         """The last line of a cell's output; read only where there is more of it than before."""
-        path = self._folder.log(label)
+        path = self._folder.raw(label)
         try:
             size = path.stat().st_size
             if self._seen.get(label, (-1, ""))[0] != size:

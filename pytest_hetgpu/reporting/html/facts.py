@@ -48,6 +48,7 @@ def page_facts(
         "started": utc(min(times)) if times else "",
         "hosts": [one_line(host) for host in dict.fromkeys(session.host for session in record.sessions)],
         "unread": dict(record.unread),
+        "private": one_line(wording.private(folder), LONG),
         "cells": [_cell(cell, folder, rerun) for cell in record.cells],
         "placements": [_placement(one) for one in placements],
         "changes": list(_changes(record, before)) if before else [],
