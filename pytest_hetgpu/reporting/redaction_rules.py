@@ -21,12 +21,15 @@ _SETTING = (
     r"|[a-z0-9][_-]token|accesstoken|token(?=\s?=))"
 )
 _OPTION = r"--?[a-z-]{0,40}(?:password|passphrase|token|secret|api-key|access-key|credentials?)"
-_VALUE = r"""(?!["']?\[redacted\])(?:"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|["']?[^\s"']+)"""
+_VALUE = r"""(?!["']?\[redacted\])(?:"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|["']?(?:(?!\\[nr])[^\s"'])+)"""
 # A token begins at a word's edge. What is printed may have a colour before it, or an escape of a URL or of JSON.
 _EDGE = (
     r"(?:(?<![A-Za-z0-9])|(?<=%[0-9A-Fa-f]{2})|(?<=\\[nrt])"
     r"|(?<=\x1b\[\dm)|(?<=\x1b\[\d\dm)|(?<=\x1b\[\d;\d\dm)|(?<=\x1b\[\d\d;\dm))"
 )
+# A text in JSON, and a line of source in a traceback, has line ends as two characters.
+_ESCAPED = r"(?<=\\[nrt])"
+_EDGES = (r"(?<!\w)", r"(?<![\w-])", r"(?<![\w.-])")
 _AFTER = rf"\1{REDACTED}"
 
 
@@ -59,8 +62,14 @@ def _token(sign: str, pattern: str) -> Rule:
     return Rule(sign, lazy(_EDGE + pattern))
 
 
+def _form(sign: str, pattern: str, replacement: str | Callable[[re.Match[str]], str] = REDACTED) -> Rule:
+    for edge in _EDGES:
+        pattern = pattern.replace(edge, rf"(?:{edge}|{_ESCAPED})")
+    return Rule(sign, lazy(pattern), replacement)
+
+
 def _after(sign: str, pattern: str) -> Rule:
-    return Rule(sign, lazy(pattern), _AFTER)
+    return _form(sign, pattern, _AFTER)
 
 
 SECRET_OPTION = lazy(_OPTION)
@@ -77,36 +86,36 @@ RULES = (
     ),
     _token("hf_[A-Za-z0-9]|api_org_", r"(?:hf|api_org)_[A-Za-z0-9]{20,}"),
     _token("xox[a-z]-|xapp-", r"(?:xox[a-z]|xapp)-[A-Za-z0-9-]{10,}"),
-    Rule(r"hooks\.slack\.com", lazy(r"(?<=hooks\.slack\.com/services/)[\w/]+")),
+    _form(r"hooks\.slack\.com", r"(?<=hooks\.slack\.com/services/)[\w/]+"),
     _token("AIza|sk-|pypi-AgE", r"(?:AIza[\w-]{35}|sk-(?:[a-z0-9]{2,8}-){0,3}\w{20,}|pypi-AgE[\w-]{20,})"),
     _token("npm_|dckr_pat_", r"(?:npm_[A-Za-z0-9]{36}|dckr_pat_[\w-]{20,})"),
     _token("_live_|_test_", r"(?:sk|rk|pk)_(?:live|test)_\w{16,}"),
-    _token(r"SG\.", r"(?<![\w.])SG\.[\w-]{16,64}\.[\w-]{16,}"),
-    Rule("key-[0-9a-f]|dapi", lazy(r"(?<![\w-])(?:key-|dapi)[0-9a-f]{32}(?!\w)")),
+    _token(r"SG\.", r"(?<!\.)SG\.[\w-]{16,64}\.[\w-]{16,}"),
+    _form("key-[0-9a-f]|dapi", r"(?<![\w-])(?:key-|dapi)[0-9a-f]{32}(?!\w)"),
     _token("do[oprt]_v1_", r"do[oprt]_v1_[0-9a-f]{32,}"),
-    _token(r"hv[sbr]\.", r"(?<![.])hv[sbr]\.[\w-]{20,}"),
+    _token(r"hv[sbr]\.", r"(?<!\.)hv[sbr]\.[\w-]{20,}"),
     _token(r"\.atlasv1\.", r"\w{10,20}\.atlasv1\.[\w-]{20,}"),
-    Rule("/api/webhooks/", lazy(r"(?<=/api/webhooks/)[\w/-]+")),
-    Rule(":AA", lazy(r"(?<!\w)\d{8,10}:AA[\w-]{30,}")),
+    _form("/api/webhooks/", r"(?<=/api/webhooks/)[\w/-]+"),
+    _form(":AA", r"(?<!\w)\d{8,10}:AA[\w-]{30,}"),
     _token(r"ya29\.|rubygems_|lin_api_|glsa_", r"(?:ya29\.|rubygems_|lin_api_|glsa_)[\w-]{20,}"),
     _token("shp(?:at|ca|pa|ss)_", r"shp(?:at|ca|pa|ss)_[0-9a-f]{32}"),
     _token("nvapi-|NRAK-", r"(?:nvapi-|NRAK-)[\w-]{20,}"),
-    Rule("AGE-SECRET-KEY-", lazy(r"AGE-SECRET-KEY-1[0-9A-Z]{20,}")),
-    Rule("MUNGE:", lazy(r"(?<=MUNGE:)[\w+/=]{10,}")),
-    Rule("eyJ", lazy(r"(?<![\w-])eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*")),
-    Rule(r"://[^\s/:@'\"]*:[^\s/'\"]*@", lazy(r"(?<=://)([^\s/:@'\"]*:)[^\s/'\"]*@"), f"{_AFTER}@"),
+    _form("AGE-SECRET-KEY-", r"AGE-SECRET-KEY-1[0-9A-Z]{20,}"),
+    _form("MUNGE:", r"(?<=MUNGE:)[\w+/=]{10,}"),
+    _form("eyJ", r"(?<![\w-])eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"),
+    _form(r"://[^\s/:@'\"]*:[^\s/'\"]*@", r"(?<=://)([^\s/:@'\"]*:)[^\s/'\"]*@", f"{_AFTER}@"),
     _after(
         r"(?i:authorization|(?:private|job)-token|x-[a-z-]*(?:token|key|secret)|cookie)[\"']?\s*[:=]",
         rf"((?<![\w-])(?i:{_HEADER})[\"']?\s{{0,4}}[:=]\s{{0,4}}[\"']?)[^\r\n\"']+",
     ),
     _after("[Bb]earer", r"((?<![\w-])[Bb]earer\s{1,4})[\w.~+/=-]{12,}"),
     _after(r"login\s", r"((?<!\w)login\s{1,8}\S{1,200}\s{1,8}password\s{1,8})\S+"),
-    _after("password[ \t]", r"(?m)(^[ \t]{0,80}password[ \t]{1,8})[^\s:=]+(?=[ \t]*$)"),
+    _after("password[ \t]", r"(?m)(^(?:E|>|\[\S{1,60})?[ \t]{0,80}password[ \t]{1,8})[^\s:=]+(?=[ \t]*$)"),
     _after(
         r"\"(?:auth|identitytoken|registrytoken)\"",
         r"(\"(?:auth|identitytoken|registrytoken)\"\s{0,4}:\s{0,4}\")[^\"\n]+",
     ),
-    _after("\"private_key", r"(\"private_key(?:_id)?\"\s{0,4}:\s{0,4}\")[^\"\n]+"),
+    _after('"private_key', r"(\"private_key(?:_id)?\"\s{0,4}:\s{0,4}\")[^\"\n]+"),
     _after("client-key-data:|token:", r"((?<![\w.-])(?:client-key-data|token):\s{1,4})[\w.~+/=-]{16,}"),
     _after("sshpass", r"((?<!\w)sshpass\s{1,4}-p\s{0,4})\S+"),
     _after("curl", r"((?<!\w)curl(?!\w)[^\n]{0,200}?\s(?:-u|--user)[ =]{0,4}[^\s:]{1,100}:)\S+"),
@@ -115,15 +124,18 @@ RULES = (
     _after(r"(?:docker|podman)\s", r"((?<!\w)(?:docker|podman)\s{1,4}login\s[^\n]{0,200}?-p\s{0,4})\S+"),
     _after("mysql", r"((?<!\w)mysql(?:dump|admin)?\s(?:[^\n]{0,200}?\s)?-p)(?=\S)\S+"),
     _after("wandb", r"((?<!\w)wandb\s{1,4}login\s[^\n]{0,100}?)[0-9a-f]{32,}"),
-    _after("[?&](?i:[a-z0-9_-]*(?:key|token|signature|sig))=", r"([?&](?i:[\w-]{0,40}(?:key|token|signature|sig))=)[^\s&\"']+"),
+    _after(
+        "[?&](?i:[a-z0-9_-]*(?:key|token|signature|sig))=",
+        r"([?&](?i:[\w-]{0,40}(?:key|token|signature|sig))=)[^\s&\"']+",
+    ),
     # Behind an option stands its value, unless it is a sentence that goes on in plain words.
     _after(
         r"-(?:password|passphrase|token|secret|api-key|access-key|credentials?)\s",
         rf"((?<![\w-]){_OPTION}[ \t]{{1,4}})(?!\[redacted\]|-)(?=[^\s]*[^a-z\s.,:;()'\"-])\S+",
     ),
-    Rule(
+    _form(
         "(?:KEY|TOKEN|SECRET|PASS|CREDENTIAL|PWD|AUTH)[A-Z0-9_]*=",
-        lazy(rf"(?<!\w)({_VARIABLE})={_VALUE}"),
+        rf"(?<!\w)({_VARIABLE})={_VALUE}",
         _by_name,
     ),
     _after(
