@@ -64,9 +64,7 @@ class Seen:
     trouble: str = ""
 
 
-def record(
-    overdue: Overdue, others: Mapping[str, Look], output: Path, ranks: int, kept: Path | None = None
-) -> None:
+def record(overdue: Overdue, others: Mapping[str, Look], output: Path, ranks: int, kept: Path | None = None) -> None:
     """Looks at a job of so many ranks whose time is over, on the launcher's node and all others, and keeps what it saw.
 
     The file `kept` takes the stacks; without one they lie beside the output.

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import math
+import os
 import shlex
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
 from pytest_hetgpu.attempts.policy import settled
 from pytest_hetgpu.attempts.trying import kept
-from pytest_hetgpu.errors import UsageError
+from pytest_hetgpu.errors import HetgpuError, UsageError
 from pytest_hetgpu.evidence import Outcome, RunResult
 from pytest_hetgpu.judge import SCENARIO, judge_output
 from pytest_hetgpu.knowledge.entries import Knowledge
@@ -22,9 +24,11 @@ from pytest_hetgpu.reporting.events import Run
 from pytest_hetgpu.reporting.files import refuse_links
 from pytest_hetgpu.reporting.folder import RunFolder, read_job, read_result
 from pytest_hetgpu.reporting.journal import Journal, read_run
+from pytest_hetgpu.reporting.redaction import learn
 from pytest_hetgpu.reporting.report import build
 from pytest_hetgpu.reporting.serial import RecordError
 from pytest_hetgpu.speed.held import launches
+from pytest_hetgpu.suite import Suite
 from pytest_hetgpu.wording import rerun
 
 WRITER = "rejudged"
@@ -48,6 +52,7 @@ def rejudge(
         raise UsageError(f"{run}: not a run's folder (it has no journal)")
     refuse_links(run)
     record = read_run(run)
+    _learn(record.sessions if folder.unpublished() else ())
     known = _knowledge(run, record.sessions, added)
     changed = 0
     # What is said here is said after all that was there; of a run that goes on, before what is still to come.
@@ -81,6 +86,16 @@ def rejudge(
         from pytest_hetgpu.reporting.past import past
 
         yield put(history, past(read_run(run), run)) or f"put into {history}"
+
+
+def _learn(sessions: Sequence[Run]) -> None:
+    """Has what is secret in this environment, and in the matrices of these sessions that are there, redacted."""
+    learn(os.environ)
+    files = [Path(session.folder, matrix.file) for session in sessions for matrix in session.matrices]
+    for file in dict.fromkeys(files):
+        with suppress(HetgpuError, OSError):
+            suite = Suite.load([file], file.parent, timeout=math.inf, environ=os.environ)
+            learn({}, *suite.settings())
 
 
 def _judged(cell: CellRecord, folder: RunFolder, known: Knowledge | None) -> Outcome | None:

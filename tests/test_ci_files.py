@@ -136,6 +136,21 @@ def test_only_options_that_exist_are_named(path: Path) -> None:
     assert named <= {option.name for option in OPTIONS}
 
 
+def test_no_recipe_publishes_raw_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    private = "mkdir -p reports/.private/$run; echo secret > reports/.private/$run/cell.log\nln -sfn"
+    monkeypatch.setattr(sys.modules[__name__], "FAKE", FAKE.replace("ln -sfn", private))
+    assert nightly(tmp_path, 0, "m.yaml").returncode == 0
+    assert list((tmp_path / "reports").rglob("cell.log")) != []
+    for published in ("report", "baseline"):
+        assert list((tmp_path / published).rglob(".private")) + list((tmp_path / published).rglob("cell.log")) == []
+    steps = yaml.safe_load((FOLDER / "github.yml").read_text())["jobs"]["matrix"]["steps"]
+    uploads = [step["with"]["path"].split() for step in steps if "upload-artifact" in step.get("uses", "")]
+    assert uploads == [["report", "!**/.private/**"]]
+    job = yaml.safe_load((FOLDER / "gitlab-ci.yml").read_text())["hetgpu"]
+    assert job["artifacts"]["exclude"] == ["**/.private/**/*"]
+    assert "excludes: '**/.private/**'" in (FOLDER / "Jenkinsfile").read_text()
+
+
 OWN = Path(__file__).resolve().parent.parent / ".ci"
 
 

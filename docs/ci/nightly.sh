@@ -4,7 +4,8 @@
 #   sh nightly.sh MATRIX [INVENTORY]
 #
 # baseline/  the last green run, kept by the CI between runs; the first one has none
-# report/    this run, to be kept as an artefact: report/index.html, summary.md, junit.xml, the logs
+# report/    this run, to be kept as an artefact: report/index.html, summary.md, junit.xml, the redacted logs
+# reports/.private/  raw logs in which secrets were found: keep them out of every artefact and cache
 set -u
 matrix=$1
 set -- --hetgpu-matrix "$matrix" --hetgpu-reports reports ${2:+--hetgpu-inventory "$2"}

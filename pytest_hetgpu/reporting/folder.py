@@ -8,7 +8,6 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -121,12 +120,12 @@ class RunFolder:
     def begin(self, label: str) -> Path:
         """Makes room for a command's output, in the place of any before it; returns where it goes, raw."""
         self.prepare(label).unlink(missing_ok=True)
-        self._make_private()
+        self.make_private()
         self.raw(label).unlink(missing_ok=True)
         return self.raw(label)
 
     def publish(self, label: str, *, ended: bool = True) -> Path:
-        """Puts the redacted output of a cell whose command has `ended` into its folder; returns where. Raises OSError."""
+        """Puts the redacted output of a cell whose command has `ended` into its folder. Raises OSError."""
         publish(self.raw(label), self.prepare(label), ended=ended)
         return self.log(label)
 
@@ -141,7 +140,7 @@ class RunFolder:
         for log in sorted(self.scenario(label).rglob("output.log")):
             folder = self.further(_named(log.parent.relative_to(self.scenario(label))))
             if not folder.raw(label).exists() and holds_secrets(log):
-                folder._make_private()
+                folder.make_private()
                 log.replace(folder.raw(label))
                 folder.publish(label)
 
@@ -160,7 +159,7 @@ class RunFolder:
                 (above / ".gitignore").unlink()
             above.rmdir()
 
-    def _make_private(self) -> None:
+    def make_private(self) -> None:
         """Makes the private folders. Another run that ends may remove them meanwhile; then they are made again."""
         place = self.raw("x").parent
         above = self.private.parent
@@ -187,7 +186,7 @@ class RunFolder:
     def move_raw(self, label: str, attempt: RunFolder) -> None:
         """Makes a cell's raw log, if there is one, that of an attempt."""
         if self.raw(label).exists():
-            attempt._make_private()
+            attempt.make_private()
             self.raw(label).replace(attempt.raw(label))
 
     def forget(self, label: str) -> None:

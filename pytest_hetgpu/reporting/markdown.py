@@ -57,15 +57,12 @@ def render(
     rerun: Rerun,
     nodes: Iterable[str] = (),
     lost: Sequence[str] = (),
-    private: str = "",
 ) -> str:
     """The summary of a run. `log` gives the path of a cell's log from the summary's folder, None if there is none.
 
     `nodes` are paragraphs on what the nodes were found to be; `lost` are cells whose log is not there any more.
-    `private` says where raw logs are.
     """
     parts = [f"# Compatibility of {_list(_matrices(record)) or 'nothing'}", _sentence(record), _totals(record)]
-    parts += [escape(private, 1000)] if private else []
     parts += _grids(record)
     parts += _not_ok(record, log, rerun)
     parts += _flaky(record)

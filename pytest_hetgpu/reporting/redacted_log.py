@@ -1,7 +1,7 @@
 """A log without its secrets: one pass over output of any size, of which only lines that may hold one cost more.
 
-A job's output is written to a private folder (`RunFolder.raw`). Once the job has ended, `publish` puts the redacted text
-where reports, recipes and judges find it. The raw log stays private if the two differ, and else there is one file.
+A job's output is written to a private folder (`RunFolder.raw`). Once the job has ended, `publish` puts the redacted
+text where reports, recipes and judges find it. The raw log stays private if the two differ, and else there is one file.
 """
 
 from __future__ import annotations
@@ -142,11 +142,11 @@ def publish(raw: Path, log: Path, *, ended: bool = True) -> bool:
         temporary.replace(log)
         if not found:
             raw.unlink(missing_ok=True)
-        return found
     except BaseException:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise
+    return found
 
 
 def _write(source: int, path: Path, *, always: bool) -> bool:

@@ -1,9 +1,9 @@
 """Takes secrets out of everything that goes into a report.
 
 A secret is known by its own form (a private key, a cloud or forge token), by what stands before it (`password=`,
-`Authorization:`, the user part of a URL), by the name of the variable that holds it, or by its value, once this process
-has learned that. `[redacted]` takes its place. Patterns start at a word's edge or a fixed mark and are bounded, so that a
-line of 1 MB takes linear time.
+`Authorization:`, the user part of a URL), by the name of the variable that holds it, or by its value, once this
+process has learned that. `[redacted]` takes its place. Patterns start at a word's edge or a fixed mark and are bounded,
+so that a line of 1 MB takes linear time.
 """
 
 from __future__ import annotations

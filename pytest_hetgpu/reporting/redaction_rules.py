@@ -22,13 +22,10 @@ _SETTING = (
 )
 _OPTION = r"--?[a-z-]{0,40}(?:password|passphrase|token|secret|api-key|access-key|credentials?)"
 _VALUE = r"""(?!["']?\[redacted\])(?:"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|["']?(?:(?!\\[nr])[^\s"'])+)"""
-# A token begins at a word's edge. What is printed may have a colour before it, or an escape of a URL or of JSON.
-_EDGE = (
-    r"(?:(?<![A-Za-z0-9])|(?<=%[0-9A-Fa-f]{2})|(?<=\\[nrt])"
-    r"|(?<=\x1b\[\dm)|(?<=\x1b\[\d\dm)|(?<=\x1b\[\d;\d\dm)|(?<=\x1b\[\d\d;\dm))"
-)
-# A text in JSON, and a line of source in a traceback, has line ends as two characters.
-_ESCAPED = r"(?<=\\[nrt])"
+# A text in JSON, and a line of source in a traceback, has line ends as two characters. A colour may end in a letter.
+_ESCAPED = r"(?<=\\[nrt])|(?<=\[\dm)|(?<=\[\d\dm)|(?<=\[\d;\d\dm)|(?<=\[\d\d;\dm)"
+# A token begins at a word's edge. Before it may stand an escape of a URL.
+_EDGE = rf"(?:(?<![A-Za-z0-9])|(?<=%[0-9A-Fa-f]{{2}})|{_ESCAPED})"
 _EDGES = (r"(?<!\w)", r"(?<![\w-])", r"(?<![\w.-])")
 _AFTER = rf"\1{REDACTED}"
 

@@ -72,7 +72,7 @@ def _build(record: RunRecord, folder: RunFolder, rerun: Rerun) -> Iterator[str]:
         return str(path.relative_to(run_folder)) if path.exists() else None
 
     def summary() -> str:
-        return markdown.render(record, log, rerun, _nodes(record, placements), lost, private(folder))
+        return markdown.render(record, log, rerun, _nodes(record, placements, folder), lost)
 
     parts: dict[str, Callable[[], object]] = {
         "junit.xml": lambda: write_atomically(run_folder / "junit.xml", junit.render(record, folder, rerun)),
@@ -121,8 +121,9 @@ def _before(record: RunRecord, folder: RunFolder) -> Baseline | None:
     return Baseline(Side("the run before", (found,))) if found else None
 
 
-def _nodes(record: RunRecord, placements: Sequence[SeenPlacement]) -> Iterator[str]:
-    """What the nodes and the ways between them were found to be; what says that is imported where there is any."""
+def _nodes(record: RunRecord, placements: Sequence[SeenPlacement], folder: RunFolder) -> Iterator[str]:
+    """Where raw logs are; what the nodes and the ways between them were found to be. Imports only what is needed."""
+    yield from filter(None, [markdown.escape(private(folder))])
     if placements:
         from pytest_hetgpu.reporting import environment, wires
 

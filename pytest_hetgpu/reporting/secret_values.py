@@ -1,7 +1,7 @@
-"""Values that are secret wherever they turn up: chosen from environments and settings, in each form they may be printed.
+"""Values that are secret wherever they turn up: chosen from environments and settings, in each form that is printed.
 
-A variable's name says that its value is secret. Not every such value can be looked for in other text: `true`, `1048576`,
-a path or a common word is no secret by itself, and taking it out everywhere would blank out a report. Pure.
+A variable's name says that its value is secret. Not every such value can be looked for in other text: `true`,
+`1048576`, a path or a common word is no secret by itself, and taking it out everywhere would blank out a report. Pure.
 """
 
 from __future__ import annotations
@@ -24,15 +24,96 @@ _SHORTEST_LINE = 16  # characters of one line of a value of several lines
 _LEAST_DIFFERENT = 3  # characters
 _LONGEST_WORD = 24  # characters of a path's segment that a person would type
 _COMMON = frozenset(
-    """
-    access account always apikey basic bearer bearer-token certificate changeme client credential credentials default
-    digest disable disabled docker docker-credential-helpers ecr-login enable enabled example external false github gitlab
-    gssapi host hidden ignore ignored inherit insecure internal kerberos keychain keyring keystore kubernetes localhost
-    manual munge negotiate never nobody no-auth nopass nopassword oauth oauth2 openid optional osxkeychain passphrase passwd
-    password plaintext prefer preferred private prompt public publickey redacted required secret secrets secretservice
-    security server service session simple static string strict system sslkey standard token tokens trusted undefined
-    unknown unset verify-ca verify-full wincred
-    """.split()
+    [
+        "access",
+        "account",
+        "always",
+        "apikey",
+        "basic",
+        "bearer",
+        "bearer-token",
+        "certificate",
+        "changeme",
+        "client",
+        "credential",
+        "credentials",
+        "default",
+        "digest",
+        "disable",
+        "disabled",
+        "docker",
+        "docker-credential-helpers",
+        "ecr-login",
+        "enable",
+        "enabled",
+        "example",
+        "external",
+        "false",
+        "github",
+        "gitlab",
+        "gssapi",
+        "host",
+        "hidden",
+        "ignore",
+        "ignored",
+        "inherit",
+        "insecure",
+        "internal",
+        "kerberos",
+        "keychain",
+        "keyring",
+        "keystore",
+        "kubernetes",
+        "localhost",
+        "manual",
+        "munge",
+        "negotiate",
+        "never",
+        "nobody",
+        "no-auth",
+        "nopass",
+        "nopassword",
+        "oauth",
+        "oauth2",
+        "openid",
+        "optional",
+        "osxkeychain",
+        "passphrase",
+        "passwd",
+        "password",
+        "plaintext",
+        "prefer",
+        "preferred",
+        "private",
+        "prompt",
+        "public",
+        "publickey",
+        "redacted",
+        "required",
+        "secret",
+        "secrets",
+        "secretservice",
+        "security",
+        "server",
+        "service",
+        "session",
+        "simple",
+        "static",
+        "string",
+        "strict",
+        "system",
+        "sslkey",
+        "standard",
+        "token",
+        "tokens",
+        "trusted",
+        "undefined",
+        "unknown",
+        "unset",
+        "verify-ca",
+        "verify-full",
+        "wincred",
+    ]
 ) | {word.value for word in (*Kind, *Verdict)}
 _PLACE = re.compile(r"(?i)_(?:FILE|PATH|DIR|SOCK|SOCKET|URL|URI|HOST|USER|USERNAME|TYPE|HELPER|METHOD|ALGORITHM|MODE)$")
 _PATH = re.compile(r"(?:[A-Za-z]:|~|\.{0,2})?(?:[/\\][^/\\\s]*)+")

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import quote
@@ -93,7 +94,11 @@ def site(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, stacks: Pat
     for name, value in HELD.items():
         monkeypatch.setenv(name, value)
     texts = [text for text, _ in KINDS.values()]
-    lines = [*texts, f"ERROR: cannot reach https://alice:{PASSWORD}@host/x", "MATRIX_PASSWORD=matrixvalue88 cellvalue77"]
+    lines = [
+        *texts,
+        f"ERROR: cannot reach https://alice:{PASSWORD}@host/x",
+        "MATRIX_PASSWORD=matrixvalue88 cellvalue77",
+    ]
     lines += [f"{name} is printed as {text}." for name, value in HELD.items() for text in encoded(value)]
     folder = pytester.path / "token-zebra7crossing"
     folder.mkdir()
@@ -119,6 +124,14 @@ def published(site: Path) -> dict[str, bytes]:
     return {**found, "own.xml": (site / "own.xml").read_bytes()}
 
 
+def wait_for(found: Callable[[], Path | None], seconds: float = 60) -> Path:
+    deadline = time.monotonic() + seconds
+    while (path := found()) is None:
+        assert time.monotonic() < deadline, "it never came"
+        time.sleep(0.05)
+    return path
+
+
 def traces(texts: dict[str, bytes]) -> list[tuple[str, str]]:
     return [
         (name, what)
@@ -138,7 +151,7 @@ def test_what_a_ci_publishes_holds_no_secret(run_pytest: Run, site: Path, mode: 
     (log,) = run.glob("scenarios/*/output.log")
     text = log.read_text()
     assert "ERROR: cannot reach https://alice:[redacted]@host" in text
-    assert f"signature: ERROR-cannot-reach" in str(done.stdout)
+    assert "signature: ERROR-cannot-reach" in str(done.stdout)
     private = site / "reports" / ".private"
     raw = (private / run.name / f"{log.parent.name}.log").read_text()
     assert PASSWORD in raw
@@ -166,6 +179,29 @@ def test_a_report_of_later_has_the_same_keys(run_pytest: Run, site: Path, monkey
         if event["event"] == "judged"
     }
     assert len(keys) == 1
+
+
+def test_a_killed_run_publishes_no_raw_output(site: Path, stacks: Path) -> None:
+    mpirun = stacks / "openmpi-5/bin/mpirun"
+    end = f"print('password={PASSWORD}', flush=True); import time; time.sleep(60)"
+    mpirun.write_text(mpirun.read_text().partition("raise SystemExit")[0] + end)
+    given = ("--hetgpu-matrix", "m.yaml", "-p", "no:cacheprovider")
+    with subprocess.Popen((sys.executable, "-m", "pytest", *given), cwd=site, stdout=subprocess.DEVNULL) as running:
+        raw = wait_for(
+            lambda: next((p for p in site.glob("reports/.private/*/*.log") if PASSWORD in p.read_text()), None)
+        )
+        running.kill()
+    run = site / "reports" / raw.parent.name
+    log = run / "scenarios" / raw.stem / "output.log"
+    (site / "own.xml").touch()
+    assert (traces(published(site)), log.exists()) == ([], False)
+    done = subprocess.run(
+        (sys.executable, "-m", "pytest_hetgpu.cli", "report", str(run)), cwd=site, capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "password=[redacted]" in log.read_text()
+    assert traces({"said": done.stdout, **published(site)}) == []
+    assert PASSWORD in raw.read_text()
 
 
 def test_a_plan_shows_no_secret(run_pytest: Run, site: Path) -> None:

@@ -254,7 +254,7 @@ class Session:
             return found[number - 1][-1] if len(found) >= number else None
 
         def printed() -> bool | None:
-            log = self.run / "scenarios" / name / "output.log"
+            log = self.run.parent / ".private" / self.run.name / f"{name}.log"
             return True if log.is_file() and output in log.read_text(errors="replace") else None
 
         name = self.until(started, f"cell {number}")

@@ -141,9 +141,9 @@ def test_nothing_stays_when_a_run_is_killed(
     pytester.path.joinpath("nodes.yaml").write_text(HEAD + AXES.replace("{allreduce: {sizes: [8, 64K]}}", workload))
     given = ("--hetgpu-matrix", "nodes.yaml", "--hetgpu-inventory", "hosts.yaml")
     with subprocess.Popen((sys.executable, "-m", "pytest", *given), cwd=pytester.path) as running:
-        log = _until(lambda: next(pytester.path.glob("reports/*/scenarios/*/output.log"), None), running)
+        log = _until(lambda: next(pytester.path.glob("reports/.private/*/*.log"), None), running)
         _until(lambda: log.stat().st_size or None, running)
-        run = log.resolve().parents[2].name
+        run = log.parent.name
         assert len(left(run)) == 3
         running.send_signal(number)
         running.wait(60)
@@ -166,9 +166,9 @@ def test_a_node_that_dies_in_mid_run_is_named_and_the_next_cell_has_another(
     pytester.path.joinpath("nodes.yaml").write_text(HEAD + AXES.replace("{allreduce: {sizes: [8, 64K]}}", workload))
     given = ("--hetgpu-matrix", "nodes.yaml", "--hetgpu-inventory", "hosts.yaml")
     with subprocess.Popen((sys.executable, "-m", "pytest", *given), cwd=pytester.path) as running:
-        log = _until(lambda: next(pytester.path.glob("reports/*/scenarios/*/output.log"), None), running)
+        log = _until(lambda: next(pytester.path.glob("reports/.private/*/*.log"), None), running)
         _until(lambda: log.stat().st_size or None, running)
-        run = log.resolve().parents[2].name
+        run = log.parent.name
         filters = ("--filter", f"label=hetgpu.run={run}", "--filter", "label=hetgpu.node=node1")
         docker("kill", *docker("ps", "-q", *filters).split())
         running.wait(100)

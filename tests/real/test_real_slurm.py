@@ -197,8 +197,9 @@ def hanging(
         pytester.path.joinpath("nodes.yaml").write_text(HEAD % ("[one, one]", workload, launcher))
         started.append(subprocess.Popen((sys.executable, "-m", "pytest", *OPTIONS), cwd=pytester.path))
         logs = pytester.path.glob
-        cluster.until(lambda: any(log.stat().st_size for log in logs("reports/*/scenarios/*/output.log")), 60, "a log")
-        return started[0], next(logs("reports/*/scenarios/*/output.log"))
+        cluster.until(lambda: any(log.stat().st_size for log in logs("reports/.private/*/*.log")), 60, "a log")
+        raw = next(logs("reports/.private/*/*.log"))
+        return started[0], pytester.path / "reports" / raw.parent.name / "scenarios" / raw.stem / "output.log"
 
     yield start
     for one in started:

@@ -1,4 +1,4 @@
-"""A run seeded with fifty kinds of secret, wherever a text can come from: no report, issue or bundle holds one."""
+"""A run seeded with sixty kinds of secret, wherever a text can come from: no report, issue or bundle holds one."""
 
 from __future__ import annotations
 
@@ -75,6 +75,24 @@ KINDS = {
     "slack app": ("xapp-1-" + RANDOM, RANDOM),
     "pgp": ("-----BEGIN PGP PRIVATE KEY BLOCK-----\nlQHYBF\nabc\n-----END PGP PRIVATE KEY BLOCK-----", "lQHYBF"),
     "munge": ("MUNGE:AwQDAAC" + RANDOM + ":", RANDOM),
+    "aws id": ("AKIA" + "IOSFODNN7EXAMPLE", "IOSFODNN7EXAMPLE"),
+    "aws secret": ("aws_secret_access_key = wJalrXUtnFEMI/K7MDENG", "wJalrXUtnFEMI"),
+    "github": ("remote said ghp_" + "a1B2" * 9, "a1B2a1B2"),
+    "gitlab": ("glpat-" + "Xy9" * 7, "Xy9Xy9Xy9"),
+    "hugging face": ("hf_" + "abcDEF12" * 4, "abcDEF12abc"),
+    "hugging face org": ("api_org_" + "QrsTUV34" * 4, "QrsTUV34Qrs"),
+    "slack hook": ("https://hooks.slack.com/services/T0Q/B0Q/zzyyxx", "zzyyxx"),
+    "jwt": ("eyJhbGciOiJIUzI1NiJ9." + "eyJzdWIiOiIxIn0." + "sflKxwRJSM", "sflKxwRJSM"),
+    "private token": ("curl -H 'PRIVATE-TOKEN: abcdefprivate' https://x", "abcdefprivate"),
+    "url": ("https://alice:hunter2xyz@host/x", "hunter2xyz"),
+    "option": ("prog --password hunter2xyz --size 8", "hunter2xyz"),
+    "option token": ("prog --api-key Qq7-ww8 run", "Qq7-ww8"),
+    "docker login": ("docker login -u me -p hunter2xyz r.io", "hunter2xyz"),
+    "mysql": ("mysql -u me -phunter2xyz db", "hunter2xyz"),
+    "colour": ("\x1b[32mghp_" + "c3D4" * 9 + "\x1b[0m", "c3D4c3D4"),
+    "of a url": ("next=%2Fghp_" + "e5F6" * 9, "e5F6e5F6"),
+    "of json": ('{"text": "a\\nghp_' + "g7H8" * 9 + '\\npassword=hunter2xyz"}', "g7H8g7H8"),
+    "pem": ("-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBA\nKCAQEA7bq9\n-----END RSA PRIVATE KEY-----", "KCAQEA7bq9"),
     "ngc": ("nvapi-" + RANDOM + RANDOM, RANDOM),
 }
 
@@ -88,7 +106,7 @@ def test_each_kind_is_known(kind: str) -> None:
 
 
 def test_no_report_holds_any(tmp_path: Path) -> None:
-    assert len(KINDS) >= 50
+    assert len(KINDS) >= 60
     folder = RunFolder.create(tmp_path / "reports")
     texts = [text for text, _ in KINDS.values()]
     with closing(Journal(folder.path, "main")) as journal:
@@ -107,8 +125,8 @@ def test_no_report_holds_any(tmp_path: Path) -> None:
             )
             outcome = replace(outcome, findings=(Finding("signature", Kind.CRASH, text, signature),))
             made = job(f"mixed-ucx-w{number}", command=Command(("mpirun", text, *text.split()), {"SETTING": text}))
-            log = folder.prepare(made.label)
-            log.write_text(f"first\n\n{text}\nlast\n")
+            folder.begin(made.label).write_text(f"first\n\n{text}\nlast\n")
+            log = folder.publish(made.label)
             journal.planned(made)
             journal.started(made)
             ended = replace(result(str(log)), argv=made.command.argv)
@@ -120,9 +138,7 @@ def test_no_report_holds_any(tmp_path: Path) -> None:
     archives: list[Path] = []
     for wanted in (KEY, *(f"mixed-ucx-w{number}" for number in range(len(texts)))):
         archives += bundle(folder.path, wanted, tmp_path / f"{len(archives)}.tar.gz").files
-    written = {
-        str(path): path.read_bytes() for path in folder.path.rglob("*") if path.is_file() and path.name != "output.log"
-    }
+    written = {str(path): path.read_bytes() for path in folder.path.rglob("*") if path.is_file()}
     for path in archives:
         with tarfile.open(path) as archive:
             written |= {f"{path.name}/{entry.name}": archive.extractfile(entry).read() for entry in archive}  # type: ignore[union-attr]

@@ -34,7 +34,7 @@ def test_a_cell_from_its_test_to_its_verdict(folder: RunFolder) -> None:
         assert seen(cells) == {SEND: WAITING}
         journal.started(job(SEND))
         assert seen(cells) == {SEND: ""}
-        log = folder.prepare(SEND)
+        log = folder.begin(SEND)
         log.write_bytes(b"first\nsecond\n\n")
         assert seen(cells) == {SEND: "second"}
         with log.open("ab") as file:
@@ -95,7 +95,7 @@ def test_records_of_ranks_are_put_into_words() -> None:
 
 def test_a_tick_costs_little(folder: RunFolder) -> None:
     cells = Cells(folder.path, time.time())
-    log = folder.prepare(SEND)
+    log = folder.begin(SEND)
     log.write_bytes(b"a line of output\n" * 1000)
     with closing(Journal(folder.path, "gw0")) as journal:
         journal.started(job(SEND))
