@@ -11,6 +11,7 @@ import pytest
 
 from pytest_hetgpu import wording
 from pytest_hetgpu.errors import InventoryError, MatrixError, NotHere, UsageError
+from pytest_hetgpu.interfaces import Interface, Network
 from pytest_hetgpu.suite import PACKAGE, Beside, Suite, find_matrix, packaged
 
 TEXT = """\
@@ -208,3 +209,20 @@ def test_a_plan_shows_the_node_that_starts_the_job() -> None:
     }
     assert started["led"] == ["  started from: control (cpu) on localhost, no ranks"]
     assert started["one"] == []
+
+
+def test_a_plan_shows_the_interface_of_each_node_and_why() -> None:
+    file = Path("wired.yaml")
+    file.write_text(
+        "hardware: {plain: {}, wired: {fabric: {netdev: ens9}}}\naxes:\n  placement: {two: [plain, wired]}\n"
+        "  transport: {ofi: {}, shm: {}}\n  workload: {allreduce: {}}\n"
+    )
+    suite = load(file)
+    route = "eth0\t00000000\t0100000A\t0003\t0\t0\t0\t00000000\t0\t0\t0\n"
+    suite.__dict__["network"] = Network((Interface("lo", kind="loopback"), Interface("eth0")), f"Iface\n{route}")
+    lines = list(wording.planned(suite, suite.scenarios))
+    # Shared memory needs none.
+    assert [line for line in lines if "interface" in line] == [
+        "  interface  node0: eth0 (carries the default route; the fabric names none)",
+        "  interface  node1: ens9 (the fabric of wired names it)",
+    ]

@@ -128,7 +128,7 @@ def test_what_the_plan_prints_can_be_pasted(nodes: Nodes, pytester: pytest.Pytes
 
 def _commands(lines: list[str]) -> list[str]:
     """The shell lines of a plan: what prepares and cleans stands by itself, a cell's command after its `$`."""
-    words = re.compile(r"(pair-|=|  (node|started from|timeout)\b)")
+    words = re.compile(r"(pair-|=|  (node|interface|started from|timeout)\b)")
     return [line.removeprefix("  $ ") for line in lines if not words.match(line)]
 
 

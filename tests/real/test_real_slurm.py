@@ -224,7 +224,7 @@ def test_a_hang_under_srun_is_looked_at_and_leaves_no_step(
 
 def test_what_the_plan_prints_can_be_pasted(run: Run, cluster: slurm.Cluster, pytester: pytest.Pytester) -> None:
     planned = run("[one, other]", ALLREDUCE, "mpirun", "--hetgpu-plan")
-    words = re.compile(r"(pair-|=|  (node|timeout)\b)")
+    words = re.compile(r"(pair-|=|  (node|interface|timeout)\b)")
     first = next(place for place, line in enumerate(planned.outlines) if line.startswith("# placement"))
     lines = [line.removeprefix("  $ ") for line in planned.outlines[first:] if not words.match(line)]
     # Fed as a terminal would: the shell that salloc starts reads on where the first stopped.
