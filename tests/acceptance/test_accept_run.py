@@ -173,7 +173,8 @@ def test_pytests_own_junit_holds_the_same_cells_and_properties(
         for key in ("outcome", "verdict"):
             assert pairs[key] == own[name][key]
     good = "two-ob1-tcp-allreduce-good"
-    numbers = {key for key in ours[good] if "[" in key}
+    assert ours[good]["carried_by[on-host]"] == own[good]["carried_by[on-host]"] == "ob1/tcp"
+    numbers = {key for key in ours[good] if "[" in key} - {"carried_by[on-host]"}
     assert numbers == {f"{metric}[{size},float32]" for metric in ("busbw", "algbw", "latency") for size in (8, 1024)}
     assert numbers <= own[good].keys()
 
