@@ -16,7 +16,8 @@ from pytest_hetgpu.reporting.redaction import LONGEST_KEY, redact, signs
 
 BLOCK = 1 << 20
 _AROUND = 2 * LONGEST_KEY  # bytes on both sides of a cut that are looked at together
-_TRIES = 64  # places that are tried before a cut is made anywhere
+_TRIES = 12  # places that are tried for each mark before a cut is made anywhere, each twice as far as the one before
+_STEP = 64
 _BESIDE = 2  # lines before and after one that may hold a secret, which may begin or end there
 
 
@@ -100,15 +101,16 @@ def _redact(data: bytes) -> bytes:
 def _cut(data: bytearray) -> int:
     """Where the first piece ends: at the last place up to BLOCK, best a line's end, that parts no secret."""
     for mark in (b"\n", b" "):
-        place = BLOCK
+        place, step = BLOCK, _STEP
         for _ in range(_TRIES):
             place = data.rfind(mark, BLOCK // 2, place)
             if place < 0:
                 break
             if _parts_nothing(data, place + 1):
                 return place + 1
+            place, step = place - step, 2 * step
     # A line of a megabyte without a blank that would do.
-    tries = range(BLOCK, BLOCK // 2, -LONGEST_KEY // 2)
+    tries = range(BLOCK, BLOCK // 2, -BLOCK // 8)
     return next((place for place in tries if _parts_nothing(data, place)), BLOCK)
 
 
