@@ -5,7 +5,6 @@ Units everywhere: bytes, seconds, and 1e9 B/s for bandwidths.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -15,7 +14,7 @@ from pytest_hetgpu.foreign import Foreign
 from pytest_hetgpu.interfaces import Choice
 from pytest_hetgpu.limits import TOLERANCE, Limit, Reference
 from pytest_hetgpu.pods import Pods
-from pytest_hetgpu.told import Condition, Kind, Point
+from pytest_hetgpu.told import Condition, Kind, Point, Verdict
 
 __all__ = [
     "Accelerator",
@@ -39,22 +38,6 @@ __all__ = [
     "Stack",
     "Verdict",
 ]
-
-
-class Verdict(str, enum.Enum):
-    """A kind held against what was expected of the scenario."""
-
-    OK = "ok"
-    KNOWN = "known"
-    NEW = "new"
-    CHANGED = "changed"
-    FIXED = "fixed"
-    NOT_RUN = "not_run"
-
-    @property
-    def fails(self) -> bool:
-        """Whether a run with such a scenario exits with 1."""
-        return self in (Verdict.NEW, Verdict.CHANGED, Verdict.FIXED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -214,15 +214,11 @@ class Session:
         self.stop.outlets.leave_dead()
         if self.recorder is not None and self.worker is None:
             interruption.pass_on(self.recorder.folder.path, self.recorder.journal.part)
-            self.wake(self.recorder.folder.path)
+            terminal = self.config.pluginmanager.get_plugin("terminalreporter")
+            if terminal is not None and self.config.pluginmanager.has_plugin("dsession"):
+                from pytest_hetgpu.stalled import keep_awake
 
-    def wake(self, run: Path) -> None:
-        """Continues the workers that a signal has stopped, and says so at once: pytest waits for their end."""
-        from pytest_hetgpu.stalled import keep_awake
-
-        terminal = self.config.pluginmanager.get_plugin("terminalreporter")
-        if terminal is not None and self.config.pluginmanager.has_plugin("dsession"):
-            keep_awake(run, lambda line: terminal.write_line(f"\n{line}", yellow=True))
+                keep_awake(self.recorder.folder.path, lambda line: terminal.write_line(f"\n{line}", yellow=True))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:

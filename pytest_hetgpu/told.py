@@ -38,6 +38,22 @@ class Kind(str, enum.Enum):
 _SEVERITY = {kind: place for place, kind in enumerate(Kind)}
 
 
+class Verdict(str, enum.Enum):
+    """A kind held against what was expected of the scenario."""
+
+    OK = "ok"
+    KNOWN = "known"
+    NEW = "new"
+    CHANGED = "changed"
+    FIXED = "fixed"
+    NOT_RUN = "not_run"
+
+    @property
+    def fails(self) -> bool:
+        """Whether a run with such a scenario exits with 1."""
+        return self in (Verdict.NEW, Verdict.CHANGED, Verdict.FIXED)
+
+
 @dataclass(frozen=True, slots=True)
 class Point:
     """One measured point: message size in bytes, element type, and `in` as `place` where the operation is in place.

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, quote_plus
 
-from pytest_hetgpu.model import Kind, Verdict
+from pytest_hetgpu.told import Kind, Verdict
 
 SHORTEST = 6
 """Characters of a value that is looked for; a shorter one is redacted only beside its name."""

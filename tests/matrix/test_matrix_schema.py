@@ -92,7 +92,7 @@ BEYOND = re.compile(
     r"|one id|cells?\b|listed twice|lists|is not a|run|whole number of|size '|sets |needs a name|names no|version range"
     r"|capability"
     r"|has no size|min_size|how fast|no bandwidth|not timed|excluded"
-    r"|include\.|each entry of include|environment|not YAML|no setting|NUL|not one name"
+    r"|the class of|include\.|each entry of include|environment|not YAML|no setting|NUL|not one name"
 )
 
 

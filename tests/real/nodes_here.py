@@ -10,6 +10,8 @@ from typing import Any
 from junitparser import JUnitXml
 
 ROOT = Path(__file__).parents[2]
+RAW = "reports/.private/*/*.log"
+"""The raw logs of running cells, and of those whose text held secrets."""
 
 HEAD = f"""\
 name: nodes

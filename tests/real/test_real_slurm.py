@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.real.nodes_here import ROOT, properties
+from tests.real.nodes_here import RAW, ROOT, properties
 from tests.slurm import cluster as slurm
 
 pytestmark = pytest.mark.real
@@ -196,9 +196,8 @@ def hanging(
     def start(launcher: str, workload: str = HANG) -> tuple[subprocess.Popen[bytes], Path]:
         pytester.path.joinpath("nodes.yaml").write_text(HEAD % ("[one, one]", workload, launcher))
         started.append(subprocess.Popen((sys.executable, "-m", "pytest", *OPTIONS), cwd=pytester.path))
-        logs = pytester.path.glob
-        cluster.until(lambda: any(log.stat().st_size for log in logs("reports/.private/*/*.log")), 60, "a log")
-        raw = next(logs("reports/.private/*/*.log"))
+        cluster.until(lambda: any(log.stat().st_size for log in pytester.path.glob(RAW)), 60, "a log")
+        raw = next(pytester.path.glob(RAW))
         return started[0], pytester.path / "reports" / raw.parent.name / "scenarios" / raw.stem / "output.log"
 
     yield start
