@@ -43,7 +43,7 @@ fi
 
 # Acceptance tests start pytest a hundred times; without bytecode each start would compile every module again.
 unset PYTHONDONTWRITEBYTECODE
-export HETGPU_REQUIRE=stack,xdist,lint,testinfra,docker,ssh,corpus,re2,torch,cc,browser,slurm
+export HETGPU_REQUIRE=stack,xdist,lint,testinfra,docker,ssh,corpus,re2,torch,cc,browser,slurm,netns
 # Labelled logs of real failures lie beside the checkout.
 HETGPU_CORPUS=${HETGPU_CORPUS:-$(cd ../shared/corpus && pwd)}
 export HETGPU_CORPUS

@@ -37,6 +37,7 @@ def test_a_container_is_killed(fault: Fault) -> None:
     fault.checked(session, cell)
 
 
+@pytest.mark.nightly(reason="a frozen container is noticed after 90 s")
 def test_a_container_is_frozen(fault: Fault) -> None:
     """A node's container is frozen: its processes get SIGSTOP."""
     session = over_containers(fault)

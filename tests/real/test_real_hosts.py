@@ -1,7 +1,7 @@
 """The transports of the main job on hosts that differ in user, IPv6, HOME, TMPDIR and cores: the same verdicts.
 
-Six hosts hold every pair of these (a covering array). `HETGPU_NIGHTLY=1` runs all of them with `matrices/local.yaml`,
-and a Debian 13 in a container; without it the first two run a cell per transport and stack.
+Six hosts hold every pair of these (a covering array). The first two run a cell per transport and stack on each push;
+the others, all of them with `matrices/local.yaml`, and a Debian 13 in a container are nightly.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.real.hosts_here import CELLS, MATRIX, PLACEMENTS, Host, cells, host, 
 pytestmark = pytest.mark.real
 
 ROOT = Path(__file__).parents[2]
-NIGHTLY = bool(os.environ.get("HETGPU_NIGHTLY"))
+NIGHTLY = pytest.mark.nightly(reason="one more host of six")
 GOOD = ("ok", "known", "not_run")
 Stacks = Callable[[str], Path]
 Need = Callable[[str, str], None]
@@ -114,13 +114,15 @@ def test_every_pair_of_differences_is_among_the_hosts() -> None:
     assert len(all_pairs()) == 10 * 4
 
 
-@pytest.mark.parametrize("kind", KINDS if NIGHTLY else KINDS[:2], ids=str)
+@pytest.mark.parametrize(
+    "kind", [*KINDS[:2], *(pytest.param(kind, marks=NIGHTLY) for kind in KINDS[2:])], ids=list(map(str, KINDS))
+)
 def test_a_cell_of_every_transport_and_stack(kind: Kind, ready: Path) -> None:
     found = ran(kind, ready, "hosts.yaml")
     assert {name: cell["verdict"] for name, cell in found.items()} == {**CELLS, **MORE}
 
 
-@pytest.mark.skipif(not NIGHTLY, reason="takes 3 minutes per host: HETGPU_NIGHTLY=1")
+@pytest.mark.nightly(reason="takes 3 minutes per host")
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_the_main_job(kind: Kind, ready: Path) -> None:
     found = ran(kind, ready, str(ROOT / "matrices" / "local.yaml"))
@@ -140,7 +142,7 @@ python3 bootstrap.py run --hetgpu-matrix /hosts/hosts.yaml --hetgpu-reports /hos
 """
 
 
-@pytest.mark.skipif(not NIGHTLY, reason="downloads three stacks: HETGPU_NIGHTLY=1")
+@pytest.mark.nightly(reason="downloads three stacks")
 def test_a_bare_debian_13(engine: None, tmp_path: Path) -> None:
     """Its own Python, nothing installed but what README asks for: no ssh, no compiler, no iproute2."""
     (tmp_path / "hosts.yaml").write_text(MATRIX + FOUR)

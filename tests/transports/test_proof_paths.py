@@ -6,7 +6,21 @@ import pytest
 
 from pytest_hetgpu.transports._proof import Proof
 from pytest_hetgpu.transports.ucc import UccReader
-from tests.transports.test_proof import BTL, CAPABLE, HELLO, HOSTS_DIFFER, LANES, MAP, OLD_LANES, PROVIDER, SOCKETS, UCX_HOSTS_DIFFER, summary, fed
+from tests.transports.test_proof import (
+    BTL,
+    CAPABLE,
+    CM,
+    HELLO,
+    HOSTS_DIFFER,
+    LANES,
+    MAP,
+    OLD_LANES,
+    PROVIDER,
+    SOCKETS,
+    UCX_HOSTS_DIFFER,
+    fed,
+    summary,
+)
 
 
 def pathed(reader: Proof, text: str) -> dict[str, str]:
