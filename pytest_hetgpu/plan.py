@@ -29,7 +29,8 @@ def plan(document: Document, scenario: Scenario, site: Site) -> Job:
     settings = document.settings(scenario.values)
     options = settings.options
     everybody, hosts = place(document, settings, site)
-    nodes = tuple(replace(node, interface=_named(settings, node)) for node in everybody[: len(settings.nodes)])
+    everybody = tuple(replace(node, interface=_named(settings, node)) for node in everybody)
+    nodes = everybody[: len(settings.nodes)]
     control = everybody[len(nodes)] if settings.launch_from else None
     _require(options.requires, nodes, hosts[: len(nodes)])
     starter = _starter(nodes, control)

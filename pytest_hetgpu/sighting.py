@@ -24,8 +24,11 @@ _PREFIX = re.compile(r"/[A-Za-z0-9_./+@=~-]*")
 _DEVICE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@+~-]*")
 
 
-def of(node: Node, member: Member, seen: Environment) -> Sight:
-    """The sight of a node; what cannot be told of its network is left open. Never raises for a node that is lost."""
+def of(node: Node, member: Member, seen: Environment, *, alone: bool = False) -> Sight:
+    """The sight of a node; what cannot be told of its network is left open. Never raises for a node that is lost.
+
+    `alone` is True if all nodes of the job are on its host.
+    """
     fabric = node.hardware.fabric
     chosen = roce(fabric, seen)
     if chosen:
@@ -33,7 +36,8 @@ def of(node: Node, member: Member, seen: Environment) -> Sight:
         interface = Choice(chosen.netdev, f"the one of GID {gid_index} of {chosen.hca}")
     else:
         hca, gid_index = infiniband(fabric, seen), None
-        interface = Choice() if _given(node) else _interface(node.host, member, seen)
+        alone = alone or node.host in HERE
+        interface = Choice() if _given(node, alone=alone) else _interface("" if alone else node.host, member, seen)
     interface = interface if _DEVICE.fullmatch(interface.name) else replace(interface, name="")
     # Loopback is nothing that a fabric has: what is on one host finds its ranks there.
     netdev = "" if (fabric.netdev and not chosen) or node.host in HERE else interface.name
@@ -42,11 +46,14 @@ def of(node: Node, member: Member, seen: Environment) -> Sight:
     return Sight(member.folder, member.uid == 0, netdev, hca, gid_index, prefix, member.given, interface)
 
 
-def _given(node: Node) -> bool:
-    """Whether the interface is known without looking: the matrix names it, or the container's network does."""
-    if node.container is not None and node.container.network == "user":
-        return True
-    return bool(node.hardware.fabric.netdev) if node.interface is None else bool(node.interface.name)
+def _given(node: Node, *, alone: bool) -> bool:
+    """Whether the interface is known without looking: the fabric names it, or the container's network does.
+
+    A cell that names one itself does not count: later cells have the same nodes. Nor does the loopback that plans give
+    to nodes of one host.
+    """
+    own_network = node.container is not None and node.container.network == "user"
+    return own_network or node.hardware.fabric.netdev not in (None, *((LOOPBACK,) * alone))
 
 
 def _prefix(node: Node, member: Member) -> str:
@@ -99,13 +106,13 @@ def _device(hca: str, port: int) -> str:
 
 
 def _interface(host: str, member: Member, seen: Environment) -> Choice:
-    """The interface that carries the address by which others reach the node; on this host, the one for a host alone."""
+    """The interface that carries the address by which others reach the node; without `host` that of a host alone."""
     try:
         routes = (member.read([ROUTES])[ROUTES] or b"").decode(errors="replace")
-        address = None if host in HERE else _ipv4(host, member)
+        address = _ipv4(host, member) if host else None
     except HetgpuError:
         return Choice()
-    if host in HERE:
+    if not host:
         network = _network(seen, routes)
         return choose(network) if len(network.interfaces) > 1 else Choice()
     name = interface_of(routes, address)

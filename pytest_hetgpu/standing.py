@@ -126,7 +126,8 @@ class Placements:
             berths += _together([_opener(node, gathering) for node in job.everybody], gathering)
             environments = _joined_and_seen(berths, job.starter)
             pairs = zip(berths, environments, strict=True)
-            sights = {berth.node.index: sighting.of(berth.node, berth.member, seen) for berth, seen in pairs}
+            alone = len({berth.node.host for berth in berths}) == 1
+            sights = {one.node.index: sighting.of(one.node, one.member, seen, alone=alone) for one, seen in pairs}
         except BaseException:
             _close(berths, gathering)
             raise

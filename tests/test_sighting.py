@@ -183,7 +183,6 @@ def test_names_are_looked_up_on_the_node() -> None:
     [
         node(Fabric(netdev="eth1")),
         node(container=ContainerOptions(network="user")),
-        node(interface=Choice("eth0", "the first one of a pod")),
     ],
 )
 def test_an_interface_that_is_given_is_not_looked_for(which: Node) -> None:

@@ -176,7 +176,7 @@ def test_a_node_that_dies_in_mid_run_is_named_and_the_next_cell_has_another(
     cells = properties(pytester.path / "reports")
     assert cells["pair-ob1-allreduce"]["verdict"] == "ok"
     assert (cells["pair-ob1-fault"]["outcome"], cells["pair-ob1-fault"]["verdict"]) == ("crash", "new")
-    text = log.read_text(errors="replace")
+    text = (pytester.path / f"reports/{run}/scenarios/pair-ob1-fault/output.log").read_text(errors="replace")
     assert "hetgpu: node node1 (one on localhost) was lost: the container ended with exit code 137" in text
     assert cells["pair-ob1-fault"]["signature"] == "lost@container", text
 
