@@ -106,6 +106,22 @@ def test_other_hosts_are_given_with_their_slots(plans: Plans) -> None:
     assert "--map-by" not in mixed
 
 
+ELSEWHERE = """\
+name: elsewhere
+hardware: {here: {}, there: {runtime: ssh, mpi: {prefix: /opt/mpi}}}
+axes:
+  placement: {two: [here, there]}
+  transport: {ob1: {}}
+  workload: {allreduce: {sizes: 8}}
+"""
+
+
+def test_daemons_on_other_hosts_are_started_from_their_own_prefix(plans: Plans) -> None:
+    hosts = {"here": (Host("10.0.0.1"),), "there": (Host("10.0.0.2"),)}
+    words = " ".join(plans("two-ob1-allreduce", ELSEWHERE, site(hosts)).command.argv)
+    assert " --prefix /opt/mpi " in words
+
+
 WIRED = """\
 name: wired
 hardware:

@@ -178,6 +178,11 @@ def test_names_are_looked_up_on_the_node() -> None:
     assert told.asked == ["/proc/net/route"]
 
 
+@pytest.mark.parametrize("named", [Choice("eth7", "netdev of the transport names it"), Choice("lo", "not known yet")])
+def test_what_one_cell_names_is_looked_for_as_later_cells_have_the_same_nodes(named: Choice) -> None:
+    assert of(node(interface=named)).netdev == "ens6"
+
+
 @pytest.mark.parametrize(
     "which",
     [
@@ -207,6 +212,16 @@ def test_a_node_that_shares_this_host_has_the_interface_of_a_host_alone() -> Non
     others = "docker0 a bridge, ens4 without a carrier, tun0 a tunnel, ens5 without an IPv4 address"
     assert sight.interface == Choice("lo", f"no other interface can be used: {others}", "loopback")
     assert of(there).interface == Choice()
+
+
+def test_nodes_of_one_host_have_one_interface_that_is_no_bridge() -> None:
+    """A plan gives containers of one host its loopback, which is known without looking only on several hosts."""
+    seen, bridge = Environment(NICS), "172.17.0.1"
+    sights = [
+        sighting.of(one, cast(Member, Told()), seen, alone=True)
+        for one in (node(host=bridge), node(Fabric(netdev="lo"), host=bridge))
+    ]
+    assert [sight.interface for sight in sights] == [Choice("ens5", "carries the default route")] * 2
 
 
 def test_a_container_on_its_host_s_network_has_the_host_s_interface() -> None:

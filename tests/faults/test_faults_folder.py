@@ -19,14 +19,14 @@ BOTH = pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["alone", "work
 
 
 def begun(fault: Fault, options: tuple[str, ...], lacking: Callable[[str, str], None]) -> tuple[Session, Path]:
-    """A session with its second cell or a later one in flight, and the folder of its run."""
+    """A session with its second or third cell in flight and more to come, and the folder of its run."""
     if options:
         try:
             import xdist  # noqa: F401
         except ImportError:
             lacking("xdist", "pytest-xdist is not installed")
-    session = fault.at(local(meetings(4, 0.3))).start(*options)
-    session.reaches()
+    session = fault.at(local(meetings(6, 0.3))).start(*options)
+    session.reaches(fault.chance.randint(2, 3))
     return session, session.run
 
 
