@@ -13,7 +13,7 @@ from pytest_hetgpu.model import Point
 from tests.programs.mpi_runs import PROGRAMS, Mpirun, both_transports
 
 OURS = {"accelerator", "harness", "memory", "operations", "report", "torch_operations", "torch_training", "torch_world"}
-OURS |= {"pump_iperf3", "pump_place", "pump_streams"}
+OURS |= {"pump_iperf3", "pump_place", "pump_streams", "segments"}
 
 pytestmark = pytest.mark.real
 
