@@ -44,9 +44,6 @@ fi
 # Acceptance tests start pytest a hundred times; without bytecode each start would compile every module again.
 unset PYTHONDONTWRITEBYTECODE
 export HETGPU_REQUIRE=stack,xdist,lint,testinfra,docker,ssh,corpus,re2,torch,cc,browser,slurm,netns
-# Labelled logs of real failures lie beside the checkout.
-HETGPU_CORPUS=${HETGPU_CORPUS:-$(cd ../shared/corpus && pwd)}
-export HETGPU_CORPUS
 # Ledgers of earlier runs on this machine are not this run's to judge.
 HETGPU_LEDGERS=$(mktemp -d)
 export HETGPU_LEDGERS
