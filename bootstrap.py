@@ -2,7 +2,7 @@
 """From a fresh clone to a run, with nothing but Python 3.10 or newer:
 
     python3 bootstrap.py run  [pytest options]   run matrices/local.yaml on this machine
-    python3 bootstrap.py test [pytest options]   run the project's own tests
+    python3 bootstrap.py test [pytest options]   run the project's own tests, except those marked `nightly`
     python3 bootstrap.py stack [NAME ...]        only make the MPI stacks
 
 Makes `.venv` (this project, editable) and a virtual environment a stack in `.stacks/NAME`: two MPIs in one
@@ -118,7 +118,8 @@ def main(arguments: list[str]) -> int:
     if command == "run":
         given = any(argument.startswith("--hetgpu-matrix") for argument in rest)
         return pytest([*([] if given else ["--hetgpu-matrix", DEFAULT_MATRIX]), *rest])
-    return pytest(["tests", *rest]) if command == "test" else 0
+    # A `-m` of the caller's wins: pytest takes the last one.
+    return pytest(["tests", "-m", "not nightly", *rest]) if command == "test" else 0
 
 
 if __name__ == "__main__":

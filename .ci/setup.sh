@@ -53,8 +53,10 @@ start_engine() {
   install dockerd=docker.io mmdebstrap=mmdebstrap chromium=chromium cc="gcc" /usr/sbin/sshd=openssh-server \
     ssh=openssh-client iptables=iptables ip=iproute2 slurmctld=slurm-wlm munged=munge
   # Neither package has a program of its own.
-  dpkg -s libc6-dev libpmix2 >/dev/null 2>&1 ||
+  if ! dpkg -s libc6-dev libpmix2 >/dev/null 2>&1; then
+    apt-get update -qq
     DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends libc6-dev libpmix2 >/dev/null
+  fi
   engine_log=$(mktemp)
   if ! docker version >/dev/null 2>&1; then
     dockerd >"$engine_log" 2>&1 &
