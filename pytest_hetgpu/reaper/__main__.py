@@ -12,4 +12,4 @@ from pathlib import Path
 from pytest_hetgpu.reaper.work import Result, work_off
 
 if __name__ == "__main__":
-    sys.exit({Result.DONE: 0, Result.LEFT: 1, Result.NOT_OURS: 3}[work_off(Path(sys.argv[1])).result])
+    sys.exit({Result.DONE: 0, Result.LEFT: 1, Result.NOT_OURS: 3}[work_off(Path(sys.argv[1]), memory=True).result])

@@ -35,7 +35,8 @@ class Guard(Books):
         self.trouble = ""
 
     def processes(self) -> None:
-        self._note(Spot("processes"))
+        if not any(spot.kind == "processes" for spot in tuple(self._open.values())):
+            self._note(ledger.processes_spot())
 
     def engine(self, reach: Reach) -> None:
         self._note(ledger.engine_spot(reach, os.environ))

@@ -18,9 +18,11 @@ from typing import Any
 from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.model import Reach
 from pytest_hetgpu.reaper.owner import Owner, parse
+from pytest_hetgpu.runtimes._segments import Segments
 
 FOLDER_VARIABLE = "HETGPU_LEDGERS"
 ENDING = ".ledger"
+_SEGMENTS = "SEGMENTS"
 _TLS = ("DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH")
 
 
@@ -29,7 +31,7 @@ class Spot:
     """A place where something may be: `kind` is processes (of this machine), engine, host or namespace.
 
     `environ` has what is needed besides: to reach an engine over TLS; of a namespace NAMESPACE, KUBECONFIG and KINDS,
-    `host` being the context.
+    `host` being the context; of processes SEGMENTS, the shared memory that was here before them.
     """
 
     kind: str
@@ -59,6 +61,17 @@ def namespace_spot(context: str, namespace: str, config: str, kinds: Sequence[st
     """A namespace of Kubernetes, where objects of these kinds may be."""
     given = (("NAMESPACE", namespace), ("KUBECONFIG", config), ("KINDS", ",".join(kinds)))
     return Spot("namespace", context, environ=tuple((name, value) for name, value in given if value))
+
+
+def processes_spot() -> Spot:
+    """Name this machine as it is before the first process of ours."""
+    return Spot("processes", environ=((_SEGMENTS, " ".join(sorted(Segments().before))),))
+
+
+def segments_before(spot: Spot) -> Segments | None:
+    """The shared memory that was here before the processes of a spot; None where that is not known."""
+    before = dict(spot.environ).get(_SEGMENTS) if spot.kind == "processes" else None
+    return None if before is None else Segments(before.split())
 
 
 def head(owner: Owner) -> str:

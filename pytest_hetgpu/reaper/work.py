@@ -32,8 +32,12 @@ class Worked:
     trouble: tuple[str, ...] = ()
 
 
-def work_off(path: Path) -> Worked:
-    """Clears all places of a ledger whose owner is dead, then removes it. What failed is kept beside it as `.log`."""
+def work_off(path: Path, *, memory: bool = False) -> Worked:
+    """Clears all places of a ledger whose owner is dead, then removes it. What failed is kept beside it as `.log`.
+
+    `memory`: with the shared memory that is new on this machine since its first process, and that nobody uses. The
+    ranks of a launcher that was killed with its run may be gone before anyone sees what they used.
+    """
     with _alone(path) as only:
         book = ledger.read(path) if only else None
         if book is None or life(book.owner) is not Life.DEAD:
@@ -49,6 +53,9 @@ def work_off(path: Path) -> Worked:
                 trouble.append(str(error) if str(error).startswith(words) else f"{words}: {error}")
             except Exception as error:  # noqa: BLE001 - the other places are cleared all the same
                 trouble.append(f"{words}: {type(error).__name__}: {error}")
+            segments = ledger.segments_before(spot) if memory else None
+            if segments:
+                segments.clear()
         log = path.with_suffix(".log")
         if trouble:
             _keep(log, trouble)

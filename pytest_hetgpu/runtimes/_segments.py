@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
 from importlib import resources
 from pathlib import Path
@@ -16,14 +17,14 @@ _PATIENCE = 30.0
 
 
 class Segments:
-    """The segments that there were before a job."""
+    """The segments that there were before a job; `before` has their names if that was another process's job."""
 
-    def __init__(self) -> None:
-        self._before = _names()
+    def __init__(self, before: Iterable[str] | None = None) -> None:
+        self.before = _names() if before is None else frozenset(before)
 
     def clear(self) -> None:
         """Remove those made since that nobody uses; whether that is so is looked at only where there are any."""
-        since = _names() - self._before
+        since = _names() - self.before
         if since:
             command = (sys.executable, "-I", "-S", "-", json.dumps(sorted(since)))
             with suppress(OSError, subprocess.TimeoutExpired):
@@ -35,7 +36,7 @@ def program() -> bytes:
     return (resources.files("pytest_hetgpu") / "programs" / "segments.py").read_bytes()
 
 
-def _names() -> set[str]:
+def _names() -> frozenset[str]:
     with suppress(OSError):
-        return {path.name for path in _FOLDER.iterdir() if _MAYBE.match(path.name)}
-    return set()
+        return frozenset(path.name for path in _FOLDER.iterdir() if _MAYBE.match(path.name))
+    return frozenset()

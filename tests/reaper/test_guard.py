@@ -33,6 +33,11 @@ import subprocess, sys, os, time
 subprocess.Popen([sys.executable, "-c", "import os, time; os.setsid(); print('deep', flush=True); time.sleep(600)"])
 time.sleep(600)
 '''
+if sys.argv[1] == "memory":
+    # As if ranks had died with their launcher, and with this process, before anybody looked.
+    guard.processes()
+    os.close(os.open(os.environ["SEGMENT"], os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    os.kill(os.getpid(), 9)
 if sys.argv[1] == "short":
     child = "print('deep')"
 Local().run(Command((sys.executable, "-c", child), {}), output=Path(sys.argv[2]), timeout=600)
@@ -115,6 +120,21 @@ def test_processes_of_a_killed_run_are_killed_wherever_they_went(run: Run, books
     until(lambda: not running(ranks))
     until(lambda: not list(books.iterdir()))
     until(lambda: not running([guardian]))
+
+
+def test_shared_memory_of_ranks_that_died_with_their_run_goes(
+    run: Run, books: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, since = (Path(f"/dev/shm/mpich_shm_{secrets.token_hex(4)}_0") for _ in range(2))
+    monkeypatch.setenv("SEGMENT", str(since))
+    before.touch(mode=0o600)
+    try:
+        assert run("memory").wait(PATIENCE) == -signal.SIGKILL
+        until(lambda: not list(books.iterdir()))
+        assert (before.exists(), since.exists()) == (True, False)
+    finally:
+        before.unlink()
+        since.unlink(missing_ok=True)
 
 
 def test_the_guardian_is_small_and_holds_nothing_of_the_run(run: Run, tmp_path: Path) -> None:
