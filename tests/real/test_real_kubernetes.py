@@ -138,4 +138,4 @@ def test_credentials_that_have_expired(pods: Pods, pytester: pytest.Pytester, mo
     monkeypatch.setenv("KUBECONFIG", str(old))
     assert pods.run().ret == 1
     assert only(pytester)["signature"] == "not-ready@kubernetes"
-    assert "does not take your credentials: they have expired" in pods.log()
+    assert "does not take your credentials. They have expired" in pods.log()

@@ -25,7 +25,7 @@ NO_EXEC = 'Error from server (Forbidden): pods "p" is forbidden: User "ada" cann
         (NO_EXEC, "`kubectl auth can-i create pods --subresource=exec -n gpu --context c`"),
         (
             "error: You must be logged in to the server (Unauthorized)",
-            "K does not take your credentials: they have expired",
+            "K does not take your credentials. They have expired",
         ),
         (
             'Error from server (NotFound): namespaces "nope" not found',

@@ -76,7 +76,7 @@ _TABLE = (
     ),
     _Row(
         r"\(Unauthorized\)|the server has asked for the client to provide credentials|must be logged in",
-        "{where} does not take your credentials: they have expired, or are another cluster's; log in again, and check "
+        "{where} does not take your credentials. They have expired, or are another cluster's; log in again, and check "
         "with `kubectl auth can-i get pods{context}`",
     ),
     _Row(
