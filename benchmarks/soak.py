@@ -197,27 +197,34 @@ class Soak:
         due = before + self.every
         while session.process.poll() is None:
             follow.read()
-            # What a first cell loads stays loaded.
-            if follow.running and len(follow.judged) > before:
+            # What a first cell loads, and what judging a first failure loads, stays loaded.
+            if follow.running and len(follow.judged) > before and follow.failed:
                 self.memories[-1].sample(session.process.pid, broken=follow.running in self.broken)
-            if len(follow.judged) >= due and follow.running:
+            if len(follow.judged) >= due and follow.running and self._hit(session, follow):
                 due += self.every
-                self._hit(session, follow.running)
             with contextlib.suppress(Exception):
                 session.process.wait(STEP)
 
-    def _hit(self, session: Session, cell: str) -> None:
+    def _hit(self, session: Session, follow: Follow) -> bool:
+        """Whether a cell was still running after a random wait; if so something happened to it."""
+        with contextlib.suppress(Exception):
+            session.process.wait(self.chance.uniform(0, 0.5))
+        follow.read()
+        cell, before = follow.running, len(follow.started)
+        if not cell:
+            return False
         ends = self.chance.random() < self.ending
         faults = ENDING if ends else CONTAINED if cell.startswith("contained") else LOCAL
         name = self.chance.choice(sorted(faults))
-        with contextlib.suppress(Exception):
-            session.process.wait(self.chance.uniform(0, 0.5))
         # By then the cell may be over, and its nodes with it.
         with contextlib.suppress(AssertionError, IndexError, psutil.Error):
             faults[name](session, cell, self.chance)
             self.done[name] += 1
-            self.broken[cell] = name
             print(f"  {name}, {cell}", flush=True)
+        # The fault may have waited for the processes of the next cell.
+        follow.read()
+        self.broken.update(dict.fromkeys((cell, *follow.started[before:]), name))
+        return True
 
 
 class Follow:
@@ -227,7 +234,9 @@ class Follow:
         self.session = session
         self.places: dict[Path, int] = {}
         self.judged: set[tuple[str, ...]] = set()
+        self.started: list[str] = []
         self.running = ""
+        self.failed = False
 
     def read(self) -> None:
         for path in sorted(self.session.site.home.glob("reports/*-*/journal/*.jsonl")):
@@ -243,8 +252,13 @@ class Follow:
     def _take(self, event: dict[str, object]) -> None:
         if event["event"] == "started":
             self.running = str(event["scenario"]) if event["pid"] == self.session.process.pid else ""
+            self.started += [self.running] if self.running else []
         elif event["event"] == "judged":
             self.judged.add(identity(event))
+            outcome = event["outcome"]
+            failed = isinstance(outcome, dict) and outcome.get("kind") != "passed"
+            # Earlier sessions' cells did not run in this process.
+            self.failed = self.failed or (bool(self.running) and failed)
             self.running = ""
 
 
