@@ -80,13 +80,15 @@ def ready(tmp_path: Path, stacks_here: Stacks, lacking: Need, monkeypatch: pytes
 def started(kind: Kind, there: Host, folder: Path, *argv: str) -> tuple[str, ...]:
     """A command as it is started on such a host: in its mounts, with its variables, as its user."""
     full = f"mount -t tmpfs -o size=64k,mode=1777 full {folder}/full; cat /dev/zero >{folder}/full/all 2>/dev/null; "
+    # In a user namespace nobody sees who uses a segment, so that all stay: the host has shared memory of its own.
+    mounts = "mount -t tmpfs -o mode=1777 shm /dev/shm; " + ("" if kind.room else full)
     variables = ["HETGPU_CORES=" + str(kind.cores), f"LD_PRELOAD={folder}/cores.so", "HWLOC_THISSYSTEM=0"]
     variables += [f"HWLOC_SYNTHETIC=pack:1 core:{kind.cores} pu:1"]
     variables += [] if kind.room else [f"TMPDIR={folder}/full"]
     # A user namespace: no file need be opened to another user for its programs to be run by one.
     user = () if kind.root else ("unshare", "--user", "--map-user=65534", "--map-group=65534")
     return (
-        *(*there.inside, "unshare", "-m", "sh", "-c", ("" if kind.room else full) + 'exec "$@"', "-"),
+        *(*there.inside, "unshare", "-m", "sh", "-c", mounts + 'exec "$@"', "-"),
         *(*user, "env", *(() if kind.home else ("-u", "HOME")), *variables, *argv),
     )
 
