@@ -206,7 +206,7 @@ class Soak:
                 session.process.wait(STEP)
 
     def _hit(self, session: Session, follow: Follow) -> bool:
-        """Whether a cell was still running after a random wait; if so something happened to it."""
+        """Let a fault happen after a random wait; return whether a cell was still running then."""
         with contextlib.suppress(Exception):
             session.process.wait(self.chance.uniform(0, 0.5))
         follow.read()
@@ -221,9 +221,9 @@ class Soak:
             faults[name](session, cell, self.chance)
             self.done[name] += 1
             print(f"  {name}, {cell}", flush=True)
-        # The fault may have waited for the processes of the next cell.
-        follow.read()
-        self.broken.update(dict.fromkeys((cell, *follow.started[before:]), name))
+            # It may have waited for the processes of the next cell.
+            follow.read()
+            self.broken.update(dict.fromkeys((cell, *follow.started[before:]), name))
         return True
 
 

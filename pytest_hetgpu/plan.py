@@ -128,7 +128,7 @@ def _meeting(scenario: Scenario, nodes: Sequence[Node]) -> Meeting:
 
 
 def _of_torch(nodes: Sequence[Node], launcher: Launcher, meeting: Meeting) -> dict[int, dict[str, str]]:
-    """What ranks of torch.distributed need beside the transport's settings, by node.
+    """Return what ranks of torch.distributed need beside the transport's settings, by node.
 
     Without a number of threads each rank computes on all cores of its host, in the way of its neighbours.
     """
@@ -178,7 +178,7 @@ def _off(work: Workload, nodes: Sequence[Node]) -> str | None:
 
 
 def _memory(work: Workload) -> str:
-    """Where its buffers are; NCCL moves nothing but device memory."""
+    """Return the memory of its buffers; NCCL moves nothing but device memory."""
     return "device" if work.backend == "nccl" else getattr(work.settings, "memory", "host")
 
 
@@ -310,7 +310,7 @@ def _contexts(
 
 
 def _finding(node: Node, stack: Stack, folder: str, site: Site) -> tuple[str, ...]:
-    """What stands before a program on a node that nobody has seen yet, if its fabric needs a GID index.
+    """Return the words before a program on a node that was not inspected yet, if its fabric needs a GID index.
 
     A run knows the index once it has seen the node; what is pasted, or started by others, finds it there.
     """
@@ -321,7 +321,7 @@ def _finding(node: Node, stack: Stack, folder: str, site: Site) -> tuple[str, ..
 
 
 def _filled(tokens: Sequence[str], node: Node, nodes: Sequence[Node]) -> tuple[str, ...]:
-    """What stands in a command for facts of a node, or of the first one, put in its place."""
+    """Replace what stands in a command for facts of a node, or of the first one."""
     platform = node.hardware.accelerator.platform
     facts = {
         "{platform}": platform,
@@ -335,7 +335,7 @@ def _filled(tokens: Sequence[str], node: Node, nodes: Sequence[Node]) -> tuple[s
 
 
 def _rendered(settings: CellSettings, node: Node, stack: Stack, site: Site) -> Rendering:
-    """What the transport asks of a node."""
+    """Return the settings that the transport needs on a node."""
     asked = settings.transport.render(node, stack)
     if not site.verbose:
         return asked
@@ -344,5 +344,5 @@ def _rendered(settings: CellSettings, node: Node, stack: Stack, site: Site) -> R
 
 
 def _programs(node: Node, nodes: Sequence[Node], site: Site) -> str:
-    """Where a node has the programs: all nodes of this machine share ours."""
+    """Return the folder of the programs on a node: all nodes of this machine share ours."""
     return f"{site.seen.get(node.index, Sight()).folder}/programs" if _joined(nodes) else site.programs

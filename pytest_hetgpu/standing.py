@@ -168,7 +168,7 @@ def _lent(node: Node) -> bool:
 
 
 def rank_programs() -> dict[str, bytes]:
-    """What ranks execute, by the path below a node's folder."""
+    """Return the programs that ranks execute, by the path below a node's folder."""
     folder = resources.files("pytest_hetgpu") / "programs"
     files = (f for f in folder.iterdir() if f.name.endswith(".py") and not f.name.startswith(_NOT_FOR_RANKS))
     return {f"programs/{file.name}": file.read_bytes() for file in files}
@@ -224,7 +224,7 @@ class _Asked:
 
 
 def _together(openers: Sequence[Callable[[], Berth]], gathering: Gathering) -> list[Berth]:
-    """What all give, made side by side; where one fails the others are closed, and the first error is raised."""
+    """Open all side by side. If one fails, close the others and raise the first error."""
     pool = ThreadPoolExecutor(max_workers=min(16, len(openers)))
     futures: list[Future[Berth]] = [pool.submit(opener) for opener in openers]
     try:

@@ -69,7 +69,7 @@ def processes_spot() -> Spot:
 
 
 def segments_before(spot: Spot) -> Segments | None:
-    """The shared memory that was here before the processes of a spot; None where that is not known."""
+    """Return the shared memory that was here before the processes of a spot; None if that is not known."""
     before = dict(spot.environ).get(_SEGMENTS) if spot.kind == "processes" else None
     return None if before is None else Segments(before.split())
 

@@ -22,11 +22,7 @@ def sentences(path: Path) -> Iterator[str]:
 
 
 def test_no_sentence_of_ours_looks_like_a_secret() -> None:
-    changed = {
-        f"{path.name}: {text[:200]}"
-        for path in sorted(PACKAGE.rglob("*.py"))
-        if path.name not in NO_MESSAGES
-        for text in sentences(path)
-        if redact(text) != text
-    }
-    assert changed == set()
+    paths = [path for path in sorted(PACKAGE.rglob("*.py")) if path.name not in NO_MESSAGES]
+    found = [(path.name, text) for path in paths for text in sentences(path)]
+    assert len(found) > 1000
+    assert [(name, text) for name, text in found if redact(text) != text] == []
