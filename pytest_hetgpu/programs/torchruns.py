@@ -122,7 +122,10 @@ def mind(argv: List[str]) -> int:
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     where = argv.index("torch.distributed.run") + 1
     try:
-        agent = subprocess.Popen([*argv[:where], "--log-dir", logs, *argv[where:]], stdin=subprocess.DEVNULL)
+        # torchrun passes on what ranks write. Buffered, all of it would be lost when the agent has to be killed.
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+        command = [*argv[:where], "--log-dir", logs, *argv[where:]]
+        agent = subprocess.Popen(command, stdin=subprocess.DEVNULL, env=environment)
         try:
             return watch(agent)
         finally:

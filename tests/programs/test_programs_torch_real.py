@@ -71,6 +71,25 @@ ddp_train.task = spoilt
 sys.argv[1:] = ["--backend", "gloo", "--epochs", "2", "--samples", "256"]
 ddp_train.main()
 """
+HELD = """
+import torch.distributed as dist
+from torch_world import join, leave
+
+class Held:
+    def __init__(self):
+        self.itself = self
+    def __del__(self):
+        print("LET GO", flush=True)
+
+def destroyed():
+    print("DESTROYED", flush=True)
+    destroy()
+
+world = join("gloo", "host")
+destroy, dist.destroy_process_group = dist.destroy_process_group, destroyed
+Held()
+leave(world)
+"""
 WHO = """
 import json, sys
 from torch_world import place
@@ -155,6 +174,11 @@ def test_training_on_what_is_no_number_is_a_wrong_result(torchrun: Torchrun) -> 
     assert ran.returncode == 0, ran.text[-3000:]
     assert all(sum(points.values()) for points in ran.records.checks.values())
     assert any("of the loss: expected at most nan, got nan" in sentence for sentence in ran.records.wrong)
+
+
+def test_what_holds_the_group_is_let_go_before_the_group_ends(torchrun: Torchrun) -> None:
+    ran = torchrun(HELD, ranks=1)
+    assert re.findall("LET GO|DESTROYED", ran.text) == ["LET GO", "DESTROYED"]
 
 
 @pytest.mark.parametrize("backend", ["nccl", "mpi", "ucc"])

@@ -23,6 +23,9 @@ arguments = sys.argv[1:]
 logs = pathlib.Path(arguments[arguments.index("--log-dir") + 1])
 os.write(1, f"agent {arguments[-1]} {logs} {logs.is_dir()}\\n".encode())
 pathlib.Path(arguments[-2]).touch()
+if arguments[-1] == "killed":
+    print("said before")
+    os.kill(os.getpid(), 9)
 if arguments[-1] == "stay":
     time.sleep(600)
 sys.exit(int(arguments[-1]))
@@ -39,6 +42,7 @@ def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (package / "run.py").write_text(STAND_IN)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "lib"))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
     return tmp_path
 
 
@@ -99,6 +103,13 @@ def test_one_that_stays_is_ended_when_another_has_failed(stand_in: Path) -> None
     output, _ = program.communicate(timeout=LIMIT)
     assert program.returncode == 3
     assert not any(Path(path).exists() for path in folders(output))
+
+
+def test_what_an_agent_said_before_it_was_killed_stays(stand_in: Path) -> None:
+    program = start(context(stand_in / "a", "killed"))
+    output, _ = program.communicate(timeout=LIMIT)
+    assert program.returncode == 128 + signal.SIGKILL
+    assert "said before" in output
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
