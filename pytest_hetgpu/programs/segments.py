@@ -4,22 +4,41 @@
 
 removes those of these segments that no process uses. The names are those of MPICH 5 (`mpich_shm_WORLD_NODE`), of Open
 MPI 4 (`vader_segment.HOST.UID.JOB.RANK`) and 5 (`sm_segment...`), and of UCX. A segment counts only if it is a file of
-this user that no other user may open, and if every process that may use it can be seen. Python 3.6 or later.
+this user that no other user may open, and if it is proven that no process uses it. Python 3.6 or later.
 """
 
 import contextlib
+import errno
+import fcntl
 import json
 import os
 import re
+import signal
 import stat
 import sys
-from typing import Dict, Iterable, List, Optional, Set
+from typing import Dict, Iterable, List, NamedTuple, Optional, Set
 
 FOLDER = "/dev/shm"  # noqa: S108 - only looked through
 NAME = re.compile(
     r"(?:mpich_(?:shm|vci)_[0-9a-f]{1,8}_\d+|(?:vader|sm)_segment\.[\w.-]+\.[0-9a-f]+\.\d+|ucx_shm_posix_[0-9a-f]+)\Z"
 )
-FIRST_PID, FIRST_IPC = "pid:[4026531836]", "ipc:[4026531839]"  # those of no container (linux/proc_ns.h)
+FIRST_PID = "pid:[4026531836]"  # the PID namespace of no container (linux/proc_ns.h)
+GONE, DENIED = (errno.ENOENT, errno.ESRCH), (errno.EACCES, errno.EPERM)
+
+
+class Use(NamedTuple):
+    """The segments that processes use, and the processes of this user that cannot be looked at."""
+
+    held: Set[str]
+    unread: List[int]
+
+
+class Look(NamedTuple):
+    """Segments of this user: those that no process uses, and those of which that is not proven, with the reason."""
+
+    unused: Dict[str, os.stat_result]
+    doubtful: Dict[str, os.stat_result]
+    why: str
 
 
 def names() -> Set[str]:
@@ -30,39 +49,82 @@ def names() -> Set[str]:
         return set()
 
 
-def unused(wanted: Optional[Iterable[str]] = None) -> Dict[str, os.stat_result]:
-    """Return the segments of this user (of `wanted`) that no process has open or mapped."""
+def look(wanted: Optional[Iterable[str]] = None) -> Look:
+    """Return the segments of this user, of `wanted` only. Those that a process is seen to use are left out."""
     found = {}
     for name in names() if wanted is None else wanted:
         with contextlib.suppress(OSError):
             status = os.lstat(os.path.join(FOLDER, name))  # noqa: PTH118
-            ours = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o077
-            if NAME.match(name) and ours:
+            private = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o077
+            if NAME.match(name) and private:
                 found[name] = status
-    if found and all_seen():
-        held = used(found)
-        return {} if held is None else {name: status for name, status in found.items() if name not in held}
-    return {}
+    tmpfs = bool(found) and on_tmpfs()
+    unused = {name: found.pop(name) for name in list(found) if tmpfs and unopened(os.path.join(FOLDER, name))}  # noqa: PTH118
+    if not found:
+        return Look(unused, {}, "")
+    use = used(found)
+    others = {name: status for name, status in found.items() if name not in use.held}
+    why = doubt(use.unread) if others else ""
+    return Look(unused, others, why) if why else Look({**unused, **others}, {}, "")
 
 
-def all_seen() -> bool:
-    """Return whether /proc has every process that shares this /dev/shm: not in a container with the host's memory."""
+def on_tmpfs() -> bool:
+    """Return whether the folder is a tmpfs: an overlay may forget who has a file mapped."""
     try:
-        return os.readlink("/proc/self/ns/pid") == FIRST_PID or os.readlink("/proc/self/ns/ipc") != FIRST_IPC  # noqa: PTH115
+        device = os.stat(FOLDER).st_dev  # noqa: PTH116
+        with open("/proc/self/mountinfo") as file:  # noqa: PTH123
+            lines = [line.partition(" - ") for line in file]
     except OSError:
         return False
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    return any(head.split()[2] == wanted and tail.split()[0] == "tmpfs" for head, _, tail in lines)
 
 
-def used(wanted: Iterable[str], pids: Optional[Iterable[int]] = None) -> Optional[Set[str]]:
-    """Return those of the segments that processes use, of `pids` only; None where one of ours cannot be looked at."""
+def unopened(path: str) -> bool:
+    """Return whether it is certain that no process of any namespace has a file open or mapped.
+
+    The kernel grants a write lease only on a file that nobody else has open, and a mapping keeps its file open. Linux
+    before 5.3 grants none on a tmpfs.
+    """
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        # A process that opens the file now has us sent a signal: SIGIO would end us, SIGURG is ignored.
+        fcntl.fcntl(file, fcntl.F_SETSIG, signal.SIGURG)
+        fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+    except OSError:
+        return False
+    finally:
+        os.close(file)
+    return True
+
+
+def doubt(unread: List[int]) -> str:
+    """Return why /proc does not show every process that may use a segment; empty if it does."""
+    try:
+        if os.readlink("/proc/self/ns/pid") != FIRST_PID:  # noqa: PTH115
+            return "processes outside this container may use it; run `hetgpu clean` on its host"
+    except OSError as error:
+        return f"/proc cannot be read ({error.strerror})"
+    if unread:
+        those = ", ".join(map(str, unread[:5])) + (", ..." if unread[5:] else "")
+        return f"process {those} of this user may use it and cannot be read; `sudo fuser -v {FOLDER}/*` shows who does"
+    return ""
+
+
+def used(wanted: Iterable[str], pids: Optional[Iterable[int]] = None) -> Use:
+    """Return those of the segments that processes use, of `pids` only, and the processes that cannot be looked at."""
     patterns = {name: name.encode() for name in wanted}
-    held = set()
+    use = Use(set(), [])
     for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if pids is None else pids:  # noqa: PTH208
         text = held_by(pid)
         if text is None:
-            return None
-        held |= {name for name, pattern in patterns.items() if pattern in text}
-    return held
+            use.unread.append(pid)
+        else:
+            use.held.update(name for name, pattern in patterns.items() if pattern in text)
+    return use
 
 
 def held_by(pid: int) -> Optional[bytes]:
@@ -72,26 +134,39 @@ def held_by(pid: int) -> Optional[bytes]:
     """
     place = f"/proc/{pid}"
     try:
-        links = []
-        for number in os.listdir(place + "/fd"):  # noqa: PTH208
-            with contextlib.suppress(OSError):
-                links.append(os.readlink(place + "/fd/" + number).encode(errors="replace"))  # noqa: PTH115
+        with open(place + "/stat", "rb") as file:  # noqa: PTH123
+            fields = file.read().rpartition(b")")[2].split()
+        if fields[0] in b"ZX":  # nothing is shown of one that ended, though a thread of it may live and have it all
+            return b"" if int(fields[17]) <= 1 else None
+        links = [target(place + "/fd/" + number) for number in os.listdir(place + "/fd")]  # noqa: PTH208
         with open(place + "/maps", "rb") as file:  # noqa: PTH123
-            return b"\n".join(links) + file.read()
-    except PermissionError:
-        try:
-            # What another user runs cannot have opened a file that is only ours. The first process is no rank.
-            return None if os.lstat(place).st_uid == os.geteuid() and pid > 1 else b""
-        except OSError:
+            return b"\n".join([*links, file.read()])
+    except OSError as error:
+        return b"" if error.errno in GONE or (error.errno in DENIED and not ours(pid)) else None
+
+
+def target(link: str) -> bytes:
+    """Return the name of an open file; empty if it was closed meanwhile."""
+    try:
+        return os.readlink(link).encode(errors="replace")  # noqa: PTH115
+    except OSError as error:
+        if error.errno in GONE:
             return b""
-    except OSError:
-        return b""
+        raise
+
+
+def ours(pid: int) -> bool:
+    """Return whether a process may use what only this user may open. The first process is no rank."""
+    try:
+        return pid > 1 and os.lstat(f"/proc/{pid}").st_uid == os.geteuid()
+    except OSError as error:
+        return error.errno not in GONE
 
 
 def remove(wanted: Iterable[str]) -> List[str]:
     """Remove those of the segments that are ours and that nobody uses; return their names."""
     removed = []
-    for name in unused(wanted):
+    for name in look(wanted).unused:
         with contextlib.suppress(OSError):
             os.unlink(os.path.join(FOLDER, name))  # noqa: PTH108, PTH118
             removed.append(name)

@@ -83,11 +83,15 @@ def folders() -> Iterator[Thing]:
                         }  # fmt: skip
 
 
-def unused() -> Iterator[Thing]:
-    """Segments of shared memory of this user that no process uses; `ident` is their size."""
-    for name, status in sorted(segments.unused().items()):
-        path, size = f"{segments.FOLDER}/{name}", "%.1f MB" % (status.st_size / 1e6)
-        yield {"kind": "segment", "name": path, "ident": size, "owner": NOBODY, "since": status.st_mtime}
+def shared() -> Iterator[Thing]:
+    """Segments of shared memory of this user that no process uses, `ident` is their size; with `stays` one may."""
+    seen = segments.look()
+    for found, why in ((seen.unused, ""), (seen.doubtful, seen.why)):
+        for name, status in sorted(found.items()):
+            path, size = f"{segments.FOLDER}/{name}", "%.1f MB" % (status.st_size / 1e6)
+            yield {
+                "kind": "segment", "name": path, "ident": size, "owner": NOBODY, "since": status.st_mtime, "stays": why
+            }  # fmt: skip
 
 
 def below(roots: Set[int], parents: Dict[int, int]) -> Set[int]:
@@ -115,7 +119,7 @@ def kill(labels: Set[str], patience: float) -> Set[str]:
         taken = below({thing["ident"] for thing in found if thing["owner"] in labels}, parents)
         if not taken or time.monotonic() > deadline:
             return held
-        held |= segments.used(segments.names(), taken) or set()
+        held |= segments.used(segments.names(), taken).held
         for pid in taken:
             with contextlib.suppress(OSError):
                 # An agent that is asked ends its own processes and removes its folder; then nobody is asked any more.
@@ -140,7 +144,7 @@ def main() -> None:
                 shutil.rmtree(folder["ident"], ignore_errors=True)
                 if Path(folder["ident"]).exists():
                     trouble.append(folder["ident"] + " cannot be removed: not ours")
-    print(json.dumps({"things": [*processes()[0], *folders(), *unused()], "trouble": trouble}))
+    print(json.dumps({"things": [*processes()[0], *folders(), *shared()], "trouble": trouble}))
 
 
 if __name__ == "__main__":

@@ -48,12 +48,19 @@ def sort(found: Iterable[Found], scope: Scope, life: Callable[[Owner], Life]) ->
     for one in found:
         owner = one.thing.owner
         state = lives.setdefault(owner, life(owner))
-        reason = f"on the way out of {one.place.words} already" if one.thing.going else _reason(owner, state, scope)
+        reason = _stays(one) or _reason(owner, state, scope)
         if reason:
             kept.setdefault(reason, []).append(one)
         else:
             dead.append(one)
     return Sorted(tuple(dead), tuple(f"{counted(ones)} left alone: {reason}" for reason, ones in kept.items()))
+
+
+def _stays(one: Found) -> str:
+    """Return why a thing stays whosever it is."""
+    if one.thing.going:
+        return f"on the way out of {one.place.words} already"
+    return f"on {one.place.words} {one.thing.stays}" if one.thing.stays else ""
 
 
 def _reason(owner: Owner, state: Life, scope: Scope) -> str:

@@ -43,7 +43,8 @@ class Thing:
 
     A segment of shared memory carries none: its owner is `nobody`, for no process uses it. Its `ident` is its size.
 
-    `since` are seconds since 1970. `going`: it was removed already, and its place only takes its time.
+    `since` are seconds since 1970. `going`: it was removed already, and its place only takes its time. `stays`: why it
+    is not removed, for somebody may use it.
     """
 
     kind: str
@@ -52,6 +53,7 @@ class Thing:
     owner: Owner
     since: float | None
     going: bool = False
+    stays: str = ""
 
 
 class Place(abc.ABC):
@@ -83,7 +85,7 @@ class _Machine(Place):
     def clear(self, owners: Iterable[Owner]) -> list[Thing]:
         wanted = set(owners)
         labels = [_NOBODY if owner == nobody(self.name) else owner.text for owner in wanted]
-        return [one for one in self._asked(labels) if one.owner in wanted]
+        return [one for one in self._asked(labels) if one.owner in wanted and not one.stays]
 
     def _asked(self, labels: list[str]) -> list[Thing]:
         request = json.dumps({"remove": labels, "patience": _REMOVAL})
@@ -249,7 +251,8 @@ def _thing(told: Mapping[str, Any], host: str) -> Thing | None:
     if owner is None or not (unlabelled or told["kind"] in ("process", "folder")):
         return None
     since = told["since"] if isinstance(told["since"], int | float) else None
-    return Thing(told["kind"], str(told["name"])[:200], str(told["ident"])[:200], owner, since)
+    stays = str(told.get("stays", ""))[:300]
+    return Thing(told["kind"], str(told["name"])[:200], str(told["ident"])[:200], owner, since, stays=stays)
 
 
 def _until_gone(place: Place, owners: Iterable[Owner], take: Callable[[list[Thing]], None]) -> list[Thing]:

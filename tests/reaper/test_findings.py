@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from pytest_hetgpu.reaper.findings import Found, Scope, sort, table
-from pytest_hetgpu.reaper.owner import Life, Owner, myself
+from pytest_hetgpu.reaper.owner import Life, Owner, myself, nobody
 from pytest_hetgpu.reaper.sweep import Here, Thing
 
 ME = myself("20260101-a")
@@ -57,6 +57,14 @@ def test_what_its_place_is_removing_already_is_told_and_nobody_needs_to_take_it(
     sorted_ = sort([*going, staying], MINE, lambda _: Life.DEAD)
     assert sorted_.dead == (staying,)
     assert sorted_.kept == ("2 pods left alone: on the way out of this machine already",)
+
+
+def test_a_segment_that_somebody_may_use_stays_with_its_reason() -> None:
+    doubtful = found(nobody(""), "segment")
+    one = Found(doubtful.place, replace(doubtful.thing, stays="processes outside this container may use it"))
+    sorted_ = sort([one, doubtful], MINE, lambda _: Life.DEAD)
+    assert sorted_.dead == (doubtful,)
+    assert sorted_.kept == ("1 segment left alone: on this machine processes outside this container may use it",)
 
 
 def test_the_table_says_what_where_whose_how_old_and_of_which_run() -> None:

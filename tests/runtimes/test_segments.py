@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import json
 import mmap
@@ -9,9 +10,11 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import IO, Any
 
 import pytest
 
@@ -21,6 +24,7 @@ from pytest_hetgpu.runtimes.base import Gathering
 from pytest_hetgpu.runtimes.local import Local, LocalNodes
 
 PROGRAM = Path(pytest_hetgpu.__file__).parent / "programs" / "segments.py"
+LEASES = tuple(map(int, os.uname().release.split(".")[:2])) >= (5, 3)
 CRASHING = """\
 import os
 from mpi4py import MPI
@@ -49,17 +53,34 @@ print(json.dumps([clean(), clean("--json"), clean("--yes"), clean()]))
 
 
 @pytest.fixture
-def segments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The program, over a folder of its own instead of /dev/shm, in which other tests leave theirs."""
+def segments(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """The program, over a folder below /dev/shm, in which other tests leave theirs."""
     spec = importlib.util.spec_from_file_location("segments", PROGRAM)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    folder = tmp_path / "shm"
-    folder.mkdir()
-    monkeypatch.setattr(module, "FOLDER", str(folder))
-    return module
+    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="segments-") as folder:
+        monkeypatch.setattr(module, "FOLDER", folder)
+        yield module
+
+
+@pytest.fixture(params=["lease", "proc"])
+def by(request: pytest.FixtureRequest, segments: ModuleType, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Both proofs: the kernel's, which leases only what nobody has open, and /proc of the first PID namespace."""
+    if request.param == "proc":
+        without_leases(segments, monkeypatch)
+    elif not LEASES:
+        pytest.skip("Linux before 5.3 leases nothing on a tmpfs")
+    else:
+        monkeypatch.setattr(segments, "FIRST_PID", "pid:[1]")
+    return str(request.param)
+
+
+def without_leases(segments: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on Linux before 5.3, in the first PID namespace."""
+    monkeypatch.setattr(segments, "unopened", lambda _: False)
+    monkeypatch.setattr(segments, "FIRST_PID", str(Path("/proc/self/ns/pid").readlink()))
 
 
 def made(segments: ModuleType, name: str = "mpich_shm_1bb34a04_0") -> Path:
@@ -80,23 +101,26 @@ def made(segments: ModuleType, name: str = "mpich_shm_1bb34a04_0") -> Path:
         "ucx_shm_posix_374356d0",
     ],
 )
+@pytest.mark.usefixtures("by")
 def test_what_nobody_uses_goes(segments: ModuleType, name: str) -> None:
     path = made(segments, name)
-    assert list(segments.unused()) == [name]
+    assert list(segments.look().unused) == [name]
     assert segments.remove([name]) == [name]
     assert not path.exists()
 
 
+@pytest.mark.usefixtures("by")
 def test_what_a_process_has_mapped_stays(segments: ModuleType) -> None:
     path = made(segments)
     with path.open("r+b") as file, mmap.mmap(file.fileno(), 4096):
         file.close()
-        assert segments.unused() == {}
+        assert segments.look() == ({}, {}, "")
         assert segments.remove([path.name]) == []
     assert path.exists()
     assert segments.remove([path.name]) == [path.name]
 
 
+@pytest.mark.usefixtures("by")
 def test_what_a_process_has_open_stays(segments: ModuleType) -> None:
     path = made(segments)
     with path.open("rb"):
@@ -116,7 +140,7 @@ def test_what_may_be_anothers_stays(segments: ModuleType, change: str) -> None:
     elif change == "link":
         path.unlink()
         path.symlink_to(os.devnull)
-    assert segments.unused() == {}
+    assert segments.look() == ({}, {}, "")
     assert segments.remove([path.name, f"../shm/{path.name}"]) == []
     assert os.path.lexists(path)
 
@@ -125,19 +149,65 @@ def test_nothing_goes_where_those_who_use_it_cannot_be_seen(
     segments: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = made(segments)
-    monkeypatch.setattr(segments, "FIRST_IPC", str(Path("/proc/self/ns/ipc").readlink()))
+    without_leases(segments, monkeypatch)
     monkeypatch.setattr(segments, "FIRST_PID", "pid:[1]")
     assert segments.remove([path.name]) == []
     assert path.exists()
+    seen = segments.look()
+    assert (list(seen.unused), list(seen.doubtful)) == ([], [path.name])
+    assert seen.why == "processes outside this container may use it; run `hetgpu clean` on its host"
+
+
+def test_a_lease_on_anything_but_a_tmpfs_proves_nothing(segments: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = made(segments)
+    monkeypatch.setattr(segments, "FIRST_PID", "pid:[1]")
+    monkeypatch.setattr(segments, "on_tmpfs", lambda: False)
+    assert segments.remove([path.name]) == []
+    assert path.exists()
+
+
+@pytest.mark.parametrize("number", [errno.ENOMEM, errno.EMFILE, errno.EACCES])
+def test_nothing_goes_while_a_process_of_ours_cannot_be_looked_at(
+    segments: ModuleType, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    path = made(segments)
+    without_leases(segments, monkeypatch)
+    maps = f"/proc/{os.getpid()}/maps"
+
+    def refused(name: str, mode: str = "r") -> IO[Any]:
+        if name == maps:
+            raise OSError(number, os.strerror(number), name)
+        return Path(name).open(mode)
+
+    monkeypatch.setattr(segments, "open", refused, raising=False)
+    assert segments.remove([path.name]) == []
+    assert path.exists()
+    pid = os.getpid()
+    assert f"process {pid} of this user may use it and cannot be read; `sudo fuser -v " in segments.look().why
+
+
+@pytest.mark.parametrize("number", [errno.ENOENT, errno.ESRCH])
+def test_a_process_that_ends_meanwhile_uses_nothing(
+    segments: ModuleType, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def gone(name: str, _: str) -> IO[Any]:
+        raise OSError(number, os.strerror(number), name)
+
+    monkeypatch.setattr(segments, "open", gone, raising=False)
+    assert segments.held_by(os.getpid()) == b""
+
+
+def apart(folder: Path) -> dict[str, str]:
+    """The environment of a `hetgpu clean` that looks at nothing but this machine."""
+    return {**os.environ, "HETGPU_LEDGERS": str(folder / "ledgers"), "DOCKER_HOST": f"unix://{folder}/none"}
 
 
 def test_hetgpu_clean_shows_and_removes_it(tmp_path: Path) -> None:
     unshare = shutil.which("unshare")
     if os.geteuid() or unshare is None or subprocess.run((unshare, "-m", "true"), check=False).returncode:
         pytest.skip("needs a mount namespace")
-    environ = {**os.environ, "HETGPU_LEDGERS": str(tmp_path / "ledgers"), "DOCKER_HOST": f"unix://{tmp_path}/none"}
     argv = (unshare, "-m", "sh", "-c", ALONE, "sh", sys.executable, "-c", CLEANING)
-    done = subprocess.run(argv, env=environ, capture_output=True, text=True, check=True)
+    done = subprocess.run(argv, env=apart(tmp_path), capture_output=True, text=True, check=True)
     shown, listed, yes, again = json.loads(done.stdout)
     both = ["mpich_shm_1bb34a04_0", "sm_segment.here.0.c3d10001.0"]
     assert (shown[0], shown[2]) == (1, both)
