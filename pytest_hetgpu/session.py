@@ -19,7 +19,7 @@ from pytest_hetgpu.marking import marked
 from pytest_hetgpu.model import Scenario
 from pytest_hetgpu.redacted_reports import RedactedReports
 from pytest_hetgpu.reporting.redaction import forget, learn, redact
-from pytest_hetgpu.reporting.rescue import present
+from pytest_hetgpu.reporting.rescue import FolderLost, present
 from pytest_hetgpu.reporting.storage import writing
 from pytest_hetgpu.reporting.text import one_line, visible
 from pytest_hetgpu.resume.rules import RULES, Rule
@@ -213,12 +213,15 @@ class Session:
     def pytest_keyboard_interrupt(self) -> None:
         self.stop.outlets.leave_dead()
         if self.recorder is not None and self.worker is None:
-            interruption.pass_on(self.recorder.folder.path, self.recorder.journal.part)
+            journal = self.recorder.journal
+            with suppress(FolderLost):
+                journal.check()  # afterwards `folder` is the new place of a renamed one
+            interruption.pass_on(journal.folder, journal.part)
             terminal = self.config.pluginmanager.get_plugin("terminalreporter")
             if terminal is not None and self.config.pluginmanager.has_plugin("dsession"):
                 from pytest_hetgpu.stalled import keep_awake
 
-                keep_awake(self.recorder.folder.path, lambda line: terminal.write_line(f"\n{line}", yellow=True))
+                keep_awake(lambda line: terminal.write_line(f"\n{line}", yellow=True))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:

@@ -13,18 +13,21 @@ from pathlib import Path
 
 _PROC = Path("/proc")
 _PAUSE = 0.2  # seconds between two looks
-_LOOKS = 300  # pytest-xdist waits for its workers no longer than this
+_LOOKS = 300
+_EXIT = 10  # seconds after which pytest-xdist kills a worker that is to end
+# The name of an open file stays true if its folder is renamed. Each writer but pytest itself (`main`) is a worker.
+_JOURNAL = re.compile(r"/.*/journal/(?!main\.)(?P<writer>[^/]+)\.jsonl(?: \(deleted\))?")
 
 
-def keep_awake(run: Path, say: Callable[[str], None]) -> None:
-    """Continue stopped workers of a run for a minute, and say so of each once.
+def keep_awake(say: Callable[[str], None]) -> None:
+    """Continue stopped workers of this process for a minute, and print a line on each once.
 
     A signal takes effect some time after it was sent: one look would miss it.
     """
     said: set[str] = set()
 
     def look() -> None:
-        for line in continued(run):
+        for line in continued():
             if line not in said:
                 said.add(line)
                 say(line)
@@ -38,16 +41,16 @@ def keep_awake(run: Path, say: Callable[[str], None]) -> None:
     threading.Thread(target=go_on, name="hetgpu awake", daemon=True).start()
 
 
-def continued(run: Path) -> Iterator[str]:
-    """Send SIGCONT to each stopped worker of the run in that folder, and give a sentence on each."""
+def continued() -> Iterator[str]:
+    """Send SIGCONT to each stopped worker of this process, and give a sentence on each."""
     for pid in _stopped_children():
-        name = _writer(pid, run)
+        name = _writer(pid)
         if name:
             with suppress(OSError):
                 os.kill(pid, signal.SIGCONT)
                 yield (
                     f"worker {name} (pid {pid}) was stopped by a signal (state T): it was sent SIGCONT, "
-                    "and the session waits until it has ended its cell"
+                    f"and has {_EXIT} s to end its cell before pytest-xdist kills it"
                 )
 
 
@@ -60,11 +63,10 @@ def _stopped_children() -> Iterator[int]:
                     yield int(entry.name)
 
 
-def _writer(pid: int, run: Path) -> str:
+def _writer(pid: int) -> str:
     """Return the name of the writer whose journal a process has open; empty for a process of something else."""
-    form = re.compile(re.escape(str((run / "journal").resolve())) + r"/(?P<writer>[^/]+)\.jsonl")
     with suppress(OSError):
         for link in (_PROC / str(pid) / "fd").iterdir():
-            if found := form.match(os.readlink(link)):  # noqa: PTH115 - pathlib would change what is no path
+            if found := _JOURNAL.fullmatch(os.readlink(link)):  # noqa: PTH115 - pathlib would change what is no path
                 return found["writer"]
     return ""
