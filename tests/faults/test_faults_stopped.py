@@ -33,7 +33,8 @@ def test_mpirun_is_stopped(fault: Fault) -> None:
     assert f"(pid {launcher.pid}) was stopped by a signal (state T), send it SIGCONT" in outcome["why"]
 
 
-def test_a_worker_is_stopped_at_ctrl_c(fault: Fault, lacking: Callable[[str, str], None]) -> None:
+@pytest.mark.parametrize("renamed", [False, True], ids=["", "renamed"])
+def test_a_worker_is_stopped_at_ctrl_c(fault: Fault, lacking: Callable[[str, str], None], renamed: bool) -> None:
     """SIGSTOP of one of two workers, and Ctrl-C."""
     if importlib.util.find_spec("xdist") is None:
         lacking("xdist", "pytest-xdist is not installed")
@@ -41,9 +42,11 @@ def test_a_worker_is_stopped_at_ctrl_c(fault: Fault, lacking: Callable[[str, str
     session.reaches(spread=0.3)
     worker = psutil.Process(session.events("started")[-1]["pid"])
     worker.send_signal(signal.SIGSTOP)
+    if renamed:
+        session.run.rename(session.run.with_name(f"{session.run.name}-moved"))
     session.process.send_signal(signal.SIGINT)
     # pytest-xdist kills a worker that does not end after 10 s.
-    assert session.end(9) == pytest.ExitCode.INTERRUPTED
+    assert session.end(9) == (pytest.ExitCode.INTERNAL_ERROR if renamed else pytest.ExitCode.INTERRUPTED)
     printed = session.printed.read_text()
     assert re.search(rf"^worker gw\d \(pid {worker.pid}\) was stopped by a signal \(state T\): ", printed, re.MULTILINE)
     fault.checked(session)
