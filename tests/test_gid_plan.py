@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import stat
 import subprocess
@@ -13,7 +14,9 @@ from pathlib import Path
 import pytest
 
 from pytest_hetgpu import wording
+from pytest_hetgpu.interfaces import Choice
 from pytest_hetgpu.inventory import Host
+from pytest_hetgpu.model import Job
 from pytest_hetgpu.placing import Sight
 from pytest_hetgpu.suite import Beside, Suite
 from tests.plan_cases import Plans, plans, site
@@ -52,6 +55,28 @@ def test_a_node_that_nobody_has_seen_finds_its_own_index(plans: Plans, placement
         assert (tokens[at - 1], tokens[at + 3]) == ("python3", "python3")
 
 
+def devices(job: Job) -> set[str]:
+    return {token for token in job.command.argv if token.startswith("UCX_NET_DEVICES=")}
+
+
+def test_a_pasted_command_leaves_tcp_its_devices(plans: Plans) -> None:
+    """The program would set the HCA alone, where nothing else sets UCX_NET_DEVICES."""
+    text = TEXT.replace("auto: {}", "tcp: {family: ucx, tls: [tcp, self]}, rc: {family: ucx, tls: [rc, self]}")
+    assert devices(plans("any-tcp-allreduce", text, HERE)) == {"UCX_NET_DEVICES=all"}
+    assert devices(plans("any-rc-allreduce", text, HERE)) == set()
+    assert devices(plans("rail-tcp-allreduce", text, HERE)) == {"UCX_NET_DEVICES=ens5f0"}
+
+
+def test_a_device_that_the_hardware_names_is_that_of_plan_and_run(plans: Plans) -> None:
+    text = TEXT.replace("any: {runtime: ssh,", "any: {runtime: ssh, env: {UCX_NET_DEVICES: mlx5_1:1},")
+    text = text.replace("auto: {}", "rc: {family: ucx, tls: [rc, tcp, self]}")
+    sight = Sight(netdev="ens5f0", hca="mlx5_0", gid_index=3, interface=Choice("ens5f0", "seen"))
+    for here in (HERE, site(HOSTS, seen={0: sight, 1: sight})):
+        job = plans("any-rc-allreduce", text, here)
+        assert devices(job) == {"UCX_NET_DEVICES=mlx5_1:1"}
+        assert str(job.nodes[0].interface) == "mlx5_1:1 (UCX_NET_DEVICES of any names it)"
+
+
 def test_a_node_that_was_seen_is_told_it(plans: Plans) -> None:
     seen = {index: Sight(gid_index=index + 3) for index in range(2)}
     tokens = plans("rail-auto-allreduce", TEXT, site(HOSTS, seen=seen)).command.argv
@@ -86,12 +111,15 @@ def test_a_plan_says_how_the_index_is_found(name: str, command: str) -> None:
     )
 
 
-def test_every_rank_command_over_roce_finds_it() -> None:
-    for name in ("roce", "runai"):
-        commands = [line for line in planned(name) if line.startswith("$ ")]
-        assert commands
-        assert all(" /tmp/hetgpu/programs/gid_index.py mlx5" in line or "runai" in line for line in commands)
-        assert all("/scratch/hetgpu/programs/gid_index.py mlx5" in line for line in commands if "runai submit" in line)
+@pytest.mark.parametrize("name", ["roce", "runai", "kubernetes"])
+def test_every_rank_command_over_roce_finds_it(name: str) -> None:
+    """RoCE's are told by the variable that only its fabric sets, or by the pods that have its adapter."""
+    commands = [line for line in planned(name) if line.startswith("$ ")]
+    over_roce = [line for line in commands if name != "kubernetes" or "NCCL_IB_HCA=" in line]
+    assert over_roce
+    for line in over_roce:
+        folder = "/scratch" if line.startswith("$ runai submit") else "/tmp"
+        assert re.search(rf" {folder}/hetgpu/programs/gid_index\.py mlx5_\w+ \S+ python3 ", line), line
 
 
 def test_a_job_that_runai_starts_by_itself_has_the_index_in_its_ranks(tmp_path: Path) -> None:

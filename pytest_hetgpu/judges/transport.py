@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from pytest_hetgpu.carriage import RDMA, SHARED_MEMORY, TCP, UNKNOWN, Connection, Duty, connection
 from pytest_hetgpu.judges.base import Case, Force, Judge, Opinion, explanation
 from pytest_hetgpu.model import Kind
-from pytest_hetgpu.paths import placed
+from pytest_hetgpu.paths import paths, placed
 
 _ABSENT = {
     RDMA: "no RDMA device took part",
@@ -41,12 +41,27 @@ class Transport(Judge):
             yield self.says(Kind.TRANSPORT_UNAVAILABLE, why)
             return
         connections = placed(case.evidence.connections, case.job.nodes)
-        for path, duty in demand.duties.items():
-            there = _of_path(path, connections)
-            if why := _unmet(path, duty, there):
-                yield self.says(Kind.TRANSPORT_UNAVAILABLE, why)
-            elif why := _unsure(path, duty, there):
-                yield self.says(Kind.UNKNOWN, why, Force.VAGUE)
+        yield from self._carried(demand.duties, paths(case.job.nodes), connections)
+
+    def _carried(
+        self, duties: Mapping[str, Duty], taken: Sequence[str], connections: Sequence[Connection]
+    ) -> Iterator[Opinion]:
+        """Judge each path. If all are as owed, judge the connections that may be of any of the paths taken."""
+        found = False
+        for path, duty in duties.items():
+            for opinion in self._held({path: duty}, _of_path(path, connections)):
+                found = True
+                yield opinion
+        if not found and taken and {*taken} <= {*duties}:
+            lost = [one for one in connections if one.path == UNKNOWN]
+            yield from self._held({path: duties[path] for path in taken}, lost)
+
+    def _held(self, due: Mapping[str, Duty], seen: Sequence[Connection]) -> Iterator[Opinion]:
+        """Return what is wrong with connections each of which must meet one of these duties."""
+        if why := _unmet(due, seen):
+            yield self.says(Kind.TRANSPORT_UNAVAILABLE, why)
+        elif why := _unsure(due, seen):
+            yield self.says(Kind.UNKNOWN, why, Force.VAGUE)
 
 
 def _of_path(path: str, connections: Sequence[Connection]) -> list[Connection]:
@@ -59,31 +74,39 @@ def _of_path(path: str, connections: Sequence[Connection]) -> list[Connection]:
     return [connection(UNKNOWN, names, {name for one in together for name in one.unsure})]
 
 
-def _unmet(path: str, duty: Duty, seen: Sequence[Connection]) -> str:
-    """Return what carried the data of a path instead of the class that had to; "" if that did, or nothing was seen."""
-    short = [one for one in seen if not duty.met(one.components)]
+def _unmet(due: Mapping[str, Duty], seen: Sequence[Connection]) -> str:
+    """Return what carried the data instead of any class that is due; "" if one did, or nothing was seen."""
+    short = [one for one in seen if not _met(due, one.components)]
     if not short:
         return ""
-    where = f"{path}{' for some ranks' if len(short) < len(seen) else ''}"
-    return (
-        f"{_asked(path, duty)}, carried by {_names(short)} {where}: {_ABSENT[duty.kind]}; "
-        "add `carried_by: any` if that is meant"
-    )
+    absent = ", ".join(dict.fromkeys(_ABSENT[duty.kind] for duty in due.values()))
+    some = " for some ranks" if len(short) < len(seen) else ""
+    where = f"{_where(due)}{some}" if len(due) == 1 else f"for some ranks, {_where(due)}"
+    return f"{_asked(due)}, carried by {_names(short)} {where}: {absent}; add `carried_by: any` if that is meant"
 
 
-def _unsure(path: str, duty: Duty, seen: Sequence[Connection]) -> str:
-    """Return why nobody can tell whether the class that had to carry large messages did so; "" if it did."""
-    vague = [one for one in seen if not duty.met({*one.components} - {*one.unsure})]
+def _unsure(due: Mapping[str, Duty], seen: Sequence[Connection]) -> str:
+    """Return why nobody can tell whether a class that is due carried large messages; "" if it did."""
+    vague = [one for one in seen if not _met(due, {*one.components} - {*one.unsure})]
     if not vague:
         return ""
     return (
-        f"{_asked(path, duty)}: {_names(vague)} connect ranks {path}, and UCX before 1.16 may send large messages by "
+        f"{_asked(due)}: {_names(vague)} connect ranks {_where(due)}, and UCX before 1.16 may send large messages by "
         "other lanes than short ones, which its log does not tell; allow cma, or add `carried_by: any`"
     )
 
 
-def _asked(path: str, duty: Duty) -> str:
-    return f"asked for {', '.join(duty.asked)} (best {path}: {', '.join(duty.best)})"
+def _met(due: Mapping[str, Duty], components: Collection[str]) -> bool:
+    return any(duty.met(components) for duty in due.values())
+
+
+def _where(due: Mapping[str, Duty]) -> str:
+    return next(iter(due)) if len(due) == 1 else "on a path that the log does not name"
+
+
+def _asked(due: Mapping[str, Duty]) -> str:
+    best = "; ".join(f"best {path}: {', '.join(duty.best)}" for path, duty in due.items())
+    return f"asked for {', '.join(next(iter(due.values())).asked)} ({best})"
 
 
 def _names(connections: Sequence[Connection]) -> str:

@@ -8,6 +8,11 @@ VENDORS = ("Open MPI", "MPICH", "torch")
 """Whatever MPI starts the ranks, or none."""
 
 
-def netdev(node: Node, asked: str | None) -> str:
-    """The interface to pin: the transport's own, else the fabric's, else loopback where all ranks share the host."""
-    return asked or node.hardware.fabric.netdev or ("lo" if node.hardware.runtime == "local" else "")
+def netdev(node: Node, asked: str | None, variable: str) -> str:
+    """The interface to pin: the transport's own, that of the hardware's variable, the fabric's.
+
+    Without any it is loopback where all ranks share the host.
+    """
+    hardware = node.hardware
+    named = asked or hardware.env.get(variable) or hardware.fabric.netdev
+    return named or ("lo" if hardware.runtime == "local" else "")

@@ -40,7 +40,7 @@ class Gloo(Transport):
     backend = "gloo"
 
     def render(self, node: Node, stack: Stack) -> Rendering:
-        netdev = _torch.netdev(node, self.settings.netdev)
+        netdev = _torch.netdev(node, self.settings.netdev, "GLOO_SOCKET_IFNAME")
         return Rendering(env={"GLOO_SOCKET_IFNAME": netdev} if netdev else {})
 
     def verbose(self, stack: Stack) -> Rendering:

@@ -107,7 +107,7 @@ class Nccl(Transport):
     def render(self, node: Node, stack: Stack) -> Rendering:
         # Slingshot's own setting names all its interfaces, which sockets use together.
         all_of_them = node.hardware.fabric.kind == "slingshot" and self.settings.netdev is None
-        netdev = "" if all_of_them else _torch.netdev(node, self.settings.netdev)
+        netdev = "" if all_of_them else _torch.netdev(node, self.settings.netdev, "NCCL_SOCKET_IFNAME")
         env = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}
         env |= {"NCCL_SOCKET_IFNAME": netdev} if netdev else {}
         env |= {"NCCL_NET": self.settings.net} if self.settings.net else {}

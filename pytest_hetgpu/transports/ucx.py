@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pydantic import model_validator
 
 from pytest_hetgpu.carriage import ANY, NO_CARRIER, RDMA, SHARED_MEMORY, TCP, Member
-from pytest_hetgpu.interfaces import Choice
+from pytest_hetgpu.interfaces import Choice, kind_of
 from pytest_hetgpu.model import Fabric, Node, Stack
 from pytest_hetgpu.transports import _mpich, _openmpi
 from pytest_hetgpu.transports._netdev import netdev, nothing_up, only_loopback
@@ -48,11 +48,9 @@ _KINDS = {
     re.compile(r"tcp"): TCP,
 }
 _WITHIN = {"posix", "sysv", "cma", "knem", "xpmem", "mm", "sm", "shm", "all", "any"}
-_RDMA_FABRICS = ("roce", "infiniband")
 # From 1.19 on UCX looks up a route to the other rank, and loopback has none in the main table. MPICH 5 and Open MPI 5
 # bring such a release in their wheels, Open MPI 4 brings 1.18.
 _ROUTED_SINCE = 5
-_RDMA = re.compile(r"(ib|rc|ud|dc)(_\w+|x)?|\w+_(verbs|mlx5)|all|any")
 
 
 class UcxSettings(TransportSettings):
@@ -76,6 +74,26 @@ def _kind(name: str) -> str:
     return next((kind for names, kind in _KINDS.items() if names.fullmatch(name)), "")
 
 
+def _with_rdma(fabric: Fabric, classes: set[str], interface: Choice, tcp: bool) -> Choice | None:
+    """The HCA; beside it the interface where the list names tcp itself, for `all` would spread data over both.
+
+    An interface alone is for `all` over plain IP: it would leave RDMA without a device, and that list asks for none.
+    """
+    if not fabric.hca:
+        return interface if fabric.kind == "tcp" and fabric.netdev and classes == {ANY} else None
+    name = fabric.hca if ":" in fabric.hca else f"{fabric.hca}:1"
+    if not (tcp and interface.name):
+        return Choice(name, "the HCA")
+    return Choice(f"{name},{interface.name}", "the HCA and the interface", interface.kind)
+
+
+def _tcp(fabric: Fabric, interface: Choice) -> Choice:
+    """The interface; all while it is not known, where the fabric or gid_index.py would name the HCA alone."""
+    if interface.name or fabric.kind == "tcp":
+        return interface
+    return Choice("all", "no interface is known, and the HCA is none for tcp")
+
+
 class Ucx(Transport):
     """PML ucx of Open MPI; ch4:ucx of MPICH."""
 
@@ -88,8 +106,8 @@ class Ucx(Transport):
         device = self.interface(node)
         if device and device.name:
             env[self.pin] = device.name
-        # UCX leaves bridges out, even one that is named.
-        if device and device.kind == "bridge":
+        # UCX leaves bridges out from 1.16 on, even one that is named; releases before warn of the variable.
+        if device and "bridge" in {device.kind, *map(kind_of, device.name.split(","))}:
             env["UCX_TCP_BRIDGE_ENABLE"] = "y"
         if stack.vendor == _mpich.VENDOR:
             return _mpich.pinned("ucx", env)
@@ -109,24 +127,18 @@ class Ucx(Transport):
         """
         if self.settings.net_devices:
             return netdev(node, ",".join(self.settings.net_devices), "net_devices")
-        fabric, tcp = node.hardware.fabric, "tcp" in self.settings.tls
-        if any(map(_RDMA.fullmatch, self.settings.tls)):
-            return self._rdma(node, fabric, tcp)
-        if not tcp:
+        rdma, tcp = self._rdma, "tcp" in self.settings.tls
+        if not rdma and not tcp:
             return None
-        chosen = netdev(node, None)
-        # The fabric's own UCX_NET_DEVICES names its HCA, which is no device for tcp.
-        return Choice("all", "the fabric names an HCA alone") if fabric.hca and not chosen.name else chosen
+        if named := node.hardware.env.get(self.pin):
+            return Choice(named, f"{self.pin} of {node.hardware.name} names it")
+        interface = netdev(node, None)
+        return _with_rdma(node.hardware.fabric, rdma, interface, tcp) if rdma else _tcp(node.hardware.fabric, interface)
 
-    def _rdma(self, node: Node, fabric: Fabric, tcp: bool) -> Choice | None:
-        """The HCA; beside it the interface where the list names tcp itself, for `all` would spread data over both."""
-        if fabric.hca:
-            hca = fabric.hca if ":" in fabric.hca else f"{fabric.hca}:1"
-            beside = netdev(node, None).name if tcp else ""
-            return Choice(",".join(filter(None, (hca, beside))), f"the HCA{' and the interface' if beside else ''}")
-        if fabric.kind in _RDMA_FABRICS or not fabric.netdev:
-            return None
-        return netdev(node, None) if tcp or {"all", "any"} & {*self.settings.tls} else None
+    @property
+    def _rdma(self) -> set[str]:
+        """The classes of its members that are RDMA or may have it: those of groups, and of members nobody knows."""
+        return {member.kind for member in self.members()} & {RDMA, ANY, ""}
 
     def unreachable(self, node: Node, stack: Stack) -> str | None:
         """UCX's tcp does not connect over lo since it looks routes up; the other transports need no interface."""
@@ -134,7 +146,7 @@ class Ucx(Transport):
         nothing = nothing_up(node, stack.vendor)
         if not tls.isdisjoint(_WITHIN):
             return None if stack.vendor == _mpich.VENDOR else nothing
-        if "tcp" not in tls or any(map(_RDMA.fullmatch, tls)) or stack.major < _ROUTED_SINCE:
+        if "tcp" not in tls or self._rdma or stack.major < _ROUTED_SINCE:
             return nothing
         return nothing or only_loopback(node, ",".join(self.settings.net_devices), f"UCX's tcp in {stack.name}")
 

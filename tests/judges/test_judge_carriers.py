@@ -12,6 +12,7 @@ from pytest_hetgpu.judge import judge
 from pytest_hetgpu.judges.base import Case
 from pytest_hetgpu.judges.transport import Transport
 from pytest_hetgpu.model import Hardware, Job, Kind, Node
+from pytest_hetgpu.transports._proof import Proof
 from pytest_hetgpu.transports.ob1 import Ob1, Ob1Settings
 from pytest_hetgpu.transports.ucx import Ucx, UcxSettings
 from tests.judges.judge_cases import evidence, job, result
@@ -95,6 +96,58 @@ def test_the_best_carried(transport: Ucx, layout: Any, connections: list[tuple[s
 )
 def test_the_best_did_not_carry(transport: Ucx, layout: Any, connections: list[tuple[str, str]], said: str) -> None:
     assert said in why(asked(transport, layout), *connections)
+
+
+ALL_THREE = ucx("rc", "sm", "tcp", "self")
+
+
+@pytest.mark.parametrize(
+    ("transport", "connections", "said"),
+    [
+        # Both paths of most ranks are as asked for, and some connections are not.
+        (
+            ALL_THREE,
+            [(ON, "ucx/sysv"), (OFF, "ucx/rc_mlx5"), (OPEN, "ucx/tcp")],
+            "asked for rc, sm, tcp (best on-host: sm; best off-host: rc), carried by tcp for some ranks, on a path "
+            "that the log does not name: no shared memory took part, no RDMA device took part; add `carried_by: any` "
+            "if that is meant",
+        ),
+        (ALL_THREE, [(OPEN, "ucx/sysv"), (OPEN, "ucx/rc_mlx5"), (OPEN, "ucx/tcp")], "carried by tcp for some ranks"),
+        (RC_TCP, [(ON, "ucx/rc_verbs"), (OFF, "ucx/rc_verbs"), (OPEN, "ucx/tcp")], "(best on-host: rc; best off-host"),
+        (ALL_THREE, [(ON, "ucx/sysv"), (OFF, "ucx/rc_mlx5"), (OPEN, "ucx/sysv"), (OPEN, "ucx/rc_mlx5 ucx/tcp")], ""),
+        # Shared memory alone owes nothing off-host, and the path may be that.
+        (Ob1(Ob1Settings.model_validate({"btl": ["sm", "self"]})), [(ON, "ob1/sm"), (OPEN, "ob1/sm")], ""),
+        (TCP_SM, [(ON, "ucx/sysv"), (OFF, "ucx/tcp"), (OPEN, "ucx/tcp")], ""),
+    ],
+)
+def test_a_connection_that_is_as_no_path_owes(transport: Ucx, connections: list[tuple[str, str]], said: str) -> None:
+    found = why(asked(transport, BOTH), *connections)
+    assert said in found
+    assert bool(found) == bool(said)
+    assert "|" not in found
+
+
+def test_exceptions_of_open_mpi_s_table_are_no_pass() -> None:
+    lines = (
+        "  on-host:  most connections are ucx=sysv;memory",
+        "  off-host: most connections are ucx=rc_mlx5;mlx5_0:1",
+        "Exceptions:",
+        "  host 2: [1x ucx=tcp;lo] [2x ucx=tcp;eth0]",
+    )
+    proof = Proof()
+    for number, line in enumerate(lines, 1):
+        proof.feed(line, number)
+    seen = evidence(connections=tuple(proof.connections), transports=proof.transports)
+    assert judge(asked(ALL_THREE, (*BOTH, ("c", 2))), result(), seen).kind is Kind.TRANSPORT_UNAVAILABLE
+
+
+def test_what_may_carry_short_messages_alone_on_an_unknown_path_is_no_pass() -> None:
+    paths = (Connection(ON, ("ucx/cma",)), Connection(OFF, ("ucx/rc_mlx5",)))
+    doubted = Connection(OPEN, ("ucx/posix", "ucx/tcp"), ("ucx/posix",))
+    seen = evidence(connections=(*paths, doubted), transports=("ucx/cma", "ucx/posix", "ucx/rc_mlx5", "ucx/tcp"))
+    outcome = judge(asked(ALL_THREE, BOTH), result(), seen)
+    assert outcome.kind is Kind.UNKNOWN
+    assert "posix, tcp connect ranks on a path that the log does not name" in outcome.why
 
 
 def test_what_is_not_on_the_list_at_all_is_told_once() -> None:

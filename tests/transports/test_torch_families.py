@@ -30,6 +30,19 @@ def test_gloo_is_pinned_to_an_interface() -> None:
     assert Gloo(GlooSettings()).render(node(), TORCH).env == {}
 
 
+@pytest.mark.parametrize("family", ["gloo", "nccl"])
+@pytest.mark.parametrize("fabric", [Fabric("roce", "ens5f0", "mlx5_0", 3), Fabric("slingshot"), Fabric()])
+def test_an_interface_that_the_hardware_names_stays(family: str, fabric: Fabric) -> None:
+    variable = f"{family.upper()}_SOCKET_IFNAME"
+    named = Node(0, Hardware("h", fabric=fabric, env={variable: "eth7"}), "a", 1)
+    plain, own = (
+        (Gloo(GlooSettings(netdev=name)) if family == "gloo" else Nccl(NcclSettings(netdev=name)))
+        for name in (None, "ib0")
+    )
+    assert plain.render(named, TORCH).env.get(variable, "eth7") == "eth7"
+    assert own.render(named, TORCH).env[variable] == "ib0"
+
+
 def test_nccl_shows_itself_and_takes_the_network_asked_for() -> None:
     transport = Nccl(NcclSettings(net="Socket"))
     assert transport.render(node("eth0"), TORCH).env == {

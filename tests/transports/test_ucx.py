@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pytest_hetgpu.interfaces import Choice
 from pytest_hetgpu.model import Fabric, Hardware, Node, Stack
 from pytest_hetgpu.transports._proof import Proof
 from pytest_hetgpu.transports.base import Rendering
@@ -87,6 +88,15 @@ ROCE = Fabric("roce", "ens5f0", "mlx5_0", 3)
         (["sm", "self", "cuda"], ROCE, None),
         # Ranks there have a UCX_NET_DEVICES of the fabric's, which would leave these transports without a device.
         ("tcp", Fabric("roce", hca="mlx5_0"), "all"),
+        # What finds the HCA on the node would name it alone.
+        ("tcp", Fabric("roce"), "all"),
+        # An interface alone would leave the RDMA of such lists without a device, whatever connects the nodes.
+        *((tls, Fabric("efa", "ens5"), None) for tls in ("all", ["srd", "tcp"], ["ud", "tcp"], ["gga_mlx5", "tcp"])),
+        *(([name, "tcp", "self"], Fabric("tcp", "ens5"), None) for name in ("rc", "srd", "gga", "ugni", "ugni_rdma")),
+        ("all", Fabric("slingshot", "hsn0"), None),
+        (["srd", "tcp"], Fabric("efa", "ens5", "rdmap0s6"), "rdmap0s6:1,ens5"),
+        (["gga", "self"], ROCE, "mlx5_0:1"),
+        (["tcp", "self"], Fabric("efa", "ens5"), "ens5"),
     ],
 )
 def test_rdma_goes_through_the_hca_and_the_rest_through_the_interface(
@@ -95,6 +105,41 @@ def test_rdma_goes_through_the_hca_and_the_rest_through_the_interface(
     node = Node(0, Hardware("kind", fabric=fabric), "10.0.0.5", 1)
     assert ucx(tls=tls).render(node, STACK).env.get("UCX_NET_DEVICES") == devices
     assert ucx(tls=tls, net_devices="mlx5_9:1").render(node, STACK).env["UCX_NET_DEVICES"] == "mlx5_9:1"
+
+
+@pytest.mark.parametrize("tls", ["all", ["rc", "self"], ["rc", "tcp", "self"], ["tcp", "self"]])
+def test_devices_that_the_hardware_names_stay(tls: object) -> None:
+    kind = Hardware("rail", fabric=ROCE, env={"UCX_NET_DEVICES": "mlx5_1:1"})
+    node = Node(0, kind, "10.0.0.5", 1, interface=Choice("ens5f0", "seen"))
+    assert ucx(tls=tls).interface(node) == Choice("mlx5_1:1", "UCX_NET_DEVICES of rail names it")
+    assert ucx(tls=tls).render(node, STACK).env["UCX_NET_DEVICES"] == "mlx5_1:1"
+    assert ucx(tls=tls, net_devices="mlx5_9:1").render(node, STACK).env["UCX_NET_DEVICES"] == "mlx5_9:1"
+    assert ucx(tls=["posix", "self"]).interface(node) is None
+
+
+def test_a_member_that_is_not_known_may_be_rdma() -> None:
+    new = {"tls": ["new", "tcp"], "carried_by": "any"}
+    assert "UCX_NET_DEVICES" not in ucx(**new).render(WIRED, STACK).env
+    wired = Node(0, Hardware("kind", fabric=ROCE), "10.0.0.5", 1)
+    assert ucx(**new).render(wired, STACK).env["UCX_NET_DEVICES"] == "mlx5_0:1,ens5f0"
+
+
+@pytest.mark.parametrize(
+    ("tls", "settings", "chosen", "enabled"),
+    [
+        (["tcp", "self"], {}, Choice("vmbr0", "seen", "bridge"), True),
+        (["rc", "tcp", "self"], {}, Choice("vmbr0", "seen", "bridge"), True),
+        (["rc", "self"], {}, Choice("vmbr0", "seen", "bridge"), False),
+        (["tcp", "self"], {}, Choice("virbr0", "the fabric names it"), True),
+        (["tcp", "self"], {"net_devices": ["eth0", "br-4f"]}, None, True),
+        (["tcp", "self"], {}, Choice("eth0", "seen"), False),
+    ],
+)
+def test_a_bridge_is_used_only_if_ucx_is_told(
+    tls: object, settings: dict[str, Any], chosen: Choice | None, enabled: bool
+) -> None:
+    node = Node(0, Hardware("kind", fabric=Fabric("roce", hca="mlx5_0")), "10.0.0.5", 1, interface=chosen)
+    assert ("UCX_TCP_BRIDGE_ENABLE" in ucx(tls=tls, **settings).render(node, STACK).env) is enabled
 
 
 def test_ucx_s_own_word_for_any_is_all() -> None:
