@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import sys
+import tempfile
 import threading
 from pathlib import Path
 
@@ -157,13 +158,15 @@ def test_a_base_that_cannot_be_made_is_tried_once(making: list[int]) -> None:
 
 
 def test_who_waits_for_another_process_says_so_and_gives_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_images.tempfile, "gettempdir", lambda: str(tmp_path))
-    engine, told = Engineless(), []
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
+    engine = Engineless()
+    told: list[str] = []
     gathering = Gathering("p", "run", "me@here:1", telling=told.append)
     with _images._alone(engine, NAME, "node0", None):
         gathering.abandoned.set()
-        with pytest.raises(ProvisionError, match="is no longer waited for"), _images._alone(
-            engine, NAME, "node0", gathering
+        with (
+            pytest.raises(ProvisionError, match="is no longer waited for"),
+            _images._alone(engine, NAME, "node0", gathering),
         ):
             pass
     assert told == [f"waits for another process, which makes the image {NAME}", ""]
@@ -173,7 +176,7 @@ def test_who_waits_for_another_process_says_so_and_gives_up(tmp_path: Path, monk
 
 
 def test_who_waits_goes_on_once_the_other_process_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_images.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
     engine, waits = Engineless(), threading.Event()
     gathering = Gathering("p", "run", "me@here:1", telling=lambda _: waits.set())
     entered = threading.Event()
