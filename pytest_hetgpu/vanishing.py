@@ -38,6 +38,10 @@ class FolderWatch:
         self._over.set()
         if self._thread.ident is not None:
             self._thread.join(5 * EVERY)
+        with self._lock:
+            if self._output is not None:
+                os.close(self._output)
+                self._output = None
 
     @contextmanager
     def present(self) -> Iterator[None]:
