@@ -65,6 +65,7 @@ class RunResult:
     its own time was over, `left_out` how many bytes of its output were not kept. `unleased` names hosts that others
     may have used meanwhile; `leased_here` those that only what this machine starts was kept off, and why. `unplugged`
     are interfaces that nodes had when they were made, and not after a run that failed: `eth0 of node1 is gone`.
+    `launcher_gone` is set if the launcher, a file of this machine, was not there any more after a run that failed.
     """
 
     argv: tuple[str, ...]
@@ -84,6 +85,7 @@ class RunResult:
     unleased: tuple[str, ...] = ()
     leased_here: Mapping[str, str] = field(default_factory=dict)
     unplugged: tuple[str, ...] = ()
+    launcher_gone: bool = False
 
     @property
     def signal(self) -> int | None:

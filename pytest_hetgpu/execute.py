@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -57,6 +58,7 @@ def execute(cluster: Cluster, folder: RunFolder, journal: Journal | None, bounds
         except (LaunchError, ProvisionError) as error:
             result = not_started(job, output, [str(error)])
         result = replace(result, unleased=holding.lost, leased_here=holding.here)
+    result = replace(result, launcher_gone=_launcher_gone(job, result))
     return _recorded(job, result, folder, journal)
 
 
@@ -120,6 +122,13 @@ def _settled(cluster: Cluster, result: RunResult, before: dict[str, int]) -> Run
     _note(Path(result.output), [f"hetgpu: {why}" for why in (*lost, *(f"interface {one}" for one in unplugged))])
     survivors = (*result.survivors, *survivors)
     return replace(result, survivors=survivors, lost=lost, unplugged=unplugged, traffic=moved, wire=cluster.wire)
+
+
+def _launcher_gone(job: Job, result: RunResult) -> bool:
+    """Whether a job of this machine failed, and its launcher is no longer where it was when the job was planned."""
+    program = next(iter(job.command.argv), "")
+    failed = result.returncode != 0 or result.timed_out
+    return failed and not job.joined and program.startswith("/") and shutil.which(program) is None
 
 
 def _note(output: Path, lines: Sequence[str]) -> None:

@@ -7,13 +7,15 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any, ClassVar
 
 from pytest_hetgpu.closing import Outlets
+from pytest_hetgpu.reporting.journal import Journal
 from pytest_hetgpu.reporting.presence import alive
+from pytest_hetgpu.reporting.rescue import FolderLost
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -81,9 +83,11 @@ def _interrupt(number: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt(*(() if number == signal.SIGINT else (signal.Signals(number).name,)))
 
 
-def pass_on(run: Path, part: int, number: int = signal.SIGTERM) -> None:
-    """Signals the other processes of this part of a run that have a cell in flight: they stop it and record it."""
-    for pid in running(run, part) - {os.getpid()}:
+def pass_on(journal: Journal, number: int = signal.SIGTERM) -> None:
+    """Signal the other processes of this part of a run that have a cell in flight: they stop it and record it."""
+    with suppress(FolderLost):
+        journal.check()  # afterwards `folder` is the new place of a renamed one
+    for pid in running(journal.folder, journal.part) - {os.getpid()}:
         try:
             os.kill(pid, number)
         except OSError:

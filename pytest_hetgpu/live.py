@@ -124,8 +124,9 @@ class Live:
             writer.write_line(line, yellow=True)
         for line, markup in self.news():
             writer.write_line(line, **markup)
-        there = ", ".join(name for name in _LEFT if (self.reports / name).exists())
-        writer.write_line(f"reports: {shown(self.reports)}{f'  ({there})' if there else ''}")
+        if self.reports.is_dir():  # one that was deleted is named by what is said of that
+            there = ", ".join(name for name in _LEFT if (self.reports / name).exists())
+            writer.write_line(f"reports: {shown(self.reports)}{f'  ({there})' if there else ''}")
 
     def news(self) -> Iterator[tuple[str, dict[str, bool]]]:
         """What is not as expected, and not as it was; with -q only what is not as expected."""

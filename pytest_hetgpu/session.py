@@ -19,12 +19,12 @@ from pytest_hetgpu.marking import marked
 from pytest_hetgpu.model import Scenario
 from pytest_hetgpu.redacted_reports import RedactedReports
 from pytest_hetgpu.reporting.redaction import forget, learn, redact
-from pytest_hetgpu.reporting.rescue import FolderLost, present
 from pytest_hetgpu.reporting.storage import writing
 from pytest_hetgpu.reporting.text import one_line, visible
 from pytest_hetgpu.resume.rules import RULES, Rule
 from pytest_hetgpu.settings import OFF, OPTIONS, Settings
 from pytest_hetgpu.suite import Beside, Suite, packaged
+from pytest_hetgpu.vanishing import FolderWatch
 
 if TYPE_CHECKING:
     from pytest_hetgpu.cluster import Cluster
@@ -87,6 +87,8 @@ class Session:
             opens = opening.start if self.settings.resume is None else opening.take_up
             opened = opens(self.suite, self.settings, self.config.invocation_params.dir, self.beginning())
         self.recorder, self.kept = opened.recorder, opened.kept
+        self.watch = FolderWatch(self.config, self.recorder.journal, speaks=self.worker is None)
+        self.config.pluginmanager.register(self.watch, "hetgpu-folder-watch")
         self.configure(self.recorder)
         if self.worker is None:
             self.show(self.recorder, opened.taken_up, opened.remarks)
@@ -213,10 +215,7 @@ class Session:
     def pytest_keyboard_interrupt(self) -> None:
         self.stop.outlets.leave_dead()
         if self.recorder is not None and self.worker is None:
-            journal = self.recorder.journal
-            with suppress(FolderLost):
-                journal.check()  # afterwards `folder` is the new place of a renamed one
-            interruption.pass_on(journal.folder, journal.part)
+            interruption.pass_on(self.recorder.journal)
             terminal = self.config.pluginmanager.get_plugin("terminalreporter")
             if terminal is not None and self.config.pluginmanager.has_plugin("dsession"):
                 from pytest_hetgpu.stalled import keep_awake
@@ -291,7 +290,7 @@ class Session:
         """Inside it a disk that takes nothing, or a lost run folder, is the end of this cell and of the session."""
         assert self.recorder is not None
         try:
-            with present(self.recorder.journal.check), writing(self.recorder.folder.path):
+            with self.watch.present(), writing(self.recorder.folder.path):
                 yield
         except StorageError as error:
             item.user_properties += unjudged.unrecorded(self.recorder, scenario, error)

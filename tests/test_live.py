@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from pytest_hetgpu.live import Live, best
 from pytest_hetgpu.model import Kind, Verdict
@@ -58,3 +59,25 @@ def test_each_wire_is_told_once_at_the_end_with_the_last_word_on_it() -> None:
         ("wire of mixed: 0.0478 GB/s, pump 1, 1 stream", {}),
         ("wire of same: not known: node1: the container ended", {"yellow": True}),
     ]
+
+
+class Writer:
+    """As much of pytest's terminal as the summary needs."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def write_sep(self, sep: str, title: str) -> None:
+        self.lines.append(f"{sep} {title}")
+
+    def write_line(self, line: str, **_: Any) -> None:
+        self.lines.append(line)
+
+
+def test_a_folder_that_is_gone_is_not_named_as_the_place_of_reports(tmp_path: Path) -> None:
+    for there in (tmp_path, tmp_path / "gone"):
+        live, writer = Live(None, [], there), Writer()
+        live.trouble.append("error: it was deleted")
+        live.pytest_terminal_summary(writer)
+        assert any(line.startswith("reports: ") for line in writer.lines) is there.exists()
+        assert "error: it was deleted" in writer.lines

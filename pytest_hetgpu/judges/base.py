@@ -223,8 +223,11 @@ def unplugged(case: Case) -> Signature | None:
 def away(case: Case, cause: Signature | None) -> str:
     """Return `engine` or `stack` where a run failed because that was away, "" for every other run.
 
-    A launcher was there when the job was planned; one that no exec finds any more has gone since.
+    A launcher was there when the job was planned; one that no exec finds any more, or that is not there after the run,
+    has gone since. Ranks and their launcher may then fail in any way.
     """
+    if case.result.launcher_gone and failed(case):
+        return "stack"
     if cause is None:
         return ""
     if cause.key in _ENGINE_AWAY:

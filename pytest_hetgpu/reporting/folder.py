@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
+import os
 import re
 import secrets
 import shutil
@@ -150,7 +152,7 @@ class RunFolder:
 
     def tidy(self) -> None:
         """Removes the private folders that hold no log."""
-        for folder in (*sorted(self.private.glob("*"), reverse=True), self.private):
+        for folder in (*sorted(self.private.rglob("*"), reverse=True), self.private):
             with contextlib.suppress(OSError):
                 folder.rmdir()
         above = self.private.parent
@@ -174,6 +176,19 @@ class RunFolder:
                     write_atomically(above / ".gitignore", b"*\n", PRIVATE)
                 if place.is_dir():
                     return
+
+    def take_private(self, before: RunFolder) -> None:
+        """Moves the raw logs of the run here, which was at `before`; to a folder of ours alone. Raises OSError."""
+        if before.private == self.private or not before.private.is_dir():
+            return
+        for log in sorted(before.private.rglob("*.log")):
+            to = self.private / log.relative_to(before.private)
+            self.further(_named(to.parent.relative_to(self.private))).make_private()
+            if self.private.parent.lstat().st_uid != os.geteuid():
+                raise PermissionError(errno.EACCES, "belongs to somebody else", str(self.private.parent))
+            if not to.exists():
+                log.replace(to)
+        before.tidy()
 
     def set_aside(self, label: str, attempt: RunFolder) -> None:
         """Moves what an attempt at a cell left into the folder of that attempt."""

@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import re
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -62,8 +63,9 @@ class Journal:
     A journal that exists is continued: its numbering goes on, and a half line at its end is ended first. `part` counts
     how often the run has been taken up again. While it is open others can tell that its writer lives; of a `sole` one
     there is one at a time: UsageError names who has it.
-    Raises JournalError where the file cannot be made or written. Raises FolderLost, once, where the run's folder was
-    renamed or deleted: `folder` is its new place then, `lost` says what happened, and the journal goes on there.
+    Raises JournalError where the file cannot be made or written. Raises FolderLost, once per loss, where the run's
+    folder was renamed or deleted: `folder` is its new place then, `lost` says what happened, and the journal goes on
+    there.
     """
 
     def __init__(self, folder: Path, writer: str, part: int = 0, *, sole: bool = False) -> None:
@@ -71,6 +73,8 @@ class Journal:
             raise ValueError(f"a writer's name becomes a file name: {writer!r}")
         self.folder = folder
         self.lost = ""
+        self._first = folder
+        self._lock = threading.Lock()
         self.part = part
         self.path = folder / "journal" / f"{writer}.jsonl"
         try:
@@ -149,16 +153,25 @@ class Journal:
 
     def check(self) -> None:
         """Raise FolderLost if the run's folder is no longer at its path."""
-        if self._fd < 0 or not rescue.is_lost(self._fd, self.path):
-            return
-        before, home = self.folder, rescue.found_again(self._fd, self.path)
-        if home.fd != self._fd:
-            presence.enter(home.fd, home.path, sole=False)
-            os.close(self._fd)
-        self._fd, self.path, self.folder = home.fd, home.path, home.run
-        self._reserve.moved(home.path)
-        self.lost = self.lost or rescue.told(before, home)
+        with self._lock:
+            if not self._is_lost():
+                return
+            home = rescue.found_again(self._fd, self.path)
+            if home.fd != self._fd:
+                presence.enter(home.fd, home.path, sole=False)
+                os.close(self._fd)
+            self._fd, self.path, self.folder = home.fd, home.path, home.run
+            self._reserve.moved(home.path)
+            self.lost = rescue.told(self._first, home)
         raise rescue.FolderLost(self.lost)
+
+    def astray(self) -> bool:
+        """Whether the run's folder is lost, and `check` has not met that yet. Any thread may ask."""
+        with self._lock:
+            return not self.lost and self._is_lost()
+
+    def _is_lost(self) -> bool:
+        return self._fd >= 0 and rescue.is_lost(self._fd, self.path)
 
     def make_room(self) -> None:
         """Gives up what is kept back on a full disk, so that a few lines more can be written."""
@@ -173,10 +186,11 @@ class Journal:
 
     def close(self) -> None:
         """Nothing can be appended afterwards; closing twice is fine."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
-            self._reserve.give_up()
+        with self._lock:
+            if self._fd >= 0:
+                os.close(self._fd)
+                self._fd = -1
+                self._reserve.give_up()
 
     def _append(self, event: events.Event, *, durable: bool = False) -> None:
         line = {

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_hetgpu.errors import StorageError
-from pytest_hetgpu.reporting.folder import point_to
+from pytest_hetgpu.reporting.folder import RunFolder, point_to
 
 ENDING = ".rescued"
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
@@ -67,13 +67,13 @@ def found_again(fd: int, path: Path) -> Home:
     with suppress(OSError):
         now = Path(os.readlink(f"/proc/self/fd/{fd}"))  # noqa: PTH115 - the kernel's text, " (deleted)" at its end
         if not is_lost(fd, now):
-            _repoint(path, now)
+            _bring(path, now)
             return Home(now, fd, rescued=False, fate="renamed")
     fate = _fate(fd)
     for folder in _beside(path.parent.parent):
         with suppress(OSError):
             copy, to = _copied(fd, folder / path.parent.name / path.name)
-            _repoint(path, copy)
+            _bring(path, copy)
             return Home(copy, to, rescued=True, fate=fate)
     return Home(path, fd, rescued=None, fate=fate)
 
@@ -81,16 +81,19 @@ def found_again(fd: int, path: Path) -> Home:
 def told(run: Path, home: Home) -> str:
     """Return the sentence on what became of the folder `run`, and what to do."""
     said = f"{run} was {home.fate} while cells ran, so the run stops"
+    before = RunFolder(run)
+    left = f"; its raw logs are still in {before.private}" if before.raw_logs() else ""
     if home.rescued is None:
-        return f"{said}; its journal could not be copied anywhere"
+        return f"{said}; its journal could not be copied anywhere{left}"
     so = "what was judged is" if home.rescued else "everything is"
-    again = f"`hetgpu report {shlex.quote(str(home.run))}` builds its reports"
-    return f"{said}; {so} in {home.run} now: {again}"
+    there = shlex.quote(str(home.run))
+    again = f"`hetgpu report {there}` builds its reports, pytest with `--hetgpu-resume={there}` runs the other cells"
+    return f"{said}; {so} in {home.run} now: {again}{left}"
 
 
 @contextmanager
 def present(check: Callable[[], None]) -> Iterator[None]:
-    """Check for a lost folder on entry, and whenever something inside cannot find or write a file.
+    """Check for a lost folder on entry, and whenever something inside is interrupted, or cannot find or write a file.
 
     `check` raises FolderLost, which replaces the error.
     """
@@ -99,7 +102,7 @@ def present(check: Callable[[], None]) -> Iterator[None]:
         yield
     except FolderLost:
         raise
-    except (OSError, StorageError):
+    except (OSError, StorageError, KeyboardInterrupt):
         check()
         raise
 
@@ -114,7 +117,7 @@ def _fate(fd: int) -> str:
 def _beside(run: Path) -> Iterator[Path]:
     """Give folders that may hold a copy of the run, best first; each is ours alone."""
     for parent in (run.parent, *list(run.parent.parents)[:2], Path(tempfile.gettempdir())):
-        folder = parent / f"{run.name}{ENDING}"
+        folder = parent / f"{run.name.removesuffix(ENDING)}{ENDING}"
         with suppress(OSError):
             folder.mkdir(mode=0o700, exist_ok=True)
             found = folder.lstat()
@@ -141,8 +144,10 @@ def _copied(fd: int, path: Path) -> tuple[Path, int]:
     return path, to
 
 
-def _repoint(before: Path, now: Path) -> None:
-    """Have `latest` lead to the run again if both places are in one folder of reports."""
+def _bring(before: Path, now: Path) -> None:
+    """Move the run's raw logs to its new place. Have `latest` lead there if both are in one folder of reports."""
     run, found = before.parent.parent, now.parent.parent
+    with suppress(OSError):
+        RunFolder(found).take_private(RunFolder(run))
     if run.parent == found.parent and (run.parent / "latest").is_symlink():
         point_to(found)

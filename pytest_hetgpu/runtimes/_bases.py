@@ -18,7 +18,7 @@ from typing import IO
 
 from pytest_hetgpu.errors import ProvisionError
 from pytest_hetgpu.runtimes._books import books, marked
-from pytest_hetgpu.runtimes._engine import Engine
+from pytest_hetgpu.runtimes._engine import Engine, EngineGone
 from pytest_hetgpu.runtimes.base import Gathering
 
 _NAME = re.compile(r"hetgpu-base:(bookworm|trixie)")
@@ -26,6 +26,8 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 _STEP = 0.25  # seconds between two looks at whether it is still wanted
 HOW = "from Debian's packages with containers/make-base (about 90 s)"
 """What is told while one is made, after its name."""
+GIVEN_UP = "is no longer waited for: its placement was given up"
+"""What is said, after its name, of an image that was not made because nobody wanted it any more."""
 
 
 def is_ours(name: str) -> bool:
@@ -36,6 +38,7 @@ def is_ours(name: str) -> bool:
 def make(engine: Engine, name: str, node: str, gathering: Gathering | None) -> None:
     """Make one of our base images with `containers/make-base`. ProvisionError names the command where we cannot.
 
+    EngineGone, if the engine went away meanwhile; a script that fails then says nothing of the image.
     Call it where no other process makes the same.
     """
     found = _NAME.fullmatch(name)
@@ -50,10 +53,17 @@ def make(engine: Engine, name: str, node: str, gathering: Gathering | None) -> N
             f"({lacking}): make it{where} as root with `bash {script or 'containers/make-base'} {found[1]}`",
         )
     assert script is not None
+    with engine.speaking(node) as api:
+        since = engine.watch(api)
     code, lines = _run(engine, ("bash", str(script), found[1]), gathering)
-    if code:
-        why = lines[-1] if lines else f"exit code {code}"
-        raise ProvisionError(node, f"the base image {name} cannot be made with {script}: {why}", lines)
+    if not code:
+        return
+    if gathering and gathering.abandoned.is_set():
+        raise ProvisionError(node, f"the base image {name} {GIVEN_UP}")
+    if away := engine.away(since):
+        raise EngineGone(node, f"the base image {name} cannot be made: {away}", None)
+    why = lines[-1] if lines else f"exit code {code}"
+    raise ProvisionError(node, f"the base image {name} cannot be made with {script}: {why}", lines)
 
 
 def _script() -> Path | None:

@@ -21,7 +21,8 @@ from pytest_hetgpu.runtimes._vigil import Vigil
 
 _PATIENCE = 60.0  # seconds; builds and pulls have none
 _PING = 10.0  # seconds in which an engine that is there answers a ping
-_JUST = 60.0  # seconds after which an end of its events explains the end of a container no more
+_AT_ONCE = 1.0  # seconds in which it does when its events have ended; a daemon that is started anew takes longer
+_JUST = 60.0  # seconds after which an absence explains the end of a container no more
 
 
 class EngineGone(ProvisionError):
@@ -44,6 +45,7 @@ class Engine:
         self._known: Mapping[str, Any] = {}
         self._vigil: Vigil | None = None
         self._broke = 0.0
+        self._start = ""
         self.breaks = 0
         """How often it, or the way to it, went away under us so far."""
         self.met = False
@@ -103,19 +105,21 @@ class Engine:
         """Watch from now on whether it goes away; return how often it has so far."""
         with self._lock:
             if self._vigil is None or self._vigil.over:
-                self._vigil = Vigil(api, self._went)
+                self._start = _start(api)
+                self._vigil = Vigil(api, self._ended)
             return self.breaks
 
     def away(self, since: int) -> str:
         """Return the evidence that it is away, or was since `watch` returned `since`; "" where there is none.
 
-        A container that ended may have been killed by anybody: the engine is asked anew, and its stream of events
-        must not have ended just now.
+        A container that ended may have been killed by anybody: the engine is asked anew, and its daemon must not have
+        been started anew, nor have been silent when its stream of events ended just now.
         """
         if not self._pings(_PING):
             return f"{self.at.where}{', or the way to it,' if self.at.by_ssh else ''} does not answer"
+        self._anew()
         if self.breaks != since and time.monotonic() - self._broke < _JUST:
-            return f"{self.at.where} was away and is back: the connection on which it reports its events ended"
+            return f"{self.at.where} was away and is back: its daemon was started anew, or did not answer meanwhile"
         return ""
 
     def answers(self, patience: float = _PING) -> bool:
@@ -143,8 +147,24 @@ class Engine:
         except foreign:
             return False
 
+    def _ended(self) -> None:
+        """Its stream of events has ended: counts that it went away, unless it answers as before (a proxy's doing)."""
+        if self.connected and self._pings(_AT_ONCE):
+            self._anew()
+        elif self.connected:
+            self._went()
+
+    def _anew(self) -> bool:
+        """Whether its daemon was started anew since it is watched, which is counted once."""
+        now = _start(self._api)
+        if not (self._start and now and now != self._start):
+            return False
+        self._start = now
+        self._went()
+        return True
+
     def _went(self) -> None:
-        """Counts that its stream of events ended."""
+        """Counts that it went away."""
         self._broke = time.monotonic()
         self.breaks += 1
 
@@ -191,6 +211,13 @@ def close_engines() -> None:
     for engine in engines:
         with suppress(Exception):
             engine.close()
+
+
+def _start(api: Any) -> str:
+    """When an engine's daemon was started, by the network that it makes then; "" where there is none, or no answer."""
+    with suppress(Exception):  # whatever the SDK raises, nothing can be learnt here
+        return str(api.inspect_network("bridge").get("Created", ""))
+    return ""
 
 
 def _client(at: Address, opened: ExitStack) -> tuple[Any, Mapping[str, Any]]:

@@ -25,6 +25,7 @@ from pytest_hetgpu.runtimes._trouble import refused
 from pytest_hetgpu.runtimes.base import Gathering
 
 BASE_LABEL = "hetgpu.base-id"
+_STEP = 0.25  # seconds between two tries for a build that another process has
 
 
 class _Readiness:
@@ -43,7 +44,8 @@ _lock = threading.Lock()
 def ensure(engine: Engine, image: Image, node: str, gathering: Gathering | None = None) -> None:
     """Has the image on the engine, or raises NotHere or ProvisionError; the same to all who ask later.
 
-    The `log` of a build that failed is all that it printed. `gathering` is told what takes its time.
+    The `log` of a build that failed is all that it printed. `gathering` is told what takes its time. Errors of a
+    gathering that was abandoned, or of an engine that went away, say nothing of the image: the next who asks tries it.
     """
     with _lock:
         readiness = _known.setdefault(engine, {}).setdefault(image.reference, _Readiness())
@@ -57,7 +59,8 @@ def ensure(engine: Engine, image: Image, node: str, gathering: Gathering | None 
         except EngineGone:
             raise
         except HetgpuError as error:
-            readiness.error = error
+            if not (gathering and gathering.abandoned.is_set()):
+                readiness.error = error
             raise
         readiness.done = True
 
@@ -88,7 +91,7 @@ def _make(engine: Engine, image: Image, node: str, gathering: Gathering | None) 
     if _current(engine, image, base, node):
         return
     base = base or _own_base(engine, image, node, gathering)
-    with _alone(engine, image.reference):
+    with _alone(engine, image.reference, node, gathering):
         if not _current(engine, image, base, node):
             with _telling(gathering, f"builds the image {image.reference} from {image.folder}"):
                 _build(engine, image, base, node)
@@ -101,7 +104,7 @@ def _own_base(engine: Engine, image: Image, node: str, gathering: Gathering | No
         name = base_of(image.folder, image.args)
     if not _bases.is_ours(name):
         return ""
-    with _alone(engine, name):
+    with _alone(engine, name, node, gathering):
         if _inspect(engine, name, node) is None:
             with _telling(gathering, f"makes the base image {name} {_bases.HOW}"):
                 _bases.make(engine, name, node, gathering)
@@ -227,17 +230,34 @@ def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 @contextlib.contextmanager
-def _alone(engine: Engine, reference: str) -> Iterator[None]:
-    """One build of an image at a time, whatever process of this user's on this machine asks for it."""
+def _alone(engine: Engine, reference: str, node: str, gathering: Gathering | None) -> Iterator[None]:
+    """One build of an image at a time, whatever process of this user's on this machine asks for it.
+
+    Who has to wait tells `gathering`, and raises ProvisionError once that is abandoned.
+    """
     folder = Path(tempfile.gettempdir(), f"hetgpu-{os.geteuid()}")
     _private(folder)
     name = re.sub(r"[^A-Za-z0-9.]+", "-", f"{engine.at.host}-{reference}").strip("-")
     lock = os.open(folder / f"build-{name}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not _taken(lock):
+            abandoned = gathering.abandoned if gathering else threading.Event()
+            with _telling(gathering, f"waits for another process, which makes the image {reference}"):
+                while not _taken(lock):
+                    if abandoned.wait(_STEP):
+                        raise ProvisionError(node, f"the image {reference} {_bases.GIVEN_UP}")
         yield
     finally:
         os.close(lock)
+
+
+def _taken(lock: int) -> bool:
+    """Whether the lock is ours now."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _private(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""A watch over a container engine: its stream of events ends when the engine does, whatever still answers."""
+"""A watch over a container engine: its stream of events ends when the engine does, or a proxy before it has enough."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Any
 
 class Vigil:
     """A stream of events of one engine, read for its end alone, in a thread. `ended` is called once, at that end.
+
+    `ended` has to find out whether the engine is away.
 
     A stream that an engine (or a proxy before it) does not grant tells nothing, and is not its end.
     """
@@ -43,8 +45,9 @@ class Vigil:
                 for _ in stream:
                     pass
             with self._lock:
-                if not self._stopped:
-                    self._ended()
+                stopped = self._stopped
+            if not stopped:
+                self._ended()  # without the lock: it asks the engine, whose lock whoever stops us may have
         self.over = True
 
 

@@ -17,7 +17,12 @@ EVERY = 1.0  # seconds
 TOLD_AFTER = 5.0  # seconds that a cell has waited
 _LONGEST = 300
 _HOST = "waits for host "
-_AT_ONCE = ("waits for the container engine at ", "makes the base image ", "builds the image ")
+_AT_ONCE = (
+    "waits for the container engine at ",
+    "waits for another process, ",
+    "makes the base image ",
+    "builds the image ",
+)
 
 
 class Plain:

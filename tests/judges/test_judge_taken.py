@@ -99,6 +99,13 @@ def test_a_crash_beside_a_lost_interface_stays_a_crash() -> None:
     assert got.kind is Kind.CRASH
 
 
+def test_a_launcher_that_is_gone_after_a_failure_is_a_stack_that_is_away() -> None:
+    run = {"returncode": 1, "launcher_gone": True}
+    assert outcome(case(run=run, **BROKEN)).away == "stack"
+    assert outcome(case(run=run, signatures=(signature(),), **BROKEN)).away == "stack"
+    assert outcome(case(run={**run, "returncode": 0})).away == ""
+
+
 @pytest.mark.parametrize(
     ("line", "expected"),
     [

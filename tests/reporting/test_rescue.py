@@ -126,3 +126,81 @@ def test_the_run_is_not_made_again_by_what_a_cell_leaves(run: Path) -> None:
     with pytest.raises(FileNotFoundError):
         RunFolder(run).prepare("cell")
     assert not run.exists()
+
+
+def test_after_a_second_loss_the_message_names_the_last_place(run: Path) -> None:
+    journal = journal_in(run)
+    shutil.rmtree(run)
+    with pytest.raises(FolderLost):
+        journal.check()
+    shutil.rmtree(run.parent)
+    with pytest.raises(FolderLost) as caught:
+        journal.check()
+    rescued = run.parents[1] / f"{run.name}.rescued"
+    assert journal.folder == rescued
+    assert str(caught.value) == journal.lost
+    assert journal.lost.startswith(f"{run} was deleted while cells ran, so")
+    assert f"; what was judged is in {rescued} now: " in journal.lost
+    assert f"`--hetgpu-resume={rescued}`" in journal.lost
+    assert rescued.is_dir()
+
+
+def raw_log(run: Path, label: str = "cell") -> Path:
+    folder = RunFolder(run, "part-1/attempt-1")
+    folder.make_private()
+    folder.raw(label).write_text("secret")
+    return folder.raw(label)
+
+
+def test_raw_logs_follow_a_renamed_folder(run: Path) -> None:
+    journal, raw = journal_in(run), raw_log(run)
+    run.rename(run.with_name("moved"))
+    with pytest.raises(FolderLost) as caught:
+        journal.check()
+    assert "raw logs" not in str(caught.value)
+    moved = RunFolder(run.with_name("moved"), "part-1/attempt-1")
+    assert moved.raw("cell").read_text() == "secret"
+    assert [name for _, name in moved.unpublished()] == ["cell"]
+    assert not raw.exists()
+
+
+def test_raw_logs_follow_to_where_journals_are_copied(run: Path) -> None:
+    journal, raw = journal_in(run), raw_log(run)
+    shutil.rmtree(run)
+    with pytest.raises(FolderLost):
+        journal.check()
+    assert RunFolder(journal.folder, "part-1/attempt-1").raw("cell").read_text() == "secret"
+    assert not raw.exists()
+
+
+def test_raw_logs_that_cannot_follow_are_named(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal, raw = journal_in(run), raw_log(run)
+    run.rename(run.with_name("moved"))
+    owner = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    with pytest.raises(FolderLost, match=f"; its raw logs are still in {RunFolder(run).private}$"):
+        journal.check()
+    assert raw.exists()
+
+
+def test_a_journal_is_astray_until_that_is_met(run: Path) -> None:
+    journal = journal_in(run)
+    assert not journal.astray()
+    shutil.rmtree(run)
+    assert journal.astray()
+    with pytest.raises(FolderLost):
+        journal.check()
+    assert not journal.astray()
+    journal.close()
+    assert not journal.astray()
+
+
+def test_an_interrupt_in_a_lost_folder_is_its_loss(run: Path) -> None:
+    journal = journal_in(run)
+    with pytest.raises(KeyboardInterrupt), rescue.present(journal.check):
+        raise KeyboardInterrupt
+    inside = rescue.present(journal.check)
+    inside.__enter__()
+    shutil.rmtree(run)
+    with pytest.raises(FolderLost):
+        inside.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)

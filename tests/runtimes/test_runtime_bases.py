@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sys
+import tempfile
+import threading
 from pathlib import Path
 
 import pytest
 
 from pytest_hetgpu.errors import ProvisionError
-from pytest_hetgpu.model import Reach
-from pytest_hetgpu.runtimes import _bases
-from pytest_hetgpu.runtimes._engine import Engine, engine_of
+from pytest_hetgpu.model import Image, Reach
+from pytest_hetgpu.runtimes import _bases, _images
+from pytest_hetgpu.runtimes._address import Address
+from pytest_hetgpu.runtimes._engine import Engine, EngineGone, engine_of
 from pytest_hetgpu.runtimes.base import Gathering
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -95,3 +99,96 @@ def test_one_that_nobody_waits_for_any_more_ends(tmp_path: Path) -> None:
     script.write_text("sleep 600")
     code, _ = _bases._run(local(), ("bash", str(script)), gathering)
     assert code == -15
+
+
+class Engineless(Engine):
+    """An engine of this machine that nobody connects to; `gone` is what it answers to `away`."""
+
+    def __init__(self, gone: str = "") -> None:
+        super().__init__(Address("unix:///nowhere/docker.sock", "the engine"))
+        self._api = self
+        self.gone = gone
+
+    def watch(self, api: object) -> int:
+        return 0
+
+    def away(self, since: int) -> str:
+        return self.gone
+
+
+@pytest.fixture
+def making(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The exit codes of the next scripts, of which none is run."""
+    codes: list[int] = []
+    monkeypatch.setattr(_bases, "_lacking", lambda *_: "")
+    monkeypatch.setattr(_bases, "_run", lambda *_: (codes.pop(0), ["E: no space"]))
+    monkeypatch.setattr(_images, "_inspect", lambda *_: None)
+    monkeypatch.setattr(_images, "_build", lambda *_: None)
+    monkeypatch.setattr(_images, "base_of", lambda *_: NAME)
+    return codes
+
+
+IMAGE = Image("hetgpu-test:1", folder="/nowhere")
+
+
+def test_a_base_that_was_given_up_is_made_for_the_next_who_asks(making: list[int]) -> None:
+    engine, given_up = Engineless(), Gathering("p", "run", "me@here:1")
+    given_up.abandoned.set()
+    making += [-15, 0]
+    with pytest.raises(ProvisionError, match="is no longer waited for"):
+        _images.ensure(engine, IMAGE, "node0", given_up)
+    _images.ensure(engine, IMAGE, "node0", Gathering("p", "run", "me@here:1"))
+    assert making == []
+
+
+def test_a_base_that_lost_its_engine_is_made_once_more(making: list[int]) -> None:
+    engine = Engineless("the engine does not answer")
+    making += [1, 0]
+    with pytest.raises(EngineGone, match=f"the base image {NAME} cannot be made: the engine does not answer"):
+        _images.ensure(engine, IMAGE, "node0")
+    _images.ensure(engine, IMAGE, "node0")
+
+
+def test_a_base_that_cannot_be_made_is_tried_once(making: list[int]) -> None:
+    engine = Engineless()
+    making += [1]
+    for _ in range(2):
+        with pytest.raises(ProvisionError, match="E: no space"):
+            _images.ensure(engine, IMAGE, "node0")
+
+
+def test_who_waits_for_another_process_says_so_and_gives_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
+    engine = Engineless()
+    told: list[str] = []
+    gathering = Gathering("p", "run", "me@here:1", telling=told.append)
+    with _images._alone(engine, NAME, "node0", None):
+        gathering.abandoned.set()
+        with (
+            pytest.raises(ProvisionError, match="is no longer waited for"),
+            _images._alone(engine, NAME, "node0", gathering),
+        ):
+            pass
+    assert told == [f"waits for another process, which makes the image {NAME}", ""]
+    (lock,) = tmp_path.glob("hetgpu-*/build-*.lock")
+    with lock.open("r+b") as free:
+        fcntl.flock(free, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_who_waits_goes_on_once_the_other_process_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
+    engine, waits = Engineless(), threading.Event()
+    gathering = Gathering("p", "run", "me@here:1", telling=lambda _: waits.set())
+    entered = threading.Event()
+
+    def second() -> None:
+        with _images._alone(engine, NAME, "node0", gathering):
+            entered.set()
+
+    thread = threading.Thread(target=second)
+    with _images._alone(engine, NAME, "node0", None):
+        thread.start()
+        assert waits.wait(20)
+        assert not entered.is_set()
+    thread.join(20)
+    assert entered.is_set()

@@ -1,0 +1,76 @@
+"""The folder of a run is renamed or deleted while a long cell runs: nothing waits for the cell's end."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.test_accept_stop import HANG, as_in_a_terminal, wait_for_word
+
+UNREPORTED = 3
+
+
+@pytest.fixture
+def flying(
+    matrix: Callable[..., Path], stacks: Path, pytester: pytest.Pytester, mode: tuple[str, ...]
+) -> Iterator[subprocess.Popen[str]]:
+    """A session with a cell in flight that has ten minutes."""
+    assert stacks
+    matrix(["good", "hang"])
+    fifo = pytester.path / "fifo"
+    os.mkfifo(fifo)
+    command = [sys.executable, "-m", "pytest", "--hetgpu-matrix", "demo.yaml", "--hetgpu-timeout", "600", *mode]
+    run = subprocess.Popen(
+        command,
+        cwd=pytester.path,
+        env={**os.environ, "STANDIN_FIFO": str(fifo)},
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=as_in_a_terminal,  # noqa: PLW1509 - no other thread of this process takes a lock
+    )
+    try:
+        wait_for_word(fifo)
+        yield run
+    finally:
+        run.kill()
+        run.communicate()
+
+
+def ended(run: subprocess.Popen[str], before: Path, now: Path) -> None:
+    """What it printed: it has ended in order long before its cell would."""
+    printed, _ = run.communicate(timeout=100)
+    assert run.returncode == UNREPORTED, printed
+    assert "Traceback" not in printed
+    # A worker may have ended its cell, and with it the session, before its controller looks.
+    if "2" not in str(run.args).split("'"):
+        assert f"{before} is no longer there, so the run stops" in printed
+    (finding,) = (line for line in printed.splitlines() if line.startswith("error: "))
+    assert f"in {now} now: " in finding
+    assert f"`--hetgpu-resume={shlex.quote(str(now))}`" in finding
+    assert f"reports: {now.relative_to(before.parents[1])}" in printed
+
+
+def test_a_deleted_folder_ends_the_cell_in_flight(flying: subprocess.Popen[str], latest: Callable[[], Path]) -> None:
+    run = latest()
+    shutil.rmtree(run)
+    rescued = run.with_name(f"{run.name}.rescued")
+    ended(flying, run, rescued)
+    assert HANG in (rescued / "junit.xml").read_text()
+
+
+def test_a_renamed_folder_likewise(flying: subprocess.Popen[str], latest: Callable[[], Path]) -> None:
+    run = latest()
+    moved = run.with_name("moved")
+    run.rename(moved)
+    ended(flying, run, moved)
+    assert HANG in (moved / "junit.xml").read_text()
+    # The raw log of the cell in flight came along, and was redacted.
+    assert (moved / "scenarios" / HANG / "output.log").is_file()
+    assert not (run.parent / ".private" / run.name).exists()
