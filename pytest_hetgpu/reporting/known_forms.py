@@ -24,10 +24,11 @@ _GAPS = re.compile(_GAP)
 
 
 class Forms(NamedTuple):
-    """The forms of all values, as `surrogatepass` encodes them: `plain` and `base64` have them by their first bytes, the longest first."""
+    """The forms of all values, as `surrogatepass` encodes them."""
 
+    #: by their first bytes, the longest first
     plain: Mapping[bytes, list[bytes]]
-    #: line ends may stand between any two of their characters
+    #: as `plain`; line ends may stand between any two of their characters
     base64: Mapping[bytes, list[bytes]]
     #: an expression that is found wherever a form begins, also in bytes that were not read as text, in RE2's syntax
     heads: bytes
