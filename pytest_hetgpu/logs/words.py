@@ -157,6 +157,7 @@ def automaton(expression: bytes) -> Pattern | None:
     options.max_mem = _MEMORY
     options.encoding = re2.Options.Encoding.LATIN1
     options.longest_match = True
+    options.log_errors = False  # else a line on stderr per search that needs more memory; it ends all the same
     found: Pattern = re2.compile(expression, options)
     return found
 

@@ -12,12 +12,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from pytest_hetgpu.reporting.files import PRIVATE
-from pytest_hetgpu.reporting.redaction import LONGEST_KEY, redact, signs
+from pytest_hetgpu.reporting.redaction import LONGEST_KEY, end_of_known, redact, signs
 
 BLOCK = 1 << 20
 _AROUND = 2 * LONGEST_KEY  # bytes on both sides of a cut that are looked at together
 _TRIES = 12  # places that are tried for each mark before a cut is made anywhere, each twice as far as the one before
 _STEP = 64
+_BEGUN = 128  # bytes after a line in which a known value that begins there is recognised
 _BESIDE = 2  # lines before and after one that may hold a secret, which may begin or end there
 
 
@@ -65,6 +66,8 @@ def _groups(piece: bytes) -> Iterator[tuple[int, int]]:
         first, last = _begin(piece, found.start()), _end(piece, found.end())
         if piece.find(b"PRIVATE KEY", found.start(), _line_end(piece, found.end())) >= 0:
             first, last = _begin(piece, max(0, first - LONGEST_KEY)), _end(piece, min(len(piece), last + LONGEST_KEY))
+        if beyond := end_of_known(piece[found.start() : last + _BEGUN]):
+            last = max(last, _end(piece, min(len(piece), found.start() + beyond)))
         if first > end:
             if end >= 0:
                 yield start, end

@@ -16,8 +16,8 @@ from contextvars import ContextVar
 from functools import cache
 from typing import Any, ClassVar
 
-from pytest_hetgpu.logs.words import Pattern, automaton
-from pytest_hetgpu.reporting import secret_values
+from pytest_hetgpu.logs.words import Pattern, any_of, automaton
+from pytest_hetgpu.reporting import known_forms, secret_values
 from pytest_hetgpu.reporting.redaction_rules import (
     BEGINNING,
     ENDING,
@@ -32,6 +32,7 @@ from pytest_hetgpu.reporting.redaction_rules import (
 __all__ = [
     "LONGEST_KEY",
     "REDACTED",
+    "end_of_known",
     "forget",
     "is_secret_name",
     "learn",
@@ -50,6 +51,7 @@ _TELLING_WORDS = 6
 _VALUE_FOLLOWS = ("-env", "-genv")
 _names: ContextVar[Callable[[str], str] | None] = ContextVar("_names", default=None)
 _IDENTITY = ("matrix", "scenario", "label", "axes")
+_SIGNS = (*(f"(?:{rule.sign})".encode() for rule in RULES), KEY_SIGN.encode())
 _BODY = re.compile(r"(?:\\n|[\s\\]|[A-Za-z0-9+/=]{16,}|[A-Za-z-]{4,20}: [^\n]{1,80}\n)*")
 _BODY_LINE = re.compile(r"(?:\S{0,40}[\s:>])?[A-Za-z0-9+/=]+\s*")
 
@@ -58,7 +60,8 @@ class _Known:
     """The values that this process knows to be secret: every thread of it redacts them."""
 
     values: ClassVar[frozenset[str]] = frozenset()
-    forms: ClassVar[re.Pattern[str] | None] = None
+    forms: ClassVar[known_forms.Forms] = known_forms.of_values(())
+    heads: ClassVar[Pattern] = any_of(())
     signs: ClassVar[Pattern | None] = None
 
 
@@ -78,19 +81,23 @@ def forget() -> None:
 def _keep(values: Iterable[str]) -> None:
     known = frozenset(values)
     if known != _Known.values:
-        forms = secret_values.all_forms(known)
-        _Known.values = known
-        _Known.forms = re.compile("|".join(map(re.escape, forms))) if forms else None
+        forms = known_forms.of_values(known)
+        _Known.values, _Known.forms = known, forms
+        _Known.heads = _pattern(forms.heads) if forms.heads else any_of(())
         _Known.signs = None
 
 
 def signs() -> Pattern:
     """A pattern that is found in every text with a secret. It is found in some others, too."""
     if _Known.signs is None:
-        forms = [re.escape(form.encode("utf-8", "surrogateescape")) for form in secret_values.all_forms(_Known.values)]
-        expression = b"|".join([*(f"(?:{rule.sign})".encode() for rule in RULES), KEY_SIGN.encode(), *forms])
-        _Known.signs = _pattern(expression)
+        _Known.signs = _pattern(b"|".join([*_SIGNS, *filter(None, [_Known.forms.heads])]))
     return _Known.signs
+
+
+def end_of_known(data: bytes) -> int:
+    """How far into the data, or beyond its end, the first known value may go; 0 if none begins in it."""
+    found = _Known.heads.search(data)
+    return found.start() + _Known.forms.longest if found else 0
 
 
 @contextmanager
@@ -113,14 +120,30 @@ def redact(text: str) -> str:
 
 
 def _without_secrets(text: str, data: bytes) -> str:
-    if _Known.forms:
-        text = _Known.forms.sub(REDACTED, text)
+    if _Known.heads.search(data):
+        text = _without_known(data).decode("utf-8", "surrogatepass")
     if "PRIVATE KEY" in text:
         text = _without_keys(text)
     for sign, rule in _rules():
         if sign.search(data):
             text = rule.pattern.sub(rule.replacement, text)
     return text
+
+
+def _without_known(data: bytes) -> bytes:
+    """The data without known values, the longest where several begin."""
+    forms, find = _Known.forms, _Known.heads.search
+    kept: list[bytes] = []
+    at = 0
+    head = find(data)
+    while head:
+        start = head.start()
+        end = forms.end(data, start)
+        if end > start:
+            kept += data[at:start], REDACTED.encode()
+            at = end
+        head = find(data, max(end, start + 1))
+    return b"".join((*kept, data[at:]))
 
 
 @cache

@@ -10,18 +10,38 @@ from pytest_hetgpu.regex import lazy
 
 REDACTED = "[redacted]"
 
-_SECRET_NAME = lazy(r"KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|_PWD$|(?:^|_)(?:PASS|AUTH)$")
-# Settings of UCX, NCCL and Hugging Face that only look secret: partition keys, memory keys, counts, switches.
-_HARMLESS = lazy(r"(?:IB|OPENIB)_PKEY|(?:^|_)[LMR]KEY(?=_|$)|KEYVAL|TOKENIZERS_|MAX_TOKENS")
+_SECRET_NAME = lazy(
+    r"KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|_PWD$|(?:^|_)(?:PASS|AUTH|CREDS|PAT|COOKIES?)$|(?:^|_|BIND|ROOT)PW$"
+)
+# Settings of UCX, NCCL, PMIx and Hugging Face that only look secret: partition keys, memory keys, counts, switches.
+_HARMLESS = lazy(
+    r"(?:IB|OPENIB)_PKEY|(?:^|_)[A-Z]?[LMR]KEY(?=_|$)|KEYVAL|KEYMAP|KEYBOARD|^PMIX_KEY|TOKENIZERS?(?=_|$)"
+    r"|(?:MAX|MIN|NEW|NUM)_TOKENS"
+)
 
-_HEADER = r"(?:proxy-)?authorization|private-token|job-token|x-[a-z-]{0,30}(?:token|key|secret)|(?:set-)?cookie"
-_VARIABLE = r"[A-Z0-9_]{0,60}(?:KEY|TOKEN|SECRET|PASS|CREDENTIAL|PWD|AUTH)[A-Z0-9_]{0,60}"
+_HEADER = r"(?:proxy-)?authorization|private-token|job-token|x-[a-z-]{0,30}(?:token|key|secret)|set-cookie"
+# Of a request, whose line is all cookies.
+_HEADER += r"|cookie(?=[\"']?\s{0,4}:\s{0,4}[\"']?[^\s;=\"']{1,200}=)"
+_VARIABLE = r"[A-Z0-9_]{0,60}(?:(?:KEY|TOKEN|SECRET|PASS|CREDENTIAL|PWD|AUTH)[A-Z0-9_]{0,60}|CREDS|_PAT|PW|COOKIES?)"
+_VARIABLE_SIGN = "(?:(?:KEY|TOKEN|SECRET|PASS|CREDENTIAL|PWD|AUTH)[A-Z0-9_]*|CREDS|_PAT|PW|COOKIES?)"
+# A time, a rate or a count is no token.
+_MEASURED = (
+    r"[\"']?\s{0,4}[:=]\s{0,4}[\"']?(?:\d{1,5}|\d{1,9}\.\d{1,9})(?:\s?(?:[num]?s|%|[kMG]?i?B))?(?![\w+/=-]|\.\w)"
+)
 _SETTING = (
-    r"[a-z0-9_.-]{0,60}(?:passw(?:or)?d|passphrase|secret|credentials?|(?:api|access|private|auth|account)[_-]?key"
-    r"|[a-z0-9][_-]token|accesstoken|token(?=\s?=))"
+    r"[a-z0-9_.-]{0,60}(?:passw(?:or)?d|passphrase|secret|credentials|[a-z0-9][_-](?:credential|creds)|(?:bind|root)pw"
+    r"|(?:api|access|private|auth|account|secret)[_-]?key"
+    rf"|(?:[a-z0-9][_-]token|accesstoken|token(?=\s?=|[\"']\s{{0,4}}:\s{{0,4}}[\"']))(?!{_MEASURED}))"
 )
 _OPTION = r"--?[a-z-]{0,40}(?:password|passphrase|token|secret|api-key|access-key|credentials?)"
 _VALUE = r"""(?!["']?\[redacted\])(?:"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|["']?(?:(?!\\[nr])[^\s"'])+)"""
+# What ssh prints after its own prompt.
+_NO_REFUSAL = "(?!Permission denied|Connection (?:closed|reset|refused|timed)|Received disconnect)"
+# A word of small letters that is a value: longer than those of sentences, or another option follows.
+_PLAIN_WORD = (
+    r"(?=[a-z]{15}|(?!(?:after|before|excludes|given|implies|means|needs|overrides|requires|using|without)[ \t])"
+    r"[a-z]{5,}[ \t]{1,4}--?[a-z])"
+)
 # A text in JSON, and a line of source in a traceback, has line ends as two characters. A colour may end in a letter.
 _ESCAPED = r"(?<=\\[nrt])|(?<=\[\dm)|(?<=\[\d\dm)|(?<=\[\d;\d\dm)|(?<=\[\d\d;\dm)"
 # A token begins at a word's edge. Before it may stand an escape of a URL.
@@ -52,7 +72,7 @@ def is_secret_option(word: str) -> bool:
 
 
 def _by_name(found: re.Match[str]) -> str:
-    return f"{found[1]}={REDACTED}" if is_secret_name(found[1]) else found[0]
+    return f"{found[1]}{found[2]}{REDACTED}" if is_secret_name(found[1]) else found[0]
 
 
 def _token(sign: str, pattern: str) -> Rule:
@@ -101,19 +121,35 @@ RULES = (
     _form("MUNGE:", r"(?<=MUNGE:)[\w+/=]{10,}"),
     _form("eyJ", r"(?<![\w-])eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"),
     _form(r"://[^\s/:@'\"]*:[^\s/'\"]*@", r"(?<=://)([^\s/:@'\"]*:)[^\s/'\"]*@", f"{_AFTER}@"),
+    # In place of a user: a user's name is short, or has no digit.
+    _after(
+        "https?://[A-Za-z0-9_.~%+-]{12,}@",
+        r"(https?://)(?=[A-Za-z_.~%+-]{0,60}\d|[A-Za-z0-9_.~%+-]{20})[A-Za-z0-9_.~%+-]{12,}(?=@)",
+    ),
     _after(
         r"(?i:authorization|(?:private|job)-token|x-[a-z-]*(?:token|key|secret)|cookie)[\"']?\s*[:=]",
         rf"((?<![\w-])(?i:{_HEADER})[\"']?\s{{0,4}}[:=]\s{{0,4}}[\"']?)[^\r\n\"']+",
     ),
+    _after(
+        "(?i:cookie)[\"']?\\s*[:=]",
+        r"((?<![\w-])(?i:cookie)[\"']?\s{0,4}[:=]\s{0,4}[\"']?)"
+        r"(?!\[redacted\]|0x[0-9a-fA-F]{1,16}(?!\w))[^\s\"']+",
+    ),
     _after("[Bb]earer", r"((?<![\w-])[Bb]earer\s{1,4})[\w.~+/=-]{12,}"),
     _after(r"login\s", r"((?<!\w)login\s{1,8}\S{1,200}\s{1,8}password\s{1,8})\S+"),
-    _after("password[ \t]", r"(?m)(^(?:E|>|\[\S{1,60})?[ \t]{0,80}password[ \t]{1,8})[^\s:=]+(?=[ \t]*$)"),
+    _after(
+        "(?:password|bindpw)[ \t]",
+        r"(?m)(^(?:E|>|\[\S{1,60})?[ \t]{0,80}(?:password|bindpw)[ \t]{1,8})[^\s:=]+(?=[ \t]*$)",
+    ),
     _after(
         r"\"(?:auth|identitytoken|registrytoken)\"",
         r"(\"(?:auth|identitytoken|registrytoken)\"\s{0,4}:\s{0,4}\")[^\"\n]+",
     ),
     _after('"private_key', r"(\"private_key(?:_id)?\"\s{0,4}:\s{0,4}\")[^\"\n]+"),
-    _after("client-key-data:|token:", r"((?<![\w.-])(?:client-key-data|token):\s{1,4})[\w.~+/=-]{16,}"),
+    _after(
+        "client-key-data:|token:",
+        r"((?<![\w.-])(?<!before )(?<!near )(?<!at )(?<!unexpected )(?:client-key-data|token):\s{1,4})[\w.~+/=-]{16,}",
+    ),
     _after("sshpass", r"((?<!\w)sshpass\s{1,4}-p\s{0,4})\S+"),
     _after("curl", r"((?<!\w)curl(?!\w)[^\n]{0,200}?\s(?:-u|--user)[ =]{0,4}[^\s:]{1,100}:)\S+"),
     _after("ipmitool", r"((?<!\w)ipmitool[^\n]{0,200}?\s-P\s{0,4})\S+"),
@@ -128,16 +164,16 @@ RULES = (
     # Behind an option stands its value, unless it is a sentence that goes on in plain words.
     _after(
         r"-(?:password|passphrase|token|secret|api-key|access-key|credentials?)\s",
-        rf"((?<![\w-]){_OPTION}[ \t]{{1,4}})(?!\[redacted\]|-)(?=[^\s]*[^a-z\s.,:;()'\"-])\S+",
+        rf"((?<![\w-]){_OPTION}[ \t]{{1,4}})(?!\[redacted\]|-)(?:(?=[^\s]*[^a-z\s.,:;()'\"-])|{_PLAIN_WORD})\S+",
     ),
     _form(
-        "(?:KEY|TOKEN|SECRET|PASS|CREDENTIAL|PWD|AUTH)[A-Z0-9_]*=",
-        rf"(?<!\w)({_VARIABLE})={_VALUE}",
+        rf"{_VARIABLE_SIGN}(?:=|[\"']\s*:)",
+        rf"(?<!\w)({_VARIABLE})(=|[\"']\s{{0,4}}:\s{{0,4}}(?=[\"'])){_VALUE}",
         _by_name,
     ),
     _after(
-        r"(?i:passw(?:or)?d|passphrase|secret|credentials?|(?:api|access|private|auth|account)[_-]?key|token)"
-        r"[\"']?\s*[:=]",
-        rf"((?<![\w.-])(?i:{_SETTING})[\"']?\s{{0,4}}[:=]\s{{0,4}}){_VALUE}",
+        r"(?i:passw(?:or)?d|passphrase|secret|credentials?|creds|pw|(?:api|access|private|auth|account|secret)[_-]?key"
+        r"|token)[\"']?\s*[:=]",
+        rf"((?<![\w.-])(?i:{_SETTING})[\"']?\s{{0,4}}[:=]\s{{0,4}}){_NO_REFUSAL}{_VALUE}",
     ),
 )

@@ -10,7 +10,7 @@ import base64
 import html
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, quote_plus
 
@@ -164,7 +164,7 @@ def of_settings(tree: Any, is_secret_name: Any, is_secret_option: Any) -> Iterat
 
 
 def forms(value: str) -> set[str]:
-    """Each text that shows a value: as it is, and as URLs, base64, JSON, HTML, Python and shells write it."""
+    """Each text that shows a value: as it is, and as URLs, JSON, HTML, Python and shells write it."""
     found: set[str] = set()
     for part in {value, value.strip(), *_lines(value)}:
         if not is_distinctive(part):
@@ -175,8 +175,13 @@ def forms(value: str) -> set[str]:
         found |= {json.dumps(part)[1:-1].replace("/", "\\/"), repr(part)[1:-1]}
         found |= {html.escape(part), html.escape(part, quote=False), part.replace("'", "'\"'\"'")}
         found |= {part.replace("'", "'\\''"), re.sub(r"([^\w@%+=:,./-])", r"\\\1", part)}
-        found |= _in_base64(part.encode("utf-8", "surrogateescape"))
     return {one for one in found if len(one) >= SHORTEST}
+
+
+def in_base64(value: str) -> set[str]:
+    """Each text that shows a value in base64, without the line ends that may stand between any two characters."""
+    parts = {part for part in (value, value.strip(), *_lines(value)) if is_distinctive(part)}
+    return {form for part in parts for form in _in_base64(part.encode("utf-8", "surrogateescape"))}
 
 
 def _lines(value: str) -> list[str]:
@@ -208,9 +213,3 @@ def _is_random(text: str) -> bool:
 
 def _lower(found: re.Match[str]) -> str:
     return found[0].lower()
-
-
-def all_forms(values: Iterable[str]) -> tuple[str, ...]:
-    """The forms of all values, the longest first."""
-    found = {form for value in values for form in forms(value)}
-    return tuple(sorted(found, key=lambda form: (-len(form), form)))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import quote
 
@@ -87,6 +88,40 @@ def test_a_known_value_is_found_within_any_text(value: str, before: str, after: 
     once = redact(f"{before}{value}{after}")
     assert value not in once
     assert redact(once) == once
+
+
+SALT = "".join(chr(33 + place * 37 % 94) for place in range(300))
+LONG = f"zebra {SALT}"
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.sampled_from([VALUE, LONG]),
+    st.binary(max_size=80),
+    st.binary(max_size=80),
+    st.integers(3, 120),
+    st.sampled_from(["\n", "\r\n", "\n    ", "\\n", "\\\\n"]),
+    st.sampled_from([base64.b64encode, base64.urlsafe_b64encode]),
+)
+def test_base64_is_found_at_whichever_column_it_is_wrapped(
+    value: str, before: bytes, after: bytes, width: int, end: str, encode: Callable[[bytes], bytes]
+) -> None:
+    learn({"LONG_TOKEN": LONG})
+    text = encode(before + value.encode() + after).decode()
+    wrapped = end.join(text[place : place + width] for place in range(0, len(text), width))
+    first, last = -(-len(before) * 4 // 3), (len(before) + len(value)) * 4 // 3
+    for left in (redact(wrapped), through(f"token= {wrapped}\n".encode(), []).decode()):
+        assert text[first:last] not in left.replace(end, "")
+        assert REDACTED in left
+
+
+def test_a_long_key_costs_no_more_than_another_value(capfd: pytest.CaptureFixture[str]) -> None:
+    lines = [base64.b64encode(hashlib.sha512(b"%d" % place).digest())[:70].decode() for place in range(60)]
+    learn({"SSH_PRIVATE_KEY": "\n".join(["-----BEGIN OPENSSH PRIVATE KEY-----", *lines])})
+    noise = "".join(f"[host:{place}:0] ucp_ep.c:12 size {place} password {place / 7}\n" for place in range(2000))
+    assert redact(noise) == noise
+    assert redact(f"{noise}{lines[7]}\n{noise}") == f"{noise}{REDACTED}\n{noise}"
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.usefixtures("small_blocks")

@@ -61,6 +61,29 @@ SECRETS = [
     (f"killed while\n{PEM[:60]}", "MIIEow", "killed while"),
     (f"{BODY}-----END RSA PRIVATE KEY-----\nafter", "q83vEjRWeJA", "after"),
     (PEM.replace("\n", "\\n"), "q83vEjRWeJA", ""),
+    ('{"token": "abcdefgh", "user": "me"}', "abcdefgh", '"user": "me"'),
+    ("{'HOME': '/root', 'MY_KEY': 'abc9', 'A': 'b'}", "abc9", "'A': 'b'"),
+    ('"NPM_PAT":"abc9", "A": "b"', "abc9", '"A": "b"'),
+    ("secret_key: abc123", "abc123", "secret_key: "),
+    ("secretKey=abc123 next", "abc123", "next"),
+    ("git clone https://Zq9x7Wv5Ut3s1@github.com/a/b", "Zq9x7Wv5", "@github.com/a/b"),
+    ("pip install git+https://abcdefghijklmnopqrst@h/a", "abcdefgh", "@h/a"),
+    ("env GIT_CREDS=me:abc AZURE_EXT_PAT=abc9 prog", "abc9", "prog"),
+    ("env GIT_CREDS=me:abc prog", "me:abc", "prog"),
+    ("LDAP_BINDPW=abc9 x", "abc9", "x"),
+    ("bindpw abc9", "abc9", "bindpw"),
+    ("ldap_bindpw: abc9", "abc9", "ldap_bindpw"),
+    ("ERLANG_COOKIE=QWERTY x", "QWERTY", "x"),
+    ("cookie=abc9 rank 3 failed", "abc9", "rank 3 failed"),
+    ("Cookie: a=b; session=abc9", "abc9", "Cookie"),
+    ("set-cookie: session=abc9; path=/", "abc9", "set-cookie"),
+    ("prog --password correcthorsebattery now", "correcthorsebattery", "now"),
+    ("prog --password swordfish --size 8", "swordfish", "--size 8"),
+    ("aws_credential: abc9", "abc9", "aws_credential"),
+    ("my_token: 0123456789", "0123456789", "my_token"),
+    ("password: 123456", "123456", "password"),
+    ("MASTERKEY=abc9 SSLKEY=abc9", "abc9", "MASTERKEY"),
+    ("MODEL_TOKENIZER_API_KEY=abc9", "abc9", "MODEL_TOKENIZER_API_KEY"),
 ]
 
 HARMLESS = [
@@ -74,6 +97,17 @@ HARMLESS = [
     "http://[::1]:8080/x git@github.com:a/b 12:30:01 a=b",
     "mca_base_component_find: unable to open mca_pml_ucx",
     "sk-learn hf_hub task-force",
+    "UCX_IB_SMKEY_BLOCK_SIZE=8 MODEL_TOKENIZER=meta-llama/Llama-3.1-8B KEYMAP=us PMIX_KEY=pmix.rank",
+    "PMIX_ERR_INVALID_KEY: a key MPI_ERR_INFO_KEY: invalid key argument",
+    "Unable to decode credential: Expired",
+    "me@node1's password: Permission denied, please try again.",
+    "cookie=0x123 rank 3 failed to connect",
+    "error: expected ';' before token: hipMemcpyAsync_spt",
+    "first_token: 0.52 s next_token=12ms max_token: 512 'first_token': '0.5 s' per_token: 3.5.",
+    '{"tokenizer": "gpt2-medium-en", "key": "SIGSEGV@libc.so!x", "sort_key": "size", "token": 17}',
+    "https://alice@dev.example.com/x ssh://buildserviceaccount12@host/x https://h/@scope/name",
+    "option --password requires an argument; use --token or --api-key instead",
+    "PATH=/usr/bin NLSPATH=x PATTERN=a SHELL_PATTERN=b",
 ]
 
 
@@ -109,7 +143,8 @@ def test_any_text_can_be_redacted(text: str) -> None:
 @pytest.mark.parametrize(
     "line",
     ["A" * 1_000_000, "key=" * 250_000, "a.key-" * 160_000, "://" * 300_000, 'TOKEN="' * 140_000, "eyJ" * 300_000,
-     "-----BEGIN PRIVATE KEY-----" * 30_000, "password" + " " * 1_000_000, "private " + "A" * 1_000_000 + "-----END"],
+     "-----BEGIN PRIVATE KEY-----" * 30_000, "password" + " " * 1_000_000, "private " + "A" * 1_000_000 + "-----END",
+     "https://" + "a" * 1_000_000, "--password aaaaa" * 60_000, '_KEY": "' * 120_000, "cookie: " * 120_000],
     ids=lambda line: line[:12],
 )  # fmt: skip
 def test_a_line_of_a_megabyte_takes_linear_time(line: str) -> None:
@@ -118,13 +153,19 @@ def test_a_line_of_a_megabyte_takes_linear_time(line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["AWS_SECRET_ACCESS_KEY", "MyApiKey", "HF_TOKEN", "db_passwd", "CREDENTIALS", "DB_PASS"]
-)
+    "name",
+    ["AWS_SECRET_ACCESS_KEY", "MyApiKey", "HF_TOKEN", "db_passwd", "CREDENTIALS", "DB_PASS", "GIT_CREDS", "AZURE_PAT",
+     "LDAP_BINDPW", "ROOTPW", "ERLANG_COOKIE", "MASTERKEY", "PGSSLKEY", "TOKENIZER_API_KEY", "PMIX_KEY_SECRET"],
+)  # fmt: skip
 def test_names_that_say_secret(name: str) -> None:
     assert is_secret_name(name)
 
 
-@pytest.mark.parametrize("name", ["UCX_IB_PKEY", "NCCL_IB_PKEY", "PWD", "PATH", "TOKENIZERS_PARALLELISM", "COMPASS"])
+@pytest.mark.parametrize(
+    "name",
+    ["UCX_IB_PKEY", "NCCL_IB_PKEY", "PWD", "PATH", "TOKENIZERS_PARALLELISM", "COMPASS", "UCX_IB_SMKEY_BLOCK_SIZE",
+     "UCX_RKEY_PTR_SEG_SIZE", "MODEL_TOKENIZER", "KEYMAP", "XKB_KEYMAP", "PMIX_KEY", "MAX_NEW_TOKENS", "PATTERN"],
+)  # fmt: skip
 def test_names_that_do_not(name: str) -> None:
     assert not is_secret_name(name)
 
