@@ -28,6 +28,7 @@ from pytest_hetgpu.reporting.redaction_rules import (
     is_secret_name,
     is_secret_option,
 )
+from pytest_hetgpu.reporting.secret_pieces import Pieces
 
 __all__ = [
     "LONGEST_KEY",
@@ -50,6 +51,7 @@ _TELLING_WORDS = 6
 _VALUE_FOLLOWS = ("-env", "-genv")
 _names: ContextVar[Callable[[str], str] | None] = ContextVar("_names", default=None)
 _IDENTITY = ("matrix", "scenario", "label", "axes")
+_OF_SIGNATURE = "key"
 _BODY = re.compile(r"(?:\\n|[\s\\]|[A-Za-z0-9+/=]{16,}|[A-Za-z-]{4,20}: [^\n]{1,80}\n)*")
 _BODY_LINE = re.compile(r"(?:\S{0,40}[\s:>])?[A-Za-z0-9+/=]+\s*")
 
@@ -59,6 +61,7 @@ class _Known:
 
     values: ClassVar[frozenset[str]] = frozenset()
     forms: ClassVar[re.Pattern[str] | None] = None
+    pieces: ClassVar[Pieces] = Pieces(())
     signs: ClassVar[Pattern | None] = None
 
 
@@ -81,13 +84,15 @@ def _keep(values: Iterable[str]) -> None:
         forms = secret_values.all_forms(known)
         _Known.values = known
         _Known.forms = re.compile("|".join(map(re.escape, forms))) if forms else None
+        _Known.pieces = Pieces(forms)
         _Known.signs = None
 
 
 def signs() -> Pattern:
     """A pattern that is found in every text with a secret. It is found in some others, too."""
     if _Known.signs is None:
-        forms = [re.escape(form.encode("utf-8", "surrogateescape")) for form in secret_values.all_forms(_Known.values)]
+        known = (*secret_values.all_forms(_Known.values), *_Known.pieces.edges)
+        forms = [re.escape(secret_values.in_bytes(form)) for form in known]
         expression = b"|".join([*(f"(?:{rule.sign})".encode() for rule in RULES), KEY_SIGN.encode(), *forms])
         _Known.signs = _pattern(expression)
     return _Known.signs
@@ -105,7 +110,7 @@ def standing_in(names: Callable[[str], str]) -> Iterator[None]:
 
 def redact(text: str) -> str:
     """The text without its secrets. Redacting twice changes nothing."""
-    data = text.encode("utf-8", "surrogatepass")
+    data = secret_values.in_bytes(text)
     if signs().search(data):
         text = _without_secrets(text, data)
     names = _names.get()
@@ -114,7 +119,7 @@ def redact(text: str) -> str:
 
 def _without_secrets(text: str, data: bytes) -> str:
     if _Known.forms:
-        text = _Known.forms.sub(REDACTED, text)
+        text = _Known.pieces.without(_Known.forms.sub(REDACTED, text), REDACTED)
     if "PRIVATE KEY" in text:
         text = _without_keys(text)
     for sign, rule in _rules():
@@ -203,7 +208,7 @@ def _redact_word(argv: Sequence[str], place: int) -> str:
 def redact_json(value: Any) -> Any:
     """JSON data without secrets; objects under the name `env` are environments, lists of text are command lines.
 
-    Names of cells (`matrix`, `scenario`, `label`, `axes`) stay: what was written of a cell must find it again.
+    A text whose own name is that of a secret is one, but for the `key` of a signature. Names of cells (`matrix`, `scenario`, `label`, `axes`) stay: what was written of a cell must find it again.
     """
     if isinstance(value, str):
         return redact(value)
@@ -220,4 +225,6 @@ def _redact_member(name: str, value: Any) -> Any:
         return value
     if name == "env" and isinstance(value, dict):
         return redact_env({key: str(item) for key, item in value.items()})
+    if value and isinstance(value, str) and name != _OF_SIGNATURE and is_secret_name(name):
+        return REDACTED
     return redact_json(value)

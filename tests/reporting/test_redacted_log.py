@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -194,3 +195,36 @@ def test_the_name_of_a_place_says_nothing_of_its_value() -> None:
 def test_a_password_in_a_variables_url_is_known_by_itself() -> None:
     learn({"DATABASE": "postgres://me:dragonfly9@db/x"})
     assert redact("login of dragonfly9") == f"login of {REDACTED}"
+
+
+def test_a_value_that_is_no_utf_8_is_found(tmp_path: Path) -> None:
+    value = os.fsdecode(b"secr\xffetvalue")
+    learn({"MY_TOKEN": value, "OTHER_TOKEN": "half\ud800ofapair"})
+    assert redact(f"see {value} here, {'half' + chr(0xD800) + 'ofapair'}") == f"see {REDACTED} here, {REDACTED}"
+    assert redact("see secr%FFetvalue here") == f"see {REDACTED} here"
+    raw, log = tmp_path / "raw", tmp_path / "log"
+    raw.write_bytes(b"it is secr\xffetvalue\n")
+    assert publish(raw, log)
+    assert log.read_bytes() == b"it is [redacted]\n"
+
+
+LONG = "".join(f"{number:03}a{chr(97 + number % 26)}" for number in range(120))
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (f"'{LONG[:117]}...{LONG[-118:]}' == ''", f"'{REDACTED}...{REDACTED}' == ''"),
+        (f"{{'a': '{LONG[:6]}...{LONG[-12:]}'}}", f"{{'a': '{REDACTED}...{REDACTED}'}}"),
+        (f"cut after {LONG[:200]}", f"cut after {REDACTED}"),
+        (f"{LONG[-33:]} is its end", f"{REDACTED} is its end"),
+        (f"{LONG} and {LONG[:50]}", f"{REDACTED} and {REDACTED}"),
+        (f"{LONG[:20]} is too short", f"{LONG[:20]} is too short"),
+        (f"...{LONG[6:18]}... is of neither end", f"...{LONG[6:18]}... is of neither end"),
+        (base64.b64encode(LONG.encode()).decode()[:70], REDACTED),
+    ],
+)  # fmt: skip
+def test_what_is_left_of_a_long_value_is_found(text: str, shown: str) -> None:
+    learn({"LONG_TOKEN": LONG, "OTHER_TOKEN": f"{LONG[:40]}{'z' * 80}"})
+    assert redact(text) == shown
+    assert redact(shown) == shown
