@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from _pytest.junitxml import LogXML
 from pluggy import HookimplMarker
 
 from pytest_hetgpu.reporting.redaction import redact
@@ -54,8 +53,9 @@ class RedactedReports:
             if isinstance(why, str):
                 setattr(session, name, redact(why))
         for plugin in session.config.pluginmanager.get_plugins():
-            if isinstance(plugin, LogXML):
-                plugin.global_properties[:] = [(name, redact(str(value))) for name, value in plugin.global_properties]
+            properties = getattr(plugin, "global_properties", None)  # of the plugin that writes the XML
+            if isinstance(properties, list):
+                properties[:] = [(name, redact(str(value))) for name, value in properties]
 
 
 def redact_report(report: Any) -> None:

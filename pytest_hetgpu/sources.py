@@ -67,7 +67,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """What one source came to, for doctor: its claims in their order, and what was left out; `secrets` are what it calls secret."""
+    """What one source came to, for doctor: its claims in their order, what was left out, what it calls secret."""
 
     spec: Spec
     title: str

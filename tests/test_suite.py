@@ -244,9 +244,7 @@ def test_settings_hold_what_may_be_secret_of_hardware_and_of_the_inventory() -> 
         )
     )
     Path("hosts.yaml").write_text("from: {terraform: t.json}\nbuild: {x: {args: {C_TOKEN: three}}}\n")
-    suite = Suite.load(
-        [Path("m.yaml")], Path.cwd(), timeout=1, environ={}, beside=Beside(inventory=Path("hosts.yaml"))
-    )
+    suite = Suite.load([Path("m.yaml")], Path.cwd(), timeout=1, environ={}, beside=Beside(inventory=Path("hosts.yaml")))
     found = list(suite.settings())
     for one in ({"A_TOKEN": "one"}, {"B_TOKEN": "two"}, {"C_TOKEN": "three"}, {"password": "leaf"}):
         assert one in found

@@ -30,11 +30,11 @@ Side = str
 class Terraform(Source):
     """Hosts by the names of outputs.
 
-    A sensitive output is left out; its texts are redacted from then on. A map with an address (`private_ip`, `ip`, `public_ip`, ...) is a host. Below
-    an output whose name ends in a word for addresses (`g4dn_private_ips`, `hosts`) every text is an address, of what
-    stands before that word. Keys of maps are groups, too. Where there are as many public addresses of something as
-    private ones, they are how this machine gets there. A database has an address, too: what a host is for is said, or
-    told by its groups.
+    A sensitive output is left out; its texts are redacted from then on. A map with an address (`private_ip`, `ip`,
+    `public_ip`, ...) is a host. Below an output whose name ends in a word for addresses (`g4dn_private_ips`,
+    `hosts`) every text is an address, of what stands before that word. Keys of maps are groups, too. Where there
+    are as many public addresses of something as private ones, they are how this machine gets there. A database has
+    an address, too: what a host is for is said, or told by its groups.
     """
 
     title = "outputs of Terraform"

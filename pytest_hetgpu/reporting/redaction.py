@@ -208,7 +208,8 @@ def _redact_word(argv: Sequence[str], place: int) -> str:
 def redact_json(value: Any) -> Any:
     """JSON data without secrets; objects under the name `env` are environments, lists of text are command lines.
 
-    A text whose own name is that of a secret is one, but for the `key` of a signature. Names of cells (`matrix`, `scenario`, `label`, `axes`) stay: what was written of a cell must find it again.
+    A text whose own name is that of a secret is one, but for the `key` of a signature. Names of cells (`matrix`,
+    `scenario`, `label`, `axes`) stay: what was written of a cell must find it again.
     """
     if isinstance(value, str):
         return redact(value)

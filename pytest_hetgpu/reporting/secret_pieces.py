@@ -5,7 +5,6 @@ pytest shows `'abcdef...uvwxyz'` for a long text, in assertions and among local 
 
 from __future__ import annotations
 
-import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable
@@ -64,4 +63,5 @@ class Pieces:
 
 def _common(one: str, other: str) -> int:
     """How many characters two texts have in common at their beginning."""
-    return len(os.path.commonprefix((one, other)))
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((place for place, (left, right) in pairs if left != right), min(len(one), len(other)))
