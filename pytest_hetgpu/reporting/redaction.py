@@ -40,6 +40,7 @@ __all__ = [
     "redact_argv",
     "redact_env",
     "redact_json",
+    "redact_unfinished",
     "signs",
     "standing_in",
 ]
@@ -47,6 +48,8 @@ __all__ = [
 LONGEST_KEY = 1 << 14
 """Characters of a private key: one whose end is farther from its beginning has lost it."""
 
+_GOES_ON = "0" * 64  # what makes most tokens whole
+_SHORTEST_BEGUN, _LONGEST_BEGUN = 3, 256  # characters of a secret's beginning
 _TELLING_WORDS = 6
 _VALUE_FOLLOWS = ("-env", "-genv")
 _names: ContextVar[Callable[[str], str] | None] = ContextVar("_names", default=None)
@@ -60,6 +63,7 @@ class _Known:
     """The values that this process knows to be secret: every thread of it redacts them."""
 
     values: ClassVar[frozenset[str]] = frozenset()
+    spelled: ClassVar[tuple[str, ...]] = ()
     forms: ClassVar[re.Pattern[str] | None] = None
     pieces: ClassVar[Pieces] = Pieces(())
     signs: ClassVar[Pattern | None] = None
@@ -82,7 +86,7 @@ def _keep(values: Iterable[str]) -> None:
     known = frozenset(values)
     if known != _Known.values:
         forms = secret_values.all_forms(known)
-        _Known.values = known
+        _Known.values, _Known.spelled = known, forms
         _Known.forms = re.compile("|".join(map(re.escape, forms))) if forms else None
         _Known.pieces = Pieces(forms)
         _Known.signs = None
@@ -91,7 +95,7 @@ def _keep(values: Iterable[str]) -> None:
 def signs() -> Pattern:
     """A pattern that is found in every text with a secret. It is found in some others, too."""
     if _Known.signs is None:
-        known = (*secret_values.all_forms(_Known.values), *_Known.pieces.edges)
+        known = (*_Known.spelled, *_Known.pieces.edges)
         forms = [re.escape(secret_values.in_bytes(form)) for form in known]
         expression = b"|".join([*(f"(?:{rule.sign})".encode() for rule in RULES), KEY_SIGN.encode(), *forms])
         _Known.signs = _pattern(expression)
@@ -115,6 +119,18 @@ def redact(text: str) -> str:
         text = _without_secrets(text, data)
     names = _names.get()
     return names(text) if names else text
+
+
+def redact_unfinished(text: str) -> str:
+    """As `redact` of a text that goes on: what may be the beginning of a secret at its end is left out, too."""
+    text = redact(text + _GOES_ON).removesuffix(_GOES_ON)
+    end = text[-_LONGEST_BEGUN:]
+    begun = {form[:_SHORTEST_BEGUN] for form in _Known.spelled}
+    for place in range(len(end) - _SHORTEST_BEGUN + 1):
+        rest = end[place:]
+        if rest[:_SHORTEST_BEGUN] in begun and any(form.startswith(rest) for form in _Known.spelled):
+            return f"{text[: len(text) - len(end) + place]}{REDACTED}"
+    return text
 
 
 def _without_secrets(text: str, data: bytes) -> str:
