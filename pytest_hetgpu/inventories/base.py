@@ -64,7 +64,7 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """All that a source gave, each in its order. `secrets` are texts that it says are secret: redacted, never shown."""
+    """All that a source gave, each in its order. `secrets` are texts that it marks as such; they are redacted."""
 
     found: tuple[Found, ...] = ()
     left: tuple[Left, ...] = ()
