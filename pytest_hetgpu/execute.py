@@ -63,8 +63,12 @@ def execute(cluster: Cluster, folder: RunFolder, journal: Journal | None, bounds
 
 
 def _recorded(job: Job, result: RunResult, folder: RunFolder, journal: Journal | None) -> RunResult:
-    """The result, with its output redacted before anything is made of it, and on disk."""
-    result = replace(result, output=str(folder.publish(job.label)))
+    """The result, with its output redacted before anything is made of it, and on disk.
+
+    A process that outlived its launcher, or its node's connection, may write to the raw output still.
+    """
+    ended = not (result.survivors or result.lost)
+    result = replace(result, output=str(folder.publish(job.label, ended=ended)))
     folder.write_job(job, result)
     if journal:
         journal.finished(job, result)

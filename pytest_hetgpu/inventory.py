@@ -20,7 +20,7 @@ Kept apart from the matrix, which can then be shared.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -195,6 +195,11 @@ class Inventory:
         everywhere, own = (self.build.get(name, BuildShape()) for name in ("*", image))
         return {**everywhere.args, **own.args}, own.network or everywhere.network
 
+    def settings(self) -> Iterator[dict[str, str]]:
+        """Settings in which secrets may stand: arguments of image builds, and texts that a source calls secret."""
+        yield from (dict(build.args) for build in self.build.values())
+        yield from ({"password": text} for one in self.gathered for text in one.secrets)
+
     def site(self, hardware: Hardware) -> Hardware:
         """A kind with what this site's Slurm or Kubernetes is asked for."""
         batch, pods = hardware.batch, hardware.pods
@@ -234,11 +239,16 @@ class Inventory:
         raise NotHere(f"{needs}: {has}, the placement needs {place + 1}{hint}")
 
 
-def read(given: str | Path) -> Inventory:
-    """The inventory of a file, or of a source (`slurm:nodes.json`). Raises InventoryError with every complaint."""
+def read(given: str | Path, *, files_only: bool = False) -> Inventory:
+    """The inventory of a file, or of a source (`slurm:nodes.json`). Raises InventoryError with every complaint.
+
+    With `files_only` sources that are no files (standard input, this machine) are left out.
+    """
     spec = spec_of(str(given))
     if spec is None:
-        return _of_file(Path(given))
+        return _of_file(Path(given), files_only)
+    if files_only and not spec.is_file:
+        return Inventory(True, str(given))
     folder = Path.cwd()
     if spec.path not in (None, STDIN):
         spec = Spec(spec.kind, os.path.expanduser(str(spec.path)))  # noqa: PTH111 - as below
@@ -247,7 +257,7 @@ def read(given: str | Path) -> Inventory:
     return Inventory(True, str(given), offers=_offers(gathered, {}, folder), gathered=(gathered,))
 
 
-def _of_file(path: Path) -> Inventory:
+def _of_file(path: Path, files_only: bool) -> Inventory:
     """The inventory of a YAML file; its relative paths start at its folder."""
     complaints = Complaints(str(path))
     other = (
@@ -268,7 +278,8 @@ def _of_file(path: Path) -> Inventory:
     folder = path.parent.absolute()
     hosts = {name: tuple(entry.host(folder) for entry in entries) for name, entries in shape.hardware.items()}
     stacks = {name: _below(folder, prefix) for name, prefix in shape.stacks.items()}
-    gathered = [(gather(one.spec(path.parent), one.hardware), one.defaults()) for one in shape.sources]
+    sources = [(one, spec) for one in shape.sources if (spec := one.spec(path.parent)).is_file or not files_only]
+    gathered = [(gather(spec, one.hardware), one.defaults()) for one, spec in sources]
     offers = tuple(offer for one, defaults in gathered for offer in _offers(one, defaults, folder))
     return Inventory(
         True,

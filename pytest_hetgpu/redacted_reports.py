@@ -11,9 +11,9 @@ from pytest_hetgpu.reporting.redaction import redact
 
 hookimpl = HookimplMarker("pytest")
 
-_TEXTS = ("longrepr", "sections", "user_properties", "wasxfail", "result")
+_TEXTS = ("longrepr", "sections", "user_properties", "wasxfail")
 _DEEPEST = 12
-_OURS = "_pytest._code"
+_PYTESTS = "_pytest."
 
 
 class RedactedReports:
@@ -45,6 +45,18 @@ class RedactedReports:
             warning_message.message = UserWarning(redact(said))
         warning_message.line = None if warning_message.line is None else redact(warning_message.line)
 
+    @hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: Any) -> None:
+        """Comes before the terminal prints why a session stopped, and before `--junitxml` is written."""
+        for name in ("shouldfail", "shouldstop"):
+            why = getattr(session, name)
+            if isinstance(why, str):
+                setattr(session, name, redact(why))
+        for plugin in session.config.pluginmanager.get_plugins():
+            properties = getattr(plugin, "global_properties", None)  # of the plugin that writes the XML
+            if isinstance(properties, list):
+                properties[:] = [(name, redact(str(value))) for name, value in properties]
+
 
 def redact_report(report: Any) -> None:
     """Takes secrets out of all that a report of pytest's holds, which keeps its shape."""
@@ -67,8 +79,11 @@ def _redacted(value: Any, depth: int) -> Any:
             value[:] = [_redacted(one, depth + 1) for one in value]
     elif type(value) is tuple:
         value = tuple(_redacted(one, depth + 1) for one in value)
-    elif type(value).__module__.startswith(_OURS):
-        _redact_members(value, vars(value), depth)
+    elif hasattr(value, "toterminal"):
+        if type(value).__module__.startswith(_PYTESTS):
+            _redact_members(value, vars(value), depth)
+        elif (said := redact(str(value))) != str(value):
+            value = said
     return value
 
 

@@ -11,6 +11,7 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
+from pytest_hetgpu import inventory
 from pytest_hetgpu.attempts.policy import settled
 from pytest_hetgpu.attempts.trying import kept
 from pytest_hetgpu.errors import HetgpuError, UsageError
@@ -27,6 +28,7 @@ from pytest_hetgpu.reporting.journal import Journal, read_run
 from pytest_hetgpu.reporting.redaction import learn
 from pytest_hetgpu.reporting.report import build
 from pytest_hetgpu.reporting.serial import RecordError
+from pytest_hetgpu.sources import spec_of
 from pytest_hetgpu.speed.held import launches
 from pytest_hetgpu.suite import Suite
 from pytest_hetgpu.wording import rerun
@@ -34,7 +36,8 @@ from pytest_hetgpu.wording import rerun
 WRITER = "rejudged"
 _MOST = 10
 _KNOWLEDGE = "--hetgpu-knowledge"
-_OPTIONS = ("--hetgpu-inventory", _KNOWLEDGE, "--hetgpu-timeout", "--hetgpu-preflight")
+_INVENTORY = "--hetgpu-inventory"
+_OPTIONS = (_INVENTORY, _KNOWLEDGE, "--hetgpu-timeout", "--hetgpu-preflight")
 
 
 def rejudge(
@@ -89,13 +92,23 @@ def rejudge(
 
 
 def _learn(sessions: Sequence[Run]) -> None:
-    """Has what is secret in this environment, and in the matrices of these sessions that are there, redacted."""
+    """Has what is secret in this environment, and in the matrices and inventories of these sessions, redacted.
+
+    What is not there any more is left out; nothing is asked of this machine or of its standard input.
+    """
     learn(os.environ)
     files = [Path(session.folder, matrix.file) for session in sessions for matrix in session.matrices]
     for file in dict.fromkeys(files):
         with suppress(HetgpuError, OSError):
             suite = Suite.load([file], file.parent, timeout=math.inf, environ=os.environ)
             learn({}, *suite.settings())
+    given = [(session.folder, text) for session in sessions for text in _values(_options(session), _INVENTORY)]
+    for folder, text in dict.fromkeys(given):
+        with suppress(HetgpuError, OSError):
+            spec = spec_of(text)
+            place = Path(folder, os.path.expanduser(spec.path or "" if spec else text))  # noqa: PTH111 - as elsewhere
+            if spec is None or spec.is_file:
+                learn({}, *inventory.read(f"{spec.kind}:{place}" if spec else place, files_only=True).settings())
 
 
 def _judged(cell: CellRecord, folder: RunFolder, known: Knowledge | None) -> Outcome | None:

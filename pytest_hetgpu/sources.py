@@ -11,7 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -41,6 +41,11 @@ class Spec:
     def __str__(self) -> str:
         return f"{self.kind}:{self.path or ''}"
 
+    @property
+    def is_file(self) -> bool:
+        """Whether its text is in a file that can be read again."""
+        return self.path not in (None, STDIN)
+
 
 @dataclass(frozen=True, slots=True)
 class Claim:
@@ -62,12 +67,13 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """What one source came to, for doctor: its claims in their order, and what was left out."""
+    """What one source came to, for doctor: its claims in their order, what was left out, what it calls secret."""
 
     spec: Spec
     title: str
     claims: tuple[Claim, ...] = ()
     left: tuple[Left, ...] = ()
+    secrets: tuple[str, ...] = field(default=(), repr=False)
 
 
 def spec_of(text: str) -> Spec | None:
@@ -161,7 +167,7 @@ def gather(spec: Spec, hardware: str | Mapping[str, Iterable[str]] | None = None
         from_package = f"{type(error).__name__}: {error}"
         raise InventoryError([_at(spec, None, f"{kind.__module__} fails at it: {from_package}")]) from error
     claims = tuple(Claim(found, _said(found, hardware)) for found in listing.found)
-    return Gathered(spec, kind.title, claims, listing.left)
+    return Gathered(spec, kind.title, claims, listing.left, listing.secrets)
 
 
 def _said(found: Found, hardware: str | Mapping[str, Iterable[str]] | None) -> tuple[str, ...] | None:

@@ -133,12 +133,13 @@ class Suite:
         return tuple(s for s in self.scenarios if s.id in wanted or s.label in wanted)
 
     def settings(self) -> Iterator[object]:
-        """Settings in which secrets may stand, as plain data: those of hardware, of axis values and of image builds."""
+        """Settings in which secrets may stand, as plain data: of hardware, axis values, image builds, the inventory."""
         for document in self.documents.values():
-            yield from ({"env": dict(hardware.env)} for hardware in document.hardware.values())
+            for hardware in document.hardware.values():
+                yield from (dict(hardware.env), dict(hardware.build_args))
             values = (value for axis in document.axes for value in axis.values)
             yield from (one.raw for one in (*values, *document.extra.values(), *document.transports.values()))
-        yield from (dict(build.args) for build in self.inventory.build.values())
+        yield from self.inventory.settings()
 
     def words(self, taken: Collection[str]) -> Iterator[str]:
         """What cells are known by: values of axes, platforms, families. UsageError for one that is `taken`."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -11,7 +12,10 @@ import pytest
 
 from pytest_hetgpu.errors import KnowledgeError, UsageError
 from pytest_hetgpu.rejudge import rejudge
+from pytest_hetgpu.reporting.folder import RunFolder
 from pytest_hetgpu.reporting.journal import Journal, MatrixFile
+from pytest_hetgpu.reporting.redaction import forget
+from tests.reporting.report_samples import job
 
 ENTRY = "- {id: mine, title: t, cause: c, match: {signature: a}}\n"
 
@@ -63,3 +67,35 @@ def test_the_files_given_stand_for_the_runs_own(tmp_path: Path) -> None:
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="not a run's folder"):
         list(rejudge(tmp_path))
+
+
+@pytest.fixture
+def forgotten() -> Iterator[None]:
+    yield
+    forget()
+
+
+@pytest.mark.usefixtures("forgotten")
+@pytest.mark.parametrize("given", ["terraform:t.json", "hosts.yaml"])
+def test_a_log_of_a_killed_run_is_redacted_by_what_its_inventory_calls_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    outputs = {"db": {"value": {"name": "leafvalue"}, "sensitive": True}, "n_ips": {"value": ["10.0.0.5"]}}
+    (tmp_path / "t.json").write_text(json.dumps(outputs))
+    # A source that is no file any more is not asked for again.
+    (tmp_path / "hosts.yaml").write_text("from: [{terraform: t.json}, {terraform: '-'}, {slurm: }]\n")
+    monkeypatch.chdir(tmp_path)
+    folder = RunFolder(run(tmp_path, "--hetgpu-inventory", given))
+    with closing(Journal(folder.path, "gw0")) as journal:
+        journal.started(job("a"))
+    folder.begin("a").write_text("it is leafvalue\n")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert list(rejudge(folder.path))
+    assert folder.log("a").read_text() == "it is [redacted]\n"
+
+
+def test_an_inventory_that_is_gone_costs_nothing(tmp_path: Path) -> None:
+    folder = RunFolder(run(tmp_path, "--hetgpu-inventory", "gone.yaml", "--hetgpu-inventory", "slurm:"))
+    folder.begin("a").write_text("clean\n")
+    assert list(rejudge(folder.path)) == [f"0 verdicts changed; reports rebuilt in {folder.path}"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable
@@ -226,3 +227,27 @@ def test_a_plan_shows_the_interface_of_each_node_and_why() -> None:
         "  interface  node0: eth0 (carries the default route; the fabric names none)",
         "  interface  node1: ens9 (the fabric of wired names it)",
     ]
+
+
+def test_settings_hold_what_may_be_secret_of_hardware_and_of_the_inventory() -> None:
+    kind = "runtime: docker, image: box, env: {A_TOKEN: one}, build: {args: {B_TOKEN: two}}"
+    hardware = f"hardware: {{cpu: {{{kind}}}}}"
+    Path("box").mkdir()
+    Path("box/Dockerfile").write_text("FROM scratch\n")
+    write("m", TEXT.replace("hardware: {{cpu: {{}}}}", hardware.replace("{", "{{").replace("}", "}}")))
+    Path("t.json").write_text(
+        json.dumps(
+            {
+                "db": {"value": {"name": ["leaf"], "port": 5432}, "sensitive": True},
+                "cpu_ips": {"value": ["10.0.0.5"], "sensitive": False},
+            }
+        )
+    )
+    Path("hosts.yaml").write_text("from: {terraform: t.json}\nbuild: {x: {args: {C_TOKEN: three}}}\n")
+    suite = Suite.load([Path("m.yaml")], Path.cwd(), timeout=1, environ={}, beside=Beside(inventory=Path("hosts.yaml")))
+    found = list(suite.settings())
+    for one in ({"A_TOKEN": "one"}, {"B_TOKEN": "two"}, {"C_TOKEN": "three"}, {"password": "leaf"}):
+        assert one in found
+    assert "10.0.0.5" not in str(found)
+    direct = Suite.load([Path("m.yaml")], Path.cwd(), timeout=1, environ={}, beside=Beside("terraform:t.json"))
+    assert {"password": "leaf"} in list(direct.settings())

@@ -8,7 +8,7 @@ from __future__ import annotations
 import abc
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 UNTOLD = "?"
@@ -64,10 +64,11 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """All that a source gave, each in its order."""
+    """All that a source gave, each in its order. `secrets` are texts that it marks as such; they are redacted."""
 
     found: tuple[Found, ...] = ()
     left: tuple[Left, ...] = ()
+    secrets: tuple[str, ...] = field(default=(), repr=False)
 
 
 class Source(abc.ABC):

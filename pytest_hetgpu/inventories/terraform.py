@@ -30,11 +30,11 @@ Side = str
 class Terraform(Source):
     """Hosts by the names of outputs.
 
-    A sensitive output is left out unseen. A map with an address (`private_ip`, `ip`, `public_ip`, ...) is a host. Below
-    an output whose name ends in a word for addresses (`g4dn_private_ips`, `hosts`) every text is an address, of what
-    stands before that word. Keys of maps are groups, too. Where there are as many public addresses of something as
-    private ones, they are how this machine gets there. A database has an address, too: what a host is for is said, or
-    told by its groups.
+    A sensitive output is left out; its texts are redacted from then on. A map with an address (`private_ip`, `ip`,
+    `public_ip`, ...) is a host. Below an output whose name ends in a word for addresses (`g4dn_private_ips`,
+    `hosts`) every text is an address, of what stands before that word. Keys of maps are groups, too. Where there
+    are as many public addresses of something as private ones, they are how this machine gets there. A database has
+    an address, too: what a host is for is said, or told by its groups.
     """
 
     title = "outputs of Terraform"
@@ -45,6 +45,7 @@ class Terraform(Source):
         outputs = document.take(document.root, dict, (), "a map of outputs, as `terraform output -json` prints it")
         hosts: list[tuple[str, Side, Found]] = []
         left: list[Left] = []
+        secrets: list[str] = []
         for name, output in outputs.items():
             if not isinstance(output, dict) or "value" not in output:
                 raise Malformed(
@@ -54,6 +55,7 @@ class Terraform(Source):
             line = document.where((name,))
             if output.get("sensitive") is not False and output.get("sensitive") is not None:
                 left.append(Left(_name(name), "is sensitive", line))
+                secrets += _texts(output["value"])
                 continue
             found = list(_hosts(document, name, output["value"]))
             if not found:
@@ -61,11 +63,22 @@ class Terraform(Source):
             hosts += found
             if len(hosts) > MOST_HOSTS:
                 raise Malformed(line, f"names more than {MOST_HOSTS:,} hosts")
-        return Listing(tuple(_joined(hosts)), tuple(left))
+        return Listing(tuple(_joined(hosts)), tuple(left), tuple(secrets))
 
 
 def _name(name: str) -> str:
     return name if re.fullmatch(r"[\w-]{1,80}", name) else show(name)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Every text in a value, whatever its depth."""
+    rest = [value]
+    while rest:
+        one = rest.pop()
+        if isinstance(one, str):
+            yield one
+        elif isinstance(one, list | dict):
+            rest += one.values() if isinstance(one, dict) else one
 
 
 def _hosts(document: Document, name: str, value: Any) -> Iterator[tuple[str, Side, Found]]:

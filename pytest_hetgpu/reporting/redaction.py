@@ -28,6 +28,7 @@ from pytest_hetgpu.reporting.redaction_rules import (
     is_secret_name,
     is_secret_option,
 )
+from pytest_hetgpu.reporting.secret_pieces import Pieces
 
 __all__ = [
     "LONGEST_KEY",
@@ -40,6 +41,7 @@ __all__ = [
     "redact_argv",
     "redact_env",
     "redact_json",
+    "redact_unfinished",
     "signs",
     "standing_in",
 ]
@@ -47,11 +49,14 @@ __all__ = [
 LONGEST_KEY = 1 << 14
 """Characters of a private key: one whose end is farther from its beginning has lost it."""
 
+_GOES_ON = "0" * 64  # what makes most tokens whole
+_SHORTEST_BEGUN, _LONGEST_BEGUN = 3, 256  # characters of a secret's beginning
 _TELLING_WORDS = 6
 _VALUE_FOLLOWS = ("-env", "-genv")
 _names: ContextVar[Callable[[str], str] | None] = ContextVar("_names", default=None)
 _IDENTITY = ("matrix", "scenario", "label", "axes")
 _SIGNS = (*(f"(?:{rule.sign})".encode() for rule in RULES), KEY_SIGN.encode())
+_OF_SIGNATURE = "key"
 _BODY = re.compile(r"(?:\\n|[\s\\]|[A-Za-z0-9+/=]{16,}|[A-Za-z-]{4,20}: [^\n]{1,80}\n)*")
 _BODY_LINE = re.compile(r"(?:\S{0,40}[\s:>])?[A-Za-z0-9+/=]+\s*")
 
@@ -60,8 +65,10 @@ class _Known:
     """The values that this process knows to be secret: every thread of it redacts them."""
 
     values: ClassVar[frozenset[str]] = frozenset()
+    spelled: ClassVar[tuple[str, ...]] = ()
     forms: ClassVar[known_forms.Forms] = known_forms.of_values(())
     heads: ClassVar[Pattern] = any_of(())
+    pieces: ClassVar[Pieces] = Pieces(())
     signs: ClassVar[Pattern | None] = None
 
 
@@ -84,13 +91,22 @@ def _keep(values: Iterable[str]) -> None:
         forms = known_forms.of_values(known)
         _Known.values, _Known.forms = known, forms
         _Known.heads = _pattern(forms.heads) if forms.heads else any_of(())
+        _Known.spelled = tuple(
+            {form for value in known for form in (*secret_values.forms(value), *secret_values.in_base64(value))}
+        )
+        _Known.pieces = Pieces(_Known.spelled)
         _Known.signs = None
 
 
 def signs() -> Pattern:
     """A pattern that is found in every text with a secret. It is found in some others, too."""
     if _Known.signs is None:
-        _Known.signs = _pattern(b"|".join([*_SIGNS, *filter(None, [_Known.forms.heads])]))
+        edges = (
+            re.escape(data)
+            for edge in _Known.pieces.edges
+            for data in {secret_values.in_bytes(edge), edge.encode("utf-8", "surrogatepass")}
+        )
+        _Known.signs = _pattern(b"|".join([*_SIGNS, *filter(None, [_Known.forms.heads]), *edges]))
     return _Known.signs
 
 
@@ -119,9 +135,22 @@ def redact(text: str) -> str:
     return names(text) if names else text
 
 
+def redact_unfinished(text: str) -> str:
+    """As `redact` of a text that goes on: what may be the beginning of a secret at its end is left out, too."""
+    text = redact(text + _GOES_ON).removesuffix(_GOES_ON)
+    end = text[-_LONGEST_BEGUN:]
+    begun = {form[:_SHORTEST_BEGUN] for form in _Known.spelled}
+    for place in range(len(end) - _SHORTEST_BEGUN + 1):
+        rest = end[place:]
+        if rest[:_SHORTEST_BEGUN] in begun and any(form.startswith(rest) for form in _Known.spelled):
+            return f"{text[: len(text) - len(end) + place]}{REDACTED}"
+    return text
+
+
 def _without_secrets(text: str, data: bytes) -> str:
     if _Known.heads.search(data):
         text = _without_known(data).decode("utf-8", "surrogatepass")
+    text = _Known.pieces.without(text, REDACTED)
     if "PRIVATE KEY" in text:
         text = _without_keys(text)
     for sign, rule in _rules():
@@ -226,7 +255,8 @@ def _redact_word(argv: Sequence[str], place: int) -> str:
 def redact_json(value: Any) -> Any:
     """JSON data without secrets; objects under the name `env` are environments, lists of text are command lines.
 
-    Names of cells (`matrix`, `scenario`, `label`, `axes`) stay: what was written of a cell must find it again.
+    A text whose own name is that of a secret is one, but for the `key` of a signature. Names of cells (`matrix`,
+    `scenario`, `label`, `axes`) stay: what was written of a cell must find it again.
     """
     if isinstance(value, str):
         return redact(value)
@@ -243,4 +273,6 @@ def _redact_member(name: str, value: Any) -> Any:
         return value
     if name == "env" and isinstance(value, dict):
         return redact_env({key: str(item) for key, item in value.items()})
+    if value and isinstance(value, str) and name != _OF_SIGNATURE and is_secret_name(name):
+        return REDACTED
     return redact_json(value)

@@ -169,7 +169,8 @@ def forms(value: str) -> set[str]:
     for part in {value, value.strip(), *_lines(value)}:
         if not is_distinctive(part):
             continue
-        spelled = {quote(part, safe=""), quote(part), quote(part, safe="!~*'()"), quote_plus(part)}
+        data = in_bytes(part)
+        spelled = {quote(data, safe=""), quote(data), quote(data, safe="!~*'()"), quote_plus(data)}
         found |= {part, *spelled, *(re.sub(r"%[0-9A-F]{2}", _lower, one) for one in spelled)}
         found |= {json.dumps(part)[1:-1], json.dumps(part, ensure_ascii=False)[1:-1]}
         found |= {json.dumps(part)[1:-1].replace("/", "\\/"), repr(part)[1:-1]}
@@ -181,7 +182,15 @@ def forms(value: str) -> set[str]:
 def in_base64(value: str) -> set[str]:
     """Each text that shows a value in base64, without the line ends that may stand between any two characters."""
     parts = {part for part in (value, value.strip(), *_lines(value)) if is_distinctive(part)}
-    return {form for part in parts for form in _in_base64(part.encode("utf-8", "surrogateescape"))}
+    return {form for part in parts for form in _in_base64(in_bytes(part))}
+
+
+def in_bytes(text: str) -> bytes:
+    """A text as bytes, whatever it holds: bytes that are no UTF-8 (in an environment, a log) are what they were."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # a half of a surrogate pair, as JSON can have it
+        return text.encode("utf-8", "surrogatepass")
 
 
 def _lines(value: str) -> list[str]:

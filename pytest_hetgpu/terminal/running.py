@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from pytest_hetgpu.reporting.folder import RunFolder
+from pytest_hetgpu.reporting.redaction import LONGEST_KEY, redact, redact_unfinished
 from pytest_hetgpu.reporting.text import one_line
 from pytest_hetgpu.sizes import show_size
 
 READY, WAITING, RUNNING, JUDGED = "its nodes are made ready", "waits for its hosts", "", "ended, is judged"
-_END = 4096
+_END = 4096 + LONGEST_KEY
 _LONGEST = 300
 _FRAME = re.compile(r"@hetgpu:\d+:[0-9a-f]+:(\{.*\})")
 _FIELDS = ("event", "epoch", "matrix", "scenario", "label", "why")
@@ -109,15 +110,19 @@ class Cells:
             if self._seen.get(label, (-1, ""))[0] != size:
                 with path.open("rb") as file:
                     file.seek(max(0, size - _END))
-                    self._seen[label] = (size, last_line(file.read(_END)))
+                    data = file.read(_END)
+                    begun = data.find(b"\n") + 1 or size  # of a line that began before, nothing is shown
+                    self._seen[label] = (size, last_line(data[begun:] if size > _END else data))
         except OSError:
             return ""
         return self._seen[label][1]
 
 
 def last_line(data: bytes) -> str:
-    """The last line that says something; what ranks report to us in words."""
-    lines = data.decode("utf-8", "replace").splitlines()
+    """The last line that says something, redacted with those before it; what ranks report to us in words."""
+    text = data.decode("utf-8", "surrogateescape")
+    text = redact(text) if text.endswith("\n") else redact_unfinished(text)
+    lines = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace").splitlines()
     line = next((one for one in reversed(lines) if one.strip()), "")
     return one_line(_FRAME.sub(_in_words, line), _LONGEST)
 

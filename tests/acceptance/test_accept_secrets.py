@@ -71,6 +71,50 @@ def test_its_fixture(broken):
 """
 
 
+ENDING = """\
+import os
+
+
+def test_a(request, record_testsuite_property):
+    record_testsuite_property("shown", os.environ["HF_TOKEN"])
+    request.session.shouldfail = "stop " + os.environ["HF_TOKEN"]
+"""
+DOCTEST = """\
+    >>> import os
+    >>> os.environ["HF_TOKEN"]
+    1
+"""
+# Items of a plugin's own, with a representation of its own.
+ITEM = """\
+import os
+import pytest
+from _pytest._code.code import TerminalRepr
+
+
+class Words(TerminalRepr):
+    def toterminal(self, tw):
+        tw.line("my own words: " + os.environ["HF_TOKEN"])
+
+
+class Own(pytest.Item):
+    def runtest(self):
+        raise RuntimeError
+
+    def repr_failure(self, excinfo):
+        return Words()
+
+
+class File(pytest.File):
+    def collect(self):
+        yield Own.from_parent(self, name="own")
+
+
+def pytest_collect_file(file_path, parent):
+    if file_path.suffix == ".item":
+        return File.from_parent(parent, path=file_path)
+"""
+
+
 def encoded(value: str) -> Iterator[str]:
     yield value
     yield quote(value, safe="")
@@ -113,6 +157,7 @@ def site(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, stacks: Pat
     )
     mpirun.chmod(0o755)
     (pytester.path / "m.yaml").write_text(MATRIX % (program, PASSWORD))
+    (pytester.path / "a.item").touch()
     (pytester.path / "test_secret.py").write_text(SCENARIO.replace("{texts!r}", repr("\n".join(texts))))
     return pytester.path
 
@@ -122,6 +167,11 @@ def published(site: Path) -> dict[str, bytes]:
     found = {str(path): path.read_bytes() for path in (site / "reports").rglob("*") if path.is_file()}
     found = {name: data for name, data in found.items() if "/.private/" not in name}
     return {**found, "own.xml": (site / "own.xml").read_bytes()}
+
+
+def seen(done: pytest.RunResult, site: Path) -> dict[str, bytes]:
+    """All that a CI would keep, and what it shows of the terminal."""
+    return {"terminal": f"{done.stdout}\n{done.stderr}".encode(), **published(site)}
 
 
 def wait_for(found: Callable[[], Path | None], seconds: float = 60) -> Path:
@@ -145,8 +195,7 @@ def test_what_a_ci_publishes_holds_no_secret(run_pytest: Run, site: Path, mode: 
     given = ("--hetgpu-matrix", "m.yaml", "--junitxml", "own.xml", "-rA")
     done = run_pytest(*given, "--hetgpu-debug-rerun", "test_secret.py", *mode)
     assert done.ret == 1, str(done.stdout)
-    shown = {"terminal": f"{done.stdout}\n{done.stderr}".encode(), **published(site)}
-    assert not (found := traces(shown)), "\n".join(map(str, found))
+    assert not (found := traces(seen(done, site))), "\n".join(map(str, found))
     (run,) = {path.parent for path in (site / "reports").glob("*/junit.xml") if path.parent.name != "latest"}
     (log,) = run.glob("scenarios/*/output.log")
     text = log.read_text()
@@ -211,14 +260,41 @@ def test_a_plan_shows_no_secret(run_pytest: Run, site: Path) -> None:
     assert "MATRIX_PASSWORD=[redacted]" in str(done.stdout)
 
 
-@pytest.mark.parametrize("broken", ["raise RuntimeError('at import: ' + __import__('os').environ['HF_TOKEN'])"])
-def test_an_error_of_collection_shows_none(run_pytest: Run, site: Path, mode: tuple[str, ...], broken: str) -> None:
+@pytest.mark.parametrize(
+    ("broken", "shown"),
+    [
+        ("raise RuntimeError('at import: ' + __import__('os').environ['HF_TOKEN'])", "at import"),
+        ("raise ImportError('cannot load ' + __import__('os').environ['HF_TOKEN'])", "cannot load"),
+        (f'password="{PASSWORD}" +', "SyntaxError"),
+    ],
+    ids=["raised", "import", "syntax"],
+)
+def test_an_error_of_collection_shows_none(
+    run_pytest: Run, site: Path, mode: tuple[str, ...], broken: str, shown: str
+) -> None:
     (site / "test_secret.py").write_text(broken)
     done = run_pytest("--hetgpu-matrix", "m.yaml", "--junitxml", "own.xml", "test_secret.py", *mode)
     assert done.ret != 0
-    shown = {"terminal": f"{done.stdout}\n{done.stderr}".encode(), **published(site)}
-    assert not (found := traces(shown)), "\n".join(map(str, found))
-    assert "at import" in str(done.stdout)
+    assert not (found := traces(seen(done, site))), "\n".join(map(str, found))
+    assert shown in str(done.stdout)
+
+
+def test_no_error_of_pytests_own_shows_one(run_pytest: Run, site: Path, mode: tuple[str, ...]) -> None:
+    (site / "conftest.py").write_text(ITEM)
+    (site / "test_secret.py").write_text(f'def test_x(nofix, password="{PASSWORD}"):\n    """\n{DOCTEST}    """\n')
+    given = ("--junitxml", "own.xml", "--doctest-modules", "-rA")
+    done = run_pytest("--hetgpu-matrix", "m.yaml", *given, "test_secret.py", "a.item", *mode)
+    assert not (found := traces(seen(done, site))), "\n".join(map(str, found))
+    for why in ("fixture 'nofix' not found", "Expected:", "my own words"):
+        assert why in str(done.stdout)
+
+
+def test_what_a_session_ends_with_shows_none(run_pytest: Run, site: Path, mode: tuple[str, ...]) -> None:
+    (site / "test_secret.py").write_text(ENDING)
+    given = ("--hetgpu-matrix", "m.yaml", "--junitxml", "own.xml", "test_secret.py")
+    done = run_pytest(*given, *mode)
+    assert not (found := traces(seen(done, site))), "\n".join(map(str, found))
+    assert "stop [redacted]" in str(done.stdout)
 
 
 def test_an_internal_error_shows_none(run_pytest: Run, site: Path, mode: tuple[str, ...]) -> None:

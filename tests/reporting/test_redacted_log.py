@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -91,12 +92,12 @@ def test_a_known_value_is_found_within_any_text(value: str, before: str, after: 
 
 
 SALT = "".join(chr(33 + place * 37 % 94) for place in range(300))
-LONG = f"zebra {SALT}"
+SALTED = f"zebra {SALT}"
 
 
 @settings(max_examples=100, deadline=None)
 @given(
-    st.sampled_from([VALUE, LONG]),
+    st.sampled_from([VALUE, SALTED]),
     st.binary(max_size=80),
     st.binary(max_size=80),
     st.integers(3, 120),
@@ -106,7 +107,7 @@ LONG = f"zebra {SALT}"
 def test_base64_is_found_at_whichever_column_it_is_wrapped(
     value: str, before: bytes, after: bytes, width: int, end: str, encode: Callable[[bytes], bytes]
 ) -> None:
-    learn({"LONG_TOKEN": LONG})
+    learn({"LONG_TOKEN": SALTED})
     text = encode(before + value.encode() + after).decode()
     wrapped = end.join(text[place : place + width] for place in range(0, len(text), width))
     first, last = -(-len(before) * 4 // 3), (len(before) + len(value)) * 4 // 3
@@ -229,3 +230,36 @@ def test_the_name_of_a_place_says_nothing_of_its_value() -> None:
 def test_a_password_in_a_variables_url_is_known_by_itself() -> None:
     learn({"DATABASE": "postgres://me:dragonfly9@db/x"})
     assert redact("login of dragonfly9") == f"login of {REDACTED}"
+
+
+def test_a_value_that_is_no_utf_8_is_found(tmp_path: Path) -> None:
+    value = os.fsdecode(b"secr\xffetvalue")
+    learn({"MY_TOKEN": value, "OTHER_TOKEN": "half\ud800ofapair"})
+    assert redact(f"see {value} here, {'half' + chr(0xD800) + 'ofapair'}") == f"see {REDACTED} here, {REDACTED}"
+    assert redact("see secr%FFetvalue here") == f"see {REDACTED} here"
+    raw, log = tmp_path / "raw", tmp_path / "log"
+    raw.write_bytes(b"it is secr\xffetvalue\n")
+    assert publish(raw, log)
+    assert log.read_bytes() == b"it is [redacted]\n"
+
+
+LONG = "".join(f"{number:03}a{chr(97 + number % 26)}" for number in range(120))
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (f"'{LONG[:117]}...{LONG[-118:]}' == ''", f"'{REDACTED}...{REDACTED}' == ''"),
+        (f"{{'a': '{LONG[:6]}...{LONG[-12:]}'}}", f"{{'a': '{REDACTED}...{REDACTED}'}}"),
+        (f"cut after {LONG[:200]}", f"cut after {REDACTED}"),
+        (f"{LONG[-33:]} is its end", f"{REDACTED} is its end"),
+        (f"{LONG} and {LONG[:50]}", f"{REDACTED} and {REDACTED}"),
+        (f"{LONG[:20]} is too short", f"{LONG[:20]} is too short"),
+        (f"...{LONG[6:18]}... is of neither end", f"...{LONG[6:18]}... is of neither end"),
+        (base64.b64encode(LONG.encode()).decode()[:70], REDACTED),
+    ],
+)  # fmt: skip
+def test_what_is_left_of_a_long_value_is_found(text: str, shown: str) -> None:
+    learn({"LONG_TOKEN": LONG, "OTHER_TOKEN": f"{LONG[:40]}{'z' * 80}"})
+    assert redact(text) == shown
+    assert redact(shown) == shown

@@ -205,3 +205,9 @@ def test_json_is_redacted_by_what_it_means() -> None:
         "label": f"on-{GITLAB}",
         "axes": {"placement": f"on-{GITLAB}"},
     }
+
+
+def test_a_text_under_the_name_of_a_secret_is_one() -> None:
+    data = {"build_args": {"DB_PASSWORD": "abc9", "BASE": "debian"}, "signature": {"key": "SIGSEGV@x"}, "token": ""}
+    shown = {"build_args": {"DB_PASSWORD": REDACTED, "BASE": "debian"}, "signature": {"key": "SIGSEGV@x"}, "token": ""}
+    assert redact_json(data) == shown

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from contextlib import closing
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from pytest_hetgpu.reporting.folder import RunFolder
 from pytest_hetgpu.reporting.journal import Journal
+from pytest_hetgpu.reporting.redaction import forget, learn
 from pytest_hetgpu.terminal.running import JUDGED, READY, WAITING, Cells, last_line
 from tests.reporting.report_samples import PASSED, job, result
 
@@ -84,6 +86,38 @@ def test_the_last_line_is_safe_to_show() -> None:
     assert last_line(b"") == ""
     assert last_line(b"\xff\xfe") != ""
     assert len(last_line(b"x" * 10_000)) <= 300
+
+
+@pytest.mark.parametrize(
+    ("data", "shown"),
+    [
+        (b"-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEA7bq9\nMIIE", "[redacted]"),
+        (b"x\nAuthorization: Bearer abcdefgh", "Authorization: [redacted]"),
+        (b"x\npushes to ghp_s3cr3", "pushes to [redacted]"),
+        (b"x\nreads zebra7cross", "reads [redacted]"),
+        (b"x\nreads zebra7cross\n", "reads zebra7cross"),
+        (b"x\nreads secr\xffet", "reads [redacted]"),
+        (b"x\nthird, not ended", "third, not ended"),
+    ],
+)
+def test_no_part_of_a_secret_is_shown(data: bytes, shown: str) -> None:
+    learn({"MY_TOKEN": "zebra7crossing", "OTHER_TOKEN": os.fsdecode(b"secr\xffetvalue")})
+    try:
+        assert last_line(data) == shown
+    finally:
+        forget()
+
+
+def test_a_line_that_begins_before_what_is_read_is_not_shown(folder: RunFolder) -> None:
+    cells = Cells(folder.path, time.time())
+    log = folder.begin(SEND)
+    with closing(Journal(folder.path, "gw0")) as journal:
+        journal.planned(job(SEND))
+        journal.started(job(SEND))
+        log.write_bytes(b"-----BEGIN RSA PRIVATE KEY-----\n" + b"MIIEowIBAAKCAQEA7bq9\n" * 600)
+        assert seen(cells) == {SEND: "[redacted]"}
+        log.write_bytes(b"token=" + b"abcdefgh" * 5000)
+        assert seen(cells) == {SEND: ""}
 
 
 def test_records_of_ranks_are_put_into_words() -> None:

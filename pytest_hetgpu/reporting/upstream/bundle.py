@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import re
+import stat
 import tarfile
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext, suppress
@@ -11,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_hetgpu.errors import UsageError
+from pytest_hetgpu.images import context
 from pytest_hetgpu.registry import known
 from pytest_hetgpu.reporting import environment
 from pytest_hetgpu.reporting.anonymity import kept, without_names
@@ -28,6 +31,12 @@ LIMIT = 24 << 20
 _CHUNK = 1 << 20
 _MOST_LOGS = 5
 _SPARE = 64 << 10  # what headers take
+# Files of an image's folder that programs keep passwords and keys in. A key in PEM is text: redacted.
+_PRIVATE = re.compile(
+    r"(?i)/(?:\.git|\.ssh|\.aws|\.azure|\.kube|\.docker|\.gnupg|\.config/gcloud)(?:/|$)"
+    r"|/(?:\.env[^/]*|\.npmrc|\.yarnrc[^/]*|\.?netrc|_netrc|\.pypirc|\.pgpass|\.my\.cnf|\.htpasswd|\.git-credentials)$"
+    r"|\.(?:key|p12|pfx|jks|keystore|kdbx|ppk|keytab)$"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +110,21 @@ def _small(record: RunRecord, folder: RunFolder, cells: Sequence[CellRecord]) ->
 
 
 def _folder(name: str, place: Path) -> Iterator[_File]:
-    """An image's build context, as far as it is still there."""
-    for path in sorted(place.rglob("*")) if place.is_dir() else ():
-        if path.is_file() and not path.is_symlink():
-            yield _File(
-                f"{name}/{path.relative_to(place)}", path.read_bytes(), 0o755 if path.stat().st_mode & 1 else 0o644
-            )
+    """An image's build context without secrets: its text redacted, and files left out that are made to hold them."""
+    left = []
+    for entry in context(str(place)):
+        if not stat.S_ISREG(entry.mode):
+            continue
+        if _PRIVATE.search(f"/{entry.path}"):
+            left.append(entry.path)
+            continue
+        data = Path(place, entry.path).read_bytes()
+        if b"\0" not in data:
+            data = _redact(data)
+        yield _File(f"{name}/{entry.path}", data, 0o755 if entry.mode & 1 else 0o644)
+    if left:
+        lines = ["Left out, as such files hold secrets:", *(path for path in left if not path.startswith(".git/"))]
+        yield _File(f"{name}.left-out.txt", _redact("\n".join((*lines, "")).encode("utf-8", "surrogateescape")))
 
 
 def _logs(folder: RunFolder, cells: Sequence[CellRecord]) -> Iterator[_File]:
@@ -128,8 +146,12 @@ def _redacted(path: Path) -> bytes:
     found = io.BytesIO()
     with path.open("rb") as file:
         while lines := file.readlines(_CHUNK):
-            found.write(redact(b"".join(lines).decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape"))
+            found.write(_redact(b"".join(lines)))
     return found.getvalue()
+
+
+def _redact(data: bytes) -> bytes:
+    return redact(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
 
 def _split(logs: Sequence[_File], limit: int) -> Iterator[list[_File]]:

@@ -14,12 +14,13 @@ import pytest
 from pytest_hetgpu.cli import main
 from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.evidence import DebugRun
+from pytest_hetgpu.images import reference
 from pytest_hetgpu.model import Command, Image, Kind
 from pytest_hetgpu.reporting.folder import RunFolder
 from pytest_hetgpu.reporting.journal import Journal
 from pytest_hetgpu.reporting.upstream.bundle import bundle
 from pytest_hetgpu.reporting.upstream.script import portable, script
-from tests.reporting.report_samples import CRASHED, KEY, PASSED, job, run_cell
+from tests.reporting.report_samples import CRASHED, KEY, PASSED, job, result, run_cell
 
 SECRET = "ghp_" + "s3cr3t12" * 5
 NAME = "SIGSEGV-libuct-rocm.so-uct-rocm-copy-ep-put-short"
@@ -72,6 +73,42 @@ def test_a_key_brings_all_its_cells(run: RunFolder, tmp_path: Path) -> None:
 def test_a_cell_brings_itself(run: RunFolder, tmp_path: Path) -> None:
     found = contents(*bundle(run.path, "mixed-ucx-gather", tmp_path / "b.tar.gz").files)
     assert {name.split("/")[2] for name in found if "/cells/" in name} == {"mixed-ucx-gather"}
+
+
+def test_an_images_folder_has_no_secrets(run: RunFolder, tmp_path: Path) -> None:
+    home = tmp_path / "box"
+    (home / ".git").mkdir(parents=True)
+    (home / "conf").mkdir()
+    pem = "-----BEGIN PRIVATE KEY-----\nMIIEow\n-----END PRIVATE KEY-----\n"
+    binary = b"\x7fELF\0token=hunter2xyz\xff"
+    texts = {
+        "Dockerfile": f"FROM scratch\nENV API_TOKEN={SECRET}\nCOPY run.sh /\n",
+        "run.sh": "#!/bin/sh\ncurl -u me:s3cr3tword https://x\n",
+        "conf/server.pem": pem,
+        ".dockerignore": "ignored*\n!ignored-not\n",
+        "ignored": "s3cr3t",
+        "ignored-not": "kept\n",
+        **dict.fromkeys((".npmrc", "conf/.env.local", ".netrc", ".git/config", "conf/tls.key"), "s3cr3t"),
+    }
+    for name, text in texts.items():
+        (home / name).write_text(text)
+    (home / "run.sh").chmod(0o755)
+    (home / "tool").write_bytes(binary)
+    (home / "link").symlink_to("/etc/passwd")
+    image = Image(reference(str(home), {}), str(home))
+    made = job("mixed-ucx-gather")
+    run.write_job(replace(made, nodes=(replace(made.nodes[0], image=image),)), result(str(run.log(made.label))))
+    found = contents(*bundle(run.path, "mixed-ucx-gather", tmp_path / "b.tar.gz").files)
+    packed = {name.partition("/images/")[2]: data for name, data in found.items() if "/images/" in name}
+    assert packed == {
+        "box/.dockerignore": texts[".dockerignore"].encode(),
+        "box/Dockerfile": b"FROM scratch\nENV API_TOKEN=[redacted]\nCOPY run.sh /\n",
+        "box/conf/server.pem": b"[redacted]\n",
+        "box/ignored-not": b"kept\n",
+        "box/run.sh": b"#!/bin/sh\ncurl -u me:[redacted] https://x\n",
+        "box/tool": binary,
+        "box.left-out.txt": b"Left out, as such files hold secrets:\n.netrc\n.npmrc\nconf/.env.local\nconf/tls.key\n",
+    }
 
 
 def test_what_is_too_large_is_split_at_line_ends(run: RunFolder, tmp_path: Path) -> None:

@@ -1,0 +1,67 @@
+"""Beginnings and ends of long secret values, whose rest was left out before the text was redacted.
+
+pytest shows `'abcdef...uvwxyz'` for a long text, in assertions and among local variables. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+
+LONG = 64
+"""Characters: only values with more are looked for in pieces."""
+
+_SHORTEST = 6  # characters of a piece with dots at its cut
+_ENOUGH = 32  # characters of a piece without
+_DOTS = "..."
+
+
+class Pieces:
+    """Finds the beginnings and ends of secrets (each in one of its forms)."""
+
+    def __init__(self, forms: Iterable[str]) -> None:
+        self._heads: dict[str, list[str]] = defaultdict(list)
+        self._tails: dict[str, list[str]] = defaultdict(list)
+        for form in forms:
+            if len(form) > LONG:
+                self._heads[form[:_SHORTEST]].append(form)
+                self._tails[form[-_SHORTEST:]].append(form)
+        # A lookahead: a piece may begin within the edge of another one.
+        self._pattern = re.compile(f"(?=({'|'.join(map(re.escape, self.edges))}))") if self._heads else None
+
+    @property
+    def edges(self) -> list[str]:
+        """Texts of which each piece has one."""
+        return sorted({*self._heads, *self._tails})
+
+    def without(self, text: str, mark: str) -> str:
+        """The text with `mark` in the place of each piece."""
+        kept: list[str] = []
+        at = 0
+        for found in self._pattern.finditer(text) if self._pattern else ():
+            if found.start() < at:
+                continue
+            start, end = self._piece(text, at, found.start(), found[1])
+            if end > start:
+                kept += text[at:start], mark
+                at = end
+        return "".join((*kept, text[at:]))
+
+    def _piece(self, text: str, least: int, start: int, edge: str) -> tuple[int, int]:
+        """Where the piece is whose edge was found, at or after `least`; nothing (two equal places) if there is none."""
+        after = max((_common(text[start : start + len(one)], one) for one in self._heads.get(edge, ())), default=0)
+        if after >= _ENOUGH or (after and text.startswith(_DOTS, start + after)):
+            return start, start + after
+        end = start + _SHORTEST
+        whole = self._tails.get(edge, ())
+        before = max((_common(text[max(least, end - len(one)) : end][::-1], one[::-1]) for one in whole), default=0)
+        if before >= _ENOUGH or (before and text.endswith(_DOTS, least, end - before)):
+            return end - before, end
+        return start, start
+
+
+def _common(one: str, other: str) -> int:
+    """How many characters two texts have in common at their beginning."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((place for place, (left, right) in pairs if left != right), min(len(one), len(other)))
