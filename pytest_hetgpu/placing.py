@@ -195,6 +195,7 @@ def _seen(kind: Hardware, netdev: str, sight: Sight | None) -> Hardware:
     found = replace(
         fabric,
         netdev=netdev or None,
+        guessed=bool(netdev and not fabric.netdev),
         hca=fabric.hca or (sight.hca if sight else "") or None,
         gid_index=sight.gid_index if sight and fabric.gid_index is None else fabric.gid_index,
     )

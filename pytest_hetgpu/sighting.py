@@ -75,7 +75,7 @@ def roce(fabric: Fabric, seen: Environment) -> rdma.Choice | None:
         return None
     ports = set(_ports(seen, layer))
     rows = tuple(row for row in rdma.table(seen.facts) if (row.hca, row.port) in ports)
-    chosen = rdma.choose(rows, fabric.netdev, fabric.hca)
+    chosen = rdma.choose(rows, fabric.named, fabric.hca)
     return chosen if isinstance(chosen, rdma.Choice) else None
 
 
