@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 LOOPBACK = "lo"
+FREE = "free"
+"""The kind of a choice that the matrix leaves to the library, as it only rules interfaces out."""
 ROUTES = "/proc/net/route"
 
 _UP = 0x1  # RTF_UP of linux/route.h
@@ -54,7 +56,7 @@ class Choice:
     """The interface that TCP is pinned to, with the reason; `name` is "" if there is none, or none is known yet.
 
     `kind` is "bridge" (which UCX uses only when told), "loopback" if the host has nothing else, "nothing" if not even
-    that is up; "" for any other, and for all that a matrix names.
+    that is up, FREE if the matrix only rules interfaces out; "" for any other.
     """
 
     name: str = ""
@@ -62,7 +64,7 @@ class Choice:
     kind: str = ""
 
     def __str__(self) -> str:
-        return f"{self.name or 'the choice of the library'} ({self.why})"
+        return f"{self.name or 'none is pinned'} ({self.why})"
 
 
 def choose(network: Network) -> Choice:

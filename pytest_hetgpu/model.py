@@ -63,13 +63,22 @@ class Accelerator:
 
 @dataclass(frozen=True, slots=True)
 class Fabric:
-    """What connects: `kind` is tcp, roce, infiniband, slingshot or efa; `gbps` in 1e9 bit/s."""
+    """What connects: `kind` is tcp, roce, infiniband, slingshot or efa; `gbps` in 1e9 bit/s.
+
+    `guessed`: the matrix names no `netdev`, and this one was chosen for TCP. It tells nothing of the HCA.
+    """
 
     kind: str = "tcp"
     netdev: str | None = None
     hca: str | None = None
     gid_index: int | None = None
     gbps: float | None = None
+    guessed: bool = False
+
+    @property
+    def named(self) -> str | None:
+        """The interface that the matrix names."""
+        return None if self.guessed else self.netdev
 
 
 @dataclass(frozen=True, slots=True)

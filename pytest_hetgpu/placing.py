@@ -27,7 +27,7 @@ class Sight:
 
     `folder` is our private folder on it, `root` whether commands run as root there; `netdev`, `hca` and `gid_index` are
     the ones found where the matrix leaves them open; `prefix` is that of its MPI without links in it. `host` is the one
-    that a scheduler chose. `interface` is that of its TCP, with the reason.
+    that a scheduler chose. `interface` is that of its TCP, with the reason; `bridges` names those of the node.
     """
 
     folder: str = "/tmp/hetgpu"  # noqa: S108 - a name to show; the folder is made with a random one
@@ -38,6 +38,7 @@ class Sight:
     prefix: str = ""
     host: str = ""
     interface: Choice | None = None
+    bridges: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +168,15 @@ def _own_netdev(container: ContainerOptions | None, hosts: Sequence[Host]) -> st
 def _interface(
     kind: Hardware, container: ContainerOptions | None, sight: Sight | None, network: Network | None
 ) -> Choice:
-    """The interface of a node's TCP: the fabric's, the one that is known by its runtime, or what was seen."""
+    """The interface of a node's TCP, and whether it is a bridge, as far as the node was seen."""
+    chosen = _chosen(kind, container, sight, network)
+    here = network.interfaces if network and kind.runtime == "local" else ()
+    bridges = sight.bridges if sight else tuple(one.name for one in here if one.kind == "bridge")
+    return replace(chosen, kind="bridge") if chosen.name in bridges else chosen
+
+
+def _chosen(kind: Hardware, container: ContainerOptions | None, sight: Sight | None, network: Network | None) -> Choice:
+    """The interface that the fabric names, the one that is known by its runtime, or what was seen."""
     if kind.fabric.netdev:
         return Choice(kind.fabric.netdev, f"the fabric of {kind.name} names it")
     if container and container.network == "user":
@@ -178,7 +187,7 @@ def _interface(
         return Choice(CONTAINER_NETDEV, "the first one of a pod")
     if kind.runtime == "local" and not sight:
         return _unnamed(choose(network)) if network else Choice()
-    return Choice(why="chosen once the node is there")
+    return Choice() if sight else Choice(why="a run chooses it once the node is there")
 
 
 def _unnamed(choice: Choice) -> Choice:
@@ -195,6 +204,7 @@ def _seen(kind: Hardware, netdev: str, sight: Sight | None) -> Hardware:
     found = replace(
         fabric,
         netdev=netdev or None,
+        guessed=bool(netdev and not fabric.netdev),
         hca=fabric.hca or (sight.hca if sight else "") or None,
         gid_index=sight.gid_index if sight and fabric.gid_index is None else fabric.gid_index,
     )

@@ -8,9 +8,9 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from pytest_hetgpu import pinning
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.fabrics.base import GID_INDEX, FabricKind, gid_needed, gid_words
-from pytest_hetgpu.interfaces import Choice
 from pytest_hetgpu.inventory import HERE, Host
 from pytest_hetgpu.launchers.base import Launcher, Meeting, Start
 from pytest_hetgpu.matrix.document import CellSettings, Document
@@ -29,7 +29,7 @@ def plan(document: Document, scenario: Scenario, site: Site) -> Job:
     settings = document.settings(scenario.values)
     options = settings.options
     everybody, hosts = place(document, settings, site)
-    everybody = tuple(replace(node, interface=_named(settings, node)) for node in everybody)
+    everybody = tuple(replace(node, interface=pinning.named(settings, node)) for node in everybody)
     nodes = everybody[: len(settings.nodes)]
     control = everybody[len(nodes)] if settings.launch_from else None
     _require(options.requires, nodes, hosts[: len(nodes)])
@@ -40,7 +40,7 @@ def plan(document: Document, scenario: Scenario, site: Site) -> Job:
     meeting = _meeting(scenario, nodes)
     ours = _of_torch(nodes, launcher, meeting) if work.backend else {}
     contexts, mca = _contexts(settings, nodes, site, work, ours)
-    nodes = tuple(replace(node, interface=_interface(settings, node)) for node in nodes)
+    nodes = tuple(replace(node, interface=pinning.interface(settings, node)) for node in nodes)
     return Job(
         matrix=document.name,
         scenario=scenario.id,
@@ -51,26 +51,6 @@ def plan(document: Document, scenario: Scenario, site: Site) -> Job:
         timeout=options.timeout or site.timeout,
         demand=_held(scenario, _demand(scenario, settings, nodes, hosts[: len(nodes)], work), nodes),
         launcher=control,
-    )
-
-
-def _named(settings: CellSettings, node: Node) -> Choice | None:
-    """The interface of a node, if the matrix does not set the variable or parameter for it itself."""
-    pin, options, hardware = settings.transport.pin, settings.options, node.hardware
-    writers = {"the cell": (options.env, options.mca), hardware.name: (hardware.env, hardware.mca)}
-    for who, (env, mca) in writers.items() if pin else ():
-        if value := env.get(pin) or env.get(f"OMPI_MCA_{pin}") or mca.get(pin):
-            return Choice(value, f"{pin} of {who} names it")
-    return node.interface
-
-
-def _interface(settings: CellSettings, node: Node) -> Choice | None:
-    """The interface that its transport ends up with on a node; None if it needs none."""
-    pinned, named = settings.transport.interface(node), node.interface
-    return (
-        named
-        if pinned and named and settings.transport.pin in {*settings.options.env, *settings.options.mca}
-        else pinned
     )
 
 
@@ -287,7 +267,10 @@ def _contexts(
         for node, stack, folder in zip(nodes, stacks, folders, strict=True)
     ]
     rendered = [_rendered(settings, node, stack, site) for node, stack in zip(nodes, stacks, strict=True)]
-    mca = [{**n.hardware.mca, **r.mca, **settings.options.mca} for n, r in zip(nodes, rendered, strict=True)]
+    mca = [
+        pinning.layered(settings, n.hardware.mca, r.mca, settings.options.mca)
+        for n, r in zip(nodes, rendered, strict=True)
+    ]
     env = [
         {
             **ours.get(n.index, {}),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from pytest_hetgpu import routing
 from pytest_hetgpu.accounting import Environment
 from pytest_hetgpu.errors import HetgpuError
 from pytest_hetgpu.fabrics.base import FabricKind
@@ -22,12 +22,16 @@ _PORT = re.compile(r"rdma\.(.+):(\d+)\.link_layer")
 _PREFIX = re.compile(r"/[A-Za-z0-9_./+@=~-]*")
 # A node may say anything: only what can be a name goes into command lines.
 _DEVICE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@+~-]*")
+# As many others are asked for: their names are looked up on the node one after another.
+_OTHERS = 4
+# DEVTYPE of sysfs for interfaces that lead into another network than that of the adapter below them.
+_TUNNELS = ("tun", "vxlan", "geneve", "wireguard", "gre", "gretap", "ppp", "ipip")
 
 
-def of(node: Node, member: Member, seen: Environment, *, alone: bool = False) -> Sight:
+def of(node: Node, member: Member, seen: Environment, *, alone: bool = False, others: Sequence[str] = ()) -> Sight:
     """The sight of a node; what cannot be told of its network is left open. Never raises for a node that is lost.
 
-    `alone` is True if all nodes of the job are on its host.
+    `alone` is True if all nodes of the job are on its host; `others` are the hosts of the others.
     """
     fabric = node.hardware.fabric
     chosen = roce(fabric, seen)
@@ -37,13 +41,16 @@ def of(node: Node, member: Member, seen: Environment, *, alone: bool = False) ->
     else:
         hca, gid_index = infiniband(fabric, seen), None
         alone = alone or node.host in HERE
-        interface = Choice() if _given(node, alone=alone) else _interface("" if alone else node.host, member, seen)
+        interface = (
+            Choice() if _given(node, alone=alone) else _interface(member, seen, () if alone else (node.host, *others))
+        )
     interface = interface if _DEVICE.fullmatch(interface.name) else replace(interface, name="")
     # Loopback is nothing that a fabric has: what is on one host finds its ranks there.
     netdev = "" if (fabric.netdev and not chosen) or node.host in HERE else interface.name
     hca = hca if _DEVICE.fullmatch(hca) else ""
     prefix = _prefix(node, member)
-    return Sight(member.folder, member.uid == 0, netdev, hca, gid_index, prefix, member.given, interface)
+    bridges = tuple(name for name in seen.items("nics") if _kind(name, seen) == "bridge")
+    return Sight(member.folder, member.uid == 0, netdev, hca, gid_index, prefix, member.given, interface, bridges)
 
 
 def _given(node: Node, *, alone: bool) -> bool:
@@ -75,7 +82,7 @@ def roce(fabric: Fabric, seen: Environment) -> rdma.Choice | None:
         return None
     ports = set(_ports(seen, layer))
     rows = tuple(row for row in rdma.table(seen.facts) if (row.hca, row.port) in ports)
-    chosen = rdma.choose(rows, fabric.netdev, fabric.hca)
+    chosen = rdma.choose(rows, fabric.named, fabric.hca)
     return chosen if isinstance(chosen, rdma.Choice) else None
 
 
@@ -105,21 +112,37 @@ def _device(hca: str, port: int) -> str:
     return hca if port == 1 else f"{hca}:{port}"
 
 
-def _interface(host: str, member: Member, seen: Environment) -> Choice:
-    """The interface that carries the address by which others reach the node; without `host` that of a host alone."""
+def _interface(member: Member, seen: Environment, hosts: Sequence[str]) -> Choice:
+    """The interface by which others reach the node; `hosts` are its own and the others, () of a host alone.
+
+    A node may know itself by an address of loopback, as on Debian: then the route to another node tells. A tunnel that
+    has the default route is passed over, as it leads to any host.
+    """
     try:
         routes = (member.read([ROUTES])[ROUTES] or b"").decode(errors="replace")
-        address = _ipv4(host, member) if host else None
+        found = _routing(member, hosts[: 1 + _OTHERS]) if hosts else routing.Routing()
     except HetgpuError:
         return Choice()
-    if not host:
-        network = _network(seen, routes)
+    network = _network(seen, routes)
+    if not hosts:
         return choose(network) if len(network.interfaces) > 1 else Choice()
-    name = interface_of(routes, address)
-    direct = address and name and name != interface_of(routes, None)
-    return (
-        Choice(name, f"carries its address {address}" if direct else "carries the default route") if name else Choice()
-    )
+    own, *others = (host.strip("[]") for host in hosts)
+    default = interface_of(routes, None)
+    tunnel = default if _kind(default, seen) == "tunnel" else ""
+    if chosen := routing.carrying(found, own) or routing.leading(found, others, routes, tunnel):
+        return chosen
+    if default and not tunnel:
+        return Choice(default, "carries the default route")
+    chosen = choose(network)
+    return Choice() if chosen.kind in ("loopback", "nothing") else chosen
+
+
+def _routing(member: Member, hosts: Sequence[str]) -> routing.Routing:
+    """How the kernel of the node reaches hosts."""
+    program = f"{member.folder}/programs/{routing.ROUTES_PROGRAM}"
+    names = (host.strip("[]") for host in hosts)
+    answer = member.ask(("python3", program, *names))
+    return routing.read(answer.stdout) if answer.returncode == 0 else routing.Routing()
 
 
 def _network(seen: Environment, routes: str) -> Network:
@@ -127,21 +150,17 @@ def _network(seen: Environment, routes: str) -> Network:
     addressed = routed(routes)
     found = [
         Interface(
-            name, seen.text(f"nics.{name}.state") not in ("down", "lowerlayerdown"), name in addressed, kind_of(name)
+            name,
+            seen.text(f"nics.{name}.state") not in ("down", "lowerlayerdown"),
+            name in addressed,
+            _kind(name, seen),
         )
         for name in seen.items("nics")
     ]
     return Network((Interface(LOOPBACK, kind="loopback"), *found), routes)
 
 
-def _ipv4(host: str, member: Member) -> str | None:
-    """A node's address as it is itself told of it; None for a name that leads it to loopback or nowhere."""
-    said = host
-    if not re.fullmatch(r"[\d.]+|.*:.*", host):
-        answer = member.ask(("getent", "ahostsv4", host))
-        said = answer.stdout.decode(errors="replace").partition(" ")[0]
-    try:
-        address = ipaddress.IPv4Address(said)
-    except ValueError:
-        return None
-    return None if address.is_loopback else str(address)
+def _kind(name: str, seen: Environment) -> str:
+    """A bridge or a tunnel by what the node's sysfs calls it, else by its name."""
+    said = seen.text(f"nics.{name}.kind")
+    return "tunnel" if said in _TUNNELS else "bridge" if said == "bridge" else kind_of(name)

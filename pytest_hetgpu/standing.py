@@ -125,13 +125,23 @@ class Placements:
         try:
             berths += _together([_opener(node, gathering) for node in job.everybody], gathering)
             environments = _joined_and_seen(berths, job.starter)
-            pairs = zip(berths, environments, strict=True)
-            alone = len({berth.node.host for berth in berths}) == 1
-            sights = {one.node.index: sighting.of(one.node, one.member, seen, alone=alone) for one, seen in pairs}
+            sights = _sights(berths, environments)
         except BaseException:
             _close(berths, gathering)
             raise
         return Standing(tuple(berths), gathering, environments, sights)
+
+
+def _sights(berths: Sequence[Berth], environments: Sequence[Environment]) -> dict[int, Sight]:
+    """What each node was seen to be, by its index."""
+    hosts = tuple(dict.fromkeys(berth.node.host for berth in berths))
+
+    def sight(berth: Berth, seen: Environment) -> tuple[int, Sight]:
+        others = tuple(host for host in hosts if host != berth.node.host)
+        return berth.node.index, sighting.of(berth.node, berth.member, seen, alone=not others, others=others)
+
+    with ThreadPoolExecutor(max_workers=min(32, len(berths))) as pool:
+        return dict(pool.map(sight, berths, environments))
 
 
 def _ends_within(standing: Standing, job: Job) -> bool:

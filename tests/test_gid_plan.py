@@ -10,17 +10,20 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from pytest_hetgpu import wording
+from pytest_hetgpu import sighting, wording
 from pytest_hetgpu.interfaces import Choice
 from pytest_hetgpu.inventory import Host
-from pytest_hetgpu.model import Job
+from pytest_hetgpu.model import Image, Job
 from pytest_hetgpu.placing import Sight
+from pytest_hetgpu.runtimes.base import Member
 from pytest_hetgpu.suite import Beside, Suite
 from tests.plan_cases import Plans, plans, site
 from tests.probes.test_rdma_choice import GOOD, Port, look
+from tests.test_sighting import TABLE, Told, environment
 
 __all__ = ["plans"]
 
@@ -75,6 +78,27 @@ def test_a_device_that_the_hardware_names_is_that_of_plan_and_run(plans: Plans) 
         job = plans("any-rc-allreduce", text, here)
         assert devices(job) == {"UCX_NET_DEVICES=mlx5_1:1"}
         assert str(job.nodes[0].interface) == "mlx5_1:1 (UCX_NET_DEVICES of any names it)"
+
+
+@pytest.mark.parametrize("host", ["pod", "container"])
+def test_the_interface_for_tcp_says_nothing_of_the_one_for_roce(plans: Plans, host: str) -> None:
+    """The plan takes eth0 and lo for TCP; the GID may be on any interface, as the matrix names none."""
+    kinds = {
+        "pod": 'pod: {runtime: kubernetes, image: "r/one:1", fabric: {kind: roce}}',
+        "container": "container: {runtime: docker, image: one, container: {network: host}, fabric: {kind: roce}}",
+    }
+    text = (
+        f"name: rails\nhardware:\n  {kinds[host]}\naxes:\n  placement: {{two: [{host}, {host}]}}\n"
+        "  transport: {auto: {}}\n  workload: {allreduce: {sizes: 8}}\n"
+    )
+    there = site({"container": (Host("localhost"),) * 2}, images={"container": Image("one:1")})
+    job = plans("two-auto-allreduce", text, there)
+    assert {node.hardware.fabric.netdev for node in job.nodes} == {"eth0" if host == "pod" else "lo"}
+    tokens = job.command.argv
+    at = tokens.index("/tmp/hetgpu/programs/gid_index.py")
+    assert tokens[at + 1 : at + 3] == ("-", "-")
+    sight = sighting.of(job.nodes[0], cast(Member, Told()), environment(TABLE), alone=host == "container")
+    assert (sight.hca, sight.netdev, sight.gid_index) == ("mlx5_0", "" if host == "container" else "ens5f0", 3)
 
 
 def test_a_node_that_was_seen_is_told_it(plans: Plans) -> None:

@@ -205,6 +205,35 @@ def test_what_the_matrix_names_wins(plans: Plans, transport: str) -> None:
         assert str(by_cell.nodes[1].interface) == f"eth5 ({pin} of the cell names it)"
 
 
+EXCLUDE = "btl_tcp_if_exclude: docker0"
+
+
+@pytest.mark.parametrize("form", [f"mca: {{{EXCLUDE}}}", f"env: {{OMPI_MCA_{EXCLUDE}}}"])
+def test_a_matrix_that_rules_interfaces_out_is_given_none(plans: Plans, form: str) -> None:
+    """Open MPI refuses both parameters together."""
+    by_cell = plans("two-ob1-allreduce-openmpi-5-a", f"{TEXT}  tuning: {{a: {{{form}}}}}\n", HOST)
+    by_hardware = plans("two-ob1-allreduce-openmpi-5", TEXT.replace("  cpu:\n", f"  cpu: {{{form}}}\n"), HOST)
+    for job, who in ((by_cell, "the cell"), (by_hardware, "cpu")):
+        assert "if_include" not in line(job)
+        assert "btl_tcp_if_exclude" in line(job)
+        assert str(job.nodes[0].interface) == f"none is pinned (btl_tcp_if_exclude of {who} rules out docker0)"
+
+
+def test_of_two_parameters_that_exclude_each_other_the_one_that_wins_is_given(plans: Plans) -> None:
+    text = TEXT.replace("    ob1: {}\n", "    ob1: {netdev: eth7}\n")
+    job = plans("two-ob1-allreduce-openmpi-5", text.replace("  cpu:\n", f"  cpu: {{mca: {{{EXCLUDE}}}}}\n"), HOST)
+    assert "btl_tcp_if_include eth7" in line(job)
+    assert "if_exclude" not in line(job)
+    by_cell = plans("two-ob1-allreduce-openmpi-5-a", f"{text}  tuning: {{a: {{mca: {{{EXCLUDE}}}}}}}\n", HOST)
+    assert "if_include" not in line(by_cell)
+    assert str(by_cell.nodes[0].interface) == "none is pinned (btl_tcp_if_exclude of the cell rules out docker0)"
+
+
+def test_a_bridge_of_this_machine_that_the_fabric_names(plans: Plans) -> None:
+    bridged = replace(ALL, network=network(Interface("ens9", kind="bridge"), ETH0, routes=default("eth0")))
+    assert "UCX_NET_DEVICES=ens9 UCX_TCP_BRIDGE_ENABLE=y" in line(plans("named-ucx-allreduce-openmpi-5", TEXT, bridged))
+
+
 def test_the_transport_s_own_key_wins_over_the_hardware(plans: Plans) -> None:
     job = plans("user-ofi-own-allreduce-mpich", TEXT.replace("mca: {btl_tcp_if_include: ib0}", ""), HOST)
     assert "FI_TCP_IFACE=eth7" in line(job)

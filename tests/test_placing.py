@@ -9,6 +9,7 @@ import pytest
 
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.expand import expand
+from pytest_hetgpu.interfaces import Choice
 from pytest_hetgpu.inventory import Host, Inventory, PodsSite
 from pytest_hetgpu.matrix.document import Document
 from pytest_hetgpu.model import Image, Job, Reach, Stack
@@ -109,6 +110,30 @@ def test_what_was_seen_fills_in_what_the_matrix_leaves_open(plans: Plans) -> Non
     assert "env OMPI_MCA_btl_tcp_if_include=ens5 " in line
     assert "ssh -F /tmp/hetgpu-a/ssh_config" in line
     assert "/tmp/hetgpu-b/programs/allreduce.py" in line
+
+
+def test_tcp_between_hosts_that_nobody_has_seen_is_pinned_to_nothing(plans: Plans) -> None:
+    """Loopback leads to no other host."""
+    unseen = replace(SITE, inventory=AWS)
+    job = plans("hosts-ob1-allreduce", unseen)
+    assert "btl_tcp_if_include" not in " ".join(job.command.argv)
+    assert str(job.nodes[0].interface) == "none is pinned (a run chooses it once the node is there)"
+    # The node was seen, and nothing is known that leads to the others.
+    job = plans("hosts-ob1-allreduce", replace(unseen, seen={0: Sight(), 1: Sight()}))
+    assert "btl_tcp_if_include" not in " ".join(job.command.argv)
+    assert str(job.nodes[0].interface) == "none is pinned (nothing is known of the interfaces)"
+
+
+def test_a_bridge_that_was_seen_is_known_as_one_also_where_the_fabric_names_it(plans: Plans) -> None:
+    text = TEXT.replace("fabric: {netdev: ens5}", "fabric: {netdev: br0}")
+    seen = {
+        0: Sight(interface=Choice("vmbr0", "carries its address 192.0.2.1"), bridges=("vmbr0",)),
+        1: Sight(bridges=("docker0", "br0")),
+    }
+    line = " ".join(plans("wide-ucx-allreduce", replace(SITE, inventory=AWS, seen=seen), text).command.argv)
+    assert line.count("UCX_TCP_BRIDGE_ENABLE=y") == 2
+    assert "UCX_NET_DEVICES=vmbr0" in line
+    assert "UCX_NET_DEVICES=br0" in line
 
 
 def test_hosts_by_ssh_are_called_by_their_address_and_the_first_by_localhost(plans: Plans) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -23,6 +24,7 @@ DEFAULT = "ens5\t00000000\t0100000A\t0003\t0\t0\t100\t00000000\t0\t0\t0\n"
 DOCKER = "docker0\t000011AC\t00000000\t0001\t0\t0\t0\t0000FFFF\t0\t0\t0\n"
 ROUTES = HEAD + DEFAULT + DOCKER + "ens6\t0000000A\t00000000\t0001\t0\t0\t0\t00F0FFFF\t0\t0\t0\n"
 
+ADDRESSES = {"lo": ("127.0.0.1",), "ens5": ("10.9.0.5",), "docker0": ("172.17.0.1",), "ens6": ("10.0.0.5",)}
 LARGE = HEAD + "ens5\tfffffffff\t0\t1\t0\t0\t0\tfffffffff\t0\t0\t0\n"
 NEGATIVE = HEAD + "ens5\t-1\t0\t1\t0\t0\t0\t-1\t0\t0\t0\n"
 
@@ -32,7 +34,11 @@ class Told:
     """As much of a node as a sighting asks for."""
 
     routes: bytes | None = ROUTES.encode()
-    resolved: bytes = b""
+    names: Mapping[str, str] = field(default_factory=dict)
+    addresses: Mapping[str, Sequence[str]] = field(default_factory=lambda: ADDRESSES)
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """The source address to each address that is not the node's own; to all others that of ens5."""
+    said: bytes | None = None
     folder: str = "/run/hetgpu-1"
     uid: int = 1000
     given: str = ""
@@ -44,7 +50,16 @@ class Told:
 
     def ask(self, argv: Sequence[str]) -> Answer:
         self.asked.append(" ".join(argv))
-        return Answer(0 if self.resolved else 2, self.resolved, b"")
+        assert argv[1] == f"{self.folder}/programs/routes.py"
+        if self.said is not None:
+            return Answer(0, self.said, b"")
+        held = {address for each in self.addresses.values() for address in each}
+        hosts = {}
+        for host in argv[2:]:
+            address = self.names.get(host, host if host[0].isdigit() else "")
+            source = address if address in held else self.sources.get(address, "10.9.0.5")
+            hosts[host] = [[address, source]] * bool(address)
+        return Answer(0, json.dumps({"addresses": self.addresses, "hosts": hosts}).encode(), b"")
 
 
 class Gone(Told):
@@ -92,7 +107,7 @@ def of(which: Node, member: Told | None = None, seen: Environment | None = None)
 def test_the_folder_and_the_user() -> None:
     assert of(node()) == Sight("/run/hetgpu-1", root=False, netdev="ens6", interface=DIRECT)
     blind = Sight("/root/x", root=True, interface=Choice())
-    assert of(node(), Told(folder="/root/x", uid=0, routes=None)) == blind
+    assert of(node(), Told(folder="/root/x", uid=0, routes=None, said=b"")) == blind
 
 
 @pytest.mark.parametrize(
@@ -156,7 +171,8 @@ def test_of_two_ways_the_cheaper_and_none_that_is_down() -> None:
 @pytest.mark.parametrize("name", ["e$(id)", "`id`", "-iface", 'a"b', "a;b", "a/b"])
 def test_an_interface_that_no_interface_is_called_is_not_taken(name: str) -> None:
     """A node says what it wants; what it says goes into command lines that start its neighbours' daemons."""
-    assert of(node(), Told(routes=ROUTES.replace("ens6", name).encode())).netdev == ""
+    assert of(node(), Told(addresses={name: ("10.0.0.5",)})).netdev == ""
+    assert of(node(host="h"), Told(routes=ROUTES.replace("ens5", name).encode(), addresses={})).netdev == ""
     rogue = environment(table("mlx5_0", 1, "Ethernet", (IPV4, V2, name)))
     assert of(node(Fabric("roce")), seen=rogue).netdev in ("", "ens6")
 
@@ -167,15 +183,13 @@ def test_routes_that_say_nothing(routes: str) -> None:
 
 
 def test_names_are_looked_up_on_the_node() -> None:
-    told = Told(resolved=b"10.0.0.5       STREAM nid001\n10.0.0.5       DGRAM\n")
+    told = Told(names={"nid001": "10.0.0.5"})
     assert of(node(host="nid001"), told).netdev == "ens6"
-    assert told.asked == ["/proc/net/route", "getent ahostsv4 nid001"]
+    assert told.asked == ["/proc/net/route", "python3 /run/hetgpu-1/programs/routes.py nid001"]
     # Debian has a host know itself by an address of loopback.
-    assert of(node(host="nid001"), Told(resolved=b"127.0.1.1 STREAM nid001\n")).netdev == "ens5"
+    assert of(node(host="nid001"), Told(names={"nid001": "127.0.1.1"})).netdev == "ens5"
     assert of(node(host="nid001"), Told()).netdev == "ens5"
-    told = Told()
-    assert of(node(host="2001:db8::5"), told).netdev == "ens5"
-    assert told.asked == ["/proc/net/route"]
+    assert of(node(host="[2001:db8::5]"), Told()).netdev == "ens5"
 
 
 @pytest.mark.parametrize("named", [Choice("eth7", "netdev of the transport names it"), Choice("lo", "not known yet")])
@@ -230,3 +244,72 @@ def test_a_container_on_its_host_s_network_has_the_host_s_interface() -> None:
 
 def test_a_node_that_was_lost_is_found_out_by_others() -> None:
     assert of(node(), Gone()).netdev == ""
+
+
+def reached(member: Told, seen: Environment | None = None, *, host: str = "node1") -> Choice | None:
+    """The interface of a node that has another one beside it."""
+    return sighting.of(node(host=host), cast(Member, member), seen or Environment(), others=("node2",)).interface
+
+
+def test_a_host_that_knows_itself_by_loopback_has_the_interface_of_the_route_to_another_node() -> None:
+    names = {"node1": "127.0.1.1", "node2": "10.0.0.6"}
+    told = Told(names=names, sources={"10.0.0.6": "10.0.0.5", "127.0.1.1": "127.0.0.1"})
+    assert reached(told) == Choice("ens6", "carries the route to node2 at 10.0.0.6")
+    assert told.asked[1].endswith("routes.py node1 node2")
+
+
+def test_a_default_route_over_a_vpn_leads_to_no_node() -> None:
+    """A host by its public address, which is translated on the way."""
+    facts: Facts = {"nics": found(("tun0", "ens5")), "nics.tun0.kind": found("tun"), "nics.tun0.state": found("up")}
+    vpn = ROUTES.replace("ens5\t00000000", "tun0\t00000000") + "ens5\t0000090A\t00000000\t0001\t0\t0\t0\t0000FFFF\n"
+    told = Told(
+        vpn.encode(), {"node2": "203.0.113.9"}, {**ADDRESSES, "tun0": ("10.8.0.2",)}, {"203.0.113.9": "10.8.0.2"}
+    )
+    chosen = reached(told, Environment(facts), host="203.0.113.8")
+    assert chosen
+    assert chosen.name == "ens5"
+    assert chosen.why.endswith("the default route is on tun0, a tunnel")
+    # A tunnel that has the route to the node alone is what the administrator wants.
+    meshed = Told(names={"node2": "10.8.0.3"}, addresses=told.addresses, sources={"10.8.0.3": "10.8.0.2"})
+    assert reached(meshed, Environment(facts)) == Choice("tun0", "carries the route to node2 at 10.8.0.3")
+
+
+def test_of_two_interfaces_in_one_network_the_one_that_has_the_address() -> None:
+    row = "{}\t0000000A\t00000000\t0001\t0\t0\t{}\t00F0FFFF\t0\t0\t0\n"
+    both = HEAD + row.format("ens4", 100) + row.format("ens6", 200)
+    told = Told(both.encode(), addresses={"ens4": ("10.0.0.4",), "ens6": ("10.0.0.5",)})
+    assert reached(told, host="10.0.0.5") == Choice("ens6", "carries its address 10.0.0.5")
+
+
+def test_a_host_of_ipv6_alone_has_the_interface_of_its_address() -> None:
+    told = Told(HEAD.encode(), addresses={"lo": ("::1",), "eth1": ("fe80::1", "2001:db8::5")})
+    assert reached(told, host="[2001:db8::5]") == Choice("eth1", "carries its address 2001:db8::5")
+
+
+def test_an_address_of_loopback_that_routers_know_leaves_the_choice_to_the_routes() -> None:
+    held = {"lo": ("127.0.0.1", "10.5.5.1"), "ens5": ("10.9.0.5",), "ens6": ("10.0.0.5",)}
+    told = Told(names={"node1": "10.5.5.1", "node2": "10.0.0.6"}, addresses=held, sources={"10.0.0.6": "10.5.5.1"})
+    assert reached(told) == Choice("ens6", "carries the route to node2 at 10.0.0.6")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        *(b"", b"[]", b"{}", b"\xff", b'{"addresses": 3, "hosts": {}}'),
+        b'{"addresses": {"ens6": ["x", 4]}, "hosts": {}}',
+        b'{"addresses": {}, "hosts": {"node2": [["$(id)", "10.0.0.5"]]}}',
+        b'{"addresses": {}, "hosts": {"node2": [1]}}',
+    ],
+)
+def test_a_node_that_answers_nonsense_has_the_interface_of_its_default_route(said: bytes) -> None:
+    assert reached(Told(said=said)) == Choice("ens5", "carries the default route")
+
+
+def test_nothing_that_leads_to_others_leaves_the_interface_open() -> None:
+    assert reached(Told(HEAD.encode(), addresses={})) == Choice()
+
+
+@pytest.mark.parametrize("name", ["vmbr0", "br0"])
+def test_a_bridge_by_what_the_kernel_calls_it(name: str) -> None:
+    facts: Facts = {"nics": found((name, "eno1")), f"nics.{name}.kind": found("bridge")}
+    assert of(node(Fabric(netdev=name)), seen=Environment(facts)).bridges == (name,)

@@ -41,7 +41,7 @@ def gid_needed(fabric: Fabric) -> bool:
 
 def gid_words(fabric: Fabric) -> tuple[str, str]:
     """Return the arguments of `gid_index.py` for a fabric."""
-    return fabric.hca or "-", fabric.netdev or "-"
+    return fabric.hca or "-", fabric.named or "-"
 
 
 def known(variables: Mapping[str, str | None]) -> dict[str, str]:

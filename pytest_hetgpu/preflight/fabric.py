@@ -71,7 +71,7 @@ def _gid(member: Member) -> Iterator[Concern]:
     if environment.fact("rdma.roce").state is State.UNKNOWN:
         return
     rows = table(environment.facts)
-    picked = choose(rows, fabric.netdev, fabric.hca)
+    picked = choose(rows, fabric.named, fabric.hca)
     cure = "give the HCA's interface an IPv4 address and bring it up; RoCE v1 alone does not do"
     if isinstance(picked, str):
         yield Concern(Kind.TRANSPORT_UNAVAILABLE, member.name, f"no IPv4 RoCE v2 GID: {picked}", cure)
@@ -83,8 +83,9 @@ def _gid(member: Member) -> Iterator[Concern]:
 
 
 def _good(member: Member, index: int) -> bool:
+    fabric = member.node.hardware.fabric
     rows = tuple(row for row in table(member.environment.facts) if row.row == index)
-    return not isinstance(choose(rows, member.node.hardware.fabric.netdev, member.node.hardware.fabric.hca), str)
+    return not isinstance(choose(rows, fabric.named, fabric.hca), str)
 
 
 def memlock(name: str, limit: str | None) -> Iterator[Concern]:

@@ -46,13 +46,13 @@ def verbose(frameworks: Sequence[str], env: dict[str, str] | None = None) -> Ren
 
 
 def ob1(stack: Stack, btl: Sequence[str], interface: str) -> Rendering:
-    """PML ob1 with just these byte transfer layers, tcp on one interface.
+    """PML ob1 with just these byte transfer layers, tcp on one interface ("": none is known).
 
     Left to itself Open MPI's TCP tries every interface and hangs where one of them (a docker bridge) leads nowhere.
     """
     shared = _SM_4 if is_old(stack) else _SM_5
     mca = {"pml": "ob1", "btl": ",".join(shared if plain(name) == _SM_5 else name for name in btl)}
-    if "tcp" in btl:
+    if "tcp" in btl and interface:
         mca["btl_tcp_if_include"] = interface
     return pinned(stack, mca)
 

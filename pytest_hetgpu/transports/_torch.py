@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from pytest_hetgpu.interfaces import LOOPBACK, Choice
 from pytest_hetgpu.model import Node
 
 VENDORS = ("Open MPI", "MPICH", "torch")
 """Whatever MPI starts the ranks, or none."""
 
 
-def netdev(node: Node, asked: str | None, variable: str) -> str:
-    """The interface to pin: the transport's own, that of the hardware's variable, the fabric's.
+def netdev(node: Node, asked: str | None, pin: str) -> Choice:
+    """The interface to pin: the transport's own, else that of the hardware's variable, else the fabric's.
 
-    Without any it is loopback where all ranks share the host.
+    Ranks of this machine take loopback.
     """
-    hardware = node.hardware
-    named = asked or hardware.env.get(variable) or hardware.fabric.netdev
-    return named or ("lo" if hardware.runtime == "local" else "")
+    own = asked or node.hardware.env.get(pin)
+    if own:
+        return Choice(own, f"{'netdev of the transport' if asked else f'{pin} of {node.hardware.name}'} names it")
+    local, known = node.hardware.runtime == "local", node.interface or Choice()
+    name = node.hardware.fabric.netdev or (LOOPBACK if local else "")
+    if known.name == name:
+        return known
+    return Choice(name, "all ranks are on one host" if name == LOOPBACK else known.why)

@@ -127,6 +127,11 @@ class Transport(abc.ABC):
         """The variable or MCA parameter that names its interface; "" for a family that pins none."""
         return ""
 
+    @property
+    def rival(self) -> str:
+        """The parameter that rules interfaces out, and which the MPI refuses beside `pin`; "" if there is none."""
+        return ""
+
     def interface(self, node: Node) -> Choice | None:
         """The interface that `render` pins on a node, with the reason; None if its data needs none."""
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pytest_hetgpu.carriage import TCP, Connection, Member
+from pytest_hetgpu.interfaces import Choice
 from pytest_hetgpu.model import Node, Stack
 from pytest_hetgpu.transports import _torch
 from pytest_hetgpu.transports.base import Interfaces, ProofReader, Rendering, Transport, TransportSettings
@@ -40,8 +41,15 @@ class Gloo(Transport):
     backend = "gloo"
 
     def render(self, node: Node, stack: Stack) -> Rendering:
-        netdev = _torch.netdev(node, self.settings.netdev, "GLOO_SOCKET_IFNAME")
-        return Rendering(env={"GLOO_SOCKET_IFNAME": netdev} if netdev else {})
+        device = self.interface(node)
+        return Rendering(env={self.pin: device.name} if device.name else {})
+
+    @property
+    def pin(self) -> str:
+        return "GLOO_SOCKET_IFNAME"
+
+    def interface(self, node: Node) -> Choice:
+        return _torch.netdev(node, self.settings.netdev, self.pin)
 
     def verbose(self, stack: Stack) -> Rendering:
         return Rendering(env={"TORCH_DISTRIBUTED_DEBUG": "DETAIL", "TORCH_CPP_LOG_LEVEL": "INFO"})

@@ -18,6 +18,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator
 
 from pytest_hetgpu.carriage import OFF_HOST, ON_HOST, RDMA, TCP, UNKNOWN, Connection, Duty, Member, connection
+from pytest_hetgpu.interfaces import Choice
 from pytest_hetgpu.model import Node, Stack
 from pytest_hetgpu.registry import show
 from pytest_hetgpu.transports import _torch
@@ -105,13 +106,25 @@ class Nccl(Transport):
     backend = "nccl"
 
     def render(self, node: Node, stack: Stack) -> Rendering:
-        # Slingshot's own setting names all its interfaces, which sockets use together.
-        all_of_them = node.hardware.fabric.kind == "slingshot" and self.settings.netdev is None
-        netdev = "" if all_of_them else _torch.netdev(node, self.settings.netdev, "NCCL_SOCKET_IFNAME")
+        device = None if self._all_of(node) else self.interface(node)
         env = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}
-        env |= {"NCCL_SOCKET_IFNAME": netdev} if netdev else {}
+        env |= {self.pin: device.name} if device and device.name else {}
         env |= {"NCCL_NET": self.settings.net} if self.settings.net else {}
         return Rendering(env=env)
+
+    def _all_of(self, node: Node) -> bool:
+        """Whether Slingshot's own setting names all its interfaces, which sockets use together."""
+        own = self.settings.netdev is None and self.pin not in node.hardware.env
+        return own and node.hardware.fabric.kind == "slingshot"
+
+    @property
+    def pin(self) -> str:
+        return "NCCL_SOCKET_IFNAME"
+
+    def interface(self, node: Node) -> Choice:
+        if self._all_of(node):
+            return Choice("hsn", "all whose names begin with it, as fabric slingshot has it")
+        return _torch.netdev(node, self.settings.netdev, self.pin)
 
     def verbose(self, stack: Stack) -> Rendering:
         return Rendering(env={"NCCL_DEBUG_SUBSYS": "ALL", "TORCH_DISTRIBUTED_DEBUG": "DETAIL"})

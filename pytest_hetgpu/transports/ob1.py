@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pydantic import model_validator
 
 from pytest_hetgpu.carriage import NO_CARRIER, RDMA, SHARED_MEMORY, TCP, Member
-from pytest_hetgpu.interfaces import LOOPBACK, Choice
+from pytest_hetgpu.interfaces import FREE, LOOPBACK, Choice
 from pytest_hetgpu.model import Node, Stack
 from pytest_hetgpu.transports import _openmpi
 from pytest_hetgpu.transports._netdev import netdev, nothing_up
@@ -56,17 +56,24 @@ class Ob1(Transport):
     vendors = (_openmpi.VENDOR,)
 
     def render(self, node: Node, stack: Stack) -> Rendering:
-        return _openmpi.ob1(stack, self.settings.btl, netdev(node, self.settings.netdev).name or LOOPBACK)
+        return _openmpi.ob1(stack, self.settings.btl, self._device(node).name)
 
     @property
     def pin(self) -> str:
         return "btl_tcp_if_include"
 
+    @property
+    def rival(self) -> str:
+        return "btl_tcp_if_exclude"
+
     def interface(self, node: Node) -> Choice | None:
-        if "tcp" not in self.settings.btl:
-            return None
+        return self._device(node) if "tcp" in self.settings.btl else None
+
+    def _device(self, node: Node) -> Choice:
+        """The interface for tcp; loopback for ranks of one host whose interfaces are not known."""
         chosen = netdev(node, self.settings.netdev)
-        return chosen if chosen.name else Choice(LOOPBACK, chosen.why)
+        one_host = node.hardware.runtime == "local" or node.hardware.fabric.netdev == LOOPBACK
+        return Choice(LOOPBACK, chosen.why) if one_host and not chosen.name and chosen.kind != FREE else chosen
 
     def unreachable(self, node: Node, stack: Stack) -> str | None:
         return nothing_up(node, stack.vendor)

@@ -19,7 +19,7 @@ _KINDS = {
 
 
 class OfiSettings(TransportSettings):
-    """`provider`: libfabric's provider (tcp, cxi, efa, verbs); `netdev`: the interface for provider tcp."""
+    """`provider`: libfabric's provider (tcp, cxi, efa, verbs); `netdev`: the interface of one over IP (tcp)."""
 
     provider: Word = "tcp"
     netdev: Word | None = None
@@ -44,10 +44,12 @@ class Ofi(Transport):
 
     @property
     def pin(self) -> str:
-        return "FI_TCP_IFACE"
+        """FI_TCP_IFACE, FI_SOCKETS_IFACE, FI_UDP_IFACE: the `iface` of each provider over IP."""
+        provider = self.settings.provider
+        return f"FI_{provider.upper()}_IFACE" if _KINDS.get(provider) == TCP else ""
 
     def interface(self, node: Node) -> Choice | None:
-        return netdev(node, self.settings.netdev) if self.settings.provider == "tcp" else None
+        return netdev(node, self.settings.netdev) if self.pin else None
 
     def unreachable(self, node: Node, stack: Stack) -> str | None:
         """Open MPI asks libfabric for endpoints that reach other hosts too, and its tcp provider has none on lo."""

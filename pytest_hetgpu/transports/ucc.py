@@ -50,6 +50,10 @@ class Ucc(Transport):
     def pin(self) -> str:
         return self.below.pin
 
+    @property
+    def rival(self) -> str:
+        return self.below.rival
+
     def interface(self, node: Node) -> Choice | None:
         return self.below.interface(node)
 

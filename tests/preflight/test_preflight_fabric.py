@@ -74,6 +74,11 @@ def test_a_gid_index_of_the_matrix_that_is_none() -> None:
     assert looked(job(good, good, env=RC), node(), node()) == ()
 
 
+def test_an_interface_that_only_tcp_is_to_take_does_not_narrow_the_gids() -> None:
+    chosen = replace(ROCE, fabric=Fabric("roce", netdev="eth0", gid_index=3, guessed=True))
+    assert looked(job(chosen, chosen, env=RC), node(), node()) == ()
+
+
 def test_an_unknown_gid_table_gives_no_concern() -> None:
     bad = environment({**NODE, "rdma.roce": NOT_TOLD, "rdma.mlx5_0:1.gids": None})
     assert looked(job(ROCE, ROCE, env=RC), bad, bad) == ()

@@ -54,6 +54,29 @@ def test_beside_a_container_network(run_on: Runs) -> None:
         assert verdicts(run_on(there)) == CELLS
 
 
+# What `ofi` asks of MPICH, without the interface.
+UNPINNED = """\
+name: unpinned
+hardware: {mpich: {platform: cpu, mpi: {stack: mpich}}}
+axes:
+  placement: {two: [mpich, mpich]}
+  transport:
+    free: {family: auto, env: {MPIR_CVAR_CH4_NETMOD: ofi, MPIR_CVAR_NOLOCAL: 1, FI_PROVIDER: tcp}}
+    eth0: {family: auto, env: {MPIR_CVAR_CH4_NETMOD: ofi, MPIR_CVAR_NOLOCAL: 1, FI_PROVIDER: tcp, FI_TCP_IFACE: eth0}}
+  workload: {send_recv: {sizes: 8, iterations: 3, warmup: 1, repeats: 1, timeout: 5}}
+"""
+
+
+def test_a_container_network_misleads_a_library_that_is_left_to_itself(run_on: Runs) -> None:
+    """The control for the test above."""
+    Path("hosts.yaml").write_text(UNPINNED)
+    with host("free") as there:
+        there.ethernet()
+        there.container_network()
+        outcomes = {name: cell["outcome"] for name, cell in run_on(there).items()}
+    assert outcomes == {"two-free-send_recv": "hang", "two-eth0-send_recv": "passed"}
+
+
 def test_a_laptop_with_a_vpn(run_on: Runs, lacking: Callable[[str, str], None]) -> None:
     """IPv6 by link-local addresses alone, an interface without a carrier, a tunnel that took the default route."""
     if not Path("/dev/net/tun").exists():

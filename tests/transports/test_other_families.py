@@ -70,6 +70,16 @@ def test_ofi_s_interface_is_the_transports_or_the_fabrics() -> None:
     assert "FI_TCP_IFACE" not in ofi(provider="cxi").render(WIRED, HYDRA).env
 
 
+@pytest.mark.parametrize("provider", ["tcp", "sockets", "udp"])
+def test_every_provider_over_ip_is_pinned_by_its_own_variable(provider: str) -> None:
+    transport = ofi(provider=provider)
+    variables = {name: value for name, value in transport.render(WIRED, FIVE).env.items() if "IFACE" in name}
+    assert variables == {f"FI_{provider.upper()}_IFACE": "ens5"}
+    shown = transport.interface(WIRED)
+    assert shown
+    assert shown.name == "ens5"
+
+
 @pytest.mark.parametrize("provider", ["", "tcp,verbs", ["tcp"], None, "^tcp"])
 def test_what_is_no_provider(provider: object) -> None:
     with pytest.raises(ValidationError):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from pytest_hetgpu.carriage import Connection
+from pytest_hetgpu.interfaces import Choice
 from pytest_hetgpu.model import Fabric, Hardware, Node, Stack
 from pytest_hetgpu.transports.gloo import Gloo, GlooSettings
 from pytest_hetgpu.transports.nccl import Channels, Nccl, NcclSettings
@@ -58,6 +61,23 @@ def test_nccl_leaves_slingshot_all_its_interfaces() -> None:
     lumi = Node(0, Hardware("h", fabric=Fabric(kind="slingshot", netdev="hsn0"), runtime="slurm"), "a", 1)
     assert "NCCL_SOCKET_IFNAME" not in Nccl(NcclSettings()).render(lumi, TORCH).env
     assert Nccl(NcclSettings(netdev="hsn0")).render(lumi, TORCH).env["NCCL_SOCKET_IFNAME"] == "hsn0"
+
+
+@pytest.mark.parametrize("transport", [Gloo(GlooSettings()), Nccl(NcclSettings())], ids=["gloo", "nccl"])
+def test_a_plan_says_which_interface_and_why(transport: Gloo | Nccl) -> None:
+    named = replace(node("net1"), interface=Choice("net1", "the fabric of h names it"))
+    assert transport.interface(named) == named.interface
+    assert str(transport.interface(node(runtime="local"))) == "lo (all ranks are on one host)"
+    ours = replace(named, hardware=replace(named.hardware, env={transport.pin: "ib0"}))
+    assert str(transport.interface(ours)) == f"ib0 ({transport.pin} of h names it)"
+    assert transport.render(ours, TORCH).env[transport.pin] == "ib0"
+    unseen = replace(node(), interface=Choice(why="a run chooses it once the node is there"))
+    assert transport.interface(unseen) == unseen.interface
+
+
+def test_a_plan_says_that_nccl_takes_all_of_slingshot() -> None:
+    lumi = Node(0, Hardware("h", fabric=Fabric(kind="slingshot"), runtime="slurm"), "a", 1)
+    assert str(Nccl(NcclSettings()).interface(lumi)).startswith("hsn (all whose names begin with it")
 
 
 def test_a_plugin_with_a_name_of_two_words_is_asked_for_and_seen() -> None:
