@@ -57,9 +57,9 @@ def lacks(*programs: str) -> str:
     return f"namespaces are not allowed here: {tried.stderr.strip()}" if tried.returncode else ""
 
 
-def told(*argv: str) -> None:
-    """Run a command that must succeed."""
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=30)
+def told(*argv: str, seconds: float = 30) -> None:
+    """Run a command that must succeed within its time."""
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=seconds)
     assert done.returncode == 0, (argv, done.stderr)
 
 

@@ -1,7 +1,7 @@
-"""The transports of the main job on hosts that differ in user, IPv6, HOME, TMPDIR and cores: the same verdicts.
+"""The transports of the main job on hosts that differ in release, user, IPv6, HOME, TMPDIR, cores: the same verdicts.
 
-Six hosts hold every pair of these (a covering array). The first two run a cell per transport and stack on each push;
-the others, all of them with `matrices/local.yaml`, and a Debian 13 in a container are nightly.
+Six hosts of this machine and two of Debian 13 hold every pair of these (a covering array). The first two run a cell per
+transport and stack on each push; the others, and the six with `matrices/local.yaml`, are nightly.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from tests.real.hosts_here import CELLS, MATRIX, PLACEMENTS, Host, cells, host, lacks
+from tests.real.hosts_here import CELLS, MATRIX, PLACEMENTS, Host, cells, host, lacks, told
 
 pytestmark = pytest.mark.real
 
@@ -57,6 +57,8 @@ KINDS = (
     Kind(root=True, ipv6=True, home=False, room=True, cores=64),
 )
 PLAIN = KINDS[2]
+# In containers of Debian 13. The two differ in everything.
+TRIXIE_KINDS = (PLAIN, Kind(root=False, ipv6=False, home=False, room=False, cores=64))
 # Why cells are not run, by kind of host: each has all that the main job needs, so only the matrix leaves any out.
 LEFT_OUT = dict.fromkeys(KINDS, ("excluded: ob1 is a layer of Open MPI",))
 
@@ -85,15 +87,20 @@ def started(kind: Kind, there: Host, folder: Path, *argv: str) -> tuple[str, ...
     full = f"mount -t tmpfs -o size=64k,mode=1777 full {folder}/full; cat /dev/zero >{folder}/full/all 2>/dev/null; "
     # In a user namespace nobody sees who uses a segment, so that all stay: the host has shared memory of its own.
     mounts = "mount -t tmpfs -o mode=1777 shm /dev/shm; " + ("" if kind.room else full)
-    variables = ["HETGPU_CORES=" + str(kind.cores), f"LD_PRELOAD={folder}/cores.so", "HWLOC_THISSYSTEM=0"]
-    variables += [f"HWLOC_SYNTHETIC=pack:1 core:{kind.cores} pu:1"]
-    variables += [] if kind.room else [f"TMPDIR={folder}/full"]
     # A user namespace: no file need be opened to another user for its programs to be run by one.
     user = () if kind.root else ("unshare", "--user", "--map-user=65534", "--map-group=65534")
     return (
         *(*there.inside, "unshare", "-m", "sh", "-c", mounts + 'exec "$@"', "-"),
-        *(*user, "env", *(() if kind.home else ("-u", "HOME")), *variables, *argv),
+        *(*user, *environment(kind, folder), *argv),
     )
+
+
+def environment(kind: Kind, folder: Path) -> tuple[str, ...]:
+    """The command that sets the variables of such a host."""
+    variables = ["HETGPU_CORES=" + str(kind.cores), f"LD_PRELOAD={folder}/cores.so", "HWLOC_THISSYSTEM=0"]
+    variables += [f"HWLOC_SYNTHETIC=pack:1 core:{kind.cores} pu:1"]
+    variables += [] if kind.room else [f"TMPDIR={folder}/full"]
+    return "env", *(() if kind.home else ("-u", "HOME")), *variables
 
 
 def ran(kind: Kind, folder: Path, matrix: str, reports: str = "reports") -> dict[str, dict[str, str]]:
@@ -112,12 +119,13 @@ def ran(kind: Kind, folder: Path, matrix: str, reports: str = "reports") -> dict
 
 
 def all_pairs() -> set[tuple[int, bool | int, int, bool | int]]:
-    """Every pair of values that the hosts hold."""
-    return {(a, kind[a], b, kind[b]) for kind in KINDS for a in range(5) for b in range(a)}
+    """Every pair of values that the hosts hold, the last of them the release of Debian."""
+    hosts = [*((*kind, 12) for kind in KINDS), *((*kind, 13) for kind in TRIXIE_KINDS)]
+    return {(a, one[a], b, one[b]) for one in hosts for a in range(6) for b in range(a)}
 
 
 def test_every_pair_of_differences_is_among_the_hosts() -> None:
-    assert len(all_pairs()) == 10 * 4
+    assert len(all_pairs()) == 15 * 4
 
 
 @pytest.mark.parametrize(
@@ -154,27 +162,53 @@ def verdict(found: dict[str, dict[str, str]], name: str) -> str:
     return found.get(name, {}).get("verdict", "")
 
 
-# MPICH reads the memory of other ranks (process_vm_readv), which containers may not without SYS_PTRACE.
-TRIXIE = ("run", "--rm", "--network", "host", "--cap-add", "SYS_PTRACE", "-v", f"{ROOT}:/checkout:ro")
 BOOTSTRAP = """\
 set -e
 apt-get update -qq
 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3-venv >/dev/null
 mkdir /here && cd /here
 tar -C /checkout --exclude=./.venv --exclude=./.stacks --exclude=./.git --exclude=./reports -cf - . | tar -xf -
-python3 bootstrap.py run --hetgpu-matrix /hosts/hosts.yaml --hetgpu-reports /hosts/reports || [ $? -eq 1 ]
+python3 bootstrap.py run --collect-only -q
+"""
+START = """\
+[ -z "$TMPDIR" ] || cat /dev/zero >"$TMPDIR/all" 2>/dev/null
+exec "$@"
 """
 
 
-@pytest.mark.nightly(reason="downloads three stacks")
-def test_a_bare_debian_13(engine: None, tmp_path: Path) -> None:
-    """Its own Python, nothing installed but what README asks for: no ssh, no compiler, no iproute2."""
-    (tmp_path / "hosts.yaml").write_text(MATRIX + FOUR)
-    certificates = "PIP_CERT=/etc/ssl/certs/ca-certificates.crt"
+@pytest.fixture(scope="module")
+def trixie(engine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The image of a bare Debian 13 after README's command: no ssh, no compiler, no iproute2."""
+    name = f"hetgpu-test-{os.getpid()}"
     proxies = [f"-e{name}" for name in os.environ if name.lower().endswith("_proxy")]
-    argv = ("docker", *TRIXIE, "-v", f"{tmp_path}:/hosts", "-e", certificates, *proxies)
-    command = (*argv, "hetgpu-base:trixie", "bash", "-c", BOOTSTRAP)
+    made = ("run", "--name", name, "--network", "host", "-v", f"{ROOT}:/checkout:ro", *proxies)
+    certificates = "PIP_CERT=/etc/ssl/certs/ca-certificates.crt"
+    try:
+        told("docker", *made, "-e", certificates, "hetgpu-base:trixie", "bash", "-c", BOOTSTRAP, seconds=1200)
+        told("docker", "commit", name, name, seconds=300)
+        yield name
+    finally:
+        for words in (("rm", "-f", name), ("rmi", "-f", name)):
+            subprocess.run(("docker", *words), capture_output=True, check=False)
+
+
+@pytest.mark.nightly(reason="downloads three stacks")
+@pytest.mark.parametrize("kind", TRIXIE_KINDS, ids=str)
+def test_a_bare_debian_13(kind: Kind, trixie: str, ready: Path) -> None:
+    (ready / "reports").mkdir()
+    for folder in (ready, ready / "reports"):
+        folder.chmod(0o777)
+    # MPICH reads the memory of other ranks (process_vm_readv), which containers may not without SYS_PTRACE.
+    options = ["--rm", "--cap-add", "SYS_PTRACE", "-v", f"{ready}:/hosts", "-w", "/hosts"]
+    off = [f"net.ipv6.conf.{name}.disable_ipv6=1" for name in ("all", "default")]
+    options += ["--network", "host"] if kind.ipv6 else [f"--sysctl={one}" for one in off]
+    options += [] if kind.room else ["--tmpfs", "/hosts/full:size=64k,mode=1777", "-e", "TMPDIR=/hosts/full"]
+    user = () if kind.root else ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
+    places = ("HETGPU_STACKS=/here/.stacks", "HETGPU_LEASES=/hosts/leases", "HETGPU_LEDGERS=/hosts/ledgers")
+    pytest_there = ("/here/.venv/bin/python", "-m", "pytest", "-p", "no:cacheprovider", "--hetgpu-matrix", "hosts.yaml")
+    argv = ("docker", "run", *options, trixie, "bash", "-c", START, "-", *user, *environment(kind, Path("/hosts")))
+    command = (*argv, *places, *pytest_there, "--hetgpu-timeout", "60")
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1800)
-    assert (tmp_path / "reports/latest").exists(), done.stdout[-4000:] + done.stderr[-4000:]
-    found = cells(tmp_path / "reports")
+    assert (ready / "reports/latest").exists(), done.stdout[-4000:] + done.stderr[-4000:]
+    found = cells(ready / "reports")
     assert {name: cell["verdict"] for name, cell in found.items()} == {**CELLS, **MORE}
