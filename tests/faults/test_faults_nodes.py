@@ -68,6 +68,19 @@ def test_a_network_is_removed(fault: Fault) -> None:
     fault.checked(session, cell)
 
 
+def test_a_node_is_cut_off(fault: Fault) -> None:
+    """A node is cut off from the network, in mid-collective."""
+    session = over_containers(fault)
+    cell = in_mid_collective(session)
+    (network,) = session.site.docked("network", "ls", "-q", "--filter", f"label=hetgpu.run={session.run.name}")
+    session.site.docked("network", "disconnect", "-f", network, session.node("node1"))
+    fault.checked(session, cell)
+    outcome = session.judged()["faults", cell]
+    assert (outcome["kind"], outcome["signature"]["key"]) == ("network_failure", "lost@interface")
+    assert "eth0 of node1 is gone" in outcome["why"]
+    assert "node0" not in outcome["why"]
+
+
 def test_out_of_memory(fault: Fault) -> None:
     """A node is out of memory: its container's limit is lowered."""
     session = over_containers(fault, program=GROWING)
