@@ -181,6 +181,8 @@ class Cluster:
         switch = str(self.daemons["switch"].pid)
         _ip("link", "add", name, "type", "veth", "peer", "name", device, "netns", inside, before=_enter(switch))
         _ip("link", "set", name, "master", "switch", "up", before=_enter(switch))
+        # A node that comes back has the address that its neighbours remember.
+        _ip("link", "set", device, "address", f"02:00:00:00:00:{number:02x}", before=_enter(inside))
         _ip("addr", "add", f"{self.network}.{number}/24", "dev", device, before=_enter(inside))
         for each in {"lo", device}:
             _ip("link", "set", each, "up", before=_enter(inside))
