@@ -129,7 +129,7 @@ def _settled(cluster: Cluster, result: RunResult, before: dict[str, int]) -> Run
 
 
 def _launcher_gone(job: Job, result: RunResult) -> bool:
-    """Whether a job of this machine failed, and its launcher is no longer where it was when the job was planned."""
+    """Return whether a job of this machine failed and its launcher is no longer where the plan found it."""
     program = next(iter(job.command.argv), "")
     failed = result.returncode != 0 or result.timed_out
     return failed and not job.joined and program.startswith("/") and shutil.which(program) is None

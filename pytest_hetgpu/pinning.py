@@ -1,4 +1,4 @@
-"""What becomes of a transport's interface where the matrix sets the variable or parameter itself. Pure."""
+"""The interface of a transport if the matrix sets the variable or parameter itself. Pure."""
 
 from __future__ import annotations
 

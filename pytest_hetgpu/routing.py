@@ -1,4 +1,4 @@
-"""How the kernel of a node reaches hosts, and which interface follows from it. Pure: `programs/routes.py` asks."""
+"""Routes of a node to other hosts, and the interface that follows from them. Pure: `programs/routes.py` asks."""
 
 from __future__ import annotations
 

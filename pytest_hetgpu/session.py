@@ -14,6 +14,7 @@ import pytest
 from pytest_hetgpu import interruption, unjudged, wording
 from pytest_hetgpu.ending import end
 from pytest_hetgpu.errors import HetgpuError, NotHere, ProvisionError, StorageError
+from pytest_hetgpu.folder_watch import FolderWatch
 from pytest_hetgpu.inflight import InFlight
 from pytest_hetgpu.marking import marked
 from pytest_hetgpu.model import Scenario
@@ -24,7 +25,6 @@ from pytest_hetgpu.reporting.text import one_line, visible
 from pytest_hetgpu.resume.rules import RULES, Rule
 from pytest_hetgpu.settings import OFF, OPTIONS, Settings
 from pytest_hetgpu.suite import Beside, Suite, packaged
-from pytest_hetgpu.vanishing import FolderWatch
 
 if TYPE_CHECKING:
     from pytest_hetgpu.cluster import Cluster

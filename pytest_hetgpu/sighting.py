@@ -118,6 +118,7 @@ def _interface(member: Member, seen: Environment, hosts: Sequence[str]) -> Choic
     A node may know itself by an address of loopback, as on Debian: then the route to another node tells. A tunnel that
     has the default route is passed over, as it leads to any host.
     """
+    hosts = [host.strip("[]") for host in hosts]
     try:
         routes = (member.read([ROUTES])[ROUTES] or b"").decode(errors="replace")
         found = _routing(member, hosts[: 1 + _OTHERS]) if hosts else routing.Routing()
@@ -126,7 +127,7 @@ def _interface(member: Member, seen: Environment, hosts: Sequence[str]) -> Choic
     network = _network(seen, routes)
     if not hosts:
         return choose(network) if len(network.interfaces) > 1 else Choice()
-    own, *others = (host.strip("[]") for host in hosts)
+    own, *others = hosts
     default = interface_of(routes, None)
     tunnel = default if _kind(default, seen) == "tunnel" else ""
     if chosen := routing.carrying(found, own) or routing.leading(found, others, routes, tunnel):
@@ -138,10 +139,8 @@ def _interface(member: Member, seen: Environment, hosts: Sequence[str]) -> Choic
 
 
 def _routing(member: Member, hosts: Sequence[str]) -> routing.Routing:
-    """How the kernel of the node reaches hosts."""
-    program = f"{member.folder}/programs/{routing.ROUTES_PROGRAM}"
-    names = (host.strip("[]") for host in hosts)
-    answer = member.ask(("python3", program, *names))
+    """Ask the kernel of the node how it reaches hosts."""
+    answer = member.ask(("python3", f"{member.folder}/programs/{routing.ROUTES_PROGRAM}", *hosts))
     return routing.read(answer.stdout) if answer.returncode == 0 else routing.Routing()
 
 

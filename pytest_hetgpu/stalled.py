@@ -13,7 +13,7 @@ from pathlib import Path
 
 _PROC = Path("/proc")
 _PAUSE = 0.2  # seconds between two looks
-_LOOKS = 300
+_LOOKS = 300  # a minute
 _EXIT = 10  # seconds after which pytest-xdist kills a worker that is to end
 # The name of an open file stays true if its folder is renamed. Each writer but pytest itself (`main`) is a worker.
 _JOURNAL = re.compile(r"/.*/journal/(?!main\.)(?P<writer>[^/]+)\.jsonl(?: \(deleted\))?")

@@ -133,7 +133,7 @@ class Placements:
 
 
 def _sights(berths: Sequence[Berth], environments: Sequence[Environment]) -> dict[int, Sight]:
-    """What each node was seen to be, by its index."""
+    """Return the sight of each node, by its index."""
     hosts = tuple(dict.fromkeys(berth.node.host for berth in berths))
 
     def sight(berth: Berth, seen: Environment) -> tuple[int, Sight]:

@@ -33,7 +33,7 @@ class Use(NamedTuple):
     unread: List[int]
 
 
-class Look(NamedTuple):
+class SegmentScan(NamedTuple):
     """Segments of this user: those that no process uses, and those of which that is not proven, with the reason."""
 
     unused: Dict[str, os.stat_result]
@@ -49,7 +49,7 @@ def names() -> Set[str]:
         return set()
 
 
-def look(wanted: Optional[Iterable[str]] = None) -> Look:
+def scan(wanted: Optional[Iterable[str]] = None) -> SegmentScan:
     """Return the segments of this user, of `wanted` only. Those that a process is seen to use are left out."""
     found = {}
     for name in names() if wanted is None else wanted:
@@ -61,11 +61,11 @@ def look(wanted: Optional[Iterable[str]] = None) -> Look:
     tmpfs = bool(found) and on_tmpfs()
     unused = {name: found.pop(name) for name in list(found) if tmpfs and unopened(os.path.join(FOLDER, name))}  # noqa: PTH118
     if not found:
-        return Look(unused, {}, "")
+        return SegmentScan(unused, {}, "")
     use = used(found)
     others = {name: status for name, status in found.items() if name not in use.held}
     why = doubt(use.unread) if others else ""
-    return Look(unused, others, why) if why else Look({**unused, **others}, {}, "")
+    return SegmentScan(unused, others, why) if why else SegmentScan({**unused, **others}, {}, "")
 
 
 def on_tmpfs() -> bool:
@@ -166,7 +166,7 @@ def ours(pid: int) -> bool:
 def remove(wanted: Iterable[str]) -> List[str]:
     """Remove those of the segments that are ours and that nobody uses; return their names."""
     removed = []
-    for name in look(wanted).unused:
+    for name in scan(wanted).unused:
         with contextlib.suppress(OSError):
             os.unlink(os.path.join(FOLDER, name))  # noqa: PTH108, PTH118
             removed.append(name)

@@ -85,7 +85,7 @@ def folders() -> Iterator[Thing]:
 
 def shared() -> Iterator[Thing]:
     """Segments of shared memory of this user that no process uses, `ident` is their size; with `stays` one may."""
-    seen = segments.look()
+    seen = segments.scan()
     for found, why in ((seen.unused, ""), (seen.doubtful, seen.why)):
         for name, status in sorted(found.items()):
             path, size = f"{segments.FOLDER}/{name}", "%.1f MB" % (status.st_size / 1e6)

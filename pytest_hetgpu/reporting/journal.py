@@ -166,7 +166,7 @@ class Journal:
         raise rescue.FolderLost(self.lost)
 
     def astray(self) -> bool:
-        """Whether the run's folder is lost, and `check` has not met that yet. Any thread may ask."""
+        """Return whether the folder of the run is lost and `check` has not raised yet. Any thread may call it."""
         with self._lock:
             return not self.lost and self._is_lost()
 

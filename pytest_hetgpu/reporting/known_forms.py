@@ -1,4 +1,4 @@
-"""Where values that are known to be secret stand in bytes, in whichever form they were printed. Pure.
+"""Finds values that are known to be secret in bytes, in whichever form they were printed. Pure.
 
 A form is looked for by its head: RE2 has no room for all of a private key's forms. The rest is compared where a head
 was found.
@@ -24,8 +24,10 @@ _GAPS = re.compile(_GAP)
 
 
 class Forms(NamedTuple):
-    """The forms of all values, as `surrogatepass` encodes them."""
+    """The forms of all values: `texts`, and the same as `surrogatepass` encodes them."""
 
+    #: every form
+    texts: frozenset[str]
     #: by their first bytes, the longest first
     plain: Mapping[bytes, list[bytes]]
     #: as `plain`; line ends may stand between any two of their characters
@@ -36,7 +38,7 @@ class Forms(NamedTuple):
     longest: int
 
     def end(self, data: bytes, start: int) -> int:
-        """Where the longest form ends that begins at `start`; `start` if none does."""
+        """Return the end of the longest form that begins at `start`; `start` if none does."""
         near = data[start : start + self.longest]
         plain = _first(self.plain, near)
         base64 = _first(self.base64, _GAPS.sub(b"", near)) if self.base64 else 0
@@ -49,11 +51,12 @@ def of_values(values: Iterable[str]) -> Forms:
     values = tuple(values)
     texts = {form for value in values for form in secret_values.forms(value)}
     plain = {form.encode("utf-8", "surrogatepass") for form in texts}
-    base64 = {form.encode() for value in values for form in secret_values.in_base64(value)} - plain
+    encoded = {form for value in values for form in secret_values.in_base64(value)}
+    base64 = {form.encode() for form in encoded} - plain
     heads = {re.escape(form[:_HEAD]) for form in plain.union(*map(_in_a_file, texts))}
     heads |= {_head_of_base64(form) for form in base64}
     longest = max([0, *map(len, plain), *(_WIDEST_GAP * len(form) for form in base64)])
-    return Forms(_by_key(plain), _by_key(base64), b"|".join(sorted(heads)), longest)
+    return Forms(frozenset(texts | encoded), _by_key(plain), _by_key(base64), b"|".join(sorted(heads)), longest)
 
 
 def _first(forms: Mapping[bytes, list[bytes]], data: bytes) -> int:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from pytest_hetgpu.reporting.files import PRIVATE
-from pytest_hetgpu.reporting.redaction import LONGEST_KEY, end_of_known, redact, signs
+from pytest_hetgpu.reporting.redaction import LONGEST_KEY, end_of_known, redact_bytes, signs
 
 BLOCK = 1 << 20
 _AROUND = 2 * LONGEST_KEY  # bytes on both sides of a cut that are looked at together
@@ -52,7 +52,7 @@ def redacted(piece: bytes) -> bytes:
     kept: list[bytes] = []
     at = 0
     for start, end in _groups(piece):
-        kept += piece[at:start], _redact(piece[start:end])
+        kept += piece[at:start], redact_bytes(piece[start:end])
         at = end
     return b"".join((*kept, piece[at:])) if kept else piece
 
@@ -97,10 +97,6 @@ def _line_end(piece: bytes, place: int) -> int:
     return len(piece) if found < 0 else found + 1
 
 
-def _redact(data: bytes) -> bytes:
-    return redact(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
-
-
 def _cut(data: bytearray) -> int:
     """Where the first piece ends: at the last place up to BLOCK, best a line's end, that parts no secret."""
     for mark in (b"\n", b" "):
@@ -121,7 +117,7 @@ def _parts_nothing(data: bytearray, place: int) -> bool:
     before, after = bytes(data[max(0, place - _AROUND) : place]), bytes(data[place : place + _AROUND])
     if not signs().search(before + after):
         return True
-    return _redact(before + after) == _redact(before) + _redact(after)
+    return redact_bytes(before + after) == redact_bytes(before) + redact_bytes(after)
 
 
 def holds_secrets(log: Path) -> bool:

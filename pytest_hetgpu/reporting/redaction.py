@@ -39,6 +39,7 @@ __all__ = [
     "learn",
     "redact",
     "redact_argv",
+    "redact_bytes",
     "redact_env",
     "redact_json",
     "redact_unfinished",
@@ -65,7 +66,6 @@ class _Known:
     """The values that this process knows to be secret: every thread of it redacts them."""
 
     values: ClassVar[frozenset[str]] = frozenset()
-    spelled: ClassVar[tuple[str, ...]] = ()
     forms: ClassVar[known_forms.Forms] = known_forms.of_values(())
     heads: ClassVar[Pattern] = any_of(())
     pieces: ClassVar[Pieces] = Pieces(())
@@ -91,10 +91,7 @@ def _keep(values: Iterable[str]) -> None:
         forms = known_forms.of_values(known)
         _Known.values, _Known.forms = known, forms
         _Known.heads = _pattern(forms.heads) if forms.heads else any_of(())
-        _Known.spelled = tuple(
-            {form for value in known for form in (*secret_values.forms(value), *secret_values.in_base64(value))}
-        )
-        _Known.pieces = Pieces(_Known.spelled)
+        _Known.pieces = Pieces(forms.texts)
         _Known.signs = None
 
 
@@ -111,7 +108,7 @@ def signs() -> Pattern:
 
 
 def end_of_known(data: bytes) -> int:
-    """How far into the data, or beyond its end, the first known value may go; 0 if none begins in it."""
+    """Return the last place to which the first known value may reach, maybe beyond the data; 0 if none begins."""
     found = _Known.heads.search(data)
     return found.start() + _Known.forms.longest if found else 0
 
@@ -135,14 +132,19 @@ def redact(text: str) -> str:
     return names(text) if names else text
 
 
+def redact_bytes(data: bytes) -> bytes:
+    """Return output without its secrets; bytes that are no UTF-8 stay as they are."""
+    return redact(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+
+
 def redact_unfinished(text: str) -> str:
     """As `redact` of a text that goes on: what may be the beginning of a secret at its end is left out, too."""
     text = redact(text + _GOES_ON).removesuffix(_GOES_ON)
     end = text[-_LONGEST_BEGUN:]
-    begun = {form[:_SHORTEST_BEGUN] for form in _Known.spelled}
+    begun = {form[:_SHORTEST_BEGUN] for form in _Known.forms.texts}
     for place in range(len(end) - _SHORTEST_BEGUN + 1):
         rest = end[place:]
-        if rest[:_SHORTEST_BEGUN] in begun and any(form.startswith(rest) for form in _Known.spelled):
+        if rest[:_SHORTEST_BEGUN] in begun and any(form.startswith(rest) for form in _Known.forms.texts):
             return f"{text[: len(text) - len(end) + place]}{REDACTED}"
     return text
 

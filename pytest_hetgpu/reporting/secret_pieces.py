@@ -49,7 +49,7 @@ class Pieces:
         return "".join((*kept, text[at:]))
 
     def _piece(self, text: str, least: int, start: int, edge: str) -> tuple[int, int]:
-        """Where the piece is whose edge was found, at or after `least`; nothing (two equal places) if there is none."""
+        """Return the place of the piece whose edge was found, at or after `least`; two equal places for none."""
         after = max((_common(text[start : start + len(one)], one) for one in self._heads.get(edge, ())), default=0)
         if after >= _ENOUGH or (after and text.startswith(_DOTS, start + after)):
             return start, start + after
@@ -62,6 +62,6 @@ class Pieces:
 
 
 def _common(one: str, other: str) -> int:
-    """How many characters two texts have in common at their beginning."""
+    """Count the characters that two texts have in common at their beginning."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((place for place, (left, right) in pairs if left != right), min(len(one), len(other)))

@@ -27,7 +27,7 @@ _STEP = 0.25  # seconds between two looks at whether it is still wanted
 HOW = "from Debian's packages with containers/make-base (about 90 s)"
 """What is told while one is made, after its name."""
 GIVEN_UP = "is no longer waited for: its placement was given up"
-"""What is said, after its name, of an image that was not made because nobody wanted it any more."""
+"""The reason, behind its name, that an image was not made: nobody wanted it any more."""
 
 
 def is_ours(name: str) -> bool:

@@ -155,7 +155,7 @@ class Engine:
             self._went()
 
     def _anew(self) -> bool:
-        """Whether its daemon was started anew since it is watched, which is counted once."""
+        """Return whether its daemon was started anew since the last look; count that once."""
         now = _start(self._api)
         if not (self._start and now and now != self._start):
             return False
@@ -214,7 +214,7 @@ def close_engines() -> None:
 
 
 def _start(api: Any) -> str:
-    """When an engine's daemon was started, by the network that it makes then; "" where there is none, or no answer."""
+    """Return the start of an engine's daemon, by the network that it makes then; "" without one or an answer."""
     with suppress(Exception):  # whatever the SDK raises, nothing can be learnt here
         return str(api.inspect_network("bridge").get("Created", ""))
     return ""

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.acceptance.test_accept_stop import HANG, as_in_a_terminal, wait_for_word
+from tests.acceptance.test_accept_stop import HANG, hanging
 
 UNREPORTED = 3
 
@@ -24,23 +22,10 @@ def flying(
     """A session with a cell in flight that has ten minutes."""
     assert stacks
     matrix(["good", "hang"])
-    fifo = pytester.path / "fifo"
-    os.mkfifo(fifo)
-    command = [sys.executable, "-m", "pytest", "--hetgpu-matrix", "demo.yaml", "--hetgpu-timeout", "600", *mode]
-    run = subprocess.Popen(
-        command,
-        cwd=pytester.path,
-        env={**os.environ, "STANDIN_FIFO": str(fifo)},
-        stdout=subprocess.PIPE,
-        text=True,
-        preexec_fn=as_in_a_terminal,  # noqa: PLW1509 - no other thread of this process takes a lock
-    )
-    try:
-        wait_for_word(fifo)
-        yield run
-    finally:
-        run.kill()
-        run.communicate()
+    run = hanging(pytester.path, "--hetgpu-timeout", "600", *mode)
+    yield run
+    run.kill()
+    run.communicate()
 
 
 def ended(run: subprocess.Popen[str], before: Path, now: Path, mode: tuple[str, ...]) -> None:

@@ -42,6 +42,26 @@ def wait_for_word(fifo: Path) -> None:
         os.close(reader)
 
 
+def hanging(place: Path, *options: str) -> subprocess.Popen[str]:
+    """Start a session of demo.yaml, and wait until its hanging cell is up."""
+    fifo = place / "fifo"
+    os.mkfifo(fifo)
+    run = subprocess.Popen(
+        [sys.executable, "-m", "pytest", "--hetgpu-matrix", "demo.yaml", *options],
+        cwd=place,
+        env={**os.environ, "STANDIN_FIFO": str(fifo)},
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=as_in_a_terminal,  # noqa: PLW1509 - no other thread of this process takes a lock
+    )
+    try:
+        wait_for_word(fifo)
+    except BaseException:
+        run.kill()
+        raise
+    return run
+
+
 def ended_in_order(run: Path, own: Path, stacks: Path) -> None:
     """The cell in flight is a failure in our JUnit and in pytest's, and no process of a stack is left."""
     ours, theirs = verdicts(run / "junit.xml"), verdicts(own)
@@ -61,18 +81,7 @@ def test_signal_in_mid_cell(
     number: signal.Signals,
 ) -> None:
     matrix(["good", "hang"])
-    fifo = pytester.path / "fifo"
-    os.mkfifo(fifo)
-    command = [sys.executable, "-m", "pytest", "--hetgpu-matrix", "demo.yaml", "--junitxml", "own.xml", *mode]
-    run = subprocess.Popen(
-        command,
-        cwd=pytester.path,
-        env={**os.environ, "STANDIN_FIFO": str(fifo)},
-        stdout=subprocess.PIPE,
-        text=True,
-        preexec_fn=as_in_a_terminal,  # noqa: PLW1509 - no other thread of this process takes a lock
-    )
-    wait_for_word(fifo)
+    run = hanging(pytester.path, "--junitxml", "own.xml", *mode)
     run.send_signal(number)
     printed, _ = run.communicate(timeout=50)
     assert run.returncode == 2, printed
@@ -137,17 +146,7 @@ def test_who_is_in_a_hurry_gets_the_reports_too(
 ) -> None:
     """A second Ctrl-C, a third: as long as pytest is there."""
     matrix(["good", "hang"])
-    fifo = pytester.path / "fifo"
-    os.mkfifo(fifo)
-    run = subprocess.Popen(
-        [sys.executable, "-m", "pytest", "--hetgpu-matrix", "demo.yaml", "-p", "no:xdist"],
-        cwd=pytester.path,
-        env={**os.environ, "STANDIN_FIFO": str(fifo)},
-        stdout=subprocess.PIPE,
-        text=True,
-        preexec_fn=as_in_a_terminal,  # noqa: PLW1509 - no other thread of this process takes a lock
-    )
-    wait_for_word(fifo)
+    run = hanging(pytester.path, "-p", "no:xdist")
     for _ in range(2):
         run.send_signal(signal.SIGINT)
     assert run.stdout is not None

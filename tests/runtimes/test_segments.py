@@ -104,7 +104,7 @@ def made(segments: ModuleType, name: str = "mpich_shm_1bb34a04_0") -> Path:
 @pytest.mark.usefixtures("by")
 def test_what_nobody_uses_goes(segments: ModuleType, name: str) -> None:
     path = made(segments, name)
-    assert list(segments.look().unused) == [name]
+    assert list(segments.scan().unused) == [name]
     assert segments.remove([name]) == [name]
     assert not path.exists()
 
@@ -114,7 +114,7 @@ def test_what_a_process_has_mapped_stays(segments: ModuleType) -> None:
     path = made(segments)
     with path.open("r+b") as file, mmap.mmap(file.fileno(), 4096):
         file.close()
-        assert segments.look() == ({}, {}, "")
+        assert segments.scan() == ({}, {}, "")
         assert segments.remove([path.name]) == []
     assert path.exists()
     assert segments.remove([path.name]) == [path.name]
@@ -140,7 +140,7 @@ def test_what_may_be_anothers_stays(segments: ModuleType, change: str) -> None:
     elif change == "link":
         path.unlink()
         path.symlink_to(os.devnull)
-    assert segments.look() == ({}, {}, "")
+    assert segments.scan() == ({}, {}, "")
     assert segments.remove([path.name, f"../shm/{path.name}"]) == []
     assert os.path.lexists(path)
 
@@ -153,7 +153,7 @@ def test_nothing_goes_where_those_who_use_it_cannot_be_seen(
     monkeypatch.setattr(segments, "FIRST_PID", "pid:[1]")
     assert segments.remove([path.name]) == []
     assert path.exists()
-    seen = segments.look()
+    seen = segments.scan()
     assert (list(seen.unused), list(seen.doubtful)) == ([], [path.name])
     assert seen.why == "processes outside this container may use it; run `hetgpu clean` on its host"
 
@@ -183,7 +183,7 @@ def test_nothing_goes_while_a_process_of_ours_cannot_be_looked_at(
     assert segments.remove([path.name]) == []
     assert path.exists()
     pid = os.getpid()
-    assert f"process {pid} of this user may use it and cannot be read; `sudo fuser -v " in segments.look().why
+    assert f"process {pid} of this user may use it and cannot be read; `sudo fuser -v " in segments.scan().why
 
 
 @pytest.mark.parametrize("number", [errno.ENOENT, errno.ESRCH])

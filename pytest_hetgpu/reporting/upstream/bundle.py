@@ -20,7 +20,7 @@ from pytest_hetgpu.reporting.anonymity import kept, without_names
 from pytest_hetgpu.reporting.cells import CellRecord, RunRecord, read_run
 from pytest_hetgpu.reporting.files import refuse_links, write_atomically
 from pytest_hetgpu.reporting.folder import RunFolder
-from pytest_hetgpu.reporting.redaction import redact, redact_json
+from pytest_hetgpu.reporting.redaction import redact_bytes, redact_json
 from pytest_hetgpu.reporting.upstream.issue import issue, job_of, title, upstream
 from pytest_hetgpu.reporting.upstream.projects import Project, slug
 from pytest_hetgpu.reporting.upstream.script import PROGRAMS, image_folders, script
@@ -120,11 +120,11 @@ def _folder(name: str, place: Path) -> Iterator[_File]:
             continue
         data = Path(place, entry.path).read_bytes()
         if b"\0" not in data:
-            data = _redact(data)
+            data = redact_bytes(data)
         yield _File(f"{name}/{entry.path}", data, 0o755 if entry.mode & 1 else 0o644)
     if left:
         lines = ["Left out, as such files hold secrets:", *(path for path in left if not path.startswith(".git/"))]
-        yield _File(f"{name}.left-out.txt", _redact("\n".join((*lines, "")).encode("utf-8", "surrogateescape")))
+        yield _File(f"{name}.left-out.txt", redact_bytes("\n".join((*lines, "")).encode("utf-8", "surrogateescape")))
 
 
 def _logs(folder: RunFolder, cells: Sequence[CellRecord]) -> Iterator[_File]:
@@ -146,12 +146,8 @@ def _redacted(path: Path) -> bytes:
     found = io.BytesIO()
     with path.open("rb") as file:
         while lines := file.readlines(_CHUNK):
-            found.write(_redact(b"".join(lines)))
+            found.write(redact_bytes(b"".join(lines)))
     return found.getvalue()
-
-
-def _redact(data: bytes) -> bytes:
-    return redact(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
 
 def _split(logs: Sequence[_File], limit: int) -> Iterator[list[_File]]:
