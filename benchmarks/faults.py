@@ -1,7 +1,8 @@
 """What becomes of a run that something happens to: `.venv/bin/python benchmarks/faults.py --runs 10`.
 
 Runs tests/faults so many times, each time with another seed and so at other moments, and prints the table of faults of
-docs/reliability.md, where `--write docs/reliability.md` puts it. Exits with 1 unless every check of every run was met.
+docs/reference/reliability.md; `--write docs/reference/reliability.md` puts it there. Exits with 1 unless every check of
+every run was met.
 Needs what these tests need: a stack, a Docker engine and its bases, root (to mount a small disk, to start an engine).
 """
 

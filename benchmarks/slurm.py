@@ -1,4 +1,6 @@
-"""What a cell costs beyond its srun: `.venv/bin/python benchmarks/slurm.py` (as root, with what docs/slurm.md names).
+"""What a cell costs beyond its srun: `.venv/bin/python benchmarks/slurm.py` (as root).
+
+Needs the packages that docs/how-to/slurm.md names.
 
 A real Slurm of four nodes on this machine. One session, one allocation of two nodes: after each cell, while the
 placement stands, the same srun is typed by hand in that allocation, so that a drifting machine drifts for both. A cell

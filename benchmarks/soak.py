@@ -5,7 +5,7 @@ stop, or cut off, at a random moment, and a run that ended is resumed, as a nigh
 may be lost, nothing may be left, and pytest's memory must be flat: sampled while cells run to which nothing happens
 (a hang that is looked at takes memory while it lasts: the peak), the median of the last quarter of a session may be 1.2
 times that of the first. Sessions shorter than two minutes are not judged. Prints the
-figures; `--write docs/reliability.md` puts them there. Exits with 1 where one of the three is not met.
+figures; `--write docs/reference/reliability.md` puts them there. Exits with 1 where one of the three is not met.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@
     python3 requirements/lock.py            write the locks anew: the newest versions that pyproject.toml allows
     python3 requirements/lock.py --keep     only what pyproject.toml or a stack changed; all else stays as it is
 
-`project.txt` is what tests and checks need, `runtime.txt` what a user of the wheel gets, `stacks/NAME.txt` a stack's.
+`project.txt` is what tests and checks need, `runtime.txt` what a user of the wheel gets, `docs.txt` what builds the
+documentation, `stacks/NAME.txt` a stack's.
 Stacks with PyTorch have none: its files differ from index to index, and with them their hashes.
 Needs uv (https://docs.astral.sh/uv), and this project importable: .venv/bin/python requirements/lock.py
 """
@@ -35,6 +36,7 @@ def inputs() -> dict[str, tuple[str, ...]]:
     extras: Mapping[str, list[str]] = project["optional-dependencies"]
     built = (*told["build-system"]["requires"], EDITABLE)
     locks = {"project.txt": (*runtime, *extra("dev", extras), *built), "runtime.txt": runtime}
+    locks["docs.txt"] = tuple(extra("docs", extras))
     return locks | {f"stacks/{name}.txt": pins for name, pins in stacks()}
 
 

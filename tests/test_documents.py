@@ -37,7 +37,7 @@ AXES: dict[str, Any] = {
 
 def examples() -> Iterator[tuple[str, str]]:
     """Every example by `FILE:LINE`."""
-    for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
         text = path.read_text(encoding="utf-8")
         for found in FENCED.finditer(text):
             line = text.count("\n", 0, found.start()) + 1
@@ -68,14 +68,18 @@ def whole(text: str) -> tuple[str, str]:
 
 def test_every_outcome_of_a_log_is_explained() -> None:
     (row,) = re.findall(
-        r"^\| `outcome` \|.*$", (ROOT / "docs" / "explain.md").read_text(encoding="utf-8"), re.MULTILINE
+        r"^\| `outcome` \|.*$", (ROOT / "docs" / "reference" / "explain.md").read_text(encoding="utf-8"), re.MULTILINE
     )
     assert {kind.value for kind in Kind} - set(re.findall(r"`(\w+)`", row)) == {"skipped"}
 
 
 def test_the_documents_have_examples_of_all_kinds() -> None:
     assert {whole(text)[0] for text in EXAMPLES.values()} == {"matrix", "inventory", "knowledge", "reader"}
-    assert {name.partition(":")[0] for name in EXAMPLES} >= {"README.md", "docs/explain.md", "docs/matrix.md"}
+    assert {name.partition(":")[0] for name in EXAMPLES} >= {
+        "README.md",
+        "docs/reference/explain.md",
+        "docs/reference/matrix.md",
+    }
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

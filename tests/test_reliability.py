@@ -1,4 +1,4 @@
-"""The table of faults in docs/reliability.md has a row for each test of a fault, and no other."""
+"""The table of faults in docs/reference/reliability.md has a row for each test of a fault, and no other."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def faults() -> set[str]:
 
 
 def test_every_fault_has_its_row() -> None:
-    page = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "reliability.md").read_text(encoding="utf-8")
     (text,) = re.findall(r"<!-- benchmarks/faults.py -->(.*?)<!-- end of benchmarks/faults.py -->", page, re.DOTALL)
     rows = {line.split(" | ")[0].removeprefix("| ") for line in text.splitlines() if line.startswith("| ")}
     assert rows - {"Fault", "---"} == faults()

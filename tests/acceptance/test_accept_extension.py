@@ -1,4 +1,4 @@
-"""A package of somebody else's adds a runtime and a launcher: the very one that docs/adding-an-engine.md shows."""
+"""A foreign package adds a runtime and a launcher: the one that docs/how-to/adding-an-engine.md shows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "adding-an-engine.md"
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "adding-an-engine.md"
 FENCED = re.compile(r"^```(\w+)\n(?:# (\S+)\n)?(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 Run = Callable[..., pytest.RunResult]

@@ -1,4 +1,4 @@
-"""A fault's seed, its place, and what is noted of it for the table in docs/reliability.md."""
+"""A fault's seed, its place, and what is noted of it for the table in docs/reference/reliability.md."""
 
 from __future__ import annotations
 

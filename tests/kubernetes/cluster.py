@@ -44,7 +44,7 @@ _ENGINE = "/var/run/docker.sock"
 _LOCK = Path("/run/lock/hetgpu-kubernetes.lock")
 _LEFT = ("/var/lib/dockershim", "/var/log/pods", "/var/log/containers", "/var/lib/kubelet", "/var/lib/cni", "/etc/cni")
 _WAITING = threading.Event()
-# What a user of the runtime may do in a namespace, and no more; docs/kubernetes.md asks for the same.
+# What a user of the runtime may do in a namespace, and no more; docs/reference/kubernetes.md asks for the same.
 RIGHTS: list[dict[str, list[str]]] = [
     {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "delete"]},
     {"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["create", "get"]},
