@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,8 @@ from pytest_hetgpu.knowledge.load import knowledge
 from pytest_hetgpu.matrix.reader import read as read_matrix
 from pytest_hetgpu.model import Kind
 from pytest_hetgpu.patterns import CommandSettings
+from tests.document_blocks import ROOT, blocks
 
-ROOT = Path(__file__).resolve().parent.parent
-FENCED = re.compile(r"^( *)```yaml\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 RULES = {"exclude", "include", "expect", "reference"}
 INVENTORY = {"hardware", "stacks", "build", "from", "slurm", "kubernetes"}
 READER = set(CommandSettings.model_fields)
@@ -35,16 +33,10 @@ AXES: dict[str, Any] = {
 }
 
 
-def examples() -> Iterator[tuple[str, str]]:
-    """Every example by `FILE:LINE`."""
-    for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
-        text = path.read_text(encoding="utf-8")
-        for found in FENCED.finditer(text):
-            line = text.count("\n", 0, found.start()) + 1
-            yield f"{path.relative_to(ROOT)}:{line}", textwrap.dedent(found[2])
-
-
-EXAMPLES = dict(examples())
+EXAMPLES = {block.place: block.text for block in blocks() if block.language == "yaml"}
+# A tutorial writes its matrix step by step: the parts are one example.
+STEPS = [place for place in EXAMPLES if place.startswith("docs/tutorials/")]
+EXAMPLES |= {STEPS[0]: "".join(EXAMPLES.pop(place) for place in STEPS)}
 
 
 def whole(text: str) -> tuple[str, str]:
@@ -77,7 +69,7 @@ def test_the_documents_have_examples_of_all_kinds() -> None:
     assert {whole(text)[0] for text in EXAMPLES.values()} == {"matrix", "inventory", "knowledge", "reader"}
     assert {name.partition(":")[0] for name in EXAMPLES} >= {
         "README.md",
-        "docs/reference/explain.md",
+        "docs/how-to/known-failures.md",
         "docs/reference/matrix.md",
     }
 

@@ -11,16 +11,18 @@ from pathlib import Path
 
 import pytest
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "adding-an-engine.md"
-FENCED = re.compile(r"^```(\w+)\n(?:# (\S+)\n)?(.*?)^```$", re.MULTILINE | re.DOTALL)
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENT = ROOT / "docs" / "how-to" / "adding-an-engine.md"
+SNIPPET = re.compile(r'--8<-- "(examples/boxes/(\S+))"')
 
 Run = Callable[..., pytest.RunResult]
 Install = Callable[..., Path]
 
 
 def shown() -> dict[str, str]:
-    """What the document shows, by file name; the matrix as `yaml`."""
-    return {found[2] or found[1]: found[3] for found in FENCED.finditer(DOCUMENT.read_text(encoding="utf-8"))}
+    """Return the files that the document includes, by name."""
+    found = SNIPPET.findall(DOCUMENT.read_text(encoding="utf-8"))
+    return {name: (ROOT / path).read_text(encoding="utf-8") for path, name in found}
 
 
 @pytest.fixture
@@ -57,7 +59,7 @@ def boxes(install: Install) -> Path:
 def matrix(pytester: pytest.Pytester, stacks: Path) -> Path:
     """The matrix of the document, with the stand-in for its MPI, and an inventory with a box."""
     path = pytester.path / "boxes.yaml"
-    path.write_text(shown()["yaml"].replace("/opt/openmpi", str(stacks / "openmpi-5")))
+    path.write_text(shown()["boxes.yaml"].replace("/opt/openmpi", str(stacks / "openmpi-5")))
     (pytester.path / "hosts.yaml").write_text("hardware: {box: [box1]}\n")
     return path
 
