@@ -30,12 +30,9 @@ CHECKS = ("kept", "report", "resumed", "left")
 HEAD = (
     "Fault",
     "runs",
-    "results kept",
-    "report built",
-    "resumed",
-    "left behind",
-    "the cell in flight became",
-    "seconds until nothing was left",
+    "checks met",
+    "outcome of the cell in flight",
+    "cleaned up after (s)",
 )
 Noted = dict[str, str]
 
@@ -70,16 +67,16 @@ def session(seed: int, options: argparse.Namespace) -> Iterator[Noted]:
 
 
 def row(fault: str, noted: list[Noted]) -> tuple[str, ...]:
-    """A fault's line: how often each check was met, what became of the cell, and the median and longest time."""
+    """Return the row of a fault: checks that were met, outcomes of the cell, the median and the longest time."""
     runs = len(noted)
     met = {check: sum(one.get(check) == "yes" for one in noted) for check in CHECKS}
     became = collections.Counter(kind for one in noted for kind in one.get("became", "?").split(", "))
     told = ", ".join(f"{kind} ({count})" if len(became) > 1 else kind for kind, count in became.most_common())
     seconds = sorted(float(one["seconds"]) for one in noted if "seconds" in one)
-    times = f"{seconds[len(seconds) // 2]:.1f}, at most {seconds[-1]:.1f}" if seconds else "?"
-    left = "nothing" if met["left"] == runs else f"in {runs - met['left']} of {runs}"
-    shares = ("all" if met[check] == runs else f"{met[check]} of {runs}" for check in CHECKS[:-1])
-    return fault, str(runs), *shares, left, told.replace("|", "\\|"), times
+    median, longest = (f"{seconds[len(seconds) // 2]:.1f}", f"{seconds[-1]:.1f}") if seconds else ("?", "?")
+    times = median if median == longest else f"{median} (max {longest})"
+    unmet = ", ".join(f"{check}: {count} of {runs}" for check, count in met.items() if count < runs)
+    return fault, str(runs), unmet or "all", told.replace("|", "\\|"), times
 
 
 def main() -> None:
@@ -99,8 +96,8 @@ def main() -> None:
                 noted.setdefault(one["fault"], []).append(one)
     text = table(HEAD, [row(fault, found) for fault, found in sorted(noted.items())])
     good = all(one.get(check) == "yes" for found in noted.values() for one in found for check in CHECKS)
-    told = f"Each test done {options.runs} times, seed {options.seed}, {os.cpu_count()} cores, Python "
-    text = f"{told}{platform.python_version()}, {(time.monotonic() - began) / options.runs:.0f} s a run.\n\n{text}"
+    told = f"Each test ran {options.runs} times: seed {options.seed}, {os.cpu_count()} cores, Python "
+    text = f"{told}{platform.python_version()}, {(time.monotonic() - began) / options.runs:.0f} s per run.\n\n{text}"
     print(text)
     if options.write:
         write(options.write, "benchmarks/faults.py", text)
