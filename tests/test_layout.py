@@ -254,3 +254,10 @@ def test_ruff(lacking: Lacking, command: str) -> None:
 @pytest.mark.lint
 def test_mypy(lacking: Lacking) -> None:
     check(lacking, "mypy")
+
+
+@pytest.mark.lint
+def test_codespell(lacking: Lacking) -> None:
+    folders = ("pytest_hetgpu", "tests", "scenarios", "examples", "benchmarks", "requirements")
+    sources = [str(path) for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+    check(lacking, "codespell_lib", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs", "bootstrap.py", *sources)

