@@ -29,8 +29,6 @@ from benchmarks.written import table, write  # noqa: E402
 CHECKS = ("kept", "report", "resumed", "left")
 HEAD = (
     "Fault",
-    "runs",
-    "checks met",
     "outcome of the cell in flight",
     "cleaned up after (s)",
 )
@@ -67,7 +65,7 @@ def session(seed: int, options: argparse.Namespace) -> Iterator[Noted]:
 
 
 def row(fault: str, noted: list[Noted]) -> tuple[str, ...]:
-    """Return the row of a fault: checks that were met, outcomes of the cell, the median and the longest time."""
+    """Return the row of a fault: outcomes of the cell, checks that were not met, the median and the longest time."""
     runs = len(noted)
     met = {check: sum(one.get(check) == "yes" for one in noted) for check in CHECKS}
     became = collections.Counter(kind for one in noted for kind in one.get("became", "?").split(", "))
@@ -75,8 +73,8 @@ def row(fault: str, noted: list[Noted]) -> tuple[str, ...]:
     seconds = sorted(float(one["seconds"]) for one in noted if "seconds" in one)
     median, longest = (f"{seconds[len(seconds) // 2]:.1f}", f"{seconds[-1]:.1f}") if seconds else ("?", "?")
     times = median if median == longest else f"{median} (max {longest})"
-    unmet = ", ".join(f"{check}: {count} of {runs}" for check, count in met.items() if count < runs)
-    return fault, str(runs), unmet or "all", told.replace("|", "\\|"), times
+    unmet = "".join(f"; {check} in {count} of {runs} only" for check, count in met.items() if count < runs)
+    return fault, told.replace("|", "\\|") + unmet, times
 
 
 def main() -> None:
@@ -97,7 +95,8 @@ def main() -> None:
     text = table(HEAD, [row(fault, found) for fault, found in sorted(noted.items())])
     good = all(one.get(check) == "yes" for found in noted.values() for one in found for check in CHECKS)
     told = f"Each test ran {options.runs} times: seed {options.seed}, {os.cpu_count()} cores, Python "
-    text = f"{told}{platform.python_version()}, {(time.monotonic() - began) / options.runs:.0f} s per run.\n\n{text}"
+    told += f"{platform.python_version()}, {(time.monotonic() - began) / options.runs:.0f} s per run. "
+    text = f"{told}{'Every' if good else 'Not every'} check was met.\n\n{text}"
     print(text)
     if options.write:
         write(options.write, "benchmarks/faults.py", text)

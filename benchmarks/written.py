@@ -17,6 +17,5 @@ def write(page: Path, name: str, text: str) -> None:
 
 
 def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    """As Markdown."""
-    lines = [head, ("---",) * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    """Return a table of Markdown, in the form that the pages have: without outer pipes."""
+    return "\n".join((" | ".join(head), "|".join(("---",) * len(head)), *(" | ".join(row) for row in rows)))

@@ -68,7 +68,7 @@ def test_a_rank_of_mpich_crashes(fault: Fault, mpich: Mapping[str, Any]) -> None
 
 
 def test_pytest_and_mpirun_are_killed_over_mpich(fault: Fault, mpich: Mapping[str, Any]) -> None:
-    """`kill -9` of pytest and of MPICH's mpirun, with memory that its ranks share."""
+    """`kill -9` of pytest and of an MPICH mpirun, with memory that its ranks share."""
     session = fault.at(mpich).start()
     session.reaches(2, spread=0.3, output="met once")
     _, names = mapped(session)
