@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 import yaml
 
-from pytest_hetgpu import inventory
-from pytest_hetgpu.expand import expand
-from pytest_hetgpu.knowledge import file as known_failures
-from pytest_hetgpu.knowledge.load import knowledge
-from pytest_hetgpu.matrix.reader import read as read_matrix
-from pytest_hetgpu.model import Kind
-from pytest_hetgpu.patterns import CommandSettings
+from pytest_hetgpu.config.inventory import inventory
+from pytest_hetgpu.config.known_failures import file as known_failures
+from pytest_hetgpu.config.known_failures.load import knowledge
+from pytest_hetgpu.config.matrix.reader import read as read_matrix
+from pytest_hetgpu.extensions.output_patterns import CommandSettings
+from pytest_hetgpu.model.job import Kind
+from pytest_hetgpu.planning.expand import expand
 
 ROOT = Path(__file__).resolve().parent.parent
 FENCED = re.compile(r"^( *)```yaml\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)

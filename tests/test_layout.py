@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
-from pytest_hetgpu.registry import FAMILIES, names
+from pytest_hetgpu.extensions.registry import FAMILIES, names
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "pytest_hetgpu"
@@ -58,7 +58,7 @@ class Import(NamedTuple):
 
 
 def module_name(path: Path) -> str:
-    """`pytest_hetgpu.matrix.source`; a package by its own name."""
+    """`pytest_hetgpu.config.matrix.source`; a package by its own name."""
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
@@ -94,7 +94,7 @@ def ours(name: str) -> str:
 
 
 def room(name: str) -> str:
-    """The first part: `matrix` of `pytest_hetgpu.matrix.source`."""
+    """The first part: `matrix` of `pytest_hetgpu.config.matrix.source`."""
     return ours(name).partition(".")[0]
 
 
@@ -104,7 +104,7 @@ OURS = tuple(one for one in imports() if one.of.partition(".")[0] == "pytest_het
 def test_there_is_something_to_look_at() -> None:
     assert len(trees()) > 50
     assert len(OURS) > 100
-    assert {("pytest_hetgpu.suite", "pytest_hetgpu.inventory")} <= {one[:2] for one in OURS}
+    assert {("pytest_hetgpu.planning.suite", "pytest_hetgpu.config.inventory.inventory")} <= {one[:2] for one in OURS}
     assert any(room(one.by) == "runtimes" and one.of == "testinfra" for one in imports())
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hetgpu.leases.claims import HOST, Claim
+from pytest_hetgpu.cluster.leases.claims import HOST, Claim
 from tests.acceptance.at_a_terminal import Terminal
 
 Matrix = Callable[..., Path]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from pytest_hetgpu.evidence import Measurement
-from pytest_hetgpu.model import Kind, Point, Verdict
-from pytest_hetgpu.reporting import history
-from pytest_hetgpu.reporting.past import PastCell, PastRun
+from pytest_hetgpu.model.job import Kind, Point, Verdict
+from pytest_hetgpu.model.outcome import Measurement
+from pytest_hetgpu.store import history
+from pytest_hetgpu.store.run_summary import PastCell, PastRun
 
 ROWS = tuple(Measurement("latency", 1.0, "us", Point(8 << place, "float32"), 2) for place in range(20))
 

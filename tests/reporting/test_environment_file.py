@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hetgpu.accounting import Environment
-from pytest_hetgpu.evidence import Wire
-from pytest_hetgpu.probes.base import Fact, absent, found, unknown
-from pytest_hetgpu.reporting import environment
-from pytest_hetgpu.reporting.environment import SeenNode, SeenPlacement
-from pytest_hetgpu.reporting.serial import RecordError
-from pytest_hetgpu.wire.report import Flow, Pair, Rated, WireReport
+from pytest_hetgpu.cluster.inspect import Environment
+from pytest_hetgpu.extensions.probes.base import Fact, absent, found, unknown
+from pytest_hetgpu.model.bandwidth import Flow, Pair, Rated, WireReport
+from pytest_hetgpu.model.outcome import Wire
+from pytest_hetgpu.store import environment
+from pytest_hetgpu.store.encode import RecordError
+from pytest_hetgpu.store.environment import SeenNode, SeenPlacement
 
 FIRST = {
     "os": found("Debian GNU/Linux 12"),
