@@ -13,8 +13,11 @@ from pytest_hetgpu._version import __version__
 
 if TYPE_CHECKING:
     from pytest_hetgpu.cluster.cluster import Cluster
-    from pytest_hetgpu.model.job import Kind, Scenario, Verdict
-    from pytest_hetgpu.model.outcome import Measurement, Outcome, Signature
+    from pytest_hetgpu.model.failure import Signature
+    from pytest_hetgpu.model.job import Scenario
+    from pytest_hetgpu.model.outcome import Outcome
+    from pytest_hetgpu.model.records import Measurement
+    from pytest_hetgpu.model.verdict import Kind, Verdict
     from pytest_hetgpu.session.fixtures import Run
 
 

@@ -16,7 +16,7 @@ from pytest_hetgpu.config.known_failures import file as known_failures
 from pytest_hetgpu.config.known_failures.load import knowledge
 from pytest_hetgpu.config.matrix.reader import read as read_matrix
 from pytest_hetgpu.extensions.output_patterns import CommandSettings
-from pytest_hetgpu.model.job import Kind
+from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.planning.expand import expand
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -15,10 +15,11 @@ from pytest_hetgpu.analysis.compare.find import Places, find
 from pytest_hetgpu.analysis.compare.numbers import Traits
 from pytest_hetgpu.analysis.compare.sides import Side
 from pytest_hetgpu.errors import UsageError
-from pytest_hetgpu.model.job import Job, Kind, Point, Verdict
-from pytest_hetgpu.model.outcome import Measurement
+from pytest_hetgpu.model.job import Job
+from pytest_hetgpu.model.records import Measurement, Point
 from pytest_hetgpu.model.sample import FEWEST, usable
 from pytest_hetgpu.model.thresholds import Limit
+from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.planning.references import Limits, told_as
 from pytest_hetgpu.planning.suite import Suite
 from pytest_hetgpu.store.events import MatrixFile

@@ -11,7 +11,9 @@ from pytest_hetgpu.analysis.logs.passages import lines, passages
 from pytest_hetgpu.analysis.logs.signs import is_run
 from pytest_hetgpu.analysis.logs.transcript import Heard, failures, listen
 from pytest_hetgpu.config.known_failures.entries import Knowledge, Noise
-from pytest_hetgpu.model.failure import Kind, Known, RankExit, Signature
+from pytest_hetgpu.model.failure import Known, Signature
+from pytest_hetgpu.model.records import RankExit
+from pytest_hetgpu.model.verdict import Kind
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,10 +27,12 @@ from pytest_hetgpu.config.known_failures.entries import Knowledge
 from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.extensions.transports.base import Transport
 from pytest_hetgpu.model.data_paths import placed
-from pytest_hetgpu.model.job import Job, Kind, Verdict
+from pytest_hetgpu.model.failure import Known, Signature
+from pytest_hetgpu.model.job import Job
 from pytest_hetgpu.model.metrics import measurements
-from pytest_hetgpu.model.outcome import Evidence, Finding, Known, Outcome, RunResult, Signature
+from pytest_hetgpu.model.outcome import Evidence, Finding, Outcome, RunResult
 from pytest_hetgpu.model.transport_classes import by_path
+from pytest_hetgpu.model.verdict import Kind, Verdict
 
 JUDGES: tuple[type[Judge], ...] = (
     *(World, Completeness, TransportJudge, Rdma, Devices, Data, Tool, SignatureJudge, Speed),

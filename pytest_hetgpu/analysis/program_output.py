@@ -13,9 +13,11 @@ from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.extensions.readers.base import Asked, Reader, measurements
 from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.model.external_program import Foreign
-from pytest_hetgpu.model.job import Demand, Kind, Point
-from pytest_hetgpu.model.outcome import Evidence, Measurement, Row, RunResult, Told
+from pytest_hetgpu.model.job import Demand
+from pytest_hetgpu.model.outcome import Evidence, RunResult, Told
 from pytest_hetgpu.model.program_output import Exited, Measured, Reading
+from pytest_hetgpu.model.records import Measurement, Point, Row
+from pytest_hetgpu.model.verdict import Kind
 
 # Spreads and single iterations: worth a look in the log, and too restless to be compared between runs.
 _SPREAD = re.compile(r"deviation|iteration_\w+|\w+_(?:min|max|p[\d.]+)")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from pytest_hetgpu.analysis.judges.base import FROM_OUTSIDE, Case, failed, node_of, signal_name
-from pytest_hetgpu.model.job import Kind
-from pytest_hetgpu.model.outcome import Finding, RankExit, RankFate, Signature
+from pytest_hetgpu.model.failure import Signature
+from pytest_hetgpu.model.outcome import Finding, RankFate
+from pytest_hetgpu.model.records import RankExit
+from pytest_hetgpu.model.verdict import Kind
 
-_VENDORS = {"cuda": "CUDA", "rocm": "ROCm", "cpu": "CPU"}
 _STUCK = (Kind.HANG, Kind.TIMEOUT)
-_MOST_RANKS_NAMED = 8
 _STOPPING = frozenset(signal_name(number) for number in FROM_OUTSIDE)
 _BY_OTHERS = frozenset(f"was killed ({name})" for name in _STOPPING - {"SIGKILL"})
 
@@ -30,27 +30,6 @@ def fates(case: Case, findings: Sequence[Finding]) -> tuple[RankFate, ...]:
         RankFate(rank, name, platform, *_fate(rank, case, exits.get(rank), blamed.get(rank), stopped=stopped))
         for rank, (name, platform) in enumerate(places(case))
     )
-
-
-def in_words(found: Sequence[RankFate]) -> str:
-    """`CUDA rank 0 finished, ROCm rank 1 crashed (SIGSEGV)`; ranks of one fate and vendor together.
-
-    Vendors are named where the ranks have several; "" where there is nothing to say.
-    """
-    mixed = len({one.platform for one in found}) > 1
-    groups: dict[tuple[str, str], list[int]] = {}
-    for one in found:
-        groups.setdefault((one.platform if mixed else "", one.fate), []).append(one.rank)
-    return ", ".join(_group(platform, fate, ranks) for (platform, fate), ranks in groups.items())
-
-
-def _group(platform: str, fate: str, ranks: Sequence[int]) -> str:
-    shown = ", ".join(map(str, ranks[:_MOST_RANKS_NAMED]))
-    shown += f" and {len(ranks) - _MOST_RANKS_NAMED} more" if len(ranks) > _MOST_RANKS_NAMED else ""
-    vendor = f"{_VENDORS.get(platform, platform)} " if platform else ""
-    if len(ranks) == 1:
-        return f"{vendor}rank {shown} {fate}"
-    return f"{vendor}ranks {shown} {fate.replace('was ', 'were ')}"
 
 
 def places(case: Case) -> Iterator[tuple[str, str]]:

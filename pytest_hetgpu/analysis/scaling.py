@@ -15,8 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from pytest_hetgpu.model.job import Point
-from pytest_hetgpu.model.outcome import Measurement
+from pytest_hetgpu.model.records import Measurement, Point
 
 STRONG, WEAK = "strong", "weak"
 _SCALED_BY = {"intervals": STRONG, "samples": WEAK, "busbw": WEAK}

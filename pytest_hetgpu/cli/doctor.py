@@ -15,15 +15,15 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from pytest_hetgpu.cli.hosts import extensions_listed, listed, listed_json
-from pytest_hetgpu.cluster.inspect import Environment, Look, collect, groups
+from pytest_hetgpu.cluster.inspect import Look, collect, groups
 from pytest_hetgpu.cluster.preflight.check import standing
 from pytest_hetgpu.cluster.preflight.concern import Concern
 from pytest_hetgpu.config.inventory.inventory import HERE, LOCAL, Host, Inventory
 from pytest_hetgpu.config.inventory.sources import kind_of
 from pytest_hetgpu.errors import NotHere, UsageError
-from pytest_hetgpu.extensions.probes.base import Fact, State
 from pytest_hetgpu.extensions.runtimes.base import key_trouble, testinfra_host
 from pytest_hetgpu.extensions.stacks.base import stack_names
+from pytest_hetgpu.model.facts import Environment, Fact, State
 from pytest_hetgpu.model.job import Hardware, Stack
 from pytest_hetgpu.planning.suite import Beside, Suite
 from pytest_hetgpu.store.redaction.redact import redact

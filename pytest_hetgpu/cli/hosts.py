@@ -8,6 +8,7 @@ from typing import Any
 from pytest_hetgpu.config.inventory.inventory import Host, Inventory
 from pytest_hetgpu.config.inventory.sources import Claim, Gathered, kind_of
 from pytest_hetgpu.extensions import registry
+from pytest_hetgpu.model.messages import known
 from pytest_hetgpu.store.text import clean
 
 SHOWN = 20
@@ -43,7 +44,7 @@ def extensions_listed() -> Iterator[str]:
     for one in registry.added():
         yield f"{one.family}: {clean(str(one))}"
     for one in registry.strangers():
-        yield clean(f"~ {one}: {one.family!r} is no family here {registry.known(one.family, registry.FAMILIES, 20)}")
+        yield clean(f"~ {one}: {one.family!r} is no family here {known(one.family, registry.FAMILIES, 20)}")
 
 
 def _hosts(inventory: Inventory) -> Mapping[int, Host]:

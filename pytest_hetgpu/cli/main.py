@@ -142,7 +142,7 @@ def _write_anything() -> None:
 
 def _schema(parsed: argparse.Namespace) -> int:
     from pytest_hetgpu.config.matrix.schema import matrix_schema
-    from pytest_hetgpu.store.journal import journal_schema
+    from pytest_hetgpu.store.events import journal_schema
 
     print(json.dumps(matrix_schema() if parsed.what == "matrix" else journal_schema(), indent=2))
     return 0

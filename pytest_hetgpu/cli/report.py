@@ -25,12 +25,12 @@ from pytest_hetgpu.planning.suite import Suite
 from pytest_hetgpu.reporting.messages import rerun
 from pytest_hetgpu.reporting.report import build
 from pytest_hetgpu.store import writer_lock
-from pytest_hetgpu.store.cells import CellRecord, lost_logs
+from pytest_hetgpu.store.cells import CellRecord, lost_logs, read_run
 from pytest_hetgpu.store.encode import RecordError
 from pytest_hetgpu.store.events import Run
 from pytest_hetgpu.store.files import refuse_links
 from pytest_hetgpu.store.folder import RunFolder, read_job, read_result
-from pytest_hetgpu.store.journal import Journal, read_run
+from pytest_hetgpu.store.journal import Journal
 from pytest_hetgpu.store.redaction import anonymity
 from pytest_hetgpu.store.redaction.redact import learn
 

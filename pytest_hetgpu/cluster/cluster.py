@@ -14,8 +14,8 @@ from pytest_hetgpu.extensions.runtimes.base import Look, Member, Runtime
 from pytest_hetgpu.model.job import Job, Node
 
 if TYPE_CHECKING:
-    from pytest_hetgpu.cluster.inspect import Environment
     from pytest_hetgpu.cluster.preflight.concern import Concern
+    from pytest_hetgpu.model.facts import Environment
     from pytest_hetgpu.model.outcome import Wire
 
 

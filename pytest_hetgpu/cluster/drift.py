@@ -10,9 +10,9 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from pytest_hetgpu.cluster.inspect import shown
 from pytest_hetgpu.cluster.preflight.concern import Concern
-from pytest_hetgpu.model.job import Kind
+from pytest_hetgpu.model.facts import shown
+from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.store import environment
 from pytest_hetgpu.store.encode import RecordError
 from pytest_hetgpu.store.environment import TELLING, SeenPlacement

@@ -8,9 +8,10 @@ from pathlib import Path
 
 from pytest_hetgpu.cluster.cluster import Cluster, ClusterNode
 from pytest_hetgpu.cluster.drift import moved
-from pytest_hetgpu.cluster.inspect import Environment, collect, look_for
+from pytest_hetgpu.cluster.inspect import collect, look_for
 from pytest_hetgpu.cluster.preflight.concern import Concern
 from pytest_hetgpu.errors import NotHere
+from pytest_hetgpu.model.facts import Environment
 from pytest_hetgpu.model.job import Job
 from pytest_hetgpu.store import environment as files
 from pytest_hetgpu.store.environment import SeenNode, SeenPlacement

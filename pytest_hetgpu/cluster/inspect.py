@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, NamedTuple, Protocol
 
 from pytest_hetgpu.extensions.package_data import REMOTE
-from pytest_hetgpu.extensions.probes.base import Fact, Probe, Seen, State, found, unknown
+from pytest_hetgpu.extensions.probes.base import Probe, Seen
 from pytest_hetgpu.extensions.registry import find, names
+from pytest_hetgpu.model.facts import CLOCK, Environment, Fact, found, unknown
 from pytest_hetgpu.model.job import Node
 
 TIMEOUT = 10.0
-CLOCK = "clock"
-"""The fact that tells how many seconds a node's clock is ahead of ours."""
-# Facts that differ between any two machines and tell nothing.
-_PLACES = ("libraries", "mpi4py.library")
-_OWN = ("rdma.", "nics", "cuda.devices", "rocm.devices", "large_bar.devices", "shm", "memory", "cxi", CLOCK)
 
 
 class Answer(Protocol):
@@ -43,29 +38,6 @@ class HostLike(Protocol):
 
     def run(self, command: str, *args: str) -> Answer:
         """Run a command line in which each `%s` is an argument, quoted."""
-
-
-@dataclass(frozen=True, slots=True)
-class Environment:
-    """What is known of one node, by the name of the fact (`ucx.enable_mt`), in the probes' order."""
-
-    facts: Mapping[str, Fact] = field(default_factory=dict)
-
-    def fact(self, name: str) -> Fact:
-        """One fact; unknown where no probe spoke of it."""
-        return self.facts.get(name, unknown("nothing was looked at"))
-
-    def text(self, name: str) -> str | None:
-        """A fact's value as one text, None where it was not found."""
-        return self.fact(name).text
-
-    def items(self, name: str) -> tuple[str, ...]:
-        """A fact's values, none where it was not found."""
-        return self.fact(name).items
-
-    def is_absent(self, name: str) -> bool:
-        """Whether the thing is certainly not there."""
-        return self.fact(name).state is State.ABSENT
 
 
 class Look(NamedTuple):
@@ -183,33 +155,3 @@ def _complaint(error: Exception) -> str:
 def _last(text: str, limit: int = 200) -> str:
     line = next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
     return line[:limit] if limit else line
-
-
-class SkewRow(NamedTuple):
-    """One fact that nodes do not share: its value on each, `-` where the thing is absent, `?` where it is unknown."""
-
-    fact: str
-    values: tuple[str, ...]
-
-
-def skew(environments: Mapping[str, Environment]) -> tuple[SkewRow, ...]:
-    """What differs between nodes, in the probes' order, a value for each node in the map's order.
-
-    What is not known differs from nothing. Left out is what no two machines share: devices by address, memory left.
-    """
-    every = dict.fromkeys(name for environment in environments.values() for name in environment.facts)
-    rows = (
-        _row(name, list(environments.values())) for name in every if not name.startswith(_OWN) and name not in _PLACES
-    )
-    return tuple(row for row in rows if len({value for value in row.values if value != "?"}) > 1)
-
-
-def _row(name: str, environments: Sequence[Environment]) -> SkewRow:
-    return SkewRow(name, tuple(shown(environment.fact(name)) for environment in environments))
-
-
-def shown(fact: Fact) -> str:
-    """A fact as a table has it: its value, `-` where the thing is absent, `?` where it is unknown."""
-    if fact.state is State.UNKNOWN:
-        return "?"
-    return "-" if fact.state is State.ABSENT else fact.text or ""

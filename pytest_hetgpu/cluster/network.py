@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from pytest_hetgpu.cluster import routes as routing
-from pytest_hetgpu.cluster.inspect import Environment
 from pytest_hetgpu.config.inventory.inventory import HERE
 from pytest_hetgpu.errors import HetgpuError
 from pytest_hetgpu.extensions.fabrics.base import FabricKind
 from pytest_hetgpu.extensions.probes import rdma
 from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.extensions.runtimes.base import Member
+from pytest_hetgpu.model.facts import Environment
 from pytest_hetgpu.model.interfaces import (
     LOOPBACK,
     ROUTES,

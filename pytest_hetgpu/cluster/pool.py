@@ -13,13 +13,12 @@ from time import monotonic
 from types import SimpleNamespace
 
 from pytest_hetgpu.cluster import inspect, network
-from pytest_hetgpu.cluster.inspect import Environment
 from pytest_hetgpu.cluster.ssh import Berth, join
 from pytest_hetgpu.errors import HetgpuError, NotHere
 from pytest_hetgpu.extensions.package_data import REMOTE
-from pytest_hetgpu.extensions.probes.base import found
 from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.extensions.runtimes.base import Gathering, Member, MemberRuntime
+from pytest_hetgpu.model.facts import Environment, found
 from pytest_hetgpu.model.job import Job, Node
 from pytest_hetgpu.model.slurm import SCHEDULERS
 from pytest_hetgpu.planning.placement import Sight

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from pytest_hetgpu.analysis.logs.records import RecordReader
-from pytest_hetgpu.extensions.runtimes._agent.look import unpacked
+from pytest_hetgpu.extensions.runtimes.agent.look import unpacked
 from pytest_hetgpu.extensions.runtimes.base import Look, Overdue
-from pytest_hetgpu.extensions.signatures._engine.halted import Halted
-from pytest_hetgpu.extensions.signatures._engine.stack_lines import gdb_threads, main_thread, merged
-from pytest_hetgpu.extensions.signatures._engine.stacks import (
+from pytest_hetgpu.extensions.signatures.engine.halted import Halted
+from pytest_hetgpu.extensions.signatures.engine.stack_lines import gdb_threads, main_thread, merged
+from pytest_hetgpu.extensions.signatures.engine.stacks import (
     Position,
     StackFrame,
     clean,
@@ -32,7 +32,7 @@ from pytest_hetgpu.extensions.signatures._engine.stacks import (
     position_of,
     summary,
 )
-from pytest_hetgpu.model.outcome import Hello
+from pytest_hetgpu.model.records import Hello
 from pytest_hetgpu.store.files import PRIVATE, write_atomically
 from pytest_hetgpu.store.redaction.redact import redact_json
 

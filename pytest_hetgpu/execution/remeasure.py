@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from pytest_hetgpu.cluster.cluster import Cluster
 from pytest_hetgpu.errors import NotHere, ProvisionError
 from pytest_hetgpu.execution.execute import BOUNDS, Bounds, execute
-from pytest_hetgpu.model.job import Job, Kind, Scenario
+from pytest_hetgpu.model.job import Job, Scenario
 from pytest_hetgpu.model.outcome import Outcome, RunResult
+from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.planning import references
 from pytest_hetgpu.planning.references import Limits, Times
 from pytest_hetgpu.planning.suite import Suite

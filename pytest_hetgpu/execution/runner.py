@@ -26,15 +26,16 @@ from pytest_hetgpu.execution.retry.output import LIMIT
 from pytest_hetgpu.execution.retry.policy import spoils
 from pytest_hetgpu.execution.retry.trying import Trying
 from pytest_hetgpu.extensions.runtimes.base import Runtime
-from pytest_hetgpu.model.job import Job, Kind, Scenario, Verdict
+from pytest_hetgpu.model.job import Job, Scenario
 from pytest_hetgpu.model.outcome import Outcome, RunResult
+from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.planning.references import over_wire
 from pytest_hetgpu.planning.suite import Suite
-from pytest_hetgpu.reporting import messages
 from pytest_hetgpu.store.disk_errors import writing
 from pytest_hetgpu.store.folder import RunFolder
 from pytest_hetgpu.store.journal import Journal, matrix_file
 from pytest_hetgpu.store.properties import Pair, to_pairs
+from pytest_hetgpu.store.text import shown
 
 if TYPE_CHECKING:
     from pytest_hetgpu.analysis.baseline import Baseline
@@ -99,7 +100,7 @@ class Recorder:
     def begin(self, begun: Beginning, baseline: Baseline | None) -> None:
         """Journals that a session begins, held against that baseline, which lies in the run's folder."""
         self.baseline = baseline
-        against = ("--hetgpu-baseline", messages.shown(baseline.kept_in(self.folder.path))) if baseline else ()
+        against = ("--hetgpu-baseline", shown(baseline.kept_in(self.folder.path))) if baseline else ()
         self.options = (*begun.options, *against)
         matrices = [matrix_file(document.name, Path(document.file)) for document in self.suite.documents.values()]
         self.journal.run(matrices, begun.arguments, self.options, begun.basis)
@@ -327,15 +328,6 @@ class Recorder:
         if self.placements and self.spoilt:
             self.placements.discard(self.spoilt)
         self.spoilt = None
-
-    def describe(self, job: Job, outcome: Outcome) -> str:
-        """The text of a failing test."""
-        log = messages.shown(self.folder.log(job.label))
-        return messages.describe(job, outcome, log, self.again(job.matrix, job.label))
-
-    def again(self, matrix: str, label: str) -> str:
-        """The command that runs just this cell once more."""
-        return messages.again(self.suite, matrix, label, self.options)
 
     def close(self) -> None:
         """Lets go of all nodes and ends the journal."""

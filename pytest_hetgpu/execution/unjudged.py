@@ -6,8 +6,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pytest_hetgpu.errors import StorageError
-from pytest_hetgpu.model.job import Kind, Scenario, Verdict
+from pytest_hetgpu.model.job import Scenario
 from pytest_hetgpu.model.outcome import Finding, Outcome
+from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store.disk_errors import JUDGE as STORAGE
 from pytest_hetgpu.store.properties import Pair, to_pairs
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from pytest_hetgpu.errors import UsageError
-from pytest_hetgpu.extensions.registry import show
+from pytest_hetgpu.model.messages import show
 
 DOCKERFILE = "Dockerfile"
 IGNORED = ".dockerignore"

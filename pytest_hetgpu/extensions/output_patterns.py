@@ -15,7 +15,7 @@ from typing import Annotated, Any, Protocol, cast
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
 from pytest_hetgpu.errors import NotHere
-from pytest_hetgpu.extensions.registry import show
+from pytest_hetgpu.model.messages import show
 from pytest_hetgpu.model.sizes import parse_size
 
 _GROUPS = ("value", "unit", "metric", "size", "dtype", "operation", "ranks", "iterations", "wrong")

@@ -7,12 +7,13 @@ import inspect
 import pkgutil
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from typing import TypeVar
 
 from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.extensions.entry_points import Extension, extensions
+from pytest_hetgpu.model.messages import known
 
 T = TypeVar("T")
 
@@ -139,25 +140,3 @@ def _fit(name: str) -> bool:
 
 def _singular(family: str) -> str:
     return "inventory" if family == "inventories" else family.rstrip("s")
-
-
-def show(value: object) -> str:
-    """A value from a user's file as a complaint names it: short, and in YAML's words."""
-    if value is None:
-        return "nothing"
-    if isinstance(value, dict):
-        return "a map" if value else "an empty map"
-    if isinstance(value, (list, tuple)):
-        return "a list" if value else "an empty list"
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:80]}... ({len(text):,} characters)"
-
-
-def known(found: str, choices: Iterable[str], limit: int = 12) -> str:
-    """`(known: a, b; did you mean 'a'?)`, for the end of a complaint about an unknown name."""
-    import difflib
-
-    everything = sorted(choices)
-    shown = ", ".join(everything[:limit]) + (f", ... {len(everything) - limit} more" if len(everything) > limit else "")
-    near = difflib.get_close_matches(found, everything, n=1)
-    return f"(known: {shown or 'none'}{f'; did you mean {near[0]!r}?' if near else ''})"

@@ -9,12 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from pytest_hetgpu.model.external_program import Foreign
-from pytest_hetgpu.model.failure import Condition, Kind, Point, Verdict
+from pytest_hetgpu.model.failure import Condition
 from pytest_hetgpu.model.interfaces import Choice
 from pytest_hetgpu.model.kubernetes import Pods
+from pytest_hetgpu.model.records import Point
 from pytest_hetgpu.model.slurm import SCHEDULERS, Batch
 from pytest_hetgpu.model.thresholds import TOLERANCE, Limit, Reference
 from pytest_hetgpu.model.transport_classes import Duty
+from pytest_hetgpu.model.verdict import Kind, Verdict
 
 __all__ = [
     "Accelerator",

@@ -14,7 +14,8 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from pytest_hetgpu.model.outcome import Measurement, Row, Wire
+from pytest_hetgpu.model.outcome import Wire
+from pytest_hetgpu.model.records import Measurement, Row
 from pytest_hetgpu.model.sample import sample
 
 _GIGA = 1e9

@@ -9,10 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pytest_hetgpu.model.failure import Device, Hello, Kind, Known, Measurement, Point, RankExit, Row, Signature
-from pytest_hetgpu.model.job import Expectation, Verdict
+from pytest_hetgpu.model.failure import Known, Signature
+from pytest_hetgpu.model.job import Expectation
 from pytest_hetgpu.model.program_output import Exited, Reading
+from pytest_hetgpu.model.records import Device, Hello, Measurement, Point, RankExit, Row
 from pytest_hetgpu.model.transport_classes import Connection
+from pytest_hetgpu.model.verdict import Kind, Verdict
 
 __all__ = [
     "Attempt",

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pytest_hetgpu.model.job import Kind, Point
+from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.verdict import Kind
 
 
 class Figure(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from pytest_hetgpu.extensions.registry import show
+from pytest_hetgpu.model.messages import show
 
 _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
 _SIZE = re.compile(r"\s*([0-9]{1,15})\s*([KMG]?)(?:i?B)?\s*", re.IGNORECASE | re.ASCII)

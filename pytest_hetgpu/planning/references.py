@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from pytest_hetgpu.model.job import Demand, Job, Node, Point
+from pytest_hetgpu.model.job import Demand, Job, Node
 from pytest_hetgpu.model.metrics import has_bandwidth, seconds_of
 from pytest_hetgpu.model.outcome import Wire
+from pytest_hetgpu.model.records import Point
 from pytest_hetgpu.model.thresholds import Limit, Reference
 
 Limits = Mapping[Point, tuple[Limit, ...]]

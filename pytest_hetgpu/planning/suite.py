@@ -17,11 +17,12 @@ from pytest_hetgpu.config.matrix.reader import read
 from pytest_hetgpu.errors import MatrixError, NotHere, UsageError
 from pytest_hetgpu.extensions.build_context import reference
 from pytest_hetgpu.extensions.package_data import REMOTE, packaged
-from pytest_hetgpu.extensions.registry import known, names, troubles
-from pytest_hetgpu.extensions.runtimes._process.interfaces import network_here
+from pytest_hetgpu.extensions.registry import names, troubles
+from pytest_hetgpu.extensions.runtimes.process.interfaces import network_here
 from pytest_hetgpu.extensions.stacks.base import family_of
 from pytest_hetgpu.model.interfaces import Network
 from pytest_hetgpu.model.job import Hardware, Image, Job, Scenario, Stack
+from pytest_hetgpu.model.messages import known
 from pytest_hetgpu.planning.expand import expand
 from pytest_hetgpu.planning.placement import Sight, Site
 from pytest_hetgpu.planning.plan import plan

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from pytest_hetgpu.model.bandwidth_text import MORE, gbs, percent, told
-from pytest_hetgpu.model.job import Kind
 from pytest_hetgpu.model.metrics import of_wire
-from pytest_hetgpu.model.outcome import Measurement
+from pytest_hetgpu.model.records import Measurement
 from pytest_hetgpu.model.sizes import show_size
-from pytest_hetgpu.reporting.markdown import escape
+from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.store.cells import CellRecord
 from pytest_hetgpu.store.environment import SeenPlacement
+from pytest_hetgpu.store.text import escape
 
 MOST = 200
 """Placements that the table holds."""

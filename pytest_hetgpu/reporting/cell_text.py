@@ -5,9 +5,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 
-from pytest_hetgpu.analysis import rank_outcomes
-from pytest_hetgpu.model.job import Expectation, Kind, Verdict
-from pytest_hetgpu.model.outcome import Known, Outcome
+from pytest_hetgpu.model import rank_outcome
+from pytest_hetgpu.model.failure import Known
+from pytest_hetgpu.model.job import Expectation
+from pytest_hetgpu.model.outcome import Outcome
+from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store.cells import CellRecord
 from pytest_hetgpu.store.folder import RAW, RunFolder
 from pytest_hetgpu.store.properties import before, flaky
@@ -70,7 +72,7 @@ def details(record: CellRecord, rerun: Rerun) -> Iterator[str]:
     if outcome.signature:
         yield f"signature: {one_line(outcome.signature.key, _LINE)}"
         yield f"line {outcome.signature.line}: {one_line(outcome.signature.primary_line, _LINE)}"
-    told = rank_outcomes.in_words(outcome.fates)
+    told = rank_outcome.in_words(outcome.fates)
     if told:
         yield f"ranks: {one_line(told, _LINE)}"
     yield from (one_line(line, _LINE) for line in knowing(outcome.known))

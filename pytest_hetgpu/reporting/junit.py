@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import junitparser
 from junitparser import Error, Failure, Skipped, TestCase, xunit2
 
-from pytest_hetgpu.model.job import Kind, Verdict
+from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.reporting.cell_text import Rerun, brief, details, headline
 from pytest_hetgpu.store.cells import CellRecord, RunRecord
 from pytest_hetgpu.store.folder import RunFolder

@@ -9,16 +9,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_hetgpu.analysis import rank_outcomes
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.extensions.package_data import REMOTE
+from pytest_hetgpu.model import rank_outcome
 from pytest_hetgpu.model.job import Job, Node, Scenario
 from pytest_hetgpu.planning.shell import script
 from pytest_hetgpu.planning.suite import Suite
 from pytest_hetgpu.reporting.cell_text import debugged, knowing
 from pytest_hetgpu.store.properties import before
 from pytest_hetgpu.store.redaction.redact import redact, redact_argv
-from pytest_hetgpu.store.text import clean
+from pytest_hetgpu.store.text import clean, shown
 
 if TYPE_CHECKING:
     from pytest_hetgpu.model.outcome import Finding, Outcome
@@ -54,7 +54,7 @@ def describe(job: Job, outcome: Outcome, log: str, once_more: str) -> str:
     if signature:
         lines += [f"  signature: {signature.key}", f"  line {signature.line}: {signature.primary_line}"]
     lines += [f"  {one.judge}: {one.why}" for one in outcome.findings if not _told(one, outcome)]
-    lines += [f"  ranks: {told}" for told in filter(None, [rank_outcomes.in_words(outcome.fates)])]
+    lines += [f"  ranks: {told}" for told in filter(None, [rank_outcome.in_words(outcome.fates)])]
     lines += [f"  {line}" for line in knowing(outcome.known)]
     lines += [f"  attempt {number}: {told}" for number, told in enumerate(before(outcome), 1)]
     lines += [f"  {told}" for told in filter(None, [debugged(outcome)])]
@@ -149,9 +149,3 @@ def _described(node: Node, job: Job) -> str:
         return where
     image = f" in {node.image.reference}" if node.image else f" by runtime {node.hardware.runtime}"
     return f"{where} as {node.name}{image}"
-
-
-def shown(path: Path) -> str:
-    """Relative to here when it is below here."""
-    here = Path.cwd()
-    return str(path.relative_to(here) if path.is_relative_to(here) else path)

@@ -16,6 +16,7 @@ from pytest_hetgpu.store.cells import RunRecord, lost_logs, read_run
 from pytest_hetgpu.store.files import write_atomically
 from pytest_hetgpu.store.folder import RunFolder
 from pytest_hetgpu.store.redaction.anonymity import kept, without_names
+from pytest_hetgpu.store.text import escape
 
 if TYPE_CHECKING:
     from pytest_hetgpu.analysis.baseline import Baseline
@@ -125,10 +126,9 @@ def _before(record: RunRecord, folder: RunFolder) -> Baseline | None:
 
 def _nodes(record: RunRecord, placements: Sequence[SeenPlacement], folder: RunFolder) -> Iterator[str]:
     """Where raw logs are; what the nodes and the ways between them were found to be. Imports only what is needed."""
-    yield from filter(None, [markdown.escape(private(folder))])
+    yield from filter(None, [escape(private(folder))])
     if placements:
-        from pytest_hetgpu.reporting import bandwidth_table
-        from pytest_hetgpu.store import environment
+        from pytest_hetgpu.reporting import bandwidth_table, nodes_table
 
         yield from bandwidth_table.lines(record.cells, placements)
-        yield from environment.lines(placements)
+        yield from nodes_table.lines(placements)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from pytest_hetgpu.analysis.scaling import Cell, Curve, curves
-from pytest_hetgpu.model.job import Kind
+from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.store.cells import RunRecord
 
 _MOST = 50

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 
-from pytest_hetgpu.model.job import Verdict
+from pytest_hetgpu.model.verdict import Verdict
 from pytest_hetgpu.reporting.grid import Grid, carried, grids
 from pytest_hetgpu.store.cells import CellRecord
 from pytest_hetgpu.store.text import one_line

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pytest_hetgpu.errors import StorageError, UsageError
 from pytest_hetgpu.reporting import messages
 from pytest_hetgpu.reporting.cell_text import private
 from pytest_hetgpu.reporting.report import build
-from pytest_hetgpu.session import signals
+from pytest_hetgpu.session import failure_text, signals
 from pytest_hetgpu.store.disk_errors import writing
 from pytest_hetgpu.store.folder import RunFolder
 from pytest_hetgpu.store.redaction import anonymity
@@ -64,7 +65,7 @@ def report(recorder: Recorder) -> list[str]:
     if recorder.anonymous:
         anonymity.keep(run)
     trouble = [recorder.guard.trouble] if recorder.guard.trouble else []
-    record = build(run, recorder.again, trouble)
+    record = build(run, partial(failure_text.again, recorder), trouble)
     trouble += filter(None, [private(recorder.folder)])
     # The folder of a history that was renamed, or deleted, with the run is not made again.
     lost = bool(recorder.journal.lost)

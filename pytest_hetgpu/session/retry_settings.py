@@ -9,7 +9,7 @@ from pytest_hetgpu.execution.retry.budget import Budget
 from pytest_hetgpu.execution.retry.health import NodeHealth
 from pytest_hetgpu.execution.retry.policy import Retries
 from pytest_hetgpu.execution.retry.trying import Trying
-from pytest_hetgpu.model.job import Kind
+from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.session.settings import OFF, Settings
 
 

@@ -18,7 +18,7 @@ from pytest_hetgpu.extensions.package_data import packaged
 from pytest_hetgpu.model.job import Scenario
 from pytest_hetgpu.planning.suite import Beside, Suite
 from pytest_hetgpu.reporting import messages
-from pytest_hetgpu.session import signals
+from pytest_hetgpu.session import failure_text, signals
 from pytest_hetgpu.session.finish import end
 from pytest_hetgpu.session.folder_watch import FolderWatch
 from pytest_hetgpu.session.interrupted_cells import InFlight
@@ -186,7 +186,7 @@ class Session:
 
         pyfuncitem.user_properties += continuing.keep(self.recorder, cell)
         if cell.outcome.verdict.fails and not cell.accepted:
-            pytest.fail(continuing.described(self.recorder, cell), pytrace=False)
+            pytest.fail(failure_text.kept(self.recorder, cell), pytrace=False)
         if cell.outcome.verdict.value == "known":
             pytest.xfail(one_line(messages.known_for(cell.outcome), LONGEST_REASON))
         return True
@@ -273,7 +273,7 @@ class Session:
         item.user_properties += pairs
         if not outcome.verdict.fails:
             pytest.xfail(one_line(outcome.why, LONGEST_REASON))
-        pytest.fail(self.recorder.describe(job, outcome), pytrace=False)
+        pytest.fail(failure_text.describe(self.recorder, job, outcome), pytrace=False)
 
     def run(self, item: pytest.Item, cluster: Cluster) -> tuple[RunResult, Outcome]:
         """Runs, judges and records one cell; its outcome goes onto the test's report."""
@@ -308,7 +308,7 @@ class Session:
     def describe(self, cluster: Cluster, outcome: Outcome) -> str:
         """The text of a failing test."""
         assert self.recorder is not None
-        return self.recorder.describe(cluster.job, outcome)
+        return failure_text.describe(self.recorder, cluster.job, outcome)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:

@@ -10,8 +10,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from pytest_hetgpu.errors import UsageError
-from pytest_hetgpu.model.job import Kind, Verdict
 from pytest_hetgpu.model.outcome import Attempt, Outcome, RunResult
+from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store import writer_lock
 from pytest_hetgpu.store.event_log import timeline
 from pytest_hetgpu.store.events import (

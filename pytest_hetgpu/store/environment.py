@@ -16,24 +16,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pytest_hetgpu.cluster.inspect import Environment, SkewRow, shown, skew
-from pytest_hetgpu.extensions.probes.base import Fact, State
 from pytest_hetgpu.model.bandwidth import WireReport
-from pytest_hetgpu.reporting.markdown import escape
+from pytest_hetgpu.model.facts import Environment, Fact, SkewRow, State, skew
 from pytest_hetgpu.store.encode import RecordError, from_json, to_json
 from pytest_hetgpu.store.files import PRIVATE, make_folder, write_atomically
 from pytest_hetgpu.store.folder import LONGEST_NAME
 from pytest_hetgpu.store.redaction.redact import redact_json
 
 SCHEMA = 1
-# Bytes of the summary that all placements together may take, and letters of one value.
-BUDGET = 100_000
-WIDEST = 80
 # What is worth a line of the summary also where it is the same everywhere.
 TELLING = (
     "os",
@@ -138,46 +133,6 @@ def read_all(run: Path) -> tuple[SeenPlacement, ...]:
         except RecordError:
             continue
     return tuple(found)
-
-
-def lines(placements: Sequence[SeenPlacement]) -> Iterator[str]:
-    """The summary's section on the nodes, a paragraph at a time; nothing where no node was looked at."""
-    placements = [placement for placement in placements if placement.nodes]
-    if not placements:
-        return
-    yield "## What the nodes are"
-    yield "`≠` marks what differs between the nodes of a placement, `-` what is not there, `?` what could not be told."
-    budget = BUDGET
-    for left, placement in enumerate(placements):
-        text = "\n".join(_table(placement))
-        budget -= len(text.encode())
-        if budget < 0:
-            yield f"{len(placements) - left} more placements are left out here; see `placements/*/environment.json`."
-            return
-        yield f"### {escape(placement.name)}"
-        yield text
-
-
-def _table(placement: SeenPlacement) -> Iterator[str]:
-    nodes = placement.nodes
-    differing = {row.fact: row.values for row in placement.skew}
-    heading = [f"{escape(name)} ({escape(node.hardware)} on {escape(node.host)})" for name, node in nodes.items()]
-    yield f"| | {' | '.join(heading)} |"
-    yield "|---" * (len(nodes) + 1) + "|"
-    for fact in dict.fromkeys((*_told(nodes.values()), *differing)):
-        values = differing.get(fact) or tuple(shown(node.environment.fact(fact)) for node in nodes.values())
-        mark = "≠ " if fact in differing else ""
-        yield f"| {mark}{escape(fact)} | {' | '.join(map(_cell, values))} |"
-
-
-def _told(nodes: Iterable[SeenNode]) -> Iterator[str]:
-    """The telling facts that some node has."""
-    environments = [node.environment for node in nodes]
-    return (name for name in TELLING if any(environment.text(name) for environment in environments))
-
-
-def _cell(value: str) -> str:
-    return escape(value if len(value) <= WIDEST else f"{value[: WIDEST - 3]}...")
 
 
 def _to_json(placement: SeenPlacement) -> dict[str, Any]:

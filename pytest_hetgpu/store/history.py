@@ -14,8 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from pytest_hetgpu.model.job import Kind, Point, Verdict
-from pytest_hetgpu.model.outcome import Measurement
+from pytest_hetgpu.model.records import Measurement, Point
+from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store import database
 from pytest_hetgpu.store.database import HistoryError
 from pytest_hetgpu.store.events import MatrixFile

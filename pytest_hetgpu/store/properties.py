@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from pytest_hetgpu.analysis import rank_outcomes
+from pytest_hetgpu.model import rank_outcome
 from pytest_hetgpu.model.bandwidth_text import told
-from pytest_hetgpu.model.job import Kind, Verdict
 from pytest_hetgpu.model.metrics import of_wire
 from pytest_hetgpu.model.outcome import Outcome
+from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store.encode import RecordError
 from pytest_hetgpu.store.text import clean, one_line
 
@@ -69,7 +69,7 @@ def to_pairs(outcome: Outcome, *, label: str, matrix: str) -> list[Pair]:
         "signature": one_line(outcome.signature.key, _LIMIT) if outcome.signature else "",
         "issue": one_line(issue, _LIMIT) if issue else "",
         "known": one_line(",".join(entry.id for entry in outcome.known), _LIMIT),
-        "ranks": one_line(rank_outcomes.in_words(outcome.fates), _LIMIT),
+        "ranks": one_line(rank_outcome.in_words(outcome.fates), _LIMIT),
         "stack": one_line(outcome.stack, _LIMIT),
         "tool": one_line(outcome.facts.get("tool", ""), _LIMIT),
         "preflight": one_line(" | ".join(outcome.concerns), _LIMIT),

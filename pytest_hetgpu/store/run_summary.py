@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from pytest_hetgpu.model.job import Kind, Verdict
-from pytest_hetgpu.model.outcome import Measurement, Outcome
+from pytest_hetgpu.model.outcome import Outcome
+from pytest_hetgpu.model.records import Measurement
+from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store.cells import CellRecord, RunRecord
 from pytest_hetgpu.store.events import MatrixFile
 from pytest_hetgpu.store.properties import SHAKY, flaky

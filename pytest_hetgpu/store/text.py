@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from pytest_hetgpu.model.lazy_regex import lazy
@@ -58,3 +59,17 @@ def tail(path: Path) -> str:
         text = redact(text)
     shown = redact("\n".join(text.rstrip().split("\n")[-TAIL_LINES:])).encode("utf-8")
     return shown[-TAIL_BYTES:].decode("utf-8", "ignore")
+
+
+def shown(path: Path) -> str:
+    """Relative to here when it is below here."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+
+
+_MARKS = re.compile(r"[\\`*\[\]<>|~&$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
+
+
+def escape(text: str, limit: int = 300) -> str:
+    """Text in one line that Markdown shows as it is."""
+    return _MARKS.sub(r"\\\g<0>", one_line(text, limit))

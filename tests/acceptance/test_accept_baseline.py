@@ -14,7 +14,7 @@ import pytest
 
 from pytest_hetgpu.cli.main import main
 from pytest_hetgpu.store import history
-from pytest_hetgpu.store.journal import read
+from pytest_hetgpu.store.cells import read
 
 pytestmark = pytest.mark.usefixtures("stacks")
 

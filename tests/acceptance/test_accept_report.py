@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hetgpu.model.job import Verdict
+from pytest_hetgpu.model.verdict import Verdict
 from pytest_hetgpu.store import history
 
 pytestmark = pytest.mark.usefixtures("stacks")

@@ -13,8 +13,9 @@ import pytest
 
 from pytest_hetgpu.analysis.judge import judge_output
 from pytest_hetgpu.model.external_program import Foreign
-from pytest_hetgpu.model.job import Command, Demand, Hardware, Job, Node, Point
+from pytest_hetgpu.model.job import Command, Demand, Hardware, Job, Node
 from pytest_hetgpu.model.outcome import Outcome, RunResult
+from pytest_hetgpu.model.records import Point
 from pytest_hetgpu.store.encode import from_json, to_json
 from tests.analysis.judges.judge_cases import BANNER, STACK
 from tests.extensions.readers.feeding import SAMPLES

@@ -17,9 +17,10 @@ from pytest_hetgpu.analysis.compare.find import Places
 from pytest_hetgpu.analysis.compare.sides import Side
 from pytest_hetgpu.errors import HetgpuError, UsageError
 from pytest_hetgpu.model.external_program import Foreign
-from pytest_hetgpu.model.job import Command, Job, Kind, Point, Verdict
-from pytest_hetgpu.model.outcome import Measurement
+from pytest_hetgpu.model.job import Command, Job
+from pytest_hetgpu.model.records import Measurement, Point
 from pytest_hetgpu.model.thresholds import Limit
+from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store import history
 from pytest_hetgpu.store.events import MatrixFile
 from pytest_hetgpu.store.run_summary import PastCell, PastRun

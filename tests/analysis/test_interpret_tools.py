@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from pytest_hetgpu.model.external_program import Foreign
-from pytest_hetgpu.model.job import Kind, Point, Verdict
+from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.verdict import Kind, Verdict
 from tests.analysis.interpret_runs import PROOF, UCX, Judged, foreign, greetings, judged, names, record, sample
 from tests.extensions.readers.nccl_text import banner, footer, header, row
 

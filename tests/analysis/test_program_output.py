@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from pytest_hetgpu.model.job import Kind, Point, Verdict
+from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.verdict import Kind, Verdict
 from tests.analysis.interpret_runs import PROOF, Judged, foreign, greetings, judged, names, sample
 from tests.analysis.judges.judge_cases import expectation
 
@@ -26,7 +27,7 @@ def test_osu_checked_passes_with_its_numbers_tool_and_memory(judged: Judged) -> 
 
 
 def test_a_condition_may_ask_for_the_tool_and_its_version(judged: Judged) -> None:
-    from pytest_hetgpu.model.job import Condition
+    from pytest_hetgpu.model.failure import Condition
 
     text = greetings() + PROOF + sample("osu-7.0-allreduce-checked")
     wanted = (Condition("osu", ">=7.0,<7.4"), Condition("memory", "host"))

@@ -9,8 +9,8 @@ from typing import Any
 from pytest_hetgpu.analysis.judge import judge
 from pytest_hetgpu.analysis.judges.base import Case
 from pytest_hetgpu.analysis.rank_timeline import FEW, MOST, timeline
-from pytest_hetgpu.model.job import Kind
 from pytest_hetgpu.model.outcome import Outcome, RankFate, Span, Timeline
+from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.store.encode import from_json, to_json
 from tests.analysis.judges.judge_cases import BROKEN, case, evidence, hello, job, result
 

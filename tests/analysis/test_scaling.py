@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_hetgpu.analysis.scaling import STRONG, WEAK, Cell, Curve, curves
-from pytest_hetgpu.model.job import Point
-from pytest_hetgpu.model.outcome import Measurement
+from pytest_hetgpu.model.records import Measurement, Point
 
 BIG = Point(1 << 20, "float32")
 

@@ -12,11 +12,11 @@ import pytest
 from pytest_hetgpu.cli import doctor
 from pytest_hetgpu.cli.doctor import Diagnosis, Way, examine, render, to_json, way_to
 from pytest_hetgpu.cli.main import main
-from pytest_hetgpu.cluster.inspect import Environment
 from pytest_hetgpu.cluster.preflight.concern import Concern
 from pytest_hetgpu.config.inventory.inventory import Host
-from pytest_hetgpu.extensions.probes.base import absent, found, unknown
-from pytest_hetgpu.model.job import Kind, Reach, Stack
+from pytest_hetgpu.model.facts import Environment, absent, found, unknown
+from pytest_hetgpu.model.job import Reach, Stack
+from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.planning.suite import Beside, Suite
 
 pytestmark = pytest.mark.usefixtures("testinfra")

@@ -12,8 +12,9 @@ import pytest
 
 from pytest_hetgpu.cli.report import rejudge
 from pytest_hetgpu.errors import KnowledgeError, UsageError
+from pytest_hetgpu.store.events import MatrixFile
 from pytest_hetgpu.store.folder import RunFolder
-from pytest_hetgpu.store.journal import Journal, MatrixFile
+from pytest_hetgpu.store.journal import Journal
 from pytest_hetgpu.store.redaction.redact import forget
 from tests.reporting.report_samples import job
 

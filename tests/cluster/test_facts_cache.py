@@ -11,10 +11,9 @@ import pytest
 from pytest_hetgpu.cluster import facts_cache
 from pytest_hetgpu.cluster.cluster import Cluster, ClusterNode
 from pytest_hetgpu.cluster.facts_cache import Surroundings, informed
-from pytest_hetgpu.cluster.inspect import Environment
 from pytest_hetgpu.errors import NotHere
-from pytest_hetgpu.extensions.probes.base import found
 from pytest_hetgpu.extensions.runtimes.fake import FakeRuntime
+from pytest_hetgpu.model.facts import Environment, found
 from pytest_hetgpu.model.job import Command, Demand, Hardware, Job, Node, Stack
 
 STACK = Stack("openmpi-5", "Open MPI", "5.0.11", "/s", "/s/bin/mpirun", "/s/bin/python")

@@ -14,22 +14,10 @@ from typing import Any
 
 import pytest
 
-from pytest_hetgpu.cluster.inspect import (
-    Environment,
-    Look,
-    SkewRow,
-    collect,
-    groups,
-    look_for,
-    probes,
-    program,
-    read,
-    request,
-    skew,
-)
-from pytest_hetgpu.extensions.probes.base import Fact, State, absent, found, unknown
+from pytest_hetgpu.cluster.inspect import Look, collect, groups, look_for, probes, program, read, request
 from pytest_hetgpu.extensions.registry import names
 from pytest_hetgpu.extensions.runtimes.base import testinfra_host as host_of
+from pytest_hetgpu.model.facts import Environment, Fact, SkewRow, State, absent, found, skew, unknown
 from pytest_hetgpu.model.job import Hardware, Node, Stack
 
 

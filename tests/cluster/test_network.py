@@ -10,11 +10,11 @@ from typing import Any, cast
 import pytest
 
 from pytest_hetgpu.cluster import network
-from pytest_hetgpu.cluster.inspect import Environment
 from pytest_hetgpu.errors import LostNode
-from pytest_hetgpu.extensions.probes.base import Facts, Seen, found
+from pytest_hetgpu.extensions.probes.base import Seen
 from pytest_hetgpu.extensions.probes.rdma import Rdma
 from pytest_hetgpu.extensions.runtimes.base import Answer, Member
+from pytest_hetgpu.model.facts import Environment, Facts, found
 from pytest_hetgpu.model.interfaces import Choice, interface_of
 from pytest_hetgpu.model.job import ContainerOptions, Fabric, Hardware, Node
 from pytest_hetgpu.planning.placement import Sight

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from pytest_hetgpu.cluster import inspect, pool
-from pytest_hetgpu.cluster.inspect import Environment
 from pytest_hetgpu.cluster.pool import Placements, identity, rank_programs
 from pytest_hetgpu.errors import NotHere, ProvisionError
 from pytest_hetgpu.extensions import registry
@@ -25,6 +24,7 @@ from pytest_hetgpu.extensions.runtimes.base import (
     Term,
     shrug,
 )
+from pytest_hetgpu.model.facts import Environment
 from pytest_hetgpu.model.job import Command, Demand, Hardware, Job, Node, Stack
 from pytest_hetgpu.model.outcome import RunResult
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pytest_hetgpu.cluster.ssh import known_hosts, session_environment, ssh_config
 from pytest_hetgpu.extensions.runtimes.base import Door
 from pytest_hetgpu.model.job import ContainerOptions, Hardware, Node, Stack
 from pytest_hetgpu.planning.placement import address
+from pytest_hetgpu.planning.shell.ssh_config import known_hosts, session_environment, ssh_config
 
 DOOR = Door(40123, "ssh-ed25519 AAAA", "root")
 

@@ -13,8 +13,8 @@ import pytest
 from pytest_hetgpu.analysis.logs.transcript import read
 from pytest_hetgpu.cluster import stack_dump
 from pytest_hetgpu.extensions.runtimes.base import Look, Overdue
-from pytest_hetgpu.extensions.signatures._engine.stacks import StackFrame, moved_on
-from pytest_hetgpu.model.job import Kind
+from pytest_hetgpu.extensions.signatures.engine.stacks import StackFrame, moved_on
+from pytest_hetgpu.model.verdict import Kind
 
 MPI = "/opt/mpi/lib/libmpi.so.40"
 SUM = [

@@ -12,7 +12,8 @@ import pytest
 
 from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.model.data_paths import paths
-from pytest_hetgpu.model.job import Job, Kind
+from pytest_hetgpu.model.job import Job
+from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.planning.suite import Beside, Suite, find_matrix
 from pytest_hetgpu.reporting import messages
 from tests.extensions.launchers.mpirun_words import Meaning, meaning

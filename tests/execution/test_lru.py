@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pytest_hetgpu.execution.lru import MOST, Remembered
-from pytest_hetgpu.model.job import Kind, Verdict
 from pytest_hetgpu.model.outcome import Outcome
+from pytest_hetgpu.model.verdict import Kind, Verdict
 
 
 def test_the_last_cells_are_kept_and_no_more() -> None:

@@ -12,8 +12,8 @@ import pytest
 from pytest_hetgpu.cluster.cluster import Cluster
 from pytest_hetgpu.errors import NotHere, ProvisionError
 from pytest_hetgpu.execution.remeasure import Speeds
-from pytest_hetgpu.model.job import Point
 from pytest_hetgpu.model.outcome import Outcome, RunResult
+from pytest_hetgpu.model.records import Point
 from pytest_hetgpu.store.folder import RunFolder
 from tests.reporting.report_samples import UNREAD, job, result
 

@@ -10,9 +10,10 @@ import pytest
 
 from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.extensions.launchers.base import Launcher
-from pytest_hetgpu.extensions.registry import FAMILIES, find, known, names, show
+from pytest_hetgpu.extensions.registry import FAMILIES, find, names
 from pytest_hetgpu.extensions.transports.base import Transport
 from pytest_hetgpu.extensions.transports.ucx import Ucx
+from pytest_hetgpu.model.messages import known, show
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_hetgpu.model.conditions import check_condition, holds
-from pytest_hetgpu.model.job import Condition
+from pytest_hetgpu.model.failure import Condition
 
 FACTS = {"ucx": "1.18.0", "openmpi": "5.0.11", "stack": "openmpi-5", "rocm": "6.2-custom"}
 

@@ -6,9 +6,9 @@ import pytest
 
 from pytest_hetgpu.extensions.registry import find, names
 from pytest_hetgpu.extensions.workloads.base import SweepWorkload, Workload
-from pytest_hetgpu.model.job import Point
 from pytest_hetgpu.model.metrics import has_bandwidth, measurements, of_wire, seconds_of, told
-from pytest_hetgpu.model.outcome import Row, Wire
+from pytest_hetgpu.model.outcome import Wire
+from pytest_hetgpu.model.records import Point, Row
 
 MEBI = 1 << 20
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pytest_hetgpu.config.matrix.document import Document
-from pytest_hetgpu.model.job import Kind
+from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.planning.expand import LONGEST_ID, cell_id, expand
 
 Reads = Callable[..., Document]

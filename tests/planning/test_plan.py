@@ -11,7 +11,9 @@ import pytest
 from pytest_hetgpu.config.inventory.inventory import Host
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.model.interfaces import Choice
-from pytest_hetgpu.model.job import Expectation, Kind, Node, Point
+from pytest_hetgpu.model.job import Expectation, Node
+from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.planning.expand import expand
 from pytest_hetgpu.planning.plan import plan
 from tests.planning.plan_cases import ALL, OB1, PAIRS, REDUCE, SITE, STACK, TEXT, UCX, Plans, Reads, plans, site

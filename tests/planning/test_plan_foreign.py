@@ -8,7 +8,7 @@ import pytest
 
 from pytest_hetgpu.config.inventory.inventory import Host
 from pytest_hetgpu.errors import NotHere
-from pytest_hetgpu.model.job import Point
+from pytest_hetgpu.model.records import Point
 from tests.planning.plan_cases import ALL, OB1, SITE, UCX, Plans, plans, site
 
 __all__ = ["plans"]

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from pytest_hetgpu.errors import NotHere
-from pytest_hetgpu.model.job import Job, Point, Stack
+from pytest_hetgpu.model.job import Job, Stack
+from pytest_hetgpu.model.records import Point
 from tests.planning.plan_cases import SITE, Plans, plans
 
 __all__ = ["plans"]

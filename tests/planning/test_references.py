@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from pytest_hetgpu.model.job import Demand, Fabric, Hardware, Node, Point
+from pytest_hetgpu.model.job import Demand, Fabric, Hardware, Node
 from pytest_hetgpu.model.metrics import seconds_of, told
 from pytest_hetgpu.model.outcome import Wire
+from pytest_hetgpu.model.records import Point
 from pytest_hetgpu.model.thresholds import Limit, Reference
 from pytest_hetgpu.planning.references import Times, joined, of_cells, of_wire, stated, told_as
 from tests.analysis.judges.judge_cases import job

@@ -15,10 +15,12 @@ import pytest
 
 from pytest_hetgpu.analysis.logs.transcript import read
 from pytest_hetgpu.cluster import stack_dump
-from pytest_hetgpu.extensions.runtimes._agent.look import py_spy
+from pytest_hetgpu.extensions.runtimes.agent.look import py_spy
 from pytest_hetgpu.extensions.runtimes.local import Local
-from pytest_hetgpu.model.job import Command, Kind
-from pytest_hetgpu.model.outcome import RunResult, Signature
+from pytest_hetgpu.model.failure import Signature
+from pytest_hetgpu.model.job import Command
+from pytest_hetgpu.model.outcome import RunResult
+from pytest_hetgpu.model.verdict import Kind
 from tests.real.nodes_here import AXES, properties
 
 pytestmark = pytest.mark.real
@@ -139,7 +141,7 @@ def test_without_tools_the_kernel_is_asked(
     hangs: Hangs, python: Program, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     program = python(APART.format(other="time.sleep(600)"))
-    monkeypatch.setattr("pytest_hetgpu.extensions.runtimes._agent.look.py_spy", lambda: None)
+    monkeypatch.setattr("pytest_hetgpu.extensions.runtimes.agent.look.py_spy", lambda: None)
     monkeypatch.setenv("PATH", str(tmp_path))
     found = hangs(*program)
     assert found.kind is Kind.HANG
@@ -154,7 +156,7 @@ def test_the_stop_does_not_wait_for_a_look_that_hangs(
     deaf = tmp_path / "py-spy"
     deaf.write_text(f"#!{sys.executable}\nimport time\ntime.sleep(100)\n")
     deaf.chmod(0o755)
-    monkeypatch.setattr("pytest_hetgpu.extensions.runtimes._agent.look.py_spy", lambda: str(deaf))
+    monkeypatch.setattr("pytest_hetgpu.extensions.runtimes.agent.look.py_spy", lambda: str(deaf))
     monkeypatch.setattr(stack_dump, "SECONDS", 1.0)
     found = hangs(*program)
     assert found.detail == "rank 0 is running, rank 1 is in sleep"

@@ -6,7 +6,7 @@ import pytest
 
 from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.extensions.workloads.base import ITEM_BYTES, SUMMED, Collective, Split, Workload
-from pytest_hetgpu.model.job import Point
+from pytest_hetgpu.model.records import Point
 from tests.remote.mpi_runs import PROGRAMS, Mpirun
 
 pytestmark = pytest.mark.real

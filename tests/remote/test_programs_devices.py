@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hetgpu.model.job import Point
+from pytest_hetgpu.model.records import Point
 from tests.remote.mpi_runs import PROGRAMS, Mpirun
 
 pytestmark = pytest.mark.real

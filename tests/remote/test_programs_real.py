@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hetgpu.model.job import Point
+from pytest_hetgpu.model.records import Point
 from tests.remote.mpi_runs import PROGRAMS, Mpirun, both_transports
 
 OURS = {"accelerator", "harness", "memory", "operations", "report", "torch_operations", "torch_training", "torch_world"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from pytest_hetgpu.model.job import Kind, Point, Verdict
-from pytest_hetgpu.model.outcome import Measurement
+from pytest_hetgpu.model.records import Measurement, Point
+from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store import history
 from pytest_hetgpu.store.run_summary import PastCell, PastRun
 

@@ -5,25 +5,24 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from pytest_hetgpu.model.failure import Condition, Signature
 from pytest_hetgpu.model.job import (
     Accelerator,
     Command,
-    Condition,
     Demand,
     Exclusion,
     Expectation,
     Fabric,
     Hardware,
     Job,
-    Kind,
     Node,
     Origin,
-    Point,
     Scenario,
     Stack,
-    Verdict,
 )
-from pytest_hetgpu.model.outcome import Finding, Measurement, Outcome, RunResult, Signature
+from pytest_hetgpu.model.outcome import Finding, Outcome, RunResult
+from pytest_hetgpu.model.records import Measurement, Point
+from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store.cells import CellRecord, State
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from pathlib import Path
 from markdown_it import MarkdownIt
 
 from pytest_hetgpu.model.bandwidth import WireReport
-from pytest_hetgpu.model.job import Point
-from pytest_hetgpu.model.outcome import Measurement, Wire
+from pytest_hetgpu.model.outcome import Wire
+from pytest_hetgpu.model.records import Measurement, Point
 from pytest_hetgpu.reporting import bandwidth_table, report
 from pytest_hetgpu.store import environment
 from pytest_hetgpu.store.environment import SeenPlacement

@@ -15,8 +15,9 @@ import pytest
 from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.reporting import report
 from pytest_hetgpu.reporting.table import table
+from pytest_hetgpu.store.events import MatrixFile
 from pytest_hetgpu.store.folder import RunFolder
-from pytest_hetgpu.store.journal import Journal, MatrixFile
+from pytest_hetgpu.store.journal import Journal
 from tests.reporting.report_samples import CHANGED, CRASHED, FIXED, KEY, KNOWN, PASSED, job, run_cell, scenario
 
 RERUN = "pytest --hetgpu-cell {label}"

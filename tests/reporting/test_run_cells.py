@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pytest_hetgpu.errors import UsageError
-from pytest_hetgpu.model.job import Kind, Verdict
+from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store import event_log
 from pytest_hetgpu.store.cells import NEVER_STARTED, State, read, read_run, utc
 from pytest_hetgpu.store.journal import Journal

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_hetgpu.model.job import Kind, Verdict
 from pytest_hetgpu.model.outcome import Outcome
+from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.reporting.grid import grids
 from pytest_hetgpu.reporting.table import LETTERS, table
 from pytest_hetgpu.store.cells import CellRecord

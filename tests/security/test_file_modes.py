@@ -18,9 +18,10 @@ from pytest_hetgpu.extensions.runtimes.fake import FakeRuntime
 from pytest_hetgpu.reporting.report import build
 from pytest_hetgpu.reporting.upstream.bundle import bundle
 from pytest_hetgpu.store import environment, history
+from pytest_hetgpu.store.events import MatrixFile
 from pytest_hetgpu.store.files import write_atomically
 from pytest_hetgpu.store.folder import RunFolder
-from pytest_hetgpu.store.journal import Journal, MatrixFile
+from pytest_hetgpu.store.journal import Journal
 from pytest_hetgpu.store.redaction import anonymity
 from pytest_hetgpu.store.run_summary import past
 from tests.analysis.judges.judge_cases import job as whole_job

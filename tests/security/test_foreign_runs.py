@@ -16,8 +16,9 @@ from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.extensions.build_context import reference
 from pytest_hetgpu.model.job import Image
 from pytest_hetgpu.reporting.upstream.bundle import bundle
+from pytest_hetgpu.store.events import MatrixFile
 from pytest_hetgpu.store.folder import RunFolder
-from pytest_hetgpu.store.journal import Journal, MatrixFile
+from pytest_hetgpu.store.journal import Journal
 from tests.reporting.report_samples import CRASHED, KEY, job, result, run_cell
 
 LABEL = "mixed-ucx-send"

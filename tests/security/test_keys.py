@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pytest_hetgpu.cluster.ssh import Berth, join
-from pytest_hetgpu.extensions.runtimes._agent.node import Reached
+from pytest_hetgpu.extensions.runtimes.agent.node import Reached
 from pytest_hetgpu.extensions.runtimes.base import Gathering
 from pytest_hetgpu.extensions.runtimes.local import LocalNodes
 from pytest_hetgpu.model.job import Hardware, Node

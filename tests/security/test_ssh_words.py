@@ -9,7 +9,7 @@ import pytest
 from pytest_hetgpu.config.inventory import inventory
 from pytest_hetgpu.errors import InventoryError
 from pytest_hetgpu.extensions.runtimes._docker.address import address
-from pytest_hetgpu.extensions.runtimes._process.ssh import ssh_command
+from pytest_hetgpu.extensions.runtimes.process.ssh import ssh_command
 from pytest_hetgpu.model.job import Reach
 
 HOSTILE = (

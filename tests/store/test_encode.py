@@ -13,9 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_hetgpu.errors import HetgpuError
-from pytest_hetgpu.model.job import Job, Kind, Point, Scenario, Verdict
-from pytest_hetgpu.model.outcome import Evidence, Hello, Outcome, Row, RunResult, Told
+from pytest_hetgpu.model.job import Job, Scenario
+from pytest_hetgpu.model.outcome import Evidence, Outcome, RunResult, Told
 from pytest_hetgpu.model.program_output import Exited, Figure, Measured, Reading
+from pytest_hetgpu.model.records import Hello, Point, Row
+from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store.encode import RecordError, from_json, to_json
 from tests.reporting.report_samples import CHANGED, CRASHED, FIXED, KNOWN, PASSED, job, result, scenario
 

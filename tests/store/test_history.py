@@ -16,11 +16,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_hetgpu.model.job import Kind, Point, Verdict
-from pytest_hetgpu.model.outcome import Measurement
+from pytest_hetgpu.model.records import Measurement, Point
+from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store import database, history
+from pytest_hetgpu.store.database import HistoryError
 from pytest_hetgpu.store.events import MatrixFile
-from pytest_hetgpu.store.history import HistoryError
 from pytest_hetgpu.store.run_summary import PastCell, PastRun
 from tests.reporting.report_samples import KEY
 

@@ -19,17 +19,11 @@ import pytest
 
 from pytest_hetgpu import __version__
 from pytest_hetgpu.errors import UsageError
-from pytest_hetgpu.model.job import Command, Kind, Verdict
-from pytest_hetgpu.store.journal import (
-    Journal,
-    JournalError,
-    MatrixFile,
-    State,
-    journal_schema,
-    matrix_file,
-    read,
-    read_run,
-)
+from pytest_hetgpu.model.job import Command
+from pytest_hetgpu.model.verdict import Kind, Verdict
+from pytest_hetgpu.store.cells import State, read, read_run
+from pytest_hetgpu.store.events import MatrixFile, journal_schema
+from pytest_hetgpu.store.journal import Journal, JournalError, matrix_file
 from tests.reporting.report_samples import CRASHED, ISSUE, KNOWN, PASSED, job, result, scenario
 
 ROOT = Path(__file__).parents[2]

@@ -9,9 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_hetgpu.model.job import Expectation, Kind, Point, Verdict
-from pytest_hetgpu.model.outcome import Measurement, Outcome, Signature, Wire
+from pytest_hetgpu.model.failure import Signature
+from pytest_hetgpu.model.job import Expectation
+from pytest_hetgpu.model.outcome import Outcome, Wire
+from pytest_hetgpu.model.records import Measurement, Point
 from pytest_hetgpu.model.transport_classes import PATHS, UNKNOWN
+from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store.encode import RecordError
 from pytest_hetgpu.store.properties import from_pairs, to_pairs
 from tests.reporting.report_samples import CRASHED, ISSUE, KEY, KNOWN, PASSED

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from pytest_hetgpu._version import __version__
-from pytest_hetgpu.model.job import Kind, Verdict
 from pytest_hetgpu.model.outcome import Wire
+from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store.cells import RunRecord, read_run
-from pytest_hetgpu.store.events import Run
+from pytest_hetgpu.store.events import MatrixFile, Run
 from pytest_hetgpu.store.folder import RunFolder
-from pytest_hetgpu.store.journal import Journal, MatrixFile
+from pytest_hetgpu.store.journal import Journal
 from pytest_hetgpu.store.run_summary import PastRun, past, program
 from tests.reporting.report_samples import CRASHED, KEY, MEASURED, PASSED, cell, run_cell, scenario
 

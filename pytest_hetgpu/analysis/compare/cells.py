@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pytest_hetgpu.analysis.compare.sides import Identity, Side, Way
-from pytest_hetgpu.model.job import Kind, Verdict
+from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store.run_summary import PastCell
 
 _WORKS = (Kind.PASSED, Kind.SLOW)

@@ -10,10 +10,11 @@ from pathlib import Path
 from pytest_hetgpu.analysis.compare import from_junit, kept
 from pytest_hetgpu.analysis.compare.sides import Side
 from pytest_hetgpu.errors import UsageError
-from pytest_hetgpu.extensions.registry import known
+from pytest_hetgpu.model.messages import known
 from pytest_hetgpu.store import history
 from pytest_hetgpu.store.cells import read_run
-from pytest_hetgpu.store.history import HistoryError, Listed
+from pytest_hetgpu.store.database import HistoryError
+from pytest_hetgpu.store.history import Listed
 from pytest_hetgpu.store.run_summary import past
 
 LATEST = "latest"

@@ -10,8 +10,7 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 from pytest_hetgpu.errors import UsageError
-from pytest_hetgpu.model.job import Point
-from pytest_hetgpu.model.outcome import Measurement
+from pytest_hetgpu.model.records import Measurement, Point
 from pytest_hetgpu.store.encode import RecordError
 from pytest_hetgpu.store.properties import CellPairs, from_pairs
 from pytest_hetgpu.store.run_summary import PastCell, PastRun

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from pytest_hetgpu.analysis.compare.sides import Identity, Side, Way
-from pytest_hetgpu.model.job import Kind, Point, Verdict
+from pytest_hetgpu.model.records import Point
 from pytest_hetgpu.model.sample import Sample, sample
+from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store.run_summary import PastCell
 
 _TIMES = ("s", "ms", "us", "ns")

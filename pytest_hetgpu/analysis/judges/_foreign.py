@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pytest_hetgpu.model.external_program import Foreign
-from pytest_hetgpu.model.job import Demand, Point
+from pytest_hetgpu.model.job import Demand
 from pytest_hetgpu.model.outcome import Told
 from pytest_hetgpu.model.program_output import Measured
+from pytest_hetgpu.model.records import Point
 
 
 def lacks(demand: Demand, foreign: Foreign, told: Told) -> Iterator[str]:

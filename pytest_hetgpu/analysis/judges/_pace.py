@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from pytest_hetgpu.analysis.judges._significance import above, any_of, larger
-from pytest_hetgpu.model.job import Demand, Point
-from pytest_hetgpu.model.outcome import Row
+from pytest_hetgpu.model.job import Demand
+from pytest_hetgpu.model.records import Point, Row
 from pytest_hetgpu.model.sample import FEWEST, Sample, sample, within_fences
 from pytest_hetgpu.model.thresholds import Limit
 

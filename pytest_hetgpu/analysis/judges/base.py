@@ -10,8 +10,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pytest_hetgpu.analysis.judges import _foreign
-from pytest_hetgpu.model.job import Job, Kind, Node
-from pytest_hetgpu.model.outcome import Evidence, Finding, Hello, RankExit, RunResult, Signature
+from pytest_hetgpu.model.failure import Signature
+from pytest_hetgpu.model.job import Job, Node
+from pytest_hetgpu.model.outcome import Evidence, Finding, RunResult
+from pytest_hetgpu.model.records import Hello, RankExit
+from pytest_hetgpu.model.verdict import Kind
 
 _HIGHEST_NAMED_SIGNAL = 31
 FROM_OUTSIDE = frozenset({signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM})

@@ -18,8 +18,8 @@ from pytest_hetgpu.analysis.judges.base import (
     taken_away,
     unplugged,
 )
-from pytest_hetgpu.model.job import Kind
-from pytest_hetgpu.model.outcome import Signature
+from pytest_hetgpu.model.failure import Signature
+from pytest_hetgpu.model.verdict import Kind
 
 
 def _is_verdict(signature: Signature) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pytest_hetgpu.analysis.judges.base import Case, Force, Judge, Opinion, node_of
-from pytest_hetgpu.model.job import ON_DEVICE, Kind
+from pytest_hetgpu.model.job import ON_DEVICE
+from pytest_hetgpu.model.verdict import Kind
 
 
 class Devices(Judge):

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 
 from pytest_hetgpu.analysis.judges.base import Case, placed
 from pytest_hetgpu.model.conditions import holds
-from pytest_hetgpu.model.job import Expectation, Kind, Verdict
-from pytest_hetgpu.model.outcome import RunResult, Signature
+from pytest_hetgpu.model.failure import Signature
+from pytest_hetgpu.model.job import Expectation
+from pytest_hetgpu.model.outcome import RunResult
+from pytest_hetgpu.model.verdict import Kind, Verdict
 
 
 @dataclass(frozen=True, slots=True)

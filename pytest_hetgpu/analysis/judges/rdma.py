@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from pytest_hetgpu.analysis.judges.base import Case, Force, Judge, Opinion
-from pytest_hetgpu.model.job import Job, Kind
-from pytest_hetgpu.model.outcome import Row
+from pytest_hetgpu.model.job import Job
+from pytest_hetgpu.model.records import Row
 from pytest_hetgpu.model.transport_classes import OFF_HOST, RDMA
+from pytest_hetgpu.model.verdict import Kind
 
 TOO_LITTLE = 32_000_000
 """Bytes below which the launcher's own traffic (connections, output of the ranks) may be as much as the data's."""

@@ -17,8 +17,8 @@ from pytest_hetgpu.analysis.judges.base import (
     taken_away,
     unplugged,
 )
-from pytest_hetgpu.model.job import Kind
-from pytest_hetgpu.model.outcome import Signature
+from pytest_hetgpu.model.failure import Signature
+from pytest_hetgpu.model.verdict import Kind
 
 
 class SignatureJudge(Judge):

@@ -7,11 +7,13 @@ from dataclasses import replace
 
 from pytest_hetgpu.analysis.judges._pace import Assessment, Pace, State, assess, times
 from pytest_hetgpu.analysis.judges.base import Case, Force, Judge, Opinion, explanation, failed, placed
-from pytest_hetgpu.model.job import Demand, Kind, Point
+from pytest_hetgpu.model.job import Demand
 from pytest_hetgpu.model.metrics import told
+from pytest_hetgpu.model.records import Point
 from pytest_hetgpu.model.sample import Sample
 from pytest_hetgpu.model.sizes import show_size
 from pytest_hetgpu.model.thresholds import BANDWIDTHS, Limit
+from pytest_hetgpu.model.verdict import Kind
 
 _OTHERS = 8
 

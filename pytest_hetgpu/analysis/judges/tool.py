@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pytest_hetgpu.analysis.judges.base import Case, Force, Judge, Opinion
-from pytest_hetgpu.model.job import Kind
+from pytest_hetgpu.model.verdict import Kind
 
 
 class Tool(Judge):

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from pytest_hetgpu.analysis.judges.base import Case, Force, Judge, Opinion, explanation
 from pytest_hetgpu.model.data_paths import paths, placed
-from pytest_hetgpu.model.job import Kind
 from pytest_hetgpu.model.transport_classes import RDMA, SHARED_MEMORY, TCP, UNKNOWN, Connection, Duty, connection
+from pytest_hetgpu.model.verdict import Kind
 
 _ABSENT = {
     RDMA: "no RDMA device took part",

@@ -8,8 +8,9 @@ from dataclasses import replace
 
 from pytest_hetgpu.analysis.judges._foreign import other_world
 from pytest_hetgpu.analysis.judges.base import Case, Force, Judge, Opinion, node_of
-from pytest_hetgpu.model.job import Job, Kind, Stack
-from pytest_hetgpu.model.outcome import Hello
+from pytest_hetgpu.model.job import Job, Stack
+from pytest_hetgpu.model.records import Hello
+from pytest_hetgpu.model.verdict import Kind
 
 
 class World(Judge):

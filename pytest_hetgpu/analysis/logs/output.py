@@ -11,7 +11,7 @@ from typing import Any
 from pytest_hetgpu.analysis.logs.colours import without_colours
 from pytest_hetgpu.analysis.logs.frames import MARK, FrameReader
 from pytest_hetgpu.analysis.logs.scan import LONGEST_LINE
-from pytest_hetgpu.analysis.logs.words import any_of
+from pytest_hetgpu.model.multi_pattern import any_of
 
 MOST_RECORDS = 10_000
 

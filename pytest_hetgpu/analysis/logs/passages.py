@@ -10,8 +10,8 @@ from pathlib import Path
 from pytest_hetgpu.analysis.logs.colours import without_colours
 from pytest_hetgpu.analysis.logs.lines import parsed
 from pytest_hetgpu.analysis.logs.scan import CHUNK, LONGEST_LINE
-from pytest_hetgpu.analysis.logs.words import any_of
 from pytest_hetgpu.extensions.signatures.base import LogLine
+from pytest_hetgpu.model.multi_pattern import any_of
 
 
 def passages(path: Path, wanted: Iterable[str]) -> Mapping[str, int]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from pytest_hetgpu.analysis.logs.frames import FrameReader
-from pytest_hetgpu.model.failure import Device, Hello, Measurement, Point, Row
+from pytest_hetgpu.model.records import Device, Hello, Measurement, Point, Row
 
 LARGEST_NUMBER = 2**63 - 1
 LATEST = 1e11  # seconds since 1970: no clock of a node is further on

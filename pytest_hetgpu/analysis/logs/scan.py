@@ -12,8 +12,8 @@ from pathlib import Path
 from pytest_hetgpu.analysis.logs.colours import Coloured, without_colours
 from pytest_hetgpu.analysis.logs.lines import parsed
 from pytest_hetgpu.analysis.logs.unheard import Unheard
-from pytest_hetgpu.analysis.logs.words import Words
 from pytest_hetgpu.extensions.signatures.base import LogLine
+from pytest_hetgpu.model.multi_pattern import Words
 
 CHUNK = 1 << 20
 LONGEST_LINE = 1 << 16

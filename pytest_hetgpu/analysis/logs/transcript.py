@@ -15,10 +15,11 @@ from pytest_hetgpu.analysis.logs.scan import Ear, Line, Scan
 from pytest_hetgpu.analysis.logs.signs import last_of_program
 from pytest_hetgpu.analysis.logs.versions import Versions
 from pytest_hetgpu.extensions.registry import find, names
-from pytest_hetgpu.extensions.signatures._engine.order import ranked
-from pytest_hetgpu.extensions.signatures._engine.parting import parting_words
 from pytest_hetgpu.extensions.signatures.base import Dialect, Process, Reading, Weight
-from pytest_hetgpu.model.failure import Hello, RankExit, Signature
+from pytest_hetgpu.extensions.signatures.engine.order import ranked
+from pytest_hetgpu.extensions.signatures.engine.parting import parting_words
+from pytest_hetgpu.model.failure import Signature
+from pytest_hetgpu.model.records import Hello, RankExit
 from pytest_hetgpu.model.transport_classes import UNKNOWN, Connection, connection
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from pytest_hetgpu.analysis.logs.words import Pattern, automaton
+from pytest_hetgpu.model.multi_pattern import Pattern, automaton
 
 
 class Unheard:

@@ -9,8 +9,10 @@ from typing import Any
 from pytest_hetgpu.analysis.explain import Explanation
 from pytest_hetgpu.analysis.logs.lines import plain
 from pytest_hetgpu.config.known_failures.entries import Noise
-from pytest_hetgpu.model.failure import Kind, Known, RankExit, Signature
+from pytest_hetgpu.model.failure import Known, Signature
 from pytest_hetgpu.model.lazy_regex import lazy
+from pytest_hetgpu.model.records import RankExit
+from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.store.text import clean
 
 Json = dict[str, Any]

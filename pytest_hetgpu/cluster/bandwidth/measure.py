@@ -16,11 +16,11 @@ from pytest_hetgpu.cluster.bandwidth.limit import by_pairs, by_rate
 from pytest_hetgpu.cluster.bandwidth.pairs import Two, name_of, pairs, rounds
 from pytest_hetgpu.cluster.bandwidth.rates import rated
 from pytest_hetgpu.cluster.cluster import Cluster
-from pytest_hetgpu.cluster.inspect import Environment
 from pytest_hetgpu.cluster.leases.hold import held
 from pytest_hetgpu.errors import HetgpuError, ProvisionError
 from pytest_hetgpu.extensions.runtimes.base import Member
 from pytest_hetgpu.model.bandwidth import Pair, WireReport
+from pytest_hetgpu.model.facts import Environment
 from pytest_hetgpu.model.job import Job, Node
 from pytest_hetgpu.model.outcome import Wire
 from pytest_hetgpu.store import environment as files

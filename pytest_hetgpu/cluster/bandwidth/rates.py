@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 
 from pytest_hetgpu.cluster.bandwidth.pairs import name_of
-from pytest_hetgpu.cluster.inspect import Environment
 from pytest_hetgpu.extensions.fabrics.base import FabricKind
 from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.model.bandwidth import Rated
+from pytest_hetgpu.model.facts import Environment
 from pytest_hetgpu.model.job import Fabric, Node
 
 # `100 Gb/sec (4X EDR)`: drivers/infiniband/core/sysfs.c, rate_show.

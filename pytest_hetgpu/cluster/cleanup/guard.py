@@ -15,7 +15,7 @@ from pytest_hetgpu.cluster.cleanup import ledger
 from pytest_hetgpu.cluster.cleanup.ledger import Spot
 from pytest_hetgpu.cluster.cleanup.owner import Owner, myself
 from pytest_hetgpu.errors import UsageError
-from pytest_hetgpu.extensions.runtimes._process.ledger import VARIABLE, Books, books, keep
+from pytest_hetgpu.extensions.runtimes.process.ledger import VARIABLE, Books, books, keep
 from pytest_hetgpu.model.job import Reach
 
 _FAREWELL = 5.0  # seconds for a guardian that is no longer needed

@@ -17,7 +17,7 @@ from typing import Any
 
 from pytest_hetgpu.cluster.cleanup.owner import Owner, parse
 from pytest_hetgpu.errors import UsageError
-from pytest_hetgpu.extensions.runtimes._process.segments import Segments
+from pytest_hetgpu.extensions.runtimes.process.segments import Segments
 from pytest_hetgpu.model.job import Reach
 
 FOLDER_VARIABLE = "HETGPU_LEDGERS"

@@ -22,8 +22,8 @@ from pytest_hetgpu.extensions.runtimes._docker import leftovers
 from pytest_hetgpu.extensions.runtimes._docker.engine import engine_of
 from pytest_hetgpu.extensions.runtimes._kubernetes import leavings as _pods
 from pytest_hetgpu.extensions.runtimes._kubernetes.client import Cluster, Refused
-from pytest_hetgpu.extensions.runtimes._process.ledger import LABEL
-from pytest_hetgpu.extensions.runtimes._process.ssh import explained, ssh_command
+from pytest_hetgpu.extensions.runtimes.process.ledger import LABEL
+from pytest_hetgpu.extensions.runtimes.process.ssh import explained, ssh_command
 from pytest_hetgpu.model.job import Reach
 
 _PATIENCE = 60.0  # seconds for a host to answer

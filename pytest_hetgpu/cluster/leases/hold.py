@@ -21,7 +21,7 @@ from pytest_hetgpu.cluster.leases.claims import HOST, Claim, Refused, common_fol
 from pytest_hetgpu.cluster.leases.keeper import Keeper, keepers
 from pytest_hetgpu.errors import NotHere, ProvisionError, UsageError
 from pytest_hetgpu.extensions.runtimes._docker.address import address
-from pytest_hetgpu.extensions.runtimes._process.ledger import books
+from pytest_hetgpu.extensions.runtimes.process.ledger import books
 from pytest_hetgpu.model.job import Job, Node, Reach
 from pytest_hetgpu.model.slurm import SCHEDULERS
 

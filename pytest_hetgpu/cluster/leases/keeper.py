@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from pytest_hetgpu.errors import HetgpuError, ProvisionError
-from pytest_hetgpu.extensions.runtimes._agent.link import BOOT
-from pytest_hetgpu.extensions.runtimes._process.ledger import books
-from pytest_hetgpu.extensions.runtimes._process.pipe import ProcessPipe
-from pytest_hetgpu.extensions.runtimes._process.ssh import explained, ssh_command
+from pytest_hetgpu.extensions.runtimes.agent.link import BOOT
+from pytest_hetgpu.extensions.runtimes.process.ledger import books
+from pytest_hetgpu.extensions.runtimes.process.pipe import ProcessPipe
+from pytest_hetgpu.extensions.runtimes.process.ssh import explained, ssh_command
 from pytest_hetgpu.model.job import Reach
 
 _PATIENCE = 30.0  # seconds for an answer of a host

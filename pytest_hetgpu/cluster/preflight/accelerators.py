@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pytest_hetgpu.cluster.preflight.concern import Cell, Concern, Member
-from pytest_hetgpu.extensions.probes.base import State
-from pytest_hetgpu.model.job import Kind
+from pytest_hetgpu.model.facts import State
+from pytest_hetgpu.model.verdict import Kind
 
 _GIVE = {
     "cuda": "load NVIDIA's driver, and give a container its devices (--gpus all, with the NVIDIA container toolkit)",

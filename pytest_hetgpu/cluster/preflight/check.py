@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from pytest_hetgpu.cluster.inspect import Environment
 from pytest_hetgpu.cluster.preflight import accelerators, fabric, software
 from pytest_hetgpu.cluster.preflight.concern import Cell, Concern
-from pytest_hetgpu.extensions.probes.base import State
-from pytest_hetgpu.model.job import Job, Kind
+from pytest_hetgpu.model.facts import Environment, State
+from pytest_hetgpu.model.job import Job
+from pytest_hetgpu.model.verdict import Kind
 
 
 def check(job: Job, environments: Mapping[int, Environment]) -> tuple[Concern, ...]:

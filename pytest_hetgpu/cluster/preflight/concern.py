@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-from pytest_hetgpu.cluster.inspect import Environment
-from pytest_hetgpu.model.job import Job, Kind, Node
+from pytest_hetgpu.model.facts import Environment
+from pytest_hetgpu.model.job import Job, Node
+from pytest_hetgpu.model.verdict import Kind
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
 from pytest_hetgpu.cluster.preflight.concern import Cell, Concern, Member
-from pytest_hetgpu.extensions.probes.base import State
 from pytest_hetgpu.extensions.probes.rdma import choose, table
-from pytest_hetgpu.model.job import Kind
+from pytest_hetgpu.model.facts import State
+from pytest_hetgpu.model.verdict import Kind
 
 _RDMA_KINDS = ("roce", "infiniband")
 # Groups and transports of UCX's that need an RDMA device ("Which transports does UCX use?").

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
 from pytest_hetgpu.cluster.preflight.concern import Cell, Concern, Member, torch_backend
-from pytest_hetgpu.extensions.probes.base import State
-from pytest_hetgpu.model.job import Kind
+from pytest_hetgpu.model.facts import State
+from pytest_hetgpu.model.verdict import Kind
 
 _FACTS = {"Open MPI": "openmpi", "MPICH": "mpich"}
 _DAEMONS = {"Open MPI": "orted and prted", "MPICH": "hydra_pmi_proxy"}

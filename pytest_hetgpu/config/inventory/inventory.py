@@ -36,8 +36,9 @@ from pytest_hetgpu.config.matrix.models import Form, Name, Names, Shape, choice
 from pytest_hetgpu.config.matrix.pods import PodsShape, reference
 from pytest_hetgpu.errors import InventoryError, NotHere
 from pytest_hetgpu.extensions.inventories.base import Found
-from pytest_hetgpu.extensions.registry import names, show
+from pytest_hetgpu.extensions.registry import names
 from pytest_hetgpu.model.job import Hardware, Reach
+from pytest_hetgpu.model.messages import show
 from pytest_hetgpu.model.slurm import SCHEDULERS
 
 # What ssh, mpirun and a container engine take as an address: never an option, nothing that a list of hosts would split.

@@ -23,8 +23,9 @@ from pytest_hetgpu.config.matrix.hardware import Prefix
 from pytest_hetgpu.config.matrix.models import Form, Name, Names, Shape
 from pytest_hetgpu.errors import InventoryError, NotHere, UsageError
 from pytest_hetgpu.extensions.inventories.base import UNTOLD, Found, Left, Malformed, Source
-from pytest_hetgpu.extensions.registry import find, known, names, show
+from pytest_hetgpu.extensions.registry import find, names
 from pytest_hetgpu.model.job import Hardware
+from pytest_hetgpu.model.messages import known, show
 
 MOST_BYTES = 256_000_000
 STDIN = "-"
@@ -189,7 +190,7 @@ def _fetched(spec: Spec, kind: type[Source]) -> bytes:
         if spec.path is not None:
             return source.fetch(Path(spec.path), MOST_BYTES)
         if kind.commands:
-            from pytest_hetgpu.extensions.runtimes._process.query import ask
+            from pytest_hetgpu.extensions.runtimes.process.query import ask
 
             return ask(kind.commands)
     except source.SourceError as error:

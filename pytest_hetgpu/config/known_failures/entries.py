@@ -21,7 +21,8 @@ from typing import NamedTuple
 
 from pytest_hetgpu.config.known_failures.patterns import found
 from pytest_hetgpu.model.conditions import holds
-from pytest_hetgpu.model.failure import Condition, Kind, Known, Signature
+from pytest_hetgpu.model.failure import Condition, Known, Signature
+from pytest_hetgpu.model.verdict import Kind
 
 STATUSES = ("established", "reported", "plausible")
 QUOTED = 60

@@ -16,9 +16,10 @@ from pytest_hetgpu.config.matrix.complaints import Complaints
 from pytest_hetgpu.config.matrix.models import NAME, Form, Kinds, Link, Mca, Name, RemedyShape, Shape, Text, Texts
 from pytest_hetgpu.config.matrix.source import SourceError, plain
 from pytest_hetgpu.errors import KnowledgeError
-from pytest_hetgpu.extensions.registry import show
 from pytest_hetgpu.model.conditions import check_condition
-from pytest_hetgpu.model.failure import Condition, Kind, Known
+from pytest_hetgpu.model.failure import Condition, Known
+from pytest_hetgpu.model.messages import show
+from pytest_hetgpu.model.verdict import Kind
 
 # Texts are looked for line by line in the bytes of a log.
 Passage = Annotated[str, Form(r"^[^\r\n\x00]{3,200}$", "be one line of 3 to 200 characters")]

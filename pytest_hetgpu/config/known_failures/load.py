@@ -9,7 +9,8 @@ from typing import Any
 
 from pytest_hetgpu.config.known_failures import plain_yaml
 from pytest_hetgpu.config.known_failures.entries import Entry, Fit, Knowledge
-from pytest_hetgpu.model.failure import Condition, Kind, Known
+from pytest_hetgpu.model.failure import Condition, Known
+from pytest_hetgpu.model.verdict import Kind
 
 SHIPPED = Path(__file__).parent
 

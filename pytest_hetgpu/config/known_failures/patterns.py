@@ -10,8 +10,8 @@ import re
 from functools import lru_cache
 from typing import Any
 
-from pytest_hetgpu.extensions.registry import show
 from pytest_hetgpu.model.lazy_regex import lazy
+from pytest_hetgpu.model.messages import show
 
 _INSTEAD = {
     "(?=": "looks ahead: say what must follow as a pattern of its own, or in `texts`",

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from pytest_hetgpu.config.matrix.models import Form, Shape, Text
-from pytest_hetgpu.extensions.registry import known, show
+from pytest_hetgpu.model.messages import known, show
 from pytest_hetgpu.model.slurm import BINDINGS, Batch, cpus
 
 # A number is read as its text.

@@ -14,7 +14,7 @@ from pydantic_core import ErrorDetails
 from pytest_hetgpu.config.matrix import source
 from pytest_hetgpu.config.matrix.source import Node
 from pytest_hetgpu.errors import MatrixError
-from pytest_hetgpu.extensions.registry import known, show
+from pytest_hetgpu.model.messages import known, show
 
 MOST = 20
 # More names than the longest list of keys has: a key is only found if all are shown.

@@ -12,10 +12,11 @@ from pytest_hetgpu.config.matrix.complaints import Complaints
 from pytest_hetgpu.config.matrix.models import Options, ReferenceShape
 from pytest_hetgpu.config.matrix.source import Mapping as MappingNode
 from pytest_hetgpu.errors import MatrixError
-from pytest_hetgpu.extensions.registry import find, show
+from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.extensions.transports.base import Transport
 from pytest_hetgpu.extensions.workloads.base import Workload
 from pytest_hetgpu.model.job import Exclusion, Expectation, Hardware, Origin
+from pytest_hetgpu.model.messages import show
 
 COMMON = frozenset(Options.model_fields)
 MAPS = frozenset(("env", "mca"))

@@ -11,8 +11,9 @@ from pytest_hetgpu.config.matrix.batch import SlurmShape
 from pytest_hetgpu.config.matrix.models import Bytes, Device, Env, Form, Mca, Name, Names, Shape, Text, Texts, choice
 from pytest_hetgpu.config.matrix.pods import PodsShape, asked, reference
 from pytest_hetgpu.extensions.hardware.base import Platform
-from pytest_hetgpu.extensions.registry import find, names, show
+from pytest_hetgpu.extensions.registry import find, names
 from pytest_hetgpu.model.job import Accelerator, ContainerOptions, Fabric, Hardware
+from pytest_hetgpu.model.messages import show
 from pytest_hetgpu.model.slurm import Batch
 
 # What a container engine takes as a path or a name: no option, nothing that a list would split.

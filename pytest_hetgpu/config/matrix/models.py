@@ -24,12 +24,14 @@ from pydantic_core.core_schema import CoreSchema, no_info_after_validator_functi
 
 from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.extensions import registry
-from pytest_hetgpu.extensions.registry import known, names, show
+from pytest_hetgpu.extensions.registry import names
 from pytest_hetgpu.extensions.stacks.base import stack_names
-from pytest_hetgpu.model.job import Condition, Exclusion, Expectation, Kind, Origin
-from pytest_hetgpu.model.outcome import Known
+from pytest_hetgpu.model.failure import Condition, Known
+from pytest_hetgpu.model.job import Exclusion, Expectation, Origin
+from pytest_hetgpu.model.messages import known, show
 from pytest_hetgpu.model.sizes import parse_size
 from pytest_hetgpu.model.thresholds import SPEEDS, TOLERANCE
+from pytest_hetgpu.model.verdict import Kind
 
 BAD_KINDS = tuple(kind.value for kind in Kind if kind not in (Kind.PASSED, Kind.SKIPPED))
 # What `requires` may ask of a node as FACT=VALUE.

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from pytest_hetgpu.config.matrix.models import Bytes, Form, Shape
-from pytest_hetgpu.extensions.registry import known, show
 from pytest_hetgpu.model.kubernetes import GPUS, KINDS, Pods, Toleration
+from pytest_hetgpu.model.messages import known, show
 
 # https://kubernetes.io/docs/concepts/overview/working-with-objects/names/ and .../labels/
 _PLAIN = Field(json_schema_extra={"type": ["string", "number", "boolean"]})

@@ -22,9 +22,9 @@ from pytest_hetgpu.config.matrix.rules import RuleReader
 from pytest_hetgpu.config.matrix.source import Node, Scalar, SourceError, plain
 from pytest_hetgpu.config.matrix.values import AxisReader
 from pytest_hetgpu.errors import MatrixError
-from pytest_hetgpu.extensions.registry import known, show
 from pytest_hetgpu.model.job import Hardware
 from pytest_hetgpu.model.kubernetes import quarrel
+from pytest_hetgpu.model.messages import known, show
 
 TOP = ("name", "hardware", "transports", "axes", "include", "exclude", "expect", "reference")
 

@@ -10,10 +10,10 @@ from pytest_hetgpu.config.matrix.complaints import Complaints
 from pytest_hetgpu.config.matrix.document import CellSettings, Document, Fragment, Stated
 from pytest_hetgpu.config.matrix.models import METRICS, Options, ReferenceShape
 from pytest_hetgpu.extensions.readers.base import operation_of
-from pytest_hetgpu.extensions.registry import known
 from pytest_hetgpu.extensions.workloads.base import Workload
 from pytest_hetgpu.model import metrics
 from pytest_hetgpu.model.job import Exclusion, Origin
+from pytest_hetgpu.model.messages import known
 from pytest_hetgpu.model.sizes import parse_size, show_size
 from pytest_hetgpu.model.thresholds import BANDWIDTHS, Reference
 

@@ -16,9 +16,9 @@ from pytest_hetgpu.config.matrix.document import Axis, Fragment, Rule, Stated
 from pytest_hetgpu.config.matrix.models import ExcludeShape, ExpectShape, ReferenceRuleShape
 from pytest_hetgpu.config.matrix.source import Node, Scalar, plain
 from pytest_hetgpu.config.matrix.values import AxisReader
-from pytest_hetgpu.extensions.registry import known, show
 from pytest_hetgpu.model.conditions import check_condition
-from pytest_hetgpu.model.outcome import Known
+from pytest_hetgpu.model.failure import Known
+from pytest_hetgpu.model.messages import known, show
 
 
 class RuleReader:

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 from pytest_hetgpu.config.matrix.complaints import ALL, Complaints
 from pytest_hetgpu.config.matrix.document import COMMON, MAIN_AXES, Conflict, Document, Fragment, conflicts
 from pytest_hetgpu.errors import MatrixError
-from pytest_hetgpu.extensions.registry import find, known, names
+from pytest_hetgpu.extensions.registry import find, names
 from pytest_hetgpu.extensions.transports.base import Transport
+from pytest_hetgpu.model.messages import known
 
 Cell = tuple[str, ...]
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from pytest_hetgpu.extensions.registry import known, show
+from pytest_hetgpu.model.messages import known, show
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 32

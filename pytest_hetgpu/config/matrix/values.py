@@ -15,10 +15,11 @@ from pytest_hetgpu.config.matrix.complaints import ALL, Complaints
 from pytest_hetgpu.config.matrix.document import COMMON, MAIN_AXES, Axis, Fragment
 from pytest_hetgpu.config.matrix.models import NAME, Options, PlacementShape
 from pytest_hetgpu.config.matrix.source import Node, Scalar, plain
-from pytest_hetgpu.extensions.registry import find, known, names, show
+from pytest_hetgpu.extensions.registry import find, names
 from pytest_hetgpu.extensions.transports.base import Transport
 from pytest_hetgpu.extensions.workloads.base import Workload
 from pytest_hetgpu.model.job import Origin
+from pytest_hetgpu.model.messages import known, show
 
 _STRUCTURE = frozenset(("family", "kind", "nodes", "launch_from"))
 # An exclude may name its axes beside these keys.

@@ -18,7 +18,8 @@ from pytest_hetgpu.config.inventory.inventory import Inventory
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.planning.suite import Suite
 from pytest_hetgpu.store.encode import to_json
-from pytest_hetgpu.store.redaction.redact import REDACTED, is_secret_name, redact_json
+from pytest_hetgpu.store.redaction.redact import redact_json
+from pytest_hetgpu.store.redaction.rules import REDACTED, is_secret_name
 
 _INHERITED = re.compile(
     r"(?:UCX|UCC|NCCL|RCCL|GLOO|FI|MPIR_CVAR|MPICH|I_MPI|HIP|ROCR|HSA|CUDA|OMP)_|(?:OMPI|PMIX|PRTE)_MCA_|"

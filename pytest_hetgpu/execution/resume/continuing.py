@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
-
 from pytest_hetgpu.execution.resume.earlier import Earlier
 from pytest_hetgpu.execution.runner import Beginning, Recorder
 from pytest_hetgpu.planning.suite import Suite
 from pytest_hetgpu.store.cells import CellRecord, utc
 from pytest_hetgpu.store.disk_errors import writing
-from pytest_hetgpu.store.encode import RecordError
-from pytest_hetgpu.store.folder import RunFolder, read_job
+from pytest_hetgpu.store.folder import RunFolder
 from pytest_hetgpu.store.properties import Pair, to_pairs
 
 
@@ -31,14 +28,3 @@ def keep(recorder: Recorder, cell: CellRecord) -> list[Pair]:
     recorder.outcomes[cell.matrix, cell.label] = cell.outcome
     when = utc(cell.started) if cell.started else "in an earlier part"
     return [*to_pairs(cell.outcome, label=cell.label, matrix=cell.matrix), ("kept", when)]
-
-
-def described(recorder: Recorder, cell: CellRecord) -> str:
-    """The text of the failing test of a cell that is kept."""
-    try:
-        told = recorder.describe(read_job(recorder.folder.job(cell.label)), cell.outcome)
-    except RecordError:
-        told = f"{cell.outcome.kind.value} ({cell.outcome.verdict.value}): {cell.outcome.why}\n"
-        told += f"  command: {shlex.join(cell.argv)}\n" if cell.argv else ""
-        told += f"  again:   {recorder.again(cell.matrix, cell.label)}"
-    return f"{told}\n  kept as an earlier part of this run judged it"

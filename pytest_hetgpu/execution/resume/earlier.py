@@ -10,7 +10,7 @@ from pathlib import Path
 from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.execution.resume.basis import differences
 from pytest_hetgpu.execution.resume.kept import Kept, kept
-from pytest_hetgpu.extensions.registry import known
+from pytest_hetgpu.model.messages import known
 from pytest_hetgpu.store import writer_lock
 from pytest_hetgpu.store.cells import RunRecord, read_run
 from pytest_hetgpu.store.events import SCHEMA

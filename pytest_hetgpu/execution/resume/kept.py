@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
-from pytest_hetgpu.model.job import Scenario, Verdict
+from pytest_hetgpu.model.job import Scenario
+from pytest_hetgpu.model.verdict import Verdict
 from pytest_hetgpu.store.cells import CellRecord, RunRecord, State
 from pytest_hetgpu.store.disk_errors import JUDGE as STORAGE
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from pytest_hetgpu.model.job import Kind
 from pytest_hetgpu.model.outcome import Attempt, Outcome, RunResult
+from pytest_hetgpu.model.verdict import Kind
 
 ENVIRONMENT = (Kind.NETWORK_FAILURE, Kind.LAUNCH_FAILURE)
 """Failures that may well be the environment's: what is tried again unless the user says otherwise."""

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 from pytest_hetgpu.errors import ENGINE_AWAY
 from pytest_hetgpu.execution.retry.policy import lost_its_engine
-from pytest_hetgpu.model.job import Job, Kind, Node
+from pytest_hetgpu.model.job import Job, Node
 from pytest_hetgpu.model.outcome import Outcome, RunResult
 from pytest_hetgpu.model.slurm import SCHEDULERS
+from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.store.events import Health
 
 LIMIT = 2

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pytest_hetgpu.extensions.inventories.base import Malformed
-from pytest_hetgpu.extensions.registry import show
+from pytest_hetgpu.model.messages import show
 
 _BLANK = re.compile(r"[ \t\n\r]*")
 _DECODER = json.JSONDecoder()

@@ -10,7 +10,7 @@ import re
 from dataclasses import replace
 
 from pytest_hetgpu.extensions.inventories.base import Found, Left, Listing, Malformed, Source, number
-from pytest_hetgpu.extensions.registry import known, show
+from pytest_hetgpu.model.messages import known, show
 
 _HARDWARE = re.compile(r"\bhardware=([^\s,]+)")
 _COUNTS = ("slots", "max_slots", "max-slots", "cpus", "count", "cores", "sockets")

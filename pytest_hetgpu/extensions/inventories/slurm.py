@@ -24,7 +24,7 @@ from pytest_hetgpu.extensions.inventories.base import (
     Source,
     number,
 )
-from pytest_hetgpu.extensions.registry import show
+from pytest_hetgpu.model.messages import show
 
 # What no job is started on, by whatever states stand beside it; sinfo puts signs behind a state that say the same.
 _UNUSABLE = {

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from pytest_hetgpu.extensions.inventories.base import MOST_HOSTS, UNTOLD, Found, Left, Listing, Malformed, Source
-from pytest_hetgpu.extensions.registry import show
+from pytest_hetgpu.model.messages import show
 
 _WANTED = ("hostname", "user", "port", "identityfile", "proxyjump", "proxycommand")
 _MOST_PATTERNS = 5_000

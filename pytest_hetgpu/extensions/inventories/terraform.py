@@ -12,7 +12,7 @@ from typing import Any
 
 from pytest_hetgpu.extensions.inventories._json import Document, Path, place
 from pytest_hetgpu.extensions.inventories.base import MOST_HOSTS, UNTOLD, Found, Left, Listing, Malformed, Source
-from pytest_hetgpu.extensions.registry import show
+from pytest_hetgpu.model.messages import show
 
 # What ends the name of an output that holds addresses; the longest that fits is taken off.
 _ADDRESS = re.compile(

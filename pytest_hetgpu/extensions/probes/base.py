@@ -7,62 +7,13 @@ one call of `remote/look.py`, whose answer is a `Seen`.
 from __future__ import annotations
 
 import abc
-import enum
 import fnmatch
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-Value = str | tuple[str, ...]
-
-
-class State(str, enum.Enum):
-    """What is known of a fact: it is there, it is not, or it could not be told."""
-
-    FOUND = "found"
-    ABSENT = "absent"
-    UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, slots=True)
-class Fact:
-    """One thing known of a node. `value` is a text, or several where there are several of the thing; None if not found.
-
-    `why` says where a found value comes from where that is not plain, and otherwise what is missing.
-    """
-
-    state: State
-    value: Value | None = None
-    why: str = ""
-
-    @property
-    def text(self) -> str | None:
-        """The value as one text, several joined by `, `; None where nothing was found."""
-        return ", ".join(self.value) if isinstance(self.value, tuple) else self.value
-
-    @property
-    def items(self) -> tuple[str, ...]:
-        """The value as several, one or none."""
-        return self.value if isinstance(self.value, tuple) else () if self.value is None else (self.value,)
-
-
-def found(value: Value, why: str = "") -> Fact:
-    """The thing is there."""
-    return Fact(State.FOUND, value, why)
-
-
-def absent(why: str = "") -> Fact:
-    """The thing is certainly not there."""
-    return Fact(State.ABSENT, None, why)
-
-
-def unknown(why: str) -> Fact:
-    """It could not be determined whether the thing is there, or which it is."""
-    return Fact(State.UNKNOWN, None, why)
-
-
-Facts = dict[str, Fact]
+from pytest_hetgpu.model.facts import Fact, Facts, Value, absent, found, unknown
 
 
 @dataclass(frozen=True, slots=True)

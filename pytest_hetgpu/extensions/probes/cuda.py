@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pytest_hetgpu.extensions.probes import _pci
-from pytest_hetgpu.extensions.probes.base import Fact, Facts, Probe, Seen, absent, first, found, or_unknown, unknown
+from pytest_hetgpu.extensions.probes.base import Probe, Seen, first, or_unknown
+from pytest_hetgpu.model.facts import Fact, Facts, absent, found, unknown
 
 _FIELDS = ("index", "name", "compute_cap", "memory.total", "pci.bus_id")
 

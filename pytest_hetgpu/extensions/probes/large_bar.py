@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from pytest_hetgpu.extensions.probes import _pci
-from pytest_hetgpu.extensions.probes.base import Fact, Facts, Probe, Seen, absent, found, unknown
+from pytest_hetgpu.extensions.probes.base import Probe, Seen
+from pytest_hetgpu.model.facts import Fact, Facts, absent, found, unknown
 
 _VRAM = "mem_info_vram_total"
 _VISIBLE = "mem_info_vis_vram_total"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from pytest_hetgpu.extensions.probes.base import Facts, Probe, Seen, absent, first, found, or_unknown, unknown
+from pytest_hetgpu.extensions.probes.base import Probe, Seen, first, or_unknown
+from pytest_hetgpu.model.facts import Facts, absent, found, unknown
 
 # What `fi_info -l` does, without that program: fi_getinfo() with FI_PROV_ATTR_ONLY (1 << 54) lists every provider,
 # fi_tostr(..., FI_TYPE_VERSION = 18) is the package's version (rdma/fabric.h; the layout is that of libfabric.so.1).

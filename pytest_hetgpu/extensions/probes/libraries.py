@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from pytest_hetgpu.extensions.probes.base import Facts, Probe, Ran, Seen, absent, found, unknown
+from pytest_hetgpu.extensions.probes.base import Probe, Ran, Seen
+from pytest_hetgpu.model.facts import Facts, absent, found, unknown
 
 _PATHS = (
     "{lib}/libmpi.so.[14][02]",

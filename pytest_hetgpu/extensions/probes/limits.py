@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pytest_hetgpu.extensions.probes.base import Fact, Facts, Probe, Seen, absent, first, found, or_unknown, unknown
+from pytest_hetgpu.extensions.probes.base import Probe, Seen, first, or_unknown
+from pytest_hetgpu.model.facts import Fact, Facts, absent, found, unknown
 
 _SYS_PTRACE = 19  # linux/capability.h
 _SECCOMP = {"0": "none", "1": "strict", "2": "filter"}  # proc(5), Seccomp

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pytest_hetgpu.extensions.probes.base import Facts, Probe, Seen, absent, first, or_unknown, unknown
+from pytest_hetgpu.extensions.probes.base import Probe, Seen, first, or_unknown
+from pytest_hetgpu.model.facts import Facts, absent, unknown
 
 
 class Mpich(Probe):

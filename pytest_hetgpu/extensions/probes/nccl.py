@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 
-from pytest_hetgpu.extensions.probes.base import Fact, Facts, Probe, Seen, absent, first, found, or_absent, unknown
+from pytest_hetgpu.extensions.probes.base import Probe, Seen, first, or_absent
+from pytest_hetgpu.model.facts import Fact, Facts, absent, found, unknown
 
 _NUMBERS = ("NCCL_MAJOR", "NCCL_MINOR", "NCCL_PATCH")
 # A wheel of PyTorch brings its own: NCCL as the package nvidia-nccl-cuXX, RCCL inside torch/lib.

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import PurePosixPath
 
-from pytest_hetgpu.extensions.probes.base import Facts, Probe, Seen, absent, found, or_unknown, unknown
+from pytest_hetgpu.extensions.probes.base import Probe, Seen, or_unknown
+from pytest_hetgpu.model.facts import Facts, absent, found, unknown
 
 _NET = "/sys/class/net"
 # Ends of wires that belong to containers, and queues: no job talks over them by these names.

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from pytest_hetgpu.extensions.probes.base import Facts, Probe, Seen, absent, first, found, or_absent, unknown
+from pytest_hetgpu.extensions.probes.base import Probe, Seen, first, or_absent
+from pytest_hetgpu.model.facts import Facts, absent, found, unknown
 
 _FRAMEWORKS = ("pml", "btl", "mtl", "coll", "accelerator")
 _COMPONENT = re.compile(rf"mca_({'|'.join(_FRAMEWORKS)})_(\w+?)(?:_component|\.so)")

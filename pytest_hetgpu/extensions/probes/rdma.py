@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from pytest_hetgpu.extensions.probes.base import Fact, Facts, Probe, Seen, absent, found, or_unknown, unknown
+from pytest_hetgpu.extensions.probes.base import Probe, Seen, or_unknown
+from pytest_hetgpu.model.facts import Fact, Facts, absent, found, unknown
 
 _IB = "/sys/class/infiniband"
 _PORT = f"{_IB}/([^/]+)/ports/(\\d+)"

@@ -6,7 +6,8 @@ import re
 from typing import NamedTuple
 
 from pytest_hetgpu.extensions.probes import _pci
-from pytest_hetgpu.extensions.probes.base import Fact, Facts, Probe, Seen, absent, found, or_absent, or_unknown, unknown
+from pytest_hetgpu.extensions.probes.base import Probe, Seen, or_absent, or_unknown
+from pytest_hetgpu.model.facts import Fact, Facts, absent, found, unknown
 
 _NODES = "/sys/class/kfd/kfd/topology/nodes"
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from pytest_hetgpu.extensions.probes.base import Fact, Facts, Probe, Seen, absent, first, found, or_unknown, unknown
+from pytest_hetgpu.extensions.probes.base import Probe, Seen, first, or_unknown
+from pytest_hetgpu.model.facts import Fact, Facts, absent, found, unknown
 
 _ID = "[0-9a-f]{64}"
 _OWN = r"(?:hostname|hosts|resolv\.conf) /etc/"

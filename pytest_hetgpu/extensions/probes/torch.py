@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pytest_hetgpu.extensions.probes.base import Fact, Facts, Probe, Seen, absent, first, found, unknown
+from pytest_hetgpu.extensions.probes.base import Probe, Seen, first
+from pytest_hetgpu.model.facts import Fact, Facts, absent, found, unknown
 
 _BACKENDS = {"ProcessGroupGloo": "gloo", "ProcessGroupNCCL": "nccl", "ProcessGroupMPI": "mpi", "ProcessGroupUCC": "ucc"}
 

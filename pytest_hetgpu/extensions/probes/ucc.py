@@ -4,17 +4,8 @@ from __future__ import annotations
 
 from pathlib import PurePosixPath
 
-from pytest_hetgpu.extensions.probes.base import (
-    Facts,
-    Probe,
-    Seen,
-    absent,
-    first,
-    found,
-    or_absent,
-    or_unknown,
-    unknown,
-)
+from pytest_hetgpu.extensions.probes.base import Probe, Seen, first, or_absent, or_unknown
+from pytest_hetgpu.model.facts import Facts, absent, found, unknown
 
 _ASK = """
 import ctypes, sys

@@ -4,18 +4,8 @@ from __future__ import annotations
 
 from pathlib import PurePosixPath
 
-from pytest_hetgpu.extensions.probes.base import (
-    Fact,
-    Facts,
-    Probe,
-    Seen,
-    absent,
-    first,
-    found,
-    or_absent,
-    or_unknown,
-    unknown,
-)
+from pytest_hetgpu.extensions.probes.base import Probe, Seen, first, or_absent, or_unknown
+from pytest_hetgpu.model.facts import Fact, Facts, absent, found, unknown
 
 # Asks the library that ranks load: ucp_get_version_string(), and with ucp_lib_query() the most that a thread may do,
 # which is UCS_THREAD_MODE_MULTI (2) only where UCX was built with --enable-mt (ucp/api/ucp.h, ucp_context.c).

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pytest_hetgpu.extensions.probes.base import Facts, Probe, Seen, absent, found
+from pytest_hetgpu.extensions.probes.base import Probe, Seen
+from pytest_hetgpu.model.facts import Facts, absent, found
 
 
 class Visibility(Probe):

@@ -14,8 +14,8 @@ from typing import Any, TypeGuard
 
 from pytest_hetgpu.extensions.readers import _nccl
 from pytest_hetgpu.extensions.readers.base import MOST_ROWS, Reader, whole
-from pytest_hetgpu.model.job import Point
 from pytest_hetgpu.model.program_output import Figure, Measured, Reading
+from pytest_hetgpu.model.records import Point
 
 _LONGEST = 64 << 20
 _KEYS = {

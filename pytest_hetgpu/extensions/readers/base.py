@@ -18,9 +18,9 @@ from pytest_hetgpu.extensions.output_patterns import ReaderSettings
 from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.model import metrics
 from pytest_hetgpu.model.external_program import Foreign
-from pytest_hetgpu.model.job import Kind, Point
-from pytest_hetgpu.model.outcome import Measurement, Row
 from pytest_hetgpu.model.program_output import Exited, Measured, Reading
+from pytest_hetgpu.model.records import Measurement, Point, Row
+from pytest_hetgpu.model.verdict import Kind
 
 MOST_ROWS = 100_000
 LONGEST_LINE = 4096

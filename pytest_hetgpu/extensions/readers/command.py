@@ -14,10 +14,11 @@ from typing import Any
 from pytest_hetgpu.extensions.output_patterns import CommandSettings, Figures, Number, ReaderSettings, compiled
 from pytest_hetgpu.extensions.readers import _units
 from pytest_hetgpu.extensions.readers.base import Asked, Notes, Reader, quoted, whole
-from pytest_hetgpu.extensions.registry import show
-from pytest_hetgpu.model.job import Kind, Point
+from pytest_hetgpu.model.messages import show
 from pytest_hetgpu.model.program_output import Exited, Figure, Measured, Reading
+from pytest_hetgpu.model.records import Point
 from pytest_hetgpu.model.sizes import parse_size
+from pytest_hetgpu.model.verdict import Kind
 
 _LONGEST_LINE = 16_384
 _LONGEST_DOCUMENT = 16 << 20

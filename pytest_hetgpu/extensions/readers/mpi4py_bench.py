@@ -15,8 +15,8 @@ from dataclasses import replace
 
 from pytest_hetgpu.extensions.output_patterns import ReaderSettings
 from pytest_hetgpu.extensions.readers.base import LONGEST_LINE, Asked, Reader, number, quoted, whole
-from pytest_hetgpu.model.job import Point
 from pytest_hetgpu.model.program_output import Figure, Measured, Reading
+from pytest_hetgpu.model.records import Point
 
 _HEADER = re.compile(r"# Size \[B\]  (?P<column>Bandwidth \[MB/s\]|Tasks/s)(?P<statistics> \| Time Mean \[s\] .*)?")
 _WORKERS = re.compile(r"# (\w+) - (\d{1,9}) workers, (\d{1,9}) tasks/worker")

@@ -21,8 +21,9 @@ from pytest_hetgpu.extensions.output_patterns import ReaderSettings
 from pytest_hetgpu.extensions.readers import _nccl
 from pytest_hetgpu.extensions.readers._nccl_json import Document
 from pytest_hetgpu.extensions.readers.base import LONGEST_LINE, Asked, Reader, number, quoted, whole
-from pytest_hetgpu.model.job import Kind, Point
 from pytest_hetgpu.model.program_output import Exited, Measured, Reading
+from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.verdict import Kind
 
 _VERSION = re.compile(r"# ([nr]ccl)-tests version (\S+)(?: [nr]ccl-headers=\d+ [nr]ccl-library=(\d+))?")
 _RCCL_VERSION = re.compile(r"(?:# )?rccl-tests: Version (\S+)")

@@ -18,8 +18,8 @@ from pathlib import PurePosixPath
 
 from pytest_hetgpu.extensions.output_patterns import ReaderSettings
 from pytest_hetgpu.extensions.readers.base import LONGEST_LINE, Asked, Reader, number, quoted, times_ranks, whole
-from pytest_hetgpu.model.job import Point
 from pytest_hetgpu.model.program_output import Figure, Measured, Reading
+from pytest_hetgpu.model.records import Point
 
 _TITLE = re.compile(
     r"# OSU (?P<library>[A-Z][A-Za-z+]*(?:_[A-Z][a-z_]*)?)(?P<memory>-[A-Z]+(?: MANAGED)?)? ?(?P<title>[^#]*?) ?Test"

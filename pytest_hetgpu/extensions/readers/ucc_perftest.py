@@ -17,8 +17,8 @@ import re
 
 from pytest_hetgpu.extensions.output_patterns import ReaderSettings
 from pytest_hetgpu.extensions.readers.base import LONGEST_LINE, Asked, Reader, factor, number, quoted, whole
-from pytest_hetgpu.model.job import Point
 from pytest_hetgpu.model.program_output import Figure, Measured, Reading
+from pytest_hetgpu.model.records import Point
 
 _SETTING = re.compile(r"(Collective|Memory type|Datatype|Data type|Inplace|Iteration mode|  small|  large):? +(\S+)")
 _HEADER = re.compile(r"Count +Size +Time, us(?P<bandwidth> +(?:Bus )?Bandwidth, GB/s)?\s*")

@@ -17,8 +17,8 @@ from collections.abc import Sequence
 
 from pytest_hetgpu.extensions.output_patterns import ReaderSettings
 from pytest_hetgpu.extensions.readers.base import LONGEST_LINE, Asked, Reader, number, quoted, whole
-from pytest_hetgpu.model.job import Point
 from pytest_hetgpu.model.program_output import Figure, Measured, Reading
+from pytest_hetgpu.model.records import Point
 
 _BOX = re.compile(r"\| (API|Test|Send memory|Recv memory|Message size):\s+(.*?)\s*\|")
 _KIND = re.compile(r"\|\s+\|(?:\s+\|)?\s+(latency|overhead) \(usec\)\s+\|")

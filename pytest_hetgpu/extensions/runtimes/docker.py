@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from pytest_hetgpu.errors import HetgpuError, ProvisionError
-from pytest_hetgpu.extensions.runtimes._agent.link import Link, boot_command
-from pytest_hetgpu.extensions.runtimes._agent.node import Reached
 from pytest_hetgpu.extensions.runtimes._docker import images, leftovers, networks
 from pytest_hetgpu.extensions.runtimes._docker.attach import Attached
 from pytest_hetgpu.extensions.runtimes._docker.containers import start
 from pytest_hetgpu.extensions.runtimes._docker.engine import Engine, EngineGone, close_engines, engine_of, engines
-from pytest_hetgpu.extensions.runtimes._process.ledger import books
+from pytest_hetgpu.extensions.runtimes.agent.link import Link, boot_command
+from pytest_hetgpu.extensions.runtimes.agent.node import Reached
 from pytest_hetgpu.extensions.runtimes.base import Gathering, Member, MemberRuntime, Service
+from pytest_hetgpu.extensions.runtimes.process.ledger import books
 from pytest_hetgpu.model.job import Node
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 from pytest_hetgpu.errors import HetgpuError, ProvisionError
-from pytest_hetgpu.extensions.runtimes._agent.link import Link, boot_command
-from pytest_hetgpu.extensions.runtimes._agent.node import Reached
 from pytest_hetgpu.extensions.runtimes._kubernetes import client, losses, words
 from pytest_hetgpu.extensions.runtimes._kubernetes.placement import Place, Placement
-from pytest_hetgpu.extensions.runtimes._process.pipe import ProcessPipe
+from pytest_hetgpu.extensions.runtimes.agent.link import Link, boot_command
+from pytest_hetgpu.extensions.runtimes.agent.node import Reached
 from pytest_hetgpu.extensions.runtimes.base import Gathering, Member, MemberRuntime, Term
+from pytest_hetgpu.extensions.runtimes.process.pipe import ProcessPipe
 from pytest_hetgpu.model.job import Node
 from pytest_hetgpu.model.kubernetes import INJECTED
 

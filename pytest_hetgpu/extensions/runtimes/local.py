@@ -14,12 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_hetgpu.extensions.runtimes._agent.look import looking_here
-from pytest_hetgpu.extensions.runtimes._agent.starting import NotStarted, empty, error, sink
-from pytest_hetgpu.extensions.runtimes._process.kernel import custody
-from pytest_hetgpu.extensions.runtimes._process.ledger import OWNER_FILE, books
-from pytest_hetgpu.extensions.runtimes._process.segments import Segments
-from pytest_hetgpu.extensions.runtimes._process.tree import Tree
+from pytest_hetgpu.extensions.runtimes.agent.look import looking_here
+from pytest_hetgpu.extensions.runtimes.agent.starting import NotStarted, empty, error, sink
 from pytest_hetgpu.extensions.runtimes.base import (
     Gathering,
     Member,
@@ -30,6 +26,10 @@ from pytest_hetgpu.extensions.runtimes.base import (
     shrug,
     testinfra_host,
 )
+from pytest_hetgpu.extensions.runtimes.process.kernel import custody
+from pytest_hetgpu.extensions.runtimes.process.ledger import OWNER_FILE, books
+from pytest_hetgpu.extensions.runtimes.process.segments import Segments
+from pytest_hetgpu.extensions.runtimes.process.tree import Tree
 from pytest_hetgpu.model.job import Command, Node
 from pytest_hetgpu.model.outcome import RunResult
 
@@ -110,9 +110,9 @@ class LocalNodes(MemberRuntime):
     @classmethod
     def open(cls, node: Node, gathering: Gathering) -> Member:
         """As `MemberRuntime.open`."""
-        from pytest_hetgpu.extensions.runtimes._agent.link import Link, boot_command
-        from pytest_hetgpu.extensions.runtimes._agent.node import Reached
-        from pytest_hetgpu.extensions.runtimes._process.pipe import ProcessPipe
+        from pytest_hetgpu.extensions.runtimes.agent.link import Link, boot_command
+        from pytest_hetgpu.extensions.runtimes.agent.node import Reached
+        from pytest_hetgpu.extensions.runtimes.process.pipe import ProcessPipe
 
         name = node.name or node.host
         link = Link(ProcessPipe(boot_command(sys.executable), inherited(os.environ)), name)

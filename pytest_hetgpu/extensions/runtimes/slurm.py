@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from pytest_hetgpu.errors import HetgpuError, ProvisionError
-from pytest_hetgpu.extensions.runtimes._agent.link import BOOT, Link, boot_command
-from pytest_hetgpu.extensions.runtimes._agent.node import Reached
-from pytest_hetgpu.extensions.runtimes._process.pipe import ProcessPipe
 from pytest_hetgpu.extensions.runtimes._slurm import client, words
 from pytest_hetgpu.extensions.runtimes._slurm.allocation import Allocation, Place
+from pytest_hetgpu.extensions.runtimes.agent.link import BOOT, Link, boot_command
+from pytest_hetgpu.extensions.runtimes.agent.node import Reached
 from pytest_hetgpu.extensions.runtimes.base import Gathering, Member, MemberRuntime, OnOverdue, shrug
+from pytest_hetgpu.extensions.runtimes.process.pipe import ProcessPipe
 from pytest_hetgpu.model.job import Command, Node
 from pytest_hetgpu.model.outcome import RunResult
 from pytest_hetgpu.model.slurm import cpus

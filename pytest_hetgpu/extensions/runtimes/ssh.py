@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pytest_hetgpu.errors import ProvisionError
-from pytest_hetgpu.extensions.runtimes._agent.link import CLOSED, Link, boot_command
-from pytest_hetgpu.extensions.runtimes._agent.node import Reached
-from pytest_hetgpu.extensions.runtimes._process.ledger import books
-from pytest_hetgpu.extensions.runtimes._process.pipe import ProcessPipe
-from pytest_hetgpu.extensions.runtimes._process.ssh import explained, ssh_command
+from pytest_hetgpu.extensions.runtimes.agent.link import CLOSED, Link, boot_command
+from pytest_hetgpu.extensions.runtimes.agent.node import Reached
 from pytest_hetgpu.extensions.runtimes.base import Gathering, Member, MemberRuntime, key_trouble
+from pytest_hetgpu.extensions.runtimes.process.ledger import books
+from pytest_hetgpu.extensions.runtimes.process.pipe import ProcessPipe
+from pytest_hetgpu.extensions.runtimes.process.ssh import explained, ssh_command
 from pytest_hetgpu.model.job import Node, Reach
 
 _NOTHING_STARTED = (127, 255)  # no python3 there, or no way there

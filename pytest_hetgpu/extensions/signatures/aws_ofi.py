@@ -10,9 +10,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from pytest_hetgpu.extensions.signatures._engine.rules import Rule, RuleDialect
-from pytest_hetgpu.extensions.signatures.base import LogLine, Reading, Weight, lazy
-from pytest_hetgpu.model.failure import Kind
+from pytest_hetgpu.extensions.signatures.base import LogLine, Reading, Weight
+from pytest_hetgpu.extensions.signatures.engine.rules import Rule, RuleDialect
+from pytest_hetgpu.model.lazy_regex import lazy
+from pytest_hetgpu.model.verdict import Kind
 
 _NONE, _NET = Kind.TRANSPORT_UNAVAILABLE, Kind.NETWORK_FAILURE
 # Version 1.0 wrote prefixes of its own.

@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pytest_hetgpu.model.failure import RankExit, Signature
+from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.lazy_regex import lazy as lazy  # noqa: PLC0414 - dialects have it from here
+from pytest_hetgpu.model.records import RankExit
 
 Process = tuple[str, int]
 """Host name up to its first dot, and process id."""

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from pytest_hetgpu.extensions.signatures._engine.endings import CUT_OFF, by_code, by_signal, signal_number
-from pytest_hetgpu.extensions.signatures._engine.rules import Rule, RuleDialect
 from pytest_hetgpu.extensions.signatures.base import LogLine, Reading, Weight, slug
-from pytest_hetgpu.model.failure import Kind, RankExit
+from pytest_hetgpu.extensions.signatures.engine.endings import CUT_OFF, by_code, by_signal, signal_number
+from pytest_hetgpu.extensions.signatures.engine.rules import Rule, RuleDialect
+from pytest_hetgpu.model.records import RankExit
+from pytest_hetgpu.model.verdict import Kind
 
 _TIMEOUT = Kind.TIMEOUT
 _LAUNCH = Kind.LAUNCH_FAILURE

@@ -12,8 +12,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pytest_hetgpu.extensions.signatures._texts.verdicts import NOT_DATA, Said, verdict
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading, Weight, lazy, token
-from pytest_hetgpu.model.failure import Kind, Signature
+from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading, Weight, token
+from pytest_hetgpu.model.failure import Signature
+from pytest_hetgpu.model.lazy_regex import lazy
+from pytest_hetgpu.model.verdict import Kind
 
 _MOST = 1000
 _MOST_NAMED = 64

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pytest_hetgpu.extensions.signatures._engine.rules import Rule, RuleDialect
 from pytest_hetgpu.extensions.signatures.base import LogLine, Reading, Weight, slug
-from pytest_hetgpu.model.failure import Kind
+from pytest_hetgpu.extensions.signatures.engine.rules import Rule, RuleDialect
+from pytest_hetgpu.model.verdict import Kind
 
 _LAUNCH = Kind.LAUNCH_FAILURE
 _RELAYED = Weight.RELAYED

@@ -12,8 +12,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pytest_hetgpu.extensions.signatures._texts.gpu import gpu_error
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading, Weight, lazy, slug, token
-from pytest_hetgpu.model.failure import Kind, Signature
+from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading, Weight, slug, token
+from pytest_hetgpu.model.failure import Signature
+from pytest_hetgpu.model.lazy_regex import lazy
+from pytest_hetgpu.model.verdict import Kind
 
 _MOST = 1000
 _LONGEST = 4096

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pytest_hetgpu.extensions.signatures._engine.stack_lines import faulthandler_frame
-from pytest_hetgpu.extensions.signatures._engine.stacks import StackFrame, position_of, summary
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading, Weight, lazy
-from pytest_hetgpu.model.failure import Kind, Signature
+from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading, Weight
+from pytest_hetgpu.extensions.signatures.engine.stack_lines import faulthandler_frame
+from pytest_hetgpu.extensions.signatures.engine.stacks import StackFrame, position_of, summary
+from pytest_hetgpu.model.failure import Signature
+from pytest_hetgpu.model.lazy_regex import lazy
+from pytest_hetgpu.model.verdict import Kind
 
 _MOST = 1000
 _MOST_FRAMES = 200

@@ -11,9 +11,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pytest_hetgpu.extensions.signatures._engine.endings import Ending, by_code, by_signal, signal_number
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading, Weight, lazy, slug, token
-from pytest_hetgpu.model.failure import Kind, RankExit, Signature
+from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading, Weight, slug, token
+from pytest_hetgpu.extensions.signatures.engine.endings import Ending, by_code, by_signal, signal_number
+from pytest_hetgpu.model.failure import Signature
+from pytest_hetgpu.model.lazy_regex import lazy
+from pytest_hetgpu.model.records import RankExit
+from pytest_hetgpu.model.verdict import Kind
 
 _LONGEST = 8192
 _MOST = 10_000

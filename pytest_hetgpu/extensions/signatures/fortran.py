@@ -12,10 +12,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pytest_hetgpu.extensions.signatures._engine.frames import Crash, Frame, is_system
-from pytest_hetgpu.extensions.signatures._engine.names import function_name, program_name
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading, lazy, slug
-from pytest_hetgpu.model.failure import Kind
+from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading, slug
+from pytest_hetgpu.extensions.signatures.engine.frames import Crash, Frame, is_system
+from pytest_hetgpu.extensions.signatures.engine.names import function_name, program_name
+from pytest_hetgpu.model.lazy_regex import lazy
+from pytest_hetgpu.model.verdict import Kind
 
 _MOST = 1000
 _MOST_FRAMES = 200

@@ -5,8 +5,8 @@ A release that lacks an option is an ordinary finding where programs come with t
 
 from __future__ import annotations
 
-from pytest_hetgpu.extensions.signatures._engine.rules import Rule, RuleDialect
-from pytest_hetgpu.model.failure import Kind
+from pytest_hetgpu.extensions.signatures.engine.rules import Rule, RuleDialect
+from pytest_hetgpu.model.verdict import Kind
 
 # Launchers have dialects of their own.
 _PROGRAM = r"^(?!(?:\S*/)?(?:srun|salloc|sbatch|mpirun|mpiexec|prterun|orterun|flux)\b)(?P<program>[^\s:]+): "

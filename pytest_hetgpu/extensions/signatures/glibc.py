@@ -11,10 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from pytest_hetgpu.extensions.signatures._engine.frames import crash_key, is_system, library_key
-from pytest_hetgpu.extensions.signatures._engine.names import function_name, program_name
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Process, Reading, Weight, lazy, slug
-from pytest_hetgpu.model.failure import Kind, Signature
+from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Process, Reading, Weight, slug
+from pytest_hetgpu.extensions.signatures.engine.frames import crash_key, is_system, library_key
+from pytest_hetgpu.extensions.signatures.engine.names import function_name, program_name
+from pytest_hetgpu.model.failure import Signature
+from pytest_hetgpu.model.lazy_regex import lazy
+from pytest_hetgpu.model.verdict import Kind
 
 _MOST = 1000
 _LONGEST = 4096

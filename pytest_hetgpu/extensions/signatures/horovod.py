@@ -6,9 +6,9 @@ counts where nothing follows it.
 
 from __future__ import annotations
 
-from pytest_hetgpu.extensions.signatures._engine.rules import Rule, RuleDialect
 from pytest_hetgpu.extensions.signatures.base import Weight
-from pytest_hetgpu.model.failure import Kind
+from pytest_hetgpu.extensions.signatures.engine.rules import Rule, RuleDialect
+from pytest_hetgpu.model.verdict import Kind
 
 
 class Horovod(RuleDialect):

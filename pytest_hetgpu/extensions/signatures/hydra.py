@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pytest_hetgpu.extensions.signatures._engine.frames import signal_name
-from pytest_hetgpu.extensions.signatures._engine.rules import Rule, RuleDialect
 from pytest_hetgpu.extensions.signatures._texts.networks import NO_WAY
 from pytest_hetgpu.extensions.signatures.base import LogLine, Reading, Weight
-from pytest_hetgpu.model.failure import Kind
+from pytest_hetgpu.extensions.signatures.engine.frames import signal_name
+from pytest_hetgpu.extensions.signatures.engine.rules import Rule, RuleDialect
+from pytest_hetgpu.model.verdict import Kind
 
 _LAUNCH = Kind.LAUNCH_FAILURE
 _BY = r"\[(?:mpiexec|proxy[:\d]*|bstrap[:\w]*)@(?P<host>[\w-]{1,64})[^\]\s]{0,190}\] "

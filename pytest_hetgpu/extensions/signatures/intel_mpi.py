@@ -5,8 +5,8 @@ With I_MPI_DEBUG it says much more of the same form; only what ends a run is rea
 
 from __future__ import annotations
 
-from pytest_hetgpu.extensions.signatures._engine.rules import Rule, RuleDialect
-from pytest_hetgpu.model.failure import Kind
+from pytest_hetgpu.extensions.signatures.engine.rules import Rule, RuleDialect
+from pytest_hetgpu.model.verdict import Kind
 
 _STARTUP = r"MPI startup\(\): "
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pytest_hetgpu.extensions.signatures._engine.rules import Rule, RuleDialect
 from pytest_hetgpu.extensions.signatures.base import Weight
-from pytest_hetgpu.model.failure import Kind
+from pytest_hetgpu.extensions.signatures.engine.rules import Rule, RuleDialect
+from pytest_hetgpu.model.verdict import Kind
 
 _MEMORY = Kind.OUT_OF_MEMORY
 _OOM = "oom-kill@kernel"

@@ -11,10 +11,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from pytest_hetgpu.extensions.signatures._engine.rules import Rule, RuleDialect
 from pytest_hetgpu.extensions.signatures._texts.networks import no_way
-from pytest_hetgpu.extensions.signatures.base import LogLine, Reading, Weight, lazy, slug
-from pytest_hetgpu.model.failure import Kind
+from pytest_hetgpu.extensions.signatures.base import LogLine, Reading, Weight, slug
+from pytest_hetgpu.extensions.signatures.engine.rules import Rule, RuleDialect
+from pytest_hetgpu.model.lazy_regex import lazy
+from pytest_hetgpu.model.verdict import Kind
 
 _NONE, _MEMORY, _NET = Kind.TRANSPORT_UNAVAILABLE, Kind.OUT_OF_MEMORY, Kind.NETWORK_FAILURE
 _LOG = (

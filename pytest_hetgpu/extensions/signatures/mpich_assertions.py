@@ -10,10 +10,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pytest_hetgpu.extensions.signatures._engine.frames import Frame, entry_point, parse_frame
 from pytest_hetgpu.extensions.signatures._texts.mpich_reasons import mpi_name
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading, Weight, lazy, slug, token
-from pytest_hetgpu.model.failure import Kind, Signature
+from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading, Weight, slug, token
+from pytest_hetgpu.extensions.signatures.engine.frames import Frame, entry_point, parse_frame
+from pytest_hetgpu.model.failure import Signature
+from pytest_hetgpu.model.lazy_regex import lazy
+from pytest_hetgpu.model.verdict import Kind
 
 _FAILED = "Assertion failed in file "
 _OUTSIDE = "Attempting to use an MPI routine"

@@ -14,8 +14,11 @@ from dataclasses import dataclass, replace
 
 from pytest_hetgpu.extensions.signatures._texts.mpich_classes import NO_MEMORY, OTHERS_DEATH, UNSPECIFIC, error_class
 from pytest_hetgpu.extensions.signatures._texts.mpich_reasons import Reason, mpi_name, reason_in
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading, Weight, lazy, slug, token
-from pytest_hetgpu.model.failure import Kind, RankExit, Signature
+from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading, Weight, slug, token
+from pytest_hetgpu.model.failure import Signature
+from pytest_hetgpu.model.lazy_regex import lazy
+from pytest_hetgpu.model.records import RankExit
+from pytest_hetgpu.model.verdict import Kind
 
 _FATAL = "Fatal error in "
 _ABORT = "application called MPI_Abort("

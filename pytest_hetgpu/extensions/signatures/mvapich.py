@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pytest_hetgpu.extensions.signatures._engine.frames import signal_name
-from pytest_hetgpu.extensions.signatures._engine.rules import Rule, RuleDialect
 from pytest_hetgpu.extensions.signatures._texts.verbs import completion
 from pytest_hetgpu.extensions.signatures.base import LogLine, Reading, Weight
-from pytest_hetgpu.model.failure import Kind
+from pytest_hetgpu.extensions.signatures.engine.frames import signal_name
+from pytest_hetgpu.extensions.signatures.engine.rules import Rule, RuleDialect
+from pytest_hetgpu.model.verdict import Kind
 
 _RANK = r"\[(?P<host>[\w-]{1,64})[^\]\s:]{0,190}:mpi_rank_(?P<rank>\d{1,7})\]"
 # A shell's exit code for a program that died of a signal.

@@ -13,8 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytest_hetgpu.extensions.signatures._texts.nccl import PEER_LOST, Meaning, meaning
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Process, Reading, Weight, lazy
-from pytest_hetgpu.model.failure import Kind, Signature
+from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Process, Reading, Weight
+from pytest_hetgpu.model.failure import Signature
+from pytest_hetgpu.model.lazy_regex import lazy
+from pytest_hetgpu.model.verdict import Kind
 
 _MOST = 1000
 _LONGEST = 4096

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from pytest_hetgpu.extensions.signatures._engine.rules import Rule, RuleDialect
-from pytest_hetgpu.extensions.signatures.base import LogLine, Reading, lazy
-from pytest_hetgpu.model.failure import Kind
+from pytest_hetgpu.extensions.signatures.base import LogLine, Reading
+from pytest_hetgpu.extensions.signatures.engine.rules import Rule, RuleDialect
+from pytest_hetgpu.model.lazy_regex import lazy
+from pytest_hetgpu.model.verdict import Kind
 
 _ENGINE_AWAY, _ENGINE_LOST = "its container engine went away", "engine-lost@docker"
 _NOT_READY, _LOST, _PREFLIGHT = "hetgpu: not ready: ", "hetgpu: node ", "hetgpu: preflight: "

@@ -11,8 +11,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from pytest_hetgpu.extensions.signatures._engine.frames import Crash, address_of, signal_name
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Process, Reading, lazy, process_of
+from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Process, Reading, process_of
+from pytest_hetgpu.extensions.signatures.engine.frames import Crash, address_of, signal_name
+from pytest_hetgpu.model.lazy_regex import lazy
 
 _START = "*** Process received signal ***"
 _PREFIX = lazy(r"\[(?=[^\[\]\s:]*[A-Za-z])[^\[\]\s:]+:\d+\] ?")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from pytest_hetgpu.extensions.signatures._engine.fatal import PEER_LOST, TRIGGERS, FatalBlocks
-from pytest_hetgpu.extensions.signatures._engine.rules import Rule, RuleDialect
 from pytest_hetgpu.extensions.signatures._texts.networks import no_way
 from pytest_hetgpu.extensions.signatures._texts.openmpi import FABRIC, LACKING, TCP_WARNINGS, WRONG_USE
 from pytest_hetgpu.extensions.signatures._texts.ucx_statuses import status
 from pytest_hetgpu.extensions.signatures.base import LogLine, Reading, Weight, slug
-from pytest_hetgpu.model.failure import Kind
+from pytest_hetgpu.extensions.signatures.engine.fatal import PEER_LOST, TRIGGERS, FatalBlocks
+from pytest_hetgpu.extensions.signatures.engine.rules import Rule, RuleDialect
+from pytest_hetgpu.model.verdict import Kind
 
 _UNAVAILABLE = Kind.TRANSPORT_UNAVAILABLE
 _NETWORK = Kind.NETWORK_FAILURE

@@ -9,9 +9,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from pytest_hetgpu.extensions.signatures._engine.frames import signal_name
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Process, Reading, Weight, lazy
-from pytest_hetgpu.model.failure import Kind, RankExit, Signature
+from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Process, Reading, Weight
+from pytest_hetgpu.extensions.signatures.engine.frames import signal_name
+from pytest_hetgpu.model.failure import Signature
+from pytest_hetgpu.model.lazy_regex import lazy
+from pytest_hetgpu.model.records import RankExit
+from pytest_hetgpu.model.verdict import Kind
 
 _WINDOW = 6
 _MOST_WINDOWS = 64

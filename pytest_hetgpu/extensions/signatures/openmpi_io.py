@@ -11,9 +11,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from pytest_hetgpu.extensions.signatures._engine.rules import Rule, RuleDialect
-from pytest_hetgpu.extensions.signatures.base import LogLine, Reading, Weight, lazy, slug
-from pytest_hetgpu.model.failure import Kind
+from pytest_hetgpu.extensions.signatures.base import LogLine, Reading, Weight, slug
+from pytest_hetgpu.extensions.signatures.engine.rules import Rule, RuleDialect
+from pytest_hetgpu.model.lazy_regex import lazy
+from pytest_hetgpu.model.verdict import Kind
 
 _BEGIN = r"^(?:\[[^\[\]\s]{1,100}\] )?,?(?:\[\d{1,7}\])?"
 # The frameworks' own verbose lines have the same beginnings.

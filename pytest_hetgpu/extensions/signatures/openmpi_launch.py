@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from pytest_hetgpu.extensions.signatures._engine.rules import Rule, RuleDialect
 from pytest_hetgpu.extensions.signatures._texts.launch import DAEMONS, FILES, MAPPING, OPTIONS
 from pytest_hetgpu.extensions.signatures.base import LogLine, Reading, Weight, slug, token
-from pytest_hetgpu.model.failure import Kind
+from pytest_hetgpu.extensions.signatures.engine.rules import Rule, RuleDialect
+from pytest_hetgpu.model.verdict import Kind
 
 _LAUNCH = Kind.LAUNCH_FAILURE
 _NETWORK = Kind.NETWORK_FAILURE

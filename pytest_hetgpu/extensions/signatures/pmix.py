@@ -9,9 +9,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from pytest_hetgpu.extensions.signatures._engine.rules import Rule, RuleDialect
-from pytest_hetgpu.extensions.signatures.base import LogLine, Reading, Weight, lazy, slug, token
-from pytest_hetgpu.model.failure import Kind
+from pytest_hetgpu.extensions.signatures.base import LogLine, Reading, Weight, slug, token
+from pytest_hetgpu.extensions.signatures.engine.rules import Rule, RuleDialect
+from pytest_hetgpu.model.lazy_regex import lazy
+from pytest_hetgpu.model.verdict import Kind
 
 _LAUNCH = Kind.LAUNCH_FAILURE
 _FORCED = "FORCE-TERMINATE AT "

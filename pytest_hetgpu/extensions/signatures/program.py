@@ -23,8 +23,10 @@ from pytest_hetgpu.extensions.signatures._texts.programs import (
     OUT_OF_MEMORY,
     OUT_OF_TIME,
 )
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading, Weight, lazy, slug
-from pytest_hetgpu.model.failure import Kind, Signature
+from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading, Weight, slug
+from pytest_hetgpu.model.failure import Signature
+from pytest_hetgpu.model.lazy_regex import lazy
+from pytest_hetgpu.model.verdict import Kind
 
 _MOST = 200
 _LONGEST = 1000

@@ -11,8 +11,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pytest_hetgpu.extensions.signatures._engine.frames import Crash, address_of, signal_name
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Process, Reading, lazy
+from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Process, Reading
+from pytest_hetgpu.extensions.signatures.engine.frames import Crash, address_of, signal_name
+from pytest_hetgpu.model.lazy_regex import lazy
 
 _LONGEST = 4096
 _MOST = 1000

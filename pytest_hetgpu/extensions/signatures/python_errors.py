@@ -6,15 +6,17 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pytest_hetgpu.extensions.signatures._engine import tracebacks
-from pytest_hetgpu.extensions.signatures._engine.frames import signal_name
-from pytest_hetgpu.extensions.signatures._engine.tracebacks import Fatal, Link, Raised, Tracebacks
 from pytest_hetgpu.extensions.signatures._texts.gpu import gpu_error
 from pytest_hetgpu.extensions.signatures._texts.nccl import meaning
 from pytest_hetgpu.extensions.signatures._texts.python import EXCEPTIONS, MPICH_CLASSES
 from pytest_hetgpu.extensions.signatures._texts.torch import filled, sense_of
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading, Weight, lazy, token
-from pytest_hetgpu.model.failure import Kind, Signature
+from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading, Weight, token
+from pytest_hetgpu.extensions.signatures.engine import tracebacks
+from pytest_hetgpu.extensions.signatures.engine.frames import signal_name
+from pytest_hetgpu.extensions.signatures.engine.tracebacks import Fatal, Link, Raised, Tracebacks
+from pytest_hetgpu.model.failure import Signature
+from pytest_hetgpu.model.lazy_regex import lazy
+from pytest_hetgpu.model.verdict import Kind
 
 _MOST_WRITERS = 256
 _LONGEST_DETAIL = 200

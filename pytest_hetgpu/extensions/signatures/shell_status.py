@@ -9,9 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from pytest_hetgpu.extensions.signatures._engine.frames import signal_name
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading, Weight, lazy
-from pytest_hetgpu.model.failure import Kind, Signature
+from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading, Weight
+from pytest_hetgpu.extensions.signatures.engine.frames import signal_name
+from pytest_hetgpu.model.failure import Signature
+from pytest_hetgpu.model.lazy_regex import lazy
+from pytest_hetgpu.model.verdict import Kind
 
 _STATUS = lazy(
     r"^\W{0,6}(?:[\w./-]{1,40}[:,]? ){0,4}?"

@@ -12,10 +12,12 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from pytest_hetgpu.extensions.signatures._engine.endings import CUT_OFF, by_signal, signal_number
-from pytest_hetgpu.extensions.signatures._engine.frames import signal_name
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading, Weight, lazy, token
-from pytest_hetgpu.model.failure import Kind, Signature
+from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading, Weight, token
+from pytest_hetgpu.extensions.signatures.engine.endings import CUT_OFF, by_signal, signal_number
+from pytest_hetgpu.extensions.signatures.engine.frames import signal_name
+from pytest_hetgpu.model.failure import Signature
+from pytest_hetgpu.model.lazy_regex import lazy
+from pytest_hetgpu.model.verdict import Kind
 
 _MOST = 200
 _LONGEST = 2000

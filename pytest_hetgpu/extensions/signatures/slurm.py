@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from pytest_hetgpu.extensions.signatures._engine.endings import (
+from pytest_hetgpu.extensions.signatures.base import LogLine, Reading, Weight, slug
+from pytest_hetgpu.extensions.signatures.engine.endings import (
     CUT_OFF,
     Ending,
     by_code,
@@ -22,9 +23,11 @@ from pytest_hetgpu.extensions.signatures._engine.endings import (
     numbers,
     signal_number,
 )
-from pytest_hetgpu.extensions.signatures._engine.rules import Rule, RuleDialect
-from pytest_hetgpu.extensions.signatures.base import LogLine, Reading, Weight, lazy, slug
-from pytest_hetgpu.model.failure import Kind, RankExit, Signature
+from pytest_hetgpu.extensions.signatures.engine.rules import Rule, RuleDialect
+from pytest_hetgpu.model.failure import Signature
+from pytest_hetgpu.model.lazy_regex import lazy
+from pytest_hetgpu.model.records import RankExit
+from pytest_hetgpu.model.verdict import Kind
 
 _LAUNCH = Kind.LAUNCH_FAILURE
 _NETWORK = Kind.NETWORK_FAILURE

@@ -11,18 +11,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from pytest_hetgpu.extensions.signatures._engine.frames import Frame, entry_point, faulting, library_key, signal_name
-from pytest_hetgpu.extensions.signatures._engine.halted import Halted, halted, key_of
-from pytest_hetgpu.extensions.signatures._engine.stack_lines import (
+from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading, Weight, token
+from pytest_hetgpu.extensions.signatures.engine.frames import Frame, entry_point, faulting, library_key, signal_name
+from pytest_hetgpu.extensions.signatures.engine.halted import Halted, halted, key_of
+from pytest_hetgpu.extensions.signatures.engine.stack_lines import (
     GDB_THREAD,
     frame_number,
     gdb_frame,
     main_thread,
     spy_frame,
 )
-from pytest_hetgpu.extensions.signatures._engine.stacks import Position, StackFrame, parse_facts, position_of, summary
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading, Weight, lazy, token
-from pytest_hetgpu.model.failure import Kind, Signature
+from pytest_hetgpu.extensions.signatures.engine.stacks import Position, StackFrame, parse_facts, position_of, summary
+from pytest_hetgpu.model.failure import Signature
+from pytest_hetgpu.model.lazy_regex import lazy
+from pytest_hetgpu.model.verdict import Kind
 
 _MOST_PROCESSES, _MOST_THREADS, _MOST_FRAMES = 4096, 64, 200
 _LONGEST = 2000

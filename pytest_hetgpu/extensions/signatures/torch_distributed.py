@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from pytest_hetgpu.extensions.signatures._engine.frames import signal_name
-from pytest_hetgpu.extensions.signatures._engine.rules import Rule, RuleDialect
-from pytest_hetgpu.extensions.signatures._engine.tracebacks import unmasked
 from pytest_hetgpu.extensions.signatures._texts.torch import GLOO, NCCL, Sense, filled, sense_of
-from pytest_hetgpu.extensions.signatures.base import LogLine, Reading, Weight, lazy
-from pytest_hetgpu.model.failure import Kind
+from pytest_hetgpu.extensions.signatures.base import LogLine, Reading, Weight
+from pytest_hetgpu.extensions.signatures.engine.frames import signal_name
+from pytest_hetgpu.extensions.signatures.engine.rules import Rule, RuleDialect
+from pytest_hetgpu.extensions.signatures.engine.tracebacks import unmasked
+from pytest_hetgpu.model.lazy_regex import lazy
+from pytest_hetgpu.model.verdict import Kind
 
 _WORDS, _ENDED = "{words}", "{ended}"
 _LONGEST_DETAIL = 200

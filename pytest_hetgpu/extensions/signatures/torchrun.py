@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytest_hetgpu.extensions.signatures._engine.frames import signal_name
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading, Weight, lazy
-from pytest_hetgpu.model.failure import Kind, RankExit, Signature
+from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading, Weight
+from pytest_hetgpu.extensions.signatures.engine.frames import signal_name
+from pytest_hetgpu.model.failure import Signature
+from pytest_hetgpu.model.lazy_regex import lazy
+from pytest_hetgpu.model.records import RankExit
+from pytest_hetgpu.model.verdict import Kind
 
 _MOST = 1000
 _LONGEST = 4096

@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from pytest_hetgpu.extensions.signatures._engine.frames import Crash, signal_name
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Process, Reading, lazy
-from pytest_hetgpu.model.failure import Kind
+from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Process, Reading
+from pytest_hetgpu.extensions.signatures.engine.frames import Crash, signal_name
+from pytest_hetgpu.model.lazy_regex import lazy
+from pytest_hetgpu.model.verdict import Kind
 
 _MOST = 1000
 _LONGEST = 4096

@@ -12,8 +12,10 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from pytest_hetgpu.extensions.signatures._texts.networks import NO_WAY
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading, Weight, lazy, process_of, slug, token
-from pytest_hetgpu.model.failure import Kind, Signature
+from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading, Weight, process_of, slug, token
+from pytest_hetgpu.model.failure import Signature
+from pytest_hetgpu.model.lazy_regex import lazy
+from pytest_hetgpu.model.verdict import Kind
 
 _MOST = 1000
 _MOST_HOSTS = 64

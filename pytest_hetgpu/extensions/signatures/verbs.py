@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pytest_hetgpu.extensions.signatures._engine.rules import Rule, RuleDialect
 from pytest_hetgpu.extensions.signatures._texts.verbs import STATUSES, completion, status_of
 from pytest_hetgpu.extensions.signatures.base import LogLine, Reading, Weight
-from pytest_hetgpu.model.failure import Kind
+from pytest_hetgpu.extensions.signatures.engine.rules import Rule, RuleDialect
+from pytest_hetgpu.model.verdict import Kind
 
 _NONE, _MEMORY, _NET = Kind.TRANSPORT_UNAVAILABLE, Kind.OUT_OF_MEMORY, Kind.NETWORK_FAILURE
 _OTHERS = ("UCX ", "NCCL ", "libfabric:")

@@ -11,8 +11,10 @@ import re
 from collections.abc import Sequence
 
 from pytest_hetgpu.extensions.signatures._texts.worlds import another_world
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading, lazy
-from pytest_hetgpu.model.failure import Kind, Signature
+from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading
+from pytest_hetgpu.model.failure import Signature
+from pytest_hetgpu.model.lazy_regex import lazy
+from pytest_hetgpu.model.verdict import Kind
 
 _LONGEST = 1000
 _MOST = 4096

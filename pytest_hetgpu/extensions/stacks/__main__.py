@@ -1,4 +1,4 @@
-"""`python -m pytest_hetgpu.extensions.stacks [NAME]`: the stacks to make of packages (not the large ones), or the pins of one."""
+"""`python -m pytest_hetgpu.extensions.stacks [NAME]`: print the stacks that pip can make, or the pins of one."""
 
 from __future__ import annotations
 

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import ClassVar
 
 from pytest_hetgpu.errors import NotHere, UsageError
-from pytest_hetgpu.extensions.registry import find, known, names
+from pytest_hetgpu.extensions.registry import find, names
 from pytest_hetgpu.model.job import Stack
+from pytest_hetgpu.model.messages import known
 
 SYSTEM = Path("/usr")
 _PYTHONS = ("lib/python3*/site-packages", "lib/python3*/dist-packages")

@@ -10,9 +10,10 @@ from typing import Annotated, Any, ClassVar, Literal, Protocol
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from pytest_hetgpu.extensions.registry import find, names, show
+from pytest_hetgpu.extensions.registry import find, names
 from pytest_hetgpu.model.interfaces import Choice
 from pytest_hetgpu.model.job import Node, Stack
+from pytest_hetgpu.model.messages import show
 from pytest_hetgpu.model.transport_classes import NO_CARRIER, Connection, Duty, Member, duty
 
 _WORD = re.compile(r"[A-Za-z0-9_.:/+-]+")

@@ -17,11 +17,11 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator
 
-from pytest_hetgpu.extensions.registry import show
 from pytest_hetgpu.extensions.transports import _torch
 from pytest_hetgpu.extensions.transports.base import ProofReader, Rendering, Transport, TransportSettings
 from pytest_hetgpu.model.interfaces import Choice
 from pytest_hetgpu.model.job import Node, Stack
+from pytest_hetgpu.model.messages import show
 from pytest_hetgpu.model.transport_classes import (
     OFF_HOST,
     ON_HOST,

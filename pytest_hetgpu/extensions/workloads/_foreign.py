@@ -14,10 +14,10 @@ from typing import Annotated, Any, ClassVar
 from pydantic import BeforeValidator, Field, GetCoreSchemaHandler
 from pydantic_core.core_schema import CoreSchema, no_info_after_validator_function
 
-from pytest_hetgpu.extensions.registry import show
 from pytest_hetgpu.extensions.workloads.base import Workload, WorkloadSettings
 from pytest_hetgpu.model.external_program import Foreign
-from pytest_hetgpu.model.job import Point
+from pytest_hetgpu.model.messages import show
+from pytest_hetgpu.model.records import Point
 from pytest_hetgpu.model.sizes import show_size
 
 PYTHON = "{python}"

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from pytest_hetgpu.extensions.workloads.base import ITEM_BYTES, Backend, Workload, WorkloadSettings
-from pytest_hetgpu.model.job import Point
+from pytest_hetgpu.model.records import Point
 
 FEATURES = 32
 Places = Annotated[Literal["host", "device"], Field(description="where tensors are")]

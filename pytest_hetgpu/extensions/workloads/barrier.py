@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytest_hetgpu.extensions.workloads.base import Repeated, Workload
-from pytest_hetgpu.model.job import Point
+from pytest_hetgpu.model.records import Point
 
 
 class Barrier(Workload):

@@ -10,9 +10,9 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from pytest_hetgpu.extensions.registry import known, show
 from pytest_hetgpu.model.external_program import Foreign
-from pytest_hetgpu.model.job import Point
+from pytest_hetgpu.model.messages import known, show
+from pytest_hetgpu.model.records import Point
 from pytest_hetgpu.model.sizes import parse_sizes, show_size
 
 ITEM_BYTES = {"int8": 1, "uint8": 1, "int32": 4, "int64": 8, "float16": 2, "float32": 4, "float64": 8}

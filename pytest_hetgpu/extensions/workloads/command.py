@@ -11,7 +11,7 @@ from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.extensions.output_patterns import CommandSettings, compiled
 from pytest_hetgpu.extensions.workloads._foreign import ForeignSettings, ForeignWorkload, Tokens
 from pytest_hetgpu.model.external_program import Foreign
-from pytest_hetgpu.model.job import Point
+from pytest_hetgpu.model.records import Point
 
 
 class CommandWorkSettings(ForeignSettings, CommandSettings):

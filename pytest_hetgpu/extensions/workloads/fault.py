@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from pytest_hetgpu.extensions.workloads.base import Workload, WorkloadSettings
-from pytest_hetgpu.model.job import Point
+from pytest_hetgpu.model.records import Point
 
 Fault = Literal[
     "none",

@@ -16,7 +16,7 @@ from pytest_hetgpu.extensions.workloads._foreign import (
     unchecked,
 )
 from pytest_hetgpu.extensions.workloads.base import Sizes
-from pytest_hetgpu.model.job import Point
+from pytest_hetgpu.model.records import Point
 from pytest_hetgpu.model.sizes import parse_sizes
 
 

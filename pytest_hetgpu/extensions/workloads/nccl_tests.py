@@ -16,7 +16,7 @@ from pytest_hetgpu.extensions.workloads._foreign import (
     points,
 )
 from pytest_hetgpu.extensions.workloads.base import Sizes
-from pytest_hetgpu.model.job import Point
+from pytest_hetgpu.model.records import Point
 from pytest_hetgpu.model.sizes import parse_sizes, show_size
 
 # Of these each rank's share is rounded down to whole 16 bytes (src/*.cu, `*GetCollByteCount`).

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from pytest_hetgpu.extensions.workloads._training import TorchSettings, TorchWorkload
-from pytest_hetgpu.model.job import Point
+from pytest_hetgpu.model.records import Point
 
 
 class PiSettings(TorchSettings):

@@ -14,7 +14,7 @@ from pytest_hetgpu.extensions.workloads._foreign import (
     points,
     unchecked,
 )
-from pytest_hetgpu.model.job import Point
+from pytest_hetgpu.model.records import Point
 from pytest_hetgpu.model.sizes import parse_size
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 
-from pytest_hetgpu.cluster.ssh import CONFIG, KEY, KNOWN_HOSTS, session_environment, ssh_config
 from pytest_hetgpu.extensions.fabrics.base import GID_INDEX, gid_needed, gid_words
 from pytest_hetgpu.extensions.runtimes.base import Door
 from pytest_hetgpu.model.job import Command, Job, Node
@@ -21,6 +20,7 @@ from pytest_hetgpu.planning.shell.docker import (
     network_name,
     run_command,
 )
+from pytest_hetgpu.planning.shell.ssh_config import CONFIG, KEY, KNOWN_HOSTS, session_environment, ssh_config
 
 FOLDER = Sight().folder
 FIRST_PORT = 2222

@@ -7,14 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from pytest_hetgpu.analysis.baseline import Baseline
-from pytest_hetgpu.cluster.inspect import shown
 from pytest_hetgpu.model.bandwidth_text import told as wire_told
-from pytest_hetgpu.model.job import Job, Point, Verdict
+from pytest_hetgpu.model.facts import shown
+from pytest_hetgpu.model.failure import Known
+from pytest_hetgpu.model.job import Job
 from pytest_hetgpu.model.metrics import told as told_as
-from pytest_hetgpu.model.outcome import Known, Measurement, Outcome
+from pytest_hetgpu.model.outcome import Outcome
+from pytest_hetgpu.model.records import Measurement, Point
 from pytest_hetgpu.model.sample import sample
 from pytest_hetgpu.model.thresholds import Limit
 from pytest_hetgpu.model.transport_classes import told as carried_told
+from pytest_hetgpu.model.verdict import Verdict
 from pytest_hetgpu.reporting import cell_text
 from pytest_hetgpu.reporting.excerpt import excerpt
 from pytest_hetgpu.reporting.html.times import times

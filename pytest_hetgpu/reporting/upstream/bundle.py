@@ -15,7 +15,7 @@ from pathlib import Path
 from pytest_hetgpu.cluster.pool import rank_programs
 from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.extensions.build_context import context
-from pytest_hetgpu.extensions.registry import known
+from pytest_hetgpu.model.messages import known
 from pytest_hetgpu.reporting.upstream.issue import issue, job_of, title, upstream
 from pytest_hetgpu.reporting.upstream.projects import Project, slug
 from pytest_hetgpu.reporting.upstream.script import PROGRAMS, image_folders, script

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from pytest_hetgpu.model.job import Verdict
+from pytest_hetgpu.model.verdict import Verdict
 from pytest_hetgpu.reporting.upstream.script import anywhere
 from pytest_hetgpu.store.cells import CellRecord
 

@@ -11,14 +11,14 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from pytest_hetgpu.analysis import rank_outcomes
-from pytest_hetgpu.cluster.inspect import shown
 from pytest_hetgpu.errors import HetgpuError
-from pytest_hetgpu.model.job import Job, Kind
+from pytest_hetgpu.model import rank_outcome
+from pytest_hetgpu.model.facts import shown
+from pytest_hetgpu.model.job import Job
+from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.planning.shell import script
 from pytest_hetgpu.reporting import cell_text, markdown
 from pytest_hetgpu.reporting.excerpt import excerpt
-from pytest_hetgpu.reporting.markdown import escape
 from pytest_hetgpu.reporting.upstream.difference import nearest
 from pytest_hetgpu.reporting.upstream.doing import doing, settings
 from pytest_hetgpu.reporting.upstream.projects import Project, project
@@ -27,7 +27,7 @@ from pytest_hetgpu.store.cells import CellRecord, RunRecord
 from pytest_hetgpu.store.environment import TELLING, SeenPlacement
 from pytest_hetgpu.store.folder import RunFolder, read_job
 from pytest_hetgpu.store.redaction.redact import redact, redact_argv
-from pytest_hetgpu.store.text import one_line
+from pytest_hetgpu.store.text import escape, one_line
 
 LONGEST = 60_000
 """Characters of an issue's text; GitHub takes 65,536."""
@@ -119,7 +119,7 @@ def _facts(
         "what": escape(outcome.why, 1000),
         "excerpt": "\n".join(trimmed(text for _, text in lines))
         or (one_line(signature.primary_line, 1000) if signature else ""),
-        "ranks": escape(rank_outcomes.in_words(outcome.fates), 1000),
+        "ranks": escape(rank_outcome.in_words(outcome.fates), 1000),
         "nodes": [escape(f"{name}: {node.hardware}") for name, node in placement.nodes.items()] if placement else [],
         "facts": list(_table(placement, upstream(cell))) if placement else [],
         "versions": list(_versions(cell)),

@@ -16,7 +16,7 @@ from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.extensions.build_context import reference
 from pytest_hetgpu.model.job import Command, Image, Job, Node
 from pytest_hetgpu.planning.shell import script as pasting
-from pytest_hetgpu.store.redaction.redact import REDACTED
+from pytest_hetgpu.store.redaction.rules import REDACTED
 from pytest_hetgpu.store.text import one_line
 
 PROGRAMS = "programs"

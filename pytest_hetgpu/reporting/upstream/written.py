@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pytest_hetgpu.model.job import Verdict
+from pytest_hetgpu.model.verdict import Verdict
 from pytest_hetgpu.reporting.upstream.issue import issue
 from pytest_hetgpu.reporting.upstream.projects import named
 from pytest_hetgpu.store.cells import CellRecord, RunRecord

@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 
 from pytest_hetgpu.analysis.compare.cells import CellChange, State, changes
 from pytest_hetgpu.analysis.compare.sides import Identity, Side, Way
-from pytest_hetgpu.model.job import Verdict
+from pytest_hetgpu.model.verdict import Verdict
 from pytest_hetgpu.store.properties import CellPairs
 from pytest_hetgpu.store.run_summary import PastCell, PastRun
 from pytest_hetgpu.store.text import one_line

@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_hetgpu.execution.retry.quarantine import IN_QUARANTINE
 from pytest_hetgpu.model.bandwidth_text import gbs, percent
-from pytest_hetgpu.model.job import Scenario, Verdict
+from pytest_hetgpu.model.job import Scenario
 from pytest_hetgpu.model.outcome import Outcome
 from pytest_hetgpu.model.sizes import show_size
-from pytest_hetgpu.reporting.messages import shown
+from pytest_hetgpu.model.verdict import Verdict
 from pytest_hetgpu.reporting.table import table
 from pytest_hetgpu.store.cells import CellRecord
 from pytest_hetgpu.store.properties import CellPairs, from_pairs
 from pytest_hetgpu.store.run_summary import PastCell
+from pytest_hetgpu.store.text import shown
 
 if TYPE_CHECKING:
     from pytest_hetgpu.analysis.compare.sides import Side

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pluggy
 
-from pytest_hetgpu.model.job import Verdict
+from pytest_hetgpu.model.verdict import Verdict
 
 if TYPE_CHECKING:
     from pytest_hetgpu.session.terminal.results import Live

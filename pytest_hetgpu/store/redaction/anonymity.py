@@ -14,7 +14,8 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pytest_hetgpu.model.job import Job, Verdict
+from pytest_hetgpu.model.job import Job
+from pytest_hetgpu.model.verdict import Verdict
 from pytest_hetgpu.store.cells import CellRecord, RunRecord
 from pytest_hetgpu.store.encode import RecordError
 from pytest_hetgpu.store.files import READABLE

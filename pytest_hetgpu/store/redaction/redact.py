@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from functools import cache
 from typing import Any, ClassVar
 
-from pytest_hetgpu.analysis.logs.words import Pattern, any_of, automaton
+from pytest_hetgpu.model.multi_pattern import Pattern, any_of, automaton
 from pytest_hetgpu.store.redaction import known_forms, secret_values
 from pytest_hetgpu.store.redaction.rules import (
     BEGINNING,

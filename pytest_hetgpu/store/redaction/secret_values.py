@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, quote_plus
 
-from pytest_hetgpu.model.failure import Kind, Verdict
+from pytest_hetgpu.model.verdict import Kind, Verdict
 
 SHORTEST = 6
 """Characters of a value that is looked for; a shorter one is redacted only beside its name."""

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from pytest_hetgpu.analysis.compare.sides import Side
-from pytest_hetgpu.model.job import Kind, Point, Verdict
-from pytest_hetgpu.model.outcome import Measurement
+from pytest_hetgpu.model.records import Measurement, Point
+from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store.events import MatrixFile
 from pytest_hetgpu.store.run_summary import PastCell, PastRun
 

@@ -6,7 +6,7 @@ import pytest
 
 from pytest_hetgpu.analysis.compare.cells import CellChange, KeyChange, changes, keys, state
 from pytest_hetgpu.analysis.compare.sides import Side, Way
-from pytest_hetgpu.model.job import Kind, Verdict
+from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store.run_summary import PastCell
 from tests.analysis.compare.compare_samples import KEY, OTHER, absent, bad, good, series, side
 

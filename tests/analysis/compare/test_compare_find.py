@@ -18,8 +18,9 @@ from pytest_hetgpu.model.outcome import Outcome
 from pytest_hetgpu.reporting import report
 from pytest_hetgpu.store import history
 from pytest_hetgpu.store.cells import read_run
+from pytest_hetgpu.store.events import MatrixFile
 from pytest_hetgpu.store.folder import RunFolder
-from pytest_hetgpu.store.journal import Journal, MatrixFile
+from pytest_hetgpu.store.journal import Journal
 from pytest_hetgpu.store.run_summary import past
 from tests.analysis.compare.compare_samples import bad, good, run
 from tests.reporting.report_samples import CRASHED, KEY, PASSED, run_cell

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from pytest_hetgpu.analysis.compare.numbers import NumberChange, changes, relative
 from pytest_hetgpu.analysis.compare.sides import Side, Way
-from pytest_hetgpu.model.job import Kind, Point
-from pytest_hetgpu.model.outcome import Measurement
+from pytest_hetgpu.model.records import Measurement, Point
+from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.store.run_summary import PastCell
 from tests.analysis.compare.compare_samples import absent, bad, busbw, good, latency, series, side
 

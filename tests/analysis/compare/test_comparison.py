@@ -14,8 +14,8 @@ from pytest_hetgpu.analysis.compare.comparison import compare
 from pytest_hetgpu.analysis.compare.sides import Side, Way
 from pytest_hetgpu.analysis.compare.wording import as_json, as_text, percent
 from pytest_hetgpu.errors import UsageError
-from pytest_hetgpu.model.job import Kind, Point, Verdict
-from pytest_hetgpu.model.outcome import Measurement
+from pytest_hetgpu.model.records import Measurement, Point
+from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store.run_summary import PastCell
 from tests.analysis.compare.compare_samples import KEY, absent, bad, busbw, good, latency, run, series, side
 

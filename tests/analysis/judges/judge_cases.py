@@ -6,8 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from pytest_hetgpu.analysis.judges.base import Case
-from pytest_hetgpu.model.job import Command, Demand, Expectation, Hardware, Job, Kind, Node, Point, Stack
-from pytest_hetgpu.model.outcome import Evidence, Hello, RankExit, Row, RunResult, Signature
+from pytest_hetgpu.model.failure import Signature
+from pytest_hetgpu.model.job import Command, Demand, Expectation, Hardware, Job, Node, Stack
+from pytest_hetgpu.model.outcome import Evidence, RunResult
+from pytest_hetgpu.model.records import Hello, Point, RankExit, Row
+from pytest_hetgpu.model.verdict import Kind
 
 STACK = Stack("openmpi-5", "Open MPI", "5.0.11", "/opt/stack", "/opt/stack/bin/mpirun", "/opt/stack/bin/python")
 POINTS = (Point(8, "float32"), Point(1024, "float32"))

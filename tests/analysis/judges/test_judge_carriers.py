@@ -13,8 +13,9 @@ from pytest_hetgpu.analysis.judges.transport import Transport
 from pytest_hetgpu.extensions.transports._proof import Proof
 from pytest_hetgpu.extensions.transports.ob1 import Ob1, Ob1Settings
 from pytest_hetgpu.extensions.transports.ucx import Ucx, UcxSettings
-from pytest_hetgpu.model.job import Hardware, Job, Kind, Node
+from pytest_hetgpu.model.job import Hardware, Job, Node
 from pytest_hetgpu.model.transport_classes import PATHS, Connection
+from pytest_hetgpu.model.verdict import Kind
 from tests.analysis.judges.judge_cases import evidence, job, result
 
 ONE_HOST, TWO_HOSTS, BOTH = (("a", 2),), (("a", 1), ("b", 1)), (("a", 2), ("b", 2))

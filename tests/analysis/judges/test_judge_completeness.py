@@ -8,8 +8,8 @@ import pytest
 
 from pytest_hetgpu.analysis.judges.base import Case, Force, explanation, failed, owed
 from pytest_hetgpu.analysis.judges.completeness import Completeness
-from pytest_hetgpu.model.job import Kind
-from pytest_hetgpu.model.outcome import RankExit, Row
+from pytest_hetgpu.model.records import RankExit, Row
+from pytest_hetgpu.model.verdict import Kind
 from tests.analysis.judges.judge_cases import BROKEN, NOTHING, POINTS, case, hello, signature
 
 

@@ -10,8 +10,11 @@ import pytest
 from pytest_hetgpu.analysis.judge import JUDGES, LONGEST_WHY, judge
 from pytest_hetgpu.analysis.judges import expectation as expectations
 from pytest_hetgpu.analysis.judges.base import Case, Judge, Opinion
-from pytest_hetgpu.model.job import Condition, Expectation, Kind, Origin, Verdict
-from pytest_hetgpu.model.outcome import Outcome, RankExit
+from pytest_hetgpu.model.failure import Condition
+from pytest_hetgpu.model.job import Expectation, Origin
+from pytest_hetgpu.model.outcome import Outcome
+from pytest_hetgpu.model.records import RankExit
+from pytest_hetgpu.model.verdict import Kind, Verdict
 from tests.analysis.judges.judge_cases import (
     BROKEN,
     NOTHING,

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from pytest_hetgpu.analysis.judges._pace import Assessment, Pace, State, assess
-from pytest_hetgpu.model.job import Point
-from pytest_hetgpu.model.outcome import Row
+from pytest_hetgpu.model.records import Point, Row
 from pytest_hetgpu.model.thresholds import Limit
 from tests.analysis.judges.judge_cases import job
 

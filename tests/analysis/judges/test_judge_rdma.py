@@ -12,8 +12,9 @@ from pytest_hetgpu.analysis.judges.base import Case, Force
 from pytest_hetgpu.analysis.judges.rdma import TOO_LITTLE, Rdma, _share
 from pytest_hetgpu.analysis.judges.rdma import _placed as placed
 from pytest_hetgpu.extensions.transports.ucx import Ucx, UcxSettings
-from pytest_hetgpu.model.job import Fabric, Hardware, Job, Kind, Node, Point
-from pytest_hetgpu.model.outcome import Row
+from pytest_hetgpu.model.job import Fabric, Hardware, Job, Node
+from pytest_hetgpu.model.records import Point, Row
+from pytest_hetgpu.model.verdict import Kind
 from tests.analysis.judges.judge_cases import evidence, job, result
 
 MB = 1_000_000

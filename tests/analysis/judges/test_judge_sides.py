@@ -10,8 +10,8 @@ from pytest_hetgpu.analysis.judges.base import Force, Judge
 from pytest_hetgpu.analysis.judges.data import Data
 from pytest_hetgpu.analysis.judges.signature import SignatureJudge, in_words
 from pytest_hetgpu.analysis.judges.transport import Transport
-from pytest_hetgpu.model.job import Kind
-from pytest_hetgpu.model.outcome import RankExit
+from pytest_hetgpu.model.records import RankExit
+from pytest_hetgpu.model.verdict import Kind
 from tests.analysis.judges.judge_cases import BROKEN, POINTS, SEGV, case, hello, signature
 
 UNAVAILABLE = signature(Kind.TRANSPORT_UNAVAILABLE, "no-transport@ucx", detail="no active messages transport")

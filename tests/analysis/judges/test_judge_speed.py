@@ -11,10 +11,11 @@ import pytest
 from pytest_hetgpu.analysis.judge import JUDGES, judge_case
 from pytest_hetgpu.analysis.judges.base import Case
 from pytest_hetgpu.model.external_program import Foreign
-from pytest_hetgpu.model.job import Kind, Point, Verdict
-from pytest_hetgpu.model.outcome import Outcome, Row, Told
+from pytest_hetgpu.model.outcome import Outcome, Told
 from pytest_hetgpu.model.program_output import Figure, Measured, Reading
+from pytest_hetgpu.model.records import Point, Row
 from pytest_hetgpu.model.thresholds import Limit
+from pytest_hetgpu.model.verdict import Kind, Verdict
 from tests.analysis.judges.judge_cases import case, expectation, signature
 
 SMALL, LARGE, LARGER = Point(8, "float32"), Point(1 << 20, "float32"), Point(4 << 20, "float32", "in")

@@ -9,8 +9,10 @@ import pytest
 
 from pytest_hetgpu.analysis.judge import judge
 from pytest_hetgpu.analysis.judges.base import Case
-from pytest_hetgpu.model.job import Command, Kind
-from pytest_hetgpu.model.outcome import Outcome, RankExit
+from pytest_hetgpu.model.job import Command
+from pytest_hetgpu.model.outcome import Outcome
+from pytest_hetgpu.model.records import RankExit
+from pytest_hetgpu.model.verdict import Kind
 from tests.analysis.judges.judge_cases import BROKEN, NOTHING, SEGV, case, signature
 
 NODE = signature(Kind.NETWORK_FAILURE, "node-failure@slurm")

@@ -11,8 +11,9 @@ from pytest_hetgpu.analysis.judges.devices import Devices
 from pytest_hetgpu.analysis.judges.transport import Transport
 from pytest_hetgpu.analysis.judges.world import World
 from pytest_hetgpu.analysis.rank_outcomes import fates
-from pytest_hetgpu.model.job import Accelerator, Hardware, Kind, Node, Stack
-from pytest_hetgpu.model.outcome import Device
+from pytest_hetgpu.model.job import Accelerator, Hardware, Node, Stack
+from pytest_hetgpu.model.records import Device
+from pytest_hetgpu.model.verdict import Kind
 from tests.analysis.judges.judge_cases import STACK, case, hello, job, signature
 
 TORCH = Stack("torch", "torch", "2.13.0", "/opt/torch", "/opt/torch/bin/torchrun", "/opt/torch/bin/python", torch=True)

@@ -8,8 +8,9 @@ import pytest
 
 from pytest_hetgpu.analysis.judges.base import Force
 from pytest_hetgpu.analysis.judges.world import World, is_of, lies_under
-from pytest_hetgpu.model.job import Kind, Stack
-from pytest_hetgpu.model.outcome import Hello
+from pytest_hetgpu.model.job import Stack
+from pytest_hetgpu.model.records import Hello
+from pytest_hetgpu.model.verdict import Kind
 from tests.analysis.judges.judge_cases import NOTHING, STACK, case, hello
 
 

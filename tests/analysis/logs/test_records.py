@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_hetgpu.analysis.logs.records import RecordReader, Records
-from pytest_hetgpu.model.job import Point
-from pytest_hetgpu.model.outcome import Hello, Row
+from pytest_hetgpu.model.records import Hello, Point, Row
 
 HELLO: dict[str, Any] = {
     "t": "hello",

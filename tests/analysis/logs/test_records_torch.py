@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_hetgpu.analysis.logs.records import RecordReader, Records
-from pytest_hetgpu.model.job import Point
-from pytest_hetgpu.model.outcome import Device, Measurement
+from pytest_hetgpu.model.records import Device, Measurement, Point
 
 HELLO: dict[str, Any] = {
     "t": "hello",

@@ -16,8 +16,11 @@ from pytest_hetgpu.analysis.logs import signs
 from pytest_hetgpu.analysis.logs.transcript import listen, read
 from pytest_hetgpu.extensions.signatures.base import Reading, Weight
 from pytest_hetgpu.extensions.transports.ob1 import Ob1
-from pytest_hetgpu.model.job import Command, Demand, Hardware, Job, Kind, Node, Point, Stack
-from pytest_hetgpu.model.outcome import Evidence, RunResult, Signature
+from pytest_hetgpu.model.failure import Signature
+from pytest_hetgpu.model.job import Command, Demand, Hardware, Job, Node, Stack
+from pytest_hetgpu.model.outcome import Evidence, RunResult
+from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.verdict import Kind
 
 LOGS = Path(__file__).parents[2] / "data" / "logs"
 STACK = Stack("openmpi-5", "Open MPI", "5.0.11", "/opt/stack", "/opt/stack/bin/mpirun", "/opt/stack/bin/python")

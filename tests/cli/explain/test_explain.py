@@ -8,7 +8,7 @@ import pytest
 
 from pytest_hetgpu.analysis.explain import Explanation, explain
 from pytest_hetgpu.config.known_failures.load import knowledge
-from pytest_hetgpu.model.job import Kind
+from pytest_hetgpu.model.verdict import Kind
 
 UCX = "[1795183975.242676] [n1:5148 :0]          x.c:15 UCX  "
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from pytest_hetgpu.analysis.explain import Explanation, explain
 from pytest_hetgpu.cli.explain.wording import as_json, as_text
 from pytest_hetgpu.config.known_failures.load import knowledge
-from pytest_hetgpu.model.job import Kind
+from pytest_hetgpu.model.verdict import Kind
 
 LOGS = Path(__file__).parents[2] / "data" / "logs"
 PROMISED = {

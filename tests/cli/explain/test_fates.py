@@ -8,9 +8,13 @@ from typing import Any
 import pytest
 
 from pytest_hetgpu.analysis.judges.base import Case
-from pytest_hetgpu.analysis.rank_outcomes import fates, in_words
-from pytest_hetgpu.model.job import Accelerator, Hardware, Job, Kind, Node
-from pytest_hetgpu.model.outcome import Finding, RankExit, RankFate, Signature
+from pytest_hetgpu.analysis.rank_outcomes import fates
+from pytest_hetgpu.model.failure import Signature
+from pytest_hetgpu.model.job import Accelerator, Hardware, Job, Node
+from pytest_hetgpu.model.outcome import Finding, RankFate
+from pytest_hetgpu.model.rank_outcome import in_words
+from pytest_hetgpu.model.records import RankExit
+from pytest_hetgpu.model.verdict import Kind
 from tests.analysis.judges.judge_cases import BROKEN, evidence, hello, job, result, signature
 
 

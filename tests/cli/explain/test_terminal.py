@@ -13,8 +13,8 @@ import pytest
 from pytest_hetgpu.analysis.explain import Explanation
 from pytest_hetgpu.cli.explain.wording import as_json, as_text
 from pytest_hetgpu.cli.main import main
-from pytest_hetgpu.model.job import Kind
-from pytest_hetgpu.model.outcome import Known, Signature
+from pytest_hetgpu.model.failure import Known, Signature
+from pytest_hetgpu.model.verdict import Kind
 
 OBEYED = "\x1b]0;x\x07\x9b2J\x85\u202e\u2066\u2069\u200e\u200f\u061c\x08\r"
 LEFT = {*OBEYED} - {"]", "0", ";", "x", "2", "J"}

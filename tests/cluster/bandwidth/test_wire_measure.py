@@ -13,13 +13,13 @@ import pytest
 
 from pytest_hetgpu.cluster.bandwidth.measure import Wires, measure
 from pytest_hetgpu.cluster.cluster import Cluster, ClusterNode
-from pytest_hetgpu.cluster.inspect import Environment
 from pytest_hetgpu.errors import LostNode, ProvisionError
-from pytest_hetgpu.extensions.probes.base import found
+from pytest_hetgpu.model.facts import Environment, found
 from pytest_hetgpu.model.job import Fabric, Job
 from pytest_hetgpu.store import environment
+from pytest_hetgpu.store.cells import read_run
 from pytest_hetgpu.store.environment import SeenNode, SeenPlacement
-from pytest_hetgpu.store.journal import Journal, read_run
+from pytest_hetgpu.store.journal import Journal
 from tests.cluster.bandwidth.wire_cases import MEASURED, SERVED, FakeMember, Says, good, job, node
 
 PAIR = job(node(0, fabric=Fabric(netdev="ens5")), node(1, fabric=Fabric(netdev="ens6")))

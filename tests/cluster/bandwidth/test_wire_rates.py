@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_hetgpu.cluster.bandwidth.rates import rated
-from pytest_hetgpu.cluster.inspect import Environment
-from pytest_hetgpu.extensions.probes.base import absent, found
+from pytest_hetgpu.model.facts import Environment, absent, found
 from pytest_hetgpu.model.job import Fabric
 from tests.cluster.bandwidth.wire_cases import node
 

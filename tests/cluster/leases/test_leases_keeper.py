@@ -13,8 +13,8 @@ import pytest
 from pytest_hetgpu.cluster.leases import keeper
 from pytest_hetgpu.cluster.leases.keeper import Keeper, Keepers
 from pytest_hetgpu.errors import NotHere
-from pytest_hetgpu.extensions.runtimes._process.ledger import books
 from pytest_hetgpu.extensions.runtimes.base import Gathering
+from pytest_hetgpu.extensions.runtimes.process.ledger import books
 from pytest_hetgpu.extensions.runtimes.ssh import Ssh
 from pytest_hetgpu.model.job import Hardware, Node, Reach
 

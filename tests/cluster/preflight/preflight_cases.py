@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pytest_hetgpu.cluster.inspect import Environment
 from pytest_hetgpu.cluster.preflight.check import check
 from pytest_hetgpu.cluster.preflight.concern import Concern
-from pytest_hetgpu.extensions.probes.base import Fact, absent, found, unknown
-from pytest_hetgpu.model.job import Accelerator, Command, Demand, Fabric, Hardware, Job, Kind, Node, Point, Stack
+from pytest_hetgpu.model.facts import Environment, Fact, absent, found, unknown
+from pytest_hetgpu.model.job import Accelerator, Command, Demand, Fabric, Hardware, Job, Node, Stack
+from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.verdict import Kind
 
 OPEN_MPI = Stack("openmpi-5", "Open MPI", "5.0.11", "/opt/mpi", "/opt/mpi/bin/mpirun", "/opt/mpi/bin/python3")
 RANK = ("python3", "-m", "mpi4py", "/programs/allreduce.py")

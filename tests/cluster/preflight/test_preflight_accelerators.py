@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from pytest_hetgpu.cluster.preflight.accelerators import THRESHOLDS, gfx
-from pytest_hetgpu.extensions.probes.base import Fact, State, found
-from pytest_hetgpu.model.job import Accelerator, Kind
+from pytest_hetgpu.model.facts import Fact, State, found
+from pytest_hetgpu.model.job import Accelerator
+from pytest_hetgpu.model.verdict import Kind
 from tests.cluster.preflight.preflight_cases import CPU, G4AD, G4DN, LUMI, NOT_TOLD, concerns, environment, job, looked
 
 GOOD_ROCM = environment({"rocm.devices": ("gfx1011, navi12",), "rocm.arch": ("gfx1011",), "rocm.access": "rw"})

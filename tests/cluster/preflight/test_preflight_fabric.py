@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_hetgpu.cluster.inspect import Environment
-from pytest_hetgpu.extensions.probes.base import Fact, State
-from pytest_hetgpu.model.job import Accelerator, Fabric, Kind
+from pytest_hetgpu.model.facts import Environment, Fact, State
+from pytest_hetgpu.model.job import Accelerator, Fabric
+from pytest_hetgpu.model.verdict import Kind
 from tests.cluster.preflight.preflight_cases import CPU, LUMI, NOT_TOLD, ROCE, Value, concerns, environment, job, looked
 
 MANY_MB = str(1 << 30)

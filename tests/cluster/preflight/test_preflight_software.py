@@ -9,7 +9,7 @@ import pytest
 from pytest_hetgpu.cluster.preflight.check import check, decisive, standing
 from pytest_hetgpu.cluster.preflight.concern import Cell, torch_backend
 from pytest_hetgpu.model.external_program import Foreign
-from pytest_hetgpu.model.job import Kind
+from pytest_hetgpu.model.verdict import Kind
 from tests.cluster.preflight.preflight_cases import CPU, G4AD, G4DN, OPEN_MPI, concerns, environment, job, looked
 
 DDP = ("python3", "/programs/ddp.py", "--backend", "mpi")

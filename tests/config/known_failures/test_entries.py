@@ -10,8 +10,8 @@ import pytest
 
 from pytest_hetgpu.config.known_failures import patterns
 from pytest_hetgpu.config.known_failures.entries import Entry, Fit, Knowledge
-from pytest_hetgpu.model.job import Condition, Kind
-from pytest_hetgpu.model.outcome import Known, Signature
+from pytest_hetgpu.model.failure import Condition, Known, Signature
+from pytest_hetgpu.model.verdict import Kind
 
 CRASH = Signature(Kind.CRASH, "SIGSEGV@libx.so!f", "Caught signal 11 (invalid permissions)", 7, detail="invalid")
 

@@ -10,8 +10,8 @@ import pytest
 from pytest_hetgpu.config.known_failures.file import read
 from pytest_hetgpu.config.known_failures.load import SHIPPED, knowledge
 from pytest_hetgpu.errors import KnowledgeError
-from pytest_hetgpu.model.job import Kind
-from pytest_hetgpu.model.outcome import Signature
+from pytest_hetgpu.model.failure import Signature
+from pytest_hetgpu.model.verdict import Kind
 
 GOOD = """\
 - id: ours

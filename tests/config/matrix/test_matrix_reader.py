@@ -14,7 +14,9 @@ from pytest_hetgpu.config.matrix.reader import read
 from pytest_hetgpu.errors import MatrixError
 from pytest_hetgpu.extensions.hardware.cuda import Cuda
 from pytest_hetgpu.extensions.hardware.rocm import Rocm
-from pytest_hetgpu.model.job import Accelerator, Condition, Exclusion, Expectation, Fabric, Hardware, Kind, Origin
+from pytest_hetgpu.model.failure import Condition
+from pytest_hetgpu.model.job import Accelerator, Exclusion, Expectation, Fabric, Hardware, Origin
+from pytest_hetgpu.model.verdict import Kind
 
 Reads = Callable[..., Document]
 

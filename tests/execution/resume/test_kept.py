@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from pytest_hetgpu.execution.resume.kept import kept, remarks, told
-from pytest_hetgpu.model.job import Kind, Verdict
 from pytest_hetgpu.model.outcome import Finding, Outcome
+from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store.cells import CellRecord, RunRecord, State
 from pytest_hetgpu.store.disk_errors import JUDGE
 from tests.reporting.report_samples import (

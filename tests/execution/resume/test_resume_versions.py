@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pytest_hetgpu.cluster.drift import moved, set_first
-from pytest_hetgpu.cluster.inspect import Environment
-from pytest_hetgpu.extensions.probes.base import found
+from pytest_hetgpu.model.facts import Environment, found
 from pytest_hetgpu.store import environment
 from pytest_hetgpu.store.environment import SeenNode, SeenPlacement
 

@@ -9,9 +9,10 @@ import pytest
 
 from pytest_hetgpu.errors import LostNode, ProvisionError
 from pytest_hetgpu.execution.retry.health import NodeHealth
-from pytest_hetgpu.model.job import Command, Demand, Hardware, Job, Kind, Node, Stack, Verdict
+from pytest_hetgpu.model.job import Command, Demand, Hardware, Job, Node, Stack
 from pytest_hetgpu.model.outcome import Outcome, RunResult
 from pytest_hetgpu.model.slurm import SCHEDULERS
+from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store.journal import Journal
 
 STACK = Stack("openmpi-5", "Open MPI", "5", "", "mpirun", "python3")

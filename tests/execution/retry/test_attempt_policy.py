@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pytest_hetgpu.execution.retry.policy import ENVIRONMENT, MAY_BE_RETRIED, may_be_retried, settled, spoils
-from pytest_hetgpu.model.job import Kind, Verdict
 from pytest_hetgpu.model.outcome import Finding, Outcome, RunResult
+from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.session.settings import RETRIABLE, Settings
 
 

@@ -18,8 +18,10 @@ from pytest_hetgpu.execution.retry.engine_restart import TIMEOUT_VARIABLE, Retur
 from pytest_hetgpu.execution.retry.policy import lost_its_engine, settled
 from pytest_hetgpu.execution.retry.quarantine import of_run
 from pytest_hetgpu.execution.retry.trying import Trying
-from pytest_hetgpu.model.job import Job, Kind, Verdict
-from pytest_hetgpu.model.outcome import Finding, Outcome, RunResult, Signature
+from pytest_hetgpu.model.failure import Signature
+from pytest_hetgpu.model.job import Job
+from pytest_hetgpu.model.outcome import Finding, Outcome, RunResult
+from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store.folder import RunFolder
 from pytest_hetgpu.store.journal import Journal
 from tests.reporting.report_samples import job as sample

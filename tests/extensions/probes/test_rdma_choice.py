@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hetgpu.cluster.inspect import Environment, Look, program, request
+from pytest_hetgpu.cluster.inspect import Look, program, request
 from pytest_hetgpu.extensions.probes.base import Seen
 from pytest_hetgpu.extensions.probes.rdma import Choice, Rdma, choose, gids, table
+from pytest_hetgpu.model.facts import Environment
 
 ZERO = "0000:0000:0000:0000:0000:0000:0000:0000"
 LINK_LOCAL = "fe80:0000:0000:0000:0e42:a1ff:fe6b:2c10"

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from pytest_hetgpu.extensions.probes.base import Fact, Probe, Seen, State
+from pytest_hetgpu.extensions.probes.base import Probe, Seen
 from pytest_hetgpu.extensions.registry import find, names
+from pytest_hetgpu.model.facts import Fact, State
 
 RECORDINGS = Path(__file__).parent / "recordings"
 EVERY = sorted(str(path.relative_to(RECORDINGS).with_suffix("")) for path in RECORDINGS.glob("*/*.json"))

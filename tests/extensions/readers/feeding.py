@@ -8,8 +8,8 @@ from pathlib import Path
 from pytest_hetgpu.extensions.output_patterns import ReaderSettings
 from pytest_hetgpu.extensions.readers.base import Asked, Reader
 from pytest_hetgpu.extensions.registry import find
-from pytest_hetgpu.model.job import Point
 from pytest_hetgpu.model.program_output import Measured, Reading
+from pytest_hetgpu.model.records import Point
 
 SAMPLES = Path(__file__).parents[2] / "data" / "readers"
 

@@ -6,7 +6,8 @@ import pytest
 
 from pytest_hetgpu.extensions.readers.base import measurements
 from pytest_hetgpu.extensions.readers.mpi4py_bench import Mpi4pyBench
-from pytest_hetgpu.model.job import Kind, Point
+from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.verdict import Kind
 from tests.extensions.readers.feeding import read, sample, values
 
 STACKS = ("openmpi-5", "openmpi-4", "mpich")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pytest_hetgpu.extensions.readers.base import measurements
-from pytest_hetgpu.model.job import Point
+from pytest_hetgpu.model.records import Point
 from tests.extensions.readers.feeding import read, values
 from tests.extensions.readers.nccl_text import banner, document, footer, header, row, written
 

@@ -7,8 +7,9 @@ import pytest
 from pytest_hetgpu.extensions.readers._nccl import library_version
 from pytest_hetgpu.extensions.readers.base import measurements
 from pytest_hetgpu.extensions.readers.nccl_tests import NcclTests
-from pytest_hetgpu.model.job import Kind, Point
 from pytest_hetgpu.model.program_output import Reading
+from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.verdict import Kind
 from tests.extensions.readers.feeding import read, values
 from tests.extensions.readers.nccl_text import (
     BASE,

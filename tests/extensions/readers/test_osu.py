@@ -6,7 +6,8 @@ import pytest
 
 from pytest_hetgpu.extensions.readers.base import measurements
 from pytest_hetgpu.extensions.readers.osu import Osu
-from pytest_hetgpu.model.job import Kind, Point
+from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.verdict import Kind
 from tests.extensions.readers.feeding import read, sample, values
 
 GPU = """\

@@ -14,8 +14,9 @@ from pytest_hetgpu.extensions.readers import base
 from pytest_hetgpu.extensions.readers.base import Asked, Reader, factor, measurements, number
 from pytest_hetgpu.extensions.readers.osu import Osu
 from pytest_hetgpu.extensions.registry import find, names
-from pytest_hetgpu.model.job import Kind, Point
 from pytest_hetgpu.model.program_output import Exited, Figure, Measured, Reading
+from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.verdict import Kind
 from tests.extensions.readers.feeding import SAMPLES, read
 from tests.extensions.readers.nccl_text import banner, document, footer, header, row, written
 

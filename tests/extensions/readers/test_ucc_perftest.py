@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from pytest_hetgpu.extensions.readers.base import measurements
-from pytest_hetgpu.model.job import Point
 from pytest_hetgpu.model.program_output import Reading
+from pytest_hetgpu.model.records import Point
 from tests.extensions.readers.feeding import read, values
 
 

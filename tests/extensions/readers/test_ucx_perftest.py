@@ -6,8 +6,8 @@ import pytest
 
 from pytest_hetgpu.extensions.readers.base import Asked, measurements
 from pytest_hetgpu.extensions.readers.ucx_perftest import UcxPerftest
-from pytest_hetgpu.model.job import Point
 from pytest_hetgpu.model.program_output import Reading
+from pytest_hetgpu.model.records import Point
 from tests.extensions.readers.feeding import read, sample, values
 
 LAT = "ucx_perftest node -t tag_lat -s 1024"

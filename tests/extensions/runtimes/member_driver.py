@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from pytest_hetgpu.extensions.runtimes._agent.node import Reached
+from pytest_hetgpu.extensions.runtimes.agent.node import Reached
 from pytest_hetgpu.extensions.runtimes.base import Gathering
 from pytest_hetgpu.extensions.runtimes.local import LocalNodes
 from pytest_hetgpu.model.job import Command, Hardware, Node

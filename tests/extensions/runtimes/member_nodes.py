@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pytest_hetgpu.extensions.runtimes._agent.node import Reached
+from pytest_hetgpu.extensions.runtimes.agent.node import Reached
 from pytest_hetgpu.extensions.runtimes.base import Gathering
 from pytest_hetgpu.extensions.runtimes.local import LocalNodes
 from pytest_hetgpu.model.job import Hardware, Node

@@ -18,7 +18,7 @@ import pytest
 
 from pytest_hetgpu.errors import LostNode, NotHere, ProvisionError
 from pytest_hetgpu.extensions.runtimes._docker.engine import close_engines
-from pytest_hetgpu.extensions.runtimes._process.ledger import books
+from pytest_hetgpu.extensions.runtimes.process.ledger import books
 from pytest_hetgpu.model.job import Reach
 from pytest_hetgpu.planning.shell.docker import network_command, run_command
 from tests.extensions.runtimes.container_nodes import BASE, Site, docker, left, local_site, node, owner

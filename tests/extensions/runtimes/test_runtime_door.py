@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from pytest_hetgpu.errors import ProvisionError
-from pytest_hetgpu.extensions.runtimes._agent.node import Reached
+from pytest_hetgpu.extensions.runtimes.agent.node import Reached
 from pytest_hetgpu.extensions.runtimes.base import Door, Gathering
 from pytest_hetgpu.extensions.runtimes.local import LocalNodes
 from pytest_hetgpu.model.job import Command, Hardware, Node
@@ -233,7 +233,7 @@ def test_what_sshd_complains_of_is_the_error(visitor: Visitor, tmp_path: Path, m
 def test_without_sshd_the_door_says_what_to_install(
     visitor: Visitor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pytest_hetgpu.extensions.runtimes._agent import link
+    from pytest_hetgpu.extensions.runtimes.agent import link
 
     monkeypatch.setattr(link, "agent_source", without_system_folders(link.agent_source()))
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -252,8 +252,8 @@ def without_system_folders(source: bytes) -> object:
 
 @pytest.mark.skipif(os.getuid() != 0 or shutil.which("setpriv") is None, reason="only root can become somebody else")
 def test_an_ordinary_user_can_have_a_door_too(visitor: Visitor, tmp_path: Path) -> None:
-    from pytest_hetgpu.extensions.runtimes._agent.link import Link, boot_command
-    from pytest_hetgpu.extensions.runtimes._process.pipe import ProcessPipe
+    from pytest_hetgpu.extensions.runtimes.agent.link import Link, boot_command
+    from pytest_hetgpu.extensions.runtimes.process.pipe import ProcessPipe
 
     nobody = ("setpriv", "--reuid=1", "--regid=1", "--clear-groups", "env", "-u", "TMPDIR", "/usr/bin/python3")
     argv = (*nobody[:-1], *boot_command("/usr/bin/python3"))

@@ -9,9 +9,9 @@ from unittest.mock import Mock
 import pytest
 
 from pytest_hetgpu.errors import ProvisionError
-from pytest_hetgpu.extensions.runtimes._agent.link import Link
 from pytest_hetgpu.extensions.runtimes._kubernetes.client import Cluster
 from pytest_hetgpu.extensions.runtimes._kubernetes.placement import Place
+from pytest_hetgpu.extensions.runtimes.agent.link import Link
 from pytest_hetgpu.extensions.runtimes.kubernetes import _Exec
 from pytest_hetgpu.model.kubernetes import Pods
 

@@ -12,8 +12,8 @@ from pytest_hetgpu.extensions.runtimes._kubernetes import client, words
 from pytest_hetgpu.extensions.runtimes._kubernetes.client import Cluster, Object, Refused
 from pytest_hetgpu.extensions.runtimes._kubernetes.placement import Placement
 from pytest_hetgpu.extensions.runtimes._kubernetes.words import Refusal
-from pytest_hetgpu.extensions.runtimes._process import ledger
 from pytest_hetgpu.extensions.runtimes.base import Gathering
+from pytest_hetgpu.extensions.runtimes.process import ledger
 from pytest_hetgpu.model.job import Hardware, Node
 from pytest_hetgpu.model.kubernetes import Pods
 

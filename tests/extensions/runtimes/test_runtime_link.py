@@ -18,9 +18,9 @@ import pytest
 
 import pytest_hetgpu
 from pytest_hetgpu.errors import LostNode, ProvisionError
-from pytest_hetgpu.extensions.runtimes._agent.link import Link, agent_source, boot_command
-from pytest_hetgpu.extensions.runtimes._agent.node import Reached
-from pytest_hetgpu.extensions.runtimes._process.pipe import ProcessPipe
+from pytest_hetgpu.extensions.runtimes.agent.link import Link, agent_source, boot_command
+from pytest_hetgpu.extensions.runtimes.agent.node import Reached
+from pytest_hetgpu.extensions.runtimes.process.pipe import ProcessPipe
 
 PATIENCE = 60.0
 MAGIC = b"\0hetgpu-agent 1\0"
@@ -41,7 +41,7 @@ HELLO = {
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Far ends that misbehave do not end by themselves either."""
-    monkeypatch.setattr("pytest_hetgpu.extensions.runtimes._process.pipe._PATIENCE", 0.2)
+    monkeypatch.setattr("pytest_hetgpu.extensions.runtimes.process.pipe._PATIENCE", 0.2)
 
 
 def frame(fields: object, body: bytes = b"") -> bytes:
@@ -180,7 +180,7 @@ def test_an_old_kernel_will_do(
     change: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     source = change(agent_source())
-    monkeypatch.setattr("pytest_hetgpu.extensions.runtimes._agent.link.agent_source", lambda: source)
+    monkeypatch.setattr("pytest_hetgpu.extensions.runtimes.agent.link.agent_source", lambda: source)
     member = Reached("n0", link(*boot_command(sys.executable)))
     answer = member.ask(
         ("sh", "-c", "cat; sleep 0.05; echo err >&2; (setsid sleep 1000 &); exit 3"), stdin=b"x" * 100_000

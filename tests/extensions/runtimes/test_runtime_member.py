@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_hetgpu.errors import ProvisionError
-from pytest_hetgpu.extensions.runtimes._agent.node import Reached
+from pytest_hetgpu.extensions.runtimes.agent.node import Reached
 from pytest_hetgpu.model.job import Command
 from tests.extensions.runtimes.member_nodes import member, output
 

@@ -16,11 +16,11 @@ import psutil
 import pytest
 
 from pytest_hetgpu.cluster import stack_dump
-from pytest_hetgpu.extensions.runtimes._agent import look
-from pytest_hetgpu.extensions.runtimes._agent.node import Reached
-from pytest_hetgpu.extensions.runtimes._process.kernel import custody
+from pytest_hetgpu.extensions.runtimes.agent import look
+from pytest_hetgpu.extensions.runtimes.agent.node import Reached
 from pytest_hetgpu.extensions.runtimes.base import Overdue, Runtime
 from pytest_hetgpu.extensions.runtimes.local import Local
+from pytest_hetgpu.extensions.runtimes.process.kernel import custody
 from pytest_hetgpu.model.job import Command
 from tests.extensions.runtimes.member_nodes import member, output
 

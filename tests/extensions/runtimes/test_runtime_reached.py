@@ -18,11 +18,11 @@ import pytest
 import pytest_hetgpu
 from pytest_hetgpu.errors import LaunchError, LostNode, ProvisionError
 from pytest_hetgpu.extensions.registry import find
-from pytest_hetgpu.extensions.runtimes._agent.link import _MODULES
-from pytest_hetgpu.extensions.runtimes._agent.node import Reached
-from pytest_hetgpu.extensions.runtimes._process.kernel import still_running
+from pytest_hetgpu.extensions.runtimes.agent.link import _MODULES
+from pytest_hetgpu.extensions.runtimes.agent.node import Reached
 from pytest_hetgpu.extensions.runtimes.base import MemberRuntime
 from pytest_hetgpu.extensions.runtimes.local import LocalNodes
+from pytest_hetgpu.extensions.runtimes.process.kernel import still_running
 from pytest_hetgpu.model.job import Command
 from pytest_hetgpu.model.outcome import RunResult
 from tests.extensions.runtimes.member_nodes import member, open_node, output

@@ -16,14 +16,14 @@ import pytest
 
 from pytest_hetgpu.errors import HetgpuError, LostNode, ProvisionError
 from pytest_hetgpu.extensions.build_context import reference
-from pytest_hetgpu.extensions.runtimes._agent.link import Link, Reply, boot_command, checked_folder
-from pytest_hetgpu.extensions.runtimes._agent.node import Reached
 from pytest_hetgpu.extensions.runtimes._docker import images
 from pytest_hetgpu.extensions.runtimes._docker.engine import engine_of
 from pytest_hetgpu.extensions.runtimes._docker.tunnel import tunnel
-from pytest_hetgpu.extensions.runtimes._process.pipe import ProcessPipe
+from pytest_hetgpu.extensions.runtimes.agent.link import Link, Reply, boot_command, checked_folder
+from pytest_hetgpu.extensions.runtimes.agent.node import Reached
 from pytest_hetgpu.extensions.runtimes.base import Gathering
 from pytest_hetgpu.extensions.runtimes.local import LocalNodes
+from pytest_hetgpu.extensions.runtimes.process.pipe import ProcessPipe
 from pytest_hetgpu.model.job import Command, Hardware, Image, Node, Reach
 from tests.extensions.runtimes.test_runtime_link import HELLO, MAGIC, agent_module, frame, link, refusal, says
 
@@ -41,8 +41,8 @@ USES: tuple[Callable[[Reached], object], ...] = (
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Far ends that misbehave do not end by themselves either."""
-    monkeypatch.setattr("pytest_hetgpu.extensions.runtimes._process.pipe._PATIENCE", 0.2)
-    monkeypatch.setattr("pytest_hetgpu.extensions.runtimes._agent.link._FAREWELL", 0.2)
+    monkeypatch.setattr("pytest_hetgpu.extensions.runtimes.process.pipe._PATIENCE", 0.2)
+    monkeypatch.setattr("pytest_hetgpu.extensions.runtimes.agent.link._FAREWELL", 0.2)
 
 
 def answering(monkeypatch: pytest.MonkeyPatch, fields: Mapping[str, Any]) -> Reached:
@@ -130,7 +130,7 @@ def test_a_node_that_does_not_settle_is_closed(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_output_that_comes_slowly_comes_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pytest_hetgpu.extensions.runtimes._agent import link as _link
+    from pytest_hetgpu.extensions.runtimes.agent import link as _link
 
     source = _link.agent_source()
     changed = source.replace(b"KILL_LIMIT = 10.0", b"KILL_LIMIT = 0.3", 1)

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hetgpu.extensions.runtimes._agent.node import Reached
-from pytest_hetgpu.extensions.runtimes._process.kernel import still_running
+from pytest_hetgpu.extensions.runtimes.agent.node import Reached
+from pytest_hetgpu.extensions.runtimes.process.kernel import still_running
 from tests.extensions.runtimes.member_nodes import member, output
 
 __all__ = ["member", "output"]

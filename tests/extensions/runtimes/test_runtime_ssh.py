@@ -23,11 +23,11 @@ import pytest
 import pytest_hetgpu
 from pytest_hetgpu.errors import LostNode, NotHere, ProvisionError
 from pytest_hetgpu.extensions.registry import find
-from pytest_hetgpu.extensions.runtimes._agent.node import Reached
 from pytest_hetgpu.extensions.runtimes._docker.tunnel import tunnel
-from pytest_hetgpu.extensions.runtimes._process.kernel import still_running
-from pytest_hetgpu.extensions.runtimes._process.ssh import explained
+from pytest_hetgpu.extensions.runtimes.agent.node import Reached
 from pytest_hetgpu.extensions.runtimes.base import Gathering, MemberRuntime, key_trouble
+from pytest_hetgpu.extensions.runtimes.process.kernel import still_running
+from pytest_hetgpu.extensions.runtimes.process.ssh import explained
 from pytest_hetgpu.extensions.runtimes.ssh import Ssh
 from pytest_hetgpu.model.job import Command, Hardware, Node, Reach
 from tests.extensions.runtimes.loopback import Loopback, free_port, keygen
@@ -163,7 +163,7 @@ def test_a_host_without_python(loopback: Loopback, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_login_that_greets_is_heard_over(loopback: Loopback, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pytest_hetgpu.extensions.runtimes._agent.link import boot_command
+    from pytest_hetgpu.extensions.runtimes.agent.link import boot_command
 
     greeting = ("sh", "-c", 'echo "Welcome to the machine"; exec "$@"', "sh", *boot_command())
     monkeypatch.setattr("pytest_hetgpu.extensions.runtimes.ssh.boot_command", lambda: greeting)

@@ -18,9 +18,9 @@ import psutil
 import pytest
 
 import pytest_hetgpu
-from pytest_hetgpu.extensions.runtimes._process import tree
-from pytest_hetgpu.extensions.runtimes._process.kernel import custody
 from pytest_hetgpu.extensions.runtimes.local import Local
+from pytest_hetgpu.extensions.runtimes.process import tree
+from pytest_hetgpu.extensions.runtimes.process.kernel import custody
 from pytest_hetgpu.model.job import Command
 from pytest_hetgpu.model.outcome import RunResult
 

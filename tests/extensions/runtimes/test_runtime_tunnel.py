@@ -22,7 +22,7 @@ import pytest
 from pytest_hetgpu.errors import ProvisionError
 from pytest_hetgpu.extensions.runtimes._docker import tunnel as _tunnel
 from pytest_hetgpu.extensions.runtimes._docker.tunnel import tunnel
-from pytest_hetgpu.extensions.runtimes._process import ledger
+from pytest_hetgpu.extensions.runtimes.process import ledger
 from pytest_hetgpu.model.job import Reach
 from tests.extensions.runtimes.loopback import Loopback
 

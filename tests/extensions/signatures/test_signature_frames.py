@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_hetgpu.extensions.signatures._engine.frames import Crash as Report
-from pytest_hetgpu.extensions.signatures._engine.frames import (
+from pytest_hetgpu.extensions.signatures.base import LogLine
+from pytest_hetgpu.extensions.signatures.engine.frames import Crash as Report
+from pytest_hetgpu.extensions.signatures.engine.frames import (
     Frame,
     entry_point,
     faulting,
@@ -15,7 +16,6 @@ from pytest_hetgpu.extensions.signatures._engine.frames import (
     parse_frame,
     signal_name,
 )
-from pytest_hetgpu.extensions.signatures.base import LogLine
 
 LIBC = "/lib/x86_64-linux-gnu/libc.so.6(+0x3c050)[0x7f09d68cc050]"
 

@@ -10,10 +10,10 @@ import pytest
 
 from pytest_hetgpu.analysis.logs.lines import parsed
 from pytest_hetgpu.extensions.registry import find
-from pytest_hetgpu.extensions.signatures._engine.order import ranked
 from pytest_hetgpu.extensions.signatures._texts.gpu import gpu_error
 from pytest_hetgpu.extensions.signatures.base import Dialect, Reading, Weight
-from pytest_hetgpu.model.outcome import Signature
+from pytest_hetgpu.extensions.signatures.engine.order import ranked
+from pytest_hetgpu.model.failure import Signature
 
 NCCL = "gpu3:4711:4790 [2] "
 

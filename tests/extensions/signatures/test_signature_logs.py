@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from pytest_hetgpu.analysis.logs.transcript import read
-from pytest_hetgpu.model.outcome import Evidence, RankExit
+from pytest_hetgpu.model.outcome import Evidence
+from pytest_hetgpu.model.records import RankExit
 
 LOGS = Path(__file__).parents[2] / "data" / "logs"
 SHORT_SEND = "SIGSEGV@libuct.so!uct_tcp_ep_am_short"

@@ -8,11 +8,12 @@ import pytest
 
 from pytest_hetgpu.analysis.logs.lines import parsed
 from pytest_hetgpu.extensions.registry import find
-from pytest_hetgpu.extensions.signatures._engine.endings import by_code, by_signal, hosts, numbers, signal_number
-from pytest_hetgpu.extensions.signatures._engine.order import ranked
 from pytest_hetgpu.extensions.signatures.base import Dialect, Reading, Weight
-from pytest_hetgpu.model.job import Kind
-from pytest_hetgpu.model.outcome import RankExit, Signature
+from pytest_hetgpu.extensions.signatures.engine.endings import by_code, by_signal, hosts, numbers, signal_number
+from pytest_hetgpu.extensions.signatures.engine.order import ranked
+from pytest_hetgpu.model.failure import Signature
+from pytest_hetgpu.model.records import RankExit
+from pytest_hetgpu.model.verdict import Kind
 from tests.extensions.signatures.manager_texts import BATCH, CONTAINERS, FLUX, HOSTILE, KUBERNETES, MEMORY, SLURM
 
 MANAGERS = ("slurm", "flux", "batch", "containers", "kubernetes", "kernel_oom")

@@ -7,8 +7,9 @@ import pytest
 from pytest_hetgpu.analysis.logs.lines import parsed
 from pytest_hetgpu.extensions.signatures.base import Dialect, Reading, Weight
 from pytest_hetgpu.extensions.signatures.mpich_errors import MpichErrors
-from pytest_hetgpu.model.job import Kind
-from pytest_hetgpu.model.outcome import RankExit, Signature
+from pytest_hetgpu.model.failure import Signature
+from pytest_hetgpu.model.records import RankExit
+from pytest_hetgpu.model.verdict import Kind
 
 
 def readings(dialect: Dialect, text: str) -> list[Reading]:

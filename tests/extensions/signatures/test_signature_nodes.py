@@ -18,11 +18,12 @@ from pytest_hetgpu.extensions.runtimes._docker import images, tunnel
 from pytest_hetgpu.extensions.runtimes._docker.address import Address, address
 from pytest_hetgpu.extensions.runtimes._docker.engine import Engine
 from pytest_hetgpu.extensions.runtimes._docker.errors import ended, refused, unreachable
-from pytest_hetgpu.extensions.runtimes._process.ssh import explained
 from pytest_hetgpu.extensions.runtimes._slurm import words
 from pytest_hetgpu.extensions.runtimes.base import key_trouble
+from pytest_hetgpu.extensions.runtimes.process.ssh import explained
 from pytest_hetgpu.extensions.signatures.nodes import Nodes
-from pytest_hetgpu.model.job import Hardware, Image, Kind, Node, Reach
+from pytest_hetgpu.model.job import Hardware, Image, Node, Reach
+from pytest_hetgpu.model.verdict import Kind
 
 WHERE = "this machine's Docker engine"
 ENGINE = Engine(Address("unix:///var/run/docker.sock", WHERE))

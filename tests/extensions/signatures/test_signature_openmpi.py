@@ -8,9 +8,10 @@ import pytest
 
 from pytest_hetgpu.analysis.logs.lines import parsed
 from pytest_hetgpu.extensions.registry import find
-from pytest_hetgpu.extensions.signatures._engine.order import ranked
 from pytest_hetgpu.extensions.signatures.base import Dialect, Reading, Weight
-from pytest_hetgpu.model.outcome import RankExit, Signature
+from pytest_hetgpu.extensions.signatures.engine.order import ranked
+from pytest_hetgpu.model.failure import Signature
+from pytest_hetgpu.model.records import RankExit
 
 RULE = "-" * 74
 

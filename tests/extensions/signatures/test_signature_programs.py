@@ -11,8 +11,8 @@ import pytest
 
 from pytest_hetgpu.analysis.logs.lines import parsed
 from pytest_hetgpu.extensions.registry import find
-from pytest_hetgpu.extensions.signatures._engine.parting import parting_words
 from pytest_hetgpu.extensions.signatures.base import Dialect, Reading, Weight
+from pytest_hetgpu.extensions.signatures.engine.parting import parting_words
 
 
 def readings(dialect: str, text: str) -> Sequence[Reading]:

@@ -8,10 +8,10 @@ import pytest
 
 from pytest_hetgpu.analysis.logs.lines import parsed
 from pytest_hetgpu.extensions.registry import find
-from pytest_hetgpu.extensions.signatures._engine.order import ranked
 from pytest_hetgpu.extensions.signatures.base import Dialect, Reading, Weight
-from pytest_hetgpu.model.job import Kind
-from pytest_hetgpu.model.outcome import Signature
+from pytest_hetgpu.extensions.signatures.engine.order import ranked
+from pytest_hetgpu.model.failure import Signature
+from pytest_hetgpu.model.verdict import Kind
 from tests.extensions.signatures.speak import spoken as across
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "/home/me/train.py", line 7, in main\n    step()\n'

@@ -8,9 +8,9 @@ import pytest
 
 from pytest_hetgpu.analysis.logs.lines import parsed
 from pytest_hetgpu.extensions.registry import find
-from pytest_hetgpu.extensions.signatures._engine.rules import Rule, RuleDialect
 from pytest_hetgpu.extensions.signatures.base import Dialect, Reading
-from pytest_hetgpu.model.job import Kind
+from pytest_hetgpu.extensions.signatures.engine.rules import Rule, RuleDialect
+from pytest_hetgpu.model.verdict import Kind
 
 
 class Table(RuleDialect):

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from pytest_hetgpu.analysis.logs.lines import parsed
 from pytest_hetgpu.analysis.logs.transcript import read
-from pytest_hetgpu.extensions.signatures._engine.stacks import (
+from pytest_hetgpu.extensions.signatures.base import Dialect, Reading, Weight
+from pytest_hetgpu.extensions.signatures.engine.stacks import (
     Position,
     StackFrame,
     facts,
@@ -18,10 +19,9 @@ from pytest_hetgpu.extensions.signatures._engine.stacks import (
     position_of,
     summary,
 )
-from pytest_hetgpu.extensions.signatures.base import Dialect, Reading, Weight
 from pytest_hetgpu.extensions.signatures.faulthandler import Faulthandler
 from pytest_hetgpu.extensions.signatures.stacks import Stacks
-from pytest_hetgpu.model.job import Kind
+from pytest_hetgpu.model.verdict import Kind
 
 PROGRESS = """\
 #0  0x00007f185c7498b5 in ?? () from /usr/lib/libopen-pal.so.40

@@ -8,9 +8,10 @@ import pytest
 
 from pytest_hetgpu.analysis.logs.lines import parsed
 from pytest_hetgpu.extensions.registry import find, names
-from pytest_hetgpu.extensions.signatures._engine.order import ranked
 from pytest_hetgpu.extensions.signatures.base import Dialect, Weight, process_of, slug, token
-from pytest_hetgpu.model.outcome import RankExit, Signature
+from pytest_hetgpu.extensions.signatures.engine.order import ranked
+from pytest_hetgpu.model.failure import Signature
+from pytest_hetgpu.model.records import RankExit
 
 UCX = "[1795183975.242676] [vm:5148 :0]          x.c:15 UCX  "
 TRACEBACK = 'Traceback (most recent call last):\n  File "/home/me/train.py", line 7, in main\n    step()\n'

@@ -10,9 +10,10 @@ import pytest
 
 from pytest_hetgpu.analysis.logs.lines import parsed
 from pytest_hetgpu.extensions.registry import find
-from pytest_hetgpu.extensions.signatures._engine.order import ranked
 from pytest_hetgpu.extensions.signatures.base import Dialect, Reading, Weight
-from pytest_hetgpu.model.outcome import RankExit, Signature
+from pytest_hetgpu.extensions.signatures.engine.order import ranked
+from pytest_hetgpu.model.failure import Signature
+from pytest_hetgpu.model.records import RankExit
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "/home/me/train.py", line 7, in main\n    step()\n'
 ALL = ("python_errors", "torch_distributed", "torchrun")

@@ -10,8 +10,8 @@ import pytest
 
 from pytest_hetgpu.analysis.logs.lines import parsed
 from pytest_hetgpu.extensions.registry import find
-from pytest_hetgpu.extensions.signatures._engine.order import ranked
 from pytest_hetgpu.extensions.signatures.base import Dialect, Reading
+from pytest_hetgpu.extensions.signatures.engine.order import ranked
 
 ROW = "     1048576        262144     float     sum      -1    32.32   32.44   60.83      {}    31.90   32.87   61.63      {}"
 

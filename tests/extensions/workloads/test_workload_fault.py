@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from pytest_hetgpu.extensions.package_data import PACKAGE
 from pytest_hetgpu.extensions.workloads.fault import INSIDE, Fault, FaultSettings, FaultWorkload
-from pytest_hetgpu.model.job import Point
+from pytest_hetgpu.model.records import Point
 
 PROGRAM = PACKAGE / "remote" / "fault.py"
 MATRIX = """\

@@ -12,7 +12,7 @@ from pytest_hetgpu.config.matrix.schema import matrix_schema
 from pytest_hetgpu.extensions.package_data import PACKAGE
 from pytest_hetgpu.extensions.registry import find, names
 from pytest_hetgpu.extensions.workloads.base import ITEM_BYTES, Workload
-from pytest_hetgpu.model.job import Point
+from pytest_hetgpu.model.records import Point
 
 SUMS = {"allreduce", "reduce", "reduce_scatter"}
 SPLIT = ("reduce_scatter", "allgather", "gather", "scatter", "alltoall")

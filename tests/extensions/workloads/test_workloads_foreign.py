@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.extensions.workloads.base import Workload
 from pytest_hetgpu.model.external_program import Foreign
-from pytest_hetgpu.model.job import Point
+from pytest_hetgpu.model.records import Point
 
 
 def workload(kind: str, **settings: Any) -> Workload:

@@ -17,8 +17,9 @@ from pytest_hetgpu.reporting import report
 from pytest_hetgpu.reporting.html.facts import page_facts
 from pytest_hetgpu.reporting.html.page import render
 from pytest_hetgpu.store.cells import RunRecord
+from pytest_hetgpu.store.events import MatrixFile
 from pytest_hetgpu.store.folder import RunFolder
-from pytest_hetgpu.store.journal import Journal, MatrixFile
+from pytest_hetgpu.store.journal import Journal
 from tests.reporting.html.browser_samples import BROKE_OFF, CURVE, EVIL, FATES, OUTCOMES, WHOLE
 from tests.reporting.report_samples import CRASHED, KEY, PASSED, cell, job, result, run_cell, scenario
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from pytest_hetgpu.model.job import Point
-from pytest_hetgpu.model.outcome import Measurement, RankFate, Span, Timeline, Wire
+from pytest_hetgpu.model.outcome import RankFate, Span, Timeline, Wire
+from pytest_hetgpu.model.records import Measurement, Point
 from pytest_hetgpu.model.thresholds import Limit
 from pytest_hetgpu.reporting import report
 from pytest_hetgpu.reporting.excerpt import AFTER, BEFORE, excerpt

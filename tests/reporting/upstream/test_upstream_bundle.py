@@ -14,8 +14,9 @@ import pytest
 from pytest_hetgpu.cli.main import main
 from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.extensions.build_context import reference
-from pytest_hetgpu.model.job import Command, Image, Kind
+from pytest_hetgpu.model.job import Command, Image
 from pytest_hetgpu.model.outcome import DebugRun
+from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.reporting.upstream.bundle import bundle
 from pytest_hetgpu.reporting.upstream.script import portable, script
 from pytest_hetgpu.store.folder import RunFolder

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from markdown_it import MarkdownIt
 
-from pytest_hetgpu.cluster.inspect import Environment
 from pytest_hetgpu.cluster.pool import rank_programs
-from pytest_hetgpu.extensions.probes.base import found
+from pytest_hetgpu.model.facts import Environment, found
+from pytest_hetgpu.model.failure import Known
 from pytest_hetgpu.model.job import Command, Expectation
-from pytest_hetgpu.model.outcome import Known, Outcome
+from pytest_hetgpu.model.outcome import Outcome
 from pytest_hetgpu.reporting import report
 from pytest_hetgpu.reporting.upstream.difference import nearest
 from pytest_hetgpu.reporting.upstream.doing import description

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pytest_hetgpu.model.job import Kind, Verdict
+from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.session.terminal.results import Live, best
 from pytest_hetgpu.store.properties import CellPairs
 from tests.reporting.report_samples import scenario

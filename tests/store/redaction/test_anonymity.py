@@ -16,8 +16,9 @@ from pytest_hetgpu.cli.report import rejudge
 from pytest_hetgpu.model.job import Reach
 from pytest_hetgpu.reporting import report
 from pytest_hetgpu.reporting.upstream.bundle import bundle
+from pytest_hetgpu.store.events import MatrixFile
 from pytest_hetgpu.store.folder import RunFolder
-from pytest_hetgpu.store.journal import Journal, MatrixFile
+from pytest_hetgpu.store.journal import Journal
 from pytest_hetgpu.store.redaction import anonymity
 from pytest_hetgpu.store.redaction.anonymity import Names
 from pytest_hetgpu.store.redaction.redact import redact, standing_in

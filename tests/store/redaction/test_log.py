@@ -19,7 +19,8 @@ from pytest_hetgpu.store.folder import RunFolder
 from pytest_hetgpu.store.redaction import log as redacted_log
 from pytest_hetgpu.store.redaction import redact as redaction
 from pytest_hetgpu.store.redaction.log import LogRedactor, holds_secrets, publish
-from pytest_hetgpu.store.redaction.redact import REDACTED, learn, redact
+from pytest_hetgpu.store.redaction.redact import learn, redact
+from pytest_hetgpu.store.redaction.rules import REDACTED
 from pytest_hetgpu.store.redaction.secret_values import is_distinctive
 from tests.reporting.report_samples import job
 from tests.reporting.test_fifty_secrets import KINDS

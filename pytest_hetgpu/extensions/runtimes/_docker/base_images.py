@@ -19,8 +19,8 @@ from typing import IO
 from pytest_hetgpu.errors import ProvisionError
 from pytest_hetgpu.extensions.package_data import PACKAGE
 from pytest_hetgpu.extensions.runtimes._docker.engine import Engine, EngineGone
-from pytest_hetgpu.extensions.runtimes._process.ledger import books, marked
 from pytest_hetgpu.extensions.runtimes.base import Gathering
+from pytest_hetgpu.extensions.runtimes.process.ledger import books, marked
 
 _NAME = re.compile(r"hetgpu-base:(bookworm|trixie)")
 _STEP = 0.25  # seconds between two looks at whether it is still wanted

@@ -12,8 +12,8 @@ from typing import Any
 from pytest_hetgpu.errors import ProvisionError
 from pytest_hetgpu.extensions.runtimes._docker.attach import Attached, let_go
 from pytest_hetgpu.extensions.runtimes._docker.engine import Engine
-from pytest_hetgpu.extensions.runtimes._process.ledger import LABEL, books
 from pytest_hetgpu.extensions.runtimes.base import Gathering
+from pytest_hetgpu.extensions.runtimes.process.ledger import LABEL, books
 from pytest_hetgpu.model.job import ContainerOptions, Node
 
 BOOT_LABEL = "hetgpu.boot"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_hetgpu.extensions.runtimes._docker.engine import Engine
-from pytest_hetgpu.extensions.runtimes._process.ledger import LABEL
+from pytest_hetgpu.extensions.runtimes.process.ledger import LABEL
 
 _GONE = (404, 409)  # not there, or being removed
 

@@ -22,10 +22,10 @@ from io import RawIOBase
 from pathlib import Path
 
 from pytest_hetgpu.errors import ProvisionError
-from pytest_hetgpu.extensions.runtimes._process.ledger import OWNER_FILE, books
-from pytest_hetgpu.extensions.runtimes._process.pipe import ProcessPipe
-from pytest_hetgpu.extensions.runtimes._process.ssh import explained, ssh_command
 from pytest_hetgpu.extensions.runtimes.base import key_trouble
+from pytest_hetgpu.extensions.runtimes.process.ledger import OWNER_FILE, books
+from pytest_hetgpu.extensions.runtimes.process.pipe import ProcessPipe
+from pytest_hetgpu.extensions.runtimes.process.ssh import explained, ssh_command
 from pytest_hetgpu.model.job import Reach
 
 # Runs over there: says whether the socket can be used, then stays until our end of the connection closes.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from pytest_hetgpu.extensions.runtimes._kubernetes.client import Cluster, Object, Refused
 from pytest_hetgpu.extensions.runtimes._kubernetes.manifests.base import RESOURCES, Manifest, resource
-from pytest_hetgpu.extensions.runtimes._process.ledger import LABEL
+from pytest_hetgpu.extensions.runtimes.process.ledger import LABEL
 
 RUN = "hetgpu.run"
 # Pods last: their controllers, gone, make no new ones.

@@ -19,8 +19,8 @@ from pytest_hetgpu.extensions.runtimes._kubernetes.manifests.placement import (
     rank_of,
     selector,
 )
-from pytest_hetgpu.extensions.runtimes._process.ledger import LABEL, books
 from pytest_hetgpu.extensions.runtimes.base import Gathering
+from pytest_hetgpu.extensions.runtimes.process.ledger import LABEL, books
 from pytest_hetgpu.model.job import Node
 from pytest_hetgpu.model.kubernetes import object_name
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytest_hetgpu.errors import ProvisionError
-from pytest_hetgpu.extensions.runtimes._agent.link import Link, boot_command
-from pytest_hetgpu.extensions.runtimes._agent.node import Reached
-from pytest_hetgpu.extensions.runtimes._process.pipe import ProcessPipe
+from pytest_hetgpu.extensions.runtimes.agent.link import Link, boot_command
+from pytest_hetgpu.extensions.runtimes.agent.node import Reached
 from pytest_hetgpu.extensions.runtimes.base import Gathering, Member
+from pytest_hetgpu.extensions.runtimes.process.pipe import ProcessPipe
 from pytest_hetgpu.model.job import Node
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 
-from pytest_hetgpu.extensions.signatures.base import Weight, lazy
-from pytest_hetgpu.model.failure import Kind
+from pytest_hetgpu.extensions.signatures.base import Weight
+from pytest_hetgpu.model.lazy_regex import lazy
+from pytest_hetgpu.model.verdict import Kind
 
 # Left out is what programs wait out or mean nothing by: EINTR, EAGAIN, EINPROGRESS, EALREADY, EPIPE, and Success.
 _ERRORS = (

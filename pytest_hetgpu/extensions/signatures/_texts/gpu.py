@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pytest_hetgpu.extensions.signatures.base import lazy
-from pytest_hetgpu.model.failure import Kind
+from pytest_hetgpu.model.lazy_regex import lazy
+from pytest_hetgpu.model.verdict import Kind
 
 _MEMORY, _ARCH = Kind.OUT_OF_MEMORY, Kind.GPU_ARCH_MISMATCH
 

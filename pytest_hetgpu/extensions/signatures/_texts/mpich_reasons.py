@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pytest_hetgpu.extensions.signatures.base import Weight, lazy, slug
-from pytest_hetgpu.model.failure import Kind
+from pytest_hetgpu.extensions.signatures.base import Weight, slug
+from pytest_hetgpu.model.lazy_regex import lazy
+from pytest_hetgpu.model.verdict import Kind
 
 _INTERNAL = lazy(r"(?:internal(?P<x>X)?|P(?=MPIX?_[A-Z]))_?(?P<name>\w*)")
 

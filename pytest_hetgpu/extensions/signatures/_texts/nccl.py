@@ -6,8 +6,9 @@ import re
 from typing import NamedTuple
 
 from pytest_hetgpu.extensions.signatures._texts.gpu import gpu_error
-from pytest_hetgpu.extensions.signatures.base import Weight, lazy, slug
-from pytest_hetgpu.model.failure import Kind
+from pytest_hetgpu.extensions.signatures.base import Weight, slug
+from pytest_hetgpu.model.lazy_regex import lazy
+from pytest_hetgpu.model.verdict import Kind
 
 _NET, _MEMORY, _MISSING = Kind.NETWORK_FAILURE, Kind.OUT_OF_MEMORY, Kind.TRANSPORT_UNAVAILABLE
 PEER_LOST = "peer-lost@nccl"

@@ -5,7 +5,7 @@ The words and numbers are those of Linux for ENETDOWN, ENETUNREACH, ETIMEDOUT, E
 
 from __future__ import annotations
 
-from pytest_hetgpu.extensions.signatures.base import lazy
+from pytest_hetgpu.model.lazy_regex import lazy
 
 NO_WAY = r"No route to host|Network is (?:unreachable|down)|Host is (?:down|unreachable)|Connection timed out"
 """What strerror(3) and libraries with words of their own call these errors, to be put into a pattern."""

@@ -7,7 +7,7 @@ libgfortran's STOP (runtime/stop.c), and the errors of LAMMPS (src/error.cpp), V
 
 from __future__ import annotations
 
-from pytest_hetgpu.extensions.signatures.base import lazy
+from pytest_hetgpu.model.lazy_regex import lazy
 
 # Before the words: a rank, a host, a program's name, a time. Blanks stand in one place only, or long runs of them would
 # be tried in all.

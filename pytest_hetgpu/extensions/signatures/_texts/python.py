@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pytest_hetgpu.extensions.signatures._texts.torch import SENSES, Sense
 from pytest_hetgpu.extensions.signatures.base import Weight
-from pytest_hetgpu.model.failure import Kind
+from pytest_hetgpu.model.verdict import Kind
 
 _LIBRARY, _MEMORY, _ARCH = Kind.MISSING_LIBRARY, Kind.OUT_OF_MEMORY, Kind.GPU_ARCH_MISMATCH
 _AFTER, _SYMPTOM, _VAGUE = Weight.CONSEQUENCE, Weight.SYMPTOM, Weight.UNSPECIFIC

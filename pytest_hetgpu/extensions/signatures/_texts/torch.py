@@ -12,7 +12,7 @@ import re
 from typing import NamedTuple
 
 from pytest_hetgpu.extensions.signatures.base import Weight, token
-from pytest_hetgpu.model.failure import Kind
+from pytest_hetgpu.model.verdict import Kind
 
 _NET, _TIME, _MISSING = Kind.NETWORK_FAILURE, Kind.TIMEOUT, Kind.TRANSPORT_UNAVAILABLE
 _SYMPTOM, _AFTER = Weight.SYMPTOM, Weight.CONSEQUENCE

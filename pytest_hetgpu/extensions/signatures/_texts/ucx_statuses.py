@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
-from pytest_hetgpu.extensions.signatures.base import Weight, lazy
-from pytest_hetgpu.model.failure import Kind
+from pytest_hetgpu.extensions.signatures.base import Weight
+from pytest_hetgpu.model.lazy_regex import lazy
+from pytest_hetgpu.model.verdict import Kind
 
 _NET, _NONE, _MEMORY = Kind.NETWORK_FAILURE, Kind.TRANSPORT_UNAVAILABLE, Kind.OUT_OF_MEMORY
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 import math
 
-from pytest_hetgpu.extensions.signatures.base import lazy
+from pytest_hetgpu.model.lazy_regex import lazy
 
 _CHECKED = r"(?i:verification|validation|correctness|result check|data check|self[- ]?test|checksum)"
 _BAD = r"(?i:failed|failure|incorrect|wrong|unsuccessful|mismatch)"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from pytest_hetgpu.extensions.signatures.base import lazy
+from pytest_hetgpu.model.lazy_regex import lazy
 
 _NUMBERS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "sixteen": 16}
 _NUMBER = rf"(?:\d{{1,7}}|{'|'.join(_NUMBERS)})"

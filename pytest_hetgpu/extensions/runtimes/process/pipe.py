@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from pytest_hetgpu.extensions.runtimes._process.ledger import books, marked
+from pytest_hetgpu.extensions.runtimes.process.ledger import books, marked
 
 _PATIENCE = 5.0  # seconds for a process whose pipe is closed to end by itself
 _LINES, _LONGEST = 40, 1000  # of stderr that are kept, and bytes in one

@@ -7,18 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, NamedTuple
 
-from pytest_hetgpu.extensions.signatures.base import (
-    Dialect,
-    LogLine,
-    Process,
-    Reading,
-    Weight,
-    lazy,
-    process_of,
-    slug,
-    token,
-)
-from pytest_hetgpu.model.failure import Kind, Signature
+from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Process, Reading, Weight, process_of, slug, token
+from pytest_hetgpu.model.failure import Signature
+from pytest_hetgpu.model.lazy_regex import lazy
+from pytest_hetgpu.model.verdict import Kind
 
 _LONGEST_MATCHED = 4096
 _MOST_READINGS = 1000

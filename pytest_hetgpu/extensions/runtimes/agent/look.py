@@ -19,7 +19,7 @@ from typing import Any
 
 from pytest_hetgpu.errors import HetgpuError
 from pytest_hetgpu.extensions.package_data import REMOTE
-from pytest_hetgpu.extensions.runtimes._agent.link import Call, Link, Reply
+from pytest_hetgpu.extensions.runtimes.agent.link import Call, Link, Reply
 from pytest_hetgpu.extensions.runtimes.base import Look
 
 TOOL = "py-spy"

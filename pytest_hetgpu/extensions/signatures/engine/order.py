@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from pytest_hetgpu.extensions.signatures._engine.joining import one_a_death
 from pytest_hetgpu.extensions.signatures.base import Process, Reading, Weight
-from pytest_hetgpu.model.failure import Kind, Signature
+from pytest_hetgpu.extensions.signatures.engine.joining import one_a_death
+from pytest_hetgpu.model.failure import Signature
+from pytest_hetgpu.model.verdict import Kind
 
 _MOST_NAMED = 100_000
 _PROVING = frozenset(Weight) - {Weight.UNSPECIFIC, Weight.CONSEQUENCE}

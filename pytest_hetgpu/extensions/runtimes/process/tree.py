@@ -15,8 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from pytest_hetgpu.extensions.runtimes._process.kernel import children, custody, still_running
-from pytest_hetgpu.extensions.runtimes._process.ledger import books, marked
+from pytest_hetgpu.extensions.runtimes.process.kernel import children, custody, still_running
+from pytest_hetgpu.extensions.runtimes.process.ledger import books, marked
 
 if TYPE_CHECKING:
     import psutil

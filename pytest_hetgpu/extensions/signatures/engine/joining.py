@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from pytest_hetgpu.extensions.signatures._engine.frames import crash_key
-from pytest_hetgpu.extensions.signatures.base import Process, Reading, Weight, lazy
-from pytest_hetgpu.model.failure import Kind, Signature
+from pytest_hetgpu.extensions.signatures.base import Process, Reading, Weight
+from pytest_hetgpu.extensions.signatures.engine.frames import crash_key
+from pytest_hetgpu.model.failure import Signature
+from pytest_hetgpu.model.lazy_regex import lazy
+from pytest_hetgpu.model.verdict import Kind
 
 _ABORT = "SIGABRT"
 _INTERPRETER = "Fatal Python error: "

@@ -9,8 +9,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from pytest_hetgpu.extensions.signatures.base import LogLine, Process, Reading, Weight, lazy, process_of
-from pytest_hetgpu.model.failure import Kind, Signature
+from pytest_hetgpu.extensions.signatures.base import LogLine, Process, Reading, Weight, process_of
+from pytest_hetgpu.model.failure import Signature
+from pytest_hetgpu.model.lazy_regex import lazy
+from pytest_hetgpu.model.verdict import Kind
 
 TRIGGERS = (
     "*** An error occurred",

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from itertools import chain, islice
 from typing import NamedTuple
 
-from pytest_hetgpu.extensions.signatures._engine.frames import signal_name
 from pytest_hetgpu.extensions.signatures.base import Weight
-from pytest_hetgpu.model.failure import Kind
+from pytest_hetgpu.extensions.signatures.engine.frames import signal_name
+from pytest_hetgpu.model.verdict import Kind
 
 _MOST_RANGED = 100_000
 _LONGEST_NAMES = 65_536

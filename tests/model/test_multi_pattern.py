@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from pytest_hetgpu.analysis.logs import words as module
-from pytest_hetgpu.analysis.logs.words import Words
+from pytest_hetgpu.model import multi_pattern as module
+from pytest_hetgpu.model.multi_pattern import Words
 
 SOME = st.lists(st.binary(min_size=1, max_size=4), max_size=8)
 TEXT = st.one_of(st.binary(max_size=60), st.text("ab", max_size=40).map(str.encode))

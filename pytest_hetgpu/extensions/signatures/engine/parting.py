@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from pytest_hetgpu.extensions.signatures.base import LogLine, lazy
+from pytest_hetgpu.extensions.signatures.base import LogLine
+from pytest_hetgpu.model.lazy_regex import lazy
 
 NEAR = 6
 """How many lines before the launcher's words on the abort are looked at."""

@@ -6,8 +6,8 @@ import itertools
 import re
 from collections.abc import Mapping, Sequence
 
-from pytest_hetgpu.extensions.signatures._engine.stacks import Position, StackFrame, position_of
-from pytest_hetgpu.extensions.signatures.base import lazy
+from pytest_hetgpu.extensions.signatures.engine.stacks import Position, StackFrame, position_of
+from pytest_hetgpu.model.lazy_regex import lazy
 
 _LONGEST = 2000
 

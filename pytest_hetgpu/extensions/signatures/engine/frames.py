@@ -7,9 +7,11 @@ import signal as signals
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from pytest_hetgpu.extensions.signatures._engine.names import function_name, program_name
-from pytest_hetgpu.extensions.signatures.base import LogLine, Process, Reading, Weight, lazy, token
-from pytest_hetgpu.model.failure import Kind, Signature
+from pytest_hetgpu.extensions.signatures.base import LogLine, Process, Reading, Weight, token
+from pytest_hetgpu.extensions.signatures.engine.names import function_name, program_name
+from pytest_hetgpu.model.failure import Signature
+from pytest_hetgpu.model.lazy_regex import lazy
+from pytest_hetgpu.model.verdict import Kind
 
 _MOST_FRAMES = 200
 _LONGEST_FRAME = 4096

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from pytest_hetgpu.extensions.signatures.base import lazy
+from pytest_hetgpu.model.lazy_regex import lazy
 
 LONGEST = 2000
 _LONGEST_NAME = 200

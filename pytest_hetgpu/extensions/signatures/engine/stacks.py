@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from pytest_hetgpu.extensions.signatures.base import lazy, token
+from pytest_hetgpu.extensions.signatures.base import token
+from pytest_hetgpu.model.lazy_regex import lazy
 
 _MOST_GROUPS = 4
 _MOST_IN_KEY = 6

@@ -9,7 +9,8 @@ import enum
 import re
 from dataclasses import dataclass, field, replace
 
-from pytest_hetgpu.extensions.signatures.base import LogLine, lazy
+from pytest_hetgpu.extensions.signatures.base import LogLine
+from pytest_hetgpu.model.lazy_regex import lazy
 
 START = "Traceback (most recent call last)"
 FATAL = "Fatal Python error: "

@@ -17,8 +17,8 @@ from typing import Any, Protocol
 
 from pytest_hetgpu.errors import LostNode, ProvisionError
 from pytest_hetgpu.extensions.package_data import REMOTE
-from pytest_hetgpu.extensions.runtimes._process.kernel import HEEDING
-from pytest_hetgpu.extensions.runtimes._process.ledger import books
+from pytest_hetgpu.extensions.runtimes.process.kernel import HEEDING
+from pytest_hetgpu.extensions.runtimes.process.ledger import books
 
 BOOT = 'import sys;exec(compile(sys.stdin.buffer.read(int(sys.argv[1])),"agent","exec"))'
 

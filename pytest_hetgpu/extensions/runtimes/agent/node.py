@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from pytest_hetgpu.errors import HetgpuError, LaunchError, LostNode, NotHere, ProvisionError
-from pytest_hetgpu.extensions.runtimes._agent.link import Call, Link, Reply, checked, checked_folder
-from pytest_hetgpu.extensions.runtimes._agent.look import looking_over
-from pytest_hetgpu.extensions.runtimes._agent.starting import NotStarted, empty, error, sink
+from pytest_hetgpu.extensions.runtimes.agent.link import Call, Link, Reply, checked, checked_folder
+from pytest_hetgpu.extensions.runtimes.agent.look import looking_over
+from pytest_hetgpu.extensions.runtimes.agent.starting import NotStarted, empty, error, sink
 from pytest_hetgpu.extensions.runtimes.base import Answer, Door, Gathering, Member, OnOverdue, Overdue, shrug
 from pytest_hetgpu.model.job import Command
 from pytest_hetgpu.model.outcome import RunResult
@@ -59,7 +59,7 @@ class Reached(Member):
 
     def host(self) -> Any:
         try:
-            from pytest_hetgpu.extensions.runtimes._agent.testinfra_backend import host_of
+            from pytest_hetgpu.extensions.runtimes.agent.testinfra_backend import host_of
         except ImportError as missing:
             raise NotHere(f"testinfra cannot be imported ({missing}): pip install pytest-testinfra") from missing
         return host_of(self, self.name)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from pytest_hetgpu.extensions.signatures.base import lazy, token
+from pytest_hetgpu.extensions.signatures.base import token
+from pytest_hetgpu.model.lazy_regex import lazy
 
 _LINE = lazy(
     r"hetgpu: stopped: (?P<name>\S{1,120})(?: on (?P<host>[\w.-]{1,253}))? \(pid (?P<pid>\d{1,9})\) was stopped by"
