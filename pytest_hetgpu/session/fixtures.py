@@ -55,7 +55,10 @@ class Run:
         if check and outcome.verdict.value == "not_run":
             pytest.skip(_words(outcome.why))
         if check and outcome.verdict.fails:
-            pytest.fail(session.describe(self._cluster, outcome), pytrace=False)
+            from pytest_hetgpu.session.failure_text import describe
+
+            assert session.recorder is not None
+            pytest.fail(describe(session.recorder, self._cluster.job, outcome), pytrace=False)
         if check and outcome.verdict.value == "known":
             from pytest_hetgpu.reporting.messages import known_for
 

@@ -305,11 +305,6 @@ class Session:
         if self.recorder is not None:
             self.recorder.release()
 
-    def describe(self, cluster: Cluster, outcome: Outcome) -> str:
-        """The text of a failing test."""
-        assert self.recorder is not None
-        return failure_text.describe(self.recorder, cluster.job, outcome)
-
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
         """A test of a cell that fails by itself (its own check, a fixture) has not passed, whatever the run showed."""

@@ -96,6 +96,7 @@ class Custody:
 
     @contextmanager
     def held(self) -> Iterator[None]:
+        """Keep the custody of orphaned processes while at least one holder is inside."""
         with self.lock:
             self._holders += 1
             if self._holders == 1:
