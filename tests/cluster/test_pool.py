@@ -146,7 +146,7 @@ def test_the_starter_can_log_in_on_all_others_and_has_the_programs(site: Site) -
     starter = next(member for member in site.opened if member.node.index == 0)
     assert starter.files["known_hosts"] == b"node1 ssh-ed25519 HOST1\nnode2 ssh-ed25519 HOST2\n"
     assert b"Host node1\n" in starter.files["ssh_config"]
-    assert all("remote/allreduce.py" in member.files for member in site.opened)
+    assert all("programs/allreduce.py" in member.files for member in site.opened)
 
 
 def test_a_placement_that_was_given_back_is_made_anew(site: Site) -> None:
@@ -265,5 +265,5 @@ def test_jobs_are_alike_whatever_their_ranks_and_cell() -> None:
 
 def test_ranks_get_their_programs_and_nothing_else() -> None:
     names = set(rank_programs())
-    assert {"remote/harness.py", "remote/allreduce.py"} <= names
+    assert {"programs/harness.py", "programs/allreduce.py"} <= names
     assert not [name for name in names if "agent" in name or "look" in name or "__init__" in name]

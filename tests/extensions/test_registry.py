@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_names_are_the_files_without_base_and_private_ones(family: str) -> None:
-    files = (path.stem for path in (ROOT / "pytest_hetgpu" / family).glob("*.py"))
+    files = (path.stem for path in (ROOT / "pytest_hetgpu" / "extensions" / family).glob("*.py"))
     assert names(family) == tuple(sorted(name for name in files if name != "base" and not name.startswith("_")))
 
 
@@ -28,7 +28,7 @@ def test_naming_variants_imports_none_of_them() -> None:
     program = (
         "import sys\nfrom pytest_hetgpu.extensions.registry import names\n"
         "assert 'ucx' in names('transports'); assert 'local' in names('runtimes')\n"
-        "variants = ('pytest_hetgpu.transports.', 'pytest_hetgpu.runtimes.')\n"
+        "variants = ('pytest_hetgpu.extensions.transports.', 'pytest_hetgpu.extensions.runtimes.')\n"
         "print(*(name for name in sys.modules if name.startswith(variants)))"
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
@@ -121,7 +121,7 @@ def test_an_unknown_name_lists_the_known() -> None:
 
 
 def test_a_file_without_such_a_class_is_our_mistake() -> None:
-    with pytest.raises(TypeError, match=r"pytest_hetgpu\.transports\.ucx defines no Launcher"):
+    with pytest.raises(TypeError, match=r"pytest_hetgpu\.extensions\.transports\.ucx defines no Launcher"):
         find("transports", "ucx", Launcher)  # type: ignore[type-abstract]
 
 

@@ -24,9 +24,9 @@ ROOT = Path(pytest_hetgpu.__file__).parent.parent
 PROGRAM = """
 import os, subprocess, sys, threading
 from pathlib import Path
-from pytest_hetgpu.model import Command
-from pytest_hetgpu.reaper.guard import guarded
-from pytest_hetgpu.runtimes.local import Local
+from pytest_hetgpu.model.job import Command
+from pytest_hetgpu.cluster.cleanup.guard import guarded
+from pytest_hetgpu.extensions.runtimes.local import Local
 guard = guarded(os.environ["RUN"])
 child = '''
 import subprocess, sys, os, time
@@ -204,8 +204,8 @@ def test_an_engine_that_does_not_answer_is_named_and_the_ledger_stays(
     run: Run, books: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     program = f"""
-from pytest_hetgpu.model import Reach
-from pytest_hetgpu.reaper.guard import guarded
+from pytest_hetgpu.model.job import Reach
+from pytest_hetgpu.cluster.cleanup.guard import guarded
 import os, signal
 guard = guarded(os.environ["RUN"])
 guard.engine(Reach("unix://{tmp_path}/gone.sock"))

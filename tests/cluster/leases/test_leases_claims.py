@@ -17,7 +17,7 @@ from pytest_hetgpu.cluster.leases.claims import Claim, Refused
 
 SERVE = """
 import sys
-from pytest_hetgpu.leases import claims
+from pytest_hetgpu.cluster.leases import claims
 claims.common_folder = lambda: sys.argv[1]
 claims.serve()
 """

@@ -26,7 +26,7 @@ from pytest_hetgpu.errors import NotHere, UsageError
 PATIENCE = 60.0
 HOLDER = """
 import sys
-from pytest_hetgpu.leases.hold import Wanted, hold
+from pytest_hetgpu.cluster.leases.hold import Wanted, hold
 for line in sys.stdin:
     with hold([Wanted(name, name) for name in line.split()]) as held:
         print("held", *sorted(held.words), flush=True)
@@ -205,7 +205,7 @@ def test_an_interrupt_while_waiting_gives_the_claim_up(holders: list[Holder]) ->
 def test_a_forked_child_does_not_keep_a_host_that_was_freed() -> None:
     program = """if True:
         import os
-        from pytest_hetgpu.leases.hold import Wanted, hold
+        from pytest_hetgpu.cluster.leases.hold import Wanted, hold
         release, wait = os.pipe()
         with hold([Wanted("gpu1", "gpu1")]):
             if os.fork() == 0:

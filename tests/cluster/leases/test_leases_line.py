@@ -20,7 +20,7 @@ PATIENCE = 60.0
 MOMENT = 0.001
 WAITING = """
 import sys
-from pytest_hetgpu.leases.claims import Claim
+from pytest_hetgpu.cluster.leases.claims import Claim
 claim = Claim(sys.argv[1], "gpu1", {})
 assert not claim.granted(0.001)
 print("in line", flush=True)

@@ -19,8 +19,8 @@ Complain = Callable[..., list[str]]
 LAYERED = '''
 """A family over another."""
 
-from pytest_hetgpu.transports.base import Rendering, Transport, TransportSettings
-from pytest_hetgpu.transports._proof import Proof
+from pytest_hetgpu.extensions.transports.base import Rendering, Transport, TransportSettings
+from pytest_hetgpu.extensions.transports._proof import Proof
 
 
 class LayerSettings(TransportSettings):
@@ -70,7 +70,7 @@ def layered(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monkey
     folder = tmp_path_factory.mktemp("families")
     (folder / "layer.py").write_text(LAYERED)
     monkeypatch.setattr(
-        pytest_hetgpu.transports, "__path__", [*pytest_hetgpu.extensions.transports.__path__, str(folder)]
+        pytest_hetgpu.extensions.transports, "__path__", [*pytest_hetgpu.extensions.transports.__path__, str(folder)]
     )
     caches = (registry.names, registry.shipped, registry._classes, values.entry_model)
     for cache in caches:

@@ -99,7 +99,7 @@ def test_a_run_that_lives_is_refused_with_its_process(tmp_path: Path) -> None:
 HOLDS = """
 import sys
 from pathlib import Path
-from pytest_hetgpu.reporting.journal import Journal
+from pytest_hetgpu.store.journal import Journal
 journal = Journal(Path(sys.argv[1]), "gw0")
 print("here", flush=True)
 sys.stdin.read()

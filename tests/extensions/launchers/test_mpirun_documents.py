@@ -23,7 +23,7 @@ from tests.extensions.launchers.mpirun_words import Meaning, Rank, meaning
 SCRIPT = '''
 """A program of the user's own."""
 
-from pytest_hetgpu.workloads.base import Workload, WorkloadSettings
+from pytest_hetgpu.extensions.workloads.base import Workload, WorkloadSettings
 
 
 class ScriptSettings(WorkloadSettings):
@@ -141,7 +141,7 @@ def scripts(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monkey
     folder = tmp_path_factory.mktemp("families")
     (folder / "script.py").write_text(SCRIPT)
     monkeypatch.setattr(
-        pytest_hetgpu.workloads, "__path__", [*pytest_hetgpu.extensions.workloads.__path__, str(folder)]
+        pytest_hetgpu.extensions.workloads, "__path__", [*pytest_hetgpu.extensions.workloads.__path__, str(folder)]
     )
     caches = (registry.names, registry.shipped, registry._classes, values.entry_model)
     for cache in caches:

@@ -112,8 +112,8 @@ def test_a_killed_container_is_told_as_such(site: Site) -> None:
 def test_a_process_that_is_killed_leaves_no_container(site: Site) -> None:
     program = f"""
 import time
-from pytest_hetgpu.runtimes.base import Gathering
-from pytest_hetgpu.runtimes.docker import Docker
+from pytest_hetgpu.extensions.runtimes.base import Gathering
+from pytest_hetgpu.extensions.runtimes.docker import Docker
 from tests.runtimes.container_nodes import node, owner, local_site
 gathering = Gathering("doomed", {site.run!r}, owner())
 members = [Docker.open(node(index), gathering) for index in range(2)]

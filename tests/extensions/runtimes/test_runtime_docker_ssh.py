@@ -169,9 +169,9 @@ def test_a_tunnel_that_broke_is_made_again(site: Site, sshd: Sshd) -> None:
 def test_a_process_that_is_killed_leaves_neither_tunnel_nor_container(site: Site, sshd: Sshd) -> None:
     program = f"""
 import time
-from pytest_hetgpu.model import *
-from pytest_hetgpu.runtimes.base import Gathering
-from pytest_hetgpu.runtimes.docker import Docker
+from pytest_hetgpu.model.job import *
+from pytest_hetgpu.extensions.runtimes.base import Gathering
+from pytest_hetgpu.extensions.runtimes.docker import Docker
 from tests.runtimes.container_nodes import owner
 members = Docker.open({sshd.node(0)!r}, Gathering("doomed", {site.run!r}, owner()))
 print("up", flush=True)
