@@ -64,7 +64,8 @@ def _node(node: Node) -> Node:
 def anywhere(token: str) -> str:
     """A token without this run's folder on nodes, and without the place where this project is installed."""
     token = _OURS.sub(pasting.FOLDER, token)
-    return re.sub(r"[^\s=]*/pytest_hetgpu/remote(?=/|$)", f"./{PROGRAMS}", token)
+    # Runs of older versions have them in `programs`.
+    return re.sub(r"[^\s=]*/pytest_hetgpu/(?:remote|programs)(?=/|$)", f"./{PROGRAMS}", token)
 
 
 def _lines(job: Job, key: str) -> Iterator[str]:
