@@ -89,7 +89,7 @@ def locked(path: Path) -> list[str]:
 
 def stacks(names: list[str]) -> None:
     """Each stack in its own environment, by the pins that the project itself holds."""
-    ask = [str(HOME / "bin" / "python"), "-m", "pytest_hetgpu.stacks"]
+    ask = [str(HOME / "bin" / "python"), "-m", "pytest_hetgpu.extensions.stacks"]
     for name in names or step("listing stacks", ask).split():
         held = f"stacks/{name}.txt"
         pins = locked(LOCKS / held) if lock(held) else step(f"stack {name}", [*ask, name]).split()

@@ -173,8 +173,8 @@ def collection(folder: Path, runs: int) -> None:
 
 
 def expansion(folder: Path, runs: int) -> None:
-    from pytest_hetgpu.expand import expand
-    from pytest_hetgpu.matrix.reader import read
+    from pytest_hetgpu.config.matrix.reader import read
+    from pytest_hetgpu.planning.expand import expand
 
     path = matrix(folder, 1)
     values = [

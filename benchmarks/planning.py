@@ -21,10 +21,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pytest_hetgpu.scheduling.board import Board
-from pytest_hetgpu.scheduling.tasks import nodes_of, tasks
-from pytest_hetgpu.scheduling.waiting import Task
-from pytest_hetgpu.suite import Beside, Suite
+from pytest_hetgpu.planning.suite import Beside, Suite
+from pytest_hetgpu.session.xdist.board import Board
+from pytest_hetgpu.session.xdist.tasks import nodes_of, tasks
+from pytest_hetgpu.session.xdist.waiting import Task
 
 ROWS = ("10000,1000,2", "10000,1000,10", "10000,10000,2", "10000,100000,20", "100000,1000,2", "100000,100000,20")
 TARGET = 5.0

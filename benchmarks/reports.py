@@ -16,12 +16,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from pytest_hetgpu.evidence import Measurement
-from pytest_hetgpu.model import Point
+from pytest_hetgpu.model.records import Measurement, Point
 from pytest_hetgpu.reporting import junit, report
-from pytest_hetgpu.reporting.cells import read_run
-from pytest_hetgpu.reporting.folder import RunFolder
-from pytest_hetgpu.reporting.journal import Journal, MatrixFile
+from pytest_hetgpu.store.cells import read_run
+from pytest_hetgpu.store.events import MatrixFile
+from pytest_hetgpu.store.folder import RunFolder
+from pytest_hetgpu.store.journal import Journal
 from tests.reporting.report_samples import CRASHED, PASSED, job, result
 
 RERUN = "pytest --hetgpu-cell {label}"

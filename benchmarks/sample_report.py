@@ -15,8 +15,9 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from pytest_hetgpu.reporting import anonymity, report
+from pytest_hetgpu.reporting import report
 from pytest_hetgpu.reporting.upstream.bundle import bundle
+from pytest_hetgpu.store.redaction import anonymity
 
 ROOT = Path(__file__).resolve().parent.parent
 SAMPLE = ROOT / "reports" / "sample"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pytest_hetgpu.signatures.base import Weight
-from pytest_hetgpu.signatures.reading.rules import Rule, RuleDialect
-from pytest_hetgpu.told import Kind
+from pytest_hetgpu.extensions.signatures.base import Weight
+from pytest_hetgpu.extensions.signatures.engine.rules import Rule, RuleDialect
+from pytest_hetgpu.model.verdict import Kind
 
 
 class Frobd(RuleDialect):

@@ -12,23 +12,26 @@ from typing import TYPE_CHECKING, Any
 from pytest_hetgpu._version import __version__
 
 if TYPE_CHECKING:
-    from pytest_hetgpu.cluster import Cluster
-    from pytest_hetgpu.evidence import Measurement, Outcome, Signature
-    from pytest_hetgpu.fixtures import Run
-    from pytest_hetgpu.model import Kind, Scenario, Verdict
+    from pytest_hetgpu.cluster.cluster import Cluster
+    from pytest_hetgpu.model.failure import Signature
+    from pytest_hetgpu.model.job import Scenario
+    from pytest_hetgpu.model.outcome import Outcome
+    from pytest_hetgpu.model.records import Measurement
+    from pytest_hetgpu.model.verdict import Kind, Verdict
+    from pytest_hetgpu.session.fixtures import Run
 
 
 __all__ = ["Cluster", "Kind", "Measurement", "Outcome", "Run", "Scenario", "Signature", "Verdict", "__version__"]
 
 _HOMES = {
-    "Cluster": "cluster",
-    "Kind": "model",
-    "Measurement": "evidence",
-    "Outcome": "evidence",
-    "Run": "fixtures",
-    "Scenario": "model",
-    "Signature": "evidence",
-    "Verdict": "model",
+    "Cluster": "cluster.cluster",
+    "Kind": "model.job",
+    "Measurement": "model.outcome",
+    "Outcome": "model.outcome",
+    "Run": "session.fixtures",
+    "Scenario": "model.job",
+    "Signature": "model.outcome",
+    "Verdict": "model.job",
 }
 
 

@@ -9,9 +9,9 @@
     +-- ProvisionError        a node could not be made ready; an error, not a failure
     |   +-- LostNode          ... or was, and is out of reach now
     +-- LaunchError           the launcher itself could not be started
-    +-- RecordError           a stored record cannot be read back (reporting/serial.py)
+    +-- RecordError           a stored record cannot be read back (store/encode.py)
     +-- StorageError          the run's folder cannot be written: disk full, taken away, read-only
-    |   +-- JournalError      ... its journal (reporting/journal.py)
+    |   +-- JournalError      ... its journal (store/journal.py)
 
 Errors of foreign libraries end where they arise and come out as one of these.
 """

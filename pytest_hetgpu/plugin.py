@@ -6,8 +6,8 @@ from collections.abc import Generator
 
 import pytest
 
-from pytest_hetgpu import options
-from pytest_hetgpu.fixtures import SESSION_PLUGIN, cluster, run, scenario, session_of
+from pytest_hetgpu.session import options
+from pytest_hetgpu.session.fixtures import SESSION_PLUGIN, cluster, run, scenario, session_of
 
 __all__ = ["cluster", "run", "scenario"]
 
@@ -40,7 +40,7 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(
             "--hetgpu-resume runs what is left of a run, --hetgpu-plan starts nothing: leave one out"
         )
-    from pytest_hetgpu.session import Session
+    from pytest_hetgpu.session.session import Session
 
     session = Session.open(config, settings)
     config.pluginmanager.register(session, SESSION_PLUGIN)

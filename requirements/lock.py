@@ -62,7 +62,7 @@ def extra(name: str, extras: Mapping[str, list[str]]) -> Iterator[str]:
 
 def stacks() -> Iterator[tuple[str, tuple[str, ...]]]:
     """The stacks that are made of wheels, but for those with PyTorch."""
-    from pytest_hetgpu.stacks.base import family_of, stack_names
+    from pytest_hetgpu.extensions.stacks.base import family_of, stack_names
 
     for name in stack_names():
         release = family_of(name).releases[name]

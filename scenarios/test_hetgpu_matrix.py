@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pytest_hetgpu.fixtures import Run
+    from pytest_hetgpu.session.fixtures import Run
 
 
 def test_cell(run: Run) -> None:

@@ -14,10 +14,10 @@ from typing import NoReturn
 
 import pytest
 
+from pytest_hetgpu.config.matrix.document import Document
+from pytest_hetgpu.config.matrix.reader import read
 from pytest_hetgpu.errors import MatrixError
-from pytest_hetgpu.expand import expand
-from pytest_hetgpu.matrix.document import Document
-from pytest_hetgpu.matrix.reader import read
+from pytest_hetgpu.planning.expand import expand
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pytest_hetgpu.settings import OPTIONS
+from pytest_hetgpu.session.settings import OPTIONS
 
 FOLDER = Path(__file__).parents[1] / "docs" / "ci"
 FAKE = """\

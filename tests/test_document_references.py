@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pytest_hetgpu.settings import OPTIONS
+from pytest_hetgpu.session.settings import OPTIONS
 from tests.document_blocks import PAGES, ROOT
 
 DOCS = ROOT / "docs"

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import yaml
 
-from pytest_hetgpu import inventory
-from pytest_hetgpu.expand import expand
-from pytest_hetgpu.knowledge import file as known_failures
-from pytest_hetgpu.knowledge.load import knowledge
-from pytest_hetgpu.matrix.reader import read as read_matrix
-from pytest_hetgpu.model import Kind
-from pytest_hetgpu.patterns import CommandSettings
+from pytest_hetgpu.config.inventory import inventory
+from pytest_hetgpu.config.known_failures import file as known_failures
+from pytest_hetgpu.config.known_failures.load import knowledge
+from pytest_hetgpu.config.matrix.reader import read as read_matrix
+from pytest_hetgpu.extensions.output_patterns import CommandSettings
+from pytest_hetgpu.model.verdict import Kind
+from pytest_hetgpu.planning.expand import expand
 from tests.document_blocks import ROOT, blocks
 
 RULES = {"exclude", "include", "expect", "reference"}

@@ -27,5 +27,5 @@ def test_the_plugin_alone_imports_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
     assert loaded.isdisjoint(
-        {"pydantic", "yaml", "junitparser", "psutil", "pytest_hetgpu.session", "pytest_hetgpu.model"}
+        {"pydantic", "yaml", "junitparser", "psutil", "pytest_hetgpu.session.session", "pytest_hetgpu.model.job"}
     )

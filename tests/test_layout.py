@@ -1,4 +1,4 @@
-"""The laws of the house: who may import whom, how large a file may grow, and that everything public explains itself."""
+"""The laws of the code: the order of imports, the size of files and functions, docstrings, lint and types."""
 
 from __future__ import annotations
 
@@ -15,35 +15,32 @@ from typing import NamedTuple
 
 import pytest
 
-from pytest_hetgpu.registry import FAMILIES, names
+from pytest_hetgpu.extensions.registry import FAMILIES, names
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "pytest_hetgpu"
 
-GROUND = {
-    "model",
-    "evidence",
-    "told",
-    "limits",
-    "samples",
-    "errors",
-    "registry",
-    "extensions",
-    "regex",
-    "sizes",
-    "foreign",
-    "readings",
-    "batch",
-    "pods",
-    "interfaces",
-    "carriage",
-    "paths",
-}
-# What families may know besides the ground and themselves: words for conditions, bandwidths, images and foreign output.
-SHARED = {"when", "metrics", "images", "patterns"}
-PYTEST_MODULES = {"plugin", "fixtures", "session", "options"}
-BORDER = {"runtimes", "leases", "reaper", "forensics"}
+#: The packages in one order. A package imports what stands further right, and itself; packages of one group do not
+#: import each other.
+LAYERS: tuple[tuple[str, ...], ...] = (
+    ("__init__", "api", "newhooks", "plugin"),
+    ("cli", "session"),
+    ("reporting",),
+    ("execution",),
+    ("cluster",),
+    ("analysis",),
+    ("planning",),
+    ("config",),
+    ("extensions", "store"),
+    ("model", "errors", "_version"),
+)
+#: Programs that are copied to nodes. They import nothing of the package, and nothing imports them.
+REMOTE = "remote"
+MOST_ENTRIES = 18
+#: Modules and packages that may import pytest, and those that may start processes or open sockets.
+PYTEST = {"plugin", "session"}
 WORLD = {"subprocess", "socket", "docker", "testinfra", "psutil"}
+BORDER = ("pytest_hetgpu.cluster.", "pytest_hetgpu.extensions.runtimes.", "pytest_hetgpu.remote.")
 
 LONGEST_FILE = 350
 LONGEST_FUNCTION = 50
@@ -58,7 +55,7 @@ class Import(NamedTuple):
 
 
 def module_name(path: Path) -> str:
-    """`pytest_hetgpu.matrix.source`; a package by its own name."""
+    """`pytest_hetgpu.config.matrix.source`; a package by its own name."""
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
@@ -93,51 +90,83 @@ def ours(name: str) -> str:
     return name.removeprefix("pytest_hetgpu.")
 
 
-def room(name: str) -> str:
-    """The first part: `matrix` of `pytest_hetgpu.matrix.source`."""
-    return ours(name).partition(".")[0]
+def package(name: str) -> str:
+    """The first part: `config` of `pytest_hetgpu.config.matrix.source`; `__init__` of the package itself."""
+    return "__init__" if name == "pytest_hetgpu" else ours(name).partition(".")[0]
 
 
 OURS = tuple(one for one in imports() if one.of.partition(".")[0] == "pytest_hetgpu")
+LEVELS = {name: level for level, group in enumerate(LAYERS) for name in group}
 
 
 def test_there_is_something_to_look_at() -> None:
     assert len(trees()) > 50
     assert len(OURS) > 100
-    assert {("pytest_hetgpu.suite", "pytest_hetgpu.inventory")} <= {one[:2] for one in OURS}
-    assert any(room(one.by) == "runtimes" and one.of == "testinfra" for one in imports())
+    assert {("pytest_hetgpu.planning.suite", "pytest_hetgpu.config.inventory.inventory")} <= {one[:2] for one in OURS}
+    assert any(one.of == "testinfra" for one in imports())
 
 
-def test_the_ground_imports_nothing_of_ours_but_the_ground() -> None:
-    assert [one for one in OURS if room(one.by) in GROUND and room(one.of) not in GROUND] == []
+def test_the_top_level_is_small() -> None:
+    entries = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    assert entries - set(LEVELS) == set()
+    assert len(entries - {"_version"}) + 1 <= MOST_ENTRIES  # and `remote`, which is no package
 
 
-def test_families_import_the_ground_what_all_share_and_themselves() -> None:
-    assert set(FAMILIES) <= {room(name) for name in trees()}
-    inside = [one for one in OURS if room(one.by) in FAMILIES]
-    assert [one for one in inside if room(one.of) not in {*GROUND, *SHARED, room(one.by)}] == []
-    # Of its own family a variant knows what is no variant; nobody inside knows a variant.
-    variants = {f"pytest_hetgpu.{family}.{name}" for family in FAMILIES for name in names(family)}
+def test_imports_go_down() -> None:
+    def upward(one: Import) -> bool:
+        by, of = package(one.by), package(one.of)
+        return of not in (by, "_version") and LEVELS[by] >= LEVELS[of]
+
+    inside = [one for one in OURS if REMOTE not in (package(one.by), package(one.of))]
+    assert [f"{ours(one.by)} imports {ours(one.of)}" for one in inside if upward(one)] == []
+
+
+def private(name: str) -> str | None:
+    """The package that a name with a `_` in it is private to; None if no part of it is private."""
+    parts = name.split(".")
+    found = (at for at, part in enumerate(parts) if part.startswith("_"))
+    return ".".join(parts[: next(found, 0)]) or None
+
+
+def imported_names() -> Iterator[tuple[str, str]]:
+    """Every name that a module of the package imports from another one, as (module, dotted name)."""
+    for by, tree in trees().items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("pytest_hetgpu"):
+                yield from ((by, f"{node.module}.{alias.name}") for alias in node.names)
+
+
+def test_what_is_private_stays_in_its_package() -> None:
+    def allowed(by: str, of: str) -> bool:
+        owner = private(of)
+        return owner in (None, "pytest_hetgpu") or f"{by}.".startswith(f"{owner}.")
+
+    assert sorted(f"{ours(by)} imports {ours(of)}" for by, of in imported_names() if not allowed(by, of)) == []
+
+
+def test_no_extension_imports_a_variant() -> None:
+    assert {f"pytest_hetgpu.extensions.{family}" for family in FAMILIES} <= set(trees())
+    variants = {f"pytest_hetgpu.extensions.{family}.{name}" for family in FAMILIES for name in names(family)}
     assert variants <= set(trees())
+    inside = [one for one in OURS if package(one.by) == "extensions"]
     assert [one for one in inside if one.of in variants and not one.by.endswith("__main__")] == []
 
 
-def test_only_the_plugin_modules_import_pytest() -> None:
-    found = {ours(one.by) for one in imports() if one.of.partition(".")[0] in ("pytest", "_pytest")}
-    assert found == PYTEST_MODULES
+def test_only_the_plugin_and_the_session_import_pytest() -> None:
+    found = {package(one.by) for one in imports() if one.of.partition(".")[0] in ("pytest", "_pytest")}
+    assert found == PYTEST
     assert not any(one.of.startswith("_pytest") for one in imports())
 
 
-def test_only_the_border_touches_processes_and_sockets() -> None:
-    # What runs on a node by itself is the other side of the border.
-    touching = [one for one in imports() if one.of.partition(".")[0] in WORLD and room(one.by) != "programs"]
+def test_only_the_border_starts_processes_and_opens_sockets() -> None:
+    touching = [one for one in imports() if one.of.partition(".")[0] in WORLD]
     assert touching
-    assert [one for one in touching if room(one.by) not in BORDER] == []
+    assert [one for one in touching if not one.by.startswith(BORDER)] == []
 
 
-def test_programs_and_the_rest_know_nothing_of_each_other() -> None:
-    assert [one for one in OURS if room(one.of) == "programs" or room(one.by) == "programs"] == []
-    assert any(room(name) == "programs" for name in trees())
+def test_remote_programs_and_the_package_import_nothing_of_each_other() -> None:
+    assert [one for one in OURS if REMOTE in (package(one.of), package(one.by))] == []
+    assert any(package(name) == REMOTE for name in trees())
 
 
 def circles() -> Iterator[list[str]]:
@@ -218,7 +247,7 @@ def undocumented_in(name: str) -> Iterator[str]:
 
 def test_everything_public_has_a_docstring() -> None:
     assert [name for name, tree in trees().items() if not ast.get_docstring(tree)] == []
-    modules = [name for name in trees() if room(name) != "programs" and public(name.rpartition(".")[2])]
+    modules = [name for name in trees() if package(name) != REMOTE and public(name.rpartition(".")[2])]
     assert [found for name in modules for found in undocumented_in(name)] == []
 
 
@@ -226,7 +255,7 @@ def test_programs_are_documented_too() -> None:
     found = [
         f"{name}.{node.name}"
         for name, tree in trees().items()
-        if room(name) == "programs"
+        if package(name) == REMOTE
         for node in tree.body
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and public(node.name) and not ast.get_docstring(node)
     ]

@@ -6,9 +6,9 @@ from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any
 
-from pytest_hetgpu.logs.output import Output
-from pytest_hetgpu.reporting.redaction import redact
-from pytest_hetgpu.reporting.text import clean
+from pytest_hetgpu.analysis.logs.output import Output
+from pytest_hetgpu.store.redaction.redact import redact
+from pytest_hetgpu.store.text import clean
 
 BEFORE, AFTER = 8, 30
 FURTHEST = 200_000

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from pytest_hetgpu.carriage import PATHS, UNKNOWN, told
-from pytest_hetgpu.evidence import Outcome
-from pytest_hetgpu.reporting.cells import CellRecord
+from pytest_hetgpu.model.outcome import Outcome
+from pytest_hetgpu.model.transport_classes import PATHS, UNKNOWN, told
+from pytest_hetgpu.store.cells import CellRecord
 
 TRANSPORT, WORKLOAD = "transport", "workload"
 

@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 import junitparser
 from junitparser import Error, Failure, Skipped, TestCase, xunit2
 
-from pytest_hetgpu.model import Kind, Verdict
-from pytest_hetgpu.reporting.cells import CellRecord, RunRecord
-from pytest_hetgpu.reporting.folder import RunFolder
-from pytest_hetgpu.reporting.pairs import to_pairs
-from pytest_hetgpu.reporting.text import clean, one_line, tail
-from pytest_hetgpu.reporting.wording import Rerun, brief, details, headline
+from pytest_hetgpu.model.verdict import Kind, Verdict
+from pytest_hetgpu.reporting.cell_text import Rerun, brief, details, headline
+from pytest_hetgpu.store.cells import CellRecord, RunRecord
+from pytest_hetgpu.store.folder import RunFolder
+from pytest_hetgpu.store.properties import to_pairs
+from pytest_hetgpu.store.text import clean, one_line, tail
 
 _xml: Any = junitparser  # typed, but for half of what is used here
 _xunit2: Any = xunit2

@@ -9,17 +9,18 @@ from functools import partial
 from typing import TypeVar
 from urllib.parse import quote
 
-from pytest_hetgpu import fates
-from pytest_hetgpu.attempts.quarantine import IN_QUARANTINE
-from pytest_hetgpu.carriage import told
-from pytest_hetgpu.evidence import Known, Outcome
-from pytest_hetgpu.model import Verdict
-from pytest_hetgpu.reporting import scalings
-from pytest_hetgpu.reporting.cells import CellRecord, RunRecord, utc
+from pytest_hetgpu.execution.retry.quarantine import IN_QUARANTINE
+from pytest_hetgpu.model import rank_outcome
+from pytest_hetgpu.model.failure import Known
+from pytest_hetgpu.model.outcome import Outcome
+from pytest_hetgpu.model.transport_classes import told
+from pytest_hetgpu.model.verdict import Verdict
+from pytest_hetgpu.reporting import scaling_table
+from pytest_hetgpu.reporting.cell_text import Rerun, again, debugged, expected, words
 from pytest_hetgpu.reporting.grid import Grid, carried, grids
-from pytest_hetgpu.reporting.pairs import before, flaky
-from pytest_hetgpu.reporting.text import one_line
-from pytest_hetgpu.reporting.wording import Rerun, again, debugged, expected, words
+from pytest_hetgpu.store.cells import CellRecord, RunRecord, utc
+from pytest_hetgpu.store.properties import before, flaky
+from pytest_hetgpu.store.text import escape, one_line
 
 T = TypeVar("T")
 
@@ -47,7 +48,6 @@ _COUNTED = {
     Verdict.KNOWN: ("is a known failure", "are known failures"),
     Verdict.NOT_RUN: ("was not run", "were not run"),
 }
-_MARKS = re.compile(r"[\\`*\[\]<>|~&$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 _LINK = re.compile(r"https?://[^\s<>\"`|\\]+")
 
 
@@ -68,16 +68,11 @@ def render(
     parts += _flaky(record)
     parts += _skips(record)
     parts += _quarantine(record)
-    parts += scalings.paragraphs(record, escape)
+    parts += scaling_table.paragraphs(record, escape)
     parts += nodes
     parts += _legend(record)
     parts += _lost(lost)
     return _cut("\n\n".join(parts) + "\n")
-
-
-def escape(text: str, limit: int = 300) -> str:
-    """Text in one line that Markdown shows as it is."""
-    return _MARKS.sub(r"\\\g<0>", one_line(text, limit))
 
 
 def code(text: str, limit: int = 300) -> str:
@@ -196,7 +191,7 @@ def _detail(cell: CellRecord, log: str | None, rerun: Rerun) -> Iterator[str]:
         yield f"- line {outcome.signature.line} of its log: {code(outcome.signature.primary_line)}"
     if outcome.carried:
         yield f"- data carried by: {escape(told(outcome.carried))}"
-    if ranks := fates.in_words(outcome.fates):
+    if ranks := rank_outcome.in_words(outcome.fates):
         yield f"- ranks: {escape(ranks)}"
     yield from _known(outcome.known)
     if outcome.verdict in (Verdict.CHANGED, Verdict.FIXED):

@@ -9,16 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_hetgpu.errors import HetgpuError
-from pytest_hetgpu.reporting import markdown, presence
-from pytest_hetgpu.reporting.anonymity import kept, without_names
-from pytest_hetgpu.reporting.cells import RunRecord, lost_logs, read_run
-from pytest_hetgpu.reporting.files import write_atomically
-from pytest_hetgpu.reporting.folder import RunFolder
-from pytest_hetgpu.reporting.wording import Rerun, private
+from pytest_hetgpu.reporting import markdown
+from pytest_hetgpu.reporting.cell_text import Rerun, private
+from pytest_hetgpu.store import writer_lock
+from pytest_hetgpu.store.cells import RunRecord, lost_logs, read_run
+from pytest_hetgpu.store.files import write_atomically
+from pytest_hetgpu.store.folder import RunFolder
+from pytest_hetgpu.store.redaction.anonymity import kept, without_names
+from pytest_hetgpu.store.text import escape
 
 if TYPE_CHECKING:
-    from pytest_hetgpu.reporting.environment import SeenPlacement
-    from pytest_hetgpu.speed.baseline import Baseline
+    from pytest_hetgpu.analysis.baseline import Baseline
+    from pytest_hetgpu.store.environment import SeenPlacement
 
 
 class ReportError(HetgpuError):
@@ -51,7 +53,7 @@ def _settle(record: RunRecord, folder: RunFolder) -> None:
     """Publishes the redacted output of commands that ran when their processes were killed; of running ones nothing."""
     writers = {folder.log(cell.label).parent.name: cell.writer for cell in record.cells}
     for attempt, name in folder.unpublished():
-        if name in writers and not presence.alive(folder.path / "journal" / f"{writers[name]}.jsonl"):
+        if name in writers and not writer_lock.alive(folder.path / "journal" / f"{writers[name]}.jsonl"):
             with suppress(OSError):  # what is not published is not shown either
                 attempt.publish(name, ended=False)
     folder.tidy()
@@ -59,8 +61,9 @@ def _settle(record: RunRecord, folder: RunFolder) -> None:
 
 def _build(record: RunRecord, folder: RunFolder, rerun: Rerun) -> Iterator[str]:
     """Writes all of it, what CI needs first; gives what could not be written, and why."""
-    from pytest_hetgpu.reporting import environment, junit
+    from pytest_hetgpu.reporting import junit
     from pytest_hetgpu.reporting.upstream import written
+    from pytest_hetgpu.store import environment
 
     run_folder = folder.path
     lost = lost_logs(record, folder)
@@ -93,8 +96,8 @@ def _page(
     record: RunRecord, folder: RunFolder, rerun: Rerun, placements: Sequence[SeenPlacement], issues: Mapping[str, str]
 ) -> bytes:
     """The page, which links to the issues that were written."""
+    from pytest_hetgpu.analysis.baseline import kept_with
     from pytest_hetgpu.reporting.html import facts, page
-    from pytest_hetgpu.speed.baseline import kept_with
 
     try:
         baseline = kept_with(folder.path)
@@ -111,9 +114,9 @@ def _before(record: RunRecord, folder: RunFolder) -> Baseline | None:
     """The run before, where the history beside this run knows of one."""
     if not (record.sessions and folder.history.is_file()):
         return None
-    from pytest_hetgpu.compare.sides import Side
-    from pytest_hetgpu.reporting import history
-    from pytest_hetgpu.speed.baseline import Baseline
+    from pytest_hetgpu.analysis.baseline import Baseline
+    from pytest_hetgpu.analysis.compare.sides import Side
+    from pytest_hetgpu.store import history
 
     first = record.sessions[0]
     matrices = {matrix.name for session in record.sessions for matrix in session.matrices}
@@ -123,9 +126,9 @@ def _before(record: RunRecord, folder: RunFolder) -> Baseline | None:
 
 def _nodes(record: RunRecord, placements: Sequence[SeenPlacement], folder: RunFolder) -> Iterator[str]:
     """Where raw logs are; what the nodes and the ways between them were found to be. Imports only what is needed."""
-    yield from filter(None, [markdown.escape(private(folder))])
+    yield from filter(None, [escape(private(folder))])
     if placements:
-        from pytest_hetgpu.reporting import environment, wires
+        from pytest_hetgpu.reporting import bandwidth_table, nodes_table
 
-        yield from wires.lines(record.cells, placements)
-        yield from environment.lines(placements)
+        yield from bandwidth_table.lines(record.cells, placements)
+        yield from nodes_table.lines(placements)

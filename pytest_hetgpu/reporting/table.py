@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 
-from pytest_hetgpu.model import Verdict
-from pytest_hetgpu.reporting.cells import CellRecord
+from pytest_hetgpu.model.verdict import Verdict
 from pytest_hetgpu.reporting.grid import Grid, carried, grids
-from pytest_hetgpu.reporting.text import one_line
+from pytest_hetgpu.store.cells import CellRecord
+from pytest_hetgpu.store.text import one_line
 
 Segment = tuple[str, Mapping[str, bool]]
 Row = tuple[Segment, ...]

@@ -213,7 +213,7 @@ def test_cells_of_a_node_that_does_not_come_up_are_skipped(
 
 
 LOST_ONCE = """
-import pytest_hetgpu.recorder as recorder
+import pytest_hetgpu.execution.runner as recorder
 from pytest_hetgpu.errors import ProvisionError
 
 real, calls = recorder.execute, []

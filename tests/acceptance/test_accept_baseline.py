@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from pytest_hetgpu.cli import main
-from pytest_hetgpu.reporting import history
-from pytest_hetgpu.reporting.journal import read
+from pytest_hetgpu.cli.main import main
+from pytest_hetgpu.store import history
+from pytest_hetgpu.store.cells import read
 
 pytestmark = pytest.mark.usefixtures("stacks")
 

@@ -130,7 +130,7 @@ def test_nothing_is_shadowed(run_pytest: Run, install: Install, pytester: pytest
         "runtime 'boxes' of two-boxes 1.0 (third:Boxes) and 'boxes' of one-boxes 1.0 (other) have one name; "
         "uninstall one of the two",
         "runtime 'docker' of one-boxes 1.0 (other) has the name of one that pytest-hetgpu has "
-        "(pytest_hetgpu/runtimes/docker.py): rename it there, or uninstall it",
+        "(pytest_hetgpu/extensions/runtimes/docker.py): rename it there, or uninstall it",
     ]
 
 

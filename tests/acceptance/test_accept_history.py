@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hetgpu.cli import main
-from pytest_hetgpu.model import Verdict
-from pytest_hetgpu.reporting import history
+from pytest_hetgpu.cli.main import main
+from pytest_hetgpu.model.verdict import Verdict
+from pytest_hetgpu.store import history
 
 pytestmark = pytest.mark.usefixtures("stacks")
 

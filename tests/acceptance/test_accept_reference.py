@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hetgpu.reporting.journal import read
+from pytest_hetgpu.store.cells import read
 
 pytestmark = pytest.mark.usefixtures("stacks")
 

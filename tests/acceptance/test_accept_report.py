@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hetgpu.model import Verdict
-from pytest_hetgpu.reporting import history
+from pytest_hetgpu.model.verdict import Verdict
+from pytest_hetgpu.store import history
 
 pytestmark = pytest.mark.usefixtures("stacks")
 
@@ -38,7 +38,9 @@ def report(pytester: pytest.Pytester, latest: Latest) -> Run:
     elsewhere = pytester.mkdir("elsewhere")
 
     def run(*arguments: str) -> pytest.RunResult:
-        program = f"import os, sys; os.chdir({str(elsewhere)!r}); from pytest_hetgpu.cli import main; sys.exit(main())"
+        program = (
+            f"import os, sys; os.chdir({str(elsewhere)!r}); from pytest_hetgpu.cli.main import main; sys.exit(main())"
+        )
         return pytester.run(sys.executable, "-c", program, "report", str(latest()), *arguments)
 
     return run

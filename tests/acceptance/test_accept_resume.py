@@ -17,7 +17,7 @@ import psutil
 import pytest
 from junitparser import JUnitXml
 
-from pytest_hetgpu.reporting import history
+from pytest_hetgpu.store import history
 from tests.acceptance.test_accept_stop import as_in_a_terminal, wait_for_word
 
 Run = Callable[..., pytest.RunResult]

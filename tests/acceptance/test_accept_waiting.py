@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hetgpu.leases.claims import HOST, Claim
+from pytest_hetgpu.cluster.leases.claims import HOST, Claim
 from tests.acceptance.at_a_terminal import Terminal
 
 Matrix = Callable[..., Path]
@@ -56,7 +56,7 @@ def test_a_log_has_a_line_of_it(pytester: pytest.Pytester, busy: Claim, workers:
 
 
 BEHIND_TLS = """\
-from pytest_hetgpu.leases import hold
+from pytest_hetgpu.cluster.leases import hold
 
 hold.wanted = lambda nodes: (hold.Wanted("https://gpu1:2376", "gpu1:2376"),)
 """
@@ -73,7 +73,7 @@ def test_a_host_that_runs_from_elsewhere_are_not_kept_off_is_noted(
 
 
 LOSING = """\
-from pytest_hetgpu.leases.hold import Holding
+from pytest_hetgpu.cluster.leases.hold import Holding
 
 Holding.lost = property(lambda self: self.words)
 """

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from pytest_hetgpu.stacks.base import stack_names
+from pytest_hetgpu.extensions.stacks.base import stack_names
 
 Lacking = Callable[[str, str], None]
 CONTAINERS = Path(__file__).parents[2] / "containers"

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from pytest_hetgpu.analysis.explain import explain
+from pytest_hetgpu.analysis.logs.transcript import dialects
+from pytest_hetgpu.cli.explain.intake import readable
+from pytest_hetgpu.cli.explain.wording import as_json, as_text
+from pytest_hetgpu.config.known_failures.load import knowledge
 from pytest_hetgpu.errors import UsageError
-from pytest_hetgpu.explain.answer import explain
-from pytest_hetgpu.explain.intake import readable
-from pytest_hetgpu.explain.wording import as_json, as_text
-from pytest_hetgpu.knowledge.load import knowledge
-from pytest_hetgpu.logs.transcript import dialects
-from pytest_hetgpu.model import Kind
+from pytest_hetgpu.model.verdict import Kind
 from tests.fuzz.fuzzing import bounded, cases, damaged, fuzz, harmless
 
 DATA = Path(__file__).parents[1] / "data"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hetgpu import inventory
+from pytest_hetgpu.config.inventory import inventory
 from pytest_hetgpu.errors import InventoryError, ProvisionError
-from pytest_hetgpu.runtimes._address import address
+from pytest_hetgpu.extensions.runtimes._docker.address import address
 from tests.fuzz.fuzzing import bounded, cases, damaged, fuzz, harmless, told
 
 FOLDER = Path(__file__).resolve().parents[2] / "matrices"

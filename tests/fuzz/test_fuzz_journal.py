@@ -12,11 +12,13 @@ from xml.etree import ElementTree as ET
 import pytest
 from hypothesis import strategies as st
 
-from pytest_hetgpu.reporting.folder import RunFolder, read_job, read_result
-from pytest_hetgpu.reporting.journal import Journal, MatrixFile, read_run
-from pytest_hetgpu.reporting.past import past
 from pytest_hetgpu.reporting.report import build
-from pytest_hetgpu.reporting.serial import RecordError
+from pytest_hetgpu.store.cells import read_run
+from pytest_hetgpu.store.encode import RecordError
+from pytest_hetgpu.store.events import MatrixFile
+from pytest_hetgpu.store.folder import RunFolder, read_job, read_result
+from pytest_hetgpu.store.journal import Journal
+from pytest_hetgpu.store.run_summary import past
 from tests.fuzz.fuzzing import bounded, cases, damaged, fuzz, harmless, told
 from tests.reporting.report_samples import CHANGED, CRASHED, KNOWN, PASSED, run_cell, scenario
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from pytest_hetgpu.errors import MatrixError
+from tests.config.matrix.test_matrix_fuzz import BASES, ODD, RICH, mutated, outcome, planned
 from tests.fuzz.fuzzing import bounded, cases, damaged, fuzz, told
-from tests.matrix.test_matrix_fuzz import BASES, ODD, RICH, mutated, outcome, planned
 
 WORDS = [word.encode("utf-8", "surrogatepass") for word in (*ODD, *RICH.split())]
 NASTY = [

@@ -10,15 +10,15 @@ import yaml
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from pytest_hetgpu import kubectl
-from pytest_hetgpu.matrix.hardware import HardwareShape
-from pytest_hetgpu.model import Node
-from pytest_hetgpu.pods import KINDS, object_name
-from pytest_hetgpu.runtimes._kubernetes.manifests.base import KEPT
-from pytest_hetgpu.runtimes._kubernetes.manifests.placement import manifests
+from pytest_hetgpu.config.matrix.hardware import HardwareShape
+from pytest_hetgpu.extensions.runtimes._kubernetes.manifests.base import KEPT
+from pytest_hetgpu.extensions.runtimes._kubernetes.manifests.placement import manifests
+from pytest_hetgpu.model.job import Node
+from pytest_hetgpu.model.kubernetes import KINDS, object_name
+from pytest_hetgpu.planning.shell import kubectl
+from tests.extensions.runtimes.manifest_schemas import wrong
+from tests.extensions.runtimes.test_manifests import templates
 from tests.fuzz.fuzzing import fuzz, harmless
-from tests.runtimes.manifest_schemas import wrong
-from tests.runtimes.test_manifests import templates
 
 SHELL = (
     *("$(touch taken)", "`touch taken`", "; touch taken;", "'; touch taken; '", '"; touch taken; "', "\ntouch taken\n"),

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hetgpu.logs.output import Output
-from pytest_hetgpu.readers.base import Asked
-from pytest_hetgpu.registry import names
+from pytest_hetgpu.analysis.logs.output import Output
+from pytest_hetgpu.extensions.readers.base import Asked
+from pytest_hetgpu.extensions.registry import names
+from tests.extensions.readers.test_reading import NUMBERS, PIECES, TEXTS, reader, sound
 from tests.fuzz.fuzzing import bounded, cases, damaged, fuzz, harmless
-from tests.readers.test_reading import NUMBERS, PIECES, TEXTS, reader, sound
 
 SAMPLES = [text.encode() for text in TEXTS] + [b'{"results": [{"value": 1.5, "unit": "GB/s"}]}\n']
 WORDS = [*(word.encode() for word in (*NUMBERS, *PIECES)), b"{", b"[", b'{"a":' * 200, b"[" * 3000, b"#", b"-" * 3000]

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from hypothesis import strategies as st
 
-from pytest_hetgpu.logs.records import LARGEST_NUMBER, RecordReader, Records
+from pytest_hetgpu.analysis.logs.records import LARGEST_NUMBER, RecordReader, Records
+from tests.analysis.logs.test_records import EVERY, frame, line
 from tests.fuzz.fuzzing import bounded, cases, damaged, fuzz, harmless
-from tests.logs.test_records import EVERY, frame, line
 
 DEVICE = {"t": "device", "rank": 0, "index": 0, "name": "x", "arch": "gfx1011", "memory": 1, "peak": 1}
 FIGURE = {"t": "figure", "rank": 0, "metric": "loss", "value": 1, "unit": "", "size": 0, "dtype": "none", "ranks": 2}

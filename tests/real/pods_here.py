@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from pytest_hetgpu import images
-from pytest_hetgpu.model import Image, Reach
-from pytest_hetgpu.runtimes import _images
-from pytest_hetgpu.runtimes._engine import engine_of
+from pytest_hetgpu.extensions import build_context
+from pytest_hetgpu.extensions.runtimes._docker import images as _images
+from pytest_hetgpu.extensions.runtimes._docker.engine import engine_of
+from pytest_hetgpu.model.job import Image, Reach
 from tests.kubernetes.cluster import NAMESPACE, Cluster
 from tests.real.nodes_here import ROOT
 
@@ -38,7 +38,7 @@ INVENTORY = ("--hetgpu-inventory", "hosts.yaml")
 def image() -> str:
     """The image cpu-ompi5, built on this machine's engine if need be: the node takes it from there."""
     folder, args = str(ROOT / "containers" / "cpu-ompi5"), {"BASE": "hetgpu-base:bookworm"}
-    made = Image(images.reference(folder, args), folder, args, "host")
+    made = Image(build_context.reference(folder, args), folder, args, "host")
     _images.ensure(engine_of("tests", Reach()), made, "tests")
     return made.reference
 

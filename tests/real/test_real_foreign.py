@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from junitparser import JUnitXml
 
-from pytest_hetgpu.rejudge import rejudge
-from pytest_hetgpu.reporting.cells import read_run
-from pytest_hetgpu.reporting.past import past
+from pytest_hetgpu.cli.report import rejudge
+from pytest_hetgpu.store.cells import read_run
+from pytest_hetgpu.store.run_summary import past
 
 pytestmark = [pytest.mark.real]
 

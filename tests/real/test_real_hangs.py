@@ -13,12 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hetgpu import forensics
-from pytest_hetgpu.evidence import RunResult, Signature
-from pytest_hetgpu.logs.transcript import read
-from pytest_hetgpu.model import Command, Kind
-from pytest_hetgpu.runtimes._look import py_spy
-from pytest_hetgpu.runtimes.local import Local
+from pytest_hetgpu.analysis.logs.transcript import read
+from pytest_hetgpu.cluster import stack_dump
+from pytest_hetgpu.extensions.runtimes.agent.look import py_spy
+from pytest_hetgpu.extensions.runtimes.local import Local
+from pytest_hetgpu.model.failure import Signature
+from pytest_hetgpu.model.job import Command
+from pytest_hetgpu.model.outcome import RunResult
+from pytest_hetgpu.model.verdict import Kind
 from tests.real.nodes_here import AXES, properties
 
 pytestmark = pytest.mark.real
@@ -49,7 +51,7 @@ def hangs(stack_prefix: Path, tmp_path: Path) -> Hangs:
         output = tmp_path / "output.log"
         mca = ("--mca", "pml", "ob1", "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo")
         argv = (str(stack_prefix / "bin" / "mpirun"), *mca, "-np", str(ranks))
-        overdue = partial(forensics.record, others={}, output=output, ranks=ranks)
+        overdue = partial(stack_dump.record, others={}, output=output, ranks=ranks)
         result = Local().run(Command((*argv, *program), ENV), output=output, timeout=seconds, overdue=overdue)
         assert result.timed_out, output.read_text()
         return told(result)
@@ -60,7 +62,7 @@ def hangs(stack_prefix: Path, tmp_path: Path) -> Hangs:
 def told(result: RunResult) -> Signature:
     found = [one for one in read(Path(result.output)).signatures if one.primary_line.startswith("hetgpu: ")]
     assert len(found) == 1, Path(result.output).read_text()
-    assert json.loads(Path(result.output).with_name(forensics.FILE).read_text())["nodes"]
+    assert json.loads(Path(result.output).with_name(stack_dump.FILE).read_text())["nodes"]
     return found[0]
 
 
@@ -139,7 +141,7 @@ def test_without_tools_the_kernel_is_asked(
     hangs: Hangs, python: Program, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     program = python(APART.format(other="time.sleep(600)"))
-    monkeypatch.setattr("pytest_hetgpu.runtimes._look.py_spy", lambda: None)
+    monkeypatch.setattr("pytest_hetgpu.extensions.runtimes.agent.look.py_spy", lambda: None)
     monkeypatch.setenv("PATH", str(tmp_path))
     found = hangs(*program)
     assert found.kind is Kind.HANG
@@ -154,8 +156,8 @@ def test_the_stop_does_not_wait_for_a_look_that_hangs(
     deaf = tmp_path / "py-spy"
     deaf.write_text(f"#!{sys.executable}\nimport time\ntime.sleep(100)\n")
     deaf.chmod(0o755)
-    monkeypatch.setattr("pytest_hetgpu.runtimes._look.py_spy", lambda: str(deaf))
-    monkeypatch.setattr(forensics, "SECONDS", 1.0)
+    monkeypatch.setattr("pytest_hetgpu.extensions.runtimes.agent.look.py_spy", lambda: str(deaf))
+    monkeypatch.setattr(stack_dump, "SECONDS", 1.0)
     found = hangs(*program)
     assert found.detail == "rank 0 is running, rank 1 is in sleep"
 
@@ -167,7 +169,7 @@ def test_ranks_in_containers_are_seen_too(nodes: Callable[..., pytest.RunResult]
     assert (cell["outcome"], cell["signature"]) == ("hang", "stuck@Allreduce+hang")
     assert re.search(r"rank 0 waits in MPI_Allreduce \(fault\.py:\d+\), rank 1 is in pause \(fault\.py", cell["why"])
     folder = pytester.path / "reports" / "latest"
-    kept = json.loads((folder / "scenarios" / "pair-ob1-hang" / forensics.FILE).read_text())["nodes"]
+    kept = json.loads((folder / "scenarios" / "pair-ob1-hang" / stack_dump.FILE).read_text())["nodes"]
     assert [one["host"] for one in kept] == ["node0", "node1"]
     assert "scenarios/pair-ob1-hang/stacks.json" in (folder / "summary.md").read_text()
     assert "stacks.json" in (folder / "junit.xml").read_text()

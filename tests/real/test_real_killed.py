@@ -19,11 +19,11 @@ from typing import Any
 import psutil
 import pytest
 
-from pytest_hetgpu.reaper.owner import MARK
+from pytest_hetgpu.cluster.cleanup.owner import MARK
+from tests.extensions.runtimes.conftest import loopback, loopback_sshd, openssh
+from tests.extensions.runtimes.loopback import Loopback
 from tests.real.nodes_here import BUILD, HEAD, left
 from tests.real.tls_engine import behind_tls
-from tests.runtimes.conftest import loopback, loopback_sshd, openssh
-from tests.runtimes.loopback import Loopback
 
 __all__ = ["loopback", "loopback_sshd", "openssh"]
 

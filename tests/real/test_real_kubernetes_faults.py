@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hetgpu.cli import main
+from pytest_hetgpu.cli.main import main
 from tests.kubernetes.daemons import PAUSE
 from tests.real.nodes_here import properties
 from tests.real.pods_here import ALLREDUCE, HANG, Pods

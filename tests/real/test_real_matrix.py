@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from junitparser import JUnitXml
 
-from pytest_hetgpu.reporting.cells import read_run
+from pytest_hetgpu.store.cells import read_run
 
 pytestmark = pytest.mark.real
 

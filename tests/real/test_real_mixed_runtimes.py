@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.extensions.runtimes.conftest import loopback, loopback_sshd, openssh
+from tests.extensions.runtimes.loopback import Loopback
 from tests.real.nodes_here import BUILD, ROOT, docker, properties
-from tests.runtimes.conftest import loopback, loopback_sshd, openssh
-from tests.runtimes.loopback import Loopback
 
 __all__ = ["loopback", "loopback_sshd", "openssh"]
 

@@ -10,10 +10,10 @@ from typing import NoReturn
 import pytest
 
 from pytest_hetgpu.errors import NotHere
-from pytest_hetgpu.evidence import Outcome
-from pytest_hetgpu.recorder import Beginning, Recorder
-from pytest_hetgpu.stacks.base import family_of
-from pytest_hetgpu.suite import Suite
+from pytest_hetgpu.execution.runner import Beginning, Recorder
+from pytest_hetgpu.extensions.stacks.base import family_of
+from pytest_hetgpu.model.outcome import Outcome
+from pytest_hetgpu.planning.suite import Suite
 
 pytestmark = pytest.mark.real
 

@@ -5,32 +5,31 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pytest_hetgpu.evidence import Finding, Measurement, Outcome, RunResult, Signature
-from pytest_hetgpu.model import (
+from pytest_hetgpu.model.failure import Condition, Signature
+from pytest_hetgpu.model.job import (
     Accelerator,
     Command,
-    Condition,
     Demand,
     Exclusion,
     Expectation,
     Fabric,
     Hardware,
     Job,
-    Kind,
     Node,
     Origin,
-    Point,
     Scenario,
     Stack,
-    Verdict,
 )
-from pytest_hetgpu.reporting.cells import CellRecord, State
+from pytest_hetgpu.model.outcome import Finding, Outcome, RunResult
+from pytest_hetgpu.model.records import Measurement, Point
+from pytest_hetgpu.model.verdict import Kind, Verdict
+from pytest_hetgpu.store.cells import CellRecord, State
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_hetgpu.reporting.folder import RunFolder
-    from pytest_hetgpu.reporting.journal import Journal
+    from pytest_hetgpu.store.folder import RunFolder
+    from pytest_hetgpu.store.journal import Journal
 
 KEY = "SIGSEGV@libuct_rocm.so!uct_rocm_copy_ep_put_short"
 ISSUE = "https://github.com/openucx/ucc/issues/1043"

@@ -15,11 +15,12 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from pytest_hetgpu.cli import main
+from pytest_hetgpu.cli.main import main
 from pytest_hetgpu.reporting import report
-from pytest_hetgpu.reporting.cells import read_run
-from pytest_hetgpu.reporting.folder import RunFolder
-from pytest_hetgpu.reporting.journal import Journal, MatrixFile
+from pytest_hetgpu.store.cells import read_run
+from pytest_hetgpu.store.events import MatrixFile
+from pytest_hetgpu.store.folder import RunFolder
+from pytest_hetgpu.store.journal import Journal
 from tests.reporting.report_samples import CRASHED, KEY, PASSED, job, run_cell
 
 RERUN = "pytest --hetgpu-cell {label}"

@@ -9,13 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hetgpu.evidence import Finding
-from pytest_hetgpu.model import Command, Kind
+from pytest_hetgpu.model.job import Command
+from pytest_hetgpu.model.outcome import Finding
+from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.reporting import report
-from pytest_hetgpu.reporting.folder import RunFolder
-from pytest_hetgpu.reporting.journal import Journal, MatrixFile
-from pytest_hetgpu.reporting.redaction import redact
 from pytest_hetgpu.reporting.upstream.bundle import bundle
+from pytest_hetgpu.store.events import MatrixFile
+from pytest_hetgpu.store.folder import RunFolder
+from pytest_hetgpu.store.journal import Journal
+from pytest_hetgpu.store.redaction.redact import redact
 from tests.reporting.report_samples import CRASHED, KEY, SIGNATURE, job, result, scenario
 
 RANDOM = "aB3dE5gH7jK9mN1pQ3sT5vX7zA9cE1gH"

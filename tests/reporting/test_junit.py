@@ -12,12 +12,14 @@ from xml.etree import ElementTree as ET
 import pytest
 from junitparser import JUnitXml
 
-from pytest_hetgpu.evidence import Measurement, Outcome
-from pytest_hetgpu.model import Expectation, Kind, Point, Verdict
+from pytest_hetgpu.model.job import Expectation
+from pytest_hetgpu.model.outcome import Outcome
+from pytest_hetgpu.model.records import Measurement, Point
+from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.reporting import junit
-from pytest_hetgpu.reporting.cells import CellRecord, RunRecord
-from pytest_hetgpu.reporting.events import Run
-from pytest_hetgpu.reporting.folder import RunFolder
+from pytest_hetgpu.store.cells import CellRecord, RunRecord
+from pytest_hetgpu.store.events import Run
+from pytest_hetgpu.store.folder import RunFolder
 from tests.reporting.report_samples import (
     CHANGED,
     CRASHED,

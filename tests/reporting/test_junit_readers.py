@@ -16,9 +16,9 @@ from junit2htmlreport.parser import Junit
 from junitparser import JUnitXml
 
 from pytest_hetgpu.reporting import junit
-from pytest_hetgpu.reporting.cells import RunRecord
-from pytest_hetgpu.reporting.events import Run
-from pytest_hetgpu.reporting.folder import RunFolder
+from pytest_hetgpu.store.cells import RunRecord
+from pytest_hetgpu.store.events import Run
+from pytest_hetgpu.store.folder import RunFolder
 from tests.reporting.report_samples import CHANGED, CRASHED, FIXED, KNOWN, NOT_RUN, PASSED, UNREAD, cell, job
 
 RERUN = "pytest --hetgpu-cell {label}"

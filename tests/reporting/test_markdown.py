@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from pytest_hetgpu.evidence import Outcome
+from pytest_hetgpu.model.outcome import Outcome
 from pytest_hetgpu.reporting import markdown
-from pytest_hetgpu.reporting.cells import CellRecord, RunRecord
-from pytest_hetgpu.reporting.events import MatrixFile, Run
+from pytest_hetgpu.store.cells import CellRecord, RunRecord
+from pytest_hetgpu.store.events import MatrixFile, Run
 from tests.reporting.report_samples import (
     CHANGED,
     CRASHED,

@@ -14,9 +14,10 @@ import pytest
 
 from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.reporting import report
-from pytest_hetgpu.reporting.folder import RunFolder
-from pytest_hetgpu.reporting.journal import Journal, MatrixFile
 from pytest_hetgpu.reporting.table import table
+from pytest_hetgpu.store.events import MatrixFile
+from pytest_hetgpu.store.folder import RunFolder
+from pytest_hetgpu.store.journal import Journal
 from tests.reporting.report_samples import CHANGED, CRASHED, FIXED, KEY, KNOWN, PASSED, job, run_cell, scenario
 
 RERUN = "pytest --hetgpu-cell {label}"
@@ -140,7 +141,8 @@ def test_a_report_that_cannot_be_made_leaves_the_old_one(run: RunFolder) -> None
 
 
 def test_writing_a_journal_imports_nothing_heavy() -> None:
-    modules = ", ".join(f"pytest_hetgpu.reporting.{name}" for name in ("journal", "folder", "pairs", "report", "table"))
+    names = ("store.journal", "store.folder", "store.properties", "reporting.report", "reporting.table")
+    modules = ", ".join(f"pytest_hetgpu.{name}" for name in names)
     code = f"import sys, {modules}; print({{'pytest', 'junitparser', 'pydantic', 'yaml'}} & set(sys.modules))"
     root = Path(__file__).parents[2]
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root)

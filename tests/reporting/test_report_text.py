@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_hetgpu.reporting.text import TAIL_BYTES, clean, one_line, tail
+from pytest_hetgpu.store.text import TAIL_BYTES, clean, one_line, tail
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from pytest_hetgpu.errors import UsageError
-from pytest_hetgpu.model import Kind, Verdict
-from pytest_hetgpu.reporting import timeline
-from pytest_hetgpu.reporting.cells import NEVER_STARTED, State, read, read_run, utc
-from pytest_hetgpu.reporting.journal import Journal
+from pytest_hetgpu.model.verdict import Kind, Verdict
+from pytest_hetgpu.store import event_log
+from pytest_hetgpu.store.cells import NEVER_STARTED, State, read, read_run, utc
+from pytest_hetgpu.store.journal import Journal
 from tests.reporting.report_samples import CRASHED, ISSUE, KNOWN, PASSED, job, result, scenario
 
 
@@ -233,7 +233,7 @@ def test_a_journal_cut_anywhere_is_read(tmp_path: Path) -> None:
 
 
 def test_a_line_without_end_is_not_held_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timeline, "LONGEST_LINE", 1000)
+    monkeypatch.setattr(event_log, "LONGEST_LINE", 1000)
     put(tmp_path, "gw0", judged(1))
     with (tmp_path / "journal" / "gw0.jsonl").open("ab") as file:
         file.write(b"x" * 5000 + b"\n" + b"y" * 999 + b"\n")

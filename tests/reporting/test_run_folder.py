@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from pytest_hetgpu.errors import UsageError
-from pytest_hetgpu.evidence import RunResult
-from pytest_hetgpu.model import Command
-from pytest_hetgpu.reporting.files import write_atomically
-from pytest_hetgpu.reporting.folder import RunFolder, read_job, read_result
-from pytest_hetgpu.reporting.serial import RecordError
+from pytest_hetgpu.model.job import Command
+from pytest_hetgpu.model.outcome import RunResult
+from pytest_hetgpu.store.encode import RecordError
+from pytest_hetgpu.store.files import write_atomically
+from pytest_hetgpu.store.folder import RunFolder, read_job, read_result
 from tests.reporting.report_samples import job, result
 
 

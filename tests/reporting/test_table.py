@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_hetgpu.evidence import Outcome
-from pytest_hetgpu.model import Kind, Verdict
-from pytest_hetgpu.reporting.cells import CellRecord
+from pytest_hetgpu.model.outcome import Outcome
+from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.reporting.grid import grids
 from pytest_hetgpu.reporting.table import LETTERS, table
+from pytest_hetgpu.store.cells import CellRecord
 from tests.reporting.report_samples import CHANGED, CRASHED, FIXED, KNOWN, NOT_RUN, PASSED, cell
 
 MARKUP = {"bold", "red", "green", "yellow", "cyan"}

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.runtimes.conftest import openssh
+from tests.extensions.runtimes.conftest import openssh
 
 __all__ = ["openssh"]

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from pytest_hetgpu import inventory
+from pytest_hetgpu.config.inventory import inventory
 from pytest_hetgpu.errors import InventoryError, ProvisionError
-from pytest_hetgpu.model import Reach
-from pytest_hetgpu.runtimes._address import address
-from pytest_hetgpu.runtimes._engine import Engine
+from pytest_hetgpu.extensions.runtimes._docker.address import address
+from pytest_hetgpu.extensions.runtimes._docker.engine import Engine
+from pytest_hetgpu.model.job import Reach
 
 asked: list[str] = []
 

@@ -10,19 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hetgpu.cluster import Cluster, ClusterNode
-from pytest_hetgpu.execute import execute, not_started
-from pytest_hetgpu.forensics import record
-from pytest_hetgpu.reporting import anonymity, environment, history
-from pytest_hetgpu.reporting.files import write_atomically
-from pytest_hetgpu.reporting.folder import RunFolder
-from pytest_hetgpu.reporting.journal import Journal, MatrixFile
-from pytest_hetgpu.reporting.past import past
+from pytest_hetgpu.cluster.cluster import Cluster, ClusterNode
+from pytest_hetgpu.cluster.stack_dump import record
+from pytest_hetgpu.execution.execute import execute, not_started
+from pytest_hetgpu.extensions.runtimes.base import Overdue
+from pytest_hetgpu.extensions.runtimes.fake import FakeRuntime
 from pytest_hetgpu.reporting.report import build
 from pytest_hetgpu.reporting.upstream.bundle import bundle
-from pytest_hetgpu.runtimes.base import Overdue
-from pytest_hetgpu.runtimes.fake import FakeRuntime
-from tests.judges.judge_cases import job as whole_job
+from pytest_hetgpu.store import environment, history
+from pytest_hetgpu.store.events import MatrixFile
+from pytest_hetgpu.store.files import write_atomically
+from pytest_hetgpu.store.folder import RunFolder
+from pytest_hetgpu.store.journal import Journal
+from pytest_hetgpu.store.redaction import anonymity
+from pytest_hetgpu.store.run_summary import past
+from tests.analysis.judges.judge_cases import job as whole_job
 from tests.reporting.report_samples import CRASHED, KEY, job
 
 PRIVATE = {"output.log", "job.json", "stacks.json", "environment.json", "main.jsonl"}

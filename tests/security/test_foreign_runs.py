@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from pytest_hetgpu.cli.report import rejudge
 from pytest_hetgpu.errors import UsageError
-from pytest_hetgpu.images import reference
-from pytest_hetgpu.model import Image
-from pytest_hetgpu.rejudge import rejudge
-from pytest_hetgpu.reporting.folder import RunFolder
-from pytest_hetgpu.reporting.journal import Journal, MatrixFile
+from pytest_hetgpu.extensions.build_context import reference
+from pytest_hetgpu.model.job import Image
 from pytest_hetgpu.reporting.upstream.bundle import bundle
+from pytest_hetgpu.store.events import MatrixFile
+from pytest_hetgpu.store.folder import RunFolder
+from pytest_hetgpu.store.journal import Journal
 from tests.reporting.report_samples import CRASHED, KEY, job, result, run_cell
 
 LABEL = "mixed-ucx-send"

@@ -12,11 +12,12 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from pytest_hetgpu.compare import from_junit
+from pytest_hetgpu.analysis.compare import from_junit
 from pytest_hetgpu.errors import UsageError
-from pytest_hetgpu.reporting.folder import RunFolder
-from pytest_hetgpu.reporting.journal import Journal, MatrixFile
 from pytest_hetgpu.reporting.report import build
+from pytest_hetgpu.store.events import MatrixFile
+from pytest_hetgpu.store.folder import RunFolder
+from pytest_hetgpu.store.journal import Journal
 from tests.reporting.report_samples import CRASHED, EXPECTED, run_cell, scenario
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\x1b]0;x\x07\x1b[2J\u202e{{7*7}}%s ]]>&x;"

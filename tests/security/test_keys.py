@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hetgpu.joining import Berth, join
-from pytest_hetgpu.model import Hardware, Node
-from pytest_hetgpu.runtimes._reached import Reached
-from pytest_hetgpu.runtimes.base import Gathering
-from pytest_hetgpu.runtimes.local import LocalNodes
+from pytest_hetgpu.cluster.ssh import Berth, join
+from pytest_hetgpu.extensions.runtimes.agent.node import Reached
+from pytest_hetgpu.extensions.runtimes.base import Gathering
+from pytest_hetgpu.extensions.runtimes.local import LocalNodes
+from pytest_hetgpu.model.job import Hardware, Node
 
 pytestmark = pytest.mark.usefixtures("openssh")
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from pytest_hetgpu.cluster import Cluster, ClusterNode
-from pytest_hetgpu.evidence import RunResult
-from pytest_hetgpu.execute import execute
-from pytest_hetgpu.reporting.folder import RunFolder
-from pytest_hetgpu.runtimes.fake import FakeRuntime
-from tests.judges.judge_cases import job
+from pytest_hetgpu.cluster.cluster import Cluster, ClusterNode
+from pytest_hetgpu.execution.execute import execute
+from pytest_hetgpu.extensions.runtimes.fake import FakeRuntime
+from pytest_hetgpu.model.outcome import RunResult
+from pytest_hetgpu.store.folder import RunFolder
+from tests.analysis.judges.judge_cases import job
 
 
 class Survived(FakeRuntime):

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hetgpu.launchers.base import Start
-from pytest_hetgpu.launchers.mpirun import Mpirun
-from pytest_hetgpu.model import RankContext, Stack
-from pytest_hetgpu.stacks.base import family_of
+from pytest_hetgpu.extensions.launchers.base import Start
+from pytest_hetgpu.extensions.launchers.mpirun import Mpirun
+from pytest_hetgpu.extensions.stacks.base import family_of
+from pytest_hetgpu.model.job import RankContext, Stack
 from tests.conftest import Stacks
 
 MATRIX = """\

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hetgpu import inventory
+from pytest_hetgpu.config.inventory import inventory
 from pytest_hetgpu.errors import InventoryError
-from pytest_hetgpu.model import Reach
-from pytest_hetgpu.runtimes._address import address
-from pytest_hetgpu.runtimes._ssh import ssh_command
+from pytest_hetgpu.extensions.runtimes._docker.address import address
+from pytest_hetgpu.extensions.runtimes.process.ssh import ssh_command
+from pytest_hetgpu.model.job import Reach
 
 HOSTILE = (
     "-oProxyCommand=touch x",

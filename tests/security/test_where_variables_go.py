@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hetgpu.expand import expand
-from pytest_hetgpu.matrix.reader import read
-from pytest_hetgpu.model import Stack
-from pytest_hetgpu.placing import Site
-from pytest_hetgpu.plan import plan
+from pytest_hetgpu.config.matrix.reader import read
+from pytest_hetgpu.model.job import Stack
+from pytest_hetgpu.planning.expand import expand
+from pytest_hetgpu.planning.placement import Site
+from pytest_hetgpu.planning.plan import plan
 
 HOSTILE = {
     "LD_PRELOAD": "/x/evil.so",

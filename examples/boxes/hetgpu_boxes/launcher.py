@@ -1,7 +1,7 @@
 """The launcher of the stack, called as plainly as it can be."""
 
-from pytest_hetgpu.launchers.base import Launcher, Start
-from pytest_hetgpu.model import Command
+from pytest_hetgpu.extensions.launchers.base import Launcher, Start
+from pytest_hetgpu.model.job import Command
 
 
 class Plain(Launcher):

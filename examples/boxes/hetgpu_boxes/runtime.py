@@ -1,9 +1,9 @@
 """Nodes that `env` leads to."""
 
 from pytest_hetgpu.errors import ProvisionError
-from pytest_hetgpu.model import Node
-from pytest_hetgpu.runtimes.agent import reached_by
-from pytest_hetgpu.runtimes.base import Gathering, Member, MemberRuntime
+from pytest_hetgpu.extensions.runtimes.agent import reached_by
+from pytest_hetgpu.extensions.runtimes.base import Gathering, Member, MemberRuntime
+from pytest_hetgpu.model.job import Node
 
 
 class Boxes(MemberRuntime):

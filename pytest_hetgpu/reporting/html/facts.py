@@ -6,24 +6,27 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pytest_hetgpu.accounting import shown
-from pytest_hetgpu.carriage import told as carried_told
-from pytest_hetgpu.evidence import Known, Measurement, Outcome
-from pytest_hetgpu.limits import Limit
-from pytest_hetgpu.metrics import told as told_as
-from pytest_hetgpu.model import Job, Point, Verdict
-from pytest_hetgpu.reporting import wording
-from pytest_hetgpu.reporting.cells import CellRecord, RunRecord, utc
-from pytest_hetgpu.reporting.environment import TELLING, SeenPlacement
+from pytest_hetgpu.analysis.baseline import Baseline
+from pytest_hetgpu.model.bandwidth_text import told as wire_told
+from pytest_hetgpu.model.facts import shown
+from pytest_hetgpu.model.failure import Known
+from pytest_hetgpu.model.job import Job
+from pytest_hetgpu.model.metrics import told as told_as
+from pytest_hetgpu.model.outcome import Outcome
+from pytest_hetgpu.model.records import Measurement, Point
+from pytest_hetgpu.model.sample import sample
+from pytest_hetgpu.model.thresholds import Limit
+from pytest_hetgpu.model.transport_classes import told as carried_told
+from pytest_hetgpu.model.verdict import Verdict
+from pytest_hetgpu.reporting import cell_text
 from pytest_hetgpu.reporting.excerpt import excerpt
-from pytest_hetgpu.reporting.folder import RunFolder, read_job
 from pytest_hetgpu.reporting.html.times import times
-from pytest_hetgpu.reporting.pairs import before, flaky
-from pytest_hetgpu.reporting.serial import RecordError
-from pytest_hetgpu.reporting.text import one_line
-from pytest_hetgpu.samples import sample
-from pytest_hetgpu.speed.baseline import Baseline
-from pytest_hetgpu.wire.wording import told as wire_told
+from pytest_hetgpu.store.cells import CellRecord, RunRecord, utc
+from pytest_hetgpu.store.encode import RecordError
+from pytest_hetgpu.store.environment import TELLING, SeenPlacement
+from pytest_hetgpu.store.folder import RunFolder, read_job
+from pytest_hetgpu.store.properties import before, flaky
+from pytest_hetgpu.store.text import one_line
 
 LONG = 1000
 _MOST = 40
@@ -34,7 +37,7 @@ _FINE = (Verdict.OK, Verdict.NOT_RUN)
 def page_facts(
     record: RunRecord,
     folder: RunFolder,
-    rerun: wording.Rerun,
+    rerun: cell_text.Rerun,
     placements: Iterable[SeenPlacement],
     before: Baseline | None,
 ) -> dict[str, Any]:
@@ -48,7 +51,7 @@ def page_facts(
         "started": utc(min(times)) if times else "",
         "hosts": [one_line(host) for host in dict.fromkeys(session.host for session in record.sessions)],
         "unread": dict(record.unread),
-        "private": one_line(wording.private(folder), LONG),
+        "private": one_line(cell_text.private(folder), LONG),
         "cells": [_cell(cell, folder, rerun) for cell in record.cells],
         "placements": [_placement(one) for one in placements],
         "changes": list(_changes(record, before)) if before else [],
@@ -56,7 +59,7 @@ def page_facts(
     }
 
 
-def _cell(cell: CellRecord, folder: RunFolder, rerun: wording.Rerun) -> dict[str, Any]:
+def _cell(cell: CellRecord, folder: RunFolder, rerun: cell_text.Rerun) -> dict[str, Any]:
     outcome = cell.outcome
     told: dict[str, Any] = {
         "id": one_line(cell.label, LONG),
@@ -64,12 +67,12 @@ def _cell(cell: CellRecord, folder: RunFolder, rerun: wording.Rerun) -> dict[str
         "axes": {one_line(axis): one_line(value) for axis, value in cell.axes.items()},
         "verdict": outcome.verdict.value,
         "kind": outcome.kind.value,
-        "headline": wording.headline(cell),
+        "headline": cell_text.headline(cell),
         "seconds": round(outcome.seconds, 3),
         "key": one_line(outcome.signature.key, LONG) if outcome.signature else "",
         "started": utc(cell.started) if cell.started else "",
-        "command": wording.command_of(cell),
-        "again": wording.again(cell, rerun),
+        "command": cell_text.command_of(cell),
+        "again": cell_text.again(cell, rerun),
         "stack": one_line(outcome.stack),
         "transports": [one_line(name) for name in outcome.transports],
         "carried": one_line(carried_told(outcome.carried), LONG),
@@ -99,7 +102,7 @@ def _cell(cell: CellRecord, folder: RunFolder, rerun: wording.Rerun) -> dict[str
 def _failure(outcome: Outcome, log: Path) -> dict[str, Any]:
     found: dict[str, Any] = {
         "why": one_line(outcome.why, LONG),
-        "expected": wording.expected(outcome.expectation) if outcome.expectation else "",
+        "expected": cell_text.expected(outcome.expectation) if outcome.expectation else "",
         "findings": [[one.judge, one.kind.value, one_line(one.why, LONG)] for one in outcome.findings[:_MOST]],
         "known": [_known(entry) for entry in outcome.known],
         "others": [[one_line(other.key), other.line] for other in outcome.others[:_MOST]],
@@ -107,7 +110,7 @@ def _failure(outcome: Outcome, log: Path) -> dict[str, Any]:
             [one.rank, one_line(one.node), one_line(one.platform), one_line(one.fate), one.own]
             for one in outcome.fates[: _MOST * 10]
         ],
-        "debug": one_line(wording.debugged(outcome), LONG),
+        "debug": one_line(cell_text.debugged(outcome), LONG),
     }
     if outcome.signature:
         found["line"] = outcome.signature.line

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from pytest_hetgpu.evidence import Outcome, Timeline
-from pytest_hetgpu.reporting.text import one_line
+from pytest_hetgpu.model.outcome import Outcome, Timeline
+from pytest_hetgpu.store.text import one_line
 
 DOUBTFUL = 0.5
 """Seconds that a rank may start before its job, or end after it, before its node's clock is doubted."""

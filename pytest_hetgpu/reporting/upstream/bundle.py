@@ -12,19 +12,19 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_hetgpu.cluster.pool import rank_programs
 from pytest_hetgpu.errors import UsageError
-from pytest_hetgpu.images import context
-from pytest_hetgpu.registry import known
-from pytest_hetgpu.reporting import environment
-from pytest_hetgpu.reporting.anonymity import kept, without_names
-from pytest_hetgpu.reporting.cells import CellRecord, RunRecord, read_run
-from pytest_hetgpu.reporting.files import refuse_links, write_atomically
-from pytest_hetgpu.reporting.folder import RunFolder
-from pytest_hetgpu.reporting.redaction import redact_bytes, redact_json
+from pytest_hetgpu.extensions.build_context import context
+from pytest_hetgpu.model.messages import known
 from pytest_hetgpu.reporting.upstream.issue import issue, job_of, title, upstream
 from pytest_hetgpu.reporting.upstream.projects import Project, slug
 from pytest_hetgpu.reporting.upstream.script import PROGRAMS, image_folders, script
-from pytest_hetgpu.standing import rank_programs
+from pytest_hetgpu.store import environment
+from pytest_hetgpu.store.cells import CellRecord, RunRecord, read_run
+from pytest_hetgpu.store.files import refuse_links, write_atomically
+from pytest_hetgpu.store.folder import RunFolder
+from pytest_hetgpu.store.redaction.anonymity import kept, without_names
+from pytest_hetgpu.store.redaction.redact import redact_bytes, redact_json
 
 LIMIT = 24 << 20
 """Bytes of an archive; GitHub takes 25 MB."""

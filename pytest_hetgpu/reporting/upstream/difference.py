@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from pytest_hetgpu.model import Verdict
-from pytest_hetgpu.reporting.cells import CellRecord
+from pytest_hetgpu.model.verdict import Verdict
 from pytest_hetgpu.reporting.upstream.script import anywhere
+from pytest_hetgpu.store.cells import CellRecord
 
 _PAIRS = ("--mca", "--prtemca", "-genv", "-env")
 # Of two cells that differ in one axis, the one whose difference says most: the same nodes and work by other means.

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
-from importlib import resources
 from pathlib import PurePosixPath
 
-from pytest_hetgpu.model import Job
-from pytest_hetgpu.reporting.past import program
-from pytest_hetgpu.reporting.text import one_line
+from pytest_hetgpu.extensions.package_data import REMOTE
+from pytest_hetgpu.model.job import Job
+from pytest_hetgpu.store.run_summary import program
+from pytest_hetgpu.store.text import one_line
 
 _LONGEST = 1200
 _SETTING = re.compile(
@@ -30,7 +30,7 @@ def doing(job: Job) -> str:
 
 def description(name: str) -> str:
     """The prose of a rank program's docstring, in one line; "" for what is not ours."""
-    place = resources.files("pytest_hetgpu") / "programs" / PurePosixPath(name).name
+    place = REMOTE / PurePosixPath(name).name
     if not name.endswith(".py") or not place.is_file():
         return ""
     text = ast.get_docstring(ast.parse(place.read_text(encoding="utf-8"))) or ""

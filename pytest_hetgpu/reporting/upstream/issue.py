@@ -11,22 +11,23 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from pytest_hetgpu import fates, pasting
-from pytest_hetgpu.accounting import shown
 from pytest_hetgpu.errors import HetgpuError
-from pytest_hetgpu.model import Job, Kind
-from pytest_hetgpu.reporting import markdown, wording
-from pytest_hetgpu.reporting.cells import CellRecord, RunRecord
-from pytest_hetgpu.reporting.environment import TELLING, SeenPlacement
+from pytest_hetgpu.model import rank_outcome
+from pytest_hetgpu.model.facts import shown
+from pytest_hetgpu.model.job import Job
+from pytest_hetgpu.model.verdict import Kind
+from pytest_hetgpu.planning.shell import script
+from pytest_hetgpu.reporting import cell_text, markdown
 from pytest_hetgpu.reporting.excerpt import excerpt
-from pytest_hetgpu.reporting.folder import RunFolder, read_job
-from pytest_hetgpu.reporting.markdown import escape
-from pytest_hetgpu.reporting.redaction import redact, redact_argv
-from pytest_hetgpu.reporting.text import one_line
 from pytest_hetgpu.reporting.upstream.difference import nearest
 from pytest_hetgpu.reporting.upstream.doing import doing, settings
 from pytest_hetgpu.reporting.upstream.projects import Project, project
 from pytest_hetgpu.reporting.upstream.script import PROGRAMS, portable
+from pytest_hetgpu.store.cells import CellRecord, RunRecord
+from pytest_hetgpu.store.environment import TELLING, SeenPlacement
+from pytest_hetgpu.store.folder import RunFolder, read_job
+from pytest_hetgpu.store.redaction.redact import redact, redact_argv
+from pytest_hetgpu.store.text import escape, one_line
 
 LONGEST = 60_000
 """Characters of an issue's text; GitHub takes 65,536."""
@@ -76,7 +77,7 @@ def title(cell: CellRecord) -> str:
     """`SIGSEGV in uct_tcp_ep_am_short (libuct.so) under MPI_Send, UCX 1.20.1`."""
     signature, facts = cell.outcome.signature, cell.outcome.facts
     if signature is None:
-        return one_line(f"{wording.words(cell.outcome.kind)}: {cell.outcome.why}", 200)
+        return one_line(f"{cell_text.words(cell.outcome.kind)}: {cell.outcome.why}", 200)
     where = f" in {signature.function}" if signature.function else ""
     where += f" ({signature.library})" if signature.library else ""
     what = f"{signature.signal}{where}" if signature.signal else signature.key
@@ -118,14 +119,14 @@ def _facts(
         "what": escape(outcome.why, 1000),
         "excerpt": "\n".join(trimmed(text for _, text in lines))
         or (one_line(signature.primary_line, 1000) if signature else ""),
-        "ranks": escape(fates.in_words(outcome.fates), 1000),
+        "ranks": escape(rank_outcome.in_words(outcome.fates), 1000),
         "nodes": [escape(f"{name}: {node.hardware}") for name, node in placement.nodes.items()] if placement else [],
         "facts": list(_table(placement, upstream(cell))) if placement else [],
         "versions": list(_versions(cell)),
         "stack": escape(outcome.stack),
         "containers": (containers := list(_containers(job)) if job else []),
         "site_arguments": any(" --build-arg " in line for line in containers),
-        "command": _command(job) if job else wording.command_of(cell),
+        "command": _command(job) if job else cell_text.command_of(cell),
         "nearest": _nearest(near) if near else None,
         "others": [(escape(other.label), ", ".join(_versions(other))) for other in cells[1:][:_MOST_CELLS]],
         "more": max(0, len(cells) - 1 - _MOST_CELLS),
@@ -135,7 +136,7 @@ def _facts(
                 _link, dict.fromkeys(filter(None, (cell.issue, *(ln for entry in outcome.known for ln in entry.links))))
             )
         ),
-        "debug": escape(wording.debugged(outcome), 500),
+        "debug": escape(cell_text.debugged(outcome), 500),
         "has_script": job is not None,
         "impact": _IMPACTS.get(outcome.kind, "Application crash"),
     }
@@ -187,7 +188,7 @@ def _table(placement: SeenPlacement, whose: Project) -> Iterator[list[str]]:
 
 def _containers(job: Job) -> Iterator[str]:
     """How the nodes are made: images, their network, themselves."""
-    made = pasting.preparation(portable(job), PROGRAMS)
+    made = script.preparation(portable(job), PROGRAMS)
     yield from (redact(line) for line in made if _MAKES.search(line))
 
 

@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import PurePosixPath
 
-from pytest_hetgpu import pasting
 from pytest_hetgpu.errors import UsageError
-from pytest_hetgpu.images import reference
-from pytest_hetgpu.model import Command, Image, Job, Node
-from pytest_hetgpu.reporting.redaction import REDACTED
-from pytest_hetgpu.reporting.text import one_line
+from pytest_hetgpu.extensions.build_context import reference
+from pytest_hetgpu.model.job import Command, Image, Job, Node
+from pytest_hetgpu.planning.shell import script as pasting
+from pytest_hetgpu.store.redaction.rules import REDACTED
+from pytest_hetgpu.store.text import one_line
 
 PROGRAMS = "programs"
 IMAGES = "images"
@@ -64,7 +64,8 @@ def _node(node: Node) -> Node:
 def anywhere(token: str) -> str:
     """A token without this run's folder on nodes, and without the place where this project is installed."""
     token = _OURS.sub(pasting.FOLDER, token)
-    return re.sub(r"[^\s=]*/pytest_hetgpu/programs(?=/|$)", f"./{PROGRAMS}", token)
+    # Runs of older versions have them in `programs`.
+    return re.sub(r"[^\s=]*/pytest_hetgpu/(?:remote|programs)(?=/|$)", f"./{PROGRAMS}", token)
 
 
 def _lines(job: Job, key: str) -> Iterator[str]:

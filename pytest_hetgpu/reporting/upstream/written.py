@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pytest_hetgpu.model import Verdict
-from pytest_hetgpu.reporting.cells import CellRecord, RunRecord
-from pytest_hetgpu.reporting.environment import SeenPlacement
-from pytest_hetgpu.reporting.files import make_folder, write_atomically
-from pytest_hetgpu.reporting.folder import RunFolder
+from pytest_hetgpu.model.verdict import Verdict
 from pytest_hetgpu.reporting.upstream.issue import issue
 from pytest_hetgpu.reporting.upstream.projects import named
+from pytest_hetgpu.store.cells import CellRecord, RunRecord
+from pytest_hetgpu.store.environment import SeenPlacement
+from pytest_hetgpu.store.files import make_folder, write_atomically
+from pytest_hetgpu.store.folder import RunFolder
 
 FOLDER = "issues"
 MOST = 200

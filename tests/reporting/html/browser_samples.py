@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pytest_hetgpu.evidence import Measurement, RankFate, Span, Timeline, Wire
-from pytest_hetgpu.model import Point
+from pytest_hetgpu.model.outcome import RankFate, Span, Timeline, Wire
+from pytest_hetgpu.model.records import Measurement, Point
 from tests.reporting.report_samples import CHANGED, CRASHED, FIXED, KNOWN, PASSED
 
 EVIL = "<img src=x onerror=alert(1)></script><script>alert(2)</script>"

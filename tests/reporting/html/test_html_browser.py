@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_hetgpu.evidence import Span, Timeline
+from pytest_hetgpu.model.outcome import Span, Timeline
 from pytest_hetgpu.reporting import report
-from pytest_hetgpu.reporting.cells import RunRecord
-from pytest_hetgpu.reporting.folder import RunFolder
 from pytest_hetgpu.reporting.html.facts import page_facts
 from pytest_hetgpu.reporting.html.page import render
-from pytest_hetgpu.reporting.journal import Journal, MatrixFile
+from pytest_hetgpu.store.cells import RunRecord
+from pytest_hetgpu.store.events import MatrixFile
+from pytest_hetgpu.store.folder import RunFolder
+from pytest_hetgpu.store.journal import Journal
 from tests.reporting.html.browser_samples import BROKE_OFF, CURVE, EVIL, FATES, OUTCOMES, WHOLE
 from tests.reporting.report_samples import CRASHED, KEY, PASSED, cell, job, result, run_cell, scenario
 

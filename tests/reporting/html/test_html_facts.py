@@ -13,16 +13,16 @@ from typing import Any
 
 import pytest
 
-from pytest_hetgpu.evidence import Measurement, RankFate, Span, Timeline, Wire
-from pytest_hetgpu.limits import Limit
-from pytest_hetgpu.model import Point
+from pytest_hetgpu.model.outcome import RankFate, Span, Timeline, Wire
+from pytest_hetgpu.model.records import Measurement, Point
+from pytest_hetgpu.model.thresholds import Limit
 from pytest_hetgpu.reporting import report
-from pytest_hetgpu.reporting.cells import read_run
 from pytest_hetgpu.reporting.excerpt import AFTER, BEFORE, excerpt
-from pytest_hetgpu.reporting.folder import RunFolder
 from pytest_hetgpu.reporting.html import page
 from pytest_hetgpu.reporting.html.facts import page_facts
-from pytest_hetgpu.reporting.journal import Journal
+from pytest_hetgpu.store.cells import read_run
+from pytest_hetgpu.store.folder import RunFolder
+from pytest_hetgpu.store.journal import Journal
 from tests.reporting.report_samples import CRASHED, KEY, KNOWN, PASSED, job, run_cell, scenario
 
 RERUN = "pytest --hetgpu-cell {label}"

@@ -11,15 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hetgpu.cli import main
+from pytest_hetgpu.cli.main import main
 from pytest_hetgpu.errors import UsageError
-from pytest_hetgpu.evidence import DebugRun
-from pytest_hetgpu.images import reference
-from pytest_hetgpu.model import Command, Image, Kind
-from pytest_hetgpu.reporting.folder import RunFolder
-from pytest_hetgpu.reporting.journal import Journal
+from pytest_hetgpu.extensions.build_context import reference
+from pytest_hetgpu.model.job import Command, Image
+from pytest_hetgpu.model.outcome import DebugRun
+from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.reporting.upstream.bundle import bundle
 from pytest_hetgpu.reporting.upstream.script import portable, script
+from pytest_hetgpu.store.folder import RunFolder
+from pytest_hetgpu.store.journal import Journal
 from tests.reporting.report_samples import CRASHED, KEY, PASSED, job, result, run_cell
 
 SECRET = "ghp_" + "s3cr3t12" * 5
@@ -153,7 +154,7 @@ def test_the_script_names_no_place_of_this_machine() -> None:
         "/opt/x/bin/mpirun",
         "python3",
         "/tmp/hetgpu-0a1b2c3d/programs/a.py",
-        "/home/me/pytest_hetgpu/programs/b.py",
+        "/home/me/pytest_hetgpu/remote/b.py",
         "/tmp/hetgpu-mine",
     )
     nodes = tuple(replace(node, image=Image("hetgpu/x:1", "/home/me/containers/x")) for node in job().nodes)

@@ -10,19 +10,19 @@ from typing import Any
 import pytest
 from markdown_it import MarkdownIt
 
-from pytest_hetgpu.accounting import Environment
-from pytest_hetgpu.evidence import Known, Outcome
-from pytest_hetgpu.model import Command, Expectation
-from pytest_hetgpu.probes.base import found
+from pytest_hetgpu.cluster.pool import rank_programs
+from pytest_hetgpu.model.facts import Environment, found
+from pytest_hetgpu.model.failure import Known
+from pytest_hetgpu.model.job import Command, Expectation
+from pytest_hetgpu.model.outcome import Outcome
 from pytest_hetgpu.reporting import report
-from pytest_hetgpu.reporting.cells import CellRecord, RunRecord, read_run
-from pytest_hetgpu.reporting.environment import SeenNode, SeenPlacement
-from pytest_hetgpu.reporting.folder import RunFolder
-from pytest_hetgpu.reporting.journal import Journal
 from pytest_hetgpu.reporting.upstream.difference import nearest
 from pytest_hetgpu.reporting.upstream.doing import description
 from pytest_hetgpu.reporting.upstream.issue import LONGEST, fenced, issue, title, trimmed
-from pytest_hetgpu.standing import rank_programs
+from pytest_hetgpu.store.cells import CellRecord, RunRecord, read_run
+from pytest_hetgpu.store.environment import SeenNode, SeenPlacement
+from pytest_hetgpu.store.folder import RunFolder
+from pytest_hetgpu.store.journal import Journal
 from tests.reporting.report_samples import CRASHED, ISSUE, KNOWN, PASSED, SIGNATURE, cell, job, result, run_cell
 
 RERUN = "pytest --hetgpu-cell {label}"
@@ -181,6 +181,6 @@ def test_a_run_has_an_issue_for_each_signature(tmp_path: Path) -> None:
 
 
 def read_job_of(folder: RunFolder) -> Any:
-    from pytest_hetgpu.reporting.folder import read_job
+    from pytest_hetgpu.store.folder import read_job
 
     return read_job(folder.job("mixed-ucx-gather"))

@@ -1,0 +1,133 @@
+"""From what the user calls a run to the run: a folder, a file, an id of the history, `latest` or `last:N`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pytest_hetgpu.analysis.compare import from_junit, kept
+from pytest_hetgpu.analysis.compare.sides import Side
+from pytest_hetgpu.errors import UsageError
+from pytest_hetgpu.model.messages import known
+from pytest_hetgpu.store import history
+from pytest_hetgpu.store.cells import read_run
+from pytest_hetgpu.store.database import HistoryError
+from pytest_hetgpu.store.history import Listed
+from pytest_hetgpu.store.run_summary import past
+
+LATEST = "latest"
+_LAST = re.compile(r"last[: ]\s*(\d{1,6})")
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where runs are looked for: the folder that they land in, and the history."""
+
+    reports: Path
+    history: Path
+
+
+def sides(before: str, after: str, places: Places) -> tuple[Side, Side]:
+    """Both sides; `last:N` before are the runs before what is after. UsageError for what cannot be found."""
+    later = find(after, places)
+    return find(before, places, later), later
+
+
+def find(name: str, places: Places, later: Side | None = None) -> Side:
+    """What the user calls `name`; as `last:N` the newest runs, of those before the `later` ones that share a matrix."""
+    several = _LAST.fullmatch(name.strip())
+    if several:
+        return _last(name, int(several[1]), places, later)
+    found = _on_disk(Path(name)) or (_latest(places) if name == LATEST else _on_disk(places.reports / name))
+    return found or _remembered(name, places)
+
+
+def _on_disk(path: Path) -> Side | None:
+    try:
+        if path.is_dir():
+            return _folder(path)
+        return _file(path) if path.exists() else None
+    except (OSError, ValueError):  # a name too long, a closed folder, a null byte
+        return None
+
+
+def _folder(path: Path) -> Side:
+    if (path / "journal").is_dir():
+        record = read_run(path)
+        if not record.cells:
+            raise UsageError(f"{path}: its journal holds no cell")
+        return Side(str(path), (past(record, path),))
+    junit = path / "junit.xml"
+    if junit.is_file():
+        return _file(junit)
+    raise UsageError(f"{path}: not the folder of a run (it holds neither a folder `journal` nor junit.xml)")
+
+
+def _file(path: Path) -> Side:
+    with path.open("rb") as file:
+        start = file.read(15)
+        if start.startswith(b"{"):
+            return kept.read(path)
+        if start == b"SQLite format 3":
+            raise UsageError(f"{path} is a history: give --history {path} and name a run in it")
+    return Side(str(path), (from_junit.read(path),), from_junit.NOTE.format(name=path))
+
+
+def _latest(places: Places) -> Side | None:
+    """The newest run of the reports folder; without one the newest of the history."""
+    folder = places.reports / LATEST
+    pointer = places.reports / f"{LATEST}.txt"  # where links cannot be made
+    if not folder.is_dir() and pointer.is_file():
+        folder = places.reports / pointer.read_text(encoding="utf-8").strip()
+    if folder.is_dir():
+        return replace(_folder(folder), name=LATEST)
+    listed = _listed(LATEST, places)
+    return _loaded(LATEST, listed[:1], places) if listed else None
+
+
+def _last(name: str, count: int, places: Places, later: Side | None) -> Side:
+    if not count:
+        raise UsageError(f"{name!r} are no runs at all")
+    listed = list(history.runs(places.history))
+    if later:
+        ids = {run.id for run in later.runs}
+        until = min((run.started for run in later.runs if run.started), default=float("inf"))
+        listed = [one for one in listed if one.id not in ids and one.started <= until]
+        listed = [one for one in listed if one.matrices & later.matrices.keys()] or listed
+    if not listed:
+        earlier = f" before {later.name}" if later else ""
+        raise UsageError(f"the history {places.history} holds no run{earlier}")
+    note = f"{name}: there are only {len(listed)}" if len(listed) < count else ""
+    return _loaded(name, listed[:count], places, note)
+
+
+def _remembered(name: str, places: Places) -> Side:
+    """A run of the history, by its id or the beginning of it."""
+    listed = _listed(name, places)
+    ids = [one.id for one in listed]
+    found = [one for one in listed if one.id == name] or [one for one in listed if name and one.id.startswith(name)]
+    if len(found) > 1:
+        raise UsageError(f"{name!r} may be {len(found)} runs of {places.history}: {_some([one.id for one in found])}")
+    if not found:
+        raise UsageError(
+            f"no run {name!r}: neither a folder or file here or in {places.reports}, nor in {places.history} "
+            f"{known(name, ids)}"
+        )
+    return _loaded(name, found, places)
+
+
+def _some(ids: Sequence[str], most: int = 6) -> str:
+    return ", ".join(ids[:most]) + (f" and {len(ids) - most} more" if len(ids) > most else "")
+
+
+def _listed(name: str, places: Places) -> list[Listed]:
+    try:
+        return list(history.runs(places.history))
+    except HistoryError as error:
+        raise UsageError(f"no run {name!r}: no such folder or file, and {error}") from None
+
+
+def _loaded(name: str, listed: Sequence[Listed], places: Places, note: str = "") -> Side:
+    return Side(name, tuple(history.load(places.history, one.id) for one in listed), note)

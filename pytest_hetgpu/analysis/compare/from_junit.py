@@ -1,0 +1,86 @@
+"""A run as a JUnit file tells it: ours, or one that pytest itself wrote of a matrix."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+from pytest_hetgpu.errors import UsageError
+from pytest_hetgpu.model.records import Measurement, Point
+from pytest_hetgpu.store.encode import RecordError
+from pytest_hetgpu.store.properties import CellPairs, from_pairs
+from pytest_hetgpu.store.run_summary import PastCell, PastRun
+
+NOTE = "{name} is a JUnit file, which says neither ranks nor memory nor a tool of ours: they are taken to be the same"
+_NUMBER = re.compile(r"(\w+)\[(\d{1,18}),([^,\[\]]*)(?:,([^,\[\]]*))?\]")
+# Of metrics that are not here (a user's own) no unit is known.
+_UNITS = (
+    (re.compile(r"latency|overhead|cpu_time|overall|compute|init|test|wait"), "us"),
+    (re.compile(r"algbw|busbw|(\w+_)?bandwidth"), "GB/s"),
+    (re.compile(r"(message|task)_rate"), "1/s"),
+    (re.compile(r"overlap"), "%"),
+)
+
+
+def read(path: Path) -> PastRun:
+    """The run. UsageError for what is no JUnit file, or holds no cell."""
+    try:
+        root = ET.parse(path).getroot()  # noqa: S314 - expat limits what entities may grow to
+        pairs = [found for case in root.iter("testcase") if (found := from_pairs(_properties(case)))]
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
+    except (ET.ParseError, RecordError, ValueError) as error:
+        raise UsageError(f"{path}: not the JUnit file of a run ({error})") from None
+    if not pairs:
+        raise UsageError(f"{path}: holds no cell of a matrix")
+    suite = next(root.iter("testsuite"), root)
+    several = len({one.matrix for one in pairs}) > 1
+    cells = {(cell.matrix, cell.scenario): cell for cell in (_cell(one, several=several) for one in pairs)}
+    return PastRun(path.name, str(path), _epoch(suite), suite.get("hostname", ""), "", (), tuple(cells.values()))
+
+
+def _properties(case: ET.Element) -> Iterator[tuple[str, str]]:
+    return ((one.get("name", ""), one.get("value", "")) for one in case.iter("property"))
+
+
+def _cell(pairs: CellPairs, *, several: bool) -> PastCell:
+    """A cell; where a run has several matrices its name there holds the matrix's, too."""
+    return PastCell(
+        matrix=pairs.matrix,
+        scenario=pairs.scenario.removeprefix(f"{pairs.matrix}.") if several else pairs.scenario,
+        kind=pairs.kind,
+        verdict=pairs.verdict,
+        signature=pairs.signature,
+        why=pairs.flaky or pairs.why,
+        seconds=pairs.seconds,
+        stack=pairs.stack,
+        transports=pairs.transports,
+        tool=pairs.tool,
+        measurements=tuple(_measurements(pairs)),
+    )
+
+
+def _measurements(pairs: CellPairs) -> Iterator[Measurement]:
+    for name, value in pairs.measurements.items():
+        match = _NUMBER.fullmatch(name)
+        if match:
+            point = Point(int(match[2]), match[3], match[4] or "")
+            yield Measurement(match[1], value, _unit(match[1]), point, ranks=0)
+
+
+def _unit(metric: str) -> str:
+    return next((unit for pattern, unit in _UNITS if pattern.fullmatch(metric)), "")
+
+
+def _epoch(suite: ET.Element) -> float:
+    """When the suite began; ours is in UTC without saying so."""
+    try:
+        told = datetime.fromisoformat(suite.get("timestamp", ""))
+        seconds = told.timestamp() if told.tzinfo else told.replace(tzinfo=timezone.utc).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return 0.0
+    return seconds if math.isfinite(seconds) else 0.0

@@ -1,0 +1,120 @@
+"""Whether data between hosts passed their kernels by, on fabrics where it should."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from pytest_hetgpu.analysis.judges.base import Case, Force, Judge, Opinion
+from pytest_hetgpu.model.job import Job
+from pytest_hetgpu.model.records import Row
+from pytest_hetgpu.model.transport_classes import OFF_HOST, RDMA
+from pytest_hetgpu.model.verdict import Kind
+
+TOO_LITTLE = 32_000_000
+"""Bytes below which the launcher's own traffic (connections, output of the ranks) may be as much as the data's."""
+
+# Half of the data is more than what a launcher sends; of a list with tcp in it RDMA must carry some.
+_NONE, _BESIDE = 0.5, 0.9
+_IP = frozenset(("tcp", "sockets", "udp"))
+_WITHIN = frozenset(("self", "sm", "posix", "sysv", "cma", "knem", "xpmem", "gdr_copy", "cuda_*", "rocm_*", "smcuda"))
+
+
+class Rdma(Judge):
+    """An adapter that does RDMA moves data without the kernel: the byte counters of the node's interface stay flat.
+
+    So RDMA is proven (EPFL RCP, "Using RDMA for efficient inter-node communication"), as long as nothing else uses the
+    interface. Inside a host there is none to prove; nor is there where a cell lets its data go over IP.
+    """
+
+    name = "rdma"
+
+    def opinions(self, case: Case) -> Iterator[Opinion]:
+        job, traffic = case.job, case.result.traffic
+        share = _allowed(job)
+        if not job.demand.rdma or len(placed := _placed(job)) < 2 or share is None:
+            return
+        loads = [(place, _load(case.evidence.rows, place, placed)) for place in placed]
+        loads = [(place, owed) for place, owed in loads if owed >= TOO_LITTLE]
+        uncounted = [place.names[0] for place, _ in loads if place.bytes_in(traffic) is None]
+        if uncounted and share < _BESIDE:
+            where = ", ".join(uncounted[:5])
+            why = f"nothing proves that RDMA was used: no bytes were counted of the interface of {where}"
+            yield self.says(Kind.UNKNOWN, f"{why} (does the fabric name its netdev?)", Force.VAGUE)
+        for place, owed in loads:
+            seen = place.bytes_in(traffic) or 0
+            if seen > owed * share:
+                through = f"{_shown(seen)} went through {place.netdev} of {place.names[0]}"
+                why = f"RDMA was not used: {through}, while the ranks there had to move {_shown(owed)}"
+                yield self.says(Kind.TRANSPORT_UNAVAILABLE, why)
+
+
+def _allowed(job: Job) -> float | None:
+    """The share of the data that may go through the interface; None if RDMA is not asked for between hosts.
+
+    A list may have tcp beside RDMA, which then must not carry next to all.
+    """
+    if _asks_for_rdma(job.demand.transports):
+        return _NONE
+    duty = job.demand.duties.get(OFF_HOST)
+    return _BESIDE if duty and duty.kind == RDMA else None
+
+
+class Place(NamedTuple):
+    """A host with its nodes: their names, the ranks on it, the interface of the first."""
+
+    names: tuple[str, ...]
+    ranks: frozenset[int]
+    netdev: str
+
+    def bytes_in(self, traffic: Mapping[str, int]) -> int | None:
+        """What its interface has moved, the most that any of its nodes counted; None if none did."""
+        return max((traffic[name] for name in self.names if name in traffic), default=None)
+
+
+def _placed(job: Job) -> list[Place]:
+    hosts: dict[str, Place] = {}
+    first = 0
+    for node in job.nodes:
+        before = hosts.get(node.host, Place((), frozenset(), node.hardware.fabric.netdev or "its interface"))
+        ranks = before.ranks | set(range(first, first + node.ranks))
+        hosts[node.host] = before._replace(names=(*before.names, node.name), ranks=ranks)
+        first += node.ranks
+    return list(hosts.values())
+
+
+def _asks_for_rdma(components: Sequence[str]) -> bool:
+    """Whether IP is none of the ways that a transport may take. The choice of `auto` (`*`) may be any."""
+    names = [component.rpartition("/")[2] for component in components]
+    if "*" in components or not _IP.isdisjoint(names):
+        return False
+    return any(name not in _WITHIN for name in names)
+
+
+def _load(rows: Sequence[Row], place: Place, placed: Sequence[Place]) -> float:
+    """The fewest bytes that a host had to send and to receive in all timed iterations, by any algorithm."""
+    total = sum(len(other.ranks) for other in placed)
+    return sum(
+        row.point.size * row.iterations * _share(row.operation, place, total) for row in rows if row.ranks == total
+    )
+
+
+def _share(operation: str, place: Place, total: int) -> float:
+    """Of an operation's size, what a host sends and receives at the very least; sizes are those of `metrics`."""
+    own = len(place.ranks) / total
+    if operation in ("send_recv", "bidirectional_send_recv"):
+        return 2.0 * sum(rank ^ 1 not in place.ranks for rank in place.ranks)
+    return {
+        "allreduce": 2.0,  # its part of the sum out, the sum in
+        "broadcast": 1.0,
+        "reduce": 1.0,
+        "allgather": 1.0,  # its own blocks out, the others' in
+        "reduce_scatter": 1.0,
+        "gather": min(own, 1 - own),
+        "scatter": min(own, 1 - own),
+        "alltoall": 2.0 * len(place.ranks) * (1 - own),
+    }.get(operation, 0.0)
+
+
+def _shown(count: float) -> str:
+    return f"{count / 1e6:,.0f} MB"

@@ -1,0 +1,113 @@
+"""Whether the data went the way that was asked for."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from pytest_hetgpu.analysis.judges.base import Case, Force, Judge, Opinion, explanation
+from pytest_hetgpu.model.data_paths import paths, placed
+from pytest_hetgpu.model.transport_classes import RDMA, SHARED_MEMORY, TCP, UNKNOWN, Connection, Duty, connection
+from pytest_hetgpu.model.verdict import Kind
+
+_ABSENT = {
+    RDMA: "no RDMA device took part",
+    SHARED_MEMORY: "no shared memory took part",
+    TCP: "tcp took no part",
+}
+
+
+class Transport(Judge):
+    """A transport must prove itself: libraries fall back in silence, and the numbers look fine."""
+
+    name = "transport"
+
+    def opinions(self, case: Case) -> Iterator[Opinion]:
+        demand, seen = case.job.demand, case.evidence.transports
+        asked = ", ".join(demand.transports)
+        if case.evidence.lacks:
+            lacks = "; ".join(case.evidence.lacks)
+            yield self.says(Kind.TRANSPORT_UNAVAILABLE, f"this build has no {lacks}", Force.FINAL, explanation(case))
+            return
+        foreign = demand.foreign
+        # A process may have several GPUs, each of them a rank of NCCL's.
+        several = max(demand.ranks, (foreign.ranks if foreign else None) or 1) > 1
+        if several and (foreign is None or foreign.proof) and not seen and len(case.evidence.hellos) >= demand.ranks:
+            why = f"nothing in the output proves which transport was used (asked for was {asked})"
+            yield self.says(Kind.UNKNOWN, why, Force.VAGUE)
+        other = [name for name in seen if not any(fnmatch.fnmatchcase(name, glob) for glob in demand.transports)]
+        if other:
+            why = f"silent fallback: asked for {asked}, used {', '.join(other)}"
+            yield self.says(Kind.TRANSPORT_UNAVAILABLE, why)
+            return
+        connections = placed(case.evidence.connections, case.job.nodes)
+        yield from self._carried(demand.duties, paths(case.job.nodes), connections)
+
+    def _carried(
+        self, duties: Mapping[str, Duty], taken: Sequence[str], connections: Sequence[Connection]
+    ) -> Iterator[Opinion]:
+        """Judge each path. If all are as owed, judge the connections that may be of any of the paths taken."""
+        found = False
+        for path, duty in duties.items():
+            for opinion in self._held({path: duty}, _of_path(path, connections)):
+                found = True
+                yield opinion
+        if not found and taken and {*taken} <= {*duties}:
+            lost = [one for one in connections if one.path == UNKNOWN]
+            yield from self._held({path: duties[path] for path in taken}, lost)
+
+    def _held(self, due: Mapping[str, Duty], seen: Sequence[Connection]) -> Iterator[Opinion]:
+        """Return what is wrong with connections each of which must meet one of these duties."""
+        if why := _unmet(due, seen):
+            yield self.says(Kind.TRANSPORT_UNAVAILABLE, why)
+        elif why := _unsure(due, seen):
+            yield self.says(Kind.UNKNOWN, why, Force.VAGUE)
+
+
+def _of_path(path: str, connections: Sequence[Connection]) -> list[Connection]:
+    """Return the connections of a path; what a log shows without paths is put together, as if all were one."""
+    seen = [one for one in connections if one.path == path]
+    together = [one for one in connections if one.path == UNKNOWN]
+    if seen or not together:
+        return seen
+    names = {name for one in together for name in one.components}
+    return [connection(UNKNOWN, names, {name for one in together for name in one.unsure})]
+
+
+def _unmet(due: Mapping[str, Duty], seen: Sequence[Connection]) -> str:
+    """Return what carried the data instead of any class that is due; "" if one did, or nothing was seen."""
+    short = [one for one in seen if not _met(due, one.components)]
+    if not short:
+        return ""
+    absent = ", ".join(dict.fromkeys(_ABSENT[duty.kind] for duty in due.values()))
+    some = " for some ranks" if len(short) < len(seen) else ""
+    where = f"{_where(due)}{some}" if len(due) == 1 else f"for some ranks, {_where(due)}"
+    return f"{_asked(due)}, carried by {_names(short)} {where}: {absent}; add `carried_by: any` if that is meant"
+
+
+def _unsure(due: Mapping[str, Duty], seen: Sequence[Connection]) -> str:
+    """Return why nobody can tell whether a class that is due carried large messages; "" if it did."""
+    vague = [one for one in seen if not _met(due, {*one.components} - {*one.unsure})]
+    if not vague:
+        return ""
+    return (
+        f"{_asked(due)}: {_names(vague)} connect ranks {_where(due)}, and UCX before 1.16 may send large messages by "
+        "other lanes than short ones, which its log does not tell; allow cma, or add `carried_by: any`"
+    )
+
+
+def _met(due: Mapping[str, Duty], components: Collection[str]) -> bool:
+    return any(duty.met(components) for duty in due.values())
+
+
+def _where(due: Mapping[str, Duty]) -> str:
+    return next(iter(due)) if len(due) == 1 else "on a path that the log does not name"
+
+
+def _asked(due: Mapping[str, Duty]) -> str:
+    best = "; ".join(f"best {path}: {', '.join(duty.best)}" for path, duty in due.items())
+    return f"asked for {', '.join(next(iter(due.values())).asked)} ({best})"
+
+
+def _names(connections: Sequence[Connection]) -> str:
+    return ", ".join(sorted({name.rpartition("/")[2] for one in connections for name in one.components}))

@@ -1,0 +1,88 @@
+"""Who wrote a line of a log, and what is left of it: launchers and log collectors put rank, host and time before it."""
+
+from __future__ import annotations
+
+import re
+
+from pytest_hetgpu.extensions.signatures.base import LogLine
+from pytest_hetgpu.model.lazy_regex import lazy
+
+_LONGEST = 1 << 16
+_MOST_PREFIXES = 4
+
+# CSI and OSC sequences and changes of the character set (ECMA-48), and what a pager leaves of them.
+_ESCAPES = lazy(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b(?:\][^\x07\x1b]*(?:\x07|\x1b\\)?|\([0-9A-B]|[@-Z\\-_])")
+_CONTROLS = lazy(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+
+# pdsh and clush: a name and a colon are too common in programs' own words to be taken without more.
+_PDSH = (
+    r"(?!\w*(?:Error|Exception|Warning|Interrupt|Exit|Timeout)\b)(?P<host>[A-Za-z][\w.-]*): "
+    r"(?=\[(?:\d{4}-\d\d-\d\d |rank\d|default\d|[\w.-]+:\d)"
+    r"|Traceback \(|\s+File \"|\s{4,}\S|\d{4}-\d\d-\d\d |[WEIF]\d{4} )"
+)
+
+# By the kind of character that a prefix begins with, so that few are tried on a line.
+_FORMS = {
+    "digit": (
+        # kubectl logs --timestamps, GitHub Actions, CRI-O's and containerd's own files
+        r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d) (?:std(?:out|err) [FP] )?",
+        # srun --label and flux run --label-io
+        r" {0,6}(?P<rank>\d{1,7}): ?(?=\S|\s*$| )",
+    ),
+    "bracket": (
+        # mpirun --tag-output of Open MPI 4 and 5
+        r"\[(?:[\w.-]+@)?\d+,(?P<rank>\d{1,7})\]\S{0,80}<std(?:out|err|diag)>: ?",
+        # mpiexec -prepend-rank of Hydra and Intel MPI
+        r"\[(?P<rank>\d{1,7})\] (?!\S+(?:\(|\[0x))",
+        # torch.distributed: its own logging's prefix, and torchrun --tee with or without its log-line prefix template
+        r"\[rank(?P<rank>\d{1,7})\]:(?: |(?=\[[A-Z]\d{4} ))?",
+        r"\[(?:default|trainer|worker)\d+\]:\s?",
+        # kubectl logs --prefix
+        r"\[pod/(?P<host>[\w.-]+)/[\w.-]+\] ",
+    ),
+    "letter": (
+        # docker compose
+        r"(?P<host>[\w.-]+) +\| ",
+        # mpirun --timestamp-output of Open MPI
+        r"\w{3} \w{3} [ \d]\d [\d:]{8} \d{4}(?=\[[^\[\]]{1,80}\]\S{0,80}<std)",
+        _PDSH,
+    ),
+    # Ray
+    "parenthesis": (r"\(\w*[Ww]orker\w* pid=\d+(?:, ip=(?P<host>[\d.:a-f]+))?\) ",),
+}
+_PREFIXES = {kind: tuple(map(lazy, forms)) for kind, forms in _FORMS.items()}
+_KINDS = {"[": "bracket", "(": "parenthesis", " ": "digit"}
+
+
+def parsed(raw: bytes | str, number: int) -> LogLine:
+    """The line with what stands before it taken off. Never raises, whatever the bytes are."""
+    whole = raw.decode(errors="replace") if isinstance(raw, bytes) else raw
+    whole = whole[:_LONGEST].replace("\0", "").rstrip("\r\n")
+    text = whole.rpartition("\r")[2]
+    if not text.isprintable():
+        text = plain(text)
+    rank, host = None, None
+    for _ in range(_MOST_PREFIXES):
+        found = _prefix(text)
+        if found is None or not found.end():
+            break
+        groups = found.groupdict()
+        rank = int(groups["rank"]) if groups.get("rank") else rank
+        host = groups.get("host") or host
+        text = text[found.end() :]
+    return LogLine(text, number, rank, host, whole)
+
+
+def plain(text: str) -> str:
+    """A text without escape sequences and control characters."""
+    return _CONTROLS.sub("", _ESCAPES.sub("", text))
+
+
+def _prefix(text: str) -> re.Match[str] | None:
+    first = text[:1]
+    kind = _KINDS.get(first) or ("digit" if first.isdigit() else "letter")
+    for pattern in _PREFIXES[kind]:
+        found = pattern.match(text)
+        if found:
+            return found
+    return None

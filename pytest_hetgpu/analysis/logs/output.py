@@ -1,0 +1,86 @@
+"""The lines that programs themselves print, for whoever wants all of them: bounded, and without what is nobody's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pytest_hetgpu.analysis.logs.colours import without_colours
+from pytest_hetgpu.analysis.logs.frames import MARK, FrameReader
+from pytest_hetgpu.analysis.logs.scan import LONGEST_LINE
+from pytest_hetgpu.model.multi_pattern import any_of
+
+MOST_RECORDS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What a rank said of the program that it became: its `path`, "" where it was not found among what it `looked` at.
+
+    `versions` are those of libraries that the program is made of.
+    """
+
+    name: str
+    host: str
+    path: str
+    looked: tuple[str, ...] = ()
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+
+class Output:
+    """The lines of one log with their numbers; `starts` are, once they have been read, what ranks said, by rank."""
+
+    def __init__(self, path: Path, unheard: tuple[bytes, ...] = ()) -> None:
+        self._path = path
+        self._unheard = unheard
+        self.starts: dict[int, Start] = {}
+
+    def lines(self) -> Iterator[tuple[str, int]]:
+        """Text and number of each line that is no record of ours. A line too long comes in pieces.
+
+        Of a line that was written over the last version counts. Raises OSError where the log cannot be read.
+        """
+        frames, number, unheard = FrameReader(), 1, any_of(self._unheard)
+        with self._path.open("rb") as log:
+            while raw := log.readline(LONGEST_LINE):
+                ours = MARK in raw
+                if ours or not unheard.search(raw):
+                    for payload in frames.feed(raw.rstrip(b"\r\n")):
+                        self._take(payload)
+                    if not ours:
+                        yield _shown(raw), number
+                number += raw.endswith(b"\n")
+
+    def _take(self, payload: bytes) -> None:
+        try:
+            record = json.loads(payload)
+        except (ValueError, RecursionError):
+            return
+        if isinstance(record, dict) and record.get("t") == "program" and len(self.starts) < MOST_RECORDS:
+            rank = record.get("rank")
+            if type(rank) is int:
+                self.starts.setdefault(rank, _start(record))
+
+
+def _shown(raw: bytes) -> str:
+    """A line as a terminal would show it, without colours and NULs."""
+    last = without_colours(raw).rstrip(b"\r\n").rpartition(b"\r")[2]
+    return last.decode(errors="replace").replace("\0", "")
+
+
+def _start(record: dict[str, Any]) -> Start:
+    looked, versions = record.get("looked"), record.get("versions")
+    return Start(
+        name=_text(record.get("name")),
+        host=_text(record.get("host")),
+        path=_text(record.get("path")),
+        looked=tuple(map(_text, looked)) if isinstance(looked, list) else (),
+        versions={_text(k): _text(v) for k, v in versions.items()} if isinstance(versions, dict) else {},
+    )
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) and value.isprintable() else ""

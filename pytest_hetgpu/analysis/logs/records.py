@@ -1,0 +1,259 @@
+"""Reads what ranks report (`remote/harness.py`) out of a run's raw output. Pure: bytes in, nouns out.
+
+Anything at all may stand in a log. What is not a record of ours is passed over; a record that is damaged, or says what
+none may say, is counted, and nothing of it is believed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from pytest_hetgpu.analysis.logs.frames import FrameReader
+from pytest_hetgpu.model.records import Device, Hello, Measurement, Point, Row
+
+LARGEST_NUMBER = 2**63 - 1
+LATEST = 1e11  # seconds since 1970: no clock of a node is further on
+MOST_FACTS = 200_000  # a run of 1000 ranks and 100 points reports about 100,000; what comes after is counted as corrupt
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """What all ranks reported; the fields are those of `Evidence`. `corrupt` counts records that could not be read.
+
+    `carried` are components that ranks saw themselves connected by, `versions` those of libraries they asked. `ended`
+    is when a rank was done, and `last_row` when the last time was reported, in seconds since 1970 by their own clocks.
+    """
+
+    hellos: Mapping[int, Hello] = field(default_factory=dict)
+    rows: tuple[Row, ...] = ()
+    checks: Mapping[int, Mapping[Point, int]] = field(default_factory=dict)
+    wrong: tuple[str, ...] = ()
+    done: frozenset[int] = frozenset()
+    corrupt: int = 0
+    carried: frozenset[str] = frozenset()
+    versions: Mapping[str, str] = field(default_factory=dict)
+    figures: tuple[Measurement, ...] = ()
+    devices: tuple[Device, ...] = ()
+    lacks: tuple[str, ...] = ()
+    ended: Mapping[int, float] = field(default_factory=dict)
+    last_row: float | None = None
+
+
+class _RecordError(ValueError):
+    """A record says what none may say."""
+
+
+class RecordReader:
+    """Takes the lines of a run's output one by one, in order; never raises, whatever they hold."""
+
+    def __init__(self) -> None:
+        self._frames = FrameReader()
+        self._hellos: dict[int, Hello] = {}
+        self._rows: dict[Row, None] = {}
+        self._checks: dict[int, dict[Point, int]] = {}
+        self._wrong: dict[str, None] = {}
+        self._done: set[int] = set()
+        self._ended: dict[int, float] = {}
+        self._last_row: float | None = None
+        self._carried: set[str] = set()
+        self._versions: dict[str, dict[str, None]] = {}
+        self._figures: dict[Measurement, None] = {}
+        self._devices: dict[int, Device] = {}
+        self._lacks: dict[str, None] = {}
+        self._refused = 0
+        self._room = MOST_FACTS
+        self._takers: dict[str, Callable[[Mapping[str, Any]], None]] = {
+            "hello": self._take_hello,
+            "row": self._take_row,
+            "check": self._take_check,
+            "wrong": self._take_wrong,
+            "done": self._take_done,
+            "carried": self._take_carried,
+            "figure": self._take_figure,
+            "device": self._take_device,
+            "lacks": self._take_lacks,
+        }
+
+    def feed(self, line: bytes) -> None:
+        """Takes one line without its newline, or the next piece of a line too long to be handed over whole."""
+        for payload in self._frames.feed(line):
+            self._receive(payload)
+
+    def finish(self) -> Records:
+        """All that was reported, after the last line."""
+        return Records(
+            hellos=dict(self._hellos),
+            rows=tuple(self._rows),
+            checks={rank: dict(points) for rank, points in self._checks.items()},
+            wrong=tuple(self._wrong),
+            done=frozenset(self._done),
+            corrupt=self._frames.finish() + self._refused,
+            carried=frozenset(self._carried),
+            versions={name: ", ".join(sorted(said)) for name, said in self._versions.items()},
+            figures=tuple(self._figures),
+            lacks=tuple(self._lacks),
+            devices=tuple(device for _, device in sorted(self._devices.items())),
+            ended=dict(self._ended),
+            last_row=self._last_row,
+        )
+
+    def _receive(self, payload: bytes) -> None:
+        try:
+            self._take(json.loads(payload, parse_constant=_refuse))
+        except (ValueError, KeyError, RecursionError):
+            self._refused += 1
+
+    def _take(self, record: Any) -> None:
+        if not isinstance(record, dict):
+            raise _RecordError("not an object")
+        taker = self._takers.get(_text(record["t"]))
+        if taker is not None:
+            self._make_room(1)
+            taker(record)
+
+    def _make_room(self, facts: int) -> None:
+        self._room -= facts
+        if self._room < 0:
+            raise _RecordError(f"more than {MOST_FACTS}")
+
+    def _take_hello(self, record: Mapping[str, Any]) -> None:
+        rank, size = _whole(record["rank"]), _whole(record["size"], least=1)
+        if rank >= size:
+            raise _RecordError(f"rank {rank} of {size}")
+        hello = Hello(
+            rank=rank,
+            size=size,
+            host=_text(record["host"]),
+            pid=_whole(record["pid"]),
+            library=_text(record["library"]),
+            libmpi=_text(record["libmpi"]),
+            node=_whole(record["node"]) if record.get("node", -1) != -1 else None,
+            at=_at(record),
+        )
+        versions = {_text(name): _text(version) for name, version in _map(record.get("versions", {})).items()}
+        self._make_room(len(versions))
+        if self._hellos.setdefault(rank, hello) is hello:
+            for name, version in versions.items():
+                self._versions.setdefault(name, {})[version] = None
+
+    def _take_row(self, record: Mapping[str, Any]) -> None:
+        row = Row(
+            operation=_text(record["op"]),
+            point=_point(record["size"], record["dtype"], record.get("place", "")),
+            ranks=_whole(record["ranks"], least=1),
+            iterations=_whole(record["iterations"], least=1),
+            seconds=_seconds(record["seconds"]),
+            repeat=_whole(record.get("repeat", 0)),
+        )
+        at = _at(record)
+        self._rows.setdefault(row)
+        self._last_row = max(filter(None, (at, self._last_row)), default=None)
+
+    def _take_check(self, record: Mapping[str, Any]) -> None:
+        rank = _whole(record["rank"])
+        found = {}
+        for entry in _list(record["points"]):
+            size, dtype, count, *place = _list(entry)
+            found[_point(size, dtype, *place)] = _whole(count)
+        self._make_room(len(found))
+        points = self._checks.setdefault(rank, {})
+        for point, count in found.items():
+            points[point] = max(count, points.get(point, 0))
+
+    def _take_wrong(self, record: Mapping[str, Any]) -> None:
+        rank, count, index = _whole(record["rank"]), _whole(record["count"], least=1), _whole(record["index"])
+        point = _point(record["size"], record["dtype"], record.get("place", ""))
+        in_place = " in place" if point.place else ""
+        buffer = _text(record.get("buffer", ""))
+        of_sent = f" of {'what it sent' if buffer == 'sent' else buffer}" if buffer else ""
+        sentence = (
+            f"rank {rank}: {count} wrong element{'' if count == 1 else 's'} at {point.size} B {point.dtype}{in_place}, "
+            f"first at [{index}]{of_sent}: expected {_text(record['expected'])}, got {_text(record['got'])}"
+        )
+        self._wrong.setdefault(sentence)
+
+    def _take_carried(self, record: Mapping[str, Any]) -> None:
+        _whole(record["rank"])
+        self._carried.add(_text(record["by"]))
+
+    def _take_figure(self, record: Mapping[str, Any]) -> None:
+        point, ranks = (
+            _point(record["size"], record["dtype"], record.get("place", "")),
+            _whole(record["ranks"], least=1),
+        )
+        figure = Measurement(_text(record["metric"]), _number(record["value"]), _text(record["unit"]), point, ranks)
+        self._figures.setdefault(figure)
+
+    def _take_lacks(self, record: Mapping[str, Any]) -> None:
+        _whole(record["rank"])
+        self._lacks[f"{_text(record['what'])}: {_text(record['how'])}"] = None
+
+    def _take_device(self, record: Mapping[str, Any]) -> None:
+        rank, index = _whole(record["rank"]), _whole(record["index"])
+        name, arch = _text(record["name"]), _text(record["arch"])
+        self._devices[rank] = Device(rank, index, name, arch, _whole(record["memory"]), _whole(record["peak"]))
+
+    def _take_done(self, record: Mapping[str, Any]) -> None:
+        rank, at = _whole(record["rank"]), _at(record)
+        self._done.add(rank)
+        if at is not None:
+            self._ended.setdefault(rank, at)
+
+
+def _point(size: Any, dtype: Any, place: Any = "", *more: Any) -> Point:
+    if more or place not in ("", "in"):
+        raise _RecordError(place)
+    return Point(_whole(size), _text(dtype), place)
+
+
+def _whole(value: Any, least: int = 0) -> int:
+    if type(value) is not int or not least <= value <= LARGEST_NUMBER:
+        raise _RecordError(value)
+    return value
+
+
+def _seconds(value: Any) -> float:
+    if type(value) not in (int, float) or not 0 < value <= LARGEST_NUMBER:
+        raise _RecordError(value)
+    return float(value)
+
+
+def _number(value: Any) -> float:
+    if type(value) not in (int, float) or not -LARGEST_NUMBER <= value <= LARGEST_NUMBER:
+        raise _RecordError(value)
+    return float(value)
+
+
+def _at(record: Mapping[str, Any]) -> float | None:
+    """When a record was written; None where it does not say, as those of earlier versions."""
+    at = record.get("at")
+    if at is None:
+        return None
+    if type(at) not in (int, float) or not 0 <= at <= LATEST:
+        raise _RecordError(at)
+    return float(at)
+
+
+def _map(value: Any) -> dict[Any, Any]:
+    if not isinstance(value, dict):
+        raise _RecordError(value)
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value.isprintable():
+        raise _RecordError(value)
+    return value
+
+
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise _RecordError(value)
+    return value
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise _RecordError(constant)

@@ -1,0 +1,156 @@
+"""What a foreign program printed, in the words that judges know: rows, checks, wrong results, and what its end says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+
+from pytest_hetgpu.analysis.logs.output import Output, Start
+from pytest_hetgpu.analysis.logs.transcript import UNHEARD
+from pytest_hetgpu.errors import NotHere
+from pytest_hetgpu.extensions.readers.base import Asked, Reader, measurements
+from pytest_hetgpu.extensions.registry import find
+from pytest_hetgpu.model.external_program import Foreign
+from pytest_hetgpu.model.job import Demand
+from pytest_hetgpu.model.outcome import Evidence, RunResult, Told
+from pytest_hetgpu.model.program_output import Exited, Measured, Reading
+from pytest_hetgpu.model.records import Measurement, Point, Row
+from pytest_hetgpu.model.verdict import Kind
+
+# Spreads and single iterations: worth a look in the log, and too restless to be compared between runs.
+_SPREAD = re.compile(r"deviation|iteration_\w+|\w+_(?:min|max|p[\d.]+)")
+_MOST_LOOKED = 12
+
+
+def interpreted(demand: Demand, result: RunResult, evidence: Evidence) -> Evidence:
+    """The evidence with what the program's reader made of the output. Raises OSError where that cannot be read."""
+    foreign = demand.foreign
+    if foreign is None:
+        return evidence
+    kind = find("readers", foreign.reader, Reader)  # type: ignore[type-abstract]
+    output = Output(Path(result.output), UNHEARD)
+    reading = _read(kind, foreign, demand.points, output)
+    exited = _exited(kind, reading, result, evidence)
+    versions = _versions(foreign, reading, output.starts, evidence)
+    told = Told(
+        reading=reading,
+        tool=_tool(foreign, reading, versions.get(_fact(reading.tool), "")),
+        memory=reading.memory or foreign.memory,
+        exited=exited,
+        absent=_absent(output.starts),
+        measurements=tuple(_kept(measurements(reading))),
+    )
+    ours, connections = evidence.transports, evidence.connections
+    if foreign.layer:
+        ours = tuple(name for name in ours if name.startswith(f"{foreign.layer}/"))
+        connections = tuple(one for one in connections if {*one.components} <= {*ours})
+    return replace(
+        evidence,
+        rows=tuple(_rows(reading, foreign)),
+        wrong=tuple(_wrong(reading, exited)),
+        done=frozenset(range(demand.ranks)) if result.returncode == 0 else evidence.done,
+        transports=ours,
+        connections=connections,
+        versions={**evidence.versions, **versions},
+        told=told,
+    )
+
+
+def _read(kind: type[Reader], foreign: Foreign, points: tuple[Point, ...], output: Output) -> Reading:
+    """What the reader makes of the output; where it cannot be had (no RE2 here), a complaint."""
+    asked = Asked(foreign.argv, foreign.reader, points, foreign.ranks, foreign.operation)
+    try:
+        reader = kind(asked, kind.Settings.model_validate_json(foreign.settings))
+    except (NotHere, ValueError) as error:
+        return Reading(kind.tool, complaints=(f"the output cannot be read here: {error}",))
+    for line, number in output.lines():
+        reader.feed(line, number)
+    return reader.finish()
+
+
+def _exited(kind: type[Reader], reading: Reading, result: RunResult, evidence: Evidence) -> Exited | None:
+    """What the end says: of the rank that the launcher blames, else of the launcher; a run that was stopped, nothing.
+
+    Where no rank greeted, the code is the launcher's own.
+    """
+    returned = result.returncode
+    if result.timed_out or result.interrupted is not None or returned is None or returned < 0:
+        return kind.stopped(reading)
+    if not evidence.hellos:
+        return kind.stopped(reading) if returned else kind.exited(0, reading)
+    code = next((ended.code for ended in evidence.exits if ended.code), returned)
+    found = kind.exited(code, reading)
+    if found and found.why == reading.unsaid and result.lost:
+        # mpirun may end with 0 though a node is gone, and with it what its ranks would have said.
+        return Exited(Kind.ERROR, found.why)
+    return found
+
+
+def _wrong(reading: Reading, exited: Exited | None) -> Iterator[str]:
+    """Wrong results in words: the program's own, then the points."""
+    if exited is None or exited.kind is not Kind.WRONG_RESULT:
+        return
+    yield exited.why
+    for row in reading.wrong:
+        yield f"{row.wrong} wrong element{'s' * ((row.wrong or 0) > 1)} or more at {row.point}"
+
+
+def _rows(reading: Reading, foreign: Foreign) -> Iterator[Row]:
+    """Rows as ours: time of one operation, or of one message where several were under way."""
+    for row in reading.rows:
+        seconds = row.seconds or _per_message(row)
+        if seconds:
+            iterations = row.iterations or foreign.iterations
+            yield Row(row.operation, row.point, row.ranks or 0, iterations, seconds)
+
+
+def _per_message(row: Measured) -> float:
+    bandwidth = row.figures.get("bandwidth")
+    return row.point.size / (bandwidth.value * 1e9) if bandwidth and bandwidth.value > 0 else 0.0
+
+
+def _kept(found: Iterable[Measurement]) -> Iterator[Measurement]:
+    """What reports show: names and types have no characters that a property's name has no room for."""
+    for one in found:
+        if not _SPREAD.fullmatch(one.metric):
+            point = Point(one.point.size, _plain(one.point.dtype) or "none", one.point.place)
+            yield replace(one, metric=_plain(one.metric), point=point)
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"\W+", "_", text)[:80]
+
+
+def _tool(foreign: Foreign, reading: Reading, version: str) -> str:
+    """`osu_allreduce 7.4`, `nccl-tests all_reduce_perf 2.19.6`: what must be equal before numbers are compared."""
+    program = PurePosixPath(foreign.argv[0]).name if foreign.argv else ""
+    named = foreign.reader == "command" or program.startswith(reading.tool.partition("-")[0])
+    words = (program,) if named else (reading.tool, "" if program.startswith("{") else program)
+    return " ".join(filter(None, (*words, version)))
+
+
+def _fact(tool: str) -> str:
+    """By which name a tool's version is among facts."""
+    return {"mpi4py.bench": "mpi4py", "ucx_perftest": "ucx", "ucc_perftest": "ucc"}.get(tool, tool)
+
+
+def _versions(foreign: Foreign, reading: Reading, starts: Mapping[int, Start], evidence: Evidence) -> dict[str, str]:
+    """Versions that the output tells of the program and its libraries; what is part of a library has the library's."""
+    found = {name: version for start in starts.values() for name, version in start.versions.items() if version}
+    found |= dict(reading.versions)
+    fact = _fact(reading.tool)
+    version = reading.version or found.get(fact) or evidence.versions.get(fact, "")
+    return {**found, **({fact: version} if version and foreign.reader != "command" else {})}
+
+
+def _absent(starts: Mapping[int, Start]) -> str:
+    """Which nodes lack the program, and where they looked for it; "" where all have it."""
+    lacking = [start for _, start in sorted(starts.items()) if not start.path]
+    if not lacking:
+        return ""
+    hosts = ", ".join(dict.fromkeys(start.host for start in lacking))
+    first = lacking[0]
+    looked = ", ".join(first.looked[:_MOST_LOOKED])
+    return f"there is no {first.name} on {hosts} (looked for in {looked}): install it there, or say `folders`"

@@ -1,0 +1,1 @@
+"""The `hetgpu` command: one module per subcommand."""

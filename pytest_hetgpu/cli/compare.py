@@ -1,0 +1,54 @@
+"""`hetgpu compare`: two names in, what differs out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_hetgpu.analysis.compare.comparison import compare
+from pytest_hetgpu.analysis.compare.find import Places, sides
+from pytest_hetgpu.analysis.compare.wording import as_json, as_text
+from pytest_hetgpu.errors import UsageError
+from pytest_hetgpu.store.folder import HISTORY
+
+EXIT_WORSE = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """How to compare; `tolerance` as the user wrote it, in percent."""
+
+    tolerance: str = "10"
+    common: bool = False
+    json: bool = False
+
+
+def places(reports: Path | None, history: Path | None, environ: Mapping[str, str]) -> Places:
+    """Where runs are looked for: as told, else by the variables that pytest's options have, else below `reports`."""
+    found = reports or Path(environ.get("HETGPU_REPORTS") or "reports")
+    told = environ.get("HETGPU_HISTORY", "")
+    return Places(found, history or (Path(told) if told not in ("", "off") else found / HISTORY))
+
+
+def run(before: str, after: str, where: Places, wish: Wish, say: Callable[[str], object]) -> int:
+    """Prints the comparison; 1 where something is worse, else 0. UsageError where there is nothing to compare."""
+    tolerance = _percent(wish.tolerance)
+    comparison = compare(*sides(before, after, where), tolerance / 100, common=wish.common)
+    if wish.json:
+        say(as_json(comparison))
+    else:
+        for line in as_text(comparison):
+            say(line)
+    return EXIT_WORSE if comparison.worse else 0
+
+
+def _percent(text: str) -> float:
+    try:
+        value = float(text.strip().removesuffix("%"))
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise UsageError(f"--tolerance: {text!r} is not a number of percent")
+    return value

@@ -1,0 +1,181 @@
+"""An explanation as JSON and as text for a terminal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pytest_hetgpu.analysis.explain import Explanation
+from pytest_hetgpu.analysis.logs.lines import plain
+from pytest_hetgpu.config.known_failures.entries import Noise
+from pytest_hetgpu.model.failure import Known, Signature
+from pytest_hetgpu.model.lazy_regex import lazy
+from pytest_hetgpu.model.records import RankExit
+from pytest_hetgpu.model.verdict import Kind
+from pytest_hetgpu.store.text import clean
+
+Json = dict[str, Any]
+
+WIDTH = 120
+_MOST = 12
+_FEWEST_IN_A_RANGE = 3
+
+# Marks of direction that XML may hold; a terminal obeys them.
+_DIRECTIONS = lazy("[\u061c\u200e\u200f]")
+
+
+def as_json(file: str, explanation: Explanation) -> str:
+    """One line of JSON. Fields of a failure are null where the log does not tell, and for a run that was fine."""
+    signature = explanation.signature
+    fields: Json = {"file": file, "outcome": explanation.outcome.value, **_signature(signature)}
+    fields |= {
+        "versions": dict(explanation.versions),
+        "known": [_entry(entry) for entry in explanation.known],
+        "others": [{"outcome": other.kind.value, **_signature(other)} for other in explanation.others],
+        "exits": [_exit(ended) for ended in explanation.exits],
+        "harmless": [{"id": noise.entry.id, "line": noise.line, "quote": noise.quote} for noise in explanation.noise],
+        "lines": explanation.lines,
+        "failed": list(explanation.failed),
+    }
+    return json.dumps(fields)
+
+
+def _signature(signature: Signature | None) -> Json:
+    names = ("signal", "detail", "library", "function", "entry_point", "primary_line", "line", "key")
+    fields: Json = {name: getattr(signature, name, None) for name in names}
+    return fields | {
+        "hosts": list(signature.hosts) if signature else [],
+        "ranks": list(signature.ranks) if signature else [],
+    }
+
+
+def _entry(entry: Known) -> Json:
+    return {
+        "id": entry.id,
+        "title": entry.title,
+        "cause": entry.cause,
+        "fix": entry.fix or None,
+        "settings": {kind: dict(values) for kind, values in entry.settings.items()},
+        "url": entry.url,
+        "links": list(entry.links),
+        "status": entry.status,
+        "fixed_in": entry.fixed_in,
+    }
+
+
+def _exit(ended: RankExit) -> Json:
+    return {"rank": ended.rank, "signal": ended.signal, "code": ended.code, "aborted": ended.aborted}
+
+
+def as_text(file: str, explanation: Explanation) -> str:
+    """Some lines for a person: what failed, where, the line to quote, what is known, what else is in the log."""
+    return "\n".join(map(shown, _lines(file, explanation)))
+
+
+def shown(text: str) -> str:
+    """A text as one line that holds nothing a terminal would obey. All that is not JSON goes out through this."""
+    return _DIRECTIONS.sub("", clean(text)).replace("\n", " ")
+
+
+def _lines(file: str, explanation: Explanation) -> Iterator[str]:
+    signature = explanation.signature
+    if signature is None:
+        yield f"{file}: {_GOOD[explanation.outcome].format(lines=explanation.lines)}"
+    else:
+        yield f"{file}: {explanation.outcome.value} {signature.key}"
+        yield from _failure(signature)
+        for entry in explanation.known:
+            yield from _known(entry)
+        yield from _others(explanation.others)
+    yield from _noise(explanation.noise)
+    if signature is not None:
+        yield from _versions(explanation)
+    yield from _failed(explanation)
+
+
+_GOOD = {
+    Kind.PASSED: "passed: no failure is told in its {lines} lines",
+    Kind.UNKNOWN: "unknown: its {lines} lines hold no run that could be recognised",
+}
+
+
+def _failure(signature: Signature) -> Iterator[str]:
+    yield from _wrapped(f"line {signature.line}: {signature.primary_line}", "  ", whole=True)
+    frame = "!".join(filter(None, (signature.library, signature.function)))
+    where = (
+        frame and f"in {frame}",
+        signature.entry_point and f"under {signature.entry_point}",
+        signature.ranks and f"rank{'s' * (len(signature.ranks) > 1)} {_ranges(signature.ranks)}",
+        signature.hosts and f"on {_some(signature.hosts)}",
+    )
+    if any(where):
+        yield f"  {', '.join(str(part) for part in where if part)}"
+    if signature.detail and signature.detail not in plain(signature.primary_line):
+        yield from _wrapped(signature.detail, "  ")
+
+
+def _known(entry: Known) -> Iterator[str]:
+    yield from _wrapped(f"known ({entry.status}): {entry.title} [{entry.id}]", "  ")
+    yield from _wrapped(entry.cause, "    ")
+    if entry.fix:
+        yield from _wrapped(f"cure: {entry.fix}", "    ")
+    yield from (f"      {setting}" for setting in entry.typed)
+    if entry.fixed_in:
+        yield f"    fixed in {entry.fixed_in}"
+    yield from (f"    {link}" for link in entry.links)
+
+
+def _others(others: Sequence[Signature]) -> Iterator[str]:
+    for other in others[:_MOST]:
+        yield from _wrapped(f"also in line {other.line}: {other.kind.value} {other.key}", "  ")
+    if len(others) > _MOST:
+        yield f"  and {len(others) - _MOST} more"
+
+
+def _noise(noise: Sequence[Noise]) -> Iterator[str]:
+    for one in noise:
+        yield from _wrapped(f"ignore line {one.line} ({one.quote}): {one.entry.known.title}", "  ")
+
+
+def _versions(explanation: Explanation) -> Iterator[str]:
+    if explanation.versions:
+        yield "  " + ", ".join(f"{name} {version}" for name, version in explanation.versions.items())
+
+
+def _failed(explanation: Explanation) -> Iterator[str]:
+    for mistake in explanation.failed:
+        yield from _wrapped(f"a mistake of hetgpu's, please report it with this log: {mistake}", "  ")
+
+
+def _wrapped(text: str, indent: str, *, whole: bool = False) -> Iterator[str]:
+    """Lines of a text; a quoted line is cut, not broken."""
+    line = shown(text)
+    if whole:
+        yield indent + (line if len(line) <= WIDTH * 3 else f"{line[: WIDTH * 3]} ...")
+    else:
+        import textwrap
+
+        yield from textwrap.wrap(line, WIDTH, initial_indent=indent, subsequent_indent=f"{indent}  ")
+
+
+def _ranges(ranks: Sequence[int]) -> str:
+    """`0, 1, 4-499`: runs of ranks that follow each other, and how many ranks are in those left out."""
+    runs: list[list[int]] = []
+    for rank in ranks:
+        if runs and rank == runs[-1][1] + 1:
+            runs[-1][1] = rank
+        else:
+            runs.append([rank, rank])
+    parts = [part for first, last in runs[:_MOST] for part in _run(first, last)]
+    left = sum(last - first + 1 for first, last in runs[_MOST:])
+    return ", ".join(parts) + (f" and {left} more" if left else "")
+
+
+def _run(first: int, last: int) -> Sequence[str]:
+    whole = last - first + 1 >= _FEWEST_IN_A_RANGE
+    return (f"{first}-{last}",) if whole else tuple(map(str, range(first, last + 1)))
+
+
+def _some(items: Sequence[object]) -> str:
+    return ", ".join(map(str, items[:_MOST])) + (f" and {len(items) - _MOST} more" if len(items) > _MOST else "")

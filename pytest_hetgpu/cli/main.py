@@ -1,0 +1,197 @@
+"""The command `hetgpu`."""
+
+from __future__ import annotations
+
+import argparse
+import atexit
+import gc
+import io
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from pytest_hetgpu._version import __version__
+from pytest_hetgpu.errors import HetgpuError
+
+EXIT_USAGE = 4
+EXIT_INTERRUPTED = 130
+_MADE_AT_THE_START = 50_000
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one subcommand.
+
+    Exit codes: 0; 1 for what `doctor` is concerned about, is worse to `compare`, or stays after `clean`; 4 for what
+    cannot be done; 130 for Ctrl-C.
+    """
+    if arguments is None:
+        _keep_what_is_loaded()
+    parser = _parser()
+    try:
+        parsed = parser.parse_args(arguments)
+    except SystemExit as stop:
+        return EXIT_USAGE if stop.code == 2 else int(stop.code or 0)
+    command: Callable[[argparse.Namespace], int] = parsed.run
+    _write_anything()
+    try:
+        return command(parsed)
+    except HetgpuError as error:
+        from pytest_hetgpu.cli.explain.wording import shown
+
+        print("ERROR: " + "\n".join(map(shown, str(error).split("\n"))), file=sys.stderr)
+        return EXIT_USAGE
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output has gone (`| head`); what is still buffered would raise again at exit.
+        sys.stderr.close()
+        return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="hetgpu", description="Helpers beside `pytest --hetgpu-matrix FILE`.")
+    parser.add_argument("--version", action="version", version=f"hetgpu {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    schema = commands.add_parser("schema", help="print the JSON Schema of a matrix file (or of a journal's lines)")
+    schema.add_argument("what", nargs="?", choices=("matrix", "journal"), default="matrix")
+    schema.set_defaults(run=_schema)
+    explain = commands.add_parser("explain", help="say why the run in a log failed: any log, from anywhere")
+    explain.add_argument("logs", nargs="*", metavar="LOG", help="files; - or nothing is standard input")
+    explain.add_argument("--json", action="store_true", help="print one JSON object a log, each on a line")
+    explain.add_argument(
+        "--knowledge", type=Path, action="append", default=[], metavar="FILE", help="known failures of your own, too"
+    )
+    explain.set_defaults(run=_explain)
+    report = commands.add_parser("report", help="judge a run's stored logs again, and build its reports from them")
+    report.add_argument("folder", type=Path, metavar="RUN", help="a run's folder, like reports/latest")
+    report.add_argument(
+        "--knowledge", type=Path, action="append", default=[], metavar="FILE", help="instead of the run's own files"
+    )
+    report.add_argument("--anonymise", action="store_true", help="with stand-ins for hosts, addresses and users")
+    report.add_argument("--history", type=Path, metavar="FILE", help="put the run into this history, or in again")
+    report.set_defaults(run=_report)
+    _add_compare(commands.add_parser("compare", help="say what got worse or better between two runs; exits by it"))
+    bundle = commands.add_parser("bundle", help="pack a failure for its upstream: issue text, reproducer, logs")
+    bundle.add_argument("folder", type=Path, metavar="RUN", help="a run's folder, like reports/latest")
+    bundle.add_argument("wanted", metavar="CELL|KEY", help="a cell's name, or the key of a signature")
+    bundle.add_argument("-o", "--output", type=Path, metavar="FILE", help="the archive (KEY.tar.gz here)")
+    bundle.set_defaults(run=_bundle)
+    doctor = commands.add_parser("doctor", help="look at this machine, or at an inventory's hosts: what may break jobs")
+    doctor.add_argument("--inventory", metavar="FILE", help="look at the hosts of this file, or of KIND:PATH")
+    doctor.add_argument("--list", action="store_true", help="only say which hosts that gives, and look at none")
+    doctor.add_argument("--json", action="store_true", help="print one JSON object")
+    doctor.set_defaults(run=_doctor)
+    _add_clean(commands.add_parser("clean", help="show what runs that were killed have left, and remove it"))
+    return parser
+
+
+def _add_compare(compare: argparse.ArgumentParser) -> None:
+    run = "a run's folder, a JUnit file, a run id of the history or its beginning, latest, or last:N"
+    compare.add_argument("before", metavar="A", help=run)
+    compare.add_argument("after", metavar="B", help="the same, held against A")
+    compare.add_argument("--tolerance", default="10", metavar="P", help="percent that a number may differ by (10)")
+    compare.add_argument("--common", action="store_true", help="look only at cells that both have")
+    compare.add_argument("--json", action="store_true", help="print one JSON object")
+    compare.add_argument("--history", type=Path, metavar="FILE", help="the history (REPORTS/history.sqlite)")
+    compare.add_argument("--reports", type=Path, metavar="DIR", help="where runs land (reports)")
+    compare.set_defaults(run=_compare)
+
+
+def _add_clean(clean: argparse.ArgumentParser) -> None:
+    clean.add_argument("--yes", action="store_true", help="remove it without asking")
+    clean.add_argument(
+        "--engine",
+        action="append",
+        default=[],
+        metavar="URL",
+        help="look at this container engine too: ssh://USER@HOST",
+    )
+    clean.add_argument(
+        "--inventory", type=Path, action="append", default=[], metavar="FILE", help="look at the hosts of this file too"
+    )
+    clean.add_argument(
+        "--run", action="append", default=[], dest="runs", metavar="RUN", help="only what this run has left"
+    )
+    clean.add_argument("--all-users", action="store_true", help="also what other users' dead runs have left")
+    clean.add_argument(
+        "--elsewhere", action="store_true", help="also what runs on other machines started: you know that they are over"
+    )
+    clean.add_argument(
+        "--forget", action="store_true", help="look no more for what may be at places that do not answer any more"
+    )
+    clean.add_argument("--json", action="store_true", help="print one JSON object")
+    clean.set_defaults(run=_clean)
+
+
+def _keep_what_is_loaded() -> None:
+    """What a process of one command loads stays to its end: no time goes into looking for garbage in it.
+
+    That would be a fifth of what it takes to explain a small log.
+    """
+    gc.set_threshold(_MADE_AT_THE_START)
+    atexit.register(gc.freeze)
+
+
+def _write_anything() -> None:
+    """What the terminal's encoding lacks is written as an escape, not a mistake."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _schema(parsed: argparse.Namespace) -> int:
+    from pytest_hetgpu.config.matrix.schema import matrix_schema
+    from pytest_hetgpu.store.events import journal_schema
+
+    print(json.dumps(matrix_schema() if parsed.what == "matrix" else journal_schema(), indent=2))
+    return 0
+
+
+def _explain(parsed: argparse.Namespace) -> int:
+    from pytest_hetgpu.cli.explain.command import run
+
+    return run(parsed.logs, json=parsed.json, added=parsed.knowledge, say=print)
+
+
+def _report(parsed: argparse.Namespace) -> int:
+    from pytest_hetgpu.cli.report import rejudge
+    from pytest_hetgpu.store.text import visible
+
+    for line in rejudge(parsed.folder, parsed.knowledge, parsed.history, anonymous=parsed.anonymise):
+        print(visible(line))
+    return 0
+
+
+def _bundle(parsed: argparse.Namespace) -> int:
+    from pytest_hetgpu.reporting.upstream.bundle import bundle
+
+    made = bundle(parsed.folder, parsed.wanted, parsed.output)
+    print(made.title)
+    for path in made.files:
+        print(f"  {path}  ({path.stat().st_size / 1e6:.2f} MB)")
+    if made.project.tracker:
+        print(f"issue.md in it is in the form of {made.project.name}: {made.project.tracker}")
+    return 0
+
+
+def _compare(parsed: argparse.Namespace) -> int:
+    from pytest_hetgpu.cli.compare import Wish, places, run
+
+    where = places(parsed.reports, parsed.history, os.environ)
+    return run(parsed.before, parsed.after, where, Wish(parsed.tolerance, parsed.common, parsed.json), print)
+
+
+def _doctor(parsed: argparse.Namespace) -> int:
+    from pytest_hetgpu.cli.doctor import run
+
+    return run(parsed.inventory, parsed.json, print, parsed.list)
+
+
+def _clean(parsed: argparse.Namespace) -> int:
+    from pytest_hetgpu.cli.clean import Wish, run
+
+    places = tuple(parsed.engine), tuple(parsed.inventory)
+    wish = Wish(parsed.yes, parsed.json, *places, parsed.all_users, parsed.elsewhere, parsed.forget, tuple(parsed.runs))
+    asking = sys.stdin.isatty() and sys.stdout.isatty() and not parsed.json
+    return run(wish, print, lambda line: print(line, file=sys.stderr), input if asking else None)

@@ -1,0 +1,1 @@
+"""Nodes of a placement: provisioning, ssh, facts, leases, bandwidth between them, cleanup."""

@@ -1,0 +1,148 @@
+"""What `remote/pump.py` is asked on each node, and what it answers. Pure."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pytest_hetgpu.cluster.bandwidth.pairs import Two, name_of
+from pytest_hetgpu.model.bandwidth import Flow, Pair
+from pytest_hetgpu.model.job import Node
+from pytest_hetgpu.planning.placement import address
+from pytest_hetgpu.store.encode import RecordError, from_json
+
+STREAMS = (1, 4)
+WARM = 0.1  # seconds, before each measurement
+INTERVALS = 5
+START = 20.0  # seconds for an interpreter on a slow file system, and for connections that nobody answers
+_GIGA, _MICRO = 1e9, 1e6
+_FIREWALL = "a firewall or security group must let every TCP port through between the nodes"
+_HINTS: Mapping[str, str] = {"timed out": _FIREWALL, "refused": _FIREWALL, "No route": "no route between them"}
+
+
+class Unreadable(Exception):
+    """An answer that says nothing; its argument is why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """Where the second node listens, or the `error` why it does not."""
+
+    address: str = ""
+    port: int = 0
+    place: str = ""
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """One flow: `way` is `there` (to the server) or `back`, `rates` are bytes a second."""
+
+    way: str
+    streams: int
+    rates: tuple[float, ...]
+    core: float
+    machine: float
+
+
+@dataclass(frozen=True, slots=True)
+class Trip:
+    """A small message there and back, in seconds."""
+
+    median: float
+    least: float
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What the first node found; with an `error` as far as it came."""
+
+    tool: str = ""
+    place: str = ""
+    flows: tuple[Moved, ...] = ()
+    rtt: Trip | None = None
+    passed_over: str = ""
+    error: str = ""
+
+
+def limit(seconds: float) -> float:
+    """Seconds after which whatever a pair started has ended."""
+    # iperf3 counts whole seconds, and what it cannot do is done over.
+    return START + 2 * 2 * len(STREAMS) * (max(seconds, 1.0) + 2.0)
+
+
+def to_serve(node: Node, token: str, seconds: float) -> dict[str, Any]:
+    """The request to the node that listens."""
+    return {"do": "serve", **_of(node), "token": token, "limit": limit(seconds)}
+
+
+def to_measure(node: Node, token: str, seconds: float, served: Served) -> dict[str, Any]:
+    """The request to the node that connects; each measurement takes so many seconds."""
+    plan = {"streams": list(STREAMS), "seconds": seconds, "warm": WARM, "intervals": INTERVALS, "iperf3": True}
+    where = {"address": served.address, "port": served.port}
+    return {"do": "measure", **_of(node), **plan, **where, "token": token, "limit": limit(seconds)}
+
+
+def _of(node: Node) -> dict[str, str]:
+    return {"netdev": node.hardware.fabric.netdev or "", "host": address(node)}
+
+
+def served(text: bytes) -> Served:
+    """What the node that listens printed. Raises Unreadable, also where it does not listen."""
+    found: Served = _read(Served, text)
+    if found.error:
+        raise Unreadable(found.error)
+    return found
+
+
+def measured(text: bytes) -> Measured:
+    """What the node that connects printed. Raises Unreadable."""
+    found: Measured = _read(Measured, text)
+    numbers = [number for flow in found.flows for number in (*flow.rates, flow.core, flow.machine)]
+    numbers += [found.rtt.median, found.rtt.least] if found.rtt else []
+    if not all(math.isfinite(number) and number >= 0 for number in numbers):
+        raise Unreadable("a number in its answer cannot be one")
+    return found
+
+
+def _read(kind: type[Any], text: bytes) -> Any:
+    """The answer is the last line; a login shell may have printed others."""
+    lines = text.decode(errors="replace").splitlines()
+    line = next((line for line in reversed(lines) if line.strip()), "")
+    try:
+        return from_json(kind, json.loads(line))
+    except (ValueError, RecursionError, RecordError) as error:
+        why = f"its answer cannot be read ({error})" if line else "it said nothing"
+        raise Unreadable(why) from None
+
+
+def pair(two: Two, where: Served, found: Measured) -> Pair:
+    """A pair as reports have it."""
+    names = (name_of(two[0]), name_of(two[1]))
+    flows = [_flow(names, moved) for moved in found.flows]
+    why = found.error and f"{names[0]} to {names[1]}: {_hinted(found.error)}"
+    return Pair(
+        names,
+        tool=found.tool,
+        address=where.address,
+        flows=tuple(flows),
+        rtt=found.rtt.median * _MICRO if found.rtt else None,
+        least_rtt=found.rtt.least * _MICRO if found.rtt else None,
+        loopback=bool(where.place) and where.place == found.place,
+        aside=found.passed_over,
+        why=why or ("" if flows else f"{names[0]} to {names[1]}: nothing was measured"),
+    )
+
+
+def _flow(names: Sequence[str], moved: Moved) -> Flow:
+    sender, receiver = names if moved.way == "there" else reversed(names)
+    gbs = tuple(rate / _GIGA for rate in moved.rates)
+    return Flow(sender, receiver, moved.streams, gbs, moved.core, moved.machine)
+
+
+def _hinted(error: str) -> str:
+    hint = next((hint for text, hint in _HINTS.items() if text in error), "")
+    return f"{error} ({hint})" if hint else error

@@ -1,0 +1,64 @@
+"""The limit of a placement, made of what was found between its nodes. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from pytest_hetgpu.cluster.bandwidth.pairs import name_of
+from pytest_hetgpu.model.bandwidth import Flow, Pair, Rated
+from pytest_hetgpu.model.bandwidth_text import percent
+from pytest_hetgpu.model.job import Job
+from pytest_hetgpu.model.outcome import Wire
+
+_BITS = 8
+_BUSY = 0.9
+"""A share of a core, or of all cores, from which on they may be what held the data up."""
+
+NOTHING_BETWEEN = "its nodes share one network: nothing is between them that could limit"
+
+
+def by_rate(job: Job, rated: Sequence[Rated]) -> Wire | None:
+    """The rate of the slowest adapter, on fabrics whose data passes the kernel by; None where one is not known.
+
+    What TCP does there is no limit for them.
+    """
+    names = {name_of(node) for node in job.nodes}
+    slowest = min(rated, key=lambda one: one.gbps, default=None)
+    if not job.demand.rdma or slowest is None or names - {one.node for one in rated}:
+        return None
+    return Wire(slowest.gbps / _BITS, f"{slowest.source} on {slowest.node}")
+
+
+def by_pairs(pairs: Sequence[Pair]) -> Wire:
+    """What the slowest pair carries in its slower direction, with the number of connections that is best for it.
+
+    A ring of all nodes, and a message from one to another, are as fast as the slowest way that they take. Of a pair
+    that was not measured nobody knows whether it is the slowest: then there is no limit.
+    """
+    if not pairs:
+        return Wire(why=NOTHING_BETWEEN)
+    unknown = next((pair for pair in pairs if pair.why), None)
+    if unknown:
+        return Wire(why=unknown.why)
+    slowest, pair = min(((flow, pair) for pair in pairs for flow in _ways(pair)), key=lambda found: found[0].median)
+    if slowest.median <= 0:
+        return Wire(why=f"no data came from {slowest.sender} to {slowest.receiver} in time")
+    tool = f"{pair.tool}, {slowest.streams} stream{'s' * (slowest.streams > 1)}"
+    between = (slowest.sender, slowest.receiver)
+    return Wire(slowest.median, tool, between, pair.rtt, tuple(_caveats(slowest, pair)))
+
+
+def _ways(pair: Pair) -> Iterator[Flow]:
+    """The best flow of each direction."""
+    for sender in dict.fromkeys(flow.sender for flow in pair.flows):
+        yield max((flow for flow in pair.flows if flow.sender == sender), key=lambda flow: flow.median)
+
+
+def _caveats(flow: Flow, pair: Pair) -> Iterator[str]:
+    """What casts doubt on a figure."""
+    if pair.loopback:
+        yield "over loopback"
+    if flow.core >= _BUSY:
+        yield f"a stream took {percent(flow.core)} of a core"
+    if flow.machine >= _BUSY:
+        yield f"{percent(flow.machine)} of all cores were busy"

@@ -1,0 +1,136 @@
+"""Measures the way between the nodes of a placement, once in a run: the only effects of this room."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pytest_hetgpu.cluster.bandwidth import answers
+from pytest_hetgpu.cluster.bandwidth.limit import by_pairs, by_rate
+from pytest_hetgpu.cluster.bandwidth.pairs import Two, name_of, pairs, rounds
+from pytest_hetgpu.cluster.bandwidth.rates import rated
+from pytest_hetgpu.cluster.cluster import Cluster
+from pytest_hetgpu.cluster.leases.hold import held
+from pytest_hetgpu.errors import HetgpuError, ProvisionError
+from pytest_hetgpu.extensions.runtimes.base import Member
+from pytest_hetgpu.model.bandwidth import Pair, WireReport
+from pytest_hetgpu.model.facts import Environment
+from pytest_hetgpu.model.job import Job, Node
+from pytest_hetgpu.model.outcome import Wire
+from pytest_hetgpu.store import environment as files
+from pytest_hetgpu.store.journal import Journal
+
+T = TypeVar("T")
+
+TRIES = 2
+"""Placements of which a node was lost meanwhile are measured so often; whatever else went wrong would again."""
+AT_ONCE = 32
+
+
+class Wires:
+    """What one process knows of placements' wires. `run` is the run's folder, `seconds` what each measurement takes."""
+
+    def __init__(self, run: Path, journal: Journal, seconds: float) -> None:
+        self.run = run
+        self.journal = journal
+        self.seconds = seconds
+        self._known: dict[tuple[str, str], Wire] = {}
+        self._tries: dict[tuple[str, str], int] = {}
+
+    def of(self, cluster: Cluster) -> Wire:
+        """The limit between a cluster's nodes; measured, under the leases of their hosts, by whoever is first."""
+        job = cluster.job
+        placement = job.matrix, job.axes["placement"]
+        if placement not in self._known:
+            with held(job, self.journal.waits):
+                found = self._kept(placement) or self._measured(cluster)
+            lost = any(member.lost() for member in _members(cluster).values())
+            self._tries[placement] = self._tries.get(placement, 0) + 1
+            if not lost or self._tries[placement] >= TRIES:
+                self._known[placement] = found
+            return found
+        return self._known[placement]
+
+    def _kept(self, placement: tuple[str, str]) -> Wire | None:
+        """What another process of this run found out; hosts are the same, whoever made the nodes on them."""
+        report = files.wire_of(self.run, "-".join(placement))
+        return report.limit if report and report.limit.gbs is not None else None
+
+    def _measured(self, cluster: Cluster) -> Wire:
+        job = cluster.job
+        report = measure(job, _members(cluster), _environments(cluster), self.seconds)
+        files.keep_wire(self.run, f"{job.matrix}-{job.axes['placement']}", report)
+        self.journal.wire(job, report)
+        return report.limit
+
+
+def measure(job: Job, members: Mapping[int, Member], seen: Mapping[int, Environment], seconds: float) -> WireReport:
+    """What there is between the nodes of a job; never raises for what nodes do. Members and facts are by node."""
+    began = time.monotonic()
+    said = [rated(node, seen.get(node.index, Environment())) for node in job.nodes]
+    known = tuple(one for one in said if one)
+    limit = by_rate(job, known)
+    if limit:
+        return WireReport(limit, rated=known)
+    moved: list[Pair] = []
+    for side_by_side in rounds(pairs(job)):
+        moved += _together(side_by_side, members, seconds)
+    return WireReport(by_pairs(moved), tuple(moved), known, time.monotonic() - began)
+
+
+def _together(two: Sequence[Two], members: Mapping[int, Member], seconds: float) -> list[Pair]:
+    """Pairs that share nothing, side by side."""
+    if len(two) == 1:
+        return [pump(two[0], members, seconds)]
+    pool = ThreadPoolExecutor(max_workers=min(AT_ONCE, len(two)))
+    try:
+        return list(pool.map(lambda one: pump(one, members, seconds), two))
+    finally:
+        # Whoever interrupts us does not wait for what ends by itself.
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def pump(two: Two, members: Mapping[int, Member], seconds: float) -> Pair:
+    """Moves data between two nodes. A pair without what went wrong; then nothing of it is left running on them."""
+    first, second = two
+    token = secrets.token_hex(16)
+    try:
+        listens = answers.to_serve(second, token, seconds)
+        served = _asked(second, members, listens, answers.served)
+        connects = answers.to_measure(first, token, seconds, served)
+        found = answers.pair(two, served, _asked(first, members, connects, answers.measured))
+    except HetgpuError as error:
+        found = Pair((name_of(first), name_of(second)), why=" ".join(str(error).split()))
+    if found.why:
+        for node in two:
+            with suppress(HetgpuError):
+                members[node.index].sweep()
+    return found
+
+
+def _asked(node: Node, members: Mapping[int, Member], request: Mapping[str, Any], read: Callable[[bytes], T]) -> T:
+    """What the program on a node answers. Raises what the member raises, ProvisionError where there is no answer."""
+    member = members[node.index]
+    argv = ("python3", f"{member.folder}/programs/pump.py")
+    answer = member.ask(argv, stdin=json.dumps(request).encode(), timeout=request["limit"] + answers.START)
+    if answer.returncode:
+        last = answer.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+        raise ProvisionError(name_of(node), f"the pump failed there ({last or f'exit code {answer.returncode}'})")
+    try:
+        return read(answer.stdout)
+    except answers.Unreadable as error:
+        raise ProvisionError(name_of(node), str(error)) from None
+
+
+def _members(cluster: Cluster) -> dict[int, Member]:
+    return {one.node.index: one.runtime for one in cluster.nodes if isinstance(one.runtime, Member)}
+
+
+def _environments(cluster: Cluster) -> dict[int, Environment]:
+    return {one.node.index: one.environment for one in cluster.nodes if one.environment}

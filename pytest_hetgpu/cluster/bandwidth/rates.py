@@ -1,0 +1,56 @@
+"""What the adapters of nodes are rated at, by sysfs or the matrix. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from pytest_hetgpu.cluster.bandwidth.pairs import name_of
+from pytest_hetgpu.extensions.fabrics.base import FabricKind
+from pytest_hetgpu.extensions.registry import find
+from pytest_hetgpu.model.bandwidth import Rated
+from pytest_hetgpu.model.facts import Environment
+from pytest_hetgpu.model.job import Fabric, Node
+
+# `100 Gb/sec (4X EDR)`: drivers/infiniband/core/sysfs.c, rate_show.
+_RATE = re.compile(r"([\d.]+) Gb/sec(?: \((?:\d+X )?(\w+)\))?")
+# A fifth of what these say is the line's code, 8b/10b (InfiniBand Architecture Specification, volume 2); later ones are
+# named after what is left for data. Over Ethernet it is Ethernet's own speed.
+_CODED = frozenset(("SDR", "DDR", "QDR"))
+
+
+def rated(node: Node, seen: Environment) -> Rated | None:
+    """The rate of a node's adapter in its fabric, None where nothing tells.
+
+    Where data passes the kernel by, that of the HCA, else as the matrix says, else of the interface; on others that of
+    the interface, else as the matrix says.
+    """
+    fabric = node.hardware.fabric
+    kind = find("fabrics", fabric.kind, FabricKind)  # type: ignore[type-abstract]
+    said = [(fabric.gbps, "gbps of the matrix")] if fabric.gbps else []
+    if kind.rdma:
+        found = [*_hcas(fabric, kind.link_layer, seen)] or said or [*_interface(fabric, seen)]
+    else:
+        found = [*_interface(fabric, seen)] or said
+    if not found:
+        return None
+    return Rated(name_of(node), sum(gbps for gbps, _ in found), " and ".join(source for _, source in found))
+
+
+def _hcas(fabric: Fabric, layer: str, seen: Environment) -> Iterator[tuple[float, str]]:
+    """The rate of each HCA that the fabric names (`mlx5_0`, `mlx5_0:2`, several with commas)."""
+    for name in filter(None, (fabric.hca or "").split(",")):
+        hca, _, port = name.partition(":")
+        device = f"{hca}:{port or 1}"
+        match = _RATE.fullmatch(seen.text(f"rdma.{device}.rate") or "")
+        if match:
+            coded = layer == "InfiniBand" and match[2] in _CODED
+            yield float(match[1]) * (0.8 if coded else 1.0), f"rate of {device}"
+
+
+def _interface(fabric: Fabric, seen: Environment) -> Iterator[tuple[float, str]]:
+    """Interfaces without a device behind them (of containers) name a speed that means nothing."""
+    name = f"nics.{fabric.netdev}"
+    speed = seen.text(f"{name}.speed")
+    if speed and speed.isdecimal() and seen.text(f"{name}.driver"):
+        yield int(speed) / 1000, f"speed of {fabric.netdev}"

@@ -1,0 +1,140 @@
+"""The books of this process: a ledger, and a guardian that has it worked off should we be killed."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from pytest_hetgpu.cluster.cleanup import ledger
+from pytest_hetgpu.cluster.cleanup.ledger import Spot
+from pytest_hetgpu.cluster.cleanup.owner import Owner, myself
+from pytest_hetgpu.errors import UsageError
+from pytest_hetgpu.extensions.runtimes.process.ledger import VARIABLE, Books, books, keep
+from pytest_hetgpu.model.job import Reach
+
+_FAREWELL = 5.0  # seconds for a guardian that is no longer needed
+
+
+class Guard(Books):
+    """Opens the ledger, and starts the guardian, when the first thing is about to be made."""
+
+    def __init__(self, owner: Owner) -> None:
+        self.owner = owner
+        self.label = self.shared = owner.text
+        self._lock = threading.Lock()
+        self._path: Path | None = None
+        self._guardian: subprocess.Popen[bytes] | None = None
+        self._open: dict[int, Spot] = {}
+        self._count = 0
+        self.trouble = ""
+
+    def processes(self) -> None:
+        if not any(spot.kind == "processes" for spot in tuple(self._open.values())):
+            self._note(ledger.processes_spot())
+
+    def engine(self, reach: Reach) -> None:
+        self._note(ledger.engine_spot(reach, os.environ))
+
+    def host(self, host: str, reach: Reach) -> Callable[[], None]:
+        number = self._note(Spot("host", host, reach), again=True)
+        return lambda: self._strike(number)
+
+    def namespace(self, context: str, namespace: str, config: str, kinds: Sequence[str]) -> Callable[[], None]:
+        number = self._note(ledger.namespace_spot(context, namespace, config, kinds), again=True)
+        return lambda: self._strike(number)
+
+    def cleared(self, reach: Reach) -> None:
+        spot = ledger.engine_spot(reach, os.environ)
+        for number in [number for number, one in self._open.items() if one == spot]:
+            self._strike(number)
+
+    def close(self) -> None:
+        """The run has ended by itself: what it knows to be gone is forgotten.
+
+        What may be left stays in the ledger, and the guardian sees to it once this process has ended.
+        """
+        if books() is self:
+            keep(Books())
+            _Kept.guard = None
+        with self._lock:
+            guardian, self._guardian = self._guardian, None
+            if guardian is None or self._path is None:
+                return
+            self._open = {number: spot for number, spot in self._open.items() if spot.kind != "processes"}
+            done = not self._open
+            if done:
+                self._path.unlink(missing_ok=True)
+                self._path = None
+        assert guardian.stdin is not None
+        with suppress(OSError):
+            if done:
+                guardian.stdin.write(b"q")
+            guardian.stdin.close()
+        if done:
+            with suppress(subprocess.TimeoutExpired):
+                guardian.wait(_FAREWELL)
+        else:
+            guardian.returncode = 0  # it outlives us, and nobody waits for it
+
+    def _note(self, spot: Spot, *, again: bool = False) -> int:
+        with self._lock:
+            known = next((number for number, one in self._open.items() if one == spot), None)
+            if known is not None and not again:
+                return known
+            self._count += 1
+            self._open[self._count] = spot
+            try:
+                self._write(ledger.opened(self._count, spot))
+                if self._guardian is None:
+                    self._guardian = self._start()
+            except (OSError, UsageError) as error:
+                self.trouble = f"no guardian: should this run be killed, what it started stays behind ({error})"
+            return self._count
+
+    def _strike(self, number: int) -> None:
+        with self._lock:
+            if self._open.pop(number, None) is not None and self._path is not None and not self.trouble:
+                self._write(ledger.closed(number))
+
+    def _write(self, line: str) -> None:
+        if self._path is None:
+            self._path = ledger.home() / f"{os.getpid()}-{self.owner.token}{ledger.ENDING}"
+            line = ledger.head(self.owner) + line
+        file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(file, line.encode())
+        finally:
+            os.close(file)
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        """In a session of its own and in no folder of the run's, and with nothing of ours open but its stdin."""
+        watcher = Path(__file__).with_name("watch.py")
+        command = (sys.executable, "-m", "pytest_hetgpu.cluster.cleanup", str(self._path))
+        places = [str(Path(place).absolute()) for place in sys.path]
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(places), "PYTHONDONTWRITEBYTECODE": "1"}
+        env.pop(VARIABLE, None)
+        argv = (sys.executable, "-I", "-S", str(watcher), self.owner.pid, self.owner.start, str(self._path), *command)
+        nothing = subprocess.DEVNULL
+        return subprocess.Popen(
+            argv, stdin=subprocess.PIPE, stdout=nothing, stderr=nothing, cwd="/", env=env, start_new_session=True
+        )
+
+
+class _Kept:
+    guard: Guard | None = None
+
+
+def guarded(run: str) -> Guard:
+    """Has everything that this process starts kept account of, for a run of that name."""
+    owner = myself(run)
+    if _Kept.guard is None or (_Kept.guard.owner.pid, _Kept.guard.owner.run) != (owner.pid, owner.run):
+        _Kept.guard = Guard(owner)
+        keep(_Kept.guard)
+        atexit.register(_Kept.guard.close)
+    return _Kept.guard

@@ -1,0 +1,271 @@
+"""Places where things of runs may be, looked at and cleared: this machine, hosts, container engines, namespaces."""
+
+from __future__ import annotations
+
+import abc
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from pytest_hetgpu.cluster.cleanup.ledger import Spot
+from pytest_hetgpu.cluster.cleanup.owner import Owner, nobody, parse
+from pytest_hetgpu.errors import HetgpuError, ProvisionError
+from pytest_hetgpu.extensions.package_data import REMOTE
+from pytest_hetgpu.extensions.runtimes._docker import leftovers
+from pytest_hetgpu.extensions.runtimes._docker.engine import engine_of
+from pytest_hetgpu.extensions.runtimes._kubernetes import leavings as _pods
+from pytest_hetgpu.extensions.runtimes._kubernetes.client import Cluster, Refused
+from pytest_hetgpu.extensions.runtimes.process.ledger import LABEL
+from pytest_hetgpu.extensions.runtimes.process.ssh import explained, ssh_command
+from pytest_hetgpu.model.job import Reach
+
+_PATIENCE = 60.0  # seconds for a host to answer
+_REMOVAL = 20.0  # seconds in which what was removed must be gone
+_LOOK_EVERY = 0.1
+_NOBODY = "nobody"
+_LOADER = """\
+import sys, types
+sys.modules["segments"] = types.ModuleType("segments")
+exec(compile({!r}, "segments.py", "exec"), sys.modules["segments"].__dict__)
+"""
+
+
+@dataclass(frozen=True)
+class Thing:
+    """What carries an owner's label, `kind`: container, network, process, folder, or one of Kubernetes'.
+
+    A segment of shared memory carries none: its owner is `nobody`, for no process uses it. Its `ident` is its size.
+
+    `since` are seconds since 1970. `going`: it was removed already, and its place only takes its time. `stays`: why it
+    is not removed, for somebody may use it.
+    """
+
+    kind: str
+    name: str
+    ident: str
+    owner: Owner
+    since: float | None
+    going: bool = False
+    stays: str = ""
+
+
+class Place(abc.ABC):
+    """One machine, engine or namespace; `words` are for people. Errors are HetgpuErrors.
+
+    `within`: names there are one thing's only within it; "" where they are so in all places.
+    """
+
+    words: str
+    within: str = ""
+
+    @abc.abstractmethod
+    def look(self) -> list[Thing]:
+        """All that is labelled there."""
+
+    @abc.abstractmethod
+    def clear(self, owners: Iterable[Owner]) -> list[Thing]:
+        """Removes all that these owners have there; what of it is left."""
+
+
+class _Machine(Place):
+    """What a program that is started there tells and does; `name` is empty for this machine."""
+
+    name = ""
+
+    def look(self) -> list[Thing]:
+        return self._asked([])
+
+    def clear(self, owners: Iterable[Owner]) -> list[Thing]:
+        wanted = set(owners)
+        labels = [_NOBODY if owner == nobody(self.name) else owner.text for owner in wanted]
+        return [one for one in self._asked(labels) if one.owner in wanted and not one.stays]
+
+    def _asked(self, labels: list[str]) -> list[Thing]:
+        request = json.dumps({"remove": labels, "patience": _REMOVAL})
+        code, out, said = self._run(request, program())
+        try:
+            told = json.loads(out)
+            things = [_thing(one, self.name) for one in told["things"]]
+        except (ValueError, KeyError, TypeError):
+            raise ProvisionError(self.words, said or f"python3 ended there with exit status {code}") from None
+        return [thing for thing in things if thing]
+
+    @abc.abstractmethod
+    def _run(self, request: str, program: bytes) -> tuple[int, bytes, str]:
+        """Exit status, stdout, and what is to be said if that is no answer."""
+
+
+class Here(_Machine):
+    """Processes and folders of this machine."""
+
+    words = "this machine"
+
+    def _run(self, request: str, program: bytes) -> tuple[int, bytes, str]:
+        return _answer((sys.executable, "-I", "-", request), program, self.words)
+
+
+class Host(_Machine):
+    """A host's, by ssh."""
+
+    def __init__(self, host: str, reach: Reach) -> None:
+        self.words = f"{host}{f', port {reach.port}' if reach.port else ''}"
+        self._host, self._reach = host, reach
+        self.name = host
+
+    def _run(self, request: str, program: bytes) -> tuple[int, bytes, str]:
+        argv = ssh_command(self._host, self._reach, ("python3", "-", request))
+        code, out, said = _answer(argv, program, self.words)
+        return code, out, explained(self._host, self._reach, said, code)
+
+
+class OnEngine(Place):
+    """A container engine's containers and networks."""
+
+    def __init__(self, reach: Reach, environ: Mapping[str, str] | None = None) -> None:
+        with _environment(environ or {}):
+            self._engine = engine_of("engine", reach)
+        self._environ = dict(environ or {})
+        self.words = self._engine.at.where
+
+    def look(self) -> list[Thing]:
+        things = []
+        for one in self._left():
+            owner = parse(one.labels.get(LABEL, ""))
+            if owner:
+                things.append(Thing(one.kind, one.name, one.ident, owner, one.created))
+        return things
+
+    def clear(self, owners: Iterable[Owner]) -> list[Thing]:
+        """As `Place.clear`."""
+
+        def take(things: list[Thing]) -> None:
+            for one in things:
+                leftovers.take(self._engine, leftovers.Left(one.kind, one.ident, one.name, {}, None), self.words)
+
+        return _until_gone(self, owners, take)
+
+    def _left(self) -> list[leftovers.Left]:
+        with _environment(self._environ):
+            return leftovers.labelled(self._engine, self.words)
+
+
+class InNamespace(Place):
+    """A namespace of Kubernetes."""
+
+    def __init__(self, context: str, environ: Mapping[str, str]) -> None:
+        self._cluster = Cluster(context, environ.get("NAMESPACE") or "default", environ.get("KUBECONFIG", ""))
+        self._kinds = tuple(environ["KINDS"].split(",")) if environ.get("KINDS") else _pods.EVERYTHING
+        # A context's name says little: each k3s calls its own `default`.
+        self.words = self._cluster.words + (f" ({self._cluster.config})" if self._cluster.config else "")
+        self.within = self.words
+
+    def look(self) -> list[Thing]:
+        with self._speaking():
+            found = _pods.labelled(self._cluster, self._kinds)
+        return [
+            Thing(one.kind, one.name, one.resource, owner, one.created, one.going)
+            for one in found
+            if (owner := parse(one.owner))
+        ]
+
+    def clear(self, owners: Iterable[Owner]) -> list[Thing]:
+        """As `Place.clear`."""
+
+        def take(things: list[Thing]) -> None:
+            with self._speaking():
+                _pods.take(self._cluster, [(one.ident, one.name) for one in things])
+
+        return _until_gone(self, owners, take)
+
+    @contextmanager
+    def _speaking(self) -> Iterator[None]:
+        try:
+            yield
+        except Refused as refused:
+            raise ProvisionError(self.words, str(refused)) from None
+
+
+def place_of(spot: Spot) -> Place:
+    """Where a ledger says that something may be. ProvisionError for an engine's address that cannot be used."""
+    if spot.kind == "engine":
+        return OnEngine(spot.reach, dict(spot.environ))
+    if spot.kind == "namespace":
+        return InNamespace(spot.host, dict(spot.environ))
+    return Host(spot.host, spot.reach) if spot.kind == "host" else Here()
+
+
+def why(error: HetgpuError, place: Place) -> str:
+    """An error of a place, its name said once."""
+    return str(error).removeprefix(f"{place.words}: ").removeprefix("engine: ")
+
+
+_changing = threading.Lock()
+
+
+@contextmanager
+def _environment(environ: Mapping[str, str]) -> Iterator[None]:
+    """What the engine's library reads from the environment, for one that is reached over TLS."""
+    if not environ:
+        yield
+        return
+    with _changing:
+        before = {name: os.environ.get(name) for name in environ}
+        os.environ.update(environ)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    del os.environ[name]
+                else:
+                    os.environ[name] = value
+
+
+def _answer(argv: tuple[str, ...], stdin: bytes, words: str) -> tuple[int, bytes, str]:
+    try:
+        done = subprocess.run(argv, input=stdin, capture_output=True, check=False, timeout=_PATIENCE, cwd="/")
+    except subprocess.TimeoutExpired:
+        raise ProvisionError(words, f"no answer within {_PATIENCE:g} s") from None
+    except OSError as error:
+        raise ProvisionError(words, f"{argv[0]} cannot be started: {error.strerror}") from None
+    return done.returncode, done.stdout, done.stderr.decode(errors="replace").strip()
+
+
+def program() -> bytes:
+    """Return the program that looks at a machine, its two files as one text."""
+    folder = REMOTE
+    return _LOADER.format((folder / "segments.py").read_text("utf-8")).encode() + (folder / "sweep.py").read_bytes()
+
+
+def _thing(told: Mapping[str, Any], host: str) -> Thing | None:
+    """What a program on some host says, each part of it of its kind; None where it is not as it should be."""
+    unlabelled = told["kind"] == "segment" and told["owner"] == _NOBODY
+    owner = nobody(host) if unlabelled else parse(str(told["owner"]))
+    if owner is None or not (unlabelled or told["kind"] in ("process", "folder")):
+        return None
+    since = told["since"] if isinstance(told["since"], int | float) else None
+    stays = str(told.get("stays", ""))[:300]
+    return Thing(told["kind"], str(told["name"])[:200], str(told["ident"])[:200], owner, since, stays=stays)
+
+
+def _until_gone(place: Place, owners: Iterable[Owner], take: Callable[[list[Thing]], None]) -> list[Thing]:
+    """Takes what is there until two looks find nothing: what was asked for when its owner died may still appear.
+
+    What is going needs nobody to take it, and nobody to wait for it.
+    """
+    wanted = set(owners)
+    deadline, empty = time.monotonic() + _REMOVAL, 0
+    while True:
+        left = [one for one in place.look() if one.owner in wanted and not one.going]
+        empty = 0 if left else empty + 1
+        if empty > 1 or time.monotonic() > deadline:
+            return left
+        take(left)
+        time.sleep(_LOOK_EVERY)

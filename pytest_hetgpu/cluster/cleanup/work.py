@@ -1,0 +1,96 @@
+"""Working a ledger off: every place it names is cleared of what its dead owner left."""
+
+from __future__ import annotations
+
+import enum
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_hetgpu.cluster.cleanup import ledger
+from pytest_hetgpu.cluster.cleanup.owner import Life, life
+from pytest_hetgpu.cluster.cleanup.sweep import place_of
+from pytest_hetgpu.errors import HetgpuError
+
+
+class Result(enum.Enum):
+    """What became of it."""
+
+    DONE = "done"
+    LEFT = "left"
+    NOT_OURS = "not ours"
+
+
+@dataclass(frozen=True)
+class Worked:
+    """The result, with what stands in the way: `PLACE: reason`."""
+
+    result: Result
+    trouble: tuple[str, ...] = ()
+
+
+def work_off(path: Path, *, memory: bool = False) -> Worked:
+    """Clears all places of a ledger whose owner is dead, then removes it. What failed is kept beside it as `.log`.
+
+    `memory`: with the shared memory that is new on this machine since its first process, and that nobody uses. The
+    ranks of a launcher that was killed with its run may be gone before anyone sees what they used.
+    """
+    with _alone(path) as only:
+        book = ledger.read(path) if only else None
+        if book is None or life(book.owner) is not Life.DEAD:
+            return Worked(Result.NOT_OURS)
+        trouble: list[str] = []
+        for spot in book.spots:
+            words = spot.host or spot.reach.engine or "this machine"
+            try:
+                place = place_of(spot)
+                words = place.words
+                trouble += [f"{words}: {one.kind} {one.name} is still there" for one in place.clear([book.owner])]
+            except HetgpuError as error:
+                trouble.append(str(error) if str(error).startswith(words) else f"{words}: {error}")
+            except Exception as error:  # noqa: BLE001 - the other places are cleared all the same
+                trouble.append(f"{words}: {type(error).__name__}: {error}")
+            segments = ledger.segments_before(spot) if memory else None
+            if segments:
+                segments.clear()
+        log = path.with_suffix(".log")
+        if trouble:
+            _keep(log, trouble)
+            return Worked(Result.LEFT, tuple(trouble))
+        log.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
+        return Worked(Result.DONE)
+
+
+def last_words(path: Path) -> list[str]:
+    """Why the guardian could not work a ledger off."""
+    try:
+        return path.with_suffix(".log").read_text(errors="replace").splitlines()
+    except OSError:
+        return []
+
+
+def _keep(log: Path, lines: list[str]) -> None:
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with open(file, "w", encoding="utf-8") as opened:  # noqa: PTH123 - it is a descriptor
+        opened.writelines(f"{line}\n" for line in lines)
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[bool]:
+    """Whether nobody else works it off right now."""
+    try:
+        file = path.open("rb")
+    except OSError:
+        yield False
+        return
+    with closing(file):
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            yield False
+            return
+        yield True

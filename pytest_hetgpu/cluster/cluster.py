@@ -1,0 +1,185 @@
+"""The nodes of a cell, ready to run on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from pytest_hetgpu.cluster import oom_kills as kills
+from pytest_hetgpu.errors import NotHere, ProvisionError
+from pytest_hetgpu.extensions.hardware.base import Platform
+from pytest_hetgpu.extensions.registry import find
+from pytest_hetgpu.extensions.runtimes.base import Look, Member, Runtime
+from pytest_hetgpu.model.job import Job, Node
+
+if TYPE_CHECKING:
+    from pytest_hetgpu.cluster.preflight.concern import Concern
+    from pytest_hetgpu.model.facts import Environment
+    from pytest_hetgpu.model.outcome import Wire
+
+
+@dataclass(frozen=True)
+class ClusterNode:
+    """One node with the runtime that reaches it, and what it was found to be where it was looked at."""
+
+    node: Node
+    runtime: Runtime
+    environment: Environment | None = None
+
+    @property
+    def host(self) -> Any:
+        """The node as a testinfra host (needs `pytest-testinfra`)."""
+        return self.runtime.host()
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The nodes of one job. `control` is a node without ranks that starts it; None: the first node does.
+
+    `concerns` are what is to be feared of them for this job, the certain and the worst first; `wire` is what the way
+    between them can carry, where that was found out.
+    """
+
+    job: Job
+    nodes: tuple[ClusterNode, ...]
+    control: ClusterNode | None = None
+    concerns: tuple[Concern, ...] = ()
+    wire: Wire | None = None
+
+    @property
+    def launcher(self) -> Runtime:
+        """Where the job's command is started."""
+        return (self.control or self.nodes[0]).runtime
+
+    @property
+    def everybody(self) -> tuple[ClusterNode, ...]:
+        """The nodes with ranks, then the launcher without."""
+        return (*self.nodes, self.control) if self.control else self.nodes
+
+    def informed(self, seen: Mapping[int, Environment]) -> Cluster:
+        """The cluster whose nodes have what they were seen to be, by index."""
+        nodes = tuple(replace(member, environment=seen[member.node.index]) for member in self.nodes)
+        control = replace(self.control, environment=seen[self.control.node.index]) if self.control else None
+        return replace(self, nodes=nodes, control=control)
+
+    def sweep(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Stops what a command left running on any node: survivors as `NAME (PID) on NODE`, and why nodes were lost."""
+        survivors, lost = [], []
+        for member, node in self._members():
+            try:
+                survivors += [f"{name} on {node.name}" for name in member.sweep()]
+                why = member.lost()
+            except ProvisionError as error:
+                why = member.lost() or str(error)
+            if why is not None:
+                lost.append(f"node {node.name} ({node.hardware.name} on {node.host}) was lost: {why}")
+        return tuple(survivors), tuple(lost)
+
+    def looks(self) -> dict[str, Look]:
+        """How to look at what runs on the nodes besides the launcher's, by their names."""
+        return {node.name: member.stacks for member, node in self._members() if member is not self.launcher}
+
+    def traffic(self) -> dict[str, int]:
+        """Bytes that each node's fabric interface has received and sent so far, by node; no entry where none tells."""
+        found = {}
+        for member, node in self._members():
+            device = node.hardware.fabric.netdev
+            paths = [f"/sys/class/net/{device}/statistics/{way}_bytes" for way in ("rx", "tx")]
+            try:
+                texts = list(member.read(paths).values()) if device else []
+            except ProvisionError:
+                continue
+            counts = [int(text) for text in texts if text and text.strip().isdigit()]
+            if len(counts) == len(paths):
+                found[node.name] = sum(counts)
+        return found
+
+    def unplugged(self) -> tuple[str, ...]:
+        """Interfaces that carry the job between its nodes, and have gone since: `eth0 of node1 is gone`.
+
+        Nothing of a job on one node, nor of nodes whose interface is not known: of a host others come and go.
+        """
+        members = self._members()
+        found = []
+        for member, node in members if len(members) > 1 else ():
+            had = self._carrying(node)
+            try:
+                left = set(member.interfaces()) if had and member.lost() is None else set(had)
+                missing = [name for name in had if name not in left]
+                gone = member.absent([f"/sys/class/net/{name}" for name in missing]) if missing else ()
+            except ProvisionError:
+                continue
+            words = {name: "gone" if f"/sys/class/net/{name}" in gone else "down" for name in missing}
+            found += [f"{name} of {node.name} is {word}" for name, word in words.items()]
+        return tuple(found)
+
+    def _carrying(self, node: Node) -> tuple[str, ...]:
+        """The interfaces that a node had when it was made and that its job goes over, as far as that is known."""
+        seen = next((one.environment for one in self.everybody if one.node is node), None)
+        had = seen.items("nics") if seen else ()
+        if node.hardware.fabric.netdev:
+            return tuple(name for name in had if name == node.hardware.fabric.netdev)
+        return had if node.container and node.container.network == "user" else ()
+
+    def oom_kills(self) -> dict[str, tuple[str, int]]:
+        """How often the kernel's OOM killer struck on each node so far, by node, and which file counts it."""
+        found = {}
+        here: tuple[str, int] | None = None
+        for one in self.everybody:
+            is_here = not isinstance(one.runtime, Member)
+            if is_here and here:
+                continue
+            try:
+                *near, machine = kills.places(one.runtime.read([kills.OWN])[kills.OWN])
+                # The machine's file is long: an agent behind srun, whose messages hold 1 KiB, takes 45 ms for it.
+                counted = kills.count(one.runtime.read(near)) or kills.count(one.runtime.read([machine]))
+            except ProvisionError:
+                continue
+            if counted:
+                found["this machine" if is_here else one.node.name] = counted
+            here = counted if is_here else here
+        return found
+
+    def _members(self) -> list[tuple[Member, Node]]:
+        return [(n.runtime, n.node) for n in self.everybody if isinstance(n.runtime, Member)]
+
+
+def local(job: Job, runtimes: dict[str, Runtime]) -> Cluster:
+    """Nodes that are processes of this machine, checked to have the accelerator they are said to have.
+
+    NotHere names what is missing. `runtimes` are kept by name for the next cells.
+    """
+    nodes = tuple(_local(node, runtimes) for node in job.nodes)
+    return Cluster(job, nodes, _local(job.launcher, runtimes) if job.launcher else None)
+
+
+def gathered(job: Job, members: Mapping[int, Member], environments: Mapping[int, Environment]) -> Cluster:
+    """Nodes that were made and joined, by their index. NotHere where one lacks its accelerator."""
+    nodes = {node.index: _gathered(node, members[node.index], environments[node.index]) for node in job.everybody}
+    ranks = tuple(nodes[node.index] for node in job.nodes)
+    return Cluster(job, ranks, nodes[job.launcher.index] if job.launcher else None)
+
+
+def _gathered(node: Node, member: Member, environment: Environment) -> ClusterNode:
+    if node.ranks:
+        _require_devices(node, member)
+    return ClusterNode(node, member, environment)
+
+
+def _local(node: Node, ready: dict[str, Runtime]) -> ClusterNode:
+    name = node.hardware.runtime
+    runtime = ready.setdefault(name, find("runtimes", name, Runtime)())  # type: ignore[type-abstract]
+    _require_devices(node, runtime)
+    return ClusterNode(node, runtime)
+
+
+def _require_devices(node: Node, runtime: Runtime) -> None:
+    platform = find("hardware", node.hardware.accelerator.platform, Platform)
+    missing = runtime.absent(platform.devices)
+    if missing:
+        wanted = f"platform={node.hardware.accelerator.platform} arch={node.hardware.accelerator.arch or 'any'}"
+        raise NotHere(
+            f"node {node.index} ({node.hardware.name} on {node.host}) needs {wanted}, without {', '.join(missing)} "
+            f"({platform.hint}); give --hetgpu-inventory where such a host is elsewhere"
+        )

@@ -1,0 +1,90 @@
+"""What is known of a cell's nodes before it runs: each is looked at once, kept with the run, held against the cell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from pytest_hetgpu.cluster.cluster import Cluster, ClusterNode
+from pytest_hetgpu.cluster.drift import moved
+from pytest_hetgpu.cluster.inspect import collect, look_for
+from pytest_hetgpu.cluster.preflight.concern import Concern
+from pytest_hetgpu.errors import NotHere
+from pytest_hetgpu.model.facts import Environment
+from pytest_hetgpu.model.job import Job
+from pytest_hetgpu.store import environment as files
+from pytest_hetgpu.store.environment import SeenNode, SeenPlacement
+
+# Versions that an expectation may ask for; what a run itself says of them wins.
+_ASKED_FOR = ("openmpi", "mpich", "ucx", "ucc", "libfabric", "cuda.driver", "rocm.version", "nccl", "rccl", "torch")
+_CAPABILITIES: Mapping[str, tuple[str, str]] = {"no-large-bar": ("large_bar.rocm", "no")}
+
+
+class Surroundings:
+    """The nodes that one process has looked at; `run` is the run's folder."""
+
+    def __init__(self, run: Path) -> None:
+        self.run = run
+        self._looked: dict[tuple[str, str], Environment] = {}
+        self._kept: set[str] = set()
+        self._moved: dict[str, tuple[Concern, ...]] = {}
+
+    def of(self, cluster: Cluster) -> dict[int, Environment]:
+        """What each node of a cluster was seen to be, by index; the first time also kept with the run."""
+        seen = {member.node.index: member.environment or self._look(member) for member in cluster.everybody}
+        name = _placement(cluster)
+        if name not in self._kept and any(environment.facts for environment in seen.values()):
+            self._kept.add(name)
+            placement = SeenPlacement(name, _named(cluster, seen))
+            files.write(self.run, placement)
+            self._moved[name] = tuple(moved(self.run, placement))
+        return seen
+
+    def moved(self, cluster: Cluster) -> tuple[Concern, ...]:
+        """What is not as it was when the run began, of nodes that were looked at."""
+        return self._moved.get(_placement(cluster), ())
+
+    def _look(self, member: ClusterNode) -> Environment:
+        """A process of this machine has no agent: it is looked at directly, once for each MPI."""
+        node = member.node
+        key = (node.host, node.stack.prefix if node.stack else "")
+        if key not in self._looked:
+            try:
+                self._looked[key] = collect(member.host, look_for(node))
+            except NotHere:
+                self._looked[key] = Environment()
+        return self._looked[key]
+
+
+def informed(job: Job, seen: Mapping[int, Environment]) -> Job:
+    """The job with what its nodes have in common: versions and capabilities that an expectation may ask for."""
+    ranked = [seen[node.index] for node in job.nodes]
+    facts = {}
+    for name in _ASKED_FOR:
+        values = {environment.text(name) for environment in ranked}
+        value = values.pop()
+        if value and not values:
+            facts[name] = value
+    found = {
+        name
+        for name, (fact, value) in _CAPABILITIES.items()
+        if any(environment.text(fact) == value for environment in ranked)
+    }
+    demand = replace(
+        job.demand, facts={**facts, **job.demand.facts}, capabilities=job.demand.capabilities | frozenset(found)
+    )
+    return replace(job, demand=demand)
+
+
+def _placement(cluster: Cluster) -> str:
+    return f"{cluster.job.matrix}-{cluster.job.axes['placement']}"
+
+
+def _named(cluster: Cluster, seen: Mapping[int, Environment]) -> dict[str, SeenNode]:
+    named = {}
+    for member in cluster.everybody:
+        node = member.node
+        name = f"node{node.index}" if node.ranks else "launcher"
+        named[name] = SeenNode(node.hardware.name, node.host, seen[node.index])
+    return named

@@ -1,0 +1,157 @@
+"""What each node is made of: all probes asked in one round trip, and what differs between the nodes of a placement."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any, NamedTuple, Protocol
+
+from pytest_hetgpu.extensions.package_data import REMOTE
+from pytest_hetgpu.extensions.probes.base import Probe, Seen
+from pytest_hetgpu.extensions.registry import find, names
+from pytest_hetgpu.model.facts import CLOCK, Environment, Fact, found, unknown
+from pytest_hetgpu.model.job import Node
+
+TIMEOUT = 10.0
+
+
+class Answer(Protocol):
+    """What a command on a host came to, as testinfra gives it."""
+
+    @property
+    def rc(self) -> int:
+        """Its return code."""
+
+    @property
+    def stdout(self) -> str:
+        """What it printed."""
+
+    @property
+    def stderr(self) -> str:
+        """What it complained of."""
+
+
+class HostLike(Protocol):
+    """All that is needed of a testinfra host."""
+
+    def run(self, command: str, *args: str) -> Answer:
+        """Run a command line in which each `%s` is an argument, quoted."""
+
+
+class Look(NamedTuple):
+    """How to look at a node: prefixes to search first (the stack's), and variables that its ranks will have."""
+
+    prefixes: tuple[str, ...] = ()
+    environ: Mapping[str, str] = {}
+    timeout: float = TIMEOUT
+    root: str = ""
+
+
+def collect(host: HostLike, look: Look = Look()) -> Environment:  # noqa: B008 - immutable
+    """Everything the probes read of a node. Never raises for what the node does: then every fact is unknown, and why.
+
+    One command is run on it: `python3 -c PROGRAM REQUEST`.
+    """
+    asked = time.time()
+    try:
+        answer = host.run("python3 -c %s %s", program(), json.dumps(request(look)))
+    except Exception as error:  # noqa: BLE001 - any transport may be behind it, and a job may still run
+        return _nothing(f"the node could not be looked at: {_complaint(error)}")
+    if answer.rc == 127:
+        return _nothing("the node has no python3 to look with")
+    if answer.rc != 0:
+        return _nothing(f"looking at the node failed with {answer.rc}: {_last(answer.stderr) or 'it said nothing'}")
+    seen = read(answer.stdout)
+    ahead = _ahead(answer.stdout, asked, time.time())
+    return seen if ahead is None else Environment({**seen.facts, CLOCK: found(f"{ahead:.1f}")})
+
+
+def ready() -> None:
+    """Loads all that looking needs: best while a node starts."""
+    request()
+    program()
+
+
+def look_for(node: Node) -> Look:
+    """How to look at a node of a job: its stack first, with the variables of its hardware."""
+    given = (node.hardware.prefix, node.stack.prefix if node.stack else "")
+    return Look(tuple(dict.fromkeys(filter(None, given))), node.hardware.env)
+
+
+def read(text: str) -> Environment:
+    """The facts in what `remote/look.py` printed; lines before its own (a login's greeting) are passed over."""
+    line = _last(text, 0)
+    try:
+        seen = Seen.of(json.loads(line))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return _nothing(f"the node's answer cannot be read: {line[:80]!r}")
+    return Environment(dict(_facts(seen)))
+
+
+def program() -> str:
+    """The text of the program that looks at a node."""
+    return (REMOTE / "look.py").read_text(encoding="utf-8")
+
+
+def request(look: Look = Look()) -> dict[str, Any]:  # noqa: B008 - immutable
+    """What all probes ask for, in the words of `remote/look.py`."""
+    asked: dict[str, Any] = {"prefixes": list(look.prefixes), "environ": dict(look.environ)}
+    asked |= {"timeout": look.timeout, "root": look.root}
+    for part in ("files", "skip", "paths", "space", "env"):
+        listed = [list(one) if isinstance(one, tuple) else one for probe in probes() for one in getattr(probe, part)]
+        asked[part] = [one for place, one in enumerate(listed) if one not in listed[:place]]
+    for part in ("strings", "commands", "each"):
+        asked[part] = {name: one for probe in probes() for name, one in getattr(probe, part).items()}
+    return asked
+
+
+@cache
+def probes() -> tuple[Probe, ...]:
+    """One of each, the system first, then by name."""
+    ordered = sorted(names("probes"), key=lambda name: (name != "system", name))
+    return tuple(find("probes", name, Probe)() for name in ordered)  # type: ignore[type-abstract]
+
+
+def groups(environment: Environment) -> Iterator[tuple[str, dict[str, Fact]]]:
+    """A node's facts by the subject they belong to, as its title; a subject without any is left out."""
+    for probe in probes():
+        below = tuple(f"{name}." for name in probe.promises)
+        every = environment.facts.items()
+        facts = {name: fact for name, fact in every if name in probe.promises or name.startswith(below)}
+        if facts:
+            yield probe.title, facts
+
+
+def _facts(seen: Seen) -> Iterator[tuple[str, Fact]]:
+    for probe in probes():
+        try:
+            yield from probe.read(seen).items()
+        except Exception as error:  # noqa: BLE001 - a probe that cannot read one node must not cost the others' facts
+            why = f"what the node answered cannot be read ({type(error).__name__}: {error})"
+            yield from ((name, unknown(why)) for name in probe.promises)
+
+
+def _ahead(text: str, asked: float, answered: float) -> float | None:
+    """Seconds that a node is ahead: 0 where its time lies between our question and its answer; None if not told."""
+    try:
+        there = float(json.loads(_last(text, 0))["epoch"])
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+    return there - min(max(there, asked), answered)
+
+
+def _nothing(why: str) -> Environment:
+    return Environment({name: unknown(why) for probe in probes() for name in probe.promises})
+
+
+def _complaint(error: Exception) -> str:
+    """What an exception says; testinfra raises one that holds the whole of what ssh came to."""
+    said = getattr(error.args[0], "stderr", "") if error.args else ""
+    return _last(str(said or error)) or type(error).__name__
+
+
+def _last(text: str, limit: int = 200) -> str:
+    line = next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
+    return line[:limit] if limit else line

@@ -1,0 +1,195 @@
+"""A claim on another host, held there by a process whose pipe we hold: freed when we die, or the way there does."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import queue
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from pytest_hetgpu.errors import HetgpuError, ProvisionError
+from pytest_hetgpu.extensions.runtimes.agent.link import BOOT
+from pytest_hetgpu.extensions.runtimes.process.ledger import books
+from pytest_hetgpu.extensions.runtimes.process.pipe import ProcessPipe
+from pytest_hetgpu.extensions.runtimes.process.ssh import explained, ssh_command
+from pytest_hetgpu.model.job import Reach
+
+_PATIENCE = 30.0  # seconds for an answer of a host
+_ROUND = 1.0  # seconds for an answer at once
+_BEAT = 20.0  # seconds between two signs of life; claims.SILENCE is several of them
+_NOISE = 64 << 10  # bytes that a login shell may print first
+_AGAIN = 60.0  # seconds until a host without a keeper is asked again
+
+
+class Keeper:
+    """One host's. `identity` is the lock's, as `Claim.identity`. ProvisionError of the host where there can be none."""
+
+    def __init__(self, host: str, reach: Reach) -> None:
+        self.host = host
+        self._reach = reach
+        text = Path(__file__).with_name("claims.py").read_bytes()
+        label = filter(None, (books().label,))
+        argv = ssh_command(host, reach, ("python3", "-u", "-c", BOOT, str(len(text)), *label))
+        self._ended = books().host(host, reach)
+        try:
+            self._pipe = ProcessPipe(argv)
+        except OSError as error:
+            self._ended()
+            raise ProvisionError(host, f"ssh cannot be started: {error.strerror}") from error
+        self._answers: queue.SimpleQueue[Mapping[str, Any] | None] = queue.SimpleQueue()
+        self._stopped = threading.Event()
+        self._granted = False
+        threading.Thread(target=self._hear, name=f"lease of {host}", daemon=True).start()
+        try:
+            self._send(text)
+            hello = self._answer(_PATIENCE)
+            if "hello" not in hello:
+                raise ProvisionError(host, str(hello.get("refused", "no answer that can be read"))[:300])  # noqa: TRY301
+        except BaseException:
+            self.close()
+            raise
+        self.identity = str(hello["hello"])
+        threading.Thread(target=self._beat, name=f"beat of {host}", daemon=True).start()
+
+    @property
+    def lost(self) -> bool:
+        """Whether it can hold nothing any more."""
+        return self._stopped.is_set()
+
+    def ask(self, who: Mapping[str, Any]) -> None:
+        """Asks for the claim, for `who` (fields for people)."""
+        self._granted = False
+        self._send(json.dumps(who).encode() + b"\n")
+
+    def granted(self, seconds: float | None) -> bool:
+        """Waits until the claim is ours, or `seconds` (at least one) have passed. ProvisionError: the host is lost."""
+        deadline = None if seconds is None else time.monotonic() + max(seconds, _ROUND)
+        with suppress(TimeoutError):
+            while not self._granted:  # what `holder` no longer waited for may come first
+                left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
+                self._granted = "held" in self._answer(left)
+        return self._granted
+
+    def holder(self) -> Mapping[str, Any]:
+        """Who has it; empty where that cannot be told."""
+        with suppress(HetgpuError, TimeoutError):
+            self._send(b"who\n")
+            while "held" in (answer := self._answer(_PATIENCE)):
+                self._granted = True  # meanwhile
+            found = answer.get("holder")
+            return found if isinstance(found, dict) else {}
+        return {}
+
+    def free(self) -> None:
+        """Frees the claim, or gives up waiting for it; a lost host has done so already."""
+        with suppress(HetgpuError):
+            self._send(b"free\n")
+            try:
+                while "freed" not in self._answer(_PATIENCE):
+                    pass
+            except TimeoutError:
+                self.close()
+
+    def close(self) -> None:
+        """Lets the process over there end."""
+        self._stopped.set()
+        self._pipe.close()
+        self._ended()  # it has started nothing, and ends with its pipe
+
+    def _send(self, data: bytes) -> None:
+        with suppress(OSError):  # whoever waits for the answer learns why
+            self._pipe.send(data)
+
+    def _answer(self, seconds: float | None) -> Mapping[str, Any]:
+        try:
+            answer = self._answers.get(timeout=seconds)
+        except queue.Empty:
+            raise TimeoutError from None
+        if answer is None:
+            self._answers.put(None)
+            code = self._pipe.returncode()
+            raise ProvisionError(self.host, explained(self.host, self._reach, self._pipe.stderr(), code))
+        return answer
+
+    def _hear(self) -> None:
+        kept, noise = b"", 0
+        while data := self._received():
+            *lines, kept = (kept + data).split(b"\n")
+            for line in lines:
+                try:
+                    answer = json.loads(line)
+                except ValueError:
+                    answer = None
+                if isinstance(answer, dict):
+                    self._answers.put(answer)
+                else:
+                    noise += len(line)
+            if noise + len(kept) > _NOISE:
+                break
+        self._stopped.set()
+        self._answers.put(None)
+
+    def _received(self) -> bytes:
+        try:
+            return self._pipe.recv(4096)
+        except OSError:
+            return b""
+
+    def _beat(self) -> None:
+        while not self._stopped.wait(_BEAT):
+            self._send(b"\n")
+
+
+class Keepers:
+    """Those of this process, each made once and kept; a host that has none is asked again only after a while."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: dict[tuple[str, Reach], Keeper] = {}
+        self._failed: dict[tuple[str, Reach], tuple[float, str]] = {}
+
+    def of(self, hosts: Iterable[tuple[str, Reach]]) -> dict[tuple[str, Reach], Keeper | str]:
+        """A keeper for each host, made side by side, or why it can have none."""
+        wanted = tuple(dict.fromkeys(hosts))
+        with self._lock:
+            for key, keeper in list(self._kept.items()):
+                if keeper.lost:
+                    self._kept.pop(key).close()
+            now = time.monotonic()
+            missing = [key for key in wanted if key not in self._kept and self._failed.get(key, (0.0,))[0] <= now]
+            if missing:
+                with ThreadPoolExecutor(max_workers=min(16, len(missing))) as pool:
+                    for key, made in zip(missing, pool.map(_made, missing), strict=True):
+                        if isinstance(made, Keeper):
+                            self._kept[key] = made
+                        else:
+                            self._failed[key] = now + _AGAIN, made
+            return {key: self._kept[key] if key in self._kept else self._failed[key][1] for key in wanted}
+
+    def close(self) -> None:
+        """Lets go of all."""
+        with self._lock:
+            kept, self._kept = tuple(self._kept.values()), {}
+            self._failed.clear()
+        for keeper in kept:
+            keeper.close()
+
+
+def _made(key: tuple[str, Reach]) -> Keeper | str:
+    """Why, where the host cannot hold a claim; if nothing leads there, making a node on it will say so."""
+    try:
+        return Keeper(*key)
+    except HetgpuError as error:
+        return str(error).removeprefix(f"{key[0]}: ")
+    except TimeoutError:
+        return f"no answer in {_PATIENCE:.0f} s"
+
+
+keepers = Keepers()
+atexit.register(keepers.close)

@@ -1,0 +1,175 @@
+"""What a plan needs to know of a node that is there: its folder, its user, and the network that it really has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from pytest_hetgpu.cluster import routes as routing
+from pytest_hetgpu.config.inventory.inventory import HERE
+from pytest_hetgpu.errors import HetgpuError
+from pytest_hetgpu.extensions.fabrics.base import FabricKind
+from pytest_hetgpu.extensions.probes import rdma
+from pytest_hetgpu.extensions.registry import find
+from pytest_hetgpu.extensions.runtimes.base import Member
+from pytest_hetgpu.model.facts import Environment
+from pytest_hetgpu.model.interfaces import (
+    LOOPBACK,
+    ROUTES,
+    Choice,
+    Interface,
+    Network,
+    choose,
+    interface_of,
+    kind_of,
+    routed,
+)
+from pytest_hetgpu.model.job import Fabric, Node
+from pytest_hetgpu.planning.placement import Sight
+
+_PORT = re.compile(r"rdma\.(.+):(\d+)\.link_layer")
+_PREFIX = re.compile(r"/[A-Za-z0-9_./+@=~-]*")
+# A node may say anything: only what can be a name goes into command lines.
+_DEVICE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@+~-]*")
+# As many others are asked for: their names are looked up on the node one after another.
+_OTHERS = 4
+# DEVTYPE of sysfs for interfaces that lead into another network than that of the adapter below them.
+_TUNNELS = ("tun", "vxlan", "geneve", "wireguard", "gre", "gretap", "ppp", "ipip")
+
+
+def of(node: Node, member: Member, seen: Environment, *, alone: bool = False, others: Sequence[str] = ()) -> Sight:
+    """The sight of a node; what cannot be told of its network is left open. Never raises for a node that is lost.
+
+    `alone` is True if all nodes of the job are on its host; `others` are the hosts of the others.
+    """
+    fabric = node.hardware.fabric
+    chosen = roce(fabric, seen)
+    if chosen:
+        hca, gid_index = _device(chosen.hca, chosen.port), chosen.gid_index
+        interface = Choice(chosen.netdev, f"the one of GID {gid_index} of {chosen.hca}")
+    else:
+        hca, gid_index = infiniband(fabric, seen), None
+        alone = alone or node.host in HERE
+        interface = (
+            Choice() if _given(node, alone=alone) else _interface(member, seen, () if alone else (node.host, *others))
+        )
+    interface = interface if _DEVICE.fullmatch(interface.name) else replace(interface, name="")
+    # Loopback is nothing that a fabric has: what is on one host finds its ranks there.
+    netdev = "" if (fabric.netdev and not chosen) or node.host in HERE else interface.name
+    hca = hca if _DEVICE.fullmatch(hca) else ""
+    prefix = _prefix(node, member)
+    bridges = tuple(name for name in seen.items("nics") if _kind(name, seen) == "bridge")
+    return Sight(member.folder, member.uid == 0, netdev, hca, gid_index, prefix, member.given, interface, bridges)
+
+
+def _given(node: Node, *, alone: bool) -> bool:
+    """Whether the interface is known without looking: the fabric names it, or the container's network does.
+
+    A cell that names one itself does not count: later cells have the same nodes. Nor does the loopback that plans give
+    to nodes of one host.
+    """
+    own_network = node.container is not None and node.container.network == "user"
+    return own_network or node.hardware.fabric.netdev not in (None, *((LOOPBACK,) * alone))
+
+
+def _prefix(node: Node, member: Member) -> str:
+    """The prefix of a node's MPI as its ranks will report it: module systems and clusters like links."""
+    if not (node.stack and node.stack.prefix):
+        return ""
+    try:
+        answer = member.ask(("readlink", "-f", node.stack.prefix))
+    except HetgpuError:
+        return ""
+    found = answer.stdout.decode(errors="replace").strip()
+    return found if answer.returncode == 0 and _PREFIX.fullmatch(found) else ""
+
+
+def roce(fabric: Fabric, seen: Environment) -> rdma.Choice | None:
+    """The HCA, interface and GID that a RoCE job on the node must name, within what the matrix says of them."""
+    layer = _link_layer(fabric)
+    if layer != "Ethernet":
+        return None
+    ports = set(_ports(seen, layer))
+    rows = tuple(row for row in rdma.table(seen.facts) if (row.hca, row.port) in ports)
+    chosen = rdma.choose(rows, fabric.named, fabric.hca)
+    return chosen if isinstance(chosen, rdma.Choice) else None
+
+
+def infiniband(fabric: Fabric, seen: Environment) -> str:
+    """The HCA of a node that has one active port of InfiniBand; of several libraries choose better than a rule."""
+    layer = _link_layer(fabric)
+    if layer != "InfiniBand":
+        return ""
+    states = {port: seen.text(f"rdma.{port[0]}:{port[1]}.state") or "" for port in _ports(seen, layer)}
+    active = [port for port, state in states.items() if "ACTIVE" in state]
+    return _device(*active[0]) if len(active) == 1 else ""
+
+
+def _link_layer(fabric: Fabric) -> str:
+    return find("fabrics", fabric.kind, FabricKind).link_layer  # type: ignore[type-abstract]
+
+
+def _ports(seen: Environment, layer: str) -> Iterator[tuple[str, int]]:
+    for name, fact in seen.facts.items():
+        match = _PORT.fullmatch(name)
+        if match and fact.text == layer:
+            yield match[1], int(match[2])
+
+
+def _device(hca: str, port: int) -> str:
+    """`mlx5_0`, or `mlx5_0:2` of an adapter with several ports."""
+    return hca if port == 1 else f"{hca}:{port}"
+
+
+def _interface(member: Member, seen: Environment, hosts: Sequence[str]) -> Choice:
+    """The interface by which others reach the node; `hosts` are its own and the others, () of a host alone.
+
+    A node may know itself by an address of loopback, as on Debian: then the route to another node tells. A tunnel that
+    has the default route is passed over, as it leads to any host.
+    """
+    hosts = [host.strip("[]") for host in hosts]
+    try:
+        routes = (member.read([ROUTES])[ROUTES] or b"").decode(errors="replace")
+        found = _routing(member, hosts[: 1 + _OTHERS]) if hosts else routing.Routing()
+    except HetgpuError:
+        return Choice()
+    network = _network(seen, routes)
+    if not hosts:
+        return choose(network) if len(network.interfaces) > 1 else Choice()
+    own, *others = hosts
+    default = interface_of(routes, None)
+    tunnel = default if _kind(default, seen) == "tunnel" else ""
+    if chosen := routing.carrying(found, own) or routing.leading(found, others, routes, tunnel):
+        return chosen
+    if default and not tunnel:
+        return Choice(default, "carries the default route")
+    chosen = choose(network)
+    return Choice() if chosen.kind in ("loopback", "nothing") else chosen
+
+
+def _routing(member: Member, hosts: Sequence[str]) -> routing.Routing:
+    """Ask the kernel of the node how it reaches hosts."""
+    answer = member.ask(("python3", f"{member.folder}/programs/{routing.ROUTES_PROGRAM}", *hosts))
+    return routing.read(answer.stdout) if answer.returncode == 0 else routing.Routing()
+
+
+def _network(seen: Environment, routes: str) -> Network:
+    """The interfaces that a node showed to be up; an address shows in the routes."""
+    addressed = routed(routes)
+    found = [
+        Interface(
+            name,
+            seen.text(f"nics.{name}.state") not in ("down", "lowerlayerdown"),
+            name in addressed,
+            _kind(name, seen),
+        )
+        for name in seen.items("nics")
+    ]
+    return Network((Interface(LOOPBACK, kind="loopback"), *found), routes)
+
+
+def _kind(name: str, seen: Environment) -> str:
+    """A bridge or a tunnel by what the node's sysfs calls it, else by its name."""
+    said = seen.text(f"nics.{name}.kind")
+    return "tunnel" if said in _TUNNELS else "bridge" if said == "bridge" else kind_of(name)

@@ -1,0 +1,259 @@
+"""Before a job that does not end is stopped: the stacks of its ranks, kept beside its output, and said in its output.
+
+`stacks.json` holds what `remote/stacks.py` saw on each node. What it means stands as lines of ours in output.log,
+which `extensions/signatures/stacks.py` reads, so that whoever explains that log alone comes to the same end.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytest_hetgpu.analysis.logs.records import RecordReader
+from pytest_hetgpu.extensions.runtimes.agent.look import unpacked
+from pytest_hetgpu.extensions.runtimes.base import Look, Overdue
+from pytest_hetgpu.extensions.signatures.engine.halted import Halted
+from pytest_hetgpu.extensions.signatures.engine.stack_lines import gdb_threads, main_thread, merged
+from pytest_hetgpu.extensions.signatures.engine.stacks import (
+    Position,
+    StackFrame,
+    clean,
+    facts,
+    moved_on,
+    numbers,
+    parse_facts,
+    position_of,
+    summary,
+)
+from pytest_hetgpu.model.records import Hello
+from pytest_hetgpu.store.files import PRIVATE, write_atomically
+from pytest_hetgpu.store.redaction.redact import redact_json
+
+FILE = "stacks.json"
+SECONDS = 5.0  # for all of it
+GAP = 0.4  # seconds between two looks
+_LATE = 3.0  # seconds after which a node's answer is not waited for any longer
+_HEAD = 4 << 20  # bytes of the output, in which ranks say hello
+_FLOW = 64 << 10  # bytes that tell moving data from a look around
+_SHORTLY, _SHORT = 2.0, 0.1  # seconds, or part of the whole time: what was printed since is a sign of life
+_MOST_LINES, _MOST_HALTED = 256, 8
+_KERNEL = (
+    (re.compile(r"hrtimer_nanosleep|do_nanosleep"), "sleep"),
+    (re.compile(r"futex_\w*wait\w*"), "lock"),
+    (re.compile(r"(?:do_sys_|poll_schedule_|do_)?(?:poll|select)\w*|ep_poll|do_epoll_wait"), "poll"),
+    (re.compile(r"\w*pause"), "pause"),
+    (re.compile(r"do_wait|kernel_wait4"), "waitpid"),
+    (re.compile(r"\w*(?:pipe|stream|sk_wait|skb|tcp_recv|wait_woken)\w*"), "read"),
+)
+
+Answer = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What was seen of one rank: where it is, and whether it was somewhere else shortly before."""
+
+    position: Position
+    trouble: str = ""
+
+
+def record(overdue: Overdue, others: Mapping[str, Look], output: Path, ranks: int, kept: Path | None = None) -> None:
+    """Looks at a job of so many ranks whose time is over, on the launcher's node and all others, and keeps what it saw.
+
+    The file `kept` takes the stacks; without one they lie beside the output.
+
+    Takes some seconds at most and never raises, but for the interruption that stops it.
+    """
+    try:
+        hellos = greeted(output)
+        answers = _asked(overdue.look, others, hellos)
+        taken = json.dumps(redact_json({"nodes": answers}), indent=1).encode()
+        write_atomically(kept or output.with_name(FILE), taken, PRIVATE)
+        lines = said(answers, hellos, ranks, overdue)
+    except Exception as error:  # noqa: BLE001 - the job is to be stopped, whatever comes of looking at it
+        lines = [f"hetgpu: no stacks could be taken: {type(error).__name__}: {' '.join(str(error).split())[:300]}"]
+    _append(output, lines)
+
+
+def greeted(output: Path) -> Mapping[int, Hello]:
+    """The ranks that said hello, as far as that stands near the beginning."""
+    reader = RecordReader()
+    with output.open("rb") as log:
+        for line in log.read(_HEAD).split(b"\n"):
+            reader.feed(line)
+    return reader.finish().hellos
+
+
+def said(answers: Sequence[Answer], hellos: Mapping[int, Hello], ranks: int, overdue: Overdue) -> list[str]:
+    """The lines that tell what was seen: one a rank, and the verdict."""
+    seen = {one.position.rank: one for answer in answers for one in _ranks(answer)}
+    all_answered = all("ranks" in answer for answer in answers)
+    for rank in range(ranks):
+        if rank not in seen:
+            known = "ended" if rank in hellos else "absent"
+            host = hellos[rank].host if rank in hellos else ""
+            seen[rank] = Seen(Position(rank=rank, host=host, state=known if all_answered else "unseen"))
+    found = [seen[rank] for rank in sorted(seen, key=lambda rank: rank or 0)]
+    halted = [one for answer in answers for one in _halted(answer)]
+    lines = [*map(_line, found[:_MOST_LINES]), *(one.line for one in halted)]
+    blind = [one for one in found if one.trouble]
+    if blind:
+        ranks_of = numbers([one.position.rank for one in blind if one.position.rank is not None])
+        lines.append(f"hetgpu: only the kernel tells of rank{'s' * (len(blind) > 1)} {ranks_of}: {blind[0].trouble}")
+    return [*lines, *_verdict([one.position for one in found], overdue, halted)]
+
+
+def _halted(answer: Answer) -> Iterable[Halted]:
+    """The launchers and daemons of a node that a signal has stopped."""
+    host = clean(str(answer.get("host", "")).partition(".")[0])
+    stopped = answer.get("stopped", ())
+    for one in stopped[:_MOST_HALTED] if isinstance(stopped, list) else ():
+        with suppress(KeyError, TypeError, ValueError):
+            yield Halted(clean(str(one["name"])), host, int(one["pid"]))
+
+
+def _verdict(positions: Sequence[Position], overdue: Overdue, halted: Sequence[Halted]) -> list[str]:
+    """`hetgpu: stuck after 4 s, nothing moved: ...`, or slow; nothing where nothing is known of any rank.
+
+    A job with a stopped launcher does not end, whatever its ranks do.
+    """
+    if halted:
+        where = f"; {told.sentence}" if (told := summary(positions)).sentence else ""
+        return [f"hetgpu: stuck after {overdue.seconds:.0f} s: {'; '.join(one.sentence for one in halted)}{where}"]
+    if not any(one.known and one.state not in ("ended", "absent") for one in positions):
+        return []
+    told = summary(positions)
+    moved = [one.rank for one in positions if one.moved and one.rank is not None]
+    after = f"after {overdue.seconds:.0f} s"
+    if moved:
+        return [f"hetgpu: slow {after}, rank{'s' * (len(moved) > 1)} {numbers(moved)} moved: {told.sentence}"]
+    # Those who wait in different places do not meet any more; those in one place may only be slow.
+    silence = overdue.seconds / 2
+    if told.apart:
+        silence = min(silence, max(_SHORTLY, overdue.seconds * _SHORT))
+    if overdue.quiet < silence:
+        return [f"hetgpu: slow {after}, last output {overdue.quiet:.0f} s before: {told.sentence}"]
+    return [f"hetgpu: stuck {after}, nothing moved: {told.sentence}"]
+
+
+def _line(seen: Seen) -> str:
+    one = seen.position
+    who = f"rank {one.rank}" + (f" on {clean(one.host)}" if one.host else "") + (f" (pid {one.pid})" if one.pid else "")
+    return f"hetgpu: stack: {who} {one.in_words()} [{facts(one)}]"
+
+
+def _asked(look: Look, others: Mapping[str, Look], hellos: Mapping[int, Hello]) -> list[dict[str, Any]]:
+    """What the nodes answer, asked at once; the launcher's is asked here, where an interruption reaches it."""
+    request = {"hellos": [[rank, hello.pid, hello.host] for rank, hello in hellos.items()], "gap": GAP}
+    answers: list[dict[str, Any]] = [{"node": name} for name in ("launcher", *others)]
+
+    def ask(place: int, of: Look) -> None:
+        try:
+            answers[place].update(unpacked(of(request, SECONDS)))
+        except Exception as error:  # noqa: BLE001 - the other nodes may know more
+            answers[place]["trouble"] = f"{type(error).__name__}: {error}"
+
+    threads = [
+        threading.Thread(target=ask, args=(place, of), name="hetgpu stacks", daemon=True)
+        for place, of in enumerate(others.values(), 1)
+    ]
+    for thread in threads:
+        thread.start()
+    ask(0, look)
+    for thread in threads:
+        thread.join(SECONDS + _LATE)
+    return list(map(dict, answers))
+
+
+def _ranks(answer: Answer) -> Iterable[Seen]:
+    host = clean(str(answer.get("host", "")).partition(".")[0])
+    ranks = answer.get("ranks", ())
+    for one in ranks if isinstance(ranks, list) else ():
+        try:
+            yield _seen(one, host)
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError):
+            continue
+
+
+def _seen(one: Mapping[str, Any], host: str) -> Seen:
+    """What a node's agent says of one rank."""
+    rank, pid, samples = int(one["rank"]), int(one["pid"]), list(one["samples"])
+    last = samples[-1] if samples else {}
+    stacks = [frames for sample in samples if (frames := _frames(sample, pid))]
+    position = position_of(stacks[-1]) if stacks else _by_kernel(last)
+    state = {"T": "stopped", "Z": "ended", "X": "ended"}.get(str(last.get("state", "")), "")
+    if not last:
+        state = "unseen"
+    moved = not state and (_flows(samples) or any(moved_on(stacks[0], other) for other in stacks[1:]))
+    told = _told(position)._replace(rank=rank, host=host, pid=pid, state=state, moved=moved)
+    return Seen(told, "" if stacks or state == "ended" or not samples else _trouble(samples[0].get("trouble") or ()))
+
+
+def _trouble(said: Iterable[object]) -> str:
+    """Why no stacks could be taken, in words of ours: what tools say of it stands in stacks.json."""
+    texts = " ".join(map(str, said))
+    if not texts:
+        return "neither py-spy nor gdb is there"
+    if re.search(r"not permitted|ermission denied|EPERM|ptrace", texts):
+        return "tracing is not allowed there (kernel.yama.ptrace_scope, or a container without SYS_PTRACE)"
+    return f"py-spy or gdb did not work there (see {FILE})"
+
+
+def _told(position: Position) -> Position:
+    """A position in words that may stand in a line of ours, as that line is read again."""
+    return parse_facts(Position(), facts(position))
+
+
+def _frames(sample: Mapping[str, Any], pid: int) -> Sequence[StackFrame]:
+    """The stack of the thread that matters, innermost first; empty where none was taken."""
+    native = main_thread(gdb_threads(str(sample["text"])), pid) if "text" in sample else ()
+    if "threads" not in sample:
+        return native
+    threads = {
+        int(thread["tid"] or 0): [
+            StackFrame(
+                str(name),
+                library=str(module),
+                file="" if module or file == "?" else str(file),
+                line=int(line),
+                python=not module and file != "?",
+            )
+            for name, file, line, module in thread["frames"]
+        ]
+        for thread in sample["threads"]
+    }
+    spied = main_thread(threads, pid)
+    return merged(spied, native) if native else spied
+
+
+def _by_kernel(sample: Mapping[str, Any]) -> Position:
+    """Where a process is as the kernel tells it: what it sleeps in, if it does."""
+    wchan = str(sample.get("wchan", ""))
+    return Position(doing=next((word for form, word in _KERNEL if form.fullmatch(wchan)), ""))
+
+
+def _flows(samples: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a process read or wrote considerably between the looks at it."""
+    counts = [sample["io"] for sample in samples if isinstance(sample.get("io"), int)]
+    return len(counts) > 1 and counts[-1] - counts[0] > _FLOW
+
+
+def _append(output: Path, lines: Sequence[str]) -> None:
+    """Adds lines to the output, after the end of a line, in one write: ranks may be writing, too."""
+    if not lines:
+        return
+    try:
+        with output.open("rb") as log:
+            log.seek(max(0, os.fstat(log.fileno()).st_size - 1))
+            begin = "" if log.read(1) in (b"", b"\n") else "\n"
+        with output.open("ab", buffering=0) as log:
+            log.write((begin + "".join(f"{line}\n" for line in lines)).encode(errors="replace"))
+    except OSError:
+        return

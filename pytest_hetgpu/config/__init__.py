@@ -1,0 +1,1 @@
+"""Files that users write: matrices, inventories, known failures."""

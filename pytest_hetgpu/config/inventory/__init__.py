@@ -1,0 +1,1 @@
+"""Inventory files: the hosts, users and engines behind the hardware names of a matrix."""

@@ -1,0 +1,336 @@
+"""Where the hardware of a matrix is: hosts for each kind, prefixes of stacks, how images are built here.
+
+    hardware:
+      g4ad: [10.0.0.5, {address: 10.0.0.6, user: ubuntu, key: ~/.ssh/aws.pem}]
+    stacks:
+      openmpi-5: /opt/openmpi-5.0.11
+    build:
+      cpu-ompi5: {args: {BASE: registry.local/debian:bookworm}, network: host}
+    from: {terraform: outputs.json, hardware: {g4dn: nvidia_*}}
+    slurm:
+      "*": {account: project_1, time: 20}
+      mi250x: {partition: standard-g, prefix: /opt/openmpi-5}
+    kubernetes:
+      "*": {namespace: gpu-tests, context: rcp}
+      h200: {image: registry.local/roce:1, node_selector: {gpu: h200}}
+
+Kept apart from the matrix, which can then be shared.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationError
+
+from pytest_hetgpu.config.inventory.sources import STDIN, Claim, Gathered, Port, Sources, Spec, User, gather, spec_of
+from pytest_hetgpu.config.matrix import source
+from pytest_hetgpu.config.matrix.batch import SlurmShape
+from pytest_hetgpu.config.matrix.complaints import Complaints
+from pytest_hetgpu.config.matrix.hardware import BuildShape, Prefix
+from pytest_hetgpu.config.matrix.models import Form, Name, Names, Shape, choice
+from pytest_hetgpu.config.matrix.pods import PodsShape, reference
+from pytest_hetgpu.errors import InventoryError, NotHere
+from pytest_hetgpu.extensions.inventories.base import Found
+from pytest_hetgpu.extensions.registry import names
+from pytest_hetgpu.model.job import Hardware, Reach
+from pytest_hetgpu.model.messages import show
+from pytest_hetgpu.model.slurm import SCHEDULERS
+
+# What ssh, mpirun and a container engine take as an address: never an option, nothing that a list of hosts would split.
+Address = Annotated[str, Form(r"^[A-Za-z0-9_\[][A-Za-z0-9_.:%\]-]*$", "be a host's name or address")]
+Engine = Annotated[
+    str,
+    Form(
+        r"^(ssh://([A-Za-z0-9_][A-Za-z0-9_.-]*@)?[A-Za-z0-9_\[][A-Za-z0-9_.:%\]-]*(:[0-9]+)?/?|unix:///.+)$",
+        "be ssh://USER@HOST or unix:///PATH",
+    ),
+]
+
+
+class HostShape(Shape):
+    """One host: `engine` is a container engine's address, `key` a private key's file, `prefix` where its MPI is."""
+
+    # Most runs have no inventory: the validators of its shapes are made for those that have one.
+    model_config = ConfigDict(defer_build=True)
+
+    address: Address
+    engine: Engine | None = None
+    user: User | None = None
+    port: Port | None = None
+    key: Path | None = None
+    prefix: Prefix | None = None
+    capabilities: Names = ()
+
+    def host(self, folder: Path) -> Host:
+        """The noun; a relative key is looked for in `folder`."""
+        key = str(_below(folder, self.key)) if self.key else None
+        engine = self.engine or ("" if self.address in HERE else self._over_ssh())
+        reach = Reach(engine, self.user, self.port, key)
+        return Host(self.address, reach, self.prefix or "", frozenset(self.capabilities))
+
+    def _over_ssh(self) -> str:
+        user = f"{self.user}@" if self.user else ""
+        return f"ssh://{user}{self.address}{f':{self.port}' if self.port else ''}"
+
+
+def _host(value: Any) -> Any:
+    return {"address": value} if isinstance(value, str) else value
+
+
+class SlurmSite(SlurmShape):
+    """What a site's Slurm is asked for, in the place of what the matrix says; `prefix` is where its nodes have MPI."""
+
+    prefix: Prefix | None = None
+
+
+class PodsSite(PodsShape):
+    """What a site's Kubernetes is asked for, over what the matrix says; `prefix` is where the image has its MPI."""
+
+    image: Annotated[str, AfterValidator(reference)] | None = None
+    prefix: Prefix | None = None
+
+
+class InventoryShape(Shape):
+    """The file."""
+
+    model_config = ConfigDict(defer_build=True)
+
+    hardware: dict[Name, tuple[Annotated[HostShape, BeforeValidator(_host)], ...]] = {}
+    sources: Annotated[Sources, Field(alias="from")] = ()
+    stacks: dict[Annotated[str, choice("stacks", "stack")], Path] = {}
+    build: Annotated[dict[str, BuildShape], Field(description="by an image's folder name; * for every image")] = {}
+    slurm: Annotated[dict[str, SlurmSite], Field(description="by hardware; * for all that runtime slurm has")] = {}
+    kubernetes: Annotated[
+        dict[str, PodsSite], Field(description="by hardware; * for all that runtime kubernetes has")
+    ] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """One host that can be a node. `prefix` is where its MPI is, "" where the matrix or PATH says so."""
+
+    address: str
+    reach: Reach = field(default_factory=Reach)
+    prefix: str = ""
+    capabilities: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A host of a source that may be of several kinds of hardware, and what it claims to be."""
+
+    host: Host
+    claim: Claim
+
+
+HERE = frozenset(("localhost", "127.0.0.1", "::1"))
+LOCAL = Host("localhost")
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """What is where. Without a file (`given` False) every kind but those with runtime ssh is this machine."""
+
+    given: bool = False
+    file: str = ""
+    hardware: Mapping[str, tuple[Host, ...]] = field(default_factory=dict)
+    stacks: Mapping[str, Path] = field(default_factory=dict)
+    build: Mapping[str, BuildShape] = field(default_factory=dict)
+    offers: tuple[Offer, ...] = ()
+    gathered: tuple[Gathered, ...] = ()
+    slurm: Mapping[str, SlurmSite] = field(default_factory=dict)
+    kubernetes: Mapping[str, PodsSite] = field(default_factory=dict)
+    _known: dict[tuple[str, str, str | None], tuple[Host, ...]] = field(default_factory=dict, repr=False, compare=False)
+    _said: dict[str | None, list[int]] = field(default_factory=dict, repr=False, compare=False)
+
+    def bind(self, nodes: tuple[Hardware, ...]) -> tuple[Host, ...]:
+        """A host for each node of a placement. CPUs as processes or containers may share one, others need one each.
+
+        The first of its kind that no node before it has, in the order of the inventory: always the same ones. Raises
+        NotHere naming the kind of hardware that is missing.
+        """
+        places: dict[str, int] = {}
+        counts: dict[str, int] = {}
+        used: set[Host] = set()
+        hosts: list[Host] = []
+        for hardware in nodes:
+            if hardware.runtime in SCHEDULERS:
+                hosts.append(self._to_come(hardware, len(hosts)))
+                continue
+            name, known = hardware.name, self.known(hardware)
+            own = len(self.hardware.get(name, ()))
+            free = (i for i in range(places.get(name, 0), len(known)) if i < own or known[i] not in used)
+            place = next(free, None)
+            places[name] = len(known) if place is None else place + 1
+            host = self._shared(hardware, counts.get(name, 0), known) if place is None else known[place]
+            counts[name] = counts.get(name, 0) + 1
+            used.add(host)
+            hosts.append(host)
+        return tuple(hosts)
+
+    def known(self, hardware: Hardware) -> tuple[Host, ...]:
+        """The hosts that may be of that hardware: those that the file lists, then those of its sources, in order."""
+        wanted = hardware.accelerator
+        key = hardware.name, wanted.platform, wanted.arch
+        if key not in self._known:
+            offered = (self.offers[place].host for place in self._fitting(hardware))
+            self._known[key] = (*self.hardware.get(hardware.name, ()), *offered)
+        return self._known[key]
+
+    def _fitting(self, hardware: Hardware) -> list[int]:
+        """Places of the offers that may be of that hardware: those said to be are looked up, the others asked."""
+        if not self._said:
+            for place, offer in enumerate(self.offers):
+                for name in (None,) if offer.claim.hardware is None else offer.claim.hardware:
+                    self._said.setdefault(name, []).append(place)
+        asked = (place for place in self._said.get(None, ()) if self.offers[place].claim.fits(hardware))
+        return sorted({*self._said.get(hardware.name, ()), *asked})
+
+    def build_of(self, image: str) -> tuple[Mapping[str, str], str]:
+        """Build arguments and network of an image by its folder's name, as this site wants them."""
+        everywhere, own = (self.build.get(name, BuildShape()) for name in ("*", image))
+        return {**everywhere.args, **own.args}, own.network or everywhere.network
+
+    def settings(self) -> Iterator[dict[str, str]]:
+        """Settings in which secrets may stand: arguments of image builds, and texts that a source calls secret."""
+        yield from (dict(build.args) for build in self.build.values())
+        yield from ({"password": text} for one in self.gathered for text in one.secrets)
+
+    def site(self, hardware: Hardware) -> Hardware:
+        """A kind with what this site's Slurm or Kubernetes is asked for."""
+        batch, pods = hardware.batch, hardware.pods
+        for name in ("*", hardware.name):
+            if batch and name in self.slurm:
+                batch = self.slurm[name].over(batch)
+            if pods and name in self.kubernetes:
+                pods = self.kubernetes[name].over(pods)
+        return (
+            hardware if (batch, pods) == (hardware.batch, hardware.pods) else replace(hardware, batch=batch, pods=pods)
+        )
+
+    def _to_come(self, hardware: Hardware, index: int) -> Host:
+        """A node whose host is still to be chosen by a scheduler: it has a name of ours until then."""
+        sites: Mapping[str, SlurmSite | PodsSite] = self.slurm if hardware.runtime == "slurm" else self.kubernetes
+        prefixes = [found for name in ("*", hardware.name) if name in sites and (found := sites[name].prefix)]
+        return Host(f"node{index}", prefix=prefixes[-1] if prefixes else "")
+
+    def _shared(self, hardware: Hardware, place: int, known: tuple[Host, ...]) -> Host:
+        """A host that another node has already, for the node after `place` others of its kind."""
+        shared = hardware.runtime == "local" or (
+            hardware.runtime == "docker" and hardware.accelerator.platform == "cpu"
+        )
+        if shared and known:
+            return known[place % len(known)]
+        if not self.given and hardware.runtime != "ssh" and (shared or place == 0):
+            return LOCAL
+        hint = f" (`hetgpu doctor --list --inventory {self.file}` says what it has)" if self.gathered else ""
+        if shared:
+            raise NotHere(f"needs hardware {hardware.name}, which the inventory {self.file} lacks{hint}")
+        platform, arch = hardware.accelerator.platform, hardware.accelerator.arch or "any"
+        needs = f"needs hardware {hardware.name} (platform={platform} arch={arch})"
+        if not self.given:
+            raise NotHere(f"{needs}: give --hetgpu-inventory")
+        others = ", other nodes have one of these" if place < len(known) else ""
+        has = f"the inventory {self.file} has {len(known)} of them{others}"
+        raise NotHere(f"{needs}: {has}, the placement needs {place + 1}{hint}")
+
+
+def read(given: str | Path, *, files_only: bool = False) -> Inventory:
+    """The inventory of a file, or of a source (`slurm:nodes.json`). Raises InventoryError with every complaint.
+
+    With `files_only` sources that are no files (standard input, this machine) are left out.
+    """
+    spec = spec_of(str(given))
+    if spec is None:
+        return _of_file(Path(given), files_only)
+    if files_only and not spec.is_file:
+        return Inventory(True, str(given))
+    folder = Path.cwd()
+    if spec.path not in (None, STDIN):
+        spec = Spec(spec.kind, os.path.expanduser(str(spec.path)))  # noqa: PTH111 - as below
+        folder = Path(str(spec.path)).parent.absolute()
+    gathered = gather(spec)
+    return Inventory(True, str(given), offers=_offers(gathered, {}, folder), gathered=(gathered,))
+
+
+def _of_file(path: Path, files_only: bool) -> Inventory:
+    """The inventory of a YAML file; its relative paths start at its folder."""
+    complaints = Complaints(str(path))
+    other = (
+        "" if path.suffix in (".yaml", ".yml") else f"; of another kind? {', '.join(names('inventories'))}: KIND:PATH"
+    )
+    try:
+        tree = source.load(path)
+        if not isinstance(tree, source.Mapping) and other:
+            complaints.add(tree.line, f"the file must be a map{other}")
+            raise InventoryError(complaints.listed())
+        shape = InventoryShape.model_validate(source.plain(tree) or {})
+    except source.SourceError as error:
+        complaints.add(error.line, f"{error}{other if str(error).startswith('not YAML') else ''}")
+        raise InventoryError(complaints.listed()) from None
+    except ValidationError as error:
+        complaints.invalid(error, tree, "", InventoryShape)
+        raise InventoryError(complaints.listed()) from None
+    folder = path.parent.absolute()
+    hosts = {name: tuple(entry.host(folder) for entry in entries) for name, entries in shape.hardware.items()}
+    stacks = {name: _below(folder, prefix) for name, prefix in shape.stacks.items()}
+    sources = [(one, spec) for one in shape.sources if (spec := one.spec(path.parent)).is_file or not files_only]
+    gathered = [(gather(spec, one.hardware), one.defaults()) for one, spec in sources]
+    offers = tuple(offer for one, defaults in gathered for offer in _offers(one, defaults, folder))
+    return Inventory(
+        True,
+        str(path),
+        hosts,
+        stacks,
+        shape.build,
+        offers,
+        tuple(one for one, _ in gathered),
+        shape.slurm,
+        shape.kubernetes,
+    )
+
+
+def _offers(gathered: Gathered, defaults: Mapping[str, Any], folder: Path) -> tuple[Offer, ...]:
+    """The hosts of a source. InventoryError with a complaint for every address, user and port that cannot be one."""
+    complaints = Complaints(gathered.spec.path or str(gathered.spec))
+    offers = []
+    for claim in gathered.claims:
+        try:
+            host = HostShape.model_validate({**defaults, **_keys(claim.found)}).host(folder)
+        except ValidationError as error:
+            for detail in error.errors(include_url=False):
+                complaints.add(claim.found.line, f"{show(claim.found.name)}: {_wrong(detail)}")
+        else:
+            offers.append(Offer(host, claim))
+    if complaints:
+        raise InventoryError(complaints.listed())
+    return tuple(offers)
+
+
+def _keys(found: Found) -> dict[str, Any]:
+    """A found host as keys of HostShape; what is not told is left to the defaults."""
+    address = f"[{found.address}]" if found.address.startswith(":") else found.address
+    keys: dict[str, Any] = {"address": address}
+    keys |= {key: getattr(found, key) for key in ("user", "port", "key") if getattr(found, key) is not None}
+    if found.engine_host:
+        user = f"{found.user}@" if found.user else ""
+        there = f"[{found.engine_host}]" if ":" in found.engine_host else found.engine_host
+        keys["engine"] = f"ssh://{user}{there}{f':{found.port}' if found.port else ''}"
+    return keys
+
+
+def _wrong(detail: Mapping[str, Any]) -> str:
+    key = str(detail["loc"][0]) if detail["loc"] else ""
+    if detail["type"] == "value_error":
+        return f"its {key} {detail['ctx']['error']}"
+    wanted = "a number from 1 to 65535" if key == "port" else "something else"
+    return f"its {key} must be {wanted}, not {show(detail.get('input'))}"
+
+
+def _below(folder: Path, path: Path) -> Path:
+    return folder / os.path.expanduser(path)  # noqa: PTH111 - Path.expanduser raises where there is no such home

@@ -1,0 +1,134 @@
+"""Reads a file of known failures, or says everything that is wrong with it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, ValidationError
+
+from pytest_hetgpu.config.known_failures import patterns
+from pytest_hetgpu.config.known_failures.entries import Entry, Fit
+from pytest_hetgpu.config.matrix import source
+from pytest_hetgpu.config.matrix.complaints import Complaints
+from pytest_hetgpu.config.matrix.models import NAME, Form, Kinds, Link, Mca, Name, RemedyShape, Shape, Text, Texts
+from pytest_hetgpu.config.matrix.source import SourceError, plain
+from pytest_hetgpu.errors import KnowledgeError
+from pytest_hetgpu.model.conditions import check_condition
+from pytest_hetgpu.model.failure import Condition, Known
+from pytest_hetgpu.model.messages import show
+from pytest_hetgpu.model.verdict import Kind
+
+# Texts are looked for line by line in the bytes of a log.
+Passage = Annotated[str, Form(r"^[^\r\n\x00]{3,200}$", "be one line of 3 to 200 characters")]
+
+
+class FitShape(Shape):
+    """What a failure must show to be this one; all that is given must hold."""
+
+    signature: Annotated[Texts, Field(description="globs, one of which the key fits")] = ()
+    pattern: Annotated[
+        Annotated[str, AfterValidator(patterns.check)] | None,
+        Field(description="a regular expression found in the quoted line or the detail, as RE2 reads it"),
+    ] = None
+    outcome: Kinds | None = None
+    texts: Annotated[tuple[Passage, ...], Field(description="fixed texts that all stand somewhere in the log")] = ()
+    any_text: Annotated[tuple[Passage, ...], Field(description="fixed texts of which one stands in the log")] = ()
+    unless: Annotated[Kinds | None, Field(description="outcomes of which no further failure in the log is")] = None
+
+    def fit(self) -> Fit:
+        """The noun."""
+        kinds, unless = (tuple(Kind(name) for name in names or ()) for names in (self.outcome, self.unless))
+        return Fit(self.signature, self.pattern or "", kinds, self.texts, self.any_text, unless)
+
+
+class FixShape(RemedyShape):
+    """What cures it: a sentence, and settings where it is settings."""
+
+    text: Text = ""
+    mca: Mca = {}
+
+
+class EntryShape(Shape):
+    """One known failure."""
+
+    id: Name
+    title: Annotated[Text, Field(min_length=1)]
+    match: FitShape
+    cause: Annotated[Text, Field(min_length=1)]
+    fix: FixShape | None = None
+    links: tuple[Link, ...] = ()
+    status: Literal["established", "reported", "plausible"] = "established"
+    when: dict[Name, Text] = {}
+    fixed_in: Text | None = None
+    harmless: bool = False
+
+    def entry(self, origin: str) -> Entry:
+        """The noun."""
+        fix = self.fix or FixShape()
+        settings = {"env": dict(fix.env), "mca": dict(fix.mca)}
+        known = Known(
+            id=self.id,
+            title=self.title,
+            cause=self.cause,
+            fix=fix.text,
+            settings={kind: values for kind, values in settings.items() if values},
+            links=self.links,
+            status=self.status,
+            fixed_in=self.fixed_in,
+        )
+        when = tuple(Condition(fact, wanted) for fact, wanted in self.when.items())
+        return Entry(known, self.match.fit(), when, self.harmless, origin)
+
+
+def read(path: Path) -> tuple[Entry, ...]:
+    """The entries of a file. Raises KnowledgeError with every complaint found."""
+    complaints = Complaints(str(path))
+    try:
+        tree = source.load(path)
+    except SourceError as error:
+        complaints.add(error.line, str(error))
+        raise KnowledgeError(complaints.listed()) from None
+    entries = tuple(_entries(tree, complaints))
+    if complaints:
+        raise KnowledgeError(complaints.listed())
+    return entries
+
+
+def _entries(tree: source.Node, complaints: Complaints) -> Iterator[Entry]:
+    if not isinstance(tree, source.Sequence):
+        complaints.add(tree.line, f"a file of known failures is a list of entries, not {show(plain(tree))}")
+        return
+    first: dict[str, int] = {}
+    for node in tree.items:
+        if not isinstance(node, source.Mapping):
+            complaints.add(node.line, f"each entry must be a map, not {show(plain(node))}")
+            continue
+        try:
+            shape = EntryShape.model_validate(plain(node))
+        except ValidationError as error:
+            name = plain(node.entries["id"]) if "id" in node.entries else None
+            place = name if isinstance(name, str) and re.fullmatch(NAME.pattern, name) else "entry"
+            complaints.invalid(error, node, place, EntryShape)
+            continue
+        yield from _sound(shape, node, first, complaints)
+
+
+def _sound(shape: EntryShape, node: source.Mapping, first: dict[str, int], complaints: Complaints) -> Iterator[Entry]:
+    """The entry, unless something is wrong that its shape alone does not show."""
+    if shape.id in first:
+        complaints.add(node.line, f"{shape.id} is there twice (first in line {first[shape.id]})")
+        return
+    first[shape.id] = node.line
+    fit = shape.match
+    if not (fit.signature or fit.pattern or fit.texts or fit.any_text):
+        complaints.add(node.line, f"{shape.id}.match asks for nothing: give a signature, a pattern or texts")
+    if shape.harmless and not (fit.texts or fit.any_text):
+        complaints.add(node.line, f"{shape.id} is harmless: give the texts that mean nothing")
+    for fact, wanted in shape.when.items():
+        problem = check_condition(wanted)
+        if problem:
+            complaints.add(node.line, f"{shape.id}.when.{fact}: {problem}")
+    yield shape.entry(f"{complaints.file}:{node.line}")

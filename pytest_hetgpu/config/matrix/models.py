@@ -1,0 +1,326 @@
+"""The shapes of a matrix file, from which both its validation and its published schema come.
+
+Scalars reach these models as their source text: numbers are parsed here, and an environment value `6.10` stays `6.10`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    model_validator,
+)
+from pydantic_core.core_schema import CoreSchema, no_info_after_validator_function
+
+from pytest_hetgpu.errors import UsageError
+from pytest_hetgpu.extensions import registry
+from pytest_hetgpu.extensions.registry import names
+from pytest_hetgpu.extensions.stacks.base import stack_names
+from pytest_hetgpu.model.failure import Condition, Known
+from pytest_hetgpu.model.job import Exclusion, Expectation, Origin
+from pytest_hetgpu.model.messages import known, show
+from pytest_hetgpu.model.sizes import parse_size
+from pytest_hetgpu.model.thresholds import SPEEDS, TOLERANCE
+from pytest_hetgpu.model.verdict import Kind
+
+BAD_KINDS = tuple(kind.value for kind in Kind if kind not in (Kind.PASSED, Kind.SKIPPED))
+# What `requires` may ask of a node as FACT=VALUE.
+FACTS = ("platform", "arch", "fabric", "runtime")
+
+
+def _listed(value: Any) -> Any:
+    if not isinstance(value, (str, list)):
+        raise ValueError(f"a single value or a list is needed here, not {show(value)}")
+    return [value] if isinstance(value, str) else value
+
+
+def choice(family: str, what: str) -> AfterValidator:
+    """A name of a family's variants, for `Annotated`; `what` is what a person calls one."""
+
+    def check(name: str) -> str:
+        # The fake runtime is for tests that make one themselves.
+        choices = stack_names() if family == "stacks" else [found for found in names(family) if found != "fake"]
+        if name not in choices:
+            raise ValueError(f"unknown {what} {show(name)} {known(name, choices)}")
+        try:
+            registry.check(family, name)
+        except UsageError as error:
+            raise ValueError(str(error)) from None
+        return name
+
+    return AfterValidator(check)
+
+
+def _kind(name: str) -> str:
+    if name not in BAD_KINDS:
+        raise ValueError(f"unknown outcome {show(name)} {known(name, BAD_KINDS, len(BAD_KINDS))}")
+    return name
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """Text of one pattern, for `Annotated`; `words` say to a person what it must do or be."""
+
+    pattern: str
+    words: str
+
+    def check(self, text: str) -> str:
+        """The text itself; ValueError unless all of it has the form."""
+        if not re.fullmatch(self.pattern, text):
+            raise ValueError(f"{show(text)} must {self.words}")
+        return text
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return no_info_after_validator_function(self.check, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {**handler(schema), "pattern": self.pattern}
+
+
+def _requirement(text: str) -> str:
+    name, equals, value = text.partition("=")
+    if equals and name not in FACTS:
+        raise ValueError(f"unknown fact {show(name)} {known(name, FACTS)}")
+    if not re.fullmatch(NAME.pattern, value if equals else name):
+        raise ValueError(f"{show(text)} must be a capability, or a fact like platform=rocm")
+    return text
+
+
+EVERY = "*"
+
+
+def _every(value: Any) -> Any:
+    """One number is that of every size."""
+    return {EVERY: value} if isinstance(value, str) else value
+
+
+def _size_or_every(value: Any) -> int:
+    return 0 if value == EVERY else parse_size(value)
+
+
+def _whose(value: Any) -> Any:
+    if isinstance(value, dict) and value:
+        return value
+    if not isinstance(value, str) or value not in SPEEDS:
+        raise ValueError(f"{show(value)} is neither {' nor '.join(SPEEDS)} nor a map like {{transport: ob1-tcp}}")
+    return value
+
+
+def _share(value: Any) -> float:
+    """`10%` or `10` as 0.1."""
+    if isinstance(value, float):
+        return value
+    text = value.strip() if isinstance(value, str) else ""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(%?)", text, re.ASCII)
+    if not match or not float(match[1]) < 100:
+        raise ValueError(f"{show(value)} is not a percentage from 0% to less than 100%, like 10%")
+    if 0 < float(match[1]) < 1 and not match[2]:
+        raise ValueError(f"{show(value)} may be a share or a percentage: write {float(match[1]) * 100:g}% or {text}%")
+    return float(match[1]) / 100
+
+
+def _alone(value: Any) -> Any:
+    if not isinstance(value, (dict, list)):
+        raise ValueError(f"a map or a list of maps is needed here, not {show(value)}")
+    return [value] if isinstance(value, dict) else value
+
+
+NAME = Form(
+    # A name starts neither hidden folders nor options.
+    r"^[A-Za-z0-9_][A-Za-z0-9_.+-]{0,79}$",
+    "have only letters, digits and _ . + - (at most 80, the first a letter, digit or _)",
+)
+Name = Annotated[str, NAME]
+Names = Annotated[tuple[Name, ...], BeforeValidator(_listed, json_schema_input_type=Name | list[Name])]
+Variable = Annotated[str, Form(r"^[A-Za-z_][A-Za-z0-9_]*$", "have only letters, digits and _, the first no digit")]
+# Launchers hand it to a shell on the other nodes.
+Device = Annotated[str, Form(r"^[A-Za-z0-9_][A-Za-z0-9_.:@+~-]*$", "be one device: letters, digits and _ . : @ + ~ -")]
+Value = Annotated[
+    str,
+    # The C strings of an environment and a command line end at a NUL.
+    Form(r"^[^\x00]*$", "not hold a NUL character"),
+    Field(json_schema_extra={"type": ["string", "number", "boolean"]}),
+]
+Env = dict[Variable, Value]
+# Open MPI puts parameters into the command line of its daemons, where a shell on the other node reads them between ".
+_Parameter = Annotated[
+    Value, Form(r"""^[^\x00-\x1f\x7f"$`\\]*$""", 'hold no control character, and none of " $ ` \\, which shells read')
+]
+Mca = dict[Variable, _Parameter]
+# What a number in YAML stands for where a text is taken: its source.
+Scalar = str | int | float | bool
+Text = Annotated[str, Field(json_schema_extra={"type": ["string", "number", "boolean"]})]
+Pattern = Annotated[
+    tuple[str, ...],
+    Field(min_length=1),
+    BeforeValidator(_listed, json_schema_input_type=Scalar | Annotated[list[Scalar], Field(min_length=1)]),
+]
+Kinds = Annotated[
+    tuple[Annotated[str, AfterValidator(_kind)], ...],
+    Field(min_length=1),
+    BeforeValidator(_listed, json_schema_input_type=str | Annotated[list[str], Field(min_length=1)]),
+]
+Texts = Annotated[tuple[str, ...], BeforeValidator(_listed, json_schema_input_type=str | list[str])]
+Bytes = Annotated[int, BeforeValidator(parse_size, json_schema_input_type=str | int)]
+METRICS = ("busbw", "algbw", "latency")
+Size = Annotated[int, BeforeValidator(_size_or_every)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Numbers = Annotated[
+    dict[Size, Positive],
+    Field(min_length=1),
+    BeforeValidator(_every, json_schema_input_type=Positive | Annotated[dict[str, Positive], Field(min_length=1)]),
+]
+Others = Annotated[dict[Name, Name], Field(min_length=1)]
+Whose = Annotated[
+    Literal["fabric", "wire"] | Others,
+    BeforeValidator(_whose, json_schema_input_type=Literal["fabric", "wire"] | Others),
+]
+_Written = Annotated[str, Field(pattern=r"^\s*[0-9]+(\.[0-9]+)?\s*%\s*$")] | Annotated[float, Field(ge=1, lt=100)]
+Percent = Annotated[float, BeforeValidator(_share, json_schema_input_type=_Written | Literal[0])]
+Link = Annotated[str, Form(r"^https?://\S+$", "be a link that starts with https:// or http://")]
+Requirement = Annotated[str, AfterValidator(_requirement)]
+
+
+class Shape(BaseModel):
+    """Base: unknown keys are mistakes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+
+class ReferenceShape(Shape):
+    """What a cell's speed is held against: numbers, or a fraction of the speed of fabric, wire or another cell."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "oneOf": [{"required": ["of"]}, {"anyOf": [{"required": [metric]} for metric in METRICS]}],
+            "dependentRequired": {"fraction": ["of"]},
+        }
+    )
+
+    busbw: Annotated[Numbers | None, Field(description="GB/s by size, or of every size")] = None
+    algbw: Annotated[Numbers | None, Field(description="GB/s by size, or of every size")] = None
+    latency: Annotated[Numbers | None, Field(description="us by size, or of every size")] = None
+    of: Annotated[Whose | None, Field(description="fabric, wire, or {AXIS: VALUE}: the cell that has other values")] = (
+        None
+    )
+    fraction: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
+    min_size: Annotated[Bytes | None, Field(description="smaller sizes are not held against it")] = None
+    tolerance: Percent | None = None
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> ReferenceShape:
+        given = {metric: getattr(self, metric) for metric in METRICS if getattr(self, metric) is not None}
+        if bool(given) is bool(self.of):
+            raise ValueError(f"give either numbers ({', '.join(METRICS)}), or of: fabric, wire or {{AXIS: VALUE}}")
+        if given and "fraction" in self.model_fields_set:
+            raise ValueError("a fraction needs `of`: of what it is")
+        if self.min_size and any(0 not in numbers for numbers in given.values()):
+            raise ValueError("min_size is for one number for every size, or for `of`")
+        return self
+
+
+class ReferenceRuleShape(ReferenceShape):
+    """The same, of the cells that it names."""
+
+    where: dict[Name, Pattern] = Field(min_length=1)
+
+
+class Options(Shape):
+    """Settings that a value of any axis may carry."""
+
+    env: Env = {}
+    mca: Mca = {}
+    ranks_per_node: Annotated[int, Field(ge=1, le=4096)] = 1
+    timeout: Annotated[float, Field(gt=0, allow_inf_nan=False, description="seconds")] | None = None
+    launcher: Annotated[str, choice("launchers", "launcher")] = "mpirun"
+    stack: Annotated[str, choice("stacks", "stack")] | None = None
+    requires: Annotated[
+        tuple[Requirement, ...],
+        BeforeValidator(_listed, json_schema_input_type=str | list[str]),
+        Field(description="capabilities of every node, or facts: large-bar, platform=rocm"),
+    ] = ()
+    tolerance: Annotated[Percent, Field(description="what a number may be worse than its reference or baseline")] = (
+        TOLERANCE
+    )
+    reference: Annotated[
+        tuple[ReferenceShape, ...],
+        Field(min_length=1),
+        BeforeValidator(
+            _alone, json_schema_input_type=ReferenceShape | Annotated[list[ReferenceShape], Field(min_length=1)]
+        ),
+    ] = ()
+
+
+class PlacementShape(Options):
+    """A placement with settings of its own; without, a list of hardware names will do."""
+
+    nodes: Annotated[tuple[Name, ...], Field(min_length=1)]
+    launch_from: Annotated[Name, Field(description="hardware of a node without ranks that starts the job")] | None = (
+        None
+    )
+
+
+class RuleShape(Shape):
+    """Where a rule holds, and why."""
+
+    reason: Text | None = None
+    issue: Link | None = None
+
+
+class ExcludeShape(RuleShape):
+    """Cells that are not to be run; their reason is kept in the reports."""
+
+    reason: Annotated[Text, Field(min_length=1)]
+    where: dict[Name, Pattern] = Field(min_length=1)
+
+    def exclusion(self, origin: Origin) -> Exclusion:
+        """The noun."""
+        return Exclusion(self.reason, self.issue, origin)
+
+
+class RemedyShape(Shape):
+    """Settings that cure a known failure."""
+
+    env: Env = {}
+    mca: Mca = {}
+
+
+class ExpectShape(RuleShape):
+    """Cells that are known to fail, and how: an outcome, an entry of knowledge, or both."""
+
+    model_config = ConfigDict(json_schema_extra={"anyOf": [{"required": ["outcome"]}, {"required": ["known"]}]})
+
+    where: dict[Name, Pattern] = Field(min_length=1)
+    outcome: Kinds | None = None
+    known: Annotated[Name, Field(description="the id of a known failure")] | None = None
+    signature: Texts = ()
+    when: dict[Name, Text] = {}
+    fixed_in: Text | None = None
+    remedy: RemedyShape | None = None
+    strict: Annotated[bool, Field(description="false: fails now and then, so that a pass is ok")] = True
+
+    def expectation(self, origin: Origin, known: Known | None = None) -> Expectation:
+        """The noun; `known` is what knowledge has under the id, for all that is not said here."""
+        remedy: Mapping[str, Mapping[str, str]] = self.remedy.model_dump() if self.remedy else {}
+        return Expectation(
+            kinds=tuple(Kind(name) for name in self.outcome or BAD_KINDS),
+            signatures=self.signature,
+            when=tuple(Condition(fact, wanted) for fact, wanted in self.when.items()),
+            issue=self.issue or (known.url if known else None),
+            reason=self.reason or (known.title if known else None),
+            fixed_in=self.fixed_in or (known.fixed_in if known else None),
+            remedy=remedy or (known.settings if known else {}),
+            origin=origin,
+            known=self.known,
+            strict=self.strict,
+        )

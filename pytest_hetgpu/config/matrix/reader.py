@@ -1,0 +1,180 @@
+"""Reads a matrix file into a Document, or says everything that is wrong with it."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from pytest_hetgpu.config.known_failures.entries import Knowledge
+from pytest_hetgpu.config.known_failures.load import knowledge as shipped
+from pytest_hetgpu.config.matrix import source
+from pytest_hetgpu.config.matrix.complaints import Complaints
+from pytest_hetgpu.config.matrix.document import MAIN_AXES, Document, Fragment
+from pytest_hetgpu.config.matrix.hardware import HardwareShape
+from pytest_hetgpu.config.matrix.models import NAME
+from pytest_hetgpu.config.matrix.rules import RuleReader
+from pytest_hetgpu.config.matrix.source import Node, Scalar, SourceError, plain
+from pytest_hetgpu.config.matrix.values import AxisReader
+from pytest_hetgpu.errors import MatrixError
+from pytest_hetgpu.model.job import Hardware
+from pytest_hetgpu.model.kubernetes import quarrel
+from pytest_hetgpu.model.messages import known, show
+
+TOP = ("name", "hardware", "transports", "axes", "include", "exclude", "expect", "reference")
+
+_VARIABLE = re.compile(r"\$(\$)?\{([^}]*)\}")
+
+
+def read(path: Path, environ: Mapping[str, str], knowledge: Callable[[], Knowledge] = shipped) -> Document:
+    """The document of a file; `${VAR}` comes from `environ`. Raises MatrixError with every complaint found.
+
+    `knowledge` gives the known failures that expectations may name.
+    """
+    complaints = Complaints(str(path))
+    try:
+        data = source.fetch(path)
+        tree = source.tree(data)
+    except SourceError as error:
+        complaints.add(error.line, str(error))
+        raise MatrixError(complaints.listed()) from None
+    document = _Reader(path, complaints, environ, knowledge).document(tree, hashlib.sha256(data).hexdigest())
+    if complaints or document is None:
+        raise MatrixError(complaints.listed())
+    return document
+
+
+class _Reader:
+    def __init__(
+        self, path: Path, complaints: Complaints, environ: Mapping[str, str], knowledge: Callable[[], Knowledge]
+    ) -> None:
+        self.knowledge = knowledge
+        self.path = path
+        self.complaints = complaints
+        self.environ = environ
+
+    def document(self, tree: Node, sha256: str) -> Document | None:
+        if not isinstance(tree, source.Mapping) or not tree.entries:
+            self.complaints.add(tree.line, f"a matrix is a map of {', '.join(TOP)}; this is {show(plain(tree))}")
+            return None
+        self.substitute(tree)
+        if self.complaints:
+            # What stands where a variable is missing would only be complained about again.
+            return None
+        for key, line in tree.lines.items():
+            if key not in TOP and not key.startswith("x-"):
+                self.complaints.add(line, f"unknown key {key!r} {known(key, (*TOP, 'x-...'))}")
+        name = self.name(tree)
+        hardware = self.hardware(tree)
+        reader = AxisReader(self.complaints, frozenset(hardware))
+        transports = reader.transports(self.optional(tree, "transports"))
+        node = self.needed(tree, "axes", f"a map with {', '.join(MAIN_AXES)}")
+        axes = reader.axes(node, tree.lines["axes"], transports) if node else None
+        if axes is None or self.complaints:
+            return None
+        rules = RuleReader(self.complaints, axes, reader, self.knowledge)
+        include = tuple(rules.includes(tree))
+        reader.layers({value.name: value for value in rules.values("transport")})
+        self.together(rules.values("placement"), hardware)
+        return Document(
+            name=name,
+            file=str(self.path),
+            sha256=sha256,
+            hardware=hardware,
+            axes=axes,
+            transports=transports,
+            include=include,
+            exclude=tuple(rules.rules(tree, "exclude")),
+            expect=tuple(rules.rules(tree, "expect")),
+            extra=rules.extra,
+            references=tuple(rules.references(tree)),
+        )
+
+    def together(self, placements: Iterable[Fragment], hardware: Mapping[str, Hardware]) -> None:
+        """Complains of a placement whose pods nothing can make together."""
+        for placement in placements:
+            names = (*placement.nodes, *filter(None, [placement.launch_from]))
+            pods = [(name, kind.pods) for name in names if (kind := hardware.get(name)) and kind.pods]
+            if why := quarrel(pods, launcher=bool(placement.launch_from)):
+                self.complaints.add(placement.line("nodes"), f"placement {placement.name}: {why}")
+
+    def needed(self, tree: source.Mapping, key: str, what: str) -> source.Mapping | None:
+        """A part that a matrix cannot be without."""
+        node = tree.entries.get(key)
+        if isinstance(node, source.Mapping) and node.entries:
+            return node
+        misspelt = difflib.get_close_matches(key, [name for name in tree.entries if name not in TOP], 1)
+        if node is not None:
+            self.complaints.add(node.line, f"{key} must be {what}, not {show(plain(node))}")
+        elif not misspelt:
+            self.complaints.add(tree.line, f"a matrix needs {key}: {what}")
+        return None
+
+    def optional(self, tree: source.Mapping, key: str) -> source.Mapping:
+        """A part that may be left out."""
+        node = tree.entries.get(key)
+        if isinstance(node, source.Mapping):
+            return node
+        if node is not None and plain(node) is not None:
+            self.complaints.add(node.line, f"{key} must be a map, not {show(plain(node))}")
+        return source.Mapping(tree.line)
+
+    def substitute(self, tree: source.Mapping) -> None:
+        """Writes `${VAR}` out, in values only; `$${VAR}` stays as `${VAR}`. What is free (`x-`) counts where used."""
+        nodes: list[Node] = [node for key, node in tree.entries.items() if not key.startswith("x-")]
+        seen = set[int]()
+        while nodes:
+            node = nodes.pop()
+            if id(node) in seen:
+                continue
+            seen.add(id(node))
+            if isinstance(node, Scalar):
+                node.text = node.text and _VARIABLE.sub(partial(self.variable, node.line), node.text)
+            else:
+                nodes += node.items if isinstance(node, source.Sequence) else node.entries.values()
+
+    def variable(self, line: int, match: re.Match[str]) -> str:
+        if match[1]:
+            return match[0][1:]
+        name = match[2]
+        value = self.environ.get(name)
+        if value is None:
+            near = difflib.get_close_matches(name, self.environ, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"set it, or write $${{{name}}} for the text itself"
+            self.complaints.add(line, f"environment variable {name!r} is not set; {hint}")
+            return ""
+        # An environment may hold any bytes; those that are no text come as lone surrogates.
+        if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
+            self.complaints.add(line, f"environment variable {name!r} is not UTF-8 text")
+            return ""
+        return value
+
+    def name(self, tree: source.Mapping) -> str:
+        """The matrix's own name; a file without one is named by its file name."""
+        node = tree.entries.get("name")
+        if node is None:
+            return re.sub(r"[^A-Za-z0-9_.+-]+", "-", self.path.stem).lstrip("-.+")[:80] or "matrix"
+        if not isinstance(node, Scalar) or node.text is None:
+            self.complaints.add(node.line, f"name must be a single value, not {show(plain(node))}")
+            return ""
+        self.complaints.check(NAME.check, node.text, node.line, "name")
+        return node.text
+
+    def hardware(self, tree: source.Mapping) -> dict[str, Hardware]:
+        """Every kind of node by name; one that is wrong is there too, so that placements may name it."""
+        found = {}
+        node = self.needed(tree, "hardware", "a map from names to kinds of node") or source.Mapping(tree.line)
+        for name, entry in node.entries.items():
+            self.complaints.check(NAME.check, name, node.lines[name], "hardware")
+            value = plain(entry)
+            found[name] = Hardware(name)
+            try:
+                found[name] = HardwareShape.model_validate({} if value is None else value).hardware(name)
+            except ValidationError as error:
+                self.complaints.invalid(error, entry, f"hardware.{name}", HardwareShape)
+        return found

@@ -1,0 +1,152 @@
+"""The JSON Schema of a matrix file, from the models that validate it: for editors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, TypeAdapter
+from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core.core_schema import DictSchema
+
+from pytest_hetgpu.config.matrix.document import MAIN_AXES
+from pytest_hetgpu.config.matrix.hardware import HardwareShape
+from pytest_hetgpu.config.matrix.models import (
+    NAME,
+    ExcludeShape,
+    ExpectShape,
+    Options,
+    PlacementShape,
+    ReferenceRuleShape,
+)
+from pytest_hetgpu.config.matrix.values import entry_model
+from pytest_hetgpu.extensions.registry import names
+
+Json = dict[str, Any]
+
+_NAME: Json = {"type": "string", "pattern": NAME.pattern}
+_NULL: Json = {"type": "null"}
+
+
+def matrix_schema() -> Json:
+    """Draft 2020-12. Scalars that the models take as text may be written as YAML numbers and booleans too."""
+    shapes = _Shapes()
+    transports, workloads = shapes.described("transports", "family"), shapes.described("workloads", "kind")
+    axes = {"placement": _named(shapes.placement()), "transport": transports, "workload": workloads}
+    listed = {"type": "array", "items": {"type": ["string", "number", "boolean"]}, "minItems": 1}
+    further = {"anyOf": [_named(shapes.define("setting", shapes.setting())), listed]}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "pytest-hetgpu matrix",
+        "type": "object",
+        "properties": {
+            "name": _NAME,
+            "hardware": _named({"anyOf": [shapes.of(HardwareShape), _NULL]}),
+            "transports": transports,
+            "axes": {**_named(further, axes), "required": list(MAIN_AXES)},
+            "include": {"type": "array", "items": shapes.include()},
+            "exclude": {"type": "array", "items": shapes.exclude()},
+            "expect": {"type": "array", "items": shapes.of(ExpectShape)},
+            "reference": {"type": "array", "items": shapes.of(ReferenceRuleShape)},
+        },
+        "patternProperties": {"^x-": True},
+        "required": ["hardware", "axes"],
+        "additionalProperties": False,
+        "$defs": shapes.definitions,
+    }
+
+
+def _map(**keywords: Any) -> Json:
+    return {"type": "object", **keywords}
+
+
+def _named(entry: Json, known: Json | None = None) -> Json:
+    rest = _map(propertyNames={"pattern": NAME.pattern}, additionalProperties=entry, minProperties=1)
+    return {**rest, "properties": known} if known else rest
+
+
+class _Closed(GenerateJsonSchema):
+    """Maps whose keys have a form take no other keys."""
+
+    def dict_schema(self, schema: DictSchema) -> Json:
+        found = super().dict_schema(schema)
+        return {**found, "additionalProperties": False} if "patternProperties" in found else found
+
+
+class _Shapes:
+    """Schemas of the models; `definitions` collects them by name."""
+
+    def __init__(self) -> None:
+        self.definitions: dict[str, Json] = {}
+
+    def of(self, model: type[BaseModel]) -> Json:
+        """A reference to the schema of one model."""
+        return self.define(model.__name__, self.whole(model))
+
+    def define(self, name: str, schema: Json) -> Json:
+        """A reference to a schema, from now on a definition."""
+        self.definitions[name] = schema
+        return {"$ref": f"#/$defs/{name}"}
+
+    def whole(self, model: type[BaseModel]) -> Json:
+        """The schema of one model, written out but for the models in it."""
+        schema = TypeAdapter(model).json_schema(ref_template="#/$defs/{model}", schema_generator=_Closed)
+        self.definitions.update(schema.pop("$defs", {}))
+        return schema
+
+    def placement(self) -> Json:
+        return {"anyOf": [{"type": "array", "items": _NAME, "minItems": 1}, self.of(PlacementShape)]}
+
+    def entries(self, family: str, key: str) -> dict[str, Json]:
+        """The entry of each variant; its key says which it is."""
+        shapes = {name: self.whole(entry_model(family, name)) for name in names(family)}
+        return {name: _with(shape, key, {"const": name}) for name, shape in shapes.items()}
+
+    def described(self, family: str, key: str) -> Json:
+        """A map of entries; where an entry's name says its variant, the key may be left out."""
+        entries = {name: self.define(f"{family}.{name}", entry) for name, entry in self.entries(family, key).items()}
+        stated = [{**entry, "required": [key]} for entry in entries.values()]
+        return _named({"anyOf": stated}, {name: {"anyOf": [entry, *stated, _NULL]} for name, entry in entries.items()})
+
+    def setting(self) -> Json:
+        """A further axis's value: options, and the settings of any variant."""
+        variants = [(family, name) for family in ("transports", "workloads") for name in names(family)]
+        models: list[type[BaseModel]] = [Options, *(entry_model(*variant) for variant in variants)]
+        shapes: dict[str, list[Json]] = {}
+        for key, value in (pair for model in models for pair in self.whole(model)["properties"].items()):
+            if value not in shapes.setdefault(key, []):
+                shapes[key].append(value)
+        # One name may be a setting of several variants.
+        properties = {key: found[0] if len(found) == 1 else {"anyOf": found} for key, found in shapes.items()}
+        properties.pop("over", None)
+        return {"type": ["object", "null"], "properties": properties, "additionalProperties": False}
+
+    def include(self) -> Json:
+        """A value of every axis: a name, a list, or a value with a name of its own."""
+        inline = {
+            "placement": [self.whole(PlacementShape)],
+            "transport": list(self.entries("transports", "family").values()),
+            "workload": list(self.entries("workloads", "kind").values()),
+        }
+        axes = {axis: self.included(axis, entries) for axis, entries in inline.items()}
+        further = self.included("setting", [self.setting()])
+        return _map(properties=axes, required=list(MAIN_AXES), additionalProperties=further)
+
+    def included(self, axis: str, entries: list[Json]) -> Json:
+        """What an include may say of one axis."""
+        named = [_with(entry, "name", _NAME) for entry in entries]
+        for entry in named:
+            entry["required"] = [*entry.get("required", []), "name"]
+        one = self.define(f"included.{axis}", {"anyOf": [{"type": ["string", "number"]}, *named]})
+        return {"anyOf": [one, {"type": "array", "items": one, "minItems": 1}]}
+
+    def exclude(self) -> Json:
+        """`where` may be left out, its axes standing beside `reason`."""
+        shape = self.whole(ExcludeShape)
+        (pattern,) = shape["properties"]["where"]["patternProperties"].values()
+        beside = {key: value for key, value in shape["properties"].items() if key != "where"}
+        flat = _map(properties=beside, required=["reason"], additionalProperties=pattern, minProperties=2)
+        return {"anyOf": [shape, {**flat, "not": {"required": ["where"]}}]}
+
+
+def _with(shape: Json, key: str, value: Json) -> Json:
+    return {**shape, "properties": {key: value, **shape["properties"]}}

@@ -1,0 +1,85 @@
+"""Checks what the values of one cell say together: no two disagree, every setting has a taker, and all of them fit."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+from pytest_hetgpu.config.matrix.complaints import ALL, Complaints
+from pytest_hetgpu.config.matrix.document import COMMON, MAIN_AXES, Conflict, Document, Fragment, conflicts
+from pytest_hetgpu.errors import MatrixError
+from pytest_hetgpu.extensions.registry import find, names
+from pytest_hetgpu.extensions.transports.base import Transport
+from pytest_hetgpu.model.messages import known
+
+Cell = tuple[str, ...]
+
+
+def check_settings(document: Document, cells: Sequence[Cell], complaints: Complaints) -> None:
+    """Complains about the settings of these cells; those that do not run may disagree."""
+    _disagreements(document, cells, complaints)
+    _strangers(document, cells, complaints)
+    if complaints:
+        return
+    main = len(MAIN_AXES)
+    for axis, place in (("transport", 1), ("workload", 2)):
+        for values in dict.fromkeys((cell[place], *cell[main:]) for cell in cells):
+            try:
+                document.check(axis, values)
+            except MatrixError as error:
+                complaints.take(error)
+
+
+def _disagreements(document: Document, cells: Sequence[Cell], complaints: Complaints) -> None:
+    """Values of two axes that set one key differently and meet in a cell."""
+    places = {axis.name: place for place, axis in enumerate(document.axes)}
+    met: dict[tuple[int, int], set[tuple[str, str]]] = {}
+    for conflict in _possible(document):
+        one, other = places[conflict.one.axis], places[conflict.other.axis]
+        if (one, other) not in met:
+            met[one, other] = {(cell[one], cell[other]) for cell in cells}
+        if (conflict.one.name, conflict.other.name) in met[one, other]:
+            complaints.take(document.disagreement(conflict))
+
+
+def _possible(document: Document) -> Iterator[Conflict]:
+    """Disagreements between values of different axes, whether or not they meet."""
+    setters: dict[str, dict[str, list[Fragment]]] = {axis.name: {} for axis in document.axes}
+    for fragment in document.fragments():
+        for key in fragment.raw:
+            setters[fragment.axis].setdefault(key, []).append(fragment)
+    for one, other in itertools.combinations(setters.values(), 2):
+        pairs = (pair for key in one if key in other for pair in itertools.product(one[key], other[key]))
+        seen: set[tuple[str, str]] = set()
+        for mine, theirs in pairs:
+            if (mine.name, theirs.name) not in seen:
+                seen.add((mine.name, theirs.name))
+                yield from conflicts((mine, theirs))
+
+
+def _strangers(document: Document, cells: Sequence[Cell], complaints: Complaints) -> None:
+    """Settings of further axes that a transport or workload they meet does not take."""
+    for place, axis in enumerate(document.axes[len(MAIN_AXES) :], len(MAIN_AXES)):
+        values = [value for value in document.fragments() if value.axis == axis.name]
+        special = [(value, key) for value in values for key in value.raw if key not in COMMON]
+        met = {(cell[place], cell[1], cell[2]) for cell in cells} if special else set()
+        for value, key in special:
+            takes = {name: key in document.takes(*name) for name in _takers(document)}
+            lost = [
+                (t, w) for v, t, w in met if v == value.name and not (takes["transport", t] or takes["workload", w])
+            ]
+            if lost:
+                complaints.add(value.line(key), _stranger(document, value, key, lost))
+
+
+def _takers(document: Document) -> Iterator[tuple[str, str]]:
+    return ((value.axis, value.name) for value in document.fragments() if value.axis in ("transport", "workload"))
+
+
+def _stranger(document: Document, value: Fragment, key: str, lost: Sequence[tuple[str, str]]) -> str:
+    transports = (find("transports", name, Transport) for name in names("transports"))  # type: ignore[type-abstract]
+    owner, place = ("transport", 0) if any(key in t.Settings.model_fields for t in transports) else ("workload", 1)
+    strangers = [name for name in document.names(owner) if name in {pair[place] for pair in lost}]
+    choices = known(key, COMMON | document.takes(owner, strangers[0]), ALL)
+    who = f"{owner} {', '.join(strangers)}"
+    return f"{value.axis} {value.name!r} sets {key!r}, which {who} does not take {choices}; exclude those cells"

@@ -1,0 +1,1 @@
+"""The run of one cell: launch, remeasure, judge, retry, resume."""

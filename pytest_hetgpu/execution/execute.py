@@ -1,0 +1,141 @@
+"""Runs a job: lease, record, run. The only effects between a plan and its judgement."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from pytest_hetgpu.cluster import oom_kills
+from pytest_hetgpu.cluster.cluster import Cluster
+from pytest_hetgpu.cluster.leases.hold import held
+from pytest_hetgpu.errors import LaunchError, ProvisionError
+from pytest_hetgpu.execution.retry.budget import UNLIMITED, Budget
+from pytest_hetgpu.execution.retry.output import LIMIT, limited
+from pytest_hetgpu.extensions.runtimes.base import OnOverdue, Overdue, shrug
+from pytest_hetgpu.model.job import Job
+from pytest_hetgpu.model.outcome import RunResult
+from pytest_hetgpu.store.files import PRIVATE
+from pytest_hetgpu.store.folder import RunFolder
+from pytest_hetgpu.store.journal import Journal
+from pytest_hetgpu.store.redaction.redact import learn
+
+COMMAND_NOT_FOUND = 127
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a run allows: its time, and bytes of output a cell."""
+
+    budget: Budget = UNLIMITED
+    output: float = LIMIT
+
+
+BOUNDS = Bounds()
+
+
+def execute(cluster: Cluster, folder: RunFolder, journal: Journal | None, bounds: Bounds = BOUNDS) -> RunResult:
+    """The job's result, already on disk; a launcher that cannot be started ends with 127, as a shell would say it.
+
+    What is not the cell's own run (its debug rerun) is kept in its folder, and goes into no journal.
+
+    A measuring job has its hosts alone, whoever else runs cells on this machine; waiting for them is not its time.
+    It is stopped when its own time is over, or the run's.
+    """
+    job = cluster.job
+    learn(job.command.env, list(job.command.argv))
+    output = folder.begin(job.label)
+    folder.write_job(job)
+    with held(job, journal.waits if journal else None) as holding:
+        if journal:
+            journal.started(job)
+        try:
+            result = _bounded(cluster, folder, bounds)
+        except (LaunchError, ProvisionError) as error:
+            result = not_started(job, output, [str(error)])
+        result = replace(result, unleased=holding.lost, leased_here=holding.here)
+    result = replace(result, launcher_gone=_launcher_gone(job, result))
+    return _recorded(job, result, folder, journal)
+
+
+def _recorded(job: Job, result: RunResult, folder: RunFolder, journal: Journal | None) -> RunResult:
+    """The result, with its output redacted before anything is made of it, and on disk.
+
+    A process that outlived its launcher, or its node's connection, may write to the raw output still.
+    """
+    ended = not (result.survivors or result.lost)
+    result = replace(result, output=str(folder.publish(job.label, ended=ended)))
+    folder.write_job(job, result)
+    if journal:
+        journal.finished(job, result)
+    return result
+
+
+def _bounded(cluster: Cluster, folder: RunFolder, bounds: Bounds) -> RunResult:
+    """The job's result, with what its nodes tell; whose time the run's end cuts short is not looked at as if stuck."""
+    job, left = cluster.job, bounds.budget.left
+    output = folder.raw(job.label)
+    if not left:
+        why = bounds.budget.why
+        _note(output, [f"hetgpu: not started: {why}"])
+        return RunResult(job.command.argv, None, str(output), time.time(), 0.0, timed_out=True, spent=why)
+    short = left < job.timeout
+    before, kills_before = cluster.traffic(), cluster.oom_kills()
+    overdue: OnOverdue = shrug if short else partial(_look, cluster, output, folder.stacks(job.label))
+    with limited(output, bounds.output) as finish:
+        result = cluster.launcher.run(job.command, output=output, timeout=min(left, job.timeout), overdue=overdue)
+        left_out = finish()
+    spent = bounds.budget.why if short and result.timed_out else ""
+    result = _settled(cluster, replace(result, spent=spent, left_out=left_out), before)
+    after = cluster.oom_kills()
+    killed = [oom_kills.told(node, count, after.get(node)) for node, count in kills_before.items()]
+    _note(output, [line for line in killed if line])
+    return result
+
+
+def never_started(job: Job, folder: RunFolder, journal: Journal, why: Sequence[str]) -> RunResult:
+    """As `execute` of a job whose nodes are not ready for it, with the lines `why` alone in its log."""
+    output = folder.begin(job.label)
+    journal.started(job)
+    return _recorded(job, not_started(job, output, why), folder, journal)
+
+
+def not_started(job: Job, output: Path, why: Sequence[str]) -> RunResult:
+    """The result of a job that never ran, with the lines `why` in its log."""
+    _note(output, why)
+    return RunResult(job.command.argv, COMMAND_NOT_FOUND, str(output), time.time(), 0.0)
+
+
+def _look(cluster: Cluster, output: Path, kept: Path, overdue: Overdue) -> None:
+    """Keeps where the ranks of a job are whose time is over, before it is stopped."""
+    from pytest_hetgpu.cluster import stack_dump
+
+    stack_dump.record(overdue, cluster.looks(), output, cluster.job.demand.ranks, kept)
+
+
+def _settled(cluster: Cluster, result: RunResult, before: dict[str, int]) -> RunResult:
+    """The result with what the nodes add to it: what moved and could have, what outlived the launcher, who is gone."""
+    after = cluster.traffic() if before else {}
+    moved = {node: count - before[node] for node, count in after.items() if node in before}
+    survivors, lost = cluster.sweep()
+    unplugged = cluster.unplugged() if result.returncode or result.timed_out else ()
+    _note(Path(result.output), [f"hetgpu: {why}" for why in (*lost, *(f"interface {one}" for one in unplugged))])
+    survivors = (*result.survivors, *survivors)
+    return replace(result, survivors=survivors, lost=lost, unplugged=unplugged, traffic=moved, wire=cluster.wire)
+
+
+def _launcher_gone(job: Job, result: RunResult) -> bool:
+    """Return whether a job of this machine failed and its launcher is no longer where the plan found it."""
+    program = next(iter(job.command.argv), "")
+    failed = result.returncode != 0 or result.timed_out
+    return failed and not job.joined and program.startswith("/") and shutil.which(program) is None
+
+
+def _note(output: Path, lines: Sequence[str]) -> None:
+    if lines:
+        with os.fdopen(os.open(output, os.O_WRONLY | os.O_APPEND | os.O_CREAT, PRIVATE), "a", encoding="utf-8") as log:
+            log.writelines(f"{line}\n" for line in lines)

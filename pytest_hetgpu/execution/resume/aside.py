@@ -1,0 +1,19 @@
+"""What an earlier part left of a cell that is run again, put aside: its output must not be taken for the new one's."""
+
+from __future__ import annotations
+
+from pytest_hetgpu.store.folder import RunFolder
+
+NAME = "part-"
+
+
+def put_aside(folder: RunFolder, label: str, part: int) -> None:
+    """Moves all that lies in a cell's folder into `part-N` below it, N the part before this one. Raises OSError."""
+    folder.put_aside(label, f"{NAME}{part - 1}")
+    here = folder.scenario(label)
+    found = [path for path in here.iterdir() if not path.name.startswith(NAME)] if here.is_dir() else []
+    if found:
+        there = here / f"{NAME}{part - 1}"
+        there.mkdir(exist_ok=True)
+        for path in found:
+            path.replace(there / path.name)

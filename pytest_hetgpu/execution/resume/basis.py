@@ -1,0 +1,90 @@
+"""What the verdicts of a run rest on, by name and as text, and how two of them differ.
+
+Files count by what they hold, not by where they are. A name that starts with `variable ` is one of the settings of MPI
+and GPU libraries that ranks inherit from the environment that pytest runs in.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pytest_hetgpu._version import __version__
+from pytest_hetgpu.config.inventory.inventory import Inventory
+from pytest_hetgpu.errors import NotHere
+from pytest_hetgpu.planning.suite import Suite
+from pytest_hetgpu.store.encode import to_json
+from pytest_hetgpu.store.redaction.redact import redact_json
+from pytest_hetgpu.store.redaction.rules import REDACTED, is_secret_name
+
+_INHERITED = re.compile(
+    r"(?:UCX|UCC|NCCL|RCCL|GLOO|FI|MPIR_CVAR|MPICH|I_MPI|HIP|ROCR|HSA|CUDA|OMP)_|(?:OMPI|PMIX|PRTE)_MCA_|"
+    r"LD_LIBRARY_PATH$|LD_PRELOAD$"
+)
+_DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
+_NOTHING = "not there"
+
+
+def of(suite: Suite, tests: Iterable[str], options: Mapping[str, str], environ: Mapping[str, str]) -> Mapping[str, str]:
+    """What a run rests on: versions, files, images, stacks, the `options` that count, and variables; redacted.
+
+    `tests` are files or folders of scenarios that were named; of a folder only the name counts.
+    """
+    found: dict[str, Any] = {"pytest-hetgpu": __version__}
+    for document in suite.documents.values():
+        found[f"matrix {document.name}"] = f"sha256 {document.sha256}"
+    if suite.inventory.given:
+        found["inventory"] = _hosts(suite.inventory)
+    for file in suite.knowledge_files:
+        found[f"known failures {file.name}"] = _content(file)
+    for test in tests:
+        found[f"tests {test}"] = _content(Path(test)) if Path(test).is_file() else "a folder"
+    for kind, image in suite.images():
+        found[f"image of {kind}"] = image.reference
+    for name in suite.stack_names():
+        stack = suite.stack(name)
+        if isinstance(stack, NotHere):
+            found[f"stack {name}"] = "not here"
+        else:
+            found[f"stack {name}"] = f"{stack.vendor} {stack.version} in {stack.prefix}"
+    found |= options
+    inherited = ((name, value) for name, value in environ.items() if _INHERITED.match(name))
+    found |= {f"variable {name}": REDACTED if is_secret_name(name) else value for name, value in inherited}
+    told: dict[str, str] = redact_json(found)
+    return told
+
+
+def differences(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
+    """A line for each name whose text is not the same: `stack openmpi-5: was ..., is ...`."""
+    for name in dict.fromkeys((*before, *now)):
+        was, told = before.get(name, _NOTHING), now.get(name, _NOTHING)
+        if was != told:
+            yield f"{name}: was {_short(was)}, is {_short(told)}"
+
+
+def _short(text: str) -> str:
+    return _DIGEST.sub(r"\1", text) or "empty"
+
+
+def _hosts(inventory: Inventory) -> str:
+    """What an inventory says, in whatever words: hosts of a source (`slurm:`) are in no file."""
+    said = {
+        "hardware": {name: [to_json(host) for host in hosts] for name, hosts in inventory.hardware.items()},
+        "offers": [to_json(offer) for offer in inventory.offers],
+        "stacks": {name: str(path) for name, path in inventory.stacks.items()},
+        "slurm": {name: site.model_dump(mode="json") for name, site in inventory.slurm.items()},
+        "kubernetes": {name: site.model_dump(mode="json") for name, site in inventory.kubernetes.items()},
+        "build": {name: shape.model_dump(mode="json") for name, shape in inventory.build.items()},
+    }
+    return f"sha256 {hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()}"
+
+
+def _content(path: Path) -> str:
+    try:
+        return f"sha256 {hashlib.sha256(path.read_bytes()).hexdigest()}"
+    except OSError as error:
+        return f"unreadable ({error.strerror})"

@@ -1,0 +1,108 @@
+"""The run that is taken up again: found, nobody else's, readable, and resting on what it rested on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_hetgpu.errors import UsageError
+from pytest_hetgpu.execution.resume.basis import differences
+from pytest_hetgpu.execution.resume.kept import Kept, kept
+from pytest_hetgpu.model.messages import known
+from pytest_hetgpu.store import writer_lock
+from pytest_hetgpu.store.cells import RunRecord, read_run
+from pytest_hetgpu.store.events import SCHEMA
+from pytest_hetgpu.store.journal import Journal
+
+LATEST = "latest"
+MAIN = "main"
+_PATIENCE = 20.0  # seconds in which workers whose controller was killed end by themselves
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """A run up to now, and its journal, which this process has for itself and writes the next part to."""
+
+    journal: Journal
+    record: RunRecord
+
+    @property
+    def kept(self) -> Kept:
+        """What of it stands."""
+        return kept(self.record)
+
+
+def find(name: str, reports: Path, here: Path) -> Path:
+    """The folder of the run that the user calls `name`: `latest`, a folder, or an id in `reports`. UsageError."""
+    places = (_latest(reports),) if name == LATEST else (here / name, reports / name)
+    for place in places:
+        with suppress(OSError, ValueError):
+            if (place / "journal").is_dir():
+                return place.resolve()
+    runs: set[str] = set()
+    with suppress(OSError):
+        runs = {path.name for path in reports.iterdir() if (path / "journal").is_dir() and not path.is_symlink()}
+    if name == LATEST and not runs:
+        raise UsageError(f"there is no run in {reports} to resume; start one without --hetgpu-resume")
+    if (here / name).is_file():
+        raise UsageError(
+            f"--hetgpu-resume took {name!r} for a run; write --hetgpu-resume=latest, or that option after all others"
+        )
+    raise UsageError(f"no run {name!r} to resume: neither a run's folder here nor in {reports} {known(name, runs)}")
+
+
+def take_up(folder: Path, basis: Mapping[str, str]) -> Earlier:
+    """The run in `folder`, ready for its next part. Nothing is written yet.
+
+    UsageError where it still runs, cannot be read or written to, or does not rest on `basis`, and what differs.
+    """
+    journal = Journal(folder, MAIN, sole=True)
+    try:
+        others = (path for path in sorted((folder / "journal").glob("*.jsonl")) if path != journal.path)
+        writer_lock.await_end(others, _PATIENCE)
+        record = read_run(folder)
+        _check(folder, record, basis)
+    except BaseException:
+        journal.close()
+        raise
+    journal.part = record.part + 1
+    return Earlier(journal, record)
+
+
+def kept_before(folder: Path, part: int) -> Kept:
+    """What of a run is kept in that part of it: the same for all its workers."""
+    return kept(read_run(folder, before=part)) if part else {}
+
+
+def _check(folder: Path, record: RunRecord, basis: Mapping[str, str]) -> None:
+    newer = record.unread.get("newer", 0)
+    if newer:
+        raise UsageError(
+            f"{folder} cannot be resumed: {newer} line{'s' * (newer > 1)} of its journal are of a newer version of "
+            f"pytest-hetgpu (this one reads schema {SCHEMA}); resume it with that version"
+        )
+    if not record.sessions:
+        raise UsageError(f"{folder} cannot be resumed: its journal does not tell how it was started; start a new run")
+    if not record.sessions[-1].basis:
+        raise UsageError(
+            f"{folder} cannot be resumed: pytest-hetgpu {record.sessions[-1].package}, which wrote it, did not keep "
+            "what its verdicts rest on; `hetgpu report` builds its reports, for the rest start a new run"
+        )
+    changed = list(differences(record.sessions[-1].basis, basis))
+    if changed:
+        lines = "\n".join(f"  {line}" for line in changed)
+        raise UsageError(
+            f"{folder} cannot be resumed, what its verdicts rest on has changed:\n{lines}\n"
+            "put that back, or start a new run without --hetgpu-resume"
+        )
+
+
+def _latest(reports: Path) -> Path:
+    pointer = reports / f"{LATEST}.txt"  # where links cannot be made
+    folder = reports / LATEST
+    if not folder.is_dir():
+        with suppress(OSError, UnicodeDecodeError):
+            return reports / pointer.read_text(encoding="utf-8").strip()
+    return folder

@@ -1,0 +1,69 @@
+"""Which cells of an earlier part are kept as they were judged, and which are run (again). Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+
+from pytest_hetgpu.model.job import Scenario
+from pytest_hetgpu.model.verdict import Verdict
+from pytest_hetgpu.store.cells import CellRecord, RunRecord, State
+from pytest_hetgpu.store.disk_errors import JUDGE as STORAGE
+
+Kept = Mapping[tuple[str, str], CellRecord]
+"""Cells by matrix and id."""
+_CUT = "cut short by "
+_WHY = {
+    "flight": ("was in flight", "were in flight"),
+    "storage": ("could not be recorded", "could not be recorded"),
+    "spent": ("was cut short by the end of the run's time", "were cut short by the end of the run's time"),
+    "away": ("failed while its engine or stack was away", "failed while their engine or stack was away"),
+    "absent": ("was skipped for what was not here", "were skipped for what was not here"),
+}
+
+
+def kept(record: RunRecord) -> Kept:
+    """The cells with a verdict that stands: not those that something cut short, nor those not run."""
+    return {(cell.matrix, cell.scenario): cell for cell in record.cells if not _again(cell)}
+
+
+def told(run: str, cells: Iterable[Scenario], record: RunRecord) -> str:
+    """`resumed RUN: 3 of 5 cells are kept, 2 to run (1 was in flight)`: of these cells, as far as not excluded."""
+    wanted = [cell for cell in cells if not cell.excluded]
+    there = {(cell.matrix, cell.scenario): cell for cell in record.cells}
+    standing = kept(record)
+    missing = [cell for cell in wanted if (cell.matrix, cell.id) not in standing]
+    found = Counter(_again(there[cell.matrix, cell.id]) for cell in missing if (cell.matrix, cell.id) in there)
+    said = f"resumed {run}: {len(wanted) - len(missing)} of {len(wanted)} cells are kept, "
+    if not missing:
+        return f"{said}nothing is left to run"
+    whys = ", ".join(f"{found[why]} {_WHY[why][found[why] > 1]}" for why in _WHY if found[why])
+    return f"{said}{len(missing)} to run{f' ({whys})' if whys else ''}"
+
+
+def remarks(record: RunRecord) -> Iterator[str]:
+    """What is to be said of the earlier part besides."""
+    damaged = record.unread.get("damaged", 0)
+    if damaged:
+        yield f"{damaged} line{'s' * (damaged > 1)} of its journal could not be read: what only they tell is run again"
+
+
+def _again(cell: CellRecord) -> str:
+    """Why a cell is run again; "" where it is not."""
+    if cell.state in (State.STARTED, State.FINISHED):
+        return "flight"
+    if cell.state is State.SKIPPED or cell.outcome.verdict is Verdict.NOT_RUN:
+        return "absent" if cell.state is not State.PLANNED else "planned"
+    return _of_verdict(cell) if cell.state is State.JUDGED else "planned"
+
+
+def _of_verdict(cell: CellRecord) -> str:
+    """Why a verdict does not stand; "" where it does."""
+    if any(one.judge == STORAGE for one in cell.outcome.findings):
+        return "storage"
+    if cell.result is not None and cell.result.spent:
+        return "spent"
+    stopped = cell.result is not None and cell.result.interrupted is not None
+    if stopped or any(one.why.startswith(_CUT) for one in cell.outcome.findings):
+        return "flight"
+    return "away" if cell.outcome.away and cell.outcome.verdict.fails else ""

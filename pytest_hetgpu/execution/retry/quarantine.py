@@ -1,0 +1,139 @@
+"""Which nodes are given up for the rest of a run, from what jobs told of them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from pytest_hetgpu.errors import ENGINE_AWAY
+from pytest_hetgpu.execution.retry.policy import lost_its_engine
+from pytest_hetgpu.model.job import Job, Node
+from pytest_hetgpu.model.outcome import Outcome, RunResult
+from pytest_hetgpu.model.slurm import SCHEDULERS
+from pytest_hetgpu.model.verdict import Kind
+from pytest_hetgpu.store.events import Health
+
+LIMIT = 2
+"""Times in a row that a node cannot be made ready before it is given up."""
+
+IN_QUARANTINE = " is in quarantine: "
+"""Stands in the reason why a cell was not run between a node and what is the matter with it."""
+
+_NOT_UP = (Kind.LAUNCH_FAILURE, Kind.NETWORK_FAILURE)
+
+
+@dataclass
+class _Record:
+    """A node's failures in a row: not to be made ready, lost, and jobs that did not start, for a reason unknown."""
+
+    unready: int = 0
+    lost: int = 0
+    suspect: int = 0
+    partners: set[frozenset[str]] = field(default_factory=set)
+
+
+def named(kind: str, host: str) -> str:
+    """`g4ad on 10.0.0.5`: a kind of hardware on a host."""
+    return f"{kind} on {host}"
+
+
+def name_of(node: Node) -> str:
+    """As `named`, of a node."""
+    return named(node.hardware.name, node.host)
+
+
+def names(job: Job) -> tuple[str, ...]:
+    """As `named`, of the nodes of a job that can be given up, each once: a scheduler gives others the next time."""
+    mine = (node for node in job.everybody if node.hardware.runtime not in SCHEDULERS)
+    return tuple(dict.fromkeys(map(name_of, mine)))
+
+
+def of_error(job: Job, blamed: str, why: str) -> Health:
+    """What a job's nodes have shown that could not be made ready; `blamed` is the name of the one at fault."""
+    found = [node for node in job.everybody if blamed == node.name or blamed.startswith(f"{node.name} (")]
+    failed = {name_of(node): why for node in found}
+    return _health(job, failed, why, came_up=False, ready=False)
+
+
+def of_run(job: Job, outcome: Outcome, result: RunResult) -> Health:
+    """What a run has shown of its nodes: who was lost, whom its failure names, or that it did not come up at all.
+
+    Nodes whose container engine went away have shown nothing.
+    """
+    failed = {}
+    started = bool(outcome.stack)
+    if lost_its_engine(outcome) or any(ENGINE_AWAY in line for line in result.lost):
+        return _health(job, {}, "", came_up=started and outcome.kind not in _NOT_UP)
+    hosts = outcome.signature.hosts if outcome.signature and outcome.kind in _NOT_UP and not started else ()
+    for node in job.everybody:
+        lost = next((line for line in result.lost if line.startswith(f"node {node.name} (")), "")
+        if lost:
+            failed[name_of(node)] = lost
+        elif node.name in hosts and not set(hosts) >= {one.name for one in job.everybody}:
+            failed[name_of(node)] = outcome.why
+    came_up = started and outcome.kind not in _NOT_UP
+    failing = outcome.kind in _NOT_UP and outcome.verdict.fails and not started
+    return _health(job, failed, outcome.why if failing else "", came_up=came_up)
+
+
+def _health(job: Job, failed: Mapping[str, str], why: str, *, came_up: bool, ready: bool = True) -> Health:
+    """Where a node is known to have `failed` the others are not suspect, also if it is none that can be given up."""
+    nodes = names(job)
+    blamed = {name: failed[name] for name in failed if name in nodes}
+    return Health(job.matrix, job.scenario, nodes, came_up, blamed, "" if failed else why, ready=ready)
+
+
+def quarantined(seen: Iterable[Health], limit: int = LIMIT) -> dict[str, str]:
+    """The nodes that are given up, each with the reason, in the order in which they were.
+
+    A node is given up that could not be made ready `limit` times in a row, or was lost (or named by failures to start)
+    once more often than that. So is one with which jobs did not start as often, at least in two different
+    companies, while jobs without it do: one company alone may be what does not work.
+    """
+    records: dict[str, _Record] = {}
+    given_up: dict[str, str] = {}
+    up: list[frozenset[str]] = []
+    for health in seen:
+        company = frozenset(health.nodes)
+        if health.came_up:
+            up.append(company)
+        for node in health.nodes:
+            record = records.setdefault(node, _Record())
+            _count(record, health, node, company)
+            if node not in given_up:
+                why = _why(record, health, node, limit, elsewhere=any(node not in others for others in up))
+                given_up.update({node: f"{why} (cell {health.scenario})"} if why else {})
+    return given_up
+
+
+def _count(record: _Record, health: Health, node: str, company: frozenset[str]) -> None:
+    if node in health.failed:
+        if health.ready:
+            record.lost += 1
+        else:
+            record.unready += 1
+    elif health.came_up:
+        record.unready = record.lost = record.suspect = 0
+        record.partners.clear()
+    elif health.suspect:
+        record.suspect += 1
+        record.partners.add(company)
+
+
+def _why(record: _Record, health: Health, node: str, limit: int, *, elsewhere: bool) -> str:
+    if node in health.failed:
+        failures = record.unready + record.lost
+        if record.unready >= limit or failures > limit:
+            return f"{health.failed[node]}, {_times(failures)}"
+    elif health.suspect and record.suspect > limit and len(record.partners) > 1 and elsewhere:
+        return f"{record.suspect} jobs in a row did not start with it, while others do: {health.suspect}"
+    return ""
+
+
+def _times(count: int) -> str:
+    return f"{count} times in a row" if count > 1 else "once"
+
+
+def told(given_up: Mapping[str, str]) -> list[str]:
+    """A line a node, for people."""
+    return [f"{node}{IN_QUARANTINE}{why}" for node, why in given_up.items()]

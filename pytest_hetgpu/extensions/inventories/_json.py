@@ -1,0 +1,86 @@
+"""JSON as a stranger may write it: every mistake in it is Malformed, with the line where it is."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from pytest_hetgpu.extensions.inventories.base import Malformed
+from pytest_hetgpu.model.messages import show
+
+_BLANK = re.compile(r"[ \t\n\r]*")
+_DECODER = json.JSONDecoder()
+# A line is found by reading the text again up to there.
+_MOST_LINES = 300
+
+Path = Sequence[str | int]
+
+
+class Document:
+    """A JSON text; places in it are paths of keys and positions, like `("nodes", 3, "gres")`."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._asked = 0
+        try:
+            self.root: Any = _DECODER.decode(text)
+        except json.JSONDecodeError as error:
+            raise Malformed(error.lineno, f"not JSON: {error.msg}, column {error.colno}") from None
+        except RecursionError:
+            raise Malformed(None, "not to be read: nested too deeply") from None
+        except ValueError as error:  # a number of thousands of digits
+            raise Malformed(None, f"not to be read: {error}") from None
+
+    def line(self, path: Path) -> int:
+        """The line where a place starts, or the last of its surroundings that is there."""
+        at = _BLANK.match(self._text, 0).end()  # type: ignore[union-attr]
+        for part in path:
+            inner = self._inside(at, part)
+            if inner is None:
+                break
+            at = inner
+        return self._text.count("\n", 0, at) + 1
+
+    def where(self, path: Path) -> int | None:
+        """The same for things that are told of, and may be many; None once enough were asked for."""
+        self._asked += 1
+        return self.line(path) if self._asked <= _MOST_LINES else None
+
+    def take(self, value: Any, kind: type, path: Path, what: str) -> Any:
+        """A value that must be of a type; Malformed says where it is, and what it is instead."""
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            raise Malformed(self.line(path), f"{place(path)} must be {what}, not {show(value)}")
+        return value
+
+    def _inside(self, at: int, wanted: str | int) -> int | None:
+        text, closing = self._text, {"{": "}", "[": "]"}.get(self._text[at])
+        if closing is None:
+            return None
+        at = self._after(at + 1)
+        index = 0
+        while text[at] != closing:
+            name: str | int = index
+            if closing == "}":
+                name, at = _DECODER.raw_decode(text, at)
+                at = self._after(self._after(at) + 1)
+            if name == wanted:
+                return at
+            at = self._after(_DECODER.raw_decode(text, at)[1])
+            at = self._after(at + 1) if text[at] == "," else at
+            index += 1
+        return None
+
+    def _after(self, at: int) -> int:
+        return _BLANK.match(self._text, at).end()  # type: ignore[union-attr]
+
+
+def place(path: Path) -> str:
+    """`nodes[3].gres`; "the file" for all of it."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{_key(part)}" for part in path)
+    return text.lstrip(".") or "the file"
+
+
+def _key(part: str) -> str:
+    return part if re.fullmatch(r"[A-Za-z0-9_-]{1,60}", part) else show(part)

@@ -1,0 +1,145 @@
+"""A client configuration of OpenSSH (`man ssh_config`): its `Host` entries that name one host each."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+from pytest_hetgpu.extensions.inventories.base import MOST_HOSTS, UNTOLD, Found, Left, Listing, Malformed, Source
+from pytest_hetgpu.model.messages import show
+
+_WANTED = ("hostname", "user", "port", "identityfile", "proxyjump", "proxycommand")
+_MOST_PATTERNS = 5_000
+
+
+@dataclass(slots=True)
+class _Block:
+    """What holds for hosts of these patterns; `line` is that of its heading."""
+
+    patterns: tuple[str, ...]
+    line: int
+    settings: dict[str, str] = field(default_factory=dict)
+
+    def holds(self, alias: str) -> bool:
+        """As ssh decides: one pattern fits, and none of those with a ! does."""
+        return any(_fits(alias, one) for one in self.patterns if not one.startswith("!")) and not any(
+            _fits(alias, one[1:]) for one in self.patterns if one.startswith("!")
+        )
+
+
+class SshConfig(Source):
+    """Aliases without wildcards are hosts; what entries with wildcards say holds for them, too: the first value wins.
+
+    `Match` and `Include` are not followed, and a host behind a jump or a proxy command is left out: nothing but the
+    user's own ssh configuration can say to ssh how to get there. What a host is for is said, or told by its name: such
+    a file knows bastions and code forges, too.
+    """
+
+    title = "ssh configuration"
+
+    @classmethod
+    def read(cls, text: str) -> Listing:
+        blocks, left = _blocks(text)
+        concrete = [block for block in blocks if any(map(_plain, block.patterns))]
+        general = [block for block in blocks if not all(map(_plain, block.patterns))]
+        own: dict[str, list[_Block]] = {}
+        for block in concrete:
+            for alias in filter(_plain, block.patterns):
+                own.setdefault(alias, []).append(block)
+        if len(own) > MOST_HOSTS or len(general) * len(own) > 10_000_000:
+            raise Malformed(None, f"names {len(own):,} hosts under {len(general):,} patterns, which is too many")
+        found = []
+        for alias, entries in own.items():
+            held = [block for block in (*entries, *general) if block.holds(alias)]
+            held = sorted({id(block): block for block in held}.values(), key=lambda block: block.line)
+            settings: dict[str, str] = {}
+            for block in held:
+                settings = {**block.settings, **settings}
+            host = _host(alias, entries[0].line, settings)
+            if isinstance(host, Found):
+                found.append(host)
+            else:
+                left.append(host)
+        return Listing(tuple(found), tuple(left))
+
+
+def _host(alias: str, line: int, settings: dict[str, str]) -> Found | Left:
+    for name in ("proxyjump", "proxycommand"):
+        if settings.get(name, "none").lower() != "none":
+            word = {"proxyjump": "ProxyJump", "proxycommand": "ProxyCommand"}[name]
+            why = f"is behind a {word}: name it in a YAML inventory, by its alias in your own ssh configuration"
+            return Left(alias, why, line)
+    address = settings.get("hostname", alias).replace("%h", alias)
+    key = settings.get("identityfile", "none").replace("%d", "~")
+    for what, text in (("HostName", address), ("IdentityFile", key)):
+        if "%" in text.replace("%%", ""):
+            return Left(alias, f"has a {what} that only ssh can write out ({show(text)})", line)
+    return Found(
+        address=address,
+        name=alias,
+        line=line,
+        user=settings.get("user"),
+        port=settings.get("port"),
+        platform=UNTOLD,
+        key=None if key.lower() == "none" else key.replace("%%", "%"),
+    )
+
+
+def _blocks(text: str) -> tuple[list[_Block], list[Left]]:
+    """The entries in their order; what stands before the first holds for all hosts."""
+    blocks, left = [_Block(("*",), 0)], []
+    asleep = False
+    for line, row in enumerate(text.splitlines(), 1):
+        keyword, value = _split(row, line)
+        if keyword == "host":
+            patterns = tuple(_words(value, line))
+            if not patterns:
+                raise Malformed(line, "Host names nothing")
+            blocks.append(_Block(patterns[:_MOST_PATTERNS], line))
+            asleep = False
+        elif keyword == "match":
+            everyone = value.lower() in ("all", "final all")
+            if not everyone:
+                left.append(
+                    Left(f"Match {value}"[:80], "cannot be decided without ssh; what it says is not used", line)
+                )
+            blocks += [_Block(("*",), line)] * everyone
+            asleep = not everyone
+        elif keyword == "include":
+            left.append(Left(f"Include {value}"[:80], "is not followed; give that file instead", line))
+        elif keyword in _WANTED and not asleep:
+            words = [value] if keyword == "proxycommand" else list(_words(value, line))
+            if not words:
+                raise Malformed(line, f"{row.split()[0]} has no value")
+            blocks[-1].settings.setdefault(keyword, words[0])
+    return blocks, left
+
+
+def _split(row: str, line: int) -> tuple[str, str]:
+    """`keyword` and the rest; they may be parted by `=`."""
+    text = row.strip()
+    if not text or text.startswith("#"):
+        return "", ""
+    found = re.match(r"([A-Za-z0-9]+)(?:\s*=\s*|\s+|$)(.*)", text)
+    if not found:
+        raise Malformed(line, f"{show(text)} is no keyword with a value")
+    return found[1].lower(), found[2]
+
+
+def _words(value: str, line: int) -> Iterator[str]:
+    try:
+        yield from shlex.split(value, comments=True)
+    except ValueError:
+        raise Malformed(line, f"{show(value)} has a quotation mark that is not closed") from None
+
+
+def _plain(pattern: str) -> bool:
+    return not set(pattern) & set("*?!")
+
+
+def _fits(alias: str, pattern: str) -> bool:
+    """With `*` and `?` alone, as ssh has it."""
+    return alias == pattern if _plain(pattern) else fnmatchcase(alias, pattern.replace("[", "[[]"))

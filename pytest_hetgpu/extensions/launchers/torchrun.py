@@ -1,0 +1,67 @@
+"""torchrun: an agent on each node starts the node's ranks, and the agents meet by c10d at the first node.
+
+One agent needs no rendezvous with others (`--standalone`). `remote/torchruns.py`, on the starter, starts an agent
+for each context, elsewhere through the ssh that joins the nodes, and ends them all when one has failed: torchrun itself
+does neither. Contexts are separated by `:` as mpirun's are.
+
+The backend c10d deals out ranks by the agents' addresses, whatever `--node-rank` says
+(torch/distributed/elastic/agent/server/api.py), so ranks report the node they are on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from pytest_hetgpu.extensions.launchers.base import Launcher, Meeting, Start
+from pytest_hetgpu.model.job import Command, RankContext, Stack
+
+MODULE = ("-m", "torch.distributed.run")
+
+
+class Torchrun(Launcher):
+    """The torchrun of each node's interpreter. A rank that fails ends the job: there are no restarts."""
+
+    apart = True
+
+    def unsuitable(self, stack: Stack, mca: Iterable[str], backend: str = "") -> str | None:
+        if not backend:
+            return (
+                "starts programs of torch.distributed; this one calls MPI: give it a backend, or transport gloo or nccl"
+            )
+        if backend == "mpi":
+            return "cannot start ranks of backend mpi, which only an mpirun makes one world"
+        names = ", ".join(sorted(mca))
+        return f"takes no MCA parameters; this cell sets {names}" if names else None
+
+    def environment(self, meeting: Meeting) -> Mapping[str, str]:
+        # Before each line of --tee stands the rank among all, not the one on its node, which two nodes share.
+        return {"TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE": "[${role_name}${rank}]:"}
+
+    def command(self, start: Start) -> Command:
+        tokens = [start.stack.interpreter, f"{start.programs}/torchruns.py"]
+        tokens += ["--ssh-config", start.ssh_config] if start.ssh_config else []
+        for index, context in enumerate(start.contexts):
+            tokens += [":"] * bool(index)
+            tokens += ["-np", str(context.ranks), "-H", context.host]
+            tokens += (
+                ["env", *(f"{name}={value}" for name, value in sorted(context.env.items()))] if context.env else []
+            )
+            tokens += _agent(start, index, context)
+        return Command(tuple(tokens))
+
+
+def _agent(start: Start, index: int, context: RankContext) -> Iterator[str]:
+    interpreter, *program = context.argv
+    script = program[:1] and program[0].endswith(".py")
+    yield from (interpreter, *MODULE) if script else (start.stack.interpreter, *MODULE)
+    yield from ("--nnodes", str(len(start.contexts)), "--nproc-per-node", str(context.ranks))
+    if len(start.contexts) == 1:
+        yield "--standalone"
+    else:
+        meeting = start.meeting
+        yield from ("--node-rank", str(index), "--rdzv-backend", "c10d", "--rdzv-id", str(meeting.port))
+        yield from ("--rdzv-endpoint", f"{meeting.address}:{meeting.port}")
+        yield from ("--rdzv-conf", f"is_host={'true' if index == 0 else 'false'}")
+        yield from ("--local-addr", meeting.address if index == 0 else context.host)
+    yield from ("--max-restarts", "0", "--tee", "3")
+    yield from program if script else ("--no-python", *context.argv)

@@ -1,0 +1,65 @@
+"""NVIDIA accelerators: the driver, what it can run, and the compute capability of each device."""
+
+from __future__ import annotations
+
+from pytest_hetgpu.extensions.probes import _pci
+from pytest_hetgpu.extensions.probes.base import Probe, Seen, first, or_unknown
+from pytest_hetgpu.model.facts import Fact, Facts, absent, found, unknown
+
+_FIELDS = ("index", "name", "compute_cap", "memory.total", "pci.bus_id")
+
+
+class Cuda(Probe):
+    """By `nvidia-smi`; without it by /proc/driver/nvidia and the PCI bus, which do not tell the compute capability."""
+
+    title = "CUDA"
+    commands = {
+        "nvidia-smi": ("nvidia-smi", f"--query-gpu={','.join(_FIELDS)}", "--format=csv,noheader,nounits"),
+        "nvidia-smi-memory": ("nvidia-smi", "-q", "-d", "MEMORY"),
+    }
+    files = ("/proc/driver/nvidia/version", "/usr/local/cuda/version.json", "/usr/local/cuda/version.txt", *_pci.FILES)
+    paths = ("/dev/nvidia*",)
+    promises = ("cuda.devices", "cuda.arch", "cuda.driver", "cuda.version", "cuda.toolkit")
+
+    def read(self, seen: Seen) -> Facts:
+        toolkit = first(
+            r'"cuda"\s*:\s*\{[^}]*"version"\s*:\s*"([^"]+)"', seen.text("/usr/local/cuda/version.json") or ""
+        )
+        toolkit = toolkit or first(r"CUDA Version (\S+)", seen.text("/usr/local/cuda/version.txt") or "")
+        header = seen.ran("nvidia-smi-memory").out
+        driver = first(r"^NVRM version:.*?\s(\d+\.\d[\d.]*)\s", seen.text("/proc/driver/nvidia/version") or "")
+        driver = driver or first(r"^Driver Version\s*: (\S+)", header)
+        return {
+            **self._devices(seen),
+            "cuda.driver": found(driver) if driver else self._none(seen),
+            "cuda.version": or_unknown(first(r"^CUDA Version\s*: (\d\S*)", header), "nvidia-smi does not tell")
+            if driver
+            else self._none(seen),
+            "cuda.toolkit": found(toolkit) if toolkit else absent("no /usr/local/cuda/version.json"),
+        }
+
+    def _devices(self, seen: Seen) -> Facts:
+        ran = seen.ran("nvidia-smi")
+        rows = [[word.strip() for word in line.split(",")] for line in ran.out.splitlines()] if ran.ok else []
+        rows = [row for row in rows if len(row) == len(_FIELDS)]
+        if not rows:
+            return dict.fromkeys(("cuda.devices", "cuda.arch"), self._none(seen))
+        archs = tuple(dict.fromkeys(f"sm_{row[2].replace('.', '')}" for row in rows if row[2][:1].isdigit()))
+        return {
+            "cuda.devices": found(tuple(f"{row[0]}: {row[1]}, {row[3]} MiB, {_pci.plain(row[4])}" for row in rows)),
+            "cuda.arch": or_unknown(archs, "this nvidia-smi does not tell the compute capability"),
+        }
+
+    @staticmethod
+    def _none(seen: Seen) -> Fact:
+        """Why there is no device: certain where neither driver nor bus shows one."""
+        ran = seen.ran("nvidia-smi")
+        driver = bool(seen.text("/proc/driver/nvidia/version"))
+        devices = list(_pci.accelerators(seen, _pci.NVIDIA))
+        if driver or (not ran.missing and "No devices were found" not in ran.out and not ran.ok and devices):
+            return unknown(f"the driver is loaded, but nvidia-smi does not answer: {ran.trouble}")
+        if devices:
+            return absent(
+                f"a device of NVIDIA's ({devices[0].device} at {devices[0].address}) is there, but not its driver"
+            )
+        return absent("no device of NVIDIA's" if _pci.looked(seen) else "no driver of NVIDIA's")

@@ -1,0 +1,82 @@
+"""Large BAR: whether a host can reach all of a device's memory, or only a window of it."""
+
+from __future__ import annotations
+
+import re
+
+from pytest_hetgpu.extensions.probes import _pci
+from pytest_hetgpu.extensions.probes.base import Probe, Seen
+from pytest_hetgpu.model.facts import Fact, Facts, absent, found, unknown
+
+_VRAM = "mem_info_vram_total"
+_VISIBLE = "mem_info_vis_vram_total"
+
+
+class LargeBar(Probe):
+    """`yes` where the largest BAR of every device covers its memory.
+
+    AMD: amdgpu says how much memory there is and how much of it the host sees; without these the BAR in the PCI
+    resources. NVIDIA: `nvidia-smi -q -d MEMORY` gives the frame buffer and BAR1.
+    """
+
+    title = "Large BAR"
+    files = (*_pci.FILES, f"{_pci.ROOT}/*/{_VRAM}", f"{_pci.ROOT}/*/{_VISIBLE}")
+    promises = ("large_bar.rocm", "large_bar.cuda", "large_bar.devices")
+
+    def read(self, seen: Seen) -> Facts:
+        amd = {device.address: self._amd(seen, device) for device in _pci.accelerators(seen, _pci.AMD)}
+        nvidia = self._nvidia(seen.ran("nvidia-smi-memory").out)
+        known = {address: sizes for address, sizes in {**amd, **nvidia}.items() if sizes}
+        shown = tuple(f"{one}: {_pci.mebibytes(a)} of {_pci.mebibytes(b)}" for one, (a, b) in known.items())
+        return {
+            "large_bar.rocm": self._verdict(amd, "AMD"),
+            "large_bar.cuda": self._verdict(nvidia or dict.fromkeys(self._cards(seen)), "NVIDIA"),
+            "large_bar.devices": self._shown(shown, bool(amd or self._cards(seen))),
+        }
+
+    @staticmethod
+    def _shown(shown: tuple[str, ...], any_device: bool) -> Fact:
+        if shown:
+            return found(shown)
+        return unknown("no device tells its sizes") if any_device else absent("no device of AMD's or NVIDIA's")
+
+    @staticmethod
+    def _cards(seen: Seen) -> list[str]:
+        return [device.address for device in _pci.accelerators(seen, _pci.NVIDIA)]
+
+    @staticmethod
+    def _amd(seen: Seen, device: _pci.Device) -> tuple[int, int] | None:
+        """Bytes that the host sees, and bytes that there are."""
+        folder = f"{_pci.ROOT}/{device.address}"
+        total, visible = (seen.text(f"{folder}/{name}") or "" for name in (_VRAM, _VISIBLE))
+        if not total.isdecimal():
+            return None
+        seen_bytes = int(visible) if visible.isdecimal() else device.bar
+        return None if seen_bytes is None else (seen_bytes, int(total))
+
+    @staticmethod
+    def _nvidia(text: str) -> dict[str, tuple[int, int] | None]:
+        sizes: dict[str, tuple[int, int] | None] = {}
+        for block in re.split(r"^(?=GPU [0-9A-F]+:)", text, flags=re.MULTILINE)[1:]:
+            memory, bar = (
+                re.search(rf"^ *{title} Memory Usage\n *Total +: (\d+) MiB", block, re.MULTILINE)
+                for title in ("FB", "BAR1")
+            )
+            address = _pci.plain(block.split()[1])
+            sizes[address] = (int(bar[1]) * 1024**2, int(memory[1]) * 1024**2) if memory and bar else None
+        return sizes
+
+    @staticmethod
+    def _verdict(devices: dict[str, tuple[int, int] | None], vendor: str) -> Fact:
+        if not devices:
+            return absent(f"no device of {vendor}'s")
+        short = [
+            f"{address} shows {_pci.mebibytes(sizes[0])} of {_pci.mebibytes(sizes[1])}"
+            for address, sizes in devices.items()
+            if sizes and sizes[0] < sizes[1]
+        ]
+        if short:
+            return found("no", "; ".join(short))
+        if None in devices.values():
+            return unknown("the size of a device's memory, or of its BAR, is not told")
+        return found("yes")

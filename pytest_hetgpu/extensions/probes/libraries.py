@@ -1,0 +1,57 @@
+"""What the key libraries themselves need, by `ldd`, and what of that the loader does not find."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+
+from pytest_hetgpu.extensions.probes.base import Probe, Ran, Seen
+from pytest_hetgpu.model.facts import Facts, absent, found, unknown
+
+_PATHS = (
+    "{lib}/libmpi.so.[14][02]",
+    "{lib}/libucp.so.0",
+    "{lib}/libucc.so.1",
+    "{lib}/libfabric.so.1",
+    "{lib}/libcxi.so.1",
+    "{lib}/ucx/libuct_*.so.0",
+    "{lib}/ucc/libucc_*.so.0",
+    "{lib}/libfabric/lib*-fi.so",
+    "{lib}/lib[nr]ccl.so.[12]",
+    "{lib}/lib[nr]ccl-net*.so*",
+    "{lib}/libamdhip64.so.[567]",
+    "{site}/torch/lib/libtorch_python.so",
+    "{site}/mpi4py/MPI.cpython*.so",
+)
+# glibc's loader, of a library and of a version of a symbol; musl's.
+_MISSING = re.compile(
+    r"^\s*(\S+) => not found|(?<=: version `)([^']+)(?=' not found)|^Error loading shared library ([^\s:]+):",
+    re.MULTILINE,
+)
+
+
+class Libraries(Probe):
+    """`libraries` are those that were looked at, `libraries.unresolved` is what they lack, as `LIBRARY: NEEDED`."""
+
+    title = "Libraries"
+    each = {"ldd": {"argv": ["{ldd}"], "paths": list(_PATHS), "first": 48}}
+    promises = ("libraries", "libraries.unresolved")
+
+    def read(self, seen: Seen) -> Facts:
+        ran = dict(seen.each("ldd"))
+        if not ran:
+            return {name: absent("none of the key libraries is here") for name in self.promises}
+        read = {path: one for path, one in ran.items() if one.rc is not None and (one.out or one.err)}
+        if not read:
+            why = f"ldd: {next(iter(ran.values())).trouble}"
+            return {"libraries": found(tuple(ran)), "libraries.unresolved": unknown(why)}
+        missing = tuple(dict.fromkeys(self._unresolved(read)))
+        resolved = absent(f"all of {len(read)} libraries resolve")
+        return {"libraries": found(tuple(ran)), "libraries.unresolved": found(missing) if missing else resolved}
+
+    @staticmethod
+    def _unresolved(read: dict[str, Ran]) -> Iterator[str]:
+        for path, ran in read.items():
+            for match in _MISSING.finditer(ran.out + ran.err):
+                yield f"{PurePosixPath(path).name}: {match[1] or match[2] or match[3]}"

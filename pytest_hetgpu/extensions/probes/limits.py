@@ -1,0 +1,89 @@
+"""What a node allows its processes: locked memory, shared memory, devices, and reading each other's memory."""
+
+from __future__ import annotations
+
+from pytest_hetgpu.extensions.probes.base import Probe, Seen, first, or_unknown
+from pytest_hetgpu.model.facts import Fact, Facts, absent, found, unknown
+
+_SYS_PTRACE = 19  # linux/capability.h
+_SECCOMP = {"0": "none", "1": "strict", "2": "filter"}  # proc(5), Seccomp
+# What UCX's cma and Open MPI's smsc/cma do between two ranks: one process reads the memory of another, which allowed it
+# to everybody (PR_SET_PTRACER, "Yama", with -1) as both libraries do. The reader is no ancestor, as a rank is none.
+_CMA = """
+import ctypes, os, sys
+class Part(ctypes.Structure):
+    _fields_ = [("base", ctypes.c_void_p), ("length", ctypes.c_size_t)]
+libc = ctypes.CDLL(None, use_errno=True)
+libc.prctl(0x59616d61, ctypes.c_ulong(-1).value, 0, 0, 0)
+there, here, target = ctypes.create_string_buffer(b"8 bytes"), ctypes.create_string_buffer(8), os.getpid()
+child = os.fork()
+if not child:
+    mine, theirs = Part(ctypes.addressof(here), 8), Part(ctypes.addressof(there), 8)
+    got = libc.process_vm_readv(target, ctypes.byref(mine), 1, ctypes.byref(theirs), 1, 0)
+    os._exit(0 if got == 8 else ctypes.get_errno())
+failed = os.waitpid(child, 0)[1] >> 8
+print("denied " + os.strerror(failed) if failed else "read")
+"""
+
+
+class Limits(Probe):
+    """As they hold for a process started the way this one was; sizes in bytes, `unlimited` where there is no limit.
+
+    `cma` is tried, not derived: ptrace_scope, capabilities, user namespaces and seccomp all have a say in it.
+    """
+
+    title = "Limits"
+    files = ("/proc/self/limits", "/proc/self/status", "/proc/sys/kernel/yama/ptrace_scope")
+    paths = ("/dev/infiniband/*",)
+    space = ("/dev/shm",)  # noqa: S108 - looked at, not written
+    commands = {"cma": ("{python}", "-SE", "-c", _CMA)}
+    promises = (
+        "memlock",
+        "nofile",
+        "shm",
+        "dev_infiniband",
+        "seccomp",
+        "ptrace_scope",
+        "cap_sys_ptrace",
+        "cma",
+    )
+
+    def read(self, seen: Seen) -> Facts:
+        status = seen.text("/proc/self/status") or ""
+        seccomp = first(r"^Seccomp:\s*(\d)", status)
+        capabilities = first(r"^CapEff:\s*([0-9a-f]+)", status)
+        devices = tuple(path.rpartition("/")[2] for path in seen.there("/dev/infiniband/*"))
+        scope = seen.text("/proc/sys/kernel/yama/ptrace_scope")
+        size = seen.space.get("/dev/shm", {}).get("size")  # noqa: S108
+        return {
+            "memlock": self._limit(seen, "Max locked memory"),
+            "nofile": self._limit(seen, "Max open files"),
+            "shm": found(str(size)) if size else absent("no /dev/shm"),
+            "dev_infiniband": found(devices) if devices else absent("no /dev/infiniband"),
+            "seccomp": or_unknown(_SECCOMP.get(seccomp or ""), "/proc/self/status does not tell"),
+            "ptrace_scope": found(scope) if scope else absent("the kernel has no Yama"),
+            "cap_sys_ptrace": self._capability(capabilities),
+            "cma": self._cma(seen),
+        }
+
+    @staticmethod
+    def _limit(seen: Seen, name: str) -> Fact:
+        """The soft limit."""
+        text = first(rf"^{name}\s+(unlimited|\d+)", seen.text("/proc/self/limits") or "")
+        return or_unknown(text, "/proc/self/limits does not tell")
+
+    @staticmethod
+    def _capability(capabilities: str | None) -> Fact:
+        if capabilities is None:
+            return unknown("/proc/self/status does not tell")
+        return found("yes" if int(capabilities, 16) >> _SYS_PTRACE & 1 else "no")
+
+    @staticmethod
+    def _cma(seen: Seen) -> Fact:
+        ran = seen.ran("cma")
+        said = ran.out.strip()
+        if ran.ok and said == "read":
+            return found("yes")
+        if ran.ok and said.startswith("denied "):
+            return found("no", f"process_vm_readv: {said.partition(' ')[2]}")
+        return unknown(f"process_vm_readv could not be tried: {ran.trouble}")

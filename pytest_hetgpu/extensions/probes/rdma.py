@@ -1,0 +1,171 @@
+"""RDMA devices: InfiniBand and RoCE with GID tables, Slingshot's CXI; which HCA and GID a RoCE job must name."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from pytest_hetgpu.extensions.probes.base import Probe, Seen, or_unknown
+from pytest_hetgpu.model.facts import Fact, Facts, absent, found, unknown
+
+_IB = "/sys/class/infiniband"
+_PORT = f"{_IB}/([^/]+)/ports/(\\d+)"
+_GIDS = re.compile(r"rdma\.(.+):(\d+)\.gids")
+_ZERO = "0000:0000:0000:0000:0000:0000:0000:0000"
+_ROCE_V2 = "RoCE v2"
+
+
+class Gid(NamedTuple):
+    """A row of a port's GID table; `type` is `RoCE v2`, `IB/RoCE v1`, or empty where sysfs does not tell."""
+
+    hca: str
+    port: int
+    row: int
+    gid: str
+    type: str
+    netdev: str
+    active: bool
+
+    @property
+    def ipv4(self) -> str | None:
+        """The address that the GID maps (`::ffff:10.0.0.5`), None for one of IPv6."""
+        try:
+            mapped = ipaddress.IPv6Address(self.gid).ipv4_mapped
+        except ValueError:
+            return None
+        return str(mapped) if mapped else None
+
+    def __str__(self) -> str:
+        """A row of the fact `rdma.HCA:PORT.gids`: index, GID, interface, type."""
+        return f"{self.row} {self.ipv4 or self.gid} {self.netdev or '-'} {self.type or '-'}"
+
+
+class Choice(NamedTuple):
+    """What a RoCE job must name: `NCCL_IB_HCA`, `NCCL_IB_GID_INDEX`, `UCX_NET_DEVICES` (as `mlx5_0:1`); and why it."""
+
+    hca: str
+    port: int
+    gid_index: int
+    netdev: str
+    why: str
+
+
+def gids(seen: Seen) -> tuple[Gid, ...]:
+    """Every row of every GID table that is not empty, by HCA, port and index."""
+    return tuple(sorted(_rows(seen), key=lambda row: row[:3]))
+
+
+def table(facts: Mapping[str, Fact]) -> tuple[Gid, ...]:
+    """The rows that a node's facts hold, as `gids` found them."""
+    rows = []
+    for name, fact in facts.items():
+        match = _GIDS.fullmatch(name)
+        for row in fact.items if match else ():
+            assert match
+            index, gid, netdev, kind = row.split(" ", 3)
+            mapped = gid if ":" in gid else f"::ffff:{gid}"
+            state = facts.get(name.replace(".gids", ".state"), absent()).text or ""
+            kind, netdev = ("" if word == "-" else word for word in (kind, netdev))
+            rows.append(Gid(match[1], int(match[2]), int(index), mapped, kind, netdev, "ACTIVE" in state))
+    return tuple(sorted(rows, key=lambda row: row[:3]))
+
+
+def _rows(seen: Seen) -> Iterator[Gid]:
+    for match, gid in seen.texts(rf"{_PORT}/gids/(\d+)"):
+        if gid == _ZERO:
+            continue
+        hca, port, index = match[1], match[2], match[3]
+        folder = f"{_IB}/{hca}/ports/{port}"
+        kind, netdev = (seen.text(f"{folder}/gid_attrs/{name}/{index}") or "" for name in ("types", "ndevs"))
+        active = "ACTIVE" in (seen.text(f"{folder}/state") or "")
+        yield Gid(hca, int(port), int(index), gid, kind, netdev, active)
+
+
+def choose(rows: tuple[Gid, ...], netdev: str | None = None, hca: str | None = None) -> Choice | str:
+    """The HCA and GID index that speak RoCE v2 over IPv4 on an active port; or, as a text, which half no row has.
+
+    Rule: the GID's type is RoCE v2 and it maps an IPv4 address (EPFL RCP, "Using RDMA for efficient inter-node
+    communication"). Of several the first by HCA, port and index; a wanted `netdev` or `hca` (`mlx5_0`, `mlx5_0:2`)
+    narrows them. A link-local address (169.254.0.0/16) is taken only where there is no other.
+    """
+    if not rows:
+        return "there is no GID: no RDMA device has an address"
+    device, _, port = (hca or "").partition(":")
+    here = tuple(
+        row
+        for row in rows
+        if (not netdev or row.netdev == netdev)
+        and (not device or row.hca == device)
+        and (not port or str(row.port) == port)
+    )
+    where = f" of {hca}" * bool(hca) + f" on {netdev}" * bool(netdev)
+    if not here:
+        netdevs = ", ".join(sorted({row.netdev for row in rows if row.netdev})) or "none"
+        return f"no GID{where} (HCAs: {', '.join(sorted({row.hca for row in rows}))}; their interfaces: {netdevs})"
+    active = tuple(row for row in here if row.active)
+    if not active:
+        return f"no port{where} is active"
+    v2 = tuple(row for row in active if row.type == _ROCE_V2)
+    if not v2:
+        kinds = ", ".join(sorted({row.type or "unknown" for row in active}))
+        return f"no GID{where} is of type RoCE v2 (found: {kinds})"
+    mapped = tuple(row for row in v2 if row.ipv4)
+    if not mapped:
+        return f"no RoCE v2 GID{where} maps an IPv4 address (its interface has none)"
+    ordered = sorted(mapped, key=lambda row: (str(row.ipv4).startswith("169.254."), row.hca, row.port, row.row))
+    best = ordered[0]
+    why = "the only one" if len(mapped) == 1 else f"the first of {len(mapped)} by HCA, port and index"
+    return Choice(best.hca, best.port, best.row, best.netdev, why)
+
+
+class Rdma(Probe):
+    """By sysfs. `rdma.roce` is the choice for a RoCE job: `mlx5_0:1 gid 3 (ens5)`."""
+
+    title = "RDMA"
+    files = (
+        *(f"{_IB}/*/{name}" for name in ("fw_ver", "board_id", "hca_type")),
+        *(f"{_IB}/*/ports/*/{name}" for name in ("state", "link_layer", "rate")),
+        f"{_IB}/*/ports/*/gids/*",
+        f"{_IB}/*/ports/*/gid_attrs/types/*",
+        f"{_IB}/*/ports/*/gid_attrs/ndevs/*",
+    )
+    skip = (_ZERO,)
+    paths = (f"{_IB}/*", "/sys/class/cxi/*", "/dev/cxi*", "/sys/class/infiniband_verbs/uverbs*")
+    promises = ("rdma", "rdma.roce", "cxi")
+
+    def read(self, seen: Seen) -> Facts:
+        hcas = tuple(path.rpartition("/")[2] for path in seen.there(f"{_IB}/*"))
+        cxi = tuple(path.rpartition("/")[2] for path in seen.there("/sys/class/cxi/*") or seen.there("/dev/cxi*"))
+        facts: Facts = {
+            "rdma": found(hcas) if hcas else absent(f"nothing in {_IB}"),
+            "rdma.roce": self._roce(seen, hcas),
+            "cxi": found(cxi) if cxi else absent("no device of Slingshot's"),
+        }
+        table = gids(seen)
+        for match, _ in seen.texts(rf"{_PORT}/state"):
+            facts |= self._port(seen, match[1], match[2], table)
+        return facts
+
+    @staticmethod
+    def _roce(seen: Seen, hcas: tuple[str, ...]) -> Fact:
+        if not hcas:
+            return absent("no RDMA device")
+        layers = {text for _, text in seen.texts(rf"{_PORT}/link_layer")}
+        if "Ethernet" not in layers:
+            return absent("no port is Ethernet") if layers else unknown("sysfs does not tell what its ports are")
+        ethernet = {match[1] for match, text in seen.texts(rf"{_PORT}/link_layer") if text == "Ethernet"}
+        picked = choose(tuple(row for row in gids(seen) if row.hca in ethernet))
+        if isinstance(picked, str):
+            return absent(picked)
+        return found(f"{picked.hca}:{picked.port} gid {picked.gid_index} ({picked.netdev or '?'})", picked.why)
+
+    @staticmethod
+    def _port(seen: Seen, hca: str, port: str, table: tuple[Gid, ...]) -> Facts:
+        folder, name = f"{_IB}/{hca}/ports/{port}", f"rdma.{hca}:{port}"
+        rows = tuple(str(row) for row in table if (row.hca, row.port) == (hca, int(port)))
+        said = {key: seen.text(f"{folder}/{key}") for key in ("state", "link_layer", "rate")}
+        facts = {f"{name}.{key}": or_unknown(text, "sysfs does not tell") for key, text in said.items()}
+        firmware = or_unknown(seen.text(f"{_IB}/{hca}/fw_ver"), "sysfs does not tell")
+        return {**facts, f"{name}.firmware": firmware, f"{name}.gids": found(rows) if rows else absent("no GID is set")}

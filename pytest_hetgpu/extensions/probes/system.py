@@ -1,0 +1,78 @@
+"""The operating system: what a binary's ABI and a driver stand on."""
+
+from __future__ import annotations
+
+import re
+
+from pytest_hetgpu.extensions.probes.base import Probe, Seen, first, or_unknown
+from pytest_hetgpu.model.facts import Fact, Facts, absent, found, unknown
+
+_ID = "[0-9a-f]{64}"
+_OWN = r"(?:hostname|hosts|resolv\.conf) /etc/"
+# What an engine does to each of its containers: the group of its first process (cgroup v1, or with the host's
+# namespace), and the files that it mounts over the image's.
+_GROUPS = {
+    "docker": rf"[/:]docker[-/]{_ID}",
+    "podman": rf"/libpod-{_ID}",
+    "kubernetes": r"[/:]kubepods",
+}
+_MOUNTS = {
+    "docker": rf"/containers/{_ID}/{_OWN}",
+    "podman": rf"/overlay-containers/{_ID}/userdata/{_OWN}",
+    "kubernetes": r"/pods/[0-9a-f-]{36}/etc-hosts /etc/",
+}
+_PATHS = {
+    "podman": "/run/.containerenv",
+    "apptainer": "/.singularity.d",
+    "kubernetes": "/var/run/secrets/kubernetes.io",
+}
+_DOCKER = "/.dockerenv"  # is in every file system made from a container's, as those of some virtual machines are
+
+
+class System(Probe):
+    """Distribution, kernel, C library, processor, memory in bytes, and the container if it is one."""
+
+    title = "System"
+    files = (
+        "/etc/os-release",
+        ("/proc/cpuinfo", 4096),
+        ("/proc/meminfo", 256),
+        "/proc/1/cgroup",
+        "/proc/self/mountinfo",
+    )
+    paths = (_DOCKER, *_PATHS.values())
+    promises = ("os", "kernel", "glibc", "machine", "python", "cpu", "cpus", "memory", "container")
+
+    def read(self, seen: Seen) -> Facts:
+        release = seen.text("/etc/os-release") or ""
+        name = first(r'^PRETTY_NAME="?([^"\n]+)', release) or first(r'^NAME="?([^"\n]+)', release)
+        kilobytes = first(r"^MemTotal:\s+(\d+) kB", seen.text("/proc/meminfo") or "")
+        libc = str(seen.system.get("libc") or "")
+        return {
+            "os": or_unknown(name, "/etc/os-release does not name it"),
+            "kernel": or_unknown(seen.system.get("kernel"), "not told"),
+            "glibc": found(libc.partition(" ")[2]) if libc.startswith("glibc ") else absent("another C library"),
+            "machine": or_unknown(seen.system.get("machine"), "not told"),
+            "python": or_unknown(seen.system.get("python"), "not told"),
+            "cpu": or_unknown(self._model(seen), "/proc/cpuinfo does not name it"),
+            "cpus": or_unknown(str(seen.system.get("cpus") or ""), "not told"),
+            "memory": or_unknown(str(int(kilobytes) * 1024) if kilobytes else None, "/proc/meminfo does not tell"),
+            "container": self._container(seen),
+        }
+
+    @staticmethod
+    def _container(seen: Seen) -> Fact:
+        group, mounts = seen.text("/proc/1/cgroup") or "", seen.text("/proc/self/mountinfo") or ""
+        signs = {kind for kind, pattern in _GROUPS.items() if re.search(pattern, group)}
+        signs |= {kind for kind, pattern in _MOUNTS.items() if re.search(pattern, mounts)}
+        signs |= {kind for kind, path in _PATHS.items() if path in seen.paths}
+        if signs:
+            return found(tuple(sorted(signs)))
+        if _DOCKER in seen.paths:
+            return unknown(f"there is {_DOCKER}, but neither its cgroup nor its mounts are a container's")
+        return absent("no mark of a container")
+
+    @staticmethod
+    def _model(seen: Seen) -> str | None:
+        text = seen.text("/proc/cpuinfo") or ""
+        return first(r"^(?:model name|Model|cpu)\s*: (.+)", text) or first(r"^CPU implementer\s*: (.+)", text)

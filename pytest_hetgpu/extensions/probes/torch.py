@@ -1,0 +1,53 @@
+"""PyTorch: its version, what it computes with, and the backends of torch.distributed that were built in."""
+
+from __future__ import annotations
+
+from pytest_hetgpu.extensions.probes.base import Probe, Seen, first
+from pytest_hetgpu.model.facts import Fact, Facts, absent, found, unknown
+
+_BACKENDS = {"ProcessGroupGloo": "gloo", "ProcessGroupNCCL": "nccl", "ProcessGroupMPI": "mpi", "ProcessGroupUCC": "ucc"}
+
+
+class Torch(Probe):
+    """By its files: importing it takes seconds.
+
+    torch/version.py holds the versions. A backend that was built in has its class's name, a text between zero bytes,
+    in libtorch_python (torch/csrc/distributed/c10d/init.cpp binds each under its own #ifdef).
+    """
+
+    title = "PyTorch"
+    files = ("{site}/torch/version.py",)
+    strings = {
+        "torch": {
+            "paths": ["{site}/torch/lib/libtorch_python.so"],
+            "pattern": r"(?<=\x00)ProcessGroup(?:Gloo|NCCL|MPI|UCC)(?=\x00)",
+        }
+    }
+    promises = ("torch", "torch.cuda", "torch.hip", "torch.backends")
+
+    def read(self, seen: Seen) -> Facts:
+        path, text = next(((match[0], text) for match, text in seen.texts(r".*/torch/version\.py")), ("", None))
+        if text is None:
+            return dict.fromkeys(self.promises, absent("not among the Python packages"))
+        version = first(r"^__version__ *= *['\"]([^'\"]+)", text)
+        return {
+            "torch": found(version, path) if version else unknown(f"{path} does not tell"),
+            "torch.cuda": self._built_for("cuda", text),
+            "torch.hip": self._built_for("hip", text),
+            "torch.backends": self._backends(seen),
+        }
+
+    @staticmethod
+    def _built_for(name: str, text: str) -> Fact:
+        said = first(rf"^{name}\b[^=\n]*= *(.+)", text)
+        if said is None:
+            return unknown("torch/version.py does not tell")
+        return absent("built without") if said == "None" else found(said.strip("'\""))
+
+    @staticmethod
+    def _backends(seen: Seen) -> Fact:
+        names = next(iter(seen.strings.get("torch", {}).values()), None)
+        if names is None:
+            return unknown("libtorch_python cannot be read")
+        built = tuple(backend for name, backend in _BACKENDS.items() if name in names)
+        return found(built) if built else absent("built without torch.distributed")

@@ -1,0 +1,180 @@
+"""Any program: its figures by the user's own pattern, or by paths into the JSON that it prints.
+
+What patterns and paths are is in `patterns.py`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from pytest_hetgpu.extensions.output_patterns import CommandSettings, Figures, Number, ReaderSettings, compiled
+from pytest_hetgpu.extensions.readers import _units
+from pytest_hetgpu.extensions.readers.base import Asked, Notes, Reader, quoted, whole
+from pytest_hetgpu.model.messages import show
+from pytest_hetgpu.model.program_output import Exited, Figure, Measured, Reading
+from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.sizes import parse_size
+from pytest_hetgpu.model.verdict import Kind
+
+_LONGEST_LINE = 16_384
+_LONGEST_DOCUMENT = 16 << 20
+_MOST_FOUND = 10_000
+_MOST_STARTS = 50
+_DECODER = json.JSONDecoder()
+
+
+class Command(Reader):
+    """Reads what the user said how to read. Raises NotHere where patterns are given and RE2 is not installed."""
+
+    Settings = CommandSettings
+    settings: CommandSettings
+    tool = "command"
+
+    def __init__(self, asked: Asked | None = None, settings: ReaderSettings | None = None) -> None:
+        super().__init__(asked, settings)
+        given = self.settings
+        self._patterns = [(item, compiled(item.pattern)) for item in given.patterns]
+        self._success = compiled(given.success) if given.success else None
+        self._failure = compiled(given.failure) if given.failure else None
+        self._succeeded = self._success is None
+        self._failed = ""
+        self._json: list[str] = []
+        self._length = 0
+
+    def feed(self, line: str, number: int = 0) -> None:
+        if self.settings.json_numbers or self.settings.json_success:
+            self._length += len(line)
+            if self._length <= _LONGEST_DOCUMENT:
+                self._json.append(line)
+        # RE2 takes text that is UTF-8; half of a surrogate pair is none.
+        text = line[:_LONGEST_LINE].encode(errors="replace").decode()
+        if self._failure and not self._failed and self._failure.search(text):
+            self._failed = text.strip()[:200] or "the pattern of failure was found"
+        if not self._succeeded and self._success and self._success.search(text):
+            self._succeeded = True
+        for item, pattern in self._patterns:
+            if found := pattern.search(text):
+                groups = {name: value for name, value in found.groupdict().items() if value}
+                self._keep(item, groups, number)
+
+    def finish(self) -> Reading:
+        self._document()
+        failed = (self._failed,) if self._failed else ()
+        unsaid = "" if self._succeeded else f"nothing fits {show(self.settings.success)}, which says success"
+        if (self._patterns or self.settings.json_numbers) and not self.rows:
+            self.notes.add("no figure was found")
+        return Reading(self.tool, "", self.rows, self.notes.said, failed, unsaid=unsaid)
+
+    @staticmethod
+    def exited(code: int, reading: Reading) -> Exited | None:
+        # A program that ends badly need not have come to where it says that it succeeded.
+        if code:
+            return Exited(Kind.ERROR, f"exit code {code}")
+        found = Reader.exited(code, reading)
+        return Exited(Kind.WRONG_RESULT, reading.unsaid) if reading.unsaid and found is None else found
+
+    @classmethod
+    def stopped(cls, reading: Reading) -> Exited | None:
+        return cls.exited(0, replace(reading, unsaid=""))
+
+    def _keep(self, item: Figures, groups: Mapping[str, str], line: int) -> None:
+        unit = _units.known(groups.get("unit", item.unit))
+        name, scale = unit or (groups.get("unit", item.unit), 1.0)
+        metric = groups.get("metric") or item.metric or {"s": "latency", "GB/s": "bandwidth"}.get(name, "value")
+        value = self.figure(metric, groups.get("value", "").replace(",", ""), line, scale)
+        size = _size(groups["size"], self.notes, line) if "size" in groups else item.size
+        if value is None or size is None:
+            return
+        wrong = self.figure("wrong", groups["wrong"], line) if "wrong" in groups else None
+        ranks = whole(groups["ranks"]) if "ranks" in groups else self.asked.ranks
+        self.add(
+            Measured(
+                groups.get("operation") or item.operation or self.asked.operation,
+                Point(size, groups.get("dtype") or item.dtype, self.asked.place),
+                ranks,
+                {metric: Figure(value, name)},
+                whole(groups.get("iterations", "")),
+                None if wrong is None else int(wrong),
+                line,
+            )
+        )
+
+    def _document(self) -> None:
+        if not (self.settings.json_numbers or self.settings.json_success):
+            return
+        if self._length > _LONGEST_DOCUMENT:
+            self.notes.add(f"more than {_LONGEST_DOCUMENT >> 20} MiB of JSON: it is not read")
+            return
+        root = _parsed("\n".join(self._json))
+        if root is None:
+            self.notes.add("no JSON that can be read")
+        path = self.settings.json_success
+        if path and next(_values(root, path), None) not in (True, "true"):
+            self._failed = self._failed or f"{path} is not true"
+        for item in self.settings.json_numbers:
+            self._numbers(root, item)
+
+    def _numbers(self, root: Any, item: Number) -> None:
+        found = list(itertools.islice(_values(root, item.path), _MOST_FOUND))
+        sizes = list(itertools.islice(_values(root, item.sizes), _MOST_FOUND)) if item.sizes else []
+        if item.sizes and len(sizes) != len(found):
+            self.notes.add(f"{len(found)} figures at {item.path}, and {len(sizes)} sizes at {item.sizes}")
+            return
+        if not found:
+            self.notes.add(f"nothing at {item.path}")
+        for index, value in enumerate(found):
+            groups = {"value": str(value)} | ({"size": str(sizes[index])} if sizes else {})
+            self._keep(item, groups, 0)
+
+
+def _size(text: str, notes: Notes, line: int) -> int | None:
+    if text == "0":
+        return 0
+    try:
+        return parse_size(text)
+    except ValueError:
+        notes.add(f"the size is {quoted(text)}", line)
+        return None
+
+
+def _parsed(text: str) -> Any:
+    """The output as JSON: all of it, else the last line that is, else the first document that begins a line."""
+    lines = text.splitlines()
+    for candidate in itertools.chain([text], reversed(lines[-100:])):
+        if candidate.lstrip()[:1] not in ("{", "["):
+            continue
+        try:
+            return json.loads(candidate)
+        except (ValueError, RecursionError):
+            continue
+    return _among_others(lines)
+
+
+def _among_others(lines: list[str]) -> Any:
+    """A document over several lines, where others stand before or behind it; None where there is none."""
+    starts = [place for place, line in enumerate(lines) if line[:1] in ("{", "[")][:_MOST_STARTS]
+    for start in starts:
+        try:
+            found, _ = _DECODER.raw_decode("\n".join(lines[start:]))
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(found, dict) or (isinstance(found, list) and found):
+            return found
+    return None
+
+
+def _values(root: Any, path: str) -> Iterator[Any]:
+    """Everything at a path, in the document's order."""
+    name, _, rest = path.partition(".")
+    if isinstance(root, list):
+        inner = root if name == "*" else root[int(name) : int(name) + 1] if whole(name) is not None else []
+    elif isinstance(root, dict):
+        inner = list(root.values()) if name == "*" else [root[name]] if name in root else []
+    else:
+        inner = []
+    for value in inner:
+        yield from _values(value, rest) if rest else (value,)

@@ -1,0 +1,145 @@
+"""mpi4py.bench: pingpong, ringtest, futures and helloworld.
+
+Formats: src/mpi4py/bench.py of mpi4py 3.0 to 4.1.
+
+MB/s are 1e6 bytes a second; `Time Mean [s]` is half of a round trip. Two ranks play however many there are, and one
+plays with itself. `--no-stats` leaves size and bandwidth, `--no-header` no header at all. A ringtest is timed by rank
+0 over all loops, and a message that came back different is a warning on stderr. Jobs that are one rank each (another
+MPI's launcher) show as `0 of 1` or `1 processes`, as many times as there are.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from pytest_hetgpu.extensions.output_patterns import ReaderSettings
+from pytest_hetgpu.extensions.readers.base import LONGEST_LINE, Asked, Reader, number, quoted, whole
+from pytest_hetgpu.model.program_output import Figure, Measured, Reading
+from pytest_hetgpu.model.records import Point
+
+_HEADER = re.compile(r"# Size \[B\]  (?P<column>Bandwidth \[MB/s\]|Tasks/s)(?P<statistics> \| Time Mean \[s\] .*)?")
+_WORKERS = re.compile(r"# (\w+) - (\d{1,9}) workers, (\d{1,9}) tasks/worker")
+# The sign between mean and deviation is not ASCII, and may come out as anything.
+_ROW = re.compile(r"(?P<size>\d+)\s+(?P<value>\S+)(?: \| (?P<mean>\S+) \S{1,8} (?P<deviation>\S+)\s+(?P<samples>\d+))?")
+_RING = re.compile(r"time for (\d+) loops = (\S+) seconds \((\d+) processes, (\d+) bytes\)")
+_HELLO = re.compile(r"Hello, World! I am process +(\d+) of (\d+) on ")
+_DIFFERS = "received message does not match"
+
+
+class Mpi4pyBench(Reader):
+    """A row for each size of pingpong and futures, and one for a ringtest."""
+
+    tool = "mpi4py.bench"
+
+    def __init__(self, asked: Asked | None = None, settings: ReaderSettings | None = None) -> None:
+        super().__init__(asked, settings)
+        self._header = 0
+        self._operation = "send_recv"
+        self._column = ""
+        self._statistics = False
+        self._headers = 0
+        self._alone = 0
+        self._hello = 0
+        self._failed = ""
+
+    @classmethod
+    def measures(cls, asked: Asked) -> str:
+        return "send_recv" if "pingpong" in asked.argv else "ringtest" if "ringtest" in asked.argv else cls.tool
+
+    def feed(self, line: str, number: int = 0) -> None:
+        text = line[:LONGEST_LINE].strip()
+        if found := _HEADER.fullmatch(text):
+            self._header, self._statistics, self._headers = number or 1, bool(found["statistics"]), self._headers + 1
+            self._column = found["column"]
+        elif _WORKERS.fullmatch(text):
+            self._operation = "futures"
+        elif text.startswith("# MPI PingPong"):
+            self._operation = "send_recv"
+        elif text.startswith("# Size"):
+            self.notes.add(f"unlike any header: {quoted(text)}; its rows are not read", number)
+            self._header, self._column = number or 1, ""
+        elif found := _RING.fullmatch(text):
+            self._ring(found, number)
+        elif found := _HELLO.match(text):
+            self._hello += 1
+            self._alone += found[2] == "1"
+        elif _DIFFERS in text:
+            self._failed = self._failed or text[:200]
+        elif text[:1].isdigit():
+            self._row(text, number)
+
+    def finish(self) -> Reading:
+        if not (self._hello and not self._header):
+            self.owes_rows(self._header)
+        if self._alone:
+            many = f"{self._alone} single-rank jobs ran" if self._alone > 1 else "1 rank"
+            self.notes.add(f"{many}: nothing moved between ranks")
+        elif self._hello and self.asked.ranks not in (None, self._hello):
+            self.notes.add(f"{self.asked.ranks} ranks were asked for, {self._hello} said hello")
+        elif self._headers > 1:
+            self.notes.add(f"{self._headers} jobs printed into one output")
+        # The warning may come before or after the line: stderr has a way of its own.
+        wrong = 1 if self._failed else 0
+        rows = tuple(replace(row, wrong=wrong) if row.operation == "ringtest" else row for row in self.rows)
+        return Reading(self.tool, "", rows, self.notes.said, (self._failed,) if self._failed else ())
+
+    def _row(self, text: str, line: int) -> None:
+        found = _ROW.fullmatch(text)
+        if found is None or number(found["value"]) is None:
+            if self._column and len(text.split()) > 1 and text.split()[1][:1].isdigit():
+                self.notes.add("a row that cannot be read", line)
+            return
+        headed = bool(self._column) or "--no-header" in self.asked.argv
+        if not headed:
+            if not self._header:
+                self.orphan(line)
+            return
+        if bool(found["mean"]) is not self._statistics and self._header:
+            self.notes.add("a row with fewer or more columns than the header has", line)
+            return
+        size = whole(found["size"])
+        if size is None:
+            self.notes.add("the size is no whole number", line)
+            return
+        tasks = self._column == "Tasks/s"
+        figures = self._figures(found, tasks, line)
+        if figures:
+            point = Point(size, self._dtype(size), self.asked.place)
+            self.add(
+                Measured(self._operation, point, self._ranks(tasks), figures, whole(found["samples"] or ""), line=line)
+            )
+
+    def _figures(self, found: re.Match[str], tasks: bool, line: int) -> dict[str, Figure]:
+        named = [("task_rate", "value", "1/s", 1.0) if tasks else ("algbw", "value", "GB/s", 1e-3)]
+        if found["mean"]:
+            named += [("latency", "mean", "s", 1.0), ("deviation", "deviation", "s", 1.0)]
+        figures: dict[str, Figure] = {}
+        for name, group, unit, scale in named:
+            value = self.figure(name, found[group], line, scale)
+            if value is not None:
+                figures[name] = Figure(value, unit)
+        return figures
+
+    def _ring(self, found: re.Match[str], line: int) -> None:
+        loops, ranks, size = whole(found[1]), whole(found[3]), whole(found[4])
+        seconds = self.figure("time", found[2], line)
+        if not loops or ranks is None or size is None or seconds is None:
+            self.notes.add("a ringtest without loops, ranks, size or time", line)
+            return
+        if self.asked.ranks not in (None, ranks):
+            self.notes.add(f"{self.asked.ranks} ranks were asked for, the job has {ranks}")
+        self._header = self._header or line or 1
+        self._alone += ranks == 1
+        figures = {"latency": Figure(seconds / loops, "s")}
+        point = Point(size, self._dtype(size), self.asked.place)
+        self.add(Measured("ringtest", point, ranks, figures, loops, line=line))
+
+    def _ranks(self, tasks: bool) -> int | None:
+        if tasks or self.asked.ranks is None:
+            return self.asked.ranks
+        return min(self.asked.ranks, 2)
+
+    def _dtype(self, size: int) -> str:
+        """Bytes have no type: the one that is owed at this size, where one is."""
+        return next((point.dtype for point in self.asked.points if point.size == size), "uint8")

@@ -1,0 +1,143 @@
+"""ucc_perftest: settings, then a table of times, with `-F` of bus bandwidths too.
+
+Formats: tools/perf/ucc_pt_benchmark.cc (`print_header`, `print_time`), ucc_pt_coll_*.cc (`get_bw`),
+generator/ucc_pt_generator_exp.cc (what is counted) and src/utils/ucc_log.h (names) of UCC 1.3 to 1.9.
+
+Times are in us, GB/s are 1e9, and what 1.3 calls bandwidth is the bus bandwidth of later releases. It stands in the
+order avg, max, min, for those are of the times avg, min, max. `Size` is one rank's source: of allgather and gather a
+block, of alltoall, reduce_scatter and scatter the whole from 1.5 on, but a block up to 1.4, and the program prints no
+version. With `-F` the bandwidth tells; without it those three are read only where "Iteration mode" shows that the
+release is a late one. No columns but those of 12 characters: a number that fills them grows into its neighbour.
+Nothing is checked.
+"""
+
+from __future__ import annotations
+
+import re
+
+from pytest_hetgpu.extensions.output_patterns import ReaderSettings
+from pytest_hetgpu.extensions.readers.base import LONGEST_LINE, Asked, Reader, factor, number, quoted, whole
+from pytest_hetgpu.model.program_output import Figure, Measured, Reading
+from pytest_hetgpu.model.records import Point
+
+_SETTING = re.compile(r"(Collective|Memory type|Datatype|Data type|Inplace|Iteration mode|  small|  large):? +(\S+)")
+_HEADER = re.compile(r"Count +Size +Time, us(?P<bandwidth> +(?:Bus )?Bandwidth, GB/s)?\s*")
+_STATISTICS = {"avg min max": False, "avg min max avg max min": True}
+_PER_RANK = {"allgather", "allgatherv", "gather", "gatherv"}
+# Whose size was a block, and is the whole since 1.5.
+_CHANGED = {"alltoall", "alltoallv", "reduce_scatter", "reduce_scatterv", "scatter", "scatterv"}
+_NAMES = {"bcast": "broadcast"}
+
+
+class UccPerftest(Reader):
+    """One row for each line of the table."""
+
+    tool = "ucc_perftest"
+
+    def __init__(self, asked: Asked | None = None, settings: ReaderSettings | None = None) -> None:
+        super().__init__(asked, settings)
+        self._settings: dict[str, str] = {}
+        self._header = 0
+        self._columns = 0
+
+    @classmethod
+    def measures(cls, asked: Asked) -> str:
+        name = asked.option("-c")
+        return _NAMES.get(name, name) or cls.tool
+
+    def feed(self, line: str, number: int = 0) -> None:
+        text = line[:LONGEST_LINE].rstrip()
+        if found := _SETTING.match(text):
+            # The last `small` before the table is that of the iterations.
+            self._settings[found[1].strip()] = found[2]
+        elif found := _HEADER.fullmatch(text.strip()):
+            self._header, self._columns = number or 1, 8 if found["bandwidth"] else 5
+        elif text.split()[:1] == ["Count"] and "Time" in text:
+            self.notes.add(f"unlike any header: {quoted(text.strip())}; its rows are not read", number)
+            self._header, self._columns = number or 1, 0
+        elif (statistics := " ".join(text.split())).startswith("avg "):
+            if _STATISTICS.get(statistics) is not (self._columns == 8):
+                self.notes.add(f"unlike any header: {quoted(statistics)}; its rows are not read", number)
+                self._columns = 0
+        elif text:
+            self._row(text.split(), number)
+
+    def finish(self) -> Reading:
+        self.owes_rows(self._header)
+        if self.asked.ranks == 1:
+            self.notes.add("1 rank: nothing moved, no figure is a bandwidth")
+        memory = self._settings.get("Memory type", "").lower()
+        return Reading(self.tool, "", self.rows, self.notes.said, memory=memory)
+
+    @property
+    def _operation(self) -> str:
+        name = self._settings.get("Collective", "").lower()
+        return _NAMES.get(name, name) or self.asked.operation
+
+    def _row(self, tokens: list[str], line: int) -> None:
+        if not all(cell == "N/A" or number(cell) is not None for cell in tokens):
+            if self._columns and len(tokens) > 2 and all(cell == "N/A" or cell.isdecimal() for cell in tokens[:2]):
+                self.notes.add("a row that cannot be read: something was printed into it, or columns have met", line)
+            return
+        if not self._columns:
+            if not self._header:
+                self.orphan(line)
+            return
+        if len(tokens) != self._columns:
+            self.notes.add(f"a row of {len(tokens)} columns below a header of {self._columns}", line)
+            return
+        figures: dict[str, Figure] = {}
+        for name, token in zip(("latency", "latency_min", "latency_max"), tokens[2:], strict=False):
+            value = self.figure(name, token, line, 1e-6)
+            if value is not None:
+                figures[name] = Figure(value, "s")
+        # Of gather and scatter only the slowest rank's is printed.
+        if self._columns == 8 and tokens[5] != "N/A" and self.asked.ranks != 1:
+            value = self.figure("busbw", tokens[5], line)
+            if value is not None:
+                figures["busbw"] = Figure(value, "GB/s")
+        self._keep(tokens, figures, line)
+
+    def _keep(self, tokens: list[str], figures: dict[str, Figure], line: int) -> None:
+        if tokens[1] == "N/A":
+            point: Point | None = Point(0, "none")
+        else:
+            point = self._point(tokens[1], figures, line)
+        if point is not None and figures:
+            small = self._settings.get("small")
+            same = small is not None and small == self._settings.get("large")
+            self.add(
+                Measured(
+                    self._operation, point, self.asked.ranks, figures, whole(small or "") if same else None, line=line
+                )
+            )
+
+    def _point(self, token: str, figures: dict[str, Figure], line: int) -> Point | None:
+        size, ranks = whole(token), self.asked.ranks
+        if size is None:
+            self.notes.add(f"the size is {quoted(token)}, no whole number", line)
+            return None
+        if self._operation in _PER_RANK | _CHANGED:
+            if not ranks:
+                self.notes.add(f"how many ranks took part must be known to tell {self._operation}'s size", line)
+                return None
+            parts = ranks if self._operation in _PER_RANK else self._parts(size, ranks, figures)
+            if parts is None:
+                self.notes.add(
+                    f"whether {self._operation}'s size is a block or the whole depends on the release: run it with -F",
+                    line,
+                )
+                return None
+            size *= parts
+        inplace = self._settings.get("Inplace", "") == "1"
+        dtype = self._settings.get("Datatype") or self._settings.get("Data type", "")
+        return Point(size, dtype, "in" if inplace else self.asked.place)
+
+    def _parts(self, size: int, ranks: int, figures: dict[str, Figure]) -> int | None:
+        """How many of the printed size make the whole: by the bandwidth, or by what only late releases print."""
+        busbw, time = figures.get("busbw"), figures.get("latency")
+        known = factor(self._operation, ranks)
+        if busbw and time and known and busbw.value >= 0.1:
+            whole_size = busbw.value * 1e9 * time.value / known
+            return 1 if abs(whole_size - size) < abs(whole_size - size * ranks) else ranks
+        return 1 if "Iteration mode" in self._settings else None

@@ -1,0 +1,142 @@
+"""Finds a family's variants: a variant is its file, imported when it is asked for; other packages may add some."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import re
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from typing import TypeVar
+
+from pytest_hetgpu.errors import UsageError
+from pytest_hetgpu.extensions.entry_points import Extension, extensions
+from pytest_hetgpu.model.messages import known
+
+T = TypeVar("T")
+
+FAMILIES = (
+    *("hardware", "fabrics", "stacks", "transports", "launchers", "workloads", "runtimes", "signatures"),
+    *("probes", "readers", "inventories"),
+)
+_HOME = "pytest_hetgpu.extensions"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,79}")
+
+
+@cache
+def names(family: str) -> tuple[str, ...]:
+    """Names of a family's variants, sorted: its files (no folders) but `base` and private ones, and what is added.
+
+    Imports none of them.
+    """
+    return tuple(sorted((*shipped(family), *_added(family))))
+
+
+@cache
+def shipped(family: str) -> tuple[str, ...]:
+    """Those of them that come with this package."""
+    package = importlib.import_module(f"{_HOME}.{family}")
+    found = (module.name for module in pkgutil.iter_modules(package.__path__) if not module.ispkg)
+    return tuple(sorted(name for name in found if name != "base" and not name.startswith("_")))
+
+
+def added() -> tuple[Extension, ...]:
+    """What other packages add to all families, but for what `troubles` speaks of."""
+    return tuple(one for family in FAMILIES for one in _added(family).values())
+
+
+def troubles() -> tuple[str, ...]:
+    """What is wrong with what other packages add: names that are taken, or cannot be one. Nothing of it is used."""
+    return tuple(_complaints())
+
+
+def strangers() -> tuple[Extension, ...]:
+    """Entry points of groups that are no family of ours: misspelt, or for another release of this package."""
+    return tuple(one for one in extensions() if one.family not in FAMILIES)
+
+
+def find(family: str, name: str, kind: type[T]) -> type[T]:
+    """The class of type `kind` that the file `family/name.py` defines, or another package by an entry point.
+
+    Raises UsageError naming the known variants when there is none, or naming the package whose variant is of no use.
+    """
+    if name not in names(family):
+        raise UsageError(f"unknown {_singular(family)} {name!r} {known(name, names(family))}")
+    foreign = _added(family).get(name)
+    for found in _foreign_classes(foreign) if foreign else _classes(family, name):
+        if issubclass(found, kind):
+            if foreign and inspect.isabstract(found):
+                lacks = ", ".join(sorted(getattr(found, "__abstractmethods__", ())))
+                raise UsageError(f"{_singular(family)} {foreign}: its {found.__name__} lacks {lacks}")
+            return found
+    if foreign:
+        raise UsageError(f"{_singular(family)} {foreign}: it defines no {kind.__name__} ({kind.__module__})")
+    raise TypeError(f"{_HOME}.{family}.{name} defines no {kind.__name__}")
+
+
+def check(family: str, name: str) -> None:
+    """UsageError, naming the package, where a variant of another one cannot be imported; nothing for one of ours."""
+    foreign = _added(family).get(name)
+    if foreign:
+        _foreign_classes(foreign)
+
+
+@cache
+def _classes(family: str, name: str) -> tuple[type, ...]:
+    return _own(f"{_HOME}.{family}.{name}")
+
+
+@cache
+def _foreign_classes(foreign: Extension) -> tuple[type, ...]:
+    module, _, name = foreign.target.partition(":")
+    try:
+        if not name:
+            return _own(module)
+        found: object = importlib.import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except Exception as error:  # whatever their module does when it is imported
+        said = f"{type(error).__name__}: {error}"
+        raise UsageError(f"{_singular(foreign.family)} {foreign} cannot be imported: {said}") from error
+    return (found,) if isinstance(found, type) else ()
+
+
+def _own(module: str) -> tuple[type, ...]:
+    """The classes that a module itself defines."""
+    values = vars(importlib.import_module(module)).values()
+    return tuple(value for value in values if isinstance(value, type) and value.__module__ == module)
+
+
+@cache
+def _added(family: str) -> dict[str, Extension]:
+    theirs = [one for one in extensions() if one.family == family and family in FAMILIES]
+    if not theirs:
+        return {}
+    often, taken = Counter(one.name for one in theirs), shipped(family)
+    return {one.name: one for one in theirs if often[one.name] == 1 and one.name not in taken and _fit(one.name)}
+
+
+def _complaints() -> Iterator[str]:
+    first: dict[tuple[str, str], Extension] = {}
+    for one in extensions():
+        if one.family not in FAMILIES:
+            continue
+        what = _singular(one.family)
+        other = first.setdefault((one.family, one.name), one)
+        if one.name in shipped(one.family):
+            own = f"pytest_hetgpu/extensions/{one.family}/{one.name}.py"
+            yield f"{what} {one} has the name of one that pytest-hetgpu has ({own}): rename it there, or uninstall it"
+        elif other is not one:
+            yield f"{what} {one} and {other} have one name; uninstall one of the two"
+        elif not _fit(one.name):
+            yield f"{what} {one}: a name has only letters, digits and _ . + - (at most 80), and is not 'base'"
+
+
+def _fit(name: str) -> bool:
+    return bool(_NAME.fullmatch(name)) and name != "base"
+
+
+def _singular(family: str) -> str:
+    return "inventory" if family == "inventories" else family.rstrip("s")

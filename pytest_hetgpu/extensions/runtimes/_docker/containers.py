@@ -1,0 +1,178 @@
+"""A node's container: what an engine is asked for, and the container made of it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from pytest_hetgpu.errors import ProvisionError
+from pytest_hetgpu.extensions.runtimes._docker.attach import Attached, let_go
+from pytest_hetgpu.extensions.runtimes._docker.engine import Engine
+from pytest_hetgpu.extensions.runtimes.base import Gathering
+from pytest_hetgpu.extensions.runtimes.process.ledger import LABEL, books
+from pytest_hetgpu.model.job import ContainerOptions, Node
+
+BOOT_LABEL = "hetgpu.boot"
+
+_TRIES = 3  # names
+
+
+def container_name(gathering: Gathering, node: Node) -> str:
+    """`hetgpu-RUN-PLACEMENT-NODE`, for whoever looks at `docker ps`; nothing is ever found by it."""
+    return clean_name(f"hetgpu-{gathering.labels['hetgpu.run']}-{gathering.name}-{node.name}")
+
+
+def labels_of(gathering: Gathering) -> dict[str, str]:
+    """What everything made on an engine carries; with hetgpu.boot others on this machine know whether we still run."""
+    us = {BOOT_LABEL: boot_label(os.getpid()), LABEL: books().label}
+    return {**gathering.labels, **{name: value for name, value in us.items() if value}}
+
+
+def boot_label(pid: int) -> str:
+    """`BOOT NAMESPACE PID START`, which no other process has, here or elsewhere; empty where there is none."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+        return f"{boot} {os.readlink('/proc/self/ns/pid')} {pid} {stat.rpartition(')')[2].split()[19]}"  # noqa: PTH115
+    except (OSError, ValueError, IndexError):
+        return ""
+
+
+def clean_name(text: str) -> str:
+    """With only what engines take in names."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", text)
+
+
+def host_config(options: ContainerOptions, network: str) -> dict[str, Any]:
+    """Keywords for `APIClient.create_host_config`; `network` is `host` or a network's id.
+
+    ValueError for options that no engine takes.
+    """
+    asked: dict[str, Any] = {
+        "auto_remove": True,
+        "init": True,
+        "network_mode": network,
+        "devices": list(options.devices),
+        "group_add": list(options.groups),
+        "cap_add": list(options.cap_add),
+        "security_opt": [_security(option) for option in options.security],
+        "ipc_mode": options.ipc,
+        "shm_size": options.shm,
+        "ulimits": [{"name": name, "soft": value, "hard": value} for name, value in sorted(options.ulimits.items())],
+        "device_requests": [gpu_request(options.gpus)] if options.gpus else None,
+        "mounts": [mount(volume) for volume in options.volumes],
+    }
+    return {key: value for key, value in asked.items() if value}
+
+
+def gpu_request(gpus: str) -> dict[str, Any]:
+    """What `docker run --gpus` makes of `all`, a count, or `device=0,1` (indices or UUIDs). ValueError for others."""
+    wanted = gpus.strip().strip("\"'")
+    request: dict[str, Any] = {"driver": "", "count": 0, "device_ids": None, "capabilities": [["gpu"]], "options": {}}
+    if wanted == "all":
+        return {**request, "count": -1}
+    if wanted.isdecimal():
+        return {**request, "count": int(wanted)}
+    key, _, devices = wanted.partition("=")
+    if key != "device" or not devices:
+        raise ValueError(f"gpus: {gpus!r} is none of: all, a number, device=0,1")
+    return {**request, "device_ids": devices.split(",")}
+
+
+def mount(volume: str) -> dict[str, Any]:
+    """`HOST:CONTAINER[:ro]` as the engine takes it: a folder of its host's, which must be there, or a named volume."""
+    source, _, rest = volume.partition(":")
+    target, _, mode = rest.partition(":")
+    if not source or not target.startswith("/") or mode not in ("", "ro", "rw"):
+        raise ValueError(f"volumes: {volume!r} is not HOST:CONTAINER or HOST:CONTAINER:ro")
+    kind = "bind" if source.startswith("/") else "volume"
+    return {"Type": kind, "Source": source, "Target": target, **({"ReadOnly": True} if mode == "ro" else {})}
+
+
+def _security(option: str) -> str:
+    """A seccomp profile's file is read here, as `docker run` does it: the engine takes only its text."""
+    key, _, value = option.partition("=")
+    if key != "seccomp" or value in ("unconfined", "builtin") or value.startswith("{"):
+        return option
+    try:
+        return f"seccomp={Path(value).read_text(encoding='utf-8')}"
+    except OSError as error:
+        raise ValueError(f"security: the seccomp profile {value} cannot be read: {error.strerror}") from error
+
+
+def start(  # noqa: PLR0913
+    engine: Engine, node: Node, gathering: Gathering, *, network: str, groups: Sequence[str], command: Sequence[str]
+) -> Attached:
+    """The node's container, running `command`, with its stdin and stdout in our hands.
+
+    It ends when its stdin does, whatever became of us, and is removed by the engine when it ends. Raises NotHere,
+    ProvisionError, docker.errors.ImageNotFound; then it is gone.
+    """
+    with engine.speaking(node.name) as api, ExitStack() as unwinding:
+        since = engine.watch(api)
+        ident = _create(api, node, gathering, _asked(api, node, network, groups, command))
+        unwinding.callback(remove, api, ident)
+        stream = api.attach_socket(ident, {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1})
+        unwinding.callback(let_go, stream)
+        # Asked before it starts, for it may be gone at once.
+        waiting = api.post(
+            f"{api.base_url}/v{api.api_version}/containers/{ident}/wait",
+            params={"condition": "removed"},
+            stream=True,
+            timeout=None,
+        )
+        unwinding.callback(waiting.close)
+        api.start(ident)
+        unwinding.pop_all()
+        return Attached(engine.at.where, stream, waiting, lambda: remove(api, ident), lambda: engine.away(since))
+
+
+def remove(api: Any, ident: str) -> None:
+    """Kills and removes a container that may be gone already, or about to be."""
+    import docker
+    import requests
+
+    try:
+        api.remove_container(ident, force=True, v=True)
+    except (docker.errors.DockerException, requests.exceptions.RequestException):
+        return  # not there, being removed, or an engine that is gone itself: its stdin's end ends it too
+
+
+def _asked(api: Any, node: Node, network: str, groups: Sequence[str], command: Sequence[str]) -> dict[str, Any]:
+    assert node.image is not None
+    assert node.container is not None
+    try:
+        keywords = host_config(node.container, network)
+    except ValueError as error:
+        raise ProvisionError(node.name, str(error)) from error
+    alias = api.create_endpoint_config(aliases=[node.name])
+    return {
+        "image": node.image.reference,
+        "entrypoint": [command[0]],
+        "command": list(command[1:]),
+        "hostname": node.name,
+        "user": node.container.user or None,
+        "stdin_open": True,
+        "host_config": api.create_host_config(**{**keywords, **({"group_add": list(groups)} if groups else {})}),
+        "networking_config": api.create_networking_config({network: alias}) if network != "host" else None,
+    }
+
+
+def _create(api: Any, node: Node, gathering: Gathering, asked: Mapping[str, Any]) -> str:
+    """The id of a new container, of another name where somebody has ours."""
+    import docker
+
+    labels = {**labels_of(gathering), "hetgpu.node": node.name}
+    name = container_name(gathering, node)
+    for left in reversed(range(_TRIES)):
+        try:
+            return str(api.create_container(name=name, labels=labels, **asked)["Id"])
+        except docker.errors.APIError as error:
+            if error.status_code != 409 or not left:
+                raise
+            name = f"{container_name(gathering, node)}-{os.urandom(3).hex()}"
+    raise AssertionError

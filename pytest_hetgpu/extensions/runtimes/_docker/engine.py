@@ -1,0 +1,259 @@
+"""Connections to container engines: one for each engine and process, shared by all placements."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager, suppress
+from types import ModuleType
+from typing import Any
+
+from pytest_hetgpu.errors import HetgpuError, NotHere, ProvisionError
+from pytest_hetgpu.extensions.runtimes._docker.address import Address, address
+from pytest_hetgpu.extensions.runtimes._docker.errors import Trouble, refused, unreachable
+from pytest_hetgpu.extensions.runtimes._docker.event_watch import Vigil
+from pytest_hetgpu.extensions.runtimes._docker.tunnel import tunnel
+from pytest_hetgpu.model.job import Reach
+
+_PATIENCE = 60.0  # seconds; builds and pulls have none
+_PING = 10.0  # seconds in which an engine that is there answers a ping
+_AT_ONCE = 1.0  # seconds in which it does when its events have ended; a daemon that is started anew takes longer
+_JUST = 60.0  # seconds after which an absence explains the end of a container no more
+
+
+class EngineGone(ProvisionError):
+    """The engine, or the way to it, broke off while `api` was in use."""
+
+    def __init__(self, node: str, reason: str, api: Any) -> None:
+        super().__init__(node, reason)
+        self.api = api
+
+
+class Engine:
+    """One engine, by whichever of `reaches` it was asked for. Its connection is made when `api` is first asked for."""
+
+    def __init__(self, at: Address) -> None:
+        self.at = at
+        self.reaches: set[Reach] = set()
+        self._lock = threading.Lock()
+        self._closing = ExitStack()
+        self._api: Any = None
+        self._known: Mapping[str, Any] = {}
+        self._vigil: Vigil | None = None
+        self._broke = 0.0
+        self._start = ""
+        self.breaks = 0
+        """How often it, or the way to it, went away under us so far."""
+        self.met = False
+        """Whether it has ever answered this process."""
+
+    @property
+    def api(self) -> Any:
+        """A `docker.APIClient` that several threads may use; use it within `speaking`."""
+        with self._lock:
+            if self._api is None:
+                with ExitStack() as opened:
+                    self._api, self._known = _client(self.at, opened)
+                    self._closing = opened.pop_all()
+                    self.met = True
+            return self._api
+
+    @contextmanager
+    def speaking(self, node: str) -> Iterator[Any]:
+        """Its API. What goes wrong with it in here becomes NotHere or ProvisionError of `node`, in plain words."""
+        docker, foreign = _foreign()
+        api = None
+        try:
+            api = self._connected(node)
+            yield api
+        except docker.errors.APIError as error:
+            raise _raised(refused(str(error.explanation or error), self.at.where), node) from error
+        except foreign as error:
+            trouble = unreachable(str(error), self.at.where)
+            if not self.met or _timed_out(error):
+                raise _raised(trouble, node) from error
+            raise EngineGone(node, trouble.text, api) from error
+
+    def _connected(self, node: str) -> Any:
+        try:
+            return self.api
+        except ProvisionError as error:  # a tunnel's, which knows only the host, and names it in what it says
+            why = str(error).removeprefix(f"{error.node}: ")
+            raise (EngineGone(node, why, None) if self.met else ProvisionError(node, why)) from error
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection already."""
+        return self._api is not None
+
+    def reopen(self, broken: Any) -> bool:
+        """Drops the connection `broken` if it goes over ssh, so that the next use makes another; else False."""
+        if self.at.by_ssh:
+            self._drop(broken)
+        return self.at.by_ssh
+
+    @property
+    def address(self) -> str:
+        """Where it is, as its users write it."""
+        return f"ssh://{self.at.host}" if self.at.by_ssh else self.at.url
+
+    def watch(self, api: Any) -> int:
+        """Watch from now on whether it goes away; return how often it has so far."""
+        with self._lock:
+            if self._vigil is None or self._vigil.over:
+                self._start = _start(api)
+                self._vigil = Vigil(api, self._ended)
+            return self.breaks
+
+    def away(self, since: int) -> str:
+        """Return the evidence that it is away, or was since `watch` returned `since`; "" where there is none.
+
+        A container that ended may have been killed by anybody: the engine is asked anew, and its daemon must not have
+        been started anew, nor have been silent when its stream of events ended just now.
+        """
+        if not self._pings(_PING):
+            return f"{self.at.where}{', or the way to it,' if self.at.by_ssh else ''} does not answer"
+        self._anew()
+        if self.breaks != since and time.monotonic() - self._broke < _JUST:
+            return f"{self.at.where} was away and is back: its daemon was started anew, or did not answer meanwhile"
+        return ""
+
+    def answers(self, patience: float = _PING) -> bool:
+        """Return whether it answers a new connection; over ssh by a new tunnel where the one it had broke."""
+        if self._pings(patience):
+            return True
+        if not self.at.by_ssh:
+            return False
+        self._drop(self._api)
+        _, foreign = _foreign()
+        with suppress(HetgpuError, *foreign):
+            return bool(self.api.ping())
+        return False
+
+    def _pings(self, patience: float) -> bool:
+        """Whether a connection of its own is answered: an engine that stops still answers those it has."""
+        docker, foreign = _foreign()
+        with self._lock:
+            api, known = self._api, self._known
+        if api is None:
+            return False
+        try:
+            with closing(docker.APIClient(version=api.api_version, timeout=patience, **known)) as fresh:
+                return bool(fresh.ping())
+        except foreign:
+            return False
+
+    def _ended(self) -> None:
+        """Its stream of events has ended: counts that it went away, unless it answers as before (a proxy's doing)."""
+        if self.connected and self._pings(_AT_ONCE):
+            self._anew()
+        elif self.connected:
+            self._went()
+
+    def _anew(self) -> bool:
+        """Return whether its daemon was started anew since the last look; count that once."""
+        now = _start(self._api)
+        if not (self._start and now and now != self._start):
+            return False
+        self._start = now
+        self._went()
+        return True
+
+    def _went(self) -> None:
+        """Counts that it went away."""
+        self._broke = time.monotonic()
+        self.breaks += 1
+
+    def close(self) -> None:
+        """Ends the connection and its tunnel."""
+        self._drop(self._api)
+
+    def _drop(self, api: Any) -> None:
+        with self._lock:
+            if api is None or self._api is not api:  # another thread did
+                return
+            self._api = None
+            vigil, self._vigil = self._vigil, None
+            if vigil:
+                vigil.stop()
+            api.close()
+            self._closing.close()
+
+
+_engines: dict[Address, Engine] = {}
+_lock = threading.Lock()
+
+
+def engine_of(node: str, reach: Reach) -> Engine:
+    """The engine that `reach` names, always the same object. ProvisionError for an address that cannot be used."""
+    at = address(node, reach, os.environ)
+    with _lock:
+        engine = _engines.setdefault(at, Engine(at))
+        engine.reaches.add(reach)
+        return engine
+
+
+def engines() -> tuple[Engine, ...]:
+    """All that were asked for and not closed."""
+    with _lock:
+        return tuple(_engines.values())
+
+
+def close_engines() -> None:
+    """Ends every connection; engines that are asked for later are connected anew."""
+    with _lock:
+        engines = tuple(_engines.values())
+        _engines.clear()
+    for engine in engines:
+        with suppress(Exception):
+            engine.close()
+
+
+def _start(api: Any) -> str:
+    """Return the start of an engine's daemon, by the network that it makes then; "" without one or an answer."""
+    with suppress(Exception):  # whatever the SDK raises, nothing can be learnt here
+        return str(api.inspect_network("bridge").get("Created", ""))
+    return ""
+
+
+def _client(at: Address, opened: ExitStack) -> tuple[Any, Mapping[str, Any]]:
+    """A client, and the keywords that make another one of the same engine."""
+    docker, _ = _foreign()
+    if at.local:
+        with socket.socket(socket.AF_UNIX) as trial:  # says more plainly than the SDK what is the matter
+            trial.settimeout(_PATIENCE)
+            trial.connect(at.url.removeprefix("unix://"))
+    url = f"unix://{opened.enter_context(tunnel(at.host, at.reach, at.socket))}" if at.reach else at.url
+    environment = {**os.environ, "DOCKER_HOST": url}
+    if at.by_ssh or at.local:
+        environment.pop("DOCKER_TLS_VERIFY", None)
+        environment.pop("DOCKER_CERT_PATH", None)
+    known = docker.utils.kwargs_from_env(environment=environment)
+    return docker.APIClient(version="auto", timeout=_PATIENCE, **known), known
+
+
+def _foreign() -> tuple[ModuleType, tuple[type[Exception], ...]]:
+    """The docker SDK, and what it lets through of what is below it; NotHere where it is not installed."""
+    try:
+        docker = importlib.import_module("docker")
+        requests = importlib.import_module("requests")
+        urllib3 = importlib.import_module("urllib3")
+    except ImportError as error:
+        raise NotHere(
+            f"the runtime docker needs the Docker SDK for Python ({error}): pip install 'pytest-hetgpu[docker]'"
+        ) from error
+    below = (docker.errors.DockerException, requests.exceptions.RequestException, urllib3.exceptions.HTTPError, OSError)
+    return docker, below
+
+
+def _timed_out(error: Exception) -> bool:
+    """Whether an engine is only slow: its other answers may still come on the same way."""
+    return isinstance(error, importlib.import_module("requests").exceptions.Timeout)
+
+
+def _raised(trouble: Trouble, node: str) -> NotHere | ProvisionError:
+    return NotHere(f"{node}: {trouble.text}") if trouble.absent else ProvisionError(node, trouble.text)

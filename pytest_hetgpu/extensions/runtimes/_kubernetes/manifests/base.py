@@ -1,0 +1,187 @@
+"""What the objects of all kinds have in common: names, labels, and the pod that a node is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pytest_hetgpu.model.job import Node
+from pytest_hetgpu.model.kubernetes import GPUS, RUNAI, Pods, Toleration, label
+
+Manifest = dict[str, Any]
+
+NAME, GROUP = "hetgpu.name", "hetgpu.group"
+# What sshd and a program that is root need; all else is dropped, unless it is asked for.
+KEPT = ("AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID", "SYS_CHROOT")
+STOPPING = 5  # seconds between TERM and KILL
+KEPT_AFTER = 600  # seconds that an object which has ended can still be read
+_QUEUES = {RUNAI: "runai/queue", "kai-scheduler": "kai.scheduler/queue"}
+KUEUE = "kueue.x-k8s.io/queue-name"
+# As kubectl takes them; the group tells apart kinds that several controllers have.
+RESOURCES = {
+    ("v1", "Service"): "services",
+    ("batch/v1", "Job"): "jobs.batch",
+    ("kubeflow.org/v2beta1", "MPIJob"): "mpijobs.kubeflow.org",
+    ("kubeflow.org/v1", "PyTorchJob"): "pytorchjobs.kubeflow.org",
+    ("batch.volcano.sh/v1alpha1", "Job"): "jobs.batch.volcano.sh",
+}
+_VOLCANOS_QUEUE = "scheduling.volcano.sh/queue-name"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Pods of one template: `nodes` of one kind of hardware, called `name` among the groups of the placement."""
+
+    name: str
+    nodes: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What objects are made of: `name` is theirs, `marks` are ours of the run; `groups` are never empty."""
+
+    name: str
+    marks: Mapping[str, str]
+    groups: tuple[Group, ...]
+
+    @property
+    def pods(self) -> Pods:
+        """What all pods share: kind, namespace, scheduler and queue are those of the first."""
+        return pods_of(self.groups[0].nodes[0])
+
+
+def resource(manifest: Manifest) -> str:
+    """What kubectl calls the kind of an object."""
+    return RESOURCES[manifest["apiVersion"], manifest["kind"]]
+
+
+def pods_of(node: Node) -> Pods:
+    """What a node of runtime kubernetes asks for."""
+    assert node.hardware.pods
+    return node.hardware.pods
+
+
+def metadata(asked: Asked, name: str, pods: Pods) -> Manifest:
+    """Metadata of an object: our marks as labels, and in full as annotations."""
+    labels, annotations = _queue(pods, apart=True)
+    found: Manifest = {"name": name}
+    if pods.where:
+        found["namespace"] = pods.where
+    found["labels"] = {**pods.labels, **labels, **_ours(asked)}
+    found["annotations"] = {**annotations, **asked.marks}
+    return found
+
+
+def template(asked: Asked, group: Group) -> Manifest:
+    """The pod of a group: it waits, with no rights in the cluster, until it is deleted or its time is over."""
+    pods = pods_of(group.nodes[0])
+    labels, annotations = _queue(pods, apart=False)
+    spec: Manifest = {
+        "activeDeadlineSeconds": pods.ttl,
+        "automountServiceAccountToken": False,
+        "containers": [_container(pods)],
+        "enableServiceLinks": False,
+        "restartPolicy": "Never",
+        # The pause container reaps what nobody waits for, and `sleep` is not process 1, which TERM does not end.
+        "shareProcessNamespace": True,
+        "terminationGracePeriodSeconds": STOPPING,
+    }
+    given = {
+        "schedulerName": pods.scheduled_by,
+        "priorityClassName": pods.priority_class,
+        "serviceAccountName": pods.service_account,
+        "nodeSelector": dict(pods.node_selector),
+        "tolerations": [_toleration(one) for one in pods.tolerations],
+        "imagePullSecrets": [{"name": name} for name in pods.image_pull_secrets],
+        "volumes": _volumes(pods),
+    }
+    spec |= {key: value for key, value in given.items() if value}
+    if pods.host_network:
+        spec |= {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}
+    marked = {**pods.labels, **labels, **_ours(asked), GROUP: group.name}
+    return {
+        "metadata": {"labels": marked, "annotations": {**pods.annotations, **annotations, **asked.marks}},
+        "spec": spec,
+    }
+
+
+def service(asked: Asked) -> Manifest:
+    """A headless Service: names for all pods of a placement, also before they are ready."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata(asked, asked.name, Pods(namespace=asked.pods.where)),
+        "spec": {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": {NAME: asked.name}},
+    }
+
+
+def limits(pods: Pods) -> dict[str, str]:
+    """What a pod gets; `0` of something is none of it."""
+    return {name: amount for name, amount in pods.resources.items() if amount != "0"}
+
+
+def gpus(pods: Pods) -> str:
+    """How many GPUs of any make a pod gets; "0" for none."""
+    return next((amount for name, amount in limits(pods).items() if name in GPUS.values()), "0")
+
+
+def groups_by_kind(nodes: Sequence[Node]) -> tuple[Group, ...]:
+    """A group for each kind of hardware, in the order in which they come first."""
+    names = list(dict.fromkeys(node.hardware.name for node in nodes))
+    return tuple(
+        Group(str(place), tuple(node for node in nodes if node.hardware.name == name))
+        for place, name in enumerate(names)
+    )
+
+
+def _ours(asked: Asked) -> dict[str, str]:
+    return {**{key: label(value) for key, value in asked.marks.items()}, NAME: asked.name}
+
+
+def _queue(pods: Pods, *, apart: bool) -> tuple[dict[str, str], dict[str, str]]:
+    """Labels and annotations that name the queue: of a pod, or of the object that stands for all (`apart`)."""
+    if not pods.queued_in or pods.kind == "volcano":
+        return {}, {}
+    scheduler = pods.scheduled_by
+    if scheduler == "volcano":
+        return {}, {} if apart else {_VOLCANOS_QUEUE: pods.queued_in}
+    if scheduler in _QUEUES:
+        return {_QUEUES[scheduler]: pods.queued_in}, {}
+    return {KUEUE: pods.queued_in} if apart else {}, {}
+
+
+def _container(pods: Pods) -> Manifest:
+    asked = limits(pods)
+    found: Manifest = {
+        "name": pods.container,
+        "image": pods.image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["sleep", str(pods.ttl)],
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"add": sorted({*KEPT, *pods.capabilities}), "drop": ["ALL"]},
+        },
+    }
+    if asked:
+        found["resources"] = {"limits": asked, "requests": asked.copy()}
+    mounts = [{"name": "shm", "mountPath": "/dev/shm"}] if pods.shm else []  # noqa: S108 - the folder of that name
+    mounts += [{"name": f"claim{place}", "mountPath": path} for place, path in enumerate(pods.claims.values())]
+    if mounts:
+        found["volumeMounts"] = mounts
+    return found
+
+
+def _volumes(pods: Pods) -> list[Manifest]:
+    shm = {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": str(pods.shm)}}
+    claims = [
+        {"name": f"claim{place}", "persistentVolumeClaim": {"claimName": name}}
+        for place, name in enumerate(pods.claims)
+    ]
+    return [*([shm] if pods.shm else []), *claims]
+
+
+def _toleration(one: Toleration) -> Manifest:
+    found: Manifest = {"operator": one.operator}
+    given = {"key": one.key, "value": one.value, "effect": one.effect, "tolerationSeconds": one.seconds}
+    return found | {key: value for key, value in given.items() if value not in ("", None)}

@@ -1,0 +1,41 @@
+"""A Job for each kind of hardware (batch/v1), and a Service that all their pods have in common."""
+
+from __future__ import annotations
+
+from pytest_hetgpu.extensions.runtimes._kubernetes.manifests.base import (
+    KEPT_AFTER,
+    Asked,
+    Group,
+    Manifest,
+    metadata,
+    pods_of,
+    service,
+    template,
+)
+
+
+def render(asked: Asked) -> list[Manifest]:
+    """The Jobs, then the Service."""
+    return [*(_job(asked, group) for group in asked.groups), service(asked)]
+
+
+def _job(asked: Asked, group: Group) -> Manifest:
+    pods = pods_of(group.nodes[0])
+    pod = template(asked, group)
+    # A pod's host is JOB-0 then, and has a name in the Service.
+    pod["spec"]["subdomain"] = asked.name
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": metadata(asked, f"{asked.name}-{group.name}", pods),
+        "spec": {
+            # One that never starts ends too.
+            "activeDeadlineSeconds": pods.ttl + int(pods.ready),
+            "backoffLimit": 0,
+            "completionMode": "Indexed",
+            "completions": len(group.nodes),
+            "parallelism": len(group.nodes),
+            "ttlSecondsAfterFinished": KEPT_AFTER,
+            "template": pod,
+        },
+    }

@@ -1,0 +1,166 @@
+"""One allocation: asked for by salloc, which a keeper ends when we do, however that is."""
+
+from __future__ import annotations
+
+import os
+import queue
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from pytest_hetgpu.errors import ProvisionError
+from pytest_hetgpu.extensions.package_data import REMOTE
+from pytest_hetgpu.extensions.runtimes._slurm import client, words
+from pytest_hetgpu.extensions.runtimes._slurm.waiting import Fields, Waiting, seconds
+from pytest_hetgpu.extensions.runtimes.base import Gathering, Term
+from pytest_hetgpu.model.job import Node
+from pytest_hetgpu.model.slurm import components
+
+_FIRST_LOOK, _LONGEST_LOOK = 0.3, 10.0  # seconds between looks at why a job waits
+_BOOTING = 2.0  # seconds between looks at whether nodes are up
+_GIVING_BACK = 15.0  # seconds; the keeper goes on by itself where the controller is away
+_NUMBER = re.compile(r"(?:[Jj]ob allocation|job) (\d+)")
+_GRANTED = "Granted job allocation"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a node is in an allocation: its host, and its component."""
+
+    host: str
+    group: int
+
+
+class Keeper:
+    """The process that holds an allocation; its words come as lines, and None at their end."""
+
+    def __init__(self, argv: Sequence[str]) -> None:
+        text = (REMOTE / "slurm_keeper.py").read_text(encoding="utf-8")
+        self.lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._process = subprocess.Popen(
+            (sys.executable, "-I", "-c", text, *argv),
+            env=client.environment(os.environ),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def close(self) -> None:
+        """Lets it give the allocation back, and waits until it has."""
+        assert self._process.stdin is not None
+        with suppress(OSError):
+            self._process.stdin.close()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_GIVING_BACK)
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        with self._process.stdout as said:
+            for line in said:
+                self.lines.put(line.decode(errors="replace").rstrip())
+        self.lines.put(None)
+
+
+class Allocation:
+    """The nodes of a placement, ours until `close`. `queued` are the seconds that it waited."""
+
+    def __init__(self, nodes: Sequence[Node], gathering: Gathering) -> None:
+        """Waits until the nodes are there; ProvisionError where they will not be, or not in time."""
+        self._name = ", ".join(dict.fromkeys(node.hardware.name for node in nodes))
+        self._waiting = Waiting()
+        self._keeper = Keeper((client.program("salloc"), *options(nodes, gathering)))
+        try:
+            asked = time.monotonic()
+            patience = min(node.hardware.batch.queue for node in nodes if node.hardware.batch)
+            self.job = self._granted(patience, gathering)
+            found = self._booted(asked + patience, patience, gathering)
+            self.queued = time.monotonic() - asked
+            self.term = term(found, time.monotonic())
+            self.jobs, self.places = self._placed(nodes, found)
+        except BaseException:
+            self._keeper.close()
+            raise
+
+    @property
+    def several(self) -> bool:
+        """Whether it is a heterogeneous job."""
+        return len(self.jobs) > 1
+
+    @property
+    def waited(self) -> str:
+        """What it waited for when it was last looked at, in Slurm's words; "" where it did not."""
+        return ", ".join(self._waiting.reasons)
+
+    def close(self) -> None:
+        """Gives it back."""
+        self._keeper.close()
+
+    def _granted(self, patience: float, gathering: Gathering) -> str:
+        said: list[str] = []
+        deadline, pause = time.monotonic() + patience, _FIRST_LOOK
+        while True:
+            line: str | None = ""
+            with suppress(queue.Empty):
+                line = self._keeper.lines.get(timeout=pause)
+            if line is None:
+                raise ProvisionError(self._name, words.refused("\n".join(said)))
+            said += [line] if line else []
+            number = next((found[1] for one in said if (found := _NUMBER.search(one))), "")
+            if _GRANTED in line:
+                return number
+            if gathering.abandoned.is_set():
+                raise ProvisionError(self._name, f"Slurm job {number} was given up while it waited")
+            if not line and number:
+                self._look(number, deadline, patience)
+                pause = min(2 * pause, _LONGEST_LOOK, max(_FIRST_LOOK, deadline - time.monotonic()))
+
+    def _booted(self, deadline: float, patience: float, gathering: Gathering) -> Sequence[Fields]:
+        """The components, once their nodes are up: clouds and sites that save power boot them for whoever got them."""
+        while True:
+            found = client.jobs(self.job)
+            if not any("CONFIGURING" in one.get("JobState", "") for one in found):
+                return found
+            if gathering.abandoned.wait(_BOOTING):
+                raise ProvisionError(self._name, f"Slurm job {self.job} was given up while its nodes booted")
+            if time.monotonic() >= deadline:
+                why = f"the nodes of Slurm job {self.job} were not up after {patience:g} s (CONFIGURING)"
+                raise ProvisionError(self._name, f"{why}: give `queue` of `slurm` more seconds")
+
+    def _look(self, job: str, deadline: float, patience: float) -> None:
+        """Raises ProvisionError for a job that can never start, or that has waited long enough."""
+        now = time.monotonic()
+        if never := self._waiting.look(client.jobs(job), client.partition, now):
+            raise ProvisionError(self._name, f"Slurm job {job} can never start {never}")
+        if now >= deadline:
+            why = f"Slurm job {job} did not start in {patience:g} s ({self._waiting.why()})"
+            raise ProvisionError(self._name, f"{why}: give `queue` of `slurm` more seconds")
+
+    def _placed(self, nodes: Sequence[Node], found: Sequence[Fields]) -> tuple[tuple[str, ...], tuple[Place, ...]]:
+        places = []
+        for group, component in enumerate(found):
+            out, _ = client.ask("scontrol", "show", "hostnames", component.get("NodeList", ""))
+            places += [Place(host, group) for host in out.split()]
+        if len(places) < len(nodes):
+            raise ProvisionError(self._name, f"Slurm job {self.job} has {len(places)} nodes of {len(nodes)}")
+        return tuple(one["JobId"] for one in found), tuple(places)
+
+
+def term(components: Sequence[Fields], now: float) -> Term | None:
+    """How long an allocation has from now, as Slurm counts it; None for one without a limit."""
+    told = ((seconds(one.get("TimeLimit", "")), seconds(one.get("RunTime", "")) or 0) for one in components)
+    terms = [Term(now - run, float(limit)) for limit, run in told if limit]
+    return min(terms, key=lambda one: one.began + one.seconds, default=None)
+
+
+def options(nodes: Sequence[Node], gathering: Gathering) -> tuple[str, ...]:
+    """salloc's words for a placement; its labels are the job's comment."""
+    batches = [node.hardware.batch for node in nodes if node.hardware.batch]
+    comment = ",".join(f"{key}={value}" for key, value in sorted(gathering.labels.items()))
+    return components(f"hetgpu-{gathering.name}", batches, comment)

@@ -1,0 +1,344 @@
+"""The near end of a node agent's pipe (`remote/agent.py` is the far end): requests, answers, and what ended it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import queue
+import re
+import struct
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from dataclasses import fields as fields_of
+from typing import Any, Protocol
+
+from pytest_hetgpu.errors import LostNode, ProvisionError
+from pytest_hetgpu.extensions.package_data import REMOTE
+from pytest_hetgpu.extensions.runtimes.process.kernel import HEEDING
+from pytest_hetgpu.extensions.runtimes.process.ledger import books
+
+BOOT = 'import sys;exec(compile(sys.stdin.buffer.read(int(sys.argv[1])),"agent","exec"))'
+
+_MAGIC = b"\0hetgpu-agent 1\0"
+_MODULES = (
+    "segments",
+    "agent_tree",
+    "agent_capture",
+    "agent_door",
+    "agent_place",
+    "agent",
+)  # each imports only earlier ones
+_LOADER = """\
+import sys, types
+if sys.version_info < (3, 6):
+    sys.exit("python3 is %s.%s there, 3.6 or later is needed" % sys.version_info[:2])
+for name, text in {modules!r}:
+    module = types.ModuleType("__main__" if name == "agent" else name)
+    sys.modules[name] = module
+    exec(compile(text, name + ".py", "exec"), module.__dict__)
+"""
+CLOSED = "closed"
+"""What `Link.lost` says where the agent ended because it was to."""
+
+_NOISE = 64 << 10  # bytes that a login shell may print before the agent speaks
+_CHUNK = 1 << 20
+_HEAD, _BODY = 1 << 20, 64 << 20  # bytes of an answer: the longest there are are some KiB, and 8 MiB (ask)
+_FOLDER = r"/[A-Za-z0-9_./+-]*"
+_FAREWELL = 20.0  # seconds for the agent to stop everything and end
+
+
+class Pipe(Protocol):
+    """Both directions of what the agent has as stdin and stdout. `send` and `recv` are called by one thread each."""
+
+    def send(self, data: bytes) -> None:
+        """Writes all of `data`; OSError where nobody reads any more."""
+
+    def recv(self, size: int) -> bytes:
+        """At most `size` bytes once there are any, b"" (or OSError) at the end."""
+
+    def close(self) -> None:
+        """Ends both directions, and a `recv` in another thread; may be called twice."""
+
+    def why_ended(self) -> str:
+        """Asked once, at the end: what is known of it, for people (the last of stderr, an exit status)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """What an agent says of its node first. `path` is its PATH, `folder` its private folder."""
+
+    pid: int
+    host: str
+    user: str
+    uid: int
+    cpus: int
+    python: str
+    folder: str
+    path: str
+    subreaper: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer: its fields, and the bytes that came with it."""
+
+    fields: Mapping[str, Any]
+    body: bytes
+
+
+@dataclass(eq=False)
+class Call:
+    """A request on its way. `number` is what others may name it by, `ended` when the command that it runs ended."""
+
+    number: int
+    heard: Callable[[bytes], None] | None
+    ended: float | None = None
+    reply: Reply | None = None
+
+
+class Link:
+    """Requests to the agent at the other end of `pipe`, several at a time and from several threads.
+
+    Making one sends the agent and waits at most `patience` seconds for its hello; ProvisionError, with `name` and the
+    reason, where none comes, and then the pipe is closed.
+    """
+
+    hello: Hello
+
+    def __init__(self, pipe: Pipe, name: str, *, patience: float = 60.0) -> None:
+        self.name = name
+        self._pipe = pipe
+        self._numbers = itertools.count(1)
+        self._changed = threading.Condition()
+        self._calls: dict[int, Call] = {}
+        self._lost: str | None = None
+        self._closed = False
+        self._noise = b""
+        self._heard = time.monotonic()
+        # One thread sends and one receives, so that a signal's exception never leaves half a frame in the pipe.
+        self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        greeting = self._register(0, None)
+        self._outbox.put(agent_source())
+        self._threads = [
+            threading.Thread(target=job, name=f"hetgpu {name}", daemon=True) for job in (self._send, self._receive)
+        ]
+        try:
+            for thread in self._threads:
+                thread.start()
+            self.hello = self._greeted(greeting, patience)
+        except BaseException:
+            self._shut()
+            raise
+
+    def _greeted(self, greeting: Call, patience: float) -> Hello:
+        try:
+            reply = self.wait(greeting, patience)
+        except LostNode as error:
+            raise ProvisionError(self.name, self._lost or str(error)) from None
+        if reply is None:
+            raise ProvisionError(
+                self.name, f"no answer from python3 on the node within {patience:g} s{self._printed()}"
+            )
+        return _hello(self.name, reply.fields)
+
+    def lost(self) -> str | None:
+        """Why nothing can be asked any more; None while it can."""
+        with self._changed:
+            return self._lost
+
+    def silent(self) -> float:
+        """Seconds since anything came from the agent."""
+        return time.monotonic() - self._heard
+
+    def call(self, op: str, body: bytes = b"", heard: Callable[[bytes], None] | None = None, **fields: object) -> Call:
+        """Sends a request; `heard` gets what is streamed before the answer, in the receiving thread."""
+        call = self._register(next(self._numbers), heard)
+        self._post({"op": op, "id": call.number, **fields}, body)
+        return call
+
+    def request(self, op: str, body: bytes = b"", *, patience: float = 60.0, **fields: object) -> Reply:
+        """The answer to a request; an agent that gives none within `patience` seconds counts as lost."""
+        call = self.call(op, body, None, **fields)
+        reply = self.wait(call, patience)
+        if reply is None:
+            self.give_up(f"its agent did not answer within {patience:g} s")
+            raise LostNode(self.name, self.lost() or "")
+        return reply
+
+    def wait(self, call: Call, seconds: float | None = None) -> Reply | None:
+        """The answer, None if there is none within `seconds`; LostNode if there will be none.
+
+        ProvisionError if the agent could not do it, with its reason.
+        """
+        self._wait(lambda: call.reply is not None, seconds)
+        if call.reply is not None and "error" in call.reply.fields:
+            raise ProvisionError(self.name, call.reply.fields["error"])
+        return call.reply
+
+    def wait_ended(self, call: Call, seconds: float) -> bool:
+        """Whether the command that a call runs ended within `seconds`, or was not started; LostNode as in `wait`."""
+        return self._wait(lambda: call.ended is not None or call.reply is not None, seconds)
+
+    def give_up(self, why: str) -> None:
+        """Counts the node as lost."""
+        self._end(why)
+        self._pipe.close()
+
+    def close(self) -> None:
+        """Lets the agent stop everything and waits until it has; never raises for a node that is lost."""
+        try:
+            with self._changed:
+                self._closed = True
+            if self.lost() is None:
+                self._post({"op": "bye", "id": 0}, b"")
+                self._threads[1].join(_FAREWELL)
+        finally:
+            self._shut()
+
+    def _shut(self) -> None:
+        self._outbox.put(None)
+        self._pipe.close()
+
+    def _register(self, number: int, heard: Callable[[bytes], None] | None) -> Call:
+        call = Call(number, heard)
+        with self._changed:
+            self._calls[number] = call
+        return call
+
+    def _post(self, fields: Mapping[str, object], body: bytes) -> None:
+        head = json.dumps(fields).encode()
+        self._outbox.put(struct.pack("!II", len(head), len(body)) + head + body)
+
+    def _wait(self, done: Callable[[], bool], seconds: float | None) -> bool:
+        deadline = None if seconds is None else time.monotonic() + seconds
+        with self._changed:
+            while not done():
+                if self._lost is not None:
+                    raise LostNode(self.name, self._lost)
+                left = None if deadline is None else deadline - time.monotonic()
+                if left is not None and left <= 0:
+                    return False
+                self._changed.wait(HEEDING if left is None else min(left, HEEDING))
+        return True
+
+    def _send(self) -> None:
+        with suppress(OSError):  # the receiving thread knows more about why
+            while (data := self._outbox.get()) is not None:
+                self._pipe.send(data)
+
+    def _receive(self) -> None:
+        why = ""
+        try:
+            self._skip_noise()
+            while True:
+                head, body = _lengths(self._exactly(8))
+                fields = json.loads(self._exactly(head))
+                self._dispatch(Reply(fields, self._exactly(body)))
+        except (EOFError, OSError):
+            pass
+        except Exception as error:  # noqa: BLE001 - whatever it is, those who wait must learn of it
+            why = f"its agent's answers cannot be read ({type(error).__name__}: {error})"
+        with self._changed:
+            closed = self._closed
+        said = why or "the connection ended"
+        try:
+            said = CLOSED if closed else why or self._pipe.why_ended() + self._printed()
+        finally:
+            self._end(said)
+
+    def _dispatch(self, reply: Reply) -> None:
+        number, event = reply.fields["id"], reply.fields.get("event")
+        if type(number) is not int:
+            raise TypeError("an answer to nothing")
+        with self._changed:
+            call = self._calls.get(number) if event else self._calls.pop(number, None)
+            if call is None:
+                return
+            if event is None:
+                call.reply = reply
+            elif event == "ended":
+                call.ended = time.monotonic()
+            self._changed.notify_all()
+        if event == "output" and call.heard is not None:
+            call.heard(reply.body)
+
+    def _end(self, why: str) -> None:
+        with self._changed:
+            if self._lost is None:
+                self._lost = why
+            self._calls.clear()
+            self._changed.notify_all()
+
+    def _skip_noise(self) -> None:
+        while _MAGIC not in self._noise:
+            if len(self._noise) > _NOISE:
+                raise ValueError(f"{len(self._noise)} bytes of something else")
+            data = self._pipe.recv(_CHUNK)
+            if not data:
+                raise EOFError
+            self._noise += data
+        self._noise, _, rest = self._noise.partition(_MAGIC)
+        self._buffer = bytearray(rest)
+
+    def _exactly(self, size: int) -> bytes:
+        while len(self._buffer) < size:
+            data = self._pipe.recv(_CHUNK)
+            if not data:
+                raise EOFError
+            self._heard = time.monotonic()
+            self._buffer += data
+        taken = bytes(self._buffer[:size])
+        del self._buffer[:size]
+        return taken
+
+    def _printed(self) -> str:
+        """What stood before the agent's first word, for an error."""
+        text = self._noise[:500].decode(errors="replace").strip()
+        return f"; it printed: {text}" if text else ""
+
+
+def _lengths(data: bytes) -> tuple[int, int]:
+    head, body = struct.unpack("!II", data)
+    if head > _HEAD or body > _BODY:
+        raise ValueError(f"one of {head} and {body} bytes")
+    return head, body
+
+
+def _hello(name: str, said: Mapping[str, Any]) -> Hello:
+    """An agent's first answer, every part of it of its kind."""
+    known: dict[str, Any] = {one.name: said.get(one.name) for one in fields_of(Hello)}
+    wrong = [one.name for one in fields_of(Hello) if type(known[one.name]).__name__ != one.type]
+    if wrong or set(said) - set(known) - {"id"}:
+        raise ProvisionError(name, f"its agent's greeting cannot be read ({', '.join(wrong) or 'it says too much'})")
+    checked_folder(name, known["folder"])
+    return Hello(**known)
+
+
+def checked(name: str, what: str, pattern: str, value: object) -> str:
+    """What a node said, if the whole of it is as `pattern` says: it goes into files of other nodes."""
+    if not isinstance(value, str) or not re.fullmatch(pattern, value):
+        raise ProvisionError(name, f"the node's agent answered with {str(value)[:100]!r}, which is no {what}")
+    return value
+
+
+def checked_folder(name: str, value: object) -> str:
+    """A folder on a node, which must do without quotes in ssh's files."""
+    return checked(name, "folder that ssh's files can name", _FOLDER, value)
+
+
+def boot_command(interpreter: str = "python3") -> tuple[str, ...]:
+    """The command that runs the agent on a node, its stdin and stdout being a Link's pipe.
+
+    Its last word says whose it is: seen in a list of processes, and in the environment of all that it starts.
+    """
+    return (interpreter, "-u", "-c", BOOT, str(len(agent_source())), *filter(None, (books().label,)))
+
+
+def agent_source() -> bytes:
+    """What a Link sends first: the agent's modules, and what loads them."""
+    folder = REMOTE
+    modules = [(name, (folder / f"{name}.py").read_text(encoding="utf-8")) for name in _MODULES]
+    return _LOADER.format(modules=modules).encode()

@@ -1,0 +1,36 @@
+"""testinfra over an agent: its commands are asked of the node. Imported only when a host is asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from testinfra.backend.base import BaseBackend, CommandResult
+from testinfra.host import Host
+
+from pytest_hetgpu.extensions.runtimes.base import Member
+
+_PATIENCE = 120.0  # seconds for one command of testinfra's
+
+
+class AgentBackend(BaseBackend):  # type: ignore[misc]
+    """Runs what testinfra asks with the node's /bin/sh."""
+
+    NAME = "hetgpu"
+
+    def __init__(self, member: Member, name: str, **options: Any) -> None:
+        self._member = member
+        super().__init__(name, **options)
+
+    def run(self, command: str, *args: str, **kwargs: Any) -> CommandResult:
+        """As testinfra's backends do; LostNode or ProvisionError where the node does not answer."""
+        line = self.encode(self.get_command(command, *args))
+        answer = self._member.ask(("/bin/sh", "-c", line.decode(errors="surrogateescape")), timeout=_PATIENCE)
+        return self.result(answer.returncode, line, answer.stdout, answer.stderr)
+
+
+def host_of(member: Member, name: str) -> Host:
+    """The testinfra host that `member` is, called `name`."""
+    backend = AgentBackend(member, name)
+    host = Host(backend)
+    backend.set_host(host)
+    return host

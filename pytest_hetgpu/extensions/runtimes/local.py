@@ -1,0 +1,194 @@
+"""Nodes that are processes of this machine."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytest_hetgpu.extensions.runtimes.agent.look import looking_here
+from pytest_hetgpu.extensions.runtimes.agent.starting import NotStarted, empty, error, sink
+from pytest_hetgpu.extensions.runtimes.base import (
+    Gathering,
+    Member,
+    MemberRuntime,
+    OnOverdue,
+    Overdue,
+    Runtime,
+    shrug,
+    testinfra_host,
+)
+from pytest_hetgpu.extensions.runtimes.process.kernel import custody
+from pytest_hetgpu.extensions.runtimes.process.ledger import OWNER_FILE, books
+from pytest_hetgpu.extensions.runtimes.process.segments import Segments
+from pytest_hetgpu.extensions.runtimes.process.tree import Tree
+from pytest_hetgpu.model.job import Command, Node
+from pytest_hetgpu.model.outcome import RunResult
+
+_NETWORKS = Path("/sys/class/net")
+_IFF_UP, _IFF_LOOPBACK = 0x1, 0x8  # linux/if.h
+
+# What tells a process that it is a rank of somebody's job, and the settings of our own interpreter.
+# Settings of a user's for MPI (OMPI_MCA_*, PMIX_MCA_*, PRTE_MCA_*, *_ALLOW_RUN_AS_ROOT) stay.
+_NOT_INHERITED = re.compile(
+    r"""PMIX_(?!MCA_) | PMI2?_ | PRTE_(?!MCA_|ALLOW_) | (OMPI|PRTE)_MCA_(ess|orte_ess|prte_ess|initial_wdir|num_procs)
+      | OMPI_(COMM_)?WORLD_ | OMPI_(ARGV|COMMAND|FILE_LOCATION|FIRST_RANKS|UNIVERSE_SIZE) | OMPI_(NUM_APP|APP)_CTX
+      | MPI_LOCALN?RANK | HYDI_ | PYTHON | PYTEST_ | VIRTUAL_ENV | __PYVENV""",
+    re.VERBOSE,
+)
+
+
+@dataclass(frozen=True)
+class Local(Runtime):
+    """Commands run as processes here; `grace` is the seconds a launcher has to clean up when it must stop."""
+
+    grace: float = 2.0
+
+    def run(self, command: Command, *, output: Path, timeout: float, overdue: OnOverdue = shrug) -> RunResult:
+        """As `Runtime.run`. Whatever the command started is stopped with it, however far it has wandered off.
+
+        `survivors` are named `NAME (PID)`. `quiet` goes by the time of the last write to `output`.
+        """
+        with sink(output) as file, custody.held(), temporary() as own:
+            segments = Segments()
+            tree = Tree({**home(own), **inherited(os.environ), **own, **command.env}, os.urandom(8).hex())
+            started, clock = time.time(), time.monotonic()
+            ended, interrupted = False, None
+            try:
+                try:
+                    _launch(tree, command, file)
+                    ended = tree.wait(timeout)
+                except KeyboardInterrupt as cut:
+                    interrupted = str(cut.args[0]) if cut.args else "SIGINT"
+                seconds = time.monotonic() - clock
+                quiet = min(seconds, max(0.0, time.time() - os.fstat(file).st_mtime))
+                if not ended and interrupted is None:
+                    interrupted = _interrupted(overdue, Overdue(seconds, quiet, looking_here(tree.pids)))
+            finally:
+                returncode = tree.clear(self.grace)
+                segments.clear()
+        return RunResult(
+            argv=command.argv,
+            returncode=returncode,
+            output=str(output),
+            started=started,
+            seconds=seconds,
+            timed_out=not ended and interrupted is None,
+            quiet=quiet,
+            interrupted=interrupted,
+            survivors=tuple(tree.survivors.values()),
+        )
+
+    def absent(self, paths: Sequence[str]) -> tuple[str, ...]:
+        """As `Runtime.absent`."""
+        return tuple(path for path in paths if not Path(path).exists())
+
+    def interfaces(self) -> tuple[str, ...]:
+        """As `Runtime.interfaces`; empty where there is no /sys/class/net."""
+        return interfaces_up(_NETWORKS)
+
+    def read(self, paths: Sequence[str]) -> dict[str, bytes | None]:
+        """As `Runtime.read`."""
+        return {path: _content(Path(path)) for path in paths}
+
+    def host(self) -> Any:
+        """As `Runtime.host`."""
+        return testinfra_host("local://")
+
+
+class LocalNodes(MemberRuntime):
+    """A node is this machine, for a job that has others too: commands run below an agent, as on them."""
+
+    @classmethod
+    def open(cls, node: Node, gathering: Gathering) -> Member:
+        """As `MemberRuntime.open`."""
+        from pytest_hetgpu.extensions.runtimes.agent.link import Link, boot_command
+        from pytest_hetgpu.extensions.runtimes.agent.node import Reached
+        from pytest_hetgpu.extensions.runtimes.process.pipe import ProcessPipe
+
+        name = node.name or node.host
+        link = Link(ProcessPipe(boot_command(sys.executable), inherited(os.environ)), name)
+        return Reached(name, link).settled(gathering)
+
+
+def _interrupted(overdue: OnOverdue, what: Overdue) -> str | None:
+    """Has a command looked at whose time is over; the signal that cut that short."""
+    try:
+        overdue(what)
+    except KeyboardInterrupt as cut:
+        return str(cut.args[0]) if cut.args else "SIGINT"
+    return None
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None
+
+
+def inherited(environ: Mapping[str, str]) -> dict[str, str]:
+    """What a command gets of our environment: not what would make it a rank of a job that we may be in ourselves."""
+    return {name: value for name, value in environ.items() if not _NOT_INHERITED.match(name)}
+
+
+def home(own: Mapping[str, str]) -> dict[str, str]:
+    """The HOME of a command if our environment has none: that of the user database, else its temporary folder.
+
+    Open MPI 5 does not start without one (`Unable to get the user home directory`).
+    """
+    found = os.path.expanduser("~")  # noqa: PTH111 - Path.home raises where there is none
+    return {"HOME": found if os.path.isabs(found) else own.get("TMPDIR", os.sep)}  # noqa: PTH117 - as above
+
+
+@contextmanager
+def temporary() -> Iterator[dict[str, str]]:
+    """The environment with which a command has a folder of its own for temporary files; none where none can be made.
+
+    Open MPI's launchers, when they are killed, leave files named by their process numbers, on which the next launcher
+    of that number fails.
+    """
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="hetgpu-"))
+    except OSError:
+        yield {}
+        return
+    try:
+        with suppress(OSError):
+            (folder / OWNER_FILE).write_text(books().label)
+        yield {"TMPDIR": str(folder)}
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def interfaces_up(networks: Path) -> tuple[str, ...]:
+    """Interfaces below a `/sys/class/net` that are administratively up, loopback first; () where there is none."""
+    flags = {entry.parent.name: int(entry.read_text(), 16) for entry in networks.glob("*/flags")}
+    up = (name for name, flag in flags.items() if flag & _IFF_UP)
+    return tuple(sorted(up, key=lambda name: (not flags[name] & _IFF_LOOPBACK, name)))
+
+
+def _launch(tree: Tree, command: Command, file: int) -> None:
+    if not command.argv:
+        raise empty()
+    try:
+        tree.launch(command.argv, file)
+    except OSError as failure:
+        raise error(command.argv[0], _known(failure, command, tree.env)) from failure
+    except ValueError as failure:  # a NUL byte, or a character that the file system's encoding lacks
+        raise error(command.argv[0], NotStarted(None, str(failure), 0, found=False, path="")) from failure
+
+
+def _known(failure: OSError, command: Command, env: Mapping[str, str]) -> NotStarted:
+    path = env.get("PATH", "")
+    size = sum(len(os.fsencode(text)) + 1 for text in (*command.argv, *env, *env.values()))
+    found = shutil.which(command.argv[0], path=path) is not None
+    return NotStarted(failure.errno, failure.strerror or str(failure), size, found, path)

@@ -1,0 +1,1 @@
+"""Parts that runtimes with local processes share."""

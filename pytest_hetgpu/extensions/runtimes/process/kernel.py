@@ -1,0 +1,131 @@
+"""What only the kernel can tell: who our children are, when a process ends, and to whom orphans fall."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+_SET_CHILD_SUBREAPER, _GET_CHILD_SUBREAPER = 36, 37
+_WITHOUT_PIDFD = 0.01  # seconds between two looks
+HEEDING = 1.0  # seconds a wait may go on with a signal unheard, which came just before it began or to another thread
+
+
+def children() -> frozenset[int]:
+    """Pids of this process's children, those that ended and were not reaped included."""
+    try:
+        by_thread = [listed.read_bytes() for listed in Path("/proc/self/task").glob("*/children")]
+    except (FileNotFoundError, ProcessLookupError):
+        return children()  # a thread that ended meanwhile has left its children to another
+    if by_thread:
+        return frozenset(int(pid) for pid in b"".join(by_thread).split())
+    import psutil
+
+    return frozenset(child.pid for child in psutil.Process().children())
+
+
+def still_running(pids: Iterable[int], seconds: float) -> set[int]:
+    """Those of `pids` that still run when all have ended or `seconds` have passed. Reaps none of them."""
+    try:
+        return _poll(pids, seconds)
+    except (AttributeError, OSError):
+        # No pidfd: a kernel before 5.3, a Python built without it, a sandbox, or no file descriptors left.
+        return _look_often(pids, seconds)
+
+
+def _poll(pids: Iterable[int], seconds: float) -> set[int]:
+    deadline = time.monotonic() + seconds
+    poll, running = select.poll(), dict[int, int]()
+    with ExitStack() as opened:
+        for pid in pids:
+            try:
+                ending = os.pidfd_open(pid)
+            except ProcessLookupError:
+                continue
+            opened.callback(os.close, ending)
+            poll.register(ending, select.POLLIN)
+            running[ending] = pid
+        while running:
+            left = max(0.0, deadline - time.monotonic())
+            events = poll.poll(min(left, HEEDING) * 1000)
+            for ending, _ in events:
+                poll.unregister(ending)
+                del running[ending]
+            if not events and left <= HEEDING:
+                break
+    return set(running.values())
+
+
+def _look_often(pids: Iterable[int], seconds: float) -> set[int]:
+    deadline = time.monotonic() + seconds
+    while running := {pid for pid in pids if not _ended(pid)}:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            break
+        time.sleep(min(left, _WITHOUT_PIDFD))
+    return running
+
+
+def _ended(pid: int) -> bool:
+    import psutil
+
+    try:
+        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
+
+
+class Custody:
+    """The role of the one to whom its descendants' orphans fall, instead of to init: ours while jobs run.
+
+    It is an attribute of the whole process, and counted, because jobs may run in several threads.
+    `launchers` are the pids of all running jobs' launchers; hold `lock` to read or change it.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.launchers: set[int] = set()
+        self.gathers_orphans = False
+        self._holders = 0
+        self._before = 0
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep the custody of orphaned processes while at least one holder is inside."""
+        with self.lock:
+            self._holders += 1
+            if self._holders == 1:
+                self._before = _subreaper()
+                self.gathers_orphans = _become_subreaper(1)
+        try:
+            yield
+        finally:
+            with self.lock:
+                self._holders -= 1
+                if self._holders == 0 and self.gathers_orphans:
+                    _become_subreaper(self._before)
+
+
+custody = Custody()
+
+
+def _become_subreaper(flag: int) -> bool:
+    return _prctl(_SET_CHILD_SUBREAPER, ctypes.c_ulong(flag))
+
+
+def _subreaper() -> int:
+    flag = ctypes.c_int(0)
+    _prctl(_GET_CHILD_SUBREAPER, ctypes.byref(flag))
+    return flag.value
+
+
+def _prctl(option: int, argument: object) -> bool:
+    try:
+        return bool(ctypes.CDLL(None).prctl(option, argument, 0, 0, 0) == 0)
+    except (OSError, AttributeError):  # not Linux
+        return False

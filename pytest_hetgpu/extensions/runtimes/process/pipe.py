@@ -1,0 +1,95 @@
+"""A link's pipe that is a process's stdin and stdout: ssh's, or an agent's on this machine."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+from pytest_hetgpu.extensions.runtimes.process.ledger import books, marked
+
+_PATIENCE = 5.0  # seconds for a process whose pipe is closed to end by itself
+_LINES, _LONGEST = 40, 1000  # of stderr that are kept, and bytes in one
+
+
+class ProcessPipe:
+    """Starts `argv` in a session of its own, where a terminal's Ctrl-C does not reach it; raises what Popen raises.
+
+    Its stdin closes when this process ends, however it ends: whatever reads it ends then too. It carries our label, or
+    the one given.
+    """
+
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str] | None = None, label: str = "") -> None:
+        pipe = subprocess.PIPE
+        books().processes()
+        env = marked(os.environ if env is None else env, label)
+        self._process = subprocess.Popen(
+            argv, stdin=pipe, stdout=pipe, stderr=pipe, env=env, bufsize=0, start_new_session=True
+        )
+        self._lines: deque[str] = deque(maxlen=_LINES)
+        self._closing, self._sending, self._receiving = threading.Lock(), threading.Lock(), threading.Lock()
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+
+    def send(self, data: bytes) -> None:
+        """As `Pipe.send`."""
+        stdin, left = self._process.stdin, memoryview(data)
+        assert stdin is not None
+        with self._sending:
+            if stdin.closed:
+                raise BrokenPipeError
+            while left:
+                left = left[os.write(stdin.fileno(), left) :]
+
+    def recv(self, size: int) -> bytes:
+        """As `Pipe.recv`."""
+        stdout = self._process.stdout
+        assert stdout is not None
+        with self._receiving:
+            return b"" if stdout.closed else os.read(stdout.fileno(), size)
+
+    def close(self) -> None:
+        """As `Pipe.close`: the process is told by the end of its stdin, and killed if it stays."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with self._closing:
+            if not self._sending.acquire(timeout=_PATIENCE):  # nobody reads what is sent
+                self._process.kill()
+                self._sending.acquire()
+            with suppress(OSError):
+                self._process.stdin.close()
+            self._sending.release()
+            try:
+                self._process.wait(_PATIENCE)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            with self._receiving:
+                self._process.stdout.close()
+
+    def why_ended(self) -> str:
+        """As `Pipe.why_ended`: what it last said on stderr, else its exit status."""
+        return self.stderr() or f"the connection ended ({_status(self.returncode())})"
+
+    def returncode(self) -> int:
+        """The exit status, waited for if need be."""
+        self.close()
+        return self._process.returncode
+
+    def stderr(self) -> str:
+        """The last lines of stderr, once it has ended."""
+        self._listener.join(_PATIENCE)
+        return "\n".join(self._lines)
+
+    def _listen(self) -> None:
+        assert self._process.stderr is not None
+        with self._process.stderr as said:
+            for line in iter(lambda: said.readline(_LONGEST), b""):
+                self._lines.append(line.decode(errors="replace").rstrip())
+
+
+def _status(code: int) -> str:
+    return f"signal {-code}" if code < 0 else f"exit status {code}"

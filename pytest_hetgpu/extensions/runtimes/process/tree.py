@@ -1,0 +1,216 @@
+"""The processes of one job, from its launcher to the last stray, and how they are stopped.
+
+Ranks make process groups of their own, daemons leave the session, their parents die: no single mark holds them all.
+A process belongs to a job if it descends from the launcher, is in the launcher's session, carries the job's label in
+its environment, or is an orphan that fell to us while the job ran and that nobody else can have started.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from pytest_hetgpu.extensions.runtimes.process.kernel import children, custody, still_running
+from pytest_hetgpu.extensions.runtimes.process.ledger import books, marked
+
+if TYPE_CHECKING:
+    import psutil
+
+LABEL = "HETGPU_JOB"
+
+_LINGER = 0.25  # seconds in which what the launcher left may end by itself
+_KILL_LIMIT = 10.0  # seconds after which a process that even KILL does not end is given up
+
+
+class Tree:
+    """One job's processes. `env` is the environment its launcher gets, the label (a random hex word) on top of it."""
+
+    def __init__(self, env: Mapping[str, str], word: str) -> None:
+        books().processes()
+        outer = env.get(LABEL)
+        self.env = {**marked(env), LABEL: f"{outer}/{word}" if outer else word}
+        self.survivors: dict[int, str] = {}
+        self._word = word
+        self._inherited = {name: value for name, value in env.items() if os.environ.get(name) == value}
+        self._earlier = children()
+        self._launcher: subprocess.Popen[bytes] | None = None
+
+    def launch(self, argv: Sequence[str], sink: int) -> None:
+        """Start the launcher, printing to the file descriptor `sink`; raises what Popen raises."""
+        with custody.lock:
+            self._launcher = subprocess.Popen(
+                argv, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, env=self.env, start_new_session=True
+            )
+            custody.launchers.add(self._launcher.pid)
+
+    def wait(self, seconds: float) -> bool:
+        """Block until the launcher has ended or `seconds` have passed; whether it ended."""
+        return not still_running(self._launchers(), seconds)
+
+    def pids(self) -> set[int]:
+        """The job's processes that run now."""
+        return set(self._left())
+
+    def clear(self, grace: float) -> int | None:
+        """Stop whatever is left, reap it, and return the launcher's return code (None: nobody can tell it).
+
+        A launcher that still runs is asked first and has `grace` seconds to clean up, then the rest is asked and has
+        half of that. A KeyboardInterrupt meanwhile means that nothing more is waited for: straight to KILL.
+        """
+        gently = True
+        while True:
+            try:
+                if not self._is_clear():
+                    self._stop(grace, gently)
+                return self._reap_launcher()
+            except KeyboardInterrupt:
+                gently = False
+
+    def _launchers(self) -> set[int]:
+        return {self._launcher.pid} if self._launcher else set()
+
+    def _is_clear(self) -> bool:
+        """Whether nothing can be left, told from the list of our children alone."""
+        launcher = self._launchers()
+        return custody.gathers_orphans and children() - self._earlier <= launcher and not still_running(launcher, 0)
+
+    def _stop(self, grace: float, gently: bool) -> None:
+        launcher = self._launchers()
+        if gently and still_running(launcher, 0):
+            _signal((process for pid, process in self._left().items() if pid in launcher), signal.SIGTERM)
+            still_running(launcher, grace)
+        else:
+            still_running(set(self._left()) - launcher, _LINGER if gently else 0)
+        left = self._left()
+        self._note(left)
+        if gently:
+            _signal(left.values(), signal.SIGTERM)
+            still_running(left, grace / 2)
+        self._kill()
+
+    def _kill(self) -> None:
+        deadline = time.monotonic() + _KILL_LIMIT
+        others: frozenset[int] | None = None
+        while True:
+            left, fallen = self._left(), children() - self._earlier - self._launchers()
+            # One look misses what forks meanwhile: only children that are still there at the next one are others'.
+            if not left and (not fallen or fallen == others):
+                return
+            others = fallen
+            if time.monotonic() > deadline:
+                self.survivors |= {pid: f"{_name(left[pid])}, which KILL did not end" for pid in left}
+                return
+            self._note(left)
+            _signal(left.values(), signal.SIGKILL)
+            still_running(left, deadline - time.monotonic())
+
+    def _note(self, left: Mapping[int, psutil.Process]) -> None:
+        for pid in left.keys() - self._launchers() - self.survivors.keys():
+            self.survivors[pid] = _name(left[pid])
+
+    def _left(self) -> dict[int, psutil.Process]:
+        """The job's processes that still run, the launcher included, by pid; reaps those that ended and fell to us."""
+        members = self._members()
+        running = still_running(members, 0)
+        for pid in members.keys() - running - self._launchers():
+            with suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+        return {pid: process for pid, process in members.items() if pid in running}
+
+    def _members(self) -> dict[int, psutil.Process]:
+        table = _processes()
+        offspring: dict[int, list[int]] = {}
+        for pid, (_, parent) in table.items():
+            offspring.setdefault(parent, []).append(pid)
+        found = [pid for pid, (process, parent) in table.items() if self._is_marked(process, parent)]
+        members: dict[int, psutil.Process] = {}
+        while found:
+            pid = found.pop()
+            if pid not in members:
+                members[pid] = table[pid][0]
+                found += offspring.get(pid, ())
+        return members
+
+    def _is_marked(self, process: psutil.Process, parent: int) -> bool:
+        launcher = self._launchers()
+        session = _session(process.pid)
+        if process.pid in launcher or session in launcher:
+            return True
+        env = _environment(process)
+        if LABEL in env:
+            return self._word in env[LABEL].split("/")
+        return parent == os.getpid() and not self._is_of_others(process.pid, session, env)
+
+    def _is_of_others(self, pid: int, session: int | None, env: Mapping[str, str]) -> bool:
+        """Whether a child of ours without the label (it ended, or wiped its environment) is not this job's orphan."""
+        with custody.lock:
+            if pid in custody.launchers or pid in self._earlier:
+                return True
+        # A job's processes begin outside our session and cannot come back to it.
+        return session in (None, os.getsid(0)) or self._inherited.items() <= env.items()
+
+    def _reap_launcher(self) -> int | None:
+        """By waitpid, not Popen.wait: where somebody else has reaped it, Popen says 0."""
+        if self._launcher is None:
+            return None
+        code = None
+        with custody.lock, suppress(ChildProcessError):
+            pid, status = os.waitpid(self._launcher.pid, os.WNOHANG)
+            code = os.waitstatus_to_exitcode(status) if pid else None
+        custody.launchers.discard(self._launcher.pid)
+        self._launcher.returncode = code or 0  # read by nobody; without it Popen would look for the process again
+        return code
+
+
+def _signal(processes: Iterable[psutil.Process], number: signal.Signals) -> None:
+    """Send a signal; with TERM also CONT, for a stopped process acts on nothing but KILL."""
+    import psutil
+
+    for process in processes:
+        with suppress(psutil.Error):
+            process.send_signal(number)
+            if number == signal.SIGTERM:
+                process.send_signal(signal.SIGCONT)
+
+
+def _processes() -> dict[int, tuple[psutil.Process, int]]:
+    """All processes of this machine, each with its parent's pid."""
+    import psutil
+
+    table: dict[int, tuple[psutil.Process, int]] = {}
+    for pid in psutil.pids():
+        with suppress(psutil.Error):
+            process = psutil.Process(pid)
+            table[pid] = (process, process.ppid())
+    return table
+
+
+def _session(pid: int) -> int | None:
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return None
+
+
+def _environment(process: psutil.Process) -> dict[str, str]:
+    """What a process was started with; empty where it ended, is not ours to read, or has overwritten it."""
+    import psutil
+
+    try:
+        return process.environ()
+    except (psutil.Error, OSError):
+        return {}
+
+
+def _name(process: psutil.Process) -> str:
+    import psutil
+
+    try:
+        return f"{process.name()} ({process.pid})"
+    except psutil.Error:
+        return f"({process.pid})"

@@ -1,0 +1,229 @@
+"""CUDA and HIP: errors of their runtimes as programs print them, faults that end a process, and the drivers' own words.
+
+Texts of errors: `texts.gpu`. Wrappers: helper_cuda.h of cuda-samples, common.h of nccl-tests and rccl-tests, HIP's
+examples, PyTorch's CUDAException. Faults: runtime.cpp of ROCR-Runtime, rocdevice.cpp and hip_code_object.cpp of
+ROCm/clr, the kernel drivers' log (NVIDIA's "Xid Errors", amdgpu_device.c and amdgpu_job.c of Linux).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pytest_hetgpu.extensions.signatures._texts.gpu import gpu_error
+from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading, Weight, slug, token
+from pytest_hetgpu.model.failure import Signature
+from pytest_hetgpu.model.lazy_regex import lazy
+from pytest_hetgpu.model.verdict import Kind
+
+_MOST = 1000
+_LONGEST = 4096
+
+# Lines that others read, or that only tell of a probe: exceptions, log lines of libraries, warnings.
+_OTHERS = lazy(
+    r"\b(?:UCX|UCC|CL_\w+|TL_\w+) +[A-Z]+ |\bNCCL (?:INFO|WARN|TRACE|CALL) |^libfabric:|^[\w.]*(?:Error|Exception): "
+    r"|unhandled cuda error|Warning\b|^\[?[EWIF]\d{4} \d|ProcessGroupNCCL|^\s+what\(\): "
+)
+_WRAPPED = lazy(
+    "|".join(
+        (
+            r"(?:(?P<host>^[\w.-]+): Test )?\b(?i:cuda|hip)(?: (?:Runtime|Driver)(?: API)?)? ?(?i:error|failure)\b",
+            r"^GPUassert: |checkCudaErrors\(\)|\b(?:CUDA|HIP) call .{0,300}failed",
+            r"\b(?:cuda|hip)[A-Z]\w{2,60}(?:\([^()]{0,200}\))?(?: call)? (?:failed|returned)",
+        )
+    )
+)
+# What only a GPU's runtime says, whoever prints it.
+_DISTINCT = lazy(
+    r"-capable device is|illegal memory access|invalid device function|no kernel image|is insufficient for"
+    r"|device-side assert|unspecified launch failure|\b(?:cuda|hip)Error[A-Z]|CUDA_ERROR_"
+    r"|(?:cuda|hip)\w+.{0,80}out of memory"
+)
+# `rank 3`, `[rank 3]`, `Rank 3:` anywhere before the words.
+_RANK = lazy(r"\b[Rr]ank[ :#]{0,2}(?P<rank>\d{1,7})\b")
+_ABORTED = lazy(r"\bsignal:? ?6\b|Aborted \((?:6|core dumped)\)|\bSIGABRT\b|EXIT CODE: (?:6|134)\b|\bAborted$")
+
+# Words, kind, key, weight, whether they prove the end, whether the runtime then calls abort().
+_FAULTS: tuple[tuple[str, Kind, str, Weight, bool], ...] = (
+    (r"Memory access fault by GPU node-\d+", Kind.CRASH, "memory-access-fault@gpu", Weight.CAUSE, True),
+    (r"Memory critical error by agent node-\d+", Kind.CRASH, "memory-error@gpu", Weight.CAUSE, True),
+    (r"HW Exception by GPU node-\d+", Kind.CRASH, "hardware-exception@gpu", Weight.CAUSE, True),
+    (
+        r"Unable to find code object for all current devices|hipErrorNoBinaryForGpu: (?:Unable|Could)",
+        Kind.GPU_ARCH_MISMATCH,
+        "no-kernel-image@gpu",
+        Weight.CAUSE,
+        True,
+    ),
+    # tensile_host.cpp of rocBLAS
+    (
+        r"rocBLAS error: .{1,400} for GPU arch ?: gfx\w+",
+        Kind.GPU_ARCH_MISMATCH,
+        "no-tensile-library@rocblas",
+        Weight.CAUSE,
+        True,
+    ),
+    (r"Aborting with error ?: (?P<what>HSA_STATUS_\w+)", Kind.CRASH, "{what}@gpu", Weight.CAUSE, True),
+    (r"NVRM: Xid \([^()]*\): (?P<what>43|45),", Kind.ERROR, "Xid-{what}@gpu", Weight.CONSEQUENCE, False),
+    (r"NVRM: Xid \([^()]*\): (?P<what>\d+),", Kind.ERROR, "Xid-{what}@gpu", Weight.RELAYED, False),
+    (r"GPU has fallen off the bus", Kind.ERROR, "Xid-79@gpu", Weight.RELAYED, False),
+    (r"amdgpu.*(?:GPU reset begin|ring \S+ timeout)", Kind.ERROR, "reset@gpu", Weight.RELAYED, False),
+    (r"Found no NVIDIA driver on your system", Kind.ERROR, "no-driver@gpu", Weight.CAUSE, False),
+    (r"The NVIDIA driver on your system is too old", Kind.ERROR, "InsufficientDriver@gpu", Weight.CAUSE, False),
+    (r"Failed to initialize NVML: (?P<what>.+)", Kind.ERROR, "nvml-{what}@gpu", Weight.RELAYED, False),
+    (r"Unable to open /dev/kfd|ROCk module is NOT loaded", Kind.ERROR, "no-driver@gpu", Weight.RELAYED, False),
+    (
+        r"\b(?P<what>(?:CUBLAS|CUDNN|CUSPARSE|CUSOLVER|HIPBLAS)_STATUS_(?!SUCCESS)[A-Z_]{3,60})",
+        Kind.ERROR,
+        "{what}@gpu",
+        Weight.RELAYED,
+        False,
+    ),
+    (r"couldn't communicate with the NVIDIA driver", Kind.ERROR, "no-driver@gpu", Weight.RELAYED, False),
+    (
+        r"^(?:\S{1,300}:\d+: )?.{0,300}block: \[\d+,\d+,\d+\], thread: \[\d+,\d+,\d+\] Assertion .{1,500} failed",
+        Kind.ERROR,
+        "Assert@gpu",
+        Weight.CAUSE,
+        False,
+    ),
+    (r"Device-side assertion .{1,500} failed", Kind.ERROR, "Assert@gpu", Weight.CAUSE, False),
+)
+_COMPILED = tuple((lazy(words), kind, key, weight, aborts) for words, kind, key, weight, aborts in _FAULTS)
+_NO_CODE = lazy(r"HSA_STATUS_ERROR_(?:ILLEGAL_INSTRUCTION|INVALID_ISA\w*|INVALID_CODE_OBJECT)\b")
+_FULL = lazy(r"Available Free mem : 0 MB|HSA_STATUS_ERROR_OUT_OF_RESOURCES")
+
+
+class CudaHip(Dialect):
+    """One reading a line. A runtime that aborts after its words gives them the signal, where the log tells of one."""
+
+    triggers = (
+        *(
+            f"{name} {word}".encode()
+            for name in ("CUDA", "Cuda", "cuda", "HIP", "Hip", "hip")
+            for word in ("error", "failure")
+        ),
+        b"CUDA Error",
+        b"HIP Error",
+        b"CUDA Runtime",
+        b"CUDA call",
+        b"HIP call",
+        b"cudaError",
+        b"hipError",
+        b"CUDA_ERROR_",
+        b"GPUassert",
+        b"checkCudaErrors",
+        *(
+            words.encode()
+            for words in (
+                "Memory access fault by GPU",
+                "Memory critical error by agent",
+                "HW Exception by GPU",
+                "Unable to find code object",
+                "HSA_STATUS_ERROR",
+                "rocBLAS error: ",
+                "NVRM: Xid",
+                "fallen off the bus",
+                "GPU reset begin",
+                "amdgpu_job_timedout",
+                "Found no NVIDIA driver",
+                "NVIDIA driver on your system",
+                "communicate with the NVIDIA driver",
+                "Failed to initialize NVML",
+                "Unable to open /dev/kfd",
+                "ROCk module",
+                "CUBLAS_STATUS_",
+                "CUDNN_STATUS_",
+                "CUSPARSE_STATUS_",
+                "CUSOLVER_STATUS_",
+                "HIPBLAS_STATUS_",
+                "], thread: [",
+                "Device-side assertion",
+                "no CUDA-capable device",
+                "no ROCm-capable device",
+                "illegal memory access",
+                "invalid device function",
+                "no kernel image",
+                "is insufficient for ",
+                "device-side assert",
+                "unspecified launch failure",
+                "out of memory",
+                "Aborted",
+                "ignal 6",
+                "ignal: 6",
+                "SIGABRT",
+                "EXIT CODE: ",
+            )
+        ),
+    )
+
+    def __init__(self) -> None:
+        self._readings: list[Reading] = []
+        self._aborting: set[int] = set()
+        self._aborted = False
+
+    def feed(self, line: LogLine) -> None:
+        text = line.text[:_LONGEST]
+        if len(self._readings) >= _MOST:
+            return
+        reading = None if _OTHERS.search(text) else self._fault(line, text) or _error(line, text)
+        if reading:
+            self._readings.append(reading)
+        elif self._aborting and _ABORTED.search(text):
+            self._aborted = True
+
+    def _fault(self, line: LogLine, text: str) -> Reading | None:
+        for pattern, kind, key, weight, aborts in _COMPILED:
+            if found := pattern.search(text):
+                what = token((found.groupdict().get("what") or "").replace("/", "-"))
+                if aborts:
+                    self._aborting.add(len(self._readings))
+                means = _hsa(text, kind) if what.startswith("HSA_") else kind
+                return Reading(_signature(line, text, means, key.replace("{what}", what)), weight, certain=aborts)
+        return None
+
+    def finish(self) -> Sequence[Reading]:
+        if self._aborted:
+            for place in self._aborting:
+                reading = self._readings[place]
+                signature = replace(reading.signature, signal="SIGABRT")
+                self._readings[place] = replace(reading, signature=signature)
+        return tuple(self._readings)
+
+
+def _hsa(text: str, otherwise: Kind) -> Kind:
+    if _NO_CODE.search(text):
+        return Kind.GPU_ARCH_MISMATCH
+    return Kind.OUT_OF_MEMORY if _FULL.search(text) else otherwise
+
+
+def _error(line: LogLine, text: str) -> Reading | None:
+    """An error of a runtime call: certain where one of the usual wrappers prints it, a mere mention elsewhere."""
+    wrapped, error = _WRAPPED.search(text), gpu_error(text)
+    if wrapped is None:
+        distinct = error is not None and _DISTINCT.search(text)
+        return Reading(_signature(line, text, error.kind, error.key), certain=False) if error and distinct else None
+    if error is None:
+        said = text[wrapped.end() :]
+        key = f"{slug(said) or 'error'}@gpu"
+        if re.search(r"\b(?:success|no error|0 errors?)\b", said):
+            return None
+        return Reading(_signature(line, text, Kind.ERROR, key), Weight.RELAYED, certain=False)
+    signature = _signature(line, text, error.kind, error.key)
+    hosts = (wrapped["host"],) if wrapped["host"] else signature.hosts
+    return Reading(replace(signature, hosts=hosts))
+
+
+def _signature(line: LogLine, text: str, kind: Kind, key: str) -> Signature:
+    named = _RANK.search(text)
+    rank = line.rank if line.rank is not None else int(named["rank"]) if named else None
+    return Signature(
+        kind,
+        key,
+        line.quote,
+        line.number,
+        detail=text.strip()[:200],
+        ranks=() if rank is None else (rank,),
+        hosts=(line.host,) if line.host else (),
+    )

@@ -1,0 +1,110 @@
+"""How a rank ended, said of its signal or exit code: the same whichever launcher or shell tells it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import chain, islice
+from typing import NamedTuple
+
+from pytest_hetgpu.extensions.signatures.base import Weight
+from pytest_hetgpu.extensions.signatures.engine.frames import signal_name
+from pytest_hetgpu.model.verdict import Kind
+
+_MOST_RANGED = 100_000
+_LONGEST_NAMES = 65_536
+_LONGEST_NUMBER = 7
+
+# glibc's strsignal(3): string/../sysdeps/generic/siglist.h.
+_TEXTS = {
+    "Hangup": 1,
+    "Interrupt": 2,
+    "Quit": 3,
+    "Illegal instruction": 4,
+    "Trace/breakpoint trap": 5,
+    "Aborted": 6,
+    "Bus error": 7,
+    "Floating point exception": 8,
+    "Killed": 9,
+    "User defined signal 1": 10,
+    "Segmentation fault": 11,
+    "User defined signal 2": 12,
+    "Broken pipe": 13,
+    "Alarm clock": 14,
+    "Terminated": 15,
+    "Stack fault": 16,
+    "CPU time limit exceeded": 24,
+    "File size limit exceeded": 25,
+    "Virtual timer expired": 26,
+    "Profiling timer expired": 27,
+    "I/O possible": 29,
+    "Power failure": 30,
+    "Bad system call": 31,
+}
+# Whoever cuts a job off writes so in the job's own output, there and then. A symptom before that line may be why it
+# took so long; a peer that is gone, told after it, is what became of it. LIMIT is for what is told apart from the
+# output.
+CUT_OFF = Weight.SYMPTOM
+FROM_OUTSIDE = frozenset((1, 2, 15))
+_KILL, _XCPU = 9, 24
+
+
+class Ending(NamedTuple):
+    """An ending in a signature's words."""
+
+    kind: Kind
+    key: str
+    weight: Weight = Weight.ENDING
+    signal: str | None = None
+    detail: str | None = None
+
+
+def signal_number(text: str) -> int | None:
+    """11 for strsignal's `Segmentation fault`, with or without `(core dumped)`; None for other words."""
+    return _TEXTS.get(text.replace("(core dumped)", "").strip().rstrip("."))
+
+
+def by_signal(number: int) -> Ending:
+    """Died of a signal: those that people and launchers send say nothing of why."""
+    name = signal_name(number)
+    if number == _XCPU:
+        return Ending(Kind.TIMEOUT, "cpu-time@ulimit", Weight.LIMIT, name, "CPU time limit exceeded")
+    return Ending(Kind.CRASH, name, Weight.CONSEQUENCE if number in FROM_OUTSIDE else Weight.ENDING, name)
+
+
+def by_code(code: int) -> Ending:
+    """Exited with a code: above 128 a shell tells of a signal, at 126 and 127 that there was nothing to run."""
+    if 128 < code < 128 + 65:
+        return by_signal(code - 128)
+    kind = Kind.LAUNCH_FAILURE if code in (126, 127) else Kind.ERROR
+    return Ending(kind, f"exit@{code}", detail=f"exit code {code}")
+
+
+def killed(ending: Ending) -> bool:
+    """Whether SIGKILL ended it, which a launcher sends to those who are left, too."""
+    return ending.signal == signal_name(_KILL)
+
+
+def numbers(ranges: str) -> Iterator[int]:
+    """The numbers of `0-3,5`, a limited number of them; what is no number is left out."""
+    found = re.finditer(r"(?<!\d)(\d{1,7})(?!\d)(?:-(\d{1,7})(?!\d))?", ranges)
+    parts = (range(int(part[1]), int(part[2] or part[1]) + 1) for part in found)
+    return islice(chain.from_iterable(parts), _MOST_RANGED)
+
+
+def hosts(names: str) -> tuple[str, ...]:
+    """The hosts of Slurm's `node[1-3,07],login`, zeros kept, a limited number of them."""
+    found: list[str] = []
+    for part in re.findall(r"[^,\[\]]*(?:\[[^\[\]]*\][^,\[\]]*|(?=,|$))", names[:_LONGEST_NAMES]):
+        head, bracket, rest = part.partition("[")
+        inside, _, tail = rest.partition("]")
+        if not bracket:
+            found += [head] if head else []
+            continue
+        for piece in inside.split(","):
+            first, _, last = piece.partition("-")
+            short = max(len(first), len(last)) <= _LONGEST_NUMBER
+            if short and first.isdecimal() and (last or first).isdecimal():
+                ends = int(first), min(int(last or first), int(first) + _MOST_RANGED - len(found))
+                found += [f"{head}{number:0{len(first)}d}{tail}" for number in range(ends[0], ends[1] + 1)]
+    return tuple(found[:_MOST_RANGED])

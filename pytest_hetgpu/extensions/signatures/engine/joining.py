@@ -1,0 +1,243 @@
+"""Reports of one death made one: several handlers of one signal, a process's last words, the launcher's echo."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from pytest_hetgpu.extensions.signatures.base import Process, Reading, Weight
+from pytest_hetgpu.extensions.signatures.engine.frames import crash_key
+from pytest_hetgpu.model.failure import Signature
+from pytest_hetgpu.model.lazy_regex import lazy
+from pytest_hetgpu.model.verdict import Kind
+
+_ABORT = "SIGABRT"
+_INTERPRETER = "Fatal Python error: "
+# A quoted line is as it stands in the log.
+_COLOURS = lazy(r"\x1b\[[0-9;:]*[mK]")
+# Ranks write at the same time, but an abort is reported at once.
+_NEAR = 1000
+_MOST_WAITING = 200
+
+
+def one_a_death(ordered: Sequence[Reading], with_rank: Callable[[Reading], Reading]) -> list[Reading]:
+    """Readings, sorted by line, with one for each process that died of a signal; `with_rank` adds the rank it knows."""
+    spoken = _with_interpreters(_with_last_words(_one_a_process(ordered)))
+    return _drop_echoes([with_rank(reading) for reading in spoken])
+
+
+def _one_a_process(ordered: Sequence[Reading]) -> list[Reading]:
+    """Handlers' reports reduced to one cause a process; all other readings as they are.
+
+    Of two handlers on one signal the first keeps its words and takes the other's frame where it has none. Another
+    signal of the same process is what its handler met.
+    """
+    result: list[Reading] = []
+    first: dict[Process, int] = {}
+    for reading in ordered:
+        if not (reading.process and _reported(reading)):
+            result.append(reading)
+        elif reading.process not in first:
+            first[reading.process] = len(result)
+            result.append(reading)
+        else:
+            at = first[reading.process]
+            if result[at].signature.signal == reading.signature.signal:
+                result[at] = replace(result[at], signature=_framed(result[at].signature, reading.signature))
+            else:
+                result.append(replace(reading, weight=Weight.CONSEQUENCE))
+    return result
+
+
+def _reported(reading: Reading) -> bool:
+    """Whether a reading tells of a death by its own handler or by the process's last words."""
+    return reading.certain and reading.weight <= Weight.RELAYED and reading.signature.signal is not None
+
+
+def _framed(head: Signature, other: Signature) -> Signature:
+    """The first handler's report with what only the second knows. An assertion's or a frozen process's words stay."""
+    head = replace(head, detail=head.detail or other.detail)
+    if head.library or head.function or not (other.library or other.function):
+        return replace(head, entry_point=head.entry_point or other.entry_point)
+    return replace(
+        head,
+        key=other.key if head.kind in (Kind.CRASH, Kind.HANG) else head.key,
+        library=other.library,
+        function=other.function,
+        entry_point=other.entry_point,
+    )
+
+
+def _with_last_words(readings: Sequence[Reading]) -> list[Reading]:
+    """Reports of an abort joined with what its process printed just before it.
+
+    That text names no process: of several that wait for their report, the one that names the same function is meant,
+    else the first.
+    """
+    result: list[Reading | None] = []
+    waiting: list[int] = []
+    for reading in readings:
+        if _last_words(reading) and len(waiting) < _MOST_WAITING:
+            waiting.append(len(result))
+        elif _bare_abort(reading):
+            place = _meant([(at, said) for at in waiting if (said := result[at])], reading)
+            if place is not None:
+                waiting.remove(place)
+                said = result[place]
+                result[place] = _spoken(said, reading) if said else reading
+                continue
+        result.append(reading)
+    return [reading for reading in result if reading]
+
+
+def _last_words(reading: Reading) -> bool:
+    return reading.process is None and _reported(reading) and reading.signature.signal == _ABORT
+
+
+def _bare_abort(reading: Reading) -> bool:
+    """A handler's report of an abort that says nothing of its reason."""
+    signature = reading.signature
+    return bool(reading.process and _reported(reading) and signature.signal == _ABORT and not signature.detail)
+
+
+def _meant(waiting: Sequence[tuple[int, Reading]], report: Reading) -> int | None:
+    death = report.signature
+    fitting = [
+        (at, said.signature)
+        for at, said in waiting
+        if death.line - _NEAR < said.signature.line
+        and _agree(said.signature.ranks, death.ranks)
+        and _agree(said.signature.hosts, death.hosts)
+    ]
+    same = (at for at, said in fitting if said.function and said.function == death.function)
+    return next(same, fitting[0][0] if fitting else None)
+
+
+def _with_interpreters(readings: Sequence[Reading]) -> list[Reading]:
+    """What Python's faulthandler said of a signal joined with the report of the next handler, or of the one before it.
+
+    Its words name no process, and no frame below the interpreter. Either may come first.
+    """
+    result: list[Reading | None] = list(readings)
+    told = [at for at, reading in enumerate(readings) if _of_interpreter(reading)][:_MOST_WAITING]
+    reports = [at for at, reading in enumerate(readings) if reading.process and _reported(reading)]
+    for at in told:
+        words = readings[at]
+        near = [place for place in reports if _of_one_death(words.signature, readings[place].signature)]
+        place = next((place for place in near if place > at), near[-1] if near else None)
+        if place is not None:
+            reports.remove(place)
+            result[min(at, place)] = _interpreted(words, readings[place])
+            result[max(at, place)] = None
+    return [reading for reading in result if reading]
+
+
+def _of_interpreter(reading: Reading) -> bool:
+    signature = reading.signature
+    return (
+        reading.process is None
+        and signature.signal != _ABORT
+        and _INTERPRETER in _COLOURS.sub("", signature.primary_line)
+    )
+
+
+def _of_one_death(one: Signature, other: Signature) -> bool:
+    near = abs(one.line - other.line) < _NEAR and one.signal == other.signal
+    return near and _agree(one.ranks, other.ranks) and _agree(one.hosts, other.hosts)
+
+
+def _interpreted(words: Reading, report: Reading) -> Reading:
+    """The first of both with what each knows; where Python was tells more than a library without a function."""
+    said, death = words.signature, report.signature
+    head = said if said.line < death.line else death
+    signature = replace(
+        head,
+        key=death.key if death.function else said.key,
+        detail=death.detail or said.detail,
+        library=death.library,
+        function=death.function,
+        entry_point=death.entry_point,
+        ranks=said.ranks or death.ranks,
+        hosts=said.hosts or death.hosts,
+    )
+    return replace(report, signature=signature, weight=min(words.weight, report.weight))
+
+
+def _agree(one: Sequence[object], other: Sequence[object]) -> bool:
+    return not one or not other or one == other
+
+
+def _spoken(said: Reading, report: Reading) -> Reading:
+    """An abort told by its process's own words, with the report's frame; an assertion knows its function better."""
+    words, death = said.signature, report.signature
+    library, function = death.library or words.library, words.function or death.function
+    framed = words.kind is Kind.CRASH and (library or function)
+    # The report's own key is of the frame at fault, which may lie below the C++ runtime.
+    told = death.key if death.library and not words.function else crash_key(_ABORT, library, function)
+    signature = replace(
+        words,
+        key=told if framed else words.key,
+        library=library,
+        function=function,
+        entry_point=death.entry_point,
+        ranks=death.ranks or words.ranks,
+        hosts=death.hosts or words.hosts,
+    )
+    return replace(said, signature=signature, process=report.process)
+
+
+def _drop_echoes(readings: Sequence[Reading]) -> list[Reading]:
+    """Without the launcher's, shell's or kernel's word on a death that is reported in full; the rank it names is kept.
+
+    The word may name another signal than the first: a handler of SIGABRT may die of SIGSEGV.
+    """
+    reported = [reading for reading in readings if _reported(reading)]
+    signals = Counter(reading.signature.signal for reading in reported)
+    processes = {reading.process for reading in reported if reading.process}
+    ranks = {rank for reading in reported for rank in reading.signature.ranks}
+    echoes = [
+        reading
+        for reading in readings
+        if _is_echo(reading)
+        and (
+            reading.signature.signal in signals
+            or reading.process in processes
+            or bool(ranks.intersection(reading.signature.ranks))
+        )
+    ]
+    dropped, told = set(map(id, echoes)), _Echoes(echoes)
+    return [
+        _with_echo(reading, signals, told) if _reported(reading) else reading
+        for reading in readings
+        if id(reading) not in dropped
+    ]
+
+
+def _is_echo(reading: Reading) -> bool:
+    """Another's word on how a process ended: the launcher's or a shell's, or the kernel's log."""
+    if reading.signature.signal is None:
+        return False
+    return reading.weight is Weight.ENDING or (reading.weight is Weight.RELAYED and not reading.certain)
+
+
+class _Echoes:
+    """The ranks that echoes name, by process and by signal."""
+
+    def __init__(self, echoes: Sequence[Reading]) -> None:
+        self.of_process: dict[Process | None, set[int]] = {}
+        self.of_signal: dict[str | None, set[int]] = {}
+        for echo in echoes:
+            self.of_process.setdefault(echo.process, set()).update(echo.signature.ranks)
+            self.of_signal.setdefault(echo.signature.signal, set()).update(echo.signature.ranks)
+
+
+def _with_echo(reading: Reading, signals: Counter[str | None], echoes: _Echoes) -> Reading:
+    """A crash with the launcher's rank: of its process, or where only one process and one rank died of that signal."""
+    signature = reading.signature
+    if signature.ranks:
+        return reading
+    own = echoes.of_process.get(reading.process, set()) if reading.process else set()
+    alike = echoes.of_signal.get(signature.signal, set())
+    named = own or (alike if signals[signature.signal] == 1 else set())
+    return replace(reading, signature=replace(signature, ranks=tuple(named))) if len(named) == 1 else reading

@@ -1,0 +1,173 @@
+"""Dialects that are tables: each row says which words mean what."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, NamedTuple
+
+from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Process, Reading, Weight, process_of, slug, token
+from pytest_hetgpu.model.failure import Signature
+from pytest_hetgpu.model.lazy_regex import lazy
+from pytest_hetgpu.model.verdict import Kind
+
+_LONGEST_MATCHED = 4096
+_MOST_READINGS = 1000
+_LONGEST_RANK = 7
+_MOST_NAMED = 100_000
+
+
+class Rule(NamedTuple):
+    """One row: a line that holds `trigger` (and in which `pattern`, where given, is found) means `kind`.
+
+    `then` is looked for in the `within` lines that follow, for what the first line does not say; the quoted line is
+    the first unless `quote_then`. `certain` is the reading's. `key` is a template over the named groups of both (a
+    group that is missing leaves no trace in it) and `trigger`, whose words it then is; groups called signal, detail,
+    library, function, entry, host or rank go to the signature's fields.
+    A rule without a key marks words that mean nothing.
+    """
+
+    trigger: str
+    kind: Kind = Kind.ERROR
+    key: str = ""
+    weight: Weight = Weight.CAUSE
+    pattern: str | None = None
+    then: str | None = None
+    within: int = 10
+    quote_then: bool = False
+    detail: str | None = None
+    certain: bool = True
+
+
+@dataclass(slots=True)
+class _Open:
+    """A rule whose first line was seen, waiting for its second."""
+
+    rule: Rule
+    groups: dict[str, str]
+    line: LogLine
+    left: int
+    process: Process | None = field(default=None)
+
+
+@dataclass(slots=True)
+class _Told:
+    """A reading, and the ranks and hosts of all lines that tell the same."""
+
+    reading: Reading
+    ranks: set[int] = field(default_factory=set)
+    hosts: dict[str, None] = field(default_factory=dict)
+
+    def add(self, signature: Signature) -> None:
+        if len(self.ranks) < _MOST_NAMED:
+            self.ranks.update(signature.ranks)
+        if len(self.hosts) < _MOST_NAMED:
+            self.hosts.update(dict.fromkeys(signature.hosts))
+
+    def whole(self) -> Reading:
+        signature = replace(self.reading.signature, ranks=tuple(sorted(self.ranks)), hosts=tuple(self.hosts))
+        return replace(self.reading, signature=signature)
+
+
+class RuleDialect(Dialect):
+    """Reads by a table: the first rule that fits a line takes it."""
+
+    rules: ClassVar[Sequence[Rule]]
+    _table: ClassVar[Sequence[tuple[str, re.Pattern[str], Rule]]] = ()
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "rules" in cls.__dict__:
+            cls.triggers = tuple(dict.fromkeys(rule.trigger.encode() for rule in cls.rules))
+            cls._table = ()
+            cls.context = max((rule.within for rule in cls.rules if rule.then), default=0)
+
+    def __init__(self) -> None:
+        self._readings: dict[str, _Told] = {}
+        self._open: dict[Rule, _Open] = {}
+
+    def feed(self, line: LogLine) -> None:
+        text = line.text[:_LONGEST_MATCHED]
+        if self._open:
+            for waiting in list(self._open.values()):
+                self._continue(waiting, line, text)
+        for trigger, pattern, rule in self._table or self._tabled():
+            if trigger in text and (found := pattern.search(text)):
+                self._begin(rule, _groups(found), line)
+                return
+
+    @classmethod
+    def _tabled(cls) -> Sequence[tuple[str, re.Pattern[str], Rule]]:
+        """The table, made when the first line is read: most logs need no rule of most dialects."""
+        cls._table = tuple((rule.trigger, lazy(rule.pattern or re.escape(rule.trigger)), rule) for rule in cls.rules)
+        return cls._table
+
+    def finish(self) -> Sequence[Reading]:
+        for waiting in self._open.values():
+            self._add(waiting)
+        self._open.clear()
+        return tuple(told.whole() for told in self._readings.values())
+
+    def _begin(self, rule: Rule, groups: dict[str, str], line: LogLine) -> None:
+        opened = _Open(rule, groups, line, rule.within, process_of(line.text))
+        if not rule.then:
+            self._add(opened)
+        elif rule not in self._open:
+            self._open[rule] = opened
+
+    def _continue(self, waiting: _Open, line: LogLine, text: str) -> None:
+        if waiting.line.rank is not None and line.rank not in (None, waiting.line.rank):
+            return
+        found = re.search(waiting.rule.then or "", text)
+        if found:
+            waiting.groups |= _groups(found)
+            if waiting.rule.quote_then:
+                waiting.line = replace(line, rank=waiting.line.rank, host=waiting.line.host)
+        waiting.left -= 1
+        if found or not waiting.left:
+            del self._open[waiting.rule]
+            self._add(waiting)
+
+    def _add(self, done: _Open) -> None:
+        if not done.rule.key:
+            return
+        reading = self.reading(done.rule, done.groups, done.line)
+        host = done.process[0] if done.process else done.line.host
+        if host and not reading.signature.hosts:
+            reading = replace(reading, signature=replace(reading.signature, hosts=(host,)))
+        reading = replace(reading, process=reading.process or done.process)
+        key = reading.signature.key
+        if key not in self._readings and len(self._readings) < _MOST_READINGS:
+            self._readings[key] = _Told(reading)
+        if key in self._readings:
+            self._readings[key].add(reading.signature)
+
+    def reading(self, rule: Rule, groups: Mapping[str, str], line: LogLine) -> Reading:
+        """What a rule that matched says; dialects override it where a table is not enough."""
+        groups = {**groups, "trigger": slug(rule.trigger)} if "{trigger}" in rule.key else groups
+        key = re.sub(r"\{(\w+)\}", lambda name: token(groups.get(name[1], "")), rule.key)
+        rank = _rank(groups.get("rank"), line)
+        signature = Signature(
+            kind=rule.kind,
+            key=re.sub(r"[@!]+(?=!|$)", "", key),
+            primary_line=line.quote,
+            line=line.number,
+            signal=groups.get("signal"),
+            detail=groups.get("detail") or rule.detail,
+            library=groups.get("library"),
+            function=groups.get("function"),
+            entry_point=groups.get("entry"),
+            ranks=() if rank is None else (rank,),
+            hosts=(groups["host"],) if "host" in groups else (),
+        )
+        return Reading(signature, rule.weight, certain=rule.certain)
+
+
+def _rank(named: str | None, line: LogLine) -> int | None:
+    """The rank that a rule found, else the line's; a number too long for one is none."""
+    return int(named) if named and len(named) <= _LONGEST_RANK else line.rank
+
+
+def _groups(found: re.Match[str]) -> dict[str, str]:
+    return {name: text for name, text in found.groupdict().items() if text}

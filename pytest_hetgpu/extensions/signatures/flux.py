@@ -1,0 +1,197 @@
+"""Flux: what its commands, its shell and a job's event logs say of how a job ended.
+
+src/cmd/job/attach.c and src/common/libjob/job.c print exceptions and exit codes, src/shell/log.c what the shell logs,
+src/shell/task.c and doom.c how tasks ended; exceptions are raised in src/modules/job-manager, job-exec and src/shell.
+Those who keep such logs append the event log (RFC 18) after the output, so lines do not stand in the order of time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading, Weight, slug, token
+from pytest_hetgpu.extensions.signatures.engine.endings import Ending, by_code, by_signal, signal_number
+from pytest_hetgpu.model.failure import Signature
+from pytest_hetgpu.model.lazy_regex import lazy
+from pytest_hetgpu.model.records import RankExit
+from pytest_hetgpu.model.verdict import Kind
+
+_LONGEST = 8192
+_MOST = 10_000
+_LAUNCH = Kind.LAUNCH_FAILURE
+_CANCELLATION = "cancelled@flux"
+
+_PRINTED = lazy(r"job\.exception (?:\S+ )?type=(?P<type>[\w-]+) severity=(?P<severity>\d{1,3}) ?(?P<note>.*)")
+_TASKS = lazy(r"flux-job: (?:task\(s\)|job shell) (?:exited with exit code (?P<code>\d{1,9})|(?P<signal>\S.*?))\s*$")
+_SHELL = lazy(r"flux-shell(?:\[(?P<rank>\d+)\])?: +(?P<level>FATAL|ERROR): (?P<note>.*)")
+_COMMAND = lazy(r"\bflux-(?:run|submit|alloc|batch|bulksubmit|mini|start): ERROR: (?P<note>.*)")
+_EVENT = lazy(r'"name": ?"(?P<name>exception|shell\.task-exit|complete|finish)"')
+_FIELD = lazy(r'"(?P<name>\w+)": ?(?:"(?P<text>(?:[^"\\]|\\.){0,2000})"|(?P<number>-?\d{1,18}))')
+
+# The notes of exceptions of type exec, and what the shell dies of.
+_START = lazy(r"task (?P<rank>\d+) \(host (?P<host>[^()\s]+)\): start failed: (?P<program>.*?): (?P<why>[^:]+)$")
+_DOOMED = lazy(
+    r"(?:task|shell) rank (?P<rank>\d+) on host (?P<host>\S+) (?:failed|exited)(?: \((?P<how>[^()]*(?:\([^()]*\))?)\))?"
+    r"(?= and exit-)"
+)
+_ABORT = lazy(r"(?:PMI|MPI)_Abort(?::.*?\brank (?P<rank>\d+))?")
+_SHELL_DIED = lazy(r"shell rank (?P<rank>\d+) \(on (?P<host>[^()\s]+)\): (?P<how>\S.*)$")
+_NODE = lazy(r"node failure on (?P<host>\S+)|lost contact with job shell")
+_NEVER = lazy(r"terminated before first barrier|start barrier timeout|exec error|start failed|failed to start")
+
+
+class Flux(Dialect):
+    """Exceptions, endings, and the events that tell of them."""
+
+    triggers = (
+        b"job.exception ",
+        b"flux-job: task(s) ",
+        b"flux-job: job shell ",
+        b"flux-shell",
+        b'"name":"exception"',
+        b'"name":"shell.task-exit"',
+        b'"name":"complete"',
+        b'"name":"finish"',
+        *(
+            f"flux-{name}: ERROR: ".encode()
+            for name in ("run", "submit", "alloc", "batch", "bulksubmit", "mini", "start")
+        ),
+    )
+
+    def __init__(self) -> None:
+        self._readings: list[Reading] = []
+        self._statuses: list[tuple[LogLine, int]] = []
+        self._exits: dict[int, RankExit] = {}
+
+    def feed(self, line: LogLine) -> None:
+        text = line.text[:_LONGEST]
+        if found := _PRINTED.search(text):
+            self._exception(found["type"], int(found["severity"]), found["note"].strip(), line)
+        elif (found := _EVENT.search(text)) and text.lstrip().startswith("{"):
+            self._event(found["name"], text, line)
+        elif found := _TASKS.search(text):
+            number = signal_number(found["signal"] or "")
+            if found["code"] or number:
+                self._add(by_code(int(found["code"])) if found["code"] else by_signal(number or 0), line)
+        elif found := _SHELL.search(text):
+            self._shell(found["level"], found["note"].strip(), line)
+        elif found := _COMMAND.search(text):
+            self._add(Ending(_LAUNCH, f"{slug(found['note'])}@flux", Weight.CAUSE, detail=found["note"]), line)
+
+    def finish(self) -> Sequence[Reading]:
+        told = bool(self._readings)
+        for line, status in [] if told else self._statuses:
+            self._add(by_signal(status & 0x7F) if status & 0x7F else by_code(status >> 8 & 0xFF), line)
+        self._statuses.clear()
+        signals = {reading.signature.signal for reading in self._readings if reading.signature.signal}
+        if signals == {"SIGTERM"}:
+            return tuple(map(_cancelled, self._readings))
+        return tuple(self._readings)
+
+    def exits(self) -> Sequence[RankExit]:
+        return tuple(self._exits.values())
+
+    def _event(self, name: str, text: str, line: LogLine) -> None:
+        """One line of an event log: JSON, of which the fields are enough, since a log may cut it."""
+        fields = {found["name"]: found["text"] or found["number"] or "" for found in _FIELD.finditer(text)}
+        if name == "exception":
+            severity = fields.get("severity", "")
+            note = fields.get("note", "").replace('\\"', '"')
+            self._exception(
+                fields.get("type", ""), int(severity) if severity.isdecimal() and len(severity) < 4 else 0, note, line
+            )
+        elif name == "shell.task-exit":
+            self._task(fields, line)
+        elif (status := fields.get("status", "")).isdecimal() and 0 < int(status) < 1 << 16:
+            self._statuses = (self._statuses or [(line, int(status))])[:1]
+
+    def _task(self, fields: dict[str, str], line: LogLine) -> None:
+        rank, number, code = (_number(fields.get(name)) for name in ("rank", "signaled", "exitcode"))
+        if not number and not code:
+            return
+        if rank is not None and len(self._exits) < _MOST:
+            self._exits.setdefault(rank, RankExit(rank, number or None, None if number else code))
+        self._add(by_signal(number) if number else by_code(code or 0), line, rank)
+
+    def _exception(self, kind: str, severity: int, note: str, line: LogLine) -> None:
+        """An exception: at severity 0 it ended the job."""
+        if severity:
+            return
+        if kind == "cancel":
+            ending = Ending(Kind.TIMEOUT, _CANCELLATION, Weight.LIMIT, detail=note or None)
+        elif kind == "timeout":
+            ending = Ending(Kind.TIMEOUT, "time-limit@flux", Weight.LIMIT, detail=note or None)
+        elif kind in ("exec", "mpir", "node-failure", "lost-shell"):
+            self._ended(note, line, Ending(Kind.ERROR, f"{slug(note)}@flux", detail=note or None))
+            return
+        else:  # alloc, dependency, prolog, validate and what plug-ins raise before a job can start
+            key = "unsatisfiable@flux" if "unsatisfiable" in note else f"{kind or 'exception'}@flux"
+            ending = Ending(_LAUNCH, key, Weight.CAUSE, detail=note or None)
+        self._add(ending, line)
+
+    def _shell(self, level: str, note: str, line: LogLine) -> None:
+        """What a job's shell logs: it dies of what is fatal."""
+        fatal = level == "FATAL"
+        ending = Ending(_LAUNCH, f"{slug(note)}@flux-shell", Weight.RELAYED if fatal else Weight.SYMPTOM, detail=note)
+        if fatal:
+            self._ended(note, line, ending)
+        else:
+            self._add(ending, line, certain=False)
+
+    def _ended(self, note: str, line: LogLine, otherwise: Ending) -> None:
+        """What a note tells of tasks and nodes; `otherwise` where it tells neither."""
+        for pattern in (_START, _DOOMED, _SHELL_DIED, _ABORT, _NODE):
+            if found := pattern.search(note):
+                break
+        else:
+            never = bool(_NEVER.search(note))
+            self._add(otherwise._replace(kind=_LAUNCH) if never else otherwise, line)
+            return
+        groups = found.groupdict()
+        how = groups.get("how") or ""
+        if pattern is _START:
+            missing = groups["why"].startswith("No such file")
+            key = f"no-program@{token(groups['program'])}" if missing else f"exec@{token(groups['why'])}"
+            ending = Ending(_LAUNCH, key, Weight.CAUSE, detail=groups["why"])
+        elif number := signal_number(how):
+            ending = by_signal(number)
+        elif code := re.fullmatch(r"Exit (\d{1,9})", how):
+            ending = by_code(int(code[1]))
+        elif pattern is _ABORT:
+            ending = Ending(Kind.ERROR, "MPI_Abort", detail=note)
+        elif pattern is _NODE:
+            ending = Ending(Kind.NETWORK_FAILURE, "node-failure@flux", detail=note)
+        else:
+            ending = Ending(Kind.ERROR, "exit@task", detail=note)
+        self._add(ending, line, _number(groups.get("rank")), groups.get("host"))
+
+    def _add(
+        self, ending: Ending, line: LogLine, rank: int | None = None, host: str | None = None, *, certain: bool = True
+    ) -> None:
+        if len(self._readings) >= _MOST:
+            return
+        signature = Signature(
+            ending.kind,
+            ending.key,
+            line.quote,
+            line.number,
+            signal=ending.signal,
+            detail=ending.detail,
+            ranks=() if rank is None else (rank,),
+            hosts=(host,) if host else (),
+        )
+        self._readings.append(Reading(signature, ending.weight, certain=certain))
+
+
+def _cancelled(reading: Reading) -> Reading:
+    """The first task to end was ended: what peers then said of lost connections is no cause, wherever it stands."""
+    if reading.signature.key != _CANCELLATION:
+        return reading
+    return replace(reading, weight=Weight.ENDING, signature=replace(reading.signature, signal="SIGTERM"))
+
+
+def _number(text: str | None) -> int | None:
+    """A field's number, as far as a rank, signal or code may be one."""
+    return int(text) if text and text.isdecimal() and len(text) < 10 else None

@@ -1,0 +1,163 @@
+"""Kubernetes: reasons of pods, events and jobs, and what kubectl answers; RunAI and Volcano run on the same words.
+
+Reasons of waiting containers: pkg/kubelet/images/types.go and kubelet/container/sync_result.go; of terminated pods:
+pkg/kubelet/eviction, pkg/apis/core; of events: pkg/kubelet/events/event.go and the scheduler's framework; of jobs:
+pkg/apis/batch and controller/job; answers of the API: apimachinery's api/errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pytest_hetgpu.extensions.signatures.base import LogLine, Reading, Weight, slug
+from pytest_hetgpu.extensions.signatures.engine.rules import Rule, RuleDialect
+from pytest_hetgpu.model.verdict import Kind
+
+_LAUNCH = Kind.LAUNCH_FAILURE
+_TIMEOUT = Kind.TIMEOUT
+_MEMORY = Kind.OUT_OF_MEMORY
+
+# Why a container cannot be started. What pulls or mounts is tried again, so it may be only the first try that failed.
+_WAITING = {
+    "no-image@kubernetes": (
+        "ImagePullBackOff",
+        "ErrImagePull",
+        "ErrImageNeverPull",
+        "InvalidImageName",
+        "ImageInspectError",
+    ),
+    "no-registry@kubernetes": ("RegistryUnavailable",),
+    "bad-configuration@kubernetes": ("CreateContainerConfigError", "CreatePodSandboxError", "FailedCreatePodSandBox"),
+    "no-container@kubernetes": (
+        "CreateContainerError",
+        "RunContainerError",
+        "ContainerCannotRun",
+        "PostStartHookError",
+    ),
+    "not-admitted@kubernetes": ("UnexpectedAdmissionError", "NodeAffinity", "OutOfcpu", "OutOfmemory", "OutOfpods"),
+    "no-volume@kubernetes": ("FailedMount", "FailedAttachVolume"),
+    "no-program@kubernetes": ("StartError",),
+}
+
+
+class Kubernetes(RuleDialect):
+    """What `kubectl get`, `describe`, `wait`, `logs` and events tell; all of it stands beside a run's own output."""
+
+    rules = (
+        Rule("OOMKilled", _MEMORY, "oom-kill@kernel", pattern=r"\b(?P<detail>(?:Init:)?OOMKilled)\b"),
+        Rule("SystemOOM", _MEMORY, "oom-kill@kernel", pattern=r"(?P<detail>System OOM encountered.*)"),
+        Rule(
+            "low on resource: ",
+            _MEMORY,
+            "evicted@memory",
+            pattern=r"(?P<detail>The node was low on resource: memory.*)",
+        ),
+        Rule(
+            "low on resource: ",
+            Kind.ERROR,
+            "evicted@{name}",
+            pattern=r"(?P<detail>The node was low on resource: (?P<name>[\w-]+).*)",
+        ),
+        Rule(
+            "exceeds the limit ",
+            Kind.ERROR,
+            "evicted@storage",
+            pattern=r"(?P<detail>(?:Container|Pod|Usage of EmptyDir).* exceeds the .*)",
+        ),
+        Rule("exceeds the total limit of containers", Kind.ERROR, "evicted@storage"),
+        Rule("Evicted", Kind.ERROR, "evicted@kubernetes", Weight.SYMPTOM, pattern=r"(?:^|\s)Evicted(?:\s|$)"),
+        Rule(
+            "DeadlineExceeded",
+            _TIMEOUT,
+            "time-limit@kubernetes",
+            Weight.LIMIT,
+            r"(?:^|\s)(?:Job|Pod|reason:?|Reason:|Warning|Failed).*\bDeadlineExceeded\b",
+        ),
+        Rule("was active longer than specified deadline", _TIMEOUT, "time-limit@kubernetes", Weight.LIMIT),
+        Rule("active on the node longer than the specified", _TIMEOUT, "time-limit@kubernetes", Weight.LIMIT),
+        Rule(
+            "timed out waiting for the condition",
+            _TIMEOUT,
+            "time-limit@kubectl",
+            Weight.LIMIT,
+            r"error: (?P<detail>timed out waiting.*)",
+        ),
+        Rule("BackoffLimitExceeded", Kind.ERROR, "backoff-limit@kubernetes", Weight.UNSPECIFIC),
+        Rule("has reached the specified backoff limit", Kind.ERROR, "backoff-limit@kubernetes", Weight.UNSPECIFIC),
+        Rule("CrashLoopBackOff", Kind.ERROR, "crash-loop@kubernetes", Weight.UNSPECIFIC),
+        Rule("Back-off restarting failed container", Kind.ERROR, "crash-loop@kubernetes", Weight.UNSPECIFIC),
+        Rule(
+            "Failed to pull image",
+            _LAUNCH,
+            "no-image@kubernetes",
+            pattern=r"(?P<detail>Failed to pull image .*)",
+            certain=False,
+        ),
+        Rule(
+            "nodes are available: ",
+            _LAUNCH,
+            "unschedulable@kubernetes",
+            pattern=r"(?P<detail>0/\d+ nodes are available: .*)",
+            certain=False,
+        ),
+        *(
+            Rule(word, _LAUNCH, key, pattern=rf"(?P<detail>(?:Init:)?\b{word}\b.*)", certain=False)
+            for key, words in _WAITING.items()
+            for word in words
+        ),
+        Rule(
+            "OutOf", _LAUNCH, "not-admitted@kubernetes", pattern=r"(?:^|\s)(?P<detail>OutOf\w+\.\w+/\w+)", certain=False
+        ),
+        Rule("NodeLost", Kind.NETWORK_FAILURE, "node-lost@kubernetes", Weight.ENDING, r"(?:^|\s)NodeLost(?:\s|$)"),
+        Rule(
+            "NodeNotReady",
+            Kind.NETWORK_FAILURE,
+            "node-lost@kubernetes",
+            Weight.SYMPTOM,
+            "Node is not ready",
+            certain=False,
+        ),
+        Rule(
+            "node.kubernetes.io/unreachable",
+            Kind.NETWORK_FAILURE,
+            "node-lost@kubernetes",
+            Weight.SYMPTOM,
+            "[Tt]aint",
+            certain=False,
+        ),
+        Rule(
+            "Preempted", _TIMEOUT, "preempted@kubernetes", Weight.LIMIT, r"(?P<detail>Preempted (?:by|in order to) .*)"
+        ),
+        Rule("was preempted by", _TIMEOUT, "preempted@kubernetes", Weight.LIMIT),
+        Rule(
+            "Error from server (",
+            _LAUNCH,
+            "{name}@kubernetes",
+            pattern=r"Error from server \((?P<name>\w+)\): (?P<detail>.*)",
+            certain=False,
+        ),
+        Rule("was refused - did you specify", _LAUNCH, "no-server@kubernetes"),
+        Rule(
+            "Unable to connect to the server: ",
+            _LAUNCH,
+            "no-server@kubernetes",
+            pattern=r"(?P<detail>Unable to connect to the server: .*)",
+        ),
+        Rule(
+            "error: unable to recognize ",
+            _LAUNCH,
+            "{why}@kubernetes",
+            pattern=r"unable to recognize \S+: (?P<detail>(?P<why>.*\S))",
+        ),
+        Rule("error: You must be logged in to", _LAUNCH, "unauthorized@kubernetes"),
+        Rule(
+            "command terminated with exit code ",
+            Kind.ERROR,
+            "exit@{name}",
+            Weight.ENDING,
+            r"exit code (?P<name>[1-9]\d*)",
+        ),
+    )
+
+    def reading(self, rule: Rule, groups: Mapping[str, str], line: LogLine) -> Reading:
+        return super().reading(rule, {**groups, "why": slug(groups.get("why", ""))}, line)

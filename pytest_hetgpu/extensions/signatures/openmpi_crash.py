@@ -1,0 +1,180 @@
+"""Open MPI's own signal handler: `*** Process received signal ***` and the backtrace after it.
+
+opal/util/stacktrace.c prints every line with `[host:pid] ` before it; opal/mca/backtrace/execinfo writes the prefix,
+the frame's number and the frame in three steps, so that those of several ranks may stand in one line, and a line may go
+on in a later one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Process, Reading, process_of
+from pytest_hetgpu.extensions.signatures.engine.frames import Crash, address_of, signal_name
+from pytest_hetgpu.model.lazy_regex import lazy
+
+_START = "*** Process received signal ***"
+_PREFIX = lazy(r"\[(?=[^\[\]\s:]*[A-Za-z])[^\[\]\s:]+:\d+\] ?")
+_SIGNAL = lazy(r"^Signal: (?:[^()]{0,80}\((\d{1,3})\)|(\d{1,3})\s*$)")
+_CODE = lazy(r"^Signal code: ([^\s()][^()]{0,80}?)\s*\(-?\d+\)")
+_UNTOLD = ("undefined code", "<unknown si_code>")
+_PLACE = lazy(r"^\[ *(\d{1,3})\] ?")
+_MOST_CRASHES = 1000
+_MOST_WAITING = 64
+_MOST_LOOSE = 50_000
+_MOST_FRAMES = 200
+_REGION, _LONG_ADDRESS = 6, 14
+_CLEAR, _CLEARLY = 5, 3
+_LONGEST = 4096
+
+
+class _Report:
+    """One report as it comes in: frames by their numbers, and those whose number got lost in their order."""
+
+    def __init__(self, process: Process, line: LogLine) -> None:
+        self.crash = Crash(process, line)
+        self.frames: dict[int, str] = {}
+        self.loose: list[str] = []
+
+    def put(self, place: int | None, text: str) -> None:
+        """Take a frame."""
+        if place is None or place in self.frames:
+            self.loose.append(text)
+        elif len(self.frames) < _MOST_FRAMES:
+            self.frames[place] = text
+
+    def reading(self) -> Reading:
+        """The crash, with the frames that have no number in the gaps that they left."""
+        missing = (place for place in range(_MOST_FRAMES) if place not in self.frames)
+        frames = {**self.frames, **dict(zip(missing, self.loose, strict=False))}
+        for place in sorted(frames):
+            self.crash.add(frames[place])
+        return self.crash.reading()
+
+
+class _Claim(NamedTuple):
+    """A report whose next frame is to come, with the frame's number where it was read."""
+
+    report: _Report
+    place: int | None
+
+
+class _Loose(NamedTuple):
+    """A frame that may be of the process whose prefix stands before it, or of one that waits for its frame."""
+
+    text: str
+    claims: tuple[_Claim, ...]
+    vote: int
+
+
+class OpenMpiCrash(Dialect):
+    """One crash for each report; lines belong together by the process in their prefix."""
+
+    triggers = (_START.encode(), b"] Signal: ", b"] Signal code: ", b")[0x")
+    context = 60
+
+    def __init__(self) -> None:
+        self._reports: list[_Report] = []
+        self._latest: dict[Process, _Report] = {}
+        self._waiting: list[_Claim] = []
+        self._loose: list[_Loose] = []
+        self._cut: tuple[_Claim, str] | None = None
+        self._votes: defaultdict[str, Counter[_Report]] = defaultdict(Counter)
+
+    def feed(self, line: LogLine) -> None:
+        for process, text in _pieces(line.text[:_LONGEST]):
+            if process is None:
+                self._rest(text)
+            elif _START in text:
+                self._start(process, line)
+            elif process not in self._latest and _SIGNAL.search(text):
+                # A log that begins within a report.
+                self._start(process, line)
+                if process in self._latest:
+                    self._tell(self._latest[process], text, line)
+            elif process in self._latest:
+                self._tell(self._latest[process], text, line)
+
+    def _start(self, process: Process, line: LogLine) -> None:
+        if len(self._reports) < _MOST_CRASHES:
+            self._latest[process] = _Report(process, line)
+            self._reports.append(self._latest[process])
+
+    def _tell(self, report: _Report, text: str, line: LogLine) -> None:
+        self._waiting = [claim for claim in self._waiting if claim.report is not report]
+        placed = _PLACE.match(text)
+        claim = _Claim(report, int(placed[1]) if placed else None)
+        rest = text[placed.end() :] if placed else text
+        if named := _SIGNAL.search(text):
+            if report.crash.signal is None:
+                report.crash.signal = signal_name(int(named[1] or named[2]))
+                report.crash.quote(line)
+        elif code := _CODE.search(text):
+            said = code[1].lower()
+            report.crash.detail = None if said in _UNTOLD else said
+        elif not rest.strip():
+            self._waiting += [claim] if len(self._waiting) < _MOST_WAITING else []
+        elif address_of(rest):
+            self._frame(rest, claim)
+        elif placed:
+            self._cut = (claim, rest)
+
+    def _rest(self, text: str) -> None:
+        """Text without a prefix: the end of a frame that was cut, or a frame that somebody waits for."""
+        if not address_of(text):
+            return
+        if self._cut:
+            claim, begun = self._cut
+            self._cut = None
+            claim.report.put(claim.place, begun + text)
+        elif self._reports:
+            placed = _PLACE.match(text)
+            self._frame(text[placed.end() :] if placed else text)
+
+    def _frame(self, text: str, *own: _Claim) -> None:
+        """A frame, which is given to somebody once all are known: each votes for whom its region belongs to."""
+        if len(self._loose) >= _MOST_LOOSE:
+            return
+        clear = own and own[0].place is not None and not self._waiting
+        loose = _Loose(text, (*own, *self._waiting), _CLEAR if clear else 1)
+        self._loose.append(loose)
+        if loose.claims:
+            self._votes[_region(text)][loose.claims[0].report] += loose.vote
+
+    def finish(self) -> Sequence[Reading]:
+        for loose in self._loose:
+            if claim := self._meant(loose):
+                claim.report.put(claim.place, loose.text)
+        self._loose.clear()
+        readings = (report.reading() for report in self._reports)
+        return tuple(reading for reading in readings if reading.signature.signal or reading.signature.library)
+
+    def _meant(self, loose: _Loose) -> _Claim | None:
+        """The first claim, whose prefix the frame has, unless its region is clearly another report's."""
+        first = loose.claims[0] if loose.claims else None
+        region = _region(loose.text)
+        votes = self._votes[region] if region else None
+        if not votes:
+            return first
+        report, most = votes.most_common(1)[0]
+        if first and (most <= votes[first.report] or most <= _CLEARLY * (votes[first.report] - loose.vote)):
+            return first
+        return next((claim for claim in loose.claims if claim.report is report), _Claim(report, None))
+
+
+def _region(text: str) -> str:
+    """`0x7f09`: where a process's code lies is chosen at random when it starts, its libraries side by side."""
+    address = address_of(text)
+    return address[:_REGION] if len(address) == _LONG_ADDRESS else ""
+
+
+def _pieces(text: str) -> Iterator[tuple[Process | None, str]]:
+    """A line in the parts that each prefix begins, with the process it names; first what stands before any."""
+    marks = list(_PREFIX.finditer(text))
+    if not marks or marks[0].start():
+        yield None, text[: marks[0].start()] if marks else text
+    ends = [mark.start() for mark in marks[1:]] + [len(text)]
+    for mark, end in zip(marks, ends, strict=False):
+        yield process_of(mark[0]), text[mark.end() : end]

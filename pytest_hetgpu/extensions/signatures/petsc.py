@@ -1,0 +1,79 @@
+"""PETSc: its signal handler and its error handler, which write every line with `[RANK]PETSC ERROR: ` before it.
+
+Read are src/sys/error/signal.c (PetscSignalHandlerDefault) and errtrace.c (PetscTraceBackErrorHandler).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading, Weight, slug
+from pytest_hetgpu.extensions.signatures.engine.frames import signal_name
+from pytest_hetgpu.model.failure import Signature
+from pytest_hetgpu.model.lazy_regex import lazy
+from pytest_hetgpu.model.verdict import Kind
+
+_MOST = 1000
+_LONGEST = 2000
+
+_LINE = lazy(r"^\[(?P<rank>\d{1,7})\]PETSC ERROR: (?P<text>.*)")
+_SIGNAL = lazy(r"Caught signal number (?P<number>\d{1,2}) ?(?P<detail>.*)")
+# `#1 VecSetSizes() at /src/vec.c:123`, of old `#1 VecSetSizes() line 123 in /src/vec.c`: the first is where it arose.
+_ORIGIN = lazy(r"^#1 (?P<function>\w+)\(\)")
+_FROM_OUTSIDE = ("SIGTERM", "SIGINT", "SIGHUP")
+_MEMORY = lazy(r"Out of memory|Memory requested")
+
+
+class Petsc(Dialect):
+    """A reading for the first error of each rank; what follows it is its trace and advice."""
+
+    triggers = (b"PETSC ERROR: ",)
+
+    def __init__(self) -> None:
+        self._readings: dict[int, Reading] = {}
+        self._message: dict[int, LogLine] = {}
+
+    def feed(self, line: LogLine) -> None:
+        found = _LINE.match(line.text[:_LONGEST])
+        if not found or len(self._message) >= _MOST:
+            return
+        rank, text = int(found["rank"]), found["text"].strip()
+        if rank in self._readings or not text:
+            return
+        caught, origin = _SIGNAL.match(text), _ORIGIN.match(text)
+        if caught:
+            name = signal_name(int(caught["number"]))
+            weight = Weight.CONSEQUENCE if name in _FROM_OUTSIDE else Weight.CAUSE
+            self._add(rank, line, Signature(Kind.CRASH, name, "", 0, signal=name, detail=caught["detail"]), weight)
+        elif "Error Message ---" in text:
+            self._message.pop(rank, None)
+        elif rank not in self._message and not text.startswith("-"):
+            self._message[rank] = line
+        elif origin and rank in self._message:
+            self._failed(rank, origin["function"])
+
+    def _failed(self, rank: int, function: str) -> None:
+        line = self._message[rank]
+        said = line.text.partition("PETSC ERROR: ")[2].strip()
+        kind = Kind.OUT_OF_MEMORY if _MEMORY.search(said) else Kind.ERROR
+        key = f"{slug(said) or 'error'}@petsc" + (f"!{function}" if function else "")
+        self._add(rank, line, Signature(kind, key, "", 0, detail=said[:200]), Weight.CAUSE)
+
+    def _add(self, rank: int, line: LogLine, signature: Signature, weight: Weight) -> None:
+        told = Signature(
+            signature.kind,
+            signature.key,
+            line.quote,
+            line.number,
+            signal=signature.signal,
+            detail=signature.detail,
+            ranks=(rank,),
+            hosts=(line.host,) if line.host else (),
+        )
+        self._readings[rank] = Reading(told, weight)
+
+    def finish(self) -> Sequence[Reading]:
+        for rank in self._message:
+            if rank not in self._readings:
+                self._failed(rank, "")
+        return tuple(self._readings.values())

@@ -1,0 +1,238 @@
+"""What programs say when they give up, for ends that nothing else explains: `ERROR: ...`, `giving up`, `f() failed: `.
+
+Programs have words of their own: read are the forms that are customary (`_program_words`), and those of the C library's
+errors (`_errnos`). Such a line counts only where something else says that the run failed, or where it is the last.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from pytest_hetgpu.extensions.signatures._texts.errnos import WORDS, errno, kind_of
+from pytest_hetgpu.extensions.signatures._texts.mpich_classes import NO_MEMORY, OTHERS_DEATH, error_class
+from pytest_hetgpu.extensions.signatures._texts.programs import (
+    CALL,
+    CLASS_ALONE,
+    ERROR_CLASS,
+    GIVING_UP,
+    GONE,
+    NOISE,
+    NOT_A_CALL,
+    OUT_OF_MEMORY,
+    OUT_OF_TIME,
+)
+from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading, Weight, slug
+from pytest_hetgpu.model.failure import Signature
+from pytest_hetgpu.model.lazy_regex import lazy
+from pytest_hetgpu.model.verdict import Kind
+
+_MOST = 200
+_LONGEST = 1000
+_FAR = 2000
+_FAR_FOR_AN_ERRNO = 200
+_FEWEST_LETTERS = 3
+
+# One of these stands in every line that the slower pattern of its name finds.
+_CALLED = ("MPI", "nccl", "ucc_")
+_MEMORY = ("memory", "alloc", "reserve ")
+_TIMES = ("budget", "limit", "quota")
+
+# Lines of libraries, of which there may be hundreds of thousands (`NOISE` has them, too).
+_LIBRARYS = lazy(r"^\[\d{6,}\.\d+\] \[|\b(?:UCX|UCC) +[A-Z]+ |\bNCCL (?:INFO|WARN|TRACE) ")
+_LETTER = lazy(r"[A-Za-z]")
+_RANK = lazy(r"\b(?:[Rr]ank|[Pp]rocess|[Pp]roc|PE|[Tt]ask)[ :#=]{0,2}(?P<rank>\d{1,7})\b|^\[(?P<bare>\d{1,7})\]")
+_UNSUPPORTED = lazy(r"\bucc_\w+\(.*failed: (?:Operation is not supported|Not (?:supported|found))")
+
+# After these nothing is said by the program any more.
+_ENDS = ("MPI_ABORT was invoked", "exited with", "BAD TERMINATION", "exit code", "exiting improperly")
+
+
+@dataclass(slots=True)
+class _Said:
+    """Words that one process or several said: the first line that holds them, and the last that is equal to it."""
+
+    line: LogLine
+    last: int
+    kind: Kind = Kind.ERROR
+    weight: Weight = Weight.RELAYED
+    far: int = _FAR
+    entry: str | None = None
+    certain: bool = False
+    ranks: list[int] = field(default_factory=list)
+
+
+class Program(Dialect):
+    """Readings that outweigh a launcher's word on the end, and nothing that names a cause."""
+
+    triggers = (
+        b"ERROR:",
+        b"ERROR ",
+        b"ERROR!",
+        b"Error:",
+        b"Error in ",
+        b"Error!",
+        b"rror: ",
+        b"FATAL",
+        b"Fatal",
+        b"fatal error",
+        b"CRITICAL",
+        b"PANIC",
+        b"MFEM abort",
+        b"Verification failed: (",
+        b"CmiAbort",
+        b"ABORT:",
+        b"ABORT!",
+        b"iving up",
+        b"cannot continue",
+        b"an't continue",
+        b"ailing out",
+        b"borting",
+        b"xiting",
+        b"erminating",
+        b"topping",
+        b"uitting",
+        b"ssertion failed",
+        b"ssertion Failed",
+        b"ssertion FAILED",
+        b"[rank ",
+        b"[Rank ",
+        b"failed with error",
+        b"returned error",
+        b"must be run ",
+        b"must match ",
+        b"requires exactly ",
+        b"requires at least ",
+        b"ust be a ",
+        b"panic: ",
+        b"panicked at",
+        b"Exception in thread",
+        b"amrex::",
+        b"!!!",
+        b"REFUSE TO CONTINUE",
+        b"VERY BAD NEWS",
+        b"[ABORT]",
+        b"Throw test that",
+        b"HDF5-DIAG: Error",
+        b"nhandled exception",
+        b"ncaught exception",
+        b"STOP ",
+        b"ut of memory",
+        b"alloc failed",
+        b"alloc of ",
+        b" allocate ",
+        b" reserve ",
+        b" budget",
+        b"ime limit",
+        b"clock limit",
+        b"llocation failed",
+        b"nough memory",
+        b"nsufficient memory",
+        b"MPI_ERR_",
+        b"error stack",
+        b" failed: ",
+        b"returned ",
+        *(f"{word[1:]}".encode() for word in WORDS),
+        *(words.encode() for words in _ENDS),
+    )
+
+    def __init__(self) -> None:
+        self._said: dict[str, _Said] = {}
+        self._end = 0
+
+    def feed(self, line: LogLine) -> None:
+        text = line.text[:_LONGEST]
+        if not self._end and any(words in text for words in _ENDS):
+            self._end = line.number
+        if called := _called(text, line):
+            self._add(*called, line)
+            return
+        # What there is no more room for need not be understood.
+        if len(self._said) >= _MOST and _key(text) not in self._said:
+            return
+        if said := _gave_up(text, line):
+            self._add(_key(text), said, line)
+
+    def _add(self, key: str, said: _Said, line: LogLine) -> None:
+        if key not in self._said and len(self._said) >= _MOST:
+            return
+        known = self._said.setdefault(key, said)
+        if known.line.quote == line.quote:
+            known.last = line.number
+        named = _RANK.search(line.text[:_LONGEST])
+        rank = int(named["rank"] or named["bare"]) if named else line.rank
+        if rank is not None and len(known.ranks) < _MOST:
+            known.ranks.append(rank)
+
+    def finish(self) -> Sequence[Reading]:
+        return tuple(self._reading(key, said) for key, said in self._said.items())
+
+    def _reading(self, key: str, said: _Said) -> Reading:
+        """Words long before the end were not the last ones. That two ranks said the same is no going on."""
+        early = bool(self._end) and self._end - said.line.number > said.far
+        signature = Signature(
+            said.kind,
+            key,
+            said.line.quote,
+            said.last,
+            detail=_told(said.line.text)[:200],
+            entry_point=said.entry,
+            ranks=tuple(sorted(set(said.ranks))),
+            hosts=(said.line.host,) if said.line.host else (),
+        )
+        weight = max(said.weight, Weight.SYMPTOM) if early else said.weight
+        return Reading(signature, weight, certain=said.certain)
+
+
+def _key(text: str) -> str:
+    return f"{slug(_told(text)) or 'error'}@program"
+
+
+def _called(text: str, line: LogLine) -> tuple[str, _Said] | None:
+    """A call into MPI, NCCL or UCC of which the program says that it failed: key and words."""
+    if not any(part in text for part in _CALLED) or NOT_A_CALL.search(text):
+        return None
+    if found := CALL.search(text):
+        entry, said = found["entry"], found["said"]
+        named = ERROR_CLASS.search(said)
+        error = named[0] if named else error_class(said.partition(", error stack")[0].strip()) or "failed"
+        if error == "failed" and (_UNSUPPORTED.search(text) or "error stack" in said):
+            return None
+        return f"{error}@{entry.removeprefix('P')}", _of_class(error, line, entry)
+    if found := CLASS_ALONE.search(text):
+        return f"{found['error']}@MPI", _of_class(found["error"], line, None)
+    return None
+
+
+def _of_class(error: str, line: LogLine, entry: str | None) -> _Said:
+    kind = Kind.OUT_OF_MEMORY if error == NO_MEMORY else Kind.ERROR
+    weight = Weight.CONSEQUENCE if error in OTHERS_DEATH else Weight.RELAYED
+    return _Said(line, line.number, kind, weight, entry=entry)
+
+
+def _gave_up(text: str, line: LogLine) -> _Said | None:
+    """Words of giving up, or those of an errno that end a line and say what failed with it."""
+    if _LIBRARYS.search(text):
+        return None
+    words, before = errno(text)
+    small = text.lower()
+    gone, stopped = GONE.search(text), GIVING_UP.search(text)
+    memory = OUT_OF_MEMORY.search(text) if any(word in small for word in _MEMORY) else None
+    late = OUT_OF_TIME.search(text) if any(word in small for word in _TIMES) else None
+    told = len(_LETTER.findall(before)) >= _FEWEST_LETTERS
+    if not (gone or memory or late or stopped or told) or NOISE.search(before if told else text):
+        return None
+    kind, weight = kind_of(words, text)
+    if memory:
+        kind, weight = Kind.OUT_OF_MEMORY, Weight.RELAYED
+    elif late:
+        kind, weight = Kind.TIMEOUT, Weight.RELAYED
+    elif _UNSUPPORTED.search(text):
+        kind = Kind.TRANSPORT_UNAVAILABLE
+    return _Said(line, line.number, kind, weight, _FAR if stopped else _FAR_FOR_AN_ERRNO, certain=gone is not None)
+
+
+def _told(text: str) -> str:
+    """A line without the rank and host it starts with."""
+    return re.sub(r"^\W{0,4}(?:\[[^\[\]]{1,60}\]\s*|[Rr]ank \d+[:,]?\s*){1,3}", "", text).strip()

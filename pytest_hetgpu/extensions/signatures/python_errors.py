@@ -1,0 +1,284 @@
+"""Python's tracebacks, and the meaning of the exceptions that end them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pytest_hetgpu.extensions.signatures._texts.gpu import gpu_error
+from pytest_hetgpu.extensions.signatures._texts.nccl import meaning
+from pytest_hetgpu.extensions.signatures._texts.python import EXCEPTIONS, MPICH_CLASSES
+from pytest_hetgpu.extensions.signatures._texts.torch import filled, sense_of
+from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading, Weight, token
+from pytest_hetgpu.extensions.signatures.engine import tracebacks
+from pytest_hetgpu.extensions.signatures.engine.frames import signal_name
+from pytest_hetgpu.extensions.signatures.engine.tracebacks import Fatal, Link, Raised, Tracebacks
+from pytest_hetgpu.model.failure import Signature
+from pytest_hetgpu.model.lazy_regex import lazy
+from pytest_hetgpu.model.verdict import Kind
+
+_MOST_WRITERS = 256
+_LONGEST_DETAIL = 200
+_NOT_OURS = lazy(r"/(?:site|dist)-packages/|/lib/python3|^<frozen |\.p(?:yx|xi|xd)$")
+_C10D = lazy(r"torch/distributed/(?:distributed_c10d|nn/functional|_functional_collectives)\.py$")
+# torchrun before it starts anything
+_STARTING = lazy(r"config_from_args|determine_local_world_size|parse_\w+|get_rdzv_endpoint")
+_AGENT = lazy(r"torch/distributed/(?:elastic/agent|launcher)/")
+_CLEANUP = {"__exit__", "__del__", "__aexit__", "destroy_process_group", "shutdown", "close", "cleanup", "teardown"}
+# concurrent.futures, torch._dynamo.exc, torch.utils.data, transformers' import_utils.py and others
+_REFERS = lazy(
+    r"\b(?i:see|look at|caused by|because of) (?:\w+ ){0,3}(?i:inner|above|original|previous|underlying|following)\b"
+    r"|look up to see its traceback|exited unexpectedly| (?:raised|error|exception|reason)s?:$"
+)
+_MPI_CALL = lazy(r"\bMPI\.(?:Comm|Intracomm|Intercomm|Request|File|Win)\.(\w+)$")
+_MPI_ERROR = lazy(r"(MPIX?_ERR_\w+)(?:: (.*))?")
+_MPICH_ERROR = lazy(rf"({'|'.join(map(re.escape, MPICH_CLASSES))})(?:, error stack:.*)?$")
+_GPU = lazy(r"\b(?:CUDA|HIP)(?: runtime| driver)? error: (?P<text>[^\n]+)")
+_LAST_ERROR = lazy(r"^Last error:\s*(?P<text>[^\n]+)", re.MULTILINE)
+# MPI_Abort's own words: ompi/mpi/help-mpi-api.txt and ompi/runtime/ompi_mpi_abort.c, src/mpid/ch4/src/ch4_globals.c
+_ABORTING = ("MPI_ABORT was invoked on rank ", "application called MPI_Abort(")
+_ABORTED = lazy(
+    r"MPI_ABORT was invoked on rank (?P<openmpi>\d{1,9}) |Abort\(1\) on node \d+ \(rank (?P<mpich>\d{1,9}) in comm 0\)"
+)
+_LONGEST_ABORT = 200
+_UNSPECIFIC = ("MPI_ERR_OTHER", "MPI_ERR_INTERN", "MPI_ERR_UNKNOWN")
+# What the interpreter's own end was, by its words (Python/pylifecycle.c, Modules/faulthandler.c).
+_SIGNALS = {
+    "Segmentation fault": "SIGSEGV",
+    "Bus error": "SIGBUS",
+    "Floating": "SIGFPE",
+    "Illegal instruction": "SIGILL",
+    "Aborted": "SIGABRT",
+}
+
+
+class PythonErrors(Dialect):
+    """One reading for each exception at the end of a traceback; ranks are told apart by what stands before a line."""
+
+    triggers = tuple(
+        word.encode()
+        for word in (
+            tracebacks.START,
+            tracebacks.FATAL,
+            tracebacks.CAUSED,
+            tracebacks.HANDLING,
+            tracebacks.THREAD,
+            tracebacks.IGNORED,
+            tracebacks.LOGGING,
+            *tracebacks.SYNTAX,
+            *_ABORTING,
+            '  File "',
+            "Error: ",
+            "Exception: ",
+        )
+    )
+    context = 120
+
+    def __init__(self) -> None:
+        self._writers: dict[tuple[int | None, str | None], Tracebacks] = {}
+        self._aborting: set[int] = set()
+
+    def feed(self, line: LogLine) -> None:
+        if found := _ABORTED.match(line.text[:_LONGEST_ABORT]):
+            self._abort(int(found["openmpi"] or found["mpich"]))
+        line = tracebacks.of_its_rank(tracebacks.unmasked(line))
+        writer = self._writers.get((line.rank, line.host))
+        if writer is None:
+            if len(self._writers) >= _MOST_WRITERS:
+                return
+            writer = self._writers[line.rank, line.host] = Tracebacks()
+        writer.feed(line)
+
+    def _abort(self, rank: int) -> None:
+        if len(self._aborting) < _MOST_WRITERS:
+            self._aborting.add(rank)
+
+    def finish(self) -> Sequence[Reading]:
+        readings: list[Reading] = []
+        for writer in self._writers.values():
+            writer.finish()
+            readings += _readings(writer.raised)
+            readings += [_fatal(fatal) for fatal in writer.fatal]
+        return tuple(sorted(self._ranked(readings), key=lambda reading: reading.signature.line))
+
+    def _ranked(self, readings: Sequence[Reading]) -> Sequence[Reading]:
+        """With the rank that mpi4py then aborted with, where all were one's: its hook prints, and calls MPI_Abort."""
+        best = min((reading.weight for reading in readings), default=Weight.CAUSE)
+        keys = {reading.signature.key for reading in readings if reading.weight is best}
+        unnamed = not any(reading.signature.ranks for reading in readings)
+        if not unnamed or len(self._aborting) != 1 or len(keys) != 1:
+            return readings
+        ranks = tuple(self._aborting)
+        return [replace(reading, signature=replace(reading.signature, ranks=ranks)) for reading in readings]
+
+
+def _readings(raised: Sequence[Raised]) -> list[Reading]:
+    read: dict[int, Reading] = {}
+    for one in raised:
+        reading = _reading(one)
+        before = read.get(id(one.after)) if one.after else None
+        if before and one.after:
+            read[id(one.after)], reading = _chained(before, one.after, reading, one)
+        read[id(one)] = reading
+    return [read[id(one)] for one in raised if one.name != "ChildFailedError"]
+
+
+def _chained(before: Reading, was: Raised, reading: Reading, one: Raised) -> tuple[Reading, Reading]:
+    """Two exceptions of which one led to the other, with the weight that each has beside the other.
+
+    The last is what the program has to say, however it came to be raised: of `raise X from Y` X is worded by somebody
+    who knew Y. The first counts where it means more than its name, where the last only refers to it (`_wraps`), and
+    where the last came of cleaning up.
+    """
+    if was.name == "ExceptionGroup" or one.link in (Link.INNER, Link.MEMBER):
+        return _at_least(before, max(Weight.RELAYED, reading.weight)), reading
+    if was.name == "CancelledError":  # asyncio's own way to end what took too long
+        return before, reading
+    if one.name == "RendezvousConnectionError":  # what its store's socket said is in it
+        named = replace(reading.signature, hosts=reading.signature.hosts or before.signature.hosts)
+        return _at_least(before, Weight.CONSEQUENCE), replace(reading, signature=named)
+    plain = _is_plain(was, before)
+    told = not plain and (one.link is Link.CAUSED or _is_plain(one, reading))
+    cleaning = one.link is Link.HANDLING and any(name.rpartition(".")[2] in _CLEANUP for _, name in one.frames)
+    if told or cleaning or _wraps(one, was):
+        return before, _at_least(reading, max(Weight.RELAYED, before.weight))
+    return (_at_least(before, Weight.RELAYED) if plain else before), reading
+
+
+def _wraps(one: Raised, was: Raised) -> bool:
+    """Whether an exception has no words of its own: a pool's copy of what its worker raised, or a reference to it."""
+    return one.message in ("", was.message) or _REFERS.search(one.message) is not None
+
+
+def _is_plain(one: Raised, reading: Reading) -> bool:
+    """Whether an exception says no more than its name."""
+    return reading.signature.key == f"{one.name}@{_place(one.frames)}" and reading.weight is Weight.CAUSE
+
+
+def _at_least(reading: Reading, weight: Weight) -> Reading:
+    return replace(reading, weight=max(reading.weight, weight))
+
+
+def _reading(one: Raised) -> Reading:
+    said = one.line
+    words = f"{one.name}: {one.message}" if one.message else one.name
+    place = _place(one.frames)
+    signature = Signature(
+        Kind.ERROR,
+        f"{one.name}@{place}",
+        said.quote,
+        said.number,
+        detail=words[:_LONGEST_DETAIL],
+        entry_point=_entry(one.frames),
+        ranks=() if said.rank is None else (said.rank,),
+        hosts=(said.host,) if said.host else (),
+    )
+    certain = not (one.thread or one.bare)
+    if not one.name:
+        cut = replace(signature, key=f"traceback@{place}", detail="the log ends within a traceback")
+        return Reading(cut, Weight.UNSPECIFIC)
+    if one.name == "Exception" and (mpi := _mpi(one, signature)):
+        return mpi
+    if any(_STARTING.fullmatch(name) for path, name in one.frames if path.endswith("torch/distributed/run.py")):
+        return Reading(replace(signature, kind=Kind.LAUNCH_FAILURE))
+    if one.name == "FileNotFoundError" and one.frames and one.frames[-1][1] == "_get_code_from_file":
+        return Reading(replace(signature, kind=Kind.LAUNCH_FAILURE, key="no-program@python"))
+    if (gpu := _GPU.search(one.text)) and (error := gpu_error(gpu["text"])):
+        key = f"OutOfMemoryError@{place}" if error.name == "OutOfMemory" else error.key
+        return Reading(replace(signature, kind=error.kind, key=key), certain=certain)
+    return _nccl(one.text, signature, certain) or _sensed(one, signature, place, certain)
+
+
+def _nccl(text: str, signature: Signature, certain: bool) -> Reading | None:
+    """What NCCL warned of last, which c10d's exception repeats after its own words (NCCLUtils.cpp)."""
+    found = _LAST_ERROR.search(text)
+    means = meaning(found["text"].strip()) if found else None
+    if means is None:
+        return None
+    entry = means.entry or signature.entry_point
+    said = replace(signature, kind=means.kind, key=means.key, detail=means.detail, entry_point=entry)
+    return Reading(said, means.weight, certain=certain)
+
+
+def _sensed(one: Raised, signature: Signature, place: str, certain: bool) -> Reading:
+    found = sense_of(one.text, EXCEPTIONS)
+    if not found:
+        return Reading(signature, certain=certain)
+    sense, match = found
+    groups = match.groupdict()
+    signal = groups.get("signal") or sense.signal
+    signal = signal_name(int(signal)) if signal and signal.isdigit() else signal
+    key = sense.key if not sense.key.endswith("@") else f"{sense.key}{place}"
+    key = filled(sense._replace(key=key.replace("{signal}", signal or "")), match) or signature.key
+    kind = sense.kind
+    if key.startswith("address-in-use@") and any(_AGENT.search(path) for path, _ in one.frames):
+        kind = Kind.LAUNCH_FAILURE
+    signature = replace(
+        signature,
+        kind=kind,
+        key=key,
+        signal=signal,
+        entry_point=sense.entry or signature.entry_point,
+        ranks=(int(groups["rank"]),) if groups.get("rank") else signature.ranks,
+        hosts=(groups["host"],) if groups.get("host") else signature.hosts,
+    )
+    return Reading(signature, sense.weight, certain=certain)
+
+
+def _place(frames: Sequence[tuple[str, str]]) -> str:
+    """`train.py!main`: the innermost frame of the user's own code, else the innermost of all."""
+    if not frames:
+        return "python"
+    ours = (frame for frame in reversed(frames) if not _NOT_OURS.search(frame[0]) and not _is_stub(*frame))
+    path, function = next(ours, frames[-1])
+    function = "" if function.startswith("<") else token(function)
+    return token(path.strip("<>").removeprefix("frozen ")) + (f"!{function}" if function else "")
+
+
+def _is_stub(path: str, function: str) -> bool:
+    """Whether a frame is of the script that pip puts before a package's function."""
+    return function == "<module>" and "/bin/" in path and not path.endswith(".py")
+
+
+def _entry(frames: Sequence[tuple[str, str]]) -> str | None:
+    """The function of torch.distributed or mpi4py that the program called."""
+    for path, function in frames:
+        if _C10D.search(path) and not function.startswith("_"):
+            return token(function)
+        if call := _MPI_CALL.search(function):
+            return f"Comm.{call[1]}" if ".Comm." in function or ".Intracomm." in function else function[-60:]
+    return None
+
+
+def _mpi(one: Raised, signature: Signature) -> Reading | None:
+    """An error that MPI returned, under the key that Open MPI's own report of it would have."""
+    error = _MPI_ERROR.match(one.message)
+    mpich = _MPICH_ERROR.match(one.message)
+    if not (error or mpich):
+        return None
+    name = error[1] if error else MPICH_CLASSES[mpich[1]] if mpich else ""
+    called = next((call for _, function in reversed(one.frames) if (call := _MPI_CALL.search(function))), None)
+    where = f"MPI_{called[1].capitalize()}" if called else _place(one.frames)
+    detail = (f"{name}: {error[2]}" if error and error[2] else name) if error else f"{name}: {one.message}"
+    entry = f"Comm.{called[1]}" if called else signature.entry_point
+    weight = Weight.UNSPECIFIC if name in _UNSPECIFIC else Weight.CAUSE
+    return Reading(
+        replace(signature, key=f"{name}@{where}", detail=detail[:_LONGEST_DETAIL], entry_point=entry), weight
+    )
+
+
+def _fatal(fatal: Fatal) -> Reading:
+    """The interpreter's own end. It aborts after its words; faulthandler prints them when a signal ends it."""
+    signal = next((signal for words, signal in _SIGNALS.items() if fatal.what.startswith(words)), "SIGABRT")
+    signature = Signature(
+        Kind.CRASH,
+        f"{signal}@{_place(fatal.frames[::-1])}",
+        fatal.line.quote,
+        fatal.line.number,
+        signal=signal,
+        detail=fatal.what[:_LONGEST_DETAIL],
+        ranks=() if fatal.line.rank is None else (fatal.line.rank,),
+        hosts=(fatal.line.host,) if fatal.line.host else (),
+    )
+    return Reading(signature, Weight.RELAYED if fatal.what.startswith("Aborted") else Weight.CAUSE)

@@ -1,0 +1,127 @@
+"""UCC: what its core, its collective (CL) and transport layers (TL) log as errors, and its status in others' words.
+
+Lines have UCX's form with the component's name in place of `UCX` (src/utils/ucc_log.h, src/components/*/ucc_*_log.h);
+names of status are src/utils/ucc_status.c's. Each layer tries what it has, and the next takes over where it fails, so
+an error at the start means nothing by itself. An error of a request that moved data (`failure in ... completion`,
+src/components/tl/ucp/tl_ucp_sendrecv.c) means a wrong or missing result, whatever the program prints afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import ClassVar
+
+from pytest_hetgpu.extensions.signatures.base import LogLine, Reading, Weight
+from pytest_hetgpu.extensions.signatures.engine.rules import Rule, RuleDialect
+from pytest_hetgpu.model.verdict import Kind
+
+_CORE = ("UCC", "CL_BASIC", "CL_HIER", "CL_DOCA_UROM")
+_TRANSPORTS = ("TL_UCP", "TL_CUDA", "TL_NCCL", "TL_RCCL", "TL_SHARP", "TL_SHM", "TL_MLX5", "TL_SELF", "TL_SPIN")
+_MEMORY = ("cpu mc", "cuda mc", "rocm mc", "cpu ec", "cuda ec", "rocm ec")
+_LOGGED = r"\] +[\w.+-]+:\d+ +(?P<component>[\w ]{1,16}?) +(?:ERROR|FATAL) +"
+
+_GONE, _NET = Kind.TRANSPORT_UNAVAILABLE, Kind.NETWORK_FAILURE
+
+# ucc_status.c's names, and what a call that ends with one says of the run.
+_STATUS = {
+    "Operation is not supported": _GONE,
+    "Not implemented": _GONE,
+    "Not found": _GONE,
+    "Out of memory": Kind.OUT_OF_MEMORY,
+    "Timeout expired": Kind.TIMEOUT,
+    "Invalid parameter": Kind.ERROR,
+    "Resources are not available for the operation": Kind.ERROR,
+    "Unhandled error": Kind.ERROR,
+}
+_NAMES = "|".join(_STATUS)
+_CALLS = (
+    *("ucc_init", "ucc_lib_config_read", "ucc_context_config_read", "ucc_context_create", "ucc_team_create_post"),
+    *("ucc_team_create_test", "ucc_collective_init", "ucc_collective_post", "ucc_collective_test", "ucc_mem_map"),
+)
+_CALLED = rf"(?P<detail>\b(?P<entry>ucc_[a-z_]+) ?(?:\(.{{0,300}}\))?:? ?.{{0,60}}?(?P<status>{_NAMES}))"
+
+# src/ucs/type/status.c of UCX: what TL_UCP's requests end with where a peer or the network is gone.
+_LOST = (
+    r"Connection reset by remote peer|Endpoint timeout|Endpoint is not connected|Destination is unreachable"
+    r"|Input/output error|Operation timed out|Operation rejected by remote peer"
+)
+_COMPLETED = r"failure in [\w ]{2,30}? completion "
+_NOTHING_LEFT = (
+    r"no (?:tl|TL|CL) (?:contexts?|teams?) (?:were |was |are )?(?:created|available)|no TLs are \w+ for "
+    r"|no CL components were found|lib_init failed: no CL libs were opened|no suitable executor available"
+    r"|no components supported memory type "
+)
+
+
+def _of(components: Iterable[str], row: Rule) -> list[Rule]:
+    """A row for what each of the components logs as an error: the row's pattern is found in its message."""
+    pattern = f"{_LOGGED}(?P<detail>{row.pattern}.*)"
+    return [row._replace(trigger=f"{name:4} ERROR", pattern=pattern) for name in components]
+
+
+def _row(words: str, kind: Kind, key: str, weight: Weight = Weight.CAUSE, *, certain: bool = False) -> Rule:
+    return Rule("", kind, key, weight, words, certain=certain)
+
+
+_ALL = (*_CORE, *_TRANSPORTS, *_MEMORY)
+
+
+class Ucc(RuleDialect):
+    """Errors by component; where the transports are missing, the core says that none is left."""
+
+    rules: ClassVar = (
+        # tl/cuda/tl_cuda_topo.c: no GPU, or no path between two.
+        *_of(("TL_CUDA",), Rule("", pattern=r".*(?:tl_cuda_topo|nvml|NVML)")),
+        # At the end of a run requests that nobody waits for are cancelled.
+        *_of(("TL_UCP",), Rule("", pattern=_COMPLETED + "Request canceled")),
+        *_of(
+            ("TL_UCP",),
+            _row(f"{_COMPLETED}(?P<status>{_LOST})", _NET, "{status}@{component}", Weight.SYMPTOM, certain=True),
+        ),
+        *_of(("TL_UCP",), _row(_COMPLETED + r"(?P<status>.{1,80})", Kind.ERROR, "{status}@{component}", certain=True)),
+        # tl/nccl/tl_nccl.h, tl/rccl/tl_rccl.h: the library itself says more.
+        *_of(
+            ("TL_NCCL", "TL_RCCL"),
+            _row(r"(?:N|R)CCL error -?\d+ (?P<status>.{1,80})", Kind.ERROR, "{status}@{component}", Weight.RELAYED),
+        ),
+        # core/ucc_context.c, ucc_team.c, ucc_lib.c, cl/basic, cl/hier, components/ec and mc: nothing is left to try.
+        *_of(_ALL, _row(_NOTHING_LEFT, _GONE, "no-transport@ucc")),
+        *_of(_CORE, _row(r"failed to create tl contexts", _GONE, "no-transport@ucc", Weight.RELAYED)),
+        *_of(
+            _ALL,
+            _row(
+                r".*(?:thread mode multiple is not supported|wasn't initialized with mt support)",
+                _GONE,
+                "no-thread-multiple@ucc",
+            ),
+        ),
+        *_of(
+            _ALL, _row(r".{1,200}\bnot (?:supported|implemented)", _GONE, "not-supported@{component}", Weight.RELAYED)
+        ),
+        *_of(
+            _ALL,
+            _row(r"(?i:.*out of memory|failed to allocate)", Kind.OUT_OF_MEMORY, "out-of-memory@ucc", Weight.SYMPTOM),
+        ),
+        *_of(_ALL, _row(r".*(?:Timeout expired|timed out)", Kind.TIMEOUT, "timeout@{component}", Weight.SYMPTOM)),
+        *_of(_ALL, _row(r"", Kind.ERROR, "error@{component}", Weight.SYMPTOM)),
+        # Open MPI's coll/ucc (ompi/mca/coll/ucc/coll_ucc_debug.h) leaves the work to another component.
+        Rule("coll_ucc_", pattern=r"Error: \S*coll_ucc_\w+\.\w:\d+ "),
+        # Programs and torch's ProcessGroupUCC (torch/csrc/distributed/c10d/UCCUtils.hpp) print the status of a call.
+        *(Rule(call, Kind.ERROR, "{status}@{entry}", Weight.RELAYED, _CALLED) for call in _CALLS),
+        Rule(
+            "[ProcessGroupUCC",
+            Kind.ERROR,
+            "{status}@ProcessGroupUCC",
+            Weight.RELAYED,
+            rf"\[ERROR\] (?P<detail>.{{0,200}}?(?P<status>{_NAMES}))",
+        ),
+    )
+
+    def reading(self, rule: Rule, groups: Mapping[str, str], line: LogLine) -> Reading:
+        """The kind of a failed call is its status'."""
+        reading = super().reading(rule, groups, line)
+        if rule.trigger.endswith(" ERROR"):
+            return reading
+        kind = _STATUS.get(groups.get("status", ""), rule.kind)
+        return replace(reading, signature=replace(reading.signature, kind=kind))

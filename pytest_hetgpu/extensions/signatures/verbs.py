@@ -1,0 +1,122 @@
+"""What libibverbs and programs that use it directly say.
+
+libibverbs/init.c and dynamic_driver.c; perftest (src/perftest_resources.c, perftest_communication.c and the tools'
+mains); and completions by their status's name. Lines that UCX, NCCL and libfabric write have dialects of their own.
+libibverbs' warnings mean nothing: a driver that cannot be loaded is one for hardware that is not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pytest_hetgpu.extensions.signatures._texts.verbs import STATUSES, completion, status_of
+from pytest_hetgpu.extensions.signatures.base import LogLine, Reading, Weight
+from pytest_hetgpu.extensions.signatures.engine.rules import Rule, RuleDialect
+from pytest_hetgpu.model.verdict import Kind
+
+_NONE, _MEMORY, _NET = Kind.TRANSPORT_UNAVAILABLE, Kind.OUT_OF_MEMORY, Kind.NETWORK_FAILURE
+_OTHERS = ("UCX ", "NCCL ", "libfabric:")
+_NAMES = "|".join(name for name, _ in STATUSES[1:])
+_WORDS = "|".join(words for _, words in STATUSES[1:] if words.count(" ") > 1)
+
+# Statuses that say the peer or the way to it is at fault; WR_FLUSH_ERR follows upon another one.
+_FAR = frozenset(
+    f"IBV_WC_{name}" for name in ("RETRY_EXC_ERR", "RNR_RETRY_EXC_ERR", "REM_ABORT_ERR", "RESP_TIMEOUT_ERR")
+)
+_CALLS = (
+    r"(?P<call>ibv_(?:exp_)?(?:create_\w{2,30}|reg_\w{1,20}mr\w{0,20}|reg_mr|alloc_\w{1,20}|open_device|modify_qp))"
+)
+
+
+class Verbs(RuleDialect):
+    """libibverbs, perftest, and completion errors wherever they are named."""
+
+    rules = (
+        Rule("libibverbs: Warning:"),
+        Rule(
+            "libibverbs: Fatal:",
+            _NONE,
+            "kernel-abi@libibverbs",
+            pattern=r"libibverbs: Fatal: (?P<detail>kernel ABI version .{1,120})",
+            certain=False,
+        ),
+        Rule(
+            "Cannot allocate memory",
+            _MEMORY,
+            "{call}@verbs",
+            pattern=rf"{_CALLS}\b.{{0,300}}?(?P<detail>Cannot allocate memory)",
+            certain=False,
+        ),
+        Rule(
+            "ibv_open_device",
+            _NONE,
+            "ibv_open_device@verbs",
+            pattern=r"(?P<detail>ibv_open_device\b.{0,120}\bfailed.{0,100})",
+            certain=False,
+        ),
+        # perftest
+        Rule("Unable to find the Infiniband/RoCE device", _NONE, "no-device@perftest"),
+        Rule("IB device ", _NONE, "no-device@perftest", pattern=r"\b(?P<detail>IB device \S{1,64} not found)"),
+        Rule("Unable to Connect the HCA's through the link", _NET, "no-connection@perftest", Weight.RELAYED),
+        Rule(
+            "Couldn't connect to ",
+            _NET,
+            "no-connection@perftest",
+            pattern=r"^\s*(?P<detail>Couldn't connect to [\w.-]{1,255}:\d{1,5})\s*$",
+        ),
+        Rule("Couldn't allocate MR", _MEMORY, "ibv_reg_mr@perftest"),
+        Rule(
+            "Failed to modify QP",
+            Kind.NETWORK_FAILURE,
+            "modify_qp@perftest",
+            Weight.RELAYED,
+            pattern=r"^\s*Failed to modify QP.*: (?P<detail>Connection timed out|.* is unreachable|No route to host)",
+        ),
+        Rule(
+            "Failed to modify QP", Kind.ERROR, "modify_qp@perftest", Weight.RELAYED, pattern=r"^\s*Failed to modify QP"
+        ),
+        Rule("Couldn't create CQ", Kind.ERROR, "create_cq@perftest", pattern=r"^\s*Couldn't create CQ"),
+        Rule(
+            "Couldn't get context for the device",
+            _NONE,
+            "no-context@perftest",
+            pattern=r"^\s*Couldn't get context for the device",
+        ),
+        Rule(
+            " Failed status",
+            _NET,
+            "{status}@perftest",
+            Weight.CAUSE,
+            pattern=r"^\s*(?P<detail>Failed status[- ](?:[\w /]{1,60}\()?(?P<status>\d{1,3})\)?: wr_id.{0,80})",
+        ),
+        # Whoever else names a status, by its name or in ibv_wc_status_str's words.
+        Rule("IBV_WC_", _NET, "{status}@verbs", pattern=rf"\b(?P<status>IBV_WC_(?:{_NAMES}))\b", certain=False),
+        *(
+            Rule(trigger, _NET, "{words}@verbs", pattern=rf"\b(?P<words>{_WORDS})\b", certain=False)
+            for trigger in (
+                "retry counter exceeded",
+                "local protection error",
+                "Work Request Flushed",
+                "remote access error",
+            )
+        ),
+    )
+
+    def feed(self, line: LogLine) -> None:
+        if not any(other in line.text[:400] for other in _OTHERS):
+            super().feed(line)
+
+    def reading(self, rule: Rule, groups: Mapping[str, str], line: LogLine) -> Reading:
+        status = groups.get("status") or status_of(groups.get("words", ""))
+        if status is None:
+            return super().reading(rule, groups, line)
+        status = completion(int(status)) if status.isdecimal() else status
+        rule = Rule(
+            rule.trigger,
+            _NET if status in _FAR else Kind.ERROR,
+            rule.key,
+            Weight.CONSEQUENCE if status == "IBV_WC_WR_FLUSH_ERR" else rule.weight,
+            certain=rule.certain,
+        )
+        detail = groups.get("detail") or groups.get("words") or status
+        return super().reading(rule, {**groups, "status": status, "words": status, "detail": detail}, line)

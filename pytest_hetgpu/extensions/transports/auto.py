@@ -1,0 +1,35 @@
+"""auto: whatever the MPI chooses by itself; what that was is told in the results."""
+
+from __future__ import annotations
+
+from pytest_hetgpu.extensions.transports import _mpich, _openmpi
+from pytest_hetgpu.extensions.transports._netdev import nothing_up
+from pytest_hetgpu.extensions.transports._proof import Proof
+from pytest_hetgpu.extensions.transports._ucx_log import DEBUG
+from pytest_hetgpu.extensions.transports.base import ProofReader, Rendering, Transport
+from pytest_hetgpu.model.job import Node, Stack
+
+
+class Auto(Transport):
+    """Nothing is pinned, anything may be used as long as it shows itself."""
+
+    vendors = (_openmpi.VENDOR, _mpich.VENDOR)
+
+    def render(self, node: Node, stack: Stack) -> Rendering:
+        return _mpich.pinned(None) if stack.vendor == _mpich.VENDOR else _openmpi.pinned(stack, {})
+
+    def unreachable(self, node: Node, stack: Stack) -> str | None:
+        return None if stack.vendor == _mpich.VENDOR else nothing_up(node, stack.vendor)
+
+    def verbose(self, stack: Stack) -> Rendering:
+        debug = {**DEBUG, "FI_LOG_LEVEL": "warn"}
+        if stack.vendor == _mpich.VENDOR:
+            return _mpich.verbose(debug)
+        return _openmpi.verbose(("bml", "btl", "mtl"), debug)
+
+    def components(self) -> tuple[str, ...]:
+        return ("*",)
+
+    @staticmethod
+    def reader() -> ProofReader:
+        return Proof()

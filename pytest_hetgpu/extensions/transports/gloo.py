@@ -1,0 +1,65 @@
+"""gloo: torch.distributed over Gloo's TCP connections."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pytest_hetgpu.extensions.transports import _torch
+from pytest_hetgpu.extensions.transports.base import Interfaces, ProofReader, Rendering, Transport, TransportSettings
+from pytest_hetgpu.model.interfaces import Choice
+from pytest_hetgpu.model.job import Node, Stack
+from pytest_hetgpu.model.transport_classes import TCP, Connection, Member
+
+
+class GlooSettings(TransportSettings):
+    """`netdev`: the interface."""
+
+    netdev: Interfaces = None
+
+
+class Told:
+    """Gloo logs nothing of its connections: each rank looks at its own sockets, and reports what it sees."""
+
+    triggers: tuple[bytes, ...] = ()
+    transports: tuple[str, ...] = ()
+    connections: tuple[Connection, ...] = ()
+    versions: Mapping[str, str] = {}
+
+    def feed(self, line: str, number: int) -> None:
+        """There is no line of Gloo's."""
+
+
+class Gloo(Transport):
+    """The backend gloo. Left to itself it takes the interface that the host's own name leads to, often a wrong one.
+
+    GLOO_SOCKET_IFNAME: https://docs.pytorch.org/docs/stable/distributed.html#common-environment-variables.
+    """
+
+    Settings = GlooSettings
+    settings: GlooSettings
+    vendors = _torch.VENDORS
+    backend = "gloo"
+
+    def render(self, node: Node, stack: Stack) -> Rendering:
+        device = self.interface(node)
+        return Rendering(env={self.pin: device.name} if device.name else {})
+
+    @property
+    def pin(self) -> str:
+        return "GLOO_SOCKET_IFNAME"
+
+    def interface(self, node: Node) -> Choice:
+        return _torch.netdev(node, self.settings.netdev, self.pin)
+
+    def verbose(self, stack: Stack) -> Rendering:
+        return Rendering(env={"TORCH_DISTRIBUTED_DEBUG": "DETAIL", "TORCH_CPP_LOG_LEVEL": "INFO"})
+
+    def components(self) -> tuple[str, ...]:
+        return ("gloo/tcp",)
+
+    def members(self) -> tuple[Member, ...]:
+        return (Member("gloo", TCP, self.components()),)
+
+    @staticmethod
+    def reader() -> ProofReader:
+        return Told()

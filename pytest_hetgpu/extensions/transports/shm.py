@@ -1,0 +1,37 @@
+"""shm: the shared memory of the MPI itself, between ranks of one host."""
+
+from __future__ import annotations
+
+from pytest_hetgpu.extensions.transports import _mpich, _openmpi
+from pytest_hetgpu.extensions.transports._netdev import nothing_up
+from pytest_hetgpu.extensions.transports._proof import Proof
+from pytest_hetgpu.extensions.transports.base import ProofReader, Rendering, Transport
+from pytest_hetgpu.model.job import Node, Stack
+from pytest_hetgpu.model.transport_classes import SHARED_MEMORY, Member
+
+
+class Shm(Transport):
+    """Open MPI's ob1 over sm (vader on 4.x), MPICH's ch4 over posix."""
+
+    vendors = (_openmpi.VENDOR, _mpich.VENDOR)
+
+    def render(self, node: Node, stack: Stack) -> Rendering:
+        if stack.vendor == _mpich.VENDOR:
+            return _mpich.pinned(None)
+        return _openmpi.ob1(stack, ("sm", "self"), "")
+
+    def unreachable(self, node: Node, stack: Stack) -> str | None:
+        return None if stack.vendor == _mpich.VENDOR else nothing_up(node, stack.vendor)
+
+    def verbose(self, stack: Stack) -> Rendering:
+        return _mpich.verbose() if stack.vendor == _mpich.VENDOR else _openmpi.verbose(("bml", "btl"))
+
+    def components(self) -> tuple[str, ...]:
+        return ("ob1/sm", _mpich.SHARED_MEMORY)
+
+    def members(self) -> tuple[Member, ...]:
+        return (Member("shm", SHARED_MEMORY, self.components()),)
+
+    @staticmethod
+    def reader() -> ProofReader:
+        return Proof()

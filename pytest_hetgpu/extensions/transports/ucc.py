@@ -1,0 +1,131 @@
+"""ucc: collectives of UCC over another transport of the matrix, which carries what is not a collective."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+from pytest_hetgpu.extensions.transports import _mpich, _openmpi
+from pytest_hetgpu.extensions.transports._proof import Proof
+from pytest_hetgpu.extensions.transports.base import ProofReader, Rendering, Transport, TransportSettings, Word, Words
+from pytest_hetgpu.model.interfaces import Choice
+from pytest_hetgpu.model.job import Node, Stack
+from pytest_hetgpu.model.transport_classes import Connection, Member, connection
+
+# UCC's map of teams of several ranks: `UCC  INFO \tHost: {0..4095}:TL_UCP:10 {4K..inf}:TL_UCP:10`
+# (ucc_coll_score_map.c); its first line is `===== COLL_SCORE_MAP (team_id 1, size 2) =====`.
+_LAYER = re.compile(r"\}:[TC]L_(\w+):")
+_VERSION = re.compile(r"\bUCC\s+INFO\s+version: (\d[\w.]*)")
+
+
+class UccSettings(TransportSettings):
+    """`over`: a transport of this matrix; `tls`: layers of UCC's (ucp, nccl, rccl, ...), its own choice if absent."""
+
+    over: Word
+    tls: Words = ()
+
+
+class Ucc(Transport):
+    """Open MPI's coll/ucc, MPICH's CH4_UCC.
+
+    Proven by the score map that UCC logs for each team. An MPI that was built without UCC ignores all of this and
+    exits with 0: then only the transport below is seen, which is not what was asked for.
+    """
+
+    Settings = UccSettings
+    settings: UccSettings
+    vendors = (_openmpi.VENDOR, _mpich.VENDOR)
+    layered = True
+
+    @property
+    def below(self) -> Transport:
+        """The transport it runs over."""
+        assert self.lower is not None, "a matrix gives every layered transport what it is over"
+        return self.lower
+
+    def unsuitable(self, stack: Stack) -> str | None:
+        return self.below.unsuitable(stack) or super().unsuitable(stack)
+
+    @property
+    def pin(self) -> str:
+        return self.below.pin
+
+    @property
+    def rival(self) -> str:
+        return self.below.rival
+
+    def interface(self, node: Node) -> Choice | None:
+        return self.below.interface(node)
+
+    def unreachable(self, node: Node, stack: Stack) -> str | None:
+        return self.below.unreachable(node, stack)
+
+    def render(self, node: Node, stack: Stack) -> Rendering:
+        below = self.below.render(node, stack)
+        env = {
+            "UCC_LOG_LEVEL": "info",
+            **({"UCC_CL_BASIC_TLS": ",".join(self.settings.tls)} if self.settings.tls else {}),
+        }
+        if stack.vendor == _mpich.VENDOR:
+            return Rendering(below.mca, {**below.env, **env, "MPIR_CVAR_CH4_UCC_ENABLE": "1"})
+        return Rendering({**below.mca, "coll_ucc_enable": "1", "coll_ucc_priority": "100"}, {**below.env, **env})
+
+    def verbose(self, stack: Stack) -> Rendering:
+        below = self.below.verbose(stack)
+        mca = {} if stack.vendor == _mpich.VENDOR else {"coll_ucc_verbose": "10"}
+        return Rendering({**below.mca, **mca}, {**below.env, "UCC_LOG_LEVEL": "debug", "UCC_COLL_TRACE": "debug"})
+
+    def components(self) -> tuple[str, ...]:
+        return tuple(f"ucc/{tl}:{lower}" for tl in self.settings.tls or ("*",) for lower in self.below.components())
+
+    def members(self) -> tuple[Member, ...]:
+        return tuple(
+            one._replace(components=tuple(f"ucc/*:{glob}" for glob in one.components)) for one in self.below.members()
+        )
+
+    @staticmethod
+    def reader() -> ProofReader:
+        return UccReader()
+
+
+class UccReader:
+    """Reads UCC's map; `ucc/ucp:ucx/tcp` is its layer UCP over UCX's tcp. Without a map only what is below is seen."""
+
+    triggers = (*Proof.triggers, b":TL_", b":CL_", b"UCC  INFO  version")
+
+    def __init__(self) -> None:
+        self._below = Proof()
+        self._layers: set[str] = set()
+        self._version: str | None = None
+
+    def feed(self, line: str, number: int) -> None:
+        """Takes a line of UCC's, or of what is below."""
+        self._below.feed(line, number)
+        self._layers |= {name.lower() for name in _LAYER.findall(line)} - {"self"}
+        version = _VERSION.search(line)
+        if version:
+            self._version = version[1]
+
+    @property
+    def transports(self) -> tuple[str, ...]:
+        """Layers of UCC, each over every transport that was seen below."""
+        below = self._below.transports
+        return tuple(f"ucc/{name}:{lower}" for name in sorted(self._layers) for lower in below) or below
+
+    @property
+    def connections(self) -> frozenset[Connection]:
+        """Connections that were seen below, with the layers of UCC over them."""
+        return frozenset(map(self._above, self._below.connections))
+
+    def _above(self, one: Connection) -> Connection:
+        if not self._layers:
+            return one
+        return connection(one.path, self._over(one.components), self._over(one.unsure))
+
+    def _over(self, components: Iterable[str]) -> Iterator[str]:
+        return (f"ucc/{layer}:{lower}" for layer in self._layers for lower in components)
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """UCC's and UCX's own."""
+        return {**self._below.versions, **({"ucc": self._version} if self._version else {})}

@@ -1,0 +1,155 @@
+"""What workloads have in common whose program is not ours: where it is looked for, how it is started and read.
+
+`remote/foreign.py` starts it on each rank, after the rank has said who it is and which MPI the program will load.
+"""
+
+from __future__ import annotations
+
+import abc
+import itertools
+import re
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BeforeValidator, Field, GetCoreSchemaHandler
+from pydantic_core.core_schema import CoreSchema, no_info_after_validator_function
+
+from pytest_hetgpu.extensions.workloads.base import Workload, WorkloadSettings
+from pytest_hetgpu.model.external_program import Foreign
+from pytest_hetgpu.model.messages import show
+from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.sizes import show_size
+
+PYTHON = "{python}"
+"""Stands in a command for the interpreter of the node's stack."""
+
+
+def _tokens(value: Any) -> Any:
+    if not isinstance(value, (list, tuple)) or not all(isinstance(token, str) and "\0" not in token for token in value):
+        raise ValueError(f"a list of words is needed here ([-x, 200]), not {show(value)}")
+    if ":" in value or ":::" in value:
+        raise ValueError("a word that is only ':' or ':::' cannot be handed on: launchers take it for their own")
+    return tuple(value)
+
+
+def _folders(value: Any) -> Any:
+    listed = [value] if isinstance(value, str) else value
+    for folder in listed if isinstance(listed, list) else ():
+        if not isinstance(folder, str) or not folder.startswith("/"):
+            raise ValueError(f"{show(folder)} must be an absolute path on the node (or a glob of such)")
+    return listed
+
+
+_Words = list[str | int | float | bool]
+Tokens = Annotated[tuple[str, ...], BeforeValidator(_tokens, json_schema_input_type=_Words)]
+Folders = Annotated[
+    tuple[str, ...],
+    BeforeValidator(_folders, json_schema_input_type=str | list[str]),
+    Field(description="folders on the nodes, looked in before PATH; a glob will do"),
+]
+Times = Annotated[int, Field(ge=1)]
+
+
+class ForeignSettings(WorkloadSettings):
+    """Keys of all foreign programs. `check: false` says that its numbers alone are owed, and nothing verified."""
+
+    folders: Folders = ()
+    arguments: Annotated[Tokens, Field(description="further options of the program, as it takes them")] = ()
+    check: bool = True
+
+
+class ForeignWorkload(Workload):
+    """A program that prints no records of ours. `reader` reads what it prints; `needs` are the families it runs over.
+
+    `layer` and `memory` are as in `Foreign`.
+    """
+
+    Settings: ClassVar[type[WorkloadSettings]] = ForeignSettings
+    settings: ForeignSettings
+    reader: ClassVar[str]
+    needs: ClassVar[tuple[str, ...]] = ()
+    layer: ClassVar[str] = ""
+    memory: ClassVar[str] = ""
+    mpi4py: ClassVar[bool] = False
+
+    @abc.abstractmethod
+    def command(self) -> tuple[str, ...]:
+        """The program and its options.
+
+        `{python}` is the stack's interpreter on the rank's node, `{platform}` (cpu, cuda, rocm) and `{memory}` (host,
+        cuda, rocm) are that node's, `{node0}` is the address by which the others reach the first node.
+        """
+
+    def commands(self) -> tuple[tuple[str, ...], ...]:
+        """What rank 0 executes, what rank 1 does, and so on; the last is what all further ranks do."""
+        return (self.command(),)
+
+    def options(self) -> tuple[str, ...]:
+        """Further options of `remote/foreign.py`."""
+        return ()
+
+    def program(self) -> tuple[str, ...]:
+        folders = itertools.chain.from_iterable(("--folder", folder) for folder in self.settings.folders)
+        first, *others = self.commands()
+        parts = itertools.chain.from_iterable((":::", *other) for other in others)
+        mpi4py = ("--mpi4py",) * self.mpi4py
+        return ("foreign.py", *folders, *mpi4py, *self.options(), "--", *first, *parts)
+
+    def argv(self, interpreter: str, programs: str) -> tuple[str, ...]:
+        file, *arguments = self.program()
+        return interpreter, f"{programs}/{file}", *(token.replace(PYTHON, interpreter) for token in arguments)
+
+    def foreign(self, ranks: int) -> Foreign:
+        return Foreign(
+            argv=self.command(),
+            reader=self.reader,
+            ranks=self.counted(ranks),
+            check=self.settings.check,
+            layer=self.layer,
+            memory=self.memory,
+            iterations=getattr(self.settings, "iterations", 0),
+        )
+
+    def counted(self, ranks: int) -> int | None:
+        """How many ranks its rows must be of in a world of so many; None where it tells none."""
+        return ranks
+
+    def refuses(self, family: str) -> str | None:
+        if not self.needs or family in self.needs:
+            return None
+        return f"runs over {' or '.join(self.needs)} alone, whatever MPI does; the cell's transport is {family}"
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """A program by its name or its path, for `Annotated`; `words` say to a person what that must be."""
+
+    name: str
+    words: str
+
+    def check(self, text: str) -> str:
+        """The text itself; ValueError unless it is such a program."""
+        if not re.fullmatch(rf"(/[^\s:]+/)?{self.name}", text):
+            raise ValueError(f"{show(text)} must be {self.words}, or an absolute path to it")
+        return text
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return no_info_after_validator_function(self.check, handler(source))
+
+
+def doubling(program: str, sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """Sizes that a program which doubles by itself can be told; ValueError for others."""
+    if any(larger != 2 * smaller for smaller, larger in itertools.pairwise(sizes)):
+        shown = ", ".join(map(show_size, sizes[:5]))
+        raise ValueError(f"{program} doubles sizes by itself: a range like 8..1M is needed, not {shown}")
+    return sizes
+
+
+def unchecked(who: str) -> ValueError:
+    """What to raise where a program is to verify its results and cannot."""
+    return ValueError(f"{who} verifies nothing: `check: false` says that what it prints is all that is owed")
+
+
+def points(sizes: tuple[int, ...], dtype: str, *places: str) -> tuple[Point, ...]:
+    """A point for each size and place; dtype "" accepts any."""
+    return tuple(Point(size, dtype, place) for size in sizes for place in places or ("",))

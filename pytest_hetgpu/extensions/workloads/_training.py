@@ -1,0 +1,68 @@
+"""What workloads that train a network have in common (`remote/torch_training.py`)."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from pytest_hetgpu.extensions.workloads.base import ITEM_BYTES, Backend, Workload, WorkloadSettings
+from pytest_hetgpu.model.records import Point
+
+FEATURES = 32
+Places = Annotated[Literal["host", "device"], Field(description="where tensors are")]
+
+
+class TorchSettings(WorkloadSettings):
+    """Keys of programs that only torch.distributed has; without a backend they take the transport's, else MPI."""
+
+    backend: Backend | None = None
+    memory: Places = "host"
+
+
+class TrainingSettings(TorchSettings):
+    """`batch` samples a rank and step, `hidden` units between the layers."""
+
+    epochs: Annotated[int, Field(ge=2)] = 3
+    samples: Annotated[int, Field(ge=1)] = 4096
+    batch: Annotated[int, Field(ge=1)] = 64
+    hidden: Annotated[int, Field(ge=1)] = 64
+
+
+class TorchWorkload(Workload):
+    """A program that only torch.distributed has."""
+
+    Settings = TorchSettings
+    torch = True
+    backend = "mpi"
+
+
+class Training(TorchWorkload):
+    """Learns a small network. Its one point is that of all parameters; time is that of a step."""
+
+    Settings = TrainingSettings
+    settings: TrainingSettings
+    dtype: ClassVar[str]
+
+    def program(self) -> tuple[str, ...]:
+        asked = self.settings
+        return (
+            f"{self.operation}.py",
+            *("--backend", self.backend),
+            *("--memory", asked.memory),
+            *("--epochs", str(asked.epochs)),
+            *("--samples", str(asked.samples)),
+            *("--batch", str(asked.batch)),
+            *("--hidden", str(asked.hidden)),
+        )
+
+    def points(self) -> tuple[Point, ...]:
+        hidden = self.settings.hidden
+        parameters = (FEATURES + 1) * hidden + hidden + 1
+        return (Point(parameters * ITEM_BYTES[self.dtype], self.dtype),)
+
+    def unsuitable(self, ranks: int) -> str | None:
+        step = self.settings.batch * ranks
+        if self.settings.samples < step:
+            return f"has {self.settings.samples} samples, {ranks} ranks take {step} in one step"
+        return None

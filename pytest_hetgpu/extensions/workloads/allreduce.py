@@ -1,0 +1,12 @@
+"""All-reduce (sum) over every rank."""
+
+from __future__ import annotations
+
+from pytest_hetgpu.extensions.workloads.base import Summed, SweepWorkload
+
+
+class Allreduce(SweepWorkload):
+    """A size is one rank's buffer."""
+
+    Settings = Summed
+    operation = "allreduce"

@@ -1,0 +1,25 @@
+"""All-reduce of one large payload, as training frameworks are tuned by it: its busbw is the number to compare."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from pytest_hetgpu.extensions.workloads.base import Sizes, Summed, SweepWorkload
+from pytest_hetgpu.model.sizes import parse_sizes
+
+
+class Payload(Summed):
+    """Keys as of `allreduce`, with other defaults: few trials of a large buffer."""
+
+    sizes: Sizes = parse_sizes("64M")
+    iterations: Annotated[int, Field(ge=1)] = 5
+    warmup: Annotated[int, Field(ge=0)] = 1
+
+
+class AllreduceBandwidth(SweepWorkload):
+    """A size is one rank's buffer; give `sizes: 4G` where every rank has a GPU of its own."""
+
+    Settings = Payload
+    operation = "allreduce"

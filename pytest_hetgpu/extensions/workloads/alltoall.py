@@ -1,0 +1,13 @@
+"""A block from every rank for every rank."""
+
+from __future__ import annotations
+
+from pytest_hetgpu.extensions.workloads.base import Split, SweepWorkload
+
+
+class Alltoall(SweepWorkload):
+    """A size is what one rank sends to all."""
+
+    Settings = Split
+    operation = "alltoall"
+    split = True

@@ -1,0 +1,22 @@
+"""A barrier over every rank."""
+
+from __future__ import annotations
+
+from pytest_hetgpu.extensions.workloads.base import Repeated, Workload
+from pytest_hetgpu.model.records import Point
+
+
+class Barrier(Workload):
+    """Timed, and verified: nobody gets through before a rank that comes late. It has one point, without data."""
+
+    Settings = Repeated
+    settings: Repeated
+    operation = "barrier"
+    torch = True
+
+    def program(self) -> tuple[str, ...]:
+        by_torch = ("torch_sweep.py", "--operation", "barrier", "--backend", self.backend)
+        return *(by_torch if self.backend else ("barrier.py",)), *self.settings.timing()
+
+    def points(self) -> tuple[Point, ...]:
+        return (Point(0, "none"),)

@@ -1,0 +1,77 @@
+"""Any program: what it must print, and what of it are numbers, is said in the matrix."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from pytest_hetgpu.errors import NotHere
+from pytest_hetgpu.extensions.output_patterns import CommandSettings, compiled
+from pytest_hetgpu.extensions.workloads._foreign import ForeignSettings, ForeignWorkload, Tokens
+from pytest_hetgpu.model.external_program import Foreign
+from pytest_hetgpu.model.records import Point
+
+
+class CommandWorkSettings(ForeignSettings, CommandSettings):
+    """`argv` is executed by every rank. `mpi: false` says that it is no MPI program, whose transport shows nothing.
+
+    `check: false` says that its exit status alone tells of success.
+    """
+
+    argv: Annotated[
+        Tokens, Field(min_length=1, description='[./app, --size, 8]; "{python}" is the stack\'s interpreter')
+    ]
+    mpi: bool = True
+
+    @model_validator(mode="after")
+    def _can_succeed(self) -> CommandWorkSettings:
+        if self.check and not (self.success or self.json_success):
+            raise ValueError(
+                "nothing says that the program's results are right: give `success` (a pattern that must be found) or "
+                "`json_success`; `check: false` says that its exit status is all there is"
+            )
+        return self
+
+    @property
+    def expressions(self) -> tuple[str, ...]:
+        """All patterns in it."""
+        given = (self.success, self.failure, *(item.pattern for item in self.patterns))
+        return tuple(pattern for pattern in given if pattern)
+
+
+class CommandWork(ForeignWorkload):
+    """Passed if it ends with 0, what says success is found, what says failure is not, and it has its numbers.
+
+    It owes no points: what is measured is known when it has run.
+    """
+
+    Settings = CommandWorkSettings
+    settings: CommandWorkSettings
+    operation = "command"
+    reader = "command"
+    measured = False
+
+    def command(self) -> tuple[str, ...]:
+        return (*self.settings.argv, *self.settings.arguments)
+
+    def points(self) -> tuple[Point, ...]:
+        return ()
+
+    def foreign(self, ranks: int) -> Foreign:
+        asked = {name: getattr(self.settings, name) for name in CommandSettings.model_fields}
+        told = CommandSettings.model_construct(**asked).model_dump_json(exclude_defaults=True)
+        # What it must show is in its patterns, not in points.
+        return replace(super().foreign(ranks), settings=told, check=False, proof=self.settings.mpi)
+
+    def counted(self, ranks: int) -> int | None:
+        return None
+
+    def unsuitable(self, ranks: int) -> str | None:
+        for pattern in self.settings.expressions:
+            try:
+                compiled(pattern)
+            except NotHere as error:
+                return str(error)
+        return None

@@ -1,0 +1,109 @@
+"""OSU micro-benchmarks (5 to 7): one of its programs that print a table of sizes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePosixPath
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from pytest_hetgpu.extensions.workloads._foreign import (
+    Called,
+    ForeignSettings,
+    ForeignWorkload,
+    Times,
+    doubling,
+    points,
+    unchecked,
+)
+from pytest_hetgpu.extensions.workloads.base import Sizes
+from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.sizes import parse_sizes
+
+_PAIR = re.compile(r"(latency|bw|bibw)(_mt|_mp)?(_persistent)?|(put|get|acc|cas|fop|get_acc)_(latency|bw|bibw)")
+_PAIRS = re.compile(r"mbw_mr|multi_lat|(put|get)_(mbw|multi_lat)")
+# Of these one rank's block is counted, as the definition counts the whole.
+_BLOCKS = re.compile(r"(xccl_|nccl_|neighbor_)?i?(neighbor_)?(allgather|alltoall|gather|scatter)[vw]?(_persistent)?")
+_COLLECTIVE = re.compile(
+    r"(xccl_|nccl_|neighbor_)?i?(neighbor_)?(all(reduce|gather|toall)|gather|scatter|reduce(_scatter(_block)?)?|bcast)"
+    r"[vw]?(_persistent)?"
+)
+_BARRIER = re.compile(r"i?barrier(_persistent)?")
+_TYPES = {"int8": "mpi_char", "int32": "mpi_int", "float32": "mpi_float"}
+
+
+class OsuSettings(ForeignSettings):
+    """`sizes` are what the program counts (`-m`): one block of allgather, alltoall, gather, scatter.
+
+    `dtype` (`-T`) and `in_place` (`-l`) need 7.1; without a dtype any will do.
+    """
+
+    program: Annotated[str, Called(r"osu_\w+", "a program of OSU's like osu_allreduce")]
+    sizes: Sizes = parse_sizes("8..1M")
+    iterations: Times = 100
+    warmup: Annotated[int, Field(ge=0)] = 10
+    dtype: Literal["int8", "int32", "float32"] | None = None
+    in_place: bool = False
+
+    @property
+    def name(self) -> str:
+        """`allreduce` of `/opt/osu/osu_allreduce`."""
+        return PurePosixPath(self.program).name.removeprefix("osu_")
+
+    @model_validator(mode="after")
+    def _can_be_read(self) -> OsuSettings:
+        if not any(kind.fullmatch(self.name) for kind in (_PAIR, _PAIRS, _COLLECTIVE, _BARRIER)):
+            raise ValueError(
+                f"osu_{self.name} prints no table that is known (known: latency, bw, bibw, mbw_mr, multi_lat, put and "
+                "get of one-sided, collectives, barrier); run it as a `command`"
+            )
+        doubling(f"osu_{self.name}", self.sizes)
+        if self.check and _BARRIER.fullmatch(self.name):
+            raise unchecked(f"osu_{self.name}")
+        return self
+
+
+class Osu(ForeignWorkload):
+    """Checked with `-c`: rows without Pass are not passed. Point-to-point programs need exactly 2 ranks."""
+
+    Settings = OsuSettings
+    settings: OsuSettings
+    operation = "osu"
+    reader = "osu"
+    memory = "host"
+
+    def command(self) -> tuple[str, ...]:
+        asked = self.settings
+        barrier = _BARRIER.fullmatch(asked.name)
+        return (
+            asked.program,
+            *(() if barrier else ("-m", f"{asked.sizes[0]}:{asked.sizes[-1]}")),
+            *("-i", str(asked.iterations), "-x", str(asked.warmup)),
+            *(("-c",) if asked.check else ()),
+            # Point-to-point programs of some releases take no -f, whose columns tell how often was timed.
+            *(("-f",) if barrier or _COLLECTIVE.fullmatch(asked.name) else ()),
+            *(("-T", _TYPES[asked.dtype]) if asked.dtype else ()),
+            *(("-l",) if asked.in_place else ()),
+            *asked.arguments,
+        )
+
+    def points(self) -> tuple[Point, ...]:
+        return self.owed(1)
+
+    def owed(self, ranks: int) -> tuple[Point, ...]:
+        asked = self.settings
+        if _BARRIER.fullmatch(asked.name):
+            return (Point(0, "none"),)
+        blocks = ranks if _BLOCKS.fullmatch(asked.name) else 1
+        return points(tuple(size * blocks for size in asked.sizes), asked.dtype or "", "in" if asked.in_place else "")
+
+    def unsuitable(self, ranks: int) -> str | None:
+        name = self.settings.name
+        if _PAIR.fullmatch(name) and ranks != 2:
+            return f"needs exactly 2 ranks for osu_{name}, this placement has {ranks}"
+        if _PAIRS.fullmatch(name) and ranks % 2:
+            return f"needs an even number of ranks for osu_{name}, this placement has {ranks}"
+        if ranks < 2:
+            return f"needs at least 2 ranks for osu_{name}, this placement has {ranks}"
+        return None

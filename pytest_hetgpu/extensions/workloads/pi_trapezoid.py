@@ -1,0 +1,32 @@
+"""Pi by the trapezoid rule, a part of the integral on each rank: the first distributed program of many courses."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from pytest_hetgpu.extensions.workloads._training import TorchSettings, TorchWorkload
+from pytest_hetgpu.model.records import Point
+
+
+class PiSettings(TorchSettings):
+    """`intervals` of the whole integral."""
+
+    intervals: Annotated[int, Field(ge=1)] = 1_000_000
+
+
+class PiTrapezoid(TorchWorkload):
+    """Right within the rule's own error bound, on every rank."""
+
+    Settings = PiSettings
+    settings: PiSettings
+    operation = "pi_trapezoid"
+
+    def program(self) -> tuple[str, ...]:
+        asked = self.settings
+        where = ("--backend", self.backend, "--memory", asked.memory)
+        return "pi_trapezoid.py", *where, "--intervals", str(asked.intervals)
+
+    def points(self) -> tuple[Point, ...]:
+        return (Point(8, "float64"),)

@@ -1,0 +1,83 @@
+"""ucc_perftest (UCC 1.5 and later): a collective of UCC's, whatever the MPI that starts it does itself."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from pytest_hetgpu.extensions.workloads._foreign import (
+    Called,
+    ForeignSettings,
+    ForeignWorkload,
+    Times,
+    doubling,
+    points,
+    unchecked,
+)
+from pytest_hetgpu.extensions.workloads.base import ITEM_BYTES, Sizes
+from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.sizes import parse_sizes
+
+_BLOCKS = ("allgather", "gather")
+
+Collective = Literal[
+    "allreduce", "allgather", "alltoall", "barrier", "bcast", "gather", "reduce", "reduce_scatter", "scatter"
+]
+
+
+class UccPerftestSettings(ForeignSettings):
+    """`sizes` are what the program counts: one rank's source, which is a block of allgather and gather.
+
+    It verifies nothing, so `check: false` must be said.
+    """
+
+    program: Annotated[str, Called("ucc_perftest", "ucc_perftest")] = "ucc_perftest"
+    collective: Collective = "allreduce"
+    sizes: Sizes = parse_sizes("64..1M")
+    iterations: Times = 100
+    warmup: Annotated[int, Field(ge=0)] = 10
+    dtype: Literal["int8", "int32", "int64", "float16", "float32", "float64"] = "float32"
+    memory: Annotated[str, Field(description="-m: host, cuda, rocm, ..., or {memory}")] = "host"
+    in_place: bool = False
+
+    @model_validator(mode="after")
+    def _can_be_read(self) -> UccPerftestSettings:
+        doubling("ucc_perftest", self.sizes)
+        if self.check:
+            raise unchecked("ucc_perftest")
+        if self.sizes[0] % ITEM_BYTES[self.dtype]:
+            raise ValueError(f"size {self.sizes[0]} is not a whole number of {self.dtype}")
+        return self
+
+
+class UccPerftest(ForeignWorkload):
+    """Runs over transports of family ucc; the layer that carries its data shows in UCC's own log."""
+
+    Settings = UccPerftestSettings
+    settings: UccPerftestSettings
+    operation = "ucc_perftest"
+    reader = "ucc_perftest"
+    needs = ("ucc",)
+    layer = "ucc"
+
+    def command(self) -> tuple[str, ...]:
+        asked, item = self.settings, ITEM_BYTES[self.settings.dtype]
+        counts = ("-b", str(asked.sizes[0] // item), "-e", str(asked.sizes[-1] // item))
+        return (
+            *(asked.program, "-c", asked.collective),
+            *(() if asked.collective == "barrier" else (*counts, "-d", asked.dtype, "-m", asked.memory)),
+            *("-n", str(asked.iterations), "-w", str(asked.warmup), "-F"),
+            *(("-i",) if asked.in_place else ()),
+            *asked.arguments,
+        )
+
+    def points(self) -> tuple[Point, ...]:
+        return self.owed(1)
+
+    def owed(self, ranks: int) -> tuple[Point, ...]:
+        asked = self.settings
+        if asked.collective == "barrier":
+            return (Point(0, "none"),)
+        blocks = ranks if asked.collective in _BLOCKS else 1
+        return points(tuple(size * blocks for size in asked.sizes), asked.dtype, "in" if asked.in_place else "")

@@ -1,9 +1,0 @@
-"""No accelerator: every node can be this."""
-
-from __future__ import annotations
-
-from pytest_hetgpu.hardware.base import Platform
-
-
-class Cpu(Platform):
-    """Host memory only."""

@@ -1,0 +1,131 @@
+"""Latency and bandwidths of timed rows, by the definitions of nccl-tests.
+
+Sources: doc/PERFORMANCE.md and the `*GetBw` functions of src/*.cu in nccl-tests 2.19.6; for alltoallv src/alltoallv.cu
+in rccl-tests. GB/s is 1e9 bytes a second; n is the number of ranks.
+
+A point's size is the bytes that its definition counts, as nccl-tests prints them: `count x element size` of allreduce,
+broadcast, reduce and of a send in one direction; for allgather, reduce_scatter, alltoall, gather and scatter the whole
+that is divided among the ranks, `n x count x element size`, where each rank gives or gets `count` elements at a time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from pytest_hetgpu.model.outcome import Wire
+from pytest_hetgpu.model.records import Measurement, Row
+from pytest_hetgpu.model.sample import sample
+
+_GIGA = 1e9
+_MICRO = 1e6
+
+
+def _one(_ranks: int) -> float:
+    return 1.0
+
+
+def _others(ranks: int) -> float:
+    return (ranks - 1) / ranks
+
+
+def _twice_others(ranks: int) -> float:
+    return 2 * (ranks - 1) / ranks
+
+
+_FACTORS: Mapping[str, Callable[[int], float]] = {
+    "allreduce": _twice_others,  # all_reduce.cu: AllReduceGetBw
+    "allgather": _others,  # all_gather.cu: AllGatherGetBw
+    "reducescatter": _others,  # reduce_scatter.cu: ReduceScatterGetBw
+    "alltoall": _others,  # alltoall.cu: AlltoAllGetBw
+    "gather": _others,  # gather.cu: GatherGetBw
+    "scatter": _others,  # scatter.cu: ScatterGetBw
+    "broadcast": _one,  # broadcast.cu: BroadcastGetBw
+    "reduce": _one,  # reduce.cu: ReduceGetBw
+    "sendrecv": _one,  # sendrecv.cu: SendRecvGetBw, one direction
+    "alltoallv": _others,  # alltoallv.cu of rccl-tests; the size is what a rank sends or gets, the larger
+}
+_ALIASES = {"bcast": "broadcast", "bidirectionalsendrecv": "sendrecv"}
+
+
+def measurements(rows: Iterable[Row]) -> tuple[Measurement, ...]:
+    """Latency (us), algbw and busbw (GB/s) of every point, in the order of the rows.
+
+    `algbw = size / seconds`, `busbw = algbw x factor`. An operation without a definition has a latency only, a row
+    whose time is no positive number nothing. busbw is 0 where there is one rank only: nothing has moved. Of several
+    repeats the median counts, without those that are outliers; of equal repeats the last.
+    """
+    found: dict[str, dict[int, Measurement]] = {}
+    operations: dict[str, tuple[str, int]] = {}
+    for row in rows:
+        for item in _of_row(row):
+            name, what = item.name, (row.operation, row.ranks)
+            if operations.setdefault(name, what) != what:
+                operations[name], found[name] = what, {}
+            found.setdefault(name, {})[row.repeat] = item
+    return tuple(_middle(tuple(repeats.values())) for repeats in found.values())
+
+
+def _middle(repeats: Sequence[Measurement]) -> Measurement:
+    last = repeats[-1]
+    if len(repeats) == 1:
+        return last
+    samples = tuple(item.value for item in repeats)
+    found = sample(samples)
+    return replace(last, value=found.middle if found else last.value, samples=samples)
+
+
+def of_wire(measured: Measurement, wire: Wire | None) -> float | None:
+    """A bus bandwidth as a fraction of what the way between the nodes can carry (`RunResult.wire`).
+
+    None for another metric, where nothing has moved, and where the limit is not known. busbw is what each way between
+    two nodes of a ring has to carry in one direction, and so is the limit (doc/PERFORMANCE.md of nccl-tests).
+    """
+    if measured.metric != "busbw" or wire is None or not wire.gbs or not measured.value > 0:
+        return None
+    return measured.value / wire.gbs
+
+
+def _of_row(row: Row) -> Iterable[Measurement]:
+    if not (math.isfinite(row.seconds) and row.seconds > 0):
+        return
+    yield Measurement("latency", row.seconds * _MICRO, "us", row.point, row.ranks)
+    factor = _factor(row.operation)
+    if factor and row.ranks > 0:
+        algbw = row.point.size / row.seconds / _GIGA
+        busbw = algbw * factor(row.ranks) if row.ranks > 1 else 0.0
+        yield Measurement("algbw", algbw, "GB/s", row.point, row.ranks)
+        yield Measurement("busbw", busbw, "GB/s", row.point, row.ranks)
+
+
+def _factor(operation: str) -> Callable[[int], float] | None:
+    name = operation.lower().replace("_", "").replace("-", "")
+    return _FACTORS.get(_ALIASES.get(name, name))
+
+
+def has_bandwidth(operation: str, ranks: int = 2) -> bool:
+    """Whether an operation has a busbw by these definitions; a barrier, for one, has a latency only."""
+    return ranks > 1 and _factor(operation) is not None
+
+
+def told(metric: str, seconds: float, operation: str, size: int, ranks: int) -> float:
+    """Seconds of one operation as its latency (us), algbw or busbw (GB/s). ValueError where it has none of these."""
+    if metric == "latency":
+        return seconds * _MICRO
+    return _moved(metric, operation, size, ranks) / seconds
+
+
+def seconds_of(metric: str, value: float, operation: str, size: int, ranks: int) -> float:
+    """A metric's value as seconds of one operation: what `told` tells, the other way round."""
+    if metric == "latency":
+        return value / _MICRO
+    return _moved(metric, operation, size, ranks) / value
+
+
+def _moved(metric: str, operation: str, size: int, ranks: int) -> float:
+    """1e9 bytes that a bandwidth divides by seconds."""
+    factor = _factor(operation)
+    if factor is None or (metric == "busbw" and ranks < 2):
+        raise ValueError(f"{operation} of {ranks} ranks has no {metric}")
+    return size / _GIGA * (factor(ranks) if metric == "busbw" else 1.0)

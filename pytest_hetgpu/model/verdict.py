@@ -1,0 +1,49 @@
+"""Kinds of outcome, and the verdict of a kind against what was expected."""
+
+from __future__ import annotations
+
+import enum
+
+
+class Kind(str, enum.Enum):
+    """What became of a scenario, worst last: of several findings the worst is the outcome."""
+
+    PASSED = "passed"
+    SKIPPED = "skipped"
+    SLOW = "slow"
+    NETWORK_FAILURE = "network_failure"
+    TIMEOUT = "timeout"
+    HANG = "hang"
+    TRANSPORT_UNAVAILABLE = "transport_unavailable"
+    MISSING_LIBRARY = "missing_library"
+    GPU_ARCH_MISMATCH = "gpu_arch_mismatch"
+    LAUNCH_FAILURE = "launch_failure"
+    OUT_OF_MEMORY = "out_of_memory"
+    WRONG_RESULT = "wrong_result"
+    CRASH = "crash"
+    ERROR = "error"
+    UNKNOWN = "unknown"
+
+    @property
+    def severity(self) -> int:
+        """Position in the list above; larger is worse."""
+        return _SEVERITY[self]
+
+
+_SEVERITY = {kind: place for place, kind in enumerate(Kind)}
+
+
+class Verdict(str, enum.Enum):
+    """A kind held against what was expected of the scenario."""
+
+    OK = "ok"
+    KNOWN = "known"
+    NEW = "new"
+    CHANGED = "changed"
+    FIXED = "fixed"
+    NOT_RUN = "not_run"
+
+    @property
+    def fails(self) -> bool:
+        """Whether a run with such a scenario exits with 1."""
+        return self in (Verdict.NEW, Verdict.CHANGED, Verdict.FIXED)

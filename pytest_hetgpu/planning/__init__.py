@@ -1,0 +1,1 @@
+"""Scenario to Job: the exact commands of a cell. Pure."""

@@ -1,0 +1,112 @@
+"""Multiplies a matrix into scenarios: deterministic order, unique ids, every rule used."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+
+from pytest_hetgpu.config.matrix.complaints import Complaints
+from pytest_hetgpu.config.matrix.document import Document, Rule
+from pytest_hetgpu.config.matrix.references import Cells as AllCells
+from pytest_hetgpu.config.matrix.references import references
+from pytest_hetgpu.config.matrix.settings import check_settings
+from pytest_hetgpu.errors import MatrixError
+from pytest_hetgpu.model.job import Exclusion, Expectation, Scenario
+
+LONGEST_ID = 120
+
+Cell = tuple[str, ...]
+Cells = dict[Cell, Exclusion | None]
+
+
+def expand(document: Document) -> list[Scenario]:
+    """Every cell of the matrix in file order, excluded ones among them.
+
+    Raises MatrixError: two cells of one id, a rule that matches nothing, values that disagree, nothing left to run.
+    """
+    complaints = Complaints(document.file)
+    cells = _cells(document, complaints)
+    expected = _expected(document, cells, complaints)
+    ids = _ids(document, cells, complaints)
+    check_settings(document, [cell for cell, exclusion in cells.items() if exclusion is None], complaints)
+    if complaints:
+        raise MatrixError(complaints.listed())
+    speeds = references(document, AllCells(cells, {cell: name for name, cell in ids.items()}), complaints)
+    if complaints:
+        raise MatrixError(complaints.listed())
+    axes = tuple(axis.name for axis in document.axes)
+    return [
+        Scenario(
+            document.name, name, name, axes, values, expected.get(values, ()), cells[values], speeds.get(values, ())
+        )
+        for name, values in ids.items()
+    ]
+
+
+def cell_id(values: Sequence[str]) -> str:
+    """The values' names joined; a very long one is cut and ends in a hash, as it names a folder too."""
+    name = "-".join(values)
+    if len(name) <= LONGEST_ID:
+        return name
+    return f"{name[: LONGEST_ID - 9]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+
+def _cells(document: Document, complaints: Complaints) -> Cells:
+    """Every cell with its exclusion; includes are applied after excludes, so an include is an exception to them."""
+    axes = [[value.name for value in axis.values] for axis in document.axes]
+    cells: Cells = dict.fromkeys(itertools.product(*axes))
+    for rule in document.exclude:
+        hits = [cell for cell in _named(document, rule) if cell in cells]
+        if not hits:
+            complaints.add(rule.origin.line, "this exclude matches no cell")
+        for cell in hits:
+            # The first rule that matches gives the reason.
+            cells[cell] = cells[cell] or rule.exclusion
+    for rule in document.include:
+        added = [cell for cell in _named(document, rule) if cell not in cells or cells[cell]]
+        if not added:
+            complaints.add(rule.origin.line, "this include adds no cell: every one it names is in the matrix already")
+        cells.update(dict.fromkeys(added))
+    if None not in cells.values():
+        complaints.add(document.exclude[0].origin.line, f"nothing to run: all {len(cells)} cells are excluded")
+    return cells
+
+
+def _named(document: Document, rule: Rule) -> Iterator[Cell]:
+    """Every combination of values that a rule names, whether or not it is a cell."""
+    return itertools.product(*(rule.where.get(axis.name) or document.names(axis.name) for axis in document.axes))
+
+
+def _expected(document: Document, cells: Cells, complaints: Complaints) -> Mapping[Cell, tuple[Expectation, ...]]:
+    """The expectations of each cell that has any, in file order."""
+    found: dict[Cell, tuple[Expectation, ...]] = {}
+    for rule in document.expect:
+        hits = [cell for cell in _named(document, rule) if cell in cells and cells[cell] is None]
+        if not hits:
+            complaints.add(rule.origin.line, "this expect matches no cell that is run")
+        for cell in hits:
+            found[cell] = (*found.get(cell, ()), *filter(None, (rule.expectation,)))
+    return found
+
+
+def _ids(document: Document, cells: Cells, complaints: Complaints) -> Mapping[str, Cell]:
+    """Each cell by its id."""
+    ids: dict[str, Cell] = {}
+    clashes: dict[tuple[Cell, Cell], str] = {}
+    for cell in cells:
+        name = cell_id(cell)
+        other = ids.setdefault(name, cell)
+        if other is not cell:
+            differing = [place for place, value in enumerate(cell) if value != other[place]]
+            clashes.setdefault((_say(document, other, differing), _say(document, cell, differing)), name)
+    for (one, other), name in clashes.items():
+        last = document.fragment(document.axes[-1].name, ids[name][-1])
+        complaints.add(
+            last.origin.line, f"{' '.join(one)} and {' '.join(other)} give two cells one id ({name}); rename a value"
+        )
+    return ids
+
+
+def _say(document: Document, cell: Cell, places: Sequence[int]) -> Cell:
+    return tuple(f"{document.axes[place].name} {cell[place]!r}" for place in places)

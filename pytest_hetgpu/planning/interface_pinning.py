@@ -1,0 +1,44 @@
+"""The interface of a transport if the matrix sets the variable or parameter itself. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pytest_hetgpu.config.matrix.document import CellSettings
+from pytest_hetgpu.model.interfaces import FREE, Choice
+from pytest_hetgpu.model.job import Node
+
+
+def named(settings: CellSettings, node: Node) -> Choice | None:
+    """The interface of a node, if the matrix does not set the variable or parameter for it itself."""
+    pin, rival, options, hardware = settings.transport.pin, settings.transport.rival, settings.options, node.hardware
+    writers = {"the cell": (options.env, options.mca), hardware.name: (hardware.env, hardware.mca)}
+    for who, (env, mca) in writers.items() if pin else ():
+        if value := _set(pin, env, mca):
+            return Choice(value, f"{pin} of {who} names it")
+        if value := _set(rival, env, mca):
+            return Choice("", f"{rival} of {who} rules out {value}", FREE)
+    return node.interface
+
+
+def _set(name: str, env: Mapping[str, str], mca: Mapping[str, str]) -> str | None:
+    """Return the value that a cell or hardware gives to a variable or MCA parameter."""
+    return env.get(name) or env.get(f"OMPI_MCA_{name}") or mca.get(name) if name else None
+
+
+def interface(settings: CellSettings, node: Node) -> Choice | None:
+    """The interface that its transport ends up with on a node; None if it needs none."""
+    transport, given = settings.transport, {*settings.options.env, *settings.options.mca}
+    pinned, named = transport.interface(node), node.interface
+    return named if pinned and named and not given.isdisjoint({transport.pin, transport.rival}) else pinned
+
+
+def layered(settings: CellSettings, *layers: Mapping[str, str]) -> dict[str, str]:
+    """MCA parameters, the later first; of those that exclude each other the last one stays."""
+    either = {settings.transport.pin, settings.transport.rival} if settings.transport.rival else set()
+    found: dict[str, str] = {}
+    for layer in layers:
+        if not either.isdisjoint(layer):
+            found = {name: value for name, value in found.items() if name not in either}
+        found |= layer
+    return found

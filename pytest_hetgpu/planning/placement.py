@@ -1,0 +1,224 @@
+"""Binds a placement to hosts: who each node is, what the others call it, which MPI it has, what its container gets."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from pytest_hetgpu.config.inventory.inventory import HERE, Host, Inventory
+from pytest_hetgpu.config.matrix.document import CellSettings, Document
+from pytest_hetgpu.errors import NotHere
+from pytest_hetgpu.extensions.stacks.base import family_of
+from pytest_hetgpu.model.interfaces import Choice, Network, choose
+from pytest_hetgpu.model.job import ContainerOptions, Hardware, Image, Node, Stack
+from pytest_hetgpu.model.kubernetes import quarrel
+from pytest_hetgpu.model.slurm import SCHEDULERS, groups
+
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")
+# How Docker calls the interface of a container on a network of its own, and Kubernetes the first one of a pod.
+CONTAINER_NETDEV = "eth0"
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What a node was seen to be once it was there; before that, what a plan shows.
+
+    `folder` is our private folder on it, `root` whether commands run as root there; `netdev`, `hca` and `gid_index` are
+    the ones found where the matrix leaves them open; `prefix` is that of its MPI without links in it. `host` is the one
+    that a scheduler chose. `interface` is that of its TCP, with the reason; `bridges` names those of the node.
+    """
+
+    folder: str = "/tmp/hetgpu"  # noqa: S108 - a name to show; the folder is made with a random one
+    root: bool = True
+    netdev: str = ""
+    hca: str = ""
+    gid_index: int | None = None
+    prefix: str = ""
+    host: str = ""
+    interface: Choice | None = None
+    bridges: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Facts about where jobs run: `programs` is the folder of rank programs, `cores` and `network` are this machine's.
+
+    `stacks` are this machine's, `images` those of the matrix by name of hardware, `seen` is by node. The transports of
+    `verbose` jobs log what maintainers ask for.
+    """
+
+    stacks: Mapping[str, Stack]
+    programs: str
+    root: bool = False
+    cores: int = 1
+    timeout: float = 120.0
+    inventory: Inventory = field(default_factory=Inventory)
+    images: Mapping[str, Image] = field(default_factory=dict)
+    seen: Mapping[int, Sight] = field(default_factory=dict)
+    verbose: bool = False
+    network: Network | None = None
+
+
+def place(document: Document, settings: CellSettings, site: Site) -> tuple[tuple[Node, ...], tuple[Host, ...]]:
+    """Every node with its host; a launcher without ranks is the last. NotHere where the site lacks one."""
+    kinds = tuple(site.inventory.site(document.hardware[name]) for name in settings.hardware)
+    ranks = [settings.options.ranks_per_node] * len(settings.nodes) + [0] * bool(settings.launch_from)
+    kinds = _in_components(kinds, ranks)
+    _of_one_kind(kinds, bool(settings.launch_from))
+    hosts = site.inventory.bind(kinds)
+    network = _network(kinds, hosts)
+    _reachable(kinds, hosts)
+    names = _names(kinds, hosts, len(kinds) - 1 if settings.launch_from else 0)
+    nodes = []
+    for index, (kind, host) in enumerate(zip(kinds, hosts, strict=True)):
+        container = replace(kind.container, network=network) if kind.runtime == "docker" else None
+        node = Node(
+            index=index,
+            hardware=_seen(kind, _own_netdev(container, hosts), site.seen.get(index)),
+            host=(site.seen[index].host if index in site.seen else "") or host.address,
+            ranks=ranks[index],
+            name=names[index],
+            stack=_stack(kind, host, settings.options.stack, site, index),
+            reach=host.reach,
+            image=site.images.get(kind.name) if container else None,
+            container=container,
+            interface=_interface(kind, container, site.seen.get(index), site.network),
+        )
+        nodes.append(node)
+    return tuple(nodes), hosts
+
+
+def _in_components(kinds: tuple[Hardware, ...], ranks: Sequence[int]) -> tuple[Hardware, ...]:
+    """Kinds that are Slurm's know which node of which component they are, and what of a shared one is theirs."""
+    components = groups([kind.name for kind in kinds])
+    several = len({*components}) > 1
+    found = []
+    for place, (kind, group) in enumerate(zip(kinds, components, strict=True)):
+        relative = place - components.index(group)
+        if batch := kind.batch:
+            shared = 0 if batch.exclusive else ranks[place]
+            batch = replace(batch, group=group if several else None, relative=relative, ranks=shared)
+        found.append(replace(kind, batch=batch) if batch else kind)
+    return tuple(found)
+
+
+def _of_one_kind(kinds: Sequence[Hardware], launcher: bool) -> None:
+    """NotHere where pods of one placement cannot be made together."""
+    pods = [(kind.name, kind.pods) for kind in kinds if kind.pods]
+    if why := quarrel(pods, launcher=launcher and bool(kinds[-1].pods)):
+        raise NotHere(why)
+
+
+def address(node: Node) -> str:
+    """Where the others reach a node: by its name on a network of the placement's own, else by its host's address."""
+    if node.container and node.container.network == "user":
+        return node.name
+    return "127.0.0.1" if node.host == "localhost" else node.host.strip("[]")
+
+
+def _network(kinds: Sequence[Hardware], hosts: Sequence[Host]) -> str:
+    """A network of the placement's own is possible where all nodes are containers of one engine."""
+    containers = [kind for kind in kinds if kind.runtime == "docker"]
+    wanted = {kind.container.network for kind in containers}
+    one_engine = len(containers) == len(kinds) and len({host.reach.engine for host in hosts}) == 1
+    if "user" in wanted and not one_engine:
+        raise NotHere("container network user needs all nodes of a placement to be containers of one engine; use host")
+    return "user" if one_engine and "host" not in wanted else "host"
+
+
+def _reachable(kinds: Sequence[Hardware], hosts: Sequence[Host]) -> None:
+    """Nodes elsewhere cannot reach one that is only known as localhost."""
+    local = next((place for place, host in enumerate(hosts) if host.address in HERE), None)
+    other = next((place for place, host in enumerate(hosts) if host.address not in HERE), None)
+    if local is not None and other is not None:
+        raise NotHere(
+            f"node {local} ({kinds[local].name}) is on {hosts[local].address}, where node {other} ({kinds[other].name} "
+            f"on {hosts[other].address}) cannot reach it: give the inventory this machine's address for the others"
+        )
+
+
+def _names(kinds: Sequence[Hardware], hosts: Sequence[Host], starter: int) -> list[str]:
+    """What mpirun is told: `nodeI`, the host name of containers; other hosts by their address where that is plain.
+
+    The node that mpirun itself is on must know its own name: a host that is no container knows itself as localhost.
+    """
+    if all(kind.runtime == "local" for kind in kinds):
+        return [host.address for host in hosts]
+    many = Counter(host.address for host in hosts)
+    names = []
+    for index, (kind, host) in enumerate(zip(kinds, hosts, strict=True)):
+        plain = _PLAIN.fullmatch(host.address) and many[host.address] == 1 and host.address not in HERE
+        given = kind.runtime == "docker" or kind.runtime in SCHEDULERS  # names of ours
+        if kind.runtime != "docker" and index == starter:
+            names.append("localhost")
+        else:
+            names.append(host.address if plain and not given else f"node{index}")
+    return names
+
+
+def _own_netdev(container: ContainerOptions | None, hosts: Sequence[Host]) -> str:
+    """The interface that is known without looking: a container network's, or loopback where all share one host."""
+    if container and container.network == "user":
+        return CONTAINER_NETDEV
+    return "lo" if len(hosts) > 1 and len({host.address for host in hosts}) == 1 else ""
+
+
+def _interface(
+    kind: Hardware, container: ContainerOptions | None, sight: Sight | None, network: Network | None
+) -> Choice:
+    """The interface of a node's TCP, and whether it is a bridge, as far as the node was seen."""
+    chosen = _chosen(kind, container, sight, network)
+    here = network.interfaces if network and kind.runtime == "local" else ()
+    bridges = sight.bridges if sight else tuple(one.name for one in here if one.kind == "bridge")
+    return replace(chosen, kind="bridge") if chosen.name in bridges else chosen
+
+
+def _chosen(kind: Hardware, container: ContainerOptions | None, sight: Sight | None, network: Network | None) -> Choice:
+    """The interface that the fabric names, the one that is known by its runtime, or what was seen."""
+    if kind.fabric.netdev:
+        return Choice(kind.fabric.netdev, f"the fabric of {kind.name} names it")
+    if container and container.network == "user":
+        return Choice(CONTAINER_NETDEV, "the first one on a container's own network")
+    if sight and (sight.netdev or (sight.interface and sight.interface.name)):
+        return _unnamed(sight.interface or Choice(sight.netdev, "seen on the node"))
+    if kind.pods and not kind.pods.host_network:
+        return Choice(CONTAINER_NETDEV, "the first one of a pod")
+    if kind.runtime == "local" and not sight:
+        return _unnamed(choose(network)) if network else Choice()
+    return Choice() if sight else Choice(why="a run chooses it once the node is there")
+
+
+def _unnamed(choice: Choice) -> Choice:
+    return replace(choice, why=f"{choice.why}; the fabric names none")
+
+
+def _seen(kind: Hardware, netdev: str, sight: Sight | None) -> Hardware:
+    """The kind with what its fabric leaves open filled in."""
+    fabric = kind.fabric
+    if kind.runtime == "local" and not sight:
+        return kind
+    first = CONTAINER_NETDEV if kind.pods and not kind.pods.host_network else ""
+    netdev = fabric.netdev or netdev or (sight.netdev if sight else "") or first
+    found = replace(
+        fabric,
+        netdev=netdev or None,
+        guessed=bool(netdev and not fabric.netdev),
+        hca=fabric.hca or (sight.hca if sight else "") or None,
+        gid_index=sight.gid_index if sight and fabric.gid_index is None else fabric.gid_index,
+    )
+    return kind if found == fabric else replace(kind, fabric=found)
+
+
+def _stack(kind: Hardware, host: Host, asked: str | None, site: Site, index: int) -> Stack:
+    if kind.runtime == "local":
+        return site.stacks[asked or kind.stack]
+    if asked and asked != kind.stack:
+        raise NotHere(f"hardware {kind.name} has the stack {kind.stack}, the cell asks for {asked}")
+    prefix = host.prefix or kind.prefix
+    if kind.runtime == "slurm" and not prefix and kind.stack in site.stacks:
+        return site.stacks[kind.stack]
+    stack = family_of(kind.stack).elsewhere(kind.stack, prefix)
+    sight = site.seen.get(index)
+    return replace(stack, prefix=sight.prefix) if sight and sight.prefix else stack

@@ -1,0 +1,330 @@
+"""Scenario to Job: what exactly will be started. Pure: facts about the site come in, nothing is looked up."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from pytest_hetgpu.config.inventory.inventory import HERE, Host
+from pytest_hetgpu.config.matrix.document import CellSettings, Document
+from pytest_hetgpu.errors import NotHere
+from pytest_hetgpu.extensions.fabrics.base import GID_INDEX, FabricKind, gid_needed, gid_words
+from pytest_hetgpu.extensions.launchers.base import Launcher, Meeting, Start
+from pytest_hetgpu.extensions.readers.base import operation_of
+from pytest_hetgpu.extensions.registry import find
+from pytest_hetgpu.extensions.transports.base import Rendering
+from pytest_hetgpu.extensions.workloads.base import Workload
+from pytest_hetgpu.model.data_paths import paths
+from pytest_hetgpu.model.job import ON_DEVICE, Demand, Hardware, Job, Node, RankContext, Scenario, Stack
+from pytest_hetgpu.planning import interface_pinning, references
+from pytest_hetgpu.planning.placement import Sight, Site, address, place
+
+
+def plan(document: Document, scenario: Scenario, site: Site) -> Job:
+    """The job of a scenario. Raises NotHere where the site, the stack or the number of ranks does not allow it."""
+    settings = document.settings(scenario.values)
+    options = settings.options
+    everybody, hosts = place(document, settings, site)
+    everybody = tuple(replace(node, interface=interface_pinning.named(settings, node)) for node in everybody)
+    nodes = everybody[: len(settings.nodes)]
+    control = everybody[len(nodes)] if settings.launch_from else None
+    _require(options.requires, nodes, hosts[: len(nodes)])
+    starter = _starter(nodes, control)
+    launcher = find("launchers", options.launcher, Launcher)()  # type: ignore[type-abstract]
+    work = _work(scenario, settings)
+    _suit(scenario, settings, nodes, launcher, work)
+    meeting = _meeting(scenario, nodes)
+    ours = _of_torch(nodes, launcher, meeting) if work.backend else {}
+    contexts, mca = _contexts(settings, nodes, site, work, ours)
+    nodes = tuple(replace(node, interface=interface_pinning.interface(settings, node)) for node in nodes)
+    return Job(
+        matrix=document.name,
+        scenario=scenario.id,
+        label=scenario.label,
+        axes=dict(zip(scenario.axes, scenario.values, strict=True)),
+        nodes=nodes,
+        command=launcher.command(replace(_start(starter, everybody, contexts, mca, site), meeting=meeting)),
+        timeout=options.timeout or site.timeout,
+        demand=_held(scenario, _demand(scenario, settings, nodes, hosts[: len(nodes)], work), nodes),
+        launcher=control,
+    )
+
+
+def _start(
+    starter: Node, everybody: Sequence[Node], contexts: Sequence[RankContext], mca: Mapping[str, str], site: Site
+) -> Start:
+    assert starter.stack
+    if not _joined(everybody):
+        return Start(starter.stack, contexts, mca, site.root, site.cores, programs=site.programs)
+    sight = site.seen.get(starter.index, Sight())
+    others = any(node is not starter for node in everybody)
+    # Daemons do not talk over loopback, even where ranks may.
+    devices = {node.hardware.fabric.netdev for node in everybody} - {"lo"}
+    prefixes = {node.stack.prefix for node in everybody if node is not starter and node.stack}
+    return Start(
+        starter.stack,
+        contexts,
+        mca,
+        root=sight.root,
+        ssh_config=f"{sight.folder}/ssh_config" if others else "",
+        netdev=(devices.pop() or "") if len(devices) == 1 else "",
+        prefix=prefixes.pop() if len(prefixes) == 1 and prefixes != {starter.stack.prefix} else "",
+        shared=len({node.host for node in everybody}) < len(everybody),
+        programs=f"{sight.folder}/programs",
+    )
+
+
+def _work(scenario: Scenario, settings: CellSettings) -> Workload:
+    """The workload by what its ranks call: torch.distributed where transport or workload say so, or it knows no other.
+
+    NotHere where the two name different backends.
+    """
+    work, own = settings.workload, settings.transport.backend
+    if work.foreign(1):
+        return work
+    if own and work.asked and work.asked != own:
+        raise NotHere(
+            f"{scenario.value('workload')} asks for backend {work.asked}, but transport {scenario.value('transport')} "
+            f"is torch.distributed's {own}"
+        )
+    backend = work.asked or own or work.backend
+    if backend and not work.torch:
+        raise NotHere(
+            f"{scenario.value('workload')} calls MPI itself, and has no form in torch.distributed ({backend})"
+        )
+    return work.over(backend)
+
+
+def _meeting(scenario: Scenario, nodes: Sequence[Node]) -> Meeting:
+    """The first node, by a name that all nodes know; the port is the cell's own, below those that systems deal out."""
+    first = nodes[0]
+    here = all(node.hardware.runtime == "local" for node in nodes) or len(nodes) == 1
+    address = "127.0.0.1" if here else first.host if first.name in HERE else first.name
+    return Meeting(address, 20_000 + zlib.crc32(f"{scenario.matrix}/{scenario.id}".encode()) % 10_000)
+
+
+def _of_torch(nodes: Sequence[Node], launcher: Launcher, meeting: Meeting) -> dict[int, dict[str, str]]:
+    """Return what ranks of torch.distributed need beside the transport's settings, by node.
+
+    Without a number of threads each rank computes on all cores of its host, in the way of its neighbours.
+    """
+    each = {"OMP_NUM_THREADS": "1", **launcher.environment(meeting)}
+    own = launcher.apart and len(nodes) > 1
+    return {node.index: {**each, **({"HETGPU_NODE": str(node.index)} if own else {})} for node in nodes}
+
+
+def _joined(nodes: Sequence[Node]) -> bool:
+    return any(node.hardware.runtime != "local" for node in nodes)
+
+
+def _suit(
+    scenario: Scenario, settings: CellSettings, nodes: Sequence[Node], launcher: Launcher, work: Workload
+) -> None:
+    """Raises NotHere where workload, transport or launcher cannot do what the cell asks for."""
+    stacks = dict.fromkeys(node.stack for node in nodes if node.stack)
+    mca = {*settings.options.mca, *(name for node in nodes for name in node.hardware.mca)}
+    reasons = {
+        f"{scenario.value('workload')} ": work.unsuitable(sum(node.ranks for node in nodes))
+        or work.refuses(settings.family)
+        or _off(work, nodes),
+        "": next(filter(None, map(settings.transport.unsuitable, stacks)), None) or _unreachable(settings, nodes),
+        f"{settings.options.launcher} ": launcher.unsuitable(next(iter(stacks)), mca, work.backend),
+    }
+    for who, reason in reasons.items():
+        if reason:
+            raise NotHere(f"{who}{reason}")
+
+
+def _unreachable(settings: CellSettings, nodes: Sequence[Node]) -> str | None:
+    """Why the transport cannot connect the ranks of a node, None if it can on all."""
+    reasons = (settings.transport.unreachable(node, node.stack) for node in nodes if node.stack)
+    return next(filter(None, reasons), None)
+
+
+def _off(work: Workload, nodes: Sequence[Node]) -> str | None:
+    """Why the nodes cannot run it, for want of accelerators or of PyTorch; None where they can."""
+    plain = next((node.hardware.name for node in nodes if node.hardware.accelerator.platform == "cpu"), None)
+    if plain and not work.foreign(1) and _memory(work) in ON_DEVICE:
+        return f"needs an accelerator on every node, hardware {plain} is platform cpu"
+    if not work.backend:
+        return None
+    if lacking := next((node.stack for node in nodes if node.stack and not node.stack.torch), None):
+        return f"needs PyTorch, which stack {lacking.name} has not (known: openmpi-5-torch, torch)"
+    return None
+
+
+def _memory(work: Workload) -> str:
+    """Return the memory of its buffers; NCCL moves nothing but device memory."""
+    return "device" if work.backend == "nccl" else getattr(work.settings, "memory", "host")
+
+
+def _starter(nodes: Sequence[Node], control: Node | None) -> Node:
+    """The node that starts the job.
+
+    Of one machine's stacks only those of one major version understand each other's daemons, and a wrong pair runs in
+    silence; across hosts the pair is tried, for that may be the question.
+    """
+    stacks = list(dict.fromkeys(node.stack for node in nodes if node.stack))
+    if not _joined(nodes):
+        if len(stacks) > 1:
+            names = ", ".join(sorted(stack.name for stack in stacks))
+            raise NotHere(f"one mpirun cannot start nodes of different stacks ({names})")
+        own = control.stack if control else stacks[0]
+        if control and own and (own.vendor, own.major) != (stacks[0].vendor, stacks[0].major):
+            raise NotHere(
+                f"{control.hardware.name} cannot start this job: it has {own.vendor} {own.version} (stack {own.name}), "
+                f"the nodes have {stacks[0].vendor} {stacks[0].version} (stack {stacks[0].name}), and their major "
+                "versions must be one"
+            )
+    return control or nodes[0]
+
+
+def _demand(
+    scenario: Scenario, settings: CellSettings, nodes: Sequence[Node], hosts: Sequence[Host], work: Workload
+) -> Demand:
+    stack = nodes[0].stack
+    assert stack
+    # One node without Large BAR is enough for the bugs it brings: an expectation asks whether any node has it.
+    present = frozenset().union(*(_capabilities(node, host) for node, host in zip(nodes, hosts, strict=True)))
+    ranks = sum(node.ranks for node in nodes)
+    foreign = work.foreign(ranks)
+    return Demand(
+        ranks=ranks,
+        stack=stack,
+        transport_family=settings.family,
+        transports=settings.transport.components(),
+        points=work.owed(ranks),
+        operation=operation_of(foreign) if foreign else work.operation,
+        measured=work.measured,
+        facts=_known_facts(stack, work),
+        capabilities=present,
+        expectations=scenario.expectations,
+        rdma=all(_fabric(node).rdma for node in nodes),
+        backend=work.backend,
+        foreign=foreign,
+        tolerance=settings.options.tolerance,
+        duties=settings.transport.duties(paths(nodes)),
+    )
+
+
+def _held(scenario: Scenario, demand: Demand, nodes: Sequence[Node]) -> Demand:
+    """With what the matrix itself says of its speed; what another cell gives must be measured first."""
+    return replace(demand, limits=references.stated(scenario.references, demand, nodes))
+
+
+def _fabric(node: Node) -> FabricKind:
+    return find("fabrics", node.hardware.fabric.kind, FabricKind)()  # type: ignore[type-abstract]
+
+
+def _known_facts(stack: Stack, workload: Workload) -> dict[str, str]:
+    exact = {stack.vendor.lower().replace(" ", ""): stack.version} if "." in stack.version else {}
+    memory = {"memory": _memory(workload)} if hasattr(workload.settings, "memory") else {}
+    backend = {"backend": workload.backend} if workload.backend else {}
+    return {**exact, "stack": stack.name, **memory, **backend}
+
+
+def _capabilities(node: Node, host: Host) -> frozenset[str]:
+    return node.hardware.capabilities | host.capabilities
+
+
+def _facts(hardware: Hardware) -> dict[str, str]:
+    accelerator, fabric = hardware.accelerator, hardware.fabric
+    return {
+        "platform": accelerator.platform,
+        "arch": accelerator.arch or "",
+        "fabric": fabric.kind,
+        "runtime": hardware.runtime,
+    }
+
+
+def _require(wanted: Sequence[str], nodes: Sequence[Node], hosts: Sequence[Host]) -> None:
+    for requirement, (node, host) in itertools.product(wanted, zip(nodes, hosts, strict=True)):
+        name, equals, value = requirement.partition("=")
+        found = _facts(node.hardware).get(name, "")
+        if equals and found != value:
+            raise NotHere(
+                f"requires {requirement}; node {node.index} ({node.hardware.name} on {node.host}) has {name}={found}"
+            )
+        if not equals and name not in _capabilities(node, host):
+            has = ", ".join(sorted(_capabilities(node, host))) or "none"
+            raise NotHere(
+                f"requires the capability {name}; node {node.index} ({node.hardware.name} on {node.host}) has {has}"
+            )
+
+
+def _contexts(
+    settings: CellSettings, nodes: Sequence[Node], site: Site, work: Workload, ours: Mapping[int, Mapping[str, str]]
+) -> tuple[list[RankContext], dict[str, str]]:
+    """A context for each run of nodes that share host and environment; MCA parameters that all share go before."""
+    stacks = [node.stack for node in nodes if node.stack]
+    folders = [_programs(node, nodes, site) for node in nodes]
+    argv = [
+        (*_finding(node, stack, folder, site), *_filled(work.argv(stack.interpreter, folder), node, nodes))
+        for node, stack, folder in zip(nodes, stacks, folders, strict=True)
+    ]
+    rendered = [_rendered(settings, node, stack, site) for node, stack in zip(nodes, stacks, strict=True)]
+    mca = [
+        interface_pinning.layered(settings, n.hardware.mca, r.mca, settings.options.mca)
+        for n, r in zip(nodes, rendered, strict=True)
+    ]
+    env = [
+        {
+            **ours.get(n.index, {}),
+            **_fabric(n).environment(n.hardware.fabric),
+            **n.hardware.env,
+            **r.env,
+            **settings.options.env,
+        }
+        for n, r in zip(nodes, rendered, strict=True)
+    ]
+    shared = {name: value for name, value in mca[0].items() if all(other.get(name) == value for other in mca)}
+    # A parameter on the command line of one context would hold for the others too; in its environment it does not.
+    own = [{f"OMPI_MCA_{name}": value for name, value in each.items() if name not in shared} for each in mca]
+    described = [
+        (node.name, tokens, {**mine, **variables}, node.hardware.batch, node.ranks)
+        for node, tokens, mine, variables in zip(nodes, argv, own, env, strict=True)
+    ]
+    grouped = itertools.groupby(described, key=lambda item: item[:4])
+    return [RankContext(sum(item[4] for item in group), *what) for what, group in grouped], shared
+
+
+def _finding(node: Node, stack: Stack, folder: str, site: Site) -> tuple[str, ...]:
+    """Return the words before a program on a node that was not inspected yet, if its fabric needs a GID index.
+
+    A run knows the index once it has seen the node; what is pasted, or started by others, finds it there.
+    """
+    fabric = node.hardware.fabric
+    if node.hardware.runtime == "local" or node.index in site.seen or not gid_needed(fabric):
+        return ()
+    return (stack.interpreter, f"{folder}/{GID_INDEX}", *gid_words(fabric))
+
+
+def _filled(tokens: Sequence[str], node: Node, nodes: Sequence[Node]) -> tuple[str, ...]:
+    """Replace what stands in a command for facts of a node, or of the first one."""
+    platform = node.hardware.accelerator.platform
+    facts = {
+        "{platform}": platform,
+        "{memory}": "host" if platform == "cpu" else platform,
+        "{node0}": address(nodes[0]),
+    }
+    return tuple(
+        functools.reduce(lambda token, fact: token.replace(*fact), facts.items(), token) if "{" in token else token
+        for token in tokens
+    )
+
+
+def _rendered(settings: CellSettings, node: Node, stack: Stack, site: Site) -> Rendering:
+    """Return the settings that the transport needs on a node."""
+    asked = settings.transport.render(node, stack)
+    if not site.verbose:
+        return asked
+    more = settings.transport.verbose(stack)
+    return Rendering({**asked.mca, **more.mca}, {**asked.env, **more.env})
+
+
+def _programs(node: Node, nodes: Sequence[Node], site: Site) -> str:
+    """Return the folder of the programs on a node: all nodes of this machine share ours."""
+    return f"{site.seen.get(node.index, Sight()).folder}/programs" if _joined(nodes) else site.programs

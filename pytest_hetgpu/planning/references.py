@@ -1,0 +1,119 @@
+"""What a cell's times are held against by the matrix: its references as limits of single points. Pure.
+
+What is known before the run is `stated`; what the run itself must find out is given by `of_wire` and `of_cells`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from pytest_hetgpu.model.job import Demand, Job, Node
+from pytest_hetgpu.model.metrics import has_bandwidth, seconds_of
+from pytest_hetgpu.model.outcome import Wire
+from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.thresholds import Limit, Reference
+
+Limits = Mapping[Point, tuple[Limit, ...]]
+Times = Mapping[Point, tuple[float, ...]]
+"""Seconds that a cell took for each of its points, one value a repeat."""
+SMALL = 8192
+"""Bytes below which a message's time is told as a latency: its bandwidth would tell nobody anything."""
+
+
+def told_as(demand: Demand, point: Point) -> str:
+    """The metric that a point's time is best told in."""
+    return "busbw" if point.size >= SMALL and has_bandwidth(demand.operation, demand.counted) else "latency"
+
+
+def joined(*found: Limits) -> dict[Point, tuple[Limit, ...]]:
+    """All limits of each point."""
+    points = dict.fromkeys(point for limits in found for point in limits)
+    return {point: tuple(limit for limits in found for limit in limits.get(point, ())) for point in points}
+
+
+def stated(references: Iterable[Reference], demand: Demand, nodes: Sequence[Node]) -> Limits:
+    """The limits that the matrix itself gives: numbers, and fractions of a fabric's speed."""
+    kinds = {"": lambda one: _numbers(one, demand), "fabric": lambda one: _part(one, demand, *_fabric(nodes))}
+    return joined(*(kinds[one.of](one) for one in references if one.of in kinds))
+
+
+def over_wire(job: Job) -> bool:
+    """Whether a job measures a bandwidth between nodes."""
+    return job.demand.measured and has_bandwidth(job.demand.operation) and job.joined and len(job.nodes) > 1
+
+
+def of_wire(references: Iterable[Reference], demand: Demand, wire: Wire | None) -> Limits:
+    """The limits that the way between the nodes gives, as it was measured in the run (`RunResult.wire`)."""
+    if wire is None:
+        found, told = None, "nothing was measured between its nodes"
+    else:
+        found, told = wire.gbs, wire.why
+    words = f"the {found:.3g} GB/s of the wire" if found else "the wire"
+    return joined(*(_part(one, demand, found or 0.0, words, told) for one in references if one.of == "wire"))
+
+
+def _part(reference: Reference, demand: Demand, speed: float, words: str, lacks: str = "") -> Limits:
+    """The fraction of a speed in GB/s that busbw is to reach; `lacks` says why a speed of 0 is not known."""
+    source = f"{reference.fraction:g} of {words} ({reference.origin})"
+    wanted = ("busbw", speed * reference.fraction)
+    return {
+        point: (_limit(reference, wanted, point, demand, source) if speed else Limit("busbw", source, lacks=lacks),)
+        for point in _concerned(reference, demand)
+    }
+
+
+def _concerned(reference: Reference, demand: Demand) -> list[Point]:
+    return [point for point in demand.points if point.size >= reference.min_size]
+
+
+def _numbers(reference: Reference, demand: Demand) -> Limits:
+    numbers = {p: reference.numbers.get(p.size, reference.numbers.get(0)) for p in _concerned(reference, demand)}
+    return {
+        point: (_limit(reference, (reference.metric, number), point, demand, reference.origin),)
+        for point, number in numbers.items()
+        if number is not None
+    }
+
+
+def _limit(reference: Reference, number: tuple[str, float], point: Point, demand: Demand, source: str) -> Limit:
+    metric, value = number
+    try:
+        seconds = seconds_of(metric, value, demand.operation, point.size, demand.counted)
+    except ValueError as error:
+        return Limit(metric, source, lacks=str(error))
+    return Limit(metric, source, (seconds,), reference.tolerance)
+
+
+def _fabric(nodes: Sequence[Node]) -> tuple[float, str]:
+    """GB/s of the slowest node's fabric, and what that is."""
+    slowest = min((node.hardware.fabric.gbps or 0.0, node.hardware.name) for node in nodes)
+    return slowest[0] / 8, f"the {slowest[0]:g} Gbit/s of {slowest[1]}"
+
+
+def of_cells(references: Iterable[Reference], demand: Demand, measured: Callable[[str], Times | str]) -> Limits:
+    """The limits that other cells give; `measured` tells what a cell of that id measured, or why it did not."""
+    return joined(*(dict(_beside(reference, demand, measured)) for reference in references if reference.cell))
+
+
+def _beside(
+    reference: Reference, demand: Demand, measured: Callable[[str], Times | str]
+) -> Iterator[tuple[Point, tuple[Limit, ...]]]:
+    found = measured(reference.cell)
+    share = "" if reference.fraction == 1 else f"{reference.fraction:g} of "
+    source = f"{share}{reference.cell} ({reference.origin})"
+    for point in _concerned(reference, demand):
+        metric = told_as(demand, point)
+        if isinstance(found, str):
+            yield point, (Limit(metric, source, lacks=found),)
+        elif times := found.get(point) or _of_any_type(point, found):
+            seconds = tuple(time / reference.fraction for time in times)
+            yield point, (Limit(metric, source, seconds, reference.tolerance),)
+        else:
+            yield point, (Limit(metric, source, lacks="it was not measured there"),)
+
+
+def _of_any_type(point: Point, found: Times) -> tuple[float, ...]:
+    """The times of a point that was owed in no certain type; nothing for one that was."""
+    types = (other for other in found if not point.dtype and replace(other, dtype="") == point)
+    return next((found[other] for other in types), ())

@@ -1,0 +1,1 @@
+"""A Job as shell lines that a person can paste."""

@@ -1,0 +1,1 @@
+"""Everything that imports pytest: options, fixtures, hooks, terminal, pytest-xdist."""

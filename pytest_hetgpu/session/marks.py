@@ -1,0 +1,33 @@
+"""Marks of cells, so that `-m` and `-k` know a cell by its axis values, hardware, platforms, family and kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from pytest_hetgpu.config.matrix.document import Document
+from pytest_hetgpu.model.job import Scenario
+
+CELL = "hetgpu"
+
+
+def marked(
+    items: Iterable[Any],
+    cell_of: Callable[[Any], Scenario | None],
+    marks: Mapping[str, Any],
+    documents: Mapping[str, Document],
+) -> None:
+    """Puts its marks onto each of pytest's items that is of a cell; those of a value are shared by all its cells."""
+    shared: dict[tuple[str, str, str], list[Any]] = {}
+    for item in items:
+        scenario = cell_of(item)
+        if scenario is None:
+            continue
+        item.own_markers.append(marks[CELL])
+        item.keywords[CELL] = marks[CELL]
+        for axis, name in zip(scenario.axes, scenario.values, strict=True):
+            of_value = shared.get((scenario.matrix, axis, name))
+            if of_value is None:
+                words = documents[scenario.matrix].words_of(axis, name)
+                of_value = shared[scenario.matrix, axis, name] = [marks[word] for word in words]
+            item.own_markers.extend(of_value)

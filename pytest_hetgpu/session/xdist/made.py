@@ -1,0 +1,60 @@
+"""The scheduler of one session."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pytest_hetgpu.execution.retry.health import NodeHealth
+from pytest_hetgpu.model.job import Scenario
+from pytest_hetgpu.planning.suite import Suite
+from pytest_hetgpu.session.xdist.tasks import Seconds, nodes_of, tasks
+from pytest_hetgpu.session.xdist.workers import HostScheduling
+
+_SOME_TIME = 1.0  # seconds between two looks at the health of nodes: journals of many workers are many files
+
+
+def scheduler(
+    suite: Suite, cells: Sequence[Scenario], history: Path | None, health: NodeHealth
+) -> Callable[[Any, Any], HostScheduling]:
+    """The scheduler of a session, once it is given pytest's configuration and xdist's log.
+
+    It knows the hosts of `cells` by the suite's inventory, and how long they take by the `history`, if any;
+    and by the `health` that workers tell of nodes, which are given up.
+    """
+    bound = nodes_of(suite.documents, suite.inventory)
+    made = partial(tasks, cells=cells, nodes=bound, seconds=_seconds(history))
+    given_up = _now_and_then(health.given_up)
+    return lambda config, log: HostScheduling(config, log, made, given_up)
+
+
+def _now_and_then(look: Callable[[], AbstractSet[str]]) -> Callable[[], AbstractSet[str]]:
+    """What a look gives that was not there at the one before; nothing in the time between two."""
+    due, seen = time.monotonic(), set[str]()
+
+    def fresh() -> AbstractSet[str]:
+        nonlocal due
+        if time.monotonic() < due:
+            return frozenset()
+        found = look() - seen
+        seen.update(found)
+        due = time.monotonic() + _SOME_TIME
+        return found
+
+    return fresh
+
+
+def _seconds(history: Path | None) -> Seconds:
+    from pytest_hetgpu.store import history as kept
+
+    if history is None:
+        return {}
+    try:
+        return kept.seconds(history)
+    except kept.HistoryError:
+        # The end of the run says what is wrong with it.
+        return {}

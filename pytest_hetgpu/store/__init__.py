@@ -1,0 +1,1 @@
+"""The run folder: journal, events, cells, files, history, redaction."""

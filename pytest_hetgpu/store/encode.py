@@ -1,0 +1,113 @@
+"""Our frozen dataclasses <-> plain JSON, by their fields and type hints.
+
+A reader is lenient where versions differ (a field it does not know is ignored, a missing one takes its default) and
+strict where data is wrong: `RecordError` names the place. Numbers that JSON cannot write are the strings `NaN`,
+`Infinity` and `-Infinity`; a mapping whose keys are neither text, enums nor integers is a list of pairs.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+import typing
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import fields, is_dataclass
+from functools import cache
+from operator import attrgetter
+from typing import Any, TypeVar
+
+from pytest_hetgpu.errors import HetgpuError
+from pytest_hetgpu.store.decode import Convert, Misfit, decoder, is_a, is_named_tuple, key_decoder, optional
+
+T = TypeVar("T")
+
+
+class RecordError(HetgpuError):
+    """Stored data that does not have the shape of what it is read as."""
+
+
+def to_json(obj: object) -> dict[str, Any]:
+    """A dataclass as a dict of JSON types only. Raises TypeError for a field type that has no JSON form."""
+    cls: Any = type(obj)
+    converted: dict[str, Any] = _encoder(cls)(obj)
+    return converted
+
+
+def from_json(cls: type[T], data: object) -> T:
+    """The `cls` that `to_json` wrote.
+
+    Raises RecordError naming the place: `Outcome.measurements[3].value: wanted a number, found 'x'`.
+    """
+    hint: Any = cls
+    try:
+        made: T = decoder(hint)(data)
+    except Misfit as misfit:
+        raise RecordError(f"{cls.__name__}{misfit}") from None
+    return made
+
+
+@cache
+def _encoder(hint: Any) -> Convert:
+    """The function that turns a value of this type into JSON types; `_same` where it is one already."""
+    if hint in (str, int, bool, type(None)):
+        return _same
+    if hint is float:
+        return _float_out
+    if is_a(hint, enum.Enum):
+        return attrgetter("value")
+    if is_dataclass(hint):
+        return _dataclass_out(hint)
+    inner = optional(hint)
+    if inner is not None:
+        encode = _encoder(inner)
+        return encode if encode is _same else lambda value: None if value is None else encode(value)
+    return _container_out(hint)
+
+
+def _container_out(hint: Any) -> Convert:
+    named = tuple(typing.get_type_hints(hint).values()) if is_named_tuple(hint) else ()
+    origin, arguments = (tuple, named) if named else (typing.get_origin(hint), typing.get_args(hint))
+    if is_a(origin, Mapping):
+        return _mapping_out(_encoder(arguments[0]), _encoder(arguments[1]), key_decoder(arguments[0]) is not None)
+    if is_a(origin, AbstractSet):
+        encode = _encoder(arguments[0])
+        return lambda value: sorted(map(encode, value))
+    if origin is tuple and arguments[-1:] != (...,):
+        parts = tuple(map(_encoder, arguments))
+        return lambda value: [encode(item) for encode, item in zip(parts, value, strict=True)]
+    if is_a(origin, Sequence):
+        encode = _encoder(arguments[0])
+        return list if encode is _same else lambda value: [encode(item) for item in value]
+    raise TypeError(f"no JSON form for {hint}")
+
+
+def _dataclass_out(cls: Any) -> Convert:
+    hints = typing.get_type_hints(cls)
+    names = tuple(field.name for field in fields(cls))
+    changed = tuple((name, encode) for name in names if (encode := _encoder(hints[name])) is not _same)
+    read = attrgetter(*names, "__class__")
+
+    def encode_fields(value: Any) -> dict[str, Any]:
+        out = dict(zip(names, read(value), strict=False))
+        for name, encode in changed:
+            out[name] = encode(out[name])
+        return out
+
+    return encode_fields
+
+
+def _mapping_out(key: Convert, value: Convert, keyed: bool) -> Convert:
+    if not keyed:
+        return lambda mapping: [[key(k), value(v)] for k, v in mapping.items()]
+    return lambda mapping: {str(key(k)): value(v) for k, v in mapping.items()}
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _float_out(value: Any) -> Any:
+    if math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"

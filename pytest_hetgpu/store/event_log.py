@@ -1,0 +1,97 @@
+"""The lines of all of a run's journals as events in the order they happened. Damage is counted, never raised."""
+
+from __future__ import annotations
+
+import heapq
+import json
+from collections import Counter
+from collections.abc import Iterator
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pytest_hetgpu.store.encode import RecordError, from_json
+from pytest_hetgpu.store.events import EVENTS, SCHEMA, Event
+
+LONGEST_LINE = 16 * 1024 * 1024
+_LARGEST = 1e300
+
+
+class Moment(NamedTuple):
+    """An event, when it was written (seconds since 1970) and by which writer, in which part of the run.
+
+    `order` is where it belongs among all others.
+    """
+
+    epoch: float
+    writer: str
+    event: Event
+    part: int = 0
+    order: tuple[float, ...] = ()
+
+
+class _Unread(Exception):
+    """A line that says nothing to us; its argument is the reason under which it is counted."""
+
+
+def timeline(journals: Path) -> tuple[list[Moment], Counter[str]]:
+    """The events in a folder of journals, and how many lines were left out: `damaged`, or `newer` than this version.
+
+    A writer's own order always holds; between writers the part decides, then the machine's monotonic clock (of lines
+    that lack it, the wall clock).
+    """
+    unread: Counter[str] = Counter()
+    writers = [list(_moments(path, unread)) for path in sorted(journals.glob("*.jsonl"))]
+    return list(heapq.merge(*writers, key=attrgetter("order"))), unread
+
+
+def _moments(path: Path, unread: Counter[str]) -> Iterator[Moment]:
+    latest: tuple[float, ...] = ()
+    try:
+        for line in _lines(path):
+            try:
+                moment = _read(line, path.stem)
+            except _Unread as reason:
+                unread[str(reason)] += 1
+                continue
+            latest = max(latest, moment.order)
+            yield moment._replace(order=latest)
+    except OSError:
+        unread["damaged"] += 1
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    """Lines that are not blank; of one that is too long to be ours, the beginning only."""
+    if not path.is_file():
+        return
+    with path.open("rb") as file:
+        while line := file.readline(LONGEST_LINE):
+            rest = line
+            while len(rest) == LONGEST_LINE and not rest.endswith(b"\n"):
+                rest = file.readline(LONGEST_LINE)
+            if not line.isspace():
+                yield line
+
+
+def _read(line: bytes, writer: str) -> Moment:
+    try:
+        data: Any = json.loads(line.decode("utf-8"))
+    except (ValueError, RecursionError):
+        raise _Unread("damaged") from None
+    schema = data.get("schema") if isinstance(data, dict) else None
+    if type(schema) is not int or schema < 1:
+        raise _Unread("damaged")
+    if schema > SCHEMA or data.get("event") not in EVENTS:
+        raise _Unread("newer")
+    epoch, part = data.get("epoch"), data.get("part", 0)
+    clock = data.get("clock", epoch)
+    if not (_number(epoch) and _number(clock) and type(part) is int):
+        raise _Unread("damaged")
+    try:
+        return Moment(float(epoch), writer, from_json(EVENTS[data["event"]], data), part, (part, clock))
+    except RecordError:
+        raise _Unread("damaged") from None
+
+
+def _number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < _LARGEST

@@ -1,0 +1,197 @@
+"""A log without its secrets: one pass over output of any size, of which only lines that may hold one cost more.
+
+A job's output is written to a private folder (`RunFolder.raw`). Once the job has ended, `publish` puts the redacted
+text where reports, recipes and judges find it. The raw log stays private if the two differ, and else there is one file.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from pytest_hetgpu.store.files import PRIVATE
+from pytest_hetgpu.store.redaction.redact import LONGEST_KEY, end_of_known, redact_bytes, signs
+
+BLOCK = 1 << 20
+_AROUND = 2 * LONGEST_KEY  # bytes on both sides of a cut that are looked at together
+_TRIES = 12  # places that are tried for each mark before a cut is made anywhere, each twice as far as the one before
+_STEP = 64
+_BEGUN = 128  # bytes after a line in which a known value that begins there is recognised
+_BESIDE = 2  # lines before and after one that may hold a secret, which may begin or end there
+
+
+class LogRedactor:
+    """Redacts a stream of bytes. The result is the same however the stream is cut into chunks.
+
+    Memory: some MiB, whatever the size. A secret that is longer than 16 KiB may stay in part.
+    """
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Takes the next bytes; gives pieces that are complete, each as it was and redacted."""
+        self._rest += data
+        while len(self._rest) >= BLOCK + _AROUND:
+            end = _cut(self._rest)
+            piece = bytes(memoryview(self._rest)[:end])
+            del self._rest[:end]
+            yield piece, redacted(piece)
+
+    def finish(self) -> Iterator[tuple[bytes, bytes]]:
+        """Gives what is left at the end of the stream."""
+        piece, self._rest = bytes(self._rest), bytearray()
+        if piece:
+            yield piece, redacted(piece)
+
+
+def redacted(piece: bytes) -> bytes:
+    """A piece of a log without its secrets. Only lines near a sign of one are read as text."""
+    kept: list[bytes] = []
+    at = 0
+    for start, end in _groups(piece):
+        kept += piece[at:start], redact_bytes(piece[start:end])
+        at = end
+    return b"".join((*kept, piece[at:])) if kept else piece
+
+
+def _groups(piece: bytes) -> Iterator[tuple[int, int]]:
+    """Where lines stand that may hold a secret, with the lines beside them, which may be part of it."""
+    find = signs().search
+    start = end = -1
+    found = find(piece)
+    while found:
+        first, last = _begin(piece, found.start()), _end(piece, found.end())
+        if piece.find(b"PRIVATE KEY", found.start(), _line_end(piece, found.end())) >= 0:
+            first, last = _begin(piece, max(0, first - LONGEST_KEY)), _end(piece, min(len(piece), last + LONGEST_KEY))
+        if beyond := end_of_known(piece[found.start() : last + _BEGUN]):
+            last = max(last, _end(piece, min(len(piece), found.start() + beyond)))
+        if first > end:
+            if end >= 0:
+                yield start, end
+            start = first
+        end = max(end, last)
+        found = find(piece, _line_end(piece, found.end()))
+    if end >= 0:
+        yield start, end
+
+
+def _begin(piece: bytes, place: int) -> int:
+    for _ in range(_BESIDE + 1):
+        place = piece.rfind(b"\n", 0, place)
+        if place < 0:
+            return 0
+    return place + 1
+
+
+def _end(piece: bytes, place: int) -> int:
+    for _ in range(_BESIDE + 1):
+        place = _line_end(piece, place)
+    return place
+
+
+def _line_end(piece: bytes, place: int) -> int:
+    found = piece.find(b"\n", place)
+    return len(piece) if found < 0 else found + 1
+
+
+def _cut(data: bytearray) -> int:
+    """Where the first piece ends: at the last place up to BLOCK, best a line's end, that parts no secret."""
+    for mark in (b"\n", b" "):
+        place, step = BLOCK, _STEP
+        for _ in range(_TRIES):
+            place = data.rfind(mark, BLOCK // 2, place)
+            if place < 0:
+                break
+            if _parts_nothing(data, place + 1):
+                return place + 1
+            place, step = place - step, 2 * step
+    # A line of a megabyte without a blank that would do.
+    tries = range(BLOCK, BLOCK // 2, -BLOCK // 8)
+    return next((place for place in tries if _parts_nothing(data, place)), BLOCK)
+
+
+def _parts_nothing(data: bytearray, place: int) -> bool:
+    before, after = bytes(data[max(0, place - _AROUND) : place]), bytes(data[place : place + _AROUND])
+    if not signs().search(before + after):
+        return True
+    return redact_bytes(before + after) == redact_bytes(before) + redact_bytes(after)
+
+
+def holds_secrets(log: Path) -> bool:
+    """Whether redaction would change a log. Raises OSError."""
+    with log.open("rb", buffering=0) as source:
+        return any(piece != text for piece, text in _pieces(source.fileno()))
+
+
+def publish(raw: Path, log: Path, *, ended: bool = True) -> bool:
+    """Puts the redacted text of `raw` where `log` is, in full or not at all; returns whether redaction found anything.
+
+    If it did, `raw` stays; else there is only `log` afterwards. Somebody may still write to `raw` unless its job has
+    `ended`: then `log` is a file of its own. Raises OSError; FileNotFoundError if there is no `raw`.
+    """
+    temporary = log.with_name(f".{log.name}.{os.getpid()}.tmp")
+    temporary.unlink(missing_ok=True)
+    try:
+        with raw.open("rb", buffering=0) as source:
+            found = _write(source.fileno(), temporary, always=not ended)
+        if not found and ended:
+            raw.replace(log)
+            return False
+        temporary.replace(log)
+        if not found:
+            raw.unlink(missing_ok=True)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
+    return found
+
+
+def _write(source: int, path: Path, *, always: bool) -> bool:
+    """Writes the redacted text of a file from where it first differs on, with all before; says whether it differs."""
+    out = _create(path) if always else -1
+    differs, place = False, 0
+    try:
+        for piece, text in _pieces(source):
+            if text != piece and not differs:
+                differs = True
+                if out < 0:
+                    out = _create(path)
+                    _copy(source, out, place)
+            if out >= 0:
+                _write_all(out, text)
+            place += len(piece)
+    finally:
+        if out >= 0:
+            os.close(out)
+    return differs
+
+
+def _pieces(source: int) -> Iterator[tuple[bytes, bytes]]:
+    redactor = LogRedactor()
+    place = 0
+    while chunk := os.pread(source, BLOCK, place):
+        place += len(chunk)
+        yield from redactor.feed(chunk)
+    yield from redactor.finish()
+
+
+def _create(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE)
+
+
+def _copy(source: int, out: int, size: int) -> None:
+    place = 0
+    while place < size:
+        data = os.pread(source, min(BLOCK, size - place), place)
+        _write_all(out, data)
+        place += len(data)
+
+
+def _write_all(out: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(out, left) :]

@@ -1,0 +1,224 @@
+"""Values that are secret wherever they turn up: chosen from environments and settings, in each form that is printed.
+
+A variable's name says that its value is secret. Not every such value can be looked for in other text: `true`,
+`1048576`, a path or a common word is no secret by itself, and taking it out everywhere would blank out a report. Pure.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import quote, quote_plus
+
+from pytest_hetgpu.model.verdict import Kind, Verdict
+
+SHORTEST = 6
+"""Characters of a value that is looked for; a shorter one is redacted only beside its name."""
+
+_LONGEST = 1 << 16
+_SHORTEST_LINE = 16  # characters of one line of a value of several lines
+_LEAST_DIFFERENT = 3  # characters
+_LONGEST_WORD = 24  # characters of a path's segment that a person would type
+_COMMON = frozenset(
+    [
+        "access",
+        "account",
+        "always",
+        "apikey",
+        "basic",
+        "bearer",
+        "bearer-token",
+        "certificate",
+        "changeme",
+        "client",
+        "credential",
+        "credentials",
+        "default",
+        "digest",
+        "disable",
+        "disabled",
+        "docker",
+        "docker-credential-helpers",
+        "ecr-login",
+        "enable",
+        "enabled",
+        "example",
+        "external",
+        "false",
+        "github",
+        "gitlab",
+        "gssapi",
+        "host",
+        "hidden",
+        "ignore",
+        "ignored",
+        "inherit",
+        "insecure",
+        "internal",
+        "kerberos",
+        "keychain",
+        "keyring",
+        "keystore",
+        "kubernetes",
+        "localhost",
+        "manual",
+        "munge",
+        "negotiate",
+        "never",
+        "nobody",
+        "no-auth",
+        "nopass",
+        "nopassword",
+        "oauth",
+        "oauth2",
+        "openid",
+        "optional",
+        "osxkeychain",
+        "passphrase",
+        "passwd",
+        "password",
+        "plaintext",
+        "prefer",
+        "preferred",
+        "private",
+        "prompt",
+        "public",
+        "publickey",
+        "redacted",
+        "required",
+        "secret",
+        "secrets",
+        "secretservice",
+        "security",
+        "server",
+        "service",
+        "session",
+        "simple",
+        "static",
+        "string",
+        "strict",
+        "system",
+        "sslkey",
+        "standard",
+        "token",
+        "tokens",
+        "trusted",
+        "undefined",
+        "unknown",
+        "unset",
+        "verify-ca",
+        "verify-full",
+        "wincred",
+    ]
+) | {word.value for word in (*Kind, *Verdict)}
+_PLACE = re.compile(r"(?i)_(?:FILE|PATH|DIR|SOCK|SOCKET|URL|URI|HOST|USER|USERNAME|TYPE|HELPER|METHOD|ALGORITHM|MODE)$")
+_PATH = re.compile(r"(?:[A-Za-z]:|~|\.{0,2})?(?:[/\\][^/\\\s]*)+")
+_NUMBER = re.compile(r"[\d\s.,:;+*/%x-]+|0[xX][0-9A-Fa-f]+")
+_OF_URL = re.compile(r"://[^\s/:@'\"]*:([^\s/'\"]+)@")
+_OF_LINES = re.compile(r"[\r\n]+")
+
+
+def is_distinctive(value: str) -> bool:
+    """Whether a value that is said to be secret can be looked for in any text."""
+    bare = value.strip().strip("\"'")
+    if not SHORTEST <= len(bare) <= _LONGEST or len(set(bare)) < _LEAST_DIFFERENT:
+        return False
+    if bare.lower() in _COMMON or bare.lower() in "[redacted]" or _NUMBER.fullmatch(bare):
+        return False
+    return not _is_path(bare)
+
+
+def of_environment(env: Mapping[str, str], is_secret_name: Any) -> Iterator[str]:
+    """The values of an environment that are secret by the names of their variables, and the passwords in its URLs."""
+    for name, value in env.items():
+        if is_secret_name(name) and not _PLACE.search(name):
+            yield value
+        if "://" in value:
+            yield from _OF_URL.findall(value)
+
+
+def of_settings(tree: Any, is_secret_name: Any, is_secret_option: Any) -> Iterator[str]:
+    """The values in settings (JSON data) that stand under a secret name, or on a command line behind one."""
+    if isinstance(tree, Mapping):
+        texts = {str(name): item for name, item in tree.items() if isinstance(item, str)}
+        yield from of_environment(texts, is_secret_name)
+        for item in tree.values():
+            yield from of_settings(item, is_secret_name, is_secret_option)
+    elif isinstance(tree, list | tuple):
+        before = ""
+        for item in tree:
+            if isinstance(item, str):
+                name, _, value = item.partition("=")
+                if is_secret_option(before):
+                    yield item
+                elif value:
+                    secret = is_secret_option(name)
+                    yield from (value,) if secret else of_environment({name: value}, is_secret_name)
+                before = item
+            else:
+                yield from of_settings(item, is_secret_name, is_secret_option)
+
+
+def forms(value: str) -> set[str]:
+    """Each text that shows a value: as it is, and as URLs, JSON, HTML, Python and shells write it."""
+    found: set[str] = set()
+    for part in {value, value.strip(), *_lines(value)}:
+        if not is_distinctive(part):
+            continue
+        data = in_bytes(part)
+        spelled = {quote(data, safe=""), quote(data), quote(data, safe="!~*'()"), quote_plus(data)}
+        found |= {part, *spelled, *(re.sub(r"%[0-9A-F]{2}", _lower, one) for one in spelled)}
+        found |= {json.dumps(part)[1:-1], json.dumps(part, ensure_ascii=False)[1:-1]}
+        found |= {json.dumps(part)[1:-1].replace("/", "\\/"), repr(part)[1:-1]}
+        found |= {html.escape(part), html.escape(part, quote=False), part.replace("'", "'\"'\"'")}
+        found |= {part.replace("'", "'\\''"), re.sub(r"([^\w@%+=:,./-])", r"\\\1", part)}
+    return {one for one in found if len(one) >= SHORTEST}
+
+
+def in_base64(value: str) -> set[str]:
+    """Each text that shows a value in base64, without the line ends that may stand between any two characters."""
+    parts = {part for part in (value, value.strip(), *_lines(value)) if is_distinctive(part)}
+    return {form for part in parts for form in _in_base64(in_bytes(part))}
+
+
+def in_bytes(text: str) -> bytes:
+    """A text as bytes, whatever it holds: bytes that are no UTF-8 (in an environment, a log) are what they were."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # a half of a surrogate pair, as JSON can have it
+        return text.encode("utf-8", "surrogatepass")
+
+
+def _lines(value: str) -> list[str]:
+    """The lines of a value that has several, where each can be looked for by itself."""
+    lines = [line.strip() for line in _OF_LINES.split(value.strip())]
+    return [one for one in lines if len(one) >= _SHORTEST_LINE and not one.startswith("--")] if len(lines) > 1 else []
+
+
+def _in_base64(data: bytes) -> set[str]:
+    """What of a value's base64 is the same whatever stands before and after it, at each of the three alignments."""
+    found: set[str] = set()
+    for before in range(3):
+        first, last = -(-before * 4 // 3), (before + len(data)) * 8 // 6
+        for encode in (base64.b64encode, base64.urlsafe_b64encode):
+            found.add(encode(b"\0" * before + data).decode()[first:last])
+    return found
+
+
+def _is_path(text: str) -> bool:
+    """Whether a text is the path of a file: what the file holds is the secret, and not where it is."""
+    found = _PATH.fullmatch(text.removeprefix("file://"))
+    return bool(found) and not any(map(_is_random, re.split(r"[/\\]", text)))
+
+
+def _is_random(text: str) -> bool:
+    kinds = (str.islower, str.isupper, str.isdigit)
+    return len(text) > _LONGEST_WORD or (len(text) >= 8 and all(any(map(kind, text)) for kind in kinds))
+
+
+def _lower(found: re.Match[str]) -> str:
+    return found[0].lower()

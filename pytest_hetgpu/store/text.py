@@ -1,0 +1,75 @@
+"""Text from the world made fit for a report: no terminal codes, nothing XML cannot hold, no endless lines."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from pytest_hetgpu.model.lazy_regex import lazy
+from pytest_hetgpu.store.redaction.redact import redact
+
+TAIL_LINES = 40
+TAIL_BYTES = 8 * 1024
+_WINDOW = 2 * TAIL_BYTES
+
+_TERMINAL = lazy(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]P^_X][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])")
+_NEWLINES = lazy(r"\r\n?|[\x0b\x0c\x85\u2028\u2029]")
+# C0 and C1 controls, halves of surrogate pairs, non-characters (XML 1.0, production 2), and the marks that let a line
+# show other text than it holds (bidirectional overrides).
+_UNFIT = lazy("[\x00-\x08\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff\u202a-\u202e\u2066-\u2069]")
+
+
+_OBEYED = lazy("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def clean(text: str) -> str:
+    """The text without terminal codes, control characters and what XML 1.0 cannot hold; line ends become newlines."""
+    if text.isascii() and text.isprintable():
+        return text
+    return _UNFIT.sub("", _NEWLINES.sub("\n", _TERMINAL.sub("", text)))
+
+
+def visible(text: str) -> str:
+    """The text with what a terminal would obey written as Python does: for lines whose every character matters."""
+    if text.isascii() and text.isprintable():
+        return text
+    return _OBEYED.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def one_line(text: str, limit: int = 300) -> str:
+    """Cleaned and redacted, white space runs as one blank, at most `limit` characters (the end is cut)."""
+    line = " ".join(redact(clean(text)).split())
+    return line if len(line) <= limit else f"{line[: limit - 3]}..."
+
+
+def tail(path: Path) -> str:
+    """The last 40 lines of a log, at most 8 KiB of them, cleaned and redacted; empty where there is no such file.
+
+    Reads the file's last 16 KiB only. A private key that starts before the last lines is recognised all the same.
+    """
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - _WINDOW))
+            data = file.read(_WINDOW)
+    except OSError:
+        return ""
+    text = clean(data.decode("utf-8", "replace"))
+    if "PRIVATE KEY" in text:
+        text = redact(text)
+    shown = redact("\n".join(text.rstrip().split("\n")[-TAIL_LINES:])).encode("utf-8")
+    return shown[-TAIL_BYTES:].decode("utf-8", "ignore")
+
+
+def shown(path: Path) -> str:
+    """Relative to here when it is below here."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+
+
+_MARKS = re.compile(r"[\\`*\[\]<>|~&$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
+
+
+def escape(text: str, limit: int = 300) -> str:
+    """Text in one line that Markdown shows as it is."""
+    return _MARKS.sub(r"\\\g<0>", one_line(text, limit))

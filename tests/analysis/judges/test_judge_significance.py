@@ -1,0 +1,70 @@
+"""Exact tests say what counting every order by hand says."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_hetgpu.analysis.judges._significance import above, any_of, larger
+
+TIMES = st.floats(min_value=1e-9, max_value=1e3)
+
+
+@pytest.mark.parametrize(
+    ("ones", "others", "chance"),
+    [
+        ([6, 7, 8, 9, 10], [1, 2, 3, 4, 5], 1 / 252),
+        ([5, 7, 8, 9, 10], [1, 2, 3, 4, 6], 2 / 252),
+        ([1, 2, 3, 4, 5], [6, 7, 8, 9, 10], 1.0),
+        ([2], [1], 1 / 2),
+        ([3, 4], [1, 2], 1 / 6),
+        ([], [1], 1.0),
+        ([1], [], 1.0),
+        # Equal times count against a difference.
+        ([1, 1, 1], [1, 1, 1], 1.0),
+        ([1, 2], [1, 1], 4 / 6),
+    ],
+)
+def test_ranks(ones: list[float], others: list[float], chance: float) -> None:
+    assert larger(ones, others) == pytest.approx(chance)
+
+
+@given(st.lists(TIMES, min_size=1, max_size=4), st.lists(TIMES, min_size=1, max_size=4))
+def test_ranks_by_counting_every_order(ones: list[float], others: list[float]) -> None:
+    wins = sum(one > other for one, other in itertools.product(ones, others))
+    places = range(len(ones) + len(others))
+    orders = list(itertools.combinations(places, len(ones)))
+    as_many = sum(sum(one > other for one in order for other in set(places) - set(order)) >= wins for order in orders)
+    assert larger(ones, others) == pytest.approx(as_many / len(orders))
+
+
+def test_many_values_are_no_matter() -> None:
+    assert larger(range(1000, 1015), range(200)) == pytest.approx(1 / math.comb(215, 15))
+
+
+@pytest.mark.parametrize(
+    ("values", "chance"),
+    [([2.0] * 5, 1 / 32), ([2.0] * 10, 1 / 1024), ([2, 2, 2, 2, 1], 6 / 32), ([1.0] * 3, 1.0), ([], 1.0)],
+)
+def test_signs(values: list[float], chance: float) -> None:
+    """What is at the bound is not above it."""
+    assert above(values, 1.0) == pytest.approx(chance)
+
+
+@pytest.mark.parametrize(
+    ("chances", "chance"),
+    [
+        ([], 1.0),
+        ([0.02], 0.02),
+        ([0.002, *[1.0] * 9], 0.02),
+        # Many that are nearly sure weigh as one that is.
+        ([0.01] * 5 + [1.0] * 5, 0.02),
+        ([1.0] * 20, 1.0),
+    ],
+)
+def test_of_several_findings_one_may_be_chance(chances: list[float], chance: float) -> None:
+    assert any_of(chances) == pytest.approx(chance)

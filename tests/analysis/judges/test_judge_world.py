@@ -1,0 +1,85 @@
+"""Whether the ranks ran, how many, and on which library."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pytest_hetgpu.analysis.judges.base import Force
+from pytest_hetgpu.analysis.judges.world import World, is_of, lies_under
+from pytest_hetgpu.model.job import Stack
+from pytest_hetgpu.model.records import Hello
+from pytest_hetgpu.model.verdict import Kind
+from tests.analysis.judges.judge_cases import NOTHING, STACK, case, hello
+
+
+def test_the_world_that_was_asked_for() -> None:
+    assert list(World().opinions(case())) == []
+
+
+def test_no_rank_reported() -> None:
+    (opinion,) = World().opinions(case(**NOTHING))
+    assert (opinion.finding.kind, opinion.force) == (Kind.LAUNCH_FAILURE, Force.VAGUE)
+
+
+@pytest.mark.parametrize(
+    ("changes", "names"),
+    [
+        (
+            {"library": "Open MPI v4.1.4, package: Debian"},
+            ["Open MPI v4.1.4", "/opt/stack/lib/libmpi.so.40", "Open MPI 5.0.11"],
+        ),
+        ({"library": "MPICH Version: 5.0.2"}, ["MPICH Version: 5.0.2", "Open MPI 5.0.11"]),
+        (
+            {"libmpi": "/usr/lib/x86_64-linux-gnu/libmpi.so.40"},
+            ["/usr/lib/x86_64-linux-gnu/libmpi.so.40", "/opt/stack"],
+        ),
+        ({"libmpi": "/opt/stack-old/lib/libmpi.so.40"}, ["/opt/stack-old/lib/libmpi.so.40"]),
+    ],
+)
+def test_another_library_is_named_with_the_one_asked_for(changes: dict[str, Any], names: list[str]) -> None:
+    (opinion,) = World().opinions(case(hellos={0: hello(0), 1: hello(1, **changes)}))
+    assert (opinion.finding.kind, opinion.force) == (Kind.LAUNCH_FAILURE, Force.FINAL)
+    assert "rank 1" in opinion.finding.why
+    assert all(name in opinion.finding.why for name in names)
+
+
+@pytest.mark.parametrize("hellos", [{0: hello(0, size=1)}, {0: hello(0, size=4), 1: hello(1, size=4)}])
+def test_another_world_size_is_a_wrong_result(hellos: dict[int, Hello]) -> None:
+    (opinion,) = World().opinions(case(hellos=hellos))
+    assert opinion.finding.kind is Kind.WRONG_RESULT
+    assert "asked for were 2 ranks" in opinion.finding.why
+    assert ("every rank alone" in opinion.finding.why) is (hellos[0].size == 1)
+
+
+@pytest.mark.parametrize(
+    ("vendor", "version", "library", "same"),
+    [
+        ("Open MPI", "5.0.11", "Open MPI v5.0.11, package: Debian", True),
+        ("Open MPI", "5.0", "Open MPI v5.0.11, package: Debian", True),
+        ("Open MPI", "5.0.1", "Open MPI v5.0.11, package: Debian", False),
+        ("Open MPI", "4.1.8", "Open MPI v5.0.11, package: x, ident: 4.1.8", False),
+        ("MPICH", "5.0.2", "MPICH Version: 5.0.2 MPICH Release date: Thu Aug 1", True),
+        ("Intel MPI", "2021.18", "Intel(R) MPI Library 2021.18 for Linux* OS", True),
+        ("MPICH", "5.0.2", "", False),
+    ],
+)
+def test_library_text_against_stack(vendor: str, version: str, library: str, same: bool) -> None:
+    stack = Stack("s", vendor, version, "/opt", "mpirun", "python")
+    assert is_of(stack, library) is same
+
+
+@pytest.mark.parametrize(
+    ("prefix", "libmpi", "inside"),
+    [
+        ("/opt/stack", "/opt/stack/lib/libmpi.so.40", True),
+        ("/opt/stack/", "/opt/stack//lib/./libmpi.so.40", True),
+        ("/opt/stack", "/opt/stack2/lib/libmpi.so.40", False),
+        ("/usr", "/lib/x86_64-linux-gnu/libmpi.so.40", True),
+        ("", "/opt/other/libmpi.so.40", True),
+        (STACK.prefix, "", True),
+    ],
+)
+def test_paths_are_compared_as_paths(prefix: str, libmpi: str, inside: bool) -> None:
+    assert lies_under(prefix, libmpi) is inside

@@ -1,0 +1,75 @@
+"""All that programs print, line by line, whatever it is."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from pathlib import Path
+
+import pytest
+
+from pytest_hetgpu.analysis.logs.output import Output
+from pytest_hetgpu.analysis.logs.scan import LONGEST_LINE
+from pytest_hetgpu.analysis.logs.transcript import UNHEARD
+
+
+def framed(**payload: object) -> bytes:
+    text = json.dumps(payload, separators=(",", ":")).encode()
+    return b"@hetgpu:%04d:%08x:%b" % (len(text), zlib.crc32(text), text)
+
+
+def lines(tmp_path: Path, log: bytes, unheard: tuple[bytes, ...] = ()) -> list[tuple[str, int]]:
+    path = tmp_path / "output.log"
+    path.write_bytes(log)
+    return list(Output(path, unheard).lines())
+
+
+@pytest.mark.parametrize(
+    ("log", "told"),
+    [
+        (b"", []),
+        (b"a\nb", [("a", 1), ("b", 2)]),
+        (b"a\r\n\nc\n", [("a", 1), ("", 2), ("c", 3)]),
+        (b"10 %\r50 %\rdone\n", [("done", 1)]),
+        (b"\x1b[31mred\x1b[0m \0nul \xff\n", [("red nul \ufffd", 1)]),
+        # Some columns are made of blanks before the first figure.
+        (b"   8   1.5   Pass\n", [("   8   1.5   Pass", 1)]),
+    ],
+)
+def test_lines_as_a_terminal_would_show_them(tmp_path: Path, log: bytes, told: list[tuple[str, int]]) -> None:
+    assert lines(tmp_path, log) == told
+
+
+def test_an_endless_line_comes_in_pieces(tmp_path: Path) -> None:
+    pieces = lines(tmp_path, b"x" * (2 * LONGEST_LINE + 5) + b"\nnext\n")
+    assert [(len(text), number) for text, number in pieces] == [(LONGEST_LINE, 1), (LONGEST_LINE, 1), (5, 1), (4, 2)]
+
+
+def test_records_are_no_lines_and_debug_output_is_nobodys(tmp_path: Path) -> None:
+    log = b"one\n" + framed(t="hello", rank=0) + b"\n[1] [vm:1:0] x.c:1 UCX  DEBUG  @ 8 1.5\ntwo\n"
+    assert lines(tmp_path, log, UNHEARD) == [("one", 1), ("two", 4)]
+    assert [number for _, number in lines(tmp_path, log)] == [1, 3, 4]
+
+
+def test_what_ranks_started(tmp_path: Path) -> None:
+    good = framed(t="program", rank=1, host="n", name="osu_bw", path="/x", looked=["/a"], versions={"osu": "7"})
+    bad = [
+        framed(t="program", rank="1"),
+        framed(t="program", rank=True, path="/y"),
+        framed(t="program", rank=2, host=3, looked="no", versions=[1]),
+        b"@hetgpu:0003:00000000:{}}",
+    ]
+    path = tmp_path / "output.log"
+    path.write_bytes(b"\n".join([good, *bad, framed(t="program", rank=1, path="/later")]))
+    output = Output(path)
+    assert list(output.lines()) == []
+    assert {rank: (start.name, start.host, start.path, start.looked) for rank, start in output.starts.items()} == {
+        1: ("osu_bw", "n", "/x", ("/a",)),
+        2: ("", "", "", ()),
+    }
+    assert output.starts[1].versions == {"osu": "7"}
+
+
+def test_a_log_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="No such file"):
+        list(Output(tmp_path / "none").lines())

@@ -1,0 +1,130 @@
+"""What a foreign program's output makes of a run: its own samples, and every trap of the definitions, judged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.verdict import Kind, Verdict
+from tests.analysis.interpret_runs import PROOF, Judged, foreign, greetings, judged, names, sample
+from tests.analysis.judges.judge_cases import expectation
+
+__all__ = ["judged"]
+
+
+def test_osu_checked_passes_with_its_numbers_tool_and_memory(judged: Judged) -> None:
+    text = greetings() + PROOF + sample("osu-7.0-allreduce-checked")
+    found = judged(text, foreign(), [Point(size, "") for size in (8, 16, 1024)])
+    assert (found.kind, found.verdict, found.why) == (Kind.PASSED, Verdict.OK, "")
+    assert found.facts["tool"] == "osu_allreduce 7.0"
+    assert (found.facts["osu"], found.facts["memory"]) == ("7.0", "host")
+    assert {"latency[8,float32]", "busbw[8,float32]"} <= set(names(found))
+    assert not [name for name in names(found) if "_min" in name or "_max" in name]
+    assert found.transports == ("ob1/tcp",)
+    assert found.stack.startswith("Open MPI 5.0.11")
+
+
+def test_a_condition_may_ask_for_the_tool_and_its_version(judged: Judged) -> None:
+    from pytest_hetgpu.model.failure import Condition
+
+    text = greetings() + PROOF + sample("osu-7.0-allreduce-checked")
+    wanted = (Condition("osu", ">=7.0,<7.4"), Condition("memory", "host"))
+    found = judged(text, foreign(), [Point(8, "")], expectations=(expectation(Kind.WRONG_RESULT, when=wanted),))
+    assert found.verdict is Verdict.FIXED
+
+
+def test_osu_that_was_not_told_to_check_is_not_passed(judged: Judged) -> None:
+    text = greetings() + PROOF + sample("osu-7.0-allreduce-full")
+    points = [Point(8, "")]
+    found = judged(text, foreign(), points)
+    assert (found.kind, found.verdict) == (Kind.UNKNOWN, Verdict.NEW)
+    assert found.why == "osu_allreduce 7.0 verified nothing at point 8"
+    assert judged(text, foreign(check=False), points).kind is Kind.PASSED
+
+
+def test_points_that_are_owed_and_not_measured(judged: Judged) -> None:
+    text = greetings() + PROOF + sample("osu-7.0-allreduce-checked")
+    found = judged(text, foreign(), [Point(8, "int8"), Point(1 << 30, ""), Point(8, "", "in")])
+    assert found.kind is Kind.UNKNOWN
+    assert found.why == "osu_allreduce 7.0 measured nothing at points 8,int8, 1073741824, 8,in"
+
+
+def test_a_check_that_fails_is_a_wrong_result(judged: Judged) -> None:
+    text = (
+        greetings()
+        + PROOF
+        + (
+            "# OSU MPI Allreduce Latency Test v7.4\n# Datatype: MPI_CHAR.\n# Size   Avg Latency(us)   Validation\n"
+            "8   26.61   Pass\n16   29.02   Fail\n"
+            "DATA VALIDATION ERROR: /opt/osu_allreduce exited with status 1 on message size 16.\n"
+        )
+    )
+    found = judged(text, foreign(), [Point(8, "")], code=1)
+    assert (found.kind, found.verdict) == (Kind.WRONG_RESULT, Verdict.NEW)
+    assert "message size 16" in found.why
+    assert found.facts["tool"] == "osu_allreduce 7.4"
+
+
+def test_another_mpi_than_the_stacks_is_a_launch_failure(judged: Judged) -> None:
+    text = greetings(library="MPICH Version: 5.0.2") + PROOF + sample("osu-7.0-allreduce-checked")
+    found = judged(text, foreign(), [Point(8, "")])
+    assert found.kind is Kind.LAUNCH_FAILURE
+    assert "loaded MPICH" in found.why
+
+
+def test_a_program_that_is_linked_with_no_mpi_is_not_blamed_for_that(judged: Judged) -> None:
+    text = greetings(library="") + PROOF + sample("osu-7.0-allreduce-checked")
+    found = judged(text, foreign(), [Point(8, "")])
+    assert (found.kind, found.stack) == (Kind.PASSED, "")
+
+
+def test_a_transport_that_does_not_show_itself_is_not_passed(judged: Judged) -> None:
+    text = greetings() + sample("osu-7.0-allreduce-checked")
+    found = judged(text, foreign(), [Point(8, "")])
+    assert found.kind is Kind.UNKNOWN
+    assert "nothing in the output proves which transport was used" in found.why
+    assert judged(text, foreign(proof=False), [Point(8, "")]).kind is Kind.PASSED
+
+
+def test_a_node_without_the_program_is_a_cell_that_is_not_run(judged: Judged) -> None:
+    text = greetings(path="", looked=["/opt/*/bin", "/usr/bin"]) + "prterun detected that one or more processes ...\n"
+    found = judged(text, foreign(), [Point(8, "")], code=127)
+    assert (found.kind, found.verdict) == (Kind.SKIPPED, Verdict.NOT_RUN)
+    assert (
+        found.why == "there is no osu_x on vm (looked for in /opt/*/bin, /usr/bin): install it there, or say `folders`"
+    )
+    assert (found.fates, found.others, found.signature) == ((), (), None)
+
+
+def test_a_launcher_that_did_not_start_anything(judged: Judged) -> None:
+    found = judged("", foreign(), [Point(8, "")], code=1)
+    assert found.kind is Kind.LAUNCH_FAILURE
+
+
+def test_ranks_that_never_greeted_are_missed(judged: Judged) -> None:
+    text = greetings(3) + PROOF + sample("osu-7.0-allreduce-checked")
+    found = judged(text, foreign(ranks=4), [Point(8, "")], ranks=4)
+    assert "rank 3 never reported" in {finding.why for finding in found.findings}
+    assert found.verdict is Verdict.NEW
+
+
+@pytest.mark.parametrize(
+    ("run", "kind"),
+    [
+        ({}, Kind.WRONG_RESULT),
+        ({"timed_out": True, "returncode": -9, "quiet": 7.0, "seconds": 8.0}, Kind.HANG),
+        ({"returncode": -9, "lost": ("node node1 (one on localhost) was lost: exit code 137",)}, Kind.CRASH),
+        # mpirun may end with 0 though a node of its job is gone.
+        ({"lost": ("node node1 (one on localhost) was lost: exit code 137",)}, Kind.NETWORK_FAILURE),
+    ],
+)
+def test_a_word_of_success_is_missed_only_of_a_program_that_came_to_its_end(
+    judged: Judged, run: dict[str, Any], kind: Kind
+) -> None:
+    program = foreign("command", "./app", settings='{"success": "fine"}', check=False, proof=False)
+    text = greetings() + "".join(f"hetgpu: {why}\n" for why in run.get("lost", ()))
+    found = judged(text, program, run=run)
+    assert found.kind is kind, found
+    assert ("which says success" in found.why) is (kind is Kind.WRONG_RESULT)

@@ -1,0 +1,166 @@
+"""Logs that are no plain files of UTF-8: pipes, other encodings, packed data."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import json
+import lzma
+import os
+import sys
+import threading
+import tracemalloc
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_hetgpu.cli.explain.intake import encoding_of, readable
+from pytest_hetgpu.cli.main import main
+
+LOG = Path(__file__).parents[2] / "data" / "logs" / "openmpi5-ucx-guarded.log"
+KNOWN = "- {id: our-own, title: ours, match: {signature: '*'}, cause: c}\n"
+
+
+def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    assert main(["explain", "--json", *arguments]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    del found["file"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("encoding", "mark"),
+    [
+        ("utf-16", ""),
+        ("utf-16-le", ""),
+        ("utf-16-be", ""),
+        ("utf-16-be", "\ufeff"),
+        ("utf-32", ""),
+    ],
+)
+def test_wide_characters_are_read_like_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], encoding: str, mark: str
+) -> None:
+    log = tmp_path / "a.log"
+    log.write_bytes((mark + LOG.read_text()).encode(encoding))
+    found = answer(capsys, str(log))
+    assert found["outcome"] == "crash"
+    assert found == answer(capsys, str(LOG))
+
+
+def test_wide_characters_cost_no_memory(tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    log.write_bytes("step 1 of 2\n".encode("utf-16-le") * 500_000)
+    tracemalloc.start()
+    with readable(str(log)) as copy:
+        peak = tracemalloc.get_traced_memory()[1]
+        assert copy.read_text() == "step 1 of 2\n" * 500_000
+    tracemalloc.stop()
+    assert peak < 8 << 20
+    assert not copy.exists()
+
+
+@pytest.mark.parametrize("head", [b"", b"\n", b"a\0", b"\0" * 500, b"plain words", b"\x1b\0\0\0 odd words in a log"])
+def test_narrow_characters(head: bytes) -> None:
+    assert encoding_of(head) is None
+
+
+def zipped() -> bytes:
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.log", LOG.read_text())
+    return target.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (gzip.compress(LOG.read_bytes()), "is packed (gzip); unpack it: zcat"),
+        (bz2.compress(LOG.read_bytes()), "is packed (bzip2); unpack it: bzcat"),
+        (lzma.compress(LOG.read_bytes()), "is packed (xz); unpack it: xzcat"),
+        (b"\x28\xb5\x2f\xfd\x24\x00", "is packed (zstd); unpack it: zstdcat"),
+        (zipped(), "is packed (zip); unpack it: unzip -p"),
+    ],
+    ids=["gzip", "bzip2", "xz", "zstd", "zip"],
+)
+def test_packed_data_is_named_with_what_unpacks_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, data: bytes, told: str
+) -> None:
+    log = tmp_path / "my log"
+    log.write_bytes(data)
+    assert main(["explain", str(log)]) == 4
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err == f"ERROR: {log}: {told} '{log}' | hetgpu explain\n"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+    assert main(["explain"]) == 4
+    assert capsys.readouterr().err == f"ERROR: -: {told} LOG | hetgpu explain\n"
+
+
+def piped(path: Path, data: bytes) -> threading.Thread:
+    """A pipe in `path` into which somebody writes `data` once."""
+    os.mkfifo(path)
+    writer = threading.Thread(target=path.write_bytes, args=(data,), daemon=True)
+    writer.start()
+    return writer
+
+
+def test_a_pipe_is_read_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # More than a pipe holds, so that its writer waits for a reader.
+    data = LOG.read_bytes() + b"step 1 of 2\n" * 50_000
+    plain = tmp_path / "a.log"
+    plain.write_bytes(data)
+    writer = piped(tmp_path / "pipe", data)
+    found = answer(capsys, str(tmp_path / "pipe"))
+    writer.join(10)
+    assert not writer.is_alive()
+    assert found == answer(capsys, str(plain))
+
+
+def test_known_failures_come_through_a_pipe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    piped(tmp_path / "known", KNOWN.encode())
+    assert main(["explain", "--json", "--knowledge", str(tmp_path / "known"), str(LOG), str(LOG)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert ["our-own" in {entry["id"] for entry in json.loads(line)["known"]} for line in lines] == [True, True]
+
+
+def test_a_device_is_no_file(capsys: pytest.CaptureFixture[str]) -> None:
+    assert answer(capsys, os.devnull)["outcome"] == "unknown"
+
+
+def test_standard_input_that_is_closed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    assert main(["explain"]) == 4
+    assert capsys.readouterr().err == "ERROR: standard input is closed: name a log\n"
+
+
+class Terminal(io.TextIOWrapper):
+    """Standard input that somebody types."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_who_types_is_told_how_to_end(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "stdin", Terminal(io.BytesIO(b"rank 0: done\n")))
+    assert main(["explain"]) == 0
+    shown = capsys.readouterr()
+    assert shown.err == "reading standard input (end with Ctrl-D)\n"
+    assert shown.out.startswith("standard input: passed")
+
+
+class Interrupted(Terminal):
+    """Somebody who gives up."""
+
+    @property
+    def buffer(self) -> Any:
+        raise KeyboardInterrupt
+
+
+def test_who_gives_up_sees_no_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "stdin", Interrupted(io.BytesIO()))
+    assert main(["explain"]) == 130
+    assert "Traceback" not in capsys.readouterr().err

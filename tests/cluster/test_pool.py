@@ -1,0 +1,269 @@
+"""Placements that stay for the next cells."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_hetgpu.cluster import inspect, pool
+from pytest_hetgpu.cluster.pool import Placements, identity, rank_programs
+from pytest_hetgpu.errors import NotHere, ProvisionError
+from pytest_hetgpu.extensions import registry
+from pytest_hetgpu.extensions.runtimes.base import (
+    Answer,
+    Door,
+    Gathering,
+    Member,
+    MemberRuntime,
+    OnOverdue,
+    Term,
+    shrug,
+)
+from pytest_hetgpu.model.facts import Environment
+from pytest_hetgpu.model.job import Command, Demand, Hardware, Job, Node, Stack
+from pytest_hetgpu.model.outcome import RunResult
+
+STACK = Stack("openmpi-5", "Open MPI", "5", "", "mpirun", "python3")
+
+
+class FakeMember(Member):
+    """A node that says yes to everything; `refuses` is the ssh command's complaint."""
+
+    def __init__(self, node: Node, refuses: bytes = b"") -> None:
+        self.node, self.refuses = node, refuses
+        self.folder, self.uid = f"/tmp/f{node.index}", 0
+        self.closed = 0
+        self.gone: str | None = None
+        self.files: dict[str, bytes] = {}
+
+    def run(self, command: Command, *, output: Path, timeout: float, overdue: OnOverdue = shrug) -> RunResult:
+        raise AssertionError
+
+    def absent(self, paths: Sequence[str]) -> tuple[str, ...]:
+        return ()
+
+    def interfaces(self) -> tuple[str, ...]:
+        return ("lo",)
+
+    def host(self) -> Any:
+        return self
+
+    def key(self) -> str:
+        return "ssh-ed25519 PUBLIC"
+
+    def ask(self, argv: Sequence[str], *, stdin: bytes = b"", timeout: float = 30.0) -> Answer:
+        return Answer(255 if self.refuses else 0, b"", self.refuses)
+
+    def put(self, files: Mapping[str, bytes]) -> None:
+        self.files.update(files)
+
+    def read(self, paths: Sequence[str]) -> dict[str, bytes | None]:
+        return dict.fromkeys(paths)
+
+    def open_door(self, authorized_key: str, environment: Mapping[str, str]) -> Door:
+        return Door(4000 + self.node.index, f"ssh-ed25519 HOST{self.node.index}", "root")
+
+    def door_log(self) -> tuple[str, ...]:
+        return ("Connection closed",)
+
+    def sweep(self) -> tuple[str, ...]:
+        return ()
+
+    def lost(self) -> str | None:
+        return self.gone
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+class Site:
+    """Opens fake nodes; `broken` are the indices of those that cannot be made."""
+
+    def __init__(self) -> None:
+        self.opened: list[FakeMember] = []
+        self.broken: dict[int, Exception] = {}
+        self.refuses = b""
+        self.shut = 0
+        self.lock = threading.Lock()
+
+    def runtime(self) -> type[MemberRuntime]:
+        site = self
+
+        class Fake(MemberRuntime):
+            @classmethod
+            def open(cls, node: Node, gathering: Gathering) -> Member:
+                assert gathering.token
+                if node.index in site.broken:
+                    raise site.broken[node.index]
+                with site.lock:
+                    site.opened.append(FakeMember(node, site.refuses))
+                    return site.opened[-1]
+
+            @classmethod
+            def shut(cls) -> None:
+                site.shut += 1
+
+        return Fake
+
+
+@pytest.fixture
+def site(monkeypatch: pytest.MonkeyPatch) -> Site:
+    found = Site()
+
+    def find(family: str, name: str, kind: type[Any]) -> type[Any]:
+        return found.runtime() if family == "runtimes" else registry.find(family, name, kind)
+
+    monkeypatch.setattr(pool, "find", find)
+    monkeypatch.setattr(inspect, "collect", lambda *_: Environment())
+    return found
+
+
+def job(placement: str = "two", nodes: int = 2, ranks: int = 1) -> Job:
+    hardware = Hardware("box", runtime="docker")
+    members = tuple(Node(i, hardware, "localhost", ranks, name=f"node{i}", stack=STACK) for i in range(nodes))
+    demand = Demand(2, STACK, "ob1", (), (), "allreduce")
+    return Job("m", "s", "s", {"placement": placement}, members, Command(("mpirun",)), 9.0, demand)
+
+
+def test_the_next_cell_of_a_placement_has_the_same_nodes(site: Site) -> None:
+    placements = Placements("run")
+    first = placements.of(job())
+    assert placements.of(replace(job(ranks=4), scenario="other")) is first
+    assert len(site.opened) == 2
+    assert placements.of(job("three", 3)) is not first
+    placements.close()
+    assert [member.closed for member in site.opened] == [1] * 5
+    assert site.shut == 1
+
+
+def test_the_starter_can_log_in_on_all_others_and_has_the_programs(site: Site) -> None:
+    Placements("run").of(job(nodes=3))
+    starter = next(member for member in site.opened if member.node.index == 0)
+    assert starter.files["known_hosts"] == b"node1 ssh-ed25519 HOST1\nnode2 ssh-ed25519 HOST2\n"
+    assert b"Host node1\n" in starter.files["ssh_config"]
+    assert all("programs/allreduce.py" in member.files for member in site.opened)
+
+
+def test_a_placement_that_was_given_back_is_made_anew(site: Site) -> None:
+    placements = Placements("run")
+    first = placements.of(job())
+    placements.discard(job())
+    assert [member.closed for member in site.opened] == [1, 1]
+    assert placements.of(job()) is not first
+
+
+def test_few_placements_stand_at_once_the_least_used_goes(site: Site) -> None:
+    placements = Placements("run")
+    names = [f"p{place}" for place in range(pool.MOST)]
+    for name in names:
+        placements.of(job(name, 1))
+    placements.of(job(names[0], 1))
+    placements.of(job("one-more", 1))
+    gone = [place for place, member in enumerate(site.opened) if member.closed]
+    assert gone == [1]
+
+
+@pytest.mark.parametrize("error", [ProvisionError("node1", "no sshd"), NotHere("no engine")])
+def test_what_cannot_be_made_is_tried_twice_and_leaves_nothing(site: Site, error: Exception) -> None:
+    site.broken[1] = error
+    placements = Placements("run")
+    for _ in range(4):
+        with pytest.raises(type(error), match=str(error)):
+            placements.of(job())
+    assert [member.closed for member in site.opened] == [1, 1]
+
+
+def test_what_failed_once_may_work_the_next_time(site: Site) -> None:
+    site.broken[1] = ProvisionError("node1", "no answer")
+    placements = Placements("run")
+    with pytest.raises(ProvisionError):
+        placements.of(job())
+    site.broken.clear()
+    assert placements.of(job()).berths
+
+
+def test_nodes_that_got_lost_since_are_made_anew(site: Site) -> None:
+    placements = Placements("run")
+    first = placements.of(job())
+    site.opened[0].gone = "the container is gone"
+    assert placements.of(job()) is not first
+    assert [member.closed for member in site.opened] == [1, 1, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("ttl", "age", "stays"), [(100, 90.0, True), (100, 92.0, False), (5, 4.0, True)], ids=["time", "none", "too-short"]
+)
+def test_a_loan_that_would_end_before_the_cell_are_made_anew(
+    site: Site, monkeypatch: pytest.MonkeyPatch, ttl: int, age: float, stays: bool
+) -> None:
+    clock = [1000.0]
+    monkeypatch.setattr(pool, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(FakeMember, "term", Term(1000.0, ttl))
+    cell, placements = job(), Placements("run")
+    # It may have waited for its pods for hours.
+    clock[0] -= 5000.0
+    first = placements.of(cell)
+    clock[0] += 5000.0 + age
+    assert (placements.of(cell) is first) is stays
+    assert [member.closed for member in site.opened] == ([0, 0] if stays else [1, 1, 0, 0])
+
+
+def test_a_surprise_leaves_nothing_either(site: Site) -> None:
+    site.broken[0] = ZeroDivisionError("a bug")
+    with pytest.raises(ZeroDivisionError):
+        Placements("run").of(job())
+    assert all(member.closed for member in site.opened)
+
+
+def test_who_cannot_be_reached_by_ssh_is_named_with_the_reason(site: Site) -> None:
+    site.refuses = b"ssh: connect to host node1 port 4001: Connection timed out\n"
+    with pytest.raises(ProvisionError) as caught:
+        Placements("run").of(job())
+    assert str(caught.value) == (
+        "node1 (box on localhost): ssh from node0 (box on localhost) to 127.0.0.1 (a firewall or security group must "
+        "let every port through between the nodes) failed: ssh: connect to host node1 port 4001: Connection timed out"
+    )
+    assert caught.value.log == ("Connection closed",)
+    assert all(member.closed for member in site.opened)
+
+
+def test_nodes_are_looked_at_without_testinfra_too(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def without(self: FakeMember) -> Any:
+        raise NotHere("testinfra cannot be imported")
+
+    asked: list[str] = []
+
+    def collect(host: inspect.HostLike, *_: object) -> Environment:
+        asked.append(str(host.run("python3 -c %s %s", "PROGRAM", "{}").rc))
+        return Environment()
+
+    monkeypatch.setattr(FakeMember, "host", without)
+    monkeypatch.setattr(inspect, "collect", collect)
+    assert Placements("run").of(job()).environments == (Environment(), Environment())
+    assert asked == ["0", "0"]
+
+
+def test_what_fails_to_close_does_not_keep_the_rest(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    placements = Placements("run")
+    placements.of(job())
+    monkeypatch.setattr(Gathering, "close", lambda _: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        placements.close()
+    assert [member.closed for member in site.opened] == [1, 1]
+    assert site.shut == 1
+
+
+def test_jobs_are_alike_whatever_their_ranks_and_cell() -> None:
+    assert identity(job()) == identity(replace(job(ranks=3), scenario="x", label="y"))
+    assert identity(job()) != identity(job("other"))
+
+
+def test_ranks_get_their_programs_and_nothing_else() -> None:
+    names = set(rank_programs())
+    assert {"programs/harness.py", "programs/allreduce.py"} <= names
+    assert not [name for name in names if "agent" in name or "look" in name or "__init__" in name]

@@ -1,0 +1,36 @@
+"""Nodes that are not what they were when the run began."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pytest_hetgpu.cluster.drift import moved, set_first
+from pytest_hetgpu.model.facts import Environment, found
+from pytest_hetgpu.store import environment
+from pytest_hetgpu.store.environment import SeenNode, SeenPlacement
+
+
+def seen(**facts: str) -> SeenPlacement:
+    told = Environment({name: found(value) for name, value in facts.items()})
+    return SeenPlacement("m-two", {"node0": SeenNode("cpu", "a", told)})
+
+
+def test_another_version_is_said_of_the_node(tmp_path: Path) -> None:
+    environment.write(tmp_path, seen(ucx="1.18.0", openmpi="5.0.8"))
+    assert list(moved(tmp_path, seen(ucx="1.20.1"))) == []  # the first part, still
+    for ucx in ("1.20.1", "1.20.2"):
+        set_first(tmp_path)
+        now = seen(ucx=ucx, openmpi="5.0.8")
+        environment.write(tmp_path, now)
+        [concern] = moved(tmp_path, now)
+        assert not concern.certain
+        assert str(concern) == (
+            f"node0: ucx is {ucx}, but was 1.18.0 in the first part of this run; "
+            "what was judged before stays; for a verdict on these versions alone start a new run"
+        )
+
+
+def test_what_was_not_known_is_no_difference(tmp_path: Path) -> None:
+    environment.write(tmp_path, seen(openmpi="5.0.8"))
+    set_first(tmp_path)
+    assert list(moved(tmp_path, seen(ucx="1.20.1"))) == []

@@ -1,0 +1,186 @@
+"""A user's own patterns and paths."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+
+import pytest
+from pydantic import ValidationError
+
+from pytest_hetgpu.errors import NotHere
+from pytest_hetgpu.extensions.output_patterns import CommandSettings
+from pytest_hetgpu.extensions.readers import _units, command
+from pytest_hetgpu.extensions.readers.command import Command
+from pytest_hetgpu.model.program_output import Reading
+from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.verdict import Kind
+from tests.extensions.readers.feeding import read, values
+
+pytest.importorskip("re2")
+
+
+def run(text: str, **settings: object) -> Reading:
+    return read("command", text, settings=CommandSettings.model_validate(settings))
+
+
+def test_a_pattern_with_groups() -> None:
+    pattern = (
+        r"(?P<operation>\w+) of (?P<size>\S+) (?P<dtype>\w+): (?P<value>[-\d.e+]+) (?P<unit>\S+), (?P<wrong>\d+) wrong"
+    )
+    found = run("allreduce of 64K float32: 2.5 Gbit/s, 3 wrong\nnothing here\n", patterns=[{"pattern": pattern}])
+    (only,) = found.rows
+    assert (only.operation, only.point, only.ranks, only.wrong, only.line) == (
+        *("allreduce", Point(65536, "float32"), 2),
+        *(3, 1),
+    )
+    assert only.figures["bandwidth"].unit == "GB/s"
+    assert values(only) == {"bandwidth": pytest.approx(2.5e9 / 8 / 1e9)}
+    assert found.complaints == found.failed == ()
+
+
+def test_what_a_pattern_has_no_group_for_stands_beside_it() -> None:
+    beside = {"unit": "ms", "size": 8, "dtype": "int8", "operation": "broadcast"}
+    (only,) = run("took 1.5\n", patterns=[{"pattern": r"took (?P<value>\S+)", **beside}]).rows
+    assert (only.operation, only.point, only.wrong) == ("broadcast", Point(8, "int8"), None)
+    assert only.seconds == pytest.approx(1.5e-3)
+
+
+def test_a_unit_that_is_not_known_is_kept() -> None:
+    (only,) = run("7 images/s\n", patterns=[{"pattern": r"(?P<value>\d+) (?P<unit>\S+)", "metric": "speed"}]).rows
+    assert only.figures == {"speed": (7.0, "images/s")}
+
+
+@pytest.mark.parametrize(
+    ("unit", "known"),
+    [
+        *(
+            ("us", ("s", 1e-6)),
+            ("\u00b5s", ("s", 1e-6)),
+            ("ns", ("s", 1e-9)),
+            ("%", ("%", 1.0)),
+            ("msg/s", ("1/s", 1.0)),
+        ),
+        *(("MB/s", ("GB/s", 1e-3)), ("MB/sec", ("GB/s", 1e-3)), ("kB/s", ("GB/s", 1e-6)), ("B/s", ("GB/s", 1e-9))),
+        *(("MiB/s", ("GB/s", 1048576 / 1e9)), ("GiB/s", ("GB/s", 1024**3 / 1e9)), ("Gbps", ("GB/s", 0.125))),
+        *(("Mb/s", ("GB/s", 0.125e-3)), ("Gbit/s", ("GB/s", 0.125)), ("GBps", ("GB/s", 1.0))),
+        *(("", None), ("iB/s", None), ("steps", None), ("XB/s", None), ("GB", None)),
+    ],
+)
+def test_units(unit: str, known: tuple[str, float] | None) -> None:
+    found = _units.known(unit)
+    assert (found and found[0]) == (known and known[0])
+    assert (found[1] if found else 0.0) == pytest.approx(known[1] if known else 0.0)
+
+
+def test_success_and_failure() -> None:
+    assert run("PASSED\n", success="PASS").failed == ()
+    silent = run("oops\n", success="PASS")
+    assert (silent.failed, silent.unsaid) == ((), "nothing fits 'PASS', which says success")
+    assert Command.stopped(silent) is None
+    assert run("PASSED\nFATAL: lost\n", success="PASS", failure="FATAL").failed == ("FATAL: lost",)
+    exited = Command.exited(0, run("oops\n", success="PASS"))
+    assert exited is not None
+    assert exited.kind is Kind.WRONG_RESULT
+
+
+DOCUMENT = {"ok": True, "runs": [{"bytes": 8, "us": 1.5}, {"bytes": "1M", "us": 100}], "env": {"a": 1}}
+
+
+@pytest.mark.parametrize(
+    "text", [json.dumps(DOCUMENT), json.dumps(DOCUMENT, indent=1), f"log\n{json.dumps(DOCUMENT)}\n"]
+)
+def test_json(text: str) -> None:
+    number = {"path": "runs.*.us", "sizes": "runs.*.bytes", "unit": "us", "operation": "allreduce", "dtype": "int8"}
+    found = run(text, json_success="ok", json_numbers=[number])
+    assert [one.point for one in found.rows] == [Point(8, "int8"), Point(1 << 20, "int8")]
+    assert [one.seconds for one in found.rows] == pytest.approx([1.5e-6, 1e-4])
+    assert found.complaints == found.failed == ()
+
+
+@pytest.mark.parametrize(
+    ("document", "path", "figures"),
+    [
+        ({"a": {"b": [1, 2]}}, "a.b.1", [2.0]),
+        ({"a": {"x": 1, "y": 2}}, "a.*", [1.0, 2.0]),
+        ([[1], [2]], "*.0", [1.0, 2.0]),
+        ({"a": 1}, "a.b", []),
+        ({"a": [1]}, "a.x", []),
+        ({"a": [1]}, "a.7", []),
+    ],
+)
+def test_paths(document: object, path: str, figures: list[float]) -> None:
+    found = run(json.dumps(document), json_numbers=[{"path": path}])
+    assert [values(one)["value"] for one in found.rows] == figures
+
+
+@pytest.mark.parametrize(
+    ("text", "failed", "complaint"),
+    [
+        ('{"ok": false}', "ok is not true", "nothing at n"),
+        ("{", "ok is not true", "no JSON that can be read"),
+        ("", "ok is not true", "no JSON that can be read"),
+        ('{"ok": true, "n": "many"}', "", "value is 'many', no number"),
+        ('{"ok": true, "n": NaN}', "", "value is not finite"),
+        ('{"ok": true, "n": -1}', "", "value is negative"),
+        ('{"ok": "true", "n": {}}', "", "value is '{}', no number"),
+    ],
+)
+def test_json_that_is_wrong(text: str, failed: str, complaint: str) -> None:
+    found = run(text, json_success="ok", json_numbers=[{"path": "n"}])
+    assert (found.failed[0] if found.failed else "") == failed
+    assert any(said.startswith(complaint) for said in found.complaints), found.complaints
+
+
+def test_sizes_that_do_not_match() -> None:
+    found = run('{"n": [1, 2], "s": [8]}', json_numbers=[{"path": "n.*", "sizes": "s.*"}])
+    assert (found.rows, found.complaints[0]) == ((), "2 figures at n.*, and 1 sizes at s.*")
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"patterns": [{"pattern": "time (.*)"}]}, "has no group named value"),
+        ({"patterns": [{"pattern": "(?P<value>.)(?P<colour>.)"}]}, "unknown group 'colour'"),
+        ({"patterns": [{"pattern": "(?P<value>"}]}, "is no RE2 pattern: missing )"),
+        ({"patterns": [{"pattern": r"(?P<value>\d+)(?=x)"}]}, "is no RE2 pattern"),
+        ({"success": "("}, "is no RE2 pattern"),
+        ({"failure": "x" * 1001}, "at most 1000 characters"),
+        ({"json_numbers": [{"path": "a..b"}]}, "String should match pattern"),
+        ({"regex": "x"}, "Extra inputs are not permitted"),
+    ],
+)
+def test_settings_that_are_wrong(settings: dict[str, object], said: str) -> None:
+    with pytest.raises(ValidationError, match=said.replace("(", r"\(").replace(")", r"\)")):
+        CommandSettings.model_validate(settings)
+
+
+def test_no_pattern_can_hang_a_run() -> None:
+    """Backtracking needs 2 to the 30 steps for this line."""
+    began = time.monotonic()
+    found = run("a" * 16_000 + "!\n", patterns=[{"pattern": r"(?P<value>(a+)+)$"}], success=r"^(a|aa)+$")
+    assert time.monotonic() - began < 5
+    assert found.complaints == ("no figure was found",)
+
+
+def test_a_size_may_be_0() -> None:
+    (only,) = run("0 1.5\n", patterns=[{"pattern": r"(?P<size>\d+) (?P<value>\S+)", "unit": "us"}]).rows
+    assert only.point == Point(0, "none")
+    wrong = run("999G9 1.5\n", patterns=[{"pattern": r"(?P<size>\w+) (?P<value>\S+)", "unit": "us"}])
+    assert wrong.complaints[0] == "the size is '999G9' (line 1)"
+
+
+def test_a_document_that_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "_LONGEST_DOCUMENT", 10)
+    found = run('{"n": 1, "ok": true}\n', json_numbers=[{"path": "n"}], json_success="ok")
+    assert found.complaints[0].endswith("of JSON: it is not read")
+    assert found.rows == ()
+
+
+def test_without_re2_a_pattern_is_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "re2", None)
+    settings = CommandSettings.model_validate({"success": "PASS", "patterns": [{"pattern": "(?P<value>.)"}]})
+    with pytest.raises(NotHere, match="google-re2"):
+        Command(settings=settings)
+    assert Command(settings=CommandSettings()).finish().rows == ()

@@ -1,0 +1,235 @@
+"""What Hydra, Cray's launchers, MVAPICH, libfabric, its NCCL plugin and verbs print of failures, and what not."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from pytest_hetgpu.analysis.logs.lines import parsed
+from pytest_hetgpu.extensions.signatures.aws_ofi import AwsOfi
+from pytest_hetgpu.extensions.signatures.base import Dialect, Reading, Weight
+from pytest_hetgpu.extensions.signatures.cray import Cray
+from pytest_hetgpu.extensions.signatures.hydra import Hydra
+from pytest_hetgpu.extensions.signatures.intel_mpi import IntelMpi
+from pytest_hetgpu.extensions.signatures.libfabric import Libfabric
+from pytest_hetgpu.extensions.signatures.mpich_assertions import MpichAssertions
+from pytest_hetgpu.extensions.signatures.mpich_errors import MpichErrors
+from pytest_hetgpu.extensions.signatures.mpich_exits import MpichExits
+from pytest_hetgpu.extensions.signatures.mvapich import Mvapich
+from pytest_hetgpu.extensions.signatures.verbs import Verbs
+
+
+def readings(dialect: Dialect, text: str) -> list[Reading]:
+    for number, line in enumerate(text.splitlines(), 1):
+        dialect.feed(parsed(line, number))
+    return list(dialect.finish())
+
+
+def said(dialect: Dialect, text: str) -> list[str]:
+    return [f"{one.signature.kind.value} {one.signature.key}" for one in readings(dialect, text)]
+
+
+CXI = "libfabric:4411:1712000000::cxi:core:cxip_call():310<warn> nid001234: "
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"{CXI}Failed to find valid default rgroup and vni for cxi0", "transport_unavailable no-vni@cxi"),
+        (f"{CXI}No valid VNIs for cxi0 service ID 1", "transport_unavailable no-vni@cxi"),
+        (f"{CXI}Failed to open CXI Device, ret: -13", "transport_unavailable no-device@cxi"),
+        (f"{CXI}H/W Event Queue overflow detected.", "error event-queue-overflow@cxi"),
+        ("Cassini Event Queue overflow detected.", "error event-queue-overflow@cxi"),
+        (
+            f"{CXI}RXC (0x1:2) PtlTE 9:[Fatal] LE exhaustion during flow control, "
+            "FI_CXI_RX_MATCH_MODE=[hybrid|software] is required",
+            "error le-exhaustion@cxi",
+        ),
+        (f"{CXI}RXC (0x1:2) PtlTE 9:[Fatal] Unexpected state received: 3", "error fatal@cxi"),
+        (
+            f"{CXI}cxil_map lni: 3 base: 0x0x14 len: 4096 map_flags: 0x3 failure: -12, Cannot allocate memory",
+            "out_of_memory cxil_map@cxi",
+        ),
+        ("cxil_map: write error", "error cxil_map@cxi"),
+        (f"{CXI}TXC (0x2:3): Request dest_addr: 5 error: UNDELIVERABLE", "network_failure undeliverable@cxi"),
+        (
+            "libfabric:11:22::efa:cq:efa_rdm_txe_handle_error():663<warn> EFA provider internal txe failure err: 113, "
+            "message: Unreachable remote - never received a response (15)",
+            "network_failure Unreachable-remote-never-received-a-response@efa",
+        ),
+        (
+            "libfabric:11:efa:cq:efa_rdm_cq_poll():633<warn> The peer of address fi_addr_efa://[fe80::1]:3:4 becomes "
+            "unresponsive",
+            "network_failure unresponsive-peer@efa",
+        ),
+        (
+            "Libfabric EFA provider has encountered an internal error:\n\n"
+            "Libfabric error: (-12) Cannot allocate memory\nEFA internal error: (4105) Out of memory\n\n"
+            "Your application will now abort().",
+            "out_of_memory Out-of-memory@efa",
+        ),
+        (
+            "As a result, the Libfabric EFA provider is operating in\na condition that could result in memory",
+            "error fork@efa",
+        ),
+        (
+            "libfabric:11:22::tcp:ep_ctrl:xnet_req_done():335<warn> connection failure (sockerr -111)",
+            "network_failure connect@tcp",
+        ),
+        (
+            "libfabric:11:22::verbs:domain:vrb_mr_reg():90<warn> ibv_reg_mr: Cannot allocate memory (12)",
+            "out_of_memory ibv_reg_mr@verbs",
+        ),
+        ("fi_getinfo: -61 (No data available)", "transport_unavailable fi_getinfo-No-data-available@libfabric"),
+    ],
+)
+def test_libfabric(text: str, expected: str) -> None:
+    assert said(Libfabric(), text) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("reason", "weight"),
+    [
+        ("connection failure (sockerr -113)", Weight.RELAYED),
+        ("connect failure 113(No route to host)", Weight.RELAYED),
+        ("connection failure (sockerr -111)", Weight.SYMPTOM),
+    ],
+)
+def test_a_host_out_of_reach_explains_more_than_a_peer_that_refuses(reason: str, weight: Weight) -> None:
+    dialect = Libfabric()
+    dialect.feed(parsed(f"libfabric:11:22::tcp:ep_ctrl:xnet_req_done():335<warn> {reason}", 1))
+    assert [reading.weight for reading in dialect.finish()] == [weight]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "libfabric:2951:1795177561::core:core:fi_param_get_():372<info> variable perf_cntr=<not set>",
+        "libfabric:2951:1795177561::core:core:ofi_hmem_init():665<warn> Hmem iface FI_HMEM_CUDA not supported",
+        "libfabric:11:22::efa:core:x():1<warn> Failed to register CUDA buffer with the EFA device, FI_HMEM transfers "
+        "that require peer to peer support will fail.",
+        f"{CXI}Target connection failed, retry",
+        "libfabric:11:22::core:core:fi_getinfo_():1352<info> fi_getinfo: psm3 returned -61 (No data available)",
+    ],
+)
+def test_what_libfabric_says_and_goes_on(text: str) -> None:
+    assert said(Libfabric(), text) == []
+
+
+NCCL = "node-3:512:601 [2] nccl_net_ofi_init:42 NCCL WARN NET/OFI "
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            f"{NCCL}Unable to insert remote address into address vector for device 0. RC: Invalid argument",
+            "network_failure address-vector@aws-ofi-nccl",
+        ),
+        (
+            f"{NCCL}CM: Unable to insert remote address into address vector for device 0. RC: -22",
+            "network_failure address-vector@aws-ofi-nccl",
+        ),
+        (
+            f"{NCCL}Couldn't open a fabric access domain. RC: -38, ERROR: Function not implemented",
+            "transport_unavailable no-domain@aws-ofi-nccl",
+        ),
+        (f"{NCCL}OFI fi_getinfo() call failed: No data available", "transport_unavailable no-provider@aws-ofi-nccl"),
+        (
+            f"{NCCL}Request 0x7f completed with error. RC: 113. Flags: 0. Error: 13 (Unresponsive remote). Completed "
+            "length: 0",
+            "network_failure completion@aws-ofi-nccl",
+        ),
+        (
+            f"{NCCL}Unable to register memory (type = 2) for device 0. RC: -12, Error: Cannot allocate memory",
+            "out_of_memory register-memory@aws-ofi-nccl",
+        ),
+    ],
+)
+def test_aws_ofi_nccl(text: str, expected: str) -> None:
+    (one,) = readings(AwsOfi(), text)
+    assert f"{one.signature.kind.value} {one.signature.key}" == expected
+    assert (one.certain, one.signature.hosts) == (False, ("node-3",))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "node-3:512:601 [2] NCCL INFO NET/OFI Selected Provider is efa (found 4 nics)",
+        "node-3:512:601 [2] NCCL INFO NET/OFI Couldn't open a fabric access domain, trying the next",
+        f"{NCCL}Failed to find CUDA Runtime library: libcudart.so",
+    ],
+)
+def test_what_the_plugin_says_and_goes_on(text: str) -> None:
+    assert said(AwsOfi(), text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("ibv_reg_mr(addr=0x1, length=4096) failed: Cannot allocate memory", "out_of_memory ibv_reg_mr@verbs"),
+        ("Call to ibv_create_cq failed with error Cannot allocate memory", "out_of_memory ibv_create_cq@verbs"),
+        ("ibv_open_device failed on mlx5_0", "transport_unavailable ibv_open_device@verbs"),
+        (" Unable to find the Infiniband/RoCE device", "transport_unavailable no-device@perftest"),
+        ("IB device mlx5_9 not found", "transport_unavailable no-device@perftest"),
+        ("Couldn't connect to node2:18515", "network_failure no-connection@perftest"),
+        (" Failed status 12: wr_id 0 syndrom 0x81", "network_failure IBV_WC_RETRY_EXC_ERR@perftest"),
+        (" Failed status-local protection error (4): wr_id 0 syndrom 0x51", "error IBV_WC_LOC_PROT_ERR@perftest"),
+        ("completion failed: transport retry counter exceeded", "network_failure IBV_WC_RETRY_EXC_ERR@verbs"),
+        ("wc status IBV_WC_RETRY_EXC_ERR on qp 7", "network_failure IBV_WC_RETRY_EXC_ERR@verbs"),
+        ("wc status IBV_WC_REM_ACCESS_ERR on qp 7", "error IBV_WC_REM_ACCESS_ERR@verbs"),
+        ("libibverbs: Fatal: kernel ABI version 5 doesn't match", "transport_unavailable kernel-abi@libibverbs"),
+    ],
+)
+def test_verbs(text: str, expected: str) -> None:
+    assert said(Verbs(), text) == [expected]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "libibverbs: Warning: couldn't load driver 'libhfi1verbs-rdmav34.so': cannot open shared object file",
+        "completed opcode IBV_WC_RDMA_WRITE, status IBV_WC_SUCCESS",
+        "libibverbs: Warning: no userspace device-specific driver found for /sys/class/infiniband_verbs/uverbs0",
+        "[1712:a:5 :0] ib_md.c:1 UCX  ERROR ibv_reg_mr(address=0x1) failed: Cannot allocate memory",
+        "n:1:2 [0] misc/ibvwrap.cc:1 NCCL WARN Call to ibv_create_qp failed with error Cannot allocate memory",
+    ],
+)
+def test_what_verbs_does_not_mean_or_others_read(text: str) -> None:
+    assert said(Verbs(), text) == []
+
+
+def test_a_flushed_request_follows_upon_another_error() -> None:
+    (one,) = readings(Verbs(), "wc status IBV_WC_WR_FLUSH_ERR")
+    assert one.weight is Weight.CONSEQUENCE
+
+
+HOSTILE = (
+    "\0" * 50,
+    "Abort(" * 700,
+    "Fatal error in " * 280,
+    "Fatal error in x: " + "a, " * 1300,
+    "[Rank 1]" + " [" * 2000 + "Fatal error in x: y",
+    "[mpiexec@" + "a" * 4000,
+    "[mpiexec@a] " + "(" * 3000 + "unable to find interface",
+    "libfabric:1:" + ":" * 4000 + "UNDELIVERABLE",
+    "libfabric:1:1::cxi:a:" + "x()" * 1000 + ":1<warn> " + "UNDELIVERABLE " * 100,
+    "NCCL WARN NET/OFI " * 200,
+    "a:1:1 " + "x" * 3000 + "NET/OFI completed with error",
+    "ibv_create_" * 300 + "Cannot allocate memory",
+    "Failed status-" + "a " * 2000 + "wr_id",
+    "Assertion failed in file " + "/" * 3000 + " at line 9: x",
+    "PE RANK 1 exit signal " + "A " * 2000,
+    "x" * 3000 + ": rank 1 died from signal 11",
+)
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_no_line_takes_long_or_raises(text: str) -> None:
+    started = time.monotonic()
+    for kind in (Hydra, Cray, Mvapich, Libfabric, AwsOfi, Verbs, MpichAssertions, MpichErrors, MpichExits, IntelMpi):
+        dialect = kind()
+        dialect.feed(parsed(text, 1))
+        dialect.finish()
+    assert time.monotonic() - started < 1

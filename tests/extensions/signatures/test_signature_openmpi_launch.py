@@ -1,0 +1,161 @@
+"""What Open MPI's launchers and the runtime under them say when a job does not start, is lost, or is stopped."""
+
+# ruff: noqa: E501 - log lines are as long as they are
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_hetgpu.analysis.logs.lines import parsed
+from pytest_hetgpu.extensions.registry import find
+from pytest_hetgpu.extensions.signatures._texts import launch
+from pytest_hetgpu.extensions.signatures.base import Dialect, Reading, Weight
+from pytest_hetgpu.extensions.signatures.engine.order import ranked
+from pytest_hetgpu.model.failure import Signature
+
+
+def readings(dialect: str, text: str) -> list[Reading]:
+    found = find("signatures", dialect, Dialect)()  # type: ignore[type-abstract]
+    for number, line in enumerate(text.split("\n"), 1):
+        found.feed(parsed(line, number))
+    return list(found.finish())
+
+
+def spoken(dialect: str, text: str) -> list[Signature]:
+    return list(ranked(readings(dialect, text)))
+
+
+def told(dialect: str, text: str) -> str:
+    (found,) = spoken(dialect, text)
+    return f"{found.kind.value} {found.key}"
+
+
+@pytest.mark.parametrize(
+    ("text", "read_as", "quoted"),
+    [
+        ("There are not enough slots available in the system to satisfy the 16\nslots", "no-slots@mpirun", 1),
+        ("There are not enough nodes in your allocation to satisfy your request to launch", "no-nodes@mpirun", 1),
+        ("At least one of the requested hosts is not included in the current\nallocation.\n\n   Missing requested host: node7", "no-host@mpirun", 1),
+        ("The specified binding policy is not recognized:\n\n  Policy: foo", "bad-binding@mpirun", 1),
+        ("The specified bindto directive is not recognized:\n\n  Directive: foo", "bad-binding@mpirun", 1),
+        ("The specified mapby directive is not recognized:\n\n  Directive: foo", "bad-mapping@mpirun", 1),
+        ("The mapby directive contains an unrecognized qualifier:\n\n  Qualifier: foo", "bad-mapping@mpirun", 1),
+        ("The mapping request contains an unrecognized modifier:\n\n  Request: foo", "bad-mapping@mpirun", 1),
+        ("A request was made to bind to that would result in binding more\nprocesses than cpus", "overload@mpirun", 1),
+        ("A request was made to bind a process, but at least one node does NOT", "no-binding@mpirun", 1),
+        ("While computing bindings, we found no available cpus on\nthe following node:\n\n  Node:  node1", "no-cpus@mpirun", 1),
+        ("Open RTE detected a bad parameter in the hostfile:\n    hf\nThe slots parameter is less than 0:\n    slots=-1", "bad-hostfile@mpirun", 3),
+        ("PRTE detected a parse error in the hostfile:\n   hf\n\nIt occured on line number 1 on token 1.", "bad-hostfile@mpirun", 4),
+        ("Open RTE was unable to open the hostfile:\n    nosuch", "unable-to-open-the-hostfile@mpirun", 1),
+        ('mpirun: Error: unknown option "--nosuch"\nType', "bad-option@mpirun", 1),
+        ("An unrecognized option was included on the mpirun command line:\n\n  Option: --rf", "bad-option@mpirun", 1),
+        ("prterun was unable to launch the specified application as it could not\naccess an executable:\n\n   Executable: ./heat3d\n   Node: vm", "no-program@heat3d", 4),
+        ("mpirun was unable to find the specified executable file, and therefore\ndid not\nrank 0\nNOTE\n a\n b\n\nNode:       vm\nExecutable: ./heat3d", "no-program@heat3d", 9),
+        ("mpirun was unable to launch the specified application as it could not\nchange to the specified working directory:\n\nWorking directory: /scratch/run42\nNode: n3", "no-directory@run42", 4),
+        ("mpirun was unable to launch the specified application as it could not find\nthe specified working directory:\n\nWorking directory: /scratch/run42", "no-directory@run42", 4),
+        ("mpirun was unable to launch the specified application as it encountered an error:\n\nError: system limit exceeded on number of pipes that can be open", "system-limit-exceeded-on-number-of-pipes-that-can-be-open@mpirun", 3),
+        ('Open MPI tried to fork a new process via the "execve" system call but\nfailed.\n\n  Local host:        a\n  Error:             Exec format error', "exec@Exec-format-error", 5),
+        ("2 total processes failed to start", "failed-to-start@mpirun", 1),
+        ("mpirun has detected an attempt to run as root.", "run-as-root@mpirun", 1),
+        ("ORTE was unable to reliably start one or more daemons.", "no-daemon@mpirun", 1),
+        ("A daemon failed to report back after being spawned. This could\n\n  Local host:    node1\n  Remote host:   node2\n  Daemon exit status: 127", "no-daemon@mpirun", 1),
+        ("An ORTE daemon has unexpectedly failed after launch and before\ncommunicating", "no-daemon@mpirun", 1),
+        ("A daemon died unexpectedly with status 127 while attempting\nto launch", "no-daemon@mpirun", 1),
+        ('The value of the MCA parameter "plm_rsh_agent" was set to a path\nthat could not be found:\n\n  plm_rsh_agent: /nosuch/ssh', "no-program@ssh", 1),
+        ("[a:1] plm:rsh: execv of /usr/bin/ssh failed with errno=No such file or directory(2)", "no-program@ssh", 1),
+        ('The application appears to have been direct launched using "srun",\nbut OMPI was not built', "no-pmi@srun", 1),
+        ("Open MPI detected a mismatch in versions between two processes.  This", "version-mismatch@openmpi", 1),
+        ("ORTE does not know how to route a message to the specified daemon", "no-route@daemon", 1),
+        ("No network interfaces were found for out-of-band communications. We require", "No-network-interfaces-were-found-for-out-of-band@mpirun", 1),
+    ],
+)  # fmt: skip
+def test_launch_failures(text: str, read_as: str, quoted: int) -> None:
+    (found,) = spoken("openmpi_launch", text)
+    assert f"{found.kind.value} {found.key}" == f"launch_failure {read_as}"
+    assert found.line == quoted
+
+
+@pytest.mark.parametrize("group", ["MAPPING", "FILES", "OPTIONS", "DAEMONS"])
+def test_every_text_of_the_tables_has_a_key_of_its_own(group: str) -> None:
+    texts = getattr(launch, group)
+    keys = [told("openmpi_launch", f"prterun {text} 17 of 23") for text in texts]
+    assert all(key.startswith("launch_failure ") and len(key) > 30 for key in keys)
+    assert len(set(keys)) == len(texts)
+
+
+@pytest.mark.parametrize(
+    ("text", "read_as", "hosts"),
+    [
+        ("ORTE has lost communication with a remote daemon.\n\n  HNP daemon   : [[1,0],0] on node node1\n  Remote daemon: [[1,0],2] on node node3", "network_failure lost@daemon", ("node3",)),
+        ("A daemon failed to report back after being spawned. This could\nbe\n\n  Local host:    node1\n  Remote host:   node2\n  Daemon exit status: 255", "network_failure lost@daemon", ("node2",)),
+        ("PRTE has lost communication with a remote daemon.", "network_failure lost@daemon", ()),
+        ("mpirun has detected that a required daemon terminated during execution", "network_failure lost@daemon", ()),
+        ("The user-provided time limit for job execution has been reached:\n\n  Timeout: 40 seconds", "timeout time-limit@mpirun", ()),
+        ("Abort is in progress...hit ctrl-c again to forcibly terminate", "timeout interrupted@mpirun", ()),
+        ("mpirun: abort is already in progress...hit ctrl-c again to forcibly terminate", "timeout interrupted@mpirun", ()),
+    ],
+)  # fmt: skip
+def test_jobs_that_were_lost_or_stopped(text: str, read_as: str, hosts: tuple[str, ...]) -> None:
+    (found,) = spoken("openmpi_launch", text)
+    assert (f"{found.kind.value} {found.key}", found.hosts) == (read_as, hosts)
+
+
+def test_a_time_limit_explains_less_than_anything_else() -> None:
+    (found,) = readings("openmpi_launch", "The user-provided time limit for job execution has been reached:")
+    assert (found.weight, found.certain) == (Weight.LIMIT, True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "WARNING: a request was made to bind a process. While the system",
+        "The requested number of processes exceeds the allocated\nnumber of slots:",
+        "There are not enough samples",
+        "Error: unknown reason",
+        "A deprecated MCA variable value was specified in the environment or",
+        "[vm:1] 3 more processes have sent help message help-mpi-api.txt / mpi-abort",
+        '[vm:1] Set MCA parameter "orte_base_help_aggregate" to 0 to see all help / error messages',
+    ],
+)
+def test_no_launch_failures(text: str) -> None:
+    assert readings("openmpi_launch", text) == []
+
+
+FORCED = "[[18631,0],0] FORCE-TERMINATE AT {} - error ../orte/mca/{}(352)"
+
+
+@pytest.mark.parametrize(
+    ("text", "read_as", "weight"),
+    [
+        (FORCED.format("(null):1", "ras/base/ras_base_allocate.c"), "launch_failure terminated@ras_base_allocate.c", Weight.RELAYED),
+        (FORCED.format("Data unpack would read past end of buffer:-26", "grpcomm/direct/grpcomm_direct.c"), "launch_failure Data-unpack-would-read-past-end-of-buffer@orte", Weight.RELAYED),
+        ("It looks like orte_init failed for some reason; your parallel process is\nlikely\n\n  orte_ess_init failed\n  --> Returned value Not found (-13)", "launch_failure failed@orte_init!orte_ess_init", Weight.RELAYED),
+        ('It looks like "prte_init()" failed for some reason. There are many\n\n   prte_plm_base_select failed', "launch_failure failed@prte_init!prte_plm_base_select", Weight.RELAYED),
+        ("[a:1] CANNOT CREATE FIFO /run/t/x: errno 28", "launch_failure no-space@session-dir", Weight.CAUSE),
+        ("[a:1] CANNOT CREATE FIFO /run/t/x: errno 13", "launch_failure no-fifo@session-dir", Weight.CAUSE),
+        ("PMIx detected a call to mkdir was unable to create the desired directory:\n\n  Directory: /x\n  Error:     No space left on device", "launch_failure no-space@session-dir", Weight.CAUSE),
+        ("A call to mkdir was unable to create the desired directory:\n\n  Directory: /x\n  Error:     Permission denied", "launch_failure no-directory@session-dir", Weight.CAUSE),
+        ("[a:1] [[1,0],0] ORTE_ERROR_LOG: Not found in file ess_hnp_module.c at line 320", "launch_failure Not-found@orte", Weight.SYMPTOM),
+        ("[a:1] [[1,1],0] ORTE_ERROR_LOG: Unreachable in file base/routed_base_fns.c at line 7", "error Unreachable@orte", Weight.SYMPTOM),
+        ("[a:1] PMIX ERROR: OUT-OF-RESOURCE in file src/mca/common/dstore/dstore_base.c at line 544", "launch_failure no-space@session-dir", Weight.RELAYED),
+        ("[a:1] PMIX ERROR: PMIX_ERR_UNREACH in file src/server/pmix_server.c at line 3110", "error lost-client@pmix", Weight.CONSEQUENCE),
+        ("[a:1] PRTE ERROR: Bad parameter in file rmaps_base_map_job.c at line 9", "launch_failure Bad-parameter@prte", Weight.SYMPTOM),
+    ],
+)  # fmt: skip
+def test_the_runtime_below(text: str, read_as: str, weight: Weight) -> None:
+    (found,) = readings("pmix", text)
+    assert f"{found.signature.kind.value} {found.signature.key}" == read_as
+    assert found.weight is weight
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[a:1] PMIX ERROR: PMIX_ERR_NOT_FOUND in file dstore_base.c at line 1567",
+        "[a:1] PMIX ERROR: NOT-FOUND in file ../src/mca/common/dstore/dstore_base.c at line 2866",
+        "[a:1] [[1,0],0] ORTE_ERROR_LOG: Out of resource in file orte/util/show_help.c at line 501",
+        "It looks like MPI_INIT failed for some reason; your parallel process is",
+    ],
+)
+def test_nothing_of_the_runtimes(text: str) -> None:
+    assert readings("pmix", text) == []

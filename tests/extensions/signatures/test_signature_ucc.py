@@ -1,0 +1,68 @@
+"""Errors of UCC, and its status in the words of those that call it."""
+
+# ruff: noqa: E501 - log lines are as long as they are
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_hetgpu.extensions.signatures.base import Weight
+from tests.extensions.signatures.speak import readings, spoken, told
+
+LINE = "[1795178698.610380] [node1:178  :0] tl_ucp_sendrecv.c:105  "
+DONE = "TL_UCP ERROR failure in recv completion Message truncated"
+
+
+@pytest.mark.parametrize(
+    ("text", "read_as"),
+    [
+        (LINE + DONE, "error Message-truncated@TL_UCP"),
+        (LINE + "TL_UCP ERROR failure in send completion Connection reset by remote peer", "network_failure Connection-reset-by-remote-peer@TL_UCP"),
+        (LINE + "TL_NCCL ERROR NCCL error 2 unhandled system error", "error unhandled-system-error@TL_NCCL"),
+        (LINE + "UCC  ERROR no tl contexts were created", "transport_unavailable no-transport@ucc"),
+        (LINE + "CL_BASIC ERROR no TL contexts are available", "transport_unavailable no-transport@ucc"),
+        (LINE + "UCC  ERROR no suitable executor available for memory type rocm", "transport_unavailable no-transport@ucc"),
+        (LINE + "TL_UCP ERROR thread mode multiple is not supported by ucp worker", "transport_unavailable no-thread-multiple@ucc"),
+        (LINE + "TL_NCCL ERROR inplace alltoall is not supported", "transport_unavailable not-supported@TL_NCCL"),
+        (LINE + "rocm mc ERROR failed to allocate 1024 bytes", "out_of_memory out-of-memory@ucc"),
+        (LINE + "UCC  ERROR failure in task 0x55, Timeout expired", "timeout timeout@UCC"),
+        (LINE + "cuda ec ERROR cuda error 100(no CUDA-capable device is detected)", "error error@cuda-ec"),
+        ("[rank 1] ucc_collective_init(&c,&r,t) failed: Operation is not supported (-1)", "transport_unavailable Operation-is-not-supported@ucc_collective_init"),
+        ("ucc_context_create(lib,&cp,cc,&cx) failed: Not found (-7)", "transport_unavailable Not-found@ucc_context_create"),
+        ("ucc_team_create_test failed with Out of memory", "out_of_memory Out-of-memory@ucc_team_create_test"),
+        ("ucc_collective_test: Timeout expired", "timeout Timeout-expired@ucc_collective_test"),
+        ("ucc_init failed: Invalid parameter", "error Invalid-parameter@ucc_init"),
+        ("[t.cpp:7] [Rank 0][ProcessGroupUCC-0][INIT][ERROR] failed to init: Operation is not supported", "transport_unavailable Operation-is-not-supported@ProcessGroupUCC"),
+    ],
+)  # fmt: skip
+def test_text(text: str, read_as: str) -> None:
+    assert told(readings("ucc", text)[0]) == read_as
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        LINE + "TL_CUDA ERROR failed to initialize tl_cuda_topo",
+        LINE + "TL_UCP ERROR failure in recv completion Request canceled",
+        LINE + "CL_BASIC WARN  tl rccl is not available",
+        "[1.2] [node1:49   :0] ucc_coll_score_map.c:225  UCC  INFO  \tHost: {0..inf}:TL_UCP:10",
+        "[node1:1] Error: coll_ucc_module.c:340 - mca_coll_ucc_init_ctx() UCC context create failed",
+        "ucc_context_create took 3 s",
+    ],
+)
+def test_text_that_is_no_failure(text: str) -> None:
+    assert readings("ucc", text) == []
+
+
+def test_data_that_did_not_arrive_is_certain_and_a_layer_that_did_not_start_is_not() -> None:
+    assert [readings("ucc", LINE + text)[0].certain for text in (DONE, "UCC  ERROR no tl contexts were created")] == [
+        True,
+        False,
+    ]
+
+
+def test_the_core_says_more_than_the_program_that_called_it() -> None:
+    text = f"{LINE}UCC  ERROR no tl contexts were created\n[rank 0] ucc_context_create(l) failed: Not found (-7)"
+    first, second = spoken(text, "ucc")
+    assert (first.line, first.hosts, second.entry_point) == (1, ("node1",), "ucc_context_create")
+    assert [reading.weight for reading in readings("ucc", text)] == [Weight.CAUSE, Weight.RELAYED]

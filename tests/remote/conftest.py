@@ -1,0 +1,15 @@
+"""What tests of the programs share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.remote.mpi_runs import Mpirun, runner
+
+
+@pytest.fixture
+def mpirun(stack_prefix: Path, tmp_path: Path) -> Mpirun:
+    """Runs `program` (a path, or the source of one that lies beside the harness) on so many ranks."""
+    return runner(stack_prefix, tmp_path)

@@ -1,0 +1,244 @@
+"""The programs under a real mpirun: what they report must be true, and what goes wrong must show."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytest_hetgpu.model.records import Point
+from tests.remote.mpi_runs import PROGRAMS, Mpirun, both_transports
+
+OURS = {"accelerator", "harness", "memory", "operations", "report", "torch_operations", "torch_training", "torch_world"}
+OURS |= {"pump_iperf3", "pump_place", "pump_streams", "segments"}
+
+pytestmark = pytest.mark.real
+
+
+def points(sizes: list[int], dtypes: list[str]) -> set[Point]:
+    return {Point(size, dtype) for size in sizes for dtype in dtypes}
+
+
+@both_transports
+@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("name", ["allreduce", "send_recv", "bidirectional_send_recv"])
+def test_every_point_is_timed_and_verified_by_every_rank(
+    mpirun: Mpirun, stack_prefix: Path, name: str, ranks: int, transport: str
+) -> None:
+    dtypes = ["float32", "float64", "int32"]
+    args = ("--sizes", "8,1000,300000", "--dtypes", ",".join(dtypes), "--iterations", "3", "--warmup", "1")
+    ran = mpirun(PROGRAMS / f"{name}.py", *args, ranks=ranks, transport=transport)
+    records, wanted = ran.records, points([8, 1000, 300000], dtypes)
+    assert (ran.returncode, records.corrupt, records.wrong) == (0, 0, ()), ran.text
+    assert records.checks == dict.fromkeys(range(ranks), dict.fromkeys(wanted, 0))
+    assert {row.point for row in records.rows} == wanted
+    assert {(row.operation, row.ranks, row.iterations) for row in records.rows} == {(name, ranks, 3)}
+    assert records.done == records.hellos.keys() == set(range(ranks))
+    for hello in records.hellos.values():
+        assert hello.size == ranks
+        assert hello.library.startswith("Open MPI v5")
+        assert Path(hello.libmpi).parent == stack_prefix.resolve() / "lib"
+
+
+def test_one_rank_alone_can_reduce(mpirun: Mpirun) -> None:
+    ran = mpirun(PROGRAMS / "allreduce.py", "--sizes", "8", ranks=1)
+    assert ran.records.checks == {0: {Point(8, "float32"): 0}}, ran.text
+    assert ran.records.done == {0}
+
+
+def test_a_world_of_odd_size_has_no_pairs(mpirun: Mpirun) -> None:
+    ran = mpirun(PROGRAMS / "send_recv.py", "--sizes", "8", ranks=3)
+    assert ran.returncode != 0
+    assert "send_recv works between pairs of ranks: it needs an even number of them, not 3" in ran.text
+    assert not ran.records.done
+
+
+@pytest.mark.parametrize(
+    ("args", "complaint"),
+    [
+        (("--sizes", "8,2"), "size 2 holds no element of float32 (4 bytes)"),
+        (("--sizes", "8,-8"), "argument --sizes"),
+        (("--sizes", "8", "--dtypes", "float99"), "float99"),
+        (("--sizes", "8", "--iterations", "0"), "0 iterations after 5 of warm-up"),
+        (("--sizes", "8", "--repeats", "0"), "0 repeats: at least 1"),
+    ],
+)
+def test_a_point_that_cannot_be_is_refused(mpirun: Mpirun, args: tuple[str, ...], complaint: str) -> None:
+    ran = mpirun(PROGRAMS / "allreduce.py", *args, ranks=1)
+    assert complaint in ran.text
+    assert ran.returncode != 0
+
+
+WRONG_ON_RANK_1 = """
+from allreduce import Allreduce
+from harness import main
+
+class Wrong(Allreduce):
+    def step(self):
+        super().step()
+        if self.rank == 1 and self.count > 2:
+            self.result[3] = 1000
+            self.result[-1] = 0
+
+main(Wrong)
+"""
+
+
+def test_wrong_elements_are_counted_and_the_first_is_shown(mpirun: Mpirun) -> None:
+    records = mpirun(WRONG_ON_RANK_1, "--sizes", "8,1024").records
+    assert records.checks == {
+        0: {Point(8, "float32"): 0, Point(1024, "float32"): 0},
+        1: {Point(8, "float32"): 0, Point(1024, "float32"): 2},
+    }
+    assert records.wrong == ("rank 1: 2 wrong elements at 1024 B float32, first at [3]: expected 15.0, got 1000.0",)
+    assert records.done == {0, 1}
+
+
+IDLE_AT_LAST = """
+from allreduce import Allreduce
+from harness import main
+
+class Idle(Allreduce):
+    steps = 0
+    def step(self):
+        self.steps += 1
+        if self.steps <= 4:
+            super().step()
+
+main(Idle)
+"""
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64", "uint8"])
+def test_what_earlier_iterations_left_does_not_pass(mpirun: Mpirun, dtype: str) -> None:
+    args = ("--sizes", "1024", "--dtypes", dtype, "--iterations", "3", "--warmup", "1")
+    records = mpirun(IDLE_AT_LAST, *args).records
+    count = 1024 // {"float32": 4, "int64": 8, "uint8": 1}[dtype]
+    assert records.checks == {0: {Point(1024, dtype): count}, 1: {Point(1024, dtype): count}}
+
+
+RAISES_ON_RANK_1 = """
+import time
+from allreduce import Allreduce
+from harness import main
+
+class Raises(Allreduce):
+    def step(self):
+        if self.rank == 1:
+            raise RuntimeError(f"raised at {time.time()}")
+        super().step()
+
+main(Raises)
+"""
+
+
+@both_transports
+def test_an_error_on_one_rank_ends_the_job(mpirun: Mpirun, transport: str) -> None:
+    ran = mpirun(RAISES_ON_RANK_1, "--sizes", "8", transport=transport)
+    raised = re.search(r"RuntimeError: raised at ([\d.]+)", ran.text)
+    assert raised, ran.text
+    assert ran.ended - float(raised[1]) < 2
+    assert ran.returncode != 0
+    assert not ran.records.done
+
+
+FLOOD = """
+import os, threading
+from mpi4py import MPI
+from harness import emit
+
+COUNT = 400
+comm = MPI.COMM_WORLD
+stop = threading.Event()
+
+def flood():
+    text = b"[%d] UCX  DEBUG  " % comm.rank + b"{x}" * 300
+    for turn in range(1000):
+        os.write(2, text[: 50 + turn * 7 % 800] + (b"\\n" if turn % 3 else b""))
+
+thread = threading.Thread(target=flood)
+comm.Barrier()
+thread.start()
+for index in range(COUNT):
+    got = "9" * (index * 37 % 3500)
+    emit(t="wrong", rank=comm.rank, size=8, dtype="float32", index=index, expected="1", got=got, count=2)
+thread.join()
+emit(t="done", rank=comm.rank)
+"""
+
+
+def test_no_record_is_lost_between_four_ranks_and_a_flood_of_debug_lines(mpirun: Mpirun) -> None:
+    records = mpirun(FLOOD, ranks=4).records
+    assert (len(records.wrong), records.corrupt) == (4 * 400, 0)
+    assert records.done == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize(
+    ("transport", "returncode", "cause"),
+    [
+        ("ob1", 14, r"mca_btl_tcp_frag_send: writev error \(0x[0-9a-f]+, \d+\)\s+Bad address"),
+        ("ucx", 139, r"Signal code: Invalid permissions \(2\)[\s\S]*libuct\.so\.0\(uct_tcp_ep_am_short\+"),
+    ],
+)
+def test_guarded_pages_cannot_be_sent(mpirun: Mpirun, transport: str, returncode: int, cause: str) -> None:
+    ran = mpirun(PROGRAMS / "guarded_send.py", "--sizes", "64", transport=transport)
+    assert ran.returncode == returncode
+    assert re.search(cause, ran.text), ran.text
+    assert ran.records.hellos.keys() == {0, 1}
+    assert (ran.records.checks, ran.records.rows, ran.records.done) == ({}, (), frozenset())
+
+
+UNGUARDED = """
+from guarded_send import GuardedSend
+from harness import main
+
+class Unguarded(GuardedSend):
+    def guard(self, closed):
+        pass
+
+main(Unguarded)
+"""
+
+
+@both_transports
+def test_the_same_pages_can_be_sent_without_the_guard(mpirun: Mpirun, transport: str) -> None:
+    records = mpirun(UNGUARDED, "--sizes", "64,8192", ranks=4, transport=transport).records
+    assert records.checks == dict.fromkeys(range(4), dict.fromkeys(points([64, 8192], ["float32"]), 0))
+    assert records.done == {0, 1, 2, 3}
+
+
+def test_the_programs_need_nothing_of_this_package() -> None:
+    imports = re.compile(r"^(?:from|import) (\w+)", re.MULTILINE)
+    agents = {"segments", *(program.stem for program in PROGRAMS.glob("agent_*.py"))}
+    for program in PROGRAMS.glob("*.py"):
+        ast.parse(program.read_text(), feature_version=(3, 8))
+        known = agents if program.stem.startswith("agent") else OURS | {"mpi4py", "numpy", "torch"}
+        used = set(imports.findall(program.read_text()))
+        assert used <= known | sys.stdlib_module_names, program
+
+
+def test_all_points_are_gone_through_as_often_as_asked_and_verified_once(mpirun: Mpirun) -> None:
+    args = ("--sizes", "8,64", "--in-place", "both", "--iterations", "3", "--warmup", "2", "--repeats", "4")
+    ran = mpirun(PROGRAMS / "allreduce.py", *args)
+    assert ran.returncode == 0
+    points = [Point(size, "float32", place) for size in (8, 64) for place in ("", "in")]
+    # A disturbance meets neighbours in time: the repeats of a point are as far apart as they can be.
+    assert [(row.repeat, row.point) for row in ran.records.rows] == [(n, point) for n in range(4) for point in points]
+    assert {row.iterations for row in ran.records.rows} == {3}
+    assert ran.records.checks == {rank: dict.fromkeys(points, 0) for rank in range(2)}
+    assert ran.records.done == {0, 1}
+
+
+def test_wrong_data_are_found_in_the_first_repeat_and_told_once(mpirun: Mpirun) -> None:
+    ran = mpirun(WRONG_ON_RANK_1, "--sizes", "64", "--repeats", "3")
+    assert len(ran.records.wrong) == 1
+    assert ran.records.checks[1][Point(64, "float32")] > 0
+
+
+def test_what_is_not_timed_is_not_repeated(mpirun: Mpirun) -> None:
+    ran = mpirun(PROGRAMS / "guarded_send.py", "--sizes", "64", "--memory", "host", "--repeats", "3")
+    assert (ran.returncode, ran.records.rows) == (0, ())
+    assert ran.records.done == {0, 1}

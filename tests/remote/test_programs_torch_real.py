@@ -1,0 +1,226 @@
+"""The programs of torch.distributed under a real torchrun, over Gloo."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from pytest_hetgpu.analysis.logs.records import RecordReader, Records
+from pytest_hetgpu.model.records import Point
+from tests.conftest import stack_candidates
+from tests.remote.mpi_runs import PROGRAMS
+
+pytestmark = pytest.mark.real
+
+Lacking = Callable[[str, str], None]
+LIMIT = 150.0  # seconds; importing torch takes seconds a process
+EVERYTHING = """
+import torch
+from report import Point
+from torch_operations import OPERATIONS
+from torch_sweep import verify
+from torch_world import join, leave
+
+world = join("gloo", "host")
+checks = []
+for kind in OPERATIONS.values():
+    for dtype in (torch.float32, torch.float64, torch.float16, torch.int8, torch.uint8, torch.int32, torch.int64):
+        operation = kind(world, 4 * 66, dtype)
+        wrong = verify(operation, Point(operation.count, kind.name))
+        operation.data.view(torch.uint8)[:1] ^= 1
+        if operation.result.numel():
+            operation.result.view(torch.uint8)[-1] ^= 1
+        missed = sum(int((got != wanted).sum()) for got, wanted in ((operation.result, operation.wanted),)) == 0
+        checks.append((kind.name, str(dtype), wrong, missed and operation.result.numel() > 0))
+if world.rank == 1:
+    print("CHECKS", __import__("json").dumps(checks), flush=True)
+leave(world)
+"""
+WRONG = """
+import sys
+import torch_operations, torch_sweep
+
+class Spoilt(torch_operations.Allreduce):
+    def step(self):
+        super().step()
+        if self.rank == 1:
+            self.data[3] += 1
+
+torch_sweep.OPERATIONS["allreduce"] = Spoilt
+sys.argv[1:] = ["--operation", "allreduce", "--backend", "gloo", "--sizes", "64", "--iterations", "1"]
+torch_sweep.main()
+"""
+NOT_A_NUMBER = """
+import sys
+import ddp_train, torch_training
+
+made = torch_training.task
+def spoilt(*arguments):
+    found = made(*arguments)
+    found.targets[5] = float("nan")
+    return found
+
+ddp_train.task = spoilt
+sys.argv[1:] = ["--backend", "gloo", "--epochs", "2", "--samples", "256"]
+ddp_train.main()
+"""
+HELD = """
+import torch.distributed as dist
+from torch_world import join, leave
+
+class Held:
+    def __init__(self):
+        self.itself = self
+    def __del__(self):
+        print("LET GO", flush=True)
+
+def destroyed():
+    print("DESTROYED", flush=True)
+    destroy()
+
+world = join("gloo", "host")
+destroy, dist.destroy_process_group = dist.destroy_process_group, destroyed
+Held()
+leave(world)
+"""
+WHO = """
+import json, sys
+from torch_world import place
+for environment in json.loads(sys.argv[1]):
+    try:
+        print(json.dumps(list(place(environment))))
+    except SystemExit as error:
+        print(json.dumps(str(error)))
+"""
+
+
+@dataclass(frozen=True)
+class Ran:
+    returncode: int
+    text: str
+    records: Records
+
+
+@pytest.fixture(scope="session")
+def torch_python(lacking: Lacking) -> str:
+    """The interpreter of a stack that has PyTorch."""
+    for name in ("openmpi-5-torch", "torch"):
+        for prefix in stack_candidates(name):
+            if (prefix / "bin" / "python").exists():
+                return str(prefix / "bin" / "python")
+    lacking("torch", "there is no stack with PyTorch: python3 bootstrap.py stack openmpi-5-torch")
+    return ""
+
+
+Torchrun = Callable[..., Ran]
+
+
+@pytest.fixture
+def torchrun(torch_python: str, tmp_path: Path) -> Torchrun:
+    """Runs a program, or the source of one that lies beside ours, on so many ranks."""
+
+    def run(program: str, *args: str, ranks: int = 2, **variables: str) -> Ran:
+        path = PROGRAMS / program
+        if "\n" in program:
+            path = tmp_path / "program.py"
+            path.write_text(f"import sys\nsys.path.insert(0, {str(PROGRAMS)!r})\n{program}")
+        context = ("-np", str(ranks), "-H", "localhost", torch_python, "-m", "torch.distributed.run")
+        agent = ("--standalone", "--nproc-per-node", str(ranks), "--max-restarts", "0", "--tee", "3", str(path), *args)
+        env = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", **variables}
+        done = subprocess.run(
+            (torch_python, str(PROGRAMS / "torchruns.py"), *context, *agent),
+            env=env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=LIMIT,
+            check=False,
+        )
+        reader = RecordReader()
+        for line in done.stdout.splitlines():
+            reader.feed(line)
+        return Ran(done.returncode, done.stdout.decode(errors="replace"), reader.finish())
+
+    return run
+
+
+def test_every_operation_is_right_for_every_type_and_a_changed_element_shows(torchrun: Torchrun) -> None:
+    ran = torchrun(EVERYTHING, ranks=4)
+    assert ran.returncode == 0, ran.text[-3000:]
+    found = re.search(r"CHECKS (.*)", ran.text)
+    assert found
+    checks = json.loads(found[1])
+    assert len(checks) == 11 * 7
+    assert [check for check in checks if check[2] or check[3]] == []
+    assert ran.records.carried == {"gloo/tcp"}
+    assert ran.records.done == {0, 1, 2, 3}
+
+
+def test_a_wrong_element_is_told_with_its_rank_and_place(torchrun: Torchrun) -> None:
+    ran = torchrun(WRONG)
+    assert ran.records.checks[0] == {Point(64, "float32", "in"): 0}
+    assert ran.records.checks[1] == {Point(64, "float32", "in"): 1}
+    assert ran.records.wrong[0].startswith("rank 1: 1 wrong element at 64 B float32 in place, first at [3]: expected")
+
+
+def test_training_on_what_is_no_number_is_a_wrong_result(torchrun: Torchrun) -> None:
+    ran = torchrun(NOT_A_NUMBER)
+    assert ran.returncode == 0, ran.text[-3000:]
+    assert all(sum(points.values()) for points in ran.records.checks.values())
+    assert any("of the loss: expected at most nan, got nan" in sentence for sentence in ran.records.wrong)
+
+
+def test_what_holds_the_group_is_let_go_before_the_group_ends(torchrun: Torchrun) -> None:
+    ran = torchrun(HELD, ranks=1)
+    assert re.findall("LET GO|DESTROYED", ran.text) == ["LET GO", "DESTROYED"]
+
+
+@pytest.mark.parametrize("backend", ["nccl", "mpi", "ucc"])
+def test_a_backend_that_is_not_built_is_named_with_how_that_is_known(torchrun: Torchrun, backend: str) -> None:
+    ran = torchrun("torch_sweep.py", "--operation", "barrier", "--backend", backend, ranks=1)
+    assert ran.returncode != 0
+    (found,) = ran.records.lacks
+    assert found.startswith(
+        f"backend {backend}: torch.distributed.is_backend_available('{backend}') is False in torch 2"
+    )
+    assert re.search(r"Distributed package doesn't have \w+ built in|Unknown c10d backend type UCC", ran.text)
+
+
+def test_the_processes_count_not_the_pods(torch_python: str) -> None:
+    pods = {"RANK": "1", "WORLD_SIZE": "2"}
+    ompi = {"OMPI_COMM_WORLD_RANK": "5", "OMPI_COMM_WORLD_SIZE": "8", "OMPI_COMM_WORLD_LOCAL_RANK": "1"}
+    environments = [
+        {"TORCHELASTIC_RUN_ID": "x", "RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1"},
+        {**pods, **ompi},
+        {**pods, "PMI_RANK": "2", "PMI_SIZE": "3", "MPI_LOCALRANKID": "0"},
+        {**pods, "SLURM_STEP_ID": "0", "SLURM_PROCID": "6", "SLURM_STEP_NUM_TASKS": "9", "SLURM_LOCALID": "2"},
+        {**pods, "LOCAL_RANK": "0"},
+        pods,
+        {},
+        {**ompi, "OMPI_COMM_WORLD_RANK": "8"},
+        {**ompi, "OMPI_COMM_WORLD_SIZE": "many"},
+    ]
+    done = subprocess.run(
+        [torch_python, "-c", f"import sys; sys.path.insert(0, {str(PROGRAMS)!r})\n{WHO}", json.dumps(environments)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert found[:5] == [
+        [3, 4, 1, "torchrun"],
+        [5, 8, 1, "Open MPI"],
+        [2, 3, 0, "MPICH"],
+        [6, 9, 2, "srun"],
+        [1, 2, 0, "the environment"],
+    ]
+    assert "may count pods, not processes" in found[5]
+    assert found[6] == "no launcher says which rank this process is: start it with torchrun, mpirun or srun"
+    assert "as one that there cannot be" in found[7]
+    assert "does not say which it is" in found[8]
