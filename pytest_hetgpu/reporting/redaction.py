@@ -260,11 +260,56 @@ def redact_json(value: Any) -> Any:
     A text whose own name is that of a secret is one, but for the `key` of a signature. Names of cells (`matrix`,
     `scenario`, `label`, `axes`) stay: what was written of a cell must find it again.
     """
+    if _names.get() is None and _is_clean(value):
+        return value
+    return _redact_value(value)
+
+
+def _is_clean(value: Any) -> bool:
+    """Whether JSON data has no secret, told by one search in all of its texts; a cell has hundreds, and seldom one."""
+    texts: list[str] = []
+    return _gather(value, texts) and not signs().search("\n".join(texts).encode("utf-8", "surrogatepass"))
+
+
+def _gather(value: Any, texts: list[str]) -> bool:
+    """Collect the texts that are to be searched; False if a name or an option already tells of a secret."""
+    if isinstance(value, str):
+        texts.append(value)
+    elif isinstance(value, dict):
+        return all(_gather_member(name, item, texts) for name, item in value.items() if name not in _IDENTITY)
+    elif isinstance(value, list):
+        if not all(isinstance(item, str) for item in value):
+            return all(_gather(item, texts) for item in value)
+        if any(map(_tells, value)):
+            return False
+        texts.append(" ".join(value))
+    return True
+
+
+def _gather_member(name: str, value: Any, texts: list[str]) -> bool:
+    if name == "env" and isinstance(value, dict):
+        texts += map(str, value.values())
+        return all(isinstance(item, str) for item in value.values()) and not any(map(is_secret_name, value))
+    if isinstance(value, str):
+        texts.append(value)
+        return name == _OF_SIGNATURE or not is_secret_name(name)
+    return not isinstance(value, dict | list) or _gather(value, texts)
+
+
+def _tells(token: str) -> bool:
+    """Whether a token of a command line may be told by its name, or tell the next one."""
+    if token[:1] == "-":
+        return token in _VALUE_FOLLOWS or is_secret_option(token)
+    name, equals, _ = token.partition("=")
+    return bool(equals) and is_secret_name(name)
+
+
+def _redact_value(value: Any) -> Any:
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, list):
         texts = all(isinstance(item, str) for item in value)
-        return redact_argv(value) if texts else [redact_json(item) for item in value]
+        return redact_argv(value) if texts else [_redact_value(item) for item in value]
     if isinstance(value, dict):
         return {name: _redact_member(name, item) for name, item in value.items()}
     return value
@@ -277,4 +322,4 @@ def _redact_member(name: str, value: Any) -> Any:
         return redact_env({key: str(item) for key, item in value.items()})
     if value and isinstance(value, str) and name != _OF_SIGNATURE and is_secret_name(name):
         return REDACTED
-    return redact_json(value)
+    return _redact_value(value)

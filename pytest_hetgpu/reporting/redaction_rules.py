@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple
 
 from pytest_hetgpu.regex import lazy
@@ -61,6 +62,7 @@ class Rule(NamedTuple):
     replacement: str | Callable[[re.Match[str]], str] = REDACTED
 
 
+@lru_cache(maxsize=4096)
 def is_secret_name(name: str) -> bool:
     """Whether a variable of this name holds a secret, as far as a name can tell."""
     return _SECRET_NAME.search(_HARMLESS.sub("", name.upper())) is not None
