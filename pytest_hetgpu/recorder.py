@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -157,7 +158,8 @@ class Recorder:
 
         if self.surroundings is None:
             self.surroundings = surroundings.Surroundings(self.folder.path)
-        with held(cluster.job, self.journal.waits):
+        looks = not self.surroundings.looked_at(cluster)
+        with held(cluster.job, self.journal.waits) if looks else nullcontext():
             seen = self.surroundings.of(cluster)
         job = surroundings.informed(cluster.job, seen)
         return replace(cluster.informed(seen), job=job, concerns=(*check(job, seen), *self.surroundings.moved(cluster)))

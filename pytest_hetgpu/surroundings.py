@@ -40,20 +40,27 @@ class Surroundings:
             self._moved[name] = tuple(moved(self.run, placement))
         return seen
 
+    def looked_at(self, cluster: Cluster) -> bool:
+        """Whether `of` gives what it knows, and looks at no node."""
+        return all(member.environment or _key(member) in self._looked for member in cluster.everybody)
+
     def moved(self, cluster: Cluster) -> tuple[Concern, ...]:
         """What is not as it was when the run began, of nodes that were looked at."""
         return self._moved.get(_placement(cluster), ())
 
     def _look(self, member: ClusterNode) -> Environment:
         """A process of this machine has no agent: it is looked at directly, once for each MPI."""
-        node = member.node
-        key = (node.host, node.stack.prefix if node.stack else "")
+        key = _key(member)
         if key not in self._looked:
             try:
-                self._looked[key] = collect(member.host, look_for(node))
+                self._looked[key] = collect(member.host, look_for(member.node))
             except NotHere:
                 self._looked[key] = Environment()
         return self._looked[key]
+
+
+def _key(member: ClusterNode) -> tuple[str, str]:
+    return member.node.host, member.node.stack.prefix if member.node.stack else ""
 
 
 def informed(job: Job, seen: Mapping[int, Environment]) -> Job:
