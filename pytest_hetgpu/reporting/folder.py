@@ -12,14 +12,14 @@ import shutil
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.evidence import RunResult
 from pytest_hetgpu.model import Job
 from pytest_hetgpu.reporting.files import FOLDER, PRIVATE, PRIVATE_FOLDER, make_folder, write_atomically
 from pytest_hetgpu.reporting.redacted_log import holds_secrets, publish
-from pytest_hetgpu.reporting.redaction import redact_json
+from pytest_hetgpu.reporting.redaction import basis, redact_json
 from pytest_hetgpu.reporting.serial import RecordError, from_json, to_json
 
 __all__ = [
@@ -228,10 +228,25 @@ class RunFolder:
     def write_job(self, job: Job, result: RunResult | None = None) -> None:
         """Keeps the job, and what it left once that is known, redacted. Replaces what was kept before."""
         self.prepare(job.label)
-        kept = {"schema": SCHEMA, "job": to_json(job), "result": to_json(result) if result else None}
+        left = json.dumps(redact_json({"result": to_json(result)})["result"]) if result else "null"
         # A part a line: the encoder that indents is many times slower, and this is written twice a cell.
-        parts = ",\n".join(f'"{name}": {json.dumps(value)}' for name, value in redact_json(kept).items())
-        write_atomically(self.job(job.label), f"{{{parts}}}\n".encode("ascii"), PRIVATE)
+        text = f'{{"schema": {SCHEMA},\n"job": {_job_text(job)},\n"result": {left}}}\n'
+        write_atomically(self.job(job.label), text.encode("ascii"), PRIVATE)
+
+
+class _Last:
+    """The job that was written last, and what it was redacted by, with its text."""
+
+    job: ClassVar[tuple[Job | None, object, str]] = (None, None, "")
+
+
+def _job_text(job: Job) -> str:
+    """A job as redacted JSON, made once for both times that it is written."""
+    last, by, text = _Last.job
+    if last is not job or by != basis():
+        text = json.dumps(redact_json({"job": to_json(job)})["job"])
+        _Last.job = (job, basis(), text)
+    return text
 
 
 def read_job(path: Path) -> Job:

@@ -33,6 +33,7 @@ from pytest_hetgpu.reporting.secret_pieces import Pieces
 __all__ = [
     "LONGEST_KEY",
     "REDACTED",
+    "basis",
     "end_of_known",
     "forget",
     "is_secret_name",
@@ -93,6 +94,11 @@ def _keep(values: Iterable[str]) -> None:
         _Known.heads = _pattern(forms.heads) if forms.heads else any_of(())
         _Known.pieces = Pieces(forms.texts)
         _Known.signs = None
+
+
+def basis() -> object:
+    """What is redacted now, to be compared: equal as long as the redacted form of a text stays the same."""
+    return _Known.values, _names.get()
 
 
 def signs() -> Pattern:
@@ -276,7 +282,9 @@ def _gather(value: Any, texts: list[str]) -> bool:
     if isinstance(value, str):
         texts.append(value)
     elif isinstance(value, dict):
-        return all(_gather_member(name, item, texts) for name, item in value.items() if name not in _IDENTITY)
+        for name, item in value.items():
+            if name not in _IDENTITY and not _gather_member(name, item, texts):
+                return False
     elif isinstance(value, list):
         if not all(isinstance(item, str) for item in value):
             return all(_gather(item, texts) for item in value)
@@ -300,8 +308,7 @@ def _tells(token: str) -> bool:
     """Whether a token of a command line may be told by its name, or tell the next one."""
     if token[:1] == "-":
         return token in _VALUE_FOLLOWS or is_secret_option(token)
-    name, equals, _ = token.partition("=")
-    return bool(equals) and is_secret_name(name)
+    return "=" in token and is_secret_name(token.partition("=")[0])
 
 
 def _redact_value(value: Any) -> Any:

@@ -9,9 +9,11 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 
 _SET_CHILD_SUBREAPER, _GET_CHILD_SUBREAPER = 36, 37
+_THREADS = "/proc/self/task"
 _WITHOUT_PIDFD = 0.01  # seconds between two looks
 HEEDING = 1.0  # seconds a wait may go on with a signal unheard, which came just before it began or to another thread
 
@@ -19,10 +21,11 @@ HEEDING = 1.0  # seconds a wait may go on with a signal unheard, which came just
 def children() -> frozenset[int]:
     """Pids of this process's children, those that ended and were not reaped included."""
     try:
-        by_thread = [listed.read_bytes() for listed in Path("/proc/self/task").glob("*/children")]
+        by_thread = [Path(_THREADS, thread, "children").read_bytes() for thread in os.listdir(_THREADS)]  # noqa: PTH208
     except (FileNotFoundError, ProcessLookupError):
-        return children()  # a thread that ended meanwhile has left its children to another
-    if by_thread:
+        if Path("/proc/thread-self/children").exists():
+            return children()  # a thread that ended meanwhile has left its children to another
+    else:
         return frozenset(int(pid) for pid in b"".join(by_thread).split())
     import psutil
 
@@ -123,8 +126,13 @@ def _subreaper() -> int:
     return flag.value
 
 
+@cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None)
+
+
 def _prctl(option: int, argument: object) -> bool:
     try:
-        return bool(ctypes.CDLL(None).prctl(option, argument, 0, 0, 0) == 0)
+        return bool(_libc().prctl(option, argument, 0, 0, 0) == 0)
     except (OSError, AttributeError):  # not Linux
         return False

@@ -166,6 +166,15 @@ def temporary() -> Iterator[dict[str, str]]:
             (folder / OWNER_FILE).write_text(books().label)
         yield {"TMPDIR": str(folder)}
     finally:
+        _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a command's folder, which most leave as they got it."""
+    try:
+        (folder / OWNER_FILE).unlink()
+        folder.rmdir()
+    except OSError:
         shutil.rmtree(folder, ignore_errors=True)
 
 
