@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,7 +26,7 @@ from pytest_hetgpu.judges.world import World
 from pytest_hetgpu.knowledge.entries import Knowledge
 from pytest_hetgpu.logs.banner import mpi_banner
 from pytest_hetgpu.logs.passages import passages
-from pytest_hetgpu.logs.transcript import read
+from pytest_hetgpu.logs.transcript import ProofReader, listen, read
 from pytest_hetgpu.metrics import measurements
 from pytest_hetgpu.model import Job, Kind, Verdict
 from pytest_hetgpu.paths import placed
@@ -64,9 +66,18 @@ def judge_output(
     return judge_case(Case(job, result, evidence, tuple(launches)), JUDGES, knowing)
 
 
+def get_ready(job: Job) -> None:
+    """Load what judging the job's output needs. What fails here fails again, and is told, when there is output."""
+    with suppress(Exception):
+        listen(Path(os.devnull), proof=_proof(job))
+
+
+def _proof(job: Job) -> ProofReader:
+    return find("transports", job.demand.transport_family, Transport).reader()  # type: ignore[type-abstract]
+
+
 def _read(job: Job, result: RunResult) -> Evidence:
-    proof = find("transports", job.demand.transport_family, Transport).reader()  # type: ignore[type-abstract]
-    return interpreted(job.demand, result, read(Path(result.output), proof=proof))
+    return interpreted(job.demand, result, read(Path(result.output), proof=_proof(job)))
 
 
 def _known(

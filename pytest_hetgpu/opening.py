@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_hetgpu import wording
+from pytest_hetgpu import judge, wording
 from pytest_hetgpu.recorder import Beginning, Recorder
+from pytest_hetgpu.reporting import report
 from pytest_hetgpu.resume import earlier, kept
 from pytest_hetgpu.settings import OFF, Settings
 
 if TYPE_CHECKING:
+    from pytest_hetgpu.model import Job
     from pytest_hetgpu.reporting.cells import CellRecord
     from pytest_hetgpu.speed.baseline import Baseline
     from pytest_hetgpu.suite import Suite
@@ -50,7 +52,7 @@ def start(suite: Suite, settings: Settings, here: Path, begun: Beginning) -> Ope
 
         history = settings.remembered_in(reports, here)
         baseline, remarks = chosen(str(settings.baseline), reports, history, suite)
-    return Opened(Recorder.start(suite, reports, begun, baseline), remarks=remarks)
+    return Opened(_reporting(Recorder.start(suite, reports, begun, baseline)), remarks=remarks)
 
 
 def take_up(suite: Suite, settings: Settings, here: Path, begun: Beginning) -> Opened:
@@ -60,4 +62,15 @@ def take_up(suite: Suite, settings: Settings, here: Path, begun: Beginning) -> O
     folder = earlier.find(str(settings.resume), here / settings.reports, here)
     before = earlier.take_up(folder, begun.basis)
     said = kept.told(wording.shown(folder), suite.select(settings.cell), before.record)
-    return Opened(next_part(suite, before, begun), before.kept, said, list(kept.remarks(before.record)))
+    return Opened(_reporting(next_part(suite, before, begun)), before.kept, said, list(kept.remarks(before.record)))
+
+
+def _reporting(recorder: Recorder) -> Recorder:
+    """The recorder of a process that builds reports, too, and gets ready for them."""
+    recorder.meanwhile = _get_ready
+    return recorder
+
+
+def _get_ready(job: Job) -> None:
+    judge.get_ready(job)
+    report.get_ready()

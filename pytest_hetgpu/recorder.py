@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -20,7 +19,7 @@ from pytest_hetgpu.cluster import Cluster
 from pytest_hetgpu.errors import ENGINE_AWAY, HetgpuError, NotHere, ProvisionError
 from pytest_hetgpu.evidence import Outcome, RunResult
 from pytest_hetgpu.execute import Bounds, execute, never_started
-from pytest_hetgpu.judge import judge_output
+from pytest_hetgpu.judge import get_ready, judge_output
 from pytest_hetgpu.knowledge.entries import Knowledge
 from pytest_hetgpu.knowledge.load import knowledge
 from pytest_hetgpu.leases.hold import held, shut
@@ -82,6 +81,7 @@ class Recorder:
         self.anonymous = False
         self.wire: float | str = "off"
         self.wires: Wires | None = None
+        self.meanwhile: Callable[[Job], object] = get_ready
         self.options: Sequence[str] = ()
         self.history: Path | None = None
         self.baseline: Baseline | None = None
@@ -158,9 +158,8 @@ class Recorder:
 
         if self.surroundings is None:
             self.surroundings = surroundings.Surroundings(self.folder.path)
-        looks = not self.surroundings.looked_at(cluster)
-        with held(cluster.job, self.journal.waits) if looks else nullcontext():
-            seen = self.surroundings.of(cluster)
+        hold, meanwhile = partial(held, cluster.job, self.journal.waits), partial(self.meanwhile, cluster.job)
+        seen = self.surroundings.of(cluster, hold, meanwhile)
         job = surroundings.informed(cluster.job, seen)
         return replace(cluster.informed(seen), job=job, concerns=(*check(job, seen), *self.surroundings.moved(cluster)))
 

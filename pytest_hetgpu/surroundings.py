@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
-from pytest_hetgpu.accounting import Environment, collect, look_for
+from pytest_hetgpu.accounting import Environment, collect, look_for, ready
 from pytest_hetgpu.cluster import Cluster, ClusterNode
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.model import Job
@@ -19,6 +21,8 @@ from pytest_hetgpu.resume.versions import moved
 _ASKED_FOR = ("openmpi", "mpich", "ucx", "ucc", "libfabric", "cuda.driver", "rocm.version", "nccl", "rccl", "torch")
 _CAPABILITIES: Mapping[str, tuple[str, str]] = {"no-large-bar": ("large_bar.rocm", "no")}
 
+Hold = Callable[[], AbstractContextManager[object]]
+
 
 class Surroundings:
     """The nodes that one process has looked at; `run` is the run's folder."""
@@ -29,9 +33,18 @@ class Surroundings:
         self._kept: set[str] = set()
         self._moved: dict[str, tuple[Concern, ...]] = {}
 
-    def of(self, cluster: Cluster) -> dict[int, Environment]:
-        """What each node of a cluster was seen to be, by index; the first time also kept with the run."""
-        seen = {member.node.index: member.environment or self._look(member) for member in cluster.everybody}
+    def of(
+        self, cluster: Cluster, held: Hold = nullcontext, meanwhile: Callable[[], object] = bool
+    ) -> dict[int, Environment]:
+        """What each node of a cluster was seen to be, by index; the first time also kept with the run.
+
+        A node is looked at while its host is `held`, and `meanwhile` is called.
+        """
+        if any(not member.environment and _key(member) not in self._looked for member in cluster.everybody):
+            with held():
+                for member in cluster.everybody:
+                    self._look(member, meanwhile)
+        seen = {member.node.index: member.environment or self._looked[_key(member)] for member in cluster.everybody}
         name = _placement(cluster)
         if name not in self._kept and any(environment.facts for environment in seen.values()):
             self._kept.add(name)
@@ -40,23 +53,25 @@ class Surroundings:
             self._moved[name] = tuple(moved(self.run, placement))
         return seen
 
-    def looked_at(self, cluster: Cluster) -> bool:
-        """Whether `of` gives what it knows, and looks at no node."""
-        return all(member.environment or _key(member) in self._looked for member in cluster.everybody)
-
     def moved(self, cluster: Cluster) -> tuple[Concern, ...]:
         """What is not as it was when the run began, of nodes that were looked at."""
         return self._moved.get(_placement(cluster), ())
 
-    def _look(self, member: ClusterNode) -> Environment:
+    def _look(self, member: ClusterNode, meanwhile: Callable[[], object]) -> None:
         """A process of this machine has no agent: it is looked at directly, once for each MPI."""
         key = _key(member)
-        if key not in self._looked:
-            try:
-                self._looked[key] = collect(member.host, look_for(member.node))
-            except NotHere:
-                self._looked[key] = Environment()
-        return self._looked[key]
+        if member.environment or key in self._looked:
+            return
+        try:
+            host = member.host
+        except NotHere:
+            self._looked[key] = Environment()
+            return
+        ready()  # else it is loaded in turn with what `meanwhile` loads, and the node waits
+        with ThreadPoolExecutor(max_workers=1) as pool:
+            looking = pool.submit(collect, host, look_for(member.node))
+            meanwhile()
+            self._looked[key] = looking.result()
 
 
 def _key(member: ClusterNode) -> tuple[str, str]:

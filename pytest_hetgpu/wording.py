@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_hetgpu import fates, pasting
+from pytest_hetgpu import fates
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.model import Job, Node, Scenario
 from pytest_hetgpu.reporting.pairs import before
@@ -109,22 +109,30 @@ def planned(suite: Suite, scenarios: Iterable[Scenario]) -> Iterator[str]:
 
 
 def _same_nodes(one: Job, other: Job) -> bool:
+    from pytest_hetgpu import pasting  # a plan needs it, a run does not
+
     return other.joined and pasting.placement_name(one) == pasting.placement_name(other)
 
 
 def _prepared(job: Job) -> Iterator[str]:
+    from pytest_hetgpu import pasting
+
     yield ""
     yield f"# placement {job.axes['placement']}: its nodes, made and joined once (started from {job.starter.name})"
     yield from pasting.preparation(job, shown(PROGRAMS))
 
 
 def _cleaned(job: Job) -> Iterator[str]:
+    from pytest_hetgpu import pasting
+
     yield ""
     yield f"# placement {job.axes['placement']}: nothing left of it"
     yield from pasting.cleaning(job)
 
 
 def _lines(job: Job, suite: Suite) -> Iterator[str]:
+    from pytest_hetgpu import pasting
+
     for node in job.nodes:
         ranks = f"{node.ranks} rank{'s' * (node.ranks > 1)}"
         yield f"node {node.index}: {_described(node, job)}, {ranks}"

@@ -9,7 +9,6 @@ from pytest_hetgpu.reporting.cells import CellRecord, RunRecord
 from pytest_hetgpu.reporting.environment import SeenPlacement
 from pytest_hetgpu.reporting.files import make_folder, write_atomically
 from pytest_hetgpu.reporting.folder import RunFolder
-from pytest_hetgpu.reporting.upstream.issue import issue
 from pytest_hetgpu.reporting.upstream.projects import named
 
 FOLDER = "issues"
@@ -31,7 +30,9 @@ def write(record: RunRecord, folder: RunFolder, placements: Iterable[SeenPlaceme
         if old not in wanted:
             old.unlink()
     if wanted:
+        from pytest_hetgpu.reporting.upstream.issue import issue  # most runs have none to write
+
         make_folder(home)
-    for path, cells in wanted.items():
-        write_atomically(path, issue(record, folder, cells, seen).encode())
+        for path, cells in wanted.items():
+            write_atomically(path, issue(record, folder, cells, seen).encode())
     return {key: f"{FOLDER}/{name}" for key, name in names.items()}
