@@ -72,5 +72,4 @@ def _reporting(recorder: Recorder) -> Recorder:
 
 
 def _get_ready(job: Job) -> None:
-    judge.get_ready(job)
-    report.get_ready()
+    report.get_ready(lambda: judge.get_ready(job))

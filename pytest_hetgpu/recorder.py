@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pytest_hetgpu.preflight.concern import Concern
     from pytest_hetgpu.speed.baseline import Baseline
     from pytest_hetgpu.standing import Placements
-    from pytest_hetgpu.surroundings import Surroundings
+    from pytest_hetgpu.surroundings import EarlyLook, Surroundings
     from pytest_hetgpu.wire.measure import Wires
 
 _TO_DEBUG = frozenset((Verdict.NEW, Verdict.CHANGED))
@@ -73,6 +73,7 @@ class Recorder:
         self.output: float = LIMIT
         self.runtimes: dict[str, Runtime] = {}
         self.placements: Placements | None = None
+        self.early: EarlyLook | None = None
         self.surroundings: Surroundings | None = None
         self.spoilt: Job | None = None
         self.outcomes = Remembered()
@@ -157,7 +158,7 @@ class Recorder:
         from pytest_hetgpu.preflight.check import check
 
         if self.surroundings is None:
-            self.surroundings = surroundings.Surroundings(self.folder.path)
+            self.surroundings = surroundings.Surroundings(self.folder.path, self.early)
         hold, meanwhile = partial(held, cluster.job, self.journal.waits), partial(self.meanwhile, cluster.job)
         seen = self.surroundings.of(cluster, hold, meanwhile)
         job = surroundings.informed(cluster.job, seen)

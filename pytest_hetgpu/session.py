@@ -6,7 +6,6 @@ import math
 import os
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
@@ -16,7 +15,7 @@ from pytest_hetgpu.ending import end
 from pytest_hetgpu.errors import HetgpuError, NotHere, ProvisionError, StorageError
 from pytest_hetgpu.folder_watch import FolderWatch
 from pytest_hetgpu.inflight import InFlight
-from pytest_hetgpu.marking import marked
+from pytest_hetgpu.marking import marked, registered
 from pytest_hetgpu.model import Scenario
 from pytest_hetgpu.redacted_reports import RedactedReports
 from pytest_hetgpu.reporting.redaction import forget, learn, redact
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from pytest_hetgpu.evidence import Outcome, RunResult
     from pytest_hetgpu.recorder import Beginning, Recorder
     from pytest_hetgpu.reporting.cells import CellRecord
+    from pytest_hetgpu.surroundings import EarlyLook
 
 LONGEST_REASON = 1000
 
@@ -65,7 +65,7 @@ class Session:
             )
             learn({}, *suite.settings())
             session = cls(config, settings, suite)
-            session.register_marks()
+            session.marks = registered(config, suite, pytest.mark)
             if config.args_source is not config.ArgsSource.ARGS:
                 config.args[:] = [str(packaged("scenarios"))]
             if not (settings.plan or config.option.collectonly):
@@ -76,6 +76,7 @@ class Session:
 
     def open_run(self) -> None:
         """A folder for what is left; a worker joins its controller's run. What only a run needs is imported here."""
+        early = self.look_early()
         from pytest_hetgpu import opening
 
         if self.worker is not None:
@@ -87,11 +88,21 @@ class Session:
             opens = opening.start if self.settings.resume is None else opening.take_up
             opened = opens(self.suite, self.settings, self.config.invocation_params.dir, self.beginning())
         self.recorder, self.kept = opened.recorder, opened.kept
+        self.recorder.early = early
         self.watch = FolderWatch(self.config, self.recorder.journal, speaks=self.worker is None)
         self.config.pluginmanager.register(self.watch, "hetgpu-folder-watch")
         self.configure(self.recorder)
         if self.worker is None:
             self.show(self.recorder, opened.taken_up, opened.remarks)
+
+    def look_early(self) -> EarlyLook | None:
+        """Begins to look at this machine, which takes longer than loading the rest, if this process will run cells."""
+        elsewhere = self.worker is not None or getattr(self.config.option, "dist", "no") != "no"
+        if elsewhere or self.settings.preflight == OFF or self.settings.resume is not None:
+            return None
+        from pytest_hetgpu.surroundings import look_early
+
+        return look_early(self.suite, self.cells)
 
     def beginning(self) -> Beginning:
         """How this session was started, for its run's journal."""
@@ -138,7 +149,7 @@ class Session:
         recorder.anonymous = self.settings.anonymise
         recorder.wire = self.settings.wire
         recorder.options = self.options
-        recorder.history = self.history(recorder.folder.path.parent)
+        recorder.history = self.settings.remembered_in(recorder.folder.path.parent, self.config.invocation_params.dir)
 
     def bound(self, recorder: Recorder) -> None:
         """Hands on what cells and the run may take; when the run's time is over is the controller's word."""
@@ -146,18 +157,6 @@ class Session:
 
         deadline = self.worker["hetgpu_deadline"] if self.worker is not None else None
         recorder.output = asked(self.settings, recorder.trying, recorder.health, deadline)
-
-    def history(self, reports: Path) -> Path | None:
-        """The file that runs of a reports folder are remembered in; None where they are not."""
-        return self.settings.remembered_in(reports, self.config.invocation_params.dir)
-
-    def register_marks(self) -> None:
-        """Makes a mark of every axis value, platform and family; a value named like a mark that exists is an error."""
-        taken = {line.split(":")[0].split("(")[0].strip() for line in self.config.getini("markers")}
-        names = dict.fromkeys(self.suite.words(taken))
-        for name in names.keys() - taken:
-            self.config.addinivalue_line("markers", f"{name}: of a hetgpu matrix")
-        self.marks = {name: getattr(pytest.mark, name).mark for name in ("hetgpu", *names)}
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """`-m` and `-k` know a cell by its axis values, hardware, platforms, family and kind. Marks are shared."""

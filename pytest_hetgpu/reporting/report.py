@@ -49,16 +49,16 @@ def build(run_folder: Path, rerun: Rerun, trouble: list[str] | None = None) -> R
     return record
 
 
-def get_ready() -> None:
-    """Load what builds reports, while there is nothing else to do. What fails here fails again when it is needed."""
-    with suppress(Exception):
-        from pytest_hetgpu.reporting.html import page
+def get_ready(meanwhile: Callable[[], object]) -> None:
+    """Load what builds reports, and do something else. What fails here fails again when it is needed."""
+    from pytest_hetgpu.reporting.html import page
 
-        with ThreadPoolExecutor(max_workers=1) as pool:
-            pool.submit(page.packed_charts)  # compressing takes no turn of the interpreter's
-            page.template()
-            for name in ("junit", "past", "history", "wires", "upstream.written", "html.facts"):
-                importlib.import_module(f"{__package__}.{name}")
+    with suppress(Exception), ThreadPoolExecutor(max_workers=1) as pool:
+        pool.submit(page.packed_charts)  # compressing takes no turn of the interpreter's
+        meanwhile()
+        page.template()
+        for name in ("junit", "past", "history", "wires", "upstream.written", "html.facts"):
+            importlib.import_module(f"{__package__}.{name}")
 
 
 def _settle(record: RunRecord, folder: RunFolder) -> None:
