@@ -11,6 +11,7 @@ import secrets
 import shutil
 import time
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -86,7 +87,7 @@ class RunFolder:
 
     def scenario(self, label: str) -> Path:
         """Where the files of a cell lie: always below `scenarios/`, whatever the label."""
-        return self.path / "scenarios" / self._name(label) / self.attempt
+        return _scenario(self.path, self._name(label), self.attempt)
 
     @staticmethod
     def _name(label: str) -> str:
@@ -247,6 +248,12 @@ def _job_text(job: Job) -> str:
         text = json.dumps(redact_json({"job": to_json(job)})["job"])
         _Last.job = (job, basis(), text)
     return text
+
+
+@lru_cache(maxsize=64)
+def _scenario(run: Path, name: str, attempt: str) -> Path:
+    """A cell asks for it some twenty times."""
+    return run / "scenarios" / name / attempt
 
 
 def read_job(path: Path) -> Job:
