@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,7 +28,10 @@ PROGRAMS = PACKAGE / "programs"
 
 def again(suite: Suite, matrix: str, label: str, options: Sequence[str] = ()) -> str:
     """The command that runs just this cell once more, with the options that it had."""
-    scenario = next((s.id for s in suite.scenarios if s.label == label and s.matrix == matrix), label)
+    try:
+        scenario = suite.scenarios[suite.position(matrix, label)].id
+    except KeyError:  # of a matrix that has changed since
+        scenario = label
     file = suite.documents[matrix].file if matrix in suite.documents else "MATRIX"
     return shlex.join(rerun(file, scenario, options))
 
@@ -38,11 +43,17 @@ def rerun(file: str, scenario: str, options: Sequence[str] = ()) -> tuple[str, .
 
 def runner() -> tuple[str, ...]:
     """How pytest is started in this environment: by its plain name only where that finds this environment's."""
-    beside = Path(sys.executable).with_name("pytest")
-    found = shutil.which("pytest")
+    return _runner(sys.executable, os.environ.get("PATH", ""), Path.cwd())
+
+
+@lru_cache(maxsize=8)
+def _runner(python: str, path: str, _: Path) -> tuple[str, ...]:
+    """A report asks for it once per cell, and looking along PATH takes its time."""
+    beside = Path(python).with_name("pytest")
+    found = shutil.which("pytest", path=path)
     if found and beside.exists() and Path(found).samefile(beside):
         return ("pytest",)
-    return (shown(beside),) if beside.exists() else (sys.executable, "-m", "pytest")
+    return (shown(beside),) if beside.exists() else (python, "-m", "pytest")
 
 
 def describe(job: Job, outcome: Outcome, log: str, once_more: str) -> str:
