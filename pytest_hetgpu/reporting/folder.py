@@ -168,6 +168,9 @@ class RunFolder:
         above = self.private.parent
         for _ in range(_TRIES):
             with contextlib.suppress(FileNotFoundError):
+                # Almost always they are there: a cell in the middle of a run makes none of them.
+                if place.is_dir() and (above / ".gitignore").exists() and not above.stat().st_mode & 0o077:
+                    return
                 for folder in reversed((place, *place.parents)):
                     if folder == above or above in folder.parents:
                         folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
