@@ -172,7 +172,7 @@ class Recorder:
         if self.placements is None:
             from pytest_hetgpu.standing import Placements
 
-            self.placements = Placements(self.folder.path.name, self.journal.waits)
+            self.placements = Placements(self.folder.path.name, self.journal.waits, self.meanwhile)
         unfit = self.health.unfit(job)
         budget, back = self.trying.budget, self.trying.returning
         if not (unfit or self.placements.ready(job)):
