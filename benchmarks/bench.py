@@ -1,6 +1,7 @@
 """What the plugin costs, beside what it is measured against, in one run: `.venv/bin/python benchmarks/bench.py`.
 
-Every figure is a median of alternating runs; on a busy machine trust the ratios. `--only NAME` runs one section.
+Every figure is a median of alternating runs; on a busy machine trust the ratios, which stand beside those that the page
+has. `--write` writes the page's table. No figure makes it fail.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import json
 import os
 import shlex
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -18,12 +18,11 @@ import time
 import tracemalloc
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
-# As users have it: with bytecode kept.
-ENVIRON = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from benchmarks.figures import ENVIRON, HEAD, ROOT, Figure, Took, compared, medians, page, record, recorded, took
+
 PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
 CELLS = """\
 name: bench
@@ -36,25 +35,6 @@ axes:
 """
 
 
-def seconds(command: Sequence[str], folder: Path, **env: str) -> float:
-    """Wall time of a command; its output is shown when it fails."""
-    started = time.perf_counter()
-    done = subprocess.run(command, cwd=folder, env={**ENVIRON, **env}, capture_output=True, text=True, check=False)
-    if done.returncode not in (0, 5):
-        sys.exit(f"{' '.join(command)} ended with {done.returncode}\n{done.stdout[-3000:]}{done.stderr[-3000:]}")
-    return time.perf_counter() - started
-
-
-def medians(runs: int, *measures: Callable[[], float]) -> list[float]:
-    """Medians of several measures taken in turn, so that a drifting machine drifts for all."""
-    taken = [[measure() for measure in measures] for _ in range(runs + 1)][1:]
-    return [statistics.median(column) for column in zip(*taken, strict=True)]
-
-
-def row(what: str, figure: float, unit: str, beside: str = "", target: str = "") -> None:
-    print(f"| {what} | {figure:.1f} {unit} | {beside} | {target} |", flush=True)
-
-
 def matrix(folder: Path, cells: int, sizes: str = "8") -> Path:
     path = folder / f"cells{cells}.yaml"
     tunings = ", ".join(f"t{index}: {{env: {{BENCH: {index}}}}}" for index in range(cells))
@@ -62,7 +42,7 @@ def matrix(folder: Path, cells: int, sizes: str = "8") -> Path:
     return path
 
 
-def record(**payload: object) -> str:
+def printed(**payload: object) -> str:
     text = json.dumps(payload, separators=(",", ":"))
     return f"@hetgpu:{len(text):04d}:{zlib.crc32(text.encode()):08x}:{text}\n"
 
@@ -76,10 +56,10 @@ def stand_in(folder: Path) -> Path:
     lines = ["  on-host:  all connections are tcp\n"]
     library = {"library": "Open MPI v5.0.11", "libmpi": f"{home.resolve()}/lib/libmpi.so.40"}
     for rank in range(2):
-        lines.append(record(t="hello", rank=rank, size=2, host="h", pid=rank + 1, **library))
-        lines.append(record(t="check", rank=rank, points=[[8, "float32", 0]]))
-        lines.append(record(t="done", rank=rank))
-    lines.append(record(t="row", op="allreduce", size=8, dtype="float32", ranks=2, iterations=20, seconds=1e-5))
+        lines.append(printed(t="hello", rank=rank, size=2, host="h", pid=rank + 1, **library))
+        lines.append(printed(t="check", rank=rank, points=[[8, "float32", 0]]))
+        lines.append(printed(t="done", rank=rank))
+    lines.append(printed(t="row", op="allreduce", size=8, dtype="float32", ranks=2, iterations=20, seconds=1e-5))
     (home / "printed").write_text("".join(lines))
     for name, body in (("mpirun", f"exec cat {home}/printed\n"), ("python", "exit 1\n")):
         (home / "bin" / name).write_text(f"#!/bin/sh\n{body}")
@@ -98,53 +78,62 @@ def plain_tests(folder: Path, tests: int, command: Sequence[str]) -> Path:
     return path
 
 
-def per_cell(folder: Path, stacks: Path, command: Sequence[str], runs: int, cells: int) -> tuple[float, float, float]:
-    """Milliseconds a cell: ours, pytest with subprocess, the bare command. Slopes, so that start-up is out of it."""
+def per_cell(folder: Path, stacks: Path, command: Sequence[str], runs: int, cells: int) -> tuple[Took, Took, Took]:
+    """Seconds per cell: ours, pytest with subprocess, the bare command. Slopes, so that start-up is out of it."""
 
-    def ours(number: int) -> Callable[[], float]:
+    def ours(number: int) -> Callable[[], Took]:
         given = [*PYTEST, "--hetgpu-matrix", str(matrix(folder, number)), "--hetgpu-reports", str(folder / "reports")]
-        return lambda: seconds(given, folder, HETGPU_STACKS=str(stacks))
+        return lambda: took(given, folder, HETGPU_STACKS=str(stacks))
 
-    def plain(number: int) -> Callable[[], float]:
-        return lambda: seconds([*PYTEST, "-p", "no:hetgpu", str(plain_tests(folder, number, command))], folder)
+    def plain(number: int) -> Callable[[], Took]:
+        return lambda: took([*PYTEST, "-p", "no:hetgpu", str(plain_tests(folder, number, command))], folder)
 
-    def bare() -> float:
-        return min(seconds(command, folder) for _ in range(3))
+    def bare() -> Took:
+        return min(took(command, folder) for _ in range(3))
 
     few, many, plain_few, plain_many, alone = medians(runs, ours(1), ours(1 + cells), plain(1), plain(1 + cells), bare)
-    return (many - few) / cells * 1e3, (plain_many - plain_few) / cells * 1e3, alone * 1e3
+    return slope(few, many, cells), slope(plain_few, plain_many, cells), alone
 
 
-def cell_cost(folder: Path, runs: int) -> None:
+def slope(few: Took, many: Took, cells: int) -> Took:
+    return Took((many.wall - few.wall) / cells, (many.cpu - few.cpu) / cells)
+
+
+def ms(seconds: float) -> str:
+    return f"{seconds * 1e3:.1f} ms" if seconds < 0.1 else f"{seconds * 1e3:.0f} ms"
+
+
+def cell_cost(folder: Path, runs: int) -> Iterator[Figure]:
     stacks = stand_in(folder)
     launcher = [str(stacks / "openmpi-5/bin/mpirun")]
     ours, plain, bare = per_cell(folder, stacks, launcher, runs, cells=50)
-    beside = f"pytest + subprocess {plain - bare:.1f} ms"
-    row("plugin time a cell, stand-in mpirun", ours - bare, "ms", beside, "< 10 ms")
-
-
-def real_cell_cost(folder: Path, runs: int) -> None:
-    homes = [Path(part) for part in os.environ.get("HETGPU_STACKS", str(ROOT / ".stacks")).split(os.pathsep)]
-    home = next((path for path in homes if (path / "openmpi-5/bin/mpirun").exists()), None)
-    if home is None:
-        print("| real mpirun | not measured: no stack (python3 bootstrap.py stack) | | |")
-        return
-    planned = subprocess.run(
-        [*PYTEST, "--hetgpu-matrix", str(matrix(folder, 1)), "--hetgpu-plan"],
-        cwd=folder, env={**os.environ, "HETGPU_STACKS": str(home)}, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    command = shlex.split(next(line for line in planned.stdout.splitlines() if "$ " in line).strip()[2:])
-    ours, plain, bare = per_cell(folder, home, command, runs, cells=10)
-    row(
-        "plugin time a cell, real mpirun",
-        ours - bare,
-        "ms",
-        f"pytest + subprocess {plain - bare:.1f} ms; mpirun {bare:.0f} ms",
-        "< 20 ms",
+    yield Figure(
+        "plugin time per cell, stand-in mpirun",
+        f"{ms(ours.wall - bare.wall)}, {ms(ours.cpu - bare.cpu)} of a processor",
+        f"pytest with subprocess {ms(plain.wall - bare.wall)}; mpirun {ms(bare.wall)}",
+        ours.wall / plain.wall,
+        "5 ms",
     )
 
 
-def collection(folder: Path, runs: int) -> None:
+def real_cell_cost(folder: Path, runs: int) -> Iterator[Figure]:
+    what = "plugin time per cell, real mpirun"
+    homes = [Path(part) for part in os.environ.get("HETGPU_STACKS", str(ROOT / ".stacks")).split(os.pathsep)]
+    home = next((path for path in homes if (path / "openmpi-5/bin/mpirun").exists()), None)
+    if home is None:
+        yield Figure(what, "not measured: no stack (python3 bootstrap.py stack)")
+        return
+    planned = subprocess.run(
+        [*PYTEST, "--hetgpu-matrix", str(matrix(folder, 1)), "--hetgpu-plan"],
+        cwd=folder, env={**ENVIRON, "HETGPU_STACKS": str(home)}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    command = shlex.split(next(line for line in planned.stdout.splitlines() if "$ " in line).strip()[2:])
+    ours, plain, bare = per_cell(folder, home, command, runs, cells=10)
+    beside = f"pytest with subprocess {ms(plain.wall - bare.wall)}; mpirun {ms(bare.wall)}"
+    yield Figure(what, ms(ours.wall - bare.wall), beside, ours.wall / plain.wall, "12 ms")
+
+
+def collection(folder: Path, runs: int) -> Iterator[Figure]:
     axis = {
         name: ", ".join(f"{name[0]}{i}: {{{body}}}" for i in range(100))
         for name, body in (("transport", "family: ob1"), ("workload", "kind: allreduce"))
@@ -160,19 +149,14 @@ def collection(folder: Path, runs: int) -> None:
     collect = [*PYTEST, "--collect-only", "-qq"]
     ours, theirs = medians(
         runs,
-        lambda: seconds([*collect, "--hetgpu-matrix", str(path)], folder),
-        lambda: seconds([*collect, "-p", "no:hetgpu", str(plain)], folder),
+        lambda: took([*collect, "--hetgpu-matrix", str(path)], folder),
+        lambda: took([*collect, "-p", "no:hetgpu", str(plain)], folder),
     )
-    row(
-        "collecting 10,000 cells",
-        ours * 1e3,
-        "ms",
-        f"plain parametrize {theirs * 1e3:.0f} ms: {ours / theirs:.2f} x",
-        "<= 1.3 x",
-    )
+    ratio = ours.wall / theirs.wall
+    yield Figure("collecting 10,000 cells", ms(ours.wall), f"plain `parametrize` {ms(theirs.wall)}", ratio, "1.3 x")
 
 
-def expansion(folder: Path, runs: int) -> None:
+def expansion(folder: Path, runs: int) -> Iterator[Figure]:
     from pytest_hetgpu.config.matrix.reader import read
     from pytest_hetgpu.planning.expand import expand
 
@@ -186,45 +170,57 @@ def expansion(folder: Path, runs: int) -> None:
         f"  transport: {{{values[0]}}}\n  workload: {{{values[1]}}}\n  tuning: {{{values[2]}}}\n"
     )
 
-    def once() -> float:
-        started = time.perf_counter()
+    def once() -> Took:
+        started, used = time.perf_counter(), time.process_time()
         assert len(expand(read(path, {}))) == 100_000
-        return time.perf_counter() - started
+        return Took(time.perf_counter() - started, time.process_time() - used)
 
     (taken,) = medians(runs, once)
     tracemalloc.start()
     kept = expand(read(path, {}))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    row(f"expanding {len(kept):,} cells", taken * 1e3, "ms", f"peak {peak / 1e6:.0f} MB", "< 1 s, < 200 MB")
+    yield Figure(f"expanding {len(kept):,} cells", f"{ms(taken.wall)}, {peak / 1e6:.0f} MB", promised="1 s, 200 MB")
 
 
-def starting(folder: Path, runs: int) -> None:
-    stacks = stand_in(folder) if not (folder / "stacks").exists() else folder / "stacks"
+def starting(folder: Path, runs: int) -> Iterator[Figure]:
+    stacks = stand_in(folder)
     ours_help, plain_help, one_cell, empty = medians(
         runs,
-        lambda: seconds([*PYTEST, "--help"], folder),
-        lambda: seconds([*PYTEST, "-p", "no:hetgpu", "--help"], folder),
-        lambda: seconds(
+        lambda: took([*PYTEST, "--help"], folder),
+        lambda: took([*PYTEST, "-p", "no:hetgpu", "--help"], folder),
+        lambda: took(
             [*PYTEST, "--hetgpu-matrix", str(matrix(folder, 1)), "--hetgpu-reports", str(folder / "reports")],
             folder, HETGPU_STACKS=str(stacks),
         ),
-        lambda: seconds([*PYTEST, "-p", "no:hetgpu", str(plain_tests(folder, 1, ["true"]))], folder),
+        lambda: took([*PYTEST, "-p", "no:hetgpu", str(plain_tests(folder, 1, ["true"]))], folder),
     )  # fmt: skip
-    row(
-        "pytest --help with the plugin",
-        (ours_help - plain_help) * 1e3,
-        "ms more",
-        f"without {plain_help * 1e3:.0f} ms",
-        "< 30 ms",
+    yield Figure(
+        "`pytest --help` with the plugin",
+        f"{ms(ours_help.wall - plain_help.wall)} more",
+        f"without {ms(plain_help.wall)}",
+        ours_help.wall / plain_help.wall,
+        "30 ms more",
     )
-    row(
+    yield Figure(
         "start, one cell, reports",
-        (one_cell - empty) * 1e3,
-        "ms more",
-        f"pytest with one test {empty * 1e3:.0f} ms",
-        "< 1 s",
+        f"{ms(one_cell.wall - empty.wall)} more, {ms(one_cell.cpu - empty.cpu)} of processors",
+        f"pytest with one test {ms(empty.wall)}",
+        one_cell.wall / empty.wall,
+        "400 ms more",
     )
+
+
+def explaining(folder: Path, runs: int) -> Iterator[Figure]:
+    log = str(ROOT / "tests" / "data" / "logs" / "openmpi5-ucx-guarded.log")
+    program = "import sys; from pytest_hetgpu.cli.main import main; sys.exit(main())"
+    ours, python = medians(
+        3 * runs,
+        lambda: took([sys.executable, "-c", program, "explain", log], folder),
+        lambda: took([sys.executable, "-c", "import argparse, re, pathlib, json"], folder),
+    )
+    beside = f"Python with `argparse` and `json` {ms(python.wall)}"
+    yield Figure("`hetgpu explain` of a small log", ms(ours.wall), beside, ours.wall / python.wall)
 
 
 NODES = """\
@@ -240,38 +236,34 @@ BY_HAND = str(ROOT / "benchmarks" / "by_hand.sh")
 BASE = "hetgpu-base:bookworm"
 
 
-def nodes(folder: Path, runs: int) -> None:
-    """Two containers, joined: whole runs of pytest beside the same by hand, the image made beforehand."""
-    cells = 20
+def nodes(folder: Path, runs: int) -> Iterator[Figure]:
+    """Two containers, joined: whole runs of pytest beside the same by hand, the image made beforehand.
+
+    By hand nobody measures the raw TCP bandwidth of the nodes: that is a row of its own.
+    """
+    cells, off = 20, ("--hetgpu-wire", "off")
     env = {"HETGPU_LEASES": str(folder / "leases"), "NAME": f"hetgpu-by-hand-{os.getpid()}"}
     if not shutil.which("docker") or subprocess.run(["docker", "info"], capture_output=True, check=False).returncode:
-        print("| two containers | not measured: no Docker engine | | |")
+        yield Figure("two containers", "not measured: no Docker engine")
         return
 
-    def ours(number: int) -> Callable[[], float]:
-        return lambda: seconds(node_cells(folder, number), folder, **env)
+    def ours(number: int, *given: str) -> Callable[[], Took]:
+        return lambda: took([*node_cells(folder, number), *given], folder, **env)
 
-    def by_hand(number: int) -> float:
-        return seconds([BY_HAND, str(number), image, str(ROOT / "pytest_hetgpu" / "programs"), *command], folder, **env)
+    def by_hand(number: int) -> Took:
+        return took([BY_HAND, str(number), image, str(ROOT / "pytest_hetgpu" / "remote"), *command], folder, **env)
 
-    seconds(node_cells(folder, 1), folder, **env)
+    took(node_cells(folder, 1), folder, **env)
     image, command = planned_nodes(folder)
-    first, hand = medians(3 * runs, ours(1), lambda: by_hand(1))
-    row(
-        "two containers, first cell",
-        first * 1e3,
-        "ms",
-        f"by hand {hand * 1e3:.0f} ms: {first / hand:.2f} x",
-        "<= 1.15 x",
-    )
-    many, hands, kept = medians(
-        max(1, runs - 2),
-        ours(cells),
-        lambda: sum(by_hand(1) for _ in range(cells)),
-        lambda: by_hand(cells),
-    )
-    row(f"two containers, {cells} cells", many, "s", f"by hand {hands:.1f} s: {many / hands:.2f} x", "<= 0.6 x")
-    row(f"two containers, {cells} cells", many, "s", f"by hand, one start, {kept:.1f} s: {many / kept:.2f} x")
+    first, hand, measured = medians(runs, ours(1, *off), lambda: by_hand(1), ours(1))
+    ratio = first.wall / hand.wall
+    yield Figure("two containers, first cell", ms(first.wall), f"by hand {ms(hand.wall)}", ratio, "1.15 x")
+    more = f"{ms(measured.wall - first.wall)} more"
+    yield Figure("two containers, their raw TCP bandwidth", more, "the same without", measured.wall / first.wall)
+    many, hands, kept = ours(cells)().wall, hand.wall * cells, by_hand(cells).wall
+    what = f"two containers, {cells} cells"
+    yield Figure(what, f"{many:.1f} s", f"by hand, {cells} times the first, {hands:.1f} s", many / hands, "0.6 x")
+    yield Figure(f"{what}, one start", f"{many:.1f} s", f"by hand, one start, {kept:.1f} s", many / kept)
 
 
 def node_cells(folder: Path, number: int) -> list[str]:
@@ -300,31 +292,38 @@ def planned_nodes(folder: Path) -> tuple[str, list[str]]:
     return made[-2], started[4:]
 
 
-SECTIONS = {
+SECTIONS: dict[str, Callable[[Path, int], Iterator[Figure]]] = {
     "help": starting,
     "cell": cell_cost,
     "real": real_cell_cost,
     "collect": collection,
     "expand": expansion,
+    "explain": explaining,
     "nodes": nodes,
 }
-
-
-@contextmanager
-def workplace() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory() as name:
-        yield Path(name)
+FAST = ("help", "cell", "collect", "explain")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--only", choices=SECTIONS, action="append")
-    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--only", choices=SECTIONS, action="append", help="run this section")
+    parser.add_argument("--runs", type=int, default=5, help="alternating runs; medians are printed")
+    parser.add_argument("--fast", action="store_true", help=f"sections {', '.join(FAST)}, three runs: under a minute")
+    parser.add_argument("--write", action="store_true", help="all sections; write the table into the page")
     options = parser.parse_args()
-    print("| what | figure | beside | target |\n|---|---|---|---|")
-    for name in options.only or SECTIONS:
-        with workplace() as folder:
-            SECTIONS[name](folder, options.runs)
+    if options.write and (options.only or options.fast):
+        parser.error("--write needs all sections: leave --only and --fast out")
+    runs = min(3, options.runs) if options.fast else options.runs
+    before = recorded(page().read_text(encoding="utf-8"))
+    print(f"| {' | '.join((*HEAD, 'recorded'))} |\n|{'---|' * (len(HEAD) + 1)}")
+    figures: list[Figure] = []
+    for name in options.only or (FAST if options.fast else SECTIONS):
+        with tempfile.TemporaryDirectory() as folder:
+            for figure in SECTIONS[name](Path(folder), runs):
+                print(compared(figure, before.get(figure.what)), flush=True)
+                figures.append(figure)
+    if options.write:
+        record(figures, runs)
 
 
 if __name__ == "__main__":

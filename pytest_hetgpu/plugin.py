@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import gc
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -40,10 +42,24 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(
             "--hetgpu-resume runs what is left of a run, --hetgpu-plan starts nothing: leave one out"
         )
-    from pytest_hetgpu.session.session import Session
+    with _to_stay():
+        from pytest_hetgpu.session.session import Session
 
-    session = Session.open(config, settings)
+        session = Session.open(config, settings)
     config.pluginmanager.register(session, SESSION_PLUGIN)
+
+
+@contextmanager
+def _to_stay() -> Iterator[None]:
+    """Have the collector look for no garbage among what is loaded inside, neither now nor at pytest's end."""
+    looks = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if looks:
+            gc.enable()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +21,7 @@ from pytest_hetgpu.analysis.judges.transport import Transport as TransportJudge
 from pytest_hetgpu.analysis.judges.world import World
 from pytest_hetgpu.analysis.logs.banner import mpi_banner
 from pytest_hetgpu.analysis.logs.passages import passages
-from pytest_hetgpu.analysis.logs.transcript import read
+from pytest_hetgpu.analysis.logs.transcript import ProofReader, listen, read
 from pytest_hetgpu.analysis.program_output import interpreted
 from pytest_hetgpu.analysis.rank_outcomes import fates
 from pytest_hetgpu.analysis.rank_timeline import timeline
@@ -66,9 +68,18 @@ def judge_output(
     return judge_case(Case(job, result, evidence, tuple(launches)), JUDGES, knowing)
 
 
+def get_ready(job: Job) -> None:
+    """Load what judging the job's output needs. What fails here fails again, and is told, when there is output."""
+    with suppress(Exception):
+        listen(Path(os.devnull), proof=_proof(job))
+
+
+def _proof(job: Job) -> ProofReader:
+    return find("transports", job.demand.transport_family, Transport).reader()  # type: ignore[type-abstract]
+
+
 def _read(job: Job, result: RunResult) -> Evidence:
-    proof = find("transports", job.demand.transport_family, Transport).reader()  # type: ignore[type-abstract]
-    return interpreted(job.demand, result, read(Path(result.output), proof=proof))
+    return interpreted(job.demand, result, read(Path(result.output), proof=_proof(job)))
 
 
 def _known(

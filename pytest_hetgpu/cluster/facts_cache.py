@@ -2,37 +2,100 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from pytest_hetgpu.cluster.cluster import Cluster, ClusterNode
+from pytest_hetgpu.cluster.cluster import Cluster, ClusterNode, local
 from pytest_hetgpu.cluster.drift import moved
-from pytest_hetgpu.cluster.inspect import collect, look_for
+from pytest_hetgpu.cluster.inspect import collect, look_for, ready
+from pytest_hetgpu.cluster.leases.hold import hold, wanted
 from pytest_hetgpu.cluster.preflight.concern import Concern
-from pytest_hetgpu.errors import NotHere
+from pytest_hetgpu.errors import HetgpuError, NotHere
 from pytest_hetgpu.model.facts import Environment
 from pytest_hetgpu.model.job import Job
 from pytest_hetgpu.store import environment as files
 from pytest_hetgpu.store.environment import SeenNode, SeenPlacement
 
+if TYPE_CHECKING:
+    from pytest_hetgpu.model.job import Scenario
+    from pytest_hetgpu.planning.suite import Suite
+
 # Versions that an expectation may ask for; what a run itself says of them wins.
 _ASKED_FOR = ("openmpi", "mpich", "ucx", "ucc", "libfabric", "cuda.driver", "rocm.version", "nccl", "rccl", "torch")
 _CAPABILITIES: Mapping[str, tuple[str, str]] = {"no-large-bar": ("large_bar.rocm", "no")}
 
+Key = tuple[str, str]
+Hold = Callable[[], AbstractContextManager[object]]
+
+
+class EarlyLook:
+    """A look at a node that is this machine, begun before there is a run. `found` is empty if somebody held the host.
+
+    Whoever measures here is not disturbed: then the node is looked at when its cell has the host.
+    """
+
+    def __init__(self, member: ClusterNode, job: Job) -> None:
+        self.key = _key(member)
+        self.found: Environment | None = None
+        host, node = member.host, member.node
+        ready()
+
+        def look() -> None:
+            with suppress(HetgpuError), hold(wanted(job.everybody), cell=job.label, timeout=0.0):
+                self.found = collect(host, look_for(node))
+
+        self._thread = threading.Thread(target=look, name="hetgpu early look", daemon=True)
+        self._thread.start()
+
+    def result(self) -> Environment | None:
+        """What was found, once it was."""
+        self._thread.join()
+        return self.found
+
+
+def look_early(suite: Suite, cells: Iterable[Scenario]) -> EarlyLook | None:
+    """Begin to look at the node of the first cell that is to be run, if that is this machine and has what it needs."""
+    first = next((cell for cell in cells if not cell.excluded), None)
+    try:
+        job = suite.job(first) if first else None
+        return EarlyLook(local(job, {}).nodes[0], job) if job and not job.joined else None
+    except HetgpuError:  # the cell will say what is the matter
+        return None
+
 
 class Surroundings:
-    """The nodes that one process has looked at; `run` is the run's folder."""
+    """The nodes that one process has looked at; `run` is the run's folder, `early` a look that began before it."""
 
-    def __init__(self, run: Path) -> None:
+    def __init__(self, run: Path, early: EarlyLook | None = None) -> None:
         self.run = run
-        self._looked: dict[tuple[str, str], Environment] = {}
+        self._early = early
+        self._looked: dict[Key, Environment] = {}
         self._kept: set[str] = set()
         self._moved: dict[str, tuple[Concern, ...]] = {}
 
-    def of(self, cluster: Cluster) -> dict[int, Environment]:
-        """What each node of a cluster was seen to be, by index; the first time also kept with the run."""
-        seen = {member.node.index: member.environment or self._look(member) for member in cluster.everybody}
+    def of(
+        self, cluster: Cluster, held: Hold = nullcontext, meanwhile: Callable[[], object] = bool
+    ) -> dict[int, Environment]:
+        """What each node of a cluster was seen to be, by index; the first time also kept with the run.
+
+        A node is looked at while its host is `held`, and `meanwhile` is called.
+        """
+        unseen = {_key(member) for member in cluster.everybody if not member.environment} - self._looked.keys()
+        if self._early and self._early.key in unseen:
+            meanwhile()
+            if found := self._early.result():
+                self._looked[self._early.key] = found
+                unseen.discard(self._early.key)
+        if unseen:
+            with held():
+                for member in cluster.everybody:
+                    self._look(member, meanwhile)
+        seen = {member.node.index: member.environment or self._looked[_key(member)] for member in cluster.everybody}
         name = _placement(cluster)
         if name not in self._kept and any(environment.facts for environment in seen.values()):
             self._kept.add(name)
@@ -45,16 +108,25 @@ class Surroundings:
         """What is not as it was when the run began, of nodes that were looked at."""
         return self._moved.get(_placement(cluster), ())
 
-    def _look(self, member: ClusterNode) -> Environment:
+    def _look(self, member: ClusterNode, meanwhile: Callable[[], object]) -> None:
         """A process of this machine has no agent: it is looked at directly, once for each MPI."""
-        node = member.node
-        key = (node.host, node.stack.prefix if node.stack else "")
-        if key not in self._looked:
-            try:
-                self._looked[key] = collect(member.host, look_for(node))
-            except NotHere:
-                self._looked[key] = Environment()
-        return self._looked[key]
+        key = _key(member)
+        if member.environment or key in self._looked:
+            return
+        try:
+            host = member.host
+        except NotHere:
+            self._looked[key] = Environment()
+            return
+        ready()  # else it is loaded in turn with what `meanwhile` loads, and the node waits
+        with ThreadPoolExecutor(max_workers=1) as pool:
+            looking = pool.submit(collect, host, look_for(member.node))
+            meanwhile()
+            self._looked[key] = looking.result()
+
+
+def _key(member: ClusterNode) -> Key:
+    return member.node.host, member.node.stack.prefix if member.node.stack else ""
 
 
 def informed(job: Job, seen: Mapping[int, Environment]) -> Job:

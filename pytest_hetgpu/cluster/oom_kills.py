@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 
 OWN = "/proc/self/cgroup"
 MACHINE = "/proc/vmstat"
@@ -15,6 +16,7 @@ _V2, _V1 = "/sys/fs/cgroup", "/sys/fs/cgroup/memory"
 _COUNT = re.compile(rb"^oom_kill (\d+)$", re.MULTILINE)
 
 
+@lru_cache(maxsize=64)
 def places(cgroups: bytes | None) -> tuple[str, ...]:
     """Files that may count for processes of these control groups (/proc/self/cgroup), the nearest first.
 

@@ -45,12 +45,18 @@ class Standing:
 class Placements:
     """The standing placements of one process, the least used closed first. `run` is the run's name, for labels.
 
-    `telling` is told what the nodes of a job wait for, and "" once that is over.
+    `telling` is told what the nodes of a job wait for, "" once that is over. `meanwhile` is called while they start.
     """
 
-    def __init__(self, run: str, telling: Callable[[Job, str], None] = lambda *_: None) -> None:
+    def __init__(
+        self,
+        run: str,
+        telling: Callable[[Job, str], None] = lambda *_: None,
+        meanwhile: Callable[[Job], object] = lambda _: None,
+    ) -> None:
         self.run = run
         self._telling = telling
+        self._meanwhile = meanwhile
         self._standing: dict[str, Standing] = {}
         self._failed: dict[str, list[HetgpuError]] = {}
         self._kinds: set[str] = set()
@@ -122,7 +128,8 @@ class Placements:
         self._kinds |= {node.hardware.runtime for node in job.everybody}
         berths: list[Berth] = []
         try:
-            berths += _together([_opener(node, gathering) for node in job.everybody], gathering)
+            openers = [_opener(node, gathering) for node in job.everybody]
+            berths += _together(openers, gathering, partial(self._meanwhile, job))
             environments = _joined_and_seen(berths, job.starter)
             sights = _sights(berths, environments)
         except BaseException:
@@ -232,12 +239,15 @@ class _Asked:
         )
 
 
-def _together(openers: Sequence[Callable[[], Berth]], gathering: Gathering) -> list[Berth]:
-    """Open all side by side. If one fails, close the others and raise the first error."""
+def _together(
+    openers: Sequence[Callable[[], Berth]], gathering: Gathering, meanwhile: Callable[[], object]
+) -> list[Berth]:
+    """Open all side by side, and do something else. If one fails, close the others and raise the first error."""
     pool = ThreadPoolExecutor(max_workers=min(16, len(openers)))
     futures: list[Future[Berth]] = [pool.submit(opener) for opener in openers]
     try:
         inspect.ready()
+        meanwhile()
         return [future.result() for future in futures]
     except BaseException:
         gathering.abandoned.set()

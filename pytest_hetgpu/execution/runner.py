@@ -8,7 +8,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_hetgpu.analysis.judge import judge_output
+from pytest_hetgpu.analysis.judge import get_ready, judge_output
 from pytest_hetgpu.cluster import cluster as clusters
 from pytest_hetgpu.cluster.cleanup.guard import guarded
 from pytest_hetgpu.cluster.cluster import Cluster
@@ -40,7 +40,7 @@ from pytest_hetgpu.store.text import shown
 if TYPE_CHECKING:
     from pytest_hetgpu.analysis.baseline import Baseline
     from pytest_hetgpu.cluster.bandwidth.measure import Wires
-    from pytest_hetgpu.cluster.facts_cache import Surroundings
+    from pytest_hetgpu.cluster.facts_cache import EarlyLook, Surroundings
     from pytest_hetgpu.cluster.pool import Placements
     from pytest_hetgpu.cluster.preflight.concern import Concern
 
@@ -74,6 +74,7 @@ class Recorder:
         self.output: float = LIMIT
         self.runtimes: dict[str, Runtime] = {}
         self.placements: Placements | None = None
+        self.early: EarlyLook | None = None
         self.surroundings: Surroundings | None = None
         self.spoilt: Job | None = None
         self.outcomes = Remembered()
@@ -82,6 +83,7 @@ class Recorder:
         self.anonymous = False
         self.wire: float | str = "off"
         self.wires: Wires | None = None
+        self.meanwhile: Callable[[Job], object] = get_ready
         self.options: Sequence[str] = ()
         self.history: Path | None = None
         self.baseline: Baseline | None = None
@@ -157,9 +159,9 @@ class Recorder:
         from pytest_hetgpu.cluster.preflight.check import check
 
         if self.surroundings is None:
-            self.surroundings = facts_cache.Surroundings(self.folder.path)
-        with held(cluster.job, self.journal.waits):
-            seen = self.surroundings.of(cluster)
+            self.surroundings = facts_cache.Surroundings(self.folder.path, self.early)
+        hold, meanwhile = partial(held, cluster.job, self.journal.waits), partial(self.meanwhile, cluster.job)
+        seen = self.surroundings.of(cluster, hold, meanwhile)
         job = facts_cache.informed(cluster.job, seen)
         return replace(cluster.informed(seen), job=job, concerns=(*check(job, seen), *self.surroundings.moved(cluster)))
 
@@ -171,7 +173,7 @@ class Recorder:
         if self.placements is None:
             from pytest_hetgpu.cluster.pool import Placements
 
-            self.placements = Placements(self.folder.path.name, self.journal.waits)
+            self.placements = Placements(self.folder.path.name, self.journal.waits, self.meanwhile)
         unfit = self.health.unfit(job)
         budget, back = self.trying.budget, self.trying.returning
         if not (unfit or self.placements.ready(job)):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +15,6 @@ from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.extensions.package_data import REMOTE
 from pytest_hetgpu.model import rank_outcome
 from pytest_hetgpu.model.job import Job, Node, Scenario
-from pytest_hetgpu.planning.shell import script
 from pytest_hetgpu.planning.suite import Suite
 from pytest_hetgpu.reporting.cell_text import debugged, knowing
 from pytest_hetgpu.store.properties import before
@@ -28,7 +29,10 @@ PROGRAMS = REMOTE
 
 def again(suite: Suite, matrix: str, label: str, options: Sequence[str] = ()) -> str:
     """The command that runs just this cell once more, with the options that it had."""
-    scenario = next((s.id for s in suite.scenarios if s.label == label and s.matrix == matrix), label)
+    try:
+        scenario = suite.scenarios[suite.position(matrix, label)].id
+    except KeyError:  # of a matrix that has changed since
+        scenario = label
     file = suite.documents[matrix].file if matrix in suite.documents else "MATRIX"
     return shlex.join(rerun(file, scenario, options))
 
@@ -40,11 +44,17 @@ def rerun(file: str, scenario: str, options: Sequence[str] = ()) -> tuple[str, .
 
 def runner() -> tuple[str, ...]:
     """How pytest is started in this environment: by its plain name only where that finds this environment's."""
-    beside = Path(sys.executable).with_name("pytest")
-    found = shutil.which("pytest")
+    return _runner(sys.executable, os.environ.get("PATH", ""), Path.cwd())
+
+
+@lru_cache(maxsize=8)
+def _runner(python: str, path: str, _: Path) -> tuple[str, ...]:
+    """A report asks for it once per cell, and looking along PATH takes its time."""
+    beside = Path(python).with_name("pytest")
+    found = shutil.which("pytest", path=path)
     if found and beside.exists() and Path(found).samefile(beside):
         return ("pytest",)
-    return (shown(beside),) if beside.exists() else (sys.executable, "-m", "pytest")
+    return (shown(beside),) if beside.exists() else (python, "-m", "pytest")
 
 
 def describe(job: Job, outcome: Outcome, log: str, once_more: str) -> str:
@@ -111,22 +121,30 @@ def planned(suite: Suite, scenarios: Iterable[Scenario]) -> Iterator[str]:
 
 
 def _same_nodes(one: Job, other: Job) -> bool:
+    from pytest_hetgpu.planning.shell import script  # a plan needs it, a run does not
+
     return other.joined and script.placement_name(one) == script.placement_name(other)
 
 
 def _prepared(job: Job) -> Iterator[str]:
+    from pytest_hetgpu.planning.shell import script
+
     yield ""
     yield f"# placement {job.axes['placement']}: its nodes, made and joined once (started from {job.starter.name})"
     yield from script.preparation(job, shown(PROGRAMS))
 
 
 def _cleaned(job: Job) -> Iterator[str]:
+    from pytest_hetgpu.planning.shell import script
+
     yield ""
     yield f"# placement {job.axes['placement']}: nothing left of it"
     yield from script.cleaning(job)
 
 
 def _lines(job: Job, suite: Suite) -> Iterator[str]:
+    from pytest_hetgpu.planning.shell import script
+
     for node in job.nodes:
         ranks = f"{node.ranks} rank{'s' * (node.ranks > 1)}"
         yield f"node {node.index}: {_described(node, job)}, {ranks}"

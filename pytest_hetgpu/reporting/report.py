@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -47,6 +49,18 @@ def build(run_folder: Path, rerun: Rerun, trouble: list[str] | None = None) -> R
             raise ReportError(f"not written: {said}")
         trouble.append(f"reports: not written: {said}")
     return record
+
+
+def get_ready(meanwhile: Callable[[], object]) -> None:
+    """Load what builds reports, and do something else. What fails here fails again when it is needed."""
+    from pytest_hetgpu.reporting.html import page
+
+    with suppress(Exception), ThreadPoolExecutor(max_workers=1) as pool:
+        pool.submit(page.packed_charts)  # compressing takes no turn of the interpreter's
+        meanwhile()
+        page.template()
+        for name in ("junit", "past", "history", "wires", "upstream.written", "html.facts"):
+            importlib.import_module(f"{__package__}.{name}")
 
 
 def _settle(record: RunRecord, folder: RunFolder) -> None:

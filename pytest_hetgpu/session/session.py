@@ -6,7 +6,6 @@ import math
 import os
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
@@ -22,7 +21,7 @@ from pytest_hetgpu.session import failure_text, signals
 from pytest_hetgpu.session.finish import end
 from pytest_hetgpu.session.folder_watch import FolderWatch
 from pytest_hetgpu.session.interrupted_cells import InFlight
-from pytest_hetgpu.session.marks import marked
+from pytest_hetgpu.session.marks import marked, registered
 from pytest_hetgpu.session.redacted_reports import RedactedReports
 from pytest_hetgpu.session.settings import OFF, OPTIONS, Settings
 from pytest_hetgpu.store.disk_errors import writing
@@ -31,6 +30,7 @@ from pytest_hetgpu.store.text import one_line, visible
 
 if TYPE_CHECKING:
     from pytest_hetgpu.cluster.cluster import Cluster
+    from pytest_hetgpu.cluster.facts_cache import EarlyLook
     from pytest_hetgpu.execution.runner import Beginning, Recorder
     from pytest_hetgpu.model.outcome import Outcome, RunResult
     from pytest_hetgpu.store.cells import CellRecord
@@ -68,7 +68,7 @@ class Session:
             )
             learn({}, *suite.settings())
             session = cls(config, settings, suite)
-            session.register_marks()
+            session.marks = registered(config, suite, pytest.mark)
             if config.args_source is not config.ArgsSource.ARGS:
                 config.args[:] = [str(packaged("scenarios"))]
             if not (settings.plan or config.option.collectonly):
@@ -79,6 +79,7 @@ class Session:
 
     def open_run(self) -> None:
         """A folder for what is left; a worker joins its controller's run. What only a run needs is imported here."""
+        early = self.look_early()
         from pytest_hetgpu.session import start
 
         if self.worker is not None:
@@ -90,11 +91,21 @@ class Session:
             opens = start.start if self.settings.resume is None else start.take_up
             opened = opens(self.suite, self.settings, self.config.invocation_params.dir, self.beginning())
         self.recorder, self.kept = opened.recorder, opened.kept
+        self.recorder.early = early
         self.watch = FolderWatch(self.config, self.recorder.journal, speaks=self.worker is None)
         self.config.pluginmanager.register(self.watch, "hetgpu-folder-watch")
         self.configure(self.recorder)
         if self.worker is None:
             self.show(self.recorder, opened.taken_up, opened.remarks)
+
+    def look_early(self) -> EarlyLook | None:
+        """Begins to look at this machine, which takes longer than loading the rest, if this process will run cells."""
+        elsewhere = self.worker is not None or getattr(self.config.option, "dist", "no") != "no"
+        if elsewhere or self.settings.preflight == OFF or self.settings.resume is not None:
+            return None
+        from pytest_hetgpu.cluster.facts_cache import look_early
+
+        return look_early(self.suite, self.cells)
 
     def beginning(self) -> Beginning:
         """How this session was started, for its run's journal."""
@@ -141,7 +152,7 @@ class Session:
         recorder.anonymous = self.settings.anonymise
         recorder.wire = self.settings.wire
         recorder.options = self.options
-        recorder.history = self.history(recorder.folder.path.parent)
+        recorder.history = self.settings.remembered_in(recorder.folder.path.parent, self.config.invocation_params.dir)
 
     def bound(self, recorder: Recorder) -> None:
         """Hands on what cells and the run may take; when the run's time is over is the controller's word."""
@@ -149,18 +160,6 @@ class Session:
 
         deadline = self.worker["hetgpu_deadline"] if self.worker is not None else None
         recorder.output = asked(self.settings, recorder.trying, recorder.health, deadline)
-
-    def history(self, reports: Path) -> Path | None:
-        """The file that runs of a reports folder are remembered in; None where they are not."""
-        return self.settings.remembered_in(reports, self.config.invocation_params.dir)
-
-    def register_marks(self) -> None:
-        """Makes a mark of every axis value, platform and family; a value named like a mark that exists is an error."""
-        taken = {line.split(":")[0].split("(")[0].strip() for line in self.config.getini("markers")}
-        names = dict.fromkeys(self.suite.words(taken))
-        for name in names.keys() - taken:
-            self.config.addinivalue_line("markers", f"{name}: of a hetgpu matrix")
-        self.marks = {name: getattr(pytest.mark, name).mark for name in ("hetgpu", *names)}
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """`-m` and `-k` know a cell by its axis values, hardware, platforms, family and kind. Marks are shared."""

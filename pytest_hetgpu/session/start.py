@@ -7,13 +7,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_hetgpu.analysis import judge
 from pytest_hetgpu.execution.resume import earlier, kept
 from pytest_hetgpu.execution.runner import Beginning, Recorder
+from pytest_hetgpu.reporting import report
 from pytest_hetgpu.session.settings import OFF, Settings
 from pytest_hetgpu.store.text import shown
 
 if TYPE_CHECKING:
     from pytest_hetgpu.analysis.baseline import Baseline
+    from pytest_hetgpu.model.job import Job
     from pytest_hetgpu.planning.suite import Suite
     from pytest_hetgpu.store.cells import CellRecord
 
@@ -50,7 +53,7 @@ def start(suite: Suite, settings: Settings, here: Path, begun: Beginning) -> Ope
 
         history = settings.remembered_in(reports, here)
         baseline, remarks = chosen(str(settings.baseline), reports, history, suite)
-    return Opened(Recorder.start(suite, reports, begun, baseline), remarks=remarks)
+    return Opened(_reporting(Recorder.start(suite, reports, begun, baseline)), remarks=remarks)
 
 
 def take_up(suite: Suite, settings: Settings, here: Path, begun: Beginning) -> Opened:
@@ -60,4 +63,14 @@ def take_up(suite: Suite, settings: Settings, here: Path, begun: Beginning) -> O
     folder = earlier.find(str(settings.resume), here / settings.reports, here)
     before = earlier.take_up(folder, begun.basis)
     said = kept.told(shown(folder), suite.select(settings.cell), before.record)
-    return Opened(next_part(suite, before, begun), before.kept, said, list(kept.remarks(before.record)))
+    return Opened(_reporting(next_part(suite, before, begun)), before.kept, said, list(kept.remarks(before.record)))
+
+
+def _reporting(recorder: Recorder) -> Recorder:
+    """The recorder of a process that builds reports, too, and gets ready for them."""
+    recorder.meanwhile = _get_ready
+    return recorder
+
+
+def _get_ready(job: Job) -> None:
+    report.get_ready(lambda: judge.get_ready(job))

@@ -11,8 +11,9 @@ import secrets
 import shutil
 import time
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.model.job import Job
@@ -20,7 +21,7 @@ from pytest_hetgpu.model.outcome import RunResult
 from pytest_hetgpu.store.encode import RecordError, from_json, to_json
 from pytest_hetgpu.store.files import FOLDER, PRIVATE, PRIVATE_FOLDER, make_folder, write_atomically
 from pytest_hetgpu.store.redaction.log import holds_secrets, publish
-from pytest_hetgpu.store.redaction.redact import redact_json
+from pytest_hetgpu.store.redaction.redact import basis, redact_json
 
 __all__ = [
     "HISTORY",
@@ -86,7 +87,7 @@ class RunFolder:
 
     def scenario(self, label: str) -> Path:
         """Where the files of a cell lie: always below `scenarios/`, whatever the label."""
-        return self.path / "scenarios" / self._name(label) / self.attempt
+        return _scenario(self.path, self._name(label), self.attempt)
 
     @staticmethod
     def _name(label: str) -> str:
@@ -167,6 +168,9 @@ class RunFolder:
         above = self.private.parent
         for _ in range(_TRIES):
             with contextlib.suppress(FileNotFoundError):
+                # Almost always they are there: a cell in the middle of a run makes none of them.
+                if place.is_dir() and (above / ".gitignore").exists() and not above.stat().st_mode & 0o077:
+                    return
                 for folder in reversed((place, *place.parents)):
                     if folder == above or above in folder.parents:
                         folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
@@ -228,10 +232,31 @@ class RunFolder:
     def write_job(self, job: Job, result: RunResult | None = None) -> None:
         """Keeps the job, and what it left once that is known, redacted. Replaces what was kept before."""
         self.prepare(job.label)
-        kept = {"schema": SCHEMA, "job": to_json(job), "result": to_json(result) if result else None}
+        left = json.dumps(redact_json({"result": to_json(result)})["result"]) if result else "null"
         # A part a line: the encoder that indents is many times slower, and this is written twice a cell.
-        parts = ",\n".join(f'"{name}": {json.dumps(value)}' for name, value in redact_json(kept).items())
-        write_atomically(self.job(job.label), f"{{{parts}}}\n".encode("ascii"), PRIVATE)
+        text = f'{{"schema": {SCHEMA},\n"job": {_job_text(job)},\n"result": {left}}}\n'
+        write_atomically(self.job(job.label), text.encode("ascii"), PRIVATE)
+
+
+class _Last:
+    """The job that was written last, and what it was redacted by, with its text."""
+
+    job: ClassVar[tuple[Job | None, object, str]] = (None, None, "")
+
+
+def _job_text(job: Job) -> str:
+    """A job as redacted JSON, made once for both times that it is written."""
+    last, by, text = _Last.job
+    if last is not job or by != basis():
+        text = json.dumps(redact_json({"job": to_json(job)})["job"])
+        _Last.job = (job, basis(), text)
+    return text
+
+
+@lru_cache(maxsize=64)
+def _scenario(run: Path, name: str, attempt: str) -> Path:
+    """A cell asks for it some twenty times."""
+    return run / "scenarios" / name / attempt
 
 
 def read_job(path: Path) -> Job:

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from pytest_hetgpu.model.outcome import Outcome
 from pytest_hetgpu.model.records import Measurement
@@ -112,5 +112,5 @@ def _wire(outcome: Outcome) -> dict[str, str]:
 
 def program(argv: Sequence[str]) -> str:
     """The program that measures in a command line: `allreduce.py`, `osu_latency`; "" where none is recognised."""
-    names = (PurePosixPath(token).name for token in argv if "=" not in token)
+    names = (token.rpartition("/")[2] for token in argv if "=" not in token)
     return next((name for name in names if _PROGRAM.fullmatch(name) and name != _STARTER), "")

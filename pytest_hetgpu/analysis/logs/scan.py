@@ -5,8 +5,9 @@ A log is bytes: NULs, broken UTF-8, carriage returns and endless lines are its o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 from pytest_hetgpu.analysis.logs.colours import Coloured, without_colours
@@ -66,14 +67,10 @@ class Scan:
     def __init__(self, ears: Sequence[Ear], unheard: Sequence[bytes] = ()) -> None:
         self._ears = ears
         self._unheard = Unheard(unheard)
-        self._words = Words((trigger for ear in ears for trigger in ear.triggers), unheard)
-        self._listening: dict[bytes, list[int]] = {word: [] for word in self._words.words}
-        for place, ear in enumerate(ears):
-            for trigger in dict.fromkeys(ear.triggers):
-                self._listening[trigger].append(place)
-        # Places of ears: of those that want more lines, and of those that want a line with these words; None if nobody.
+        self._audience = _audience(tuple(tuple(ear.triggers) for ear in ears), tuple(unheard))
+        self._words = self._audience.words
+        # Places of ears that want more lines.
         self._pending: set[int] = set()
-        self._wanted: dict[frozenset[bytes], frozenset[int] | None] = {}
         self._passed = 0
         self._number = 1
         self._head = b""
@@ -200,13 +197,37 @@ class Scan:
 
     def _hit(self, words: frozenset[bytes]) -> frozenset[int] | None:
         """The places of the ears that listen for one of these words; None where one of them makes a line nobody's."""
-        if words in self._wanted:
-            return self._wanted[words]
+        wanted = self._audience.wanted
+        if words in wanted:
+            return wanted[words]
         nobodys = not words.isdisjoint(self._unheard.words)
-        found = None if nobodys else frozenset(place for word in words for place in self._listening[word])
-        if len(self._wanted) < _MOST_KNOWN:
-            self._wanted[words] = found
+        found = None if nobodys else frozenset(place for word in words for place in self._audience.listening[word])
+        if len(wanted) < _MOST_KNOWN:
+            wanted[words] = found
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Audience:
+    """What is known of ears with the same triggers, whichever log they listen to.
+
+    `listening` has the places of a word's ears. `wanted` has those of a line that holds these words, None if nobody's.
+    """
+
+    words: Words
+    listening: Mapping[bytes, Sequence[int]]
+    wanted: dict[frozenset[bytes], frozenset[int] | None] = field(default_factory=dict)
+
+
+@lru_cache(maxsize=16)
+def _audience(triggers: tuple[tuple[bytes, ...], ...], unheard: tuple[bytes, ...]) -> _Audience:
+    """Made once per set of ears: logs of one run differ little, and most of them are short."""
+    words = Words((trigger for wanted in triggers for trigger in wanted), unheard)
+    listening: dict[bytes, list[int]] = {word: [] for word in words.words}
+    for place, wanted in enumerate(triggers):
+        for trigger in dict.fromkeys(wanted):
+            listening[trigger].append(place)
+    return _Audience(words, listening)
 
 
 def _line_start(block: bytes, low: int, high: int) -> int:

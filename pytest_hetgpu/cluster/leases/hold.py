@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -192,14 +192,18 @@ def told(who: Mapping[str, Any]) -> str:
     return f"{name} holds it{what}{since}, process {text('launcher') or text('pid')}"
 
 
+@cache
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a uid without a name
+        return f"user {os.geteuid()}"
+
+
 def _who(cell: str) -> dict[str, Any]:
     owner = parse(books().label)
-    try:
-        user = getpass.getuser()
-    except (OSError, KeyError):  # a uid without a name
-        user = f"user {os.geteuid()}"
     return {
-        "user": user,
+        "user": _user(),
         "machine": os.uname().nodename,
         "launcher": os.getpid(),
         "run": owner.run if owner else "",

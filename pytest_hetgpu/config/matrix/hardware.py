@@ -86,14 +86,14 @@ class HardwareShape(Shape):
     arch: Text | None = None
     count: Annotated[int, Field(ge=0)] = 1
     memory: Bytes | None = None
-    fabric: FabricShape = FabricShape()
+    fabric: FabricShape = FabricShape.model_construct()
     runtime: Annotated[str, choice("runtimes", "runtime")] = "local"
     image: Annotated[ImageName | None, Field(description="a reference, or a folder with a Dockerfile")] = None
-    build: BuildShape = BuildShape()
-    container: ContainerShape = ContainerShape()
-    slurm: SlurmShape = SlurmShape()
-    kubernetes: PodsShape = PodsShape()
-    mpi: MpiShape = MpiShape()
+    build: BuildShape = BuildShape.model_construct()
+    container: ContainerShape = ContainerShape.model_construct()
+    slurm: SlurmShape = SlurmShape.model_construct()
+    kubernetes: PodsShape = PodsShape.model_construct()
+    mpi: MpiShape = MpiShape.model_construct()
     env: Env = {}
     mca: Mca = {}
     capabilities: Names = ()

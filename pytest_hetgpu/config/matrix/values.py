@@ -127,7 +127,8 @@ class AxisReader:
 
     def setting(self, fragment: Fragment, place: str) -> None:
         """A further axis's value: options are checked here, a family's own settings in the cells that take them."""
-        settings = COMMON.union(*(model.model_fields for model in _all_settings())) - {"over"}
+        special = fragment.raw.keys() - COMMON  # else no family has to be imported for its settings
+        settings = COMMON.union(*(model.model_fields for model in _all_settings())) - {"over"} if special else COMMON
         for key in (key for key in fragment.raw if key not in settings):
             self.complaints.add(fragment.line(key), f"unknown key {key!r} in {place} {known(key, settings, ALL)}")
         try:

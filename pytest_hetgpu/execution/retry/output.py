@@ -5,8 +5,10 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 LIMIT = 256 << 20
@@ -14,6 +16,7 @@ LIMIT = 256 << 20
 
 LEAST = 1 << 16
 _EVERY = 0.2  # seconds between two looks at the file
+_IDLE = 25  # looks at nothing after which the thread ends
 _BLOCK = 1 << 20
 _KEEP_SIZE, _PUNCH_HOLE = 0x1, 0x2  # linux/falloc.h
 
@@ -30,33 +33,75 @@ def limited(output: Path, limit: float) -> Iterator[Callable[[], int]]:
     if not half:
         yield lambda: 0
         return
-    ended = threading.Event()
-    watcher = threading.Thread(target=_watch, args=(output, half, ended), daemon=True, name="output-limit")
-    watcher.start()
+    growing = _Growing(output, half, -(-half // _BLOCK) * _BLOCK)
+    _watch.add(growing)
 
     def finish() -> int:
-        ended.set()
-        watcher.join()
+        _watch.remove(growing)
         return _closed_up(output, half)
 
     try:
         yield finish
     finally:
-        ended.set()
+        _watch.remove(growing)
 
 
-def _watch(output: Path, half: int, ended: threading.Event) -> None:
-    """Punches out the middle of the file, in whole blocks, as often as enough has come."""
-    done = -(-half // _BLOCK) * _BLOCK
-    while not ended.wait(_EVERY):
+@dataclass(eq=False, slots=True)
+class _Growing:
+    """The output of a running cell; `done` is where the hole in its middle ends."""
+
+    output: Path
+    half: int
+    done: int
+
+    def look(self) -> bool:
+        """Punch out the middle of the file, in whole blocks, if enough has come; False if that cannot be done."""
         try:
-            end = (output.stat().st_size - half) // _BLOCK * _BLOCK
+            end = (self.output.stat().st_size - self.half) // _BLOCK * _BLOCK
         except OSError:
-            continue
-        if end > done:
-            if not _punch(output, done, end - done):
-                return
-            done = end
+            return True
+        if end > self.done:
+            if not _punch(self.output, self.done, end - self.done):
+                return False
+            self.done = end
+        return True
+
+
+class _Watch:
+    """One thread for all outputs that grow: to start one per cell costs more than most cells print."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._growing: list[_Growing] = []
+        self._thread: threading.Thread | None = None
+
+    def add(self, growing: _Growing) -> None:
+        """Look at an output from now on."""
+        with self._lock:
+            self._growing.append(growing)
+            # A thread that this process was forked without is not alive.
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._look, daemon=True, name="output-limit")
+                self._thread.start()
+
+    def remove(self, growing: _Growing) -> None:
+        """Look at it no more: once this returns, nobody changes the file."""
+        with self._lock, suppress(ValueError):
+            self._growing.remove(growing)
+
+    def _look(self) -> None:
+        idle = 0
+        while True:
+            time.sleep(_EVERY)
+            with self._lock:
+                self._growing = [growing for growing in self._growing if growing.look()]
+                idle = 0 if self._growing else idle + 1
+                if idle >= _IDLE:
+                    self._thread = None
+                    return
+
+
+_watch = _Watch()
 
 
 def _punch(output: Path, start: int, size: int) -> bool:

@@ -15,7 +15,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template, select_autoescape
 from markupsafe import Markup
 
 SCRIPTS = ("dom.js", "store.js", "matrix.js", "charts.js", "timeline.js", "cell.js", "sections.js", "main.js")
@@ -23,15 +23,21 @@ SCRIPTS = ("dom.js", "store.js", "matrix.js", "charts.js", "timeline.js", "cell.
 
 def render(facts: Mapping[str, Any]) -> str:
     """`index.html` of what `page_facts` gave."""
-    loader = PackageLoader("pytest_hetgpu.reporting.html", "assets")
-    made = Environment(loader=loader, autoescape=select_autoescape(), undefined=StrictUndefined)
     scripts = Markup("\n").join(_asset(name) for name in SCRIPTS)
-    return made.get_template("index.html.j2").render(
+    return template().render(
         facts=facts,
         style=_asset("style.css"),
         script=scripts,
         charts=packed_charts() if any({"series", "timeline"} & cell.keys() for cell in facts["cells"]) else "",
     )
+
+
+@cache
+def template() -> Template:
+    """The page's template, compiled once."""
+    loader = PackageLoader("pytest_hetgpu.reporting.html", "assets")
+    made = Environment(loader=loader, autoescape=select_autoescape(), undefined=StrictUndefined)
+    return made.get_template("index.html.j2")
 
 
 def _asset(name: str) -> Markup:

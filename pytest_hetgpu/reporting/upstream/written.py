@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pytest_hetgpu.model.verdict import Verdict
-from pytest_hetgpu.reporting.upstream.issue import issue
 from pytest_hetgpu.reporting.upstream.projects import named
 from pytest_hetgpu.store.cells import CellRecord, RunRecord
 from pytest_hetgpu.store.environment import SeenPlacement
@@ -31,7 +30,9 @@ def write(record: RunRecord, folder: RunFolder, placements: Iterable[SeenPlaceme
         if old not in wanted:
             old.unlink()
     if wanted:
+        from pytest_hetgpu.reporting.upstream.issue import issue  # most runs have none to write
+
         make_folder(home)
-    for path, cells in wanted.items():
-        write_atomically(path, issue(record, folder, cells, seen).encode())
+        for path, cells in wanted.items():
+            write_atomically(path, issue(record, folder, cells, seen).encode())
     return {key: f"{FOLDER}/{name}" for key, name in names.items()}

@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, ClassVar
 
 from pytest_hetgpu.model.multi_pattern import Pattern, any_of, automaton
@@ -33,6 +33,7 @@ from pytest_hetgpu.store.redaction.secret_pieces import Pieces
 __all__ = [
     "LONGEST_KEY",
     "REDACTED",
+    "basis",
     "end_of_known",
     "forget",
     "is_secret_name",
@@ -53,6 +54,7 @@ LONGEST_KEY = 1 << 14
 _GOES_ON = "0" * 64  # what makes most tokens whole
 _SHORTEST_BEGUN, _LONGEST_BEGUN = 3, 256  # characters of a secret's beginning
 _TELLING_WORDS = 6
+_SHORT = 80  # characters
 _VALUE_FOLLOWS = ("-env", "-genv")
 _names: ContextVar[Callable[[str], str] | None] = ContextVar("_names", default=None)
 _IDENTITY = ("matrix", "scenario", "label", "axes")
@@ -95,6 +97,11 @@ def _keep(values: Iterable[str]) -> None:
         _Known.signs = None
 
 
+def basis() -> object:
+    """What is redacted now, to be compared: equal as long as the redacted form of a text stays the same."""
+    return _Known.values, _names.get()
+
+
 def signs() -> Pattern:
     """A pattern that is found in every text with a secret. It is found in some others, too."""
     if _Known.signs is None:
@@ -125,11 +132,20 @@ def standing_in(names: Callable[[str], str]) -> Iterator[None]:
 
 def redact(text: str) -> str:
     """The text without its secrets. Redacting twice changes nothing."""
-    data = text.encode("utf-8", "surrogatepass")
-    if signs().search(data):
-        text = _without_secrets(text, data)
+    text = _short(text, _Known.values) if len(text) <= _SHORT else _redacted(text)
     names = _names.get()
     return names(text) if names else text
+
+
+def _redacted(text: str) -> str:
+    data = text.encode("utf-8", "surrogatepass")
+    return _without_secrets(text, data) if signs().search(data) else text
+
+
+@lru_cache(maxsize=2048)
+def _short(text: str, _: frozenset[str]) -> str:
+    """A name, a number, an option: reports hold the same ones again and again. Redacted by these known values."""
+    return _redacted(text)
 
 
 def redact_bytes(data: bytes) -> bytes:
@@ -228,6 +244,8 @@ def redact_env(env: Mapping[str, str]) -> dict[str, str]:
 
 def redact_argv(argv: Sequence[str]) -> list[str]:
     """A command line without secrets, token by token: `TOKEN=...`, `--password ...`, MPICH's `-genv NAME VALUE`."""
+    if _names.get() is None and _is_clean(list(argv)):
+        return list(argv)
     out: list[str] = []
     whole = " ".join(argv)
     telling = redact(whole) != whole  # else no token is told by others, and most command lines have no secret
@@ -260,11 +278,57 @@ def redact_json(value: Any) -> Any:
     A text whose own name is that of a secret is one, but for the `key` of a signature. Names of cells (`matrix`,
     `scenario`, `label`, `axes`) stay: what was written of a cell must find it again.
     """
+    if _names.get() is None and _is_clean(value):
+        return value
+    return _redact_value(value)
+
+
+def _is_clean(value: Any) -> bool:
+    """Whether JSON data has no secret, told by one search in all of its texts; a cell has hundreds, and seldom one."""
+    texts: list[str] = []
+    return _gather(value, texts) and not signs().search("\n".join(texts).encode("utf-8", "surrogatepass"))
+
+
+def _gather(value: Any, texts: list[str]) -> bool:
+    """Collect the texts that are to be searched; False if a name or an option already tells of a secret."""
+    if isinstance(value, str):
+        texts.append(value)
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            if name not in _IDENTITY and not _gather_member(name, item, texts):
+                return False
+    elif isinstance(value, list):
+        if not all(isinstance(item, str) for item in value):
+            return all(_gather(item, texts) for item in value)
+        if any(map(_tells, value)):
+            return False
+        texts.append(" ".join(value))
+    return True
+
+
+def _gather_member(name: str, value: Any, texts: list[str]) -> bool:
+    if name == "env" and isinstance(value, dict):
+        texts += map(str, value.values())
+        return all(isinstance(item, str) for item in value.values()) and not any(map(is_secret_name, value))
+    if isinstance(value, str):
+        texts.append(value)
+        return name == _OF_SIGNATURE or not is_secret_name(name)
+    return not isinstance(value, dict | list) or _gather(value, texts)
+
+
+def _tells(token: str) -> bool:
+    """Whether a token of a command line may be told by its name, or tell the next one."""
+    if token[:1] == "-":
+        return token in _VALUE_FOLLOWS or is_secret_option(token)
+    return "=" in token and is_secret_name(token.partition("=")[0])
+
+
+def _redact_value(value: Any) -> Any:
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, list):
         texts = all(isinstance(item, str) for item in value)
-        return redact_argv(value) if texts else [redact_json(item) for item in value]
+        return redact_argv(value) if texts else [_redact_value(item) for item in value]
     if isinstance(value, dict):
         return {name: _redact_member(name, item) for name, item in value.items()}
     return value
@@ -277,4 +341,4 @@ def _redact_member(name: str, value: Any) -> Any:
         return redact_env({key: str(item) for key, item in value.items()})
     if value and isinstance(value, str) and name != _OF_SIGNATURE and is_secret_name(name):
         return REDACTED
-    return redact_json(value)
+    return _redact_value(value)

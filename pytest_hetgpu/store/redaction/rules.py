@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple
 
 from pytest_hetgpu.model.lazy_regex import lazy
@@ -61,11 +62,13 @@ class Rule(NamedTuple):
     replacement: str | Callable[[re.Match[str]], str] = REDACTED
 
 
+@lru_cache(maxsize=1024)
 def is_secret_name(name: str) -> bool:
     """Whether a variable of this name holds a secret, as far as a name can tell."""
     return _SECRET_NAME.search(_HARMLESS.sub("", name.upper())) is not None
 
 
+@lru_cache(maxsize=1024)
 def is_secret_option(word: str) -> bool:
     """Whether a word of a command line is an option whose value is secret."""
     return SECRET_OPTION.fullmatch(word) is not None

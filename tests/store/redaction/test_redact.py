@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_hetgpu.store.redaction.redact import redact, redact_argv, redact_env, redact_json
+from pytest_hetgpu.store.redaction import redact as redaction
+from pytest_hetgpu.store.redaction.redact import forget, learn, redact, redact_argv, redact_env, redact_json
 from pytest_hetgpu.store.redaction.rules import REDACTED, is_secret_name
 
 # Put together here, so that no scanner takes this file for a leak.
@@ -205,3 +206,53 @@ def test_a_text_under_the_name_of_a_secret_is_one() -> None:
     data = {"build_args": {"DB_PASSWORD": "abc9", "BASE": "debian"}, "signature": {"key": "SIGSEGV@x"}, "token": ""}
     shown = {"build_args": {"DB_PASSWORD": REDACTED, "BASE": "debian"}, "signature": {"key": "SIGSEGV@x"}, "token": ""}
     assert redact_json(data) == shown
+
+
+PIECES = [
+    *(
+        "",
+        "a b",
+        "UCX_TLS=tcp",
+        "TLS",
+        "MY_TOKEN",
+        "token",
+        "key",
+        "env",
+        "--password",
+        "-genv",
+        "-x",
+        "curl -u",
+        "me:pw",
+    ),
+    *(
+        "curl",
+        "-u",
+        "sshpass",
+        "-p",
+        "login x",
+        "password y",
+        "--api-key=x",
+        "A_KEY=v",
+        "-----BEGIN RSA",
+        "PRIVATE KEY-----",
+    ),
+    *(AWS_ID, f"id {GITHUB}", f"x\n{PEM}\ny", "LONG=value", "learned-value-1", "Bearer", "abcdefghijklmnop", "docker"),
+]
+TREES = st.recursive(
+    st.sampled_from(PIECES) | st.integers() | st.none(),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.sampled_from(PIECES), inner, max_size=4)
+        | st.dictionaries(st.sampled_from(["env", "argv", "label", "key", "why"]), inner, max_size=3)
+    ),
+    max_leaves=12,
+)
+
+
+@given(tree=TREES)
+def test_data_taken_for_clean_are_what_redacting_each_text_gives(tree: object) -> None:
+    learn({"MY_PASSWORD": "learned-value-1"})
+    try:
+        assert redact_json(tree) == redaction._redact_value(tree)
+    finally:
+        forget()
