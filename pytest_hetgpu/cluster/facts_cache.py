@@ -34,9 +34,9 @@ Hold = Callable[[], AbstractContextManager[object]]
 
 
 class EarlyLook:
-    """A look at a node that is this machine, begun before there is a run. `found` is empty if somebody held the host.
+    """A look at a node that is this machine, begun before there is a run. `found` is empty if it could not be taken.
 
-    Whoever measures here is not disturbed: then the node is looked at when its cell has the host.
+    Whoever holds the host measures, and is not disturbed: then the node is looked at when its cell has the host.
     """
 
     def __init__(self, member: ClusterNode, job: Job) -> None:
@@ -46,7 +46,7 @@ class EarlyLook:
         ready()
 
         def look() -> None:
-            with suppress(HetgpuError), hold(wanted(job.everybody), cell=job.label, timeout=0.0):
+            with suppress(Exception), hold(wanted(job.everybody), cell=job.label, timeout=0.0):
                 self.found = collect(host, look_for(node))
 
         self._thread = threading.Thread(target=look, name="hetgpu early look", daemon=True)

@@ -9,7 +9,6 @@ is free, though others wait; so those who wait for one stand in line beside it (
 
 import contextlib
 import fcntl
-import functools
 import hashlib
 import json
 import os
@@ -281,7 +280,6 @@ def _locker(inode: int) -> Optional[int]:
     return None
 
 
-@functools.lru_cache(maxsize=1)
 def _boot() -> str:
     with contextlib.suppress(OSError), open("/proc/sys/kernel/random/boot_id") as file:  # noqa: PTH123
         return file.read().strip()
