@@ -15,7 +15,7 @@ from pytest_hetgpu.analysis.logs.scan import Ear, Line, Scan
 from pytest_hetgpu.analysis.logs.signs import last_of_program
 from pytest_hetgpu.analysis.logs.versions import Versions
 from pytest_hetgpu.extensions.registry import find, names
-from pytest_hetgpu.extensions.signatures.base import Dialect, Process, Reading, Weight
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser, Priority, Process
 from pytest_hetgpu.extensions.signatures.engine.order import ranked
 from pytest_hetgpu.extensions.signatures.engine.parting import parting_words
 from pytest_hetgpu.model.failure import Signature
@@ -76,9 +76,9 @@ class ProofReader(LogReader, Protocol):
         """Versions by lower-case name of the library."""
 
 
-def dialects() -> tuple[Dialect, ...]:
+def dialects() -> tuple[LogParser, ...]:
     """A fresh reader of every dialect there is."""
-    return tuple(find("signatures", name, Dialect)() for name in names("signatures"))  # type: ignore[type-abstract]
+    return tuple(find("signatures", name, LogParser)() for name in names("signatures"))  # type: ignore[type-abstract]
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Heard:
     """
 
     records: Records
-    readings: tuple[Reading, ...]
+    readings: tuple[FailureMatch, ...]
     exits: tuple[RankExit, ...]
     failed: tuple[str, ...]
     versions: Mapping[str, str]
@@ -102,9 +102,9 @@ class Heard:
         """Which rank each process said it was."""
         return {(hello.host.split(".")[0], hello.pid): rank for rank, hello in self.records.hellos.items()}
 
-    def survived(self, reading: Reading) -> bool:
+    def survived(self, reading: FailureMatch) -> bool:
         """Whether the program went on after a line: something that only it can have written follows."""
-        if reading.weight >= Weight.CONSEQUENCE:
+        if reading.weight >= Priority.CONSEQUENCE:
             return True
         last = self._last_of_program
         return last is not None and last > reading.signature.line
@@ -118,7 +118,7 @@ class Heard:
         return None if place is None else first + place
 
 
-def listen(path: Path, *, proof: ProofReader | None = None, spoken: Sequence[Dialect] | None = None) -> Heard:
+def listen(path: Path, *, proof: ProofReader | None = None, spoken: Sequence[LogParser] | None = None) -> Heard:
     """One streaming pass over the log in `path`.
 
     A log that is missing, empty, broken off, binary or of 1 GB gives an answer too; memory does not grow with it.
@@ -148,7 +148,7 @@ def listen(path: Path, *, proof: ProofReader | None = None, spoken: Sequence[Dia
     )
 
 
-def read(path: Path, *, proof: ProofReader | None = None, spoken: Sequence[Dialect] | None = None) -> Evidence:
+def read(path: Path, *, proof: ProofReader | None = None, spoken: Sequence[LogParser] | None = None) -> Evidence:
     """All that judges need of the output in `path`: `proof` is the transport family's reader, `spoken` defaults to all.
 
     Reads as `listen` does.
@@ -179,7 +179,7 @@ def read(path: Path, *, proof: ProofReader | None = None, spoken: Sequence[Diale
     )
 
 
-def failures(path: Path, heard: Heard, readings: Sequence[Reading]) -> tuple[Signature, ...]:
+def failures(path: Path, heard: Heard, readings: Sequence[FailureMatch]) -> tuple[Signature, ...]:
     """The failures among readings of the log in `path`, the most telling first.
 
     Where the first is that a program gave up, the line is quoted in which it said why, if it did just before.
@@ -212,10 +212,10 @@ def _proof_ear(reader: LogReader) -> Ear:
 class _Listener:
     """A dialect and what it made of the log. One that fails, which none should, costs its own readings only."""
 
-    def __init__(self, dialect: Dialect) -> None:
+    def __init__(self, dialect: LogParser) -> None:
         self.dialect = dialect
         self.failed = ""
-        self.readings: tuple[Reading, ...] = ()
+        self.readings: tuple[FailureMatch, ...] = ()
         self.exits: tuple[RankExit, ...] = ()
 
     def take(self, line: Line) -> None:

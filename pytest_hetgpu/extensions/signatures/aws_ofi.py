@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from pytest_hetgpu.extensions.signatures.base import LogLine, Reading, Weight
-from pytest_hetgpu.extensions.signatures.engine.rules import Rule, RuleDialect
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, Priority
+from pytest_hetgpu.extensions.signatures.engine.rules import MatchRule, RuleParser
 from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.verdict import Kind
 
@@ -23,10 +23,10 @@ _HOST = lazy(r"(?P<host>[A-Za-z][\w-]{0,63})[\w.-]{0,190}:\d{1,10}:\d{1,10} ")
 _NO_MEMORY = lazy(r"[Cc]annot allocate memory|[Oo]ut of memory|allocation failed")
 
 
-def _warning(text: str, kind: Kind, key: str, weight: Weight = Weight.CAUSE) -> Rule:
+def _warning(text: str, kind: Kind, key: str, weight: Priority = Priority.CAUSE) -> MatchRule:
     """A warning of the plugin that begins with or holds `text`."""
     trigger = max(re.split(r"\.\{.*?\}|\\|\(\?:.*?\)\??", text), key=len)
-    return Rule(
+    return MatchRule(
         trigger,
         kind,
         f"{key}@aws-ofi-nccl",
@@ -36,7 +36,7 @@ def _warning(text: str, kind: Kind, key: str, weight: Weight = Weight.CAUSE) -> 
     )
 
 
-class AwsOfi(RuleDialect):
+class AwsOfi(RuleParser):
     """Warnings that say why a transfer or the plugin's start failed; all others are NCCL's to tell."""
 
     rules = (
@@ -49,27 +49,27 @@ class AwsOfi(RuleDialect):
         _warning("Couldn't find any optimal provider", _NONE, "no-provider"),
         _warning("EFA provider requires at least libfabric version", _NONE, "old-libfabric"),
         _warning("Insufficient Libfabric devices found", _NONE, "no-devices"),
-        _warning("Unable to find a protocol that worked", _NONE, "no-protocol", Weight.RELAYED),
-        _warning("Initializing plugin failed", _NONE, "no-protocol", Weight.RELAYED),
+        _warning("Unable to find a protocol that worked", _NONE, "no-protocol", Priority.RELAYED),
+        _warning("Initializing plugin failed", _NONE, "no-protocol", Priority.RELAYED),
         _warning("Couldn't allocate endpoint", Kind.ERROR, "endpoint"),
         _warning("Couldn't enable endpoint", Kind.ERROR, "endpoint"),
         _warning("Couldn't open CQ", Kind.ERROR, "completion-queue"),
         _warning("Couldn't create completion queue", Kind.ERROR, "completion-queue"),
         _warning("Couldn't register memory region", Kind.ERROR, "register-memory"),
         _warning("Unable to register memory", Kind.ERROR, "register-memory"),
-        _warning("Could not register memory", Kind.ERROR, "register-memory", Weight.RELAYED),
+        _warning("Could not register memory", Kind.ERROR, "register-memory", Priority.RELAYED),
         _warning("completed with error", _NET, "completion"),
-        _warning("Unable to retrieve completion queue entries", _NET, "completion", Weight.SYMPTOM),
-        _warning("Unable to read from fi_cq_readerr", _NET, "completion", Weight.SYMPTOM),
-        _warning("Error posting ", _NET, "post", Weight.SYMPTOM),
-        _warning("Could not send request for device", _NET, "post", Weight.SYMPTOM),
-        _warning("Unable to issue read operation for dev", _NET, "post", Weight.SYMPTOM),
+        _warning("Unable to retrieve completion queue entries", _NET, "completion", Priority.SYMPTOM),
+        _warning("Unable to read from fi_cq_readerr", _NET, "completion", Priority.SYMPTOM),
+        _warning("Error posting ", _NET, "post", Priority.SYMPTOM),
+        _warning("Could not send request for device", _NET, "post", Priority.SYMPTOM),
+        _warning("Unable to issue read operation for dev", _NET, "post", Priority.SYMPTOM),
         _warning("GDR support reported to NCCL but then couldn't be configured", Kind.ERROR, "gdr"),
         _warning("NCCL_OFI_NIC_DUP_CONNS set on platform", Kind.ERROR, "NIC_DUP_CONNS"),
         _warning("CUDA initialization failed", Kind.ERROR, "cuda-init"),
     )
 
-    def reading(self, rule: Rule, groups: Mapping[str, str], line: LogLine) -> Reading:
+    def reading(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
         if found := _HOST.match(line.text):
             groups = {**groups, "host": found["host"]}
         read = super().reading(rule, groups, line)

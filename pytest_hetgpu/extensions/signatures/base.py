@@ -49,7 +49,7 @@ class LogLine:
         return (self.whole or self.text).strip()[:LONGEST_QUOTE]
 
 
-class Weight(enum.IntEnum):
+class Priority(enum.IntEnum):
     """How much a text explains, most first. The lowest layer's own words outweigh what the layers above felt of it."""
 
     CAUSE = 0
@@ -71,7 +71,7 @@ class Weight(enum.IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class FailureMatch:
     """One failure as a text told it, and the process that the text names.
 
     `certain` texts prove that the run failed: a handler's backtrace, an uncaught exception, a launcher's epilogue.
@@ -79,12 +79,12 @@ class Reading:
     """
 
     signature: Signature
-    weight: Weight = Weight.CAUSE
+    weight: Priority = Priority.CAUSE
     process: Process | None = None
     certain: bool = True
 
 
-class Dialect(abc.ABC):
+class LogParser(abc.ABC):
     """One kind of failure text; a fresh object reads one log.
 
     `triggers` are fixed parts of the lines it wants; `context` the number of lines after each such line that it is fed
@@ -99,7 +99,7 @@ class Dialect(abc.ABC):
         """Take one line. Never raises, whatever it holds."""
 
     @abc.abstractmethod
-    def finish(self) -> Sequence[Reading]:
+    def finish(self) -> Sequence[FailureMatch]:
         """Everything read, once the log has ended."""
 
     def exits(self) -> Sequence[RankExit]:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pytest_hetgpu.extensions.signatures._texts.verdicts import NOT_DATA, Said, verdict
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading, Weight, token
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, LogParser, Priority, token
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.verdict import Kind
@@ -22,9 +22,9 @@ _MOST_NAMED = 64
 _LONGEST = 2000
 
 # A verdict is on a whole check, an element is one place where it failed: where a log has both, the verdict is quoted.
-_VERDICT, _ELEMENT = Weight.CAUSE, Weight.RELAYED
+_VERDICT, _ELEMENT = Priority.CAUSE, Priority.RELAYED
 
-_TEXTS: tuple[tuple[str, Kind, str, Weight], ...] = (
+_TEXTS: tuple[tuple[str, Kind, str, Priority], ...] = (
     # osu_util.c, print_..._stats
     (r"^DATA VALIDATION ERROR: (?P<what>\S+) exited with status", Kind.WRONG_RESULT, "validation@{what}", _VERDICT),
     (r"^\d+(?:\s+[\d.]+){1,12}\s+Fail\s*$", Kind.WRONG_RESULT, "validation@osu", _ELEMENT),
@@ -38,15 +38,20 @@ _TEXTS: tuple[tuple[str, Kind, str, Weight], ...] = (
     (r"check of contiguity of received buffer portions failed", Kind.WRONG_RESULT, "check@imb", _ELEMENT),
     # perftest_resources.c, perftest_communication.c
     (r"^VALIDATION: FAILED.* error\(s\)", Kind.WRONG_RESULT, "validation@perftest", _VERDICT),
-    (r"Failed status (?P<what>\d+): wr_id \d+ synd", Kind.NETWORK_FAILURE, "completion-{what}@perftest", Weight.CAUSE),
-    (r"Completion with error at (?:client|server)", Kind.NETWORK_FAILURE, "completion@perftest", Weight.RELAYED),
+    (
+        r"Failed status (?P<what>\d+): wr_id \d+ synd",
+        Kind.NETWORK_FAILURE,
+        "completion-{what}@perftest",
+        Priority.CAUSE,
+    ),
+    (r"Completion with error at (?:client|server)", Kind.NETWORK_FAILURE, "completion@perftest", Priority.RELAYED),
     (
         r"Couldn't connect to \S+:\d+|Unable to init the socket connection",
         Kind.NETWORK_FAILURE,
         "connect@perftest",
-        Weight.RELAYED,
+        Priority.RELAYED,
     ),
-    (r"Unable to find the Infiniband/RoCE device", Kind.TRANSPORT_UNAVAILABLE, "no-device@perftest", Weight.CAUSE),
+    (r"Unable to find the Infiniband/RoCE device", Kind.TRANSPORT_UNAVAILABLE, "no-device@perftest", Priority.CAUSE),
     # stream.c, HPL_pdtest.c, print_results of NPB, hpcg.cpp
     (r"Failed Validation on array \S+|Solution Validates: FAILED", Kind.WRONG_RESULT, "validation@stream", _VERDICT),
     (r"^\|\|Ax-b\|\|.*FAILED\s*$", Kind.WRONG_RESULT, "residual@hpl", _VERDICT),
@@ -67,7 +72,7 @@ _ROW = lazy(
 )
 
 
-class Benchmarks(Dialect):
+class Benchmarks(LogParser):
     """A reading for each verdict, with the ranks and hosts that the lines on single elements name."""
 
     triggers = (
@@ -132,7 +137,7 @@ class Benchmarks(Dialect):
     )
 
     def __init__(self) -> None:
-        self._readings: list[Reading] = []
+        self._readings: list[FailureMatch] = []
         self._ranks: set[int] = set()
         self._hosts: dict[str, None] = {}
 
@@ -150,7 +155,7 @@ class Benchmarks(Dialect):
             weight = _VERDICT if found_wrong is Said.VERDICT else _ELEMENT
             self._add(line, text, Kind.WRONG_RESULT, _OWN_CHECK, weight)
 
-    def _add(self, line: LogLine, text: str, kind: Kind, key: str, weight: Weight) -> None:
+    def _add(self, line: LogLine, text: str, kind: Kind, key: str, weight: Priority) -> None:
         rank, host = _RANK.search(text), _HOST.match(text)
         number = int(rank["rank"]) if rank else line.rank
         if number is not None and len(self._ranks) < _MOST_NAMED:
@@ -159,9 +164,9 @@ class Benchmarks(Dialect):
             self._hosts[name] = None
         if len(self._readings) < _MOST:
             signature = Signature(kind, key, line.quote, line.number, detail=text.strip()[:200])
-            self._readings.append(Reading(signature, weight))
+            self._readings.append(FailureMatch(signature, weight))
 
-    def finish(self) -> Sequence[Reading]:
+    def finish(self) -> Sequence[FailureMatch]:
         ranks, hosts = tuple(sorted(self._ranks)), tuple(self._hosts)
         return tuple(
             replace(reading, signature=replace(reading.signature, ranks=ranks, hosts=hosts))

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pytest_hetgpu.extensions.signatures._texts.gpu import gpu_error
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading, Weight, slug, token
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, LogParser, Priority, slug, token
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.verdict import Kind
@@ -45,15 +45,15 @@ _RANK = lazy(r"\b[Rr]ank[ :#]{0,2}(?P<rank>\d{1,7})\b")
 _ABORTED = lazy(r"\bsignal:? ?6\b|Aborted \((?:6|core dumped)\)|\bSIGABRT\b|EXIT CODE: (?:6|134)\b|\bAborted$")
 
 # Words, kind, key, weight, whether they prove the end, whether the runtime then calls abort().
-_FAULTS: tuple[tuple[str, Kind, str, Weight, bool], ...] = (
-    (r"Memory access fault by GPU node-\d+", Kind.CRASH, "memory-access-fault@gpu", Weight.CAUSE, True),
-    (r"Memory critical error by agent node-\d+", Kind.CRASH, "memory-error@gpu", Weight.CAUSE, True),
-    (r"HW Exception by GPU node-\d+", Kind.CRASH, "hardware-exception@gpu", Weight.CAUSE, True),
+_FAULTS: tuple[tuple[str, Kind, str, Priority, bool], ...] = (
+    (r"Memory access fault by GPU node-\d+", Kind.CRASH, "memory-access-fault@gpu", Priority.CAUSE, True),
+    (r"Memory critical error by agent node-\d+", Kind.CRASH, "memory-error@gpu", Priority.CAUSE, True),
+    (r"HW Exception by GPU node-\d+", Kind.CRASH, "hardware-exception@gpu", Priority.CAUSE, True),
     (
         r"Unable to find code object for all current devices|hipErrorNoBinaryForGpu: (?:Unable|Could)",
         Kind.GPU_ARCH_MISMATCH,
         "no-kernel-image@gpu",
-        Weight.CAUSE,
+        Priority.CAUSE,
         True,
     ),
     # tensile_host.cpp of rocBLAS
@@ -61,41 +61,41 @@ _FAULTS: tuple[tuple[str, Kind, str, Weight, bool], ...] = (
         r"rocBLAS error: .{1,400} for GPU arch ?: gfx\w+",
         Kind.GPU_ARCH_MISMATCH,
         "no-tensile-library@rocblas",
-        Weight.CAUSE,
+        Priority.CAUSE,
         True,
     ),
-    (r"Aborting with error ?: (?P<what>HSA_STATUS_\w+)", Kind.CRASH, "{what}@gpu", Weight.CAUSE, True),
-    (r"NVRM: Xid \([^()]*\): (?P<what>43|45),", Kind.ERROR, "Xid-{what}@gpu", Weight.CONSEQUENCE, False),
-    (r"NVRM: Xid \([^()]*\): (?P<what>\d+),", Kind.ERROR, "Xid-{what}@gpu", Weight.RELAYED, False),
-    (r"GPU has fallen off the bus", Kind.ERROR, "Xid-79@gpu", Weight.RELAYED, False),
-    (r"amdgpu.*(?:GPU reset begin|ring \S+ timeout)", Kind.ERROR, "reset@gpu", Weight.RELAYED, False),
-    (r"Found no NVIDIA driver on your system", Kind.ERROR, "no-driver@gpu", Weight.CAUSE, False),
-    (r"The NVIDIA driver on your system is too old", Kind.ERROR, "InsufficientDriver@gpu", Weight.CAUSE, False),
-    (r"Failed to initialize NVML: (?P<what>.+)", Kind.ERROR, "nvml-{what}@gpu", Weight.RELAYED, False),
-    (r"Unable to open /dev/kfd|ROCk module is NOT loaded", Kind.ERROR, "no-driver@gpu", Weight.RELAYED, False),
+    (r"Aborting with error ?: (?P<what>HSA_STATUS_\w+)", Kind.CRASH, "{what}@gpu", Priority.CAUSE, True),
+    (r"NVRM: Xid \([^()]*\): (?P<what>43|45),", Kind.ERROR, "Xid-{what}@gpu", Priority.CONSEQUENCE, False),
+    (r"NVRM: Xid \([^()]*\): (?P<what>\d+),", Kind.ERROR, "Xid-{what}@gpu", Priority.RELAYED, False),
+    (r"GPU has fallen off the bus", Kind.ERROR, "Xid-79@gpu", Priority.RELAYED, False),
+    (r"amdgpu.*(?:GPU reset begin|ring \S+ timeout)", Kind.ERROR, "reset@gpu", Priority.RELAYED, False),
+    (r"Found no NVIDIA driver on your system", Kind.ERROR, "no-driver@gpu", Priority.CAUSE, False),
+    (r"The NVIDIA driver on your system is too old", Kind.ERROR, "InsufficientDriver@gpu", Priority.CAUSE, False),
+    (r"Failed to initialize NVML: (?P<what>.+)", Kind.ERROR, "nvml-{what}@gpu", Priority.RELAYED, False),
+    (r"Unable to open /dev/kfd|ROCk module is NOT loaded", Kind.ERROR, "no-driver@gpu", Priority.RELAYED, False),
     (
         r"\b(?P<what>(?:CUBLAS|CUDNN|CUSPARSE|CUSOLVER|HIPBLAS)_STATUS_(?!SUCCESS)[A-Z_]{3,60})",
         Kind.ERROR,
         "{what}@gpu",
-        Weight.RELAYED,
+        Priority.RELAYED,
         False,
     ),
-    (r"couldn't communicate with the NVIDIA driver", Kind.ERROR, "no-driver@gpu", Weight.RELAYED, False),
+    (r"couldn't communicate with the NVIDIA driver", Kind.ERROR, "no-driver@gpu", Priority.RELAYED, False),
     (
         r"^(?:\S{1,300}:\d+: )?.{0,300}block: \[\d+,\d+,\d+\], thread: \[\d+,\d+,\d+\] Assertion .{1,500} failed",
         Kind.ERROR,
         "Assert@gpu",
-        Weight.CAUSE,
+        Priority.CAUSE,
         False,
     ),
-    (r"Device-side assertion .{1,500} failed", Kind.ERROR, "Assert@gpu", Weight.CAUSE, False),
+    (r"Device-side assertion .{1,500} failed", Kind.ERROR, "Assert@gpu", Priority.CAUSE, False),
 )
 _COMPILED = tuple((lazy(words), kind, key, weight, aborts) for words, kind, key, weight, aborts in _FAULTS)
 _NO_CODE = lazy(r"HSA_STATUS_ERROR_(?:ILLEGAL_INSTRUCTION|INVALID_ISA\w*|INVALID_CODE_OBJECT)\b")
 _FULL = lazy(r"Available Free mem : 0 MB|HSA_STATUS_ERROR_OUT_OF_RESOURCES")
 
 
-class CudaHip(Dialect):
+class CudaHip(LogParser):
     """One reading a line. A runtime that aborts after its words gives them the signal, where the log tells of one."""
 
     triggers = (
@@ -159,7 +159,7 @@ class CudaHip(Dialect):
     )
 
     def __init__(self) -> None:
-        self._readings: list[Reading] = []
+        self._readings: list[FailureMatch] = []
         self._aborting: set[int] = set()
         self._aborted = False
 
@@ -173,17 +173,17 @@ class CudaHip(Dialect):
         elif self._aborting and _ABORTED.search(text):
             self._aborted = True
 
-    def _fault(self, line: LogLine, text: str) -> Reading | None:
+    def _fault(self, line: LogLine, text: str) -> FailureMatch | None:
         for pattern, kind, key, weight, aborts in _COMPILED:
             if found := pattern.search(text):
                 what = token((found.groupdict().get("what") or "").replace("/", "-"))
                 if aborts:
                     self._aborting.add(len(self._readings))
                 means = _hsa(text, kind) if what.startswith("HSA_") else kind
-                return Reading(_signature(line, text, means, key.replace("{what}", what)), weight, certain=aborts)
+                return FailureMatch(_signature(line, text, means, key.replace("{what}", what)), weight, certain=aborts)
         return None
 
-    def finish(self) -> Sequence[Reading]:
+    def finish(self) -> Sequence[FailureMatch]:
         if self._aborted:
             for place in self._aborting:
                 reading = self._readings[place]
@@ -198,21 +198,23 @@ def _hsa(text: str, otherwise: Kind) -> Kind:
     return Kind.OUT_OF_MEMORY if _FULL.search(text) else otherwise
 
 
-def _error(line: LogLine, text: str) -> Reading | None:
+def _error(line: LogLine, text: str) -> FailureMatch | None:
     """An error of a runtime call: certain where one of the usual wrappers prints it, a mere mention elsewhere."""
     wrapped, error = _WRAPPED.search(text), gpu_error(text)
     if wrapped is None:
         distinct = error is not None and _DISTINCT.search(text)
-        return Reading(_signature(line, text, error.kind, error.key), certain=False) if error and distinct else None
+        return (
+            FailureMatch(_signature(line, text, error.kind, error.key), certain=False) if error and distinct else None
+        )
     if error is None:
         said = text[wrapped.end() :]
         key = f"{slug(said) or 'error'}@gpu"
         if re.search(r"\b(?:success|no error|0 errors?)\b", said):
             return None
-        return Reading(_signature(line, text, Kind.ERROR, key), Weight.RELAYED, certain=False)
+        return FailureMatch(_signature(line, text, Kind.ERROR, key), Priority.RELAYED, certain=False)
     signature = _signature(line, text, error.kind, error.key)
     hosts = (wrapped["host"],) if wrapped["host"] else signature.hosts
-    return Reading(replace(signature, hosts=hosts))
+    return FailureMatch(replace(signature, hosts=hosts))
 
 
 def _signature(line: LogLine, text: str, kind: Kind, key: str) -> Signature:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading, Weight
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, LogParser, Priority
 from pytest_hetgpu.extensions.signatures.engine.stack_lines import faulthandler_frame
 from pytest_hetgpu.extensions.signatures.engine.stacks import StackFrame, position_of, summary
 from pytest_hetgpu.model.failure import Signature
@@ -32,7 +32,7 @@ class _Dump:
     threads: list[list[StackFrame]] = field(default_factory=list)
 
 
-class Faulthandler(Dialect):
+class Faulthandler(LogParser):
     """One reading for all processes that said where they are."""
 
     triggers = (b"Timeout (",)
@@ -55,7 +55,7 @@ class Faulthandler(Dialect):
         elif dump.threads and len(dump.threads[-1]) < _MOST_FRAMES and (frame := faulthandler_frame(text)):
             dump.threads[-1].append(frame._replace(text=line.quote, number=line.number))
 
-    def finish(self) -> Sequence[Reading]:
+    def finish(self) -> Sequence[FailureMatch]:
         dumps = [(rank, dump) for rank, dump in self._dumps.items() if dump.threads]
         if not dumps:
             return ()
@@ -72,4 +72,4 @@ class Faulthandler(Dialect):
             entry_point=blamed[0].entry or None,
             ranks=tuple(one.rank for one in blamed if one.rank is not None)[:64],
         )
-        return (Reading(signature, Weight.STUCK, certain=False),)
+        return (FailureMatch(signature, Priority.STUCK, certain=False),)

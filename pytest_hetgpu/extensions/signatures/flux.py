@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading, Weight, slug, token
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, LogParser, Priority, slug, token
 from pytest_hetgpu.extensions.signatures.engine.endings import Ending, by_code, by_signal, signal_number
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.lazy_regex import lazy
@@ -42,7 +42,7 @@ _NODE = lazy(r"node failure on (?P<host>\S+)|lost contact with job shell")
 _NEVER = lazy(r"terminated before first barrier|start barrier timeout|exec error|start failed|failed to start")
 
 
-class Flux(Dialect):
+class Flux(LogParser):
     """Exceptions, endings, and the events that tell of them."""
 
     triggers = (
@@ -61,7 +61,7 @@ class Flux(Dialect):
     )
 
     def __init__(self) -> None:
-        self._readings: list[Reading] = []
+        self._readings: list[FailureMatch] = []
         self._statuses: list[tuple[LogLine, int]] = []
         self._exits: dict[int, RankExit] = {}
 
@@ -78,9 +78,9 @@ class Flux(Dialect):
         elif found := _SHELL.search(text):
             self._shell(found["level"], found["note"].strip(), line)
         elif found := _COMMAND.search(text):
-            self._add(Ending(_LAUNCH, f"{slug(found['note'])}@flux", Weight.CAUSE, detail=found["note"]), line)
+            self._add(Ending(_LAUNCH, f"{slug(found['note'])}@flux", Priority.CAUSE, detail=found["note"]), line)
 
-    def finish(self) -> Sequence[Reading]:
+    def finish(self) -> Sequence[FailureMatch]:
         told = bool(self._readings)
         for line, status in [] if told else self._statuses:
             self._add(by_signal(status & 0x7F) if status & 0x7F else by_code(status >> 8 & 0xFF), line)
@@ -120,21 +120,23 @@ class Flux(Dialect):
         if severity:
             return
         if kind == "cancel":
-            ending = Ending(Kind.TIMEOUT, _CANCELLATION, Weight.LIMIT, detail=note or None)
+            ending = Ending(Kind.TIMEOUT, _CANCELLATION, Priority.LIMIT, detail=note or None)
         elif kind == "timeout":
-            ending = Ending(Kind.TIMEOUT, "time-limit@flux", Weight.LIMIT, detail=note or None)
+            ending = Ending(Kind.TIMEOUT, "time-limit@flux", Priority.LIMIT, detail=note or None)
         elif kind in ("exec", "mpir", "node-failure", "lost-shell"):
             self._ended(note, line, Ending(Kind.ERROR, f"{slug(note)}@flux", detail=note or None))
             return
         else:  # alloc, dependency, prolog, validate and what plug-ins raise before a job can start
             key = "unsatisfiable@flux" if "unsatisfiable" in note else f"{kind or 'exception'}@flux"
-            ending = Ending(_LAUNCH, key, Weight.CAUSE, detail=note or None)
+            ending = Ending(_LAUNCH, key, Priority.CAUSE, detail=note or None)
         self._add(ending, line)
 
     def _shell(self, level: str, note: str, line: LogLine) -> None:
         """What a job's shell logs: it dies of what is fatal."""
         fatal = level == "FATAL"
-        ending = Ending(_LAUNCH, f"{slug(note)}@flux-shell", Weight.RELAYED if fatal else Weight.SYMPTOM, detail=note)
+        ending = Ending(
+            _LAUNCH, f"{slug(note)}@flux-shell", Priority.RELAYED if fatal else Priority.SYMPTOM, detail=note
+        )
         if fatal:
             self._ended(note, line, ending)
         else:
@@ -154,7 +156,7 @@ class Flux(Dialect):
         if pattern is _START:
             missing = groups["why"].startswith("No such file")
             key = f"no-program@{token(groups['program'])}" if missing else f"exec@{token(groups['why'])}"
-            ending = Ending(_LAUNCH, key, Weight.CAUSE, detail=groups["why"])
+            ending = Ending(_LAUNCH, key, Priority.CAUSE, detail=groups["why"])
         elif number := signal_number(how):
             ending = by_signal(number)
         elif code := re.fullmatch(r"Exit (\d{1,9})", how):
@@ -182,14 +184,14 @@ class Flux(Dialect):
             ranks=() if rank is None else (rank,),
             hosts=(host,) if host else (),
         )
-        self._readings.append(Reading(signature, ending.weight, certain=certain))
+        self._readings.append(FailureMatch(signature, ending.weight, certain=certain))
 
 
-def _cancelled(reading: Reading) -> Reading:
+def _cancelled(reading: FailureMatch) -> FailureMatch:
     """The first task to end was ended: what peers then said of lost connections is no cause, wherever it stands."""
     if reading.signature.key != _CANCELLATION:
         return reading
-    return replace(reading, weight=Weight.ENDING, signature=replace(reading.signature, signal="SIGTERM"))
+    return replace(reading, weight=Priority.ENDING, signature=replace(reading.signature, signal="SIGTERM"))
 
 
 def _number(text: str | None) -> int | None:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading, slug
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, LogParser, slug
 from pytest_hetgpu.extensions.signatures.engine.frames import Crash, Frame, is_system
 from pytest_hetgpu.extensions.signatures.engine.names import function_name, program_name
 from pytest_hetgpu.model.lazy_regex import lazy
@@ -56,13 +56,13 @@ class _Ended(Crash):
         self.kind = Kind.ERROR
         self.detail = words[:_LONGEST_DETAIL]
 
-    def reading(self) -> Reading:
+    def reading(self) -> FailureMatch:
         reading = super().reading()
         key = f"{slug(self.detail or '') or 'error'}@fortran"
         return replace(reading, signature=replace(reading.signature, key=key))
 
 
-class Fortran(Dialect):
+class Fortran(LogParser):
     """One report for each end; frames go to the latest report of the same writer."""
 
     triggers = (
@@ -110,7 +110,7 @@ class Fortran(Dialect):
         if (known or image) and not name.startswith(_HANDLERS) and len(crash.frames) < _MOST_FRAMES:
             crash.frames.append(Frame(image, function_name(name) if known else None))
 
-    def finish(self) -> Sequence[Reading]:
+    def finish(self) -> Sequence[FailureMatch]:
         return tuple(crash.reading() for crash in self._crashes)
 
 

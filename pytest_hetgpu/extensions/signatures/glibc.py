@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Process, Reading, Weight, slug
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, LogParser, Priority, Process, slug
 from pytest_hetgpu.extensions.signatures.engine.frames import crash_key, is_system, library_key
 from pytest_hetgpu.extensions.signatures.engine.names import function_name, program_name
 from pytest_hetgpu.model.failure import Signature
@@ -103,7 +103,7 @@ _LAST_WORDS = (
 )
 
 
-class Glibc(Dialect):
+class Glibc(LogParser):
     """One reading for each process that said why it aborts; the kernel's words weigh less."""
 
     triggers = (
@@ -119,7 +119,7 @@ class Glibc(Dialect):
     )
 
     def __init__(self) -> None:
-        self._readings: list[Reading] = []
+        self._readings: list[FailureMatch] = []
         self._thrown: dict[int | None, tuple[int, int]] = {}
 
     def feed(self, line: LogLine) -> None:
@@ -134,7 +134,7 @@ class Glibc(Dialect):
         elif found := _KERNEL.search(text):
             self._add(_trapped(found, line))
 
-    def _add(self, reading: Reading) -> None:
+    def _add(self, reading: FailureMatch) -> None:
         if len(self._readings) < _MOST:
             self._readings.append(reading)
 
@@ -149,7 +149,7 @@ class Glibc(Dialect):
             reading = replace(reading, signature=replace(reading.signature, key=key, kind=kind))
         relayed = what.startswith(("c10::", "torch::"))
         self._thrown[line.rank] = (len(self._readings), line.number)
-        self._add(replace(reading, weight=Weight.RELAYED) if relayed else reading)
+        self._add(replace(reading, weight=Priority.RELAYED) if relayed else reading)
 
     def _what(self, what: str, line: LogLine) -> None:
         """`what():` of the exception just named by the same writer."""
@@ -157,11 +157,11 @@ class Glibc(Dialect):
         if line.number - number <= _WHAT_FOLLOWS and place < len(self._readings):
             self._readings[place] = _detailed(self._readings[place], what)
 
-    def finish(self) -> Sequence[Reading]:
+    def finish(self) -> Sequence[FailureMatch]:
         return tuple(self._readings)
 
 
-def _died(said: Mapping[str, str | None], line: LogLine) -> Reading:
+def _died(said: Mapping[str, str | None], line: LogLine) -> FailureMatch:
     """An abort, in its process's own words; of a program without a frame, the words are the key."""
     detail = (said.get("detail") or "").strip().rstrip(".")
     own = said.get("file") not in _GLIBCS
@@ -182,15 +182,15 @@ def _died(said: Mapping[str, str | None], line: LogLine) -> Reading:
         hosts=(line.host,) if line.host else (),
     )
     # A launcher may fall over what it has to report: PRRTE 3 over a rank that could not be started.
-    return Reading(signature, Weight.RELAYED if program in _LAUNCHERS else Weight.CAUSE)
+    return FailureMatch(signature, Priority.RELAYED if program in _LAUNCHERS else Priority.CAUSE)
 
 
-def _detailed(reading: Reading, message: str) -> Reading:
+def _detailed(reading: FailureMatch, message: str) -> FailureMatch:
     detail = f"{reading.signature.detail}: {message}"[:_LONGEST_DETAIL]
     return replace(reading, signature=replace(reading.signature, detail=detail))
 
 
-def _trapped(found: re.Match[str], line: LogLine) -> Reading:
+def _trapped(found: re.Match[str], line: LogLine) -> FailureMatch:
     """A node's log holds what died there at any time: this is believed where something else says that a run failed."""
     signal = next(signal for words, signal in _TRAPS if words in found["what"])
     library = program_name(found["library"] or "") or None
@@ -203,4 +203,4 @@ def _trapped(found: re.Match[str], line: LogLine) -> Reading:
     signature = Signature(
         Kind.CRASH, key, line.quote, line.number, signal=signal, library=library, hosts=hosts, detail=found["what"][:60]
     )
-    return Reading(signature, Weight.RELAYED, process, certain=False)
+    return FailureMatch(signature, Priority.RELAYED, process, certain=False)

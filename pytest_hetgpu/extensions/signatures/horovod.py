@@ -6,20 +6,20 @@ counts where nothing follows it.
 
 from __future__ import annotations
 
-from pytest_hetgpu.extensions.signatures.base import Weight
-from pytest_hetgpu.extensions.signatures.engine.rules import Rule, RuleDialect
+from pytest_hetgpu.extensions.signatures.base import Priority
+from pytest_hetgpu.extensions.signatures.engine.rules import MatchRule, RuleParser
 from pytest_hetgpu.model.verdict import Kind
 
 
-class Horovod(RuleDialect):
+class Horovod(RuleParser):
     """Stalled tensors, and the ranks that are missing."""
 
     rules = (
-        Rule(
+        MatchRule(
             "are waiting for remainder of ranks for more than",
             Kind.HANG,
             "stalled@horovod",
-            Weight.SYMPTOM,
+            Priority.SYMPTOM,
             pattern=r"(?P<detail>One or more tensors were submitted .{0,60}by subset of ranks)",
             then=r"\[missing ranks: ?(?P<rank>\d{1,7})",
             certain=False,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from pytest_hetgpu.extensions.signatures.base import LogLine, Reading, Weight
-from pytest_hetgpu.extensions.signatures.engine.rules import Rule, RuleDialect
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, Priority
+from pytest_hetgpu.extensions.signatures.engine.rules import MatchRule, RuleParser
 from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.verdict import Kind
 
@@ -44,124 +44,126 @@ _LINE = lazy(r"\S{1,200}: (?:line )?(\d{1,6}): ")
 _LAUNCHERS = ("mpirun", "mpiexec", "orted", "prted", "prterun", "srun", "aprun", "jsrun", "flux", "torchrun", "python")
 
 
-class Loader(RuleDialect):
+class Loader(RuleParser):
     """glibc's ld.so (elf/dl-*.c, elf/rtld.c), env of coreutils, shells, execvp of several launchers."""
 
     rules = (
-        Rule(
+        MatchRule(
             "cannot open shared object file",
             _LIBRARY,
             "missing-library@{name}",
             pattern=_LOADING + r"(?P<detail>(?P<name>[^\s:]+): cannot open.*)",
         ),
         # dlopen's words as programs pass them on; libraries that log them go on without what they looked for.
-        Rule(
+        MatchRule(
             "cannot open shared object file",
             _LIBRARY,
             "missing-library@{name}",
-            Weight.RELAYED,
+            Priority.RELAYED,
             pattern=r"^(?!.*(?:[Ww]arn|WARN|INFO|DEBUG|TRACE|[Ii]gnor|NCCL|UCX|UCC|libibverbs|libfabric|mca_|LD_PRELOAD"
             r"|Error: ))[^\n]{0,300}?(?:^|[\s:('\"])(?P<detail>(?P<name>(?:/\S{1,300}/)?lib[^\s:/]{1,100}\.so[\d.]*): "
             r"cannot open shared object file)",
             certain=False,
         ),
-        Rule(
+        MatchRule(
             "error while loading shared libraries",
             _LIBRARY,
             "bad-library@{name}",
             pattern=_LOADING + r"(?P<detail>(?P<name>[^\s:]+): .*)",
         ),
-        Rule(
+        MatchRule(
             "symbol lookup error",
             _LIBRARY,
             "undefined-symbol@{symbol}",
             pattern=r"(?P<detail>undefined symbol: (?P<symbol>[\w.@]+))",
         ),
-        Rule(
+        MatchRule(
             "relocation error: ",
             _LIBRARY,
             "undefined-symbol@{symbol}",
             pattern=r"symbol (?P<symbol>\w+),? .*(?P<detail>not defined in .*)",
         ),
-        Rule(
+        MatchRule(
             "' not found (required by",
             _LIBRARY,
             "missing-version@{version}",
             pattern=r"(?P<detail>version [`'](?P<version>[\w.+-]+)' not found)",
         ),
-        Rule(
+        MatchRule(
             "Inconsistency detected by ld.so",
             _LIBRARY,
             "inconsistency@ld.so",
             pattern=r"(?P<detail>dl-\w+\.c: \d+: .*)",
         ),
         # NAME in LD_PRELOAD: the loader goes on without it
-        Rule("from LD_PRELOAD cannot be preloaded"),
+        MatchRule("from LD_PRELOAD cannot be preloaded"),
         # execvp: Hydra (utils/launch, pmiserv), slurm's task.c, runc and crun, flux-shell, PALS
-        Rule(
+        MatchRule(
             "execvp error",
             _LAUNCH,
             "no-program@{program}",
             pattern=r"execvp error on file (?P<program>\S+) \((?P<detail>[^()]*)\)",
         ),
-        Rule("execve(): ", _LAUNCH, "exec@{detail}", pattern=r"execve\(\): [^\s:]+: (?P<detail>Exec format error)"),
-        Rule(
+        MatchRule(
+            "execve(): ", _LAUNCH, "exec@{detail}", pattern=r"execve\(\): [^\s:]+: (?P<detail>Exec format error)"
+        ),
+        MatchRule(
             "execve(): ",
             _LAUNCH,
             "no-program@{program}",
             pattern=rf"execve\(\): (?:bad interpreter\([^()]*\): )?(?P<program>[^\s:]+): {_REASON}",
         ),
-        Rule(
+        MatchRule(
             "can't open file '",
             _LAUNCH,
             "no-program@python",
             pattern=r"(?P<detail>can't open file '.*)",
         ),
-        Rule(
+        MatchRule(
             "cannot start ",
             _LAUNCH,
             "no-program@{program}",
             pattern=r"^cannot start (?P<program>[^\s:]+): (?P<detail>.*)",
         ),
-        Rule(
+        MatchRule(
             "Fatal Python error: ",
             _LAUNCH,
             "init@python",
             pattern=r"(?P<detail>Fatal Python error: (?:init|Py_Init|Failed to import).*)",
         ),
-        Rule(
+        MatchRule(
             "No module named ",
             _LAUNCH,
             "no-module@{module}",
             pattern=r"^\S*python[\d.]*: (?P<detail>No module named (?P<module>[\w.']+))",
         ),
         *(
-            Rule(words, _LAUNCH, "no-program@{program}", pattern=form + _REASON)
+            MatchRule(words, _LAUNCH, "no-program@{program}", pattern=form + _REASON)
             for words in _ENDS
             for form in (_WRAPPER, _SHELL + r"(?P<program>[^\s:]+): (?:[^\s:]+: (?=bad interpreter))?")
         ),
         # Any script's own name may stand first; csh begins with a capital.
-        Rule(
+        MatchRule(
             "ommand not found",
             _LAUNCH,
             "no-program@{program}",
             pattern=r"(?:^|: )(?P<program>[^\s:]+): (?P<detail>[Cc]ommand not found)\.?\s*$",
         ),
         # What loads a library itself and ends without it (cuDNN), and musl's loader
-        Rule(
+        MatchRule(
             "Could not load library ",
             _LIBRARY,
             "missing-library@{name}",
             pattern=r"^Could not load library (?P<name>lib[^\s:]+\.so[\d.]*?)\.? Error: (?P<detail>.*)",
             certain=False,
         ),
-        Rule(
+        MatchRule(
             "Error loading shared library ",
             _LIBRARY,
             "missing-library@{name}",
             pattern=r"^(?P<detail>Error loading shared library (?P<name>[^\s:]+): .*)",
         ),
-        Rule(
+        MatchRule(
             "Error relocating ",
             _LIBRARY,
             "undefined-symbol@{symbol}",
@@ -169,12 +171,12 @@ class Loader(RuleDialect):
         ),
     )
 
-    def reading(self, rule: Rule, groups: Mapping[str, str], line: LogLine) -> Reading:
+    def reading(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
         """What kept a program from starting. A script goes on after a command that it could not run."""
         reading = super().reading(rule, groups, line)
         at = _LINE.match(line.text)
         if at and int(at[1]) > 1 and not _is_launcher(groups.get("program", "")):
-            return replace(reading, weight=Weight.RELAYED, certain=False)
+            return replace(reading, weight=Priority.RELAYED, certain=False)
         return reading
 
 

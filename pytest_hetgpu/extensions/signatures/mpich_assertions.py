@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pytest_hetgpu.extensions.signatures._texts.mpich_reasons import mpi_name
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading, Weight, slug, token
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, LogParser, Priority, slug, token
 from pytest_hetgpu.extensions.signatures.engine.frames import Frame, entry_point, parse_frame
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.lazy_regex import lazy
@@ -42,7 +42,7 @@ class _Assertion:
     rank: int | None = None
 
 
-class MpichAssertions(Dialect):
+class MpichAssertions(LogParser):
     """`Assertion failed in file F at line N: CONDITION`, its backtrace, and the rank that ended for it."""
 
     triggers = (_FAILED.encode(), _OUTSIDE.encode(), _INTERNAL.encode())
@@ -50,7 +50,7 @@ class MpichAssertions(Dialect):
 
     def __init__(self) -> None:
         self._failed: list[_Assertion] = []
-        self._readings: list[Reading] = []
+        self._readings: list[FailureMatch] = []
 
     def feed(self, line: LogLine) -> None:
         text = line.text[:_LONGEST_LINE]
@@ -60,7 +60,7 @@ class MpichAssertions(Dialect):
         elif found := _ROUTINE.search(text):
             entry = mpi_name(found["entry"]) if found["entry"] else None
             when = "not-initialized" if found["when"] == "before" else "finalized"
-            self._add(line, f"{when}@{entry or 'MPI'}", Weight.CAUSE, entry=entry)
+            self._add(line, f"{when}@{entry or 'MPI'}", Priority.CAUSE, entry=entry)
         elif found := _ABORTED.search(text):
             self._aborted(found, line)
         elif self._failed and (frame := parse_frame(text)) and len(self._failed[-1].frames) < _MOST_FRAMES:
@@ -73,10 +73,10 @@ class MpichAssertions(Dialect):
         if open_ones:
             open_ones[0].rank = rank
         elif not self._failed:
-            self._add(line, "internal-error@MPID_Abort", Weight.UNSPECIFIC, rank=rank)
+            self._add(line, "internal-error@MPID_Abort", Priority.UNSPECIFIC, rank=rank)
 
     def _add(
-        self, line: LogLine, key: str, weight: Weight, *, entry: str | None = None, rank: int | None = None
+        self, line: LogLine, key: str, weight: Priority, *, entry: str | None = None, rank: int | None = None
     ) -> None:
         rank = line.rank if rank is None else rank
         signature = Signature(
@@ -89,13 +89,13 @@ class MpichAssertions(Dialect):
             hosts=(line.host,) if line.host else (),
         )
         if len(self._readings) < _MOST_READINGS:
-            self._readings.append(Reading(signature, weight))
+            self._readings.append(FailureMatch(signature, weight))
 
-    def finish(self) -> Sequence[Reading]:
+    def finish(self) -> Sequence[FailureMatch]:
         return tuple(self._readings) + tuple(map(_reading, self._failed))
 
 
-def _reading(failed: _Assertion) -> Reading:
+def _reading(failed: _Assertion) -> FailureMatch:
     """An assertion as a signature: the file it stands in is known, the function only from a backtrace with symbols."""
     named = [frame for frame in failed.frames if not (frame.function and _REPORTING.fullmatch(frame.function))]
     frame = named[0] if named else None
@@ -112,4 +112,4 @@ def _reading(failed: _Assertion) -> Reading:
         ranks=() if failed.rank is None else (failed.rank,),
         hosts=(failed.line.host,) if failed.line.host else (),
     )
-    return Reading(signature)
+    return FailureMatch(signature)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from pytest_hetgpu.extensions.signatures._texts.mpich_classes import NO_MEMORY, OTHERS_DEATH, UNSPECIFIC, error_class
 from pytest_hetgpu.extensions.signatures._texts.mpich_reasons import Reason, mpi_name, reason_in
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading, Weight, slug, token
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, LogParser, Priority, slug, token
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.records import RankExit
@@ -71,7 +71,7 @@ class _Stack:
             self.reason = (reason, function, line)
 
 
-class MpichErrors(Dialect):
+class MpichErrors(LogParser):
     """Error stacks of several ranks, which may be mixed with each other and with the programs' own words."""
 
     triggers = (_FATAL.encode(), _ABORT.encode(), b", error stack:")
@@ -79,7 +79,7 @@ class MpichErrors(Dialect):
 
     def __init__(self) -> None:
         self._open: list[_Stack] = []
-        self._readings: list[Reading] = []
+        self._readings: list[FailureMatch] = []
         self._exits: dict[int, RankExit] = {}
 
     def feed(self, line: LogLine) -> None:
@@ -138,7 +138,7 @@ class MpichErrors(Dialect):
         self._open.remove(stack)
         if len(self._readings) < _MOST_READINGS and stack.entry:
             reading = _reading(stack)
-            relayed = replace(reading, weight=max(reading.weight, Weight.RELAYED), certain=False)
+            relayed = replace(reading, weight=max(reading.weight, Priority.RELAYED), certain=False)
             self._readings.append(reading if stack.certain else relayed)
 
     def _called(self, found: re.Match[str], line: LogLine) -> None:
@@ -156,9 +156,9 @@ class MpichErrors(Dialect):
             hosts=(line.host,) if line.host else (),
         )
         if len(self._readings) < _MOST_READINGS:
-            self._readings.append(Reading(signature, Weight.ENDING))
+            self._readings.append(FailureMatch(signature, Priority.ENDING))
 
-    def finish(self) -> Sequence[Reading]:
+    def finish(self) -> Sequence[FailureMatch]:
         for stack in list(self._open):
             self._close(stack)
         return tuple(self._readings)
@@ -167,7 +167,7 @@ class MpichErrors(Dialect):
         return tuple(self._exits.values())
 
 
-def _reading(stack: _Stack) -> Reading:
+def _reading(stack: _Stack) -> FailureMatch:
     """A stack as a signature.
 
     An error of its own class (`Invalid rank`) is said by the head, and the stack has the particulars; of `Other MPI
@@ -186,8 +186,8 @@ def _reading(stack: _Stack) -> Reading:
     )
     if stack.what and what not in UNSPECIFIC:
         kind = Kind.OUT_OF_MEMORY if what == NO_MEMORY else Kind.ERROR
-        weight = Weight.CONSEQUENCE if what in OTHERS_DEATH else Weight.CAUSE
-        return Reading(replace(signature, kind=kind), weight)
+        weight = Priority.CONSEQUENCE if what in OTHERS_DEATH else Priority.CAUSE
+        return FailureMatch(replace(signature, kind=kind), weight)
     if stack.reason:
         reason, function, line = stack.reason
         signature = replace(
@@ -198,11 +198,11 @@ def _reading(stack: _Stack) -> Reading:
             primary_line=line.quote,
             line=line.number,
         )
-        return Reading(signature, reason.weight)
+        return FailureMatch(signature, reason.weight)
     if not stack.deepest:
-        return Reading(signature, Weight.UNSPECIFIC)
+        return FailureMatch(signature, Priority.UNSPECIFIC)
     function, said, line = stack.deepest
     outer = mpi_name(function) == entry
     key = f"{slug(said)}@{entry if outer else token(function)}"
     signature = replace(signature, key=key, primary_line=line.quote, line=line.number)
-    return Reading(signature, Weight.RELAYED)
+    return FailureMatch(signature, Priority.RELAYED)

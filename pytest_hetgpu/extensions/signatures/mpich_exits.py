@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Process, Reading, Weight
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, LogParser, Priority, Process
 from pytest_hetgpu.extensions.signatures.engine.frames import signal_name
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.lazy_regex import lazy
@@ -51,7 +51,7 @@ class _Ended:
     code: int | None = None
 
 
-class MpichExits(Dialect):
+class MpichExits(LogParser):
     """Banners, and of several the one that is the cause."""
 
     triggers = (_BANNER.encode(), _STRING.encode(), _CTRL_C.encode())
@@ -108,7 +108,7 @@ class MpichExits(Dialect):
             return [self._said]
         return own or self._ended
 
-    def finish(self) -> Sequence[Reading]:
+    def finish(self) -> Sequence[FailureMatch]:
         causes = self._causes()
         alone = not any(ended.signal == _KILL for ended in self._ended)
         return tuple(_reading(ended, alone) for ended in causes)
@@ -132,7 +132,7 @@ def _signal_in(code: int, said: int | None, interrupted: bool) -> int | None:
     return None
 
 
-def _reading(ended: _Ended, alone: bool) -> Reading:
+def _reading(ended: _Ended, alone: bool) -> FailureMatch:
     """A rank's end. SIGTERM to all, without a rank that was killed for another, comes from whoever stopped the job."""
     found = Signature(
         Kind.ERROR,
@@ -142,15 +142,15 @@ def _reading(ended: _Ended, alone: bool) -> Reading:
         ranks=() if ended.rank is None else (ended.rank,),
         hosts=(ended.process[0],) if ended.process else (),
     )
-    weight = Weight.ENDING
+    weight = Priority.ENDING
     if ended.signal is not None:
         name = signal_name(ended.signal)
         outside = ended.signal in _FROM_OUTSIDE and alone
         kind = Kind.TIMEOUT if outside and ended.signal == _TERM else Kind.CRASH
-        weight = Weight.CONSEQUENCE if outside else weight
+        weight = Priority.CONSEQUENCE if outside else weight
         found = replace(found, kind=kind, key=name, signal=name)
     elif ended.code is not None:
         # Before 1.5 the raw status of a process that called exit.
         code = ended.code >> 8 if ended.code > 255 and not ended.code & 0x7F else ended.code
         found = replace(found, key=f"exit@{code}", detail=f"exit code {code}")
-    return Reading(found, weight, ended.process)
+    return FailureMatch(found, weight, ended.process)

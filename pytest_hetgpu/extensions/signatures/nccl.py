@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytest_hetgpu.extensions.signatures._texts.nccl import PEER_LOST, Meaning, meaning
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Process, Reading, Weight
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, LogParser, Priority, Process
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.verdict import Kind
@@ -63,7 +63,7 @@ class _Warning:
     proven: bool = False
 
 
-class Nccl(Dialect):
+class Nccl(LogParser):
     """One reading a warning; those after which the same thread went on explain little."""
 
     triggers = (
@@ -81,7 +81,7 @@ class Nccl(Dialect):
 
     def __init__(self) -> None:
         self._warnings: list[_Warning] = []
-        self._results: list[Reading] = []
+        self._results: list[FailureMatch] = []
         self._ranks: dict[Process, int] = {}
         self._last: dict[tuple[Process | None, str], _Warning] = {}
 
@@ -140,13 +140,13 @@ class Nccl(Dialect):
             ranks=() if line.rank is None else (line.rank,),
             hosts=tuple(filter(None, (host or line.host,))),
         )
-        self._results.append(Reading(signature, Weight.RELAYED))
+        self._results.append(FailureMatch(signature, Priority.RELAYED))
 
-    def finish(self) -> Sequence[Reading]:
+    def finish(self) -> Sequence[FailureMatch]:
         entry = next((r.signature.entry_point for r in self._results if r.signature.entry_point), None)
         return (*(self._reading(warning, entry) for warning in self._warnings), *self._results)
 
-    def _reading(self, warning: _Warning, entry: str | None) -> Reading:
+    def _reading(self, warning: _Warning, entry: str | None) -> FailureMatch:
         """A warning under the call that the program says failed, where it says so."""
         means, line = warning.meaning, warning.line
         rank = self._ranks.get(warning.process) if warning.process else None
@@ -161,8 +161,8 @@ class Nccl(Dialect):
             hosts=tuple(filter(None, (warning.process[0] if warning.process else line.host,))),
         )
         gone = means.key == PEER_LOST and any(r.signature.key.startswith("ncclRemoteError") for r in self._results)
-        told = Weight.RELAYED if gone else means.weight
-        weight = max(told, Weight.SYMPTOM) if warning.survived else told
+        told = Priority.RELAYED if gone else means.weight
+        weight = max(told, Priority.SYMPTOM) if warning.survived else told
         # Of a fragment without its process nothing more will be told.
         proven = warning.proven or (means.key in _FATAL and warning.process is None)
-        return Reading(signature, weight, warning.process, certain=proven and weight <= Weight.RELAYED)
+        return FailureMatch(signature, weight, warning.process, certain=proven and weight <= Priority.RELAYED)

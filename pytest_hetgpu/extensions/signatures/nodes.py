@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from pytest_hetgpu.extensions.signatures.base import LogLine, Reading
-from pytest_hetgpu.extensions.signatures.engine.rules import Rule, RuleDialect
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine
+from pytest_hetgpu.extensions.signatures.engine.rules import MatchRule, RuleParser
 from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.verdict import Kind
 
@@ -74,18 +74,18 @@ _KUBERNETES = {
 }
 
 
-class Nodes(RuleDialect):
+class Nodes(RuleParser):
     """Lines that start with `hetgpu:`; what follows is in the words of the runtime that met it."""
 
     rules = (
-        Rule(
+        MatchRule(
             _NOT_READY,
             Kind.NETWORK_FAILURE,
             _ENGINE_LOST,
             pattern=rf"^hetgpu: not ready: (?P<detail>.*{_ENGINE_AWAY}.*)",
         ),
         *(
-            Rule(
+            MatchRule(
                 _NOT_READY,
                 Kind.LAUNCH_FAILURE,
                 f"not-ready@{part}",
@@ -93,19 +93,19 @@ class Nodes(RuleDialect):
             )
             for part, phrases in _PARTS.items()
         ),
-        Rule(
+        MatchRule(
             _LOST,
             Kind.NETWORK_FAILURE,
             "lost@node",
             pattern=r"^hetgpu: node (?P<detail>.* was lost: .*)",
         ),
-        Rule(
+        MatchRule(
             "hetgpu: interface ",
             Kind.NETWORK_FAILURE,
             "lost@interface",
             pattern=r"^hetgpu: interface (?P<detail>\S+ of \S+ is (?:gone|down))$",
         ),
-        Rule(
+        MatchRule(
             _PREFLIGHT,
             Kind.LAUNCH_FAILURE,
             "preflight@{kind}",
@@ -113,7 +113,7 @@ class Nodes(RuleDialect):
         ),
     )
 
-    def reading(self, rule: Rule, groups: Mapping[str, str], line: LogLine) -> Reading:
+    def reading(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
         reading = super().reading(rule, groups, line)
         if rule.trigger == _LOST and _ENGINE_AWAY in groups.get("detail", ""):
             return replace(reading, signature=replace(reading.signature, key=_ENGINE_LOST))

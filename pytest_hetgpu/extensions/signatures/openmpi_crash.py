@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Process, Reading, process_of
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, LogParser, Process, process_of
 from pytest_hetgpu.extensions.signatures.engine.frames import Crash, address_of, signal_name
 from pytest_hetgpu.model.lazy_regex import lazy
 
@@ -45,7 +45,7 @@ class _Report:
         elif len(self.frames) < _MOST_FRAMES:
             self.frames[place] = text
 
-    def reading(self) -> Reading:
+    def reading(self) -> FailureMatch:
         """The crash, with the frames that have no number in the gaps that they left."""
         missing = (place for place in range(_MOST_FRAMES) if place not in self.frames)
         frames = {**self.frames, **dict(zip(missing, self.loose, strict=False))}
@@ -69,7 +69,7 @@ class _Loose(NamedTuple):
     vote: int
 
 
-class OpenMpiCrash(Dialect):
+class OpenMpiCrash(LogParser):
     """One crash for each report; lines belong together by the process in their prefix."""
 
     triggers = (_START.encode(), b"] Signal: ", b"] Signal code: ", b")[0x")
@@ -143,7 +143,7 @@ class OpenMpiCrash(Dialect):
         if loose.claims:
             self._votes[_region(text)][loose.claims[0].report] += loose.vote
 
-    def finish(self) -> Sequence[Reading]:
+    def finish(self) -> Sequence[FailureMatch]:
         for loose in self._loose:
             if claim := self._meant(loose):
                 claim.report.put(claim.place, loose.text)

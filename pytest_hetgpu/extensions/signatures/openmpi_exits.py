@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Process, Reading, Weight
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, LogParser, Priority, Process
 from pytest_hetgpu.extensions.signatures.engine.frames import signal_name
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.lazy_regex import lazy
@@ -40,10 +40,10 @@ _NO_INFO = lazy(r"noticed that the job aborted(?: by signal)?, but has no info")
 _RETURNED = lazy(r"\bjob .*terminated normally, but \d+ process\S* returned")
 _KILLED = lazy(r"\b\d+ total process(?:es)? (?:killed|aborted)\b")
 _UNNAMED = {
-    _NO_FINALIZE: ("no-finalize@mpirun", Weight.ENDING),
-    _NO_INFO: ("aborted@mpirun", Weight.UNSPECIFIC),
-    _RETURNED: ("exit@mpirun", Weight.UNSPECIFIC),
-    _KILLED: ("killed@mpirun", Weight.CONSEQUENCE),
+    _NO_FINALIZE: ("no-finalize@mpirun", Priority.ENDING),
+    _NO_INFO: ("aborted@mpirun", Priority.UNSPECIFIC),
+    _RETURNED: ("exit@mpirun", Priority.UNSPECIFIC),
+    _KILLED: ("killed@mpirun", Priority.CONSEQUENCE),
 }
 _BEGINNINGS = {
     "noticed that process rank": (_SIGNALLED,),
@@ -66,17 +66,17 @@ class _Window:
     left: int = _WINDOW
 
 
-class OpenMpiExits(Dialect):
+class OpenMpiExits(LogParser):
     """Readings and RankExits from the epilogue of a job."""
 
     triggers = (*(word.encode() for word in _BEGINNINGS), _TRACEBACK.encode(), *(word.encode() for word in _FATAL))
     context = _WINDOW
 
     def __init__(self) -> None:
-        self._readings: list[Reading] = []
+        self._readings: list[FailureMatch] = []
         self._exits: dict[int, RankExit] = {}
         self._windows: list[_Window] = []
-        self._unnamed: dict[str, Reading] = {}
+        self._unnamed: dict[str, FailureMatch] = {}
         self._raised = False
         self._erred = False
 
@@ -114,9 +114,9 @@ class OpenMpiExits(Dialect):
                 return True
         return False
 
-    def _say(self, line: LogLine, key: str, weight: Weight) -> None:
+    def _say(self, line: LogLine, key: str, weight: Priority) -> None:
         signature = Signature(Kind.ERROR, key, line.quote, line.number, detail=line.text.strip()[:200])
-        self._unnamed.setdefault(key, Reading(signature, weight))
+        self._unnamed.setdefault(key, FailureMatch(signature, weight))
 
     def _signalled(self, found: re.Match[str], line: LogLine, first: LogLine) -> None:
         name = signal_name(int(found[4]))
@@ -147,7 +147,7 @@ class OpenMpiExits(Dialect):
         self._exits.setdefault(rank, RankExit(rank, aborted=aborted))
         if aborted:
             # Whoever noticed a death is named too, as if it had called abort.
-            self._say(first, "abort@mpirun", Weight.UNSPECIFIC if int(found[2]) else Weight.CONSEQUENCE)
+            self._say(first, "abort@mpirun", Priority.UNSPECIFIC if int(found[2]) else Priority.CONSEQUENCE)
             return
         detail = "exited without MPI_Finalize"
         self._add(
@@ -162,24 +162,24 @@ class OpenMpiExits(Dialect):
             return
         if before.signal is None and before.code is None:
             self._exits[ended.rank] = ended
-        weight = Weight.CONSEQUENCE if signature.signal in _FROM_OUTSIDE else Weight.ENDING
+        weight = Priority.CONSEQUENCE if signature.signal in _FROM_OUTSIDE else Priority.ENDING
         hosts = (process[0],) if process else ()
-        self._readings.append(Reading(replace(signature, ranks=(ended.rank,), hosts=hosts), weight, process))
+        self._readings.append(FailureMatch(replace(signature, ranks=(ended.rank,), hosts=hosts), weight, process))
 
-    def finish(self) -> Sequence[Reading]:
+    def finish(self) -> Sequence[FailureMatch]:
         """What was said of ranks; of the job as a whole only where nothing was said of ranks."""
         if not self._readings:
             return tuple(self._unnamed.values())
         return tuple(self._secondary(reading) for reading in self._readings)
 
-    def _secondary(self, reading: Reading) -> Reading:
+    def _secondary(self, reading: FailureMatch) -> FailureMatch:
         """An ending with less weight where something before it says why."""
         # `python -m mpi4py` calls MPI_Abort with 1 for an exception, whose traceback says more (mpi4py/run.py).
         if self._raised and reading.signature.key == "MPI_Abort@1":
-            return replace(reading, weight=Weight.CONSEQUENCE)
+            return replace(reading, weight=Priority.CONSEQUENCE)
         # Open MPI ends a rank that met a fatal MPI error with the error's number.
         if self._erred and reading.signature.key.startswith("exit@"):
-            return replace(reading, weight=Weight.UNSPECIFIC)
+            return replace(reading, weight=Priority.UNSPECIFIC)
         return reading
 
     def exits(self) -> Sequence[RankExit]:

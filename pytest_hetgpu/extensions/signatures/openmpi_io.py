@@ -11,8 +11,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from pytest_hetgpu.extensions.signatures.base import LogLine, Reading, Weight, slug
-from pytest_hetgpu.extensions.signatures.engine.rules import Rule, RuleDialect
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, Priority, slug
+from pytest_hetgpu.extensions.signatures.engine.rules import MatchRule, RuleParser
 from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.verdict import Kind
 
@@ -27,36 +27,36 @@ _MEMORY = lazy(
 _SURVIVED = lazy(r"^mca_common_ompio_file_(?:delete|open)|NOT (?:SUPPORTED|IMPLEMENTED)|incomplete_file_handle")
 
 
-def _said(trigger: str, where: str, weight: Weight = Weight.CAUSE) -> Rule:
+def _said(trigger: str, where: str, weight: Priority = Priority.CAUSE) -> MatchRule:
     """Lines that begin with the function's name, as most do, and then say what was wrong: not all say that."""
     said = rf"(?P<where>(?!\w*_component_){where}): ?(?P<what>(?=.*{_WRONG})\S.*)"
-    return Rule(trigger, key="{what}@{where}", weight=weight, pattern=f"{_BEGIN}(?P<detail>{said})")
+    return MatchRule(trigger, key="{what}@{where}", weight=weight, pattern=f"{_BEGIN}(?P<detail>{said})")
 
 
-class OpenMpiIo(RuleDialect):
+class OpenMpiIo(RuleParser):
     """OMPIO's errors; the name of the function and the reason that the system gave make the key."""
 
     rules = (
         # Where the reason is the system's own: fbtl/posix, fbtl/ime, sharedfp/sm
         _said("mca_fbtl_", r"mca_fbtl_\w{1,60}"),
-        Rule(
+        MatchRule(
             "ime_native_",
             key="{what}@{where}",
             pattern=rf"{_BEGIN}(?P<detail>(?P<where>ime_native_\w{{1,40}})(?:\(\))? error (?P<what>ret=.*))",
         ),
         _said("mca_sharedfp_", r"mca_sharedfp_\w{1,60}"),
         _said("sharedfp_", r"sharedfp_\w{1,60}"),
-        Rule(
+        MatchRule(
             "sharedfp_",
             key="{what}@{where}",
             pattern=rf"{_BEGIN}(?P<detail>(?P<where>sharedfp_\w{{1,60}}) - (?P<what>\S.*))",
         ),
         # The layers above them: fcoll/vulcan and its kin, common/ompio, io/ompio
         *(
-            Rule(
+            MatchRule(
                 words,
                 key="{what}@{where}",
-                weight=Weight.RELAYED,
+                weight=Priority.RELAYED,
                 pattern=rf"{_BEGIN}(?P<detail>(?P<where>\w{{1,40}}_all): (?P<what>\w*{words}.*))",
             )
             for words in (
@@ -67,44 +67,44 @@ class OpenMpiIo(RuleDialect):
                 "_pregen failed",
             )
         ),
-        Rule(
+        MatchRule(
             "_base_file_select() failed",
             key="no-component@{framework}",
             pattern=rf"{_BEGIN}(?:\w{{1,40}}: )?(?P<detail>mca_(?P<framework>[a-z]{{2,8}})_base_file_select.*)",
         ),
-        _said("common_ompio", r"(?:mca_)?common_ompio\w{0,60}", Weight.RELAYED),
-        _said("mca_io_ompio_", r"mca_io_ompio_\w{1,60}", Weight.RELAYED),
-        Rule(
+        _said("common_ompio", r"(?:mca_)?common_ompio\w{0,60}", Priority.RELAYED),
+        _said("mca_io_ompio_", r"mca_io_ompio_\w{1,60}", Priority.RELAYED),
+        MatchRule(
             "No shared file pointer component found for",
             key="no-component@sharedfp",
             pattern="for (?:this|the given) (?:file|communicator)",
         ),
-        Rule("Only one split collective I/O operation allowed per file", key="split-collective@ompio"),
+        MatchRule("Only one split collective I/O operation allowed per file", key="split-collective@ompio"),
         # A file that is not there is an error that programs ask for.
-        Rule(
+        MatchRule(
             "fs_file failed, error code",
             key="failed@fs_file",
-            weight=Weight.SYMPTOM,
+            weight=Priority.SYMPTOM,
             pattern=r"(?P<detail>fs_file failed, error code -?\d+)",
             certain=False,
         ),
-        Rule(
+        MatchRule(
             "mca_fs_base_file_delete: Could not remove",
             key="not-removed@ompio",
-            weight=Weight.SYMPTOM,
+            weight=Priority.SYMPTOM,
             pattern=r"(?P<detail>Could not remove file.*)",
             certain=False,
         ),
-        Rule("cannot use a soft-link between a LUSTRE", key="soft-link@lustre"),
+        MatchRule("cannot use a soft-link between a LUSTRE", key="soft-link@lustre"),
         # src/mpi/romio/adio/common/lock.c
-        Rule(
+        MatchRule(
             "File locking failed in ADIOI_",
             key="no-lock@romio",
             pattern=r"(?P<detail>File locking failed in ADIOI_\w+)",
         ),
     )
 
-    def reading(self, rule: Rule, groups: Mapping[str, str], line: LogLine) -> Reading:
+    def reading(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
         what = groups.get("what")
         if what is None:
             return super().reading(rule, groups, line)

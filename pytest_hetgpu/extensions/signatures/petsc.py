@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading, Weight, slug
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, LogParser, Priority, slug
 from pytest_hetgpu.extensions.signatures.engine.frames import signal_name
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.lazy_regex import lazy
@@ -24,13 +24,13 @@ _FROM_OUTSIDE = ("SIGTERM", "SIGINT", "SIGHUP")
 _MEMORY = lazy(r"Out of memory|Memory requested")
 
 
-class Petsc(Dialect):
+class Petsc(LogParser):
     """A reading for the first error of each rank; what follows it is its trace and advice."""
 
     triggers = (b"PETSC ERROR: ",)
 
     def __init__(self) -> None:
-        self._readings: dict[int, Reading] = {}
+        self._readings: dict[int, FailureMatch] = {}
         self._message: dict[int, LogLine] = {}
 
     def feed(self, line: LogLine) -> None:
@@ -43,7 +43,7 @@ class Petsc(Dialect):
         caught, origin = _SIGNAL.match(text), _ORIGIN.match(text)
         if caught:
             name = signal_name(int(caught["number"]))
-            weight = Weight.CONSEQUENCE if name in _FROM_OUTSIDE else Weight.CAUSE
+            weight = Priority.CONSEQUENCE if name in _FROM_OUTSIDE else Priority.CAUSE
             self._add(rank, line, Signature(Kind.CRASH, name, "", 0, signal=name, detail=caught["detail"]), weight)
         elif "Error Message ---" in text:
             self._message.pop(rank, None)
@@ -57,9 +57,9 @@ class Petsc(Dialect):
         said = line.text.partition("PETSC ERROR: ")[2].strip()
         kind = Kind.OUT_OF_MEMORY if _MEMORY.search(said) else Kind.ERROR
         key = f"{slug(said) or 'error'}@petsc" + (f"!{function}" if function else "")
-        self._add(rank, line, Signature(kind, key, "", 0, detail=said[:200]), Weight.CAUSE)
+        self._add(rank, line, Signature(kind, key, "", 0, detail=said[:200]), Priority.CAUSE)
 
-    def _add(self, rank: int, line: LogLine, signature: Signature, weight: Weight) -> None:
+    def _add(self, rank: int, line: LogLine, signature: Signature, weight: Priority) -> None:
         told = Signature(
             signature.kind,
             signature.key,
@@ -70,9 +70,9 @@ class Petsc(Dialect):
             ranks=(rank,),
             hosts=(line.host,) if line.host else (),
         )
-        self._readings[rank] = Reading(told, weight)
+        self._readings[rank] = FailureMatch(told, weight)
 
-    def finish(self) -> Sequence[Reading]:
+    def finish(self) -> Sequence[FailureMatch]:
         for rank in self._message:
             if rank not in self._readings:
                 self._failed(rank, "")

@@ -23,7 +23,7 @@ from pytest_hetgpu.extensions.signatures._texts.programs import (
     OUT_OF_MEMORY,
     OUT_OF_TIME,
 )
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading, Weight, slug
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, LogParser, Priority, slug
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.verdict import Kind
@@ -56,14 +56,14 @@ class _Said:
     line: LogLine
     last: int
     kind: Kind = Kind.ERROR
-    weight: Weight = Weight.RELAYED
+    weight: Priority = Priority.RELAYED
     far: int = _FAR
     entry: str | None = None
     certain: bool = False
     ranks: list[int] = field(default_factory=list)
 
 
-class Program(Dialect):
+class Program(LogParser):
     """Readings that outweigh a launcher's word on the end, and nothing that names a cause."""
 
     triggers = (
@@ -165,10 +165,10 @@ class Program(Dialect):
         if rank is not None and len(known.ranks) < _MOST:
             known.ranks.append(rank)
 
-    def finish(self) -> Sequence[Reading]:
+    def finish(self) -> Sequence[FailureMatch]:
         return tuple(self._reading(key, said) for key, said in self._said.items())
 
-    def _reading(self, key: str, said: _Said) -> Reading:
+    def _reading(self, key: str, said: _Said) -> FailureMatch:
         """Words long before the end were not the last ones. That two ranks said the same is no going on."""
         early = bool(self._end) and self._end - said.line.number > said.far
         signature = Signature(
@@ -181,8 +181,8 @@ class Program(Dialect):
             ranks=tuple(sorted(set(said.ranks))),
             hosts=(said.line.host,) if said.line.host else (),
         )
-        weight = max(said.weight, Weight.SYMPTOM) if early else said.weight
-        return Reading(signature, weight, certain=said.certain)
+        weight = max(said.weight, Priority.SYMPTOM) if early else said.weight
+        return FailureMatch(signature, weight, certain=said.certain)
 
 
 def _key(text: str) -> str:
@@ -207,7 +207,7 @@ def _called(text: str, line: LogLine) -> tuple[str, _Said] | None:
 
 def _of_class(error: str, line: LogLine, entry: str | None) -> _Said:
     kind = Kind.OUT_OF_MEMORY if error == NO_MEMORY else Kind.ERROR
-    weight = Weight.CONSEQUENCE if error in OTHERS_DEATH else Weight.RELAYED
+    weight = Priority.CONSEQUENCE if error in OTHERS_DEATH else Priority.RELAYED
     return _Said(line, line.number, kind, weight, entry=entry)
 
 
@@ -225,9 +225,9 @@ def _gave_up(text: str, line: LogLine) -> _Said | None:
         return None
     kind, weight = kind_of(words, text)
     if memory:
-        kind, weight = Kind.OUT_OF_MEMORY, Weight.RELAYED
+        kind, weight = Kind.OUT_OF_MEMORY, Priority.RELAYED
     elif late:
-        kind, weight = Kind.TIMEOUT, Weight.RELAYED
+        kind, weight = Kind.TIMEOUT, Priority.RELAYED
     elif _UNSUPPORTED.search(text):
         kind = Kind.TRANSPORT_UNAVAILABLE
     return _Said(line, line.number, kind, weight, _FAR if stopped else _FAR_FOR_AN_ERRNO, certain=gone is not None)

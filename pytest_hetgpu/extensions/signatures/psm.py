@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Process, Reading
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, LogParser, Process
 from pytest_hetgpu.extensions.signatures.engine.frames import Crash, address_of, signal_name
 from pytest_hetgpu.model.lazy_regex import lazy
 
@@ -51,7 +51,7 @@ class _Report:
         known = (self.pc, *map(address_of, self.frames[-_HANDLING:]))
         return max(_alike(one, address) for one in known)
 
-    def reading(self) -> Reading:
+    def reading(self) -> FailureMatch:
         """The crash. What stands above the instruction that failed is the handler's."""
         crash = Crash(None, self.line)
         crash.signal = self.signal
@@ -61,7 +61,7 @@ class _Report:
         return replace(crash.reading(), process=self.process)
 
 
-class Psm(Dialect):
+class Psm(LogParser):
     """One crash for each report; of several that are written at once, a frame's address says whose it is."""
 
     triggers = (b" terminated with signal ",)
@@ -81,7 +81,7 @@ class Psm(Dialect):
             if waiting:
                 max(reversed(waiting), key=lambda one: one.near(text)).add(text)
 
-    def finish(self) -> Sequence[Reading]:
+    def finish(self) -> Sequence[FailureMatch]:
         return tuple(report.reading() for report in self._reports)
 
 

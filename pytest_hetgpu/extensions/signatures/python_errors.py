@@ -10,7 +10,7 @@ from pytest_hetgpu.extensions.signatures._texts.gpu import gpu_error
 from pytest_hetgpu.extensions.signatures._texts.nccl import meaning
 from pytest_hetgpu.extensions.signatures._texts.python import EXCEPTIONS, MPICH_CLASSES
 from pytest_hetgpu.extensions.signatures._texts.torch import filled, sense_of
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading, Weight, token
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, LogParser, Priority, token
 from pytest_hetgpu.extensions.signatures.engine import tracebacks
 from pytest_hetgpu.extensions.signatures.engine.frames import signal_name
 from pytest_hetgpu.extensions.signatures.engine.tracebacks import Fatal, Link, Raised, Tracebacks
@@ -53,7 +53,7 @@ _SIGNALS = {
 }
 
 
-class PythonErrors(Dialect):
+class PythonErrors(LogParser):
     """One reading for each exception at the end of a traceback; ranks are told apart by what stands before a line."""
 
     triggers = tuple(
@@ -94,17 +94,17 @@ class PythonErrors(Dialect):
         if len(self._aborting) < _MOST_WRITERS:
             self._aborting.add(rank)
 
-    def finish(self) -> Sequence[Reading]:
-        readings: list[Reading] = []
+    def finish(self) -> Sequence[FailureMatch]:
+        readings: list[FailureMatch] = []
         for writer in self._writers.values():
             writer.finish()
             readings += _readings(writer.raised)
             readings += [_fatal(fatal) for fatal in writer.fatal]
         return tuple(sorted(self._ranked(readings), key=lambda reading: reading.signature.line))
 
-    def _ranked(self, readings: Sequence[Reading]) -> Sequence[Reading]:
+    def _ranked(self, readings: Sequence[FailureMatch]) -> Sequence[FailureMatch]:
         """With the rank that mpi4py then aborted with, where all were one's: its hook prints, and calls MPI_Abort."""
-        best = min((reading.weight for reading in readings), default=Weight.CAUSE)
+        best = min((reading.weight for reading in readings), default=Priority.CAUSE)
         keys = {reading.signature.key for reading in readings if reading.weight is best}
         unnamed = not any(reading.signature.ranks for reading in readings)
         if not unnamed or len(self._aborting) != 1 or len(keys) != 1:
@@ -113,8 +113,8 @@ class PythonErrors(Dialect):
         return [replace(reading, signature=replace(reading.signature, ranks=ranks)) for reading in readings]
 
 
-def _readings(raised: Sequence[Raised]) -> list[Reading]:
-    read: dict[int, Reading] = {}
+def _readings(raised: Sequence[Raised]) -> list[FailureMatch]:
+    read: dict[int, FailureMatch] = {}
     for one in raised:
         reading = _reading(one)
         before = read.get(id(one.after)) if one.after else None
@@ -124,7 +124,9 @@ def _readings(raised: Sequence[Raised]) -> list[Reading]:
     return [read[id(one)] for one in raised if one.name != "ChildFailedError"]
 
 
-def _chained(before: Reading, was: Raised, reading: Reading, one: Raised) -> tuple[Reading, Reading]:
+def _chained(
+    before: FailureMatch, was: Raised, reading: FailureMatch, one: Raised
+) -> tuple[FailureMatch, FailureMatch]:
     """Two exceptions of which one led to the other, with the weight that each has beside the other.
 
     The last is what the program has to say, however it came to be raised: of `raise X from Y` X is worded by somebody
@@ -132,18 +134,18 @@ def _chained(before: Reading, was: Raised, reading: Reading, one: Raised) -> tup
     where the last came of cleaning up.
     """
     if was.name == "ExceptionGroup" or one.link in (Link.INNER, Link.MEMBER):
-        return _at_least(before, max(Weight.RELAYED, reading.weight)), reading
+        return _at_least(before, max(Priority.RELAYED, reading.weight)), reading
     if was.name == "CancelledError":  # asyncio's own way to end what took too long
         return before, reading
     if one.name == "RendezvousConnectionError":  # what its store's socket said is in it
         named = replace(reading.signature, hosts=reading.signature.hosts or before.signature.hosts)
-        return _at_least(before, Weight.CONSEQUENCE), replace(reading, signature=named)
+        return _at_least(before, Priority.CONSEQUENCE), replace(reading, signature=named)
     plain = _is_plain(was, before)
     told = not plain and (one.link is Link.CAUSED or _is_plain(one, reading))
     cleaning = one.link is Link.HANDLING and any(name.rpartition(".")[2] in _CLEANUP for _, name in one.frames)
     if told or cleaning or _wraps(one, was):
-        return before, _at_least(reading, max(Weight.RELAYED, before.weight))
-    return (_at_least(before, Weight.RELAYED) if plain else before), reading
+        return before, _at_least(reading, max(Priority.RELAYED, before.weight))
+    return (_at_least(before, Priority.RELAYED) if plain else before), reading
 
 
 def _wraps(one: Raised, was: Raised) -> bool:
@@ -151,16 +153,16 @@ def _wraps(one: Raised, was: Raised) -> bool:
     return one.message in ("", was.message) or _REFERS.search(one.message) is not None
 
 
-def _is_plain(one: Raised, reading: Reading) -> bool:
+def _is_plain(one: Raised, reading: FailureMatch) -> bool:
     """Whether an exception says no more than its name."""
-    return reading.signature.key == f"{one.name}@{_place(one.frames)}" and reading.weight is Weight.CAUSE
+    return reading.signature.key == f"{one.name}@{_place(one.frames)}" and reading.weight is Priority.CAUSE
 
 
-def _at_least(reading: Reading, weight: Weight) -> Reading:
+def _at_least(reading: FailureMatch, weight: Priority) -> FailureMatch:
     return replace(reading, weight=max(reading.weight, weight))
 
 
-def _reading(one: Raised) -> Reading:
+def _reading(one: Raised) -> FailureMatch:
     said = one.line
     words = f"{one.name}: {one.message}" if one.message else one.name
     place = _place(one.frames)
@@ -177,20 +179,20 @@ def _reading(one: Raised) -> Reading:
     certain = not (one.thread or one.bare)
     if not one.name:
         cut = replace(signature, key=f"traceback@{place}", detail="the log ends within a traceback")
-        return Reading(cut, Weight.UNSPECIFIC)
+        return FailureMatch(cut, Priority.UNSPECIFIC)
     if one.name == "Exception" and (mpi := _mpi(one, signature)):
         return mpi
     if any(_STARTING.fullmatch(name) for path, name in one.frames if path.endswith("torch/distributed/run.py")):
-        return Reading(replace(signature, kind=Kind.LAUNCH_FAILURE))
+        return FailureMatch(replace(signature, kind=Kind.LAUNCH_FAILURE))
     if one.name == "FileNotFoundError" and one.frames and one.frames[-1][1] == "_get_code_from_file":
-        return Reading(replace(signature, kind=Kind.LAUNCH_FAILURE, key="no-program@python"))
+        return FailureMatch(replace(signature, kind=Kind.LAUNCH_FAILURE, key="no-program@python"))
     if (gpu := _GPU.search(one.text)) and (error := gpu_error(gpu["text"])):
         key = f"OutOfMemoryError@{place}" if error.name == "OutOfMemory" else error.key
-        return Reading(replace(signature, kind=error.kind, key=key), certain=certain)
+        return FailureMatch(replace(signature, kind=error.kind, key=key), certain=certain)
     return _nccl(one.text, signature, certain) or _sensed(one, signature, place, certain)
 
 
-def _nccl(text: str, signature: Signature, certain: bool) -> Reading | None:
+def _nccl(text: str, signature: Signature, certain: bool) -> FailureMatch | None:
     """What NCCL warned of last, which c10d's exception repeats after its own words (NCCLUtils.cpp)."""
     found = _LAST_ERROR.search(text)
     means = meaning(found["text"].strip()) if found else None
@@ -198,13 +200,13 @@ def _nccl(text: str, signature: Signature, certain: bool) -> Reading | None:
         return None
     entry = means.entry or signature.entry_point
     said = replace(signature, kind=means.kind, key=means.key, detail=means.detail, entry_point=entry)
-    return Reading(said, means.weight, certain=certain)
+    return FailureMatch(said, means.weight, certain=certain)
 
 
-def _sensed(one: Raised, signature: Signature, place: str, certain: bool) -> Reading:
+def _sensed(one: Raised, signature: Signature, place: str, certain: bool) -> FailureMatch:
     found = sense_of(one.text, EXCEPTIONS)
     if not found:
-        return Reading(signature, certain=certain)
+        return FailureMatch(signature, certain=certain)
     sense, match = found
     groups = match.groupdict()
     signal = groups.get("signal") or sense.signal
@@ -223,7 +225,7 @@ def _sensed(one: Raised, signature: Signature, place: str, certain: bool) -> Rea
         ranks=(int(groups["rank"]),) if groups.get("rank") else signature.ranks,
         hosts=(groups["host"],) if groups.get("host") else signature.hosts,
     )
-    return Reading(signature, sense.weight, certain=certain)
+    return FailureMatch(signature, sense.weight, certain=certain)
 
 
 def _place(frames: Sequence[tuple[str, str]]) -> str:
@@ -251,7 +253,7 @@ def _entry(frames: Sequence[tuple[str, str]]) -> str | None:
     return None
 
 
-def _mpi(one: Raised, signature: Signature) -> Reading | None:
+def _mpi(one: Raised, signature: Signature) -> FailureMatch | None:
     """An error that MPI returned, under the key that Open MPI's own report of it would have."""
     error = _MPI_ERROR.match(one.message)
     mpich = _MPICH_ERROR.match(one.message)
@@ -262,13 +264,13 @@ def _mpi(one: Raised, signature: Signature) -> Reading | None:
     where = f"MPI_{called[1].capitalize()}" if called else _place(one.frames)
     detail = (f"{name}: {error[2]}" if error and error[2] else name) if error else f"{name}: {one.message}"
     entry = f"Comm.{called[1]}" if called else signature.entry_point
-    weight = Weight.UNSPECIFIC if name in _UNSPECIFIC else Weight.CAUSE
-    return Reading(
+    weight = Priority.UNSPECIFIC if name in _UNSPECIFIC else Priority.CAUSE
+    return FailureMatch(
         replace(signature, key=f"{name}@{where}", detail=detail[:_LONGEST_DETAIL], entry_point=entry), weight
     )
 
 
-def _fatal(fatal: Fatal) -> Reading:
+def _fatal(fatal: Fatal) -> FailureMatch:
     """The interpreter's own end. It aborts after its words; faulthandler prints them when a signal ends it."""
     signal = next((signal for words, signal in _SIGNALS.items() if fatal.what.startswith(words)), "SIGABRT")
     signature = Signature(
@@ -281,4 +283,4 @@ def _fatal(fatal: Fatal) -> Reading:
         ranks=() if fatal.line.rank is None else (fatal.line.rank,),
         hosts=(fatal.line.host,) if fatal.line.host else (),
     )
-    return Reading(signature, Weight.RELAYED if fatal.what.startswith("Aborted") else Weight.CAUSE)
+    return FailureMatch(signature, Priority.RELAYED if fatal.what.startswith("Aborted") else Priority.CAUSE)

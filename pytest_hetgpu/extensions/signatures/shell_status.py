@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading, Weight
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, LogParser, Priority
 from pytest_hetgpu.extensions.signatures.engine.frames import signal_name
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.lazy_regex import lazy
@@ -29,7 +29,7 @@ _LIMIT = 124
 _DEADLY = frozenset((4, 6, 7, 8, 9, 11))
 
 
-class ShellStatus(Dialect):
+class ShellStatus(LogParser):
     """What a script says of its command's end, in the words that scripts have for it."""
 
     triggers = (
@@ -59,7 +59,7 @@ class ShellStatus(Dialect):
     )
 
     def __init__(self) -> None:
-        self._readings: dict[str, Reading] = {}
+        self._readings: dict[str, FailureMatch] = {}
 
     def feed(self, line: LogLine) -> None:
         if len(line.text) > _LONGEST or len(self._readings) >= _MOST:
@@ -69,11 +69,11 @@ class ShellStatus(Dialect):
             reading = _reading(int(found["code"]), line)
             self._readings.setdefault(reading.signature.key, reading)
 
-    def finish(self) -> Sequence[Reading]:
+    def finish(self) -> Sequence[FailureMatch]:
         return tuple(self._readings.values())
 
 
-def _reading(code: int, line: LogLine) -> Reading:
+def _reading(code: int, line: LogLine) -> FailureMatch:
     detail = f"exit status {code}"
     if code - 128 in _DEADLY:
         name = signal_name(code - 128)
@@ -82,5 +82,5 @@ def _reading(code: int, line: LogLine) -> Reading:
         signature = Signature(Kind.TIMEOUT, "time-limit@timeout", line.quote, line.number, detail=detail)
     else:
         signature = Signature(Kind.ERROR, f"exit@{code}", line.quote, line.number, detail=detail)
-    weight = Weight.LIMIT if code == _LIMIT else Weight.UNSPECIFIC
-    return Reading(signature, weight, certain=False)
+    weight = Priority.LIMIT if code == _LIMIT else Priority.UNSPECIFIC
+    return FailureMatch(signature, weight, certain=False)

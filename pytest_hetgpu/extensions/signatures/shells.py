@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading, Weight, token
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, LogParser, Priority, token
 from pytest_hetgpu.extensions.signatures.engine.endings import CUT_OFF, by_signal, signal_number
 from pytest_hetgpu.extensions.signatures.engine.frames import signal_name
 from pytest_hetgpu.model.failure import Signature
@@ -102,7 +102,7 @@ _BINARY = lazy(r"(?:^|: )(?P<self>[^\s:]{1,200}): (?P<detail>cannot execute bina
 _SCRIPT = lazy(r"\.(?:sh|bash|ksh|sbatch|slurm|job|pbs|sub|cmd)$|slurm_script$|/job\d+/|(?:^|/)\w*sh$|^-")
 
 
-class Shells(Dialect):
+class Shells(LogParser):
     """Readings of jobs that died, and of files that a shell tried to read."""
 
     triggers = (
@@ -120,8 +120,8 @@ class Shells(Dialect):
     )
 
     def __init__(self) -> None:
-        self._readings: list[Reading] = []
-        self._forms: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], LogLine], Reading | None]], ...] = (
+        self._readings: list[FailureMatch] = []
+        self._forms: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], LogLine], FailureMatch | None]], ...] = (
             *((form, _job) for form in (_BASH, _ZSH, _KSH, _FISH, _BARE, _NAMED)),
             *((form, _no_program) for form in (_SYNTAX, _BINARY, _NOT_FOUND)),
         )
@@ -136,11 +136,11 @@ class Shells(Dialect):
                 self._readings += [reading] if reading else []
                 return
 
-    def finish(self) -> Sequence[Reading]:
+    def finish(self) -> Sequence[FailureMatch]:
         return tuple(self._readings)
 
 
-def _job(found: re.Match[str], line: LogLine) -> Reading | None:
+def _job(found: re.Match[str], line: LogLine) -> FailureMatch | None:
     """A command that died of a signal. timeout(1) dies of the one that it sent."""
     said = found.groupdict()
     command = said.get("command") or ""
@@ -163,8 +163,8 @@ def _job(found: re.Match[str], line: LogLine) -> Reading | None:
     if number in _SENT and (limit := _TIMEOUT.match(command)):
         options = limit["options"].strip()
         signature = replace(signature, kind=Kind.TIMEOUT, key=_FROM_TIMEOUT, detail=f"timeout {options}".strip())
-        return Reading(signature, CUT_OFF)
-    return Reading(signature, ending.weight, certain=not bare)
+        return FailureMatch(signature, CUT_OFF)
+    return FailureMatch(signature, ending.weight, certain=not bare)
 
 
 def _number(said: dict[str, str | None]) -> int | None:
@@ -174,7 +174,7 @@ def _number(said: dict[str, str | None]) -> int | None:
     return signal_number(how) or _OTHER_NAMES.get(how)
 
 
-def _no_program(found: re.Match[str], line: LogLine) -> Reading | None:
+def _no_program(found: re.Match[str], line: LogLine) -> FailureMatch | None:
     """What a shell cannot make sense of. A script's own later lines may have run a program before that."""
     name, said = found["self"], found.groupdict()
     script = _SCRIPT.search(name) is not None
@@ -191,4 +191,4 @@ def _no_program(found: re.Match[str], line: LogLine) -> Reading | None:
     )
     later = found.re.pattern == _NOT_FOUND.pattern and int(found["line"]) > 1
     doubtful = later or (script and found.re.pattern == _SYNTAX.pattern)
-    return Reading(signature, Weight.RELAYED if doubtful else Weight.CAUSE, certain=not doubtful)
+    return FailureMatch(signature, Priority.RELAYED if doubtful else Priority.CAUSE, certain=not doubtful)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading, Weight, token
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, LogParser, Priority, token
 from pytest_hetgpu.extensions.signatures.engine.frames import Frame, entry_point, faulting, library_key, signal_name
 from pytest_hetgpu.extensions.signatures.engine.halted import Halted, halted, key_of
 from pytest_hetgpu.extensions.signatures.engine.stack_lines import (
@@ -84,7 +84,7 @@ class _Process:
         return position_of(main)._replace(rank=self.rank, host=self.host, pid=self.pid)
 
 
-class Stacks(Dialect):
+class Stacks(LogParser):
     """One reading for all processes of which somebody took the stacks, and one for each that gdb saw die."""
 
     triggers = (
@@ -108,7 +108,7 @@ class Stacks(Dialect):
     def __init__(self) -> None:
         self._ours: list[Position] = []
         self._halted: list[Halted] = []
-        self._verdicts: list[Reading] = []
+        self._verdicts: list[FailureMatch] = []
         self._processes: list[_Process] = []
         self._open: dict[int | None, _Process] = {}
         self._announced: dict[int | None, int] = {}
@@ -186,21 +186,21 @@ class Stacks(Dialect):
         process.add(frame, line)
         return True
 
-    def finish(self) -> Sequence[Reading]:
+    def finish(self) -> Sequence[FailureMatch]:
         dead = [process for process in self._processes if process.signal]
         alive = [process for process in self._processes if not process.signal and process.threads]
         return (*self._verdicts, *map(_crashed, dead), *_stuck(alive))
 
 
-def _judged(slow: bool, sentence: str, positions: Sequence[Position], line: LogLine) -> Reading:
+def _judged(slow: bool, sentence: str, positions: Sequence[Position], line: LogLine) -> FailureMatch:
     """What we said ourselves of a run whose time was over."""
     if slow:
         signature = Signature(Kind.TIMEOUT, "slow", line.quote, line.number, detail=sentence)
-        return Reading(signature, Weight.LIMIT)
-    return Reading(_signature(positions, sentence, line.quote, line.number), Weight.STUCK)
+        return FailureMatch(signature, Priority.LIMIT)
+    return FailureMatch(_signature(positions, sentence, line.quote, line.number), Priority.STUCK)
 
 
-def _by_signal(verdict: Reading, halted: Sequence[Halted]) -> Reading:
+def _by_signal(verdict: FailureMatch, halted: Sequence[Halted]) -> FailureMatch:
     """The same of a run whose launcher, or a daemon of it, a signal had stopped: that explains all the rest."""
     hosts = tuple(dict.fromkeys(one.host for one in halted if one.host))
     told = replace(verdict.signature, key=key_of(halted), library=None, function=None, ranks=(), hosts=hosts)
@@ -226,7 +226,7 @@ def _signature(positions: Sequence[Position], sentence: str, quote: str, number:
     )
 
 
-def _stuck(processes: Sequence[_Process]) -> Iterator[Reading]:
+def _stuck(processes: Sequence[_Process]) -> Iterator[FailureMatch]:
     """Where the processes were whose stacks somebody else took."""
     positions = [process.position() for process in processes]
     if not any(one.call for one in positions):
@@ -235,10 +235,10 @@ def _stuck(processes: Sequence[_Process]) -> Iterator[Reading]:
     apart = next((one for one in told.odd if one.text), None)
     quoted = apart or next((one for one in positions if one.text and one.call), positions[0])
     signature = _signature(positions, "", quoted.text, quoted.number)
-    yield Reading(signature, Weight.STUCK, certain=any(process.by_mpirun for process in processes))
+    yield FailureMatch(signature, Priority.STUCK, certain=any(process.by_mpirun for process in processes))
 
 
-def _crashed(process: _Process) -> Reading:
+def _crashed(process: _Process) -> FailureMatch:
     """A process that died under gdb's eyes, or whose core it read."""
     stack = next(iter(process.threads.values()), [])
     frames = [Frame(_file(frame, process.name), frame.function.partition("(")[0] or None) for frame in stack]
@@ -260,7 +260,7 @@ def _crashed(process: _Process) -> Reading:
         ranks=() if process.rank is None else (process.rank,),
         hosts=(process.host,) if process.host else (),
     )
-    return Reading(signature)
+    return FailureMatch(signature)
 
 
 def _file(frame: StackFrame, program: str) -> str:

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pytest_hetgpu.extensions.signatures._texts.torch import GLOO, NCCL, Sense, filled, sense_of
-from pytest_hetgpu.extensions.signatures.base import LogLine, Reading, Weight
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, Priority
 from pytest_hetgpu.extensions.signatures.engine.frames import signal_name
-from pytest_hetgpu.extensions.signatures.engine.rules import Rule, RuleDialect
+from pytest_hetgpu.extensions.signatures.engine.rules import MatchRule, RuleParser
 from pytest_hetgpu.extensions.signatures.engine.tracebacks import unmasked
 from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.verdict import Kind
@@ -23,15 +23,15 @@ _LONGEST_DETAIL = 200
 _EXCEPTION = lazy(r"(?:\w+\.)*[A-Z]\w*(?:Error|Exception): ")
 _SENSES: tuple[Sense, ...] = (*GLOO, *NCCL)
 _NET, _TIME = Kind.NETWORK_FAILURE, Kind.TIMEOUT
-_AFTER = Weight.CONSEQUENCE
+_AFTER = Priority.CONSEQUENCE
 
 
-def _words(trigger: str, *, certain: bool = True, pattern: str | None = None) -> Rule:
+def _words(trigger: str, *, certain: bool = True, pattern: str | None = None) -> MatchRule:
     """A row whose kind, key and weight are those of the words themselves (`_torch_words`)."""
-    return Rule(trigger, key=_WORDS, pattern=pattern or r"(?P<detail>\S.*)", certain=certain)
+    return MatchRule(trigger, key=_WORDS, pattern=pattern or r"(?P<detail>\S.*)", certain=certain)
 
 
-class TorchDistributed(RuleDialect):
+class TorchDistributed(RuleParser):
     """Lines of c10d's C++ side. A timeout of the watchdog ends the process; a lost store or socket may be met again."""
 
     rules = (
@@ -43,65 +43,65 @@ class TorchDistributed(RuleDialect):
         _words("watchdog got stuck for"),
         _words("Heartbeat monitor timed out"),
         _words("timed out in blocking wait"),
-        Rule(
+        MatchRule(
             "Received a dump signal due to a collective timeout",
             _TIME,
             "timeout@ProcessGroupNCCL",
             _AFTER,
             r"(?P<detail>Received a dump signal due to a collective timeout.*)",
         ),
-        Rule("taking the entire process down", key="taken-down@ProcessGroupNCCL", weight=_AFTER),
-        Rule("Some NCCL operations have failed or timed out", key="taken-down@ProcessGroupNCCL", weight=_AFTER),
-        Rule(
+        MatchRule("taking the entire process down", key="taken-down@ProcessGroupNCCL", weight=_AFTER),
+        MatchRule("Some NCCL operations have failed or timed out", key="taken-down@ProcessGroupNCCL", weight=_AFTER),
+        MatchRule(
             "watchdog thread terminated with exception",
             key="taken-down@ProcessGroupNCCL",
             weight=_AFTER,
         ),
-        Rule(
+        MatchRule(
             "NCCL communicator was aborted",
             key="aborted@nccl",
             weight=_AFTER,
             pattern=r"(?P<detail>NCCL communicator was aborted.*)",
         ),
         # ProcessGroupNCCL's desync report (TraceUtils.h) and the flight recorder's dump: which ranks did not follow
-        Rule(
+        MatchRule(
             "joined but didn't finish collective",
             _TIME,
             "desync@ProcessGroupNCCL",
-            Weight.SYMPTOM,
+            Priority.SYMPTOM,
             r"\[(?P<rank>\d+)\] (?P<detail>joined but didn't finish collective.*)",
         ),
-        Rule(
+        MatchRule(
             "but didn't join collective",
             _TIME,
             "desync@ProcessGroupNCCL",
-            Weight.SYMPTOM,
+            Priority.SYMPTOM,
             r"\[(?P<rank>\d+)\] (?P<detail>finished collective .*)",
         ),
         # std::terminate: gloo::EnforceNotMet and IoException, c10::DistBackendError, c10::Error
-        Rule("  what():", key=_WORDS, pattern=r"^\s*what\(\):\s+(?P<detail>.*(?:gloo/|NCCL|monitoredBarrier).*)"),
-        Rule("  what():", pattern=r"^\s*what\(\):\s+CUDA error: (?P<detail>.*)"),
+        MatchRule("  what():", key=_WORDS, pattern=r"^\s*what\(\):\s+(?P<detail>.*(?:gloo/|NCCL|monitoredBarrier).*)"),
+        MatchRule("  what():", pattern=r"^\s*what\(\):\s+CUDA error: (?P<detail>.*)"),
         # gloo/transport/tcp/debug_logger.cc: one line an attempt
-        Rule("failed to connect, willRetry="),
+        MatchRule("failed to connect, willRetry="),
         _words("Gloo connectFullMesh failed with", certain=False),
         # socket.cpp, TCPStore.cpp: row E; what is W is tried again, as IPv6 is before IPv4
-        Rule(
+        MatchRule(
             "[c10d] The client socket has ",
             _NET,
             "connect@c10d-store",
-            Weight.UNSPECIFIC,
+            Priority.UNSPECIFIC,
             r"\[E\d{4} .*\[c10d\] (?P<detail>The client socket has (?:timed out|failed).*)",
             certain=False,
         ),
-        Rule(
+        MatchRule(
             "] [c10d] The server socket has failed to listen",
             Kind.ERROR,
             "address-in-use@c10d-store",
-            Weight.RELAYED,
+            Priority.RELAYED,
             r"\[E\d{4} .*(?P<detail>The server socket has failed to listen.*)",
             certain=False,
         ),
-        Rule(
+        MatchRule(
             'Failed to check the "should dump" flag on TCPStore',
             _NET,
             "peer-lost@c10d-store",
@@ -109,37 +109,37 @@ class TorchDistributed(RuleDialect):
             certain=False,
         ),
         # torch/csrc/DataLoader.cpp, written by the worker before the main process says what became of it
-        Rule(
+        MatchRule(
             "Unexpected bus error encountered in worker",
             Kind.OUT_OF_MEMORY,
             "no-space@dev-shm",
-            Weight.RELAYED,
+            Priority.RELAYED,
             r"ERROR: (?P<detail>Unexpected bus error encountered in worker.*)",
             certain=False,
         ),
         # deepspeed/launcher/launch.py: a signal's number below 0; of a positive code training may well have been done
-        Rule(
+        MatchRule(
             "exits with return code = -",
             Kind.CRASH,
             _ENDED,
-            Weight.ENDING,
+            Priority.ENDING,
             r"(?P<detail>exits with return code = (?P<number>-[1-9]\d{0,9}))",
         ),
         # lightning/fabric/strategies/launchers/subprocess_script.py
-        Rule(
+        MatchRule(
             "Child process with PID ",
             Kind.CRASH,
             _ENDED,
-            Weight.ENDING,
+            Priority.ENDING,
             r"(?:\[rank: (?P<rank>\d{1,7})\] )?"
             r"(?P<detail>Child process with PID \d+ terminated with code (?P<number>-?[1-9]\d{0,9}))",
         ),
         # horovod/common/stall_inspector.cc
-        Rule(
+        MatchRule(
             "by subset of ranks and are waiting for remainder of ranks",
             Kind.HANG,
             "stalled@horovod",
-            Weight.STUCK,
+            Priority.STUCK,
             certain=False,
         ),
     )
@@ -149,10 +149,10 @@ class TorchDistributed(RuleDialect):
         if not _EXCEPTION.match(line.text):
             super().feed(line)
 
-    def finish(self) -> Sequence[Reading]:
+    def finish(self) -> Sequence[FailureMatch]:
         return tuple(map(_on_a_host, super().finish()))
 
-    def reading(self, rule: Rule, groups: Mapping[str, str], line: LogLine) -> Reading:
+    def reading(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
         if rule.key == _WORDS:
             return _of_words(super().reading(rule, groups, line), groups["detail"])
         if rule.key == _ENDED:
@@ -160,18 +160,18 @@ class TorchDistributed(RuleDialect):
         return super().reading(rule, groups, line)
 
 
-def _on_a_host(reading: Reading) -> Reading:
+def _on_a_host(reading: FailureMatch) -> FailureMatch:
     """Without the source files that Gloo's lines begin with, which read like a host and a process."""
     hosts = tuple(host for host in reading.signature.hosts if "/" not in host)
     return replace(reading, signature=replace(reading.signature, hosts=hosts), process=None)
 
 
-def _of_words(reading: Reading, words: str) -> Reading:
+def _of_words(reading: FailureMatch, words: str) -> FailureMatch:
     found = sense_of(words, _SENSES)
     if found is None:
-        return replace(reading, signature=replace(reading.signature, key="failed@c10d"), weight=Weight.RELAYED)
+        return replace(reading, signature=replace(reading.signature, key="failed@c10d"), weight=Priority.RELAYED)
     sense, match = found
-    aborted = sense.kind is Kind.ERROR and sense.weight is Weight.CAUSE  # nobody caught it, so the process aborts
+    aborted = sense.kind is Kind.ERROR and sense.weight is Priority.CAUSE  # nobody caught it, so the process aborts
     rank = match.groupdict().get("rank")
     signature = replace(
         reading.signature,
@@ -185,10 +185,10 @@ def _of_words(reading: Reading, words: str) -> Reading:
     return replace(reading, signature=signature, weight=sense.weight)
 
 
-def _ended(rule: Rule, number: int, reading: Reading) -> Reading:
+def _ended(rule: MatchRule, number: int, reading: FailureMatch) -> FailureMatch:
     if number > 0:
         signature = replace(reading.signature, kind=Kind.ERROR, key=f"exit@{number}")
-        return replace(reading, signature=signature, weight=Weight.UNSPECIFIC)
+        return replace(reading, signature=signature, weight=Priority.UNSPECIFIC)
     name = signal_name(-number)
     outside = name in ("SIGTERM", "SIGINT", "SIGHUP")
     signature = replace(reading.signature, key=name, signal=name)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading, Weight
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, LogParser, Priority
 from pytest_hetgpu.extensions.signatures.engine.frames import signal_name
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.lazy_regex import lazy
@@ -50,7 +50,7 @@ class _Worker:
         return signal_name(-self.code) if self.code < 0 else None
 
 
-class Torchrun(Dialect):
+class Torchrun(LogParser):
     """The root cause of every table, the further failures in it, and attempts that were restarted."""
 
     triggers = tuple(
@@ -126,7 +126,7 @@ class Torchrun(Dialect):
         if len(self._workers) < _MOST:
             self._workers.append(worker)
 
-    def finish(self) -> Sequence[Reading]:
+    def finish(self) -> Sequence[FailureMatch]:
         tabled = {(worker.code, worker.pid) for worker in self._workers if worker.tabled}
         roots = {worker.code for worker in self._workers if worker.tabled and worker.root}
         told = [
@@ -141,10 +141,10 @@ class Torchrun(Dialect):
         if self._misused:
             line, detail = self._misused, self._misused.text.removeprefix(_USAGE)
             misuse = Signature(Kind.LAUNCH_FAILURE, "usage@torchrun", line.quote, line.number, detail=detail[:200])
-            readings.append(Reading(misuse))
+            readings.append(FailureMatch(misuse))
         return tuple(readings)
 
-    def _reading(self, worker: _Worker) -> Reading:
+    def _reading(self, worker: _Worker) -> FailureMatch:
         signal = worker.signal
         signature = Signature(
             Kind.CRASH if signal else Kind.ERROR,
@@ -156,19 +156,19 @@ class Torchrun(Dialect):
             ranks=() if worker.rank is None else (worker.rank,),
             hosts=(worker.host,) if worker.host else (),
         )
-        return Reading(signature, self._weight(worker))
+        return FailureMatch(signature, self._weight(worker))
 
-    def _weight(self, worker: _Worker) -> Weight:
+    def _weight(self, worker: _Worker) -> Priority:
         """Signals and odd exit codes have a reason of their own.
 
         Code 1 is what an exception leaves, which tells more where the rank printed one.
         """
         if worker.signal in _FROM_OUTSIDE or not worker.root:
-            return Weight.CONSEQUENCE
+            return Priority.CONSEQUENCE
         if worker.code == 1:
             spoke = worker.rank in self._raised or self._own > max(self._agents, 1)
-            return Weight.CONSEQUENCE if spoke else Weight.UNSPECIFIC
-        return Weight.ENDING
+            return Priority.CONSEQUENCE if spoke else Priority.UNSPECIFIC
+        return Priority.ENDING
 
     def exits(self) -> Sequence[RankExit]:
         ends: dict[int, RankExit] = {}
@@ -184,7 +184,7 @@ def _short(host: str) -> str:
     return host if host.replace(".", "").isdigit() else host.partition(".")[0]
 
 
-def _stopped(line: LogLine) -> Reading:
+def _stopped(line: LogLine) -> FailureMatch:
     """Somebody stopped the agent, and it its workers."""
     found = _DEATH.search(line.text)
     signature = Signature(
@@ -196,4 +196,4 @@ def _stopped(line: LogLine) -> Reading:
         detail="stopped from outside",
         hosts=(line.host,) if line.host else (),
     )
-    return Reading(signature, Weight.LIMIT)
+    return FailureMatch(signature, Priority.LIMIT)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Process, Reading
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, LogParser, Process
 from pytest_hetgpu.extensions.signatures.engine.frames import Crash, signal_name
 from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.verdict import Kind
@@ -52,7 +52,7 @@ _REASONS: tuple[tuple[re.Pattern[str], Kind], ...] = (
 )
 
 
-class Ucx(Dialect):
+class Ucx(LogParser):
     """A backtrace belongs to the thread that its header names; those of several processes may be mixed."""
 
     triggers = (
@@ -139,7 +139,7 @@ class Ucx(Dialect):
             crash.kind = Kind.HANG
             crash.quote(line)
 
-    def finish(self) -> Sequence[Reading]:
+    def finish(self) -> Sequence[FailureMatch]:
         for at, function in self._sources.items():
             if not self._crashes[at].places:
                 self._crashes[at].add(f" 0 0x{0:016x} {function}()  ???:0")

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from pytest_hetgpu.extensions.signatures._texts.networks import NO_WAY
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading, Weight, process_of, slug, token
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, LogParser, Priority, process_of, slug, token
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.verdict import Kind
@@ -32,7 +32,7 @@ class _Row(NamedTuple):
     words: str
     kind: Kind | None = None
     key: str = ""
-    weight: Weight = Weight.CAUSE
+    weight: Priority = Priority.CAUSE
 
 
 _NET, _GONE = Kind.NETWORK_FAILURE, Kind.TRANSPORT_UNAVAILABLE
@@ -56,8 +56,8 @@ _ROWS = tuple(
         _Row(r"max locked memory|ulimit -l", _MEMORY, "Cannot-allocate-memory@memlock"),
         _Row(r"(?i)not enough memory|out[ _]of[ _]memory|Cannot allocate memory", _MEMORY, "out-of-memory@ucx"),
         # Work completions: uct/ib/mlx5/ib_mlx5_log.c, uct/ib/base/ib_iface.h. A peer that died looks like a bad link.
-        _Row(r"(?P<what>(?:Transport|Receive-no-ready) retry count exceeded)", _NET, "{what}@ib", Weight.SYMPTOM),
-        _Row(r"WR flushed", _NET, "WR-flushed@ib", Weight.CONSEQUENCE),
+        _Row(r"(?P<what>(?:Transport|Receive-no-ready) retry count exceeded)", _NET, "{what}@ib", Priority.SYMPTOM),
+        _Row(r"WR flushed", _NET, "WR-flushed@ib", Priority.CONSEQUENCE),
         _Row(r"(?P<what>\w[\w -]{0,60}?) on \S+/\w+ \(synd 0x|completion.* with error on \S+: (?P<status>[^,]{0,60})",
              Kind.ERROR, "{what}{status}@ib"),
         # No way to the peer or the device: ucp/wireup/select.c, ucp/core/ucp_context.c, ucp_rkey.h, uct/base/uct_md.c.
@@ -75,34 +75,34 @@ _ROWS = tuple(
         _Row(r"ulimit -n|maximal number of files|Too many open files", Kind.ERROR, "open-files@ucx"),
         # ucs/sys/sock.c has other names for lost peers: this one is a fault on this side, such as EFAULT.
         _Row(r"^\s*tcp_ep .*: \w+\(\d+\) failed: Input/output error", Kind.ERROR),
-        _Row(rf"failed: (?:{NO_WAY})", _NET, "", Weight.RELAYED),
+        _Row(rf"failed: (?:{NO_WAY})", _NET, "", Priority.RELAYED),
         # Peers: uct/tcp, ucs/sys/sock.c, ucp/core/ucp_worker.c and ucp_ep.c (`will not be handled`), uct/sm/cma.
-        _Row(r"\berror '(?P<what>[^']{3,60})' .*will not be handled", _NET, "{what}@ucx", Weight.SYMPTOM),
-        _Row(r"No such process", Kind.ERROR, "", Weight.CONSEQUENCE),
+        _Row(r"\berror '(?P<what>[^']{3,60})' .*will not be handled", _NET, "{what}@ucx", Priority.SYMPTOM),
+        _Row(r"No such process", Kind.ERROR, "", Priority.CONSEQUENCE),
         _Row(
             r"[Cc]onnection re(?:set|fused|jected|tries)|[Tt]imed? ?out|[Uu]nreachable|No route to host"
             r"|Broken pipe|rejected by remote|Host is down|not connected|[Kk]eepalive"
             r"|RDMA_CM_EVENT_(?:UNREACHABLE|\w+_ERROR|REJECTED)",
             _NET,
             "",
-            Weight.SYMPTOM,
+            Priority.SYMPTOM,
         ),
         # What a GPU's driver answered (uct/cuda/base/cuda_iface.h): often an error of a kernel long before.
         _Row(r"(?P<where>cu[A-Z]\w*)\(.*(?:failed: |ret: ?)(?P<what>[^()]{3,80})$", Kind.ERROR, "{what}@{where}",
-             Weight.SYMPTOM),
-        _Row(r"no cuda context bound|without active context", Kind.ERROR, "no-cuda-context@ucx", Weight.SYMPTOM),
-        _Row(r"", Kind.ERROR, "", Weight.SYMPTOM),
+             Priority.SYMPTOM),
+        _Row(r"no cuda context bound|without active context", Kind.ERROR, "no-cuda-context@ucx", Priority.SYMPTOM),
+        _Row(r"", Kind.ERROR, "", Priority.SYMPTOM),
     )
 )  # fmt: skip
 
 
-class UcxErrors(Dialect):
+class UcxErrors(LogParser):
     """One reading for each kind of message, with the hosts and ranks that logged it."""
 
     triggers = (b"UCX  ERROR", b"UCX  FATAL")
 
     def __init__(self) -> None:
-        self._readings: dict[str, Reading] = {}
+        self._readings: dict[str, FailureMatch] = {}
         self._shapes: dict[str, str] = {}
 
     def feed(self, line: LogLine) -> None:
@@ -124,10 +124,10 @@ class UcxErrors(Dialect):
         said = {name: slug(part) or token(part) for name, part in found.groupdict().items() if part}
         key = re.sub(r"\{(\w+)\}", lambda name: said.get(name[1], ""), row.key) or f"{slug(text)}@ucx"
         signature = Signature(row.kind, key, line.quote, line.number, detail=text.strip()[:_LONGEST_DETAIL])
-        self._readings.setdefault(key, Reading(signature, row.weight, process_of(line.text), certain=False))
+        self._readings.setdefault(key, FailureMatch(signature, row.weight, process_of(line.text), certain=False))
         return key
 
-    def _seen(self, reading: Reading, line: LogLine) -> None:
+    def _seen(self, reading: FailureMatch, line: LogLine) -> None:
         signature, process = reading.signature, process_of(line.text)
         host = process[0] if process else line.host
         if host and host not in signature.hosts and len(signature.hosts) < _MOST_HOSTS:
@@ -137,5 +137,5 @@ class UcxErrors(Dialect):
         if signature is not reading.signature:
             self._readings[signature.key] = replace(reading, signature=signature)
 
-    def finish(self) -> Sequence[Reading]:
+    def finish(self) -> Sequence[FailureMatch]:
         return tuple(self._readings.values())

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pytest_hetgpu.extensions.signatures._texts.verbs import STATUSES, completion, status_of
-from pytest_hetgpu.extensions.signatures.base import LogLine, Reading, Weight
-from pytest_hetgpu.extensions.signatures.engine.rules import Rule, RuleDialect
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, Priority
+from pytest_hetgpu.extensions.signatures.engine.rules import MatchRule, RuleParser
 from pytest_hetgpu.model.verdict import Kind
 
 _NONE, _MEMORY, _NET = Kind.TRANSPORT_UNAVAILABLE, Kind.OUT_OF_MEMORY, Kind.NETWORK_FAILURE
@@ -28,26 +28,26 @@ _CALLS = (
 )
 
 
-class Verbs(RuleDialect):
+class Verbs(RuleParser):
     """libibverbs, perftest, and completion errors wherever they are named."""
 
     rules = (
-        Rule("libibverbs: Warning:"),
-        Rule(
+        MatchRule("libibverbs: Warning:"),
+        MatchRule(
             "libibverbs: Fatal:",
             _NONE,
             "kernel-abi@libibverbs",
             pattern=r"libibverbs: Fatal: (?P<detail>kernel ABI version .{1,120})",
             certain=False,
         ),
-        Rule(
+        MatchRule(
             "Cannot allocate memory",
             _MEMORY,
             "{call}@verbs",
             pattern=rf"{_CALLS}\b.{{0,300}}?(?P<detail>Cannot allocate memory)",
             certain=False,
         ),
-        Rule(
+        MatchRule(
             "ibv_open_device",
             _NONE,
             "ibv_open_device@verbs",
@@ -55,44 +55,48 @@ class Verbs(RuleDialect):
             certain=False,
         ),
         # perftest
-        Rule("Unable to find the Infiniband/RoCE device", _NONE, "no-device@perftest"),
-        Rule("IB device ", _NONE, "no-device@perftest", pattern=r"\b(?P<detail>IB device \S{1,64} not found)"),
-        Rule("Unable to Connect the HCA's through the link", _NET, "no-connection@perftest", Weight.RELAYED),
-        Rule(
+        MatchRule("Unable to find the Infiniband/RoCE device", _NONE, "no-device@perftest"),
+        MatchRule("IB device ", _NONE, "no-device@perftest", pattern=r"\b(?P<detail>IB device \S{1,64} not found)"),
+        MatchRule("Unable to Connect the HCA's through the link", _NET, "no-connection@perftest", Priority.RELAYED),
+        MatchRule(
             "Couldn't connect to ",
             _NET,
             "no-connection@perftest",
             pattern=r"^\s*(?P<detail>Couldn't connect to [\w.-]{1,255}:\d{1,5})\s*$",
         ),
-        Rule("Couldn't allocate MR", _MEMORY, "ibv_reg_mr@perftest"),
-        Rule(
+        MatchRule("Couldn't allocate MR", _MEMORY, "ibv_reg_mr@perftest"),
+        MatchRule(
             "Failed to modify QP",
             Kind.NETWORK_FAILURE,
             "modify_qp@perftest",
-            Weight.RELAYED,
+            Priority.RELAYED,
             pattern=r"^\s*Failed to modify QP.*: (?P<detail>Connection timed out|.* is unreachable|No route to host)",
         ),
-        Rule(
-            "Failed to modify QP", Kind.ERROR, "modify_qp@perftest", Weight.RELAYED, pattern=r"^\s*Failed to modify QP"
+        MatchRule(
+            "Failed to modify QP",
+            Kind.ERROR,
+            "modify_qp@perftest",
+            Priority.RELAYED,
+            pattern=r"^\s*Failed to modify QP",
         ),
-        Rule("Couldn't create CQ", Kind.ERROR, "create_cq@perftest", pattern=r"^\s*Couldn't create CQ"),
-        Rule(
+        MatchRule("Couldn't create CQ", Kind.ERROR, "create_cq@perftest", pattern=r"^\s*Couldn't create CQ"),
+        MatchRule(
             "Couldn't get context for the device",
             _NONE,
             "no-context@perftest",
             pattern=r"^\s*Couldn't get context for the device",
         ),
-        Rule(
+        MatchRule(
             " Failed status",
             _NET,
             "{status}@perftest",
-            Weight.CAUSE,
+            Priority.CAUSE,
             pattern=r"^\s*(?P<detail>Failed status[- ](?:[\w /]{1,60}\()?(?P<status>\d{1,3})\)?: wr_id.{0,80})",
         ),
         # Whoever else names a status, by its name or in ibv_wc_status_str's words.
-        Rule("IBV_WC_", _NET, "{status}@verbs", pattern=rf"\b(?P<status>IBV_WC_(?:{_NAMES}))\b", certain=False),
+        MatchRule("IBV_WC_", _NET, "{status}@verbs", pattern=rf"\b(?P<status>IBV_WC_(?:{_NAMES}))\b", certain=False),
         *(
-            Rule(trigger, _NET, "{words}@verbs", pattern=rf"\b(?P<words>{_WORDS})\b", certain=False)
+            MatchRule(trigger, _NET, "{words}@verbs", pattern=rf"\b(?P<words>{_WORDS})\b", certain=False)
             for trigger in (
                 "retry counter exceeded",
                 "local protection error",
@@ -106,16 +110,16 @@ class Verbs(RuleDialect):
         if not any(other in line.text[:400] for other in _OTHERS):
             super().feed(line)
 
-    def reading(self, rule: Rule, groups: Mapping[str, str], line: LogLine) -> Reading:
+    def reading(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
         status = groups.get("status") or status_of(groups.get("words", ""))
         if status is None:
             return super().reading(rule, groups, line)
         status = completion(int(status)) if status.isdecimal() else status
-        rule = Rule(
+        rule = MatchRule(
             rule.trigger,
             _NET if status in _FAR else Kind.ERROR,
             rule.key,
-            Weight.CONSEQUENCE if status == "IBV_WC_WR_FLUSH_ERR" else rule.weight,
+            Priority.CONSEQUENCE if status == "IBV_WC_WR_FLUSH_ERR" else rule.weight,
             certain=rule.certain,
         )
         detail = groups.get("detail") or groups.get("words") or status

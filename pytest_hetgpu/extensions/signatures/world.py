@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 
 from pytest_hetgpu.extensions.signatures._texts.worlds import another_world
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, LogParser
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.verdict import Kind
@@ -40,7 +40,7 @@ _OTHERS = lazy(
 _NOTES = lazy(r"\b(?:UCX|UCC|NCCL|libfabric|split|sub-?comm\w*|group|local|node rank)\b", re.IGNORECASE)
 
 
-class World(Dialect):
+class World(LogParser):
     """One reading, where ranks greeted and none of them saw another, and one for a complaint of a program's."""
 
     triggers = (
@@ -108,7 +108,7 @@ class World(Dialect):
         self._said: dict[str, int] = {}
         self._together = False
         self._asked = 0
-        self._another: Reading | None = None
+        self._another: FailureMatch | None = None
 
     def feed(self, line: LogLine) -> None:
         text = line.text[:_LONGEST]
@@ -131,11 +131,11 @@ class World(Dialect):
             words = re.sub(r"\d+|^\[[^\[\]]*\]", "", text)
             self._said[words] = self._said.get(words, 0) + 1
 
-    def finish(self) -> Sequence[Reading]:
+    def finish(self) -> Sequence[FailureMatch]:
         told = (self._another,) if self._another else ()
         return (*self._fallen_apart(), *told)
 
-    def _fallen_apart(self) -> Sequence[Reading]:
+    def _fallen_apart(self) -> Sequence[FailureMatch]:
         twice = max(self._said.values(), default=0) > 1
         if not self._alone or self._together or self._asked == 1 or not (twice or self._asked > 1):
             return ()
@@ -145,16 +145,16 @@ class World(Dialect):
         signature = Signature(
             Kind.WRONG_RESULT, "world-of-one@mpi", first.quote, first.number, detail=detail, hosts=hosts[:64]
         )
-        return (Reading(signature),)
+        return (FailureMatch(signature),)
 
 
-def _another(text: str, line: LogLine) -> Reading | None:
+def _another(text: str, line: LogLine) -> FailureMatch | None:
     numbers = another_world(text)
     if numbers is None:
         return None
     detail = f"{numbers[0]} ranks wanted, {numbers[1]} there"
     ranks = () if line.rank is None else (line.rank,)
-    return Reading(
+    return FailureMatch(
         Signature(Kind.WRONG_RESULT, "world-size@program", line.quote, line.number, detail=detail, ranks=ranks)
     )
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pytest_hetgpu.analysis.judge import judge, judge_output
 from pytest_hetgpu.analysis.logs import signs
 from pytest_hetgpu.analysis.logs.transcript import listen, read
-from pytest_hetgpu.extensions.signatures.base import Reading, Weight
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, Priority
 from pytest_hetgpu.extensions.transports.ob1 import Ob1
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.job import Command, Demand, Hardware, Job, Node, Stack
@@ -182,6 +182,6 @@ def test_many_failures_cost_one_look_at_the_tail(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(signs, "is_programs", is_programs)
     log.write_text("ERROR: no such mesh\n" * 500 + "step 2\n" * 100)
     heard = listen(log)
-    readings = [Reading(Signature(Kind.ERROR, "x@y", "", line), Weight.SYMPTOM) for line in range(1, 500)]
+    readings = [FailureMatch(Signature(Kind.ERROR, "x@y", "", line), Priority.SYMPTOM) for line in range(1, 500)]
     assert all(map(heard.survived, readings))
     assert len(looked) == len(heard.tail)

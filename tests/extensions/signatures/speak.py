@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pytest_hetgpu.analysis.logs.lines import parsed
 from pytest_hetgpu.extensions.registry import find
-from pytest_hetgpu.extensions.signatures.base import Dialect, Reading
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser
 from pytest_hetgpu.extensions.signatures.engine.order import ranked
 from pytest_hetgpu.model.failure import Signature
 
 
-def readings(dialect: str, text: str) -> list[Reading]:
-    reader = find("signatures", dialect, Dialect)()  # type: ignore[type-abstract]
+def readings(dialect: str, text: str) -> list[FailureMatch]:
+    reader = find("signatures", dialect, LogParser)()  # type: ignore[type-abstract]
     for number, line in enumerate(text.split("\n"), 1):
         reader.feed(parsed(line, number))
     return list(reader.finish())
@@ -20,5 +20,5 @@ def spoken(text: str, *dialects: str) -> list[Signature]:
     return list(ranked(reading for dialect in dialects for reading in readings(dialect, text)))
 
 
-def told(reading: Reading) -> str:
+def told(reading: FailureMatch) -> str:
     return f"{reading.signature.kind.value} {reading.signature.key}"

@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from pytest_hetgpu.extensions.signatures.base import Weight
+from pytest_hetgpu.extensions.signatures.base import Priority
 from tests.extensions.signatures.speak import readings, spoken, told
 
 BOTH = ("ucx", "openmpi_crash", "openmpi_exits")
@@ -221,27 +221,27 @@ UCX = "[1795183975.242676] [vm:5148 :0]          x.c:15 UCX  ERROR "
 @pytest.mark.parametrize(
     ("text", "read_as", "weight"),
     [
-        ("Not enough memory to write total of 42 bytes. Please check that /dev/shm or the directory you specified has more", "out_of_memory no-space@dev-shm", Weight.CAUSE),
-        ("ibv_reg_mr(address=0x7f, length=4096, access=0xf) failed: Cannot allocate memory", "out_of_memory Cannot-allocate-memory@ibv_reg_mr", Weight.CAUSE),
-        ("ibv_create_cq(cqe=4096) failed: Cannot allocate memory : Please set max locked memory (ulimit -l) to 'unlimited'", "out_of_memory Cannot-allocate-memory@ibv_create_cq", Weight.CAUSE),
-        ("cuMemAlloc(&p, n) failed: out of memory", "out_of_memory out-of-memory@ucx", Weight.CAUSE),
-        ("Transport retry count exceeded on mlx5_0:1/RoCE (synd 0x15 vend 0x81 hw_synd 0/0)", "network_failure Transport-retry-count-exceeded@ib", Weight.SYMPTOM),
-        ("Local protection on mlx5_0:1/IB (synd 0x4 vend 0x51 hw_synd 0/0)", "error Local-protection@ib", Weight.CAUSE),
-        ("no remote registered memory access transport to vm2: self/memory - Destination is unreachable", "transport_unavailable no-transport@ucx", Weight.CAUSE),
-        ("no auxiliary transport to <no debug data>: posix/memory - no connect to iface", "transport_unavailable no-transport@ucx", Weight.CAUSE),
-        ("no usable transports/devices (asked rc on all devices)", "transport_unavailable no-device@ucx", Weight.CAUSE),
-        ("MD 'mlx5_7' does not exist", "transport_unavailable no-device@ucx", Weight.CAUSE),
-        ("mlx5_0: Couldn't enable GPUDirect RDMA. Please make sure nv_peer_mem is loaded", "transport_unavailable no-gpudirect@ucx", Weight.CAUSE),
-        ("Invalid value for TLS: 'x'. Expected: comma-separated list", "error invalid-value@TLS", Weight.CAUSE),
-        ("connect(fd=28, dest_addr=127.0.0.1:50573) failed: Connection refused", "network_failure connect-failed-Connection-refused@ucx", Weight.SYMPTOM),
-        ("error 'Endpoint timeout' will not be handled for ep 0x55 - rc/mlx5_0:1 since no error callback is installed", "network_failure Endpoint-timeout@ucx", Weight.SYMPTOM),
-        ("tcp_ep 0x55fa04 (state=CONNECTED): send(29) failed: Input/output error", "error tcp_ep-send-failed-Input-output-error@ucx", Weight.CAUSE),
-        ("cuMemcpyAsync(dst, src, n, s) failed: an illegal memory access was encountered", "error an-illegal-memory-access-was-encountered@cuMemcpyAsync", Weight.SYMPTOM),
-        ("cuCtxGetDevice(&cu_device) is failed. ret:invalid device context", "error invalid-device-context@cuCtxGetDevice", Weight.SYMPTOM),
-        ("failed to get the first receive descriptor", "error failed-to-get-the-first-receive-descriptor@ucx", Weight.SYMPTOM),
+        ("Not enough memory to write total of 42 bytes. Please check that /dev/shm or the directory you specified has more", "out_of_memory no-space@dev-shm", Priority.CAUSE),
+        ("ibv_reg_mr(address=0x7f, length=4096, access=0xf) failed: Cannot allocate memory", "out_of_memory Cannot-allocate-memory@ibv_reg_mr", Priority.CAUSE),
+        ("ibv_create_cq(cqe=4096) failed: Cannot allocate memory : Please set max locked memory (ulimit -l) to 'unlimited'", "out_of_memory Cannot-allocate-memory@ibv_create_cq", Priority.CAUSE),
+        ("cuMemAlloc(&p, n) failed: out of memory", "out_of_memory out-of-memory@ucx", Priority.CAUSE),
+        ("Transport retry count exceeded on mlx5_0:1/RoCE (synd 0x15 vend 0x81 hw_synd 0/0)", "network_failure Transport-retry-count-exceeded@ib", Priority.SYMPTOM),
+        ("Local protection on mlx5_0:1/IB (synd 0x4 vend 0x51 hw_synd 0/0)", "error Local-protection@ib", Priority.CAUSE),
+        ("no remote registered memory access transport to vm2: self/memory - Destination is unreachable", "transport_unavailable no-transport@ucx", Priority.CAUSE),
+        ("no auxiliary transport to <no debug data>: posix/memory - no connect to iface", "transport_unavailable no-transport@ucx", Priority.CAUSE),
+        ("no usable transports/devices (asked rc on all devices)", "transport_unavailable no-device@ucx", Priority.CAUSE),
+        ("MD 'mlx5_7' does not exist", "transport_unavailable no-device@ucx", Priority.CAUSE),
+        ("mlx5_0: Couldn't enable GPUDirect RDMA. Please make sure nv_peer_mem is loaded", "transport_unavailable no-gpudirect@ucx", Priority.CAUSE),
+        ("Invalid value for TLS: 'x'. Expected: comma-separated list", "error invalid-value@TLS", Priority.CAUSE),
+        ("connect(fd=28, dest_addr=127.0.0.1:50573) failed: Connection refused", "network_failure connect-failed-Connection-refused@ucx", Priority.SYMPTOM),
+        ("error 'Endpoint timeout' will not be handled for ep 0x55 - rc/mlx5_0:1 since no error callback is installed", "network_failure Endpoint-timeout@ucx", Priority.SYMPTOM),
+        ("tcp_ep 0x55fa04 (state=CONNECTED): send(29) failed: Input/output error", "error tcp_ep-send-failed-Input-output-error@ucx", Priority.CAUSE),
+        ("cuMemcpyAsync(dst, src, n, s) failed: an illegal memory access was encountered", "error an-illegal-memory-access-was-encountered@cuMemcpyAsync", Priority.SYMPTOM),
+        ("cuCtxGetDevice(&cu_device) is failed. ret:invalid device context", "error invalid-device-context@cuCtxGetDevice", Priority.SYMPTOM),
+        ("failed to get the first receive descriptor", "error failed-to-get-the-first-receive-descriptor@ucx", Priority.SYMPTOM),
     ],
 )  # fmt: skip
-def test_what_ucx_logs(text: str, read_as: str, weight: Weight) -> None:
+def test_what_ucx_logs(text: str, read_as: str, weight: Priority) -> None:
     (reading,) = readings("ucx_errors", UCX + text)
     assert (told(reading), reading.weight, reading.certain) == (read_as, weight, False)
 

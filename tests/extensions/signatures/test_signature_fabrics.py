@@ -8,7 +8,7 @@ import pytest
 
 from pytest_hetgpu.analysis.logs.lines import parsed
 from pytest_hetgpu.extensions.signatures.aws_ofi import AwsOfi
-from pytest_hetgpu.extensions.signatures.base import Dialect, Reading, Weight
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser, Priority
 from pytest_hetgpu.extensions.signatures.cray import Cray
 from pytest_hetgpu.extensions.signatures.hydra import Hydra
 from pytest_hetgpu.extensions.signatures.intel_mpi import IntelMpi
@@ -20,13 +20,13 @@ from pytest_hetgpu.extensions.signatures.mvapich import Mvapich
 from pytest_hetgpu.extensions.signatures.verbs import Verbs
 
 
-def readings(dialect: Dialect, text: str) -> list[Reading]:
+def readings(dialect: LogParser, text: str) -> list[FailureMatch]:
     for number, line in enumerate(text.splitlines(), 1):
         dialect.feed(parsed(line, number))
     return list(dialect.finish())
 
 
-def said(dialect: Dialect, text: str) -> list[str]:
+def said(dialect: LogParser, text: str) -> list[str]:
     return [f"{one.signature.kind.value} {one.signature.key}" for one in readings(dialect, text)]
 
 
@@ -91,12 +91,12 @@ def test_libfabric(text: str, expected: str) -> None:
 @pytest.mark.parametrize(
     ("reason", "weight"),
     [
-        ("connection failure (sockerr -113)", Weight.RELAYED),
-        ("connect failure 113(No route to host)", Weight.RELAYED),
-        ("connection failure (sockerr -111)", Weight.SYMPTOM),
+        ("connection failure (sockerr -113)", Priority.RELAYED),
+        ("connect failure 113(No route to host)", Priority.RELAYED),
+        ("connection failure (sockerr -111)", Priority.SYMPTOM),
     ],
 )
-def test_a_host_out_of_reach_explains_more_than_a_peer_that_refuses(reason: str, weight: Weight) -> None:
+def test_a_host_out_of_reach_explains_more_than_a_peer_that_refuses(reason: str, weight: Priority) -> None:
     dialect = Libfabric()
     dialect.feed(parsed(f"libfabric:11:22::tcp:ep_ctrl:xnet_req_done():335<warn> {reason}", 1))
     assert [reading.weight for reading in dialect.finish()] == [weight]
@@ -202,7 +202,7 @@ def test_what_verbs_does_not_mean_or_others_read(text: str) -> None:
 
 def test_a_flushed_request_follows_upon_another_error() -> None:
     (one,) = readings(Verbs(), "wc status IBV_WC_WR_FLUSH_ERR")
-    assert one.weight is Weight.CONSEQUENCE
+    assert one.weight is Priority.CONSEQUENCE
 
 
 HOSTILE = (

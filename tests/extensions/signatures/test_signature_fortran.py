@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_hetgpu.extensions.signatures.base import Weight
+from pytest_hetgpu.extensions.signatures.base import Priority
 from tests.extensions.signatures.speak import readings, spoken
 
 GFORTRAN = """
@@ -92,8 +92,8 @@ def test_memory_that_fortran_asks_for_is_another_dialects() -> None:
 
 def test_an_abort_of_the_launcher_explains_less_than_what_it_reports() -> None:
     text = "prterun: tpp.c:83: __pthread_tpp_change_priority: Assertion `new_prio == -1' failed."
-    assert readings("glibc", text)[0].weight is Weight.RELAYED
-    assert readings("glibc", text.replace("prterun", "heat"))[0].weight is Weight.CAUSE
+    assert readings("glibc", text)[0].weight is Priority.RELAYED
+    assert readings("glibc", text.replace("prterun", "heat"))[0].weight is Priority.CAUSE
 
 
 def test_labels_within_a_line_are_no_part_of_an_exceptions_name() -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_hetgpu.extensions.signatures.base import Weight
+from pytest_hetgpu.extensions.signatures.base import Priority
 from tests.extensions.signatures.speak import readings, spoken, told
 
 
@@ -63,13 +63,13 @@ def test_what_is_nobodys_last_word(text: str) -> None:
 
 
 def test_how_much_each_word_explains() -> None:
-    def weight(text: str) -> tuple[Weight, bool]:
+    def weight(text: str) -> tuple[Priority, bool]:
         (reading,) = readings("glibc", text)
         return reading.weight, reading.certain
 
-    assert weight("free(): invalid pointer") == (Weight.CAUSE, True)
-    assert weight("[1.2] a.out[5]: segfault at 0 ip 7f sp 7f error 4 in a.out[4+1]") == (Weight.RELAYED, False)
-    assert weight("terminate called after throwing an instance of 'c10::DistBackendError'") == (Weight.RELAYED, True)
+    assert weight("free(): invalid pointer") == (Priority.CAUSE, True)
+    assert weight("[1.2] a.out[5]: segfault at 0 ip 7f sp 7f error 4 in a.out[4+1]") == (Priority.RELAYED, False)
+    assert weight("terminate called after throwing an instance of 'c10::DistBackendError'") == (Priority.RELAYED, True)
 
 
 def test_an_exceptions_text_is_its_own_writers() -> None:

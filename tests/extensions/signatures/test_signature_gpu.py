@@ -11,15 +11,15 @@ import pytest
 from pytest_hetgpu.analysis.logs.lines import parsed
 from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.extensions.signatures._texts.gpu import gpu_error
-from pytest_hetgpu.extensions.signatures.base import Dialect, Reading, Weight
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser, Priority
 from pytest_hetgpu.extensions.signatures.engine.order import ranked
 from pytest_hetgpu.model.failure import Signature
 
 NCCL = "gpu3:4711:4790 [2] "
 
 
-def readings(dialect: str, text: str) -> Sequence[Reading]:
-    reader = find("signatures", dialect, Dialect)()  # type: ignore[type-abstract]
+def readings(dialect: str, text: str) -> Sequence[FailureMatch]:
+    reader = find("signatures", dialect, LogParser)()  # type: ignore[type-abstract]
     for number, line in enumerate(text.split("\n"), 1):
         reader.feed(parsed(line, number))
     return reader.finish()
@@ -136,7 +136,7 @@ def test_a_lost_communicator_is_proven_by_its_thread() -> None:
         "nccl", warning + trail + f"{NCCL}NCCL INFO transport.cc:163 -> 2 [Proxy Thread]\n{NCCL}NCCL INFO on"
     )
     assert read.certain
-    assert read.weight is Weight.CAUSE
+    assert read.weight is Priority.CAUSE
     assert read.signature.detail == "completion error 12 (transport retry counter exceeded), vendor error 129"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_hetgpu.analysis.logs.lines import parsed
-from pytest_hetgpu.extensions.signatures.base import Dialect, Reading, Weight
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser, Priority
 from pytest_hetgpu.extensions.signatures.cray import Cray
 from pytest_hetgpu.extensions.signatures.hydra import Hydra
 from pytest_hetgpu.extensions.signatures.intel_mpi import IntelMpi
@@ -13,13 +13,13 @@ from pytest_hetgpu.extensions.signatures.mpich_assertions import MpichAssertions
 from pytest_hetgpu.extensions.signatures.mvapich import Mvapich
 
 
-def readings(dialect: Dialect, text: str) -> list[Reading]:
+def readings(dialect: LogParser, text: str) -> list[FailureMatch]:
     for number, line in enumerate(text.splitlines(), 1):
         dialect.feed(parsed(line, number))
     return list(dialect.finish())
 
 
-def said(dialect: Dialect, text: str) -> list[str]:
+def said(dialect: LogParser, text: str) -> list[str]:
     return [f"{one.signature.kind.value} {one.signature.key}" for one in readings(dialect, text)]
 
 
@@ -114,7 +114,7 @@ def test_what_hydra_lost_is_no_cause() -> None:
         f"{MPIEXEC}HYDT_bscu_wait_for_completion (x.c:109): one of the processes terminated badly; aborting\n"
         "[cli_1]: write_line error; fd=8 buf=:cmd=finalize\n"
     )
-    assert {one.weight for one in readings(Hydra(), text)} == {Weight.CONSEQUENCE}
+    assert {one.weight for one in readings(Hydra(), text)} == {Priority.CONSEQUENCE}
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_cray(text: str, expected: str) -> None:
 def test_pals_stops_the_other_ranks() -> None:
     text = "x1: rank 1 died from signal 15\nx2: rank 0 died from signal 6\n"
     found = {one.signature.key: (one.weight, one.signature.ranks) for one in readings(Cray(), text)}
-    assert found == {"SIGTERM": (Weight.CONSEQUENCE, (1,)), "SIGABRT": (Weight.ENDING, (0,))}
+    assert found == {"SIGTERM": (Priority.CONSEQUENCE, (1,)), "SIGABRT": (Priority.ENDING, (0,))}
 
 
 @pytest.mark.parametrize(

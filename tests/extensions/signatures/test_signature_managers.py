@@ -8,7 +8,7 @@ import pytest
 
 from pytest_hetgpu.analysis.logs.lines import parsed
 from pytest_hetgpu.extensions.registry import find
-from pytest_hetgpu.extensions.signatures.base import Dialect, Reading, Weight
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser, Priority
 from pytest_hetgpu.extensions.signatures.engine.endings import by_code, by_signal, hosts, numbers, signal_number
 from pytest_hetgpu.extensions.signatures.engine.order import ranked
 from pytest_hetgpu.model.failure import Signature
@@ -19,8 +19,8 @@ from tests.extensions.signatures.manager_texts import BATCH, CONTAINERS, FLUX, H
 MANAGERS = ("slurm", "flux", "batch", "containers", "kubernetes", "kernel_oom")
 
 
-def heard(dialect: str, text: str) -> Dialect:
-    reader = find("signatures", dialect, Dialect)()  # type: ignore[type-abstract]
+def heard(dialect: str, text: str) -> LogParser:
+    reader = find("signatures", dialect, LogParser)()  # type: ignore[type-abstract]
     left = 0
     for number, line in enumerate(text.split("\n"), 1):
         if any(trigger in line.encode() for trigger in reader.triggers):
@@ -31,7 +31,7 @@ def heard(dialect: str, text: str) -> Dialect:
     return reader
 
 
-def readings(dialect: str, text: str) -> Sequence[Reading]:
+def readings(dialect: str, text: str) -> Sequence[FailureMatch]:
     return heard(dialect, text).finish()
 
 
@@ -126,7 +126,7 @@ srun: Force Terminated StepId=1.0"""
 def test_whom_srun_kills_is_a_consequence(how: str, wanted: str, end: str) -> None:
     assert first(KILL_ON_BAD_EXIT.format(how, end)) == wanted
     weights = [reading.weight for reading in readings("slurm", KILL_ON_BAD_EXIT.format(how, end))]
-    assert weights == [Weight.ENDING, Weight.CONSEQUENCE]
+    assert weights == [Priority.ENDING, Priority.CONSEQUENCE]
 
 
 def test_a_step_that_is_terminated_because_of_a_task_says_so_before_or_after() -> None:
@@ -159,7 +159,7 @@ def test_what_follows_a_time_limit_is_a_consequence(how: str) -> None:
 )
 def test_only_what_stands_before_the_end_of_a_job_can_be_its_reason(cut: str) -> None:
     lost = "[n1:1] pml_ucx.c:424  Error: ucp_ep_create(proc=1) failed: Destination is unreachable"
-    gone = Reading(Signature(Kind.NETWORK_FAILURE, "lost", lost, 2), Weight.SYMPTOM, certain=False)
+    gone = FailureMatch(Signature(Kind.NETWORK_FAILURE, "lost", lost, 2), Priority.SYMPTOM, certain=False)
     before = [reading for dialect in MANAGERS for reading in readings(dialect, f"going\ngoing\n{cut}")]
     after = [reading for dialect in MANAGERS for reading in readings(dialect, cut)]
     assert ranked([gone, *before])[0] == gone.signature
@@ -202,8 +202,8 @@ def test_what_somebody_stopped_was_stopped_whatever_its_ranks_said() -> None:
     cancelled = "9.7s: job.exception type=cancel severity=0 interrupted by ctrl-C"
     assert first(f"{EVENTS}\n{cancelled}") == "timeout cancelled@flux 4"
     noted = readings("batch", f"{EVENTS}\nSTOPPED AT 15 MINUTES")
-    assert [(r.weight, r.signature.signal) for r in noted] == [(Weight.RELAYED, "SIGTERM")]
-    assert [r.weight for r in readings("batch", "STOPPED AT 15 MINUTES")] == [Weight.LIMIT]
+    assert [(r.weight, r.signature.signal) for r in noted] == [(Priority.RELAYED, "SIGTERM")]
+    assert [r.weight for r in readings("batch", "STOPPED AT 15 MINUTES")] == [Priority.LIMIT]
     assert first(f"{EVENTS}\n{cancelled}\nSTOPPED AT 15 MINUTES") == "timeout stopped@operator 5"
     assert heard("flux", EVENTS).exits() == (RankExit(81, signal=15),)
 
@@ -243,7 +243,7 @@ def test_hostile_text_is_read_quickly_and_raises_nothing(text: str) -> None:
 
     started = time.process_time()
     for dialect in MANAGERS:
-        reader = find("signatures", dialect, Dialect)()  # type: ignore[type-abstract]
+        reader = find("signatures", dialect, LogParser)()  # type: ignore[type-abstract]
         for number in range(3):
             reader.feed(parsed(text, number + 1))
         assert len(reader.finish()) < 100
@@ -255,7 +255,7 @@ def test_endings() -> None:
     assert signal_number("Segmentation fault (core dumped)") == 11
     assert signal_number("Nonsense") is None
     assert by_code(137).signal == "SIGKILL"
-    assert by_code(143).weight is Weight.CONSEQUENCE
+    assert by_code(143).weight is Priority.CONSEQUENCE
     assert by_code(255).key == "exit@255"
     assert by_signal(55).key == "SIG55"
     assert list(numbers("0-2,7")) == [0, 1, 2, 7]

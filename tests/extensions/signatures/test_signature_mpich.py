@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_hetgpu.analysis.logs.lines import parsed
-from pytest_hetgpu.extensions.signatures.base import Dialect, Reading, Weight
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser, Priority
 from pytest_hetgpu.extensions.signatures.mpich_errors import MpichErrors
 from pytest_hetgpu.extensions.signatures.mpich_exits import MpichExits
 from pytest_hetgpu.model.failure import Signature
@@ -43,13 +43,13 @@ def string(signal: int, name: str) -> str:
 SEGV = string(11, "Segmentation fault")
 
 
-def readings(dialect: Dialect, text: str) -> list[Reading]:
+def readings(dialect: LogParser, text: str) -> list[FailureMatch]:
     for number, line in enumerate(text.splitlines(), 1):
         dialect.feed(parsed(line, number))
     return list(dialect.finish())
 
 
-def read(dialect: Dialect, text: str) -> list[Signature]:
+def read(dialect: LogParser, text: str) -> list[Signature]:
     return [reading.signature for reading in readings(dialect, text)]
 
 
@@ -95,7 +95,7 @@ def test_how_a_rank_ended(text: str, expected: str, quote: str) -> None:
 
 def test_the_process_and_its_host_are_told() -> None:
     (one,) = readings(MpichExits(), banner(11, host="node2.cluster.example"))
-    assert (one.process, one.signature.hosts, one.weight) == (("node2", 5490), ("node2",), Weight.ENDING)
+    assert (one.process, one.signature.hosts, one.weight) == (("node2", 5490), ("node2",), Priority.ENDING)
 
 
 def test_the_rank_that_died_first_is_told_from_those_cleaned_up() -> None:

@@ -5,20 +5,20 @@ from __future__ import annotations
 import pytest
 
 from pytest_hetgpu.analysis.logs.lines import parsed
-from pytest_hetgpu.extensions.signatures.base import Dialect, Reading, Weight
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser, Priority
 from pytest_hetgpu.extensions.signatures.mpich_errors import MpichErrors
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.records import RankExit
 from pytest_hetgpu.model.verdict import Kind
 
 
-def readings(dialect: Dialect, text: str) -> list[Reading]:
+def readings(dialect: LogParser, text: str) -> list[FailureMatch]:
     for number, line in enumerate(text.splitlines(), 1):
         dialect.feed(parsed(line, number))
     return list(dialect.finish())
 
 
-def read(dialect: Dialect, text: str) -> list[Signature]:
+def read(dialect: LogParser, text: str) -> list[Signature]:
     return [reading.signature for reading in readings(dialect, text)]
 
 
@@ -85,7 +85,7 @@ def test_an_error_of_its_own_class_is_said_by_the_head() -> None:
     assert (found.kind, found.key, found.entry_point) == (Kind.ERROR, "MPI_ERR_RANK@MPI_Send", "MPI_Send")
     assert (found.ranks, found.line, found.primary_line[:10]) == ((1,), 1, "sAbort(202")
     assert found.detail == "Invalid rank has value 8 but must be nonnegative and less than 3"
-    assert one.weight is Weight.CAUSE
+    assert one.weight is Priority.CAUSE
 
 
 def test_of_other_errors_the_deepest_line_gives_the_reason() -> None:
@@ -227,7 +227,7 @@ def test_a_stack_that_the_programs_own_handler_printed() -> None:
     (reading,) = readings(MpichErrors(), text)
     found = reading.signature
     assert (found.key, found.entry_point, found.line) == ("MPI_ERR_RANK@MPI_Send", "MPI_Send", 1)
-    assert (reading.weight, reading.certain) == (Weight.RELAYED, False)
+    assert (reading.weight, reading.certain) == (Priority.RELAYED, False)
     assert not readings(MpichErrors(), "the log holds no such thing, error stack:\n\n")
 
 
@@ -261,5 +261,5 @@ def test_stacks_of_two_ranks_are_told_apart() -> None:
 def test_who_called_abort() -> None:
     dialect = MpichErrors()
     (one,) = readings(dialect, "x: application called MPI_Abort(MPI_COMM_WORLD, 3) - process 1")
-    assert (one.weight, one.signature.ranks) == (Weight.ENDING, (1,))
+    assert (one.weight, one.signature.ranks) == (Priority.ENDING, (1,))
     assert dialect.exits() == (RankExit(1, code=3, aborted=True),)

@@ -8,7 +8,7 @@ import pytest
 
 from pytest_hetgpu.analysis.logs.lines import parsed
 from pytest_hetgpu.extensions.registry import find
-from pytest_hetgpu.extensions.signatures.base import Dialect, Reading, Weight
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser, Priority
 from pytest_hetgpu.extensions.signatures.engine.order import ranked
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.records import RankExit
@@ -16,8 +16,8 @@ from pytest_hetgpu.model.records import RankExit
 RULE = "-" * 74
 
 
-def reader(dialect: str, text: str) -> Dialect:
-    found = find("signatures", dialect, Dialect)()  # type: ignore[type-abstract]
+def reader(dialect: str, text: str) -> LogParser:
+    found = find("signatures", dialect, LogParser)()  # type: ignore[type-abstract]
     for number, line in enumerate(text.split("\n"), 1):
         found.feed(parsed(line, number))
     return found
@@ -27,7 +27,7 @@ def spoken(dialect: str, text: str) -> list[Signature]:
     return list(ranked(reader(dialect, text).finish()))
 
 
-def readings(dialect: str, text: str) -> list[Reading]:
+def readings(dialect: str, text: str) -> list[FailureMatch]:
     return list(reader(dialect, text).finish())
 
 
@@ -50,57 +50,57 @@ def fatal(
 @pytest.mark.parametrize(
     ("text", "read_as", "weight"),
     [
-        (fatal("MPI_Recv", "MPI_ERR_TRUNCATE: message truncated"), "error MPI_ERR_TRUNCATE@MPI_Recv", Weight.CAUSE),
-        (fatal("PMPI_Recv", "MPI_ERR_TRUNCATE: message truncated"), "error MPI_ERR_TRUNCATE@MPI_Recv", Weight.CAUSE),
-        (fatal("MPI_Win_lock", "MPI_ERR_RANK: invalid rank", on="win rdma window 3"), "error MPI_ERR_RANK@MPI_Win_lock", Weight.CAUSE),
-        (fatal("MPI_File_open", "MPI_ERR_NO_SUCH_FILE: no such file or directory", on="file /x"), "error MPI_ERR_NO_SUCH_FILE@MPI_File_open", Weight.CAUSE),
-        (fatal("MPI_Barrier", "MPI_ERR_COMM: invalid communicator", on="a NULL communicator"), "error MPI_ERR_COMM@MPI_Barrier", Weight.CAUSE),
-        (fatal("MPI_Alloc_mem", "MPI_ERR_NO_MEM: out of memory"), "out_of_memory MPI_ERR_NO_MEM@MPI_Alloc_mem", Weight.CAUSE),
-        (fatal("MPI_Allreduce", "MPI_ERR_INTERN: internal error"), "error MPI_ERR_INTERN@MPI_Allreduce", Weight.UNSPECIFIC),
-        (fatal("MPI_Bcast", "Error code: 77 (no associated error message)"), "error failed@MPI_Bcast", Weight.CAUSE),
-        (fatal("MPI_Bcast", "the solver gave up"), "error failed@MPI_Bcast", Weight.CAUSE),
-        (fatal("MPI_Bcast", "MPI_ERR_PROC_FAILED: Process Failure"), "error peer-lost@openmpi", Weight.CONSEQUENCE),
-        (fatal("Socket closed", "Unknown error", "[node1:00000]", on="a NULL communicator"), "error peer-lost@openmpi", Weight.CONSEQUENCE),
-        ("*** An error occurred in MPI_Init_thread\n*** on a NULL communicator\n*** MPI_ERRORS_ARE_FATAL (processes in this communicator will now abort,", "launch_failure failed@MPI_Init", Weight.UNSPECIFIC),
-        ("*** The MPI_Comm_rank() function was called before MPI_INIT was invoked.\n*** This is disallowed by the MPI standard.", "error not-initialized@MPI_Comm_rank", Weight.CAUSE),
-        ("*** The MPI_Comm_rank() function was called after MPI_FINALIZE was invoked.", "error finalized@MPI_Comm_rank", Weight.CAUSE),
-        ("*** An MPI function was called before MPI_INIT was invoked.", "error not-initialized@MPI", Weight.CAUSE),
-        ("Open MPI has detected that this process has attempted to initialize\nMPI (via MPI_INIT or MPI_INIT_THREAD) more than once.  This is", "error this-process-has-attempted-to-initialize@openmpi", Weight.CAUSE),
-        ("[vm:05342] PML ucx cannot be selected", "transport_unavailable no-component@pml", Weight.RELAYED),
-        ("[vm:1] [[3,1],0] selected pml ob1, but peer [[3,1],1] on node2 selected pml ucx", "transport_unavailable mismatch@pml", Weight.CAUSE),
-        ("[vm:1] pml_ucx.c:437  Error: Failed to resolve UCX endpoint for rank 1", "transport_unavailable unreachable@ucp_ep_create", Weight.RELAYED),
-        ("[vm:1] pml_ucx.c:871  Error: ucx send failed: Input/output error", "error ucx-send-failed-Input-output-error@pml_ucx", Weight.UNSPECIFIC),
-        ("[vm:1] pml_ucx.c:871  Error: ucx send failed: Connection reset by remote peer", "network_failure ucx-send-failed-Connection-reset-by-remote-peer@pml_ucx", Weight.UNSPECIFIC),
-        ("[vm:1] pml_ucx.c:335  Warning: UCP worker does not support MPI_THREAD_MULTIPLE. PML UCX could not be selected", "transport_unavailable no-thread-multiple@ucx", Weight.CAUSE),
-        ("[vm][[1,1],0][btl_tcp_frag.c:9:mca_btl_tcp_frag_recv] mca_btl_tcp_frag_recv: readv failed: Bad address (14)", "error Bad-address@mca_btl_tcp_frag_recv", Weight.CAUSE),
-        ("[vm][[1,1],0][btl_tcp_frag.c:9:mca_btl_tcp_frag_recv] mca_btl_tcp_frag_recv: readv failed: Connection reset by peer (104)", "network_failure Connection-reset-by-peer@mca_btl_tcp_frag_recv", Weight.CONSEQUENCE),
-        ("[vm][[1,1],0][btl_tcp_endpoint.c:729:mca_btl_tcp_endpoint_start_connect] bind() failed: Address already in use (98)", "network_failure Address-already-in-use@mca_btl_tcp_endpoint_start_connect", Weight.SYMPTOM),
-        ("[[1,1],0][btl_tcp_endpoint.c:855:mca_btl_tcp_endpoint_start_connect] from a to: node2 Unable to connect to the peer 10.0.0.2 on port 1024: No route to host", "network_failure connect@openmpi", Weight.RELAYED),
-        ("[[1,1],0][btl_tcp_endpoint.c:855:mca_btl_tcp_endpoint_start_connect] from a to: node2 Unable to connect to the peer 10.0.0.2 on port 1024: Connection refused", "network_failure connect@openmpi", Weight.SYMPTOM),
-        ("WARNING: Open MPI failed to TCP connect to a peer MPI process.  This\n  Local host: a\n  PID:        7\n  Message:    connect() to 10.0.0.2:1024 failed\n  Error:      No route to host (113)", "network_failure connect@openmpi", Weight.RELAYED),
-        ("[vm][[1,1],0][btl_tcp_frag.c:9:mca_btl_tcp_frag_send] mca_btl_tcp_frag_send: writev failed: Broken pipe (32)", "network_failure Broken-pipe@mca_btl_tcp_frag_send", Weight.CONSEQUENCE),
+        (fatal("MPI_Recv", "MPI_ERR_TRUNCATE: message truncated"), "error MPI_ERR_TRUNCATE@MPI_Recv", Priority.CAUSE),
+        (fatal("PMPI_Recv", "MPI_ERR_TRUNCATE: message truncated"), "error MPI_ERR_TRUNCATE@MPI_Recv", Priority.CAUSE),
+        (fatal("MPI_Win_lock", "MPI_ERR_RANK: invalid rank", on="win rdma window 3"), "error MPI_ERR_RANK@MPI_Win_lock", Priority.CAUSE),
+        (fatal("MPI_File_open", "MPI_ERR_NO_SUCH_FILE: no such file or directory", on="file /x"), "error MPI_ERR_NO_SUCH_FILE@MPI_File_open", Priority.CAUSE),
+        (fatal("MPI_Barrier", "MPI_ERR_COMM: invalid communicator", on="a NULL communicator"), "error MPI_ERR_COMM@MPI_Barrier", Priority.CAUSE),
+        (fatal("MPI_Alloc_mem", "MPI_ERR_NO_MEM: out of memory"), "out_of_memory MPI_ERR_NO_MEM@MPI_Alloc_mem", Priority.CAUSE),
+        (fatal("MPI_Allreduce", "MPI_ERR_INTERN: internal error"), "error MPI_ERR_INTERN@MPI_Allreduce", Priority.UNSPECIFIC),
+        (fatal("MPI_Bcast", "Error code: 77 (no associated error message)"), "error failed@MPI_Bcast", Priority.CAUSE),
+        (fatal("MPI_Bcast", "the solver gave up"), "error failed@MPI_Bcast", Priority.CAUSE),
+        (fatal("MPI_Bcast", "MPI_ERR_PROC_FAILED: Process Failure"), "error peer-lost@openmpi", Priority.CONSEQUENCE),
+        (fatal("Socket closed", "Unknown error", "[node1:00000]", on="a NULL communicator"), "error peer-lost@openmpi", Priority.CONSEQUENCE),
+        ("*** An error occurred in MPI_Init_thread\n*** on a NULL communicator\n*** MPI_ERRORS_ARE_FATAL (processes in this communicator will now abort,", "launch_failure failed@MPI_Init", Priority.UNSPECIFIC),
+        ("*** The MPI_Comm_rank() function was called before MPI_INIT was invoked.\n*** This is disallowed by the MPI standard.", "error not-initialized@MPI_Comm_rank", Priority.CAUSE),
+        ("*** The MPI_Comm_rank() function was called after MPI_FINALIZE was invoked.", "error finalized@MPI_Comm_rank", Priority.CAUSE),
+        ("*** An MPI function was called before MPI_INIT was invoked.", "error not-initialized@MPI", Priority.CAUSE),
+        ("Open MPI has detected that this process has attempted to initialize\nMPI (via MPI_INIT or MPI_INIT_THREAD) more than once.  This is", "error this-process-has-attempted-to-initialize@openmpi", Priority.CAUSE),
+        ("[vm:05342] PML ucx cannot be selected", "transport_unavailable no-component@pml", Priority.RELAYED),
+        ("[vm:1] [[3,1],0] selected pml ob1, but peer [[3,1],1] on node2 selected pml ucx", "transport_unavailable mismatch@pml", Priority.CAUSE),
+        ("[vm:1] pml_ucx.c:437  Error: Failed to resolve UCX endpoint for rank 1", "transport_unavailable unreachable@ucp_ep_create", Priority.RELAYED),
+        ("[vm:1] pml_ucx.c:871  Error: ucx send failed: Input/output error", "error ucx-send-failed-Input-output-error@pml_ucx", Priority.UNSPECIFIC),
+        ("[vm:1] pml_ucx.c:871  Error: ucx send failed: Connection reset by remote peer", "network_failure ucx-send-failed-Connection-reset-by-remote-peer@pml_ucx", Priority.UNSPECIFIC),
+        ("[vm:1] pml_ucx.c:335  Warning: UCP worker does not support MPI_THREAD_MULTIPLE. PML UCX could not be selected", "transport_unavailable no-thread-multiple@ucx", Priority.CAUSE),
+        ("[vm][[1,1],0][btl_tcp_frag.c:9:mca_btl_tcp_frag_recv] mca_btl_tcp_frag_recv: readv failed: Bad address (14)", "error Bad-address@mca_btl_tcp_frag_recv", Priority.CAUSE),
+        ("[vm][[1,1],0][btl_tcp_frag.c:9:mca_btl_tcp_frag_recv] mca_btl_tcp_frag_recv: readv failed: Connection reset by peer (104)", "network_failure Connection-reset-by-peer@mca_btl_tcp_frag_recv", Priority.CONSEQUENCE),
+        ("[vm][[1,1],0][btl_tcp_endpoint.c:729:mca_btl_tcp_endpoint_start_connect] bind() failed: Address already in use (98)", "network_failure Address-already-in-use@mca_btl_tcp_endpoint_start_connect", Priority.SYMPTOM),
+        ("[[1,1],0][btl_tcp_endpoint.c:855:mca_btl_tcp_endpoint_start_connect] from a to: node2 Unable to connect to the peer 10.0.0.2 on port 1024: No route to host", "network_failure connect@openmpi", Priority.RELAYED),
+        ("[[1,1],0][btl_tcp_endpoint.c:855:mca_btl_tcp_endpoint_start_connect] from a to: node2 Unable to connect to the peer 10.0.0.2 on port 1024: Connection refused", "network_failure connect@openmpi", Priority.SYMPTOM),
+        ("WARNING: Open MPI failed to TCP connect to a peer MPI process.  This\n  Local host: a\n  PID:        7\n  Message:    connect() to 10.0.0.2:1024 failed\n  Error:      No route to host (113)", "network_failure connect@openmpi", Priority.RELAYED),
+        ("[vm][[1,1],0][btl_tcp_frag.c:9:mca_btl_tcp_frag_send] mca_btl_tcp_frag_send: writev failed: Broken pipe (32)", "network_failure Broken-pipe@mca_btl_tcp_frag_send", Priority.CONSEQUENCE),
         # What another rank's line came between.
-        ("mca_btl_tcp_frag_send: writev failed: Broken pipe (32)", "network_failure Broken-pipe@mca_btl_tcp_frag_send", Weight.CONSEQUENCE),
-        ("writev failed: Broken pipe (32)", "network_failure Broken-pipe@writev", Weight.CONSEQUENCE),
-        ("[vm][[1,1],0][btl_tcp_frag.c:9:mca_btl_tcp_frag_send] mca_btl_tcp_frag_send: writev failed: Connection timed out (110)", "network_failure Connection-timed-out@mca_btl_tcp_frag_send", Weight.RELAYED),
-        ("[vm:1] pml_ucx.c:990  Error: mca_pml_ucx_send_nbr failed: -80, Endpoint timeout", "network_failure mca_pml_ucx_send_nbr-failed-Endpoint-timeout@pml_ucx", Weight.SYMPTOM),
-        ("[vm:1] pml_ucx.c:871  Error: ucx send failed: Destination is unreachable", "network_failure ucx-send-failed-Destination-is-unreachable@pml_ucx", Weight.SYMPTOM),
-        ("[vm:1] pml_ucx.c:871  Error: ucx recv failed: Out of memory", "out_of_memory ucx-recv-failed-Out-of-memory@pml_ucx", Weight.RELAYED),
-        ("[vm:1] pml_ucx.c:871  Error: ucx recv failed: Request canceled", "error ucx-recv-failed-Request-canceled@pml_ucx", Weight.CONSEQUENCE),
-        ("[vm:1] osc_ucx_comm.c:40  Error: ucp_atomic_post failed: -22", "transport_unavailable ucp_atomic_post-failed@osc_ucx", Weight.RELAYED),
-        ("[vm:1] common_ucx_wpool.c:40  Error: opal_common_ucx_flush failed: -6", "error opal_common_ucx_flush-failed@common_ucx", Weight.UNSPECIFIC),
-        (fatal("MPI_Allreduce: the reduction operation MPI_BAND is not defined on the MPI_DOUBLE datatype", "MPI_ERR_OP: invalid reduce operation"), "error MPI_ERR_OP@MPI_Allreduce", Weight.CAUSE),
-        ("Open MPI failed an OFI Libfabric library call (fi_endpoint).  This is highly\nunusual\n\n  Local host: a\n  Location: m.c:1\n  Error: Invalid argument (22)", "error failed@fi_endpoint", Weight.RELAYED),
-        ("The InfiniBand retry count between two MPI processes has been\nexceeded.", "network_failure The-InfiniBand-retry-count-between-two-MPI-processes-has@openib", Weight.CAUSE),
-        ("The call to cuMemcpyAsync failed. This is a unrecoverable error and will\ncause the program to abort.\n  cuMemcpyAsync(0x1, 0x2, 8) returned value 719", "error failed@cuMemcpyAsync", Weight.CAUSE),
-        ("PMIx_Init failed for the following reason:\n\n  NOT-SUPPORTED\n", "launch_failure failed@PMIx_Init", Weight.CAUSE),
-        ("[vm:1] Read -1, expected 4096, errno = 14", "error Bad-address@cma", Weight.RELAYED),
-        ("It appears as if there is not enough space for /tmp/ompi.vm.0/sm_segment.vm.0.75f0001.1 (the", "out_of_memory no-space@shm-file", Weight.RELAYED),
-        ("A system call failed during shared memory initialization that should\n  System call: open(2) /x\n  Error:       Permission denied (errno 13)", "error Permission-denied@openmpi", Weight.RELAYED),
-        ("[vm:5] [[3,0],0] ORTE_ERROR_LOG: Out of resource in file orte/util/show_help.c at line 507", "error lost-help@orte", Weight.UNSPECIFIC),
+        ("mca_btl_tcp_frag_send: writev failed: Broken pipe (32)", "network_failure Broken-pipe@mca_btl_tcp_frag_send", Priority.CONSEQUENCE),
+        ("writev failed: Broken pipe (32)", "network_failure Broken-pipe@writev", Priority.CONSEQUENCE),
+        ("[vm][[1,1],0][btl_tcp_frag.c:9:mca_btl_tcp_frag_send] mca_btl_tcp_frag_send: writev failed: Connection timed out (110)", "network_failure Connection-timed-out@mca_btl_tcp_frag_send", Priority.RELAYED),
+        ("[vm:1] pml_ucx.c:990  Error: mca_pml_ucx_send_nbr failed: -80, Endpoint timeout", "network_failure mca_pml_ucx_send_nbr-failed-Endpoint-timeout@pml_ucx", Priority.SYMPTOM),
+        ("[vm:1] pml_ucx.c:871  Error: ucx send failed: Destination is unreachable", "network_failure ucx-send-failed-Destination-is-unreachable@pml_ucx", Priority.SYMPTOM),
+        ("[vm:1] pml_ucx.c:871  Error: ucx recv failed: Out of memory", "out_of_memory ucx-recv-failed-Out-of-memory@pml_ucx", Priority.RELAYED),
+        ("[vm:1] pml_ucx.c:871  Error: ucx recv failed: Request canceled", "error ucx-recv-failed-Request-canceled@pml_ucx", Priority.CONSEQUENCE),
+        ("[vm:1] osc_ucx_comm.c:40  Error: ucp_atomic_post failed: -22", "transport_unavailable ucp_atomic_post-failed@osc_ucx", Priority.RELAYED),
+        ("[vm:1] common_ucx_wpool.c:40  Error: opal_common_ucx_flush failed: -6", "error opal_common_ucx_flush-failed@common_ucx", Priority.UNSPECIFIC),
+        (fatal("MPI_Allreduce: the reduction operation MPI_BAND is not defined on the MPI_DOUBLE datatype", "MPI_ERR_OP: invalid reduce operation"), "error MPI_ERR_OP@MPI_Allreduce", Priority.CAUSE),
+        ("Open MPI failed an OFI Libfabric library call (fi_endpoint).  This is highly\nunusual\n\n  Local host: a\n  Location: m.c:1\n  Error: Invalid argument (22)", "error failed@fi_endpoint", Priority.RELAYED),
+        ("The InfiniBand retry count between two MPI processes has been\nexceeded.", "network_failure The-InfiniBand-retry-count-between-two-MPI-processes-has@openib", Priority.CAUSE),
+        ("The call to cuMemcpyAsync failed. This is a unrecoverable error and will\ncause the program to abort.\n  cuMemcpyAsync(0x1, 0x2, 8) returned value 719", "error failed@cuMemcpyAsync", Priority.CAUSE),
+        ("PMIx_Init failed for the following reason:\n\n  NOT-SUPPORTED\n", "launch_failure failed@PMIx_Init", Priority.CAUSE),
+        ("[vm:1] Read -1, expected 4096, errno = 14", "error Bad-address@cma", Priority.RELAYED),
+        ("It appears as if there is not enough space for /tmp/ompi.vm.0/sm_segment.vm.0.75f0001.1 (the", "out_of_memory no-space@shm-file", Priority.RELAYED),
+        ("A system call failed during shared memory initialization that should\n  System call: open(2) /x\n  Error:       Permission denied (errno 13)", "error Permission-denied@openmpi", Priority.RELAYED),
+        ("[vm:5] [[3,0],0] ORTE_ERROR_LOG: Out of resource in file orte/util/show_help.c at line 507", "error lost-help@orte", Priority.UNSPECIFIC),
     ],
 )  # fmt: skip
-def test_errors(text: str, read_as: str, weight: Weight) -> None:
+def test_errors(text: str, read_as: str, weight: Priority) -> None:
     first, *others = readings("openmpi_errors", text)
     assert others == []
     assert f"{first.signature.kind.value} {first.signature.key}" == read_as
@@ -179,24 +179,24 @@ COUNTED = f"{RULE}\n   Process name: [prterun-vm-3105@1,{{}}]\n   Exit code:    
 @pytest.mark.parametrize(
     ("text", "read_as", "weight"),
     [
-        (ABORT4.format(3, 3), "error MPI_Abort@3", Weight.ENDING),
-        (ABORT4.format(3, -1), "error MPI_Abort@-1", Weight.ENDING),
-        (COUNTED.format(1, 7), "error exit@7", Weight.ENDING),
-        (COUNTED.format(1, 139), "crash SIGSEGV", Weight.ENDING),
-        (COUNTED.format(1, 137), "crash SIGKILL", Weight.ENDING),
-        (COUNTED.format(1, 143), "crash SIGTERM", Weight.CONSEQUENCE),
-        (COUNTED.format(1, 255), "error exit@255", Weight.ENDING),
-        (COUNTED.format(1, 130), "error exit@130", Weight.ENDING),
-        ("[vm:1] *** MPI_ERR_RANK: invalid rank\n" + COUNTED.format(1, 6), "error exit@6", Weight.UNSPECIFIC),
-        ("Primary job  terminated normally, but 1 process returned\na non-zero exit code. Per user-direction", "error exit@mpirun", Weight.UNSPECIFIC),
-        ("mpirun noticed that the job aborted, but has no info as to the process\nthat caused that situation.", "error aborted@mpirun", Weight.UNSPECIFIC),
-        ('mpirun has exited due to a process exiting without calling "finalize",\nbut has no info', "error no-finalize@mpirun", Weight.ENDING),
-        ('prterun has exited due to process rank 0 with PID 0 on node node1 calling\n"abort". This may', "error abort@mpirun", Weight.CONSEQUENCE),
-        ('prterun has exited due to process rank 0 with PID 7 on node node1 calling\n"abort". This may', "error abort@mpirun", Weight.UNSPECIFIC),
-        ("3 total processes killed (some possibly by mpirun during cleanup)", "error killed@mpirun", Weight.CONSEQUENCE),
+        (ABORT4.format(3, 3), "error MPI_Abort@3", Priority.ENDING),
+        (ABORT4.format(3, -1), "error MPI_Abort@-1", Priority.ENDING),
+        (COUNTED.format(1, 7), "error exit@7", Priority.ENDING),
+        (COUNTED.format(1, 139), "crash SIGSEGV", Priority.ENDING),
+        (COUNTED.format(1, 137), "crash SIGKILL", Priority.ENDING),
+        (COUNTED.format(1, 143), "crash SIGTERM", Priority.CONSEQUENCE),
+        (COUNTED.format(1, 255), "error exit@255", Priority.ENDING),
+        (COUNTED.format(1, 130), "error exit@130", Priority.ENDING),
+        ("[vm:1] *** MPI_ERR_RANK: invalid rank\n" + COUNTED.format(1, 6), "error exit@6", Priority.UNSPECIFIC),
+        ("Primary job  terminated normally, but 1 process returned\na non-zero exit code. Per user-direction", "error exit@mpirun", Priority.UNSPECIFIC),
+        ("mpirun noticed that the job aborted, but has no info as to the process\nthat caused that situation.", "error aborted@mpirun", Priority.UNSPECIFIC),
+        ('mpirun has exited due to a process exiting without calling "finalize",\nbut has no info', "error no-finalize@mpirun", Priority.ENDING),
+        ('prterun has exited due to process rank 0 with PID 0 on node node1 calling\n"abort". This may', "error abort@mpirun", Priority.CONSEQUENCE),
+        ('prterun has exited due to process rank 0 with PID 7 on node node1 calling\n"abort". This may', "error abort@mpirun", Priority.UNSPECIFIC),
+        ("3 total processes killed (some possibly by mpirun during cleanup)", "error killed@mpirun", Priority.CONSEQUENCE),
     ],
 )  # fmt: skip
-def test_endings(text: str, read_as: str, weight: Weight) -> None:
+def test_endings(text: str, read_as: str, weight: Priority) -> None:
     (found,) = readings("openmpi_exits", text)
     assert f"{found.signature.kind.value} {found.signature.key}" == read_as
     assert found.weight is weight

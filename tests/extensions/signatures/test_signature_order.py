@@ -4,33 +4,33 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pytest_hetgpu.extensions.signatures.base import Process, Reading, Weight
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, Priority, Process
 from pytest_hetgpu.extensions.signatures.engine.order import ranked
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.verdict import Kind
 
 
 def reading(
-    key: str, line: int, weight: Weight = Weight.CAUSE, process: Process | None = None, **changes: object
-) -> Reading:
+    key: str, line: int, weight: Priority = Priority.CAUSE, process: Process | None = None, **changes: object
+) -> FailureMatch:
     name = key.partition("@")[0]
     signal = name if name.startswith("SIG") else None
     kind = Kind.CRASH if signal else Kind.ERROR
     signature = replace(Signature(kind, key, f"line {line}", line, signal=signal), **changes)  # type: ignore[arg-type]
-    return Reading(signature, weight, process)
+    return FailureMatch(signature, weight, process)
 
 
-def keys(*readings: Reading, ranks: dict[Process, int] | None = None) -> list[str]:
+def keys(*readings: FailureMatch, ranks: dict[Process, int] | None = None) -> list[str]:
     return [signature.key for signature in ranked(readings, ranks)]
 
 
 def test_weight_before_line() -> None:
     found = keys(
-        reading("peer-lost", 1, Weight.CONSEQUENCE),
-        reading("MPI_ERR_OTHER", 2, Weight.UNSPECIFIC),
-        reading("refused", 3, Weight.SYMPTOM),
-        reading("exit@3", 4, Weight.ENDING),
-        reading("failed@MPI_Init", 5, Weight.RELAYED),
+        reading("peer-lost", 1, Priority.CONSEQUENCE),
+        reading("MPI_ERR_OTHER", 2, Priority.UNSPECIFIC),
+        reading("refused", 3, Priority.SYMPTOM),
+        reading("exit@3", 4, Priority.ENDING),
+        reading("failed@MPI_Init", 5, Priority.RELAYED),
         reading("second", 7),
         reading("first", 6),
     )
@@ -53,16 +53,16 @@ def test_two_handlers_of_one_process_are_one_crash() -> None:
 def test_a_crash_outweighs_what_its_process_had_survived() -> None:
     process, other = ("vm", 7), ("vm", 8)
     logged = replace(reading("send-failed", 3, process=process), certain=False)
-    ended = reading("SIGSEGV", 9, Weight.ENDING, process=process)
+    ended = reading("SIGSEGV", 9, Priority.ENDING, process=process)
     assert keys(logged, ended) == ["SIGSEGV", "send-failed"]
     assert keys(replace(logged, process=other), ended) == ["send-failed", "SIGSEGV"]
-    killed = reading("SIGKILL", 9, Weight.ENDING, process=process)
+    killed = reading("SIGKILL", 9, Priority.ENDING, process=process)
     assert keys(logged, killed) == ["send-failed", "SIGKILL"]
 
 
 def test_a_second_signal_of_a_process_is_what_its_handler_met() -> None:
     process = ("vm", 7)
-    echo = reading("SIGSEGV", 20, Weight.ENDING, ranks=(2,))
+    echo = reading("SIGSEGV", 20, Priority.ENDING, ranks=(2,))
     assert keys(reading("SIGSEGV", 5, process=process), reading("SIGABRT", 3, process=process), echo) == [
         "SIGABRT",
         "SIGSEGV",
@@ -70,7 +70,10 @@ def test_a_second_signal_of_a_process_is_what_its_handler_met() -> None:
 
 
 def test_the_launchers_echo_of_a_crash_is_dropped_and_its_rank_kept() -> None:
-    crash, echo = reading("SIGSEGV@libx.so!f", 3, process=("vm", 7)), reading("SIGSEGV", 20, Weight.ENDING, ranks=(1,))
+    crash, echo = (
+        reading("SIGSEGV@libx.so!f", 3, process=("vm", 7)),
+        reading("SIGSEGV", 20, Priority.ENDING, ranks=(1,)),
+    )
     (found,) = ranked([crash, echo])
     assert (found.key, found.ranks) == ("SIGSEGV@libx.so!f", (1,))
     other = reading("SIGSEGV@liby.so!g", 4, process=("vm", 8))

@@ -11,12 +11,12 @@ import pytest
 
 from pytest_hetgpu.analysis.logs.lines import parsed
 from pytest_hetgpu.extensions.registry import find
-from pytest_hetgpu.extensions.signatures.base import Dialect, Reading, Weight
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser, Priority
 from pytest_hetgpu.extensions.signatures.engine.parting import parting_words
 
 
-def readings(dialect: str, text: str) -> Sequence[Reading]:
-    reader = find("signatures", dialect, Dialect)()  # type: ignore[type-abstract]
+def readings(dialect: str, text: str) -> Sequence[FailureMatch]:
+    reader = find("signatures", dialect, LogParser)()  # type: ignore[type-abstract]
     for number, line in enumerate(text.split("\n"), 1):
         if any(trigger.decode() in line for trigger in reader.triggers):
             reader.feed(parsed(line, number))
@@ -63,7 +63,7 @@ def readings(dialect: str, text: str) -> Sequence[Reading]:
 def test_what_programs_say_when_they_give_up(line: str, key: str) -> None:
     (reading,) = readings("program", line)
     assert reading.signature.key == f"{key}@program"
-    assert (reading.signature.kind.value, reading.weight, reading.certain) == ("error", Weight.RELAYED, False)
+    assert (reading.signature.kind.value, reading.weight, reading.certain) == ("error", Priority.RELAYED, False)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_ranks_that_say_the_same_are_one_reading() -> None:
 def test_words_long_before_the_end_were_not_the_last() -> None:
     log = "ERROR: optional module missing\n" + "step\n" * 3000 + "MPI_ABORT was invoked on rank 0"
     (reading,) = readings("program", log)
-    assert reading.weight is Weight.SYMPTOM
+    assert reading.weight is Priority.SYMPTOM
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_equal_words_of_two_ranks_end_with_the_last() -> None:
 
 @pytest.mark.parametrize("dialect", ["nccl", "cuda_hip", "benchmarks", "world", "program", "petsc"])
 def test_hostile_lines_cost_little(dialect: str) -> None:
-    reader = find("signatures", dialect, Dialect)()  # type: ignore[type-abstract]
+    reader = find("signatures", dialect, LogParser)()  # type: ignore[type-abstract]
     pieces = [trigger.decode() for trigger in reader.triggers]
     pieces += [
         "a ",
@@ -241,7 +241,7 @@ def test_petsc() -> None:
             0, "Caught signal number 15 Terminate: Some process (or the batch system) has told this process to end"
         ),
     )
-    assert reading.weight is Weight.CONSEQUENCE
+    assert reading.weight is Priority.CONSEQUENCE
     error = (
         P.format(2, "--------------------- Error Message ---------------------"),
         P.format(2, "Arguments are incompatible"),

@@ -8,7 +8,7 @@ import pytest
 
 from pytest_hetgpu.analysis.logs.lines import parsed
 from pytest_hetgpu.extensions.registry import find
-from pytest_hetgpu.extensions.signatures.base import Dialect, Reading, Weight
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser, Priority
 from pytest_hetgpu.extensions.signatures.engine.order import ranked
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.verdict import Kind
@@ -36,8 +36,8 @@ CAUSED = "\nThe above exception was the direct cause of the following exception:
 HANDLING = "\nDuring handling of the above exception, another exception occurred:\n\n"
 
 
-def readings(text: str) -> list[Reading]:
-    reader = find("signatures", "python_errors", Dialect)()  # type: ignore[type-abstract]
+def readings(text: str) -> list[FailureMatch]:
+    reader = find("signatures", "python_errors", LogParser)()  # type: ignore[type-abstract]
     for number, line in enumerate(text.split("\n"), 1):
         reader.feed(parsed(line, number))
     return list(reader.finish())
@@ -248,7 +248,7 @@ def test_consequences_weigh_little() -> None:
             "torch.distributed.DistNetworkError: Failed to recv, got 0 bytes. Connection was likely closed. Did the remote server shutdown or crash?",
         )
     }  # fmt: skip
-    assert set(weights.values()) == {Weight.CONSEQUENCE}
+    assert set(weights.values()) == {Priority.CONSEQUENCE}
 
 
 FAULTHANDLER = """Fatal Python error: Segmentation fault

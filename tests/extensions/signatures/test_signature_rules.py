@@ -8,29 +8,31 @@ import pytest
 
 from pytest_hetgpu.analysis.logs.lines import parsed
 from pytest_hetgpu.extensions.registry import find
-from pytest_hetgpu.extensions.signatures.base import Dialect, Reading
-from pytest_hetgpu.extensions.signatures.engine.rules import Rule, RuleDialect
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser
+from pytest_hetgpu.extensions.signatures.engine.rules import MatchRule, RuleParser
 from pytest_hetgpu.model.verdict import Kind
 
 
-class Table(RuleDialect):
+class Table(RuleParser):
     rules = (
-        Rule("harmless failure"),
-        Rule("failure", key="failure@{where}", pattern=r"failure in (?P<where>\w+)"),
-        Rule(
+        MatchRule("harmless failure"),
+        MatchRule("failure", key="failure@{where}", pattern=r"failure in (?P<where>\w+)"),
+        MatchRule(
             "banner",
             Kind.TIMEOUT,
             "banner@{where}!{what}",
             then=r"where=(?P<where>\S+)(?: what=(?P<what>\S+))?",
             within=2,
         ),
-        Rule("said by 2 tools", key="{trigger}@{where}", pattern=r"said by .* in (?P<where>\w+)"),
-        Rule("quote", key="quote", then=r"this line (?P<detail>.*)", quote_then=True),
-        Rule("named", key="named", pattern=r"named (?P<library>\w+) (?P<function>\w+) (?P<entry>\w+) (?P<rank>\d+)"),
+        MatchRule("said by 2 tools", key="{trigger}@{where}", pattern=r"said by .* in (?P<where>\w+)"),
+        MatchRule("quote", key="quote", then=r"this line (?P<detail>.*)", quote_then=True),
+        MatchRule(
+            "named", key="named", pattern=r"named (?P<library>\w+) (?P<function>\w+) (?P<entry>\w+) (?P<rank>\d+)"
+        ),
     )
 
 
-def spoken(*lines: str) -> Sequence[Reading]:
+def spoken(*lines: str) -> Sequence[FailureMatch]:
     table = Table()
     for number, line in enumerate(lines, 1):
         table.feed(parsed(line, number))
@@ -96,7 +98,7 @@ FLOODS = {
 
 @pytest.mark.parametrize("name", FLOODS)
 def test_a_flood_of_failures_is_bounded(name: str) -> None:
-    dialect = find("signatures", name, Dialect)()  # type: ignore[type-abstract]
+    dialect = find("signatures", name, LogParser)()  # type: ignore[type-abstract]
     for number in range(1, 12_001):
         for line in FLOODS[name]:
             dialect.feed(parsed(line.format(number), number))

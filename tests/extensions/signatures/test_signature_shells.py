@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_hetgpu.extensions.signatures.base import Weight
+from pytest_hetgpu.extensions.signatures.base import Priority
 from tests.extensions.signatures.speak import readings, told
 
 
@@ -84,7 +84,7 @@ def test_what_shells_do_not_say(line: str) -> None:
 def test_a_bare_word_may_be_anybodys(line: str, certain: bool) -> None:
     (reading,) = readings("shells", line)
     assert reading.certain is certain
-    assert reading.weight in (Weight.ENDING, Weight.CONSEQUENCE)
+    assert reading.weight in (Priority.ENDING, Priority.CONSEQUENCE)
 
 
 def test_keys_hold_nothing_of_one_run() -> None:

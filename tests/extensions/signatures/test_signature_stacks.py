@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pytest_hetgpu.analysis.logs.lines import parsed
 from pytest_hetgpu.analysis.logs.transcript import read
-from pytest_hetgpu.extensions.signatures.base import Dialect, Reading, Weight
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser, Priority
 from pytest_hetgpu.extensions.signatures.engine.stacks import (
     Position,
     StackFrame,
@@ -75,7 +75,7 @@ SPY_SLEEP = (
 )
 
 
-def readings(tmp_path: Path, text: str, *dialects: Dialect) -> list[Reading]:
+def readings(tmp_path: Path, text: str, *dialects: LogParser) -> list[FailureMatch]:
     """What dialects read of a log; a whole reader of logs must not fail over it either."""
     spoken = dialects or (Stacks(), Faulthandler())
     path = tmp_path / "some.log"
@@ -91,7 +91,7 @@ def test_stacks_that_mpirun_took(tmp_path: Path) -> None:
     assert (found.kind, found.key, reading.weight, reading.certain) == (
         Kind.HANG,
         "stuck@Barrier+Recv",
-        Weight.STUCK,
+        Priority.STUCK,
         True,
     )
     assert (found.library, found.function, found.entry_point) == ("libmpi.so.40", "PMPI_Recv", "PMPI_Recv")
@@ -187,13 +187,13 @@ def test_our_own_words(tmp_path: Path) -> None:
     assert (found.kind, found.key, reading.weight, reading.certain) == (
         Kind.HANG,
         "stuck@Allreduce+train",
-        Weight.STUCK,
+        Priority.STUCK,
         True,
     )
     assert (found.primary_line, found.line, found.ranks, found.entry_point) == (verdict, 3, (1,), "PMPI_Allreduce")
     (reading,) = readings(tmp_path, f"{OURS}{verdict.replace('stuck', 'slow').replace('nothing', 'rank 1')}\n")
     assert (reading.signature.kind, reading.signature.key) == (Kind.TIMEOUT, "slow")
-    assert reading.weight is Weight.LIMIT
+    assert reading.weight is Priority.LIMIT
 
 
 def test_faulthandlers_own_time(tmp_path: Path) -> None:

@@ -8,14 +8,14 @@ import pytest
 
 from pytest_hetgpu.analysis.logs.lines import parsed
 from pytest_hetgpu.extensions.registry import find
-from pytest_hetgpu.extensions.signatures.base import Dialect, Reading, Weight
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser, Priority
 from pytest_hetgpu.extensions.signatures.engine.order import ranked
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.verdict import Kind
 
 
-def readings(dialect: str, text: str) -> list[Reading]:
-    found = find("signatures", dialect, Dialect)()  # type: ignore[type-abstract]
+def readings(dialect: str, text: str) -> list[FailureMatch]:
+    found = find("signatures", dialect, LogParser)()  # type: ignore[type-abstract]
     for number, line in enumerate(text.split("\n"), 1):
         found.feed(parsed(line, number))
     return list(found.finish())
@@ -165,14 +165,14 @@ def test_what_keeps_nothing_from_starting(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "weight", "certain"),
     [
-        ("/var/spool/slurmd/job123/slurm_script: line 9: module: command not found", Weight.RELAYED, False),
-        ("./job.sh: line 12: ./warmup: No such file or directory", Weight.RELAYED, False),
-        ("./job.sh: line 12: mpirun: command not found", Weight.CAUSE, True),
-        ("/x/slurm_script: line 9: python3: command not found", Weight.CAUSE, True),
-        ("bash: line 1: ./a: No such file or directory", Weight.CAUSE, True),
+        ("/var/spool/slurmd/job123/slurm_script: line 9: module: command not found", Priority.RELAYED, False),
+        ("./job.sh: line 12: ./warmup: No such file or directory", Priority.RELAYED, False),
+        ("./job.sh: line 12: mpirun: command not found", Priority.CAUSE, True),
+        ("/x/slurm_script: line 9: python3: command not found", Priority.CAUSE, True),
+        ("bash: line 1: ./a: No such file or directory", Priority.CAUSE, True),
     ],
 )
-def test_a_script_goes_on_after_what_it_could_not_run(text: str, weight: Weight, certain: bool) -> None:
+def test_a_script_goes_on_after_what_it_could_not_run(text: str, weight: Priority, certain: bool) -> None:
     (found,) = readings("loader", text)
     assert (found.weight, found.certain) == (weight, certain)
 

@@ -8,7 +8,7 @@ import pytest
 
 from pytest_hetgpu.analysis.logs.lines import parsed
 from pytest_hetgpu.extensions.registry import find, names
-from pytest_hetgpu.extensions.signatures.base import Dialect, Weight, process_of, slug, token
+from pytest_hetgpu.extensions.signatures.base import LogParser, Priority, process_of, slug, token
 from pytest_hetgpu.extensions.signatures.engine.order import ranked
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.records import RankExit
@@ -18,7 +18,7 @@ TRACEBACK = 'Traceback (most recent call last):\n  File "/home/me/train.py", lin
 
 
 def spoken(dialect: str, text: str) -> list[Signature]:
-    reader = find("signatures", dialect, Dialect)()  # type: ignore[type-abstract]
+    reader = find("signatures", dialect, LogParser)()  # type: ignore[type-abstract]
     for number, line in enumerate(text.split("\n"), 1):
         reader.feed(parsed(line, number))
     return list(ranked(reader.finish()))
@@ -129,7 +129,7 @@ def test_equal_process_ids_on_two_hosts_are_two_crashes() -> None:
 
 def test_every_dialect_names_what_it_listens_for() -> None:
     for name in names("signatures"):
-        dialect = find("signatures", name, Dialect)  # type: ignore[type-abstract]
+        dialect = find("signatures", name, LogParser)  # type: ignore[type-abstract]
         assert dialect.triggers, name
         assert all(trigger and b"\n" not in trigger for trigger in dialect.triggers), name
 
@@ -190,16 +190,16 @@ ABORT = "MPI_ABORT was invoked on rank 0 in communicator MPI_COMM_WORLD\n  Proc:
 @pytest.mark.parametrize(
     ("text", "weight"),
     [
-        (ABORT.format(1), Weight.ENDING),
-        (ABORT.format(5), Weight.ENDING),
-        (TRACEBACK + ABORT.format(1), Weight.CONSEQUENCE),
-        (TRACEBACK + ABORT.format(5), Weight.ENDING),
-        ("noticed that process rank 0 with PID 7 on node vm exited on signal 9 (Killed).", Weight.ENDING),
-        ("noticed that process rank 0 with PID 7 on node vm exited on signal 15 (Terminated).", Weight.CONSEQUENCE),
+        (ABORT.format(1), Priority.ENDING),
+        (ABORT.format(5), Priority.ENDING),
+        (TRACEBACK + ABORT.format(1), Priority.CONSEQUENCE),
+        (TRACEBACK + ABORT.format(5), Priority.ENDING),
+        ("noticed that process rank 0 with PID 7 on node vm exited on signal 9 (Killed).", Priority.ENDING),
+        ("noticed that process rank 0 with PID 7 on node vm exited on signal 15 (Terminated).", Priority.CONSEQUENCE),
     ],
 )
-def test_how_much_an_ending_explains(text: str, weight: Weight) -> None:
-    reader = find("signatures", "openmpi_exits", Dialect)()  # type: ignore[type-abstract]
+def test_how_much_an_ending_explains(text: str, weight: Priority) -> None:
+    reader = find("signatures", "openmpi_exits", LogParser)()  # type: ignore[type-abstract]
     for number, line in enumerate(text.split("\n"), 1):
         reader.feed(parsed(line, number))
     (reading,) = reader.finish()
@@ -207,7 +207,7 @@ def test_how_much_an_ending_explains(text: str, weight: Weight) -> None:
 
 
 def test_a_ranks_first_ending_counts_and_pid_0_is_no_process() -> None:
-    reader = find("signatures", "openmpi_exits", Dialect)()  # type: ignore[type-abstract]
+    reader = find("signatures", "openmpi_exits", LogParser)()  # type: ignore[type-abstract]
     for number, pid in enumerate((0, 7), 1):
         reader.feed(
             parsed(f"noticed that process rank 2 with PID {pid} on node vm.here exited on signal 9 (Killed).", number)

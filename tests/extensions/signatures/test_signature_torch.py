@@ -10,7 +10,7 @@ import pytest
 
 from pytest_hetgpu.analysis.logs.lines import parsed
 from pytest_hetgpu.extensions.registry import find
-from pytest_hetgpu.extensions.signatures.base import Dialect, Reading, Weight
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser, Priority
 from pytest_hetgpu.extensions.signatures.engine.order import ranked
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.records import RankExit
@@ -20,8 +20,8 @@ ALL = ("python_errors", "torch_distributed", "torchrun")
 GLOO = "[/__w/pytorch/pytorch/third_party/gloo/gloo/transport/tcp/"
 
 
-def heard(text: str, dialects: Sequence[str] = ALL) -> tuple[list[Reading], list[RankExit]]:
-    readers = [find("signatures", name, Dialect)() for name in dialects]  # type: ignore[type-abstract]
+def heard(text: str, dialects: Sequence[str] = ALL) -> tuple[list[FailureMatch], list[RankExit]]:
+    readers = [find("signatures", name, LogParser)() for name in dialects]  # type: ignore[type-abstract]
     for number, line in enumerate(text.split("\n"), 1):
         for reader in readers:
             reader.feed(parsed(line, number))
@@ -264,7 +264,7 @@ def test_a_stopped_agent_is_a_limit() -> None:
     text = "W1120 torch/distributed/elastic/agent/server/api.py:753] Received 15 death signal, shutting down workers\n"
     text += raised("torch.distributed.elastic.multiprocessing.api.SignalException: Process 207 got signal: 15")
     readings = heard(text)[0]
-    assert {reading.weight for reading in readings} == {Weight.LIMIT}
+    assert {reading.weight for reading in readings} == {Priority.LIMIT}
     assert [(one.key, one.line, one.signal) for one in ranked(readings)] == [("stopped@torchrun", 1, "SIGTERM")]
 
 
@@ -277,14 +277,14 @@ def test_an_agents_exception_alone_says_what_stopped_it(number: int, signal: str
 @pytest.mark.parametrize(
     ("text", "read_as", "weight"),
     [
-        ("[rank: 1] Child process with PID 41 terminated with code -11. Forcefully terminating", "crash SIGSEGV (1,)", Weight.ENDING),
-        ("[rank: 1] Child process with PID 41 terminated with code 1. Forcefully terminating", "error exit@1 (1,)", Weight.UNSPECIFIC),
-        ("[2026-11-20 12:00:00,000] [ERROR] [launch.py:325:sigkill_handler] ['python', 'a.py'] exits with return code = -9", "crash SIGKILL ()", Weight.ENDING),
-        ("[ERROR] [launch.py:325:sigkill_handler] ['python', 'a.py'] exits with return code = -15", "crash SIGTERM ()", Weight.CONSEQUENCE),
-        ("[rank2]:[E1 ProcessGroupNCCL.cpp:6] [PG 0 Rank 2] Received a dump signal due to a collective timeout from  rank 0", "timeout timeout@ProcessGroupNCCL (2,)", Weight.CONSEQUENCE),
+        ("[rank: 1] Child process with PID 41 terminated with code -11. Forcefully terminating", "crash SIGSEGV (1,)", Priority.ENDING),
+        ("[rank: 1] Child process with PID 41 terminated with code 1. Forcefully terminating", "error exit@1 (1,)", Priority.UNSPECIFIC),
+        ("[2026-11-20 12:00:00,000] [ERROR] [launch.py:325:sigkill_handler] ['python', 'a.py'] exits with return code = -9", "crash SIGKILL ()", Priority.ENDING),
+        ("[ERROR] [launch.py:325:sigkill_handler] ['python', 'a.py'] exits with return code = -15", "crash SIGTERM ()", Priority.CONSEQUENCE),
+        ("[rank2]:[E1 ProcessGroupNCCL.cpp:6] [PG 0 Rank 2] Received a dump signal due to a collective timeout from  rank 0", "timeout timeout@ProcessGroupNCCL (2,)", Priority.CONSEQUENCE),
     ],
 )  # fmt: skip
-def test_what_others_say_of_a_worker(text: str, read_as: str, weight: Weight) -> None:
+def test_what_others_say_of_a_worker(text: str, read_as: str, weight: Priority) -> None:
     (reading,) = heard(text)[0]
     said = reading.signature
     assert (f"{said.kind.value} {said.key} {said.ranks}", reading.weight) == (read_as, weight)

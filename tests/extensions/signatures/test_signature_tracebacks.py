@@ -8,15 +8,15 @@ import pytest
 
 from pytest_hetgpu.analysis.logs.lines import parsed
 from pytest_hetgpu.extensions.registry import find
-from pytest_hetgpu.extensions.signatures.base import Dialect, Reading
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser
 from pytest_hetgpu.extensions.signatures.engine.order import ranked
 from pytest_hetgpu.model.failure import Signature
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "/home/me/train.py", line 7, in main\n    step()\n'
 
 
-def readings(text: str) -> list[Reading]:
-    reader = find("signatures", "python_errors", Dialect)()  # type: ignore[type-abstract]
+def readings(text: str) -> list[FailureMatch]:
+    reader = find("signatures", "python_errors", LogParser)()  # type: ignore[type-abstract]
     for number, line in enumerate(text.split("\n"), 1):
         reader.feed(parsed(line, number))
     return list(reader.finish())

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_hetgpu.extensions.signatures.base import Weight
+from pytest_hetgpu.extensions.signatures.base import Priority
 from tests.extensions.signatures.speak import readings, spoken, told
 
 LINE = "[1795178698.610380] [node1:178  :0] tl_ucp_sendrecv.c:105  "
@@ -65,4 +65,4 @@ def test_the_core_says_more_than_the_program_that_called_it() -> None:
     text = f"{LINE}UCC  ERROR no tl contexts were created\n[rank 0] ucc_context_create(l) failed: Not found (-7)"
     first, second = spoken(text, "ucc")
     assert (first.line, first.hosts, second.entry_point) == (1, ("node1",), "ucc_context_create")
-    assert [reading.weight for reading in readings("ucc", text)] == [Weight.CAUSE, Weight.RELAYED]
+    assert [reading.weight for reading in readings("ucc", text)] == [Priority.CAUSE, Priority.RELAYED]

@@ -10,14 +10,14 @@ import pytest
 
 from pytest_hetgpu.analysis.logs.lines import parsed
 from pytest_hetgpu.extensions.registry import find
-from pytest_hetgpu.extensions.signatures.base import Dialect, Reading
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser
 from pytest_hetgpu.extensions.signatures.engine.order import ranked
 
 ROW = "     1048576        262144     float     sum      -1    32.32   32.44   60.83      {}    31.90   32.87   61.63      {}"
 
 
-def readings(dialect: str, text: str) -> Sequence[Reading]:
-    reader = find("signatures", dialect, Dialect)()  # type: ignore[type-abstract]
+def readings(dialect: str, text: str) -> Sequence[FailureMatch]:
+    reader = find("signatures", dialect, LogParser)()  # type: ignore[type-abstract]
     for number, line in enumerate(text.split("\n"), 1):
         if any(trigger.decode() in line for trigger in reader.triggers):
             reader.feed(parsed(line, number))

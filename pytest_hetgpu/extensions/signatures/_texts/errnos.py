@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from pytest_hetgpu.extensions.signatures.base import Weight
+from pytest_hetgpu.extensions.signatures.base import Priority
 from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.verdict import Kind
 
@@ -58,12 +58,12 @@ def errno(text: str) -> tuple[str, str]:
     return (found["words"][0].upper() + found["words"][1:], text[: found.start()]) if found else ("", "")
 
 
-def kind_of(words: str, text: str) -> tuple[Kind, Weight]:
+def kind_of(words: str, text: str) -> tuple[Kind, Priority]:
     """What failed with an errno of these words, where a program gives up with `text`."""
     if words in _MEMORY or (words == _SPACE and _SHARED in text):
-        return Kind.OUT_OF_MEMORY, Weight.RELAYED
+        return Kind.OUT_OF_MEMORY, Priority.RELAYED
     if words in _NETWORK:
-        return Kind.NETWORK_FAILURE, Weight.RELAYED
+        return Kind.NETWORK_FAILURE, Priority.RELAYED
     if words in _PEER_GONE:
-        return Kind.NETWORK_FAILURE, Weight.SYMPTOM
-    return Kind.ERROR, Weight.RELAYED
+        return Kind.NETWORK_FAILURE, Priority.SYMPTOM
+    return Kind.ERROR, Priority.RELAYED

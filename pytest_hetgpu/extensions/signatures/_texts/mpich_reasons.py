@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pytest_hetgpu.extensions.signatures.base import Weight, slug
+from pytest_hetgpu.extensions.signatures.base import Priority, slug
 from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.verdict import Kind
 
@@ -22,7 +22,7 @@ class Reason(NamedTuple):
     key: str
     detail: str | None = None
     by_function: bool = True
-    weight: Weight = Weight.RELAYED
+    weight: Priority = Priority.RELAYED
 
 
 _NET, _NONE, _MEMORY = Kind.NETWORK_FAILURE, Kind.TRANSPORT_UNAVAILABLE, Kind.OUT_OF_MEMORY
@@ -43,7 +43,7 @@ def _ofi(pattern: str, kind: Kind, key: str = "OFI-{call}-{why}") -> tuple[str, 
     return pattern, Reason(kind, key)
 
 
-def _any(pattern: str, kind: Kind, key: str, weight: Weight = Weight.RELAYED) -> tuple[str, Reason]:
+def _any(pattern: str, kind: Kind, key: str, weight: Priority = Priority.RELAYED) -> tuple[str, Reason]:
     """A text that any function may say: what was called tells more."""
     return pattern, Reason(kind, key, by_function=False, weight=weight)
 
@@ -87,7 +87,7 @@ _TEXTS = (
     ),
     _any(rf"(?:connect|accept|socket|read|write|send|recv|poll)\w* failed.*(?P<why>{_LOST})", _NET, "socket-{why}"),
     _any(rf"connection failure \(.*errno=\d+:(?P<why>{_LOST})", _NET, "socket-{why}"),
-    _any(r"socket closed|connection closed by peer", _NET, "socket-closed", Weight.SYMPTOM),
+    _any(r"socket closed|connection closed by peer", _NET, "socket-closed", Priority.SYMPTOM),
     _any(r"gethostbyname failed|getaddrinfo failed|MPL_get_sockaddr failed", _NET, "no-address"),
     _any(r"network interface.*was not found|Invalid netmod specified", _NONE, "no-interface"),
     _any(
@@ -95,7 +95,7 @@ _TEXTS = (
         Kind.LAUNCH_FAILURE,
         "PMI-init",
     ),
-    _any(r"PMI_(?:KVS|Barrier)", _NET, "PMI-lost", Weight.SYMPTOM),
+    _any(r"PMI_(?:KVS|Barrier)", _NET, "PMI-lost", Priority.SYMPTOM),
     # Memory.
     _any(r"[Oo]ut of memory|Unable to allocate (?:memory|\d+ bytes)|cannot allocate memory", _MEMORY, "out-of-memory"),
     _any(
@@ -110,7 +110,7 @@ _TEXTS = (
         r"Process failed|Process was aborted|Request pending due to failure",
         _NET,
         "process-failed",
-        Weight.CONSEQUENCE,
+        Priority.CONSEQUENCE,
     ),
     _any(r"Progress TIMEOUT", Kind.TIMEOUT, "progress-timeout"),
     # Device memory.

@@ -6,13 +6,13 @@ import re
 from typing import NamedTuple
 
 from pytest_hetgpu.extensions.signatures._texts.gpu import gpu_error
-from pytest_hetgpu.extensions.signatures.base import Weight, slug
+from pytest_hetgpu.extensions.signatures.base import Priority, slug
 from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.verdict import Kind
 
 _NET, _MEMORY, _MISSING = Kind.NETWORK_FAILURE, Kind.OUT_OF_MEMORY, Kind.TRANSPORT_UNAVAILABLE
 PEER_LOST = "peer-lost@nccl"
-_CAUSE, _RELAYED, _AFTER = Weight.CAUSE, Weight.RELAYED, Weight.CONSEQUENCE
+_CAUSE, _RELAYED, _AFTER = Priority.CAUSE, Priority.RELAYED, Priority.CONSEQUENCE
 
 # enum ibv_wc_status in libibverbs/verbs.h, which ibv_wc_status_str names.
 _COMPLETIONS = (
@@ -66,7 +66,7 @@ _HARMLESS = lazy(
 )
 
 # Words and what they mean, the first that is found.
-_MEANINGS: tuple[tuple[tuple[str, ...], Kind, str, Weight], ...] = (
+_MEANINGS: tuple[tuple[tuple[str, ...], Kind, str, Priority], ...] = (
     # misc/shmutils.cc, include/shm.h
     (
         (
@@ -139,7 +139,7 @@ _MEANINGS: tuple[tuple[tuple[str, ...], Kind, str, Weight], ...] = (
         (r"[Cc]onnection closed by|Connection reset by peer|Broken pipe|remote process exited",),
         _NET,
         PEER_LOST,
-        Weight.SYMPTOM,
+        Priority.SYMPTOM,
     ),
     # init.cc, proxy.cc, group.cc: a communicator that is given up
     (
@@ -191,7 +191,7 @@ class Meaning(NamedTuple):
 
     kind: Kind
     key: str
-    weight: Weight
+    weight: Priority
     detail: str
     entry: str | None = None
 
@@ -215,4 +215,4 @@ def meaning(text: str) -> Meaning | None:
 def _completion(status: int, vendor: str | None) -> Meaning:
     name, words = _COMPLETIONS[status] if status < len(_COMPLETIONS) else (f"error-{status}", "unknown status")
     detail = f"completion error {status} ({words})" + (f", vendor error {vendor}" if vendor else "")
-    return Meaning(_NET, f"{name}@nccl", Weight.RELAYED if name == _FLUSHED else _CAUSE, detail)
+    return Meaning(_NET, f"{name}@nccl", Priority.RELAYED if name == _FLUSHED else _CAUSE, detail)

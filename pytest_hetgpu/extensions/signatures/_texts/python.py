@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pytest_hetgpu.extensions.signatures._texts.torch import SENSES, Sense
-from pytest_hetgpu.extensions.signatures.base import Weight
+from pytest_hetgpu.extensions.signatures.base import Priority
 from pytest_hetgpu.model.verdict import Kind
 
 _LIBRARY, _MEMORY, _ARCH = Kind.MISSING_LIBRARY, Kind.OUT_OF_MEMORY, Kind.GPU_ARCH_MISMATCH
-_AFTER, _SYMPTOM, _VAGUE = Weight.CONSEQUENCE, Weight.SYMPTOM, Weight.UNSPECIFIC
+_AFTER, _SYMPTOM, _VAGUE = Priority.CONSEQUENCE, Priority.SYMPTOM, Priority.UNSPECIFIC
 
 # dlopen's words as importlib and ctypes pass them on (glibc's elf/dl-*.c)
 _LOADING = (
@@ -35,7 +35,7 @@ _LOADER = (
     Sense(_WORKER + "Floating point", Kind.CRASH, "SIGFPE@DataLoader", signal="SIGFPE"),
     Sense(_WORKER, Kind.ERROR, "stopped@DataLoader", _AFTER),
     Sense(r"DataLoader worker \(pid\(?s?\)? [\d, ]+\) exited unexpectedly", Kind.ERROR, "exit@DataLoader", _VAGUE),
-    Sense(r"^\w+: Caught \w+ in (?:DataLoader worker|pin memory|replica)", Kind.ERROR, "", Weight.RELAYED),
+    Sense(r"^\w+: Caught \w+ in (?:DataLoader worker|pin memory|replica)", Kind.ERROR, "", Priority.RELAYED),
 )
 
 # The C library's words for errno 12 and 28, and allocators': c10/core/impl/alloc_cpu.cpp, MapAllocator.cpp of ATen,
@@ -75,17 +75,17 @@ _ENDINGS = (
         r"^(?:ProcessExited)?Exception: process \d+ terminated with signal (?P<signal>SIG\w+)",
         Kind.CRASH,
         "{signal}",
-        Weight.ENDING,
+        Priority.ENDING,
     ),
     Sense(
         r"^ProcessExitedException: process \d+ terminated with exit code (?P<what>\d+)",
         Kind.ERROR,
         "exit@{}",
-        Weight.ENDING,
+        Priority.ENDING,
     ),
-    Sense(r"^ProcessRaisedException\b", Kind.ERROR, "", Weight.RELAYED),
+    Sense(r"^ProcessRaisedException\b", Kind.ERROR, "", Priority.RELAYED),
     Sense(
-        r"^CalledProcessError: [\s\S]* died with <Signals\.(?P<signal>SIG\w+)", Kind.CRASH, "{signal}", Weight.ENDING
+        r"^CalledProcessError: [\s\S]* died with <Signals\.(?P<signal>SIG\w+)", Kind.CRASH, "{signal}", Priority.ENDING
     ),
     Sense(r"^CalledProcessError: [\s\S]* non-zero exit status (?P<what>\d+)", Kind.ERROR, "exit@{}", _VAGUE),
     Sense(r"^TimeoutExpired: ", Kind.TIMEOUT, "", _SYMPTOM),
@@ -93,7 +93,7 @@ _ENDINGS = (
         r"^SignalException: Process \d+ got signal: (?P<signal>\d{1,3})\b",
         Kind.TIMEOUT,
         "stopped@torchrun",
-        Weight.LIMIT,
+        Priority.LIMIT,
     ),
     # vllm/v1/engine: what became of the core's process, which wrote its reason before
     Sense(r"See (?:root cause above|stack trace \(above\) for the root cause)", Kind.ERROR, "", _VAGUE),

@@ -11,11 +11,11 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from pytest_hetgpu.extensions.signatures.base import Weight, token
+from pytest_hetgpu.extensions.signatures.base import Priority, token
 from pytest_hetgpu.model.verdict import Kind
 
 _NET, _TIME, _MISSING = Kind.NETWORK_FAILURE, Kind.TIMEOUT, Kind.TRANSPORT_UNAVAILABLE
-_SYMPTOM, _AFTER = Weight.SYMPTOM, Weight.CONSEQUENCE
+_SYMPTOM, _AFTER = Priority.SYMPTOM, Priority.CONSEQUENCE
 _ERROR = Kind.ERROR
 
 _GLOO = r"gloo/\S{1,100}:\d+\] "
@@ -31,7 +31,7 @@ class Sense(NamedTuple):
     pattern: str
     kind: Kind
     key: str
-    weight: Weight = Weight.CAUSE
+    weight: Priority = Priority.CAUSE
     signal: str | None = None
     entry: str | None = None
 
@@ -78,17 +78,20 @@ NCCL = (
         r"[Ww]atchdog caught collective operation timeout:? ?(?:WorkNCCL\([^)]*?OpType=(?P<what>\w+))?",
         _TIME,
         "timeout@ProcessGroupNCCL!{}",
-        Weight.RELAYED,
+        Priority.RELAYED,
     ),
     Sense(
         r"WorkNCCL\([^)]*?OpType=(?P<what>\w+)[^\n]{0,200}timed out in blocking wait",
         _TIME,
         "timeout@ProcessGroupNCCL!{}",
-        Weight.RELAYED,
+        Priority.RELAYED,
     ),
-    Sense(r"NCCL timeout in communicator initialization", _TIME, "timeout@ProcessGroupNCCL", Weight.RELAYED),
+    Sense(r"NCCL timeout in communicator initialization", _TIME, "timeout@ProcessGroupNCCL", Priority.RELAYED),
     Sense(
-        r"watchdog got stuck for|Heartbeat monitor timed out", _TIME, "watchdog-stuck@ProcessGroupNCCL", Weight.RELAYED
+        r"watchdog got stuck for|Heartbeat monitor timed out",
+        _TIME,
+        "watchdog-stuck@ProcessGroupNCCL",
+        Priority.RELAYED,
     ),
     Sense(r"NCCL communicator was aborted|NCCL comm(?:unicator)? .{0,60}\baborted", _ERROR, "aborted@nccl", _AFTER),
     Sense(r"ncclRemoteError|remote process exited or there was a network error", _NET, "peer-lost@nccl", _AFTER),
@@ -98,14 +101,14 @@ NCCL = (
         r"(?:NCCL error in|DistBackendError)[\s\S]{0,400}?(?P<what>nccl(?:System|Internal|UnhandledCuda)Error)\b",
         _ERROR,
         "{}@nccl",
-        Weight.RELAYED,
+        Priority.RELAYED,
     ),
-    Sense(r"NCCL error in[^\n]{0,200}unhandled system error", _ERROR, "ncclSystemError@nccl", Weight.RELAYED),
-    Sense(r"NCCL error in[^\n]{0,200}unhandled cuda error", _ERROR, "ncclUnhandledCudaError@nccl", Weight.RELAYED),
-    Sense(r"NCCL error in[^\n]{0,200}internal error", _ERROR, "ncclInternalError@nccl", Weight.RELAYED),
-    Sense(r"NCCL error in[\s\S]{0,400}?(?P<what>ncclInvalid(?:Usage|Argument))\b", _ERROR, "{}@nccl", Weight.RELAYED),
-    Sense(r"NCCL error in[^\n]{0,200}invalid usage", _ERROR, "ncclInvalidUsage@nccl", Weight.RELAYED),
-    Sense(r"NCCL error in[^\n]{0,200}invalid argument", _ERROR, "ncclInvalidArgument@nccl", Weight.RELAYED),
+    Sense(r"NCCL error in[^\n]{0,200}unhandled system error", _ERROR, "ncclSystemError@nccl", Priority.RELAYED),
+    Sense(r"NCCL error in[^\n]{0,200}unhandled cuda error", _ERROR, "ncclUnhandledCudaError@nccl", Priority.RELAYED),
+    Sense(r"NCCL error in[^\n]{0,200}internal error", _ERROR, "ncclInternalError@nccl", Priority.RELAYED),
+    Sense(r"NCCL error in[\s\S]{0,400}?(?P<what>ncclInvalid(?:Usage|Argument))\b", _ERROR, "{}@nccl", Priority.RELAYED),
+    Sense(r"NCCL error in[^\n]{0,200}invalid usage", _ERROR, "ncclInvalidUsage@nccl", Priority.RELAYED),
+    Sense(r"NCCL error in[^\n]{0,200}invalid argument", _ERROR, "ncclInvalidArgument@nccl", Priority.RELAYED),
 )
 
 C10D = (

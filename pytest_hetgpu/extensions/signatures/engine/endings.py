@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import chain, islice
 from typing import NamedTuple
 
-from pytest_hetgpu.extensions.signatures.base import Weight
+from pytest_hetgpu.extensions.signatures.base import Priority
 from pytest_hetgpu.extensions.signatures.engine.frames import signal_name
 from pytest_hetgpu.model.verdict import Kind
 
@@ -44,7 +44,7 @@ _TEXTS = {
 # Whoever cuts a job off writes so in the job's own output, there and then. A symptom before that line may be why it
 # took so long; a peer that is gone, told after it, is what became of it. LIMIT is for what is told apart from the
 # output.
-CUT_OFF = Weight.SYMPTOM
+CUT_OFF = Priority.SYMPTOM
 FROM_OUTSIDE = frozenset((1, 2, 15))
 _KILL, _XCPU = 9, 24
 
@@ -54,7 +54,7 @@ class Ending(NamedTuple):
 
     kind: Kind
     key: str
-    weight: Weight = Weight.ENDING
+    weight: Priority = Priority.ENDING
     signal: str | None = None
     detail: str | None = None
 
@@ -68,8 +68,8 @@ def by_signal(number: int) -> Ending:
     """Died of a signal: those that people and launchers send say nothing of why."""
     name = signal_name(number)
     if number == _XCPU:
-        return Ending(Kind.TIMEOUT, "cpu-time@ulimit", Weight.LIMIT, name, "CPU time limit exceeded")
-    return Ending(Kind.CRASH, name, Weight.CONSEQUENCE if number in FROM_OUTSIDE else Weight.ENDING, name)
+        return Ending(Kind.TIMEOUT, "cpu-time@ulimit", Priority.LIMIT, name, "CPU time limit exceeded")
+    return Ending(Kind.CRASH, name, Priority.CONSEQUENCE if number in FROM_OUTSIDE else Priority.ENDING, name)
 
 
 def by_code(code: int) -> Ending:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from pytest_hetgpu.extensions.signatures.base import LogLine, Process, Reading, Weight, process_of
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, Priority, Process, process_of
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.verdict import Kind
@@ -64,7 +64,7 @@ class FatalBlocks:
     def __init__(self) -> None:
         self._blocks: list[_Block] = []
         self._latest: dict[tuple[str, int | None], _Block] = {}
-        self._untimely: list[Reading] = []
+        self._untimely: list[FailureMatch] = []
 
     def feed(self, line: LogLine) -> bool:
         """Take one line; whether it was part of a block."""
@@ -109,9 +109,9 @@ class FatalBlocks:
             ranks=() if line.rank is None else (line.rank,),
         )
         if len(self._untimely) < _MOST_BLOCKS:
-            self._untimely.append(Reading(signature))
+            self._untimely.append(FailureMatch(signature))
 
-    def readings(self) -> Iterator[Reading]:
+    def readings(self) -> Iterator[FailureMatch]:
         """One for each block."""
         yield from self._untimely
         yield from map(_reading, self._blocks)
@@ -122,7 +122,7 @@ def _function(entry: str) -> str:
     return re.sub(r"^P(?=MPI)", "", entry).removesuffix("_thread")
 
 
-def _reading(block: _Block) -> Reading:
+def _reading(block: _Block) -> FailureMatch:
     """An MPI error that ended the job, under the name that mpi4py's exception of the same error has."""
     found, function = _ERROR.match(block.error or ""), _function(block.entry)
     error = found["error"] if found else block.error or _UNSPECIFIC[0]
@@ -151,10 +151,10 @@ def _reading(block: _Block) -> Reading:
             primary_line=said.quote,
             line=said.number,
         )
-        return Reading(gone, Weight.CONSEQUENCE, process)
+        return FailureMatch(gone, Priority.CONSEQUENCE, process)
     if error in _MEMORY:
         signature = replace(signature, kind=Kind.OUT_OF_MEMORY)
     if error not in _UNSPECIFIC:
-        return Reading(signature, Weight.CAUSE, process)
+        return FailureMatch(signature, Priority.CAUSE, process)
     kind = Kind.LAUNCH_FAILURE if function == "MPI_Init" else signature.kind
-    return Reading(replace(signature, kind=kind), Weight.UNSPECIFIC, process)
+    return FailureMatch(replace(signature, kind=kind), Priority.UNSPECIFIC, process)

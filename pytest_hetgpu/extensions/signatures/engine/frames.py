@@ -7,7 +7,7 @@ import signal as signals
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from pytest_hetgpu.extensions.signatures.base import LogLine, Process, Reading, Weight, token
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, Priority, Process, token
 from pytest_hetgpu.extensions.signatures.engine.names import function_name, program_name
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.lazy_regex import lazy
@@ -235,7 +235,7 @@ class Crash:
         address = address_of(text)
         return max((_alike(one, address) for one in self.addresses[-_HEAD:]), default=0)
 
-    def reading(self) -> Reading:
+    def reading(self) -> FailureMatch:
         """The crash as a signature. A frame of the interpreter itself names no function: static builds show others."""
         fault, frame = faulting(self.frames), died_in(self.frames)
         library, function = _named(frame)
@@ -252,8 +252,8 @@ class Crash:
             ranks=() if self.rank is None else (self.rank,),
             hosts=tuple(self._hosts()),
         )
-        told = Weight.CONSEQUENCE if self.signal in _TOLD_FROM_OUTSIDE else Weight.CAUSE
-        return Reading(signature, told, self.process)
+        told = Priority.CONSEQUENCE if self.signal in _TOLD_FROM_OUTSIDE else Priority.CAUSE
+        return FailureMatch(signature, told, self.process)
 
     def _hosts(self) -> Iterator[str]:
         if self.process or self.host:

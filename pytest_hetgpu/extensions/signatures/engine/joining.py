@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from pytest_hetgpu.extensions.signatures.base import Process, Reading, Weight
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, Priority, Process
 from pytest_hetgpu.extensions.signatures.engine.frames import crash_key
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.lazy_regex import lazy
@@ -21,19 +21,21 @@ _NEAR = 1000
 _MOST_WAITING = 200
 
 
-def one_a_death(ordered: Sequence[Reading], with_rank: Callable[[Reading], Reading]) -> list[Reading]:
+def one_a_death(
+    ordered: Sequence[FailureMatch], with_rank: Callable[[FailureMatch], FailureMatch]
+) -> list[FailureMatch]:
     """Readings, sorted by line, with one for each process that died of a signal; `with_rank` adds the rank it knows."""
     spoken = _with_interpreters(_with_last_words(_one_a_process(ordered)))
     return _drop_echoes([with_rank(reading) for reading in spoken])
 
 
-def _one_a_process(ordered: Sequence[Reading]) -> list[Reading]:
+def _one_a_process(ordered: Sequence[FailureMatch]) -> list[FailureMatch]:
     """Handlers' reports reduced to one cause a process; all other readings as they are.
 
     Of two handlers on one signal the first keeps its words and takes the other's frame where it has none. Another
     signal of the same process is what its handler met.
     """
-    result: list[Reading] = []
+    result: list[FailureMatch] = []
     first: dict[Process, int] = {}
     for reading in ordered:
         if not (reading.process and _reported(reading)):
@@ -46,13 +48,13 @@ def _one_a_process(ordered: Sequence[Reading]) -> list[Reading]:
             if result[at].signature.signal == reading.signature.signal:
                 result[at] = replace(result[at], signature=_framed(result[at].signature, reading.signature))
             else:
-                result.append(replace(reading, weight=Weight.CONSEQUENCE))
+                result.append(replace(reading, weight=Priority.CONSEQUENCE))
     return result
 
 
-def _reported(reading: Reading) -> bool:
+def _reported(reading: FailureMatch) -> bool:
     """Whether a reading tells of a death by its own handler or by the process's last words."""
-    return reading.certain and reading.weight <= Weight.RELAYED and reading.signature.signal is not None
+    return reading.certain and reading.weight <= Priority.RELAYED and reading.signature.signal is not None
 
 
 def _framed(head: Signature, other: Signature) -> Signature:
@@ -69,13 +71,13 @@ def _framed(head: Signature, other: Signature) -> Signature:
     )
 
 
-def _with_last_words(readings: Sequence[Reading]) -> list[Reading]:
+def _with_last_words(readings: Sequence[FailureMatch]) -> list[FailureMatch]:
     """Reports of an abort joined with what its process printed just before it.
 
     That text names no process: of several that wait for their report, the one that names the same function is meant,
     else the first.
     """
-    result: list[Reading | None] = []
+    result: list[FailureMatch | None] = []
     waiting: list[int] = []
     for reading in readings:
         if _last_words(reading) and len(waiting) < _MOST_WAITING:
@@ -91,17 +93,17 @@ def _with_last_words(readings: Sequence[Reading]) -> list[Reading]:
     return [reading for reading in result if reading]
 
 
-def _last_words(reading: Reading) -> bool:
+def _last_words(reading: FailureMatch) -> bool:
     return reading.process is None and _reported(reading) and reading.signature.signal == _ABORT
 
 
-def _bare_abort(reading: Reading) -> bool:
+def _bare_abort(reading: FailureMatch) -> bool:
     """A handler's report of an abort that says nothing of its reason."""
     signature = reading.signature
     return bool(reading.process and _reported(reading) and signature.signal == _ABORT and not signature.detail)
 
 
-def _meant(waiting: Sequence[tuple[int, Reading]], report: Reading) -> int | None:
+def _meant(waiting: Sequence[tuple[int, FailureMatch]], report: FailureMatch) -> int | None:
     death = report.signature
     fitting = [
         (at, said.signature)
@@ -114,12 +116,12 @@ def _meant(waiting: Sequence[tuple[int, Reading]], report: Reading) -> int | Non
     return next(same, fitting[0][0] if fitting else None)
 
 
-def _with_interpreters(readings: Sequence[Reading]) -> list[Reading]:
+def _with_interpreters(readings: Sequence[FailureMatch]) -> list[FailureMatch]:
     """What Python's faulthandler said of a signal joined with the report of the next handler, or of the one before it.
 
     Its words name no process, and no frame below the interpreter. Either may come first.
     """
-    result: list[Reading | None] = list(readings)
+    result: list[FailureMatch | None] = list(readings)
     told = [at for at, reading in enumerate(readings) if _of_interpreter(reading)][:_MOST_WAITING]
     reports = [at for at, reading in enumerate(readings) if reading.process and _reported(reading)]
     for at in told:
@@ -133,7 +135,7 @@ def _with_interpreters(readings: Sequence[Reading]) -> list[Reading]:
     return [reading for reading in result if reading]
 
 
-def _of_interpreter(reading: Reading) -> bool:
+def _of_interpreter(reading: FailureMatch) -> bool:
     signature = reading.signature
     return (
         reading.process is None
@@ -147,7 +149,7 @@ def _of_one_death(one: Signature, other: Signature) -> bool:
     return near and _agree(one.ranks, other.ranks) and _agree(one.hosts, other.hosts)
 
 
-def _interpreted(words: Reading, report: Reading) -> Reading:
+def _interpreted(words: FailureMatch, report: FailureMatch) -> FailureMatch:
     """The first of both with what each knows; where Python was tells more than a library without a function."""
     said, death = words.signature, report.signature
     head = said if said.line < death.line else death
@@ -168,7 +170,7 @@ def _agree(one: Sequence[object], other: Sequence[object]) -> bool:
     return not one or not other or one == other
 
 
-def _spoken(said: Reading, report: Reading) -> Reading:
+def _spoken(said: FailureMatch, report: FailureMatch) -> FailureMatch:
     """An abort told by its process's own words, with the report's frame; an assertion knows its function better."""
     words, death = said.signature, report.signature
     library, function = death.library or words.library, words.function or death.function
@@ -187,7 +189,7 @@ def _spoken(said: Reading, report: Reading) -> Reading:
     return replace(said, signature=signature, process=report.process)
 
 
-def _drop_echoes(readings: Sequence[Reading]) -> list[Reading]:
+def _drop_echoes(readings: Sequence[FailureMatch]) -> list[FailureMatch]:
     """Without the launcher's, shell's or kernel's word on a death that is reported in full; the rank it names is kept.
 
     The word may name another signal than the first: a handler of SIGABRT may die of SIGSEGV.
@@ -214,17 +216,17 @@ def _drop_echoes(readings: Sequence[Reading]) -> list[Reading]:
     ]
 
 
-def _is_echo(reading: Reading) -> bool:
+def _is_echo(reading: FailureMatch) -> bool:
     """Another's word on how a process ended: the launcher's or a shell's, or the kernel's log."""
     if reading.signature.signal is None:
         return False
-    return reading.weight is Weight.ENDING or (reading.weight is Weight.RELAYED and not reading.certain)
+    return reading.weight is Priority.ENDING or (reading.weight is Priority.RELAYED and not reading.certain)
 
 
 class _Echoes:
     """The ranks that echoes name, by process and by signal."""
 
-    def __init__(self, echoes: Sequence[Reading]) -> None:
+    def __init__(self, echoes: Sequence[FailureMatch]) -> None:
         self.of_process: dict[Process | None, set[int]] = {}
         self.of_signal: dict[str | None, set[int]] = {}
         for echo in echoes:
@@ -232,7 +234,7 @@ class _Echoes:
             self.of_signal.setdefault(echo.signature.signal, set()).update(echo.signature.ranks)
 
 
-def _with_echo(reading: Reading, signals: Counter[str | None], echoes: _Echoes) -> Reading:
+def _with_echo(reading: FailureMatch, signals: Counter[str | None], echoes: _Echoes) -> FailureMatch:
     """A crash with the launcher's rank: of its process, or where only one process and one rank died of that signal."""
     signature = reading.signature
     if signature.ranks:

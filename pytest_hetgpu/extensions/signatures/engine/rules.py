@@ -7,7 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, NamedTuple
 
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Process, Reading, Weight, process_of, slug, token
+from pytest_hetgpu.extensions.signatures.base import (
+    FailureMatch,
+    LogLine,
+    LogParser,
+    Priority,
+    Process,
+    process_of,
+    slug,
+    token,
+)
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.verdict import Kind
@@ -18,7 +27,7 @@ _LONGEST_RANK = 7
 _MOST_NAMED = 100_000
 
 
-class Rule(NamedTuple):
+class MatchRule(NamedTuple):
     """One row: a line that holds `trigger` (and in which `pattern`, where given, is found) means `kind`.
 
     `then` is looked for in the `within` lines that follow, for what the first line does not say; the quoted line is
@@ -31,7 +40,7 @@ class Rule(NamedTuple):
     trigger: str
     kind: Kind = Kind.ERROR
     key: str = ""
-    weight: Weight = Weight.CAUSE
+    weight: Priority = Priority.CAUSE
     pattern: str | None = None
     then: str | None = None
     within: int = 10
@@ -44,7 +53,7 @@ class Rule(NamedTuple):
 class _Open:
     """A rule whose first line was seen, waiting for its second."""
 
-    rule: Rule
+    rule: MatchRule
     groups: dict[str, str]
     line: LogLine
     left: int
@@ -55,7 +64,7 @@ class _Open:
 class _Told:
     """A reading, and the ranks and hosts of all lines that tell the same."""
 
-    reading: Reading
+    reading: FailureMatch
     ranks: set[int] = field(default_factory=set)
     hosts: dict[str, None] = field(default_factory=dict)
 
@@ -65,16 +74,16 @@ class _Told:
         if len(self.hosts) < _MOST_NAMED:
             self.hosts.update(dict.fromkeys(signature.hosts))
 
-    def whole(self) -> Reading:
+    def whole(self) -> FailureMatch:
         signature = replace(self.reading.signature, ranks=tuple(sorted(self.ranks)), hosts=tuple(self.hosts))
         return replace(self.reading, signature=signature)
 
 
-class RuleDialect(Dialect):
+class RuleParser(LogParser):
     """Reads by a table: the first rule that fits a line takes it."""
 
-    rules: ClassVar[Sequence[Rule]]
-    _table: ClassVar[Sequence[tuple[str, re.Pattern[str], Rule]]] = ()
+    rules: ClassVar[Sequence[MatchRule]]
+    _table: ClassVar[Sequence[tuple[str, re.Pattern[str], MatchRule]]] = ()
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -85,7 +94,7 @@ class RuleDialect(Dialect):
 
     def __init__(self) -> None:
         self._readings: dict[str, _Told] = {}
-        self._open: dict[Rule, _Open] = {}
+        self._open: dict[MatchRule, _Open] = {}
 
     def feed(self, line: LogLine) -> None:
         text = line.text[:_LONGEST_MATCHED]
@@ -98,18 +107,18 @@ class RuleDialect(Dialect):
                 return
 
     @classmethod
-    def _tabled(cls) -> Sequence[tuple[str, re.Pattern[str], Rule]]:
+    def _tabled(cls) -> Sequence[tuple[str, re.Pattern[str], MatchRule]]:
         """The table, made when the first line is read: most logs need no rule of most dialects."""
         cls._table = tuple((rule.trigger, lazy(rule.pattern or re.escape(rule.trigger)), rule) for rule in cls.rules)
         return cls._table
 
-    def finish(self) -> Sequence[Reading]:
+    def finish(self) -> Sequence[FailureMatch]:
         for waiting in self._open.values():
             self._add(waiting)
         self._open.clear()
         return tuple(told.whole() for told in self._readings.values())
 
-    def _begin(self, rule: Rule, groups: dict[str, str], line: LogLine) -> None:
+    def _begin(self, rule: MatchRule, groups: dict[str, str], line: LogLine) -> None:
         opened = _Open(rule, groups, line, rule.within, process_of(line.text))
         if not rule.then:
             self._add(opened)
@@ -143,7 +152,7 @@ class RuleDialect(Dialect):
         if key in self._readings:
             self._readings[key].add(reading.signature)
 
-    def reading(self, rule: Rule, groups: Mapping[str, str], line: LogLine) -> Reading:
+    def reading(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
         """What a rule that matched says; dialects override it where a table is not enough."""
         groups = {**groups, "trigger": slug(rule.trigger)} if "{trigger}" in rule.key else groups
         key = re.sub(r"\{(\w+)\}", lambda name: token(groups.get(name[1], "")), rule.key)
@@ -161,7 +170,7 @@ class RuleDialect(Dialect):
             ranks=() if rank is None else (rank,),
             hosts=(groups["host"],) if "host" in groups else (),
         )
-        return Reading(signature, rule.weight, certain=rule.certain)
+        return FailureMatch(signature, rule.weight, certain=rule.certain)
 
 
 def _rank(named: str | None, line: LogLine) -> int | None:
