@@ -67,8 +67,8 @@ def _without_failure(heard: Heard) -> Kind:
 
 def _failures(log: Path, heard: Heard) -> tuple[Signature, ...]:
     """The failures in a log, the most telling first; none where all that was read is what runs survive."""
-    certain = [reading for reading in heard.readings if reading.certain]
-    lost = [reading for reading in heard.readings if not reading.certain and not heard.survived(reading)]
-    if not certain and not lost:
+    fatal = [match for match in heard.matches if match.fatal]
+    lost = [match for match in heard.matches if not match.fatal and not heard.survived(match)]
+    if not fatal and not lost:
         return ()
-    return failures(log, heard, heard.readings if certain else lost)
+    return failures(log, heard, heard.matches if fatal else lost)

@@ -89,7 +89,7 @@ class Heard:
     """
 
     records: Records
-    readings: tuple[FailureMatch, ...]
+    matches: tuple[FailureMatch, ...]
     exits: tuple[RankExit, ...]
     failed: tuple[str, ...]
     versions: Mapping[str, str]
@@ -102,18 +102,18 @@ class Heard:
         """Which rank each process said it was."""
         return {(hello.host.split(".")[0], hello.pid): rank for rank, hello in self.records.hellos.items()}
 
-    def survived(self, reading: FailureMatch) -> bool:
+    def survived(self, match: FailureMatch) -> bool:
         """Whether the program went on after a line: something that only it can have written follows."""
-        if reading.weight >= Priority.CONSEQUENCE:
+        if match.priority >= Priority.CONSEQUENCE:
             return True
         last = self._last_of_program
-        return last is not None and last > reading.signature.line
+        return last is not None and last > match.signature.line
 
     @cached_property
     def _last_of_program(self) -> int | None:
         """The number of the program's last own line in the tail."""
         first = self.lines - len(self.tail) + 1
-        told = {other.signature.line - first for other in self.readings}
+        told = {other.signature.line - first for other in self.matches}
         place = last_of_program(self.tail, told)
         return None if place is None else first + place
 
@@ -138,7 +138,7 @@ def listen(path: Path, *, proof: ProofReader | None = None, spoken: Sequence[Log
         listener.finish()
     return Heard(
         records=records.finish(),
-        readings=tuple(reading for listener in understood for reading in listener.readings),
+        matches=tuple(match for listener in understood for match in listener.matches),
         exits=tuple(sorted((ended for one in understood for ended in one.exits), key=lambda ended: ended.rank)),
         failed=tuple(listener.failed for listener in understood if listener.failed),
         versions=versions.found,
@@ -169,7 +169,7 @@ def read(path: Path, *, proof: ProofReader | None = None, spoken: Sequence[LogPa
         | dict(told.versions)
         | (dict(proof.versions) if proof else {}),
         exits=heard.exits,
-        signatures=failures(path, heard, heard.readings),
+        signatures=failures(path, heard, heard.matches),
         tail=heard.tail,
         figures=told.figures,
         devices=told.devices,
@@ -179,12 +179,12 @@ def read(path: Path, *, proof: ProofReader | None = None, spoken: Sequence[LogPa
     )
 
 
-def failures(path: Path, heard: Heard, readings: Sequence[FailureMatch]) -> tuple[Signature, ...]:
+def failures(path: Path, heard: Heard, matches: Sequence[FailureMatch]) -> tuple[Signature, ...]:
     """The failures among readings of the log in `path`, the most telling first.
 
     Where the first is that a program gave up, the line is quoted in which it said why, if it did just before.
     """
-    found = ranked(readings, heard.ranks, heard.survived)
+    found = ranked(matches, heard.ranks, heard.survived)
     if not (found and found[0].key.startswith(_GAVE_UP)):
         return found
     first = found[0]
@@ -215,7 +215,7 @@ class _Listener:
     def __init__(self, dialect: LogParser) -> None:
         self.dialect = dialect
         self.failed = ""
-        self.readings: tuple[FailureMatch, ...] = ()
+        self.matches: tuple[FailureMatch, ...] = ()
         self.exits: tuple[RankExit, ...] = ()
 
     def take(self, line: Line) -> None:
@@ -228,7 +228,7 @@ class _Listener:
 
     def finish(self) -> None:
         try:
-            self.readings = tuple(self.dialect.finish())
+            self.matches = tuple(self.dialect.finish())
             self.exits = tuple(self.dialect.exits())
         except Exception as error:  # noqa: BLE001 - as above
             self._fail(error, 0)

@@ -23,16 +23,16 @@ _HOST = lazy(r"(?P<host>[A-Za-z][\w-]{0,63})[\w.-]{0,190}:\d{1,10}:\d{1,10} ")
 _NO_MEMORY = lazy(r"[Cc]annot allocate memory|[Oo]ut of memory|allocation failed")
 
 
-def _warning(text: str, kind: Kind, key: str, weight: Priority = Priority.CAUSE) -> MatchRule:
+def _warning(text: str, kind: Kind, key: str, priority: Priority = Priority.CAUSE) -> MatchRule:
     """A warning of the plugin that begins with or holds `text`."""
     trigger = max(re.split(r"\.\{.*?\}|\\|\(\?:.*?\)\??", text), key=len)
     return MatchRule(
         trigger,
         kind,
         f"{key}@aws-ofi-nccl",
-        weight,
+        priority,
         pattern=rf"{_WARN}.{{0,60}}?(?P<detail>{text}.{{0,300}})",
-        certain=False,
+        fatal=False,
     )
 
 
@@ -69,10 +69,10 @@ class AwsOfi(RuleParser):
         _warning("CUDA initialization failed", Kind.ERROR, "cuda-init"),
     )
 
-    def reading(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
+    def build_match(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
         if found := _HOST.match(line.text):
             groups = {**groups, "host": found["host"]}
-        read = super().reading(rule, groups, line)
+        read = super().build_match(rule, groups, line)
         if rule.kind is Kind.ERROR and _NO_MEMORY.search(groups.get("detail", "")):
             return replace(read, signature=replace(read.signature, kind=Kind.OUT_OF_MEMORY))
         return read

@@ -79,9 +79,9 @@ class FailureMatch:
     """
 
     signature: Signature
-    weight: Priority = Priority.CAUSE
+    priority: Priority = Priority.CAUSE
     process: Process | None = None
-    certain: bool = True
+    fatal: bool = True
 
 
 class LogParser(abc.ABC):

@@ -232,7 +232,7 @@ class Batch(RuleParser):
                 _LIMIT,
                 rf"(?i:^\W{{0,9}}(?:(?:job|run|test) (?:was )?)?(?P<detail>{words.strip()}\b.{{0,40}}?"
                 rf"(?:\b\d+(?:\.\d+)? ?{_UNITS}|time ?limit|\btoo (?:long|slow)).{{0,200}}))",
-                certain=words.isupper(),
+                fatal=words.isupper(),
             )
             for words in (*map(str.upper, _NOTES), *_NOTES, *map(str.capitalize, _NOTES))
         ),
@@ -249,33 +249,33 @@ class Batch(RuleParser):
         self._terminated |= any(sign in line.text for sign in _SIGNS)
         super().feed(line)
 
-    def reading(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
-        reading = super().reading(rule, {**groups, "why": slug(groups.get("why", ""))}, line)
+    def build_match(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
+        match = super().build_match(rule, {**groups, "why": slug(groups.get("why", ""))}, line)
         if name := groups.get("name"):
             signal = name if name.startswith("SIG") or name.isdecimal() else f"SIG{name}"
-            return replace(reading, signature=replace(reading.signature, signal=None if name.isdecimal() else signal))
+            return replace(match, signature=replace(match.signature, signal=None if name.isdecimal() else signal))
         if rule.key != _ENDED:
-            return reading
+            return match
         number = int(groups["number"]) if "number" in groups else signal_number(groups.get("how", ""))
         code = None if number else int(groups.get("code", "1"))
         ending = by_signal(number) if number else by_code(code or 0)
-        for rank in reading.signature.ranks if "rank" in groups and len(self._exits) < _MOST_EXITS else ():
+        for rank in match.signature.ranks if "rank" in groups and len(self._exits) < _MOST_EXITS else ():
             self._exits.setdefault(rank, RankExit(rank, number, code))
         signature = replace(
-            reading.signature, kind=ending.kind, key=ending.key, signal=ending.signal, detail=ending.detail
+            match.signature, kind=ending.kind, key=ending.key, signal=ending.signal, detail=ending.detail
         )
-        return replace(reading, signature=signature, weight=ending.weight)
+        return replace(match, signature=signature, priority=ending.priority)
 
     def exits(self) -> Sequence[RankExit]:
         return tuple(self._exits.values())
 
     def finish(self) -> Sequence[FailureMatch]:
-        readings = super().finish()
-        return tuple(map(_deliberate, readings)) if self._terminated else readings
+        matches = super().finish()
+        return tuple(map(_deliberate, matches)) if self._terminated else matches
 
 
-def _deliberate(reading: FailureMatch) -> FailureMatch:
+def _deliberate(match: FailureMatch) -> FailureMatch:
     """A note on ranks that somebody terminated: what their peers then said is no cause, wherever it stands."""
-    if reading.signature.key != _NOTED:
-        return reading
-    return replace(reading, weight=Priority.RELAYED, signature=replace(reading.signature, signal="SIGTERM"))
+    if match.signature.key != _NOTED:
+        return match
+    return replace(match, priority=Priority.RELAYED, signature=replace(match.signature, signal="SIGTERM"))

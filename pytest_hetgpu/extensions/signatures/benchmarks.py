@@ -59,7 +59,7 @@ _TEXTS: tuple[tuple[str, Kind, str, Priority], ...] = (
     (r"^\s*Verification\s+=\s+UNSUCCESSFUL", Kind.WRONG_RESULT, "verification@npb", _VERDICT),
     (r"HPCG result is INVALID", Kind.WRONG_RESULT, "validation@hpcg", _VERDICT),
 )
-_COMPILED = tuple((lazy(words), kind, key, weight) for words, kind, key, weight in _TEXTS)
+_COMPILED = tuple((lazy(words), kind, key, priority) for words, kind, key, priority in _TEXTS)
 _OWN_CHECK = "verification@program"
 
 _RANK = lazy(r"\b[Rr]ank[ :#=]{0,2}(?P<rank>\d{1,7})\b")
@@ -137,7 +137,7 @@ class Benchmarks(LogParser):
     )
 
     def __init__(self) -> None:
-        self._readings: list[FailureMatch] = []
+        self._matches: list[FailureMatch] = []
         self._ranks: set[int] = set()
         self._hosts: dict[str, None] = {}
 
@@ -147,32 +147,32 @@ class Benchmarks(LogParser):
             if any(map(_some, found.groups())):
                 self._add(line, text, Kind.WRONG_RESULT, "out-of-bounds@nccl-tests", _ELEMENT)
             return
-        for pattern, kind, key, weight in _COMPILED:
+        for pattern, kind, key, priority in _COMPILED:
             if (found := pattern.search(text)) and (key.endswith("tests") or not NOT_DATA.search(text)):
-                self._add(line, text, kind, key.replace("{what}", token(found.groupdict().get("what") or "")), weight)
+                self._add(line, text, kind, key.replace("{what}", token(found.groupdict().get("what") or "")), priority)
                 return
         if found_wrong := verdict(text):
-            weight = _VERDICT if found_wrong is Said.VERDICT else _ELEMENT
-            self._add(line, text, Kind.WRONG_RESULT, _OWN_CHECK, weight)
+            priority = _VERDICT if found_wrong is Said.VERDICT else _ELEMENT
+            self._add(line, text, Kind.WRONG_RESULT, _OWN_CHECK, priority)
 
-    def _add(self, line: LogLine, text: str, kind: Kind, key: str, weight: Priority) -> None:
+    def _add(self, line: LogLine, text: str, kind: Kind, key: str, priority: Priority) -> None:
         rank, host = _RANK.search(text), _HOST.match(text)
         number = int(rank["rank"]) if rank else line.rank
         if number is not None and len(self._ranks) < _MOST_NAMED:
             self._ranks.add(number)
         if (name := host["host"] if host else line.host) and len(self._hosts) < _MOST_NAMED:
             self._hosts[name] = None
-        if len(self._readings) < _MOST:
+        if len(self._matches) < _MOST:
             signature = Signature(kind, key, line.quote, line.number, detail=text.strip()[:200])
-            self._readings.append(FailureMatch(signature, weight))
+            self._matches.append(FailureMatch(signature, priority))
 
     def finish(self) -> Sequence[FailureMatch]:
         ranks, hosts = tuple(sorted(self._ranks)), tuple(self._hosts)
         return tuple(
-            replace(reading, signature=replace(reading.signature, ranks=ranks, hosts=hosts))
-            if reading.signature.kind is Kind.WRONG_RESULT
-            else reading
-            for reading in self._readings
+            replace(match, signature=replace(match.signature, ranks=ranks, hosts=hosts))
+            if match.signature.kind is Kind.WRONG_RESULT
+            else match
+            for match in self._matches
         )
 
 

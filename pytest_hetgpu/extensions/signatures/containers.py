@@ -136,7 +136,7 @@ class Containers(RuleParser):
             "no-program@{name}",
             pattern=r"exec: \d+: exec: (?P<name>\S+): (?P<detail>not found)",
         ),
-        MatchRule("No such container", _LAUNCH, "no-container@docker", Priority.SYMPTOM, certain=False),
+        MatchRule("No such container", _LAUNCH, "no-container@docker", Priority.SYMPTOM, fatal=False),
         *(MatchRule(trigger, _LAUNCH, key, pattern=pattern) for trigger, key, pattern in _ENGINES),
         MatchRule(
             "docker: ",
@@ -149,7 +149,7 @@ class Containers(RuleParser):
             _LAUNCH,
             "{why}@docker",
             pattern=r"(?P<detail>(?P<why>\S.*\S))",
-            certain=False,
+            fatal=False,
         ),
         MatchRule(
             "crun: ",
@@ -211,6 +211,6 @@ class Containers(RuleParser):
         MatchRule("ch-run[", _LAUNCH, "{why}@ch-run", pattern=r"ch-run\[\d+\]: error: (?P<detail>(?P<why>.*\S))"),
     )
 
-    def reading(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
+    def build_match(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
         why = slug(groups.get("why", ""))
-        return super().reading(rule, {**groups, "why": why[:1].upper() + why[1:]}, line)
+        return super().build_match(rule, {**groups, "why": why[:1].upper() + why[1:]}, line)

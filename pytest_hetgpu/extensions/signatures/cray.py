@@ -114,14 +114,14 @@ class Cray(RuleParser):
             Kind.ERROR,
             "{call}@GTL",
             pattern=r"\(GTL DEBUG: (?P<rank>\d{1,7})\) (?P<detail>(?P<call>(?:cu|cuda|hsa_|hip|ze)\w{1,60}): .{0,200})",
-            certain=False,
+            fatal=False,
         ),
     )
 
-    def reading(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
+    def build_match(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
         if "signal" not in groups:
-            return super().reading(rule, groups, line)
+            return super().build_match(rule, groups, line)
         said = groups["signal"]
         name = signal_name(int(said)) if said.isdecimal() else _SIGNALS.get(said, f"SIG{said.upper()}")
-        read = super().reading(rule, {**groups, "signal": name}, line)
-        return replace(read, weight=Priority.CONSEQUENCE) if name in _FROM_OUTSIDE else read
+        read = super().build_match(rule, {**groups, "signal": name}, line)
+        return replace(read, priority=Priority.CONSEQUENCE) if name in _FROM_OUTSIDE else read

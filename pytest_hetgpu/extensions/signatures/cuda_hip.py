@@ -90,7 +90,7 @@ _FAULTS: tuple[tuple[str, Kind, str, Priority, bool], ...] = (
     ),
     (r"Device-side assertion .{1,500} failed", Kind.ERROR, "Assert@gpu", Priority.CAUSE, False),
 )
-_COMPILED = tuple((lazy(words), kind, key, weight, aborts) for words, kind, key, weight, aborts in _FAULTS)
+_COMPILED = tuple((lazy(words), kind, key, priority, aborts) for words, kind, key, priority, aborts in _FAULTS)
 _NO_CODE = lazy(r"HSA_STATUS_ERROR_(?:ILLEGAL_INSTRUCTION|INVALID_ISA\w*|INVALID_CODE_OBJECT)\b")
 _FULL = lazy(r"Available Free mem : 0 MB|HSA_STATUS_ERROR_OUT_OF_RESOURCES")
 
@@ -159,37 +159,37 @@ class CudaHip(LogParser):
     )
 
     def __init__(self) -> None:
-        self._readings: list[FailureMatch] = []
+        self._matches: list[FailureMatch] = []
         self._aborting: set[int] = set()
         self._aborted = False
 
     def feed(self, line: LogLine) -> None:
         text = line.text[:_LONGEST]
-        if len(self._readings) >= _MOST:
+        if len(self._matches) >= _MOST:
             return
-        reading = None if _OTHERS.search(text) else self._fault(line, text) or _error(line, text)
-        if reading:
-            self._readings.append(reading)
+        match = None if _OTHERS.search(text) else self._fault(line, text) or _error(line, text)
+        if match:
+            self._matches.append(match)
         elif self._aborting and _ABORTED.search(text):
             self._aborted = True
 
     def _fault(self, line: LogLine, text: str) -> FailureMatch | None:
-        for pattern, kind, key, weight, aborts in _COMPILED:
+        for pattern, kind, key, priority, aborts in _COMPILED:
             if found := pattern.search(text):
                 what = token((found.groupdict().get("what") or "").replace("/", "-"))
                 if aborts:
-                    self._aborting.add(len(self._readings))
+                    self._aborting.add(len(self._matches))
                 means = _hsa(text, kind) if what.startswith("HSA_") else kind
-                return FailureMatch(_signature(line, text, means, key.replace("{what}", what)), weight, certain=aborts)
+                return FailureMatch(_signature(line, text, means, key.replace("{what}", what)), priority, fatal=aborts)
         return None
 
     def finish(self) -> Sequence[FailureMatch]:
         if self._aborted:
             for place in self._aborting:
-                reading = self._readings[place]
-                signature = replace(reading.signature, signal="SIGABRT")
-                self._readings[place] = replace(reading, signature=signature)
-        return tuple(self._readings)
+                match = self._matches[place]
+                signature = replace(match.signature, signal="SIGABRT")
+                self._matches[place] = replace(match, signature=signature)
+        return tuple(self._matches)
 
 
 def _hsa(text: str, otherwise: Kind) -> Kind:
@@ -203,15 +203,13 @@ def _error(line: LogLine, text: str) -> FailureMatch | None:
     wrapped, error = _WRAPPED.search(text), gpu_error(text)
     if wrapped is None:
         distinct = error is not None and _DISTINCT.search(text)
-        return (
-            FailureMatch(_signature(line, text, error.kind, error.key), certain=False) if error and distinct else None
-        )
+        return FailureMatch(_signature(line, text, error.kind, error.key), fatal=False) if error and distinct else None
     if error is None:
         said = text[wrapped.end() :]
         key = f"{slug(said) or 'error'}@gpu"
         if re.search(r"\b(?:success|no error|0 errors?)\b", said):
             return None
-        return FailureMatch(_signature(line, text, Kind.ERROR, key), Priority.RELAYED, certain=False)
+        return FailureMatch(_signature(line, text, Kind.ERROR, key), Priority.RELAYED, fatal=False)
     signature = _signature(line, text, error.kind, error.key)
     hosts = (wrapped["host"],) if wrapped["host"] else signature.hosts
     return FailureMatch(replace(signature, hosts=hosts))

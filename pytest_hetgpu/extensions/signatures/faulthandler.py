@@ -72,4 +72,4 @@ class Faulthandler(LogParser):
             entry_point=blamed[0].entry or None,
             ranks=tuple(one.rank for one in blamed if one.rank is not None)[:64],
         )
-        return (FailureMatch(signature, Priority.STUCK, certain=False),)
+        return (FailureMatch(signature, Priority.STUCK, fatal=False),)

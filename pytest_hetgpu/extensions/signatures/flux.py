@@ -61,7 +61,7 @@ class Flux(LogParser):
     )
 
     def __init__(self) -> None:
-        self._readings: list[FailureMatch] = []
+        self._matches: list[FailureMatch] = []
         self._statuses: list[tuple[LogLine, int]] = []
         self._exits: dict[int, RankExit] = {}
 
@@ -81,14 +81,14 @@ class Flux(LogParser):
             self._add(Ending(_LAUNCH, f"{slug(found['note'])}@flux", Priority.CAUSE, detail=found["note"]), line)
 
     def finish(self) -> Sequence[FailureMatch]:
-        told = bool(self._readings)
+        told = bool(self._matches)
         for line, status in [] if told else self._statuses:
             self._add(by_signal(status & 0x7F) if status & 0x7F else by_code(status >> 8 & 0xFF), line)
         self._statuses.clear()
-        signals = {reading.signature.signal for reading in self._readings if reading.signature.signal}
+        signals = {match.signature.signal for match in self._matches if match.signature.signal}
         if signals == {"SIGTERM"}:
-            return tuple(map(_cancelled, self._readings))
-        return tuple(self._readings)
+            return tuple(map(_cancelled, self._matches))
+        return tuple(self._matches)
 
     def exits(self) -> Sequence[RankExit]:
         return tuple(self._exits.values())
@@ -133,14 +133,14 @@ class Flux(LogParser):
 
     def _shell(self, level: str, note: str, line: LogLine) -> None:
         """What a job's shell logs: it dies of what is fatal."""
-        fatal = level == "FATAL"
+        is_fatal = level == "FATAL"
         ending = Ending(
-            _LAUNCH, f"{slug(note)}@flux-shell", Priority.RELAYED if fatal else Priority.SYMPTOM, detail=note
+            _LAUNCH, f"{slug(note)}@flux-shell", Priority.RELAYED if is_fatal else Priority.SYMPTOM, detail=note
         )
-        if fatal:
+        if is_fatal:
             self._ended(note, line, ending)
         else:
-            self._add(ending, line, certain=False)
+            self._add(ending, line, fatal=False)
 
     def _ended(self, note: str, line: LogLine, otherwise: Ending) -> None:
         """What a note tells of tasks and nodes; `otherwise` where it tells neither."""
@@ -170,9 +170,9 @@ class Flux(LogParser):
         self._add(ending, line, _number(groups.get("rank")), groups.get("host"))
 
     def _add(
-        self, ending: Ending, line: LogLine, rank: int | None = None, host: str | None = None, *, certain: bool = True
+        self, ending: Ending, line: LogLine, rank: int | None = None, host: str | None = None, *, fatal: bool = True
     ) -> None:
-        if len(self._readings) >= _MOST:
+        if len(self._matches) >= _MOST:
             return
         signature = Signature(
             ending.kind,
@@ -184,14 +184,14 @@ class Flux(LogParser):
             ranks=() if rank is None else (rank,),
             hosts=(host,) if host else (),
         )
-        self._readings.append(FailureMatch(signature, ending.weight, certain=certain))
+        self._matches.append(FailureMatch(signature, ending.priority, fatal=fatal))
 
 
-def _cancelled(reading: FailureMatch) -> FailureMatch:
+def _cancelled(match: FailureMatch) -> FailureMatch:
     """The first task to end was ended: what peers then said of lost connections is no cause, wherever it stands."""
-    if reading.signature.key != _CANCELLATION:
-        return reading
-    return replace(reading, weight=Priority.ENDING, signature=replace(reading.signature, signal="SIGTERM"))
+    if match.signature.key != _CANCELLATION:
+        return match
+    return replace(match, priority=Priority.ENDING, signature=replace(match.signature, signal="SIGTERM"))
 
 
 def _number(text: str | None) -> int | None:

@@ -56,10 +56,10 @@ class _Ended(Crash):
         self.kind = Kind.ERROR
         self.detail = words[:_LONGEST_DETAIL]
 
-    def reading(self) -> FailureMatch:
-        reading = super().reading()
+    def build_match(self) -> FailureMatch:
+        match = super().build_match()
         key = f"{slug(self.detail or '') or 'error'}@fortran"
-        return replace(reading, signature=replace(reading.signature, key=key))
+        return replace(match, signature=replace(match.signature, key=key))
 
 
 class Fortran(LogParser):
@@ -111,7 +111,7 @@ class Fortran(LogParser):
             crash.frames.append(Frame(image, function_name(name) if known else None))
 
     def finish(self) -> Sequence[FailureMatch]:
-        return tuple(crash.reading() for crash in self._crashes)
+        return tuple(crash.build_match() for crash in self._crashes)
 
 
 def _died(line: LogLine, signal: str, detail: str) -> Crash:

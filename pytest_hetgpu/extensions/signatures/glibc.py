@@ -119,7 +119,7 @@ class Glibc(LogParser):
     )
 
     def __init__(self) -> None:
-        self._readings: list[FailureMatch] = []
+        self._matches: list[FailureMatch] = []
         self._thrown: dict[int | None, tuple[int, int]] = {}
 
     def feed(self, line: LogLine) -> None:
@@ -134,31 +134,31 @@ class Glibc(LogParser):
         elif found := _KERNEL.search(text):
             self._add(_trapped(found, line))
 
-    def _add(self, reading: FailureMatch) -> None:
-        if len(self._readings) < _MOST:
-            self._readings.append(reading)
+    def _add(self, match: FailureMatch) -> None:
+        if len(self._matches) < _MOST:
+            self._matches.append(match)
 
     def _terminated(self, found: re.Match[str], line: LogLine) -> None:
         """An exception that nobody caught. torch's own repeat what its log said before."""
         what = found["what"] or found["type"] or ""
-        reading = _died({"detail": what or found["detail"]}, line)
+        match = _died({"detail": what or found["detail"]}, line)
         if found["message"]:
-            reading = _detailed(reading, found["message"])
+            match = _detailed(match, found["message"])
         if what.endswith(("bad_alloc", "length_error")) and "bad_alloc" in what:
             key, kind = "bad_alloc@libstdc", Kind.OUT_OF_MEMORY
-            reading = replace(reading, signature=replace(reading.signature, key=key, kind=kind))
+            match = replace(match, signature=replace(match.signature, key=key, kind=kind))
         relayed = what.startswith(("c10::", "torch::"))
-        self._thrown[line.rank] = (len(self._readings), line.number)
-        self._add(replace(reading, weight=Priority.RELAYED) if relayed else reading)
+        self._thrown[line.rank] = (len(self._matches), line.number)
+        self._add(replace(match, priority=Priority.RELAYED) if relayed else match)
 
     def _what(self, what: str, line: LogLine) -> None:
         """`what():` of the exception just named by the same writer."""
         place, number = self._thrown.pop(line.rank, (0, -_WHAT_FOLLOWS - 1))
-        if line.number - number <= _WHAT_FOLLOWS and place < len(self._readings):
-            self._readings[place] = _detailed(self._readings[place], what)
+        if line.number - number <= _WHAT_FOLLOWS and place < len(self._matches):
+            self._matches[place] = _detailed(self._matches[place], what)
 
     def finish(self) -> Sequence[FailureMatch]:
-        return tuple(self._readings)
+        return tuple(self._matches)
 
 
 def _died(said: Mapping[str, str | None], line: LogLine) -> FailureMatch:
@@ -185,9 +185,9 @@ def _died(said: Mapping[str, str | None], line: LogLine) -> FailureMatch:
     return FailureMatch(signature, Priority.RELAYED if program in _LAUNCHERS else Priority.CAUSE)
 
 
-def _detailed(reading: FailureMatch, message: str) -> FailureMatch:
-    detail = f"{reading.signature.detail}: {message}"[:_LONGEST_DETAIL]
-    return replace(reading, signature=replace(reading.signature, detail=detail))
+def _detailed(match: FailureMatch, message: str) -> FailureMatch:
+    detail = f"{match.signature.detail}: {message}"[:_LONGEST_DETAIL]
+    return replace(match, signature=replace(match.signature, detail=detail))
 
 
 def _trapped(found: re.Match[str], line: LogLine) -> FailureMatch:
@@ -203,4 +203,4 @@ def _trapped(found: re.Match[str], line: LogLine) -> FailureMatch:
     signature = Signature(
         Kind.CRASH, key, line.quote, line.number, signal=signal, library=library, hosts=hosts, detail=found["what"][:60]
     )
-    return FailureMatch(signature, Priority.RELAYED, process, certain=False)
+    return FailureMatch(signature, Priority.RELAYED, process, fatal=False)

@@ -22,6 +22,6 @@ class Horovod(RuleParser):
             Priority.SYMPTOM,
             pattern=r"(?P<detail>One or more tensors were submitted .{0,60}by subset of ranks)",
             then=r"\[missing ranks: ?(?P<rank>\d{1,7})",
-            certain=False,
+            fatal=False,
         ),
     )

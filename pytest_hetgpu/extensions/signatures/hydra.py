@@ -229,11 +229,11 @@ class Hydra(RuleParser):
             "lost-launcher@PMI",
             Priority.CONSEQUENCE,
             pattern=r"\[(?:unset|cli_(?P<rank>\d{1,7}))\]: write_line error",
-            certain=False,
+            fatal=False,
         ),
     )
 
-    def reading(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
+    def build_match(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
         if "signal" in groups:
             groups = {**groups, "signal": signal_name(int(groups["signal"]))}
-        return super().reading(rule, groups, line)
+        return super().build_match(rule, groups, line)

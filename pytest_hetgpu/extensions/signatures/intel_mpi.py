@@ -38,14 +38,14 @@ class IntelMpi(RuleParser):
             Kind.NETWORK_FAILURE,
             "no-address@intel-mpi",
             pattern=rf"{_STARTUP}Error: (?P<detail>failed to resolve hostname.*)",
-            certain=False,
+            fatal=False,
         ),
         MatchRule(
             "MPI startup(): Error: Failed to load",
             Kind.MISSING_LIBRARY,
             "no-library@intel-mpi",
             pattern=rf"{_STARTUP}Error: (?P<detail>Failed to load .*)",
-            certain=False,
+            fatal=False,
         ),
         MatchRule(
             "MPI startup(): Failed to allocate memory",

@@ -18,7 +18,7 @@ class KernelOom(RuleParser):
     rules = (
         # Our own words for counts of the kernel that rose during the run (kills.py); a machine's may be others' doing.
         MatchRule(_COUNTED, _MEMORY, _OOM, pattern=rf"{_TOLD} of its control group .*)"),
-        MatchRule(_COUNTED, _MEMORY, _OOM, Priority.ENDING, pattern=rf"{_TOLD} of this machine .*)", certain=False),
+        MatchRule(_COUNTED, _MEMORY, _OOM, Priority.ENDING, pattern=rf"{_TOLD} of this machine .*)", fatal=False),
         # mm/oom_kill.c; `journalctl` and `dmesg` show it, and some centres append it to a job's output.
         MatchRule("ut of memory: Kill", _MEMORY, _OOM, pattern=r"(?P<detail>[Oo]ut of memory: Kill.*)"),
         MatchRule("oom-kill:", _MEMORY, _OOM, pattern=r"(?P<detail>oom-kill:constraint=\w+)"),
@@ -32,7 +32,7 @@ class KernelOom(RuleParser):
         MatchRule(
             "exceeded memory limit", _MEMORY, "memory-limit@slurm", pattern=r"(?P<detail>exceeded memory limit.*)"
         ),
-        MatchRule("memory limit at some point", _MEMORY, "memory-limit@slurm", certain=False),
+        MatchRule("memory limit at some point", _MEMORY, "memory-limit@slurm", fatal=False),
         MatchRule("Exceeded job memory limit", _MEMORY, "memory-limit@slurm"),
         MatchRule("Exceeded step memory limit", _MEMORY, "memory-limit@slurm"),
         # fork(2), pthread_create(3) and exec as shells and run-times report them
@@ -60,14 +60,14 @@ class KernelOom(RuleParser):
         MatchRule(
             "OMP: Error #34", Kind.ERROR, "thread-limit@openmp", pattern=r"(?P<detail>System unable to allocate.*)"
         ),
-        MatchRule("blas_thread_init: pthread_create", Kind.ERROR, "thread-limit@openblas", certain=False),
+        MatchRule("blas_thread_init: pthread_create", Kind.ERROR, "thread-limit@openblas", fatal=False),
         # Shared memory; of a page that cannot be had tells who died of the bus error.
         MatchRule(
             "o space left on device",
             _MEMORY,
             "no-space@dev-shm",
             pattern=r"(?P<detail>/dev/shm\b.{0,200}[Nn]o space left on device)",
-            certain=False,
+            fatal=False,
         ),
         # C++'s operator new, the JVM (src/hotspot/os), Go's runtime, gfortran's and Intel's
         MatchRule("std::bad_alloc", _MEMORY, "bad_alloc@libstdc"),

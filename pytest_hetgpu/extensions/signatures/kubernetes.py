@@ -93,22 +93,22 @@ class Kubernetes(RuleParser):
             _LAUNCH,
             "no-image@kubernetes",
             pattern=r"(?P<detail>Failed to pull image .*)",
-            certain=False,
+            fatal=False,
         ),
         MatchRule(
             "nodes are available: ",
             _LAUNCH,
             "unschedulable@kubernetes",
             pattern=r"(?P<detail>0/\d+ nodes are available: .*)",
-            certain=False,
+            fatal=False,
         ),
         *(
-            MatchRule(word, _LAUNCH, key, pattern=rf"(?P<detail>(?:Init:)?\b{word}\b.*)", certain=False)
+            MatchRule(word, _LAUNCH, key, pattern=rf"(?P<detail>(?:Init:)?\b{word}\b.*)", fatal=False)
             for key, words in _WAITING.items()
             for word in words
         ),
         MatchRule(
-            "OutOf", _LAUNCH, "not-admitted@kubernetes", pattern=r"(?:^|\s)(?P<detail>OutOf\w+\.\w+/\w+)", certain=False
+            "OutOf", _LAUNCH, "not-admitted@kubernetes", pattern=r"(?:^|\s)(?P<detail>OutOf\w+\.\w+/\w+)", fatal=False
         ),
         MatchRule(
             "NodeLost", Kind.NETWORK_FAILURE, "node-lost@kubernetes", Priority.ENDING, r"(?:^|\s)NodeLost(?:\s|$)"
@@ -119,7 +119,7 @@ class Kubernetes(RuleParser):
             "node-lost@kubernetes",
             Priority.SYMPTOM,
             "Node is not ready",
-            certain=False,
+            fatal=False,
         ),
         MatchRule(
             "node.kubernetes.io/unreachable",
@@ -127,7 +127,7 @@ class Kubernetes(RuleParser):
             "node-lost@kubernetes",
             Priority.SYMPTOM,
             "[Tt]aint",
-            certain=False,
+            fatal=False,
         ),
         MatchRule(
             "Preempted",
@@ -142,7 +142,7 @@ class Kubernetes(RuleParser):
             _LAUNCH,
             "{name}@kubernetes",
             pattern=r"Error from server \((?P<name>\w+)\): (?P<detail>.*)",
-            certain=False,
+            fatal=False,
         ),
         MatchRule("was refused - did you specify", _LAUNCH, "no-server@kubernetes"),
         MatchRule(
@@ -167,5 +167,5 @@ class Kubernetes(RuleParser):
         ),
     )
 
-    def reading(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
-        return super().reading(rule, {**groups, "why": slug(groups.get("why", ""))}, line)
+    def build_match(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
+        return super().build_match(rule, {**groups, "why": slug(groups.get("why", ""))}, line)

@@ -30,14 +30,14 @@ _NO_MEMORY = lazy(r"[Cc]annot allocate memory|[Oo]ut of memory")
 
 def _warning(text: str, kind: Kind, key: str, pattern: str = "", **more: bool | Priority) -> MatchRule:
     """A warning that holds `text`, and after it what `pattern` says."""
-    certain, weight = bool(more.get("certain", False)), Priority(more.get("weight", Priority.CAUSE))
+    fatal, priority = bool(more.get("fatal", False)), Priority(more.get("priority", Priority.CAUSE))
     return MatchRule(
         text,
         kind,
         key,
-        weight,
+        priority,
         pattern=rf"{_CXI}(?P<detail>{pattern or re.escape(text) + '.{0,200}'})",
-        certain=certain,
+        fatal=fatal,
     )
 
 
@@ -67,12 +67,12 @@ class Libfabric(RuleParser):
             "event-queue-overflow@cxi",
             pattern=rf"(?:{_CXI})?(?P<detail>(?:Cassini|H/W) Event Queue overflow detected)",
         ),
-        _warning("LE exhaustion during flow control", Kind.ERROR, "le-exhaustion@cxi", certain=True),
-        _warning("LE resources not recovered during flow control", Kind.ERROR, "le-exhaustion@cxi", certain=True),
-        _warning("[Fatal] ", Kind.ERROR, "fatal@cxi", certain=True),
+        _warning("LE exhaustion during flow control", Kind.ERROR, "le-exhaustion@cxi", fatal=True),
+        _warning("LE resources not recovered during flow control", Kind.ERROR, "le-exhaustion@cxi", fatal=True),
+        _warning("[Fatal] ", Kind.ERROR, "fatal@cxi", fatal=True),
         # cxip_iomm.c; libcxi prints the second form itself.
         _warning("cxil_map lni", Kind.ERROR, "cxil_map@cxi"),
-        MatchRule("cxil_map: write error", Kind.ERROR, "cxil_map@cxi", detail="cxil_map: write error", certain=False),
+        MatchRule("cxil_map: write error", Kind.ERROR, "cxil_map@cxi", detail="cxil_map: write error", fatal=False),
         _warning("UNDELIVERABLE", _NET, "undeliverable@cxi", r".{0,150}UNDELIVERABLE"),
         # efa_base_ep.c and efa_rdm_ope.c end the process where nobody can be told.
         MatchRule(
@@ -100,11 +100,11 @@ class Libfabric(RuleParser):
         ),
         MatchRule("This value will cause EFA communication to deadlock", Kind.ERROR, "FI_EFA_TX_MIN_CREDITS@efa"),
         # xnet_*.c, rxm_*.c, verbs_*.c
-        _warning("connection failure (sockerr", _NET, "connect@tcp", weight=Priority.SYMPTOM),
-        _warning("connect failure ", _NET, "connect@tcp", weight=Priority.SYMPTOM),
-        _warning("msg recv failed ret", _NET, "recv@tcp", weight=Priority.SYMPTOM),
-        _warning("fi_eq_readerr: err: ", _NET, "connect@rxm", weight=Priority.SYMPTOM),
-        _warning("fi_cq_readerr: err: ", _NET, "completion@rxm", weight=Priority.SYMPTOM),
+        _warning("connection failure (sockerr", _NET, "connect@tcp", priority=Priority.SYMPTOM),
+        _warning("connect failure ", _NET, "connect@tcp", priority=Priority.SYMPTOM),
+        _warning("msg recv failed ret", _NET, "recv@tcp", priority=Priority.SYMPTOM),
+        _warning("fi_eq_readerr: err: ", _NET, "connect@rxm", priority=Priority.SYMPTOM),
+        _warning("fi_cq_readerr: err: ", _NET, "completion@rxm", priority=Priority.SYMPTOM),
         _warning("failed to bind listener", _NET, "bind@tcp"),
         _warning(
             "Cannot allocate memory",
@@ -123,13 +123,13 @@ class Libfabric(RuleParser):
         ),
     )
 
-    def reading(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
+    def build_match(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
         if "words" in groups:
             groups = {**groups, "words": slug(groups["words"])}
-        read = super().reading(rule, groups, line)
+        read = super().build_match(rule, groups, line)
         said = groups.get("detail", "")
         if read.signature.key == "connect@tcp" and no_way(said):
-            return replace(read, weight=Priority.RELAYED)
+            return replace(read, priority=Priority.RELAYED)
         if rule.kind is Kind.ERROR and _NO_MEMORY.search(said):
             return replace(read, signature=replace(read.signature, kind=_MEMORY))
         if "words" in groups and _PEER.search(said):

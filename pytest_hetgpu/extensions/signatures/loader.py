@@ -63,7 +63,7 @@ class Loader(RuleParser):
             pattern=r"^(?!.*(?:[Ww]arn|WARN|INFO|DEBUG|TRACE|[Ii]gnor|NCCL|UCX|UCC|libibverbs|libfabric|mca_|LD_PRELOAD"
             r"|Error: ))[^\n]{0,300}?(?:^|[\s:('\"])(?P<detail>(?P<name>(?:/\S{1,300}/)?lib[^\s:/]{1,100}\.so[\d.]*): "
             r"cannot open shared object file)",
-            certain=False,
+            fatal=False,
         ),
         MatchRule(
             "error while loading shared libraries",
@@ -155,7 +155,7 @@ class Loader(RuleParser):
             _LIBRARY,
             "missing-library@{name}",
             pattern=r"^Could not load library (?P<name>lib[^\s:]+\.so[\d.]*?)\.? Error: (?P<detail>.*)",
-            certain=False,
+            fatal=False,
         ),
         MatchRule(
             "Error loading shared library ",
@@ -171,13 +171,13 @@ class Loader(RuleParser):
         ),
     )
 
-    def reading(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
+    def build_match(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
         """What kept a program from starting. A script goes on after a command that it could not run."""
-        reading = super().reading(rule, groups, line)
+        match = super().build_match(rule, groups, line)
         at = _LINE.match(line.text)
         if at and int(at[1]) > 1 and not _is_launcher(groups.get("program", "")):
-            return replace(reading, weight=Priority.RELAYED, certain=False)
-        return reading
+            return replace(match, priority=Priority.RELAYED, fatal=False)
+        return match
 
 
 def _is_launcher(program: str) -> bool:

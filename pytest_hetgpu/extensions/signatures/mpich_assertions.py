@@ -50,7 +50,7 @@ class MpichAssertions(LogParser):
 
     def __init__(self) -> None:
         self._failed: list[_Assertion] = []
-        self._readings: list[FailureMatch] = []
+        self._matches: list[FailureMatch] = []
 
     def feed(self, line: LogLine) -> None:
         text = line.text[:_LONGEST_LINE]
@@ -76,7 +76,7 @@ class MpichAssertions(LogParser):
             self._add(line, "internal-error@MPID_Abort", Priority.UNSPECIFIC, rank=rank)
 
     def _add(
-        self, line: LogLine, key: str, weight: Priority, *, entry: str | None = None, rank: int | None = None
+        self, line: LogLine, key: str, priority: Priority, *, entry: str | None = None, rank: int | None = None
     ) -> None:
         rank = line.rank if rank is None else rank
         signature = Signature(
@@ -88,14 +88,14 @@ class MpichAssertions(LogParser):
             ranks=() if rank is None else (rank,),
             hosts=(line.host,) if line.host else (),
         )
-        if len(self._readings) < _MOST_READINGS:
-            self._readings.append(FailureMatch(signature, weight))
+        if len(self._matches) < _MOST_READINGS:
+            self._matches.append(FailureMatch(signature, priority))
 
     def finish(self) -> Sequence[FailureMatch]:
-        return tuple(self._readings) + tuple(map(_reading, self._failed))
+        return tuple(self._matches) + tuple(map(_match, self._failed))
 
 
-def _reading(failed: _Assertion) -> FailureMatch:
+def _match(failed: _Assertion) -> FailureMatch:
     """An assertion as a signature: the file it stands in is known, the function only from a backtrace with symbols."""
     named = [frame for frame in failed.frames if not (frame.function and _REPORTING.fullmatch(frame.function))]
     frame = named[0] if named else None

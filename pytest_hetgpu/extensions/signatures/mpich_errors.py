@@ -60,7 +60,7 @@ class _Stack:
     left: int = _WINDOW
     begun: bool = False
     deepest: tuple[str, str, LogLine] | None = None
-    certain: bool = True
+    fatal: bool = True
     reason: tuple[Reason, str, LogLine] | None = None
 
     def says(self, function: str, text: str, line: LogLine) -> None:
@@ -79,7 +79,7 @@ class MpichErrors(LogParser):
 
     def __init__(self) -> None:
         self._open: list[_Stack] = []
-        self._readings: list[FailureMatch] = []
+        self._matches: list[FailureMatch] = []
         self._exits: dict[int, RankExit] = {}
 
     def feed(self, line: LogLine) -> None:
@@ -112,7 +112,7 @@ class MpichErrors(LogParser):
             bare.what = found["what"]
             return
         if found := _PRINTED.search(text):
-            self._open.append(_Stack(line, "", found["what"], line.rank, line.host, certain=False))
+            self._open.append(_Stack(line, "", found["what"], line.rank, line.host, fatal=False))
             if len(self._open) > _MOST_OPEN:
                 self._close(self._open[0])
             return
@@ -136,10 +136,10 @@ class MpichErrors(LogParser):
 
     def _close(self, stack: _Stack) -> None:
         self._open.remove(stack)
-        if len(self._readings) < _MOST_READINGS and stack.entry:
-            reading = _reading(stack)
-            relayed = replace(reading, weight=max(reading.weight, Priority.RELAYED), certain=False)
-            self._readings.append(reading if stack.certain else relayed)
+        if len(self._matches) < _MOST_READINGS and stack.entry:
+            match = _match(stack)
+            relayed = replace(match, priority=max(match.priority, Priority.RELAYED), fatal=False)
+            self._matches.append(match if stack.fatal else relayed)
 
     def _called(self, found: re.Match[str], line: LogLine) -> None:
         rank = next((int(found[name]) for name in ("node", "process", "rank") if found[name]), line.rank)
@@ -155,19 +155,19 @@ class MpichErrors(LogParser):
             ranks=() if rank is None else (rank,),
             hosts=(line.host,) if line.host else (),
         )
-        if len(self._readings) < _MOST_READINGS:
-            self._readings.append(FailureMatch(signature, Priority.ENDING))
+        if len(self._matches) < _MOST_READINGS:
+            self._matches.append(FailureMatch(signature, Priority.ENDING))
 
     def finish(self) -> Sequence[FailureMatch]:
         for stack in list(self._open):
             self._close(stack)
-        return tuple(self._readings)
+        return tuple(self._matches)
 
     def exits(self) -> Sequence[RankExit]:
         return tuple(self._exits.values())
 
 
-def _reading(stack: _Stack) -> FailureMatch:
+def _match(stack: _Stack) -> FailureMatch:
     """A stack as a signature.
 
     An error of its own class (`Invalid rank`) is said by the head, and the stack has the particulars; of `Other MPI
@@ -186,8 +186,8 @@ def _reading(stack: _Stack) -> FailureMatch:
     )
     if stack.what and what not in UNSPECIFIC:
         kind = Kind.OUT_OF_MEMORY if what == NO_MEMORY else Kind.ERROR
-        weight = Priority.CONSEQUENCE if what in OTHERS_DEATH else Priority.CAUSE
-        return FailureMatch(replace(signature, kind=kind), weight)
+        priority = Priority.CONSEQUENCE if what in OTHERS_DEATH else Priority.CAUSE
+        return FailureMatch(replace(signature, kind=kind), priority)
     if stack.reason:
         reason, function, line = stack.reason
         signature = replace(
@@ -198,7 +198,7 @@ def _reading(stack: _Stack) -> FailureMatch:
             primary_line=line.quote,
             line=line.number,
         )
-        return FailureMatch(signature, reason.weight)
+        return FailureMatch(signature, reason.priority)
     if not stack.deepest:
         return FailureMatch(signature, Priority.UNSPECIFIC)
     function, said, line = stack.deepest

@@ -111,7 +111,7 @@ class MpichExits(LogParser):
     def finish(self) -> Sequence[FailureMatch]:
         causes = self._causes()
         alone = not any(ended.signal == _KILL for ended in self._ended)
-        return tuple(_reading(ended, alone) for ended in causes)
+        return tuple(_match(ended, alone) for ended in causes)
 
     def exits(self) -> Sequence[RankExit]:
         causes = [ended for ended in self._causes() if ended.rank is not None]
@@ -132,7 +132,7 @@ def _signal_in(code: int, said: int | None, interrupted: bool) -> int | None:
     return None
 
 
-def _reading(ended: _Ended, alone: bool) -> FailureMatch:
+def _match(ended: _Ended, alone: bool) -> FailureMatch:
     """A rank's end. SIGTERM to all, without a rank that was killed for another, comes from whoever stopped the job."""
     found = Signature(
         Kind.ERROR,
@@ -142,15 +142,15 @@ def _reading(ended: _Ended, alone: bool) -> FailureMatch:
         ranks=() if ended.rank is None else (ended.rank,),
         hosts=(ended.process[0],) if ended.process else (),
     )
-    weight = Priority.ENDING
+    priority = Priority.ENDING
     if ended.signal is not None:
         name = signal_name(ended.signal)
         outside = ended.signal in _FROM_OUTSIDE and alone
         kind = Kind.TIMEOUT if outside and ended.signal == _TERM else Kind.CRASH
-        weight = Priority.CONSEQUENCE if outside else weight
+        priority = Priority.CONSEQUENCE if outside else priority
         found = replace(found, kind=kind, key=name, signal=name)
     elif ended.code is not None:
         # Before 1.5 the raw status of a process that called exit.
         code = ended.code >> 8 if ended.code > 255 and not ended.code & 0x7F else ended.code
         found = replace(found, key=f"exit@{code}", detail=f"exit code {code}")
-    return FailureMatch(found, weight, ended.process)
+    return FailureMatch(found, priority, ended.process)

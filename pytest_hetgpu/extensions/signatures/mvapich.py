@@ -85,7 +85,7 @@ class Mvapich(RuleParser):
         MatchRule("Error in initializing MVAPICH2 ptmalloc library"),
     )
 
-    def reading(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
+    def build_match(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
         if "signal" in groups:
             groups = {**groups, "signal": signal_name(int(groups["signal"]))}
         code = int(groups.get("code", 0))
@@ -94,4 +94,4 @@ class Mvapich(RuleParser):
             rule = rule._replace(kind=Kind.CRASH, key="{signal}")
         if "status" in groups:
             groups = {**groups, "status": completion(int(groups["status"]))}
-        return super().reading(rule, groups, line)
+        return super().build_match(rule, groups, line)

@@ -144,9 +144,9 @@ class Nccl(LogParser):
 
     def finish(self) -> Sequence[FailureMatch]:
         entry = next((r.signature.entry_point for r in self._results if r.signature.entry_point), None)
-        return (*(self._reading(warning, entry) for warning in self._warnings), *self._results)
+        return (*(self._match(warning, entry) for warning in self._warnings), *self._results)
 
-    def _reading(self, warning: _Warning, entry: str | None) -> FailureMatch:
+    def _match(self, warning: _Warning, entry: str | None) -> FailureMatch:
         """A warning under the call that the program says failed, where it says so."""
         means, line = warning.meaning, warning.line
         rank = self._ranks.get(warning.process) if warning.process else None
@@ -161,8 +161,8 @@ class Nccl(LogParser):
             hosts=tuple(filter(None, (warning.process[0] if warning.process else line.host,))),
         )
         gone = means.key == PEER_LOST and any(r.signature.key.startswith("ncclRemoteError") for r in self._results)
-        told = Priority.RELAYED if gone else means.weight
-        weight = max(told, Priority.SYMPTOM) if warning.survived else told
+        told = Priority.RELAYED if gone else means.priority
+        priority = max(told, Priority.SYMPTOM) if warning.survived else told
         # Of a fragment without its process nothing more will be told.
         proven = warning.proven or (means.key in _FATAL and warning.process is None)
-        return FailureMatch(signature, weight, warning.process, certain=proven and weight <= Priority.RELAYED)
+        return FailureMatch(signature, priority, warning.process, fatal=proven and priority <= Priority.RELAYED)

@@ -113,18 +113,18 @@ class Nodes(RuleParser):
         ),
     )
 
-    def reading(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
-        reading = super().reading(rule, groups, line)
+    def build_match(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
+        match = super().build_match(rule, groups, line)
         if rule.trigger == _LOST and _ENGINE_AWAY in groups.get("detail", ""):
-            return replace(reading, signature=replace(reading.signature, key=_ENGINE_LOST))
+            return replace(match, signature=replace(match.signature, key=_ENGINE_LOST))
         if rule.trigger == _LOST and "container ended" in groups.get("detail", ""):
-            return replace(reading, signature=replace(reading.signature, kind=Kind.CRASH, key="lost@container"))
+            return replace(match, signature=replace(match.signature, kind=Kind.CRASH, key="lost@container"))
         if rule.trigger == _LOST and (found := _ENDED_BY_SLURM.search(groups.get("detail", ""))):
             kind, key = _SLURM[found[1]]
-            return replace(reading, signature=replace(reading.signature, kind=kind, key=key))
+            return replace(match, signature=replace(match.signature, kind=kind, key=key))
         if rule.trigger == _LOST and (found := _ENDED_BY_KUBERNETES.search(groups.get("detail", ""))):
             kind, key = _KUBERNETES[found[1] or found[2]]
-            return replace(reading, signature=replace(reading.signature, kind=kind, key=key))
+            return replace(match, signature=replace(match.signature, kind=kind, key=key))
         if rule.trigger == _PREFLIGHT and "kind" in groups:
-            return replace(reading, signature=replace(reading.signature, kind=Kind(groups["kind"])))
-        return reading
+            return replace(match, signature=replace(match.signature, kind=Kind(groups["kind"])))
+        return match

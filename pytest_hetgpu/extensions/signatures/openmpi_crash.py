@@ -45,13 +45,13 @@ class _Report:
         elif len(self.frames) < _MOST_FRAMES:
             self.frames[place] = text
 
-    def reading(self) -> FailureMatch:
+    def build_match(self) -> FailureMatch:
         """The crash, with the frames that have no number in the gaps that they left."""
         missing = (place for place in range(_MOST_FRAMES) if place not in self.frames)
         frames = {**self.frames, **dict(zip(missing, self.loose, strict=False))}
         for place in sorted(frames):
             self.crash.add(frames[place])
-        return self.crash.reading()
+        return self.crash.build_match()
 
 
 class _Claim(NamedTuple):
@@ -148,8 +148,8 @@ class OpenMpiCrash(LogParser):
             if claim := self._meant(loose):
                 claim.report.put(claim.place, loose.text)
         self._loose.clear()
-        readings = (report.reading() for report in self._reports)
-        return tuple(reading for reading in readings if reading.signature.signal or reading.signature.library)
+        matches = (report.build_match() for report in self._reports)
+        return tuple(match for match in matches if match.signature.signal or match.signature.library)
 
     def _meant(self, loose: _Loose) -> _Claim | None:
         """The first claim, whose prefix the frame has, unless its region is clearly another report's."""

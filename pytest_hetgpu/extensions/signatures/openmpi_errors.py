@@ -117,23 +117,23 @@ _FIRST: tuple[MatchRule, ...] = (
         _UNAVAILABLE,
         "no-thread-multiple@ucx",
         detail="UCX was built without --enable-mt",
-        certain=False,
+        fatal=False,
     ),
     # ompi/mca/mtl/ofi/help-mtl-ofi.txt, mtl_ofi.h
     MatchRule(
         "Open MPI failed an OFI Libfabric library call",
         key="failed@{call}",
-        weight=Priority.RELAYED,
+        priority=Priority.RELAYED,
         pattern=r"library call \((?P<call>\w+)\)",
         then=r"^\s*Error: (?P<detail>.*?) \(-?\d+\)",
     ),
     MatchRule(
         "Error returned from fi_cq_read",
         key="{what}@{call}",
-        weight=Priority.RELAYED,
+        priority=Priority.RELAYED,
         pattern=r"Error returned from (?P<call>fi_cq_read\w*): (?P<detail>(?P<what>.*?)\(-?\d+\))",
     ),
-    MatchRule("The Open MPI OFI MTL is aborting the MPI job", key="abort@mtl_ofi", weight=Priority.UNSPECIFIC),
+    MatchRule("The Open MPI OFI MTL is aborting the MPI job", key="abort@mtl_ofi", priority=Priority.UNSPECIFIC),
     MatchRule("Open MPI failed to register your buffer", key="registration@mtl_ofi", then=r"^\s*Error: (?P<detail>.*)"),
 )
 
@@ -165,7 +165,7 @@ _SECOND: tuple[MatchRule, ...] = (
         Kind.WRONG_RESULT,
         "singletons@srun",
         detail="every rank is alone: the launcher speaks no PMIx",
-        certain=False,
+        fatal=False,
     ),
     # opal/mca/shmem/*/help-opal-shmem-*.txt, opal/mca/btl/vader/help-btl-vader.txt, opal/mca/btl/smcuda
     MatchRule(
@@ -174,7 +174,7 @@ _SECOND: tuple[MatchRule, ...] = (
         "no-space@dev-shm",
         Priority.RELAYED,
         "not enough space for /dev/shm/",
-        certain=False,
+        fatal=False,
     ),
     MatchRule(
         "It appears as if there is not enough space for",
@@ -182,15 +182,15 @@ _SECOND: tuple[MatchRule, ...] = (
         "no-space@shm-file",
         Priority.RELAYED,
         r"not enough space for (?P<detail>/\S+)",
-        certain=False,
+        fatal=False,
     ),
     MatchRule(
         _SYSTEM_CALL,
         key="{detail}@openmpi",
-        weight=Priority.RELAYED,
+        priority=Priority.RELAYED,
         pattern=r"(?:shared memory|BTL) initialization",
         then=r"^\s+Error:\s+(?P<detail>\S.*?) \(errno (?P<errno>\d+)\)",
-        certain=False,
+        fatal=False,
     ),
     # opal/mca/btl/vader/btl_vader_get.c: 1 is what a container forbids, and Open MPI goes round it; 14 is EFAULT
     MatchRule(
@@ -207,10 +207,10 @@ _SECOND: tuple[MatchRule, ...] = (
     MatchRule(
         "MPI communication peer process has unexpectedly disconnected",
         key="peer-lost@openmpi",
-        weight=Priority.CONSEQUENCE,
+        priority=Priority.CONSEQUENCE,
         detail=PEER_LOST,
     ),
-    *(MatchRule(text, _NETWORK, "{trigger}@openmpi", Priority.SYMPTOM, certain=False) for text in TCP_WARNINGS),
+    *(MatchRule(text, _NETWORK, "{trigger}@openmpi", Priority.SYMPTOM, fatal=False) for text in TCP_WARNINGS),
     *(MatchRule(text, _NETWORK, "{trigger}@openib") for text in FABRIC),
     MatchRule(
         "The OpenFabrics (openib) BTL failed to initialize while trying to",
@@ -218,7 +218,7 @@ _SECOND: tuple[MatchRule, ...] = (
         "locked-memory@openib",
         then=r"Memlock limit: (?P<detail>.*)",
         within=14,
-        certain=False,
+        fatal=False,
     ),
     # opal/mca/accelerator/cuda/help-accelerator-cuda.txt, opal/mca/common/cuda/help-mpi-common-cuda.txt
     MatchRule(
@@ -231,20 +231,20 @@ _SECOND: tuple[MatchRule, ...] = (
     MatchRule(
         _CUDA,
         key="failed@{call}",
-        weight=Priority.SYMPTOM,
+        priority=Priority.SYMPTOM,
         pattern=r"^The call to (?P<call>cu\w+)(?:\(.*\))? failed\b(?!.*(?:This is a warning|This means))",
-        certain=False,
+        fatal=False,
     ),
     MatchRule("A call to allocate memory within the CUDA support failed", Kind.OUT_OF_MEMORY, "out-of-memory@cuda"),
     # ompi/mca/pml/ob1/pml_ob1_recvreq.c, pml_ob1_sendreq.c
-    MatchRule(" FATAL", key="fatal@{source}", weight=Priority.SYMPTOM, pattern=r"/(?P<source>\w+\.c):\d+ FATAL"),
+    MatchRule(" FATAL", key="fatal@{source}", priority=Priority.SYMPTOM, pattern=r"/(?P<source>\w+\.c):\d+ FATAL"),
     # orte/util/show_help.c: mpirun could not read the help text that a rank sent
     MatchRule(
         "show_help.c",
         key=_LOST_HELP,
-        weight=Priority.UNSPECIFIC,
+        priority=Priority.UNSPECIFIC,
         pattern=r"ORTE_ERROR_LOG: (?P<detail>.*) in file \S*show_help\.c",
-        certain=False,
+        fatal=False,
     ),
     *(MatchRule(text, key="{trigger}@openmpi") for text in WRONG_USE),
     *(MatchRule(text, _UNAVAILABLE, "{trigger}@openmpi") for text in LACKING),
@@ -270,65 +270,65 @@ class OpenMpiErrors(RuleParser):
 
     def finish(self) -> Sequence[FailureMatch]:
         """Everything read. An error that only says that a call failed gives that call to what it failed of."""
-        fatal = tuple(self._fatal.readings())
-        vague = [reading.signature for reading in fatal if reading.weight is Priority.UNSPECIFIC]
+        fatal = tuple(self._fatal.matches())
+        vague = [match.signature for match in fatal if match.priority is Priority.UNSPECIFIC]
         entry = next((signature.entry_point for signature in vague if signature.entry_point), None)
-        read = [reading for reading in super().finish() if not self._echoes(reading)]
-        told = (*(_under(reading, entry) for reading in read), *fatal)
-        said = tuple(reading for reading in told if reading.signature.key != _LOST_HELP)
+        read = [match for match in super().finish() if not self._echoes(match)]
+        told = (*(_under(match, entry) for match in read), *fatal)
+        said = tuple(match for match in told if match.signature.key != _LOST_HELP)
         return said or told
 
-    def _echoes(self, reading: FailureMatch) -> bool:
+    def _echoes(self, match: FailureMatch) -> bool:
         """Whether a reading is the help text beside the line in which a rank itself says that it has no PML."""
-        return reading.signature.key == "no-component@pml" and "no-component@PML" in self._readings
+        return match.signature.key == "no-component@pml" and "no-component@PML" in self._matches
 
-    def reading(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
-        reading = super().reading(rule, groups, line)
+    def build_match(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
+        match = super().build_match(rule, groups, line)
         detail = groups.get("detail", "")
         if rule.trigger in (_TCP, "btl_tcp", _TCP_REST):
-            return _tcp(reading, detail)
+            return _tcp(match, detail)
         if rule.trigger == _INIT and "add procs" in detail:
-            return _changed(reading, _UNAVAILABLE, "add-procs@pml")
+            return _changed(match, _UNAVAILABLE, "add-procs@pml")
         of_pmix = rule.trigger == _COMPONENT and self._of_pmix
         if of_pmix or (rule.trigger == _SYSTEM_CALL and groups.get("errno") in ("12", "28")):
-            return _changed(reading, Kind.LAUNCH_FAILURE if of_pmix else Kind.OUT_OF_MEMORY)
-        if reading.signature.key == "connect@openmpi":
-            return _reached(reading, detail)
+            return _changed(match, Kind.LAUNCH_FAILURE if of_pmix else Kind.OUT_OF_MEMORY)
+        if match.signature.key == "connect@openmpi":
+            return _reached(match, detail)
         if rule.trigger == _UCX and "what" in groups:
-            return _ucx(reading, groups)
-        return reading
+            return _ucx(match, groups)
+        return match
 
 
-def _changed(reading: FailureMatch, kind: Kind, key: str = "") -> FailureMatch:
-    return replace(reading, signature=replace(reading.signature, kind=kind, key=key or reading.signature.key))
+def _changed(match: FailureMatch, kind: Kind, key: str = "") -> FailureMatch:
+    return replace(match, signature=replace(match.signature, kind=kind, key=key or match.signature.key))
 
 
-def _under(reading: FailureMatch, entry: str | None) -> FailureMatch:
-    signature = reading.signature
+def _under(match: FailureMatch, entry: str | None) -> FailureMatch:
+    signature = match.signature
     if signature.key == "no-component@PML":
         signature = replace(signature, key="no-component@pml")
-    if entry and signature.entry_point in (None, "MPI_INIT") and reading.weight <= Priority.RELAYED:
+    if entry and signature.entry_point in (None, "MPI_INIT") and match.priority <= Priority.RELAYED:
         signature = replace(signature, entry_point=entry)
     elif signature.entry_point == "MPI_INIT":
         signature = replace(signature, entry_point="MPI_Init")
-    return replace(reading, signature=signature)
+    return replace(match, signature=signature)
 
 
-def _tcp(reading: FailureMatch, reason: str) -> FailureMatch:
+def _tcp(match: FailureMatch, reason: str) -> FailureMatch:
     """EFAULT is the sender's own buffer; a reset may be the peer's death; anything else is the network's doing."""
     if reason == "Bad address":
-        return reading
-    weight = Priority.CONSEQUENCE if reason in _PEER_GONE else Priority.SYMPTOM
-    return _reached(replace(_changed(reading, _NETWORK), weight=weight), reason)
+        return match
+    priority = Priority.CONSEQUENCE if reason in _PEER_GONE else Priority.SYMPTOM
+    return _reached(replace(_changed(match, _NETWORK), priority=priority), reason)
 
 
-def _reached(reading: FailureMatch, reason: str) -> FailureMatch:
+def _reached(match: FailureMatch, reason: str) -> FailureMatch:
     """Who cannot be reached at all explains what the layers above say of it."""
-    return replace(reading, weight=Priority.RELAYED) if no_way(reason) else reading
+    return replace(match, priority=Priority.RELAYED) if no_way(reason) else match
 
 
-def _ucx(reading: FailureMatch, groups: Mapping[str, str]) -> FailureMatch:
+def _ucx(match: FailureMatch, groups: Mapping[str, str]) -> FailureMatch:
     """What UCX told its caller, in a word; UCX itself has said more."""
-    _, kind, weight = status(groups["what"])
+    _, kind, priority = status(groups["what"])
     key = f"{slug(groups['what'])}@{groups['layer']}"
-    return replace(_changed(reading, kind, key), weight=weight, certain=False)
+    return replace(_changed(match, kind, key), priority=priority, fatal=False)

@@ -73,7 +73,7 @@ class OpenMpiExits(LogParser):
     context = _WINDOW
 
     def __init__(self) -> None:
-        self._readings: list[FailureMatch] = []
+        self._matches: list[FailureMatch] = []
         self._exits: dict[int, RankExit] = {}
         self._windows: list[_Window] = []
         self._unnamed: dict[str, FailureMatch] = {}
@@ -114,9 +114,9 @@ class OpenMpiExits(LogParser):
                 return True
         return False
 
-    def _say(self, line: LogLine, key: str, weight: Priority) -> None:
+    def _say(self, line: LogLine, key: str, priority: Priority) -> None:
         signature = Signature(Kind.ERROR, key, line.quote, line.number, detail=line.text.strip()[:200])
-        self._unnamed.setdefault(key, FailureMatch(signature, weight))
+        self._unnamed.setdefault(key, FailureMatch(signature, priority))
 
     def _signalled(self, found: re.Match[str], line: LogLine, first: LogLine) -> None:
         name = signal_name(int(found[4]))
@@ -158,29 +158,29 @@ class OpenMpiExits(LogParser):
 
     def _add(self, ended: RankExit, process: Process | None, signature: Signature) -> None:
         before = self._exits.get(ended.rank, RankExit(ended.rank))
-        if len(self._readings) >= _MOST_READINGS:
+        if len(self._matches) >= _MOST_READINGS:
             return
         if before.signal is None and before.code is None:
             self._exits[ended.rank] = ended
-        weight = Priority.CONSEQUENCE if signature.signal in _FROM_OUTSIDE else Priority.ENDING
+        priority = Priority.CONSEQUENCE if signature.signal in _FROM_OUTSIDE else Priority.ENDING
         hosts = (process[0],) if process else ()
-        self._readings.append(FailureMatch(replace(signature, ranks=(ended.rank,), hosts=hosts), weight, process))
+        self._matches.append(FailureMatch(replace(signature, ranks=(ended.rank,), hosts=hosts), priority, process))
 
     def finish(self) -> Sequence[FailureMatch]:
         """What was said of ranks; of the job as a whole only where nothing was said of ranks."""
-        if not self._readings:
+        if not self._matches:
             return tuple(self._unnamed.values())
-        return tuple(self._secondary(reading) for reading in self._readings)
+        return tuple(self._secondary(match) for match in self._matches)
 
-    def _secondary(self, reading: FailureMatch) -> FailureMatch:
+    def _secondary(self, match: FailureMatch) -> FailureMatch:
         """An ending with less weight where something before it says why."""
         # `python -m mpi4py` calls MPI_Abort with 1 for an exception, whose traceback says more (mpi4py/run.py).
-        if self._raised and reading.signature.key == "MPI_Abort@1":
-            return replace(reading, weight=Priority.CONSEQUENCE)
+        if self._raised and match.signature.key == "MPI_Abort@1":
+            return replace(match, priority=Priority.CONSEQUENCE)
         # Open MPI ends a rank that met a fatal MPI error with the error's number.
-        if self._erred and reading.signature.key.startswith("exit@"):
-            return replace(reading, weight=Priority.UNSPECIFIC)
-        return reading
+        if self._erred and match.signature.key.startswith("exit@"):
+            return replace(match, priority=Priority.UNSPECIFIC)
+        return match
 
     def exits(self) -> Sequence[RankExit]:
         return tuple(self._exits.values())

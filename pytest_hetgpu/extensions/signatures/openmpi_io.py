@@ -27,10 +27,10 @@ _MEMORY = lazy(
 _SURVIVED = lazy(r"^mca_common_ompio_file_(?:delete|open)|NOT (?:SUPPORTED|IMPLEMENTED)|incomplete_file_handle")
 
 
-def _said(trigger: str, where: str, weight: Priority = Priority.CAUSE) -> MatchRule:
+def _said(trigger: str, where: str, priority: Priority = Priority.CAUSE) -> MatchRule:
     """Lines that begin with the function's name, as most do, and then say what was wrong: not all say that."""
     said = rf"(?P<where>(?!\w*_component_){where}): ?(?P<what>(?=.*{_WRONG})\S.*)"
-    return MatchRule(trigger, key="{what}@{where}", weight=weight, pattern=f"{_BEGIN}(?P<detail>{said})")
+    return MatchRule(trigger, key="{what}@{where}", priority=priority, pattern=f"{_BEGIN}(?P<detail>{said})")
 
 
 class OpenMpiIo(RuleParser):
@@ -56,7 +56,7 @@ class OpenMpiIo(RuleParser):
             MatchRule(
                 words,
                 key="{what}@{where}",
-                weight=Priority.RELAYED,
+                priority=Priority.RELAYED,
                 pattern=rf"{_BEGIN}(?P<detail>(?P<where>\w{{1,40}}_all): (?P<what>\w*{words}.*))",
             )
             for words in (
@@ -84,16 +84,16 @@ class OpenMpiIo(RuleParser):
         MatchRule(
             "fs_file failed, error code",
             key="failed@fs_file",
-            weight=Priority.SYMPTOM,
+            priority=Priority.SYMPTOM,
             pattern=r"(?P<detail>fs_file failed, error code -?\d+)",
-            certain=False,
+            fatal=False,
         ),
         MatchRule(
             "mca_fs_base_file_delete: Could not remove",
             key="not-removed@ompio",
-            weight=Priority.SYMPTOM,
+            priority=Priority.SYMPTOM,
             pattern=r"(?P<detail>Could not remove file.*)",
-            certain=False,
+            fatal=False,
         ),
         MatchRule("cannot use a soft-link between a LUSTRE", key="soft-link@lustre"),
         # src/mpi/romio/adio/common/lock.c
@@ -104,10 +104,10 @@ class OpenMpiIo(RuleParser):
         ),
     )
 
-    def reading(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
+    def build_match(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
         what = groups.get("what")
         if what is None:
-            return super().reading(rule, groups, line)
+            return super().build_match(rule, groups, line)
         detail = groups["detail"].strip()
         reason = re.sub(r"^[Ee]rror (?:in|while|during) ", "", what)
         named = {
@@ -116,11 +116,11 @@ class OpenMpiIo(RuleParser):
             "where": groups["where"].removeprefix("mca_"),
             "detail": detail,
         }
-        read = super().reading(rule, named, line)
+        read = super().build_match(rule, named, line)
         if _MEMORY.search(what):
             read = replace(read, signature=replace(read.signature, kind=Kind.OUT_OF_MEMORY))
         if _SURVIVED.search(detail):
-            read = replace(read, certain=False)
+            read = replace(read, fatal=False)
         return read
 
 

@@ -97,7 +97,7 @@ _PLACES: tuple[MatchRule, ...] = (
         "request contains", _LAUNCH, "bad-{what}@mpirun", pattern=r"The (?P<what>mapping|binding) request contains"
     ),
     # Release 4 goes on without the file.
-    MatchRule("Unable to locate the variable file", _LAUNCH, "no-file@mpirun", certain=False),
+    MatchRule("Unable to locate the variable file", _LAUNCH, "no-file@mpirun", fatal=False),
     *_all((*MAPPING, *FILES, *OPTIONS)),
 )
 
@@ -288,30 +288,30 @@ class OpenMpiLaunch(RuleParser):
             self._remote = line.text.rpartition(": ")[2].strip()[:_LONGEST_HOST]
         super().feed(line)
 
-    def reading(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
+    def build_match(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
         if "what" in groups:
             groups = {**groups, "what": _POLICIES.get(groups["what"], groups["what"])}
-        reading = super().reading(rule, groups, line)
+        match = super().build_match(rule, groups, line)
         if rule.trigger == _NO_REPORT:
-            return _no_report(reading, groups.get("status"), self._remote)
+            return _no_report(match, groups.get("status"), self._remote)
         if rule.trigger == _START and "folder" in groups:
-            return _told(reading, f"no-directory@{token(groups['folder'])}", groups["folder"])
+            return _told(match, f"no-directory@{token(groups['folder'])}", groups["folder"])
         if rule.trigger == _START and "reason" in groups:
-            return _told(reading, f"{slug(groups['reason'])}@mpirun", groups["reason"])
-        return reading
+            return _told(match, f"{slug(groups['reason'])}@mpirun", groups["reason"])
+        return match
 
 
-def _no_report(reading: FailureMatch, status: str | None, host: str) -> FailureMatch:
+def _no_report(match: FailureMatch, status: str | None, host: str) -> FailureMatch:
     """The text is the same whether a daemon never came or was lost while ranks ran, but for ssh's own exit code.
 
     255 is a connection that failed, of which ssh has spoken then, or one that broke, in silence. A daemon that could
     not start ends with another.
     """
-    signature = replace(reading.signature, hosts=(host,) if host else reading.signature.hosts)
+    signature = replace(match.signature, hosts=(host,) if host else match.signature.hosts)
     if status == "255":
         signature = replace(signature, kind=_NETWORK, key="lost@daemon")
-    return replace(reading, signature=signature)
+    return replace(match, signature=signature)
 
 
-def _told(reading: FailureMatch, key: str, detail: str) -> FailureMatch:
-    return replace(reading, signature=replace(reading.signature, key=key, detail=detail))
+def _told(match: FailureMatch, key: str, detail: str) -> FailureMatch:
+    return replace(match, signature=replace(match.signature, key=key, detail=detail))

@@ -30,7 +30,7 @@ class Petsc(LogParser):
     triggers = (b"PETSC ERROR: ",)
 
     def __init__(self) -> None:
-        self._readings: dict[int, FailureMatch] = {}
+        self._matches: dict[int, FailureMatch] = {}
         self._message: dict[int, LogLine] = {}
 
     def feed(self, line: LogLine) -> None:
@@ -38,13 +38,13 @@ class Petsc(LogParser):
         if not found or len(self._message) >= _MOST:
             return
         rank, text = int(found["rank"]), found["text"].strip()
-        if rank in self._readings or not text:
+        if rank in self._matches or not text:
             return
         caught, origin = _SIGNAL.match(text), _ORIGIN.match(text)
         if caught:
             name = signal_name(int(caught["number"]))
-            weight = Priority.CONSEQUENCE if name in _FROM_OUTSIDE else Priority.CAUSE
-            self._add(rank, line, Signature(Kind.CRASH, name, "", 0, signal=name, detail=caught["detail"]), weight)
+            priority = Priority.CONSEQUENCE if name in _FROM_OUTSIDE else Priority.CAUSE
+            self._add(rank, line, Signature(Kind.CRASH, name, "", 0, signal=name, detail=caught["detail"]), priority)
         elif "Error Message ---" in text:
             self._message.pop(rank, None)
         elif rank not in self._message and not text.startswith("-"):
@@ -59,7 +59,7 @@ class Petsc(LogParser):
         key = f"{slug(said) or 'error'}@petsc" + (f"!{function}" if function else "")
         self._add(rank, line, Signature(kind, key, "", 0, detail=said[:200]), Priority.CAUSE)
 
-    def _add(self, rank: int, line: LogLine, signature: Signature, weight: Priority) -> None:
+    def _add(self, rank: int, line: LogLine, signature: Signature, priority: Priority) -> None:
         told = Signature(
             signature.kind,
             signature.key,
@@ -70,10 +70,10 @@ class Petsc(LogParser):
             ranks=(rank,),
             hosts=(line.host,) if line.host else (),
         )
-        self._readings[rank] = FailureMatch(told, weight)
+        self._matches[rank] = FailureMatch(told, priority)
 
     def finish(self) -> Sequence[FailureMatch]:
         for rank in self._message:
-            if rank not in self._readings:
+            if rank not in self._matches:
                 self._failed(rank, "")
-        return tuple(self._readings.values())
+        return tuple(self._matches.values())

@@ -25,7 +25,7 @@ _LOGGED = r"(?P<what>\S.*?) in file (?P<source>\S+) at line \d+"
 def _logged(trigger: str, layer: str) -> MatchRule:
     """A row for the lines of one layer's `..._ERROR_LOG`."""
     return MatchRule(
-        trigger, key=f"{{what}}@{layer}", weight=Priority.SYMPTOM, pattern=re.escape(trigger) + _LOGGED, certain=False
+        trigger, key=f"{{what}}@{layer}", priority=Priority.SYMPTOM, pattern=re.escape(trigger) + _LOGGED, fatal=False
     )
 
 
@@ -64,14 +64,14 @@ class Pmix(RuleParser):
             _LAUNCH,
             "no-fifo@session-dir",
             pattern=r"(?P<detail>CANNOT CREATE FIFO \S+: errno \d+)",
-            certain=False,
+            fatal=False,
         ),
         MatchRule(
             "Impossible to open the file ",
             _LAUNCH,
             "no-file@session-dir",
             pattern=r"(?P<detail>Impossible to open the file \S+ in write mode)",
-            certain=False,
+            fatal=False,
         ),
         # help-opal-util.txt, help-prte-util.txt, help-pmix-util.txt
         MatchRule(
@@ -94,9 +94,9 @@ class Pmix(RuleParser):
         MatchRule(
             "PMIX ERROR: PMIX_ERR_UNREACH",
             key="lost-client@pmix",
-            weight=Priority.CONSEQUENCE,
+            priority=Priority.CONSEQUENCE,
             pattern=r"(?P<detail>PMIX_ERR_UNREACH in file \S*(?:pmix_server|ptl_base_connection_hdlr)\.c)",
-            certain=False,
+            fatal=False,
         ),
         # Its shared segments are files of the session directory.
         MatchRule(
@@ -105,7 +105,7 @@ class Pmix(RuleParser):
             "no-space@session-dir",
             Priority.RELAYED,
             r"PMIX ERROR: (?P<detail>\S*OUT[-_]OF[-_]RESOURCE in file \S*(?:dstore|gds|shmem)\w*\.c)",
-            certain=False,
+            fatal=False,
         ),
         # mpirun could not read a help text: OpenMpiErrors has them
         MatchRule("ORTE_ERROR_LOG: ", pattern=r" in file \S*show_help\.c"),
@@ -115,17 +115,17 @@ class Pmix(RuleParser):
         _logged("OPAL ERROR: ", "opal"),
     )
 
-    def reading(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
-        reading = super().reading(rule, groups, line)
-        signature, source = reading.signature, groups.get("source", "").rpartition("/")[2]
+    def build_match(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
+        match = super().build_match(rule, groups, line)
+        signature, source = match.signature, groups.get("source", "").rpartition("/")[2]
         if rule.trigger == _FORCED:
             what = groups["what"]
             key = f"terminated@{token(source)}" if what == "(null)" else f"{slug(what)}@orte"
-            return replace(reading, signature=replace(signature, key=key))
+            return replace(match, signature=replace(signature, key=key))
         if signature.key.endswith("@session-dir") and _FULL.search(signature.detail or ""):
-            return replace(reading, signature=replace(signature, key="no-space@session-dir"))
+            return replace(match, signature=replace(signature, key="no-space@session-dir"))
         if source:
             kind = _LAUNCH if _STARTING.match(source) else signature.kind
             detail = f"{groups['what']} in {source}"
-            return replace(reading, signature=replace(signature, kind=kind, detail=detail))
-        return reading
+            return replace(match, signature=replace(signature, kind=kind, detail=detail))
+        return match

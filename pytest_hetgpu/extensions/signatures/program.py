@@ -56,10 +56,10 @@ class _Said:
     line: LogLine
     last: int
     kind: Kind = Kind.ERROR
-    weight: Priority = Priority.RELAYED
+    priority: Priority = Priority.RELAYED
     far: int = _FAR
     entry: str | None = None
-    certain: bool = False
+    fatal: bool = False
     ranks: list[int] = field(default_factory=list)
 
 
@@ -166,9 +166,9 @@ class Program(LogParser):
             known.ranks.append(rank)
 
     def finish(self) -> Sequence[FailureMatch]:
-        return tuple(self._reading(key, said) for key, said in self._said.items())
+        return tuple(self._match(key, said) for key, said in self._said.items())
 
-    def _reading(self, key: str, said: _Said) -> FailureMatch:
+    def _match(self, key: str, said: _Said) -> FailureMatch:
         """Words long before the end were not the last ones. That two ranks said the same is no going on."""
         early = bool(self._end) and self._end - said.line.number > said.far
         signature = Signature(
@@ -181,8 +181,8 @@ class Program(LogParser):
             ranks=tuple(sorted(set(said.ranks))),
             hosts=(said.line.host,) if said.line.host else (),
         )
-        weight = max(said.weight, Priority.SYMPTOM) if early else said.weight
-        return FailureMatch(signature, weight, certain=said.certain)
+        priority = max(said.priority, Priority.SYMPTOM) if early else said.priority
+        return FailureMatch(signature, priority, fatal=said.fatal)
 
 
 def _key(text: str) -> str:
@@ -207,8 +207,8 @@ def _called(text: str, line: LogLine) -> tuple[str, _Said] | None:
 
 def _of_class(error: str, line: LogLine, entry: str | None) -> _Said:
     kind = Kind.OUT_OF_MEMORY if error == NO_MEMORY else Kind.ERROR
-    weight = Priority.CONSEQUENCE if error in OTHERS_DEATH else Priority.RELAYED
-    return _Said(line, line.number, kind, weight, entry=entry)
+    priority = Priority.CONSEQUENCE if error in OTHERS_DEATH else Priority.RELAYED
+    return _Said(line, line.number, kind, priority, entry=entry)
 
 
 def _gave_up(text: str, line: LogLine) -> _Said | None:
@@ -223,14 +223,14 @@ def _gave_up(text: str, line: LogLine) -> _Said | None:
     told = len(_LETTER.findall(before)) >= _FEWEST_LETTERS
     if not (gone or memory or late or stopped or told) or NOISE.search(before if told else text):
         return None
-    kind, weight = kind_of(words, text)
+    kind, priority = kind_of(words, text)
     if memory:
-        kind, weight = Kind.OUT_OF_MEMORY, Priority.RELAYED
+        kind, priority = Kind.OUT_OF_MEMORY, Priority.RELAYED
     elif late:
-        kind, weight = Kind.TIMEOUT, Priority.RELAYED
+        kind, priority = Kind.TIMEOUT, Priority.RELAYED
     elif _UNSUPPORTED.search(text):
         kind = Kind.TRANSPORT_UNAVAILABLE
-    return _Said(line, line.number, kind, weight, _FAR if stopped else _FAR_FOR_AN_ERRNO, certain=gone is not None)
+    return _Said(line, line.number, kind, priority, _FAR if stopped else _FAR_FOR_AN_ERRNO, fatal=gone is not None)
 
 
 def _told(text: str) -> str:

@@ -51,14 +51,14 @@ class _Report:
         known = (self.pc, *map(address_of, self.frames[-_HANDLING:]))
         return max(_alike(one, address) for one in known)
 
-    def reading(self) -> FailureMatch:
+    def build_match(self) -> FailureMatch:
         """The crash. What stands above the instruction that failed is the handler's."""
         crash = Crash(None, self.line)
         crash.signal = self.signal
         places = [place for place, text in enumerate(self.frames[:_HANDLING]) if address_of(text) == self.pc]
         for text in self.frames[places[0] if places else 0 :]:
             crash.add(text)
-        return replace(crash.reading(), process=self.process)
+        return replace(crash.build_match(), process=self.process)
 
 
 class Psm(LogParser):
@@ -82,7 +82,7 @@ class Psm(LogParser):
                 max(reversed(waiting), key=lambda one: one.near(text)).add(text)
 
     def finish(self) -> Sequence[FailureMatch]:
-        return tuple(report.reading() for report in self._reports)
+        return tuple(report.build_match() for report in self._reports)
 
 
 def _ranked(line: LogLine) -> LogLine:

@@ -95,38 +95,36 @@ class PythonErrors(LogParser):
             self._aborting.add(rank)
 
     def finish(self) -> Sequence[FailureMatch]:
-        readings: list[FailureMatch] = []
+        matches: list[FailureMatch] = []
         for writer in self._writers.values():
             writer.finish()
-            readings += _readings(writer.raised)
-            readings += [_fatal(fatal) for fatal in writer.fatal]
-        return tuple(sorted(self._ranked(readings), key=lambda reading: reading.signature.line))
+            matches += _matches(writer.raised)
+            matches += [_fatal(fatal) for fatal in writer.fatal]
+        return tuple(sorted(self._ranked(matches), key=lambda match: match.signature.line))
 
-    def _ranked(self, readings: Sequence[FailureMatch]) -> Sequence[FailureMatch]:
+    def _ranked(self, matches: Sequence[FailureMatch]) -> Sequence[FailureMatch]:
         """With the rank that mpi4py then aborted with, where all were one's: its hook prints, and calls MPI_Abort."""
-        best = min((reading.weight for reading in readings), default=Priority.CAUSE)
-        keys = {reading.signature.key for reading in readings if reading.weight is best}
-        unnamed = not any(reading.signature.ranks for reading in readings)
+        best = min((match.priority for match in matches), default=Priority.CAUSE)
+        keys = {match.signature.key for match in matches if match.priority is best}
+        unnamed = not any(match.signature.ranks for match in matches)
         if not unnamed or len(self._aborting) != 1 or len(keys) != 1:
-            return readings
+            return matches
         ranks = tuple(self._aborting)
-        return [replace(reading, signature=replace(reading.signature, ranks=ranks)) for reading in readings]
+        return [replace(match, signature=replace(match.signature, ranks=ranks)) for match in matches]
 
 
-def _readings(raised: Sequence[Raised]) -> list[FailureMatch]:
+def _matches(raised: Sequence[Raised]) -> list[FailureMatch]:
     read: dict[int, FailureMatch] = {}
     for one in raised:
-        reading = _reading(one)
+        match = _match(one)
         before = read.get(id(one.after)) if one.after else None
         if before and one.after:
-            read[id(one.after)], reading = _chained(before, one.after, reading, one)
-        read[id(one)] = reading
+            read[id(one.after)], match = _chained(before, one.after, match, one)
+        read[id(one)] = match
     return [read[id(one)] for one in raised if one.name != "ChildFailedError"]
 
 
-def _chained(
-    before: FailureMatch, was: Raised, reading: FailureMatch, one: Raised
-) -> tuple[FailureMatch, FailureMatch]:
+def _chained(before: FailureMatch, was: Raised, match: FailureMatch, one: Raised) -> tuple[FailureMatch, FailureMatch]:
     """Two exceptions of which one led to the other, with the weight that each has beside the other.
 
     The last is what the program has to say, however it came to be raised: of `raise X from Y` X is worded by somebody
@@ -134,18 +132,18 @@ def _chained(
     where the last came of cleaning up.
     """
     if was.name == "ExceptionGroup" or one.link in (Link.INNER, Link.MEMBER):
-        return _at_least(before, max(Priority.RELAYED, reading.weight)), reading
+        return _at_least(before, max(Priority.RELAYED, match.priority)), match
     if was.name == "CancelledError":  # asyncio's own way to end what took too long
-        return before, reading
+        return before, match
     if one.name == "RendezvousConnectionError":  # what its store's socket said is in it
-        named = replace(reading.signature, hosts=reading.signature.hosts or before.signature.hosts)
-        return _at_least(before, Priority.CONSEQUENCE), replace(reading, signature=named)
+        named = replace(match.signature, hosts=match.signature.hosts or before.signature.hosts)
+        return _at_least(before, Priority.CONSEQUENCE), replace(match, signature=named)
     plain = _is_plain(was, before)
-    told = not plain and (one.link is Link.CAUSED or _is_plain(one, reading))
+    told = not plain and (one.link is Link.CAUSED or _is_plain(one, match))
     cleaning = one.link is Link.HANDLING and any(name.rpartition(".")[2] in _CLEANUP for _, name in one.frames)
     if told or cleaning or _wraps(one, was):
-        return before, _at_least(reading, max(Priority.RELAYED, before.weight))
-    return (_at_least(before, Priority.RELAYED) if plain else before), reading
+        return before, _at_least(match, max(Priority.RELAYED, before.priority))
+    return (_at_least(before, Priority.RELAYED) if plain else before), match
 
 
 def _wraps(one: Raised, was: Raised) -> bool:
@@ -153,16 +151,16 @@ def _wraps(one: Raised, was: Raised) -> bool:
     return one.message in ("", was.message) or _REFERS.search(one.message) is not None
 
 
-def _is_plain(one: Raised, reading: FailureMatch) -> bool:
+def _is_plain(one: Raised, match: FailureMatch) -> bool:
     """Whether an exception says no more than its name."""
-    return reading.signature.key == f"{one.name}@{_place(one.frames)}" and reading.weight is Priority.CAUSE
+    return match.signature.key == f"{one.name}@{_place(one.frames)}" and match.priority is Priority.CAUSE
 
 
-def _at_least(reading: FailureMatch, weight: Priority) -> FailureMatch:
-    return replace(reading, weight=max(reading.weight, weight))
+def _at_least(match: FailureMatch, priority: Priority) -> FailureMatch:
+    return replace(match, priority=max(match.priority, priority))
 
 
-def _reading(one: Raised) -> FailureMatch:
+def _match(one: Raised) -> FailureMatch:
     said = one.line
     words = f"{one.name}: {one.message}" if one.message else one.name
     place = _place(one.frames)
@@ -176,7 +174,7 @@ def _reading(one: Raised) -> FailureMatch:
         ranks=() if said.rank is None else (said.rank,),
         hosts=(said.host,) if said.host else (),
     )
-    certain = not (one.thread or one.bare)
+    fatal = not (one.thread or one.bare)
     if not one.name:
         cut = replace(signature, key=f"traceback@{place}", detail="the log ends within a traceback")
         return FailureMatch(cut, Priority.UNSPECIFIC)
@@ -188,11 +186,11 @@ def _reading(one: Raised) -> FailureMatch:
         return FailureMatch(replace(signature, kind=Kind.LAUNCH_FAILURE, key="no-program@python"))
     if (gpu := _GPU.search(one.text)) and (error := gpu_error(gpu["text"])):
         key = f"OutOfMemoryError@{place}" if error.name == "OutOfMemory" else error.key
-        return FailureMatch(replace(signature, kind=error.kind, key=key), certain=certain)
-    return _nccl(one.text, signature, certain) or _sensed(one, signature, place, certain)
+        return FailureMatch(replace(signature, kind=error.kind, key=key), fatal=fatal)
+    return _nccl(one.text, signature, fatal) or _sensed(one, signature, place, fatal)
 
 
-def _nccl(text: str, signature: Signature, certain: bool) -> FailureMatch | None:
+def _nccl(text: str, signature: Signature, fatal: bool) -> FailureMatch | None:
     """What NCCL warned of last, which c10d's exception repeats after its own words (NCCLUtils.cpp)."""
     found = _LAST_ERROR.search(text)
     means = meaning(found["text"].strip()) if found else None
@@ -200,19 +198,19 @@ def _nccl(text: str, signature: Signature, certain: bool) -> FailureMatch | None
         return None
     entry = means.entry or signature.entry_point
     said = replace(signature, kind=means.kind, key=means.key, detail=means.detail, entry_point=entry)
-    return FailureMatch(said, means.weight, certain=certain)
+    return FailureMatch(said, means.priority, fatal=fatal)
 
 
-def _sensed(one: Raised, signature: Signature, place: str, certain: bool) -> FailureMatch:
+def _sensed(one: Raised, signature: Signature, place: str, fatal: bool) -> FailureMatch:
     found = sense_of(one.text, EXCEPTIONS)
     if not found:
-        return FailureMatch(signature, certain=certain)
-    sense, match = found
-    groups = match.groupdict()
+        return FailureMatch(signature, fatal=fatal)
+    sense, regex_match = found
+    groups = regex_match.groupdict()
     signal = groups.get("signal") or sense.signal
     signal = signal_name(int(signal)) if signal and signal.isdigit() else signal
     key = sense.key if not sense.key.endswith("@") else f"{sense.key}{place}"
-    key = filled(sense._replace(key=key.replace("{signal}", signal or "")), match) or signature.key
+    key = filled(sense._replace(key=key.replace("{signal}", signal or "")), regex_match) or signature.key
     kind = sense.kind
     if key.startswith("address-in-use@") and any(_AGENT.search(path) for path, _ in one.frames):
         kind = Kind.LAUNCH_FAILURE
@@ -225,7 +223,7 @@ def _sensed(one: Raised, signature: Signature, place: str, certain: bool) -> Fai
         ranks=(int(groups["rank"]),) if groups.get("rank") else signature.ranks,
         hosts=(groups["host"],) if groups.get("host") else signature.hosts,
     )
-    return FailureMatch(signature, sense.weight, certain=certain)
+    return FailureMatch(signature, sense.priority, fatal=fatal)
 
 
 def _place(frames: Sequence[tuple[str, str]]) -> str:
@@ -264,9 +262,9 @@ def _mpi(one: Raised, signature: Signature) -> FailureMatch | None:
     where = f"MPI_{called[1].capitalize()}" if called else _place(one.frames)
     detail = (f"{name}: {error[2]}" if error and error[2] else name) if error else f"{name}: {one.message}"
     entry = f"Comm.{called[1]}" if called else signature.entry_point
-    weight = Priority.UNSPECIFIC if name in _UNSPECIFIC else Priority.CAUSE
+    priority = Priority.UNSPECIFIC if name in _UNSPECIFIC else Priority.CAUSE
     return FailureMatch(
-        replace(signature, key=f"{name}@{where}", detail=detail[:_LONGEST_DETAIL], entry_point=entry), weight
+        replace(signature, key=f"{name}@{where}", detail=detail[:_LONGEST_DETAIL], entry_point=entry), priority
     )
 
 

@@ -59,21 +59,21 @@ class ShellStatus(LogParser):
     )
 
     def __init__(self) -> None:
-        self._readings: dict[str, FailureMatch] = {}
+        self._matches: dict[str, FailureMatch] = {}
 
     def feed(self, line: LogLine) -> None:
-        if len(line.text) > _LONGEST or len(self._readings) >= _MOST:
+        if len(line.text) > _LONGEST or len(self._matches) >= _MOST:
             return
         found = _STATUS.match(line.text)
         if found:
-            reading = _reading(int(found["code"]), line)
-            self._readings.setdefault(reading.signature.key, reading)
+            match = _match(int(found["code"]), line)
+            self._matches.setdefault(match.signature.key, match)
 
     def finish(self) -> Sequence[FailureMatch]:
-        return tuple(self._readings.values())
+        return tuple(self._matches.values())
 
 
-def _reading(code: int, line: LogLine) -> FailureMatch:
+def _match(code: int, line: LogLine) -> FailureMatch:
     detail = f"exit status {code}"
     if code - 128 in _DEADLY:
         name = signal_name(code - 128)
@@ -82,5 +82,5 @@ def _reading(code: int, line: LogLine) -> FailureMatch:
         signature = Signature(Kind.TIMEOUT, "time-limit@timeout", line.quote, line.number, detail=detail)
     else:
         signature = Signature(Kind.ERROR, f"exit@{code}", line.quote, line.number, detail=detail)
-    weight = Priority.LIMIT if code == _LIMIT else Priority.UNSPECIFIC
-    return FailureMatch(signature, weight, certain=False)
+    priority = Priority.LIMIT if code == _LIMIT else Priority.UNSPECIFIC
+    return FailureMatch(signature, priority, fatal=False)

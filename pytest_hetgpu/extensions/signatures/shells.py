@@ -120,7 +120,7 @@ class Shells(LogParser):
     )
 
     def __init__(self) -> None:
-        self._readings: list[FailureMatch] = []
+        self._matches: list[FailureMatch] = []
         self._forms: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], LogLine], FailureMatch | None]], ...] = (
             *((form, _job) for form in (_BASH, _ZSH, _KSH, _FISH, _BARE, _NAMED)),
             *((form, _no_program) for form in (_SYNTAX, _BINARY, _NOT_FOUND)),
@@ -128,16 +128,16 @@ class Shells(LogParser):
 
     def feed(self, line: LogLine) -> None:
         text = line.text[:_LONGEST]
-        if len(self._readings) >= _MOST or text.startswith(_NOT_A_SHELL):
+        if len(self._matches) >= _MOST or text.startswith(_NOT_A_SHELL):
             return
         for form, read in self._forms:
             if found := form.search(text):
-                reading = read(found, line)
-                self._readings += [reading] if reading else []
+                match = read(found, line)
+                self._matches += [match] if match else []
                 return
 
     def finish(self) -> Sequence[FailureMatch]:
-        return tuple(self._readings)
+        return tuple(self._matches)
 
 
 def _job(found: re.Match[str], line: LogLine) -> FailureMatch | None:
@@ -164,7 +164,7 @@ def _job(found: re.Match[str], line: LogLine) -> FailureMatch | None:
         options = limit["options"].strip()
         signature = replace(signature, kind=Kind.TIMEOUT, key=_FROM_TIMEOUT, detail=f"timeout {options}".strip())
         return FailureMatch(signature, CUT_OFF)
-    return FailureMatch(signature, ending.weight, certain=not bare)
+    return FailureMatch(signature, ending.priority, fatal=not bare)
 
 
 def _number(said: dict[str, str | None]) -> int | None:
@@ -191,4 +191,4 @@ def _no_program(found: re.Match[str], line: LogLine) -> FailureMatch | None:
     )
     later = found.re.pattern == _NOT_FOUND.pattern and int(found["line"]) > 1
     doubtful = later or (script and found.re.pattern == _SYNTAX.pattern)
-    return FailureMatch(signature, Priority.RELAYED if doubtful else Priority.CAUSE, certain=not doubtful)
+    return FailureMatch(signature, Priority.RELAYED if doubtful else Priority.CAUSE, fatal=not doubtful)

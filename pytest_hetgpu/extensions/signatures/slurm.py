@@ -134,7 +134,7 @@ class Slurm(RuleParser):
             "peer-gone@pmix",
             Priority.CONSEQUENCE,
             "mpi/pmix",
-            certain=False,
+            fatal=False,
         ),
         MatchRule(
             "collective timeout",
@@ -142,7 +142,7 @@ class Slurm(RuleParser):
             "collective-timeout@pmix",
             Priority.SYMPTOM,
             r"mpi/pmix.*(?P<detail>collective timeout.*)",
-            certain=False,
+            fatal=False,
         ),
         MatchRule(
             "mpi/pmix",
@@ -150,7 +150,7 @@ class Slurm(RuleParser):
             "{why}@pmix",
             Priority.SYMPTOM,
             r"error: +mpi/pmix\w*: \w+: \S+ \[-?\d+\]: \S+:\d+: (?P<detail>(?P<why>.*\S))",
-            certain=False,
+            fatal=False,
         ),
         MatchRule(
             "mpi/pmi2: ",
@@ -158,7 +158,7 @@ class Slurm(RuleParser):
             "{why}@pmi2",
             Priority.SYMPTOM,
             r"error: mpi/pmi2: (?P<detail>(?P<why>.*\S))",
-            certain=False,
+            fatal=False,
         ),
         MatchRule("going to /tmp instead"),
         MatchRule("couldn't chdir to `", _LAUNCH, "no-folder@slurm", pattern=r"(?P<detail>couldn't chdir.*)"),
@@ -201,7 +201,7 @@ class Slurm(RuleParser):
             "no-output@slurm",
             pattern=r"slurmstepd.*(?P<detail>Could not open.*)",
         ),
-        MatchRule("Unable to contact slurm controller", _LAUNCH, "no-controller@slurm", certain=False),
+        MatchRule("Unable to contact slurm controller", _LAUNCH, "no-controller@slurm", fatal=False),
         MatchRule(
             "Node failure on ",
             _NETWORK,
@@ -266,7 +266,7 @@ class Slurm(RuleParser):
                 "{why}@slurm",
                 Priority.RELAYED,
                 r": error: (?P<detail>(?P<why>(?:[Ii]nvalid |Memory specification |CPU count |ntasks-per).*\S))",
-                certain=False,
+                fatal=False,
             )
             for words in ("srun: error: ", "sbatch: error: ", "salloc: error: ")
         ),
@@ -295,8 +295,8 @@ class Slurm(RuleParser):
         else:
             super().feed(line)
 
-    def reading(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
-        return super().reading(rule, {**groups, "why": slug(groups.get("why", ""))}, line)
+    def build_match(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
+        return super().build_match(rule, {**groups, "why": slug(groups.get("why", ""))}, line)
 
     def _ended(self, found: re.Match[str], line: LogLine) -> None:
         """One line of srun on tasks that ended."""
@@ -321,37 +321,37 @@ class Slurm(RuleParser):
 
     def finish(self) -> Sequence[FailureMatch]:
         cancelled = self._cancellations()
-        end = min((reading.signature.line for reading in cancelled), default=None)
+        end = min((match.signature.line for match in cancelled), default=None)
         return (*super().finish(), *cancelled, *self._endings(end))
 
     def _endings(self, end: int | None) -> list[FailureMatch]:
         """Endings, a reading a line: of the killed, only who was first died by itself."""
-        readings: list[FailureMatch] = []
+        matches: list[FailureMatch] = []
         failed = False
         for told in self._told:
             ending = told.ending
             late = (end is not None and told.line.number > end) or (failed and killed(ending))
-            failed |= ending.weight is not Priority.CONSEQUENCE
+            failed |= ending.priority is not Priority.CONSEQUENCE
             signature = _signature(told.line, ending, told.ranks, told.hosts)
-            readings.append(FailureMatch(signature, Priority.CONSEQUENCE if late else ending.weight))
-        return readings
+            matches.append(FailureMatch(signature, Priority.CONSEQUENCE if late else ending.priority))
+        return matches
 
     def _cancellations(self) -> list[FailureMatch]:
         """Who ended the job, unless it was srun because of a task that had failed before."""
-        readings = []
-        failed = min((told.line.number for told in self._told if told.ending.weight is Priority.ENDING), default=None)
+        matches = []
+        failed = min((told.line.number for told in self._told if told.ending.priority is Priority.ENDING), default=None)
         of = next((told.ending.signal for told in self._told if told.ending.signal in ("SIGTERM", "SIGKILL")), None)
         for line, host, why in self._cancelled:
-            kind, key, weight = Kind.TIMEOUT, _LIMITS.get(why, _CANCELLATION), CUT_OFF
+            kind, key, priority = Kind.TIMEOUT, _LIMITS.get(why, _CANCELLATION), CUT_OFF
             signal = by_signal(number).signal if (number := signal_number(why.replace("SIGNAL ", ""))) else of
             if why.startswith("NODE FAILURE"):
-                kind, key, weight, signal = _NETWORK, "node-failure@slurm", Priority.ENDING, None
+                kind, key, priority, signal = _NETWORK, "node-failure@slurm", Priority.ENDING, None
             elif key == _CANCELLATION and (self._stopped or (failed is not None and failed < line.number)):
                 continue
             detail = f"due to {why.lower()}" if why else "cancelled"
-            ending = Ending(kind, key, weight, signal, detail)
-            readings.append(FailureMatch(_signature(line, ending, (), (host,) if host else ()), weight))
-        return readings
+            ending = Ending(kind, key, priority, signal, detail)
+            matches.append(FailureMatch(_signature(line, ending, (), (host,) if host else ()), priority))
+        return matches
 
 
 def _signature(line: LogLine, ending: Ending, ranks: tuple[int, ...], names: tuple[str, ...]) -> Signature:

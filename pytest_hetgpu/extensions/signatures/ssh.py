@@ -154,7 +154,7 @@ class Ssh(RuleParser):
             "bad-key@ssh",
             Priority.RELAYED,
             r'^(?P<detail>Load key ".*": (?!No such file).*)',
-            certain=False,
+            fatal=False,
         ),
         MatchRule(
             "Can't open user config file", _LAUNCH, "no-config@ssh", pattern=r"^(?P<detail>Can't open user config.*)"

@@ -235,7 +235,7 @@ def _stuck(processes: Sequence[_Process]) -> Iterator[FailureMatch]:
     apart = next((one for one in told.odd if one.text), None)
     quoted = apart or next((one for one in positions if one.text and one.call), positions[0])
     signature = _signature(positions, "", quoted.text, quoted.number)
-    yield FailureMatch(signature, Priority.STUCK, certain=any(process.by_mpirun for process in processes))
+    yield FailureMatch(signature, Priority.STUCK, fatal=any(process.by_mpirun for process in processes))
 
 
 def _crashed(process: _Process) -> FailureMatch:

@@ -26,9 +26,9 @@ _NET, _TIME = Kind.NETWORK_FAILURE, Kind.TIMEOUT
 _AFTER = Priority.CONSEQUENCE
 
 
-def _words(trigger: str, *, certain: bool = True, pattern: str | None = None) -> MatchRule:
+def _words(trigger: str, *, fatal: bool = True, pattern: str | None = None) -> MatchRule:
     """A row whose kind, key and weight are those of the words themselves (`_torch_words`)."""
-    return MatchRule(trigger, key=_WORDS, pattern=pattern or r"(?P<detail>\S.*)", certain=certain)
+    return MatchRule(trigger, key=_WORDS, pattern=pattern or r"(?P<detail>\S.*)", fatal=fatal)
 
 
 class TorchDistributed(RuleParser):
@@ -50,17 +50,17 @@ class TorchDistributed(RuleParser):
             _AFTER,
             r"(?P<detail>Received a dump signal due to a collective timeout.*)",
         ),
-        MatchRule("taking the entire process down", key="taken-down@ProcessGroupNCCL", weight=_AFTER),
-        MatchRule("Some NCCL operations have failed or timed out", key="taken-down@ProcessGroupNCCL", weight=_AFTER),
+        MatchRule("taking the entire process down", key="taken-down@ProcessGroupNCCL", priority=_AFTER),
+        MatchRule("Some NCCL operations have failed or timed out", key="taken-down@ProcessGroupNCCL", priority=_AFTER),
         MatchRule(
             "watchdog thread terminated with exception",
             key="taken-down@ProcessGroupNCCL",
-            weight=_AFTER,
+            priority=_AFTER,
         ),
         MatchRule(
             "NCCL communicator was aborted",
             key="aborted@nccl",
-            weight=_AFTER,
+            priority=_AFTER,
             pattern=r"(?P<detail>NCCL communicator was aborted.*)",
         ),
         # ProcessGroupNCCL's desync report (TraceUtils.h) and the flight recorder's dump: which ranks did not follow
@@ -83,7 +83,7 @@ class TorchDistributed(RuleParser):
         MatchRule("  what():", pattern=r"^\s*what\(\):\s+CUDA error: (?P<detail>.*)"),
         # gloo/transport/tcp/debug_logger.cc: one line an attempt
         MatchRule("failed to connect, willRetry="),
-        _words("Gloo connectFullMesh failed with", certain=False),
+        _words("Gloo connectFullMesh failed with", fatal=False),
         # socket.cpp, TCPStore.cpp: row E; what is W is tried again, as IPv6 is before IPv4
         MatchRule(
             "[c10d] The client socket has ",
@@ -91,7 +91,7 @@ class TorchDistributed(RuleParser):
             "connect@c10d-store",
             Priority.UNSPECIFIC,
             r"\[E\d{4} .*\[c10d\] (?P<detail>The client socket has (?:timed out|failed).*)",
-            certain=False,
+            fatal=False,
         ),
         MatchRule(
             "] [c10d] The server socket has failed to listen",
@@ -99,14 +99,14 @@ class TorchDistributed(RuleParser):
             "address-in-use@c10d-store",
             Priority.RELAYED,
             r"\[E\d{4} .*(?P<detail>The server socket has failed to listen.*)",
-            certain=False,
+            fatal=False,
         ),
         MatchRule(
             'Failed to check the "should dump" flag on TCPStore',
             _NET,
             "peer-lost@c10d-store",
             _AFTER,
-            certain=False,
+            fatal=False,
         ),
         # torch/csrc/DataLoader.cpp, written by the worker before the main process says what became of it
         MatchRule(
@@ -115,7 +115,7 @@ class TorchDistributed(RuleParser):
             "no-space@dev-shm",
             Priority.RELAYED,
             r"ERROR: (?P<detail>Unexpected bus error encountered in worker.*)",
-            certain=False,
+            fatal=False,
         ),
         # deepspeed/launcher/launch.py: a signal's number below 0; of a positive code training may well have been done
         MatchRule(
@@ -140,7 +140,7 @@ class TorchDistributed(RuleParser):
             Kind.HANG,
             "stalled@horovod",
             Priority.STUCK,
-            certain=False,
+            fatal=False,
         ),
     )
 
@@ -152,44 +152,44 @@ class TorchDistributed(RuleParser):
     def finish(self) -> Sequence[FailureMatch]:
         return tuple(map(_on_a_host, super().finish()))
 
-    def reading(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
+    def build_match(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
         if rule.key == _WORDS:
-            return _of_words(super().reading(rule, groups, line), groups["detail"])
+            return _of_words(super().build_match(rule, groups, line), groups["detail"])
         if rule.key == _ENDED:
-            return _ended(rule, int(groups["number"]), super().reading(rule, groups, line))
-        return super().reading(rule, groups, line)
+            return _ended(rule, int(groups["number"]), super().build_match(rule, groups, line))
+        return super().build_match(rule, groups, line)
 
 
-def _on_a_host(reading: FailureMatch) -> FailureMatch:
+def _on_a_host(match: FailureMatch) -> FailureMatch:
     """Without the source files that Gloo's lines begin with, which read like a host and a process."""
-    hosts = tuple(host for host in reading.signature.hosts if "/" not in host)
-    return replace(reading, signature=replace(reading.signature, hosts=hosts), process=None)
+    hosts = tuple(host for host in match.signature.hosts if "/" not in host)
+    return replace(match, signature=replace(match.signature, hosts=hosts), process=None)
 
 
-def _of_words(reading: FailureMatch, words: str) -> FailureMatch:
+def _of_words(match: FailureMatch, words: str) -> FailureMatch:
     found = sense_of(words, _SENSES)
     if found is None:
-        return replace(reading, signature=replace(reading.signature, key="failed@c10d"), weight=Priority.RELAYED)
-    sense, match = found
-    aborted = sense.kind is Kind.ERROR and sense.weight is Priority.CAUSE  # nobody caught it, so the process aborts
-    rank = match.groupdict().get("rank")
+        return replace(match, signature=replace(match.signature, key="failed@c10d"), priority=Priority.RELAYED)
+    sense, regex_match = found
+    aborted = sense.kind is Kind.ERROR and sense.priority is Priority.CAUSE  # nobody caught it, so the process aborts
+    rank = regex_match.groupdict().get("rank")
     signature = replace(
-        reading.signature,
+        match.signature,
         kind=Kind.CRASH if aborted else sense.kind,
         signal="SIGABRT" if aborted else None,
-        key=filled(sense, match),
+        key=filled(sense, regex_match),
         detail=words[:_LONGEST_DETAIL],
         entry_point=sense.entry,
-        ranks=(int(rank),) if rank else reading.signature.ranks,
+        ranks=(int(rank),) if rank else match.signature.ranks,
     )
-    return replace(reading, signature=signature, weight=sense.weight)
+    return replace(match, signature=signature, priority=sense.priority)
 
 
-def _ended(rule: MatchRule, number: int, reading: FailureMatch) -> FailureMatch:
+def _ended(rule: MatchRule, number: int, match: FailureMatch) -> FailureMatch:
     if number > 0:
-        signature = replace(reading.signature, kind=Kind.ERROR, key=f"exit@{number}")
-        return replace(reading, signature=signature, weight=Priority.UNSPECIFIC)
+        signature = replace(match.signature, kind=Kind.ERROR, key=f"exit@{number}")
+        return replace(match, signature=signature, priority=Priority.UNSPECIFIC)
     name = signal_name(-number)
     outside = name in ("SIGTERM", "SIGINT", "SIGHUP")
-    signature = replace(reading.signature, key=name, signal=name)
-    return replace(reading, signature=signature, weight=_AFTER if outside else rule.weight)
+    signature = replace(match.signature, key=name, signal=name)
+    return replace(match, signature=signature, priority=_AFTER if outside else rule.priority)

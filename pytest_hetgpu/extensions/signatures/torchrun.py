@@ -135,16 +135,16 @@ class Torchrun(LogParser):
             if worker.tabled or ((worker.code, worker.pid) not in tabled and worker.code not in roots)
         ]
         # Whom its agent ended with its own signal did not fail.
-        readings = [self._reading(worker) for worker in told if worker.root or worker.signal != "SIGTERM"]
+        matches = [self._match(worker) for worker in told if worker.root or worker.signal != "SIGTERM"]
         if self._stopped:
-            readings.append(_stopped(self._stopped))
+            matches.append(_stopped(self._stopped))
         if self._misused:
             line, detail = self._misused, self._misused.text.removeprefix(_USAGE)
             misuse = Signature(Kind.LAUNCH_FAILURE, "usage@torchrun", line.quote, line.number, detail=detail[:200])
-            readings.append(FailureMatch(misuse))
-        return tuple(readings)
+            matches.append(FailureMatch(misuse))
+        return tuple(matches)
 
-    def _reading(self, worker: _Worker) -> FailureMatch:
+    def _match(self, worker: _Worker) -> FailureMatch:
         signal = worker.signal
         signature = Signature(
             Kind.CRASH if signal else Kind.ERROR,

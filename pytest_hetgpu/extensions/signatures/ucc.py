@@ -60,8 +60,8 @@ def _of(components: Iterable[str], row: MatchRule) -> list[MatchRule]:
     return [row._replace(trigger=f"{name:4} ERROR", pattern=pattern) for name in components]
 
 
-def _row(words: str, kind: Kind, key: str, weight: Priority = Priority.CAUSE, *, certain: bool = False) -> MatchRule:
-    return MatchRule("", kind, key, weight, words, certain=certain)
+def _row(words: str, kind: Kind, key: str, priority: Priority = Priority.CAUSE, *, fatal: bool = False) -> MatchRule:
+    return MatchRule("", kind, key, priority, words, fatal=fatal)
 
 
 _ALL = (*_CORE, *_TRANSPORTS, *_MEMORY)
@@ -77,9 +77,9 @@ class Ucc(RuleParser):
         *_of(("TL_UCP",), MatchRule("", pattern=_COMPLETED + "Request canceled")),
         *_of(
             ("TL_UCP",),
-            _row(f"{_COMPLETED}(?P<status>{_LOST})", _NET, "{status}@{component}", Priority.SYMPTOM, certain=True),
+            _row(f"{_COMPLETED}(?P<status>{_LOST})", _NET, "{status}@{component}", Priority.SYMPTOM, fatal=True),
         ),
-        *_of(("TL_UCP",), _row(_COMPLETED + r"(?P<status>.{1,80})", Kind.ERROR, "{status}@{component}", certain=True)),
+        *_of(("TL_UCP",), _row(_COMPLETED + r"(?P<status>.{1,80})", Kind.ERROR, "{status}@{component}", fatal=True)),
         # tl/nccl/tl_nccl.h, tl/rccl/tl_rccl.h: the library itself says more.
         *_of(
             ("TL_NCCL", "TL_RCCL"),
@@ -118,10 +118,10 @@ class Ucc(RuleParser):
         ),
     )
 
-    def reading(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
+    def build_match(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
         """The kind of a failed call is its status'."""
-        reading = super().reading(rule, groups, line)
+        match = super().build_match(rule, groups, line)
         if rule.trigger.endswith(" ERROR"):
-            return reading
+            return match
         kind = _STATUS.get(groups.get("status", ""), rule.kind)
-        return replace(reading, signature=replace(reading.signature, kind=kind))
+        return replace(match, signature=replace(match.signature, kind=kind))

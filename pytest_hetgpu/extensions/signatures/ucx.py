@@ -143,7 +143,7 @@ class Ucx(LogParser):
         for at, function in self._sources.items():
             if not self._crashes[at].places:
                 self._crashes[at].add(f" 0 0x{0:016x} {function}()  ???:0")
-        return tuple(crash.reading() for crash in self._crashes)
+        return tuple(crash.build_match() for crash in self._crashes)
 
 
 def _process(found: re.Match[str]) -> Process:

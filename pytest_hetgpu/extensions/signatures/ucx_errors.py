@@ -32,7 +32,7 @@ class _Row(NamedTuple):
     words: str
     kind: Kind | None = None
     key: str = ""
-    weight: Priority = Priority.CAUSE
+    priority: Priority = Priority.CAUSE
 
 
 _NET, _GONE = Kind.NETWORK_FAILURE, Kind.TRANSPORT_UNAVAILABLE
@@ -102,7 +102,7 @@ class UcxErrors(LogParser):
     triggers = (b"UCX  ERROR", b"UCX  FATAL")
 
     def __init__(self) -> None:
-        self._readings: dict[str, FailureMatch] = {}
+        self._matches: dict[str, FailureMatch] = {}
         self._shapes: dict[str, str] = {}
 
     def feed(self, line: LogLine) -> None:
@@ -114,7 +114,7 @@ class UcxErrors(LogParser):
         if key is None and len(self._shapes) < _MOST:
             key = self._shapes[shape] = self._new(logged[1], line)
         if key:
-            self._seen(self._readings[key], line)
+            self._seen(self._matches[key], line)
 
     def _new(self, text: str, line: LogLine) -> str:
         """The key of a message of a new shape, "" where it means nothing."""
@@ -124,18 +124,18 @@ class UcxErrors(LogParser):
         said = {name: slug(part) or token(part) for name, part in found.groupdict().items() if part}
         key = re.sub(r"\{(\w+)\}", lambda name: said.get(name[1], ""), row.key) or f"{slug(text)}@ucx"
         signature = Signature(row.kind, key, line.quote, line.number, detail=text.strip()[:_LONGEST_DETAIL])
-        self._readings.setdefault(key, FailureMatch(signature, row.weight, process_of(line.text), certain=False))
+        self._matches.setdefault(key, FailureMatch(signature, row.priority, process_of(line.text), fatal=False))
         return key
 
-    def _seen(self, reading: FailureMatch, line: LogLine) -> None:
-        signature, process = reading.signature, process_of(line.text)
+    def _seen(self, match: FailureMatch, line: LogLine) -> None:
+        signature, process = match.signature, process_of(line.text)
         host = process[0] if process else line.host
         if host and host not in signature.hosts and len(signature.hosts) < _MOST_HOSTS:
             signature = replace(signature, hosts=(*signature.hosts, host))
         if line.rank is not None and line.rank not in signature.ranks and len(signature.ranks) < _MOST_HOSTS:
             signature = replace(signature, ranks=(*signature.ranks, line.rank))
-        if signature is not reading.signature:
-            self._readings[signature.key] = replace(reading, signature=signature)
+        if signature is not match.signature:
+            self._matches[signature.key] = replace(match, signature=signature)
 
     def finish(self) -> Sequence[FailureMatch]:
-        return tuple(self._readings.values())
+        return tuple(self._matches.values())

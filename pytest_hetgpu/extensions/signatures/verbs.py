@@ -38,21 +38,21 @@ class Verbs(RuleParser):
             _NONE,
             "kernel-abi@libibverbs",
             pattern=r"libibverbs: Fatal: (?P<detail>kernel ABI version .{1,120})",
-            certain=False,
+            fatal=False,
         ),
         MatchRule(
             "Cannot allocate memory",
             _MEMORY,
             "{call}@verbs",
             pattern=rf"{_CALLS}\b.{{0,300}}?(?P<detail>Cannot allocate memory)",
-            certain=False,
+            fatal=False,
         ),
         MatchRule(
             "ibv_open_device",
             _NONE,
             "ibv_open_device@verbs",
             pattern=r"(?P<detail>ibv_open_device\b.{0,120}\bfailed.{0,100})",
-            certain=False,
+            fatal=False,
         ),
         # perftest
         MatchRule("Unable to find the Infiniband/RoCE device", _NONE, "no-device@perftest"),
@@ -94,9 +94,9 @@ class Verbs(RuleParser):
             pattern=r"^\s*(?P<detail>Failed status[- ](?:[\w /]{1,60}\()?(?P<status>\d{1,3})\)?: wr_id.{0,80})",
         ),
         # Whoever else names a status, by its name or in ibv_wc_status_str's words.
-        MatchRule("IBV_WC_", _NET, "{status}@verbs", pattern=rf"\b(?P<status>IBV_WC_(?:{_NAMES}))\b", certain=False),
+        MatchRule("IBV_WC_", _NET, "{status}@verbs", pattern=rf"\b(?P<status>IBV_WC_(?:{_NAMES}))\b", fatal=False),
         *(
-            MatchRule(trigger, _NET, "{words}@verbs", pattern=rf"\b(?P<words>{_WORDS})\b", certain=False)
+            MatchRule(trigger, _NET, "{words}@verbs", pattern=rf"\b(?P<words>{_WORDS})\b", fatal=False)
             for trigger in (
                 "retry counter exceeded",
                 "local protection error",
@@ -110,17 +110,17 @@ class Verbs(RuleParser):
         if not any(other in line.text[:400] for other in _OTHERS):
             super().feed(line)
 
-    def reading(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
+    def build_match(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
         status = groups.get("status") or status_of(groups.get("words", ""))
         if status is None:
-            return super().reading(rule, groups, line)
+            return super().build_match(rule, groups, line)
         status = completion(int(status)) if status.isdecimal() else status
         rule = MatchRule(
             rule.trigger,
             _NET if status in _FAR else Kind.ERROR,
             rule.key,
-            Priority.CONSEQUENCE if status == "IBV_WC_WR_FLUSH_ERR" else rule.weight,
-            certain=rule.certain,
+            Priority.CONSEQUENCE if status == "IBV_WC_WR_FLUSH_ERR" else rule.priority,
+            fatal=rule.fatal,
         )
         detail = groups.get("detail") or groups.get("words") or status
-        return super().reading(rule, {**groups, "status": status, "words": status, "detail": detail}, line)
+        return super().build_match(rule, {**groups, "status": status, "words": status, "detail": detail}, line)

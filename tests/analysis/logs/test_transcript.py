@@ -182,6 +182,6 @@ def test_many_failures_cost_one_look_at_the_tail(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(signs, "is_programs", is_programs)
     log.write_text("ERROR: no such mesh\n" * 500 + "step 2\n" * 100)
     heard = listen(log)
-    readings = [FailureMatch(Signature(Kind.ERROR, "x@y", "", line), Priority.SYMPTOM) for line in range(1, 500)]
-    assert all(map(heard.survived, readings))
+    matches = [FailureMatch(Signature(Kind.ERROR, "x@y", "", line), Priority.SYMPTOM) for line in range(1, 500)]
+    assert all(map(heard.survived, matches))
     assert len(looked) == len(heard.tail)

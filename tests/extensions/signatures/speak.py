@@ -9,7 +9,7 @@ from pytest_hetgpu.extensions.signatures.engine.order import ranked
 from pytest_hetgpu.model.failure import Signature
 
 
-def readings(dialect: str, text: str) -> list[FailureMatch]:
+def matches(dialect: str, text: str) -> list[FailureMatch]:
     reader = find("signatures", dialect, LogParser)()  # type: ignore[type-abstract]
     for number, line in enumerate(text.split("\n"), 1):
         reader.feed(parsed(line, number))
@@ -17,8 +17,8 @@ def readings(dialect: str, text: str) -> list[FailureMatch]:
 
 
 def spoken(text: str, *dialects: str) -> list[Signature]:
-    return list(ranked(reading for dialect in dialects for reading in readings(dialect, text)))
+    return list(ranked(match for dialect in dialects for match in matches(dialect, text)))
 
 
-def told(reading: FailureMatch) -> str:
-    return f"{reading.signature.kind.value} {reading.signature.key}"
+def told(match: FailureMatch) -> str:
+    return f"{match.signature.kind.value} {match.signature.key}"

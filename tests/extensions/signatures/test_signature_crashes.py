@@ -9,7 +9,7 @@ import random
 import pytest
 
 from pytest_hetgpu.extensions.signatures.base import Priority
-from tests.extensions.signatures.speak import readings, spoken, told
+from tests.extensions.signatures.speak import matches, spoken, told
 
 BOTH = ("ucx", "openmpi_crash", "openmpi_exits")
 
@@ -49,9 +49,9 @@ def ucx(host: str, pid: int, *frames: str, said: str = CAUGHT) -> list[str]:
     ],
 )  # fmt: skip
 def test_what_ucx_says_of_a_death(line: str, read_as: str, detail: str | None) -> None:
-    (reading,) = readings("ucx", line)
-    assert (told(reading), reading.signature.detail) == (read_as, detail)
-    assert (reading.process, reading.certain, reading.signature.line) == (("a", 7), True, 1)
+    (match,) = matches("ucx", line)
+    assert (told(match), match.signature.detail) == (read_as, detail)
+    assert (match.process, match.fatal, match.signature.line) == (("a", 7), True, 1)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_what_ucx_says_of_a_death(line: str, read_as: str, detail: str | None) -
     ],
 )
 def test_what_is_no_report_of_ucx(line: str) -> None:
-    assert readings("ucx", line) == []
+    assert matches("ucx", line) == []
 
 
 def test_frames_with_their_sources() -> None:
@@ -219,7 +219,7 @@ UCX = "[1795183975.242676] [vm:5148 :0]          x.c:15 UCX  ERROR "
 
 
 @pytest.mark.parametrize(
-    ("text", "read_as", "weight"),
+    ("text", "read_as", "priority"),
     [
         ("Not enough memory to write total of 42 bytes. Please check that /dev/shm or the directory you specified has more", "out_of_memory no-space@dev-shm", Priority.CAUSE),
         ("ibv_reg_mr(address=0x7f, length=4096, access=0xf) failed: Cannot allocate memory", "out_of_memory Cannot-allocate-memory@ibv_reg_mr", Priority.CAUSE),
@@ -241,9 +241,9 @@ UCX = "[1795183975.242676] [vm:5148 :0]          x.c:15 UCX  ERROR "
         ("failed to get the first receive descriptor", "error failed-to-get-the-first-receive-descriptor@ucx", Priority.SYMPTOM),
     ],
 )  # fmt: skip
-def test_what_ucx_logs(text: str, read_as: str, weight: Priority) -> None:
-    (reading,) = readings("ucx_errors", UCX + text)
-    assert (told(reading), reading.weight, reading.certain) == (read_as, weight, False)
+def test_what_ucx_logs(text: str, read_as: str, priority: Priority) -> None:
+    (match,) = matches("ucx_errors", UCX + text)
+    assert (told(match), match.priority, match.fatal) == (read_as, priority, False)
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,7 @@ def test_what_ucx_logs(text: str, read_as: str, weight: Priority) -> None:
     ],
 )
 def test_what_ucx_logs_for_nothing(text: str) -> None:
-    assert readings("ucx_errors", UCX + text) == []
+    assert matches("ucx_errors", UCX + text) == []
 
 
 def test_errors_have_all_their_hosts_and_ranks() -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_hetgpu.extensions.signatures.base import Priority
-from tests.extensions.signatures.speak import readings, spoken, told
+from tests.extensions.signatures.speak import matches, spoken, told
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ from tests.extensions.signatures.speak import readings, spoken, told
     ],
 )  # fmt: skip
 def test_last_words(text: str, read_as: str) -> None:
-    assert told(readings("glibc", text)[0]) == read_as
+    assert told(matches("glibc", text)[0]) == read_as
 
 
 @pytest.mark.parametrize(
@@ -59,23 +59,26 @@ def test_last_words(text: str, read_as: str) -> None:
     ],
 )
 def test_what_is_nobodys_last_word(text: str) -> None:
-    assert readings("glibc", text) == []
+    assert matches("glibc", text) == []
 
 
 def test_how_much_each_word_explains() -> None:
-    def weight(text: str) -> tuple[Priority, bool]:
-        (reading,) = readings("glibc", text)
-        return reading.weight, reading.certain
+    def priority(text: str) -> tuple[Priority, bool]:
+        (match,) = matches("glibc", text)
+        return match.priority, match.fatal
 
-    assert weight("free(): invalid pointer") == (Priority.CAUSE, True)
-    assert weight("[1.2] a.out[5]: segfault at 0 ip 7f sp 7f error 4 in a.out[4+1]") == (Priority.RELAYED, False)
-    assert weight("terminate called after throwing an instance of 'c10::DistBackendError'") == (Priority.RELAYED, True)
+    assert priority("free(): invalid pointer") == (Priority.CAUSE, True)
+    assert priority("[1.2] a.out[5]: segfault at 0 ip 7f sp 7f error 4 in a.out[4+1]") == (Priority.RELAYED, False)
+    assert priority("terminate called after throwing an instance of 'c10::DistBackendError'") == (
+        Priority.RELAYED,
+        True,
+    )
 
 
 def test_an_exceptions_text_is_its_own_writers() -> None:
     text = "[1,0]<stderr>:terminate called after throwing an instance of 'A'\n[1,1]<stderr>:  what():  other\n[1,0]<stderr>:  what():  mine"
-    (reading,) = readings("glibc", text)
-    assert (reading.signature.detail, reading.signature.ranks) == ("A: mine", (0,))
+    (match,) = matches("glibc", text)
+    assert (match.signature.detail, match.signature.ranks) == ("A: mine", (0,))
 
 
 def report(process: str, *frames: str, signal: str = "Aborted (6)") -> list[str]:

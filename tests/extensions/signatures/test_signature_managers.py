@@ -31,17 +31,17 @@ def heard(dialect: str, text: str) -> LogParser:
     return reader
 
 
-def readings(dialect: str, text: str) -> Sequence[FailureMatch]:
+def matches(dialect: str, text: str) -> Sequence[FailureMatch]:
     return heard(dialect, text).finish()
 
 
 def said(dialect: str, text: str) -> list[str]:
-    return [f"{reading.signature.kind.value} {reading.signature.key}" for reading in readings(dialect, text)]
+    return [f"{match.signature.kind.value} {match.signature.key}" for match in matches(dialect, text)]
 
 
 def first(text: str) -> str:
     """The most telling of what all of these dialects read."""
-    answer = ranked(reading for dialect in MANAGERS for reading in readings(dialect, text))
+    answer = ranked(match for dialect in MANAGERS for match in matches(dialect, text))
     return f"{answer[0].kind.value} {answer[0].key} {answer[0].line}" if answer else ""
 
 
@@ -125,7 +125,7 @@ srun: Force Terminated StepId=1.0"""
 )
 def test_whom_srun_kills_is_a_consequence(how: str, wanted: str, end: str) -> None:
     assert first(KILL_ON_BAD_EXIT.format(how, end)) == wanted
-    weights = [reading.weight for reading in readings("slurm", KILL_ON_BAD_EXIT.format(how, end))]
+    weights = [match.priority for match in matches("slurm", KILL_ON_BAD_EXIT.format(how, end))]
     assert weights == [Priority.ENDING, Priority.CONSEQUENCE]
 
 
@@ -159,9 +159,9 @@ def test_what_follows_a_time_limit_is_a_consequence(how: str) -> None:
 )
 def test_only_what_stands_before_the_end_of_a_job_can_be_its_reason(cut: str) -> None:
     lost = "[n1:1] pml_ucx.c:424  Error: ucp_ep_create(proc=1) failed: Destination is unreachable"
-    gone = FailureMatch(Signature(Kind.NETWORK_FAILURE, "lost", lost, 2), Priority.SYMPTOM, certain=False)
-    before = [reading for dialect in MANAGERS for reading in readings(dialect, f"going\ngoing\n{cut}")]
-    after = [reading for dialect in MANAGERS for reading in readings(dialect, cut)]
+    gone = FailureMatch(Signature(Kind.NETWORK_FAILURE, "lost", lost, 2), Priority.SYMPTOM, fatal=False)
+    before = [match for dialect in MANAGERS for match in matches(dialect, f"going\ngoing\n{cut}")]
+    after = [match for dialect in MANAGERS for match in matches(dialect, cut)]
     assert ranked([gone, *before])[0] == gone.signature
     assert ranked([gone, *after])[0].kind is Kind.TIMEOUT
 
@@ -171,8 +171,8 @@ def test_a_failure_before_the_time_limit_wins() -> None:
 
 
 def test_what_is_told_of_signals_is_kept_with_the_limit() -> None:
-    assert readings("slurm", TIME_LIMIT.format("Terminated"))[0].signature.signal == "SIGTERM"
-    assert readings("slurm", TIME_LIMIT.split("\nsrun", maxsplit=1)[0])[0].signature.signal is None
+    assert matches("slurm", TIME_LIMIT.format("Terminated"))[0].signature.signal == "SIGTERM"
+    assert matches("slurm", TIME_LIMIT.split("\nsrun", maxsplit=1)[0])[0].signature.signal is None
 
 
 def test_memory_explains_who_was_killed() -> None:
@@ -201,9 +201,9 @@ def test_what_somebody_stopped_was_stopped_whatever_its_ranks_said() -> None:
     assert first(EVENTS) == "crash SIGTERM 1"
     cancelled = "9.7s: job.exception type=cancel severity=0 interrupted by ctrl-C"
     assert first(f"{EVENTS}\n{cancelled}") == "timeout cancelled@flux 4"
-    noted = readings("batch", f"{EVENTS}\nSTOPPED AT 15 MINUTES")
-    assert [(r.weight, r.signature.signal) for r in noted] == [(Priority.RELAYED, "SIGTERM")]
-    assert [r.weight for r in readings("batch", "STOPPED AT 15 MINUTES")] == [Priority.LIMIT]
+    noted = matches("batch", f"{EVENTS}\nSTOPPED AT 15 MINUTES")
+    assert [(r.priority, r.signature.signal) for r in noted] == [(Priority.RELAYED, "SIGTERM")]
+    assert [r.priority for r in matches("batch", "STOPPED AT 15 MINUTES")] == [Priority.LIMIT]
     assert first(f"{EVENTS}\n{cancelled}\nSTOPPED AT 15 MINUTES") == "timeout stopped@operator 5"
     assert heard("flux", EVENTS).exits() == (RankExit(81, signal=15),)
 
@@ -231,9 +231,7 @@ def test_jsrun_names_a_rank() -> None:
     ],
 )
 def test_keys_hold_nothing_of_one_run(lines: list[str]) -> None:
-    keys = {
-        r.signature.key for line in lines for dialect in ("slurm", "flux", "batch") for r in readings(dialect, line)
-    }
+    keys = {r.signature.key for line in lines for dialect in ("slurm", "flux", "batch") for r in matches(dialect, line)}
     assert len(keys) == 1
 
 
@@ -255,7 +253,7 @@ def test_endings() -> None:
     assert signal_number("Segmentation fault (core dumped)") == 11
     assert signal_number("Nonsense") is None
     assert by_code(137).signal == "SIGKILL"
-    assert by_code(143).weight is Priority.CONSEQUENCE
+    assert by_code(143).priority is Priority.CONSEQUENCE
     assert by_code(255).key == "exit@255"
     assert by_signal(55).key == "SIG55"
     assert list(numbers("0-2,7")) == [0, 1, 2, 7]

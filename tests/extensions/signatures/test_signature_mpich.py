@@ -43,14 +43,14 @@ def string(signal: int, name: str) -> str:
 SEGV = string(11, "Segmentation fault")
 
 
-def readings(dialect: LogParser, text: str) -> list[FailureMatch]:
+def matches(dialect: LogParser, text: str) -> list[FailureMatch]:
     for number, line in enumerate(text.splitlines(), 1):
         dialect.feed(parsed(line, number))
     return list(dialect.finish())
 
 
 def read(dialect: LogParser, text: str) -> list[Signature]:
-    return [reading.signature for reading in readings(dialect, text)]
+    return [match.signature for match in matches(dialect, text)]
 
 
 @pytest.mark.parametrize(
@@ -94,8 +94,8 @@ def test_how_a_rank_ended(text: str, expected: str, quote: str) -> None:
 
 
 def test_the_process_and_its_host_are_told() -> None:
-    (one,) = readings(MpichExits(), banner(11, host="node2.cluster.example"))
-    assert (one.process, one.signature.hosts, one.weight) == (("node2", 5490), ("node2",), Priority.ENDING)
+    (one,) = matches(MpichExits(), banner(11, host="node2.cluster.example"))
+    assert (one.process, one.signature.hosts, one.priority) == (("node2", 5490), ("node2",), Priority.ENDING)
 
 
 def test_the_rank_that_died_first_is_told_from_those_cleaned_up() -> None:

@@ -86,8 +86,8 @@ IMAGE = Image("hetgpu/roce:1", "/containers/roce")
 def test_lines_of_ours(line: str, kind: Kind, key: str) -> None:
     dialect = Nodes()
     dialect.feed(parsed(line, 3))
-    (reading,) = dialect.finish()
-    assert (reading.signature.kind, reading.signature.key, reading.signature.primary_line) == (kind, key, line)
+    (match,) = dialect.finish()
+    assert (match.signature.kind, match.signature.key, match.signature.primary_line) == (kind, key, line)
 
 
 def test_the_same_words_in_mid_line_are_somebody_elses() -> None:
@@ -101,9 +101,9 @@ def part(error: str | ProvisionError) -> str:
     text = f"node1: {error}" if isinstance(error, str) else str(error)
     dialect = Nodes()
     dialect.feed(parsed(f"hetgpu: not ready: {text}", 1))
-    (reading,) = dialect.finish()
-    assert reading.signature.detail == text
-    return reading.signature.key.partition("@")[2]
+    (match,) = dialect.finish()
+    assert match.signature.detail == text
+    return match.signature.key.partition("@")[2]
 
 
 @pytest.mark.parametrize(
@@ -267,8 +267,8 @@ def test_every_trouble_with_a_nodes_own_sshd() -> None:
 def test_what_slurm_took_away_has_slurms_word(state: str, kind: Kind, key: str) -> None:
     dialect = Nodes()
     dialect.feed(parsed(f"hetgpu: node node1 (a on c2) was lost: {words.ended('7', state)}", 1))
-    (reading,) = dialect.finish()
-    assert (reading.signature.kind, reading.signature.key) == (kind, key)
+    (match,) = dialect.finish()
+    assert (match.signature.kind, match.signature.key) == (kind, key)
 
 
 @pytest.mark.parametrize(
@@ -284,5 +284,5 @@ def test_what_slurm_took_away_has_slurms_word(state: str, kind: Kind, key: str) 
 def test_what_slurm_did_not_give(said: str) -> None:
     dialect = Nodes()
     dialect.feed(parsed(f"hetgpu: not ready: h200: {said}", 1))
-    (reading,) = dialect.finish()
-    assert reading.signature.key == "not-ready@slurm"
+    (match,) = dialect.finish()
+    assert match.signature.key == "not-ready@slurm"

@@ -27,7 +27,7 @@ def spoken(dialect: str, text: str) -> list[Signature]:
     return list(ranked(reader(dialect, text).finish()))
 
 
-def readings(dialect: str, text: str) -> list[FailureMatch]:
+def matches(dialect: str, text: str) -> list[FailureMatch]:
     return list(reader(dialect, text).finish())
 
 
@@ -48,7 +48,7 @@ def fatal(
 
 
 @pytest.mark.parametrize(
-    ("text", "read_as", "weight"),
+    ("text", "read_as", "priority"),
     [
         (fatal("MPI_Recv", "MPI_ERR_TRUNCATE: message truncated"), "error MPI_ERR_TRUNCATE@MPI_Recv", Priority.CAUSE),
         (fatal("PMPI_Recv", "MPI_ERR_TRUNCATE: message truncated"), "error MPI_ERR_TRUNCATE@MPI_Recv", Priority.CAUSE),
@@ -100,11 +100,11 @@ def fatal(
         ("[vm:5] [[3,0],0] ORTE_ERROR_LOG: Out of resource in file orte/util/show_help.c at line 507", "error lost-help@orte", Priority.UNSPECIFIC),
     ],
 )  # fmt: skip
-def test_errors(text: str, read_as: str, weight: Priority) -> None:
-    first, *others = readings("openmpi_errors", text)
+def test_errors(text: str, read_as: str, priority: Priority) -> None:
+    first, *others = matches("openmpi_errors", text)
     assert others == []
     assert f"{first.signature.kind.value} {first.signature.key}" == read_as
-    assert first.weight is weight
+    assert first.priority is priority
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_errors(text: str, read_as: str, weight: Priority) -> None:
     ],
 )
 def test_no_errors(text: str) -> None:
-    assert readings("openmpi_errors", text) == []
+    assert matches("openmpi_errors", text) == []
 
 
 def test_interleaved_blocks_of_ranks_are_told_apart() -> None:
@@ -177,7 +177,7 @@ COUNTED = f"{RULE}\n   Process name: [prterun-vm-3105@1,{{}}]\n   Exit code:    
 
 
 @pytest.mark.parametrize(
-    ("text", "read_as", "weight"),
+    ("text", "read_as", "priority"),
     [
         (ABORT4.format(3, 3), "error MPI_Abort@3", Priority.ENDING),
         (ABORT4.format(3, -1), "error MPI_Abort@-1", Priority.ENDING),
@@ -196,10 +196,10 @@ COUNTED = f"{RULE}\n   Process name: [prterun-vm-3105@1,{{}}]\n   Exit code:    
         ("3 total processes killed (some possibly by mpirun during cleanup)", "error killed@mpirun", Priority.CONSEQUENCE),
     ],
 )  # fmt: skip
-def test_endings(text: str, read_as: str, weight: Priority) -> None:
-    (found,) = readings("openmpi_exits", text)
+def test_endings(text: str, read_as: str, priority: Priority) -> None:
+    (found,) = matches("openmpi_exits", text)
     assert f"{found.signature.kind.value} {found.signature.key}" == read_as
-    assert found.weight is weight
+    assert found.priority is priority
 
 
 def test_aborts_of_several_ranks_in_each_other() -> None:
@@ -220,13 +220,13 @@ def test_aborts_of_several_ranks_in_each_other() -> None:
 def test_what_is_said_of_a_rank_outweighs_what_is_said_of_the_job() -> None:
     text = f"Primary job  terminated normally, but 1 process returned\na non-zero\n{RULE}\n  Process name: [[30881,1],0]\n  Exit code:    1"
     found = reader("openmpi_exits", text)
-    assert [reading.signature.key for reading in found.finish()] == ["exit@1"]
+    assert [match.signature.key for match in found.finish()] == ["exit@1"]
     assert found.exits() == (RankExit(0, code=1),)
 
 
 def test_endless_beginnings_are_bounded() -> None:
     text = "\n".join(f"{rank}: MPI_ABORT was invoked on rank {rank} in communicator X" for rank in range(5000))
-    assert readings("openmpi_exits", text) == []
+    assert matches("openmpi_exits", text) == []
     assert [s.key for s in spoken("openmpi_exits", f"{text}\n{COUNTED.format(1, 9)}")] == ["exit@9"]
 
 

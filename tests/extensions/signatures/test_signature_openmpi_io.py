@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from pytest_hetgpu.extensions.signatures.base import Priority
-from tests.extensions.signatures.speak import readings, told
+from tests.extensions.signatures.speak import matches, told
 
 POSIX = "mca_fbtl_posix_"
 
 
 @pytest.mark.parametrize(
-    ("text", "read_as", "weight"),
+    ("text", "read_as", "priority"),
     [
         (f"{POSIX}pwritev: error in (p)write(v):Bad address", "error Bad-address@fbtl_posix_pwritev", Priority.CAUSE),
         (f"[vm:7] {POSIX}pwritev: error in writev:Bad address", "error Bad-address@fbtl_posix_pwritev", Priority.CAUSE),
@@ -68,14 +68,14 @@ POSIX = "mca_fbtl_posix_"
         ),
     ],
 )
-def test_a_file_that_was_not_read_or_written(text: str, read_as: str, weight: Priority) -> None:
-    (found,) = readings("openmpi_io", text)
-    assert (told(found), found.weight, found.certain) == (read_as, weight, True)
+def test_a_file_that_was_not_read_or_written(text: str, read_as: str, priority: Priority) -> None:
+    (found,) = matches("openmpi_io", text)
+    assert (told(found), found.priority, found.fatal) == (read_as, priority, True)
 
 
 def test_a_file_that_is_not_there_is_no_proof_of_a_failure() -> None:
-    (found,) = readings("openmpi_io", "fs_file failed, error code 42")
-    assert (told(found), found.certain) == ("error failed@fs_file", False)
+    (found,) = matches("openmpi_io", "fs_file failed, error code 42")
+    assert (told(found), found.fatal) == ("error failed@fs_file", False)
 
 
 @pytest.mark.parametrize(
@@ -88,4 +88,4 @@ def test_a_file_that_is_not_there_is_no_proof_of_a_failure() -> None:
     ],
 )
 def test_talk(text: str) -> None:
-    assert readings("openmpi_io", text) == []
+    assert matches("openmpi_io", text) == []

@@ -14,7 +14,7 @@ from pytest_hetgpu.extensions.signatures.engine.order import ranked
 from pytest_hetgpu.model.failure import Signature
 
 
-def readings(dialect: str, text: str) -> list[FailureMatch]:
+def matches(dialect: str, text: str) -> list[FailureMatch]:
     found = find("signatures", dialect, LogParser)()  # type: ignore[type-abstract]
     for number, line in enumerate(text.split("\n"), 1):
         found.feed(parsed(line, number))
@@ -22,7 +22,7 @@ def readings(dialect: str, text: str) -> list[FailureMatch]:
 
 
 def spoken(dialect: str, text: str) -> list[Signature]:
-    return list(ranked(readings(dialect, text)))
+    return list(ranked(matches(dialect, text)))
 
 
 def told(dialect: str, text: str) -> str:
@@ -101,8 +101,8 @@ def test_jobs_that_were_lost_or_stopped(text: str, read_as: str, hosts: tuple[st
 
 
 def test_a_time_limit_explains_less_than_anything_else() -> None:
-    (found,) = readings("openmpi_launch", "The user-provided time limit for job execution has been reached:")
-    assert (found.weight, found.certain) == (Priority.LIMIT, True)
+    (found,) = matches("openmpi_launch", "The user-provided time limit for job execution has been reached:")
+    assert (found.priority, found.fatal) == (Priority.LIMIT, True)
 
 
 @pytest.mark.parametrize(
@@ -118,14 +118,14 @@ def test_a_time_limit_explains_less_than_anything_else() -> None:
     ],
 )
 def test_no_launch_failures(text: str) -> None:
-    assert readings("openmpi_launch", text) == []
+    assert matches("openmpi_launch", text) == []
 
 
 FORCED = "[[18631,0],0] FORCE-TERMINATE AT {} - error ../orte/mca/{}(352)"
 
 
 @pytest.mark.parametrize(
-    ("text", "read_as", "weight"),
+    ("text", "read_as", "priority"),
     [
         (FORCED.format("(null):1", "ras/base/ras_base_allocate.c"), "launch_failure terminated@ras_base_allocate.c", Priority.RELAYED),
         (FORCED.format("Data unpack would read past end of buffer:-26", "grpcomm/direct/grpcomm_direct.c"), "launch_failure Data-unpack-would-read-past-end-of-buffer@orte", Priority.RELAYED),
@@ -142,10 +142,10 @@ FORCED = "[[18631,0],0] FORCE-TERMINATE AT {} - error ../orte/mca/{}(352)"
         ("[a:1] PRTE ERROR: Bad parameter in file rmaps_base_map_job.c at line 9", "launch_failure Bad-parameter@prte", Priority.SYMPTOM),
     ],
 )  # fmt: skip
-def test_the_runtime_below(text: str, read_as: str, weight: Priority) -> None:
-    (found,) = readings("pmix", text)
+def test_the_runtime_below(text: str, read_as: str, priority: Priority) -> None:
+    (found,) = matches("pmix", text)
     assert f"{found.signature.kind.value} {found.signature.key}" == read_as
-    assert found.weight is weight
+    assert found.priority is priority
 
 
 @pytest.mark.parametrize(
@@ -158,4 +158,4 @@ def test_the_runtime_below(text: str, read_as: str, weight: Priority) -> None:
     ],
 )
 def test_nothing_of_the_runtimes(text: str) -> None:
-    assert readings("pmix", text) == []
+    assert matches("pmix", text) == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.extensions.signatures.speak import readings, spoken
+from tests.extensions.signatures.speak import matches, spoken
 
 HEAD = "{0}:{1} terminated with signal {2} at PC={3} SP=7ffc07143800.  Backtrace:"
 
@@ -78,4 +78,4 @@ def test_an_abort_is_told_by_the_assertion_before_it() -> None:
     ],
 )
 def test_other_words_are_nothing(text: str) -> None:
-    assert readings("psm", f"{text}\n./a(b+0x1)[0x5]") == []
+    assert matches("psm", f"{text}\n./a(b+0x1)[0x5]") == []

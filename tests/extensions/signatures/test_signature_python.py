@@ -36,7 +36,7 @@ CAUSED = "\nThe above exception was the direct cause of the following exception:
 HANDLING = "\nDuring handling of the above exception, another exception occurred:\n\n"
 
 
-def readings(text: str) -> list[FailureMatch]:
+def matches(text: str) -> list[FailureMatch]:
     reader = find("signatures", "python_errors", LogParser)()  # type: ignore[type-abstract]
     for number, line in enumerate(text.split("\n"), 1):
         reader.feed(parsed(line, number))
@@ -44,7 +44,7 @@ def readings(text: str) -> list[FailureMatch]:
 
 
 def spoken(text: str) -> list[Signature]:
-    return list(ranked(readings(text)))
+    return list(ranked(matches(text)))
 
 
 def of_rank(rank: int, text: str) -> str:
@@ -239,7 +239,7 @@ def test_what_nccl_said_last_is_the_cause() -> None:
 
 def test_consequences_weigh_little() -> None:
     weights = {
-        text: readings(TRACEBACK + text)[0].weight
+        text: matches(TRACEBACK + text)[0].priority
         for text in (
             "KeyboardInterrupt",
             "RuntimeError: [../g/gloo/transport/tcp/pair.cc:525] Read error [10.7.0.1]:22941: Connection reset by peer",

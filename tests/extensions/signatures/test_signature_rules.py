@@ -40,7 +40,7 @@ def spoken(*lines: str) -> Sequence[FailureMatch]:
 
 
 def keys(*lines: str) -> list[str]:
-    return [reading.signature.key for reading in spoken(*lines)]
+    return [match.signature.key for match in spoken(*lines)]
 
 
 def test_triggers_and_context_come_from_the_rules() -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_hetgpu.extensions.signatures.base import Priority
-from tests.extensions.signatures.speak import readings, told
+from tests.extensions.signatures.speak import matches, told
 
 
 @pytest.mark.parametrize(
@@ -47,8 +47,8 @@ from tests.extensions.signatures.speak import readings, told
     ],
 )  # fmt: skip
 def test_what_shells_say(line: str, means: str) -> None:
-    (reading,) = readings("shells", line)
-    assert f"{told(reading)} {reading.weight.name}" == means
+    (match,) = matches("shells", line)
+    assert f"{told(match)} {match.priority.name}" == means
 
 
 @pytest.mark.parametrize(
@@ -67,11 +67,11 @@ def test_what_shells_say(line: str, means: str) -> None:
     ],
 )
 def test_what_shells_do_not_say(line: str) -> None:
-    assert readings("shells", line) == []
+    assert matches("shells", line) == []
 
 
 @pytest.mark.parametrize(
-    ("line", "certain"),
+    ("line", "fatal"),
     [
         ("Killed", False),
         ("Terminated", False),
@@ -81,12 +81,12 @@ def test_what_shells_do_not_say(line: str) -> None:
         ("run.sh: line 1:  1176 Killed                  mpirun", True),
     ],
 )
-def test_a_bare_word_may_be_anybodys(line: str, certain: bool) -> None:
-    (reading,) = readings("shells", line)
-    assert reading.certain is certain
-    assert reading.weight in (Priority.ENDING, Priority.CONSEQUENCE)
+def test_a_bare_word_may_be_anybodys(line: str, fatal: bool) -> None:
+    (match,) = matches("shells", line)
+    assert match.fatal is fatal
+    assert match.priority in (Priority.ENDING, Priority.CONSEQUENCE)
 
 
 def test_keys_hold_nothing_of_one_run() -> None:
     lines = [f"run.sh: line {n}: {n}00 Terminated   ./a" for n in (1, 23)]
-    assert {reading.signature.key for line in lines for reading in readings("shells", line)} == {"SIGTERM"}
+    assert {match.signature.key for line in lines for match in matches("shells", line)} == {"SIGTERM"}

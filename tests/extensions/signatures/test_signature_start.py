@@ -14,7 +14,7 @@ from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.verdict import Kind
 
 
-def readings(dialect: str, text: str) -> list[FailureMatch]:
+def matches(dialect: str, text: str) -> list[FailureMatch]:
     found = find("signatures", dialect, LogParser)()  # type: ignore[type-abstract]
     for number, line in enumerate(text.split("\n"), 1):
         found.feed(parsed(line, number))
@@ -22,7 +22,7 @@ def readings(dialect: str, text: str) -> list[FailureMatch]:
 
 
 def spoken(dialect: str, text: str) -> list[Signature]:
-    return list(ranked(readings(dialect, text)))
+    return list(ranked(matches(dialect, text)))
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_hosts_that_were_lost(text: str) -> None:
     ],
 )
 def test_no_trouble_with_hosts(text: str) -> None:
-    assert readings("ssh", text) == []
+    assert matches("ssh", text) == []
 
 
 def test_hosts_with_one_trouble_are_one_failure() -> None:
@@ -159,11 +159,11 @@ def test_what_could_not_be_started(text: str, read_as: str) -> None:
     ],
 )
 def test_what_keeps_nothing_from_starting(text: str) -> None:
-    assert readings("loader", text) == []
+    assert matches("loader", text) == []
 
 
 @pytest.mark.parametrize(
-    ("text", "weight", "certain"),
+    ("text", "priority", "fatal"),
     [
         ("/var/spool/slurmd/job123/slurm_script: line 9: module: command not found", Priority.RELAYED, False),
         ("./job.sh: line 12: ./warmup: No such file or directory", Priority.RELAYED, False),
@@ -172,9 +172,9 @@ def test_what_keeps_nothing_from_starting(text: str) -> None:
         ("bash: line 1: ./a: No such file or directory", Priority.CAUSE, True),
     ],
 )
-def test_a_script_goes_on_after_what_it_could_not_run(text: str, weight: Priority, certain: bool) -> None:
-    (found,) = readings("loader", text)
-    assert (found.weight, found.certain) == (weight, certain)
+def test_a_script_goes_on_after_what_it_could_not_run(text: str, priority: Priority, fatal: bool) -> None:
+    (found,) = matches("loader", text)
+    assert (found.priority, found.fatal) == (priority, fatal)
 
 
 @pytest.mark.parametrize(

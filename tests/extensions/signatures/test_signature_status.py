@@ -33,6 +33,6 @@ from pytest_hetgpu.extensions.signatures.shell_status import ShellStatus
 def test_what_a_script_echoes(text: str, read_as: str) -> None:
     dialect = ShellStatus()
     dialect.feed(parsed(text, 4))
-    found = [f"{reading.signature.kind.value} {reading.signature.key}" for reading in dialect.finish()]
+    found = [f"{match.signature.kind.value} {match.signature.key}" for match in dialect.finish()]
     assert found == [read_as] * bool(read_as)
-    assert not any(reading.certain for reading in dialect.finish())
+    assert not any(match.fatal for match in dialect.finish())

@@ -188,7 +188,7 @@ ABORT = "MPI_ABORT was invoked on rank 0 in communicator MPI_COMM_WORLD\n  Proc:
 
 
 @pytest.mark.parametrize(
-    ("text", "weight"),
+    ("text", "priority"),
     [
         (ABORT.format(1), Priority.ENDING),
         (ABORT.format(5), Priority.ENDING),
@@ -198,12 +198,12 @@ ABORT = "MPI_ABORT was invoked on rank 0 in communicator MPI_COMM_WORLD\n  Proc:
         ("noticed that process rank 0 with PID 7 on node vm exited on signal 15 (Terminated).", Priority.CONSEQUENCE),
     ],
 )
-def test_how_much_an_ending_explains(text: str, weight: Priority) -> None:
+def test_how_much_an_ending_explains(text: str, priority: Priority) -> None:
     reader = find("signatures", "openmpi_exits", LogParser)()  # type: ignore[type-abstract]
     for number, line in enumerate(text.split("\n"), 1):
         reader.feed(parsed(line, number))
-    (reading,) = reader.finish()
-    assert reading.weight is weight
+    (match,) = reader.finish()
+    assert match.priority is priority
 
 
 def test_a_ranks_first_ending_counts_and_pid_0_is_no_process() -> None:
@@ -215,4 +215,4 @@ def test_a_ranks_first_ending_counts_and_pid_0_is_no_process() -> None:
     for number, line in enumerate(("   Process name: [prterun-vm-1@1,2]", "   Exit code:    3"), 3):
         reader.feed(parsed(line, number))
     assert reader.exits() == (RankExit(2, signal=9),)
-    assert [reading.process for reading in reader.finish()] == [None, ("vm", 7), None]
+    assert [match.process for match in reader.finish()] == [None, ("vm", 7), None]

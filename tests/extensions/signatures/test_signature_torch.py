@@ -126,7 +126,7 @@ def test_what_is_no_failure(text: str) -> None:
     ],
 )  # fmt: skip
 def test_what_is_tried_again_proves_nothing(text: str) -> None:
-    assert [reading.certain for reading in heard(text)[0]] == [False]
+    assert [match.fatal for match in heard(text)[0]] == [False]
 
 
 AGENT = (
@@ -263,9 +263,9 @@ def test_a_rendezvous_that_nobody_joined_loses_against_a_real_error() -> None:
 def test_a_stopped_agent_is_a_limit() -> None:
     text = "W1120 torch/distributed/elastic/agent/server/api.py:753] Received 15 death signal, shutting down workers\n"
     text += raised("torch.distributed.elastic.multiprocessing.api.SignalException: Process 207 got signal: 15")
-    readings = heard(text)[0]
-    assert {reading.weight for reading in readings} == {Priority.LIMIT}
-    assert [(one.key, one.line, one.signal) for one in ranked(readings)] == [("stopped@torchrun", 1, "SIGTERM")]
+    matches = heard(text)[0]
+    assert {match.priority for match in matches} == {Priority.LIMIT}
+    assert [(one.key, one.line, one.signal) for one in ranked(matches)] == [("stopped@torchrun", 1, "SIGTERM")]
 
 
 @pytest.mark.parametrize(("number", "signal"), [(15, "SIGTERM"), (2, "SIGINT"), (1, "SIGHUP")])
@@ -275,7 +275,7 @@ def test_an_agents_exception_alone_says_what_stopped_it(number: int, signal: str
 
 
 @pytest.mark.parametrize(
-    ("text", "read_as", "weight"),
+    ("text", "read_as", "priority"),
     [
         ("[rank: 1] Child process with PID 41 terminated with code -11. Forcefully terminating", "crash SIGSEGV (1,)", Priority.ENDING),
         ("[rank: 1] Child process with PID 41 terminated with code 1. Forcefully terminating", "error exit@1 (1,)", Priority.UNSPECIFIC),
@@ -284,10 +284,10 @@ def test_an_agents_exception_alone_says_what_stopped_it(number: int, signal: str
         ("[rank2]:[E1 ProcessGroupNCCL.cpp:6] [PG 0 Rank 2] Received a dump signal due to a collective timeout from  rank 0", "timeout timeout@ProcessGroupNCCL (2,)", Priority.CONSEQUENCE),
     ],
 )  # fmt: skip
-def test_what_others_say_of_a_worker(text: str, read_as: str, weight: Priority) -> None:
-    (reading,) = heard(text)[0]
-    said = reading.signature
-    assert (f"{said.kind.value} {said.key} {said.ranks}", reading.weight) == (read_as, weight)
+def test_what_others_say_of_a_worker(text: str, read_as: str, priority: Priority) -> None:
+    (match,) = heard(text)[0]
+    said = match.signature
+    assert (f"{said.kind.value} {said.key} {said.ranks}", match.priority) == (read_as, priority)
     assert heard("launch.py exits with return code = 1\nChild process with PID 3 terminated with code 0")[0] == []
 
 

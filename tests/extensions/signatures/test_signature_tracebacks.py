@@ -15,7 +15,7 @@ from pytest_hetgpu.model.failure import Signature
 TRACEBACK = 'Traceback (most recent call last):\n  File "/home/me/train.py", line 7, in main\n    step()\n'
 
 
-def readings(text: str) -> list[FailureMatch]:
+def matches(text: str) -> list[FailureMatch]:
     reader = find("signatures", "python_errors", LogParser)()  # type: ignore[type-abstract]
     for number, line in enumerate(text.split("\n"), 1):
         reader.feed(parsed(line, number))
@@ -23,7 +23,7 @@ def readings(text: str) -> list[FailureMatch]:
 
 
 def spoken(text: str) -> list[Signature]:
-    return list(ranked(readings(text)))
+    return list(ranked(matches(text)))
 
 
 def of_rank(rank: int, text: str) -> str:
@@ -98,9 +98,9 @@ def test_a_traceback_inside_a_table_may_be_indented() -> None:
 
 
 def test_a_threads_exception_does_not_end_the_program() -> None:
-    (read,) = readings("Exception in thread Thread-1 (pin):\n" + TRACEBACK + "ValueError: boom")
-    assert not read.certain
-    assert readings(TRACEBACK + "ValueError: boom")[0].certain
+    (read,) = matches("Exception in thread Thread-1 (pin):\n" + TRACEBACK + "ValueError: boom")
+    assert not read.fatal
+    assert matches(TRACEBACK + "ValueError: boom")[0].fatal
 
 
 def test_a_traceback_in_a_box() -> None:

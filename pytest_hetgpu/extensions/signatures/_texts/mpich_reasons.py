@@ -22,7 +22,7 @@ class Reason(NamedTuple):
     key: str
     detail: str | None = None
     by_function: bool = True
-    weight: Priority = Priority.RELAYED
+    priority: Priority = Priority.RELAYED
 
 
 _NET, _NONE, _MEMORY = Kind.NETWORK_FAILURE, Kind.TRANSPORT_UNAVAILABLE, Kind.OUT_OF_MEMORY
@@ -43,9 +43,9 @@ def _ofi(pattern: str, kind: Kind, key: str = "OFI-{call}-{why}") -> tuple[str, 
     return pattern, Reason(kind, key)
 
 
-def _any(pattern: str, kind: Kind, key: str, weight: Priority = Priority.RELAYED) -> tuple[str, Reason]:
+def _any(pattern: str, kind: Kind, key: str, priority: Priority = Priority.RELAYED) -> tuple[str, Reason]:
     """A text that any function may say: what was called tells more."""
-    return pattern, Reason(kind, key, by_function=False, weight=weight)
+    return pattern, Reason(kind, key, by_function=False, priority=priority)
 
 
 _TEXTS = (
@@ -153,7 +153,7 @@ def reason_in(text: str, starting: bool = False) -> Reason | None:
     if why is None and (ending := _WHY.search(text)):
         why = ending["why"]
     key = reason.key.replace("{call}", slug(call)).replace("{why}", slug(why or "")).strip("-").replace("--", "-")
-    return Reason(_kind(reason.kind, text, starting, unready), key, why, reason.by_function, reason.weight)
+    return Reason(_kind(reason.kind, text, starting, unready), key, why, reason.by_function, reason.priority)
 
 
 def _kind(kind: Kind, text: str, starting: bool, unready: bool) -> Kind:

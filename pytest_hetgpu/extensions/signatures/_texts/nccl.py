@@ -183,7 +183,7 @@ _MEANINGS: tuple[tuple[tuple[str, ...], Kind, str, Priority], ...] = (
         _CAUSE,
     ),
 )
-_COMPILED = tuple((lazy("|".join(words)), kind, key, weight) for words, kind, key, weight in _MEANINGS)
+_COMPILED = tuple((lazy("|".join(words)), kind, key, priority) for words, kind, key, priority in _MEANINGS)
 
 
 class Meaning(NamedTuple):
@@ -191,7 +191,7 @@ class Meaning(NamedTuple):
 
     kind: Kind
     key: str
-    weight: Priority
+    priority: Priority
     detail: str
     entry: str | None = None
 
@@ -204,11 +204,11 @@ def meaning(text: str) -> Meaning | None:
         return _completion(int(found["status"]), found["vendor"])
     if re.match(r"(?:Cuda|CUDA|HIP|ROCr) failure", text) and (error := gpu_error(text)):
         return Meaning(error.kind, error.key, _CAUSE, text[:200])
-    for pattern, kind, key, weight in _COMPILED:
+    for pattern, kind, key, priority in _COMPILED:
         if found := pattern.search(text):
             named = next((name for name in found.groupdict().values() if name), None)
             entry = named and (named if named.startswith("nccl") else f"nccl{named}")
-            return Meaning(kind, key, weight, text[:200], entry)
+            return Meaning(kind, key, priority, text[:200], entry)
     return Meaning(Kind.ERROR, f"{slug(text) or 'warning'}@nccl", _RELAYED, text[:200])
 
 

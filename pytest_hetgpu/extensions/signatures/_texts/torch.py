@@ -31,7 +31,7 @@ class Sense(NamedTuple):
     pattern: str
     kind: Kind
     key: str
-    weight: Priority = Priority.CAUSE
+    priority: Priority = Priority.CAUSE
     signal: str | None = None
     entry: str | None = None
 

@@ -54,7 +54,7 @@ class Ending(NamedTuple):
 
     kind: Kind
     key: str
-    weight: Priority = Priority.ENDING
+    priority: Priority = Priority.ENDING
     signal: str | None = None
     detail: str | None = None
 

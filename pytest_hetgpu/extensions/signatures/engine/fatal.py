@@ -111,10 +111,10 @@ class FatalBlocks:
         if len(self._untimely) < _MOST_BLOCKS:
             self._untimely.append(FailureMatch(signature))
 
-    def readings(self) -> Iterator[FailureMatch]:
+    def matches(self) -> Iterator[FailureMatch]:
         """One for each block."""
         yield from self._untimely
-        yield from map(_reading, self._blocks)
+        yield from map(_match, self._blocks)
 
 
 def _function(entry: str) -> str:
@@ -122,7 +122,7 @@ def _function(entry: str) -> str:
     return re.sub(r"^P(?=MPI)", "", entry).removesuffix("_thread")
 
 
-def _reading(block: _Block) -> FailureMatch:
+def _match(block: _Block) -> FailureMatch:
     """An MPI error that ended the job, under the name that mpi4py's exception of the same error has."""
     found, function = _ERROR.match(block.error or ""), _function(block.entry)
     error = found["error"] if found else block.error or _UNSPECIFIC[0]

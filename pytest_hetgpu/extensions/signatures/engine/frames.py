@@ -235,7 +235,7 @@ class Crash:
         address = address_of(text)
         return max((_alike(one, address) for one in self.addresses[-_HEAD:]), default=0)
 
-    def reading(self) -> FailureMatch:
+    def build_match(self) -> FailureMatch:
         """The crash as a signature. A frame of the interpreter itself names no function: static builds show others."""
         fault, frame = faulting(self.frames), died_in(self.frames)
         library, function = _named(frame)

@@ -26,7 +26,7 @@ def one_a_death(
 ) -> list[FailureMatch]:
     """Readings, sorted by line, with one for each process that died of a signal; `with_rank` adds the rank it knows."""
     spoken = _with_interpreters(_with_last_words(_one_a_process(ordered)))
-    return _drop_echoes([with_rank(reading) for reading in spoken])
+    return _drop_echoes([with_rank(match) for match in spoken])
 
 
 def _one_a_process(ordered: Sequence[FailureMatch]) -> list[FailureMatch]:
@@ -37,24 +37,24 @@ def _one_a_process(ordered: Sequence[FailureMatch]) -> list[FailureMatch]:
     """
     result: list[FailureMatch] = []
     first: dict[Process, int] = {}
-    for reading in ordered:
-        if not (reading.process and _reported(reading)):
-            result.append(reading)
-        elif reading.process not in first:
-            first[reading.process] = len(result)
-            result.append(reading)
+    for match in ordered:
+        if not (match.process and _reported(match)):
+            result.append(match)
+        elif match.process not in first:
+            first[match.process] = len(result)
+            result.append(match)
         else:
-            at = first[reading.process]
-            if result[at].signature.signal == reading.signature.signal:
-                result[at] = replace(result[at], signature=_framed(result[at].signature, reading.signature))
+            at = first[match.process]
+            if result[at].signature.signal == match.signature.signal:
+                result[at] = replace(result[at], signature=_framed(result[at].signature, match.signature))
             else:
-                result.append(replace(reading, weight=Priority.CONSEQUENCE))
+                result.append(replace(match, priority=Priority.CONSEQUENCE))
     return result
 
 
-def _reported(reading: FailureMatch) -> bool:
+def _reported(match: FailureMatch) -> bool:
     """Whether a reading tells of a death by its own handler or by the process's last words."""
-    return reading.certain and reading.weight <= Priority.RELAYED and reading.signature.signal is not None
+    return match.fatal and match.priority <= Priority.RELAYED and match.signature.signal is not None
 
 
 def _framed(head: Signature, other: Signature) -> Signature:
@@ -71,7 +71,7 @@ def _framed(head: Signature, other: Signature) -> Signature:
     )
 
 
-def _with_last_words(readings: Sequence[FailureMatch]) -> list[FailureMatch]:
+def _with_last_words(matches: Sequence[FailureMatch]) -> list[FailureMatch]:
     """Reports of an abort joined with what its process printed just before it.
 
     That text names no process: of several that wait for their report, the one that names the same function is meant,
@@ -79,28 +79,28 @@ def _with_last_words(readings: Sequence[FailureMatch]) -> list[FailureMatch]:
     """
     result: list[FailureMatch | None] = []
     waiting: list[int] = []
-    for reading in readings:
-        if _last_words(reading) and len(waiting) < _MOST_WAITING:
+    for match in matches:
+        if _last_words(match) and len(waiting) < _MOST_WAITING:
             waiting.append(len(result))
-        elif _bare_abort(reading):
-            place = _meant([(at, said) for at in waiting if (said := result[at])], reading)
+        elif _bare_abort(match):
+            place = _meant([(at, said) for at in waiting if (said := result[at])], match)
             if place is not None:
                 waiting.remove(place)
                 said = result[place]
-                result[place] = _spoken(said, reading) if said else reading
+                result[place] = _spoken(said, match) if said else match
                 continue
-        result.append(reading)
-    return [reading for reading in result if reading]
+        result.append(match)
+    return [match for match in result if match]
 
 
-def _last_words(reading: FailureMatch) -> bool:
-    return reading.process is None and _reported(reading) and reading.signature.signal == _ABORT
+def _last_words(match: FailureMatch) -> bool:
+    return match.process is None and _reported(match) and match.signature.signal == _ABORT
 
 
-def _bare_abort(reading: FailureMatch) -> bool:
+def _bare_abort(match: FailureMatch) -> bool:
     """A handler's report of an abort that says nothing of its reason."""
-    signature = reading.signature
-    return bool(reading.process and _reported(reading) and signature.signal == _ABORT and not signature.detail)
+    signature = match.signature
+    return bool(match.process and _reported(match) and signature.signal == _ABORT and not signature.detail)
 
 
 def _meant(waiting: Sequence[tuple[int, FailureMatch]], report: FailureMatch) -> int | None:
@@ -116,29 +116,29 @@ def _meant(waiting: Sequence[tuple[int, FailureMatch]], report: FailureMatch) ->
     return next(same, fitting[0][0] if fitting else None)
 
 
-def _with_interpreters(readings: Sequence[FailureMatch]) -> list[FailureMatch]:
+def _with_interpreters(matches: Sequence[FailureMatch]) -> list[FailureMatch]:
     """What Python's faulthandler said of a signal joined with the report of the next handler, or of the one before it.
 
     Its words name no process, and no frame below the interpreter. Either may come first.
     """
-    result: list[FailureMatch | None] = list(readings)
-    told = [at for at, reading in enumerate(readings) if _of_interpreter(reading)][:_MOST_WAITING]
-    reports = [at for at, reading in enumerate(readings) if reading.process and _reported(reading)]
+    result: list[FailureMatch | None] = list(matches)
+    told = [at for at, match in enumerate(matches) if _of_interpreter(match)][:_MOST_WAITING]
+    reports = [at for at, match in enumerate(matches) if match.process and _reported(match)]
     for at in told:
-        words = readings[at]
-        near = [place for place in reports if _of_one_death(words.signature, readings[place].signature)]
+        words = matches[at]
+        near = [place for place in reports if _of_one_death(words.signature, matches[place].signature)]
         place = next((place for place in near if place > at), near[-1] if near else None)
         if place is not None:
             reports.remove(place)
-            result[min(at, place)] = _interpreted(words, readings[place])
+            result[min(at, place)] = _interpreted(words, matches[place])
             result[max(at, place)] = None
-    return [reading for reading in result if reading]
+    return [match for match in result if match]
 
 
-def _of_interpreter(reading: FailureMatch) -> bool:
-    signature = reading.signature
+def _of_interpreter(match: FailureMatch) -> bool:
+    signature = match.signature
     return (
-        reading.process is None
+        match.process is None
         and signature.signal != _ABORT
         and _INTERPRETER in _COLOURS.sub("", signature.primary_line)
     )
@@ -163,7 +163,7 @@ def _interpreted(words: FailureMatch, report: FailureMatch) -> FailureMatch:
         ranks=said.ranks or death.ranks,
         hosts=said.hosts or death.hosts,
     )
-    return replace(report, signature=signature, weight=min(words.weight, report.weight))
+    return replace(report, signature=signature, priority=min(words.priority, report.priority))
 
 
 def _agree(one: Sequence[object], other: Sequence[object]) -> bool:
@@ -189,38 +189,36 @@ def _spoken(said: FailureMatch, report: FailureMatch) -> FailureMatch:
     return replace(said, signature=signature, process=report.process)
 
 
-def _drop_echoes(readings: Sequence[FailureMatch]) -> list[FailureMatch]:
+def _drop_echoes(matches: Sequence[FailureMatch]) -> list[FailureMatch]:
     """Without the launcher's, shell's or kernel's word on a death that is reported in full; the rank it names is kept.
 
     The word may name another signal than the first: a handler of SIGABRT may die of SIGSEGV.
     """
-    reported = [reading for reading in readings if _reported(reading)]
-    signals = Counter(reading.signature.signal for reading in reported)
-    processes = {reading.process for reading in reported if reading.process}
-    ranks = {rank for reading in reported for rank in reading.signature.ranks}
+    reported = [match for match in matches if _reported(match)]
+    signals = Counter(match.signature.signal for match in reported)
+    processes = {match.process for match in reported if match.process}
+    ranks = {rank for match in reported for rank in match.signature.ranks}
     echoes = [
-        reading
-        for reading in readings
-        if _is_echo(reading)
+        match
+        for match in matches
+        if _is_echo(match)
         and (
-            reading.signature.signal in signals
-            or reading.process in processes
-            or bool(ranks.intersection(reading.signature.ranks))
+            match.signature.signal in signals
+            or match.process in processes
+            or bool(ranks.intersection(match.signature.ranks))
         )
     ]
     dropped, told = set(map(id, echoes)), _Echoes(echoes)
     return [
-        _with_echo(reading, signals, told) if _reported(reading) else reading
-        for reading in readings
-        if id(reading) not in dropped
+        _with_echo(match, signals, told) if _reported(match) else match for match in matches if id(match) not in dropped
     ]
 
 
-def _is_echo(reading: FailureMatch) -> bool:
+def _is_echo(match: FailureMatch) -> bool:
     """Another's word on how a process ended: the launcher's or a shell's, or the kernel's log."""
-    if reading.signature.signal is None:
+    if match.signature.signal is None:
         return False
-    return reading.weight is Priority.ENDING or (reading.weight is Priority.RELAYED and not reading.certain)
+    return match.priority is Priority.ENDING or (match.priority is Priority.RELAYED and not match.fatal)
 
 
 class _Echoes:
@@ -234,12 +232,12 @@ class _Echoes:
             self.of_signal.setdefault(echo.signature.signal, set()).update(echo.signature.ranks)
 
 
-def _with_echo(reading: FailureMatch, signals: Counter[str | None], echoes: _Echoes) -> FailureMatch:
+def _with_echo(match: FailureMatch, signals: Counter[str | None], echoes: _Echoes) -> FailureMatch:
     """A crash with the launcher's rank: of its process, or where only one process and one rank died of that signal."""
-    signature = reading.signature
+    signature = match.signature
     if signature.ranks:
-        return reading
-    own = echoes.of_process.get(reading.process, set()) if reading.process else set()
+        return match
+    own = echoes.of_process.get(match.process, set()) if match.process else set()
     alike = echoes.of_signal.get(signature.signal, set())
     named = own or (alike if signals[signature.signal] == 1 else set())
-    return replace(reading, signature=replace(signature, ranks=tuple(named))) if len(named) == 1 else reading
+    return replace(match, signature=replace(signature, ranks=tuple(named))) if len(named) == 1 else match

@@ -40,13 +40,13 @@ class MatchRule(NamedTuple):
     trigger: str
     kind: Kind = Kind.ERROR
     key: str = ""
-    weight: Priority = Priority.CAUSE
+    priority: Priority = Priority.CAUSE
     pattern: str | None = None
     then: str | None = None
     within: int = 10
     quote_then: bool = False
     detail: str | None = None
-    certain: bool = True
+    fatal: bool = True
 
 
 @dataclass(slots=True)
@@ -64,7 +64,7 @@ class _Open:
 class _Told:
     """A reading, and the ranks and hosts of all lines that tell the same."""
 
-    reading: FailureMatch
+    match: FailureMatch
     ranks: set[int] = field(default_factory=set)
     hosts: dict[str, None] = field(default_factory=dict)
 
@@ -75,8 +75,8 @@ class _Told:
             self.hosts.update(dict.fromkeys(signature.hosts))
 
     def whole(self) -> FailureMatch:
-        signature = replace(self.reading.signature, ranks=tuple(sorted(self.ranks)), hosts=tuple(self.hosts))
-        return replace(self.reading, signature=signature)
+        signature = replace(self.match.signature, ranks=tuple(sorted(self.ranks)), hosts=tuple(self.hosts))
+        return replace(self.match, signature=signature)
 
 
 class RuleParser(LogParser):
@@ -93,7 +93,7 @@ class RuleParser(LogParser):
             cls.context = max((rule.within for rule in cls.rules if rule.then), default=0)
 
     def __init__(self) -> None:
-        self._readings: dict[str, _Told] = {}
+        self._matches: dict[str, _Told] = {}
         self._open: dict[MatchRule, _Open] = {}
 
     def feed(self, line: LogLine) -> None:
@@ -116,7 +116,7 @@ class RuleParser(LogParser):
         for waiting in self._open.values():
             self._add(waiting)
         self._open.clear()
-        return tuple(told.whole() for told in self._readings.values())
+        return tuple(told.whole() for told in self._matches.values())
 
     def _begin(self, rule: MatchRule, groups: dict[str, str], line: LogLine) -> None:
         opened = _Open(rule, groups, line, rule.within, process_of(line.text))
@@ -141,18 +141,18 @@ class RuleParser(LogParser):
     def _add(self, done: _Open) -> None:
         if not done.rule.key:
             return
-        reading = self.reading(done.rule, done.groups, done.line)
+        match = self.build_match(done.rule, done.groups, done.line)
         host = done.process[0] if done.process else done.line.host
-        if host and not reading.signature.hosts:
-            reading = replace(reading, signature=replace(reading.signature, hosts=(host,)))
-        reading = replace(reading, process=reading.process or done.process)
-        key = reading.signature.key
-        if key not in self._readings and len(self._readings) < _MOST_READINGS:
-            self._readings[key] = _Told(reading)
-        if key in self._readings:
-            self._readings[key].add(reading.signature)
+        if host and not match.signature.hosts:
+            match = replace(match, signature=replace(match.signature, hosts=(host,)))
+        match = replace(match, process=match.process or done.process)
+        key = match.signature.key
+        if key not in self._matches and len(self._matches) < _MOST_READINGS:
+            self._matches[key] = _Told(match)
+        if key in self._matches:
+            self._matches[key].add(match.signature)
 
-    def reading(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
+    def build_match(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
         """What a rule that matched says; dialects override it where a table is not enough."""
         groups = {**groups, "trigger": slug(rule.trigger)} if "{trigger}" in rule.key else groups
         key = re.sub(r"\{(\w+)\}", lambda name: token(groups.get(name[1], "")), rule.key)
@@ -170,7 +170,7 @@ class RuleParser(LogParser):
             ranks=() if rank is None else (rank,),
             hosts=(groups["host"],) if "host" in groups else (),
         )
-        return FailureMatch(signature, rule.weight, certain=rule.certain)
+        return FailureMatch(signature, rule.priority, fatal=rule.fatal)
 
 
 def _rank(named: str | None, line: LogLine) -> int | None:
