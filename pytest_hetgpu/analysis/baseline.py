@@ -88,12 +88,12 @@ class Baseline:
         if not demand.owes(point):
             return replace(limit, lacks=_instead(point, demand.points))
         # Which release a program is that is not ours shows when it has run.
-        tool = "" if demand.foreign else program(job.command.argv)
+        tool = "" if demand.external else program(job.command.argv)
         traits = Traits(demand.counted, tool, demand.facts.get("memory", ""))
         like = [time for time in found[point] if not time.traits.unlike(traits)]
         if not like:
             return replace(limit, lacks=found[point][0].traits.unlike(traits))
-        limit = replace(limit, tool=like[0].traits.tool if demand.foreign else "")
+        limit = replace(limit, tool=like[0].traits.tool if demand.external else "")
         if len(like) >= FEWEST:
             # Runs are what scatters; the repeats of one are more alike than those of two.
             return replace(limit, seconds=tuple(time.middle for time in like))

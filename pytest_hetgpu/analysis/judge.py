@@ -20,8 +20,8 @@ from pytest_hetgpu.analysis.judges.world import World
 from pytest_hetgpu.analysis.logs.banner import mpi_banner
 from pytest_hetgpu.analysis.logs.passages import passages
 from pytest_hetgpu.analysis.logs.transcript import read
-from pytest_hetgpu.analysis.program_output import interpreted
-from pytest_hetgpu.analysis.rank_outcomes import fates
+from pytest_hetgpu.analysis.program_output import with_program_output
+from pytest_hetgpu.analysis.rank_outcomes import rank_outcomes
 from pytest_hetgpu.analysis.rank_timeline import timeline
 from pytest_hetgpu.config.known_failures.entries import Knowledge
 from pytest_hetgpu.extensions.registry import find
@@ -68,7 +68,7 @@ def judge_output(
 
 def _read(job: Job, result: RunResult) -> Evidence:
     proof = find("transports", job.demand.transport_family, Transport).reader()  # type: ignore[type-abstract]
-    return interpreted(job.demand, result, read(Path(result.output), proof=proof))
+    return with_program_output(job.demand, result, read(Path(result.output), proof=proof))
 
 
 def _known(
@@ -127,8 +127,8 @@ def judge_case(case: Case, judges: Sequence[type[Judge]], knowing: Callable[[Sig
     known = knowing(signature) if signature else ()
     ruling = expectation.rule(case, kind, signature, [entry.id for entry in known])
     notes = _told_once(ruling.note, why, signature) if ruling.expectation else (why, ruling.note)
-    ends = fates(case, findings) if kind is not Kind.SKIPPED else ()
-    of_speed, unsettled = _of_speed(case, findings)
+    ends = rank_outcomes(case, findings) if kind is not Kind.SKIPPED else ()
+    of_speed, inconclusive = _of_speed(case, findings)
     return Outcome(
         kind=kind,
         verdict=ruling.verdict,
@@ -136,19 +136,21 @@ def judge_case(case: Case, judges: Sequence[type[Judge]], knowing: Callable[[Sig
         signature=signature,
         expectation=ruling.expectation,
         findings=findings,
-        measurements=evidence.told.measurements if evidence.told else (*measurements(evidence.rows), *evidence.figures),
+        measurements=evidence.program.measurements
+        if evidence.program
+        else (*measurements(evidence.rows), *evidence.figures),
         transports=evidence.transports,
         carried=by_path(placed(evidence.connections, job.nodes)),
         stack=_stack(evidence),
         seconds=result.seconds,
         known=known,
         others=_others(evidence, signature) if kind not in _FINE else (),
-        fates=ends,
+        rank_outcomes=ends,
         timeline=timeline(case, ends) if kind is not Kind.SKIPPED else None,
         facts={**job.demand.facts, **evidence.facts, **_devices(evidence)},
         wire=result.wire,
         notes=tuple(map(_one_line, (*_beside(case), *of_speed))),
-        unsettled=unsettled,
+        inconclusive=inconclusive,
         away=away(case, signature),
     )
 
@@ -165,8 +167,8 @@ def _devices(evidence: Evidence) -> dict[str, str]:
 def _of_speed(case: Case, findings: Sequence[Finding]) -> tuple[tuple[str, ...], bool]:
     """What is to be said of its speed, and whether another launch must tell; nothing where that judge tripped."""
     try:
-        unsettled = bool(findings) and findings[0].judge == Speed.name and speed.unsettled(case)
-        return tuple(speed.notes(case)), unsettled
+        inconclusive = bool(findings) and findings[0].judge == Speed.name and speed.inconclusive(case)
+        return tuple(speed.notes(case)), inconclusive
     except Exception:  # noqa: BLE001 - it has been heard, and its trouble is a finding
         return (), False
 

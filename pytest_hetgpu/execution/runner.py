@@ -279,7 +279,7 @@ class Recorder:
         stopped = next((one.interrupted for one in further if one.interrupted), result.interrupted)
         result = replace(result, interrupted=stopped)
         outcome = self._judged(job, result, cluster.concerns, further)
-        if outcome.unsettled and self.trying.budget.spent:
+        if outcome.inconclusive and self.trying.budget.spent:
             result = replace(result, spent=self.trying.budget.why)
             self.folder.write_job(job, result)
             self.journal.finished(job, result)

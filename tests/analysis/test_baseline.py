@@ -16,7 +16,7 @@ from pytest_hetgpu.analysis.baseline import Baseline
 from pytest_hetgpu.analysis.compare.find import Places
 from pytest_hetgpu.analysis.compare.sides import Side
 from pytest_hetgpu.errors import HetgpuError, UsageError
-from pytest_hetgpu.model.external_program import Foreign
+from pytest_hetgpu.model.external_program import ExternalProgram
 from pytest_hetgpu.model.job import Command, Job
 from pytest_hetgpu.model.records import Measurement, Point
 from pytest_hetgpu.model.thresholds import Limit
@@ -263,11 +263,11 @@ def test_what_is_kept_holds_the_times_alone(find: Find, tmp_path: Path) -> None:
     assert [one["metric"] for one in only["measurements"]] == ["latency"]
 
 
-FOREIGN = Foreign(("osu_bw",), "osu", ranks=2)
+FOREIGN = ExternalProgram(("osu_bw",), "osu", ranks=2)
 
 
 def test_a_program_of_no_certain_type_is_held_against_the_type_it_had() -> None:
-    found = held(past(cell(times(5.0), tool="osu_latency 7.4")), points=(replace(POINT, dtype=""),), foreign=FOREIGN)
+    found = held(past(cell(times(5.0), tool="osu_latency 7.4")), points=(replace(POINT, dtype=""),), external=FOREIGN)
     (limit,) = found[POINT]
     assert (limit.tool, limit.lacks) == ("osu_latency 7.4", "")
     assert limit.seconds == pytest.approx((5e-6,))
@@ -276,13 +276,13 @@ def test_a_program_of_no_certain_type_is_held_against_the_type_it_had() -> None:
 
 def test_ranks_are_those_that_a_program_counts() -> None:
     four = cell(times(5.0, ranks=4), tool="osu_latency 7.4")
-    assert held(past(four), foreign=FOREIGN)[POINT][0].lacks == "ranks 4 before and 2 after"
-    assert held(past(four), foreign=replace(FOREIGN, ranks=4))[POINT][0].seconds
+    assert held(past(four), external=FOREIGN)[POINT][0].lacks == "ranks 4 before and 2 after"
+    assert held(past(four), external=replace(FOREIGN, ranks=4))[POINT][0].seconds
 
 
 def test_a_bandwidth_of_messages_tells_their_time_where_no_latency_does() -> None:
     stream = Measurement("bandwidth", 2.0, "GB/s", OTHER, 2)
-    found = held(past(cell(stream, tool="osu_bw 7.4")), points=(OTHER,), operation="send_recv", foreign=FOREIGN)
+    found = held(past(cell(stream, tool="osu_bw 7.4")), points=(OTHER,), operation="send_recv", external=FOREIGN)
     assert found[OTHER][0].seconds == pytest.approx(((1 << 20) / 2e9,))
     both = cell(stream, times(900.0, point=OTHER), tool="ucx_perftest")
-    assert held(past(both), points=(OTHER,), foreign=FOREIGN)[OTHER][0].seconds == pytest.approx((900e-6,))
+    assert held(past(both), points=(OTHER,), external=FOREIGN)[OTHER][0].seconds == pytest.approx((900e-6,))

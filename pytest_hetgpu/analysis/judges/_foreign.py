@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pytest_hetgpu.model.external_program import Foreign
+from pytest_hetgpu.model.external_program import ExternalProgram
 from pytest_hetgpu.model.job import Demand
-from pytest_hetgpu.model.outcome import Told
-from pytest_hetgpu.model.program_output import Measured
+from pytest_hetgpu.model.outcome import ProgramOutput
+from pytest_hetgpu.model.program_output import BenchmarkRow
 from pytest_hetgpu.model.records import Point
 
 
-def lacks(demand: Demand, foreign: Foreign, told: Told) -> Iterator[str]:
+def lacks(demand: Demand, foreign: ExternalProgram, told: ProgramOutput) -> Iterator[str]:
     """What was not measured, what was not verified, and what is wrong with the output itself."""
-    rows = [row for row in told.reading.rows if row.ranks in (None, foreign.ranks) or foreign.ranks is None]
+    rows = [row for row in told.benchmark.rows if row.ranks in (None, foreign.ranks) or foreign.ranks is None]
     measured = [row.point for row in rows if row.figures]
     verified = [row.point for row in rows if row.wrong is not None]
     unmeasured = [point for point in demand.points if not _among(point, measured)]
@@ -22,13 +22,13 @@ def lacks(demand: Demand, foreign: Foreign, told: Told) -> Iterator[str]:
         yield f"{told.tool} measured nothing at {_some(unmeasured)}"
     if foreign.check and unverified:
         yield f"{told.tool} verified nothing at {_some(unverified)}"
-    yield from (f"{told.tool}: {complaint}" for complaint in told.reading.complaints)
+    yield from (f"{told.tool}: {complaint}" for complaint in told.benchmark.complaints)
 
 
-def other_world(foreign: Foreign, told: Told) -> Measured | None:
+def other_world(foreign: ExternalProgram, told: ProgramOutput) -> BenchmarkRow | None:
     """The first row that was measured with another number of ranks than was asked for."""
     asked = foreign.ranks
-    return next((row for row in told.reading.rows if asked and row.ranks not in (None, asked)), None)
+    return next((row for row in told.benchmark.rows if asked and row.ranks not in (None, asked)), None)
 
 
 def _among(owed: Point, found: list[Point]) -> bool:

@@ -16,7 +16,7 @@ class Devices(Judge):
 
     def opinions(self, case: Case) -> Iterator[Opinion]:
         memory = case.job.demand.facts.get("memory")
-        if case.job.demand.foreign or memory not in ON_DEVICE:
+        if case.job.demand.external or memory not in ON_DEVICE:
             return
         told = {device.rank: device for device in case.evidence.devices}
         nodes = [node for node in case.job.nodes for _ in range(node.ranks)]

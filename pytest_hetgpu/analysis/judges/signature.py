@@ -55,8 +55,8 @@ def _force(case: Case, found: Signature) -> Force:
     if launcher_signal(case) is not None:
         itself = (case.result.returncode or 0) < 0
         return Force.FIRM if deadly or (itself and first) else Force.VAGUE
-    told = case.evidence.told
-    if told and told.exited and told.exited.kind is not Kind.ERROR and found.key.startswith("exit@"):
+    told = case.evidence.program
+    if told and told.exit_meaning and told.exit_meaning.kind is not Kind.ERROR and found.key.startswith("exit@"):
         return Force.VAGUE
     wrong = case.evidence.wrong or any(any(points.values()) for points in case.evidence.checks.values())
     return Force.VAGUE if wrong and found.kind is Kind.ERROR else Force.FIRM

@@ -54,7 +54,7 @@ class Speed(Judge):
             yield self.says(kind, f"it seemed slow, was launched again, and then failed: {what}", signature=cause)
 
 
-def unsettled(case: Case) -> bool:
+def inconclusive(case: Case) -> bool:
     """Whether another launch must tell if the cell is slow."""
     if not case.job.demand.limits or any(map(failed, (case, *case.further))):
         return False
@@ -79,7 +79,7 @@ def notes(case: Case) -> Iterator[str]:
 
 def _comparable(case: Case) -> Case:
     """The case whose limits say which of them this run, as it came out, cannot be held against."""
-    demand, told_of = case.job.demand, case.evidence.told
+    demand, told_of = case.job.demand, case.evidence.program
     tool, timed = told_of.tool if told_of else "", times(demand, case.evidence.rows)
 
     def settled(point: Point, limit: Limit) -> Limit:

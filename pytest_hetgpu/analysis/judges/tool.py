@@ -17,12 +17,12 @@ class Tool(Judge):
     name = "tool"
 
     def opinions(self, case: Case) -> Iterator[Opinion]:
-        told = case.evidence.told
+        told = case.evidence.program
         if told is None:
             return
         if told.absent:
             yield self.says(Kind.SKIPPED, told.absent, Force.FINAL)
-        exited = told.exited
+        exited = told.exit_meaning
         if exited and exited.kind not in (Kind.ERROR, Kind.WRONG_RESULT):
             yield self.says(exited.kind, f"{told.tool}: {exited.why}")
         elif exited and exited.kind is Kind.ERROR:

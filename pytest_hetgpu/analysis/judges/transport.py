@@ -29,7 +29,7 @@ class Transport(Judge):
             lacks = "; ".join(case.evidence.lacks)
             yield self.says(Kind.TRANSPORT_UNAVAILABLE, f"this build has no {lacks}", Force.FINAL, explanation(case))
             return
-        foreign = demand.foreign
+        foreign = demand.external
         # A process may have several GPUs, each of them a rank of NCCL's.
         several = max(demand.ranks, (foreign.ranks if foreign else None) or 1) > 1
         if several and (foreign is None or foreign.proof) and not seen and len(case.evidence.hellos) >= demand.ranks:

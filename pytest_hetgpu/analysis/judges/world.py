@@ -34,7 +34,7 @@ class World(Judge):
             if job.demand.backend:
                 stack = _torch_of(stack, job.demand.backend)
             # A program that is not ours may be linked with no MPI, or not tell.
-            if not is_of(stack, hello.library) and (hello.library or job.demand.foreign is None):
+            if not is_of(stack, hello.library) and (hello.library or job.demand.external is None):
                 loaded = f"{hello.library.partition(',')[0]} ({hello.libmpi or 'file unknown'})"
                 asked = f"{stack.vendor} {stack.version} (stack {stack.name})"
                 yield self.says(
@@ -59,7 +59,7 @@ class World(Judge):
 
     def _counted(self, case: Case) -> Iterator[Opinion]:
         """What a foreign program itself says of its world."""
-        foreign, told = case.job.demand.foreign, case.evidence.told
+        foreign, told = case.job.demand.external, case.evidence.program
         row = other_world(foreign, told) if foreign and told else None
         if row and told and foreign:
             found = "1 rank, so nothing moved" if row.ranks == 1 else f"{row.ranks} ranks"

@@ -10,7 +10,7 @@ from pytest_hetgpu.analysis.judges.base import Case, Force
 from pytest_hetgpu.analysis.judges.devices import Devices
 from pytest_hetgpu.analysis.judges.transport import Transport
 from pytest_hetgpu.analysis.judges.world import World
-from pytest_hetgpu.analysis.rank_outcomes import fates
+from pytest_hetgpu.analysis.rank_outcomes import rank_outcomes
 from pytest_hetgpu.model.job import Accelerator, Hardware, Node, Stack
 from pytest_hetgpu.model.records import Device
 from pytest_hetgpu.model.verdict import Kind
@@ -106,5 +106,5 @@ def test_ranks_belong_to_the_node_that_they_say() -> None:
     both = replace(job(backend="gloo"), nodes=(amd, nvidia))
     hellos = {0: hello(0, library="torch 2.13.0", node=1), 1: hello(1, library="torch 2.13.0", node=0)}
     broken = case({"backend": "gloo"}, {"returncode": 1}, hellos=hellos)
-    found = fates(replace(broken, job=both), ())
+    found = rank_outcomes(replace(broken, job=both), ())
     assert [(one.node, one.platform) for one in found] == [("node1", "cuda"), ("node0", "rocm")]
