@@ -13,7 +13,7 @@ import pytest
 from pytest_hetgpu.analysis.logs.transcript import read
 from pytest_hetgpu.cluster import stack_dump
 from pytest_hetgpu.extensions.runtimes.base import Look, Overdue
-from pytest_hetgpu.extensions.signatures.engine.stacks import StackFrame, moved_on
+from pytest_hetgpu.extensions.signatures.engine.stacks import StackFrame, has_moved
 from pytest_hetgpu.model.verdict import Kind
 
 MPI = "/opt/mpi/lib/libmpi.so.40"
@@ -227,7 +227,7 @@ def test_a_look_whose_native_frames_are_broken_is_no_movement() -> None:
     whole = [StackFrame("opal_progress", library="libopen-pal.so.80"), StackFrame("PMPI_Allreduce"), *python]
     other = [StackFrame("PMPI_Barrier", library="libmpi.so.40"), *python]
     on = [StackFrame("PMPI_Allreduce"), StackFrame("step", file="a.py", line=8, python=True), python[1]]
-    assert not moved_on(broken, whole)
-    assert not moved_on(whole, whole)
-    assert moved_on(whole, other)
-    assert moved_on(whole, on)
+    assert not has_moved(broken, whole)
+    assert not has_moved(whole, whole)
+    assert has_moved(whole, other)
+    assert has_moved(whole, on)

@@ -16,8 +16,8 @@ from pytest_hetgpu.analysis.logs.signs import last_of_program
 from pytest_hetgpu.analysis.logs.versions import Versions
 from pytest_hetgpu.extensions.registry import find, names
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser, Priority, Process
-from pytest_hetgpu.extensions.signatures.engine.order import ranked
-from pytest_hetgpu.extensions.signatures.engine.parting import parting_words
+from pytest_hetgpu.extensions.signatures.engine.last_error import last_error
+from pytest_hetgpu.extensions.signatures.engine.order import by_priority
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.records import Hello, RankExit
 from pytest_hetgpu.model.transport_classes import UNKNOWN, Connection, connection
@@ -184,12 +184,12 @@ def failures(path: Path, heard: Heard, matches: Sequence[FailureMatch]) -> tuple
 
     Where the first is that a program gave up, the line is quoted in which it said why, if it did just before.
     """
-    found = ranked(matches, heard.ranks, heard.survived)
+    found = by_priority(matches, heard.ranks, heard.survived)
     if not (found and found[0].key.startswith(_GAVE_UP)):
         return found
     first = found[0]
     before = lines(path, max(1, first.line - _BEFORE), first.line - 1)
-    said = parting_words(before, first.ranks[0] if len(first.ranks) == 1 else None)
+    said = last_error(before, first.ranks[0] if len(first.ranks) == 1 else None)
     if said is None:
         return found
     return (replace(first, primary_line=said.quote, line=said.number), *found[1:])

@@ -56,7 +56,7 @@ class Priority(enum.IntEnum):
     """Names the failing thing itself: a signal handler's report, an exception, a library that is not there."""
     RELAYED = 1
     """An upper layer's word on a failure that a lower one may have named: `MPI_INIT failed`, no PML could be opened."""
-    ENDING = 2
+    EXIT = 2
     """The launcher's word on how the first rank ended."""
     SYMPTOM = 3
     """An error whose reason lies elsewhere, such as a connection refused by somebody who may be dead."""

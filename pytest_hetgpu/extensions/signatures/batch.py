@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, Priority, slug
-from pytest_hetgpu.extensions.signatures.engine.endings import CUT_OFF, by_code, by_signal, signal_number
+from pytest_hetgpu.extensions.signatures.engine.exits import CUT_OFF, exit_by_code, exit_by_signal, signal_number
 from pytest_hetgpu.extensions.signatures.engine.rules import MatchRule, RuleParser
 from pytest_hetgpu.model.records import RankExit
 from pytest_hetgpu.model.verdict import Kind
@@ -48,7 +48,7 @@ _LSF = {
 }
 
 
-class Batch(RuleParser):
+class BatchSystem(RuleParser):
     """Limits and cancellations; how the launchers of batch systems say that programs ended."""
 
     rules = (
@@ -86,7 +86,7 @@ class Batch(RuleParser):
             CUT_OFF,
             r"=>> PBS: (?P<detail>job killed: (?:node \d+ \(\S*\) )?p?cput .*)",
         ),
-        MatchRule("=>> PBS: ", Kind.ERROR, "killed@pbs", Priority.ENDING, r"=>> PBS: (?P<detail>job killed.*)"),
+        MatchRule("=>> PBS: ", Kind.ERROR, "killed@pbs", Priority.EXIT, r"=>> PBS: (?P<detail>job killed.*)"),
         MatchRule(
             "Job exceeded resource ",
             _TIMEOUT,
@@ -125,9 +125,7 @@ class Batch(RuleParser):
             )
             for reason in ("MEMLIMIT", "SWAP")
         ),
-        MatchRule(
-            "TERM_", Kind.ERROR, "{reason}@lsf", Priority.ENDING, r"^TERM_(?P<reason>[A-Z_]+): (?P<detail>job .*)"
-        ),
+        MatchRule("TERM_", Kind.ERROR, "{reason}@lsf", Priority.EXIT, r"^TERM_(?P<reason>[A-Z_]+): (?P<detail>job .*)"),
         MatchRule("Exited with exit code ", key=_ENDED, pattern=r"^Exited with exit code (?P<code>[1-9]\d{0,8})\.\s*$"),
         MatchRule("Exited by signal ", key=_ENDED, pattern=r"^Exited by signal (?P<number>\d{1,3})\.\s*$"),
         MatchRule(
@@ -195,7 +193,7 @@ class Batch(RuleParser):
         ),
         MatchRule("has received a shutdown signal", _TIMEOUT, "cancelled@github", _LIMIT),
         MatchRule(
-            "lost communication with the server", Kind.NETWORK_FAILURE, "node-lost@github", Priority.ENDING, "runner"
+            "lost communication with the server", Kind.NETWORK_FAILURE, "node-lost@github", Priority.EXIT, "runner"
         ),
         MatchRule(
             "##[error]Process completed with exit code ", key=_ENDED, pattern=r"exit code (?P<code>[1-9]\d{0,8})"
@@ -258,13 +256,13 @@ class Batch(RuleParser):
             return match
         number = int(groups["number"]) if "number" in groups else signal_number(groups.get("how", ""))
         code = None if number else int(groups.get("code", "1"))
-        ending = by_signal(number) if number else by_code(code or 0)
+        reason = exit_by_signal(number) if number else exit_by_code(code or 0)
         for rank in match.signature.ranks if "rank" in groups and len(self._exits) < _MOST_EXITS else ():
             self._exits.setdefault(rank, RankExit(rank, number, code))
         signature = replace(
-            match.signature, kind=ending.kind, key=ending.key, signal=ending.signal, detail=ending.detail
+            match.signature, kind=reason.kind, key=reason.key, signal=reason.signal, detail=reason.detail
         )
-        return replace(match, signature=signature, priority=ending.priority)
+        return replace(match, signature=signature, priority=reason.priority)
 
     def exits(self) -> Sequence[RankExit]:
         return tuple(self._exits.values())

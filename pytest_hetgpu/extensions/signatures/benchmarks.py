@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pytest_hetgpu.extensions.signatures._texts.verdicts import NOT_DATA, Said, verdict
+from pytest_hetgpu.extensions.signatures._messages.verdicts import NOT_DATA, CheckMessage, check_message
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, LogParser, Priority, token
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.lazy_regex import lazy
@@ -151,8 +151,8 @@ class Benchmarks(LogParser):
             if (found := pattern.search(text)) and (key.endswith("tests") or not NOT_DATA.search(text)):
                 self._add(line, text, kind, key.replace("{what}", token(found.groupdict().get("what") or "")), priority)
                 return
-        if found_wrong := verdict(text):
-            priority = _VERDICT if found_wrong is Said.VERDICT else _ELEMENT
+        if found_wrong := check_message(text):
+            priority = _VERDICT if found_wrong is CheckMessage.VERDICT else _ELEMENT
             self._add(line, text, Kind.WRONG_RESULT, _OWN_CHECK, priority)
 
     def _add(self, line: LogLine, text: str, kind: Kind, key: str, priority: Priority) -> None:

@@ -84,14 +84,14 @@ class Cray(RuleParser):
             " died from signal ",
             Kind.CRASH,
             "{signal}",
-            Priority.ENDING,
+            Priority.EXIT,
             pattern=rf"\b{_HOST}: rank (?P<rank>\d{{1,7}}) died from signal (?P<signal>\d{{1,3}})\b",
         ),
         MatchRule(
             " exited with code ",
             Kind.ERROR,
             "exit@{code}",
-            Priority.ENDING,
+            Priority.EXIT,
             pattern=rf"\b{_HOST}: rank (?P<rank>\d{{1,7}}) (?P<detail>exited with code (?P<code>[1-9]\d{{0,9}}))\b",
         ),
         # aprun
@@ -99,7 +99,7 @@ class Cray(RuleParser):
             " exit signal ",
             Kind.CRASH,
             "{signal}",
-            Priority.ENDING,
+            Priority.EXIT,
             pattern=r"PE RANK (?P<rank>\d{1,7}) exit signal (?P<signal>[A-Z][\w/ ]{2,30}?)\s*$",
         ),
         MatchRule(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, LogParser, Priority
 from pytest_hetgpu.extensions.signatures.engine.stack_lines import faulthandler_frame
-from pytest_hetgpu.extensions.signatures.engine.stacks import StackFrame, position_of, summary
+from pytest_hetgpu.extensions.signatures.engine.stacks import StackFrame, position_of, summarize
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.verdict import Kind
@@ -60,7 +60,7 @@ class Faulthandler(LogParser):
         if not dumps:
             return ()
         positions = [position_of(dump.threads[-1])._replace(rank=rank) for rank, dump in dumps]
-        told = summary(positions)
+        told = summarize(positions)
         blamed = told.odd or tuple(positions)
         head = dumps[0][1].line
         signature = Signature(

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, LogParser, Priority, slug, token
-from pytest_hetgpu.extensions.signatures.engine.endings import Ending, by_code, by_signal, signal_number
+from pytest_hetgpu.extensions.signatures.engine.exits import ExitReason, exit_by_code, exit_by_signal, signal_number
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.records import RankExit
@@ -74,16 +74,16 @@ class Flux(LogParser):
         elif found := _TASKS.search(text):
             number = signal_number(found["signal"] or "")
             if found["code"] or number:
-                self._add(by_code(int(found["code"])) if found["code"] else by_signal(number or 0), line)
+                self._add(exit_by_code(int(found["code"])) if found["code"] else exit_by_signal(number or 0), line)
         elif found := _SHELL.search(text):
             self._shell(found["level"], found["note"].strip(), line)
         elif found := _COMMAND.search(text):
-            self._add(Ending(_LAUNCH, f"{slug(found['note'])}@flux", Priority.CAUSE, detail=found["note"]), line)
+            self._add(ExitReason(_LAUNCH, f"{slug(found['note'])}@flux", Priority.CAUSE, detail=found["note"]), line)
 
     def finish(self) -> Sequence[FailureMatch]:
         told = bool(self._matches)
         for line, status in [] if told else self._statuses:
-            self._add(by_signal(status & 0x7F) if status & 0x7F else by_code(status >> 8 & 0xFF), line)
+            self._add(exit_by_signal(status & 0x7F) if status & 0x7F else exit_by_code(status >> 8 & 0xFF), line)
         self._statuses.clear()
         signals = {match.signature.signal for match in self._matches if match.signature.signal}
         if signals == {"SIGTERM"}:
@@ -113,36 +113,36 @@ class Flux(LogParser):
             return
         if rank is not None and len(self._exits) < _MOST:
             self._exits.setdefault(rank, RankExit(rank, number or None, None if number else code))
-        self._add(by_signal(number) if number else by_code(code or 0), line, rank)
+        self._add(exit_by_signal(number) if number else exit_by_code(code or 0), line, rank)
 
     def _exception(self, kind: str, severity: int, note: str, line: LogLine) -> None:
         """An exception: at severity 0 it ended the job."""
         if severity:
             return
         if kind == "cancel":
-            ending = Ending(Kind.TIMEOUT, _CANCELLATION, Priority.LIMIT, detail=note or None)
+            reason = ExitReason(Kind.TIMEOUT, _CANCELLATION, Priority.LIMIT, detail=note or None)
         elif kind == "timeout":
-            ending = Ending(Kind.TIMEOUT, "time-limit@flux", Priority.LIMIT, detail=note or None)
+            reason = ExitReason(Kind.TIMEOUT, "time-limit@flux", Priority.LIMIT, detail=note or None)
         elif kind in ("exec", "mpir", "node-failure", "lost-shell"):
-            self._ended(note, line, Ending(Kind.ERROR, f"{slug(note)}@flux", detail=note or None))
+            self._ended(note, line, ExitReason(Kind.ERROR, f"{slug(note)}@flux", detail=note or None))
             return
         else:  # alloc, dependency, prolog, validate and what plug-ins raise before a job can start
             key = "unsatisfiable@flux" if "unsatisfiable" in note else f"{kind or 'exception'}@flux"
-            ending = Ending(_LAUNCH, key, Priority.CAUSE, detail=note or None)
-        self._add(ending, line)
+            reason = ExitReason(_LAUNCH, key, Priority.CAUSE, detail=note or None)
+        self._add(reason, line)
 
     def _shell(self, level: str, note: str, line: LogLine) -> None:
         """What a job's shell logs: it dies of what is fatal."""
         is_fatal = level == "FATAL"
-        ending = Ending(
+        reason = ExitReason(
             _LAUNCH, f"{slug(note)}@flux-shell", Priority.RELAYED if is_fatal else Priority.SYMPTOM, detail=note
         )
         if is_fatal:
-            self._ended(note, line, ending)
+            self._ended(note, line, reason)
         else:
-            self._add(ending, line, fatal=False)
+            self._add(reason, line, fatal=False)
 
-    def _ended(self, note: str, line: LogLine, otherwise: Ending) -> None:
+    def _ended(self, note: str, line: LogLine, otherwise: ExitReason) -> None:
         """What a note tells of tasks and nodes; `otherwise` where it tells neither."""
         for pattern in (_START, _DOOMED, _SHELL_DIED, _ABORT, _NODE):
             if found := pattern.search(note):
@@ -156,42 +156,42 @@ class Flux(LogParser):
         if pattern is _START:
             missing = groups["why"].startswith("No such file")
             key = f"no-program@{token(groups['program'])}" if missing else f"exec@{token(groups['why'])}"
-            ending = Ending(_LAUNCH, key, Priority.CAUSE, detail=groups["why"])
+            reason = ExitReason(_LAUNCH, key, Priority.CAUSE, detail=groups["why"])
         elif number := signal_number(how):
-            ending = by_signal(number)
+            reason = exit_by_signal(number)
         elif code := re.fullmatch(r"Exit (\d{1,9})", how):
-            ending = by_code(int(code[1]))
+            reason = exit_by_code(int(code[1]))
         elif pattern is _ABORT:
-            ending = Ending(Kind.ERROR, "MPI_Abort", detail=note)
+            reason = ExitReason(Kind.ERROR, "MPI_Abort", detail=note)
         elif pattern is _NODE:
-            ending = Ending(Kind.NETWORK_FAILURE, "node-failure@flux", detail=note)
+            reason = ExitReason(Kind.NETWORK_FAILURE, "node-failure@flux", detail=note)
         else:
-            ending = Ending(Kind.ERROR, "exit@task", detail=note)
-        self._add(ending, line, _number(groups.get("rank")), groups.get("host"))
+            reason = ExitReason(Kind.ERROR, "exit@task", detail=note)
+        self._add(reason, line, _number(groups.get("rank")), groups.get("host"))
 
     def _add(
-        self, ending: Ending, line: LogLine, rank: int | None = None, host: str | None = None, *, fatal: bool = True
+        self, reason: ExitReason, line: LogLine, rank: int | None = None, host: str | None = None, *, fatal: bool = True
     ) -> None:
         if len(self._matches) >= _MOST:
             return
         signature = Signature(
-            ending.kind,
-            ending.key,
+            reason.kind,
+            reason.key,
             line.quote,
             line.number,
-            signal=ending.signal,
-            detail=ending.detail,
+            signal=reason.signal,
+            detail=reason.detail,
             ranks=() if rank is None else (rank,),
             hosts=(host,) if host else (),
         )
-        self._matches.append(FailureMatch(signature, ending.priority, fatal=fatal))
+        self._matches.append(FailureMatch(signature, reason.priority, fatal=fatal))
 
 
 def _cancelled(match: FailureMatch) -> FailureMatch:
     """The first task to end was ended: what peers then said of lost connections is no cause, wherever it stands."""
     if match.signature.key != _CANCELLATION:
         return match
-    return replace(match, priority=Priority.ENDING, signature=replace(match.signature, signal="SIGTERM"))
+    return replace(match, priority=Priority.EXIT, signature=replace(match.signature, signal="SIGTERM"))
 
 
 def _number(text: str | None) -> int | None:

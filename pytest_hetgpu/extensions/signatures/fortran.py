@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, LogParser, slug
+from pytest_hetgpu.extensions.signatures.engine.demangle import function_name, program_name
 from pytest_hetgpu.extensions.signatures.engine.frames import Crash, Frame, is_system
-from pytest_hetgpu.extensions.signatures.engine.names import function_name, program_name
 from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.verdict import Kind
 
@@ -48,7 +48,7 @@ _UNKNOWN = ("Unknown", "???")
 _HANDLERS = ("for__", "_gfortrani_", "_gfortran_", "backtrace_handler")
 
 
-class _Ended(Crash):
+class _FortranCrash(Crash):
     """An error that the run-time library ended a program for; its words are the key, whatever the frames."""
 
     def __init__(self, line: LogLine, words: str) -> None:
@@ -84,13 +84,13 @@ class Fortran(LogParser):
         if found := _RECEIVED.search(text):
             self._start(_died(line, found["signal"], found["detail"]), writer)
         elif found := _ERROR.match(text):
-            self._start(_Ended(line, (found["detail"] or found["stop"]).strip()), writer)
+            self._start(_FortranCrash(line, (found["detail"] or found["stop"]).strip()), writer)
         elif found := _SEVERE.search(text):
             self._latest.pop(writer, None)
             if signal := _SIGNALS.get(found["number"]):
                 self._start(_died(line, signal, found["detail"]), writer)
             elif found["number"] != _NO_MEMORY:
-                self._start(_Ended(line, found["detail"].strip()), writer)
+                self._start(_FortranCrash(line, found["detail"].strip()), writer)
         elif (crash := self._latest.get(writer)) and (found := _FRAME.match(text) or _ROW.match(text)):
             self._frame(crash, found)
 

@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, LogParser, Priority, Process, slug
+from pytest_hetgpu.extensions.signatures.engine.demangle import function_name, program_name
 from pytest_hetgpu.extensions.signatures.engine.frames import crash_key, is_system, library_key
-from pytest_hetgpu.extensions.signatures.engine.names import function_name, program_name
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.verdict import Kind

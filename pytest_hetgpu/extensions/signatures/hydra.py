@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pytest_hetgpu.extensions.signatures._texts.networks import NO_WAY
+from pytest_hetgpu.extensions.signatures._messages.routes import NO_ROUTE
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, Priority
 from pytest_hetgpu.extensions.signatures.engine.frames import signal_name
 from pytest_hetgpu.extensions.signatures.engine.rules import MatchRule, RuleParser
@@ -162,7 +162,8 @@ class Hydra(RuleParser):
             Kind.NETWORK_FAILURE,
             "{reason}@hydra",
             Priority.SYMPTOM,
-            pattern=rf"{_BY}{_WITHIN}(?P<detail>read error \((?P<reason>{NO_WAY}|Software caused connection abort)\))",
+            pattern=rf"{_BY}{_WITHIN}"
+            rf"(?P<detail>read error \((?P<reason>{NO_ROUTE}|Software caused connection abort)\))",
         ),
         MatchRule(
             "Error: Downstream from host ",
@@ -212,14 +213,14 @@ class Hydra(RuleParser):
             "xit status of rank ",
             Kind.CRASH,
             "{signal}",
-            Priority.ENDING,
+            Priority.EXIT,
             pattern=r"[Ee]xit status of rank (?P<rank>\d{1,7}): killed by signal (?P<signal>\d{1,3})\b",
         ),
         MatchRule(
             "xit status of rank ",
             Kind.ERROR,
             "exit@{code}",
-            Priority.ENDING,
+            Priority.EXIT,
             pattern=r"[Ee]xit status of rank (?P<rank>\d{1,7}): return code (?P<code>[1-9]\d{0,9})\b",
         ),
         # PMI's client (src/pmi/src/pmi_util.c): the launcher went away before it.

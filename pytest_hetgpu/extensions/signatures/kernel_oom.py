@@ -18,12 +18,12 @@ class KernelOom(RuleParser):
     rules = (
         # Our own words for counts of the kernel that rose during the run (kills.py); a machine's may be others' doing.
         MatchRule(_COUNTED, _MEMORY, _OOM, pattern=rf"{_TOLD} of its control group .*)"),
-        MatchRule(_COUNTED, _MEMORY, _OOM, Priority.ENDING, pattern=rf"{_TOLD} of this machine .*)", fatal=False),
+        MatchRule(_COUNTED, _MEMORY, _OOM, Priority.EXIT, pattern=rf"{_TOLD} of this machine .*)", fatal=False),
         # mm/oom_kill.c; `journalctl` and `dmesg` show it, and some centres append it to a job's output.
         MatchRule("ut of memory: Kill", _MEMORY, _OOM, pattern=r"(?P<detail>[Oo]ut of memory: Kill.*)"),
         MatchRule("oom-kill:", _MEMORY, _OOM, pattern=r"(?P<detail>oom-kill:constraint=\w+)"),
         MatchRule("invoked oom-killer", _MEMORY, _OOM, pattern=r"(?P<detail>\S+ invoked oom-killer)"),
-        MatchRule("oom_reaper: reaped process", _MEMORY, _OOM, Priority.ENDING),
+        MatchRule("oom_reaper: reaped process", _MEMORY, _OOM, Priority.EXIT),
         MatchRule("earlyoom", _MEMORY, _OOM, pattern=r"(?P<detail>sending SIG(?:TERM|KILL) to process .*)"),
         MatchRule("systemd-oomd killed", _MEMORY, _OOM),
         # Slurm: src/plugins/task/cgroup/task_cgroup_memory.c, src/interfaces/jobacct_gather.c

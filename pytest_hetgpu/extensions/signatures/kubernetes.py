@@ -110,9 +110,7 @@ class Kubernetes(RuleParser):
         MatchRule(
             "OutOf", _LAUNCH, "not-admitted@kubernetes", pattern=r"(?:^|\s)(?P<detail>OutOf\w+\.\w+/\w+)", fatal=False
         ),
-        MatchRule(
-            "NodeLost", Kind.NETWORK_FAILURE, "node-lost@kubernetes", Priority.ENDING, r"(?:^|\s)NodeLost(?:\s|$)"
-        ),
+        MatchRule("NodeLost", Kind.NETWORK_FAILURE, "node-lost@kubernetes", Priority.EXIT, r"(?:^|\s)NodeLost(?:\s|$)"),
         MatchRule(
             "NodeNotReady",
             Kind.NETWORK_FAILURE,
@@ -162,7 +160,7 @@ class Kubernetes(RuleParser):
             "command terminated with exit code ",
             Kind.ERROR,
             "exit@{name}",
-            Priority.ENDING,
+            Priority.EXIT,
             r"exit code (?P<name>[1-9]\d*)",
         ),
     )

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from pytest_hetgpu.extensions.signatures._texts.networks import no_way
+from pytest_hetgpu.extensions.signatures._messages.routes import no_route
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, Priority, slug
 from pytest_hetgpu.extensions.signatures.engine.rules import MatchRule, RuleParser
 from pytest_hetgpu.model.lazy_regex import lazy
@@ -128,7 +128,7 @@ class Libfabric(RuleParser):
             groups = {**groups, "words": slug(groups["words"])}
         read = super().build_match(rule, groups, line)
         said = groups.get("detail", "")
-        if read.signature.key == "connect@tcp" and no_way(said):
+        if read.signature.key == "connect@tcp" and no_route(said):
             return replace(read, priority=Priority.RELAYED)
         if rule.kind is Kind.ERROR and _NO_MEMORY.search(said):
             return replace(read, signature=replace(read.signature, kind=_MEMORY))

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pytest_hetgpu.extensions.signatures._texts.mpich_reasons import mpi_name
+from pytest_hetgpu.extensions.signatures._messages.mpich_reasons import mpi_name
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, LogParser, Priority, slug, token
 from pytest_hetgpu.extensions.signatures.engine.frames import Frame, entry_point, parse_frame
 from pytest_hetgpu.model.failure import Signature

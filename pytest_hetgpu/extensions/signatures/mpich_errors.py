@@ -12,8 +12,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from pytest_hetgpu.extensions.signatures._texts.mpich_classes import NO_MEMORY, OTHERS_DEATH, UNSPECIFIC, error_class
-from pytest_hetgpu.extensions.signatures._texts.mpich_reasons import Reason, mpi_name, reason_in
+from pytest_hetgpu.extensions.signatures._messages.mpich_classes import NO_MEMORY, OTHERS_DEATH, UNSPECIFIC, error_class
+from pytest_hetgpu.extensions.signatures._messages.mpich_reasons import MpichReason, mpi_name, reason_in
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, LogParser, Priority, slug, token
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.lazy_regex import lazy
@@ -61,7 +61,7 @@ class _Stack:
     begun: bool = False
     deepest: tuple[str, str, LogLine] | None = None
     fatal: bool = True
-    reason: tuple[Reason, str, LogLine] | None = None
+    reason: tuple[MpichReason, str, LogLine] | None = None
 
     def says(self, function: str, text: str, line: LogLine) -> None:
         """Take what a function of the stack has to say."""
@@ -156,7 +156,7 @@ class MpichErrors(LogParser):
             hosts=(line.host,) if line.host else (),
         )
         if len(self._matches) < _MOST_READINGS:
-            self._matches.append(FailureMatch(signature, Priority.ENDING))
+            self._matches.append(FailureMatch(signature, Priority.EXIT))
 
     def finish(self) -> Sequence[FailureMatch]:
         for stack in list(self._open):

@@ -41,7 +41,7 @@ _CORE = 128
 
 
 @dataclass(slots=True)
-class _Ended:
+class _ExitBanner:
     """One banner, or mpiexec's last words."""
 
     line: LogLine
@@ -58,25 +58,25 @@ class MpichExits(LogParser):
     context = _WINDOW
 
     def __init__(self) -> None:
-        self._ended: list[_Ended] = []
-        self._open: _Ended | None = None
-        self._said: _Ended | None = None
+        self._ended: list[_ExitBanner] = []
+        self._open: _ExitBanner | None = None
+        self._said: _ExitBanner | None = None
         self._interrupted = False
 
     def feed(self, line: LogLine) -> None:
         text = line.text[:_LONGEST_LINE]
         if _BANNER in text:
             self._close()
-            self._open = _Ended(line)
+            self._open = _ExitBanner(line)
         elif _STRING in text:
             if self._said is None and (found := _SIGNAL.search(text)):
-                self._said = _Ended(line, signal=int(found[1]))
+                self._said = _ExitBanner(line, signal=int(found[1]))
         elif _CTRL_C in text:
             self._interrupted = True
         elif self._open:
             self._detail(self._open, text, line)
 
-    def _detail(self, ended: _Ended, text: str, line: LogLine) -> None:
+    def _detail(self, ended: _ExitBanner, text: str, line: LogLine) -> None:
         if found := _PROCESS.search(text):
             ended.rank = int(found[1]) if found[1] else line.rank
             ended.process = (found[3].rpartition("@")[2].split(".")[0], int(found[2]))
@@ -92,7 +92,7 @@ class MpichExits(LogParser):
             self._ended.append(self._open)
         self._open = None
 
-    def _causes(self) -> list[_Ended]:
+    def _causes(self) -> list[_ExitBanner]:
         """The banners that tell the cause: none that only shows what the launcher did to the others, if one does."""
         self._close()
         said = self._said.signal if self._said else None
@@ -132,7 +132,7 @@ def _signal_in(code: int, said: int | None, interrupted: bool) -> int | None:
     return None
 
 
-def _match(ended: _Ended, alone: bool) -> FailureMatch:
+def _match(ended: _ExitBanner, alone: bool) -> FailureMatch:
     """A rank's end. SIGTERM to all, without a rank that was killed for another, comes from whoever stopped the job."""
     found = Signature(
         Kind.ERROR,
@@ -142,7 +142,7 @@ def _match(ended: _Ended, alone: bool) -> FailureMatch:
         ranks=() if ended.rank is None else (ended.rank,),
         hosts=(ended.process[0],) if ended.process else (),
     )
-    priority = Priority.ENDING
+    priority = Priority.EXIT
     if ended.signal is not None:
         name = signal_name(ended.signal)
         outside = ended.signal in _FROM_OUTSIDE and alone

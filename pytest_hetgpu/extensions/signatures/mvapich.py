@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pytest_hetgpu.extensions.signatures._texts.verbs import completion
+from pytest_hetgpu.extensions.signatures._messages.verbs import completion
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, Priority
 from pytest_hetgpu.extensions.signatures.engine.frames import signal_name
 from pytest_hetgpu.extensions.signatures.engine.rules import MatchRule, RuleParser
@@ -35,7 +35,7 @@ class Mvapich(RuleParser):
             "terminated with signal",
             Kind.CRASH,
             "{signal}",
-            Priority.ENDING,
+            Priority.EXIT,
             pattern=rf"{_SPAWN}\[child_handler\] MPI process \(rank: (?P<rank>\d{{1,7}}), pid: \d{{1,10}}\) "
             r"terminated with signal (?P<signal>\d{1,3})\b",
         ),
@@ -43,7 +43,7 @@ class Mvapich(RuleParser):
             "exited with status",
             Kind.ERROR,
             "exit@{code}",
-            Priority.ENDING,
+            Priority.EXIT,
             pattern=rf"{_SPAWN}\[child_handler\] MPI process \(rank: (?P<rank>\d{{1,7}}), pid: \d{{1,10}}\) "
             r"(?P<detail>exited with status (?P<code>[1-9]\d{0,4}))\b",
         ),
@@ -51,7 +51,7 @@ class Mvapich(RuleParser):
             "terminated unexpectedly on",
             Kind.ERROR,
             "process-died@mpispawn",
-            Priority.ENDING,
+            Priority.EXIT,
             pattern=r"MPI process \(rank: (?P<rank>\d{1,7})\) terminated unexpectedly on (?P<host>[\w.-]{1,255})",
         ),
         MatchRule(

@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytest_hetgpu.extensions.signatures._texts.nccl import PEER_LOST, Meaning, meaning
+from pytest_hetgpu.extensions.signatures._messages.nccl import PEER_LOST, Meaning, meaning
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, LogParser, Priority, Process
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.lazy_regex import lazy

@@ -30,7 +30,7 @@ _CLEAR, _CLEARLY = 5, 3
 _LONGEST = 4096
 
 
-class _Report:
+class _CrashReport:
     """One report as it comes in: frames by their numbers, and those whose number got lost in their order."""
 
     def __init__(self, process: Process, line: LogLine) -> None:
@@ -57,7 +57,7 @@ class _Report:
 class _Claim(NamedTuple):
     """A report whose next frame is to come, with the frame's number where it was read."""
 
-    report: _Report
+    report: _CrashReport
     place: int | None
 
 
@@ -76,12 +76,12 @@ class OpenMpiCrash(LogParser):
     context = 60
 
     def __init__(self) -> None:
-        self._reports: list[_Report] = []
-        self._latest: dict[Process, _Report] = {}
+        self._reports: list[_CrashReport] = []
+        self._latest: dict[Process, _CrashReport] = {}
         self._waiting: list[_Claim] = []
         self._loose: list[_Loose] = []
         self._cut: tuple[_Claim, str] | None = None
-        self._votes: defaultdict[str, Counter[_Report]] = defaultdict(Counter)
+        self._votes: defaultdict[str, Counter[_CrashReport]] = defaultdict(Counter)
 
     def feed(self, line: LogLine) -> None:
         for process, text in _pieces(line.text[:_LONGEST]):
@@ -99,10 +99,10 @@ class OpenMpiCrash(LogParser):
 
     def _start(self, process: Process, line: LogLine) -> None:
         if len(self._reports) < _MOST_CRASHES:
-            self._latest[process] = _Report(process, line)
+            self._latest[process] = _CrashReport(process, line)
             self._reports.append(self._latest[process])
 
-    def _tell(self, report: _Report, text: str, line: LogLine) -> None:
+    def _tell(self, report: _CrashReport, text: str, line: LogLine) -> None:
         self._waiting = [claim for claim in self._waiting if claim.report is not report]
         placed = _PLACE.match(text)
         claim = _Claim(report, int(placed[1]) if placed else None)

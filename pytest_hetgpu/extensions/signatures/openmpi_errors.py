@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from pytest_hetgpu.extensions.signatures._texts.networks import no_way
-from pytest_hetgpu.extensions.signatures._texts.openmpi import FABRIC, LACKING, TCP_WARNINGS, WRONG_USE
-from pytest_hetgpu.extensions.signatures._texts.ucx_statuses import status
+from pytest_hetgpu.extensions.signatures._messages.openmpi import FABRIC, LACKING, TCP_WARNINGS, WRONG_USE
+from pytest_hetgpu.extensions.signatures._messages.routes import no_route
+from pytest_hetgpu.extensions.signatures._messages.ucx_statuses import status
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, Priority, slug
-from pytest_hetgpu.extensions.signatures.engine.fatal import PEER_LOST, TRIGGERS, FatalBlocks
+from pytest_hetgpu.extensions.signatures.engine.openmpi_blocks import PEER_LOST, TRIGGERS, ErrorBlocks
 from pytest_hetgpu.extensions.signatures.engine.rules import MatchRule, RuleParser
 from pytest_hetgpu.model.verdict import Kind
 
@@ -259,7 +259,7 @@ class OpenMpiErrors(RuleParser):
 
     def __init__(self) -> None:
         super().__init__()
-        self._fatal = FatalBlocks()
+        self._fatal = ErrorBlocks()
         self._of_pmix = False
 
     def feed(self, line: LogLine) -> None:
@@ -324,7 +324,7 @@ def _tcp(match: FailureMatch, reason: str) -> FailureMatch:
 
 def _reached(match: FailureMatch, reason: str) -> FailureMatch:
     """Who cannot be reached at all explains what the layers above say of it."""
-    return replace(match, priority=Priority.RELAYED) if no_way(reason) else match
+    return replace(match, priority=Priority.RELAYED) if no_route(reason) else match
 
 
 def _ucx(match: FailureMatch, groups: Mapping[str, str]) -> FailureMatch:

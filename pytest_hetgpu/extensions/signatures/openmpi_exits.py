@@ -40,7 +40,7 @@ _NO_INFO = lazy(r"noticed that the job aborted(?: by signal)?, but has no info")
 _RETURNED = lazy(r"\bjob .*terminated normally, but \d+ process\S* returned")
 _KILLED = lazy(r"\b\d+ total process(?:es)? (?:killed|aborted)\b")
 _UNNAMED = {
-    _NO_FINALIZE: ("no-finalize@mpirun", Priority.ENDING),
+    _NO_FINALIZE: ("no-finalize@mpirun", Priority.EXIT),
     _NO_INFO: ("aborted@mpirun", Priority.UNSPECIFIC),
     _RETURNED: ("exit@mpirun", Priority.UNSPECIFIC),
     _KILLED: ("killed@mpirun", Priority.CONSEQUENCE),
@@ -162,7 +162,7 @@ class OpenMpiExits(LogParser):
             return
         if before.signal is None and before.code is None:
             self._exits[ended.rank] = ended
-        priority = Priority.CONSEQUENCE if signature.signal in _FROM_OUTSIDE else Priority.ENDING
+        priority = Priority.CONSEQUENCE if signature.signal in _FROM_OUTSIDE else Priority.EXIT
         hosts = (process[0],) if process else ()
         self._matches.append(FailureMatch(replace(signature, ranks=(ended.rank,), hosts=hosts), priority, process))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from pytest_hetgpu.extensions.signatures._texts.launch import DAEMONS, FILES, MAPPING, OPTIONS
+from pytest_hetgpu.extensions.signatures._messages.launch import DAEMONS, FILES, MAPPING, OPTIONS
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, Priority, slug, token
 from pytest_hetgpu.extensions.signatures.engine.rules import MatchRule, RuleParser
 from pytest_hetgpu.model.verdict import Kind

@@ -10,9 +10,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pytest_hetgpu.extensions.signatures._texts.errnos import WORDS, errno, kind_of
-from pytest_hetgpu.extensions.signatures._texts.mpich_classes import NO_MEMORY, OTHERS_DEATH, error_class
-from pytest_hetgpu.extensions.signatures._texts.programs import (
+from pytest_hetgpu.extensions.signatures._messages.errnos import WORDS, errno, kind_of
+from pytest_hetgpu.extensions.signatures._messages.mpich_classes import NO_MEMORY, OTHERS_DEATH, error_class
+from pytest_hetgpu.extensions.signatures._messages.programs import (
     CALL,
     CLASS_ALONE,
     ERROR_CLASS,
@@ -50,7 +50,7 @@ _ENDS = ("MPI_ABORT was invoked", "exited with", "BAD TERMINATION", "exit code",
 
 
 @dataclass(slots=True)
-class _Said:
+class _ErrorLine:
     """Words that one process or several said: the first line that holds them, and the last that is equal to it."""
 
     line: LogLine
@@ -138,7 +138,7 @@ class Program(LogParser):
     )
 
     def __init__(self) -> None:
-        self._said: dict[str, _Said] = {}
+        self._said: dict[str, _ErrorLine] = {}
         self._end = 0
 
     def feed(self, line: LogLine) -> None:
@@ -154,7 +154,7 @@ class Program(LogParser):
         if said := _gave_up(text, line):
             self._add(_key(text), said, line)
 
-    def _add(self, key: str, said: _Said, line: LogLine) -> None:
+    def _add(self, key: str, said: _ErrorLine, line: LogLine) -> None:
         if key not in self._said and len(self._said) >= _MOST:
             return
         known = self._said.setdefault(key, said)
@@ -168,7 +168,7 @@ class Program(LogParser):
     def finish(self) -> Sequence[FailureMatch]:
         return tuple(self._match(key, said) for key, said in self._said.items())
 
-    def _match(self, key: str, said: _Said) -> FailureMatch:
+    def _match(self, key: str, said: _ErrorLine) -> FailureMatch:
         """Words long before the end were not the last ones. That two ranks said the same is no going on."""
         early = bool(self._end) and self._end - said.line.number > said.far
         signature = Signature(
@@ -189,7 +189,7 @@ def _key(text: str) -> str:
     return f"{slug(_told(text)) or 'error'}@program"
 
 
-def _called(text: str, line: LogLine) -> tuple[str, _Said] | None:
+def _called(text: str, line: LogLine) -> tuple[str, _ErrorLine] | None:
     """A call into MPI, NCCL or UCC of which the program says that it failed: key and words."""
     if not any(part in text for part in _CALLED) or NOT_A_CALL.search(text):
         return None
@@ -205,13 +205,13 @@ def _called(text: str, line: LogLine) -> tuple[str, _Said] | None:
     return None
 
 
-def _of_class(error: str, line: LogLine, entry: str | None) -> _Said:
+def _of_class(error: str, line: LogLine, entry: str | None) -> _ErrorLine:
     kind = Kind.OUT_OF_MEMORY if error == NO_MEMORY else Kind.ERROR
     priority = Priority.CONSEQUENCE if error in OTHERS_DEATH else Priority.RELAYED
-    return _Said(line, line.number, kind, priority, entry=entry)
+    return _ErrorLine(line, line.number, kind, priority, entry=entry)
 
 
-def _gave_up(text: str, line: LogLine) -> _Said | None:
+def _gave_up(text: str, line: LogLine) -> _ErrorLine | None:
     """Words of giving up, or those of an errno that end a line and say what failed with it."""
     if _LIBRARYS.search(text):
         return None
@@ -230,7 +230,7 @@ def _gave_up(text: str, line: LogLine) -> _Said | None:
         kind, priority = Kind.TIMEOUT, Priority.RELAYED
     elif _UNSUPPORTED.search(text):
         kind = Kind.TRANSPORT_UNAVAILABLE
-    return _Said(line, line.number, kind, priority, _FAR if stopped else _FAR_FOR_AN_ERRNO, fatal=gone is not None)
+    return _ErrorLine(line, line.number, kind, priority, _FAR if stopped else _FAR_FOR_AN_ERRNO, fatal=gone is not None)
 
 
 def _told(text: str) -> str:

@@ -29,7 +29,7 @@ _RANK = lazy(r"\[(\d{1,7})\] (?=\S)")
 _OUTERMOST = lazy(r"\((?:_start|__?clone\d?)\+0x")
 
 
-class _Report:
+class _PsmReport:
     """One process's report; `open` until its outermost frame was read."""
 
     def __init__(self, found: re.Match[str], line: LogLine) -> None:
@@ -68,13 +68,13 @@ class Psm(LogParser):
     context = 150
 
     def __init__(self) -> None:
-        self._reports: list[_Report] = []
+        self._reports: list[_PsmReport] = []
 
     def feed(self, line: LogLine) -> None:
         text = line.text[:_LONGEST]
         if found := _TERMINATED.search(text):
             if len(self._reports) < _MOST:
-                self._reports.append(_Report(found, line))
+                self._reports.append(_PsmReport(found, line))
         elif address_of(text):
             line = _ranked(line)
             waiting = [one for one in self._reports[-_MOST_WAITING:] if one.open and _same_writer(one.line, line)]

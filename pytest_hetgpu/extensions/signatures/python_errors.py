@@ -6,14 +6,19 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pytest_hetgpu.extensions.signatures._texts.gpu import gpu_error
-from pytest_hetgpu.extensions.signatures._texts.nccl import meaning
-from pytest_hetgpu.extensions.signatures._texts.python import EXCEPTIONS, MPICH_CLASSES
-from pytest_hetgpu.extensions.signatures._texts.torch import filled, sense_of
+from pytest_hetgpu.extensions.signatures._messages.gpu import gpu_error
+from pytest_hetgpu.extensions.signatures._messages.nccl import meaning
+from pytest_hetgpu.extensions.signatures._messages.python import EXCEPTIONS, MPICH_CLASSES
+from pytest_hetgpu.extensions.signatures._messages.torch import filled_key, first_rule
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, LogParser, Priority, token
 from pytest_hetgpu.extensions.signatures.engine import tracebacks
 from pytest_hetgpu.extensions.signatures.engine.frames import signal_name
-from pytest_hetgpu.extensions.signatures.engine.tracebacks import Fatal, Link, Raised, Tracebacks
+from pytest_hetgpu.extensions.signatures.engine.tracebacks import (
+    ChainLink,
+    InterpreterCrash,
+    RaisedException,
+    Tracebacks,
+)
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.verdict import Kind
@@ -82,7 +87,7 @@ class PythonErrors(LogParser):
     def feed(self, line: LogLine) -> None:
         if found := _ABORTED.match(line.text[:_LONGEST_ABORT]):
             self._abort(int(found["openmpi"] or found["mpich"]))
-        line = tracebacks.of_its_rank(tracebacks.unmasked(line))
+        line = tracebacks.strip_rank_prefix(tracebacks.restore_exception_name(line))
         writer = self._writers.get((line.rank, line.host))
         if writer is None:
             if len(self._writers) >= _MOST_WRITERS:
@@ -113,7 +118,7 @@ class PythonErrors(LogParser):
         return [replace(match, signature=replace(match.signature, ranks=ranks)) for match in matches]
 
 
-def _matches(raised: Sequence[Raised]) -> list[FailureMatch]:
+def _matches(raised: Sequence[RaisedException]) -> list[FailureMatch]:
     read: dict[int, FailureMatch] = {}
     for one in raised:
         match = _match(one)
@@ -124,14 +129,16 @@ def _matches(raised: Sequence[Raised]) -> list[FailureMatch]:
     return [read[id(one)] for one in raised if one.name != "ChildFailedError"]
 
 
-def _chained(before: FailureMatch, was: Raised, match: FailureMatch, one: Raised) -> tuple[FailureMatch, FailureMatch]:
+def _chained(
+    before: FailureMatch, was: RaisedException, match: FailureMatch, one: RaisedException
+) -> tuple[FailureMatch, FailureMatch]:
     """Two exceptions of which one led to the other, with the weight that each has beside the other.
 
     The last is what the program has to say, however it came to be raised: of `raise X from Y` X is worded by somebody
     who knew Y. The first counts where it means more than its name, where the last only refers to it (`_wraps`), and
     where the last came of cleaning up.
     """
-    if was.name == "ExceptionGroup" or one.link in (Link.INNER, Link.MEMBER):
+    if was.name == "ExceptionGroup" or one.link in (ChainLink.INNER, ChainLink.MEMBER):
         return _at_least(before, max(Priority.RELAYED, match.priority)), match
     if was.name == "CancelledError":  # asyncio's own way to end what took too long
         return before, match
@@ -139,19 +146,19 @@ def _chained(before: FailureMatch, was: Raised, match: FailureMatch, one: Raised
         named = replace(match.signature, hosts=match.signature.hosts or before.signature.hosts)
         return _at_least(before, Priority.CONSEQUENCE), replace(match, signature=named)
     plain = _is_plain(was, before)
-    told = not plain and (one.link is Link.CAUSED or _is_plain(one, match))
-    cleaning = one.link is Link.HANDLING and any(name.rpartition(".")[2] in _CLEANUP for _, name in one.frames)
+    told = not plain and (one.link is ChainLink.CAUSED or _is_plain(one, match))
+    cleaning = one.link is ChainLink.HANDLING and any(name.rpartition(".")[2] in _CLEANUP for _, name in one.frames)
     if told or cleaning or _wraps(one, was):
         return before, _at_least(match, max(Priority.RELAYED, before.priority))
     return (_at_least(before, Priority.RELAYED) if plain else before), match
 
 
-def _wraps(one: Raised, was: Raised) -> bool:
+def _wraps(one: RaisedException, was: RaisedException) -> bool:
     """Whether an exception has no words of its own: a pool's copy of what its worker raised, or a reference to it."""
     return one.message in ("", was.message) or _REFERS.search(one.message) is not None
 
 
-def _is_plain(one: Raised, match: FailureMatch) -> bool:
+def _is_plain(one: RaisedException, match: FailureMatch) -> bool:
     """Whether an exception says no more than its name."""
     return match.signature.key == f"{one.name}@{_place(one.frames)}" and match.priority is Priority.CAUSE
 
@@ -160,7 +167,7 @@ def _at_least(match: FailureMatch, priority: Priority) -> FailureMatch:
     return replace(match, priority=max(match.priority, priority))
 
 
-def _match(one: Raised) -> FailureMatch:
+def _match(one: RaisedException) -> FailureMatch:
     said = one.line
     words = f"{one.name}: {one.message}" if one.message else one.name
     place = _place(one.frames)
@@ -201,8 +208,8 @@ def _nccl(text: str, signature: Signature, fatal: bool) -> FailureMatch | None:
     return FailureMatch(said, means.priority, fatal=fatal)
 
 
-def _sensed(one: Raised, signature: Signature, place: str, fatal: bool) -> FailureMatch:
-    found = sense_of(one.text, EXCEPTIONS)
+def _sensed(one: RaisedException, signature: Signature, place: str, fatal: bool) -> FailureMatch:
+    found = first_rule(one.text, EXCEPTIONS)
     if not found:
         return FailureMatch(signature, fatal=fatal)
     sense, regex_match = found
@@ -210,7 +217,7 @@ def _sensed(one: Raised, signature: Signature, place: str, fatal: bool) -> Failu
     signal = groups.get("signal") or sense.signal
     signal = signal_name(int(signal)) if signal and signal.isdigit() else signal
     key = sense.key if not sense.key.endswith("@") else f"{sense.key}{place}"
-    key = filled(sense._replace(key=key.replace("{signal}", signal or "")), regex_match) or signature.key
+    key = filled_key(sense._replace(key=key.replace("{signal}", signal or "")), regex_match) or signature.key
     kind = sense.kind
     if key.startswith("address-in-use@") and any(_AGENT.search(path) for path, _ in one.frames):
         kind = Kind.LAUNCH_FAILURE
@@ -251,7 +258,7 @@ def _entry(frames: Sequence[tuple[str, str]]) -> str | None:
     return None
 
 
-def _mpi(one: Raised, signature: Signature) -> FailureMatch | None:
+def _mpi(one: RaisedException, signature: Signature) -> FailureMatch | None:
     """An error that MPI returned, under the key that Open MPI's own report of it would have."""
     error = _MPI_ERROR.match(one.message)
     mpich = _MPICH_ERROR.match(one.message)
@@ -268,7 +275,7 @@ def _mpi(one: Raised, signature: Signature) -> FailureMatch | None:
     )
 
 
-def _fatal(fatal: Fatal) -> FailureMatch:
+def _fatal(fatal: InterpreterCrash) -> FailureMatch:
     """The interpreter's own end. It aborts after its words; faulthandler prints them when a signal ends it."""
     signal = next((signal for words, signal in _SIGNALS.items() if fatal.what.startswith(words)), "SIGABRT")
     signature = Signature(

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, LogParser, Priority, token
-from pytest_hetgpu.extensions.signatures.engine.endings import CUT_OFF, by_signal, signal_number
+from pytest_hetgpu.extensions.signatures.engine.exits import CUT_OFF, exit_by_signal, signal_number
 from pytest_hetgpu.extensions.signatures.engine.frames import signal_name
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.lazy_regex import lazy
@@ -147,16 +147,16 @@ def _job(found: re.Match[str], line: LogLine) -> FailureMatch | None:
     number = _number(said)
     if number is None or _BESIDE.match(command):
         return None
-    ending = by_signal(number)
-    name = ending.signal
+    reason = exit_by_signal(number)
+    name = reason.signal
     bare = found.re.pattern == _BARE.pattern and number not in (4, 7, 8, 11) and not said.get("dumped")
     signature = Signature(
-        ending.kind,
-        ending.key,
+        reason.kind,
+        reason.key,
         line.quote,
         line.number,
         signal=name,
-        detail=ending.detail,
+        detail=reason.detail,
         ranks=() if line.rank is None else (line.rank,),
         hosts=(line.host,) if line.host else (),
     )
@@ -164,7 +164,7 @@ def _job(found: re.Match[str], line: LogLine) -> FailureMatch | None:
         options = limit["options"].strip()
         signature = replace(signature, kind=Kind.TIMEOUT, key=_FROM_TIMEOUT, detail=f"timeout {options}".strip())
         return FailureMatch(signature, CUT_OFF)
-    return FailureMatch(signature, ending.priority, fatal=not bare)
+    return FailureMatch(signature, reason.priority, fatal=not bare)
 
 
 def _number(said: dict[str, str | None]) -> int | None:

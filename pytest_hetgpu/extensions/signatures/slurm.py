@@ -13,14 +13,14 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, Priority, slug
-from pytest_hetgpu.extensions.signatures.engine.endings import (
+from pytest_hetgpu.extensions.signatures.engine.exits import (
     CUT_OFF,
-    Ending,
-    by_code,
-    by_signal,
-    hosts,
-    killed,
-    numbers,
+    ExitReason,
+    exit_by_code,
+    exit_by_signal,
+    expand_hosts,
+    is_killed,
+    parse_ranges,
     signal_number,
 )
 from pytest_hetgpu.extensions.signatures.engine.rules import MatchRule, RuleParser
@@ -52,11 +52,11 @@ _REFUSALS = (
 )
 
 
-class _Told(NamedTuple):
+class _ExitLine(NamedTuple):
     """srun's line on some tasks."""
 
     line: LogLine
-    ending: Ending
+    reason: ExitReason
     ranks: tuple[int, ...]
     hosts: tuple[str, ...]
 
@@ -206,7 +206,7 @@ class Slurm(RuleParser):
             "Node failure on ",
             _NETWORK,
             "node-failure@slurm",
-            Priority.ENDING,
+            Priority.EXIT,
             r"error: (?P<detail>Node failure on (?P<host>\S+))",
         ),
         MatchRule(
@@ -279,7 +279,7 @@ class Slurm(RuleParser):
 
     def __init__(self) -> None:
         super().__init__()
-        self._told: list[_Told] = []
+        self._told: list[_ExitLine] = []
         self._cancelled: list[tuple[LogLine, str | None, str]] = []
         self._stopped = False
         self._exits: dict[int, RankExit] = {}
@@ -300,21 +300,21 @@ class Slurm(RuleParser):
 
     def _ended(self, found: re.Match[str], line: LogLine) -> None:
         """One line of srun on tasks that ended."""
-        how, ranks = found["how"], tuple(numbers(found["tasks"]))
+        how, ranks = found["how"], tuple(parse_ranges(found["tasks"]))
         number, code = signal_number(how), _EXITED.match(how)
         if code:
-            ending = by_code(int(code[1]))
+            reason = exit_by_code(int(code[1]))
         elif number is not None:
-            ending = by_signal(number)
+            reason = exit_by_signal(number)
         elif how.startswith("Out Of Memory"):
-            ending = Ending(Kind.OUT_OF_MEMORY, "oom-kill@kernel", detail=how)
+            reason = ExitReason(Kind.OUT_OF_MEMORY, "oom-kill@kernel", detail=how)
         else:
             return
         for rank in ranks:
             if len(self._exits) < _MOST:
                 self._exits.setdefault(rank, RankExit(rank, number, int(code[1]) if code else None))
         if len(self._told) < _MOST:
-            self._told.append(_Told(line, ending, ranks[:_MOST_NAMED], hosts(found["hosts"])))
+            self._told.append(_ExitLine(line, reason, ranks[:_MOST_NAMED], expand_hosts(found["hosts"])))
 
     def exits(self) -> Sequence[RankExit]:
         return tuple(self._exits.values())
@@ -329,31 +329,31 @@ class Slurm(RuleParser):
         matches: list[FailureMatch] = []
         failed = False
         for told in self._told:
-            ending = told.ending
-            late = (end is not None and told.line.number > end) or (failed and killed(ending))
-            failed |= ending.priority is not Priority.CONSEQUENCE
-            signature = _signature(told.line, ending, told.ranks, told.hosts)
-            matches.append(FailureMatch(signature, Priority.CONSEQUENCE if late else ending.priority))
+            reason = told.reason
+            late = (end is not None and told.line.number > end) or (failed and is_killed(reason))
+            failed |= reason.priority is not Priority.CONSEQUENCE
+            signature = _signature(told.line, reason, told.ranks, told.hosts)
+            matches.append(FailureMatch(signature, Priority.CONSEQUENCE if late else reason.priority))
         return matches
 
     def _cancellations(self) -> list[FailureMatch]:
         """Who ended the job, unless it was srun because of a task that had failed before."""
         matches = []
-        failed = min((told.line.number for told in self._told if told.ending.priority is Priority.ENDING), default=None)
-        of = next((told.ending.signal for told in self._told if told.ending.signal in ("SIGTERM", "SIGKILL")), None)
+        failed = min((told.line.number for told in self._told if told.reason.priority is Priority.EXIT), default=None)
+        of = next((told.reason.signal for told in self._told if told.reason.signal in ("SIGTERM", "SIGKILL")), None)
         for line, host, why in self._cancelled:
             kind, key, priority = Kind.TIMEOUT, _LIMITS.get(why, _CANCELLATION), CUT_OFF
-            signal = by_signal(number).signal if (number := signal_number(why.replace("SIGNAL ", ""))) else of
+            signal = exit_by_signal(number).signal if (number := signal_number(why.replace("SIGNAL ", ""))) else of
             if why.startswith("NODE FAILURE"):
-                kind, key, priority, signal = _NETWORK, "node-failure@slurm", Priority.ENDING, None
+                kind, key, priority, signal = _NETWORK, "node-failure@slurm", Priority.EXIT, None
             elif key == _CANCELLATION and (self._stopped or (failed is not None and failed < line.number)):
                 continue
             detail = f"due to {why.lower()}" if why else "cancelled"
-            ending = Ending(kind, key, priority, signal, detail)
-            matches.append(FailureMatch(_signature(line, ending, (), (host,) if host else ()), priority))
+            reason = ExitReason(kind, key, priority, signal, detail)
+            matches.append(FailureMatch(_signature(line, reason, (), (host,) if host else ()), priority))
         return matches
 
 
-def _signature(line: LogLine, ending: Ending, ranks: tuple[int, ...], names: tuple[str, ...]) -> Signature:
-    signature = Signature(ending.kind, ending.key, line.quote, line.number, signal=ending.signal, detail=ending.detail)
+def _signature(line: LogLine, reason: ExitReason, ranks: tuple[int, ...], names: tuple[str, ...]) -> Signature:
+    signature = Signature(reason.kind, reason.key, line.quote, line.number, signal=reason.signal, detail=reason.detail)
     return replace(signature, ranks=ranks, hosts=names)

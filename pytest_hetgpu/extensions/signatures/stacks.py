@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, LogParser, Priority, token
 from pytest_hetgpu.extensions.signatures.engine.frames import Frame, entry_point, faulting, library_key, signal_name
-from pytest_hetgpu.extensions.signatures.engine.halted import Halted, halted, key_of
 from pytest_hetgpu.extensions.signatures.engine.stack_lines import (
     GDB_THREAD,
     frame_number,
@@ -21,7 +20,8 @@ from pytest_hetgpu.extensions.signatures.engine.stack_lines import (
     main_thread,
     spy_frame,
 )
-from pytest_hetgpu.extensions.signatures.engine.stacks import Position, StackFrame, parse_facts, position_of, summary
+from pytest_hetgpu.extensions.signatures.engine.stacks import Position, StackFrame, parse_facts, position_of, summarize
+from pytest_hetgpu.extensions.signatures.engine.stopped_processes import StoppedProcess, parse_stopped, stopped_key
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.verdict import Kind
@@ -107,7 +107,7 @@ class Stacks(LogParser):
 
     def __init__(self) -> None:
         self._ours: list[Position] = []
-        self._halted: list[Halted] = []
+        self._halted: list[StoppedProcess] = []
         self._verdicts: list[FailureMatch] = []
         self._processes: list[_Process] = []
         self._open: dict[int | None, _Process] = {}
@@ -132,7 +132,7 @@ class Stacks(LogParser):
                 number=line.number,
             )
             self._ours.append(parse_facts(known, found["facts"]))
-        elif stopped := halted(text):
+        elif stopped := parse_stopped(text):
             self._halted.append(stopped)
         elif found := _VERDICT.match(text):
             verdict = _judged(found["how"] == "slow", found["sentence"], self._ours, line)
@@ -200,15 +200,17 @@ def _judged(slow: bool, sentence: str, positions: Sequence[Position], line: LogL
     return FailureMatch(_signature(positions, sentence, line.quote, line.number), Priority.STUCK)
 
 
-def _by_signal(verdict: FailureMatch, halted: Sequence[Halted]) -> FailureMatch:
+def _by_signal(verdict: FailureMatch, parse_stopped: Sequence[StoppedProcess]) -> FailureMatch:
     """The same of a run whose launcher, or a daemon of it, a signal had stopped: that explains all the rest."""
-    hosts = tuple(dict.fromkeys(one.host for one in halted if one.host))
-    told = replace(verdict.signature, key=key_of(halted), library=None, function=None, ranks=(), hosts=hosts)
+    hosts = tuple(dict.fromkeys(one.host for one in parse_stopped if one.host))
+    told = replace(
+        verdict.signature, key=stopped_key(parse_stopped), library=None, function=None, ranks=(), hosts=hosts
+    )
     return replace(verdict, signature=told)
 
 
 def _signature(positions: Sequence[Position], sentence: str, quote: str, number: int) -> Signature:
-    told = summary(positions)
+    told = summarize(positions)
     blamed = told.odd or tuple(one for one in positions if one.known)
     first = next((one for one in blamed if one.waits), blamed[0] if blamed else Position())
     waited = first.entry or next((one.entry for one in told.others if one.entry), "")
@@ -231,7 +233,7 @@ def _stuck(processes: Sequence[_Process]) -> Iterator[FailureMatch]:
     positions = [process.position() for process in processes]
     if not any(one.call for one in positions):
         return
-    told = summary(positions)
+    told = summarize(positions)
     apart = next((one for one in told.odd if one.text), None)
     quoted = apart or next((one for one in positions if one.text and one.call), positions[0])
     signature = _signature(positions, "", quoted.text, quoted.number)

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from pytest_hetgpu.extensions.signatures._texts.torch import GLOO, NCCL, Sense, filled, sense_of
+from pytest_hetgpu.extensions.signatures._messages.torch import GLOO, NCCL, MessageRule, filled_key, first_rule
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, Priority
 from pytest_hetgpu.extensions.signatures.engine.frames import signal_name
 from pytest_hetgpu.extensions.signatures.engine.rules import MatchRule, RuleParser
-from pytest_hetgpu.extensions.signatures.engine.tracebacks import unmasked
+from pytest_hetgpu.extensions.signatures.engine.tracebacks import restore_exception_name
 from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.verdict import Kind
 
@@ -21,7 +21,7 @@ _WORDS, _ENDED = "{words}", "{ended}"
 _LONGEST_DETAIL = 200
 # An exception's own line is read with its traceback.
 _EXCEPTION = lazy(r"(?:\w+\.)*[A-Z]\w*(?:Error|Exception): ")
-_SENSES: tuple[Sense, ...] = (*GLOO, *NCCL)
+_SENSES: tuple[MessageRule, ...] = (*GLOO, *NCCL)
 _NET, _TIME = Kind.NETWORK_FAILURE, Kind.TIMEOUT
 _AFTER = Priority.CONSEQUENCE
 
@@ -122,7 +122,7 @@ class TorchDistributed(RuleParser):
             "exits with return code = -",
             Kind.CRASH,
             _ENDED,
-            Priority.ENDING,
+            Priority.EXIT,
             r"(?P<detail>exits with return code = (?P<number>-[1-9]\d{0,9}))",
         ),
         # lightning/fabric/strategies/launchers/subprocess_script.py
@@ -130,7 +130,7 @@ class TorchDistributed(RuleParser):
             "Child process with PID ",
             Kind.CRASH,
             _ENDED,
-            Priority.ENDING,
+            Priority.EXIT,
             r"(?:\[rank: (?P<rank>\d{1,7})\] )?"
             r"(?P<detail>Child process with PID \d+ terminated with code (?P<number>-?[1-9]\d{0,9}))",
         ),
@@ -145,7 +145,7 @@ class TorchDistributed(RuleParser):
     )
 
     def feed(self, line: LogLine) -> None:
-        line = unmasked(line)
+        line = restore_exception_name(line)
         if not _EXCEPTION.match(line.text):
             super().feed(line)
 
@@ -167,7 +167,7 @@ def _on_a_host(match: FailureMatch) -> FailureMatch:
 
 
 def _of_words(match: FailureMatch, words: str) -> FailureMatch:
-    found = sense_of(words, _SENSES)
+    found = first_rule(words, _SENSES)
     if found is None:
         return replace(match, signature=replace(match.signature, key="failed@c10d"), priority=Priority.RELAYED)
     sense, regex_match = found
@@ -177,7 +177,7 @@ def _of_words(match: FailureMatch, words: str) -> FailureMatch:
         match.signature,
         kind=Kind.CRASH if aborted else sense.kind,
         signal="SIGABRT" if aborted else None,
-        key=filled(sense, regex_match),
+        key=filled_key(sense, regex_match),
         detail=words[:_LONGEST_DETAIL],
         entry_point=sense.entry,
         ranks=(int(rank),) if rank else match.signature.ranks,

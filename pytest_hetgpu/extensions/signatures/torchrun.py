@@ -168,7 +168,7 @@ class Torchrun(LogParser):
         if worker.code == 1:
             spoke = worker.rank in self._raised or self._own > max(self._agents, 1)
             return Priority.CONSEQUENCE if spoke else Priority.UNSPECIFIC
-        return Priority.ENDING
+        return Priority.EXIT
 
     def exits(self) -> Sequence[RankExit]:
         ends: dict[int, RankExit] = {}

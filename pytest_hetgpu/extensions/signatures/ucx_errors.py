@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from pytest_hetgpu.extensions.signatures._texts.networks import NO_WAY
+from pytest_hetgpu.extensions.signatures._messages.routes import NO_ROUTE
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, LogParser, Priority, process_of, slug, token
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.lazy_regex import lazy
@@ -26,7 +26,7 @@ _NO_HEX = str.maketrans("", "", "0123456789abcdef")
 _LOGGED = lazy(r"\bUCX\s+(?:ERROR|FATAL)\s+(\S.*)$")
 
 
-class _Row(NamedTuple):
+class _Rule(NamedTuple):
     """What a message means; no kind: nothing, no key: the message's own words."""
 
     words: str
@@ -42,44 +42,44 @@ _ROWS = tuple(
     (lazy(row.words), row)
     for row in (
         # Cleaning up: uct/sm/mm/posix, xpmem, base/mm_ep.c; uct/cuda/cuda_ipc; and hints that follow another line.
-        _Row(r"^\s*(?:shm_)?unlink\(|munmap\(|[Uu]nable to unmap|xpmem_detach|ailed to release xpmem|detaching from"),
-        _Row(r"ibv_dereg_mr\(|failed to close memhandle|failed to remove address|failed to unmap|cudaEventDestroy"),
-        _Row(r"try to increase \"?net\.core|QP 0x[0-9a-f]+ wqe\["),
+        _Rule(r"^\s*(?:shm_)?unlink\(|munmap\(|[Uu]nable to unmap|xpmem_detach|ailed to release xpmem|detaching from"),
+        _Rule(r"ibv_dereg_mr\(|failed to close memhandle|failed to remove address|failed to unmap|cudaEventDestroy"),
+        _Rule(r"try to increase \"?net\.core|QP 0x[0-9a-f]+ wqe\["),
         # Memory: uct/sm/mm/posix/mm_posix.c, ucs/sys/sys.c, uct/ib/base/ib_log.h and everything that registers.
-        _Row(r"(?:^|[^\w/])/dev/shm\b|backing file.*No space left", _MEMORY, "no-space@dev-shm"),
-        _Row(r"shmget\(.*|shared memory limits by 'ipcs", _MEMORY, "no-space@sysv-shm"),
-        _Row(
+        _Rule(r"(?:^|[^\w/])/dev/shm\b|backing file.*No space left", _MEMORY, "no-space@dev-shm"),
+        _Rule(r"shmget\(.*|shared memory limits by 'ipcs", _MEMORY, "no-space@sysv-shm"),
+        _Rule(
             r"(?P<where>ibv_\w+|mlx5dv_\w+|create \w+ QP)\b.*(?:Cannot allocate memory|max locked memory)",
             _MEMORY,
             "Cannot-allocate-memory@{where}",
         ),
-        _Row(r"max locked memory|ulimit -l", _MEMORY, "Cannot-allocate-memory@memlock"),
-        _Row(r"(?i)not enough memory|out[ _]of[ _]memory|Cannot allocate memory", _MEMORY, "out-of-memory@ucx"),
+        _Rule(r"max locked memory|ulimit -l", _MEMORY, "Cannot-allocate-memory@memlock"),
+        _Rule(r"(?i)not enough memory|out[ _]of[ _]memory|Cannot allocate memory", _MEMORY, "out-of-memory@ucx"),
         # Work completions: uct/ib/mlx5/ib_mlx5_log.c, uct/ib/base/ib_iface.h. A peer that died looks like a bad link.
-        _Row(r"(?P<what>(?:Transport|Receive-no-ready) retry count exceeded)", _NET, "{what}@ib", Priority.SYMPTOM),
-        _Row(r"WR flushed", _NET, "WR-flushed@ib", Priority.CONSEQUENCE),
-        _Row(r"(?P<what>\w[\w -]{0,60}?) on \S+/\w+ \(synd 0x|completion.* with error on \S+: (?P<status>[^,]{0,60})",
+        _Rule(r"(?P<what>(?:Transport|Receive-no-ready) retry count exceeded)", _NET, "{what}@ib", Priority.SYMPTOM),
+        _Rule(r"WR flushed", _NET, "WR-flushed@ib", Priority.CONSEQUENCE),
+        _Rule(r"(?P<what>\w[\w -]{0,60}?) on \S+/\w+ \(synd 0x|completion.* with error on \S+: (?P<status>[^,]{0,60})",
              Kind.ERROR, "{what}{status}@ib"),
         # No way to the peer or the device: ucp/wireup/select.c, ucp/core/ucp_context.c, ucp_rkey.h, uct/base/uct_md.c.
-        _Row(r"no (?:\S+ ){1,4}transport to|No transports selected|no supported sockaddr", _GONE, "no-transport@ucx"),
-        _Row(r"no remote registered memory access|remote memory is unreachable", _GONE, "no-transport@ucx"),
-        _Row(r"[Nn]o usable transports/devices|(?:TLs|device) lists? (?:is|are) empty", _GONE, "no-device@ucx"),
-        _Row(r"(?:MD|Transport|component) .*does not exist|[Nn]o memory domain resources", _GONE, "no-device@ucx"),
-        _Row(r"enable GPUDirect RDMA|(?:dmabuf|NVLINK) support (?:is )?requested but not", _GONE, "no-gpudirect@ucx"),
-        _Row(r"/dev/knem|No zero-copy protocol found|[Nn]o device was found|failed to open gdr copy", _GONE),
-        _Row(r"[Ii]nvalid gid\[|find a gid which", _GONE, "invalid-gid@ib"),
-        _Row(r"no valid pkey|find specified pkey|requested pkey", _GONE, "no-pkey@ib"),
-        _Row(r"none of the available|not support multi-threaded worker|No such device\b", _GONE),
+        _Rule(r"no (?:\S+ ){1,4}transport to|No transports selected|no supported sockaddr", _GONE, "no-transport@ucx"),
+        _Rule(r"no remote registered memory access|remote memory is unreachable", _GONE, "no-transport@ucx"),
+        _Rule(r"[Nn]o usable transports/devices|(?:TLs|device) lists? (?:is|are) empty", _GONE, "no-device@ucx"),
+        _Rule(r"(?:MD|Transport|component) .*does not exist|[Nn]o memory domain resources", _GONE, "no-device@ucx"),
+        _Rule(r"enable GPUDirect RDMA|(?:dmabuf|NVLINK) support (?:is )?requested but not", _GONE, "no-gpudirect@ucx"),
+        _Rule(r"/dev/knem|No zero-copy protocol found|[Nn]o device was found|failed to open gdr copy", _GONE),
+        _Rule(r"[Ii]nvalid gid\[|find a gid which", _GONE, "invalid-gid@ib"),
+        _Rule(r"no valid pkey|find specified pkey|requested pkey", _GONE, "no-pkey@ib"),
+        _Rule(r"none of the available|not support multi-threaded worker|No such device\b", _GONE),
         # Settings: ucs/config/parser.c, ucp/core/ucp_context.c.
-        _Row(r"Invalid value for (?P<where>\w+):", Kind.ERROR, "invalid-value@{where}"),
-        _Row(r"ulimit -n|maximal number of files|Too many open files", Kind.ERROR, "open-files@ucx"),
+        _Rule(r"Invalid value for (?P<where>\w+):", Kind.ERROR, "invalid-value@{where}"),
+        _Rule(r"ulimit -n|maximal number of files|Too many open files", Kind.ERROR, "open-files@ucx"),
         # ucs/sys/sock.c has other names for lost peers: this one is a fault on this side, such as EFAULT.
-        _Row(r"^\s*tcp_ep .*: \w+\(\d+\) failed: Input/output error", Kind.ERROR),
-        _Row(rf"failed: (?:{NO_WAY})", _NET, "", Priority.RELAYED),
+        _Rule(r"^\s*tcp_ep .*: \w+\(\d+\) failed: Input/output error", Kind.ERROR),
+        _Rule(rf"failed: (?:{NO_ROUTE})", _NET, "", Priority.RELAYED),
         # Peers: uct/tcp, ucs/sys/sock.c, ucp/core/ucp_worker.c and ucp_ep.c (`will not be handled`), uct/sm/cma.
-        _Row(r"\berror '(?P<what>[^']{3,60})' .*will not be handled", _NET, "{what}@ucx", Priority.SYMPTOM),
-        _Row(r"No such process", Kind.ERROR, "", Priority.CONSEQUENCE),
-        _Row(
+        _Rule(r"\berror '(?P<what>[^']{3,60})' .*will not be handled", _NET, "{what}@ucx", Priority.SYMPTOM),
+        _Rule(r"No such process", Kind.ERROR, "", Priority.CONSEQUENCE),
+        _Rule(
             r"[Cc]onnection re(?:set|fused|jected|tries)|[Tt]imed? ?out|[Uu]nreachable|No route to host"
             r"|Broken pipe|rejected by remote|Host is down|not connected|[Kk]eepalive"
             r"|RDMA_CM_EVENT_(?:UNREACHABLE|\w+_ERROR|REJECTED)",
@@ -88,10 +88,10 @@ _ROWS = tuple(
             Priority.SYMPTOM,
         ),
         # What a GPU's driver answered (uct/cuda/base/cuda_iface.h): often an error of a kernel long before.
-        _Row(r"(?P<where>cu[A-Z]\w*)\(.*(?:failed: |ret: ?)(?P<what>[^()]{3,80})$", Kind.ERROR, "{what}@{where}",
+        _Rule(r"(?P<where>cu[A-Z]\w*)\(.*(?:failed: |ret: ?)(?P<what>[^()]{3,80})$", Kind.ERROR, "{what}@{where}",
              Priority.SYMPTOM),
-        _Row(r"no cuda context bound|without active context", Kind.ERROR, "no-cuda-context@ucx", Priority.SYMPTOM),
-        _Row(r"", Kind.ERROR, "", Priority.SYMPTOM),
+        _Rule(r"no cuda context bound|without active context", Kind.ERROR, "no-cuda-context@ucx", Priority.SYMPTOM),
+        _Rule(r"", Kind.ERROR, "", Priority.SYMPTOM),
     )
 )  # fmt: skip
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pytest_hetgpu.extensions.signatures._texts.verbs import STATUSES, completion, status_of
+from pytest_hetgpu.extensions.signatures._messages.verbs import STATUSES, completion, status_of
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, Priority
 from pytest_hetgpu.extensions.signatures.engine.rules import MatchRule, RuleParser
 from pytest_hetgpu.model.verdict import Kind

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pytest_hetgpu.analysis.logs.lines import parsed
 from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser
-from pytest_hetgpu.extensions.signatures.engine.order import ranked
+from pytest_hetgpu.extensions.signatures.engine.order import by_priority
 from pytest_hetgpu.model.failure import Signature
 
 
@@ -17,7 +17,7 @@ def matches(dialect: str, text: str) -> list[FailureMatch]:
 
 
 def spoken(text: str, *dialects: str) -> list[Signature]:
-    return list(ranked(match for dialect in dialects for match in matches(dialect, text)))
+    return list(by_priority(match for dialect in dialects for match in matches(dialect, text)))
 
 
 def told(match: FailureMatch) -> str:

@@ -10,9 +10,9 @@ import pytest
 
 from pytest_hetgpu.analysis.logs.lines import parsed
 from pytest_hetgpu.extensions.registry import find
-from pytest_hetgpu.extensions.signatures._texts.gpu import gpu_error
+from pytest_hetgpu.extensions.signatures._messages.gpu import gpu_error
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser, Priority
-from pytest_hetgpu.extensions.signatures.engine.order import ranked
+from pytest_hetgpu.extensions.signatures.engine.order import by_priority
 from pytest_hetgpu.model.failure import Signature
 
 NCCL = "gpu3:4711:4790 [2] "
@@ -26,7 +26,7 @@ def matches(dialect: str, text: str) -> Sequence[FailureMatch]:
 
 
 def first(dialect: str, text: str) -> Signature:
-    return ranked(matches(dialect, text))[0]
+    return by_priority(matches(dialect, text))[0]
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_the_warning_that_the_call_failed_for() -> None:
             "ncclCommInitRank: 1 unhandled cuda error",
         )
     )
-    found = ranked(matches("nccl", log))
+    found = by_priority(matches("nccl", log))
     assert [signature.key for signature in found] == [
         "NoDevice@gpu",
         "ncclUnhandledCudaError@ncclCommInitRank",

@@ -154,7 +154,7 @@ def test_cray(text: str, expected: str) -> None:
 def test_pals_stops_the_other_ranks() -> None:
     text = "x1: rank 1 died from signal 15\nx2: rank 0 died from signal 6\n"
     found = {one.signature.key: (one.priority, one.signature.ranks) for one in matches(Cray(), text)}
-    assert found == {"SIGTERM": (Priority.CONSEQUENCE, (1,)), "SIGABRT": (Priority.ENDING, (0,))}
+    assert found == {"SIGTERM": (Priority.CONSEQUENCE, (1,)), "SIGABRT": (Priority.EXIT, (0,))}
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,14 @@ import pytest
 from pytest_hetgpu.analysis.logs.lines import parsed
 from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser, Priority
-from pytest_hetgpu.extensions.signatures.engine.endings import by_code, by_signal, hosts, numbers, signal_number
-from pytest_hetgpu.extensions.signatures.engine.order import ranked
+from pytest_hetgpu.extensions.signatures.engine.exits import (
+    exit_by_code,
+    exit_by_signal,
+    expand_hosts,
+    parse_ranges,
+    signal_number,
+)
+from pytest_hetgpu.extensions.signatures.engine.order import by_priority
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.records import RankExit
 from pytest_hetgpu.model.verdict import Kind
@@ -41,7 +47,7 @@ def said(dialect: str, text: str) -> list[str]:
 
 def first(text: str) -> str:
     """The most telling of what all of these dialects read."""
-    answer = ranked(match for dialect in MANAGERS for match in matches(dialect, text))
+    answer = by_priority(match for dialect in MANAGERS for match in matches(dialect, text))
     return f"{answer[0].kind.value} {answer[0].key} {answer[0].line}" if answer else ""
 
 
@@ -101,9 +107,9 @@ def test_srun_names_ranks_and_hosts() -> None:
 
 
 def test_many_hosts_and_ranks_are_all_named_and_endless_numbers_none() -> None:
-    assert len(hosts("n[001-500],x")) == 501
-    assert hosts(f"n[{'9' * 5000}-3],x") == ("x",)
-    assert tuple(numbers(f"0-499,{'9' * 5000}")) == tuple(range(500))
+    assert len(expand_hosts("n[001-500],x")) == 501
+    assert expand_hosts(f"n[{'9' * 5000}-3],x") == ("x",)
+    assert tuple(parse_ranges(f"0-499,{'9' * 5000}")) == tuple(range(500))
 
 
 KILL_ON_BAD_EXIT = """srun: error: n1: task 0: {}
@@ -126,7 +132,7 @@ srun: Force Terminated StepId=1.0"""
 def test_whom_srun_kills_is_a_consequence(how: str, wanted: str, end: str) -> None:
     assert first(KILL_ON_BAD_EXIT.format(how, end)) == wanted
     weights = [match.priority for match in matches("slurm", KILL_ON_BAD_EXIT.format(how, end))]
-    assert weights == [Priority.ENDING, Priority.CONSEQUENCE]
+    assert weights == [Priority.EXIT, Priority.CONSEQUENCE]
 
 
 def test_a_step_that_is_terminated_because_of_a_task_says_so_before_or_after() -> None:
@@ -162,8 +168,8 @@ def test_only_what_stands_before_the_end_of_a_job_can_be_its_reason(cut: str) ->
     gone = FailureMatch(Signature(Kind.NETWORK_FAILURE, "lost", lost, 2), Priority.SYMPTOM, fatal=False)
     before = [match for dialect in MANAGERS for match in matches(dialect, f"going\ngoing\n{cut}")]
     after = [match for dialect in MANAGERS for match in matches(dialect, cut)]
-    assert ranked([gone, *before])[0] == gone.signature
-    assert ranked([gone, *after])[0].kind is Kind.TIMEOUT
+    assert by_priority([gone, *before])[0] == gone.signature
+    assert by_priority([gone, *after])[0].kind is Kind.TIMEOUT
 
 
 def test_a_failure_before_the_time_limit_wins() -> None:
@@ -252,9 +258,9 @@ def test_hostile_text_is_read_quickly_and_raises_nothing(text: str) -> None:
 def test_endings() -> None:
     assert signal_number("Segmentation fault (core dumped)") == 11
     assert signal_number("Nonsense") is None
-    assert by_code(137).signal == "SIGKILL"
-    assert by_code(143).priority is Priority.CONSEQUENCE
-    assert by_code(255).key == "exit@255"
-    assert by_signal(55).key == "SIG55"
-    assert list(numbers("0-2,7")) == [0, 1, 2, 7]
-    assert hosts("a,b[1-2,09]-x,c") == ("a", "b1-x", "b2-x", "b09-x", "c")
+    assert exit_by_code(137).signal == "SIGKILL"
+    assert exit_by_code(143).priority is Priority.CONSEQUENCE
+    assert exit_by_code(255).key == "exit@255"
+    assert exit_by_signal(55).key == "SIG55"
+    assert list(parse_ranges("0-2,7")) == [0, 1, 2, 7]
+    assert expand_hosts("a,b[1-2,09]-x,c") == ("a", "b1-x", "b2-x", "b09-x", "c")

@@ -95,7 +95,7 @@ def test_how_a_rank_ended(text: str, expected: str, quote: str) -> None:
 
 def test_the_process_and_its_host_are_told() -> None:
     (one,) = matches(MpichExits(), banner(11, host="node2.cluster.example"))
-    assert (one.process, one.signature.hosts, one.priority) == (("node2", 5490), ("node2",), Priority.ENDING)
+    assert (one.process, one.signature.hosts, one.priority) == (("node2", 5490), ("node2",), Priority.EXIT)
 
 
 def test_the_rank_that_died_first_is_told_from_those_cleaned_up() -> None:

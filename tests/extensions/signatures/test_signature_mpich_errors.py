@@ -261,5 +261,5 @@ def test_stacks_of_two_ranks_are_told_apart() -> None:
 def test_who_called_abort() -> None:
     dialect = MpichErrors()
     (one,) = matches(dialect, "x: application called MPI_Abort(MPI_COMM_WORLD, 3) - process 1")
-    assert (one.priority, one.signature.ranks) == (Priority.ENDING, (1,))
+    assert (one.priority, one.signature.ranks) == (Priority.EXIT, (1,))
     assert dialect.exits() == (RankExit(1, code=3, aborted=True),)

@@ -9,7 +9,7 @@ import pytest
 from pytest_hetgpu.analysis.logs.lines import parsed
 from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser, Priority
-from pytest_hetgpu.extensions.signatures.engine.order import ranked
+from pytest_hetgpu.extensions.signatures.engine.order import by_priority
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.records import RankExit
 
@@ -24,7 +24,7 @@ def reader(dialect: str, text: str) -> LogParser:
 
 
 def spoken(dialect: str, text: str) -> list[Signature]:
-    return list(ranked(reader(dialect, text).finish()))
+    return list(by_priority(reader(dialect, text).finish()))
 
 
 def matches(dialect: str, text: str) -> list[FailureMatch]:
@@ -179,18 +179,18 @@ COUNTED = f"{RULE}\n   Process name: [prterun-vm-3105@1,{{}}]\n   Exit code:    
 @pytest.mark.parametrize(
     ("text", "read_as", "priority"),
     [
-        (ABORT4.format(3, 3), "error MPI_Abort@3", Priority.ENDING),
-        (ABORT4.format(3, -1), "error MPI_Abort@-1", Priority.ENDING),
-        (COUNTED.format(1, 7), "error exit@7", Priority.ENDING),
-        (COUNTED.format(1, 139), "crash SIGSEGV", Priority.ENDING),
-        (COUNTED.format(1, 137), "crash SIGKILL", Priority.ENDING),
+        (ABORT4.format(3, 3), "error MPI_Abort@3", Priority.EXIT),
+        (ABORT4.format(3, -1), "error MPI_Abort@-1", Priority.EXIT),
+        (COUNTED.format(1, 7), "error exit@7", Priority.EXIT),
+        (COUNTED.format(1, 139), "crash SIGSEGV", Priority.EXIT),
+        (COUNTED.format(1, 137), "crash SIGKILL", Priority.EXIT),
         (COUNTED.format(1, 143), "crash SIGTERM", Priority.CONSEQUENCE),
-        (COUNTED.format(1, 255), "error exit@255", Priority.ENDING),
-        (COUNTED.format(1, 130), "error exit@130", Priority.ENDING),
+        (COUNTED.format(1, 255), "error exit@255", Priority.EXIT),
+        (COUNTED.format(1, 130), "error exit@130", Priority.EXIT),
         ("[vm:1] *** MPI_ERR_RANK: invalid rank\n" + COUNTED.format(1, 6), "error exit@6", Priority.UNSPECIFIC),
         ("Primary job  terminated normally, but 1 process returned\na non-zero exit code. Per user-direction", "error exit@mpirun", Priority.UNSPECIFIC),
         ("mpirun noticed that the job aborted, but has no info as to the process\nthat caused that situation.", "error aborted@mpirun", Priority.UNSPECIFIC),
-        ('mpirun has exited due to a process exiting without calling "finalize",\nbut has no info', "error no-finalize@mpirun", Priority.ENDING),
+        ('mpirun has exited due to a process exiting without calling "finalize",\nbut has no info', "error no-finalize@mpirun", Priority.EXIT),
         ('prterun has exited due to process rank 0 with PID 0 on node node1 calling\n"abort". This may', "error abort@mpirun", Priority.CONSEQUENCE),
         ('prterun has exited due to process rank 0 with PID 7 on node node1 calling\n"abort". This may', "error abort@mpirun", Priority.UNSPECIFIC),
         ("3 total processes killed (some possibly by mpirun during cleanup)", "error killed@mpirun", Priority.CONSEQUENCE),

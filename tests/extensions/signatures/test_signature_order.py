@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, Priority, Process
-from pytest_hetgpu.extensions.signatures.engine.order import ranked
+from pytest_hetgpu.extensions.signatures.engine.order import by_priority
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.verdict import Kind
 
@@ -21,7 +21,7 @@ def match(
 
 
 def keys(*matches: FailureMatch, ranks: dict[Process, int] | None = None) -> list[str]:
-    return [signature.key for signature in ranked(matches, ranks)]
+    return [signature.key for signature in by_priority(matches, ranks)]
 
 
 def test_weight_before_line() -> None:
@@ -29,7 +29,7 @@ def test_weight_before_line() -> None:
         match("peer-lost", 1, Priority.CONSEQUENCE),
         match("MPI_ERR_OTHER", 2, Priority.UNSPECIFIC),
         match("refused", 3, Priority.SYMPTOM),
-        match("exit@3", 4, Priority.ENDING),
+        match("exit@3", 4, Priority.EXIT),
         match("failed@MPI_Init", 5, Priority.RELAYED),
         match("second", 7),
         match("first", 6),
@@ -41,7 +41,7 @@ def test_two_handlers_of_one_process_are_one_crash() -> None:
     process = ("vm", 7)
     bare = match("SIGSEGV", 3, process=process, detail="invalid permissions")
     framed = match("SIGSEGV@libx.so!f", 9, process=process, library="libx.so.0", function="f", entry_point="MPI_Send")
-    (crash,) = ranked([framed, bare])
+    (crash,) = by_priority([framed, bare])
     assert (crash.key, crash.line, crash.detail, crash.entry_point) == (
         "SIGSEGV@libx.so!f",
         3,
@@ -53,16 +53,16 @@ def test_two_handlers_of_one_process_are_one_crash() -> None:
 def test_a_crash_outweighs_what_its_process_had_survived() -> None:
     process, other = ("vm", 7), ("vm", 8)
     logged = replace(match("send-failed", 3, process=process), fatal=False)
-    ended = match("SIGSEGV", 9, Priority.ENDING, process=process)
+    ended = match("SIGSEGV", 9, Priority.EXIT, process=process)
     assert keys(logged, ended) == ["SIGSEGV", "send-failed"]
     assert keys(replace(logged, process=other), ended) == ["send-failed", "SIGSEGV"]
-    killed = match("SIGKILL", 9, Priority.ENDING, process=process)
+    killed = match("SIGKILL", 9, Priority.EXIT, process=process)
     assert keys(logged, killed) == ["send-failed", "SIGKILL"]
 
 
 def test_a_second_signal_of_a_process_is_what_its_handler_met() -> None:
     process = ("vm", 7)
-    echo = match("SIGSEGV", 20, Priority.ENDING, ranks=(2,))
+    echo = match("SIGSEGV", 20, Priority.EXIT, ranks=(2,))
     assert keys(match("SIGSEGV", 5, process=process), match("SIGABRT", 3, process=process), echo) == [
         "SIGABRT",
         "SIGSEGV",
@@ -72,17 +72,17 @@ def test_a_second_signal_of_a_process_is_what_its_handler_met() -> None:
 def test_the_launchers_echo_of_a_crash_is_dropped_and_its_rank_kept() -> None:
     crash, echo = (
         match("SIGSEGV@libx.so!f", 3, process=("vm", 7)),
-        match("SIGSEGV", 20, Priority.ENDING, ranks=(1,)),
+        match("SIGSEGV", 20, Priority.EXIT, ranks=(1,)),
     )
-    (found,) = ranked([crash, echo])
+    (found,) = by_priority([crash, echo])
     assert (found.key, found.ranks) == ("SIGSEGV@libx.so!f", (1,))
     other = match("SIGSEGV@liby.so!g", 4, process=("vm", 8))
-    assert [signature.ranks for signature in ranked([crash, other, echo])] == [(), ()]
+    assert [signature.ranks for signature in by_priority([crash, other, echo])] == [(), ()]
 
 
 def test_processes_get_their_ranks_and_equal_keys_are_one_signature() -> None:
     crashes = [match("SIGSEGV@libx.so!f", line, process=("vm", line), hosts=("vm",)) for line in (7, 8)]
-    (found,) = ranked(crashes, {("vm", 7): 0, ("vm", 8): 1})
+    (found,) = by_priority(crashes, {("vm", 7): 0, ("vm", 8): 1})
     assert (found.ranks, found.hosts, found.line) == ((0, 1), ("vm",), 7)
 
 
@@ -90,10 +90,10 @@ def test_what_a_second_report_adds() -> None:
     process = ("vm", 7)
     head = match("SIGSEGV@libx.so!f", 3, process=process, library="libx.so")
     other = match("SIGSEGV@libx.so", 9, process=process, library="libx.so", detail="because", entry_point="MPI_Send")
-    (joined,) = ranked([head, other])
+    (joined,) = by_priority([head, other])
     assert (joined.key, joined.detail, joined.entry_point) == ("SIGSEGV@libx.so!f", "because", "MPI_Send")
     told = match("SIGSEGV@libx.so!f", 3, process=process, library="libx.so", detail="first")
-    assert [signature.detail for signature in ranked([told, other])] == ["first"]
+    assert [signature.detail for signature in by_priority([told, other])] == ["first"]
 
 
 def test_only_handlers_reports_of_a_process_are_joined() -> None:
@@ -104,11 +104,11 @@ def test_only_handlers_reports_of_a_process_are_joined() -> None:
 def test_equal_keys_complete_each_other() -> None:
     first = match("SIGSEGV@libx.so", 1, process=("a", 1))
     again = match("SIGSEGV@libx.so", 2, process=("b", 1), entry_point="MPI_Send")
-    assert [signature.entry_point for signature in ranked([first, again])] == ["MPI_Send"]
+    assert [signature.entry_point for signature in by_priority([first, again])] == ["MPI_Send"]
 
 
 def test_every_rank_and_host_counts() -> None:
     many = [match("x@y", rank + 1, ranks=(rank,), hosts=(f"n{rank}",)) for rank in range(3000)]
-    (one,) = ranked(many)
+    (one,) = by_priority(many)
     assert one.ranks == tuple(range(3000))
     assert len(one.hosts) == 3000

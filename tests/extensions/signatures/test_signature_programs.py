@@ -12,7 +12,7 @@ import pytest
 from pytest_hetgpu.analysis.logs.lines import parsed
 from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser, Priority
-from pytest_hetgpu.extensions.signatures.engine.parting import parting_words
+from pytest_hetgpu.extensions.signatures.engine.last_error import last_error
 
 
 def matches(dialect: str, text: str) -> Sequence[FailureMatch]:
@@ -272,5 +272,5 @@ def test_petsc() -> None:
 )
 def test_the_line_before_an_abort(before: tuple[str, ...], rank: int | None, said: str | None) -> None:
     lines = [parsed(line, number) for number, line in enumerate(before, 1)]
-    found = parting_words(lines, rank)
+    found = last_error(lines, rank)
     assert (found.quote if found else None) == said

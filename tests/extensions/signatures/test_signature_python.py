@@ -9,7 +9,7 @@ import pytest
 from pytest_hetgpu.analysis.logs.lines import parsed
 from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser, Priority
-from pytest_hetgpu.extensions.signatures.engine.order import ranked
+from pytest_hetgpu.extensions.signatures.engine.order import by_priority
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.verdict import Kind
 from tests.extensions.signatures.speak import spoken as across
@@ -44,7 +44,7 @@ def matches(text: str) -> list[FailureMatch]:
 
 
 def spoken(text: str) -> list[Signature]:
-    return list(ranked(matches(text)))
+    return list(by_priority(matches(text)))
 
 
 def of_rank(rank: int, text: str) -> str:

@@ -84,7 +84,7 @@ def test_what_shells_do_not_say(line: str) -> None:
 def test_a_bare_word_may_be_anybodys(line: str, fatal: bool) -> None:
     (match,) = matches("shells", line)
     assert match.fatal is fatal
-    assert match.priority in (Priority.ENDING, Priority.CONSEQUENCE)
+    assert match.priority in (Priority.EXIT, Priority.CONSEQUENCE)
 
 
 def test_keys_hold_nothing_of_one_run() -> None:

@@ -17,7 +17,7 @@ from pytest_hetgpu.extensions.signatures.engine.stacks import (
     facts,
     parse_facts,
     position_of,
-    summary,
+    summarize,
 )
 from pytest_hetgpu.extensions.signatures.faulthandler import Faulthandler
 from pytest_hetgpu.extensions.signatures.stacks import Stacks
@@ -262,14 +262,14 @@ def test_no_text_makes_a_dialect_raise(lines: list[str]) -> None:
 
 def test_who_never_came_is_odd() -> None:
     waiting = [Position(rank=rank, call="MPI_Barrier", entry="PMPI_Barrier") for rank in (0, 1)]
-    told = summary([*waiting, Position(rank=2, state="ended"), Position(rank=3, state="absent")])
+    told = summarize([*waiting, Position(rank=2, state="ended"), Position(rank=3, state="absent")])
     assert told.sentence == "ranks 0, 1 wait in MPI_Barrier, rank 2 has ended, rank 3 was not found"
     assert (told.key, [one.rank for one in told.odd]) == ("stuck@Barrier+absent+ended", [2, 3])
     assert told.apart
 
 
 def test_all_in_one_place_are_not_apart() -> None:
-    told = summary([Position(rank=rank, call="MPI_Barrier") for rank in range(3)])
+    told = summarize([Position(rank=rank, call="MPI_Barrier") for rank in range(3)])
     assert (told.key, told.odd, told.apart) == ("stuck@Barrier", (), False)
 
 

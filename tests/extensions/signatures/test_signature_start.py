@@ -9,7 +9,7 @@ import pytest
 from pytest_hetgpu.analysis.logs.lines import parsed
 from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser, Priority
-from pytest_hetgpu.extensions.signatures.engine.order import ranked
+from pytest_hetgpu.extensions.signatures.engine.order import by_priority
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.verdict import Kind
 
@@ -22,7 +22,7 @@ def matches(dialect: str, text: str) -> list[FailureMatch]:
 
 
 def spoken(dialect: str, text: str) -> list[Signature]:
-    return list(ranked(matches(dialect, text)))
+    return list(by_priority(matches(dialect, text)))
 
 
 @pytest.mark.parametrize(

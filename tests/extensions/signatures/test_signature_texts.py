@@ -9,7 +9,7 @@ import pytest
 from pytest_hetgpu.analysis.logs.lines import parsed
 from pytest_hetgpu.extensions.registry import find, names
 from pytest_hetgpu.extensions.signatures.base import LogParser, Priority, process_of, slug, token
-from pytest_hetgpu.extensions.signatures.engine.order import ranked
+from pytest_hetgpu.extensions.signatures.engine.order import by_priority
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.records import RankExit
 
@@ -21,7 +21,7 @@ def spoken(dialect: str, text: str) -> list[Signature]:
     reader = find("signatures", dialect, LogParser)()  # type: ignore[type-abstract]
     for number, line in enumerate(text.split("\n"), 1):
         reader.feed(parsed(line, number))
-    return list(ranked(reader.finish()))
+    return list(by_priority(reader.finish()))
 
 
 @pytest.mark.parametrize(
@@ -190,11 +190,11 @@ ABORT = "MPI_ABORT was invoked on rank 0 in communicator MPI_COMM_WORLD\n  Proc:
 @pytest.mark.parametrize(
     ("text", "priority"),
     [
-        (ABORT.format(1), Priority.ENDING),
-        (ABORT.format(5), Priority.ENDING),
+        (ABORT.format(1), Priority.EXIT),
+        (ABORT.format(5), Priority.EXIT),
         (TRACEBACK + ABORT.format(1), Priority.CONSEQUENCE),
-        (TRACEBACK + ABORT.format(5), Priority.ENDING),
-        ("noticed that process rank 0 with PID 7 on node vm exited on signal 9 (Killed).", Priority.ENDING),
+        (TRACEBACK + ABORT.format(5), Priority.EXIT),
+        ("noticed that process rank 0 with PID 7 on node vm exited on signal 9 (Killed).", Priority.EXIT),
         ("noticed that process rank 0 with PID 7 on node vm exited on signal 15 (Terminated).", Priority.CONSEQUENCE),
     ],
 )

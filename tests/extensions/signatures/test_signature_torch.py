@@ -11,7 +11,7 @@ import pytest
 from pytest_hetgpu.analysis.logs.lines import parsed
 from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser, Priority
-from pytest_hetgpu.extensions.signatures.engine.order import ranked
+from pytest_hetgpu.extensions.signatures.engine.order import by_priority
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.records import RankExit
 
@@ -29,7 +29,7 @@ def heard(text: str, dialects: Sequence[str] = ALL) -> tuple[list[FailureMatch],
 
 
 def spoken(text: str, *dialects: str) -> list[Signature]:
-    return list(ranked(heard(text, dialects or ALL)[0]))
+    return list(by_priority(heard(text, dialects or ALL)[0]))
 
 
 def raised(text: str, rank: int | None = None) -> str:
@@ -265,7 +265,7 @@ def test_a_stopped_agent_is_a_limit() -> None:
     text += raised("torch.distributed.elastic.multiprocessing.api.SignalException: Process 207 got signal: 15")
     matches = heard(text)[0]
     assert {match.priority for match in matches} == {Priority.LIMIT}
-    assert [(one.key, one.line, one.signal) for one in ranked(matches)] == [("stopped@torchrun", 1, "SIGTERM")]
+    assert [(one.key, one.line, one.signal) for one in by_priority(matches)] == [("stopped@torchrun", 1, "SIGTERM")]
 
 
 @pytest.mark.parametrize(("number", "signal"), [(15, "SIGTERM"), (2, "SIGINT"), (1, "SIGHUP")])
@@ -277,9 +277,9 @@ def test_an_agents_exception_alone_says_what_stopped_it(number: int, signal: str
 @pytest.mark.parametrize(
     ("text", "read_as", "priority"),
     [
-        ("[rank: 1] Child process with PID 41 terminated with code -11. Forcefully terminating", "crash SIGSEGV (1,)", Priority.ENDING),
+        ("[rank: 1] Child process with PID 41 terminated with code -11. Forcefully terminating", "crash SIGSEGV (1,)", Priority.EXIT),
         ("[rank: 1] Child process with PID 41 terminated with code 1. Forcefully terminating", "error exit@1 (1,)", Priority.UNSPECIFIC),
-        ("[2026-11-20 12:00:00,000] [ERROR] [launch.py:325:sigkill_handler] ['python', 'a.py'] exits with return code = -9", "crash SIGKILL ()", Priority.ENDING),
+        ("[2026-11-20 12:00:00,000] [ERROR] [launch.py:325:sigkill_handler] ['python', 'a.py'] exits with return code = -9", "crash SIGKILL ()", Priority.EXIT),
         ("[ERROR] [launch.py:325:sigkill_handler] ['python', 'a.py'] exits with return code = -15", "crash SIGTERM ()", Priority.CONSEQUENCE),
         ("[rank2]:[E1 ProcessGroupNCCL.cpp:6] [PG 0 Rank 2] Received a dump signal due to a collective timeout from  rank 0", "timeout timeout@ProcessGroupNCCL (2,)", Priority.CONSEQUENCE),
     ],

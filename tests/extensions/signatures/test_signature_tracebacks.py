@@ -9,7 +9,7 @@ import pytest
 from pytest_hetgpu.analysis.logs.lines import parsed
 from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser
-from pytest_hetgpu.extensions.signatures.engine.order import ranked
+from pytest_hetgpu.extensions.signatures.engine.order import by_priority
 from pytest_hetgpu.model.failure import Signature
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "/home/me/train.py", line 7, in main\n    step()\n'
@@ -23,7 +23,7 @@ def matches(text: str) -> list[FailureMatch]:
 
 
 def spoken(text: str) -> list[Signature]:
-    return list(ranked(matches(text)))
+    return list(by_priority(matches(text)))
 
 
 def of_rank(rank: int, text: str) -> str:

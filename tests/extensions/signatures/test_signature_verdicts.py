@@ -11,7 +11,7 @@ import pytest
 from pytest_hetgpu.analysis.logs.lines import parsed
 from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser
-from pytest_hetgpu.extensions.signatures.engine.order import ranked
+from pytest_hetgpu.extensions.signatures.engine.order import by_priority
 
 ROW = "     1048576        262144     float     sum      -1    32.32   32.44   60.83      {}    31.90   32.87   61.63      {}"
 
@@ -135,7 +135,7 @@ def test_the_verdict_is_quoted_with_all_ranks() -> None:
             "allreduce verification: 2 wrong elements -> FAILED",
         )
     )
-    (signature,) = ranked(matches("benchmarks", log))
+    (signature,) = by_priority(matches("benchmarks", log))
     assert (signature.line, signature.ranks, signature.hosts) == (3, (0, 2), ("node3", "node1"))
 
 

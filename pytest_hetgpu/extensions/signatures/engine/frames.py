@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, Priority, Process, token
-from pytest_hetgpu.extensions.signatures.engine.names import function_name, program_name
+from pytest_hetgpu.extensions.signatures.engine.demangle import function_name, program_name
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.verdict import Kind

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, Priority, Process
-from pytest_hetgpu.extensions.signatures.engine.joining import one_a_death
+from pytest_hetgpu.extensions.signatures.engine.merge import merge_reports
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.verdict import Kind
 
@@ -17,7 +17,7 @@ _OWN_FAULTS = frozenset(("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL"))
 _OOM_KILLER = "oom-kill@"
 
 
-def ranked(
+def by_priority(
     matches: Iterable[FailureMatch],
     ranks: Mapping[Process, int] | None = None,
     survived: Callable[[FailureMatch], bool] = lambda _: True,
@@ -30,7 +30,7 @@ def ranked(
     ordered = sorted(matches, key=lambda match: match.signature.line)
     known = dict(ranks or {})
     known |= {r.process: r.signature.ranks[0] for r in ordered if r.process and len(r.signature.ranks) == 1}
-    joined = one_a_death(ordered, lambda match: _with_rank(match, known))
+    joined = merge_reports(ordered, lambda match: _with_rank(match, known))
     joined = _crashed(_starved([_limited(match) for match in joined]))
     proven = any(match.fatal and match.priority in _PROVING for match in joined)
     died = any(match.fatal and match.signature.signal for match in joined)
@@ -51,7 +51,7 @@ def _place(match: FailureMatch, survived: bool, proven: bool) -> tuple[Priority,
     """
     priority = match.priority
     if proven and not match.fatal and priority >= Priority.SYMPTOM and match.signature.kind is Kind.ERROR:
-        priority = Priority.CONSEQUENCE if survived else Priority.ENDING
+        priority = Priority.CONSEQUENCE if survived else Priority.EXIT
     mere = priority is Priority.CONSEQUENCE
     gone = mere and match.signature.kind is Kind.ERROR
     return priority, mere and match.signature.signal is None, gone, match.signature.line
@@ -82,7 +82,7 @@ def _by_sigkill(match: FailureMatch) -> bool:
 def _of_starvation(match: FailureMatch, killed: bool) -> FailureMatch:
     signature = match.signature
     if signature.kind is Kind.CRASH:
-        return replace(match, priority=max(match.priority, Priority.ENDING)) if _by_sigkill(match) else match
+        return replace(match, priority=max(match.priority, Priority.EXIT)) if _by_sigkill(match) else match
     by_kernel = killed and signature.signal is None and signature.key.startswith(_OOM_KILLER)
     return replace(match, signature=replace(signature, signal="SIGKILL")) if by_kernel else match
 

@@ -50,7 +50,7 @@ class MatchRule(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Open:
+class _OpenRule:
     """A rule whose first line was seen, waiting for its second."""
 
     rule: MatchRule
@@ -61,7 +61,7 @@ class _Open:
 
 
 @dataclass(slots=True)
-class _Told:
+class _MergedMatch:
     """A reading, and the ranks and hosts of all lines that tell the same."""
 
     match: FailureMatch
@@ -93,8 +93,8 @@ class RuleParser(LogParser):
             cls.context = max((rule.within for rule in cls.rules if rule.then), default=0)
 
     def __init__(self) -> None:
-        self._matches: dict[str, _Told] = {}
-        self._open: dict[MatchRule, _Open] = {}
+        self._matches: dict[str, _MergedMatch] = {}
+        self._open: dict[MatchRule, _OpenRule] = {}
 
     def feed(self, line: LogLine) -> None:
         text = line.text[:_LONGEST_MATCHED]
@@ -119,13 +119,13 @@ class RuleParser(LogParser):
         return tuple(told.whole() for told in self._matches.values())
 
     def _begin(self, rule: MatchRule, groups: dict[str, str], line: LogLine) -> None:
-        opened = _Open(rule, groups, line, rule.within, process_of(line.text))
+        opened = _OpenRule(rule, groups, line, rule.within, process_of(line.text))
         if not rule.then:
             self._add(opened)
         elif rule not in self._open:
             self._open[rule] = opened
 
-    def _continue(self, waiting: _Open, line: LogLine, text: str) -> None:
+    def _continue(self, waiting: _OpenRule, line: LogLine, text: str) -> None:
         if waiting.line.rank is not None and line.rank not in (None, waiting.line.rank):
             return
         found = re.search(waiting.rule.then or "", text)
@@ -138,7 +138,7 @@ class RuleParser(LogParser):
             del self._open[waiting.rule]
             self._add(waiting)
 
-    def _add(self, done: _Open) -> None:
+    def _add(self, done: _OpenRule) -> None:
         if not done.rule.key:
             return
         match = self.build_match(done.rule, done.groups, done.line)
@@ -148,7 +148,7 @@ class RuleParser(LogParser):
         match = replace(match, process=match.process or done.process)
         key = match.signature.key
         if key not in self._matches and len(self._matches) < _MOST_READINGS:
-            self._matches[key] = _Told(match)
+            self._matches[key] = _MergedMatch(match)
         if key in self._matches:
             self._matches[key].add(match.signature)
 

@@ -118,7 +118,7 @@ class Position(NamedTuple):
         return f"{be}{where or ' running'}{inside}"
 
 
-class Summary(NamedTuple):
+class StackSummary(NamedTuple):
     """What all processes together say. `odd` are those that are not where most others are, or never arrived."""
 
     sentence: str
@@ -189,7 +189,7 @@ def position_of(frames: Sequence[StackFrame]) -> Position:
     return position._replace(place=_place(_users(frames[at + 1 :])))
 
 
-def moved_on(before: Sequence[StackFrame], after: Sequence[StackFrame]) -> bool:
+def has_moved(before: Sequence[StackFrame], after: Sequence[StackFrame]) -> bool:
     """Whether a process has got on between two looks at its stack.
 
     What a call does while it waits for others does not count. Where there is Python, its frames decide, and the call if
@@ -268,7 +268,7 @@ def _place(frame: StackFrame | None) -> str:
     return f"{name}:{frame.line}" if frame.line else name
 
 
-def summary(positions: Iterable[Position]) -> Summary:
+def summarize(positions: Iterable[Position]) -> StackSummary:
     """Who is where. Those are odd who are in no call that others wait in, else the smaller group, else who receives."""
     ordered = sorted(positions, key=lambda one: (one.rank is None, one.rank or 0, one.pid))
     groups: dict[str, list[Position]] = {}
@@ -281,7 +281,7 @@ def summary(positions: Iterable[Position]) -> Summary:
     key = "stuck@" + "+".join(words[:_MOST_IN_KEY]) if words else "stuck"
     odd = _odd([one for one in ordered if one.known])
     rest = tuple(one for one in ordered if one.known and one not in odd)
-    return Summary(", ".join(parts)[:_LONGEST], key, odd, rest)
+    return StackSummary(", ".join(parts)[:_LONGEST], key, odd, rest)
 
 
 def _odd(known: Sequence[Position]) -> tuple[Position, ...]:
@@ -309,11 +309,11 @@ def _group(group: Sequence[Position]) -> str:
         one = f"process {group[0].pid}" if group[0].pid else "the process"
         who = one if len(group) == 1 else f"{len(group)} processes"
     else:
-        who = f"rank{'s' * (len(ranks) > 1)} {numbers(ranks)}"
+        who = f"rank{'s' * (len(ranks) > 1)} {rank_ranges(ranks)}"
     return f"{who} {group[0].in_words(several=len(group) > 1)}"
 
 
-def numbers(ranks: Sequence[int]) -> str:
+def rank_ranges(ranks: Sequence[int]) -> str:
     """`0-6, 9` for many ranks."""
     runs: list[list[int]] = []
     for rank in sorted(set(ranks)):

@@ -14,7 +14,7 @@ _LINE = lazy(
 _MOST_IN_KEY = 3
 
 
-class Halted(NamedTuple):
+class StoppedProcess(NamedTuple):
     """One process in state T."""
 
     name: str
@@ -33,13 +33,13 @@ class Halted(NamedTuple):
         return f"hetgpu: stopped: {self.sentence}"
 
 
-def halted(text: str) -> Halted | None:
+def parse_stopped(text: str) -> StoppedProcess | None:
     """Return the process that a line of ours names."""
     found = _LINE.match(text)
-    return Halted(found["name"], found["host"] or "", int(found["pid"])) if found else None
+    return StoppedProcess(found["name"], found["host"] or "", int(found["pid"])) if found else None
 
 
-def key_of(processes: Iterable[Halted]) -> str:
+def stopped_key(processes: Iterable[StoppedProcess]) -> str:
     """Return the key of a hang that stopped processes explain: their names, not their numbers."""
     names = sorted({token(one.name) for one in processes} - {""})
     return "stopped@" + "+".join(names[:_MOST_IN_KEY])

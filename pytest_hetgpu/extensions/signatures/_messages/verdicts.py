@@ -25,7 +25,7 @@ _NUMBER = r"[-+]?(?:\d[\d.,]*(?:[eE][-+]?\d+)?|\.\d+|nan|inf)(?![\w.]*\w)"
 _IS = r"(?:value |result |sum |total )?(?:is |was |of |=|:)? ?"
 
 
-class Said(enum.Enum):
+class CheckMessage(enum.Enum):
     """What a line is about: a whole check, or one place where it failed."""
 
     VERDICT = enum.auto()
@@ -92,19 +92,19 @@ NOT_DATA = lazy(
 )
 
 
-def verdict(text: str) -> Said | None:
+def check_message(text: str) -> CheckMessage | None:
     """What a line says of a check that failed; None for one that held, and for other lines."""
     if NOT_DATA.search(text):
         return None
     if _VERDICTS.search(text):
-        return Said.VERDICT
+        return CheckMessage.VERDICT
     compared = next(filter(None, (form.search(text) for form in _COMPARED)), None)
     if compared is None:
-        return Said.ELEMENT if _ELEMENTS.search(text) else None
+        return CheckMessage.ELEMENT if _ELEMENTS.search(text) else None
     stressed = _STRESSED.search(text)
     if (compared["plain"] and not stressed) or _equal(compared["got"], compared["wanted"], bool(stressed)):
         return None
-    return Said.ELEMENT
+    return CheckMessage.ELEMENT
 
 
 def _equal(got: str, wanted: str, exactly: bool) -> bool:

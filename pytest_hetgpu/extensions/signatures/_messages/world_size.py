@@ -44,7 +44,7 @@ _AFTER = lazy(
 )
 
 
-def another_world(text: str) -> tuple[int, int] | None:
+def wrong_world_size(text: str) -> tuple[int, int] | None:
     """How many ranks the program wanted and how many there are, where a line complains that these differ."""
     if not _WANTED.search(text):
         return None

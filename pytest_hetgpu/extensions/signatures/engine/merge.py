@@ -21,7 +21,7 @@ _NEAR = 1000
 _MOST_WAITING = 200
 
 
-def one_a_death(
+def merge_reports(
     ordered: Sequence[FailureMatch], with_rank: Callable[[FailureMatch], FailureMatch]
 ) -> list[FailureMatch]:
     """Readings, sorted by line, with one for each process that died of a signal; `with_rank` adds the rank it knows."""
@@ -218,7 +218,7 @@ def _is_echo(match: FailureMatch) -> bool:
     """Another's word on how a process ended: the launcher's or a shell's, or the kernel's log."""
     if match.signature.signal is None:
         return False
-    return match.priority is Priority.ENDING or (match.priority is Priority.RELAYED and not match.fatal)
+    return match.priority is Priority.EXIT or (match.priority is Priority.RELAYED and not match.fatal)
 
 
 class _Echoes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from pytest_hetgpu.extensions.signatures._texts.gpu import gpu_error
+from pytest_hetgpu.extensions.signatures._messages.gpu import gpu_error
 from pytest_hetgpu.extensions.signatures.base import Priority, slug
 from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.verdict import Kind

@@ -15,7 +15,7 @@ from pytest_hetgpu.model.verdict import Kind
 _INTERNAL = lazy(r"(?:internal(?P<x>X)?|P(?=MPIX?_[A-Z]))_?(?P<name>\w*)")
 
 
-class Reason(NamedTuple):
+class MpichReason(NamedTuple):
     """A text's meaning. `by_function`: the key names the function that said it, not the call of MPI."""
 
     kind: Kind
@@ -39,13 +39,13 @@ _OPENING = r"getinfo|addrinfo|fabric|opendomain|openep|\bep\b|endpoint open|doma
 _MOVING = r"(?:poll|event|av|cq|e[pq]|t?send|t?recv|t?inject|read|write|mr|rdma|tagged|get)"
 
 
-def _ofi(pattern: str, kind: Kind, key: str = "OFI-{call}-{why}") -> tuple[str, Reason]:
-    return pattern, Reason(kind, key)
+def _ofi(pattern: str, kind: Kind, key: str = "OFI-{call}-{why}") -> tuple[str, MpichReason]:
+    return pattern, MpichReason(kind, key)
 
 
-def _any(pattern: str, kind: Kind, key: str, priority: Priority = Priority.RELAYED) -> tuple[str, Reason]:
+def _any(pattern: str, kind: Kind, key: str, priority: Priority = Priority.RELAYED) -> tuple[str, MpichReason]:
     """A text that any function may say: what was called tells more."""
-    return pattern, Reason(kind, key, by_function=False, priority=priority)
+    return pattern, MpichReason(kind, key, by_function=False, priority=priority)
 
 
 _TEXTS = (
@@ -121,8 +121,8 @@ _TABLE = tuple((lazy(pattern), reason) for pattern, reason in _TEXTS)
 _PREPARING = lazy(r"OFI .*fail|ucx function returned")
 _DATA = lazy(r"(?:cq_?)?(?:poll|read|write|event|tag|t?send|t?recv|t?inject|rdma)")
 _STARTING = (
-    (lazy("OFI "), Reason(_NONE, "OFI-{call}-{why}")),
-    (lazy(r"ucx function returned.* \w+ (?P<why>[A-Z][a-z][^()]*)\)"), Reason(_NONE, "UCX-{why}")),
+    (lazy("OFI "), MpichReason(_NONE, "OFI-{call}-{why}")),
+    (lazy(r"ucx function returned.* \w+ (?P<why>[A-Z][a-z][^()]*)\)"), MpichReason(_NONE, "UCX-{why}")),
 )
 _LOST_REASON = lazy(rf"{_LOST}|Endpoint \w|Operation rejected")
 _CALL = lazy(r"OFI (?:call |OFI )?(?:fi_)?(?P<call>[A-Za-z]\w*(?: (?!fail)[a-z]\w*){0,3})")
@@ -138,7 +138,7 @@ def mpi_name(entry: str) -> str:
     return name if name.startswith("MPI") else f"{'MPIX' if found['x'] else 'MPI'}_{name}"
 
 
-def reason_in(text: str, starting: bool = False) -> Reason | None:
+def reason_in(text: str, starting: bool = False) -> MpichReason | None:
     """What a line of a stack gives as the reason, with the key filled in; None where it only relays.
 
     `starting`: the stack is of a call that starts MPI.
@@ -153,7 +153,7 @@ def reason_in(text: str, starting: bool = False) -> Reason | None:
     if why is None and (ending := _WHY.search(text)):
         why = ending["why"]
     key = reason.key.replace("{call}", slug(call)).replace("{why}", slug(why or "")).strip("-").replace("--", "-")
-    return Reason(_kind(reason.kind, text, starting, unready), key, why, reason.by_function, reason.priority)
+    return MpichReason(_kind(reason.kind, text, starting, unready), key, why, reason.by_function, reason.priority)
 
 
 def _kind(kind: Kind, text: str, starting: bool, unready: bool) -> Kind:

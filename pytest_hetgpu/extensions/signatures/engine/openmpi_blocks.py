@@ -48,7 +48,7 @@ _NO_ERROR = lazy(r"(?:on (?:a NULL )?(?:communicator|win|file|session)\b|and pot
 
 
 @dataclass(slots=True)
-class _Block:
+class _ErrorBlock:
     first: LogLine
     process: Process | None
     entry: str
@@ -58,12 +58,12 @@ class _Block:
     error_line: LogLine | None = None
 
 
-class FatalBlocks:
+class ErrorBlocks:
     """Takes lines and tells apart by their prefixes the blocks that ranks write into each other."""
 
     def __init__(self) -> None:
-        self._blocks: list[_Block] = []
-        self._latest: dict[tuple[str, int | None], _Block] = {}
+        self._blocks: list[_ErrorBlock] = []
+        self._latest: dict[tuple[str, int | None], _ErrorBlock] = {}
         self._untimely: list[FailureMatch] = []
 
     def feed(self, line: LogLine) -> bool:
@@ -85,7 +85,7 @@ class FatalBlocks:
     def _start(self, key: tuple[str, int | None], line: LogLine, found: re.Match[str]) -> None:
         if len(self._blocks) < _MOST_BLOCKS:
             entry, told = found["entry"] or "", found["told"]
-            self._latest[key] = _Block(line, process_of(key[0]), entry, line.rank, told)
+            self._latest[key] = _ErrorBlock(line, process_of(key[0]), entry, line.rank, told)
             self._blocks.append(self._latest[key])
 
     def _more(self, key: tuple[str, int | None], line: LogLine, said: str) -> None:
@@ -122,7 +122,7 @@ def _function(entry: str) -> str:
     return re.sub(r"^P(?=MPI)", "", entry).removesuffix("_thread")
 
 
-def _match(block: _Block) -> FailureMatch:
+def _match(block: _ErrorBlock) -> FailureMatch:
     """An MPI error that ended the job, under the name that mpi4py's exception of the same error has."""
     found, function = _ERROR.match(block.error or ""), _function(block.entry)
     error = found["error"] if found else block.error or _UNSPECIFIC[0]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from pytest_hetgpu.extensions.signatures._texts.worlds import another_world
+from pytest_hetgpu.extensions.signatures._messages.world_size import wrong_world_size
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, LogParser
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.lazy_regex import lazy
@@ -40,7 +40,7 @@ _OTHERS = lazy(
 _NOTES = lazy(r"\b(?:UCX|UCC|NCCL|libfabric|split|sub-?comm\w*|group|local|node rank)\b", re.IGNORECASE)
 
 
-class World(LogParser):
+class WorldSize(LogParser):
     """One reading, where ranks greeted and none of them saw another, and one for a complaint of a program's."""
 
     triggers = (
@@ -149,7 +149,7 @@ class World(LogParser):
 
 
 def _another(text: str, line: LogLine) -> FailureMatch | None:
-    numbers = another_world(text)
+    numbers = wrong_world_size(text)
     if numbers is None:
         return None
     detail = f"{numbers[0]} ranks wanted, {numbers[1]} there"

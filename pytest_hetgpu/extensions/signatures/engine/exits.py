@@ -45,16 +45,16 @@ _TEXTS = {
 # took so long; a peer that is gone, told after it, is what became of it. LIMIT is for what is told apart from the
 # output.
 CUT_OFF = Priority.SYMPTOM
-FROM_OUTSIDE = frozenset((1, 2, 15))
+EXTERNAL_SIGNALS = frozenset((1, 2, 15))
 _KILL, _XCPU = 9, 24
 
 
-class Ending(NamedTuple):
+class ExitReason(NamedTuple):
     """An ending in a signature's words."""
 
     kind: Kind
     key: str
-    priority: Priority = Priority.ENDING
+    priority: Priority = Priority.EXIT
     signal: str | None = None
     detail: str | None = None
 
@@ -64,35 +64,35 @@ def signal_number(text: str) -> int | None:
     return _TEXTS.get(text.replace("(core dumped)", "").strip().rstrip("."))
 
 
-def by_signal(number: int) -> Ending:
+def exit_by_signal(number: int) -> ExitReason:
     """Died of a signal: those that people and launchers send say nothing of why."""
     name = signal_name(number)
     if number == _XCPU:
-        return Ending(Kind.TIMEOUT, "cpu-time@ulimit", Priority.LIMIT, name, "CPU time limit exceeded")
-    return Ending(Kind.CRASH, name, Priority.CONSEQUENCE if number in FROM_OUTSIDE else Priority.ENDING, name)
+        return ExitReason(Kind.TIMEOUT, "cpu-time@ulimit", Priority.LIMIT, name, "CPU time limit exceeded")
+    return ExitReason(Kind.CRASH, name, Priority.CONSEQUENCE if number in EXTERNAL_SIGNALS else Priority.EXIT, name)
 
 
-def by_code(code: int) -> Ending:
+def exit_by_code(code: int) -> ExitReason:
     """Exited with a code: above 128 a shell tells of a signal, at 126 and 127 that there was nothing to run."""
     if 128 < code < 128 + 65:
-        return by_signal(code - 128)
+        return exit_by_signal(code - 128)
     kind = Kind.LAUNCH_FAILURE if code in (126, 127) else Kind.ERROR
-    return Ending(kind, f"exit@{code}", detail=f"exit code {code}")
+    return ExitReason(kind, f"exit@{code}", detail=f"exit code {code}")
 
 
-def killed(ending: Ending) -> bool:
+def is_killed(reason: ExitReason) -> bool:
     """Whether SIGKILL ended it, which a launcher sends to those who are left, too."""
-    return ending.signal == signal_name(_KILL)
+    return reason.signal == signal_name(_KILL)
 
 
-def numbers(ranges: str) -> Iterator[int]:
+def parse_ranges(ranges: str) -> Iterator[int]:
     """The numbers of `0-3,5`, a limited number of them; what is no number is left out."""
     found = re.finditer(r"(?<!\d)(\d{1,7})(?!\d)(?:-(\d{1,7})(?!\d))?", ranges)
     parts = (range(int(part[1]), int(part[2] or part[1]) + 1) for part in found)
     return islice(chain.from_iterable(parts), _MOST_RANGED)
 
 
-def hosts(names: str) -> tuple[str, ...]:
+def expand_hosts(names: str) -> tuple[str, ...]:
     """The hosts of Slurm's `node[1-3,07],login`, zeros kept, a limited number of them."""
     found: list[str] = []
     for part in re.findall(r"[^,\[\]]*(?:\[[^\[\]]*\][^,\[\]]*|(?=,|$))", names[:_LONGEST_NAMES]):

@@ -22,7 +22,7 @@ _RANK = lazy(r"\b(?:rank|proc(?:ess)?|task|pe)[ :#=]{0,2}(?P<rank>\d{1,7})\b", r
 _FEWEST_WORDS = 2
 
 
-def parting_words(before: Sequence[LogLine], rank: int | None = None) -> LogLine | None:
+def last_error(before: Sequence[LogLine], rank: int | None = None) -> LogLine | None:
     """Of the lines before an abort by `rank`, the nearest that complains; None where they are output like any other.
 
     A line that names another rank is not its word.
