@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from pytest_hetgpu.analysis.logs.lines import plain
-from pytest_hetgpu.analysis.logs.passages import lines, passages
-from pytest_hetgpu.analysis.logs.signs import is_run
-from pytest_hetgpu.analysis.logs.transcript import Heard, failures, listen
+from pytest_hetgpu.analysis.logs.lines import strip_controls
+from pytest_hetgpu.analysis.logs.parse import ScanResult, failures, scan_log
+from pytest_hetgpu.analysis.logs.program_lines import is_program_running
+from pytest_hetgpu.analysis.logs.text_search import find_texts, read_lines
 from pytest_hetgpu.config.known_failures.entries import Knowledge, Noise
 from pytest_hetgpu.model.failure import Known, Signature
 from pytest_hetgpu.model.records import RankExit
@@ -37,38 +37,38 @@ class Explanation:
 
 def explain(log: Path, knowledge: Knowledge) -> Explanation:
     """What the log in the file `log` says. Raises OSError where it cannot be read."""
-    heard = listen(log)
-    found = _failures(log, heard)
-    texts = passages(log, knowledge.texts if found else knowledge.harmless_texts)
+    result = scan_log(log)
+    found = _failures(log, result)
+    texts = find_texts(log, knowledge.texts if found else knowledge.harmless_texts)
     common = Explanation(
-        outcome=found[0].kind if found else _without_failure(heard),
+        outcome=found[0].kind if found else _without_failure(result),
         noise=tuple(_quoted(log, noise) for noise in knowledge.noise(texts)),
-        versions=heard.versions,
-        exits=heard.exits,
-        lines=heard.lines,
-        failed=heard.failed,
+        versions=result.versions,
+        exits=result.exits,
+        lines=result.lines,
+        failed=result.failed,
     )
     if not found:
         return common
-    words = replace(found[0], primary_line=plain(found[0].primary_line))
-    known = knowledge.about(words, texts, heard.versions, others=found[1:])
+    words = replace(found[0], primary_line=strip_controls(found[0].primary_line))
+    known = knowledge.about(words, texts, result.versions, others=found[1:])
     return replace(common, signature=found[0], others=found[1:], known=known)
 
 
 def _quoted(log: Path, noise: Noise) -> Noise:
     """The noise with what its line says."""
-    return next((noise.quoted(line.text) for line in lines(log, noise.line, noise.line)), noise)
+    return next((noise.quoted(line.text) for line in read_lines(log, noise.line, noise.line)), noise)
 
 
-def _without_failure(heard: Heard) -> Kind:
-    ran = bool(heard.records.hellos or is_run((*heard.head, *heard.tail)))
+def _without_failure(result: ScanResult) -> Kind:
+    ran = bool(result.records.hellos or is_program_running((*result.head, *result.tail)))
     return Kind.PASSED if ran else Kind.UNKNOWN
 
 
-def _failures(log: Path, heard: Heard) -> tuple[Signature, ...]:
+def _failures(log: Path, result: ScanResult) -> tuple[Signature, ...]:
     """The failures in a log, the most telling first; none where all that was read is what runs survive."""
-    fatal = [match for match in heard.matches if match.fatal]
-    lost = [match for match in heard.matches if not match.fatal and not heard.survived(match)]
+    fatal = [match for match in result.matches if match.fatal]
+    lost = [match for match in result.matches if not match.fatal and not result.survived(match)]
     if not fatal and not lost:
         return ()
-    return failures(log, heard, heard.matches if fatal else lost)
+    return failures(log, result, result.matches if fatal else lost)

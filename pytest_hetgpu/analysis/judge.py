@@ -17,9 +17,9 @@ from pytest_hetgpu.analysis.judges.speed import Speed
 from pytest_hetgpu.analysis.judges.tool import Tool
 from pytest_hetgpu.analysis.judges.transport import Transport as TransportJudge
 from pytest_hetgpu.analysis.judges.world import World
-from pytest_hetgpu.analysis.logs.banner import mpi_banner
-from pytest_hetgpu.analysis.logs.passages import passages
-from pytest_hetgpu.analysis.logs.transcript import read
+from pytest_hetgpu.analysis.logs.mpi_version import parse_mpi_version
+from pytest_hetgpu.analysis.logs.parse import read_evidence
+from pytest_hetgpu.analysis.logs.text_search import find_texts
 from pytest_hetgpu.analysis.program_output import with_program_output
 from pytest_hetgpu.analysis.rank_outcomes import rank_outcomes
 from pytest_hetgpu.analysis.rank_timeline import timeline
@@ -68,7 +68,7 @@ def judge_output(
 
 def _read(job: Job, result: RunResult) -> Evidence:
     proof = find("transports", job.demand.transport_family, Transport).reader()  # type: ignore[type-abstract]
-    return with_program_output(job.demand, result, read(Path(result.output), proof=proof))
+    return with_program_output(job.demand, result, read_evidence(Path(result.output), proof=proof))
 
 
 def _known(
@@ -79,7 +79,7 @@ def _known(
         from pytest_hetgpu.config.known_failures.load import knowledge as shipped
 
         knowledge = shipped()
-    present = passages(output, knowledge.texts)
+    present = find_texts(output, knowledge.texts)
     facts = {**job.demand.facts, **evidence.facts}
     others = _others(evidence, signature)
     return knowledge.about(signature, present, facts, job.demand.capabilities, others)
@@ -217,7 +217,7 @@ def _stack(evidence: Evidence) -> str:
     """`Open MPI 5.0.11 (/opt/mpi/lib/libmpi.so.40)`, as the ranks report it; ranks that differ are all named."""
     loaded: dict[str, None] = {}
     for _, hello in sorted(evidence.hellos.items()):
-        name = " ".join(filter(None, mpi_banner(hello.library))) or hello.library
+        name = " ".join(filter(None, parse_mpi_version(hello.library))) or hello.library
         loaded[f"{name} ({hello.libmpi})" if hello.libmpi else name] = None
     return _one_line("; ".join(loaded))
 

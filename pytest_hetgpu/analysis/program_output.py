@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
-from pytest_hetgpu.analysis.logs.output import Output, Start
-from pytest_hetgpu.analysis.logs.transcript import UNHEARD
+from pytest_hetgpu.analysis.logs.output import OutputLines, StartedProgram
+from pytest_hetgpu.analysis.logs.parse import DEBUG_NOISE
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.extensions.readers.base import OutputParser, ParseRequest, measurements
 from pytest_hetgpu.extensions.registry import find
@@ -30,7 +30,7 @@ def with_program_output(demand: Demand, result: RunResult, evidence: Evidence) -
     if foreign is None:
         return evidence
     kind = find("readers", foreign.reader, OutputParser)  # type: ignore[type-abstract]
-    output = Output(Path(result.output), UNHEARD)
+    output = OutputLines(Path(result.output), DEBUG_NOISE)
     reading = _read(kind, foreign, demand.points, output)
     exited = _exited(kind, reading, result, evidence)
     versions = _versions(foreign, reading, output.starts, evidence)
@@ -59,7 +59,7 @@ def with_program_output(demand: Demand, result: RunResult, evidence: Evidence) -
 
 
 def _read(
-    kind: type[OutputParser], foreign: ExternalProgram, points: tuple[Point, ...], output: Output
+    kind: type[OutputParser], foreign: ExternalProgram, points: tuple[Point, ...], output: OutputLines
 ) -> BenchmarkResult:
     """What the reader makes of the output; where it cannot be had (no RE2 here), a complaint."""
     asked = ParseRequest(foreign.argv, foreign.reader, points, foreign.ranks, foreign.operation)
@@ -141,7 +141,7 @@ def _fact(tool: str) -> str:
 
 
 def _versions(
-    foreign: ExternalProgram, reading: BenchmarkResult, starts: Mapping[int, Start], evidence: Evidence
+    foreign: ExternalProgram, reading: BenchmarkResult, starts: Mapping[int, StartedProgram], evidence: Evidence
 ) -> dict[str, str]:
     """Versions that the output tells of the program and its libraries; what is part of a library has the library's."""
     found = {name: version for start in starts.values() for name, version in start.versions.items() if version}
@@ -151,7 +151,7 @@ def _versions(
     return {**found, **({fact: version} if version and foreign.reader != "command" else {})}
 
 
-def _absent(starts: Mapping[int, Start]) -> str:
+def _absent(starts: Mapping[int, StartedProgram]) -> str:
     """Which nodes lack the program, and where they looked for it; "" where all have it."""
     lacking = [start for _, start in sorted(starts.items()) if not start.path]
     if not lacking:

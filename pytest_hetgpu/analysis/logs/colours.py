@@ -19,7 +19,7 @@ def without_colours(block: bytes) -> bytes:
     return _COLOURS.sub(b"", block) if b"\x1b" in block else block
 
 
-class Coloured:
+class ColouredBlock:
     """A block of a log: `plain` is without colours, `whole` gives what of the log a part of it was."""
 
     def __init__(self, block: bytes) -> None:

@@ -54,13 +54,13 @@ _PREFIXES = {kind: tuple(map(lazy, forms)) for kind, forms in _FORMS.items()}
 _KINDS = {"[": "bracket", "(": "parenthesis", " ": "digit"}
 
 
-def parsed(raw: bytes | str, number: int) -> LogLine:
+def parse_line(raw: bytes | str, number: int) -> LogLine:
     """The line with what stands before it taken off. Never raises, whatever the bytes are."""
     whole = raw.decode(errors="replace") if isinstance(raw, bytes) else raw
     whole = whole[:_LONGEST].replace("\0", "").rstrip("\r\n")
     text = whole.rpartition("\r")[2]
     if not text.isprintable():
-        text = plain(text)
+        text = strip_controls(text)
     rank, host = None, None
     for _ in range(_MOST_PREFIXES):
         found = _prefix(text)
@@ -73,7 +73,7 @@ def parsed(raw: bytes | str, number: int) -> LogLine:
     return LogLine(text, number, rank, host, whole)
 
 
-def plain(text: str) -> str:
+def strip_controls(text: str) -> str:
     """A text without escape sequences and control characters."""
     return _CONTROLS.sub("", _ESCAPES.sub("", text))
 

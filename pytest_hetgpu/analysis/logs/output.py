@@ -17,7 +17,7 @@ MOST_RECORDS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class StartedProgram:
     """What a rank said of the program that it became: its `path`, "" where it was not found among what it `looked` at.
 
     `versions` are those of libraries that the program is made of.
@@ -30,24 +30,24 @@ class Start:
     versions: Mapping[str, str] = field(default_factory=dict)
 
 
-class Output:
+class OutputLines:
     """The lines of one log with their numbers; `starts` are, once they have been read, what ranks said, by rank."""
 
-    def __init__(self, path: Path, unheard: tuple[bytes, ...] = ()) -> None:
+    def __init__(self, path: Path, noise: tuple[bytes, ...] = ()) -> None:
         self._path = path
-        self._unheard = unheard
-        self.starts: dict[int, Start] = {}
+        self._noise = noise
+        self.starts: dict[int, StartedProgram] = {}
 
     def lines(self) -> Iterator[tuple[str, int]]:
         """Text and number of each line that is no record of ours. A line too long comes in pieces.
 
         Of a line that was written over the last version counts. Raises OSError where the log cannot be read.
         """
-        frames, number, unheard = FrameReader(), 1, any_of(self._unheard)
+        frames, number, noise = FrameReader(), 1, any_of(self._noise)
         with self._path.open("rb") as log:
             while raw := log.readline(LONGEST_LINE):
                 ours = MARK in raw
-                if ours or not unheard.search(raw):
+                if ours or not noise.search(raw):
                     for payload in frames.feed(raw.rstrip(b"\r\n")):
                         self._take(payload)
                     if not ours:
@@ -71,9 +71,9 @@ def _shown(raw: bytes) -> str:
     return last.decode(errors="replace").replace("\0", "")
 
 
-def _start(record: dict[str, Any]) -> Start:
+def _start(record: dict[str, Any]) -> StartedProgram:
     looked, versions = record.get("looked"), record.get("versions")
-    return Start(
+    return StartedProgram(
         name=_text(record.get("name")),
         host=_text(record.get("host")),
         path=_text(record.get("path")),

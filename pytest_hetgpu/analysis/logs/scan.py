@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pytest_hetgpu.analysis.logs.colours import Coloured, without_colours
-from pytest_hetgpu.analysis.logs.lines import parsed
-from pytest_hetgpu.analysis.logs.unheard import Unheard
+from pytest_hetgpu.analysis.logs.colours import ColouredBlock, without_colours
+from pytest_hetgpu.analysis.logs.lines import parse_line
+from pytest_hetgpu.analysis.logs.noise_filter import NoiseFilter
 from pytest_hetgpu.extensions.signatures.base import LogLine
-from pytest_hetgpu.model.multi_pattern import Words
+from pytest_hetgpu.model.multi_pattern import MultiPatternMatcher
 
 CHUNK = 1 << 20
 LONGEST_LINE = 1 << 16
@@ -27,19 +27,19 @@ _LINE_FEED = 10
 
 
 @dataclass(slots=True)
-class Line:
+class ScannedLine:
     """A line without its end, or a piece of one that is too long; `number` counts line feeds from 1."""
 
     raw: bytes
     number: int
-    _said: LogLine | None = field(default=None, init=False, repr=False, compare=False)
+    _parsed: LogLine | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
-    def said(self) -> LogLine:
+    def parsed(self) -> LogLine:
         """The line as dialects read it; parsed once for all of them."""
-        if self._said is None:
-            self._said = parsed(self.raw, self.number)
-        return self._said
+        if self._parsed is None:
+            self._parsed = parse_line(self.raw, self.number)
+        return self._parsed
 
     @property
     def text(self) -> str:
@@ -48,11 +48,11 @@ class Line:
 
 
 @dataclass(slots=True)
-class Ear:
+class Subscription:
     """Somebody who wants the lines that hold one of `triggers`, and `context` lines after each of them."""
 
     triggers: Sequence[bytes]
-    take: Callable[[Line], None]
+    take: Callable[[ScannedLine], None]
     context: int = 0
     pending: int = field(default=0, init=False)
 
@@ -63,14 +63,16 @@ class Scan:
     A line that holds one of the words `unheard` is nobody's, nor of anybody's context, which a long row of them ends.
     """
 
-    def __init__(self, ears: Sequence[Ear], unheard: Sequence[bytes] = ()) -> None:
-        self._ears = ears
-        self._unheard = Unheard(unheard)
-        self._words = Words((trigger for ear in ears for trigger in ear.triggers), unheard)
-        self._listening: dict[bytes, list[int]] = {word: [] for word in self._words.words}
-        for place, ear in enumerate(ears):
-            for trigger in dict.fromkeys(ear.triggers):
-                self._listening[trigger].append(place)
+    def __init__(self, subscriptions: Sequence[Subscription], noise: Sequence[bytes] = ()) -> None:
+        self._subscriptions = subscriptions
+        self._noise = NoiseFilter(noise)
+        self._matcher = MultiPatternMatcher(
+            (trigger for subscription in subscriptions for trigger in subscription.triggers), noise
+        )
+        self._subscribers: dict[bytes, list[int]] = {word: [] for word in self._matcher.words}
+        for place, subscription in enumerate(subscriptions):
+            for trigger in dict.fromkeys(subscription.triggers):
+                self._subscribers[trigger].append(place)
         # Places of ears: of those that want more lines, and of those that want a line with these words; None if nobody.
         self._pending: set[int] = set()
         self._wanted: dict[frozenset[bytes], frozenset[int] | None] = {}
@@ -87,14 +89,14 @@ class Scan:
     @property
     def head(self) -> tuple[str, ...]:
         """The first lines, as far as HEAD_BYTES go."""
-        return tuple(Line(raw[:LONGEST_TAIL_LINE], 0).text for raw in self._head.splitlines())
+        return tuple(ScannedLine(raw[:LONGEST_TAIL_LINE], 0).text for raw in self._head.splitlines())
 
     @property
     def tail(self) -> tuple[str, ...]:
         """The last lines, as a terminal would show them: of a line written over, what came last."""
         lines = self._tail[-TAIL_BYTES:].strip(b"\0\r\n").split(b"\n")[-TAIL_LINES:]
         shown = (line.rstrip(b"\r").rpartition(b"\r")[2][:LONGEST_TAIL_LINE] for line in lines)
-        return tuple(Line(raw, 0).text for raw in shown) if lines != [b""] else ()
+        return tuple(ScannedLine(raw, 0).text for raw in shown) if lines != [b""] else ()
 
     def file(self, path: Path) -> None:
         """Reads a file from its beginning to its end; a missing one is empty. Memory: two chunks, whatever the size."""
@@ -120,7 +122,7 @@ class Scan:
         return chunk[end:]
 
     def _block(self, given: bytes) -> None:
-        coloured, at, flood = Coloured(given), 0, False
+        coloured, at, flood = ColouredBlock(given), 0, False
         block = coloured.plain
         while at < len(block):
             # Behind a line that somebody wanted more may come, which need no search.
@@ -130,7 +132,7 @@ class Scan:
             if not self._pending:
                 at = self._to_a_hit(block, at)
             # A row that is no longer than a line holds none that is cut into pieces.
-            row = self._unheard.past(block, at, at + LONGEST_LINE + 1)
+            row = self._noise.past(block, at, at + LONGEST_LINE + 1)
             flood = row == at
             if row > at:
                 self._pass_over(block, at, row)
@@ -143,49 +145,49 @@ class Scan:
 
     def _to_a_hit(self, block: bytes, at: int) -> int:
         """Where the next line begins that holds a word for somebody, the block's end where there is none."""
-        hit = self._words.first(block, at)
+        hit = self._matcher.first(block, at)
         start = len(block) if hit is None else _line_start(block, at, hit)
         self._number += block.count(b"\n", at, start)
         return start
 
-    def _alike(self, coloured: Coloured, at: int) -> int:
+    def _alike(self, coloured: ColouredBlock, at: int) -> int:
         """As `_one`, of a line like one that was given before; `at` itself where none was, or nobody wants such."""
         block = coloured.plain
         end = _line_end(block, at)
         if end in (at, len(block)) or end - at >= LONGEST_LINE:
             return at
-        words = self._words.known(block[at:end])
+        words = self._matcher.known(block[at:end])
         hit = None if words is None else self._hit(words)
         if hit is None or not (hit or self._pending):
             return at
-        self._give(Line(coloured.whole(at, end), self._number), hit)
+        self._give(ScannedLine(coloured.whole(at, end), self._number), hit)
         self._number += block[end] == _LINE_FEED
         return end + 1
 
-    def _one(self, coloured: Coloured, at: int) -> int:
+    def _one(self, coloured: ColouredBlock, at: int) -> int:
         """Gives the line at `at` to the ears that want it, and returns where the next begins."""
         block = coloured.plain
         end = _line_end(block, at)
         if end > at:
-            hit = self._hit(self._words.within(block[at:end]))
+            hit = self._hit(self._matcher.within(block[at:end]))
             if hit is None:
                 self._pass_over(block, at, end)
             else:
-                self._give(Line(coloured.whole(at, end), self._number), hit)
+                self._give(ScannedLine(coloured.whole(at, end), self._number), hit)
         ended_by = block[end : end + 1]
         self._number += ended_by == b"\n"
         return end + (ended_by in (b"\n", b"\r"))
 
-    def _give(self, line: Line, hit: frozenset[int]) -> None:
+    def _give(self, line: ScannedLine, hit: frozenset[int]) -> None:
         self._passed = 0
         for place in sorted(hit | self._pending) if self._pending else sorted(hit):
-            ear = self._ears[place]
-            ear.pending = ear.context if place in hit else ear.pending - 1
-            if ear.pending:
+            subscription = self._subscriptions[place]
+            subscription.pending = subscription.context if place in hit else subscription.pending - 1
+            if subscription.pending:
                 self._pending.add(place)
             else:
                 self._pending.discard(place)
-            ear.take(line)
+            subscription.take(line)
 
     def _pass_over(self, block: bytes, at: int, end: int) -> None:
         """Counts lines that are nobody's: behind so many of them in a row nobody waits for more."""
@@ -195,15 +197,15 @@ class Scan:
         self._passed += sum(map(bool, block[at:end].replace(b"\r", b"\n").split(b"\n")))
         if self._passed > _MOST_BETWEEN:
             for place in self._pending:
-                self._ears[place].pending = 0
+                self._subscriptions[place].pending = 0
             self._pending.clear()
 
     def _hit(self, words: frozenset[bytes]) -> frozenset[int] | None:
         """The places of the ears that listen for one of these words; None where one of them makes a line nobody's."""
         if words in self._wanted:
             return self._wanted[words]
-        nobodys = not words.isdisjoint(self._unheard.words)
-        found = None if nobodys else frozenset(place for word in words for place in self._listening[word])
+        is_noise = not words.isdisjoint(self._noise.words)
+        found = None if is_noise else frozenset(place for word in words for place in self._subscribers[word])
         if len(self._wanted) < _MOST_KNOWN:
             self._wanted[words] = found
         return found

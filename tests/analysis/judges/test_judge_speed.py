@@ -215,7 +215,7 @@ def foreign(limit: Limit, rows: tuple[Row, ...], tool: str = "osu_allreduce 7.4"
     )
     told = ProgramOutput(BenchmarkResult("osu", rows=shown), tool, "host", None)
     point = LARGE if limit.tool else ANY
-    asked = {"points": (ANY,), "foreign": OSU, "limits": {point: (limit,)}}
+    asked = {"points": (ANY,), "external": OSU, "limits": {point: (limit,)}}
     again = case(asked, rows=rows, program=told, checks={})
     return outcome(again, *[again] * 7)
 

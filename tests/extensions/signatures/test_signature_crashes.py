@@ -9,7 +9,7 @@ import random
 import pytest
 
 from pytest_hetgpu.extensions.signatures.base import Priority
-from tests.extensions.signatures.speak import matches, spoken, told
+from tests.extensions.signatures.parsing import kind_and_key, matches, parse_all
 
 BOTH = ("ucx", "openmpi_crash", "openmpi_exits")
 
@@ -50,7 +50,7 @@ def ucx(host: str, pid: int, *frames: str, said: str = CAUGHT) -> list[str]:
 )  # fmt: skip
 def test_what_ucx_says_of_a_death(line: str, read_as: str, detail: str | None) -> None:
     (match,) = matches("ucx", line)
-    assert (told(match), match.signature.detail) == (read_as, detail)
+    assert (kind_and_key(match), match.signature.detail) == (read_as, detail)
     assert (match.process, match.fatal, match.signature.line) == (("a", 7), True, 1)
 
 
@@ -85,7 +85,7 @@ def test_frames_with_their_sources() -> None:
  7 0x00000000000648ed main()  /src/main.cc:58
 =================================
 """
-    (crash,) = spoken(text, "ucx")
+    (crash,) = parse_all(text, "ucx")
     assert (crash.key, crash.function, crash.entry_point) == (
         "SIGSEGV@libuct.so!uct_rkey_release",
         "uct_rkey_release",
@@ -102,7 +102,7 @@ def test_a_function_of_ucx_is_in_its_library_without_a_source() -> None:
             " 1 0x0002 uct_ib_md_open()  ???:0",
         ]
     )
-    (crash,) = spoken(text, "ucx")
+    (crash,) = parse_all(text, "ucx")
     assert crash.key == "SIGSEGV@libuct_ib.so!uct_ib_md_open"
 
 
@@ -112,7 +112,7 @@ def test_a_frozen_process_hangs() -> None:
         "[n1:177  :0:177] Process frozen...",
         "step 2",
     ]
-    (hang,) = spoken("\n".join(text), "ucx")
+    (hang,) = parse_all("\n".join(text), "ucx")
     assert (hang.kind.value, hang.signal, hang.key) == ("hang", "SIGSEGV", "SIGSEGV@heat2d!compute_flux")
     assert hang.primary_line == "[n1:177  :0:177] Process frozen..."
 
@@ -120,13 +120,13 @@ def test_a_frozen_process_hangs() -> None:
 def test_what_is_printed_between_is_no_frame() -> None:
     lines = ucx("n1", 177, "./heat2d(compute_flux+0x44) [0x563c6b70c3a4]")
     lines[3:3] = ["2    3.45", " 1  0x is no frame"]
-    assert spoken("\n".join(lines), "ucx")[0].key == "SIGSEGV@heat2d!compute_flux"
+    assert parse_all("\n".join(lines), "ucx")[0].key == "SIGSEGV@heat2d!compute_flux"
 
 
 def test_rank_prefixes_tell_mixed_backtraces_apart() -> None:
     one, two = ucx("a", 7, "./x(f+0x1) [0x55]"), ucx("a", 8, "./x(g+0x1) [0x55]")
     mixed = [line for pair in zip((f"0: {x}" for x in one), (f"1: {x}" for x in two), strict=True) for line in pair]
-    crashes = spoken("\n".join(mixed), "ucx")
+    crashes = parse_all("\n".join(mixed), "ucx")
     assert [(crash.key, crash.ranks) for crash in crashes] == [("SIGSEGV@x!f", (0,)), ("SIGSEGV@x!g", (1,))]
 
 
@@ -156,7 +156,7 @@ def test_lines_of_two_processes_in_any_order(seed: int) -> None:
     left, text = [list(FIRST), list(SECOND)], []
     while any(left):
         text.append(chance.choice([lines for lines in left if lines]).pop(0))
-    found = {crash.key: crash.entry_point for crash in spoken("\n".join(text), "openmpi_crash")}
+    found = {crash.key: crash.entry_point for crash in parse_all("\n".join(text), "openmpi_crash")}
     assert found == {KEYS[0]: "MPI_Bcast", KEYS[1]: "MPI_Send"}
 
 
@@ -174,14 +174,14 @@ def test_prefix_number_and_frame_are_written_apart() -> None:
 [n1:0572] [ 2] /l/libMPI_Bcast.so.1(MPI_Bcast+0x39)[0x7eb42a019372]
 {SECOND[-1]}
 {FIRST[-1]}"""
-    found = {crash.key: crash.entry_point for crash in spoken(text, "openmpi_crash")}
+    found = {crash.key: crash.entry_point for crash in parse_all(text, "openmpi_crash")}
     assert found == {KEYS[0]: "MPI_Bcast", KEYS[1]: "MPI_Send"}
 
 
 def test_a_frame_that_goes_on_in_a_later_line() -> None:
     lines = list(FIRST)
     lines[5:6] = [lines[5][:30], "step 3 residual 0.1", lines[5][30:]]
-    assert spoken("\n".join(lines), "openmpi_crash")[0].key == KEYS[0]
+    assert parse_all("\n".join(lines), "openmpi_crash")[0].key == KEYS[0]
 
 
 def test_two_prefixes_in_a_line() -> None:
@@ -191,12 +191,12 @@ def test_two_prefixes_in_a_line() -> None:
         lines[5][15:],
         "[n2:0573] Signal: Bus error (7)",
     ]
-    assert [crash.key for crash in spoken("\n".join(lines), "openmpi_crash")] == [KEYS[0], "SIGBUS"]
+    assert [crash.key for crash in parse_all("\n".join(lines), "openmpi_crash")] == [KEYS[0], "SIGBUS"]
 
 
 def test_nuls_and_what_follows_on_the_line() -> None:
     lines = [f"\0{line}" for line in FIRST]
-    (crash,) = spoken("\n".join(lines), "openmpi_crash")
+    (crash,) = parse_all("\n".join(lines), "openmpi_crash")
     assert (crash.key, crash.detail, crash.primary_line) == (KEYS[0], "address not mapped", FIRST[1])
 
 
@@ -205,13 +205,13 @@ def test_both_handlers_and_the_launcher_tell_of_one_crash() -> None:
     first = ucx("node2", 999, *frames)
     again = openmpi("node2:00999", *(frame.replace(" [", "[") for frame in frames))
     ended = "mpirun noticed that process rank 1 with PID 999 on node node2 exited on signal 11 (Segmentation fault)."
-    (crash,) = spoken("\n".join([*first, *again, ended]), *BOTH)
+    (crash,) = parse_all("\n".join([*first, *again, ended]), *BOTH)
     assert (crash.key, crash.entry_point, crash.ranks) == ("SIGSEGV@libucp.so!ucp_tag_recv_nbx", "MPI_Recv", (1,))
     assert crash.primary_line == first[0]
 
 
 def test_frames_of_handlers_alone_name_nobody() -> None:
-    (crash,) = spoken("\n".join(ucx("n2", 7)), *BOTH)
+    (crash,) = parse_all("\n".join(ucx("n2", 7)), *BOTH)
     assert (crash.key, crash.library, crash.function) == ("SIGSEGV", None, None)
 
 
@@ -243,7 +243,7 @@ UCX = "[1795183975.242676] [vm:5148 :0]          x.c:15 UCX  ERROR "
 )  # fmt: skip
 def test_what_ucx_logs(text: str, read_as: str, priority: Priority) -> None:
     (match,) = matches("ucx_errors", UCX + text)
-    assert (told(match), match.priority, match.fatal) == (read_as, priority, False)
+    assert (kind_and_key(match), match.priority, match.fatal) == (read_as, priority, False)
 
 
 @pytest.mark.parametrize(
@@ -263,5 +263,5 @@ def test_errors_have_all_their_hosts_and_ranks() -> None:
         f"{rank}: [1.2] [n{rank}:{rank} :0]  x.c:1  UCX  ERROR no active messages transport to b: tcp"
         for rank in (3, 4, 3)
     )
-    (error,) = spoken(text, "ucx_errors")
+    (error,) = parse_all(text, "ucx_errors")
     assert (error.ranks, error.hosts, error.line) == ((3, 4), ("n3", "n4"), 1)

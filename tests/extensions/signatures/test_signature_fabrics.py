@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from pytest_hetgpu.analysis.logs.lines import parsed
+from pytest_hetgpu.analysis.logs.lines import parse_line
 from pytest_hetgpu.extensions.signatures.aws_ofi import AwsOfi
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser, Priority
 from pytest_hetgpu.extensions.signatures.cray import Cray
@@ -20,14 +20,14 @@ from pytest_hetgpu.extensions.signatures.mvapich import Mvapich
 from pytest_hetgpu.extensions.signatures.verbs import Verbs
 
 
-def matches(dialect: LogParser, text: str) -> list[FailureMatch]:
+def matches(parser: LogParser, text: str) -> list[FailureMatch]:
     for number, line in enumerate(text.splitlines(), 1):
-        dialect.feed(parsed(line, number))
-    return list(dialect.finish())
+        parser.feed(parse_line(line, number))
+    return list(parser.finish())
 
 
-def said(dialect: LogParser, text: str) -> list[str]:
-    return [f"{one.signature.kind.value} {one.signature.key}" for one in matches(dialect, text)]
+def said(parser: LogParser, text: str) -> list[str]:
+    return [f"{one.signature.kind.value} {one.signature.key}" for one in matches(parser, text)]
 
 
 CXI = "libfabric:4411:1712000000::cxi:core:cxip_call():310<warn> nid001234: "
@@ -97,9 +97,9 @@ def test_libfabric(text: str, expected: str) -> None:
     ],
 )
 def test_a_host_out_of_reach_explains_more_than_a_peer_that_refuses(reason: str, priority: Priority) -> None:
-    dialect = Libfabric()
-    dialect.feed(parsed(f"libfabric:11:22::tcp:ep_ctrl:xnet_req_done():335<warn> {reason}", 1))
-    assert [match.priority for match in dialect.finish()] == [priority]
+    parser = Libfabric()
+    parser.feed(parse_line(f"libfabric:11:22::tcp:ep_ctrl:xnet_req_done():335<warn> {reason}", 1))
+    assert [match.priority for match in parser.finish()] == [priority]
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ HOSTILE = (
 def test_no_line_takes_long_or_raises(text: str) -> None:
     started = time.monotonic()
     for kind in (Hydra, Cray, Mvapich, Libfabric, AwsOfi, Verbs, MpichAssertions, MpichErrors, MpichExits, IntelMpi):
-        dialect = kind()
-        dialect.feed(parsed(text, 1))
-        dialect.finish()
+        parser = kind()
+        parser.feed(parse_line(text, 1))
+        parser.finish()
     assert time.monotonic() - started < 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_hetgpu.extensions.signatures.base import Priority
-from tests.extensions.signatures.speak import matches, spoken
+from tests.extensions.signatures.parsing import matches, parse_all
 
 GFORTRAN = """
 Program received signal SIGSEGV: Segmentation fault - invalid memory reference.
@@ -45,7 +45,7 @@ libmpi.so.12       00002B0D2D1D5630  PMPI_Barrier          Unknown  Unknown
     ],
 )
 def test_fortrans_run_time_libraries(text: str, key: str, entry: str | None) -> None:
-    (crash,) = spoken(text, "fortran")
+    (crash,) = parse_all(text, "fortran")
     assert (crash.kind.value, crash.key, crash.entry_point) == ("crash", key, entry)
 
 

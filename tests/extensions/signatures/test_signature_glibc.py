@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_hetgpu.extensions.signatures.base import Priority
-from tests.extensions.signatures.speak import matches, spoken, told
+from tests.extensions.signatures.parsing import kind_and_key, matches, parse_all
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ from tests.extensions.signatures.speak import matches, spoken, told
     ],
 )  # fmt: skip
 def test_last_words(text: str, read_as: str) -> None:
-    assert told(matches("glibc", text)[0]) == read_as
+    assert kind_and_key(matches("glibc", text)[0]) == read_as
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,9 @@ LIBC = "/lib/libc.so.6(abort+0xd3)[0x7fa6bee5c472]"
 
 def test_last_words_and_the_report_that_follows_are_one_crash() -> None:
     frames = (LIBC, "/lib/libc.so.6(__libc_free+0x6f)[0x7fa6bee5c002]", "./heat2d(main+0x679)[0x557b9e150b69]")
-    (crash,) = spoken("\n".join(["free(): invalid pointer", *report("node3:02049", *frames)]), "glibc", "openmpi_crash")
+    (crash,) = parse_all(
+        "\n".join(["free(): invalid pointer", *report("node3:02049", *frames)]), "glibc", "openmpi_crash"
+    )
     assert (crash.key, crash.primary_line, crash.line) == ("SIGABRT@heat2d!main", "free(): invalid pointer", 1)
     assert (crash.detail, crash.library, crash.function) == ("free(): invalid pointer", "heat2d", "main")
     assert (crash.signal, crash.hosts) == ("SIGABRT", ("node3",))
@@ -101,7 +103,7 @@ def test_last_words_and_the_report_that_follows_are_one_crash() -> None:
 def test_an_assertions_function_is_the_one_that_asserted_and_its_library_the_reports() -> None:
     words = "heat2d: grid.h:3: void app::check(int): Assertion `n' failed."
     frames = (LIBC, "/x/libgrid.so.1(+0x1234)[0x7fa6bee5d472]", "/x/libmpi.so.40(PMPI_Send+0x1)[0x7fa6bee5e472]")
-    (crash,) = spoken("\n".join([words, *report("a:1", *frames)]), "glibc", "openmpi_crash")
+    (crash,) = parse_all("\n".join([words, *report("a:1", *frames)]), "glibc", "openmpi_crash")
     assert (crash.key, crash.entry_point) == ("SIGABRT@libgrid.so!app-check", "PMPI_Send")
 
 
@@ -109,7 +111,7 @@ def test_each_rank_has_its_own_last_words() -> None:
     words = "heat2d: app.c:16: {}: Assertion `n' failed."
     reports = [report(f"n{n}:7", LIBC, f"./heat2d({name}+0x1)[0x55{n}]") for n, name in enumerate(("load", "save"))]
     text = [words.format("save"), words.format("load"), *reports[0], *reports[1]]
-    crashes = spoken("\n".join(text), "glibc", "openmpi_crash")
+    crashes = parse_all("\n".join(text), "glibc", "openmpi_crash")
     assert [(crash.key, crash.hosts) for crash in crashes] == [
         ("SIGABRT@heat2d!save", ("n1",)),
         ("SIGABRT@heat2d!load", ("n0",)),
@@ -120,7 +122,7 @@ def test_an_abort_whose_handler_dies_too_is_an_abort() -> None:
     aborted, died = report("n3:03413")[:-1], report("n3:03413", signal="Segmentation fault (11)")[:-1]
     epilogue = "mpirun noticed that process rank 2 with PID 3413 on node n3 exited on signal 11 (Segmentation fault)."
     text = ["*** stack smashing detected ***: terminated", *aborted, *died, epilogue]
-    crash, met = spoken("\n".join(text), "glibc", "openmpi_crash", "openmpi_exits")
+    crash, met = parse_all("\n".join(text), "glibc", "openmpi_crash", "openmpi_exits")
     assert (crash.key, crash.line, crash.ranks) == ("SIGABRT@stack-smashing-detected", 1, (2,))
     assert (crash.library, crash.function, met.signal) == (None, None, "SIGSEGV")
 
@@ -128,7 +130,7 @@ def test_an_abort_whose_handler_dies_too_is_an_abort() -> None:
 def test_memory_that_new_cannot_have_stays_that_whatever_reports_the_abort() -> None:
     words = "terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc"
     text = "\n".join([words, *report("a:1", LIBC, "./heat2d(main+0x1)[0x55]")])
-    (crash,) = spoken(text, "glibc", "kernel_oom", "openmpi_crash")
+    (crash,) = parse_all(text, "glibc", "kernel_oom", "openmpi_crash")
     assert (crash.kind.value, crash.key, crash.signal) == ("out_of_memory", "bad_alloc@libstdc", "SIGABRT")
     assert (crash.library, crash.function) == ("heat2d", "main")
 
@@ -137,4 +139,4 @@ def test_the_kernels_and_the_shells_word_on_a_reported_crash_are_its_echo() -> N
     segv = report("node1:583", "./heat2d(main+0x1)[0x55]", signal="Segmentation fault (11)")
     kernel = "Nov 20 12:00:00 node1 kernel: heat2d[583]: segfault at 18 ip 055 sp 07f error 4 in heat2d[4+1]"
     text = "\n".join([kernel, *segv, "Segmentation fault (core dumped)"])
-    assert [crash.key for crash in spoken(text, "glibc", "shells", "openmpi_crash")] == ["SIGSEGV@heat2d!main"]
+    assert [crash.key for crash in parse_all(text, "glibc", "shells", "openmpi_crash")] == ["SIGSEGV@heat2d!main"]

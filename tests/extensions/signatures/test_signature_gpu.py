@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from pytest_hetgpu.analysis.logs.lines import parsed
+from pytest_hetgpu.analysis.logs.lines import parse_line
 from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.extensions.signatures._messages.gpu import gpu_error
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser, Priority
@@ -18,15 +18,15 @@ from pytest_hetgpu.model.failure import Signature
 NCCL = "gpu3:4711:4790 [2] "
 
 
-def matches(dialect: str, text: str) -> Sequence[FailureMatch]:
-    reader = find("signatures", dialect, LogParser)()  # type: ignore[type-abstract]
+def matches(parser: str, text: str) -> Sequence[FailureMatch]:
+    reader = find("signatures", parser, LogParser)()  # type: ignore[type-abstract]
     for number, line in enumerate(text.split("\n"), 1):
-        reader.feed(parsed(line, number))
+        reader.feed(parse_line(line, number))
     return reader.finish()
 
 
-def first(dialect: str, text: str) -> Signature:
-    return by_priority(matches(dialect, text))[0]
+def first(parser: str, text: str) -> Signature:
+    return by_priority(matches(parser, text))[0]
 
 
 @pytest.mark.parametrize(

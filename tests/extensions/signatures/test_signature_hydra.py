@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_hetgpu.analysis.logs.lines import parsed
+from pytest_hetgpu.analysis.logs.lines import parse_line
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser, Priority
 from pytest_hetgpu.extensions.signatures.cray import Cray
 from pytest_hetgpu.extensions.signatures.hydra import Hydra
@@ -13,14 +13,14 @@ from pytest_hetgpu.extensions.signatures.mpich_assertions import MpichAssertions
 from pytest_hetgpu.extensions.signatures.mvapich import Mvapich
 
 
-def matches(dialect: LogParser, text: str) -> list[FailureMatch]:
+def matches(parser: LogParser, text: str) -> list[FailureMatch]:
     for number, line in enumerate(text.splitlines(), 1):
-        dialect.feed(parsed(line, number))
-    return list(dialect.finish())
+        parser.feed(parse_line(line, number))
+    return list(parser.finish())
 
 
-def said(dialect: LogParser, text: str) -> list[str]:
-    return [f"{one.signature.kind.value} {one.signature.key}" for one in matches(dialect, text)]
+def said(parser: LogParser, text: str) -> list[str]:
+    return [f"{one.signature.kind.value} {one.signature.key}" for one in matches(parser, text)]
 
 
 MPIEXEC = "[mpiexec@node1] "

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hetgpu.analysis.logs.transcript import read
+from pytest_hetgpu.analysis.logs.parse import read_evidence
 from pytest_hetgpu.model.outcome import Evidence
 from pytest_hetgpu.model.records import RankExit
 
@@ -102,7 +102,7 @@ SIGNATURES = {
 
 
 def log(name: str) -> Evidence:
-    return read(LOGS / f"{name}.log")
+    return read_evidence(LOGS / f"{name}.log")
 
 
 def test_every_log_has_its_row() -> None:
@@ -143,7 +143,7 @@ def test_faulting_frame_and_entry_point() -> None:
 def test_rank_comes_from_what_the_ranks_said_of_themselves(tmp_path: Path) -> None:
     text = (LOGS / "openmpi5-ucx-guarded.log").read_text()
     (tmp_path / "cut.log").write_text(text[: text.index("prterun noticed")])
-    evidence = read(tmp_path / "cut.log")
+    evidence = read_evidence(tmp_path / "cut.log")
     assert evidence.exits == ()
     assert evidence.signatures[0].ranks == (0,)
 
@@ -180,7 +180,7 @@ def test_keys_outlive_processes_hosts_and_addresses(tmp_path: Path, name: str, s
     moved = moved.replace("libuct.so.0", "libuct.so.0.0.0").replace("libpython3.11.so.1.0", "libpython3.13.so.1.0")
     assert moved != text
     (tmp_path / "moved.log").write_text(moved)
-    key = read(tmp_path / "moved.log").signatures[0].key
+    key = read_evidence(tmp_path / "moved.log").signatures[0].key
     assert key == log(name).signatures[0].key
     assert (key == SHORT_SEND) is same_bug
 
@@ -190,4 +190,4 @@ def test_a_cause_comes_before_what_it_led_to_wherever_that_stands(tmp_path: Path
     text = (LOGS / "openmpi5-ucx-guarded-4k.log").read_text()
     error = next(line for line in text.splitlines() if "UCX  ERROR" in line)
     (tmp_path / "late.log").write_text(text.replace(error + "\n", "") + error + "\n")
-    assert read(tmp_path / "late.log").signatures[0].key == log("openmpi5-ucx-guarded-4k").signatures[0].key
+    assert read_evidence(tmp_path / "late.log").signatures[0].key == log("openmpi5-ucx-guarded-4k").signatures[0].key

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from pytest_hetgpu.analysis.logs.lines import parsed
+from pytest_hetgpu.analysis.logs.lines import parse_line
 from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser, Priority
 from pytest_hetgpu.extensions.signatures.engine.exits import (
@@ -25,46 +25,46 @@ from tests.extensions.signatures.manager_texts import BATCH, CONTAINERS, FLUX, H
 MANAGERS = ("slurm", "flux", "batch", "containers", "kubernetes", "kernel_oom")
 
 
-def heard(dialect: str, text: str) -> LogParser:
-    reader = find("signatures", dialect, LogParser)()  # type: ignore[type-abstract]
+def heard(parser: str, text: str) -> LogParser:
+    reader = find("signatures", parser, LogParser)()  # type: ignore[type-abstract]
     left = 0
     for number, line in enumerate(text.split("\n"), 1):
         if any(trigger in line.encode() for trigger in reader.triggers):
             left = reader.context + 1
         if left:
             left -= 1
-            reader.feed(parsed(line, number))
+            reader.feed(parse_line(line, number))
     return reader
 
 
-def matches(dialect: str, text: str) -> Sequence[FailureMatch]:
-    return heard(dialect, text).finish()
+def matches(parser: str, text: str) -> Sequence[FailureMatch]:
+    return heard(parser, text).finish()
 
 
-def said(dialect: str, text: str) -> list[str]:
-    return [f"{match.signature.kind.value} {match.signature.key}" for match in matches(dialect, text)]
+def said(parser: str, text: str) -> list[str]:
+    return [f"{match.signature.kind.value} {match.signature.key}" for match in matches(parser, text)]
 
 
 def first(text: str) -> str:
     """The most telling of what all of these dialects read."""
-    answer = by_priority(match for dialect in MANAGERS for match in matches(dialect, text))
+    answer = by_priority(match for parser in MANAGERS for match in matches(parser, text))
     return f"{answer[0].kind.value} {answer[0].key} {answer[0].line}" if answer else ""
 
 
 TEXTS = [
-    (dialect, text, wanted)
-    for dialect, texts in zip(MANAGERS, (SLURM, FLUX, BATCH, CONTAINERS, KUBERNETES, MEMORY), strict=True)
+    (parser, text, wanted)
+    for parser, texts in zip(MANAGERS, (SLURM, FLUX, BATCH, CONTAINERS, KUBERNETES, MEMORY), strict=True)
     for text, wanted in texts
 ]
 
 
-@pytest.mark.parametrize(("dialect", "text", "wanted"), TEXTS)
-def test_what_a_text_means(dialect: str, text: str, wanted: str) -> None:
-    assert said(dialect, text) == [wanted]
+@pytest.mark.parametrize(("parser", "text", "wanted"), TEXTS)
+def test_what_a_text_means(parser: str, text: str, wanted: str) -> None:
+    assert said(parser, text) == [wanted]
 
 
 @pytest.mark.parametrize(
-    ("dialect", "text"),
+    ("parser", "text"),
     [
         ("slurm", "srun: Job step creation temporarily disabled, retrying (Requested nodes are busy)"),
         ("slurm", "slurmstepd: error: couldn't chdir to `/no': No such file or directory: going to /tmp instead"),
@@ -95,8 +95,8 @@ def test_what_a_text_means(dialect: str, text: str, wanted: str) -> None:
         ("kernel_oom", "bash: fork: retry: Resource temporarily unavailable"),
     ],
 )
-def test_what_means_nothing(dialect: str, text: str) -> None:
-    assert said(dialect, text) == []
+def test_what_means_nothing(parser: str, text: str) -> None:
+    assert said(parser, text) == []
 
 
 def test_srun_names_ranks_and_hosts() -> None:
@@ -166,8 +166,8 @@ def test_what_follows_a_time_limit_is_a_consequence(how: str) -> None:
 def test_only_what_stands_before_the_end_of_a_job_can_be_its_reason(cut: str) -> None:
     lost = "[n1:1] pml_ucx.c:424  Error: ucp_ep_create(proc=1) failed: Destination is unreachable"
     gone = FailureMatch(Signature(Kind.NETWORK_FAILURE, "lost", lost, 2), Priority.SYMPTOM, fatal=False)
-    before = [match for dialect in MANAGERS for match in matches(dialect, f"going\ngoing\n{cut}")]
-    after = [match for dialect in MANAGERS for match in matches(dialect, cut)]
+    before = [match for parser in MANAGERS for match in matches(parser, f"going\ngoing\n{cut}")]
+    after = [match for parser in MANAGERS for match in matches(parser, cut)]
     assert by_priority([gone, *before])[0] == gone.signature
     assert by_priority([gone, *after])[0].kind is Kind.TIMEOUT
 
@@ -237,7 +237,7 @@ def test_jsrun_names_a_rank() -> None:
     ],
 )
 def test_keys_hold_nothing_of_one_run(lines: list[str]) -> None:
-    keys = {r.signature.key for line in lines for dialect in ("slurm", "flux", "batch") for r in matches(dialect, line)}
+    keys = {r.signature.key for line in lines for parser in ("slurm", "flux", "batch") for r in matches(parser, line)}
     assert len(keys) == 1
 
 
@@ -246,10 +246,10 @@ def test_hostile_text_is_read_quickly_and_raises_nothing(text: str) -> None:
     import time
 
     started = time.process_time()
-    for dialect in MANAGERS:
-        reader = find("signatures", dialect, LogParser)()  # type: ignore[type-abstract]
+    for parser in MANAGERS:
+        reader = find("signatures", parser, LogParser)()  # type: ignore[type-abstract]
         for number in range(3):
-            reader.feed(parsed(text, number + 1))
+            reader.feed(parse_line(text, number + 1))
         assert len(reader.finish()) < 100
         reader.exits()
     assert time.process_time() - started < 1

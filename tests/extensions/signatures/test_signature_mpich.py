@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_hetgpu.analysis.logs.lines import parsed
+from pytest_hetgpu.analysis.logs.lines import parse_line
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser, Priority
 from pytest_hetgpu.extensions.signatures.mpich_errors import MpichErrors
 from pytest_hetgpu.extensions.signatures.mpich_exits import MpichExits
@@ -43,14 +43,14 @@ def string(signal: int, name: str) -> str:
 SEGV = string(11, "Segmentation fault")
 
 
-def matches(dialect: LogParser, text: str) -> list[FailureMatch]:
+def matches(parser: LogParser, text: str) -> list[FailureMatch]:
     for number, line in enumerate(text.splitlines(), 1):
-        dialect.feed(parsed(line, number))
-    return list(dialect.finish())
+        parser.feed(parse_line(line, number))
+    return list(parser.finish())
 
 
-def read(dialect: LogParser, text: str) -> list[Signature]:
-    return [match.signature for match in matches(dialect, text)]
+def read(parser: LogParser, text: str) -> list[Signature]:
+    return [match.signature for match in matches(parser, text)]
 
 
 @pytest.mark.parametrize(
@@ -99,18 +99,18 @@ def test_the_process_and_its_host_are_told() -> None:
 
 
 def test_the_rank_that_died_first_is_told_from_those_cleaned_up() -> None:
-    dialect = MpichExits()
+    parser = MpichExits()
     text = intel(0, 9, "Killed") + intel(1, 6, "Aborted") + intel(2, 9, "Killed")
-    (found,) = read(dialect, text)
+    (found,) = read(parser, text)
     assert (found.ranks, found.signal) == ((1,), "SIGABRT")
-    assert dialect.exits() == (RankExit(1, signal=6),)
+    assert parser.exits() == (RankExit(1, signal=6),)
 
 
 def test_which_of_several_killed_ranks_was_first_is_not_known() -> None:
-    dialect = MpichExits()
-    found = read(dialect, intel(0, 9, "Killed") + intel(1, 9, "Killed"))
+    parser = MpichExits()
+    found = read(parser, intel(0, 9, "Killed") + intel(1, 9, "Killed"))
     assert [one.ranks for one in found] == [(0,), (1,)]
-    assert dialect.exits() == ()
+    assert parser.exits() == ()
 
 
 def test_a_broken_off_banner_is_a_failure_too() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_hetgpu.analysis.logs.lines import parsed
+from pytest_hetgpu.analysis.logs.lines import parse_line
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser, Priority
 from pytest_hetgpu.extensions.signatures.mpich_errors import MpichErrors
 from pytest_hetgpu.model.failure import Signature
@@ -12,14 +12,14 @@ from pytest_hetgpu.model.records import RankExit
 from pytest_hetgpu.model.verdict import Kind
 
 
-def matches(dialect: LogParser, text: str) -> list[FailureMatch]:
+def matches(parser: LogParser, text: str) -> list[FailureMatch]:
     for number, line in enumerate(text.splitlines(), 1):
-        dialect.feed(parsed(line, number))
-    return list(dialect.finish())
+        parser.feed(parse_line(line, number))
+    return list(parser.finish())
 
 
-def read(dialect: LogParser, text: str) -> list[Signature]:
-    return [match.signature for match in matches(dialect, text)]
+def read(parser: LogParser, text: str) -> list[Signature]:
+    return [match.signature for match in matches(parser, text)]
 
 
 INVALID_RANK = """\
@@ -259,7 +259,7 @@ def test_stacks_of_two_ranks_are_told_apart() -> None:
 
 
 def test_who_called_abort() -> None:
-    dialect = MpichErrors()
-    (one,) = matches(dialect, "x: application called MPI_Abort(MPI_COMM_WORLD, 3) - process 1")
+    parser = MpichErrors()
+    (one,) = matches(parser, "x: application called MPI_Abort(MPI_COMM_WORLD, 3) - process 1")
     assert (one.priority, one.signature.ranks) == (Priority.EXIT, (1,))
-    assert dialect.exits() == (RankExit(1, code=3, aborted=True),)
+    assert parser.exits() == (RankExit(1, code=3, aborted=True),)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import pytest_hetgpu
-from pytest_hetgpu.analysis.logs.lines import parsed
+from pytest_hetgpu.analysis.logs.lines import parse_line
 from pytest_hetgpu.cluster import ssh
 from pytest_hetgpu.errors import ProvisionError
 from pytest_hetgpu.extensions.runtimes._docker import images, tunnel
@@ -84,24 +84,24 @@ IMAGE = Image("hetgpu/roce:1", "/containers/roce")
     ],
 )
 def test_lines_of_ours(line: str, kind: Kind, key: str) -> None:
-    dialect = Nodes()
-    dialect.feed(parsed(line, 3))
-    (match,) = dialect.finish()
+    parser = Nodes()
+    parser.feed(parse_line(line, 3))
+    (match,) = parser.finish()
     assert (match.signature.kind, match.signature.key, match.signature.primary_line) == (kind, key, line)
 
 
 def test_the_same_words_in_mid_line_are_somebody_elses() -> None:
-    dialect = Nodes()
-    dialect.feed(parsed("it said: hetgpu: not ready: node1", 1))
-    assert not dialect.finish()
+    parser = Nodes()
+    parser.feed(parse_line("it said: hetgpu: not ready: node1", 1))
+    assert not parser.finish()
 
 
 def part(error: str | ProvisionError) -> str:
     """What the line of a node that was not ready says was the matter."""
     text = f"node1: {error}" if isinstance(error, str) else str(error)
-    dialect = Nodes()
-    dialect.feed(parsed(f"hetgpu: not ready: {text}", 1))
-    (match,) = dialect.finish()
+    parser = Nodes()
+    parser.feed(parse_line(f"hetgpu: not ready: {text}", 1))
+    (match,) = parser.finish()
     assert match.signature.detail == text
     return match.signature.key.partition("@")[2]
 
@@ -265,9 +265,9 @@ def test_every_trouble_with_a_nodes_own_sshd() -> None:
     ],
 )
 def test_what_slurm_took_away_has_slurms_word(state: str, kind: Kind, key: str) -> None:
-    dialect = Nodes()
-    dialect.feed(parsed(f"hetgpu: node node1 (a on c2) was lost: {words.ended('7', state)}", 1))
-    (match,) = dialect.finish()
+    parser = Nodes()
+    parser.feed(parse_line(f"hetgpu: node node1 (a on c2) was lost: {words.ended('7', state)}", 1))
+    (match,) = parser.finish()
     assert (match.signature.kind, match.signature.key) == (kind, key)
 
 
@@ -282,7 +282,7 @@ def test_what_slurm_took_away_has_slurms_word(state: str, kind: Kind, key: str) 
     ],
 )
 def test_what_slurm_did_not_give(said: str) -> None:
-    dialect = Nodes()
-    dialect.feed(parsed(f"hetgpu: not ready: h200: {said}", 1))
-    (match,) = dialect.finish()
+    parser = Nodes()
+    parser.feed(parse_line(f"hetgpu: not ready: h200: {said}", 1))
+    (match,) = parser.finish()
     assert match.signature.key == "not-ready@slurm"

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_hetgpu.analysis.logs.lines import parsed
+from pytest_hetgpu.analysis.logs.lines import parse_line
 from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser, Priority
 from pytest_hetgpu.extensions.signatures.engine.order import by_priority
@@ -16,19 +16,19 @@ from pytest_hetgpu.model.records import RankExit
 RULE = "-" * 74
 
 
-def reader(dialect: str, text: str) -> LogParser:
-    found = find("signatures", dialect, LogParser)()  # type: ignore[type-abstract]
+def reader(parser: str, text: str) -> LogParser:
+    found = find("signatures", parser, LogParser)()  # type: ignore[type-abstract]
     for number, line in enumerate(text.split("\n"), 1):
-        found.feed(parsed(line, number))
+        found.feed(parse_line(line, number))
     return found
 
 
-def spoken(dialect: str, text: str) -> list[Signature]:
-    return list(by_priority(reader(dialect, text).finish()))
+def parse_all(parser: str, text: str) -> list[Signature]:
+    return list(by_priority(reader(parser, text).finish()))
 
 
-def matches(dialect: str, text: str) -> list[FailureMatch]:
-    return list(reader(dialect, text).finish())
+def matches(parser: str, text: str) -> list[FailureMatch]:
+    return list(reader(parser, text).finish())
 
 
 def fatal(
@@ -129,7 +129,7 @@ def test_interleaved_blocks_of_ranks_are_told_apart() -> None:
     one = fatal("MPI_Recv", "MPI_ERR_TRUNCATE: message truncated", "[a:11]", 1).split("\n")
     two = fatal("MPI_Send", "MPI_ERR_RANK: invalid rank", "[b:12]", 2).split("\n")
     mixed = "\n".join(line for pair in zip(one, two, strict=True) for line in pair)
-    found = {(s.key, s.ranks, s.hosts, s.entry_point) for s in spoken("openmpi_errors", mixed)}
+    found = {(s.key, s.ranks, s.hosts, s.entry_point) for s in parse_all("openmpi_errors", mixed)}
     assert found == {
         ("MPI_ERR_TRUNCATE@MPI_Recv", (1,), ("a",), "MPI_Recv"),
         ("MPI_ERR_RANK@MPI_Send", (2,), ("b",), "MPI_Send"),
@@ -140,34 +140,36 @@ def test_ranks_with_one_error_are_one_failure() -> None:
     blocks = "\n".join(
         fatal("MPI_Recv", "MPI_ERR_TAG: invalid tag", f"[a:{pid}]", rank) for rank, pid in ((0, 7), (1, 8))
     )
-    (found,) = spoken("openmpi_errors", blocks)
+    (found,) = parse_all("openmpi_errors", blocks)
     assert (found.ranks, found.primary_line) == ((0, 1), "[a:7] *** MPI_ERR_TAG: invalid tag")
 
 
 def test_a_vague_error_lends_its_function_to_what_failed_below() -> None:
     text = "At least one pair of MPI processes are unable to reach each other for\n"
-    first, second = spoken("openmpi_errors", text + fatal("MPI_Allreduce", "MPI_ERR_INTERN: internal error"))
+    first, second = parse_all("openmpi_errors", text + fatal("MPI_Allreduce", "MPI_ERR_INTERN: internal error"))
     assert (first.key, first.entry_point) == ("unreachable@openmpi", "MPI_Allreduce")
     assert second.key == "MPI_ERR_INTERN@MPI_Allreduce"
 
 
 def test_the_line_of_a_rank_outweighs_the_help_text_beside_it() -> None:
     text = "No components were able to be opened in the pml framework.\n\n  Host:      a\n[a:07] PML ucx cannot be selected"
-    (found,) = spoken("openmpi_errors", text)
+    (found,) = parse_all("openmpi_errors", text)
     assert (found.key, found.line) == ("no-component@pml", 4)
-    (alone,) = spoken("openmpi_errors", text.partition("\n\n")[0])
+    (alone,) = parse_all("openmpi_errors", text.partition("\n\n")[0])
     assert (alone.key, alone.line) == ("no-component@pml", 1)
 
 
 def test_a_component_is_quoted_by_its_own_line() -> None:
     text = "A requested component was not found, or was unable to be opened.  This\n\nHost:      vm\nFramework: btl\nComponent: tcpp"
-    (found,) = spoken("openmpi_errors", text)
+    (found,) = parse_all("openmpi_errors", text)
     assert (found.key, found.primary_line) == ("no-component@tcpp", "Component: tcpp")
 
 
 def test_a_lost_help_text_counts_only_where_nothing_else_was_said() -> None:
     lost = "[vm:5] [[3,0],0] ORTE_ERROR_LOG: Out of resource in file orte/util/show_help.c at line 507\n"
-    assert [s.key for s in spoken("openmpi_errors", lost + "[vm:6] PML cm cannot be selected")] == ["no-component@pml"]
+    assert [s.key for s in parse_all("openmpi_errors", lost + "[vm:6] PML cm cannot be selected")] == [
+        "no-component@pml"
+    ]
 
 
 ABORT4 = (
@@ -227,17 +229,17 @@ def test_what_is_said_of_a_rank_outweighs_what_is_said_of_the_job() -> None:
 def test_endless_beginnings_are_bounded() -> None:
     text = "\n".join(f"{rank}: MPI_ABORT was invoked on rank {rank} in communicator X" for rank in range(5000))
     assert matches("openmpi_exits", text) == []
-    assert [s.key for s in spoken("openmpi_exits", f"{text}\n{COUNTED.format(1, 9)}")] == ["exit@9"]
+    assert [s.key for s in parse_all("openmpi_exits", f"{text}\n{COUNTED.format(1, 9)}")] == ["exit@9"]
 
 
 def test_what_follows_the_function_is_the_detail() -> None:
     told = "the reduction operation MPI_BAND is not defined on the MPI_DOUBLE datatype"
-    (found,) = spoken("openmpi_errors", fatal(f"MPI_Allreduce: {told}", "MPI_ERR_OP: invalid reduce operation"))
+    (found,) = parse_all("openmpi_errors", fatal(f"MPI_Allreduce: {told}", "MPI_ERR_OP: invalid reduce operation"))
     assert (found.entry_point, found.detail, found.line) == ("MPI_Allreduce", told, 4)
 
 
 def test_where_the_runtime_stands_in_the_place_of_a_function_it_is_quoted() -> None:
-    (found,) = spoken("openmpi_errors", fatal("Socket closed", "Unknown error", "[node1:00000]"))
+    (found,) = parse_all("openmpi_errors", fatal("Socket closed", "Unknown error", "[node1:00000]"))
     assert found.primary_line == "[node1:00000] *** An error occurred in Socket closed"
     assert (found.key, found.line, found.entry_point) == ("peer-lost@openmpi", 1, None)
 
@@ -247,4 +249,4 @@ def test_full_shared_memory_explains_who_cannot_be_reached() -> None:
         "It appears as if there is not enough space for /dev/shm/sm_segment.vm.0.bf350001.1 (the shared-memory backing"
         "\nAt least one pair of MPI processes are unable to reach each other for"
     )
-    assert [found.key for found in spoken("openmpi_errors", text)] == ["no-space@dev-shm", "unreachable@openmpi"]
+    assert [found.key for found in parse_all("openmpi_errors", text)] == ["no-space@dev-shm", "unreachable@openmpi"]

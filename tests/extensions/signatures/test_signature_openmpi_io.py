@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_hetgpu.extensions.signatures.base import Priority
-from tests.extensions.signatures.speak import matches, told
+from tests.extensions.signatures.parsing import kind_and_key, matches
 
 POSIX = "mca_fbtl_posix_"
 
@@ -70,12 +70,12 @@ POSIX = "mca_fbtl_posix_"
 )
 def test_a_file_that_was_not_read_or_written(text: str, read_as: str, priority: Priority) -> None:
     (found,) = matches("openmpi_io", text)
-    assert (told(found), found.priority, found.fatal) == (read_as, priority, True)
+    assert (kind_and_key(found), found.priority, found.fatal) == (read_as, priority, True)
 
 
 def test_a_file_that_is_not_there_is_no_proof_of_a_failure() -> None:
     (found,) = matches("openmpi_io", "fs_file failed, error code 42")
-    assert (told(found), found.fatal) == ("error failed@fs_file", False)
+    assert (kind_and_key(found), found.fatal) == ("error failed@fs_file", False)
 
 
 @pytest.mark.parametrize(

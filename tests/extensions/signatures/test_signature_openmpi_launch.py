@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_hetgpu.analysis.logs.lines import parsed
+from pytest_hetgpu.analysis.logs.lines import parse_line
 from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.extensions.signatures._messages import launch
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser, Priority
@@ -14,19 +14,19 @@ from pytest_hetgpu.extensions.signatures.engine.order import by_priority
 from pytest_hetgpu.model.failure import Signature
 
 
-def matches(dialect: str, text: str) -> list[FailureMatch]:
-    found = find("signatures", dialect, LogParser)()  # type: ignore[type-abstract]
+def matches(parser: str, text: str) -> list[FailureMatch]:
+    found = find("signatures", parser, LogParser)()  # type: ignore[type-abstract]
     for number, line in enumerate(text.split("\n"), 1):
-        found.feed(parsed(line, number))
+        found.feed(parse_line(line, number))
     return list(found.finish())
 
 
-def spoken(dialect: str, text: str) -> list[Signature]:
-    return list(by_priority(matches(dialect, text)))
+def parse_all(parser: str, text: str) -> list[Signature]:
+    return list(by_priority(matches(parser, text)))
 
 
-def told(dialect: str, text: str) -> str:
-    (found,) = spoken(dialect, text)
+def told(parser: str, text: str) -> str:
+    (found,) = parse_all(parser, text)
     return f"{found.kind.value} {found.key}"
 
 
@@ -70,7 +70,7 @@ def told(dialect: str, text: str) -> str:
     ],
 )  # fmt: skip
 def test_launch_failures(text: str, read_as: str, quoted: int) -> None:
-    (found,) = spoken("openmpi_launch", text)
+    (found,) = parse_all("openmpi_launch", text)
     assert f"{found.kind.value} {found.key}" == f"launch_failure {read_as}"
     assert found.line == quoted
 
@@ -96,7 +96,7 @@ def test_every_text_of_the_tables_has_a_key_of_its_own(group: str) -> None:
     ],
 )  # fmt: skip
 def test_jobs_that_were_lost_or_stopped(text: str, read_as: str, hosts: tuple[str, ...]) -> None:
-    (found,) = spoken("openmpi_launch", text)
+    (found,) = parse_all("openmpi_launch", text)
     assert (f"{found.kind.value} {found.key}", found.hosts) == (read_as, hosts)
 
 

@@ -9,17 +9,17 @@ from collections.abc import Sequence
 
 import pytest
 
-from pytest_hetgpu.analysis.logs.lines import parsed
+from pytest_hetgpu.analysis.logs.lines import parse_line
 from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser, Priority
 from pytest_hetgpu.extensions.signatures.engine.last_error import last_error
 
 
-def matches(dialect: str, text: str) -> Sequence[FailureMatch]:
-    reader = find("signatures", dialect, LogParser)()  # type: ignore[type-abstract]
+def matches(parser: str, text: str) -> Sequence[FailureMatch]:
+    reader = find("signatures", parser, LogParser)()  # type: ignore[type-abstract]
     for number, line in enumerate(text.split("\n"), 1):
         if any(trigger.decode() in line for trigger in reader.triggers):
-            reader.feed(parsed(line, number))
+            reader.feed(parse_line(line, number))
     return reader.finish()
 
 
@@ -199,9 +199,9 @@ def test_equal_words_of_two_ranks_end_with_the_last() -> None:
     assert match.signature.line == 2
 
 
-@pytest.mark.parametrize("dialect", ["nccl", "cuda_hip", "benchmarks", "world", "program", "petsc"])
-def test_hostile_lines_cost_little(dialect: str) -> None:
-    reader = find("signatures", dialect, LogParser)()  # type: ignore[type-abstract]
+@pytest.mark.parametrize("parser", ["nccl", "cuda_hip", "benchmarks", "world_size", "program", "petsc"])
+def test_hostile_lines_cost_little(parser: str) -> None:
+    reader = find("signatures", parser, LogParser)()  # type: ignore[type-abstract]
     pieces = [trigger.decode() for trigger in reader.triggers]
     pieces += [
         "a ",
@@ -219,8 +219,8 @@ def test_hostile_lines_cost_little(dialect: str) -> None:
     ]
     started = time.process_time()
     for number, piece in enumerate(pieces):
-        reader.feed(parsed(piece * (8192 // len(piece)), number))
-        reader.feed(parsed(("a: " + piece) * (8192 // (len(piece) + 3)), number))
+        reader.feed(parse_line(piece * (8192 // len(piece)), number))
+        reader.feed(parse_line(("a: " + piece) * (8192 // (len(piece) + 3)), number))
     reader.finish()
     assert time.process_time() - started < 0.05 * len(pieces)
 
@@ -271,6 +271,6 @@ def test_petsc() -> None:
     ],
 )
 def test_the_line_before_an_abort(before: tuple[str, ...], rank: int | None, said: str | None) -> None:
-    lines = [parsed(line, number) for number, line in enumerate(before, 1)]
+    lines = [parse_line(line, number) for number, line in enumerate(before, 1)]
     found = last_error(lines, rank)
     assert (found.quote if found else None) == said

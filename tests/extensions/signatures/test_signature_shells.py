@@ -7,36 +7,36 @@ from __future__ import annotations
 import pytest
 
 from pytest_hetgpu.extensions.signatures.base import Priority
-from tests.extensions.signatures.speak import matches, told
+from tests.extensions.signatures.parsing import kind_and_key, matches
 
 
 @pytest.mark.parametrize(
     ("line", "means"),
     [
         ("run.sh: line 7:  4711 Terminated              ./solver in.txt", "crash SIGTERM CONSEQUENCE"),
-        ("run.sh: line 1:  1176 Killed                  mpirun -np 2 ./heat2d", "crash SIGKILL ENDING"),
-        ("start.sh: line 1: 26574 Floating point exceptionmpiexec -n 2 ./heat2d", "crash SIGFPE ENDING"),
-        ("bash: line 1: 12 Aborted                 (core dumped) ./heat2d", "crash SIGABRT ENDING"),
-        ("/bin/bash: line 3: 12 Segmentation fault      (core dumped) ./heat2d < in | tee log", "crash SIGSEGV ENDING"),
-        ("/var/spool/slurmd/job12/slurm_script: line 9: 77 Bus error               ./heat2d", "crash SIGBUS ENDING"),
+        ("run.sh: line 1:  1176 Killed                  mpirun -np 2 ./heat2d", "crash SIGKILL EXIT"),
+        ("start.sh: line 1: 26574 Floating point exceptionmpiexec -n 2 ./heat2d", "crash SIGFPE EXIT"),
+        ("bash: line 1: 12 Aborted                 (core dumped) ./heat2d", "crash SIGABRT EXIT"),
+        ("/bin/bash: line 3: 12 Segmentation fault      (core dumped) ./heat2d < in | tee log", "crash SIGSEGV EXIT"),
+        ("/var/spool/slurmd/job12/slurm_script: line 9: 77 Bus error               ./heat2d", "crash SIGBUS EXIT"),
         ("a.sh: line 9: 77 CPU time limit exceeded ./heat2d", "timeout cpu-time@ulimit LIMIT"),
-        ("a.sh: line 9: 77 Trace/breakpoint trap   (core dumped) ./heat2d", "crash SIGTRAP ENDING"),
+        ("a.sh: line 9: 77 Trace/breakpoint trap   (core dumped) ./heat2d", "crash SIGTRAP EXIT"),
         ("job.sh: line 3:  1410 Killed                  timeout -s KILL 6 mpirun ./heat2d", "timeout time-limit@timeout SYMPTOM"),
         ("job.sh: line 3:  1410 Killed                  /usr/bin/timeout --signal=9 6 mpirun ./heat2d", "timeout time-limit@timeout SYMPTOM"),
         ("job.sh: line 3:  1410 Killed                  OMP_NUM_THREADS=1 timeout -k 5 60 mpirun ./heat2d", "timeout time-limit@timeout SYMPTOM"),
-        ("job.sh: line 3:  1410 Segmentation fault      timeout 60 ./heat2d", "crash SIGSEGV ENDING"),
-        ("zsh: segmentation fault (core dumped)  ./heat2d", "crash SIGSEGV ENDING"),
-        ("zsh: killed     mpirun -np 2 ./heat2d", "crash SIGKILL ENDING"),
-        ("[1]  + 1234 abort (core dumped)  ./heat2d", "crash SIGABRT ENDING"),
-        ("./run.ksh[3]: 1234: Memory fault(coredump)", "crash SIGSEGV ENDING"),
-        ("run.ksh: line 3: 1234: Killed", "crash SIGKILL ENDING"),
-        ("fish: Job 1, './heat2d' terminated by signal SIGSEGV (Address boundary error)", "crash SIGSEGV ENDING"),
-        ("fish: Process 12, 'heat2d' from job 1, './heat2d | cat' terminated by signal SIGBUS (Misaligned address error)", "crash SIGBUS ENDING"),
-        ("a.sh: line 1: 26574 Floating point exception(core dumped) timeout 5 ./heat2d", "crash SIGFPE ENDING"),
-        ("Segmentation fault", "crash SIGSEGV ENDING"),
-        ("Floating point exception (core dumped)", "crash SIGFPE ENDING"),
-        ("Segmentation fault (core dumped)", "crash SIGSEGV ENDING"),
-        ("Aborted (core dumped) ./heat2d", "crash SIGABRT ENDING"),
+        ("job.sh: line 3:  1410 Segmentation fault      timeout 60 ./heat2d", "crash SIGSEGV EXIT"),
+        ("zsh: segmentation fault (core dumped)  ./heat2d", "crash SIGSEGV EXIT"),
+        ("zsh: killed     mpirun -np 2 ./heat2d", "crash SIGKILL EXIT"),
+        ("[1]  + 1234 abort (core dumped)  ./heat2d", "crash SIGABRT EXIT"),
+        ("./run.ksh[3]: 1234: Memory fault(coredump)", "crash SIGSEGV EXIT"),
+        ("run.ksh: line 3: 1234: Killed", "crash SIGKILL EXIT"),
+        ("fish: Job 1, './heat2d' terminated by signal SIGSEGV (Address boundary error)", "crash SIGSEGV EXIT"),
+        ("fish: Process 12, 'heat2d' from job 1, './heat2d | cat' terminated by signal SIGBUS (Misaligned address error)", "crash SIGBUS EXIT"),
+        ("a.sh: line 1: 26574 Floating point exception(core dumped) timeout 5 ./heat2d", "crash SIGFPE EXIT"),
+        ("Segmentation fault", "crash SIGSEGV EXIT"),
+        ("Floating point exception (core dumped)", "crash SIGFPE EXIT"),
+        ("Segmentation fault (core dumped)", "crash SIGSEGV EXIT"),
+        ("Aborted (core dumped) ./heat2d", "crash SIGABRT EXIT"),
         ("./redux.arm: 15: ./redux.arm: 15: Syntax error: \")\" unexpected", "launch_failure not-a-program@redux.arm CAUSE"),
         ("./redux: 1: Syntax error: word unexpected", "launch_failure not-a-program@redux CAUSE"),
         ("./redux: line 1: syntax error near unexpected token `)'", "launch_failure not-a-program@redux CAUSE"),
@@ -48,7 +48,7 @@ from tests.extensions.signatures.speak import matches, told
 )  # fmt: skip
 def test_what_shells_say(line: str, means: str) -> None:
     (match,) = matches("shells", line)
-    assert f"{told(match)} {match.priority.name}" == means
+    assert f"{kind_and_key(match)} {match.priority.name}" == means
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pytest_hetgpu.analysis.logs.lines import parsed
-from pytest_hetgpu.analysis.logs.transcript import read
+from pytest_hetgpu.analysis.logs.lines import parse_line
+from pytest_hetgpu.analysis.logs.parse import read_evidence
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser, Priority
 from pytest_hetgpu.extensions.signatures.engine.stacks import (
     Position,
@@ -75,13 +75,13 @@ SPY_SLEEP = (
 )
 
 
-def matches(tmp_path: Path, text: str, *dialects: LogParser) -> list[FailureMatch]:
+def matches(tmp_path: Path, text: str, *parsers: LogParser) -> list[FailureMatch]:
     """What dialects read of a log; a whole reader of logs must not fail over it either."""
-    spoken = dialects or (Stacks(), Faulthandler())
+    parse_all = parsers or (Stacks(), Faulthandler())
     path = tmp_path / "some.log"
     path.write_text(text)
-    read(path, spoken=spoken)
-    return [match for dialect in spoken for match in dialect.finish()]
+    read_evidence(path, parsers=parse_all)
+    return [match for parser in parse_all for match in parser.finish()]
 
 
 def test_stacks_that_mpirun_took(tmp_path: Path) -> None:
@@ -253,10 +253,10 @@ LINES = st.sampled_from("\n".join((*ODD, "TID 5:", OURS, by_mpirun(0, RECV), spy
 @settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.lists(st.one_of(LINES, st.text(max_size=80)), max_size=40))
 def test_no_text_makes_a_dialect_raise(lines: list[str]) -> None:
-    for dialect in (Stacks(), Faulthandler()):
+    for parser in (Stacks(), Faulthandler()):
         for number, line in enumerate(lines, 1):
-            dialect.feed(parsed(line, number))
-        for match in dialect.finish():
+            parser.feed(parse_line(line, number))
+        for match in parser.finish():
             assert "\n" not in match.signature.key
 
 

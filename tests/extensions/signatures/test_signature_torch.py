@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from pytest_hetgpu.analysis.logs.lines import parsed
+from pytest_hetgpu.analysis.logs.lines import parse_line
 from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser, Priority
 from pytest_hetgpu.extensions.signatures.engine.order import by_priority
@@ -20,16 +20,16 @@ ALL = ("python_errors", "torch_distributed", "torchrun")
 GLOO = "[/__w/pytorch/pytorch/third_party/gloo/gloo/transport/tcp/"
 
 
-def heard(text: str, dialects: Sequence[str] = ALL) -> tuple[list[FailureMatch], list[RankExit]]:
-    readers = [find("signatures", name, LogParser)() for name in dialects]  # type: ignore[type-abstract]
+def heard(text: str, parsers: Sequence[str] = ALL) -> tuple[list[FailureMatch], list[RankExit]]:
+    readers = [find("signatures", name, LogParser)() for name in parsers]  # type: ignore[type-abstract]
     for number, line in enumerate(text.split("\n"), 1):
         for reader in readers:
-            reader.feed(parsed(line, number))
+            reader.feed(parse_line(line, number))
     return [one for reader in readers for one in reader.finish()], [one for reader in readers for one in reader.exits()]
 
 
-def spoken(text: str, *dialects: str) -> list[Signature]:
-    return list(by_priority(heard(text, dialects or ALL)[0]))
+def parse_all(text: str, *parsers: str) -> list[Signature]:
+    return list(by_priority(heard(text, parsers or ALL)[0]))
 
 
 def raised(text: str, rank: int | None = None) -> str:
@@ -75,7 +75,7 @@ def raised(text: str, rank: int | None = None) -> str:
     ],
 )  # fmt: skip
 def test_message(message: str, read_as: str) -> None:
-    first = spoken(raised(f"RuntimeError: {message}", 0))[0]
+    first = parse_all(raised(f"RuntimeError: {message}", 0))[0]
     assert f"{first.kind.value} {first.key}" == read_as
     assert first.hosts == (("127.0.0.1",) if "to connect to (127.0.0.1, " in message else ())
 
@@ -95,7 +95,7 @@ def test_message(message: str, read_as: str) -> None:
     ],
 )  # fmt: skip
 def test_line(text: str, read_as: str) -> None:
-    first = spoken(text)[0]
+    first = parse_all(text)[0]
     assert f"{first.kind.value} {first.key} {first.ranks}" == read_as
     assert (first.library, first.function, first.hosts) == (None, None, ())
 
@@ -115,7 +115,7 @@ def test_line(text: str, read_as: str) -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_failure(text: str) -> None:
-    assert spoken(text) == []
+    assert parse_all(text) == []
 
 
 @pytest.mark.parametrize(
@@ -173,46 +173,46 @@ FAILED = "E1120 12:27:33.533000 113 torch/distributed/elastic/multiprocessing/ap
 def test_a_signal_in_the_table_is_the_crash(code: int, signal: str, newer: bool) -> None:
     terminated = worker(1, 0, -15, 116, signal="SIGTERM", newer=newer)
     root = worker(0, 1, code, 117, signal=signal, newer=newer)
-    first = spoken(PEER + FAILED.format(code, 117) + table(root, terminated))[0]
+    first = parse_all(PEER + FAILED.format(code, 117) + table(root, terminated))[0]
     assert (first.kind.value, first.key, first.signal) == ("crash", signal, signal)
     assert first.primary_line == f"traceback : Signal {-code} ({signal}) received by PID 117"
     assert (first.ranks, first.hosts, first.library, first.function) == ((1,), ("node1",), None, None)
 
 
 def test_an_exit_code_without_a_word_is_quoted() -> None:
-    first = spoken(PEER + FAILED.format(7, 162) + table(worker(0, 1, 7, 162)))[0]
+    first = parse_all(PEER + FAILED.format(7, 162) + table(worker(0, 1, 7, 162)))[0]
     assert (first.kind.value, first.key, first.primary_line) == ("error", "exit@7", "exitcode  : 7 (pid: 162)")
-    first = spoken(PEER + "bad config\n" + table(worker(0, 1, 1, 162)))[0]
+    first = parse_all(PEER + "bad config\n" + table(worker(0, 1, 1, 162)))[0]
     assert (first.key, first.ranks) == ("exit@1", (1,))
 
 
 def test_an_exception_tells_more_than_its_exit_code() -> None:
-    assert spoken(raised("KeyError: 'x'", 1) + PEER + table(worker(0, 1, 1, 9)))[0].key == "KeyError@train.py!main"
-    assert spoken(raised("KeyError: 'x'") + table(worker(0, 1, 1, 9)))[0].key == "KeyError@train.py!main"
+    assert parse_all(raised("KeyError: 'x'", 1) + PEER + table(worker(0, 1, 1, 9)))[0].key == "KeyError@train.py!main"
+    assert parse_all(raised("KeyError: 'x'") + table(worker(0, 1, 1, 9)))[0].key == "KeyError@train.py!main"
     timeout = raised(f"RuntimeError: {GLOO}unbound_buffer.cc:78] Timed out waiting 8000ms for recv operation", 0)
-    assert spoken(timeout + table(worker(0, 0, 1, 9)))[0].key == "timeout@gloo"
+    assert parse_all(timeout + table(worker(0, 0, 1, 9)))[0].key == "timeout@gloo"
 
 
 def test_a_network_that_broke_is_not_an_exit_code() -> None:
-    assert spoken(PEER + table(worker(0, 0, 1, 9)))[0].key == "peer-lost@gloo"
+    assert parse_all(PEER + table(worker(0, 0, 1, 9)))[0].key == "peer-lost@gloo"
 
 
 def test_an_abort_after_the_watchdog_is_its_doing() -> None:
     watchdog = "[rank0]:[E1 ProcessGroupNCCL.cpp:6] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1, OpType=ALLREDUCE, N) ran"
-    first = spoken(watchdog + "\n" + table(worker(0, 0, -6, 9, signal="SIGABRT")))[0]
+    first = parse_all(watchdog + "\n" + table(worker(0, 0, -6, 9, signal="SIGABRT")))[0]
     assert (first.kind.value, first.signal) == ("timeout", None)
 
 
 def test_of_restarts_the_first_failure_counts() -> None:
     text = FAILED.format(-9, 7) + FAILED.format(1, 8) + table(worker(0, 0, 1, 8))
-    first = spoken(text)[0]
+    first = parse_all(text)[0]
     assert (first.key, first.line) == ("SIGKILL", 1)
-    again = spoken(FAILED.format(-9, 7) + FAILED.format(-9, 8) + table(worker(0, 1, -9, 8, signal="SIGKILL")))
+    again = parse_all(FAILED.format(-9, 7) + FAILED.format(-9, 8) + table(worker(0, 1, -9, 8, signal="SIGKILL")))
     assert [one.primary_line for one in again] == ["traceback : Signal 9 (SIGKILL) received by PID 8"]
 
 
 def test_a_table_that_is_missing_leaves_the_agents_line() -> None:
-    first = spoken(FAILED.format(-11, 7))[0]
+    first = parse_all(FAILED.format(-11, 7))[0]
     assert (first.kind.value, first.signal) == ("crash", "SIGSEGV")
 
 
@@ -233,7 +233,7 @@ Other Failures:
   error_file: <N/A>
   msg: "Signal 6 (SIGABRT) received by PID 116"
 """
-    first, other = spoken(text)
+    first, other = parse_all(text)
     assert (first.key, first.ranks, first.primary_line) == (
         "SIGSEGV",
         (1,),
@@ -244,7 +244,7 @@ Other Failures:
 
 def test_a_worker_that_somebody_stopped_is_the_root_and_not_who_was_stopped_for_it() -> None:
     text = PEER + table(worker(0, 1, -15, 9, signal="SIGTERM"), worker(1, 0, -15, 8, signal="SIGTERM"))
-    first, peer = spoken(text)
+    first, peer = parse_all(text)
     assert (first.kind.value, first.signal, first.ranks) == ("crash", "SIGTERM", (1,))
     assert (first.primary_line, peer.key) == ("traceback : Signal 15 (SIGTERM) received by PID 9", "peer-lost@gloo")
 
@@ -256,8 +256,8 @@ def test_how_ranks_ended() -> None:
 
 def test_a_rendezvous_that_nobody_joined_loses_against_a_real_error() -> None:
     text = raised("torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError")
-    assert [(one.kind.value, one.key) for one in spoken(text)] == [("timeout", "timeout@rendezvous")]
-    assert spoken(text + raised("KeyError: 'x'"))[0].key == "KeyError@train.py!main"
+    assert [(one.kind.value, one.key) for one in parse_all(text)] == [("timeout", "timeout@rendezvous")]
+    assert parse_all(text + raised("KeyError: 'x'"))[0].key == "KeyError@train.py!main"
 
 
 def test_a_stopped_agent_is_a_limit() -> None:
@@ -271,7 +271,9 @@ def test_a_stopped_agent_is_a_limit() -> None:
 @pytest.mark.parametrize(("number", "signal"), [(15, "SIGTERM"), (2, "SIGINT"), (1, "SIGHUP")])
 def test_an_agents_exception_alone_says_what_stopped_it(number: int, signal: str) -> None:
     text = raised(f"torch.distributed.elastic.multiprocessing.api.SignalException: Process 207 got signal: {number}")
-    assert [(one.kind.value, one.key, one.signal) for one in spoken(text)] == [("timeout", "stopped@torchrun", signal)]
+    assert [(one.kind.value, one.key, one.signal) for one in parse_all(text)] == [
+        ("timeout", "stopped@torchrun", signal)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -308,4 +310,4 @@ def test_hostile_lines(name: str) -> None:
             f"RuntimeError: {text}",
             f'  File "{text}", line 1',
         ):
-            spoken("\n".join([line] * 3), name)
+            parse_all("\n".join([line] * 3), name)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from pytest_hetgpu.analysis.logs.lines import parsed
+from pytest_hetgpu.analysis.logs.lines import parse_line
 from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser
 from pytest_hetgpu.extensions.signatures.engine.order import by_priority
@@ -16,11 +16,11 @@ from pytest_hetgpu.extensions.signatures.engine.order import by_priority
 ROW = "     1048576        262144     float     sum      -1    32.32   32.44   60.83      {}    31.90   32.87   61.63      {}"
 
 
-def matches(dialect: str, text: str) -> Sequence[FailureMatch]:
-    reader = find("signatures", dialect, LogParser)()  # type: ignore[type-abstract]
+def matches(parser: str, text: str) -> Sequence[FailureMatch]:
+    reader = find("signatures", parser, LogParser)()  # type: ignore[type-abstract]
     for number, line in enumerate(text.split("\n"), 1):
         if any(trigger.decode() in line for trigger in reader.triggers):
-            reader.feed(parsed(line, number))
+            reader.feed(parse_line(line, number))
     return reader.finish()
 
 
@@ -155,7 +155,7 @@ def test_the_verdict_is_quoted_with_all_ranks() -> None:
     ],
 )
 def test_worlds_of_one(log: str) -> None:
-    (match,) = matches("world", log)
+    (match,) = matches("world_size", log)
     signature = match.signature
     assert (signature.kind.value, signature.key) == ("wrong_result", "world-of-one@mpi")
     assert "0" in signature.primary_line
@@ -163,9 +163,9 @@ def test_worlds_of_one(log: str) -> None:
 
 
 def test_worlds_of_one_name_their_hosts() -> None:
-    (match,) = matches("world", "[node1] rank 0 of 1: starting\n[node2] rank 0 of 1: starting")
+    (match,) = matches("world_size", "[node1] rank 0 of 1: starting\n[node2] rank 0 of 1: starting")
     assert match.signature.hosts == ("node1", "node2")
-    (match,) = matches("world", "process 0 of 1 on node1.\nprocess 0 of 1 on node2.")
+    (match,) = matches("world_size", "process 0 of 1 on node1.\nprocess 0 of 1 on node2.")
     assert match.signature.hosts == ("node1", "node2")
 
 
@@ -185,7 +185,7 @@ def test_worlds_of_one_name_their_hosts() -> None:
     ],
 )
 def test_worlds_that_are_as_they_should_be(log: str) -> None:
-    assert matches("world", log) == ()
+    assert matches("world_size", log) == ()
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_worlds_that_are_as_they_should_be(log: str) -> None:
     ],
 )
 def test_worlds_of_another_size(line: str, detail: str) -> None:
-    (match,) = matches("world", line)
+    (match,) = matches("world_size", line)
     signature = match.signature
     assert (signature.kind.value, signature.key, match.fatal) == ("wrong_result", "world-size@program", True)
     assert signature.detail == detail
@@ -227,4 +227,4 @@ def test_worlds_of_another_size(line: str, detail: str) -> None:
     ],
 )
 def test_worlds_of_the_right_size(line: str) -> None:
-    assert matches("world", line) == ()
+    assert matches("world_size", line) == ()

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_hetgpu.analysis.logs import passages as module
+from pytest_hetgpu.analysis.logs import text_search as module
 from pytest_hetgpu.analysis.logs.colours import without_colours
-from pytest_hetgpu.analysis.logs.passages import passages
+from pytest_hetgpu.analysis.logs.text_search import find_texts
 
 
 @pytest.fixture
@@ -22,24 +22,24 @@ def log(tmp_path: Path) -> Path:
 
 
 def test_the_first_line_of_each_counts(log: Path) -> None:
-    assert passages(log, ["three", "six", "one two", "seven"]) == {"one two": 1, "three": 2, "six": 4}
+    assert find_texts(log, ["three", "six", "one two", "seven"]) == {"one two": 1, "three": 2, "six": 4}
 
 
 def test_texts_that_begin_alike_are_all_found(log: Path) -> None:
-    assert passages(log, ["five", "five three", "five t"]) == {"five": 3, "five three": 3, "five t": 3}
+    assert find_texts(log, ["five", "five three", "five t"]) == {"five": 3, "five three": 3, "five t": 3}
 
 
 def test_nothing_wanted_and_nothing_there(log: Path) -> None:
-    assert passages(log, []) == {}
-    assert passages(log, ["", "nothing"]) == {}
-    assert passages(log.with_name("missing"), ["one"]) == {}
+    assert find_texts(log, []) == {}
+    assert find_texts(log, ["", "nothing"]) == {}
+    assert find_texts(log.with_name("missing"), ["one"]) == {}
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 8, 1000])
 def test_it_does_not_matter_where_blocks_end(log: Path, monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
     monkeypatch.setattr(module, "CHUNK", chunk)
     monkeypatch.setattr(module, "_OVERLAP", 12)
-    assert passages(log, ["two\nthree"[:3], "three", "ve three", "six"]) == {
+    assert find_texts(log, ["two\nthree"[:3], "three", "ve three", "six"]) == {
         "two": 1,
         "three": 2,
         "ve three": 3,
@@ -60,4 +60,4 @@ def test_the_number_is_that_of_the_first_line_whatever_the_chunks(data: bytes, c
         patch.setattr(module, "_OVERLAP", 12)
         path = Path(folder) / "a.log"
         path.write_bytes(data)
-        assert passages(path, TEXTS) == there
+        assert find_texts(path, TEXTS) == there

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pytest_hetgpu.analysis.logs import noise_filter as module
 from pytest_hetgpu.analysis.logs import scan
-from pytest_hetgpu.analysis.logs import unheard as module
-from pytest_hetgpu.analysis.logs.scan import Ear, Line, Scan
+from pytest_hetgpu.analysis.logs.scan import Scan, ScannedLine, Subscription
 
 UNHEARD = (b"DEBUG", b"<trace>", b"U TRACE")
 LONGEST = 40
@@ -45,8 +45,8 @@ class Listener:
     heard: list[tuple[int, bytes]] = field(default_factory=list)
     left: int = 0
 
-    def ear(self) -> Ear:
-        return Ear(self.words, lambda line: self.heard.append((line.number, line.raw)), self.context)
+    def subscription(self) -> Subscription:
+        return Subscription(self.words, lambda line: self.heard.append((line.number, line.raw)), self.context)
 
     def defined(self, pieces: Sequence[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
         """What it must hear, by the definition."""
@@ -103,7 +103,7 @@ def test_everybody_hears_what_the_definition_says(data: bytes, chunk: int) -> No
         patch.setattr(scan, "_MOST_BETWEEN", MOST_BETWEEN)
         path = Path(folder) / "a.log"
         path.write_bytes(data)
-        reader = Scan([listener.ear() for listener in listeners], UNHEARD)
+        reader = Scan([listener.subscription() for listener in listeners], UNHEARD)
         reader.file(path)
     for listener in listeners:
         assert listener.heard == listener.defined(pieces_of(data))
@@ -120,7 +120,7 @@ def test_colours_hide_no_word(data: bytes) -> None:
         for listener, log in ((plain, data), (told, coloured)):
             path = Path(folder) / "a.log"
             path.write_bytes(log)
-            Scan([listener.ear()], UNHEARD).file(path)
+            Scan([listener.subscription()], UNHEARD).file(path)
     assert [number for number, _ in told.heard] == [number for number, _ in plain.heard]
 
 
@@ -129,8 +129,8 @@ def test_numbers_stay_right_behind_long_rows(tmp_path: Path) -> None:
     path = tmp_path / "a.log"
     row = b"[1] UCX DEBUG needle that nobody hears, of some length to fill the window of a search\n" * 3000
     path.write_bytes(row + b"\r\nneedle 1\r\n" + row.replace(b"\n", b"\r\n") + b"needle 2\n" + row + b"DEBUG needle")
-    lines: list[Line] = []
-    reader = Scan([Ear((b"needle",), lines.append, 2)], UNHEARD)
+    lines: list[ScannedLine] = []
+    reader = Scan([Subscription((b"needle",), lines.append, 2)], UNHEARD)
     reader.file(path)
     assert [(line.number, line.raw) for line in lines] == [(3002, b"needle 1"), (6003, b"needle 2")]
     assert reader.lines == 9004
@@ -140,6 +140,6 @@ def test_numbers_stay_right_behind_long_rows(tmp_path: Path) -> None:
 def test_an_endless_line_of_nobodys_is_nobodys_by_the_piece(tmp_path: Path) -> None:
     path = tmp_path / "a.log"
     path.write_bytes(b"DEBUG " + b"x" * 200_000 + b" needle\nneedle\n")
-    lines: list[Line] = []
-    Scan([Ear((b"needle",), lines.append)], UNHEARD).file(path)
+    lines: list[ScannedLine] = []
+    Scan([Subscription((b"needle",), lines.append)], UNHEARD).file(path)
     assert [(line.number, line.raw[-7:]) for line in lines] == [(1, b" needle"), (2, b"needle")]

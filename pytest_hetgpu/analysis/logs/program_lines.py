@@ -72,17 +72,17 @@ _NOT_THE_PROGRAMS = lazy(
 _RULE = lazy(r"^-{50,}\s*$")
 
 
-def is_run(lines: Iterable[str]) -> bool:
+def is_program_running(lines: Iterable[str]) -> bool:
     """Whether one of these lines is of a kind that only running programs write."""
     return any(_RUN.search(line) for line in lines)
 
 
-def is_programs(line: str) -> bool:
+def is_program_line(line: str) -> bool:
     """Whether a line is a program's own, as far as one can tell: no library's, launcher's or resource manager's."""
     return not _NOT_THE_PROGRAMS.search(line)
 
 
-def last_of_program(lines: Sequence[str], told: Collection[int] = ()) -> int | None:
+def last_program_line(lines: Sequence[str], told: Collection[int] = ()) -> int | None:
     """The place of a program's last own line, None without one; what stands between two rules is a help text.
 
     `told` are the places of lines that tell of a failure themselves.
@@ -91,6 +91,6 @@ def last_of_program(lines: Sequence[str], told: Collection[int] = ()) -> int | N
     for here, line in enumerate(lines):
         if _RULE.match(line):
             inside = not inside
-        elif here not in told and not inside and is_programs(line):
+        elif here not in told and not inside and is_program_line(line):
             last = here
     return last

@@ -8,11 +8,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from pytest_hetgpu.analysis.logs.banner import fact_name, mpi_banner
-from pytest_hetgpu.analysis.logs.passages import lines
+from pytest_hetgpu.analysis.logs.mpi_version import fact_name, parse_mpi_version
+from pytest_hetgpu.analysis.logs.program_lines import last_program_line
 from pytest_hetgpu.analysis.logs.records import RecordReader, Records
-from pytest_hetgpu.analysis.logs.scan import Ear, Line, Scan
-from pytest_hetgpu.analysis.logs.signs import last_of_program
+from pytest_hetgpu.analysis.logs.scan import Scan, ScannedLine, Subscription
+from pytest_hetgpu.analysis.logs.text_search import read_lines
 from pytest_hetgpu.analysis.logs.versions import Versions
 from pytest_hetgpu.extensions.registry import find, names
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser, Priority, Process
@@ -32,7 +32,7 @@ _RECORD_CONTEXT = 10_000
 
 # What libraries say at their debug levels is no failure, and may be most of a log (ucs/debug/log.c, utils/ucc_log.h,
 # libfabric's src/log.c, NCCL's debug.h).
-UNHEARD = (
+DEBUG_NOISE = (
     *(b"UCX  %b" % level for level in (b"DEBUG", b"TRACE", b"REQ  ", b"DATA ", b"ASYNC", b"FUNC ", b"POLL ")),
     *(
         b"%b DEBUG " % layer
@@ -53,7 +53,7 @@ _GAVE_UP = "MPI_Abort@"
 _BEFORE = 10
 
 
-class LogReader(Protocol):
+class LineConsumer(Protocol):
     """Is fed the lines that hold one of `triggers`, decoded and without their ends; `number` counts from 1."""
 
     @property
@@ -64,7 +64,7 @@ class LogReader(Protocol):
         """Take one line."""
 
 
-class ProofReader(LogReader, Protocol):
+class ProofReader(LineConsumer, Protocol):
     """Reads what carried the data, and the versions that libraries said of themselves, by lower-case name."""
 
     @property
@@ -76,13 +76,13 @@ class ProofReader(LogReader, Protocol):
         """Versions by lower-case name of the library."""
 
 
-def dialects() -> tuple[LogParser, ...]:
+def log_parsers() -> tuple[LogParser, ...]:
     """A fresh reader of every dialect there is."""
     return tuple(find("signatures", name, LogParser)() for name in names("signatures"))  # type: ignore[type-abstract]
 
 
 @dataclass(frozen=True)
-class Heard:
+class ScanResult:
     """All that one pass over a log gave. `readings` come as dialects told them, not yet in order.
 
     `failed` says of dialects that broke off what they failed at.
@@ -114,33 +114,33 @@ class Heard:
         """The number of the program's last own line in the tail."""
         first = self.lines - len(self.tail) + 1
         told = {other.signature.line - first for other in self.matches}
-        place = last_of_program(self.tail, told)
+        place = last_program_line(self.tail, told)
         return None if place is None else first + place
 
 
-def listen(path: Path, *, proof: ProofReader | None = None, spoken: Sequence[LogParser] | None = None) -> Heard:
+def scan_log(path: Path, *, proof: ProofReader | None = None, parsers: Sequence[LogParser] | None = None) -> ScanResult:
     """One streaming pass over the log in `path`.
 
     A log that is missing, empty, broken off, binary or of 1 GB gives an answer too; memory does not grow with it.
     Raises OSError for a file that is there and cannot be read.
     """
     records, versions = RecordReader(), Versions()
-    understood = [_Listener(dialect) for dialect in (dialects() if spoken is None else spoken)]
-    ears = [
-        Ear(_RECORDS, lambda line: records.feed(line.raw), _RECORD_CONTEXT),
-        Ear(versions.triggers, lambda line: versions.feed(line.said)),
+    adapters = [_ParserAdapter(parser) for parser in (log_parsers() if parsers is None else parsers)]
+    subscriptions = [
+        Subscription(_RECORDS, lambda line: records.feed(line.raw), _RECORD_CONTEXT),
+        Subscription(versions.triggers, lambda line: versions.feed(line.parsed)),
     ]
-    ears += [_proof_ear(proof)] if proof else []
-    ears += [listener.ear for listener in understood]
-    scan = Scan(ears, UNHEARD)
+    subscriptions += [_proof_subscription(proof)] if proof else []
+    subscriptions += [adapter.subscription for adapter in adapters]
+    scan = Scan(subscriptions, DEBUG_NOISE)
     scan.file(path)
-    for listener in understood:
-        listener.finish()
-    return Heard(
+    for adapter in adapters:
+        adapter.finish()
+    return ScanResult(
         records=records.finish(),
-        matches=tuple(match for listener in understood for match in listener.matches),
-        exits=tuple(sorted((ended for one in understood for ended in one.exits), key=lambda ended: ended.rank)),
-        failed=tuple(listener.failed for listener in understood if listener.failed),
+        matches=tuple(match for adapter in adapters for match in adapter.matches),
+        exits=tuple(sorted((ended for one in adapters for ended in one.exits), key=lambda ended: ended.rank)),
+        failed=tuple(adapter.failed for adapter in adapters if adapter.failed),
         versions=versions.found,
         head=scan.head,
         tail=scan.tail,
@@ -148,15 +148,17 @@ def listen(path: Path, *, proof: ProofReader | None = None, spoken: Sequence[Log
     )
 
 
-def read(path: Path, *, proof: ProofReader | None = None, spoken: Sequence[LogParser] | None = None) -> Evidence:
+def read_evidence(
+    path: Path, *, proof: ProofReader | None = None, parsers: Sequence[LogParser] | None = None
+) -> Evidence:
     """All that judges need of the output in `path`: `proof` is the transport family's reader, `spoken` defaults to all.
 
     Reads as `listen` does.
     """
     from pytest_hetgpu.model.outcome import Evidence
 
-    heard = listen(path, proof=proof, spoken=spoken)
-    told = heard.records
+    result = scan_log(path, proof=proof, parsers=parsers)
+    told = result.records
     return Evidence(
         hellos=told.hellos,
         rows=tuple(told.rows),
@@ -168,9 +170,9 @@ def read(path: Path, *, proof: ProofReader | None = None, spoken: Sequence[LogPa
         versions=_library_versions(told.hellos.values())
         | dict(told.versions)
         | (dict(proof.versions) if proof else {}),
-        exits=heard.exits,
-        signatures=failures(path, heard, heard.matches),
-        tail=heard.tail,
+        exits=result.exits,
+        signatures=failures(path, result, result.matches),
+        tail=result.tail,
         figures=told.figures,
         devices=told.devices,
         lacks=told.lacks,
@@ -179,16 +181,16 @@ def read(path: Path, *, proof: ProofReader | None = None, spoken: Sequence[LogPa
     )
 
 
-def failures(path: Path, heard: Heard, matches: Sequence[FailureMatch]) -> tuple[Signature, ...]:
+def failures(path: Path, result: ScanResult, matches: Sequence[FailureMatch]) -> tuple[Signature, ...]:
     """The failures among readings of the log in `path`, the most telling first.
 
     Where the first is that a program gave up, the line is quoted in which it said why, if it did just before.
     """
-    found = by_priority(matches, heard.ranks, heard.survived)
+    found = by_priority(matches, result.ranks, result.survived)
     if not (found and found[0].key.startswith(_GAVE_UP)):
         return found
     first = found[0]
-    before = lines(path, max(1, first.line - _BEFORE), first.line - 1)
+    before = read_lines(path, max(1, first.line - _BEFORE), first.line - 1)
     said = last_error(before, first.ranks[0] if len(first.ranks) == 1 else None)
     if said is None:
         return found
@@ -202,51 +204,51 @@ def _connections(proof: ProofReader, carried: Iterable[str]) -> tuple[Connection
     return tuple(sorted({*found, *(connection(UNKNOWN, (name,)) for name in carried)}))
 
 
-def _proof_ear(reader: LogReader) -> Ear:
-    def take(line: Line) -> None:
+def _proof_subscription(reader: LineConsumer) -> Subscription:
+    def take(line: ScannedLine) -> None:
         reader.feed(line.text, line.number)
 
-    return Ear(reader.triggers, take, getattr(reader, "context", 0))
+    return Subscription(reader.triggers, take, getattr(reader, "context", 0))
 
 
-class _Listener:
+class _ParserAdapter:
     """A dialect and what it made of the log. One that fails, which none should, costs its own readings only."""
 
-    def __init__(self, dialect: LogParser) -> None:
-        self.dialect = dialect
+    def __init__(self, parser: LogParser) -> None:
+        self.parser = parser
         self.failed = ""
         self.matches: tuple[FailureMatch, ...] = ()
         self.exits: tuple[RankExit, ...] = ()
 
-    def take(self, line: Line) -> None:
+    def take(self, line: ScannedLine) -> None:
         if self.failed:
             return
         try:
-            self.dialect.feed(line.said)
+            self.parser.feed(line.parsed)
         except Exception as error:  # noqa: BLE001 - a log must never be without an answer
             self._fail(error, line.number)
 
     def finish(self) -> None:
         try:
-            self.matches = tuple(self.dialect.finish())
-            self.exits = tuple(self.dialect.exits())
+            self.matches = tuple(self.parser.finish())
+            self.exits = tuple(self.parser.exits())
         except Exception as error:  # noqa: BLE001 - as above
             self._fail(error, 0)
 
     def _fail(self, error: Exception, number: int) -> None:
         where = f" in line {number}" if number else ""
-        self.failed = f"{type(self.dialect).__name__}{where}: {type(error).__name__}: {error}"
+        self.failed = f"{type(self.parser).__name__}{where}: {type(error).__name__}: {error}"
 
     @property
-    def ear(self) -> Ear:
-        return Ear(self.dialect.triggers, self.take, self.dialect.context)
+    def subscription(self) -> Subscription:
+        return Subscription(self.parser.triggers, self.take, self.parser.context)
 
 
 def _library_versions(hellos: Iterable[Hello]) -> dict[str, str]:
     """Versions of the MPI libraries that ranks have loaded; ranks of several versions give them all, with commas."""
     seen: dict[str, set[str]] = {}
     for hello in hellos:
-        vendor, version = mpi_banner(hello.library)
+        vendor, version = parse_mpi_version(hello.library)
         if version:
             seen.setdefault(fact_name(vendor), set()).add(version)
     return {vendor: ", ".join(sorted(versions)) for vendor, versions in seen.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_hetgpu.analysis.logs.banner import fact_name, mpi_banner
+from pytest_hetgpu.analysis.logs.mpi_version import fact_name, parse_mpi_version
 
 
 @pytest.mark.parametrize(
@@ -24,5 +24,5 @@ from pytest_hetgpu.analysis.logs.banner import fact_name, mpi_banner
     ],
 )
 def test_banner(library: str, name: str, version: str, fact: str) -> None:
-    assert mpi_banner(library) == (name, version)
+    assert parse_mpi_version(library) == (name, version)
     assert fact_name(name) == fact

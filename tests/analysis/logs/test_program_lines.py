@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_hetgpu.analysis.logs.signs import is_programs, is_run, last_of_program
+from pytest_hetgpu.analysis.logs.program_lines import is_program_line, is_program_running, last_program_line
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ from pytest_hetgpu.analysis.logs.signs import is_programs, is_run, last_of_progr
     ],
 )
 def test_signs_of_a_run(line: str) -> None:
-    assert is_run([line])
+    assert is_program_running([line])
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_signs_of_a_run(line: str) -> None:
     ],
 )
 def test_what_is_no_run(line: str) -> None:
-    assert not is_run([line])
+    assert not is_program_running([line])
 
 
 @pytest.mark.parametrize(
@@ -70,18 +70,18 @@ def test_what_is_no_run(line: str) -> None:
     ],
 )
 def test_the_programs_own_lines(line: str, own: bool) -> None:
-    assert is_programs(line) is own
+    assert is_program_line(line) is own
 
 
 RULE = "-" * 74
 
 
 def test_a_help_text_is_not_the_programs() -> None:
-    assert last_of_program(["x", RULE, "WARNING: it", "may be this.", RULE, ""]) == 0
-    assert last_of_program(["x", RULE, "WARNING: it", "may be this.", RULE, "step 2"]) == 5
-    assert last_of_program(["step 1", "UCX  ERROR no", ""], {1}) == 0
-    assert last_of_program([RULE, "x", RULE]) is None
+    assert last_program_line(["x", RULE, "WARNING: it", "may be this.", RULE, ""]) == 0
+    assert last_program_line(["x", RULE, "WARNING: it", "may be this.", RULE, "step 2"]) == 5
+    assert last_program_line(["step 1", "UCX  ERROR no", ""], {1}) == 0
+    assert last_program_line([RULE, "x", RULE]) is None
 
 
 def test_a_second_failure_is_no_sign_that_the_program_went_on() -> None:
-    assert last_of_program(["rank 0: cannot open a", "rank 1: cannot open a"], {0, 1}) is None
+    assert last_program_line(["rank 0: cannot open a", "rank 1: cannot open a"], {0, 1}) is None

@@ -8,13 +8,13 @@ from io import FileIO
 from pathlib import Path
 
 from pytest_hetgpu.analysis.logs.colours import without_colours
-from pytest_hetgpu.analysis.logs.lines import parsed
+from pytest_hetgpu.analysis.logs.lines import parse_line
 from pytest_hetgpu.analysis.logs.scan import CHUNK, LONGEST_LINE
 from pytest_hetgpu.extensions.signatures.base import LogLine
 from pytest_hetgpu.model.multi_pattern import any_of
 
 
-def passages(path: Path, wanted: Iterable[str]) -> Mapping[str, int]:
+def find_texts(path: Path, wanted: Iterable[str]) -> Mapping[str, int]:
     """For each of the texts that the log holds, the number of the first line that holds it, from 1.
 
     Texts hold no line ends and have at most 1000 bytes. A missing log holds none. Raises OSError for one that cannot be
@@ -28,7 +28,7 @@ def passages(path: Path, wanted: Iterable[str]) -> Mapping[str, int]:
         return {}
 
 
-def lines(path: Path, first: int, last: int) -> tuple[LogLine, ...]:
+def read_lines(path: Path, first: int, last: int) -> tuple[LogLine, ...]:
     """The lines from number `first` to `last`, both in; lines of a log that was written over count as one.
 
     Raises OSError where the log cannot be read; an endless line is cut.
@@ -44,7 +44,7 @@ def lines(path: Path, first: int, last: int) -> tuple[LogLine, ...]:
             else:
                 number += ends
         while number <= last and (raw := log.readline(LONGEST_LINE)):
-            found.append(parsed(raw, number))
+            found.append(parse_line(raw, number))
             number += raw.endswith(b"\n")
     return tuple(found)
 

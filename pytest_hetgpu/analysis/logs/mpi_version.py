@@ -10,7 +10,7 @@ _BANNER = lazy(r"\s*(?P<name>.*?)[\s:,]*\bv?(?P<version>\d+(?:\.\w+)+)")
 _FILLING = lazy(r"\((?:R|TM)\)|\b(?:MPI VERSION|version|library|release|for Linux)\b|[:*]", re.IGNORECASE)
 
 
-def mpi_banner(library: str) -> tuple[str, str]:
+def parse_mpi_version(library: str) -> tuple[str, str]:
     """("Open MPI", "5.0.11") of `Open MPI v5.0.11, package: ...`; ("", "") where there is no version in it."""
     found = _BANNER.match(library[:500])
     return (" ".join(_FILLING.sub(" ", found["name"]).split()), found["version"]) if found else ("", "")

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_hetgpu.analysis.judge import judge, judge_output
-from pytest_hetgpu.analysis.logs import signs
-from pytest_hetgpu.analysis.logs.transcript import listen, read
+from pytest_hetgpu.analysis.logs import program_lines
+from pytest_hetgpu.analysis.logs.parse import read_evidence, scan_log
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, Priority
 from pytest_hetgpu.extensions.transports.ob1 import Ob1
 from pytest_hetgpu.model.failure import Signature
@@ -58,7 +58,7 @@ class Proof:
 
 def test_a_real_log_of_a_good_run() -> None:
     proof = Proof()
-    evidence = read(LOGS / "openmpi5-ob1-passed.log", proof=proof)
+    evidence = read_evidence(LOGS / "openmpi5-ob1-passed.log", proof=proof)
     assert sorted(evidence.hellos) == [0, 1]
     assert len(evidence.rows) == 4
     assert evidence.done == frozenset({0, 1})
@@ -113,7 +113,7 @@ def test_a_hang_of_a_real_run() -> None:
 
 def test_missing_and_empty_output_is_empty_evidence(tmp_path: Path) -> None:
     (tmp_path / "empty.log").touch()
-    assert read(tmp_path / "none.log") == read(tmp_path / "empty.log") == Evidence()
+    assert read_evidence(tmp_path / "none.log") == read_evidence(tmp_path / "empty.log") == Evidence()
 
 
 def test_output_that_cannot_be_read_is_unknown(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_ranks_of_several_releases_give_all_versions(tmp_path: Path) -> None:
     hellos = [next(line for line in five.splitlines() if '"rank":0' in line and "hello" in line)]
     hellos += [next(line for line in four.splitlines() if '"rank":1' in line and "hello" in line)]
     (tmp_path / "mixed.log").write_text("\n".join(hellos))
-    assert read(tmp_path / "mixed.log").versions == {"openmpi": "4.1.8, 5.0.11"}
+    assert read_evidence(tmp_path / "mixed.log").versions == {"openmpi": "4.1.8, 5.0.11"}
 
 
 def record(**payload: object) -> bytes:
@@ -140,7 +140,7 @@ def test_a_record_that_the_launcher_cut_is_found(tmp_path: Path) -> None:
     head, tail = whole[:30], whole[30:]
     foreign = b"UCX DEBUG foreign\n" * 3000
     (tmp_path / "cut.log").write_bytes(record(t="done", rank=0) + head + b"\n" + foreign + tail)
-    assert read(tmp_path / "cut.log").done == frozenset({0, 1})
+    assert read_evidence(tmp_path / "cut.log").done == frozenset({0, 1})
 
 
 PIECES = st.one_of(
@@ -164,7 +164,7 @@ def test_no_log_raises_and_none_passes_that_shows_too_little(
     path = tmp_path / "output.log"
     path.write_bytes(b"".join(pieces))
     asked = job(sizes=(64,))
-    evidence = read(path, proof=Ob1.reader())
+    evidence = read_evidence(path, proof=Ob1.reader())
     outcome = judge(asked, ended(path, returncode), evidence)
     assert outcome.kind is not Kind.PASSED
     assert "\n" not in outcome.why
@@ -179,9 +179,9 @@ def test_many_failures_cost_one_look_at_the_tail(tmp_path: Path, monkeypatch: py
         looked.append(line)
         return True
 
-    monkeypatch.setattr(signs, "is_programs", is_programs)
+    monkeypatch.setattr(program_lines, "is_program_line", is_programs)
     log.write_text("ERROR: no such mesh\n" * 500 + "step 2\n" * 100)
-    heard = listen(log)
+    heard = scan_log(log)
     matches = [FailureMatch(Signature(Kind.ERROR, "x@y", "", line), Priority.SYMPTOM) for line in range(1, 500)]
     assert all(map(heard.survived, matches))
     assert len(looked) == len(heard.tail)
