@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pytest_hetgpu.analysis.compare import kept
-from pytest_hetgpu.analysis.compare.find import Places, find
+from pytest_hetgpu.analysis.compare import saved_side
+from pytest_hetgpu.analysis.compare.find import RunLocations, find
 from pytest_hetgpu.analysis.compare.numbers import Traits
 from pytest_hetgpu.analysis.compare.sides import Side
 from pytest_hetgpu.errors import UsageError
@@ -46,12 +46,12 @@ class Baseline:
         runs = self.side.runs
         return f"baseline {runs[0].id if len(runs) == 1 else f'{self.side.name} ({len(runs)} runs)'}"
 
-    def keep(self, run: Path) -> Path:
+    def save(self, run: Path) -> Path:
         """Puts it into a run's folder, and gives the file. Raises OSError."""
-        kept.keep(self.kept_in(run), self.side)
-        return self.kept_in(run)
+        saved_side.save(self.path_in(run), self.side)
+        return self.path_in(run)
 
-    def kept_in(self, run: Path) -> Path:
+    def path_in(self, run: Path) -> Path:
         """Where `keep` puts it."""
         return run / FILE
 
@@ -147,7 +147,9 @@ def _instead(point: Point, points: Sequence[Point]) -> str:
     return f"{before} before and {', '.join(after)} after"
 
 
-def of(name: str, places: Places, matrices: Sequence[MatrixFile], cells: Iterable[tuple[str, str]]) -> Baseline:
+def find_baseline(
+    name: str, places: RunLocations, matrices: Sequence[MatrixFile], cells: Iterable[tuple[str, str]]
+) -> Baseline:
     """The baseline that the user calls `name`, for a run over these matrices with these cells (matrix and id).
 
     A history file stands for the newest run in it that shares a matrix. UsageError where there is none, or where it has
@@ -168,11 +170,11 @@ def of(name: str, places: Places, matrices: Sequence[MatrixFile], cells: Iterabl
     return Baseline(replace(side, runs=runs))
 
 
-def chosen(given: str, reports: Path, history: Path | None, suite: Suite) -> tuple[Baseline, list[str]]:
+def select_baseline(given: str, reports: Path, history: Path | None, suite: Suite) -> tuple[Baseline, list[str]]:
     """What a run of these matrices, now and here, is held against, with remarks on it. Raises UsageError."""
-    places = Places(reports, history or reports / HISTORY)
+    places = RunLocations(reports, history or reports / HISTORY)
     matrices = [MatrixFile(name, one.file, one.sha256) for name, one in suite.documents.items()]
-    found = of(given, places, matrices, [(cell.matrix, cell.id) for cell in suite.scenarios])
+    found = find_baseline(given, places, matrices, [(cell.matrix, cell.id) for cell in suite.scenarios])
     return found, list(remarks(found, matrices, os.uname().nodename))
 
 
@@ -203,6 +205,6 @@ def remarks(baseline: Baseline, matrices: Sequence[MatrixFile], machine: str) ->
         yield f"{baseline.name}: it is of another machine ({', '.join(list(machines)[:_MOST])})"
 
 
-def kept_with(run: Path) -> Baseline | None:
+def saved_baseline(run: Path) -> Baseline | None:
     """The baseline of a run that another process opened; None where it has none."""
-    return Baseline(kept.read(run / FILE)) if (run / FILE).exists() else None
+    return Baseline(saved_side.read(run / FILE)) if (run / FILE).exists() else None

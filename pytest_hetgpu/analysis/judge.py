@@ -7,16 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from pytest_hetgpu.analysis.judges import expectation, speed
-from pytest_hetgpu.analysis.judges.base import Case, Force, Judge, Opinion, away
-from pytest_hetgpu.analysis.judges.completeness import Completeness
-from pytest_hetgpu.analysis.judges.data import Data
-from pytest_hetgpu.analysis.judges.devices import Devices
-from pytest_hetgpu.analysis.judges.rdma import Rdma
+from pytest_hetgpu.analysis.judges.base import FinishedRun, Judge, Precedence, RatedFinding, unavailable
+from pytest_hetgpu.analysis.judges.communicator import CommunicatorJudge
+from pytest_hetgpu.analysis.judges.completeness import CompletenessJudge
+from pytest_hetgpu.analysis.judges.data import DataJudge
+from pytest_hetgpu.analysis.judges.devices import DevicesJudge
+from pytest_hetgpu.analysis.judges.rdma import RdmaJudge
 from pytest_hetgpu.analysis.judges.signature import SignatureJudge
-from pytest_hetgpu.analysis.judges.speed import Speed
-from pytest_hetgpu.analysis.judges.tool import Tool
-from pytest_hetgpu.analysis.judges.transport import Transport as TransportJudge
-from pytest_hetgpu.analysis.judges.world import World
+from pytest_hetgpu.analysis.judges.speed import SpeedJudge
+from pytest_hetgpu.analysis.judges.tool import ToolJudge
+from pytest_hetgpu.analysis.judges.transport import TransportJudge
 from pytest_hetgpu.analysis.logs.mpi_version import parse_mpi_version
 from pytest_hetgpu.analysis.logs.parse import read_evidence
 from pytest_hetgpu.analysis.logs.text_search import find_texts
@@ -35,7 +35,17 @@ from pytest_hetgpu.model.transport_classes import by_path
 from pytest_hetgpu.model.verdict import Kind, Verdict
 
 JUDGES: tuple[type[Judge], ...] = (
-    *(World, Completeness, TransportJudge, Rdma, Devices, Data, Tool, SignatureJudge, Speed),
+    *(
+        CommunicatorJudge,
+        CompletenessJudge,
+        TransportJudge,
+        RdmaJudge,
+        DevicesJudge,
+        DataJudge,
+        ToolJudge,
+        SignatureJudge,
+        SpeedJudge,
+    ),
 )
 SCENARIO = "scenario"
 """Names the finding of a test that failed for a reason of its own: no log tells that."""
@@ -59,11 +69,11 @@ def judge_output(
         finding = Finding("transcript", Kind.UNKNOWN, f"the output cannot be read: {error}")
         return Outcome(finding.kind, Verdict.NEW, finding.why, findings=(finding,), seconds=result.seconds)
 
-    def knowing(signature: Signature) -> tuple[Known, ...]:
+    def look_up(signature: Signature) -> tuple[Known, ...]:
         return _known(job, evidence, signature, Path(result.output), knowledge)
 
-    launches = (Case(job, *one) for one in zip(further, again, strict=True))
-    return judge_case(Case(job, result, evidence, tuple(launches)), JUDGES, knowing)
+    launches = (FinishedRun(job, *one) for one in zip(further, again, strict=True))
+    return judge_run(FinishedRun(job, result, evidence, tuple(launches)), JUDGES, look_up)
 
 
 def _read(job: Job, result: RunResult) -> Evidence:
@@ -90,13 +100,13 @@ def judge(
     result: RunResult,
     evidence: Evidence,
     judges: Sequence[type[Judge]] = JUDGES,
-    knowing: Callable[[Signature], tuple[Known, ...]] = lambda _: (),
+    look_up: Callable[[Signature], tuple[Known, ...]] = lambda _: (),
 ) -> Outcome:
     """The outcome of a run, from what was asked, how it ended and what its output said. Pure. As `judge_case`."""
-    return judge_case(Case(job, result, evidence), judges, knowing)
+    return judge_run(FinishedRun(job, result, evidence), judges, look_up)
 
 
-def overruled(before: Outcome | None, why: str) -> Outcome:
+def outcome_of_failed_test(before: Outcome | None, why: str) -> Outcome:
     """The outcome of a cell whose test failed for a reason of its own, whatever the run had shown `before`."""
     finding = Finding(SCENARIO, Kind.ERROR, f"its test failed: {why}")
     outcome = before or Outcome(Kind.ERROR, Verdict.NEW)
@@ -111,7 +121,9 @@ def overruled(before: Outcome | None, why: str) -> Outcome:
     )
 
 
-def judge_case(case: Case, judges: Sequence[type[Judge]], knowing: Callable[[Signature], tuple[Known, ...]]) -> Outcome:
+def judge_run(
+    run: FinishedRun, judges: Sequence[type[Judge]], look_up: Callable[[Signature], tuple[Known, ...]]
+) -> Outcome:
     """The outcome of a run as it lies before the judges. Pure. `knowing` gives what is established about a signature.
 
     Findings are ordered by what they decide: first those that make everything else meaningless (the run was cut short,
@@ -119,16 +131,16 @@ def judge_case(case: Case, judges: Sequence[type[Judge]], knowing: Callable[[Sig
     code, missing records), in the judges' order. So an exit code yields to the text that explains it, and slowness to
     everything.
     """
-    job, result, evidence = case.job, case.result, case.evidence
-    findings = _ordered(opinion for kind in judges for opinion in _heard(kind, case))
+    job, result, evidence = run.job, run.result, run.evidence
+    findings = _by_precedence(rated for kind in judges for rated in _evaluate(kind, run))
     kind, signature, why = (
         (findings[0].kind, findings[0].signature, findings[0].why) if findings else (Kind.PASSED, None, "")
     )
-    known = knowing(signature) if signature else ()
-    ruling = expectation.rule(case, kind, signature, [entry.id for entry in known])
-    notes = _told_once(ruling.note, why, signature) if ruling.expectation else (why, ruling.note)
-    ends = rank_outcomes(case, findings) if kind is not Kind.SKIPPED else ()
-    of_speed, inconclusive = _of_speed(case, findings)
+    known = look_up(signature) if signature else ()
+    ruling = expectation.apply_expectations(run, kind, signature, [entry.id for entry in known])
+    notes = _drop_repeated_reason(ruling.note, why, signature) if ruling.expectation else (why, ruling.note)
+    ends = rank_outcomes(run, findings) if kind is not Kind.SKIPPED else ()
+    of_speed, inconclusive = _speed_notes(run, findings)
     return Outcome(
         kind=kind,
         verdict=ruling.verdict,
@@ -146,12 +158,12 @@ def judge_case(case: Case, judges: Sequence[type[Judge]], knowing: Callable[[Sig
         known=known,
         others=_others(evidence, signature) if kind not in _FINE else (),
         rank_outcomes=ends,
-        timeline=timeline(case, ends) if kind is not Kind.SKIPPED else None,
+        timeline=timeline(run, ends) if kind is not Kind.SKIPPED else None,
         facts={**job.demand.facts, **evidence.facts, **_devices(evidence)},
         wire=result.wire,
-        notes=tuple(map(_one_line, (*_beside(case), *of_speed))),
+        notes=tuple(map(_one_line, (*_run_notes(run), *of_speed))),
         inconclusive=inconclusive,
-        away=away(case, signature),
+        away=unavailable(run, signature),
     )
 
 
@@ -164,24 +176,24 @@ def _devices(evidence: Evidence) -> dict[str, str]:
     return {"devices": "; ".join(told)} if told else {}
 
 
-def _of_speed(case: Case, findings: Sequence[Finding]) -> tuple[tuple[str, ...], bool]:
+def _speed_notes(run: FinishedRun, findings: Sequence[Finding]) -> tuple[tuple[str, ...], bool]:
     """What is to be said of its speed, and whether another launch must tell; nothing where that judge tripped."""
     try:
-        inconclusive = bool(findings) and findings[0].judge == Speed.name and speed.inconclusive(case)
-        return tuple(speed.notes(case)), inconclusive
+        inconclusive = bool(findings) and findings[0].judge == SpeedJudge.name and speed.inconclusive(run)
+        return tuple(speed.notes(run)), inconclusive
     except Exception:  # noqa: BLE001 - it has been heard, and its trouble is a finding
         return (), False
 
 
-def _beside(case: Case) -> Iterator[str]:
+def _run_notes(run: FinishedRun) -> Iterator[str]:
     """What was not as it should be around the run: output that was not kept, hosts that others were not kept off."""
-    if case.result.left_out:
-        yield f"{case.result.left_out} bytes from the middle of its output were not kept (--hetgpu-output)"
-    for host, why in case.result.leased_here.items():
+    if run.result.left_out:
+        yield f"{run.result.left_out} bytes from the middle of its output were not kept (--hetgpu-output)"
+    for host, why in run.result.leased_here.items():
         yield f"{host} was leased on this machine only, so that jobs started elsewhere were not kept off it ({why})"
 
 
-def _told_once(note: str, why: str, signature: Signature | None) -> tuple[str, str]:
+def _drop_repeated_reason(note: str, why: str, signature: Signature | None) -> tuple[str, str]:
     """The note and the reason, but for a reason that only says again what failed where."""
     again = note and signature and why.startswith(signature.key)
     return note, "" if again else why
@@ -192,25 +204,25 @@ def _others(evidence: Evidence, signature: Signature | None) -> tuple[Signature,
     return tuple(other for other in evidence.signatures if other != signature)[:_MOST_OTHERS]
 
 
-def _heard(kind: type[Judge], case: Case) -> Iterator[Opinion]:
+def _evaluate(kind: type[Judge], run: FinishedRun) -> Iterator[RatedFinding]:
     """A judge's opinions; one that fails has found something that nobody can judge."""
     try:
-        yield from list(kind().opinions(case))
+        yield from list(kind().evaluate(run))
     except Exception as error:  # noqa: BLE001 - whatever a judge trips over, the run must not pass
         why = f"the judge {kind.name!r} failed: {type(error).__name__}: {error}"
-        yield Opinion(Finding(kind.name, Kind.UNKNOWN, _one_line(why)), Force.FINAL)
+        yield RatedFinding(Finding(kind.name, Kind.UNKNOWN, _one_line(why)), Precedence.OVERRIDING)
 
 
-def _ordered(opinions: Iterator[Opinion]) -> tuple[Finding, ...]:
+def _by_precedence(evaluate: Iterator[RatedFinding]) -> tuple[Finding, ...]:
     """Findings, the decisive one first; of equals the one that has a signature."""
 
-    def place(opinion: Opinion) -> tuple[int, int, bool]:
-        finding = opinion.finding
-        if opinion.force >= Force.VAGUE:
-            return opinion.force, 0, False
-        return opinion.force, -finding.kind.severity, finding.signature is None
+    def place(rated: RatedFinding) -> tuple[int, int, bool]:
+        finding = rated.finding
+        if rated.precedence >= Precedence.INDIRECT:
+            return rated.precedence, 0, False
+        return rated.precedence, -finding.kind.severity, finding.signature is None
 
-    return tuple(dict.fromkeys(opinion.finding for opinion in sorted(opinions, key=place)))
+    return tuple(dict.fromkeys(rated.finding for rated in sorted(evaluate, key=place)))
 
 
 def _stack(evidence: Evidence) -> str:

@@ -22,7 +22,7 @@ _SCALED_BY = {"intervals": STRONG, "samples": WEAK, "busbw": WEAK}
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class ScalingCell:
     """What is compared: a passed cell's axes and measurements."""
 
     axes: Mapping[str, str]
@@ -52,7 +52,7 @@ class Curve:
     steps: tuple[Step, ...]
 
 
-def curves(cells: Iterable[Cell]) -> tuple[Curve, ...]:
+def curves(cells: Iterable[ScalingCell]) -> tuple[Curve, ...]:
     """Every curve of two or more numbers of ranks, in the order in which its first cell stands.
 
     Of a metric at several message sizes the largest tells; where one number of ranks stands twice the first counts.
@@ -70,7 +70,7 @@ def curves(cells: Iterable[Cell]) -> tuple[Curve, ...]:
     return tuple(curve for curve in made if len(curve.steps) > 1)
 
 
-def _telling(cell: Cell) -> Measurement | None:
+def _telling(cell: ScalingCell) -> Measurement | None:
     """The one measurement that a cell scales by, None where it has none."""
     for metric in _SCALED_BY:
         chosen = [one for one in cell.measurements if one.metric == metric and one.value > 0]

@@ -13,7 +13,7 @@ import pytest
 
 from pytest_hetgpu.analysis import baseline
 from pytest_hetgpu.analysis.baseline import Baseline
-from pytest_hetgpu.analysis.compare.find import Places
+from pytest_hetgpu.analysis.compare.find import RunLocations
 from pytest_hetgpu.analysis.compare.sides import Side
 from pytest_hetgpu.errors import HetgpuError, UsageError
 from pytest_hetgpu.model.external_program import ExternalProgram
@@ -158,12 +158,12 @@ Find = Callable[..., Baseline]
 def find(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Find:
     """Looks for a baseline for a run over `smoke` with a cell `cell`; runs are put into the history."""
     monkeypatch.chdir(tmp_path)
-    places = Places(tmp_path / "reports", tmp_path / "reports" / "history.sqlite")
+    places = RunLocations(tmp_path / "reports", tmp_path / "reports" / "history.sqlite")
 
     def look(name: str, *runs: PastRun, cells: Sequence[tuple[str, str]] = (("smoke", "cell"),)) -> Baseline:
         for run in runs:
             history.put(places.history, run)
-        return baseline.of(name, places, [SMOKE], cells)
+        return baseline.find_baseline(name, places, [SMOKE], cells)
 
     return look
 
@@ -191,11 +191,11 @@ def test_a_history_file_stands_for_its_newest_run_of_the_matrix(find: Find, tmp_
 
 def test_it_is_kept_with_the_run_and_may_be_named_by_its_file(find: Find, tmp_path: Path) -> None:
     found = find("r1", run("r1"))
-    kept = found.keep(tmp_path)
+    kept = found.save(tmp_path)
     assert kept.name == "baseline.json"
-    assert baseline.kept_with(tmp_path) == found
+    assert baseline.saved_baseline(tmp_path) == found
     assert find(str(kept)) == found
-    assert baseline.kept_with(tmp_path / "reports") is None
+    assert baseline.saved_baseline(tmp_path / "reports") is None
 
 
 @pytest.mark.parametrize(
@@ -258,7 +258,7 @@ def test_remarks_on_what_may_explain_a_difference() -> None:
 
 def test_what_is_kept_holds_the_times_alone(find: Find, tmp_path: Path) -> None:
     more = Measurement("busbw", 1.0, "GB/s", POINT, 2, (1.0, 1.1))
-    kept = find("r1", run("r1", cell(times(5.0), more), cell(times(1.0), scenario="gone"))).keep(tmp_path)
+    kept = find("r1", run("r1", cell(times(5.0), more), cell(times(1.0), scenario="gone"))).save(tmp_path)
     (only,) = json.loads(kept.read_text())["side"]["runs"][0]["cells"]
     assert [one["metric"] for one in only["measurements"]] == ["latency"]
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from pytest_hetgpu.analysis.judge import judge
-from pytest_hetgpu.analysis.judges.base import Case
+from pytest_hetgpu.analysis.judges.base import FinishedRun
 from pytest_hetgpu.analysis.rank_timeline import FEW, MOST, timeline
 from pytest_hetgpu.model.outcome import Outcome, RankOutcome, Span, Timeline
 from pytest_hetgpu.model.verdict import Kind
@@ -17,7 +17,7 @@ from tests.analysis.judges.judge_cases import BROKEN, case, evidence, hello, job
 STARTED = 1_764_000_000.0
 
 
-def ran(starts: dict[int, float | None], ends: dict[int, float], **seen: Any) -> Case:
+def ran(starts: dict[int, float | None], ends: dict[int, float], **seen: Any) -> FinishedRun:
     """A run that began at STARTED; times of its ranks are seconds after that."""
     ranks = len(starts)
     asked = job(ranks=ranks)
@@ -28,7 +28,7 @@ def ran(starts: dict[int, float | None], ends: dict[int, float], **seen: Any) ->
         rank: replace(hello(rank, size=ranks), at=None if at is None else STARTED + at) for rank, at in starts.items()
     }
     said = replace(evidence(**seen), hellos=hellos, ended={rank: STARTED + at for rank, at in ends.items()})
-    return Case(asked, result(started=STARTED), said)
+    return FinishedRun(asked, result(started=STARTED), said)
 
 
 def test_a_rank_has_its_start_its_end_and_its_node() -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pytest_hetgpu.analysis.compare.sides import Identity, Side, Way
+from pytest_hetgpu.analysis.compare.sides import ChangeKind, Identity, Side
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store.run_summary import PastCell
 
@@ -14,7 +14,7 @@ _WORKS = (Kind.PASSED, Kind.SLOW)
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class CellState:
     """What became of a cell: of several runs in which it ran what happened most, of equals the newest.
 
     It was so in `times` of `runs`.
@@ -56,9 +56,9 @@ class CellChange:
 
     matrix: str
     scenario: str
-    way: Way
-    before: State | None
-    after: State | None
+    kind: ChangeKind
+    before: CellState | None
+    after: CellState | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class KeyChange:
     after: tuple[Identity, ...]
 
 
-def state(cells: Sequence[PastCell]) -> State | None:
+def cell_state(cells: Sequence[PastCell]) -> CellState | None:
     """What became of a cell that several runs have, the newest first; None where there is none."""
     if not cells:
         return None
@@ -79,40 +79,40 @@ def state(cells: Sequence[PastCell]) -> State | None:
     counted = Counter((cell.kind, cell.verdict, cell.signature) for cell in ran)
     (what, times) = counted.most_common(1)[0]
     why = next(cell.why for cell in ran if (cell.kind, cell.verdict, cell.signature) == what)
-    return State(*what, why=why, times=times, runs=len(ran))
+    return CellState(*what, why=why, times=times, runs=len(ran))
 
 
 def changes(before: Side, after: Side) -> Iterator[CellChange]:
     """Every cell of either side, in the order of the later one."""
     for identity in dict.fromkeys((*after.cells, *before.cells)):
         old, new = (side.cells.get(identity, ()) for side in (before, after))
-        was, now = state(old), state(new)
+        was, now = cell_state(old), cell_state(new)
         yield CellChange(*identity, _way(was, now, usual=before.often(len(old))), was, now)
 
 
-def _way(was: State | None, now: State | None, *, usual: bool) -> Way:
+def _way(was: CellState | None, now: CellState | None, *, usual: bool) -> ChangeKind:
     if was is None:
-        return Way.WORSE if now and now.failing else Way.APPEARED
+        return ChangeKind.WORSE if now and now.failing else ChangeKind.APPEARED
     if now is None:
-        return Way.WORSE if was.works and usual else Way.VANISHED
+        return ChangeKind.WORSE if was.works and usual else ChangeKind.VANISHED
     if (was.kind, was.verdict, was.key) == (now.kind, now.verdict, now.key):
-        return Way.SAME
+        return ChangeKind.SAME
     if was.works or now.works:
         worse = _severity(now) - _severity(was)
-        return Way.WORSE if worse > 0 else Way.BETTER if worse < 0 else Way.CHANGED
+        return ChangeKind.WORSE if worse > 0 else ChangeKind.BETTER if worse < 0 else ChangeKind.CHANGED
     return _failed_otherwise(was, now)
 
 
-def _severity(state: State) -> int:
+def _severity(cell_state: CellState) -> int:
     """How bad it is; not to run at all is worse than to run slowly."""
-    return state.kind.severity if state.ran and state.works else Kind.UNKNOWN.severity + 1
+    return cell_state.kind.severity if cell_state.ran and cell_state.works else Kind.UNKNOWN.severity + 1
 
 
-def _failed_otherwise(was: State, now: State) -> Way:
+def _failed_otherwise(was: CellState, now: CellState) -> ChangeKind:
     """Of two failures none is better, but what is expected is better than what is not."""
     if was.failing and (was.kind, was.key) == (now.kind, now.key):
-        return Way.CHANGED if now.failing else Way.BETTER
-    return Way.WORSE if now.failing else Way.CHANGED
+        return ChangeKind.CHANGED if now.failing else ChangeKind.BETTER
+    return ChangeKind.WORSE if now.failing else ChangeKind.CHANGED
 
 
 def keys(changed: Sequence[CellChange]) -> Iterator[KeyChange]:

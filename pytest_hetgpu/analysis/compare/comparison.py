@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pytest_hetgpu.analysis.compare import cells, numbers
 from pytest_hetgpu.analysis.compare.cells import CellChange, KeyChange
 from pytest_hetgpu.analysis.compare.numbers import NumberChange
-from pytest_hetgpu.analysis.compare.sides import Identity, Side, Way
+from pytest_hetgpu.analysis.compare.sides import ChangeKind, Identity, Side
 from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.store.run_summary import PastCell
 
@@ -32,7 +32,7 @@ class Comparison:
     @property
     def worse(self) -> bool:
         """Whether anything got worse."""
-        return Way.WORSE in {*(one.way for one in self.cells), *(one.way for one in self.numbers)}
+        return ChangeKind.WORSE in {*(one.kind for one in self.cells), *(one.kind for one in self.numbers)}
 
 
 def compare(before: Side, after: Side, tolerance: float, *, common: bool = False) -> Comparison:
@@ -49,8 +49,8 @@ def compare(before: Side, after: Side, tolerance: float, *, common: bool = False
     made = Comparison(
         before, after, tolerance, changed, tuple(cells.keys(changed)), found, tuple(_notes(before, after))
     )
-    unlike = [one for one in found if one.way is Way.UNLIKE]
-    if unlike and not made.worse and all(one.way in (Way.UNLIKE, Way.APPEARED) for one in found):
+    unlike = [one for one in found if one.kind is ChangeKind.UNLIKE]
+    if unlike and not made.worse and all(one.kind in (ChangeKind.UNLIKE, ChangeKind.APPEARED) for one in found):
         why = f"{unlike[0].scenario}: {unlike[0].why}"
         raise UsageError(f"no number of {after.name} can be compared with one of {before.name} ({why})")
     return made

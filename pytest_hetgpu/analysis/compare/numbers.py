@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from pytest_hetgpu.analysis.compare.sides import Identity, Side, Way
+from pytest_hetgpu.analysis.compare.sides import ChangeKind, Identity, Side
 from pytest_hetgpu.model.records import Point
 from pytest_hetgpu.model.sample import Sample, sample
 from pytest_hetgpu.model.verdict import Kind, Verdict
@@ -34,14 +34,14 @@ class Traits(NamedTuple):
 _TRAITS = ("ranks", "tool", "memory", "unit")
 
 
-class Measured(NamedTuple):
+class MeasurementKey(NamedTuple):
     """What is measured: a metric at a point."""
 
     metric: str
     point: Point
 
 
-class Value(NamedTuple):
+class MeasuredValue(NamedTuple):
     """One number of one run; `samples` are what it repeated."""
 
     value: float
@@ -58,7 +58,7 @@ class NumberChange:
     metric: str
     point: Point
     unit: str
-    way: Way = Way.SAME
+    kind: ChangeKind = ChangeKind.SAME
     before: Sample | None = None
     after: Sample | None = None
     why: str = ""
@@ -66,7 +66,7 @@ class NumberChange:
     @property
     def change(self) -> float | None:
         """`-0.2` for a fifth less than before, infinite where there was nothing; None where nothing is compared."""
-        if self.before is None or self.after is None or self.way is Way.UNLIKE:
+        if self.before is None or self.after is None or self.kind is ChangeKind.UNLIKE:
             return None
         return relative(self.before.middle, self.after.middle)
 
@@ -87,13 +87,15 @@ def _working(cells: Sequence[PastCell]) -> list[PastCell]:
     return [cell for cell in cells if cell.kind in working and cell.verdict is not Verdict.NOT_RUN]
 
 
-def _rows(cells: Sequence[PastCell]) -> dict[Measured, list[Value]]:
+def _rows(cells: Sequence[PastCell]) -> dict[MeasurementKey, list[MeasuredValue]]:
     """All values of each number, the newest run's first."""
-    found: dict[Measured, list[Value]] = {}
+    found: dict[MeasurementKey, list[MeasuredValue]] = {}
     for cell in cells:
         for one in cell.measurements:
             traits = Traits(one.ranks, cell.tool, cell.memory, one.unit)
-            found.setdefault(Measured(one.metric, one.point), []).append(Value(one.value, traits, one.samples))
+            found.setdefault(MeasurementKey(one.metric, one.point), []).append(
+                MeasuredValue(one.value, traits, one.samples)
+            )
     return found
 
 
@@ -101,7 +103,7 @@ def _of_cell(
     identity: Identity, old_cells: Sequence[PastCell], new_cells: Sequence[PastCell], tolerance: float
 ) -> Iterator[NumberChange]:
     olds, news = _rows(old_cells), _rows(new_cells)
-    instead: set[Measured] = set()
+    instead: set[MeasurementKey] = set()
     for measured, old in olds.items():
         row = NumberChange(*identity, *measured, old[0].traits.unit, before=_sample(old))
         if measured in news:
@@ -111,24 +113,24 @@ def _of_cell(
         instead.update(others)
         if others:
             why = f"{_kind(measured)} before and {', '.join(map(_kind, others))} after"
-            yield replace(row, way=Way.UNLIKE, why=why)
+            yield replace(row, kind=ChangeKind.UNLIKE, why=why)
         elif row.before and len(old) * 2 >= len(old_cells):
-            yield replace(row, way=Way.WORSE, why="not measured any more")
+            yield replace(row, kind=ChangeKind.WORSE, why="not measured any more")
     for measured, new in news.items():
         if measured not in olds and measured not in instead:
-            yield NumberChange(*identity, *measured, new[0].traits.unit, Way.APPEARED, after=_sample(new))
+            yield NumberChange(*identity, *measured, new[0].traits.unit, ChangeKind.APPEARED, after=_sample(new))
 
 
-def _alike_but_for(one: Measured, other: Measured) -> bool:
+def _alike_but_for(one: MeasurementKey, other: MeasurementKey) -> bool:
     """Whether they are the same but for the element type and the place."""
     return (one.metric, one.point.size) == (other.metric, other.point.size)
 
 
-def _kind(measured: Measured) -> str:
+def _kind(measured: MeasurementKey) -> str:
     return f"{measured.point.dtype}{' in place' if measured.point.place else ''}"
 
 
-def _sample(values: Sequence[Value]) -> Sample | None:
+def _sample(values: Sequence[MeasuredValue]) -> Sample | None:
     """Runs are what scatters; of a single one its repeats show how much."""
     if len(values) == 1 and values[0].samples:
         found = sample(values[0].samples)
@@ -136,20 +138,22 @@ def _sample(values: Sequence[Value]) -> Sample | None:
     return sample(value.value for value in values)
 
 
-def _both(row: NumberChange, old: Sequence[Value], new: Sequence[Value], tolerance: float) -> NumberChange:
+def _both(
+    row: NumberChange, old: Sequence[MeasuredValue], new: Sequence[MeasuredValue], tolerance: float
+) -> NumberChange:
     """A number that both sides have: of the runs before only those count that are like the newest after."""
     traits = new[0].traits
     like_before = [value for value in old if not value.traits.unlike(traits)]
     like_after = [value for value in new if not value.traits.unlike(traits)]
     before, after = _sample(like_before), _sample(like_after)
     if not like_before:
-        return replace(row, way=Way.UNLIKE, after=after, why=old[0].traits.unlike(traits))
+        return replace(row, kind=ChangeKind.UNLIKE, after=after, why=old[0].traits.unlike(traits))
     row = replace(row, unit=traits.unit or row.unit, before=before, after=after)
     if before is None or after is None:
         lacking = like_before if before is None else like_after
-        how = Way.WORSE if before else Way.APPEARED if after else Way.SAME
-        return replace(row, way=how, why=f"{lacking[0].value:g} is no number")
-    return replace(row, way=way(before, after, row.unit, tolerance))
+        how = ChangeKind.WORSE if before else ChangeKind.APPEARED if after else ChangeKind.SAME
+        return replace(row, kind=how, why=f"{lacking[0].value:g} is no number")
+    return replace(row, kind=change_kind(before, after, row.unit, tolerance))
 
 
 def relative(before: float, after: float) -> float:
@@ -159,12 +163,12 @@ def relative(before: float, after: float) -> float:
     return (after - before) / before if before else math.inf
 
 
-def way(before: Sample, after: Sample, unit: str, tolerance: float) -> Way:
+def change_kind(before: Sample, after: Sample, unit: str, tolerance: float) -> ChangeKind:
     """Whether a number is worse: less of a bandwidth, more of a time.
 
     It must be off by more than the tolerance, and beyond whatever the runs before had shown themselves.
     """
     change = relative(before.middle, after.middle)
     if abs(change) <= tolerance + _ROUNDING or before.low <= after.middle <= before.high:
-        return Way.SAME
-    return Way.WORSE if (change > 0) == (unit in _TIMES) else Way.BETTER
+        return ChangeKind.SAME
+    return ChangeKind.WORSE if (change > 0) == (unit in _TIMES) else ChangeKind.BETTER

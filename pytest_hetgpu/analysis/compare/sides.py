@@ -13,7 +13,7 @@ Identity = tuple[str, str]
 """A cell: its matrix and its id."""
 
 
-class Way(str, enum.Enum):
+class ChangeKind(str, enum.Enum):
     """How something differs; only `worse` makes a comparison fail."""
 
     WORSE = "worse"

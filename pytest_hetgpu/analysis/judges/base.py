@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pytest_hetgpu.analysis.judges import _foreign
+from pytest_hetgpu.analysis.judges import _external
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.job import Job, Node
 from pytest_hetgpu.model.outcome import Evidence, Finding, RunResult
@@ -17,21 +17,21 @@ from pytest_hetgpu.model.records import Hello, RankExit
 from pytest_hetgpu.model.verdict import Kind
 
 _HIGHEST_NAMED_SIGNAL = 31
-FROM_OUTSIDE = frozenset({signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM})
+EXTERNAL_SIGNALS = frozenset({signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM})
 """Signals that stop a process from outside; after a time limit they are ours, not a rank's failure."""
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class FinishedRun:
     """One finished run as judges see it; `further` launches of the same job tell whether it is slow."""
 
     job: Job
     result: RunResult
     evidence: Evidence
-    further: tuple[Case, ...] = ()
+    further: tuple[FinishedRun, ...] = ()
 
 
-TAKEN_AWAY = frozenset(
+PREEMPTION_KEYS = frozenset(
     (
         *("node-failure@slurm", "preempted@slurm", "cancelled@slurm", "time-limit@slurm"),
         *("node-lost@kubernetes", "preempted@kubernetes", "deleted@kubernetes", "evicted@kubernetes"),
@@ -46,25 +46,25 @@ _ENGINE_AWAY = frozenset(("engine-lost@docker", "not-ready@engine"))
 _NO_LAUNCHER = ("no such file", "Stale file handle", "Transport endpoint is not connected", "Input/output error")
 
 
-class Force(enum.IntEnum):
+class Precedence(enum.IntEnum):
     """How much a finding decides, strongest first."""
 
-    FINAL = 0
+    OVERRIDING = 0
     """Nothing else the run showed matters: it was cut short, or it ran in another world than the one asked for."""
-    FIRM = 1
+    DEFINITE = 1
     """A fact about the run. Of several the worst kind decides."""
-    VAGUE = 2
+    INDIRECT = 2
     """Says that something is wrong, not what (an exit code, a silent rank): decides where nothing firm does."""
-    LEAST = 3
+    LOWEST = 3
     """Says of a run that is sound that it is slow: decides where nothing else does."""
 
 
 @dataclass(frozen=True, slots=True)
-class Opinion:
+class RatedFinding:
     """A finding, and how much it decides."""
 
     finding: Finding
-    force: Force = Force.FIRM
+    precedence: Precedence = Precedence.DEFINITE
 
 
 class Judge(abc.ABC):
@@ -73,12 +73,14 @@ class Judge(abc.ABC):
     name: ClassVar[str]
 
     @abc.abstractmethod
-    def opinions(self, case: Case) -> Iterator[Opinion]:
+    def evaluate(self, run: FinishedRun) -> Iterator[RatedFinding]:
         """What is wrong, most telling first; nothing where this side is as it should be."""
 
-    def says(self, kind: Kind, why: str, force: Force = Force.FIRM, signature: Signature | None = None) -> Opinion:
+    def finding(
+        self, kind: Kind, why: str, precedence: Precedence = Precedence.DEFINITE, signature: Signature | None = None
+    ) -> RatedFinding:
         """An opinion of this judge; `why` is put in one line."""
-        return Opinion(Finding(self.name, kind, " ".join(why.split()), signature), force)
+        return RatedFinding(Finding(self.name, kind, " ".join(why.split()), signature), precedence)
 
 
 def signal_name(number: int) -> str:
@@ -89,7 +91,7 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def placed(signature: Signature) -> str:
+def describe_signature(signature: Signature) -> str:
     """`SIGSEGV@libuct.so!f in MPI_Send on rank 0`."""
     entry = f" in {signature.entry_point}" if signature.entry_point else ""
     ranks = ", ".join(map(str, signature.ranks[:5]))
@@ -97,43 +99,43 @@ def placed(signature: Signature) -> str:
     return f"{signature.key}{entry}{where}"
 
 
-def killed(case: Case) -> tuple[RankExit, ...]:
+def killed_ranks(run: FinishedRun) -> tuple[RankExit, ...]:
     """Ranks that died of a signal, as the launcher tells it.
 
     SIGTERM does not count where another rank ended by itself: the launcher then stops the rest. After a time limit or
     an interruption no signal counts that could be ours.
     """
-    stopped = case.result.timed_out or case.result.interrupted is not None
-    exits = case.evidence.exits
+    stopped = run.result.timed_out or run.result.interrupted is not None
+    exits = run.evidence.exits
     others = any(ended.aborted or ended.code or ended.signal not in (None, signal.SIGTERM) for ended in exits)
     return tuple(
         ended
         for ended in exits
         if ended.signal is not None
-        and not (stopped and ended.signal in FROM_OUTSIDE)
+        and not (stopped and ended.signal in EXTERNAL_SIGNALS)
         and not (others and ended.signal == signal.SIGTERM)
     )
 
 
-def launcher_signal(case: Case) -> int | None:
+def launcher_signal(run: FinishedRun) -> int | None:
     """The signal that ended the launcher, or that its exit status 128+N reports of a rank.
 
     Launchers use such numbers for failures to start as well (131 and 135 of Open MPI 4, 183 of 5), so they count only
     up to 31, and only where ranks did run. A rank that the launcher says ended with 129 was not hung up on: UCX's tools
     return -127 where they were used wrongly.
     """
-    result = case.result
+    result = run.result
     if result.timed_out or result.interrupted is not None or result.signal is None:
         return None
     died_itself = (result.returncode or 0) < 0
-    told_of_rank = bool(case.evidence.hellos) and result.signal <= _HIGHEST_NAMED_SIGNAL
+    told_of_rank = bool(run.evidence.hellos) and result.signal <= _HIGHEST_NAMED_SIGNAL
     hung_up = result.signal == signal.SIGHUP
-    if not died_itself and hung_up and any(ended.code == result.returncode for ended in case.evidence.exits):
+    if not died_itself and hung_up and any(ended.code == result.returncode for ended in run.evidence.exits):
         return None
     return result.signal if died_itself or told_of_rank else None
 
 
-def rank_failed_first(case: Case, cause: Signature | None) -> bool:
+def rank_failed_first(run: FinishedRun, cause: Signature | None) -> bool:
     """Whether a rank had failed before the run got stuck or its launcher died, which are consequences then.
 
     Either the cause is that something could not be started or loaded, and a rank never reported; or the launcher says
@@ -142,10 +144,10 @@ def rank_failed_first(case: Case, cause: Signature | None) -> bool:
     """
     if cause is None:
         return False
-    silent = len(case.evidence.hellos) < case.job.demand.ranks
+    silent = len(run.evidence.hellos) < run.job.demand.ranks
     unstarted = silent and cause.kind in (Kind.LAUNCH_FAILURE, Kind.MISSING_LIBRARY)
-    codes = (ended.code for ended in case.evidence.exits if ended.code)
-    return unstarted or any(code - 128 not in FROM_OUTSIDE for code in codes)
+    codes = (ended.code for ended in run.evidence.exits if ended.code)
+    return unstarted or any(code - 128 not in EXTERNAL_SIGNALS for code in codes)
 
 
 def node_of(hello: Hello, job: Job, nodes: Sequence[Node]) -> Node | None:
@@ -155,9 +157,9 @@ def node_of(hello: Hello, job: Job, nodes: Sequence[Node]) -> Node | None:
     return nodes[hello.rank] if hello.rank < len(nodes) else None
 
 
-def owed(case: Case) -> list[str]:
+def missing_results(run: FinishedRun) -> list[str]:
     """What the run lacks of what it had to show, each in words; empty for a run that showed everything."""
-    demand, evidence = case.job.demand, case.evidence
+    demand, evidence = run.job.demand, run.evidence
     ranks = range(demand.ranks)
     timed = {row.point for row in evidence.rows if row.operation == demand.operation and row.ranks == demand.ranks}
     checked = [evidence.checks.get(rank, {}) for rank in ranks]
@@ -169,7 +171,7 @@ def owed(case: Case) -> list[str]:
     if silent:
         lacks.append(f"{_some('rank', silent)} never reported")
     if demand.external and evidence.program:
-        return [*lacks, *_foreign.lacks(demand, demand.external, evidence.program)]
+        return [*lacks, *_external.missing_results(demand, demand.external, evidence.program)]
     if unfinished:
         lacks.append(f"{_some('rank', unfinished)} did not reach the end")
     if untimed:
@@ -184,82 +186,82 @@ def _some(what: str, items: Sequence[object], limit: int = 5) -> str:
     return f"{what}{'s' * (len(items) > 1)} {shown}"
 
 
-def failed(case: Case) -> bool:
+def has_failed(run: FinishedRun) -> bool:
     """Whether the run itself broke: a bad end, or less than it had to show. Scary text alone is no failure."""
-    result, told = case.result, case.evidence.program
-    if result.returncode != 0 or result.timed_out or result.interrupted or case.evidence.exits:
+    result, told = run.result, run.evidence.program
+    if result.returncode != 0 or result.timed_out or result.interrupted or run.evidence.exits:
         return True
-    return bool(owed(case) or (result.lost and told and told.exit_meaning))
+    return bool(missing_results(run) or (result.lost and told and told.exit_meaning))
 
 
-def taken_away(case: Case) -> Signature | None:
+def preempted(run: FinishedRun) -> Signature | None:
     """What Slurm or Kubernetes says of the nodes it took, where that explains the run; None for another run.
 
     Both stop ranks by SIGTERM, and by SIGKILL seconds later: one that died otherwise did so by itself. What a launcher
     felt of nodes that were lost is no cause; where none was, a failure told before may be why somebody cancelled it.
     """
-    signatures = case.evidence.signatures
-    taken = next((one for one in signatures if one.key in TAKEN_AWAY), None)
-    if taken is None or case.result.timed_out or case.result.interrupted is not None:
+    signatures = run.evidence.signatures
+    taken = next((one for one in signatures if one.key in PREEMPTION_KEYS), None)
+    if taken is None or run.result.timed_out or run.result.interrupted is not None:
         return None
     stopped = {entry.name for entry in _BY_THEM}
     told = [one for one in signatures if not (one.kind is Kind.CRASH and one.signal in stopped)]
     itself = any(one.kind in (Kind.CRASH, Kind.OUT_OF_MEMORY) for one in told)
-    if itself or any(ended.signal not in _BY_THEM for ended in killed(case)):
+    if itself or any(ended.signal not in _BY_THEM for ended in killed_ranks(run)):
         return None
-    return taken if case.result.lost or told[0] is taken else None
+    return taken if run.result.lost or told[0] is taken else None
 
 
-def unplugged(case: Case) -> Signature | None:
+def lost_interface(run: FinishedRun) -> Signature | None:
     """Return what a failed run's log says of an interface that a node lost, unless a rank crashed by itself.
 
     Ranks that wait for a peer behind it are no hang of theirs.
     """
-    if not case.result.unplugged or case.result.interrupted is not None:
+    if not run.result.unplugged or run.result.interrupted is not None:
         return None
-    ours = {entry.name for entry in FROM_OUTSIDE}
-    signatures = case.evidence.signatures
+    ours = {entry.name for entry in EXTERNAL_SIGNALS}
+    signatures = run.evidence.signatures
     itself = any(one.kind in (Kind.CRASH, Kind.OUT_OF_MEMORY) and one.signal not in ours for one in signatures)
     return None if itself else next((one for one in signatures if one.key == LOST_INTERFACE), None)
 
 
-def away(case: Case, cause: Signature | None) -> str:
+def unavailable(run: FinishedRun, cause: Signature | None) -> str:
     """Return `engine` or `stack` where a run failed because that was away, "" for every other run.
 
     A launcher was there when the job was planned; one that no exec finds any more, or that is not there after the run,
     has gone since. Ranks and their launcher may then fail in any way.
     """
-    if case.result.launcher_gone and failed(case):
+    if run.result.launcher_gone and has_failed(run):
         return "stack"
     if cause is None:
         return ""
     if cause.key in _ENGINE_AWAY:
         return "engine"
-    program = case.job.command.argv[0] if case.job.command.argv else ""
+    program = run.job.command.argv[0] if run.job.command.argv else ""
     gone = any(cause.primary_line.startswith(f"cannot start {program}: {why}") for why in _NO_LAUNCHER)
-    return "stack" if gone and program.startswith("/") and not case.evidence.hellos else ""
+    return "stack" if gone and program.startswith("/") and not run.evidence.hellos else ""
 
 
-def explanation(case: Case) -> Signature | None:
+def cause_of(run: FinishedRun) -> Signature | None:
     """The signature that tells why the run failed, the first that agrees with how it ended; None for a good run.
 
     Nodes that were taken away explain it. A rank that died of a signal is explained by a crash, or by memory that ran
     out; so is a launcher, unless it fell over a rank that had failed. A time limit is explained by a crash that came
     before it, though not by one that stopping it has caused.
     """
-    signatures = case.evidence.signatures
-    if not failed(case) or not signatures:
+    signatures = run.evidence.signatures
+    if not has_failed(run) or not signatures:
         return None
-    if cut_off := unplugged(case):
+    if cut_off := lost_interface(run):
         return cut_off
-    if case.result.timed_out or case.result.interrupted is not None:
-        ours = {entry.name for entry in FROM_OUTSIDE}
+    if run.result.timed_out or run.result.interrupted is not None:
+        ours = {entry.name for entry in EXTERNAL_SIGNALS}
         signatures = tuple(s for s in signatures if not (s.kind is Kind.CRASH and s.signal in ours))
         return next((s for s in signatures if s.kind is Kind.CRASH), next(iter(signatures), None))
-    if taken := taken_away(case):
+    if taken := preempted(run):
         return taken
-    fell_over = (case.result.returncode or 0) < 0 and rank_failed_first(case, signatures[0])
-    if killed(case) or (launcher_signal(case) is not None and not fell_over):
+    fell_over = (run.result.returncode or 0) < 0 and rank_failed_first(run, signatures[0])
+    if killed_ranks(run) or (launcher_signal(run) is not None and not fell_over):
         deadly = (s for s in signatures if s.kind in (Kind.CRASH, Kind.OUT_OF_MEMORY))
         return next(deadly, signatures[0])
     return signatures[0]

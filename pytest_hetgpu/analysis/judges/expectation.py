@@ -6,7 +6,7 @@ import fnmatch
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from pytest_hetgpu.analysis.judges.base import Case, placed
+from pytest_hetgpu.analysis.judges.base import FinishedRun, describe_signature
 from pytest_hetgpu.model.conditions import holds
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.job import Expectation
@@ -23,7 +23,9 @@ class Ruling:
     note: str = ""
 
 
-def rule(case: Case, kind: Kind, signature: Signature | None, known: Collection[str] = ()) -> Ruling:
+def apply_expectations(
+    run: FinishedRun, kind: Kind, signature: Signature | None, known: Collection[str] = ()
+) -> Ruling:
     """The verdict on a run of this kind and signature; `known` are the ids of what is established about it.
 
     An expectation applies where all its conditions hold; where a fact that it asks for is not known, it is not
@@ -31,10 +33,10 @@ def rule(case: Case, kind: Kind, signature: Signature | None, known: Collection[
     """
     if kind is Kind.SKIPPED:
         return Ruling(Verdict.NOT_RUN)
-    if case.result.interrupted is not None:
+    if run.result.interrupted is not None:
         return Ruling(Verdict.NEW)
-    applicable, note = _applicable(case)
-    fitting = next((e for e in applicable if _fits(e, kind, signature, known, case.result)), None)
+    applicable, note = _applicable(run)
+    fitting = next((e for e in applicable if _fits(e, kind, signature, known, run.result)), None)
     if fitting:
         return Ruling(Verdict.OK if kind is Kind.PASSED else Verdict.KNOWN, fitting)
     if not applicable:
@@ -42,8 +44,8 @@ def rule(case: Case, kind: Kind, signature: Signature | None, known: Collection[
     if kind is Kind.PASSED:
         return _passed(applicable)
     first = applicable[0]
-    got = f"{kind.value} {placed(signature)}" if signature else kind.value
-    return Ruling(Verdict.CHANGED, first, f"expected {in_words(first)}, got {got}")
+    got = f"{kind.value} {describe_signature(signature)}" if signature else kind.value
+    return Ruling(Verdict.CHANGED, first, f"expected {describe(first)}, got {got}")
 
 
 def _passed(applicable: list[Expectation]) -> Ruling:
@@ -52,10 +54,10 @@ def _passed(applicable: list[Expectation]) -> Ruling:
     if owed is None:
         return Ruling(Verdict.OK)
     where = f" at {owed.origin}" if owed.origin else ""
-    return Ruling(Verdict.FIXED, owed, f"expected {in_words(owed)}, passed: remove the expectation{where}")
+    return Ruling(Verdict.FIXED, owed, f"expected {describe(owed)}, passed: remove the expectation{where}")
 
 
-def in_words(expectation: Expectation) -> str:
+def describe(expectation: Expectation) -> str:
     """`crash SIGSEGV@libuct.so!*`, `hang or timeout` where any signature will do, or the id of a known failure."""
     signatures = " or ".join(expectation.signatures)
     if expectation.known:
@@ -63,17 +65,17 @@ def in_words(expectation: Expectation) -> str:
     return f"{' or '.join(kind.value for kind in expectation.kinds)} {signatures}".strip()
 
 
-def _applicable(case: Case) -> tuple[list[Expectation], str]:
+def _applicable(run: FinishedRun) -> tuple[list[Expectation], str]:
     """Expectations whose conditions all hold, and a note on those of which that could not be told."""
-    demand = case.job.demand
-    facts = {**demand.facts, **case.evidence.facts}
+    demand = run.job.demand
+    facts = {**demand.facts, **run.evidence.facts}
     found, notes = [], []
     for expectation in demand.expectations:
         unknown = list(_unmet(expectation, facts, demand.capabilities))
         if not unknown:
             found.append(expectation)
         elif all(unknown):
-            notes.append(f"expected {in_words(expectation)} was not considered: {', '.join(unknown)}")
+            notes.append(f"expected {describe(expectation)} was not considered: {', '.join(unknown)}")
     return found, "; ".join(notes)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from pytest_hetgpu.analysis.judges.base import Case, Force, Judge, Opinion
+from pytest_hetgpu.analysis.judges.base import FinishedRun, Judge, Precedence, RatedFinding
 from pytest_hetgpu.model.job import Job
 from pytest_hetgpu.model.records import Row
 from pytest_hetgpu.model.transport_classes import OFF_HOST, RDMA
@@ -20,7 +20,7 @@ _IP = frozenset(("tcp", "sockets", "udp"))
 _WITHIN = frozenset(("self", "sm", "posix", "sysv", "cma", "knem", "xpmem", "gdr_copy", "cuda_*", "rocm_*", "smcuda"))
 
 
-class Rdma(Judge):
+class RdmaJudge(Judge):
     """An adapter that does RDMA moves data without the kernel: the byte counters of the node's interface stay flat.
 
     So RDMA is proven (EPFL RCP, "Using RDMA for efficient inter-node communication"), as long as nothing else uses the
@@ -29,24 +29,24 @@ class Rdma(Judge):
 
     name = "rdma"
 
-    def opinions(self, case: Case) -> Iterator[Opinion]:
-        job, traffic = case.job, case.result.traffic
+    def evaluate(self, run: FinishedRun) -> Iterator[RatedFinding]:
+        job, traffic = run.job, run.result.traffic
         share = _allowed(job)
         if not job.demand.rdma or len(placed := _placed(job)) < 2 or share is None:
             return
-        loads = [(place, _load(case.evidence.rows, place, placed)) for place in placed]
+        loads = [(place, _load(run.evidence.rows, place, placed)) for place in placed]
         loads = [(place, owed) for place, owed in loads if owed >= TOO_LITTLE]
         uncounted = [place.names[0] for place, _ in loads if place.bytes_in(traffic) is None]
         if uncounted and share < _BESIDE:
             where = ", ".join(uncounted[:5])
             why = f"nothing proves that RDMA was used: no bytes were counted of the interface of {where}"
-            yield self.says(Kind.UNKNOWN, f"{why} (does the fabric name its netdev?)", Force.VAGUE)
+            yield self.finding(Kind.UNKNOWN, f"{why} (does the fabric name its netdev?)", Precedence.INDIRECT)
         for place, owed in loads:
             seen = place.bytes_in(traffic) or 0
             if seen > owed * share:
                 through = f"{_shown(seen)} went through {place.netdev} of {place.names[0]}"
                 why = f"RDMA was not used: {through}, while the ranks there had to move {_shown(owed)}"
-                yield self.says(Kind.TRANSPORT_UNAVAILABLE, why)
+                yield self.finding(Kind.TRANSPORT_UNAVAILABLE, why)
 
 
 def _allowed(job: Job) -> float | None:
@@ -60,7 +60,7 @@ def _allowed(job: Job) -> float | None:
     return _BESIDE if duty and duty.kind == RDMA else None
 
 
-class Place(NamedTuple):
+class HostNodes(NamedTuple):
     """A host with its nodes: their names, the ranks on it, the interface of the first."""
 
     names: tuple[str, ...]
@@ -72,11 +72,11 @@ class Place(NamedTuple):
         return max((traffic[name] for name in self.names if name in traffic), default=None)
 
 
-def _placed(job: Job) -> list[Place]:
-    hosts: dict[str, Place] = {}
+def _placed(job: Job) -> list[HostNodes]:
+    hosts: dict[str, HostNodes] = {}
     first = 0
     for node in job.nodes:
-        before = hosts.get(node.host, Place((), frozenset(), node.hardware.fabric.netdev or "its interface"))
+        before = hosts.get(node.host, HostNodes((), frozenset(), node.hardware.fabric.netdev or "its interface"))
         ranks = before.ranks | set(range(first, first + node.ranks))
         hosts[node.host] = before._replace(names=(*before.names, node.name), ranks=ranks)
         first += node.ranks
@@ -91,7 +91,7 @@ def _asks_for_rdma(components: Sequence[str]) -> bool:
     return any(name not in _WITHIN for name in names)
 
 
-def _load(rows: Sequence[Row], place: Place, placed: Sequence[Place]) -> float:
+def _load(rows: Sequence[Row], place: HostNodes, placed: Sequence[HostNodes]) -> float:
     """The fewest bytes that a host had to send and to receive in all timed iterations, by any algorithm."""
     total = sum(len(other.ranks) for other in placed)
     return sum(
@@ -99,7 +99,7 @@ def _load(rows: Sequence[Row], place: Place, placed: Sequence[Place]) -> float:
     )
 
 
-def _share(operation: str, place: Place, total: int) -> float:
+def _share(operation: str, place: HostNodes, total: int) -> float:
     """Of an operation's size, what a host sends and receives at the very least; sizes are those of `metrics`."""
     own = len(place.ranks) / total
     if operation in ("send_recv", "bidirectional_send_recv"):

@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from pytest_hetgpu.analysis.judges._pace import Assessment, Pace, State, assess, times
-from pytest_hetgpu.analysis.judges.base import Case, Force, Judge, Opinion, explanation, failed, placed
+from pytest_hetgpu.analysis.judges._slowdown import Assessment, SpeedComparison, SpeedState, assess, times
+from pytest_hetgpu.analysis.judges.base import (
+    FinishedRun,
+    Judge,
+    Precedence,
+    RatedFinding,
+    cause_of,
+    describe_signature,
+    has_failed,
+)
 from pytest_hetgpu.model.job import Demand
 from pytest_hetgpu.model.metrics import told
 from pytest_hetgpu.model.records import Point
@@ -18,7 +26,7 @@ from pytest_hetgpu.model.verdict import Kind
 _OTHERS = 8
 
 
-class Speed(Judge):
+class SpeedJudge(Judge):
     """Slow is what is slower at the same points in every launch of the cell; it decides where nothing else is wrong.
 
     What could not be compared has not passed.
@@ -26,61 +34,61 @@ class Speed(Judge):
 
     name = "speed"
 
-    def opinions(self, case: Case) -> Iterator[Opinion]:
-        if not case.job.demand.limits or failed(case):
+    def evaluate(self, run: FinishedRun) -> Iterator[RatedFinding]:
+        if not run.job.demand.limits or has_failed(run):
             return
-        yield from self._launched_again(case)
-        case = _comparable(case)
-        found = _assessed(case)
-        if found.state is State.SLOW:
-            yield self.says(Kind.SLOW, _in_words(found, case), Force.LEAST)
-        elif found.state is State.DOUBTFUL:
-            why = f"seems slow: {_in_words(found, case)}; it was not launched again to make sure"
-            yield self.says(Kind.UNKNOWN, why, Force.LEAST)
-        lacks = _lacking(case.job.demand, owed=True)
+        yield from self._launched_again(run)
+        run = _comparable(run)
+        found = _assessed(run)
+        if found.state is SpeedState.SLOW:
+            yield self.finding(Kind.SLOW, _in_words(found, run), Precedence.LOWEST)
+        elif found.state is SpeedState.DOUBTFUL:
+            why = f"seems slow: {_in_words(found, run)}; it was not launched again to make sure"
+            yield self.finding(Kind.UNKNOWN, why, Precedence.LOWEST)
+        lacks = _lacking(run.job.demand, owed=True)
         if lacks:
-            yield self.says(Kind.UNKNOWN, lacks, Force.LEAST)
+            yield self.finding(Kind.UNKNOWN, lacks, Precedence.LOWEST)
 
-    def _launched_again(self, case: Case) -> Iterator[Opinion]:
+    def _launched_again(self, run: FinishedRun) -> Iterator[RatedFinding]:
         """A further launch that failed is a failure of the cell."""
-        for again in case.further:
-            if not failed(again):
+        for again in run.further:
+            if not has_failed(again):
                 continue
-            cause = explanation(again)
+            cause = cause_of(again)
             kind = Kind.TIMEOUT if again.result.timed_out else cause.kind if cause else Kind.ERROR
             ended = again.result
             how = f"stopped after {ended.seconds:.0f} s" if ended.timed_out else f"exit code {ended.returncode}"
-            what = placed(cause) if cause else how
-            yield self.says(kind, f"it seemed slow, was launched again, and then failed: {what}", signature=cause)
+            what = describe_signature(cause) if cause else how
+            yield self.finding(kind, f"it seemed slow, was launched again, and then failed: {what}", signature=cause)
 
 
-def inconclusive(case: Case) -> bool:
+def inconclusive(run: FinishedRun) -> bool:
     """Whether another launch must tell if the cell is slow."""
-    if not case.job.demand.limits or any(map(failed, (case, *case.further))):
+    if not run.job.demand.limits or any(map(has_failed, (run, *run.further))):
         return False
-    return _assessed(_comparable(case)).state is State.DOUBTFUL
+    return _assessed(_comparable(run)).state is SpeedState.DOUBTFUL
 
 
-def notes(case: Case) -> Iterator[str]:
+def notes(run: FinishedRun) -> Iterator[str]:
     """What is to be said of a cell's speed though it decides nothing."""
-    if not case.job.demand.limits or failed(case):
+    if not run.job.demand.limits or has_failed(run):
         return
-    case = _comparable(case)
-    demand, found = case.job.demand, _assessed(case)
-    if found.state is State.UNSURE:
-        yield f"may be slow: {_in_words(found, case)}; it scatters too much to tell"
-    if found.state is State.FINE and case.further:
-        first = assess(demand, [case.evidence.rows])
-        yield f"seemed slow: {_in_words(first, case)}; launched again it was not"
+    run = _comparable(run)
+    demand, found = run.job.demand, _assessed(run)
+    if found.state is SpeedState.UNSURE:
+        yield f"may be slow: {_in_words(found, run)}; it scatters too much to tell"
+    if found.state is SpeedState.FINE and run.further:
+        first = assess(demand, [run.evidence.rows])
+        yield f"seemed slow: {_in_words(first, run)}; launched again it was not"
     lacks = _lacking(demand, owed=False)
     if lacks:
         yield lacks
 
 
-def _comparable(case: Case) -> Case:
+def _comparable(run: FinishedRun) -> FinishedRun:
     """The case whose limits say which of them this run, as it came out, cannot be held against."""
-    demand, told_of = case.job.demand, case.evidence.program
-    tool, timed = told_of.tool if told_of else "", times(demand, case.evidence.rows)
+    demand, told_of = run.job.demand, run.evidence.program
+    tool, timed = told_of.tool if told_of else "", times(demand, run.evidence.rows)
 
     def settled(point: Point, limit: Limit) -> Limit:
         if tool and limit.tool not in ("", tool):
@@ -91,24 +99,24 @@ def _comparable(case: Case) -> Case:
         point: tuple(settled(point, limit) if limit.seconds else limit for limit in found)
         for point, found in demand.limits.items()
     }
-    return replace(case, job=replace(case.job, demand=replace(demand, limits=limits)))
+    return replace(run, job=replace(run.job, demand=replace(demand, limits=limits)))
 
 
-def _assessed(case: Case) -> Assessment:
-    return assess(case.job.demand, [one.evidence.rows for one in (case, *case.further)])
+def _assessed(run: FinishedRun) -> Assessment:
+    return assess(run.job.demand, [one.evidence.rows for one in (run, *run.further)])
 
 
-def _in_words(found: Assessment, case: Case) -> str:
+def _in_words(found: Assessment, run: FinishedRun) -> str:
     """The surest point with what was expected and what came, and how sure it is; then the others."""
-    demand = case.job.demand
+    demand = run.job.demand
     first, *others = found.beyond
     sure = f"{len(first.kept)} repeats in {found.launches} launch{'es' * (found.launches > 1)}"
     scatter = f"spread {_spread(first.got):.0%}".replace("%", " %")
     parts = [f"{_compared(first, demand)}; {sure}, {scatter}, p={found.chance:.2g}"]
     if others:
         more = f" and {len(others) - _OTHERS} more" if len(others) > _OTHERS else ""
-        parts.append(f"also {', '.join(_short(pace) for pace in others[:_OTHERS])}{more}")
-    changed = _changed(case)
+        parts.append(f"also {', '.join(_short(comparison) for comparison in others[:_OTHERS])}{more}")
+    changed = _changed(run)
     if changed:
         parts.append(f"since then {', '.join(changed)}")
     return "; ".join(parts)
@@ -118,40 +126,40 @@ def _spread(got: Sample | None) -> float:
     return (got.high - got.low) / got.middle if got else 0.0
 
 
-def _compared(pace: Pace, demand: Demand) -> str:
+def _compared(comparison: SpeedComparison, demand: Demand) -> str:
     """`1M float32: busbw 0.8 GB/s, expected at least 0.9 (1 -10 %) from baseline 20261120-020006-02b3`."""
-    metric, limit = pace.limit.metric, pace.limit
-    assert pace.got
-    assert pace.expected
-    times = (pace.got.middle, limit.worst(pace.expected.middle), pace.expected.middle)
+    metric, limit = comparison.limit.metric, comparison.limit
+    assert comparison.got
+    assert comparison.expected
+    times = (comparison.got.middle, limit.worst(comparison.expected.middle), comparison.expected.middle)
     got, bound, middle = (
-        f"{told(metric, time, demand.operation, pace.point.size, demand.counted):.3g}" for time in times
+        f"{told(metric, time, demand.operation, comparison.point.size, demand.counted):.3g}" for time in times
     )
     more = metric in BANDWIDTHS
     unit, least, sign = ("GB/s", "at least", "-") if more else ("us", "at most", "+")
     allowed = f" ({middle} {sign}{limit.tolerance * 100:g} %)" if limit.tolerance else ""
-    return f"{_where(pace.point)}{metric} {got} {unit}, expected {least} {bound}{allowed} from {limit.source}"
+    return f"{_where(comparison.point)}{metric} {got} {unit}, expected {least} {bound}{allowed} from {limit.source}"
 
 
-def _short(pace: Pace) -> str:
+def _short(comparison: SpeedComparison) -> str:
     """`2M float32 (-19 %)`."""
-    change = 1 / pace.ratio - 1 if pace.limit.metric in BANDWIDTHS else pace.ratio - 1
-    return f"{shown(pace.point) or pace.limit.metric} ({change * 100:+.0f} %)"
+    change = 1 / comparison.ratio - 1 if comparison.limit.metric in BANDWIDTHS else comparison.ratio - 1
+    return f"{describe_point(comparison.point) or comparison.limit.metric} ({change * 100:+.0f} %)"
 
 
 def _where(point: Point) -> str:
-    return f"{shown(point)}: " if point.size else ""
+    return f"{describe_point(point)}: " if point.size else ""
 
 
-def shown(point: Point) -> str:
+def describe_point(point: Point) -> str:
     """`1M float32 in place`; nothing of what moves no data."""
     words = (show_size(point.size), point.dtype, "in place" if point.place else "")
     return " ".join(filter(None, words)) if point.size else ""
 
 
-def _changed(case: Case) -> list[str]:
+def _changed(run: FinishedRun) -> list[str]:
     """Versions and settings that are not what they were: `ucx 1.18.0 is 1.20.0`."""
-    before, now = case.job.demand.before, {**case.job.demand.facts, **case.evidence.versions}
+    before, now = run.job.demand.before, {**run.job.demand.facts, **run.evidence.versions}
     return [f"{name} {was} became {now[name]}" for name, was in before.items() if now.get(name, was) != was]
 
 
@@ -162,7 +170,7 @@ def _lacking(demand: Demand, *, owed: bool) -> str:
         for limit in limits:
             if limit.lacks and limit.owed is owed:
                 places = reasons.setdefault(f"{limit.source}: {limit.lacks}", [])
-                places.append(shown(point))
+                places.append(describe_point(point))
     return "; ".join(f"not compared{_at(places)} with {why}" for why, places in reasons.items())
 
 

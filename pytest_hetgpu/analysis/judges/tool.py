@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pytest_hetgpu.analysis.judges.base import Case, Force, Judge, Opinion
+from pytest_hetgpu.analysis.judges.base import FinishedRun, Judge, Precedence, RatedFinding
 from pytest_hetgpu.model.verdict import Kind
 
 
-class Tool(Judge):
+class ToolJudge(Judge):
     """A cell whose program is not on its nodes is not run. An exit code that has a meaning of its own is told by it.
 
     Wrong results are `Data`'s to tell, and what is missing is `Completeness`'s.
@@ -16,14 +16,14 @@ class Tool(Judge):
 
     name = "tool"
 
-    def opinions(self, case: Case) -> Iterator[Opinion]:
-        told = case.evidence.program
+    def evaluate(self, run: FinishedRun) -> Iterator[RatedFinding]:
+        told = run.evidence.program
         if told is None:
             return
         if told.absent:
-            yield self.says(Kind.SKIPPED, told.absent, Force.FINAL)
+            yield self.finding(Kind.SKIPPED, told.absent, Precedence.OVERRIDING)
         exited = told.exit_meaning
         if exited and exited.kind not in (Kind.ERROR, Kind.WRONG_RESULT):
-            yield self.says(exited.kind, f"{told.tool}: {exited.why}")
+            yield self.finding(exited.kind, f"{told.tool}: {exited.why}")
         elif exited and exited.kind is Kind.ERROR:
-            yield self.says(Kind.ERROR, f"{told.tool}: {exited.why}", Force.VAGUE)
+            yield self.finding(Kind.ERROR, f"{told.tool}: {exited.why}", Precedence.INDIRECT)

@@ -53,27 +53,23 @@ _GAVE_UP = "MPI_Abort@"
 _BEFORE = 10
 
 
-class LineConsumer(Protocol):
-    """Is fed the lines that hold one of `triggers`, decoded and without their ends; `number` counts from 1."""
+class TransportLogReader(Protocol):
+    """A transport's reader of its own log lines: what `transports.base.ProofReader` must have at least."""
 
     @property
     def triggers(self) -> tuple[bytes, ...]:
-        """Fixed parts of the lines it wants."""
+        """Return the fixed parts of the lines to feed."""
 
     def feed(self, line: str, number: int) -> None:
-        """Take one line."""
-
-
-class ProofReader(LineConsumer, Protocol):
-    """Reads what carried the data, and the versions that libraries said of themselves, by lower-case name."""
+        """Take one line that holds a trigger, decoded and without its end; `number` counts from 1."""
 
     @property
     def transports(self) -> tuple[str, ...]:
-        """Components seen between ranks."""
+        """Return the components seen between ranks."""
 
     @property
     def versions(self) -> Mapping[str, str]:
-        """Versions by lower-case name of the library."""
+        """Return versions by the lower-case name of the library."""
 
 
 def log_parsers() -> tuple[LogParser, ...]:
@@ -118,7 +114,9 @@ class ScanResult:
         return None if place is None else first + place
 
 
-def scan_log(path: Path, *, proof: ProofReader | None = None, parsers: Sequence[LogParser] | None = None) -> ScanResult:
+def scan_log(
+    path: Path, *, proof: TransportLogReader | None = None, parsers: Sequence[LogParser] | None = None
+) -> ScanResult:
     """One streaming pass over the log in `path`.
 
     A log that is missing, empty, broken off, binary or of 1 GB gives an answer too; memory does not grow with it.
@@ -149,7 +147,7 @@ def scan_log(path: Path, *, proof: ProofReader | None = None, parsers: Sequence[
 
 
 def read_evidence(
-    path: Path, *, proof: ProofReader | None = None, parsers: Sequence[LogParser] | None = None
+    path: Path, *, proof: TransportLogReader | None = None, parsers: Sequence[LogParser] | None = None
 ) -> Evidence:
     """All that judges need of the output in `path`: `proof` is the transport family's reader, `spoken` defaults to all.
 
@@ -197,14 +195,14 @@ def failures(path: Path, result: ScanResult, matches: Sequence[FailureMatch]) ->
     return (replace(first, primary_line=said.quote, line=said.number), *found[1:])
 
 
-def _connections(proof: ProofReader, carried: Iterable[str]) -> tuple[Connection, ...]:
+def _connections(proof: TransportLogReader, carried: Iterable[str]) -> tuple[Connection, ...]:
     """Connections by the log and by ranks that looked at their own; a reader that tells no paths has one kind."""
     whole = (connection(UNKNOWN, proof.transports),) if proof.transports else ()
     found = getattr(proof, "connections", whole)
     return tuple(sorted({*found, *(connection(UNKNOWN, (name,)) for name in carried)}))
 
 
-def _proof_subscription(reader: LineConsumer) -> Subscription:
+def _proof_subscription(reader: TransportLogReader) -> Subscription:
     def take(line: ScannedLine) -> None:
         reader.feed(line.text, line.number)
 

@@ -33,7 +33,7 @@ _PER_ITERATION = {
 _PLACES = (("out_of_place", ""), ("in_place", "in"))
 
 
-class Document:
+class NcclDocument:
     """Keeps the document's line and reads it at the end. Complaints go to the reader that it belongs to."""
 
     def __init__(self, reader: OutputParser) -> None:

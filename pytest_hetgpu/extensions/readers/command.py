@@ -27,7 +27,7 @@ _MOST_STARTS = 50
 _DECODER = json.JSONDecoder()
 
 
-class Command(OutputParser):
+class CommandParser(OutputParser):
     """Reads what the user said how to read. Raises NotHere where patterns are given and RE2 is not installed."""
 
     Settings = CommandSettings

@@ -19,7 +19,7 @@ from dataclasses import replace
 
 from pytest_hetgpu.extensions.output_patterns import ReaderSettings
 from pytest_hetgpu.extensions.readers import _nccl
-from pytest_hetgpu.extensions.readers._nccl_json import Document
+from pytest_hetgpu.extensions.readers._nccl_json import NcclDocument
 from pytest_hetgpu.extensions.readers.base import LONGEST_LINE, OutputParser, ParseRequest, number, quoted, whole
 from pytest_hetgpu.model.program_output import BenchmarkResult, BenchmarkRow, ExitMeaning
 from pytest_hetgpu.model.records import Point
@@ -72,7 +72,7 @@ class NcclTests(OutputParser):
         self._iterations: int | None = None
         self._failed: list[str] = []
         self._pending: tuple[list[str], int] | None = None
-        self._document = Document(self)
+        self._document = NcclDocument(self)
 
     @classmethod
     def measures(cls, asked: ParseRequest) -> str:

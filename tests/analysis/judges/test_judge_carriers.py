@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from pytest_hetgpu.analysis.judge import judge
-from pytest_hetgpu.analysis.judges.base import Case
-from pytest_hetgpu.analysis.judges.transport import Transport
+from pytest_hetgpu.analysis.judges.base import FinishedRun
+from pytest_hetgpu.analysis.judges.transport import TransportJudge
 from pytest_hetgpu.extensions.transports._proof import Proof
 from pytest_hetgpu.extensions.transports.ob1 import Ob1, Ob1Settings
 from pytest_hetgpu.extensions.transports.ucx import Ucx, UcxSettings
@@ -38,7 +38,9 @@ def shown(*connections: tuple[str, str]) -> dict[str, Any]:
 
 
 def why(wanted: Job, *connections: tuple[str, str]) -> str:
-    findings = [one.finding for one in Transport().opinions(Case(wanted, result(), evidence(**shown(*connections))))]
+    findings = [
+        one.finding for one in TransportJudge().evaluate(FinishedRun(wanted, result(), evidence(**shown(*connections))))
+    ]
     assert {one.kind for one in findings} <= {Kind.TRANSPORT_UNAVAILABLE}
     return " | ".join(one.why for one in findings)
 

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_hetgpu.analysis.judge import JUDGES, LONGEST_WHY, judge
 from pytest_hetgpu.analysis.judges import expectation as expectations
-from pytest_hetgpu.analysis.judges.base import Case, Judge, Opinion
+from pytest_hetgpu.analysis.judges.base import FinishedRun, Judge, RatedFinding
 from pytest_hetgpu.model.failure import Condition
 from pytest_hetgpu.model.job import Expectation, Origin
 from pytest_hetgpu.model.outcome import Outcome
@@ -35,7 +35,7 @@ EXITED = {"exits": (RankExit(1, code=1),)}
 DIED = {"exits": (RankExit(0, signal=11),), **BROKEN}
 
 
-def outcome(of: Case) -> Outcome:
+def outcome(of: FinishedRun) -> Outcome:
     return judge(of.job, of.result, of.evidence)
 
 
@@ -139,7 +139,7 @@ def test_a_good_run_tells_what_it_measured_and_on_what() -> None:
 class Tripping(Judge):
     name = "tripping"
 
-    def opinions(self, case: Case) -> Iterator[Opinion]:
+    def evaluate(self, case: FinishedRun) -> Iterator[RatedFinding]:
         raise ZeroDivisionError(f"{case.job.label}\nof all")
 
 
@@ -236,7 +236,7 @@ def test_what_preflight_foresaw_is_the_known_failure_only_where_nothing_ran(seco
 
 
 def test_a_skipped_cell_is_not_run() -> None:
-    assert expectations.rule(case(), Kind.SKIPPED, None).verdict is Verdict.NOT_RUN
+    assert expectations.apply_expectations(case(), Kind.SKIPPED, None).verdict is Verdict.NOT_RUN
 
 
 @pytest.mark.parametrize(

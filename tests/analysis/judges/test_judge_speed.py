@@ -8,8 +8,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from pytest_hetgpu.analysis.judge import JUDGES, judge_case
-from pytest_hetgpu.analysis.judges.base import Case
+from pytest_hetgpu.analysis.judge import JUDGES, judge_run
+from pytest_hetgpu.analysis.judges.base import FinishedRun
 from pytest_hetgpu.model.external_program import ExternalProgram
 from pytest_hetgpu.model.outcome import Outcome, ProgramOutput
 from pytest_hetgpu.model.program_output import BenchmarkResult, BenchmarkRow, Quantity
@@ -31,7 +31,7 @@ def limits(**changes: Any) -> dict[Point, tuple[Limit, ...]]:
     return {point: (replace(limit, **changes),) for point, limit in made.items()}
 
 
-def launch(factors: dict[Point, float] | None = None, run: dict[str, Any] | None = None, **demand: Any) -> Case:
+def launch(factors: dict[Point, float] | None = None, run: dict[str, Any] | None = None, **demand: Any) -> FinishedRun:
     """A launch in which some points take longer."""
     longer = factors or {}
     rows = tuple(
@@ -44,8 +44,8 @@ def launch(factors: dict[Point, float] | None = None, run: dict[str, Any] | None
     return case(asked, run, rows=rows, checks=checks)
 
 
-def outcome(first: Case, *further: Case) -> Outcome:
-    return judge_case(replace(first, further=further), JUDGES, lambda _: ())
+def outcome(first: FinishedRun, *further: FinishedRun) -> Outcome:
+    return judge_run(replace(first, further=further), JUDGES, lambda _: ())
 
 
 def test_as_fast_as_before() -> None:

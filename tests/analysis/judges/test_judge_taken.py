@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pytest_hetgpu.analysis.judge import judge
-from pytest_hetgpu.analysis.judges.base import Case
+from pytest_hetgpu.analysis.judges.base import FinishedRun
 from pytest_hetgpu.model.job import Command
 from pytest_hetgpu.model.outcome import Outcome
 from pytest_hetgpu.model.records import RankExit
@@ -21,7 +21,7 @@ TIME = signature(Kind.TIMEOUT, "time-limit@slurm")
 LOST = {"returncode": 255, "lost": ("node localhost (one on c1) was lost: Slurm job 1 was preempted by another job",)}
 
 
-def outcome(of: Case) -> Outcome:
+def outcome(of: FinishedRun) -> Outcome:
     return judge(of.job, of.result, of.evidence)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pytest_hetgpu.analysis.judges.base import Case
+from pytest_hetgpu.analysis.judges.base import FinishedRun
 from pytest_hetgpu.analysis.rank_outcomes import rank_outcomes
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.job import Accelerator, Hardware, Job, Node
@@ -20,7 +20,7 @@ from tests.analysis.judges.judge_cases import BROKEN, evidence, hello, job, resu
 
 def told(*signatures: Signature, run: dict[str, Any] | None = None, **seen: Any) -> str:
     findings = [Finding("signature", one.kind, "why", one) for one in signatures]
-    case = Case(one_rank_a_node(), result(**{"returncode": 1, **(run or {})}), evidence(**{**BROKEN, **seen}))
+    case = FinishedRun(one_rank_a_node(), result(**{"returncode": 1, **(run or {})}), evidence(**{**BROKEN, **seen}))
     return in_words(rank_outcomes(case, findings))
 
 
@@ -81,13 +81,13 @@ def test_a_rank_that_finished_before_the_time_limit_was_not_stopped() -> None:
 def test_vendors_are_named_where_there_are_several() -> None:
     mixed = one_rank_a_node("cuda", "rocm")
     seen = evidence(**{**BROKEN, "done": frozenset({0})}, exits=(RankExit(1, signal=11),))
-    found = rank_outcomes(Case(mixed, result(returncode=139), seen), ())
+    found = rank_outcomes(FinishedRun(mixed, result(returncode=139), seen), ())
     assert in_words(found) == "CUDA rank 0 finished, ROCm rank 1 crashed (SIGSEGV)"
     assert [(one.node, one.platform, one.own) for one in found] == [("cuda", "cuda", False), ("rocm", "rocm", True)]
 
 
 def test_a_good_run_needs_no_words() -> None:
-    assert rank_outcomes(Case(job(), result(), evidence()), ()) == ()
+    assert rank_outcomes(FinishedRun(job(), result(), evidence()), ()) == ()
     assert in_words(()) == ""
 
 

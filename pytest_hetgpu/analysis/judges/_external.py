@@ -11,7 +11,7 @@ from pytest_hetgpu.model.program_output import BenchmarkRow
 from pytest_hetgpu.model.records import Point
 
 
-def lacks(demand: Demand, foreign: ExternalProgram, told: ProgramOutput) -> Iterator[str]:
+def missing_results(demand: Demand, foreign: ExternalProgram, told: ProgramOutput) -> Iterator[str]:
     """What was not measured, what was not verified, and what is wrong with the output itself."""
     rows = [row for row in told.benchmark.rows if row.ranks in (None, foreign.ranks) or foreign.ranks is None]
     measured = [row.point for row in rows if row.figures]
@@ -25,7 +25,7 @@ def lacks(demand: Demand, foreign: ExternalProgram, told: ProgramOutput) -> Iter
     yield from (f"{told.tool}: {complaint}" for complaint in told.benchmark.complaints)
 
 
-def other_world(foreign: ExternalProgram, told: ProgramOutput) -> BenchmarkRow | None:
+def wrong_rank_count(foreign: ExternalProgram, told: ProgramOutput) -> BenchmarkRow | None:
     """The first row that was measured with another number of ranks than was asked for."""
     asked = foreign.ranks
     return next((row for row in told.benchmark.rows if asked and row.ranks not in (None, asked)), None)

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
-from pytest_hetgpu.analysis.compare.cells import CellChange, KeyChange, State
+from pytest_hetgpu.analysis.compare.cells import CellChange, CellState, KeyChange
 from pytest_hetgpu.analysis.compare.comparison import Comparison
 from pytest_hetgpu.analysis.compare.numbers import NumberChange
-from pytest_hetgpu.analysis.compare.sides import Identity, Side, Way
+from pytest_hetgpu.analysis.compare.sides import ChangeKind, Identity, Side
 from pytest_hetgpu.model.sample import Sample
 from pytest_hetgpu.model.sizes import show_size
 from pytest_hetgpu.store.cells import utc
@@ -23,12 +23,12 @@ MOST = 100
 LONGEST = 1000
 _CELLS = 8
 _TITLES = {
-    Way.WORSE: "worse",
-    Way.BETTER: "better",
-    Way.CHANGED: "changed, neither worse nor better",
-    Way.APPEARED: "appeared",
-    Way.VANISHED: "vanished",
-    Way.UNLIKE: "not compared",
+    ChangeKind.WORSE: "worse",
+    ChangeKind.BETTER: "better",
+    ChangeKind.CHANGED: "changed, neither worse nor better",
+    ChangeKind.APPEARED: "appeared",
+    ChangeKind.VANISHED: "vanished",
+    ChangeKind.UNLIKE: "not compared",
 }
 
 
@@ -44,8 +44,8 @@ def _lines(comparison: Comparison) -> Iterator[str]:
     yield f"after   {_side(comparison.after)}"
     yield from (f"note    {note}" for note in comparison.notes)
     several = len(comparison.before.matrices.keys() | comparison.after.matrices.keys()) > 1
-    for way, title in _TITLES.items():
-        rows = list(_section(comparison, way, _name(several=several)))
+    for kind, title in _TITLES.items():
+        rows = list(_section(comparison, kind, _name(several=several)))
         if rows:
             yield from ("", f"{title}:", *rows[:MOST])
             if len(rows) > MOST:
@@ -70,13 +70,13 @@ def _name(*, several: bool) -> Callable[[Identity], str]:
     return lambda identity: ".".join(identity) if several else identity[1]
 
 
-def _section(comparison: Comparison, way: Way, name: Callable[[Identity], str]) -> Iterator[str]:
+def _section(comparison: Comparison, kind: ChangeKind, name: Callable[[Identity], str]) -> Iterator[str]:
     for cell in comparison.cells:
-        if cell.way is way:
+        if cell.kind is kind:
             yield f"  {name((cell.matrix, cell.scenario))}: {_cell(cell)}"
-    numbers = [one for one in comparison.numbers if one.way is way]
+    numbers = [one for one in comparison.numbers if one.kind is kind]
     for identity, of_cell in groupby(numbers, key=lambda one: (one.matrix, one.scenario)):
-        if way is Way.APPEARED:
+        if kind is ChangeKind.APPEARED:
             count = len(list(of_cell))
             yield f"  {name(identity)}: {count} number{'s' * (count > 1)}"
             continue
@@ -92,7 +92,7 @@ def _cell(cell: CellChange) -> str:
     return f"was {_state(cell.before)}, is not there any more" if cell.before else ""
 
 
-def _state(state: State) -> str:
+def _state(state: CellState) -> str:
     often = f", {state.times} of {state.runs} runs" if state.runs > 1 else ""
     if not state.ran:
         return f"not run ({state.why}{often})" if state.why or often else "not run"
@@ -119,7 +119,7 @@ def _metric(one: NumberChange) -> str:
 
 def _number(one: NumberChange) -> str:
     unit = f" {one.unit}" if one.unit else ""
-    if one.way is Way.UNLIKE:
+    if one.kind is ChangeKind.UNLIKE:
         return f"{one.metric}: {one.why}"
     before, after = (_sample(found) for found in (one.before, one.after))
     if one.before is None or one.after is None:
@@ -162,9 +162,9 @@ def _some(identities: Iterable[Identity], name: Callable[[Identity], str]) -> st
 
 def _sum(comparison: Comparison) -> str:
     shared = [one for one in comparison.cells if one.before and one.after]
-    held = [one for one in comparison.numbers if one.before and one.after and one.way is not Way.UNLIKE]
+    held = [one for one in comparison.numbers if one.before and one.after and one.kind is not ChangeKind.UNLIKE]
     verdict = "something is worse" if comparison.worse else "nothing is worse"
-    same = [sum(one.way is Way.SAME for one in found) for found in (shared, held)]
+    same = [sum(one.kind is ChangeKind.SAME for one in found) for found in (shared, held)]
     return (
         f"{verdict}: of {len(shared)} cells in common {same[0]} are as they were; "
         f"of {len(held)} numbers {same[1]} are within {comparison.tolerance * 100:g} %"
@@ -180,12 +180,12 @@ def as_json(comparison: Comparison) -> str:
         "before": _side_data(comparison.before),
         "after": _side_data(comparison.after),
         "notes": list(comparison.notes),
-        "cells": [_cell_data(one) for one in comparison.cells if one.way is not Way.SAME],
+        "cells": [_cell_data(one) for one in comparison.cells if one.kind is not ChangeKind.SAME],
         "signatures": [_key_data(key) for key in comparison.keys],
-        "numbers": [_number_data(one) for one in comparison.numbers if one.way is not Way.SAME],
+        "numbers": [_number_data(one) for one in comparison.numbers if one.kind is not ChangeKind.SAME],
         "same": {
-            "cells": sum(one.way is Way.SAME for one in comparison.cells),
-            "numbers": sum(one.way is Way.SAME for one in comparison.numbers),
+            "cells": sum(one.kind is ChangeKind.SAME for one in comparison.cells),
+            "numbers": sum(one.kind is ChangeKind.SAME for one in comparison.numbers),
         },
     }
     return json.dumps(data, indent=1, allow_nan=False)
@@ -201,10 +201,10 @@ def _side_data(side: Side) -> dict[str, Any]:
 
 def _cell_data(one: CellChange) -> dict[str, Any]:
     before, after = (_state_data(state) for state in (one.before, one.after))
-    return {"matrix": one.matrix, "cell": one.scenario, "way": one.way.value, "before": before, "after": after}
+    return {"matrix": one.matrix, "cell": one.scenario, "way": one.kind.value, "before": before, "after": after}
 
 
-def _state_data(state: State | None) -> dict[str, Any] | None:
+def _state_data(state: CellState | None) -> dict[str, Any] | None:
     if state is None:
         return None
     known = {"outcome": state.kind.value, "verdict": state.verdict.value, "signature": state.signature}
@@ -222,7 +222,7 @@ def _number_data(one: NumberChange) -> dict[str, Any]:
     return {
         "matrix": one.matrix,
         "cell": one.scenario,
-        "way": one.way.value,
+        "way": one.kind.value,
         "metric": one.metric,
         "unit": one.unit,
         **point,

@@ -6,27 +6,27 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from pytest_hetgpu.analysis.judges._foreign import other_world
-from pytest_hetgpu.analysis.judges.base import Case, Force, Judge, Opinion, node_of
+from pytest_hetgpu.analysis.judges._external import wrong_rank_count
+from pytest_hetgpu.analysis.judges.base import FinishedRun, Judge, Precedence, RatedFinding, node_of
 from pytest_hetgpu.model.job import Job, Stack
 from pytest_hetgpu.model.records import Hello
 from pytest_hetgpu.model.verdict import Kind
 
 
-class World(Judge):
+class CommunicatorJudge(Judge):
     """Ranks say how many they are and which library they have loaded: a wrong MPI runs, and exits with 0."""
 
     name = "world"
 
-    def opinions(self, case: Case) -> Iterator[Opinion]:
-        hellos = [case.evidence.hellos[rank] for rank in sorted(case.evidence.hellos)]
+    def evaluate(self, run: FinishedRun) -> Iterator[RatedFinding]:
+        hellos = [run.evidence.hellos[rank] for rank in sorted(run.evidence.hellos)]
         if not hellos:
-            yield self.says(Kind.LAUNCH_FAILURE, "no rank reported: the ranks never ran", Force.VAGUE)
-        yield from self._library(hellos, case.job)
-        yield from self._size(hellos, case.job.demand.ranks)
-        yield from self._counted(case)
+            yield self.finding(Kind.LAUNCH_FAILURE, "no rank reported: the ranks never ran", Precedence.INDIRECT)
+        yield from self._library(hellos, run.job)
+        yield from self._size(hellos, run.job.demand.ranks)
+        yield from self._counted(run)
 
-    def _library(self, hellos: list[Hello], job: Job) -> Iterator[Opinion]:
+    def _library(self, hellos: list[Hello], job: Job) -> Iterator[RatedFinding]:
         nodes = [node for node in job.nodes for _ in range(node.ranks)]
         for hello in hellos:
             node = node_of(hello, job, nodes)
@@ -34,37 +34,39 @@ class World(Judge):
             if job.demand.backend:
                 stack = _torch_of(stack, job.demand.backend)
             # A program that is not ours may be linked with no MPI, or not tell.
-            if not is_of(stack, hello.library) and (hello.library or job.demand.external is None):
+            if not matches_stack(stack, hello.library) and (hello.library or job.demand.external is None):
                 loaded = f"{hello.library.partition(',')[0]} ({hello.libmpi or 'file unknown'})"
                 asked = f"{stack.vendor} {stack.version} (stack {stack.name})"
-                yield self.says(
-                    Kind.LAUNCH_FAILURE, f"rank {hello.rank} loaded {loaded}, asked for was {asked}", Force.FINAL
+                yield self.finding(
+                    Kind.LAUNCH_FAILURE,
+                    f"rank {hello.rank} loaded {loaded}, asked for was {asked}",
+                    Precedence.OVERRIDING,
                 )
                 return
-            if not lies_under(stack.prefix, hello.libmpi):
+            if not is_under_prefix(stack.prefix, hello.libmpi):
                 where = (
                     f"rank {hello.rank} loaded {hello.libmpi}, which is not under {stack.prefix} (stack {stack.name})"
                 )
-                yield self.says(Kind.LAUNCH_FAILURE, where, Force.FINAL)
+                yield self.finding(Kind.LAUNCH_FAILURE, where, Precedence.OVERRIDING)
                 return
 
-    def _size(self, hellos: list[Hello], ranks: int) -> Iterator[Opinion]:
+    def _size(self, hellos: list[Hello], ranks: int) -> Iterator[RatedFinding]:
         for hello in hellos:
             if hello.size != ranks:
                 alone = ", every rank alone" if hello.size == 1 else ""
-                yield self.says(
+                yield self.finding(
                     Kind.WRONG_RESULT, f"rank {hello.rank} is one of {hello.size}{alone}, asked for were {ranks} ranks"
                 )
                 return
 
-    def _counted(self, case: Case) -> Iterator[Opinion]:
+    def _counted(self, run: FinishedRun) -> Iterator[RatedFinding]:
         """What a foreign program itself says of its world."""
-        foreign, told = case.job.demand.external, case.evidence.program
-        row = other_world(foreign, told) if foreign and told else None
+        foreign, told = run.job.demand.external, run.evidence.program
+        row = wrong_rank_count(foreign, told) if foreign and told else None
         if row and told and foreign:
             found = "1 rank, so nothing moved" if row.ranks == 1 else f"{row.ranks} ranks"
             why = f"{told.tool} measured {found}; asked for were {foreign.ranks} ranks"
-            yield self.says(Kind.WRONG_RESULT, why)
+            yield self.finding(Kind.WRONG_RESULT, why)
 
 
 def _torch_of(stack: Stack, backend: str) -> Stack:
@@ -73,14 +75,14 @@ def _torch_of(stack: Stack, backend: str) -> Stack:
     return replace(stack, vendor="torch", version=version, prefix=stack.prefix if backend == "mpi" else "")
 
 
-def is_of(stack: Stack, library: str) -> bool:
+def matches_stack(stack: Stack, library: str) -> bool:
     """Whether a library's own words name the stack's vendor and version (5.0 stands for every 5.0.x)."""
     words = re.sub(r"\([^()]*\)", "", library.partition(",")[0][:100]).lower()
     vendor = re.sub(r"[^a-z0-9]", "", stack.vendor.lower()) in re.sub(r"[^a-z0-9]", "", words)
     return vendor and re.search(rf"(?<![\d.]){re.escape(stack.version.lower())}(?!\d)", words) is not None
 
 
-def lies_under(prefix: str, libmpi: str) -> bool:
+def is_under_prefix(prefix: str, libmpi: str) -> bool:
     """Whether a library's file is the prefix's own, as far as paths tell; True where either is unknown.
 
     `/lib` is `/usr/lib`, as on every system of today. Prefixes and files are expected without links in them.

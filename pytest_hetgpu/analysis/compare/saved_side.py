@@ -14,7 +14,7 @@ from pytest_hetgpu.store.redaction.redact import redact_json
 SCHEMA = 1
 
 
-def keep(path: Path, side: Side) -> None:
+def save(path: Path, side: Side) -> None:
     """Writes a side into the file, redacted. Raises OSError."""
     kept = {"schema": SCHEMA, "side": to_json(side)}
     write_atomically(path, f"{json.dumps(redact_json(kept))}\n".encode("ascii"))

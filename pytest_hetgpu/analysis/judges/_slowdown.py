@@ -30,7 +30,7 @@ MOST_LAUNCHES = 8
 """Where a launch measures each point once, more of them are needed than where it repeats them."""
 
 
-class State(enum.Enum):
+class SpeedState(enum.Enum):
     """What is known of a cell's speed; `doubtful`: another launch is needed, `unsure`: more would not help."""
 
     FINE = "fine"
@@ -40,7 +40,7 @@ class State(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Pace:
+class SpeedComparison:
     """One point beside one of its limits. `launches` are the times in seconds that each launch measured."""
 
     point: Point
@@ -95,40 +95,45 @@ class Pace:
 class Assessment:
     """All comparisons of a cell, in the order of its points; `launches` is how many there were."""
 
-    paces: tuple[Pace, ...]
+    comparisons: tuple[SpeedComparison, ...]
     launches: int
 
     @cached_property
-    def beyond(self) -> tuple[Pace, ...]:
+    def beyond(self) -> tuple[SpeedComparison, ...]:
         """Those slower than is tolerated in every launch, the surest first, of equals the slowest."""
-        return tuple(sorted((pace for pace in self.paces if pace.beyond), key=lambda pace: (pace.chance, -pace.ratio)))
+        return tuple(
+            sorted(
+                (comparison for comparison in self.comparisons if comparison.beyond),
+                key=lambda comparison: (comparison.chance, -comparison.ratio),
+            )
+        )
 
     @cached_property
     def chance(self) -> float:
         """p that none of them is slow."""
-        return any_of([pace.chance for pace in self.paces])
+        return any_of([comparison.chance for comparison in self.comparisons])
 
     @property
-    def state(self) -> State:
+    def state(self) -> SpeedState:
         """What is known by now."""
         if not self.beyond:
-            return State.FINE
+            return SpeedState.FINE
         if self.launches >= FEWEST_LAUNCHES and self.chance <= SURE:
-            return State.SLOW
-        samples = min(sum(map(len, pace.launches)) for pace in self.beyond)
+            return SpeedState.SLOW
+        samples = min(sum(map(len, comparison.launches)) for comparison in self.beyond)
         enough = self.launches >= ENOUGH_LAUNCHES and samples >= ENOUGH_SAMPLES
-        return State.UNSURE if enough or self.launches >= MOST_LAUNCHES else State.DOUBTFUL
+        return SpeedState.UNSURE if enough or self.launches >= MOST_LAUNCHES else SpeedState.DOUBTFUL
 
 
 def assess(demand: Demand, launches: Sequence[Sequence[Row]]) -> Assessment:
     """Every comparison that a cell's limits ask for, with the rows of all its launches, the first one first."""
     found = [times(demand, rows) for rows in launches]
-    paces = (
-        Pace(point, limit, tuple(tuple(one.get(point, ())) for one in found))
+    comparisons = (
+        SpeedComparison(point, limit, tuple(tuple(one.get(point, ())) for one in found))
         for point, limit in _compared(demand.limits)
         if point in found[0]
     )
-    return Assessment(tuple(paces), len(launches))
+    return Assessment(tuple(comparisons), len(launches))
 
 
 def _compared(limits: Mapping[Point, Sequence[Limit]]) -> Iterator[tuple[Point, Limit]]:
