@@ -23,7 +23,7 @@ def test_a_complete_run() -> None:
 
 
 @pytest.mark.parametrize(
-    ("run", "seen", "kind", "force", "why"),
+    ("run", "seen", "kind", "precedence", "why"),
     [
         ({"returncode": 3}, {}, Kind.ERROR, Precedence.INDIRECT, "exit code 3"),
         ({"returncode": 139}, {}, Kind.CRASH, Precedence.DEFINITE, "exit code 139: a rank died of SIGSEGV"),

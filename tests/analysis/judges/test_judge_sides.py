@@ -60,7 +60,7 @@ def test_data() -> None:
 
 
 @pytest.mark.parametrize(
-    ("run", "seen", "key", "force"),
+    ("run", "seen", "key", "precedence"),
     [
         (FAILED, {"signatures": (UNAVAILABLE,)}, UNAVAILABLE.key, Precedence.DEFINITE),
         ({}, {"signatures": (UNAVAILABLE,), "done": frozenset()}, UNAVAILABLE.key, Precedence.DEFINITE),
