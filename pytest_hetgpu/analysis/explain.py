@@ -1,4 +1,4 @@
-"""What a log says of its run, whoever made it: nothing is known of the job, its exit code least of all."""
+"""Explanation of a log from any run: neither the job nor its exit code is known."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from pytest_hetgpu.model.verdict import Kind
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What one log says: `outcome` and, for a failure, the `signature` that explains it and the `others` in the log.
+    """Explanation of one log: `outcome` and, for a failure, its `signature` and the `others` in the log.
 
-    `known` are the entries that fit the signature, the best established first; `noise` are frightening texts that mean
-    nothing, with the first line of each. `failed` tells of mistakes of our own in reading it.
+    `known` are the entries that match the signature, the best established first. `noise` are harmless messages that
+    look like failures, each with the line of its first match. `failed` lists parsers that raised an exception.
     """
 
     outcome: Kind
@@ -36,7 +36,7 @@ class Explanation:
 
 
 def explain(log: Path, knowledge: Knowledge) -> Explanation:
-    """What the log in the file `log` says. Raises OSError where it cannot be read."""
+    """Explain the log in the file `log`. Raise OSError if it cannot be read."""
     result = scan_log(log)
     found = _failures(log, result)
     texts = find_texts(log, knowledge.texts if found else knowledge.harmless_texts)
@@ -56,7 +56,7 @@ def explain(log: Path, knowledge: Knowledge) -> Explanation:
 
 
 def _quoted(log: Path, noise: Noise) -> Noise:
-    """The noise with what its line says."""
+    """Return the noise entry with the text of its line."""
     return next((noise.quoted(line.text) for line in read_lines(log, noise.line, noise.line)), noise)
 
 
@@ -66,7 +66,7 @@ def _without_failure(result: ScanResult) -> Kind:
 
 
 def _failures(log: Path, result: ScanResult) -> tuple[Signature, ...]:
-    """The failures in a log, the most telling first; none where all that was read is what runs survive."""
+    """Return the failures in a log, the most telling first; none if the run survived everything that was matched."""
     fatal = [match for match in result.matches if match.fatal]
     lost = [match for match in result.matches if not match.fatal and not result.survived(match)]
     if not fatal and not lost:

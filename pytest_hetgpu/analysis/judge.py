@@ -1,4 +1,4 @@
-"""From evidence to an Outcome: every judge is heard, the strongest finding decides, expectations give the verdict."""
+"""From evidence to an Outcome: judges evaluate a run, the strongest finding decides, expectations set the verdict."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ JUDGES: tuple[type[Judge], ...] = (
     ),
 )
 SCENARIO = "scenario"
-"""Names the finding of a test that failed for a reason of its own: no log tells that."""
+"""Judge name in the finding of a test that failed for its own reason, which no log shows."""
 LONGEST_WHY = 400
 _MOST_OTHERS = 20
 _GIB = 1 << 30
@@ -58,9 +58,9 @@ _FINE = (Kind.PASSED, Kind.SKIPPED)
 def judge_output(
     job: Job, result: RunResult, knowledge: Knowledge | None = None, further: Sequence[RunResult] = ()
 ) -> Outcome:
-    """The outcome of a job whose output is in the file `result.output`. A file that cannot be read is `unknown`.
+    """Judge a job whose output is in the file `result.output`. Return `unknown` if the file cannot be read.
 
-    `knowledge` is what is looked up about a failure; None: the shipped entries. `further` launches of the job tell
+    `knowledge` holds the known failures; None stands for the shipped entries. `further` launches of the job decide
     whether it is slow.
     """
     try:
@@ -84,7 +84,7 @@ def _read(job: Job, result: RunResult) -> Evidence:
 def _known(
     job: Job, evidence: Evidence, signature: Signature, output: Path, knowledge: Knowledge | None
 ) -> tuple[Known, ...]:
-    """What is established about a signature."""
+    """Return the known failures that match a signature."""
     if knowledge is None:
         from pytest_hetgpu.config.known_failures.load import knowledge as shipped
 
@@ -102,12 +102,12 @@ def judge(
     judges: Sequence[type[Judge]] = JUDGES,
     look_up: Callable[[Signature], tuple[Known, ...]] = lambda _: (),
 ) -> Outcome:
-    """The outcome of a run, from what was asked, how it ended and what its output said. Pure. As `judge_case`."""
+    """Judge a run by its request, its end and its output. Pure; as `judge_run`."""
     return judge_run(FinishedRun(job, result, evidence), judges, look_up)
 
 
 def outcome_of_failed_test(before: Outcome | None, why: str) -> Outcome:
-    """The outcome of a cell whose test failed for a reason of its own, whatever the run had shown `before`."""
+    """Return the outcome of a cell whose test failed for its own reason, whatever `before` was."""
     finding = Finding(SCENARIO, Kind.ERROR, f"its test failed: {why}")
     outcome = before or Outcome(Kind.ERROR, Verdict.NEW)
     return replace(
@@ -124,12 +124,12 @@ def outcome_of_failed_test(before: Outcome | None, why: str) -> Outcome:
 def judge_run(
     run: FinishedRun, judges: Sequence[type[Judge]], look_up: Callable[[Signature], tuple[Known, ...]]
 ) -> Outcome:
-    """The outcome of a run as it lies before the judges. Pure. `knowing` gives what is established about a signature.
+    """Judge a finished run. Pure. `look_up` returns the known failures of a signature.
 
-    Findings are ordered by what they decide: first those that make everything else meaningless (the run was cut short,
-    another MPI was loaded), then facts, the worst kind first, last what says only that something is wrong (an exit
-    code, missing records), in the judges' order. So an exit code yields to the text that explains it, and slowness to
-    everything.
+    Findings are sorted by precedence. Overriding findings come first: the run was cut short, or another MPI was loaded.
+    Facts follow, the worst kind first. Indirect findings come last: an exit code, missing records. Findings of equal
+    rank keep the order of the judges. So a message that explains an exit code precedes it, and slowness decides only if
+    nothing else does.
     """
     job, result, evidence = run.job, run.result, run.evidence
     findings = _by_precedence(rated for kind in judges for rated in _evaluate(kind, run))
@@ -168,7 +168,7 @@ def judge_run(
 
 
 def _devices(evidence: Evidence) -> dict[str, str]:
-    """The accelerators that ranks used: `devices` names them, and the most that each rank held of its memory."""
+    """Return `devices`: the accelerators of the ranks, with the peak of memory that each rank allocated."""
     told = [
         f"rank {one.rank}: {one.name} ({one.arch}), {one.peak / _GIB:.2f} of {one.memory / _GIB:.1f} GiB at most"
         for one in evidence.devices
@@ -177,7 +177,7 @@ def _devices(evidence: Evidence) -> dict[str, str]:
 
 
 def _speed_notes(run: FinishedRun, findings: Sequence[Finding]) -> tuple[tuple[str, ...], bool]:
-    """What is to be said of its speed, and whether another launch must tell; nothing where that judge tripped."""
+    """Return notes on speed, and whether another launch is needed; nothing if the speed judge raised an exception."""
     try:
         inconclusive = bool(findings) and findings[0].judge == SpeedJudge.name and speed.inconclusive(run)
         return tuple(speed.notes(run)), inconclusive
@@ -186,7 +186,7 @@ def _speed_notes(run: FinishedRun, findings: Sequence[Finding]) -> tuple[tuple[s
 
 
 def _run_notes(run: FinishedRun) -> Iterator[str]:
-    """What was not as it should be around the run: output that was not kept, hosts that others were not kept off."""
+    """Yield irregularities around the run: output that was dropped, hosts that were leased on this machine only."""
     if run.result.left_out:
         yield f"{run.result.left_out} bytes from the middle of its output were not kept (--hetgpu-output)"
     for host, why in run.result.leased_here.items():
@@ -194,18 +194,18 @@ def _run_notes(run: FinishedRun) -> Iterator[str]:
 
 
 def _drop_repeated_reason(note: str, why: str, signature: Signature | None) -> tuple[str, str]:
-    """The note and the reason, but for a reason that only says again what failed where."""
+    """Return the note and the reason; drop a reason that repeats the signature's key."""
     again = note and signature and why.startswith(signature.key)
     return note, "" if again else why
 
 
 def _others(evidence: Evidence, signature: Signature | None) -> tuple[Signature, ...]:
-    """The further failures in the log, the most telling first."""
+    """Return further failures in the log, the most telling first."""
     return tuple(other for other in evidence.signatures if other != signature)[:_MOST_OTHERS]
 
 
 def _evaluate(kind: type[Judge], run: FinishedRun) -> Iterator[RatedFinding]:
-    """A judge's opinions; one that fails has found something that nobody can judge."""
+    """Run one judge and yield its findings; an exception becomes an overriding `unknown`."""
     try:
         yield from list(kind().evaluate(run))
     except Exception as error:  # noqa: BLE001 - whatever a judge trips over, the run must not pass
@@ -214,7 +214,7 @@ def _evaluate(kind: type[Judge], run: FinishedRun) -> Iterator[RatedFinding]:
 
 
 def _by_precedence(evaluate: Iterator[RatedFinding]) -> tuple[Finding, ...]:
-    """Findings, the decisive one first; of equals the one that has a signature."""
+    """Sort findings, the decisive one first; among equals one with a signature comes first."""
 
     def place(rated: RatedFinding) -> tuple[int, int, bool]:
         finding = rated.finding
@@ -226,7 +226,7 @@ def _by_precedence(evaluate: Iterator[RatedFinding]) -> tuple[Finding, ...]:
 
 
 def _stack(evidence: Evidence) -> str:
-    """`Open MPI 5.0.11 (/opt/mpi/lib/libmpi.so.40)`, as the ranks report it; ranks that differ are all named."""
+    """Return the loaded MPI as ranks report it, each variant once: `Open MPI 5.0.11 (/opt/mpi/lib/libmpi.so.40)`."""
     loaded: dict[str, None] = {}
     for _, hello in sorted(evidence.hellos.items()):
         name = " ".join(filter(None, parse_mpi_version(hello.library))) or hello.library

@@ -1,4 +1,4 @@
-"""What became of each rank of a run that failed, and the same by vendor: who finished, who crashed, who was stopped."""
+"""Outcome of each rank of a failed run: finished, crashed, stopped, never started."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _BY_OTHERS = frozenset(f"was killed ({name})" for name in _STOPPING - {"SIGKILL"
 
 
 def rank_outcomes(run: FinishedRun, findings: Sequence[Finding]) -> tuple[RankOutcome, ...]:
-    """A fate a rank, in the order of ranks; empty for a run that did not fail.
+    """Return one outcome per rank, in the order of ranks; empty for a run that did not fail.
 
-    A rank's own words decide, then the launcher's on how it ended, then the texts that name it; of a rank that nobody
-    speaks of it is only known that the others' end took it along.
+    The rank's own report decides, then its exit as the launcher reports it, then signatures that name it. A rank
+    without any of these was stopped by the end of the others.
     """
     if not has_failed(run):
         return ()
@@ -33,7 +33,10 @@ def rank_outcomes(run: FinishedRun, findings: Sequence[Finding]) -> tuple[RankOu
 
 
 def rank_nodes(run: FinishedRun) -> Iterator[tuple[str, str]]:
-    """Node name and platform of every rank, in the order of ranks: nodes have consecutive ones, or ranks say theirs."""
+    """Yield node name and platform of each rank.
+
+    Nodes have consecutive ranks, unless ranks report their own nodes.
+    """
     nodes = [node for node in run.job.nodes for _ in range(node.ranks)]
     for rank, node in enumerate(nodes):
         hello = run.evidence.hellos.get(rank)
@@ -42,7 +45,7 @@ def rank_nodes(run: FinishedRun) -> Iterator[tuple[str, str]]:
 
 
 def _blamed(findings: Sequence[Finding]) -> Mapping[int, Signature]:
-    """For each rank that a text names, the first and so most telling signature that does."""
+    """Map each rank named by a signature to the first signature, which is the most telling."""
     named: dict[int, Signature] = {}
     for finding in findings:
         for rank in finding.signature.ranks if finding.signature else ():
@@ -52,7 +55,7 @@ def _blamed(findings: Sequence[Finding]) -> Mapping[int, Signature]:
 
 
 def _stopped(run: FinishedRun, findings: Sequence[Finding]) -> str:
-    """What became of ranks that were there to the end of a run that was stopped; "" for one that ended by itself."""
+    """Return the status of ranks that were alive when we stopped the run; "" for a run that ended by itself."""
     if run.result.timed_out:
         stuck = next((one.kind for one in findings if one.kind in _STUCK), None) is Kind.HANG
         return "was stuck and stopped" if stuck else "was stopped at the time limit"
@@ -62,7 +65,10 @@ def _stopped(run: FinishedRun, findings: Sequence[Finding]) -> str:
 def _status(
     rank: int, run: FinishedRun, ended: RankExit | None, blamed: Signature | None, *, stopped: str
 ) -> tuple[str, bool]:
-    """The fate in words, and whether it was the rank's own; `stopped` is that of ranks that we have stopped."""
+    """Return a rank's status, and whether the rank ended on its own.
+
+    `stopped` is the status of ranks that we stopped.
+    """
     own = _died(ended, blamed, stopped=bool(stopped))
     if not own and rank in run.evidence.done:
         return "finished", False
@@ -75,7 +81,7 @@ def _status(
 
 
 def _died(ended: RankExit | None, blamed: Signature | None, *, stopped: bool) -> str:
-    """How a rank died of a signal, "" where it did not, or only as the run was stopped."""
+    """Describe a rank's death by a signal; "" if it had none, or only because we stopped the run."""
     name = signal_name(ended.signal) if ended and ended.signal is not None else None
     if blamed and blamed.kind is Kind.CRASH:
         name = blamed.signal or name or ""
@@ -85,7 +91,7 @@ def _died(ended: RankExit | None, blamed: Signature | None, *, stopped: bool) ->
 
 
 def _gave_up(ended: RankExit | None, blamed: Signature | None) -> str:
-    """How a rank ended by itself, "" where it did not."""
+    """Describe how a rank ended by itself, "" if it did not."""
     if ended and ended.aborted:
         return "called MPI_Abort" + (f" ({ended.code})" if ended.code else "")
     if ended and ended.code:

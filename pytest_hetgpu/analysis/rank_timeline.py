@@ -1,4 +1,4 @@
-"""When each rank of a run was there, as far as the ranks said so: of a few all, of many those that tell most."""
+"""Start and end of each rank of a run, as far as ranks report them; of many ranks a telling selection."""
 
 from __future__ import annotations
 
@@ -12,15 +12,18 @@ from pytest_hetgpu.analysis.rank_outcomes import rank_nodes
 from pytest_hetgpu.model.outcome import RankOutcome, Span, Timeline
 
 MOST = 64
-"""Of more ranks than this FEW are kept: a run of 10,000 cells of 1,000 ranks shall not keep ten million of them."""
+"""Largest number of ranks that are all kept; above it FEW are, so that large runs stay small.
+
+A run of 10,000 cells with 1,000 ranks each would otherwise store ten million spans.
+"""
 FEW = 32
 _FIRST, _EXTREME = 8, 4
 
 
 def timeline(run: FinishedRun, outcomes: Sequence[RankOutcome]) -> Timeline | None:
-    """The timeline of a run whose ranks ended as `fates` say, or well where there are none; None if nothing is known.
+    """Return the timeline of a run with these rank outcomes (none for a good run), None if no rank reported a time.
 
-    Of many ranks the first are kept, those that fared otherwise than most, and the latest to start and to end.
+    Many ranks are reduced to the first ones, those with an unusual status, and the last to start and to end.
     """
     evidence, started = run.evidence, run.result.started
     names = [name for name, _ in rank_nodes(run)]
@@ -50,7 +53,7 @@ def timeline(run: FinishedRun, outcomes: Sequence[RankOutcome]) -> Timeline | No
 
 
 def _kept(spans: Sequence[Span], outcomes: Sequence[RankOutcome]) -> frozenset[int]:
-    """The ranks that a timeline keeps."""
+    """Return the ranks to keep in a timeline."""
     if len(spans) <= MOST:
         return frozenset(one.rank for one in spans)
     first = (one.rank for one in spans[:_FIRST])
@@ -59,13 +62,13 @@ def _kept(spans: Sequence[Span], outcomes: Sequence[RankOutcome]) -> frozenset[i
 
 
 def _latest(spans: Sequence[Span]) -> Iterator[int]:
-    """Those that started, and those that ended, when most others had."""
+    """Yield the ranks that were last to start and last to end."""
     starts = sorted((one.start, one.rank) for one in spans if one.start is not None)
     ends = sorted((one.end, one.rank) for one in spans if one.end is not None)
     yield from (rank for _, rank in (*starts[-_EXTREME:], *ends[-_EXTREME:]))
 
 
 def _unusual(outcomes: Sequence[RankOutcome]) -> Iterator[int]:
-    """Those that did not fare as most did."""
+    """Yield the ranks whose status is not the most common one."""
     usual = Counter(one.status for one in outcomes).most_common(1)
     yield from (one.rank for one in outcomes if one.status != usual[0][0])

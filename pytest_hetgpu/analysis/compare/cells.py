@@ -1,4 +1,4 @@
-"""What became of cells, held against what became of them before. Pure."""
+"""Outcomes of cells before and after. Pure."""
 
 from __future__ import annotations
 
@@ -15,10 +15,7 @@ _WORKS = (Kind.PASSED, Kind.SLOW)
 
 @dataclass(frozen=True, slots=True)
 class CellState:
-    """What became of a cell: of several runs in which it ran what happened most, of equals the newest.
-
-    It was so in `times` of `runs`.
-    """
+    """Outcome of a cell over several runs: the most frequent, among equals the newest; seen in `times` of `runs`."""
 
     kind: Kind
     verdict: Verdict
@@ -29,7 +26,7 @@ class CellState:
 
     @property
     def works(self) -> bool:
-        """Whether it does what it is for, however slowly."""
+        """Whether the cell does its job, however slowly."""
         return self.kind in _WORKS
 
     @property
@@ -39,12 +36,12 @@ class CellState:
 
     @property
     def failing(self) -> bool:
-        """Whether it fails and nobody expects it to."""
+        """Whether it fails unexpectedly."""
         return not self.works and self.verdict.fails
 
     @property
     def key(self) -> str:
-        """By what its failure is known: the signature, or its kind where there is none; "" where it did not fail."""
+        """Identity of its failure: the signature, or the kind if there is none; "" if it did not fail."""
         if self.works or not self.ran:
             return ""
         return self.signature or f"{self.kind.value} without a signature"
@@ -52,7 +49,7 @@ class CellState:
 
 @dataclass(frozen=True, slots=True)
 class CellChange:
-    """A cell on both sides; None where a side has no such cell."""
+    """A cell on both sides; None for a side without it."""
 
     matrix: str
     scenario: str
@@ -72,7 +69,7 @@ class KeyChange:
 
 
 def cell_state(cells: Sequence[PastCell]) -> CellState | None:
-    """What became of a cell that several runs have, the newest first; None where there is none."""
+    """Return the outcome of a cell over its runs, the newest first; None if no run has it."""
     if not cells:
         return None
     ran = [cell for cell in cells if cell.verdict is not Verdict.NOT_RUN] or cells
@@ -104,19 +101,19 @@ def _way(was: CellState | None, now: CellState | None, *, usual: bool) -> Change
 
 
 def _severity(cell_state: CellState) -> int:
-    """How bad it is; not to run at all is worse than to run slowly."""
+    """Return how bad an outcome is; not running at all is worse than running slowly."""
     return cell_state.kind.severity if cell_state.ran and cell_state.works else Kind.UNKNOWN.severity + 1
 
 
 def _failed_otherwise(was: CellState, now: CellState) -> ChangeKind:
-    """Of two failures none is better, but what is expected is better than what is not."""
+    """Return the change between two failures: an expected one is better than an unexpected one."""
     if was.failing and (was.kind, was.key) == (now.kind, now.key):
         return ChangeKind.CHANGED if now.failing else ChangeKind.BETTER
     return ChangeKind.WORSE if now.failing else ChangeKind.CHANGED
 
 
 def keys(changed: Sequence[CellChange]) -> Iterator[KeyChange]:
-    """The signatures that are not in the same cells on both sides."""
+    """Return signatures that occur in different cells on the two sides."""
     places: dict[str, tuple[list[Identity], list[Identity]]] = {}
     for one in changed:
         for place, found in enumerate((one.before, one.after)):

@@ -1,4 +1,4 @@
-"""One side held against the other: everything that `hetgpu compare` has to say. Pure."""
+"""Comparison of two sides: everything that `hetgpu compare` prints. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_FACTS = 12
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What differs between two sides. `cells` and `numbers` hold what stayed as it was, too."""
+    """Differences between two sides; `cells` and `numbers` also hold what did not change."""
 
     before: Side
     after: Side
@@ -36,9 +36,9 @@ class Comparison:
 
 
 def compare(before: Side, after: Side, tolerance: float, *, common: bool = False) -> Comparison:
-    """Holds one side against the other; `common`: only the cells that both have.
+    """Compare two sides; `common` keeps only the cells that both have.
 
-    UsageError where there is nothing to compare: another matrix, no cell in common, or no two numbers that are alike.
+    Raise UsageError if nothing can be compared: no matrix or cell in common, or no two numbers that are alike.
     """
     _refuse(before, after)
     if common:
@@ -57,7 +57,7 @@ def compare(before: Side, after: Side, tolerance: float, *, common: bool = False
 
 
 def _only(shared: AbstractSet[Identity], side: Side) -> Side:
-    """A side without all other cells."""
+    """Return a side without all other cells."""
     runs = (
         replace(run, cells=tuple(cell for cell in run.cells if (cell.matrix, cell.scenario) in shared))
         for run in side.runs
@@ -78,7 +78,7 @@ def _refuse(before: Side, after: Side) -> None:
 
 
 def _notes(before: Side, after: Side) -> Iterator[str]:
-    """What explains differences, or casts doubt on them."""
+    """Yield notes that explain differences, or cast doubt on them."""
     yield from filter(None, (before.note, after.note))
     for name in sorted(before.matrices.keys() ^ after.matrices.keys()):
         yield f"the matrix {name} is only in {(before if name in before.matrices else after).name}"
@@ -95,7 +95,7 @@ def _notes(before: Side, after: Side) -> Iterator[str]:
 
 
 def _flaky(before: Side, after: Side) -> Iterator[str]:
-    """Cells that failed and then passed, on either side: each as it was last, and in how many runs it was."""
+    """Yield cells that failed and then passed on either side, with the last state and the number of runs."""
     for side in (before, after):
         for (_, scenario), past in side.cells.items():
             shaky = [cell.flaky for cell in past if cell.flaky]

@@ -1,4 +1,4 @@
-"""From what the user calls a run to the run: a folder, a file, an id of the history, `latest` or `last:N`."""
+"""From the user's name of a run to the run: a folder, a file, an id of the history, `latest` or `last:N`."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ _LAST = re.compile(r"last[: ]\s*(\d{1,6})")
 
 @dataclass(frozen=True, slots=True)
 class RunLocations:
-    """Where runs are looked for: the folder that they land in, and the history."""
+    """The two places in which runs are found: the folder of reports, and the history."""
 
     reports: Path
     history: Path
 
 
 def sides(before: str, after: str, places: RunLocations) -> tuple[Side, Side]:
-    """Both sides; `last:N` before are the runs before what is after. UsageError for what cannot be found."""
+    """Return both sides; `last:N` as the first are the runs before the second. Raise UsageError if one is not found."""
     later = find(after, places)
     return find(before, places, later), later
 
 
 def find(name: str, places: RunLocations, later: Side | None = None) -> Side:
-    """What the user calls `name`; as `last:N` the newest runs, of those before the `later` ones that share a matrix."""
+    """Return the side that the user calls `name`; for `last:N` the newest runs before `later` that share a matrix."""
     several = _LAST.fullmatch(name.strip())
     if several:
         return _last(name, int(several[1]), places, later)
@@ -76,7 +76,7 @@ def _file(path: Path) -> Side:
 
 
 def _latest(places: RunLocations) -> Side | None:
-    """The newest run of the reports folder; without one the newest of the history."""
+    """Return the newest run of the reports folder, else the newest of the history."""
     folder = places.reports / LATEST
     pointer = places.reports / f"{LATEST}.txt"  # where links cannot be made
     if not folder.is_dir() and pointer.is_file():
@@ -104,7 +104,7 @@ def _last(name: str, count: int, places: RunLocations, later: Side | None) -> Si
 
 
 def _remembered(name: str, places: RunLocations) -> Side:
-    """A run of the history, by its id or the beginning of it."""
+    """Return a run of the history by its id or the beginning of it."""
     listed = _listed(name, places)
     ids = [one.id for one in listed]
     found = [one for one in listed if one.id == name] or [one for one in listed if name and one.id.startswith(name)]

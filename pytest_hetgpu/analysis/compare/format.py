@@ -1,4 +1,4 @@
-"""A comparison in words for people, and as data for programs."""
+"""A comparison as text for people, and as JSON for programs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pytest_hetgpu.store.text import clean
 
 SCHEMA = 1
 MOST = 100
-"""Lines of a section; `--json` leaves nothing out."""
+"""Longest section in lines; `--json` omits nothing."""
 LONGEST = 1000
 _CELLS = 8
 _TITLES = {
@@ -33,7 +33,7 @@ _TITLES = {
 
 
 def as_text(comparison: Comparison) -> Iterator[str]:
-    """The lines for a terminal: whatever the runs hold, nothing that it would obey, and no line without end."""
+    """Yield the lines for a terminal: without control characters, and none too long."""
     for line in _lines(comparison):
         text = clean(line).replace("\n", " ").replace("\t", " ")
         yield text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
@@ -102,7 +102,7 @@ def _state(state: CellState) -> str:
 
 
 def _points(numbers: Sequence[NumberChange]) -> Iterator[str]:
-    """A line for each point; the algorithm's bandwidth only where there is no bus bandwidth, which says the same."""
+    """Yield one line per point; `algbw` only without `busbw`, which gives the same information."""
     points: dict[tuple[int, str, str], list[NumberChange]] = {}
     for one in numbers:
         points.setdefault((one.point.size, one.point.dtype, one.point.place), []).append(one)
@@ -128,7 +128,10 @@ def _number(one: NumberChange) -> str:
 
 
 def _sample(found: Sample | None) -> str:
-    """`1.25`, of several runs `1.25 [1.2 to 1.3 in 9 runs, 1 outlier]`; repeats that are all alike are not told."""
+    """Format a sample: `1.25`, of several runs `1.25 [1.2 to 1.3 in 9 runs, 1 outlier]`.
+
+    Repeats appear only if they differ.
+    """
     if found is None:
         return ""
     if found.values + found.outliers == 1 or (found.of == "repeat" and found.low == found.high):
@@ -139,7 +142,7 @@ def _sample(found: Sample | None) -> str:
 
 
 def percent(change: float | None) -> str:
-    """`-20.0 %`; what was nothing before has no percentage."""
+    """Format a relative change: `-20.0 %`; a change from nothing has no percentage."""
     if change is None or not math.isfinite(change):
         return "from nothing"
     return f"{change * 100:+.1f} %" if abs(change) < 100 else f"{change + 1:.3g} x"
@@ -172,7 +175,7 @@ def _sum(comparison: Comparison) -> str:
 
 
 def as_json(comparison: Comparison) -> str:
-    """One object; what stayed as it was is only counted."""
+    """Return one JSON object; unchanged items are only counted."""
     data = {
         "schema": SCHEMA,
         "worse": comparison.worse,

@@ -1,4 +1,4 @@
-"""What cells measured, held against what they measured before: like with like, or not at all. Pure."""
+"""Measurements of cells before and after, compared like with like or not at all. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ROUNDING = 1e-9
 
 
 class Traits(NamedTuple):
-    """What must be equal for two numbers to be comparable; what is not known (0, "") is like anything."""
+    """Traits that must be equal for two numbers to be comparable; an unknown trait (0, "") matches any."""
 
     ranks: int = 0
     tool: str = ""
@@ -26,7 +26,7 @@ class Traits(NamedTuple):
     unit: str = ""
 
     def unlike(self, other: Traits) -> str:
-        """In what they differ, `2 ranks before, 4 after`; "" where they are alike."""
+        """Describe the difference, `2 ranks before, 4 after`; "" if they are alike."""
         pairs = [(*pair, name) for *pair, name in zip(self, other, _TRAITS, strict=True) if all(pair)]
         return ", ".join(f"{name} {old} before and {new} after" for old, new, name in pairs if old != new)
 
@@ -35,14 +35,14 @@ _TRAITS = ("ranks", "tool", "memory", "unit")
 
 
 class MeasurementKey(NamedTuple):
-    """What is measured: a metric at a point."""
+    """Key of a measurement: a metric at a point."""
 
     metric: str
     point: Point
 
 
 class MeasuredValue(NamedTuple):
-    """One number of one run; `samples` are what it repeated."""
+    """One number of one run; `samples` are its repeats."""
 
     value: float
     traits: Traits
@@ -51,7 +51,7 @@ class MeasuredValue(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NumberChange:
-    """A number on both sides, None where a side has none; `why` says why it is not there, or is not compared."""
+    """A number on both sides, None for a side without it; `why` explains a missing or incomparable number."""
 
     matrix: str
     scenario: str
@@ -65,16 +65,16 @@ class NumberChange:
 
     @property
     def change(self) -> float | None:
-        """`-0.2` for a fifth less than before, infinite where there was nothing; None where nothing is compared."""
+        """Relative change: `-0.2` for a fifth less, infinite from nothing; None if it is not compared."""
         if self.before is None or self.after is None or self.kind is ChangeKind.UNLIKE:
             return None
         return relative(self.before.middle, self.after.middle)
 
 
 def changes(before: Side, after: Side, tolerance: float) -> Iterator[NumberChange]:
-    """Every number of cells that work on both sides; of one that fails its numbers say nothing.
+    """Yield every number of cells that work on both sides; numbers of a failed cell are meaningless.
 
-    `tolerance` is what a number may differ by, as a share of what it was.
+    `tolerance` is the allowed difference, as a share of the number before.
     """
     for identity, cells in after.cells.items():
         old, new = (_working(found) for found in (before.cells.get(identity, ()), cells))
@@ -88,7 +88,7 @@ def _working(cells: Sequence[PastCell]) -> list[PastCell]:
 
 
 def _rows(cells: Sequence[PastCell]) -> dict[MeasurementKey, list[MeasuredValue]]:
-    """All values of each number, the newest run's first."""
+    """Return all values of each number, the newest run's first."""
     found: dict[MeasurementKey, list[MeasuredValue]] = {}
     for cell in cells:
         for one in cell.measurements:
@@ -122,7 +122,7 @@ def _of_cell(
 
 
 def _alike_but_for(one: MeasurementKey, other: MeasurementKey) -> bool:
-    """Whether they are the same but for the element type and the place."""
+    """Return whether they differ in element type and place only."""
     return (one.metric, one.point.size) == (other.metric, other.point.size)
 
 
@@ -131,7 +131,7 @@ def _kind(measured: MeasurementKey) -> str:
 
 
 def _sample(values: Sequence[MeasuredValue]) -> Sample | None:
-    """Runs are what scatters; of a single one its repeats show how much."""
+    """Return the spread over runs; of a single run that of its repeats."""
     if len(values) == 1 and values[0].samples:
         found = sample(values[0].samples)
         return found and replace(found, of="repeat")
@@ -141,7 +141,7 @@ def _sample(values: Sequence[MeasuredValue]) -> Sample | None:
 def _both(
     row: NumberChange, old: Sequence[MeasuredValue], new: Sequence[MeasuredValue], tolerance: float
 ) -> NumberChange:
-    """A number that both sides have: of the runs before only those count that are like the newest after."""
+    """Compare a number of both sides; only values that are like the newest one after count."""
     traits = new[0].traits
     like_before = [value for value in old if not value.traits.unlike(traits)]
     like_after = [value for value in new if not value.traits.unlike(traits)]
@@ -157,16 +157,16 @@ def _both(
 
 
 def relative(before: float, after: float) -> float:
-    """`-0.2` for a fifth less; infinite where there was nothing."""
+    """Return the relative change: `-0.2` for a fifth less; infinite from nothing."""
     if before == after:
         return 0.0
     return (after - before) / before if before else math.inf
 
 
 def change_kind(before: Sample, after: Sample, unit: str, tolerance: float) -> ChangeKind:
-    """Whether a number is worse: less of a bandwidth, more of a time.
+    """Return whether a number is worse: less for a bandwidth, more for a time.
 
-    It must be off by more than the tolerance, and beyond whatever the runs before had shown themselves.
+    It counts only beyond the tolerance, and outside the range of the runs before.
     """
     change = relative(before.middle, after.middle)
     if abs(change) <= tolerance + _ROUNDING or before.low <= after.middle <= before.high:

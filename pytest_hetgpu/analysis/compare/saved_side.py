@@ -1,4 +1,4 @@
-"""One side of a comparison as a file: what a run was held against stays what it was, whatever becomes of those runs."""
+"""One side of a comparison as a file, so that a baseline stays available after its runs are deleted."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ SCHEMA = 1
 
 
 def save(path: Path, side: Side) -> None:
-    """Writes a side into the file, redacted. Raises OSError."""
+    """Write a side into the file, redacted. Raise OSError."""
     kept = {"schema": SCHEMA, "side": to_json(side)}
     write_atomically(path, f"{json.dumps(redact_json(kept))}\n".encode("ascii"))
 
 
 def read(path: Path) -> Side:
-    """The side that `keep` wrote. UsageError, naming the file, where it cannot be read."""
+    """Read a side that `save` wrote. Raise UsageError, naming the file, if it cannot be read."""
     try:
         data = json.loads(path.read_bytes())
         schema = data.get("schema") if isinstance(data, dict) else None

@@ -1,4 +1,4 @@
-"""What a foreign program still owes: the words of its reader, held against what was asked."""
+"""Missing results of an external program: its parsed output against the request."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pytest_hetgpu.model.records import Point
 
 
 def missing_results(demand: Demand, foreign: ExternalProgram, told: ProgramOutput) -> Iterator[str]:
-    """What was not measured, what was not verified, and what is wrong with the output itself."""
+    """Yield points that were not measured or not verified, and complaints about the output itself."""
     rows = [row for row in told.benchmark.rows if row.ranks in (None, foreign.ranks) or foreign.ranks is None]
     measured = [row.point for row in rows if row.figures]
     verified = [row.point for row in rows if row.wrong is not None]
@@ -26,13 +26,13 @@ def missing_results(demand: Demand, foreign: ExternalProgram, told: ProgramOutpu
 
 
 def wrong_rank_count(foreign: ExternalProgram, told: ProgramOutput) -> BenchmarkRow | None:
-    """The first row that was measured with another number of ranks than was asked for."""
+    """Return the first row that was measured with another number of ranks than requested."""
     asked = foreign.ranks
     return next((row for row in told.benchmark.rows if asked and row.ranks not in (None, asked)), None)
 
 
 def _among(owed: Point, found: list[Point]) -> bool:
-    """Whether a point was found; one whose type nobody asked for is found with any."""
+    """Return whether a point was found; a point without a type matches any type."""
     return any(owed == (point if owed.dtype else Point(point.size, "", point.place)) for point in found)
 
 

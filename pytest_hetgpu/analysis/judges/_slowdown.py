@@ -1,10 +1,9 @@
-"""Whether a cell is slower than it should be, and how sure that is. Pure.
+"""Comparison of a cell's times with its limits, and the certainty of a slowdown. Pure.
 
-One launch decides nothing: its repeats share their connections, their place on the cores and whatever else the machine
-was doing. So a cell that seems slow is launched again, and is slow only if the same points are slow in every launch, by
-more than the tolerance and more than either side scatters, and if chance would hardly show that much (`SURE`) at any of
-all points that were compared. superbench repeats before a verdict, too, with the same filter for outliers; the tests
-are those of `_significance`.
+One launch decides nothing: its repeats share connections, cores and the machine's other load. A cell that seems slow is
+therefore launched again. It is slow only if the same points are slow in every launch, by more than the tolerance and
+more than either side scatters. The probability of chance over all compared points must also be at most `SURE`.
+superbench repeats before a verdict, too, with the same filter for outliers. The tests are those of `_significance`.
 """
 
 from __future__ import annotations
@@ -22,16 +21,16 @@ from pytest_hetgpu.model.sample import FEWEST, Sample, sample, within_fences
 from pytest_hetgpu.model.thresholds import Limit
 
 SURE = 0.01
-"""p up to which a slowdown is believed."""
+"""Largest p at which a slowdown counts."""
 FEWEST_LAUNCHES = 2
 ENOUGH_LAUNCHES = 3
 ENOUGH_SAMPLES = 15
 MOST_LAUNCHES = 8
-"""Where a launch measures each point once, more of them are needed than where it repeats them."""
+"""Launches before giving up; a launch that measures each point once needs more of them than one that repeats points."""
 
 
 class SpeedState(enum.Enum):
-    """What is known of a cell's speed; `doubtful`: another launch is needed, `unsure`: more would not help."""
+    """State of a speed assessment; `doubtful`: another launch is needed, `unsure`: more would not help."""
 
     FINE = "fine"
     DOUBTFUL = "doubtful"
@@ -41,7 +40,7 @@ class SpeedState(enum.Enum):
 
 @dataclass(frozen=True)
 class SpeedComparison:
-    """One point beside one of its limits. `launches` are the times in seconds that each launch measured."""
+    """Comparison of one point with one of its limits; `launches` holds the times of each launch, in seconds."""
 
     point: Point
     limit: Limit
@@ -49,22 +48,22 @@ class SpeedComparison:
 
     @cached_property
     def kept(self) -> tuple[float, ...]:
-        """The times of all launches, without the outliers of each."""
+        """Times of all launches, without the outliers of each."""
         return tuple(time for launch in self.launches for time in within_fences(sorted(launch)))
 
     @cached_property
     def got(self) -> Sample | None:
-        """They as one."""
+        """Sample of all kept times."""
         return sample(self.kept)
 
     @cached_property
     def expected(self) -> Sample | None:
-        """What the limit's times are as one."""
+        """Sample of the limit's times."""
         return sample(self.limit.seconds)
 
     @property
     def beyond(self) -> bool:
-        """Whether each launch is slower than is tolerated."""
+        """Whether each launch is slower than the tolerance allows."""
         middles = [found.middle for launch in self.launches if (found := sample(launch))]
         if self.expected is None or not middles or len(middles) < len(self.launches):
             return False
@@ -72,12 +71,12 @@ class SpeedComparison:
 
     @property
     def ratio(self) -> float:
-        """How many times longer it takes than expected."""
+        """Factor by which the point takes longer than expected."""
         return self.got.middle / self.expected.middle if self.got and self.expected else math.nan
 
     @cached_property
     def chance(self) -> float:
-        """p that it is no slower than is tolerated; 1.0 where it is not, or differs less than the times scatter."""
+        """p that the point is no slower than tolerated; 1.0 if it is not slower, or if the times scatter more."""
         got, expected = self.got, self.expected
         if not (self.beyond and got and expected):
             return 1.0
@@ -100,7 +99,7 @@ class Assessment:
 
     @cached_property
     def beyond(self) -> tuple[SpeedComparison, ...]:
-        """Those slower than is tolerated in every launch, the surest first, of equals the slowest."""
+        """Comparisons slower than tolerated in every launch: the most significant first, then the slowest."""
         return tuple(
             sorted(
                 (comparison for comparison in self.comparisons if comparison.beyond),
@@ -115,7 +114,7 @@ class Assessment:
 
     @property
     def state(self) -> SpeedState:
-        """What is known by now."""
+        """State after the launches so far."""
         if not self.beyond:
             return SpeedState.FINE
         if self.launches >= FEWEST_LAUNCHES and self.chance <= SURE:
@@ -126,7 +125,7 @@ class Assessment:
 
 
 def assess(demand: Demand, launches: Sequence[Sequence[Row]]) -> Assessment:
-    """Every comparison that a cell's limits ask for, with the rows of all its launches, the first one first."""
+    """Compare a cell's rows with its limits; `launches` holds the rows of each launch, the first one first."""
     found = [times(demand, rows) for rows in launches]
     comparisons = (
         SpeedComparison(point, limit, tuple(tuple(one.get(point, ())) for one in found))
@@ -141,7 +140,10 @@ def _compared(limits: Mapping[Point, Sequence[Limit]]) -> Iterator[tuple[Point, 
 
 
 def times(demand: Demand, rows: Sequence[Row]) -> Mapping[Point, Sequence[float]]:
-    """Seconds that rows of the demand's operation and ranks tell of each point; of any type under no type, too."""
+    """Return seconds per point, from rows of the demand's operation and ranks.
+
+    Each point is also listed without its type.
+    """
     found: dict[Point, list[float]] = {}
     for row in rows:
         if row.operation == demand.operation and row.ranks in (demand.counted, 0):

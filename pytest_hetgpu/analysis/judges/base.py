@@ -1,4 +1,4 @@
-"""What a judge is: it looks at one side of a finished run, and says what it finds wrong with it."""
+"""Base class of judges, and the facts about a finished run that several judges need."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from pytest_hetgpu.model.verdict import Kind
 
 _HIGHEST_NAMED_SIGNAL = 31
 EXTERNAL_SIGNALS = frozenset({signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM})
-"""Signals that stop a process from outside; after a time limit they are ours, not a rank's failure."""
+"""Signals that stop a process from outside. After a time limit they come from us, not from a failing rank."""
 
 
 @dataclass(frozen=True, slots=True)
 class FinishedRun:
-    """One finished run as judges see it; `further` launches of the same job tell whether it is slow."""
+    """One finished run as judges see it; `further` launches of the same job decide whether it is slow."""
 
     job: Job
     result: RunResult
@@ -38,30 +38,30 @@ PREEMPTION_KEYS = frozenset(
         *("time-limit@kubernetes", "no-server@kubernetes", "engine-lost@docker"),
     )
 )
-"""Keys that say that Slurm, Kubernetes or a container engine took the nodes; what ran there was killed for that."""
+"""Keys of signatures by which Slurm, Kubernetes or a container engine took the nodes away; that killed the ranks."""
 _BY_THEM = frozenset({signal.SIGTERM, signal.SIGKILL})
 LOST_INTERFACE = "lost@interface"
-"""The key that says that an interface of a node has gone since the node was made."""
+"""Key of the signature of a node's interface that has gone since the node was made."""
 _ENGINE_AWAY = frozenset(("engine-lost@docker", "not-ready@engine"))
 _NO_LAUNCHER = ("no such file", "Stale file handle", "Transport endpoint is not connected", "Input/output error")
 
 
 class Precedence(enum.IntEnum):
-    """How much a finding decides, strongest first."""
+    """Order in which findings decide, the strongest first."""
 
     OVERRIDING = 0
-    """Nothing else the run showed matters: it was cut short, or it ran in another world than the one asked for."""
+    """Overrides all other findings: the run was cut short, or it ran in another communicator than requested."""
     DEFINITE = 1
-    """A fact about the run. Of several the worst kind decides."""
+    """A fact about the run; among several the worst kind decides."""
     INDIRECT = 2
-    """Says that something is wrong, not what (an exit code, a silent rank): decides where nothing firm does."""
+    """A failure without its reason (an exit code, a silent rank); decides if nothing definite was found."""
     LOWEST = 3
-    """Says of a run that is sound that it is slow: decides where nothing else does."""
+    """Slowness of a sound run; decides if nothing else was found."""
 
 
 @dataclass(frozen=True, slots=True)
 class RatedFinding:
-    """A finding, and how much it decides."""
+    """A finding with its precedence."""
 
     finding: Finding
     precedence: Precedence = Precedence.DEFINITE
@@ -74,17 +74,17 @@ class Judge(abc.ABC):
 
     @abc.abstractmethod
     def evaluate(self, run: FinishedRun) -> Iterator[RatedFinding]:
-        """What is wrong, most telling first; nothing where this side is as it should be."""
+        """Yield findings, the most telling first; nothing if this side of the run is sound."""
 
     def finding(
         self, kind: Kind, why: str, precedence: Precedence = Precedence.DEFINITE, signature: Signature | None = None
     ) -> RatedFinding:
-        """An opinion of this judge; `why` is put in one line."""
+        """Return a finding of this judge; `why` is reduced to one line."""
         return RatedFinding(Finding(self.name, kind, " ".join(why.split()), signature), precedence)
 
 
 def signal_name(number: int) -> str:
-    """`SIGSEGV` for 11."""
+    """Return a signal's name: `SIGSEGV` for 11."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -92,7 +92,7 @@ def signal_name(number: int) -> str:
 
 
 def describe_signature(signature: Signature) -> str:
-    """`SIGSEGV@libuct.so!f in MPI_Send on rank 0`."""
+    """Describe a signature with its call and ranks: `SIGSEGV@libuct.so!f in MPI_Send on rank 0`."""
     entry = f" in {signature.entry_point}" if signature.entry_point else ""
     ranks = ", ".join(map(str, signature.ranks[:5]))
     where = f" on rank{'s' * (len(signature.ranks) > 1)} {ranks}" if ranks else ""
@@ -100,10 +100,10 @@ def describe_signature(signature: Signature) -> str:
 
 
 def killed_ranks(run: FinishedRun) -> tuple[RankExit, ...]:
-    """Ranks that died of a signal, as the launcher tells it.
+    """Return ranks that died of a signal, as the launcher reports it.
 
-    SIGTERM does not count where another rank ended by itself: the launcher then stops the rest. After a time limit or
-    an interruption no signal counts that could be ours.
+    SIGTERM does not count if another rank ended by itself: the launcher then stops the rest. After a time limit or an
+    interruption, signals that may be ours do not count.
     """
     stopped = run.result.timed_out or run.result.interrupted is not None
     exits = run.evidence.exits
@@ -118,11 +118,11 @@ def killed_ranks(run: FinishedRun) -> tuple[RankExit, ...]:
 
 
 def launcher_signal(run: FinishedRun) -> int | None:
-    """The signal that ended the launcher, or that its exit status 128+N reports of a rank.
+    """Return the signal that killed the launcher, or that its exit status 128+N reports for a rank.
 
-    Launchers use such numbers for failures to start as well (131 and 135 of Open MPI 4, 183 of 5), so they count only
-    up to 31, and only where ranks did run. A rank that the launcher says ended with 129 was not hung up on: UCX's tools
-    return -127 where they were used wrongly.
+    Launchers also use such numbers for failures to start (131 and 135 of Open MPI 4, 183 of 5). So only numbers up to
+    31 count, and only if ranks ran. An exit code of 129 of a rank is no SIGHUP: UCX's tools return -127 for wrong
+    usage.
     """
     result = run.result
     if result.timed_out or result.interrupted is not None or result.signal is None:
@@ -136,11 +136,10 @@ def launcher_signal(run: FinishedRun) -> int | None:
 
 
 def rank_failed_first(run: FinishedRun, cause: Signature | None) -> bool:
-    """Whether a rank had failed before the run got stuck or its launcher died, which are consequences then.
+    """Return whether a rank failed before the run got stuck or its launcher died, which are then consequences.
 
-    Either the cause is that something could not be started or loaded, and a rank never reported; or the launcher says
-    that a rank ended by itself. (PRRTE 3.0, the launcher of Open MPI 5.0, hangs for ever, aborts or crashes when a rank
-    ends while others connect.)
+    Either something could not be started or loaded and a rank never reported, or the launcher reports that a rank ended
+    by itself. (PRRTE 3.0, the launcher of Open MPI 5.0, hangs, aborts or crashes if a rank ends while others connect.)
     """
     if cause is None:
         return False
@@ -151,14 +150,14 @@ def rank_failed_first(run: FinishedRun, cause: Signature | None) -> bool:
 
 
 def node_of(hello: Hello, job: Job, nodes: Sequence[Node]) -> Node | None:
-    """The node of a rank: as it said itself, else as `nodes`, one a rank, has it; None for a rank beyond them."""
+    """Return the node of a rank: as the rank reports, else from `nodes` (one per rank); None for a rank beyond them."""
     if hello.node is not None:
         return next((node for node in job.nodes if node.index == hello.node), None)
     return nodes[hello.rank] if hello.rank < len(nodes) else None
 
 
 def missing_results(run: FinishedRun) -> list[str]:
-    """What the run lacks of what it had to show, each in words; empty for a run that showed everything."""
+    """Describe each missing result of a run; empty if the run is complete."""
     demand, evidence = run.job.demand, run.evidence
     ranks = range(demand.ranks)
     timed = {row.point for row in evidence.rows if row.operation == demand.operation and row.ranks == demand.ranks}
@@ -187,7 +186,7 @@ def _some(what: str, items: Sequence[object], limit: int = 5) -> str:
 
 
 def has_failed(run: FinishedRun) -> bool:
-    """Whether the run itself broke: a bad end, or less than it had to show. Scary text alone is no failure."""
+    """Return whether the run itself broke: a bad exit or missing results. Alarming log lines alone are no failure."""
     result, told = run.result, run.evidence.program
     if result.returncode != 0 or result.timed_out or result.interrupted or run.evidence.exits:
         return True
@@ -195,10 +194,11 @@ def has_failed(run: FinishedRun) -> bool:
 
 
 def preempted(run: FinishedRun) -> Signature | None:
-    """What Slurm or Kubernetes says of the nodes it took, where that explains the run; None for another run.
+    """Return the signature of the preemption that explains the run, None for another run.
 
-    Both stop ranks by SIGTERM, and by SIGKILL seconds later: one that died otherwise did so by itself. What a launcher
-    felt of nodes that were lost is no cause; where none was, a failure told before may be why somebody cancelled it.
+    Slurm and Kubernetes stop ranks by SIGTERM, and by SIGKILL seconds later. A rank that died otherwise failed by
+    itself. Errors that a launcher logs about lost nodes are no cause. If no node was lost, a failure before may be why
+    someone cancelled the run.
     """
     signatures = run.evidence.signatures
     taken = next((one for one in signatures if one.key in PREEMPTION_KEYS), None)
@@ -213,9 +213,9 @@ def preempted(run: FinishedRun) -> Signature | None:
 
 
 def lost_interface(run: FinishedRun) -> Signature | None:
-    """Return what a failed run's log says of an interface that a node lost, unless a rank crashed by itself.
+    """Return the signature of an interface that a node of a failed run lost, unless a rank crashed by itself.
 
-    Ranks that wait for a peer behind it are no hang of theirs.
+    Ranks that wait for a peer behind that interface do not hang by themselves.
     """
     if not run.result.unplugged or run.result.interrupted is not None:
         return None
@@ -226,9 +226,9 @@ def lost_interface(run: FinishedRun) -> Signature | None:
 
 
 def unavailable(run: FinishedRun, cause: Signature | None) -> str:
-    """Return `engine` or `stack` where a run failed because that was away, "" for every other run.
+    """Return `engine` or `stack` if a run failed because that was unavailable, "" for every other run.
 
-    A launcher was there when the job was planned; one that no exec finds any more, or that is not there after the run,
+    The launcher existed when the job was planned. If exec does not find it any more, or it is absent after the run, it
     has gone since. Ranks and their launcher may then fail in any way.
     """
     if run.result.launcher_gone and has_failed(run):
@@ -243,11 +243,11 @@ def unavailable(run: FinishedRun, cause: Signature | None) -> str:
 
 
 def cause_of(run: FinishedRun) -> Signature | None:
-    """The signature that tells why the run failed, the first that agrees with how it ended; None for a good run.
+    """Return the signature that explains the failure, the first that agrees with the exit; None for a good run.
 
-    Nodes that were taken away explain it. A rank that died of a signal is explained by a crash, or by memory that ran
-    out; so is a launcher, unless it fell over a rank that had failed. A time limit is explained by a crash that came
-    before it, though not by one that stopping it has caused.
+    Nodes that were taken away explain a failure. A crash, or memory that ran out, explains a rank that died of a
+    signal. It also explains a dead launcher, unless a rank had failed before. A crash explains a time limit if it came
+    before, but not if stopping the run caused it.
     """
     signatures = run.evidence.signatures
     if not has_failed(run) or not signatures:

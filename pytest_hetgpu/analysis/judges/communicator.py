@@ -1,4 +1,4 @@
-"""Whether the ranks ran at all, in the world that was asked for."""
+"""Judge of the communicator: whether the ranks ran at all, with the requested size and MPI library."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pytest_hetgpu.model.verdict import Kind
 
 
 class CommunicatorJudge(Judge):
-    """Ranks say how many they are and which library they have loaded: a wrong MPI runs, and exits with 0."""
+    """Checks the size and library that ranks report: a wrong MPI runs, too, and exits with 0."""
 
     name = "world"
 
@@ -33,7 +33,7 @@ class CommunicatorJudge(Judge):
             stack = (node.stack if node else None) or job.demand.stack
             if job.demand.backend:
                 stack = _torch_of(stack, job.demand.backend)
-            # A program that is not ours may be linked with no MPI, or not tell.
+            # An external program may be linked without MPI, or may not report its library.
             if not matches_stack(stack, hello.library) and (hello.library or job.demand.external is None):
                 loaded = f"{hello.library.partition(',')[0]} ({hello.libmpi or 'file unknown'})"
                 asked = f"{stack.vendor} {stack.version} (stack {stack.name})"
@@ -60,7 +60,7 @@ class CommunicatorJudge(Judge):
                 return
 
     def _counted(self, run: FinishedRun) -> Iterator[RatedFinding]:
-        """What a foreign program itself says of its world."""
+        """Check the number of ranks that an external program reports."""
         foreign, told = run.job.demand.external, run.evidence.program
         row = wrong_rank_count(foreign, told) if foreign and told else None
         if row and told and foreign:
@@ -76,16 +76,16 @@ def _torch_of(stack: Stack, backend: str) -> Stack:
 
 
 def matches_stack(stack: Stack, library: str) -> bool:
-    """Whether a library's own words name the stack's vendor and version (5.0 stands for every 5.0.x)."""
+    """Return whether the library's version string names the stack's vendor and version (5.0 stands for every 5.0.x)."""
     words = re.sub(r"\([^()]*\)", "", library.partition(",")[0][:100]).lower()
     vendor = re.sub(r"[^a-z0-9]", "", stack.vendor.lower()) in re.sub(r"[^a-z0-9]", "", words)
     return vendor and re.search(rf"(?<![\d.]){re.escape(stack.version.lower())}(?!\d)", words) is not None
 
 
 def is_under_prefix(prefix: str, libmpi: str) -> bool:
-    """Whether a library's file is the prefix's own, as far as paths tell; True where either is unknown.
+    """Return whether a library's file is inside the prefix, judging by paths; True if either is unknown.
 
-    `/lib` is `/usr/lib`, as on every system of today. Prefixes and files are expected without links in them.
+    `/lib` counts as `/usr/lib`, as on every current system. Prefixes and files must not contain links.
     """
     if not (prefix.startswith("/") and libmpi.startswith("/")):
         return True

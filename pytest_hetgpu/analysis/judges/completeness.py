@@ -1,4 +1,4 @@
-"""Whether the run came to its end, and showed all that it owed."""
+"""Judge of completeness: whether the run came to its end with all results."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from pytest_hetgpu.model.verdict import Kind
 
 
 def _is_verdict(signature: Signature) -> bool:
-    """Whether it is what our own look at the ranks came to, before they were stopped."""
+    """Return whether a signature comes from our own inspection of the ranks before they were stopped."""
     return signature.primary_line.startswith("hetgpu: ") and signature.kind in (Kind.HANG, Kind.TIMEOUT)
 
 
 class CompletenessJudge(Judge):
-    """Exit status and signals always count; so does everything that is missing from a run that ended well."""
+    """Exit status and signals always count; so do all results that a run with a good exit lacks."""
 
     name = "completeness"
 
@@ -66,7 +66,7 @@ class CompletenessJudge(Judge):
             yield self.finding(Kind.ERROR if unfinished else Kind.UNKNOWN, lack, Precedence.INDIRECT)
 
     def _spent(self, run: FinishedRun) -> RatedFinding:
-        """A run that was stopped before its own time was over: no verdict, but for a failure that was there already."""
+        """Judge a run that was stopped before its own time limit: no verdict, unless a failure was already there."""
         result, cause = run.result, cause_of(run)
         wrong = run.evidence.wrong or any(any(points.values()) for points in run.evidence.checks.values())
         sure = bool(killed_ranks(run) or wrong or (cause and cause.kind is Kind.CRASH))
@@ -74,7 +74,7 @@ class CompletenessJudge(Judge):
         return self.finding(Kind.UNKNOWN, why, Precedence.INDIRECT if sure else Precedence.OVERRIDING)
 
     def _stuck(self, run: FinishedRun) -> RatedFinding:
-        """A run that was stopped: what its stacks tell, else a hang if it was silent for half of its time."""
+        """Judge a run that was stopped: by its stacks, else as a hang if it was silent for half of its time."""
         result = run.result
         explained = lost_interface(run) or rank_failed_first(run, cause_of(run))
         precedence = Precedence.INDIRECT if explained else Precedence.DEFINITE
@@ -92,7 +92,7 @@ class CompletenessJudge(Judge):
         return self.finding(Kind.HANG if hang else Kind.TIMEOUT, why, precedence)
 
     def _killed(self, run: FinishedRun) -> Iterator[RatedFinding]:
-        """A crash, but for a death that memory or Slurm explains, or a launcher's that the end of a rank explains."""
+        """Yield a crash per death by a signal; indirect if memory, Slurm or the exit of a rank explains it."""
         explained = cause_of(run)
         memory = explained is not None and explained.kind is Kind.OUT_OF_MEMORY
         precedence = Precedence.INDIRECT if memory or preempted(run) else Precedence.DEFINITE
@@ -107,7 +107,7 @@ class CompletenessJudge(Judge):
             yield self.finding(Kind.CRASH, f"{who} {signal_name(number)}", precedence)
 
     def _ranks(self, run: FinishedRun) -> Iterator[RatedFinding]:
-        """Ranks that the launcher says ended badly, though it may have ended well itself."""
+        """Yield ranks with a bad exit in the launcher's output, even if the launcher itself exited with 0."""
         for ended in run.evidence.exits[:5]:
             if ended.code:
                 called = "called MPI_Abort with" if ended.aborted else "ended with exit code"

@@ -9,7 +9,7 @@ from pytest_hetgpu.model.verdict import Kind
 
 
 class DataJudge(Judge):
-    """Every rank verifies what it got; one wrong element is enough."""
+    """Checks of the received data by every rank; one wrong element is enough."""
 
     name = "data"
 

@@ -1,4 +1,4 @@
-"""Whether ranks that were to use accelerators did, and the ones that the matrix says."""
+"""Judge of devices: whether ranks used the accelerators that the matrix requests."""
 
 from __future__ import annotations
 

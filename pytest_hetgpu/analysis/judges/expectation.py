@@ -1,4 +1,4 @@
-"""A run's kind held against what was expected of its cell."""
+"""Comparison of a run's kind with the expectations of its cell."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pytest_hetgpu.model.verdict import Kind, Verdict
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
-    """A verdict in view of the expectations; `note` is what it adds to the reason, in one line."""
+    """A verdict in view of the expectations; `note` is a line to add to the reason."""
 
     verdict: Verdict
     expectation: Expectation | None = None
@@ -26,10 +26,10 @@ class Ruling:
 def apply_expectations(
     run: FinishedRun, kind: Kind, signature: Signature | None, known: Collection[str] = ()
 ) -> Ruling:
-    """The verdict on a run of this kind and signature; `known` are the ids of what is established about it.
+    """Return the verdict on a run of this kind and signature; `known` are ids of known failures that match.
 
-    An expectation applies where all its conditions hold; where a fact that it asks for is not known, it is not
-    established and does not apply, and the note says so. A run that was cut short is nobody's known failure.
+    An expectation applies if all its conditions hold. If a fact that it names is unknown, it does not apply, and the
+    note gives the reason. A run that was cut short matches no expectation.
     """
     if kind is Kind.SKIPPED:
         return Ruling(Verdict.NOT_RUN)
@@ -49,7 +49,7 @@ def apply_expectations(
 
 
 def _passed(applicable: list[Expectation]) -> Ruling:
-    """A pass where failures are expected: only what is not strict allows it."""
+    """Return the verdict on a pass although failures are expected: OK unless an expectation is strict."""
     owed = next((expected for expected in applicable if expected.strict), None)
     if owed is None:
         return Ruling(Verdict.OK)
@@ -58,7 +58,7 @@ def _passed(applicable: list[Expectation]) -> Ruling:
 
 
 def describe(expectation: Expectation) -> str:
-    """`crash SIGSEGV@libuct.so!*`, `hang or timeout` where any signature will do, or the id of a known failure."""
+    """Describe an expectation: `crash SIGSEGV@libuct.so!*`, `hang or timeout`, or the id of a known failure."""
     signatures = " or ".join(expectation.signatures)
     if expectation.known:
         return f"{expectation.known} {signatures}".strip()
@@ -66,7 +66,7 @@ def describe(expectation: Expectation) -> str:
 
 
 def _applicable(run: FinishedRun) -> tuple[list[Expectation], str]:
-    """Expectations whose conditions all hold, and a note on those of which that could not be told."""
+    """Return expectations whose conditions all hold, and a note on those with a condition that could not be decided."""
     demand = run.job.demand
     facts = {**demand.facts, **run.evidence.facts}
     found, notes = [], []
@@ -80,7 +80,7 @@ def _applicable(run: FinishedRun) -> tuple[list[Expectation], str]:
 
 
 def _unmet(expectation: Expectation, facts: Mapping[str, str], capabilities: frozenset[str]) -> Iterator[str]:
-    """For each condition that does not hold "", for each of which that cannot be told the reason."""
+    """Yield "" for each condition that does not hold, and the reason for each that cannot be decided."""
     for condition in expectation.when:
         held = holds(condition, facts, capabilities)
         if held is None:
@@ -100,7 +100,7 @@ def _fits(
         return False
     key = signature.key if signature else None
     if key and key.startswith(_FORESEEN) and result.seconds == 0:
-        # Preflight kept it from running: it foresaw the kind, and cannot know the words.
+        # Preflight kept the cell from running. It predicted the kind, and has no log message to match.
         return True
     if expectation.known and expectation.known not in known:
         return False

@@ -1,4 +1,4 @@
-"""Whether data between hosts passed their kernels by, on fabrics where it should."""
+"""Judge of RDMA: whether data between hosts bypassed their kernels, on fabrics that support it."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from pytest_hetgpu.model.transport_classes import OFF_HOST, RDMA
 from pytest_hetgpu.model.verdict import Kind
 
 TOO_LITTLE = 32_000_000
-"""Bytes below which the launcher's own traffic (connections, output of the ranks) may be as much as the data's."""
+"""Bytes below which the launcher's own traffic (connections, output of ranks) may equal that of the data."""
 
-# Half of the data is more than what a launcher sends; of a list with tcp in it RDMA must carry some.
+# Half of the data is more than a launcher sends. If the list also has tcp, RDMA must carry some of the data.
 _NONE, _BESIDE = 0.5, 0.9
 _IP = frozenset(("tcp", "sockets", "udp"))
 _WITHIN = frozenset(("self", "sm", "posix", "sysv", "cma", "knem", "xpmem", "gdr_copy", "cuda_*", "rocm_*", "smcuda"))
 
 
 class RdmaJudge(Judge):
-    """An adapter that does RDMA moves data without the kernel: the byte counters of the node's interface stay flat.
+    """RDMA moves data without the kernel, so the byte counters of the node's interface stay flat.
 
-    So RDMA is proven (EPFL RCP, "Using RDMA for efficient inter-node communication"), as long as nothing else uses the
-    interface. Inside a host there is none to prove; nor is there where a cell lets its data go over IP.
+    This proves RDMA if nothing else uses the interface (EPFL RCP, "Using RDMA for efficient inter-node communication").
+    Inside a host there is nothing to prove, nor in a cell whose data may go over IP.
     """
 
     name = "rdma"
@@ -50,9 +50,9 @@ class RdmaJudge(Judge):
 
 
 def _allowed(job: Job) -> float | None:
-    """The share of the data that may go through the interface; None if RDMA is not asked for between hosts.
+    """Return the share of the data that may pass the interface; None if RDMA is not requested between hosts.
 
-    A list may have tcp beside RDMA, which then must not carry next to all.
+    A list may have tcp beside RDMA, which then must not carry nearly all of the data.
     """
     if _asks_for_rdma(job.demand.transports):
         return _NONE
@@ -68,7 +68,7 @@ class HostNodes(NamedTuple):
     netdev: str
 
     def bytes_in(self, traffic: Mapping[str, int]) -> int | None:
-        """What its interface has moved, the most that any of its nodes counted; None if none did."""
+        """Return the bytes that its interface moved, the largest count of its nodes; None if none counted."""
         return max((traffic[name] for name in self.names if name in traffic), default=None)
 
 
@@ -84,7 +84,7 @@ def _placed(job: Job) -> list[HostNodes]:
 
 
 def _asks_for_rdma(components: Sequence[str]) -> bool:
-    """Whether IP is none of the ways that a transport may take. The choice of `auto` (`*`) may be any."""
+    """Return whether no component is IP. The `*` of `auto` may stand for any."""
     names = [component.rpartition("/")[2] for component in components]
     if "*" in components or not _IP.isdisjoint(names):
         return False
@@ -92,7 +92,7 @@ def _asks_for_rdma(components: Sequence[str]) -> bool:
 
 
 def _load(rows: Sequence[Row], place: HostNodes, placed: Sequence[HostNodes]) -> float:
-    """The fewest bytes that a host had to send and to receive in all timed iterations, by any algorithm."""
+    """Return the fewest bytes that a host had to send and receive in all timed iterations, by any algorithm."""
     total = sum(len(other.ranks) for other in placed)
     return sum(
         row.point.size * row.iterations * _share(row.operation, place, total) for row in rows if row.ranks == total
@@ -100,7 +100,7 @@ def _load(rows: Sequence[Row], place: HostNodes, placed: Sequence[HostNodes]) ->
 
 
 def _share(operation: str, place: HostNodes, total: int) -> float:
-    """Of an operation's size, what a host sends and receives at the very least; sizes are those of `metrics`."""
+    """Return the least that a host sends and receives, as a multiple of the operation's size (see `metrics`)."""
     own = len(place.ranks) / total
     if operation in ("send_recv", "bidirectional_send_recv"):
         return 2.0 * sum(rank ^ 1 not in place.ranks for rank in place.ranks)

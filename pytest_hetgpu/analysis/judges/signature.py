@@ -1,4 +1,4 @@
-"""What the output itself says of a failure."""
+"""Judge of signatures: the failure that the output itself explains."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pytest_hetgpu.model.verdict import Kind
 
 
 class SignatureJudge(Judge):
-    """Names the cause of a run that failed. The output of a run that did not may be as frightening as it likes."""
+    """Names the cause of a run that failed; alarming output of a run that did not fail is ignored."""
 
     name = "signature"
 
@@ -33,16 +33,16 @@ class SignatureJudge(Judge):
 
 
 def describe(signature: Signature) -> str:
-    """`SIGSEGV@libuct.so!f in MPI_Send on rank 0: invalid permissions (line 23)`."""
+    """Describe a signature: `SIGSEGV@libuct.so!f in MPI_Send on rank 0: invalid permissions (line 23)`."""
     return f"{describe_signature(signature)}: {signature.detail or signature.primary_line} (line {signature.line})"
 
 
 def _precedence(run: FinishedRun, found: Signature) -> Precedence:
-    """A text decides, unless something harder than text speaks for another kind.
+    """Return the precedence of a signature: definite, unless stronger evidence supports another kind.
 
-    A time limit stays one unless a crash or the end of a rank came before it; a rank that died of a signal stays a
-    crash unless memory ran out, a launcher unless a rank had failed; wrong data stay wrong data where the program
-    merely complains of them. An exit code that has a meaning of its own is told by that, not by the launcher's words.
+    A time limit stays one unless a crash or the exit of a rank came before. A rank that died of a signal stays a crash
+    unless memory ran out; a launcher does unless a rank had failed. Wrong data stay wrong data if the program merely
+    complains of them. An exit code with a meaning of its own precedes the launcher's message about it.
     """
     deadly = found.kind in (Kind.CRASH, Kind.OUT_OF_MEMORY)
     if found in (preempted(run), lost_interface(run)):

@@ -1,4 +1,4 @@
-"""Whether the run was as fast as the matrix says, and as it was before."""
+"""Judge of speed: whether the run was as fast as the matrix requires, and as fast as before."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _OTHERS = 8
 
 
 class SpeedJudge(Judge):
-    """Slow is what is slower at the same points in every launch of the cell; it decides where nothing else is wrong.
+    """A cell is slow if the same points are slow in every launch; this decides only if nothing else is wrong.
 
-    What could not be compared has not passed.
+    A point that could not be compared has not passed.
     """
 
     name = "speed"
@@ -50,7 +50,7 @@ class SpeedJudge(Judge):
             yield self.finding(Kind.UNKNOWN, lacks, Precedence.LOWEST)
 
     def _launched_again(self, run: FinishedRun) -> Iterator[RatedFinding]:
-        """A further launch that failed is a failure of the cell."""
+        """Yield the failures of further launches, which are failures of the cell."""
         for again in run.further:
             if not has_failed(again):
                 continue
@@ -63,14 +63,14 @@ class SpeedJudge(Judge):
 
 
 def inconclusive(run: FinishedRun) -> bool:
-    """Whether another launch must tell if the cell is slow."""
+    """Return whether another launch is needed to decide if the cell is slow."""
     if not run.job.demand.limits or any(map(has_failed, (run, *run.further))):
         return False
     return _assessed(_comparable(run)).state is SpeedState.DOUBTFUL
 
 
 def notes(run: FinishedRun) -> Iterator[str]:
-    """What is to be said of a cell's speed though it decides nothing."""
+    """Yield notes on a cell's speed that decide nothing."""
     if not run.job.demand.limits or has_failed(run):
         return
     run = _comparable(run)
@@ -86,7 +86,7 @@ def notes(run: FinishedRun) -> Iterator[str]:
 
 
 def _comparable(run: FinishedRun) -> FinishedRun:
-    """The case whose limits say which of them this run, as it came out, cannot be held against."""
+    """Return the run with limits marked that its actual result cannot be compared with."""
     demand, told_of = run.job.demand, run.evidence.program
     tool, timed = told_of.tool if told_of else "", times(demand, run.evidence.rows)
 
@@ -107,7 +107,7 @@ def _assessed(run: FinishedRun) -> Assessment:
 
 
 def _in_words(found: Assessment, run: FinishedRun) -> str:
-    """The surest point with what was expected and what came, and how sure it is; then the others."""
+    """Describe the most significant point with expectation, result and certainty; then the others."""
     demand = run.job.demand
     first, *others = found.beyond
     sure = f"{len(first.kept)} repeats in {found.launches} launch{'es' * (found.launches > 1)}"
@@ -142,7 +142,7 @@ def _compared(comparison: SpeedComparison, demand: Demand) -> str:
 
 
 def _short(comparison: SpeedComparison) -> str:
-    """`2M float32 (-19 %)`."""
+    """Describe a point in short: `2M float32 (-19 %)`."""
     change = 1 / comparison.ratio - 1 if comparison.limit.metric in BANDWIDTHS else comparison.ratio - 1
     return f"{describe_point(comparison.point) or comparison.limit.metric} ({change * 100:+.0f} %)"
 
@@ -152,19 +152,19 @@ def _where(point: Point) -> str:
 
 
 def describe_point(point: Point) -> str:
-    """`1M float32 in place`; nothing of what moves no data."""
+    """Describe a point: `1M float32 in place`; "" for an operation that moves no data."""
     words = (show_size(point.size), point.dtype, "in place" if point.place else "")
     return " ".join(filter(None, words)) if point.size else ""
 
 
 def _changed(run: FinishedRun) -> list[str]:
-    """Versions and settings that are not what they were: `ucx 1.18.0 is 1.20.0`."""
+    """Return changed versions and settings: `ucx 1.18.0 became 1.20.0`."""
     before, now = run.job.demand.before, {**run.job.demand.facts, **run.evidence.versions}
     return [f"{name} {was} became {now[name]}" for name, was in before.items() if now.get(name, was) != was]
 
 
 def _lacking(demand: Demand, *, owed: bool) -> str:
-    """What could not be compared and why, each reason once; "" where all could."""
+    """Describe the points that could not be compared, each reason once; "" if all could."""
     reasons: dict[str, list[str]] = {}
     for point, limits in demand.limits.items():
         for limit in limits:

@@ -1,4 +1,4 @@
-"""What a foreign program is, and what its end says."""
+"""Judge of external programs: whether the program is there, and the meaning of its exit."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pytest_hetgpu.model.verdict import Kind
 
 
 class ToolJudge(Judge):
-    """A cell whose program is not on its nodes is not run. An exit code that has a meaning of its own is told by it.
+    """A cell is skipped if its program is not on its nodes. An exit code with a meaning of its own becomes a finding.
 
-    Wrong results are `Data`'s to tell, and what is missing is `Completeness`'s.
+    `DataJudge` reports wrong results, `CompletenessJudge` missing ones.
     """
 
     name = "tool"

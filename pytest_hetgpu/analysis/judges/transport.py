@@ -1,4 +1,4 @@
-"""Whether the data went the way that was asked for."""
+"""Judge of transports: whether the data took the requested path."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class TransportJudge(Judge):
     def _carried(
         self, duties: Mapping[str, Duty], taken: Sequence[str], connections: Sequence[Connection]
     ) -> Iterator[RatedFinding]:
-        """Judge each path. If all are as owed, judge the connections that may be of any of the paths taken."""
+        """Judge each path; if all are as required, judge connections that may belong to any of the paths taken."""
         found = False
         for path, duty in duties.items():
             for rated in self._held({path: duty}, _of_path(path, connections)):
@@ -59,7 +59,7 @@ class TransportJudge(Judge):
             yield from self._held({path: duties[path] for path in taken}, lost)
 
     def _held(self, due: Mapping[str, Duty], seen: Sequence[Connection]) -> Iterator[RatedFinding]:
-        """Return what is wrong with connections each of which must meet one of these duties."""
+        """Yield the fault of connections each of which must meet one of these duties."""
         if why := _unmet(due, seen):
             yield self.finding(Kind.TRANSPORT_UNAVAILABLE, why)
         elif why := _unsure(due, seen):
@@ -67,7 +67,7 @@ class TransportJudge(Judge):
 
 
 def _of_path(path: str, connections: Sequence[Connection]) -> list[Connection]:
-    """Return the connections of a path; what a log shows without paths is put together, as if all were one."""
+    """Return the connections of a path; connections that the log shows without a path are merged into one."""
     seen = [one for one in connections if one.path == path]
     together = [one for one in connections if one.path == UNKNOWN]
     if seen or not together:
@@ -77,7 +77,7 @@ def _of_path(path: str, connections: Sequence[Connection]) -> list[Connection]:
 
 
 def _unmet(due: Mapping[str, Duty], seen: Sequence[Connection]) -> str:
-    """Return what carried the data instead of any class that is due; "" if one did, or nothing was seen."""
+    """Return the components that carried the data instead of a due class; "" if one did, or none was seen."""
     short = [one for one in seen if not _met(due, one.components)]
     if not short:
         return ""
@@ -88,7 +88,7 @@ def _unmet(due: Mapping[str, Duty], seen: Sequence[Connection]) -> str:
 
 
 def _unsure(due: Mapping[str, Duty], seen: Sequence[Connection]) -> str:
-    """Return why nobody can tell whether a class that is due carried large messages; "" if it did."""
+    """Return why it is unknown whether a due class carried large messages; "" if it did."""
     vague = [one for one in seen if not _met(due, {*one.components} - {*one.unsure})]
     if not vague:
         return ""
