@@ -70,7 +70,7 @@ class CommunicatorJudge(Judge):
 
 
 def _torch_of(stack: Stack, backend: str) -> Stack:
-    """What ranks of torch.distributed report: a release of torch, the stack's MPI only where that is their backend."""
+    """Return the stack that ranks of torch.distributed report: a release of torch, plus the MPI of an mpi backend."""
     version = stack.version if stack.vendor == "torch" else ""
     return replace(stack, vendor="torch", version=version, prefix=stack.prefix if backend == "mpi" else "")
 

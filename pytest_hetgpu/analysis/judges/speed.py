@@ -127,7 +127,10 @@ def _spread(got: Sample | None) -> float:
 
 
 def _compared(comparison: SpeedComparison, demand: Demand) -> str:
-    """`1M float32: busbw 0.8 GB/s, expected at least 0.9 (1 -10 %) from baseline 20261120-020006-02b3`."""
+    """Describe a point in full.
+
+    Example: `1M float32: busbw 0.8 GB/s, expected at least 0.9 (1 -10 %) from baseline 20261120-020006-02b3`.
+    """
     metric, limit = comparison.limit.metric, comparison.limit
     assert comparison.got
     assert comparison.expected

@@ -40,10 +40,10 @@ _CONTROLS = bytes(range(32))
 
 @dataclass(slots=True)
 class _Head:
-    """A frame whose end is missing. Given up once `until` bytes have been seen.
+    """A frame whose end is missing; dropped once `until` bytes have been seen.
 
-    Where it is the header that was cut, `header` ends in foreign text; `length` is 0, unless chance made it look whole.
-    Such a head may fit several frames: it is `used` by one, and kept for another.
+    If the header itself was cut, `header` ends in foreign text, and `length` is 0 unless it looks whole by chance. Such
+    a head may match several frames: after its first match it is `used`, and kept.
     """
 
     header: bytes
@@ -55,7 +55,7 @@ class _Head:
 
 
 class FrameReader:
-    """Gives the payloads in a stream of lines; `corrupt` counts the frames given up so far."""
+    """Reader of the payloads in a stream of lines; `corrupt` counts the frames lost so far."""
 
     def __init__(self) -> None:
         self.corrupt = 0
@@ -64,7 +64,7 @@ class FrameReader:
         self._work = WORK_LIMIT
 
     def feed(self, line: bytes) -> list[bytes]:
-        """The payloads that this line holds or completes. It comes without its newline."""
+        """Return the payloads that a line, without its newline, holds or completes."""
         self._seen += len(line) + 1
         if MARK not in line and (b"}" not in line or not (self._heads or PAYLOAD_START in line)):
             return []
@@ -74,12 +74,12 @@ class FrameReader:
         return payloads + self._completed(rest) if rest.endswith(b"}") else payloads
 
     def finish(self) -> int:
-        """Gives up what is still incomplete. Returns the number of frames that were lost in all."""
+        """Drop incomplete frames and return the number of frames lost in total."""
         self._expire(self._seen + WINDOW + 1)
         return self.corrupt
 
     def _whole(self, line: bytes) -> tuple[list[bytes], bytes]:
-        """Payloads that lie in the line in one piece, and what follows the last of them; notes the heads of others."""
+        """Return payloads that are whole in the line, and the text after the last; store the heads of others."""
         payloads, end = [], 0
         start = line.find(MARK)
         while start >= 0:
@@ -112,7 +112,7 @@ class FrameReader:
             self.corrupt += 1
 
     def _completed(self, tail: bytes) -> list[bytes]:
-        """All payloads that `tail`, the end of a line, completes: frames of several ranks often end alike."""
+        """Return all payloads that `tail`, the end of a line, completes: frames of several ranks often end alike."""
         payloads = [self._beheaded(tail)]
         for head in tuple(self._heads):
             payload = self._joined(head, tail) if head.length and self._work > 0 else None
@@ -122,7 +122,7 @@ class FrameReader:
         return list(dict.fromkeys(payload for payload in payloads if payload is not None))
 
     def _joined(self, head: _Head, tail: bytes) -> bytes | None:
-        """Head and tail put together where the CRC says so: `kept` bytes of the one, the missing ones of the other."""
+        """Join head and tail so that the CRC matches: `kept` bytes of the head, the missing ones of the tail."""
         first = max(0, head.length - len(tail))
         last = min(head.length - 1, len(head.text))
         crc = zlib.crc32(head.text[:first])
@@ -135,7 +135,7 @@ class FrameReader:
         return None
 
     def _beheaded(self, tail: bytes) -> bytes | None:
-        """A payload whose header was cut: the payload tells what it was, and its first part must be among the heads.
+        """Return a payload whose header was cut: its length and CRC follow from it, and its first part must be a head.
 
         With the full CRC before the payload the first part proves nothing more, and may be missing.
         """
@@ -153,7 +153,7 @@ class FrameReader:
 
 
 def _common(one: bytes, other: bytes) -> int:
-    """How many bytes the two begin with alike."""
+    """Return the length of the common beginning."""
     length = 0
     for left, right in zip(one, other, strict=False):
         if left != right:

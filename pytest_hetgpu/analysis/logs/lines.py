@@ -1,4 +1,4 @@
-"""Who wrote a line of a log, and what is left of it: launchers and log collectors put rank, host and time before it."""
+"""Origin and content of a log line: launchers and log collectors prefix it with rank, host and time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pytest_hetgpu.model.lazy_regex import lazy
 _LONGEST = 1 << 16
 _MOST_PREFIXES = 4
 
-# CSI and OSC sequences and changes of the character set (ECMA-48), and what a pager leaves of them.
+# CSI and OSC sequences and changes of the character set (ECMA-48), and their remains in a pager's output.
 _ESCAPES = lazy(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b(?:\][^\x07\x1b]*(?:\x07|\x1b\\)?|\([0-9A-B]|[@-Z\\-_])")
 _CONTROLS = lazy(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
@@ -55,7 +55,7 @@ _KINDS = {"[": "bracket", "(": "parenthesis", " ": "digit"}
 
 
 def parse_line(raw: bytes | str, number: int) -> LogLine:
-    """The line with what stands before it taken off. Never raises, whatever the bytes are."""
+    """Return the line without its prefixes. Never raises, whatever the bytes are."""
     whole = raw.decode(errors="replace") if isinstance(raw, bytes) else raw
     whole = whole[:_LONGEST].replace("\0", "").rstrip("\r\n")
     text = whole.rpartition("\r")[2]
@@ -74,7 +74,7 @@ def parse_line(raw: bytes | str, number: int) -> LogLine:
 
 
 def strip_controls(text: str) -> str:
-    """A text without escape sequences and control characters."""
+    """Return a text without escape sequences and control characters."""
     return _CONTROLS.sub("", _ESCAPES.sub("", text))
 
 

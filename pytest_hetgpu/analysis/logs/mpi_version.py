@@ -1,4 +1,4 @@
-"""What an MPI library says of itself (MPI_Get_library_version) as a name and a version."""
+"""Name and version of an MPI library from its version string (MPI_Get_library_version)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _FILLING = lazy(r"\((?:R|TM)\)|\b(?:MPI VERSION|version|library|release|for Linu
 
 
 def parse_mpi_version(library: str) -> tuple[str, str]:
-    """("Open MPI", "5.0.11") of `Open MPI v5.0.11, package: ...`; ("", "") where there is no version in it."""
+    """Return ("Open MPI", "5.0.11") for `Open MPI v5.0.11, package: ...`; ("", "") if it has no version."""
     found = _BANNER.match(library[:500])
     return (" ".join(_FILLING.sub(" ", found["name"]).split()), found["version"]) if found else ("", "")
 
 
 def fact_name(vendor: str) -> str:
-    """The name that a library's version has among facts: `openmpi` for Open MPI."""
+    """Return the fact that holds a library's version: `openmpi` for Open MPI."""
     return re.sub(r"[^a-z0-9]", "", vendor.lower())

@@ -1,6 +1,6 @@
-"""Rows of lines that hold one of some words, passed over as a whole: in debug logs most lines are nobody's.
+"""Skipping of consecutive lines that hold one of some words: in debug logs most lines interest no parser.
 
-RE2 passes over a row in one search; where it is not installed, line after line gives the same.
+RE2 skips such a block in one search. Without RE2, a loop over lines gives the same result.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from pytest_hetgpu.model.multi_pattern import BytesPattern, automaton
 
 
 class NoiseFilter:
-    """Lines that hold one of `words`; carriage returns and line feeds end them."""
+    """Filter of lines that hold one of `words`; carriage returns and line feeds end them."""
 
     def __init__(self, words: Sequence[bytes]) -> None:
         self.words = tuple(words)
         self._row = _row(self.words)
 
     def past(self, block: bytes, at: int, end: int) -> int:
-        """Where the row of such lines ends that begins at `at`; `at` itself where there is none.
+        """Return the end of the block of such lines that begins at `at`; `at` itself if there is none.
 
-        Lines that are not ended before `end` do not count; empty lines behind one of the row do.
+        Lines that do not end before `end` do not count; empty lines after one of the block do.
         """
         if not self.words:
             return at
@@ -45,6 +45,6 @@ class NoiseFilter:
 
 @lru_cache(maxsize=8)
 def _row(words: tuple[bytes, ...]) -> BytesPattern | None:
-    """A pattern of whole rows, None without RE2: `re` would go back and forth in each line."""
+    """Return a pattern of whole blocks, None without RE2: `re` would backtrack in each line."""
     alternatives = b"|".join(map(re.escape, words))
     return automaton(rb"(?:[^\r\n]*(?:%b)[^\r\n]*[\r\n]+)+" % alternatives)

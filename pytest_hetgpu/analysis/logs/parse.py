@@ -25,13 +25,13 @@ from pytest_hetgpu.model.transport_classes import UNKNOWN, Connection, connectio
 if TYPE_CHECKING:
     from pytest_hetgpu.model.outcome import Evidence
 
-# A launcher cuts records, and what is missing ends one of the lines that follow (`frames`).
+# A launcher cuts records; the missing part ends one of the next lines (`frames`).
 _RECORDS = (b"@hetgpu:", b'{"t":"')
 _RECORD_CONTEXT = 10_000
 
 
-# What libraries say at their debug levels is no failure, and may be most of a log (ucs/debug/log.c, utils/ucc_log.h,
-# libfabric's src/log.c, NCCL's debug.h).
+# Debug messages of libraries are no failures, and may be most of a log. Sources: ucs/debug/log.c, utils/ucc_log.h,
+# libfabric's src/log.c, NCCL's debug.h.
 DEBUG_NOISE = (
     *(b"UCX  %b" % level for level in (b"DEBUG", b"TRACE", b"REQ  ", b"DATA ", b"ASYNC", b"FUNC ", b"POLL ")),
     *(
@@ -48,13 +48,13 @@ DEBUG_NOISE = (
     b" NCCL CALL ",
 )
 
-# The launcher's words on an abort; a separator and other ranks' output may stand between the program's own and them.
+# Key of the launcher's message about an abort. A separator and other ranks' output may precede it.
 _GAVE_UP = "MPI_Abort@"
 _BEFORE = 10
 
 
 class TransportLogReader(Protocol):
-    """A transport's reader of its own log lines: what `transports.base.ProofReader` must have at least."""
+    """A transport's reader of its own log lines; the part of `transports.base.ProofReader` that is required."""
 
     @property
     def triggers(self) -> tuple[bytes, ...]:
@@ -73,15 +73,15 @@ class TransportLogReader(Protocol):
 
 
 def log_parsers() -> tuple[LogParser, ...]:
-    """A fresh reader of every dialect there is."""
+    """Return a new instance of each log parser."""
     return tuple(find("signatures", name, LogParser)() for name in names("signatures"))  # type: ignore[type-abstract]
 
 
 @dataclass(frozen=True)
 class ScanResult:
-    """All that one pass over a log gave. `readings` come as dialects told them, not yet in order.
+    """Result of one pass over a log; `matches` are in the order of parsers, not yet by priority.
 
-    `failed` says of dialects that broke off what they failed at.
+    `failed` describes exceptions of parsers.
     """
 
     records: Records
@@ -95,11 +95,11 @@ class ScanResult:
 
     @property
     def ranks(self) -> Mapping[Process, int]:
-        """Which rank each process said it was."""
+        """Rank of each process, as the process reports it."""
         return {(hello.host.split(".")[0], hello.pid): rank for rank, hello in self.records.hellos.items()}
 
     def survived(self, match: FailureMatch) -> bool:
-        """Whether the program went on after a line: something that only it can have written follows."""
+        """Return whether the program went on after a match: a line that only it can have written follows."""
         if match.priority >= Priority.CONSEQUENCE:
             return True
         last = self._last_of_program
@@ -117,10 +117,10 @@ class ScanResult:
 def scan_log(
     path: Path, *, proof: TransportLogReader | None = None, parsers: Sequence[LogParser] | None = None
 ) -> ScanResult:
-    """One streaming pass over the log in `path`.
+    """Scan the log in `path` in one streaming pass.
 
-    A log that is missing, empty, broken off, binary or of 1 GB gives an answer too; memory does not grow with it.
-    Raises OSError for a file that is there and cannot be read.
+    A log that is missing, empty, cut off, binary or of 1 GB gives a result, too; memory does not grow with its size.
+    Raise OSError for an existing file that cannot be read.
     """
     records, versions = RecordReader(), Versions()
     adapters = [_ParserAdapter(parser) for parser in (log_parsers() if parsers is None else parsers)]
@@ -149,9 +149,9 @@ def scan_log(
 def read_evidence(
     path: Path, *, proof: TransportLogReader | None = None, parsers: Sequence[LogParser] | None = None
 ) -> Evidence:
-    """All that judges need of the output in `path`: `proof` is the transport family's reader, `spoken` defaults to all.
+    """Scan the output in `path` for judges; `proof` is the transport's reader, `parsers` defaults to all.
 
-    Reads as `listen` does.
+    Reads as `scan_log` does.
     """
     from pytest_hetgpu.model.outcome import Evidence
 
@@ -180,9 +180,9 @@ def read_evidence(
 
 
 def failures(path: Path, result: ScanResult, matches: Sequence[FailureMatch]) -> tuple[Signature, ...]:
-    """The failures among readings of the log in `path`, the most telling first.
+    """Return the failures among matches of the log in `path`, the most telling first.
 
-    Where the first is that a program gave up, the line is quoted in which it said why, if it did just before.
+    If the first is an abort, and the program printed its reason just before, that line is quoted.
     """
     found = by_priority(matches, result.ranks, result.survived)
     if not (found and found[0].key.startswith(_GAVE_UP)):
@@ -196,7 +196,10 @@ def failures(path: Path, result: ScanResult, matches: Sequence[FailureMatch]) ->
 
 
 def _connections(proof: TransportLogReader, carried: Iterable[str]) -> tuple[Connection, ...]:
-    """Connections by the log and by ranks that looked at their own; a reader that tells no paths has one kind."""
+    """Return connections from the log and from ranks that report their own.
+
+    A reader without paths gives one connection of unknown path.
+    """
     whole = (connection(UNKNOWN, proof.transports),) if proof.transports else ()
     found = getattr(proof, "connections", whole)
     return tuple(sorted({*found, *(connection(UNKNOWN, (name,)) for name in carried)}))
@@ -210,7 +213,7 @@ def _proof_subscription(reader: TransportLogReader) -> Subscription:
 
 
 class _ParserAdapter:
-    """A dialect and what it made of the log. One that fails, which none should, costs its own readings only."""
+    """Subscription of one parser; an exception in the parser costs its own matches only."""
 
     def __init__(self, parser: LogParser) -> None:
         self.parser = parser
@@ -243,7 +246,7 @@ class _ParserAdapter:
 
 
 def _library_versions(hellos: Iterable[Hello]) -> dict[str, str]:
-    """Versions of the MPI libraries that ranks have loaded; ranks of several versions give them all, with commas."""
+    """Return versions of the MPI libraries that ranks have loaded; several versions are joined by commas."""
     seen: dict[str, set[str]] = {}
     for hello in hellos:
         vendor, version = parse_mpi_version(hello.library)

@@ -1,4 +1,4 @@
-"""Whether a log holds a run at all, and whether its program went on after a line: signs in the lines themselves."""
+"""Lines of a log that a running program prints itself."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pytest_hetgpu.model.lazy_regex import lazy
 _PROGRAMS = r"(?:mpirun|mpiexec(?:\.\w+)?|prterun|orterun|srun|torchrun|aprun|jsrun|flux run|horovodrun|deepspeed)"
 _PROMPT = r"(?:\S{0,80}[$%>]|\S{1,80}#|\[[^\[\]]{1,80}\][$#%])"
 
-# What only a run writes: a shell's echo of its command, ranks and processes, tables of benchmarks, lines of libraries.
+# Lines that only a run writes: a shell's echo of its command, ranks and processes, tables of benchmarks.
 _RUN = lazy(
     r"|".join(
         (
@@ -37,12 +37,12 @@ _RUN = lazy(
     )
 )
 
-# What scripts echo of an exit status.
+# Echoes of an exit status by scripts.
 _STATUS = (
     r"(?i:^\W{0,6}(?:[\w./-]{1,40}[:,]? ){0,4}?(?:exit(?: status| code)?|return(?:ed)?(?: code)?|rc)"
     r"\s*[:=]?\s*\d{1,3}\W*$)"
 )
-# What libraries, launchers and resource managers write, and what separates their texts.
+# Lines of libraries, launchers and resource managers, and separators between them.
 _NOT_THE_PROGRAMS = lazy(
     r"|".join(
         (
@@ -53,7 +53,7 @@ _NOT_THE_PROGRAMS = lazy(
             r"^\s*#\d{1,3}\s+0x[0-9a-f]+ |^libfabric:|^libibverbs:|^\[?[WEIF]\d{4} \d\d:",
             r"^(?:srun|salloc|sbatch|scancel|slurmstepd|slurmd|flux-\w+|mpirun|mpiexec|prterun|docker|timeout)\b.{0,80}:",
             r"^FATAL: {3}",
-            # Tracebacks and stacks of Python (traceback.c), and what torch adds to an error or says of its end.
+            # Tracebacks and stacks of Python (traceback.c), and torch's additions to an error or its end.
             r"^(?:CUDA|HIP) kernel errors might be|^For debugging consider passing |^Compile with `TORCH_USE_",
             r"^Stalled ops:|\[missing ranks: ?\d",  # Horovod
             r"\b[Ss]ending process \d+ closing signal SIG",
@@ -68,24 +68,24 @@ _NOT_THE_PROGRAMS = lazy(
     )
 )
 
-# What Open MPI puts before and after a help text (opal/util/show_help.c).
+# Lines before and after a help text of Open MPI (opal/util/show_help.c).
 _RULE = lazy(r"^-{50,}\s*$")
 
 
 def is_program_running(lines: Iterable[str]) -> bool:
-    """Whether one of these lines is of a kind that only running programs write."""
+    """Return whether one of these lines is of a kind that only running programs write."""
     return any(_RUN.search(line) for line in lines)
 
 
 def is_program_line(line: str) -> bool:
-    """Whether a line is a program's own, as far as one can tell: no library's, launcher's or resource manager's."""
+    """Return whether a line is the program's own: no known line of a library, launcher or resource manager."""
     return not _NOT_THE_PROGRAMS.search(line)
 
 
 def last_program_line(lines: Sequence[str], told: Collection[int] = ()) -> int | None:
-    """The place of a program's last own line, None without one; what stands between two rules is a help text.
+    """Return the index of the last line of the program itself, None without one; help texts between rules are skipped.
 
-    `told` are the places of lines that tell of a failure themselves.
+    `told` are indexes of lines that are failures themselves.
     """
     inside, last = False, None
     for here, line in enumerate(lines):

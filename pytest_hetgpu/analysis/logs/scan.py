@@ -1,6 +1,6 @@
-"""One pass over a log of any size, in which only the lines that somebody listens for cost more than a search.
+"""Scan of a log in a single pass; lines without a trigger are skipped unparsed.
 
-A log is bytes: NULs, broken UTF-8, carriage returns and endless lines are its ordinary contents.
+A log is bytes: NULs, broken UTF-8, carriage returns and endless lines are ordinary content.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ class ScannedLine:
 
     @property
     def parsed(self) -> LogLine:
-        """The line as dialects read it; parsed once for all of them."""
+        """The line as parsers get it; parsed once for all of them."""
         if self._parsed is None:
             self._parsed = parse_line(self.raw, self.number)
         return self._parsed
 
     @property
     def text(self) -> str:
-        """The line as text, without NULs and colours; what is no UTF-8 is replaced."""
+        """The line as text, without NULs and colours; invalid UTF-8 is replaced."""
         return without_colours(self.raw).decode(errors="replace").replace("\0", "")
 
 
 @dataclass(slots=True)
 class Subscription:
-    """Somebody who wants the lines that hold one of `triggers`, and `context` lines after each of them."""
+    """Request for lines that hold one of `triggers`, and for `context` lines after each of them."""
 
     triggers: Sequence[bytes]
     take: Callable[[ScannedLine], None]
@@ -58,9 +58,10 @@ class Subscription:
 
 
 class Scan:
-    """Feeds ears from blocks of whole lines; `head` and `tail` keep the first and last lines, `lines` counts all.
+    """Scan that feeds subscriptions; `head` and `tail` keep the first and last lines, `lines` counts all.
 
-    A line that holds one of the words `unheard` is nobody's, nor of anybody's context, which a long row of them ends.
+    A line that holds one of the words `noise` goes to no subscription. A long block of such lines also ends every
+    context.
     """
 
     def __init__(self, subscriptions: Sequence[Subscription], noise: Sequence[bytes] = ()) -> None:
@@ -73,7 +74,8 @@ class Scan:
         for place, subscription in enumerate(subscriptions):
             for trigger in dict.fromkeys(subscription.triggers):
                 self._subscribers[trigger].append(place)
-        # Places of ears: of those that want more lines, and of those that want a line with these words; None if nobody.
+        # Indexes of subscriptions: those that wait for more lines, and those that want a line with these words. None
+        # marks noise.
         self._pending: set[int] = set()
         self._wanted: dict[frozenset[bytes], frozenset[int] | None] = {}
         self._passed = 0
@@ -83,23 +85,23 @@ class Scan:
 
     @property
     def lines(self) -> int:
-        """How many lines there were; a last one without an end counts."""
+        """Number of lines; a last one without an end counts."""
         return self._number - (self._tail[-1:] in (b"\n", b""))
 
     @property
     def head(self) -> tuple[str, ...]:
-        """The first lines, as far as HEAD_BYTES go."""
+        """The first lines, up to HEAD_BYTES."""
         return tuple(ScannedLine(raw[:LONGEST_TAIL_LINE], 0).text for raw in self._head.splitlines())
 
     @property
     def tail(self) -> tuple[str, ...]:
-        """The last lines, as a terminal would show them: of a line written over, what came last."""
+        """The last lines, as a terminal shows them: if a line was overwritten, its last version."""
         lines = self._tail[-TAIL_BYTES:].strip(b"\0\r\n").split(b"\n")[-TAIL_LINES:]
         shown = (line.rstrip(b"\r").rpartition(b"\r")[2][:LONGEST_TAIL_LINE] for line in lines)
         return tuple(ScannedLine(raw, 0).text for raw in shown) if lines != [b""] else ()
 
     def file(self, path: Path) -> None:
-        """Reads a file from its beginning to its end; a missing one is empty. Memory: two chunks, whatever the size."""
+        """Read a file from start to end; a missing one is empty. Memory: two chunks, whatever the size."""
         try:
             log = path.open("rb", buffering=0)
         except FileNotFoundError:
@@ -112,7 +114,7 @@ class Scan:
                 self._block(rest)
 
     def _lines(self, rest: bytes, chunk: bytes) -> bytes:
-        """Takes whole lines, and of an endless line whole pieces; returns what is left. `rest` holds no line end."""
+        """Scan whole lines, and whole pieces of an endless line; return the rest. `rest` holds no line end."""
         ended = max(chunk.rfind(b"\n"), chunk.rfind(b"\r")) + 1
         start = ended or -len(rest)
         end = start + (len(chunk) - start) // LONGEST_LINE * LONGEST_LINE
@@ -125,7 +127,7 @@ class Scan:
         coloured, at, flood = ColouredBlock(given), 0, False
         block = coloured.plain
         while at < len(block):
-            # Behind a line that somebody wanted more may come, which need no search.
+            # After a wanted line more may follow, which need no search.
             if (flood or self._pending) and (after := self._alike(coloured, at)) > at:
                 at = after
                 continue
@@ -144,14 +146,14 @@ class Scan:
             self._head += block[: HEAD_BYTES - len(self._head)]
 
     def _to_a_hit(self, block: bytes, at: int) -> int:
-        """Where the next line begins that holds a word for somebody, the block's end where there is none."""
+        """Return the start of the next line that holds a trigger, or the end of the block."""
         hit = self._matcher.first(block, at)
         start = len(block) if hit is None else _line_start(block, at, hit)
         self._number += block.count(b"\n", at, start)
         return start
 
     def _alike(self, coloured: ColouredBlock, at: int) -> int:
-        """As `_one`, of a line like one that was given before; `at` itself where none was, or nobody wants such."""
+        """Feed the line at `at` as `_one` does, if one of the same shape was fed before; else return `at`."""
         block = coloured.plain
         end = _line_end(block, at)
         if end in (at, len(block)) or end - at >= LONGEST_LINE:
@@ -165,7 +167,7 @@ class Scan:
         return end + 1
 
     def _one(self, coloured: ColouredBlock, at: int) -> int:
-        """Gives the line at `at` to the ears that want it, and returns where the next begins."""
+        """Feed the line at `at` to its subscriptions and return the start of the next."""
         block = coloured.plain
         end = _line_end(block, at)
         if end > at:
@@ -190,7 +192,7 @@ class Scan:
             subscription.take(line)
 
     def _pass_over(self, block: bytes, at: int, end: int) -> None:
-        """Counts lines that are nobody's: behind so many of them in a row nobody waits for more."""
+        """Count lines of noise; after many of them in a row no subscription waits for more."""
         self._number += block.count(b"\n", at, end)
         if not self._pending:
             return
@@ -201,7 +203,7 @@ class Scan:
             self._pending.clear()
 
     def _hit(self, words: frozenset[bytes]) -> frozenset[int] | None:
-        """The places of the ears that listen for one of these words; None where one of them makes a line nobody's."""
+        """Return the indexes of subscriptions to one of these words; None if one of the words marks noise."""
         if words in self._wanted:
             return self._wanted[words]
         is_noise = not words.isdisjoint(self._noise.words)
@@ -216,7 +218,7 @@ def _line_start(block: bytes, low: int, high: int) -> int:
 
 
 def _line_end(block: bytes, at: int) -> int:
-    """The end of the line at `at`: its line feed or carriage return, or where it gets too long."""
+    """Return the end of the line at `at`: its line feed or carriage return, or the length limit."""
     limit = min(len(block), at + LONGEST_LINE)
     feed = block.find(b"\n", at, limit)
     limit = limit if feed < 0 else feed

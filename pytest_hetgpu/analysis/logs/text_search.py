@@ -1,4 +1,4 @@
-"""Where in a log certain texts stand: what knowledge asks for besides the failure itself."""
+"""Search of a log for texts of known failures that stand beside the failure itself."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from pytest_hetgpu.model.multi_pattern import any_of
 
 
 def find_texts(path: Path, wanted: Iterable[str]) -> Mapping[str, int]:
-    """For each of the texts that the log holds, the number of the first line that holds it, from 1.
+    """Return the first line number, from 1, of each text that the log holds.
 
-    Texts hold no line ends and have at most 1000 bytes. A missing log holds none. Raises OSError for one that cannot be
-    read. What has been found is not looked for again, so that a text of every line costs no more than a rare one.
+    Texts hold no line ends and have at most 1000 bytes. A missing log holds none. Raise OSError if the log cannot be
+    read. A text that was found is not searched again, so that frequent texts cost no more than rare ones.
     """
     missing = {text.encode(): text for text in wanted if text}
     try:
@@ -29,9 +29,9 @@ def find_texts(path: Path, wanted: Iterable[str]) -> Mapping[str, int]:
 
 
 def read_lines(path: Path, first: int, last: int) -> tuple[LogLine, ...]:
-    """The lines from number `first` to `last`, both in; lines of a log that was written over count as one.
+    """Return the lines from number `first` to `last`, both included; an overwritten line counts as one.
 
-    Raises OSError where the log cannot be read; an endless line is cut.
+    Raise OSError if the log cannot be read; an endless line is cut.
     """
     with path.open("rb") as log:
         number, found = 1, []
@@ -50,7 +50,7 @@ def read_lines(path: Path, first: int, last: int) -> tuple[LogLine, ...]:
 
 
 def _after(chunk: bytes, ends: int) -> int:
-    """Where in the chunk the line begins that so many line ends precede."""
+    """Return the start of the line after so many line ends."""
     at = 0
     for _ in range(ends):
         at = chunk.index(b"\n", at) + 1
@@ -66,7 +66,7 @@ class _Ends:
         self._ends = 0
 
     def before(self, place: int) -> int:
-        """How many there are before this byte; places never go down."""
+        """Return the number of line ends before this byte; positions never decrease."""
         while self._at < place and (chunk := os.pread(self._log, min(CHUNK, place - self._at), self._at)):
             self._ends += chunk.count(b"\n")
             self._at += len(chunk)
@@ -83,7 +83,7 @@ class _Search:
         self._found: dict[str, int] = {}
 
     def found(self) -> Mapping[str, int]:
-        """The numbers of the lines of those that are there."""
+        """Return the line numbers of the texts that were found."""
         kept, read = b"", 0
         while self._missing and (chunk := self._log.read(CHUNK)):
             kept = self._through(kept, chunk, read)
@@ -92,9 +92,9 @@ class _Search:
         return self._found
 
     def _through(self, kept: bytes, chunk: bytes, start: int) -> bytes:
-        """Looks through what was kept and the chunk that begins at `start`, of which an empty one is the last.
+        """Search the kept bytes and the chunk that begins at `start`; an empty chunk is the last.
 
-        Returns the last bytes, which may be the beginning of a text.
+        Return the last bytes, which may begin a text.
         """
         block, at = without_colours(kept + chunk), 0
         end = max(0, len(block) - _OVERLAP) if chunk else len(block)

@@ -1,9 +1,9 @@
-"""Names of functions as people say them: C++ symbols without their types, programs without the MPI they were built for.
+"""Readable names: C++ symbols without their types, programs without the suffix of their MPI.
 
-Of a mangled symbol only the qualified name is wanted, so only that part of the grammar is read here, in one pass over
-at most `LONGEST` characters. The demanglers that could be had instead are native code that has crashed on made-up
-symbols (libstdc++'s, by cxxfilt), 78 MB (symbolic), without types and wheels for ARM (cpp-demangle), or recursive and
-without a release for years (itanium-demangler).
+Only the qualified name of a mangled symbol is needed. So only that part of the grammar is parsed, in one pass over at
+most `LONGEST` characters. Existing demanglers were rejected: native code that crashed on made-up symbols (libstdc++'s,
+by cxxfilt), 78 MB (symbolic), no types and no wheels for ARM (cpp-demangle), or recursive and without a release for
+years (itanium-demangler).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _THUNK = lazy(r"_{1,2}Z(?:T(?:h|v\d*_?)n?\d+_(?:n?\d+_)?|GTt|TH|TW)?(?=.)")
 
 
 class _Unreadable(Exception):
-    """The symbol is broken off, or holds what this reader does not know."""
+    """A symbol that is cut off, or that uses unsupported grammar."""
 
 
 class _Symbol:
@@ -61,7 +61,7 @@ class _Symbol:
         return taken
 
     def _deeper(self) -> None:
-        """Counts the calls that may nest; a real symbol needs few."""
+        """Count the calls that may nest; a real symbol needs few."""
         self.depth += 1
         if self.depth > _MOST_PARTS:
             raise _Unreadable
@@ -74,7 +74,7 @@ class _Symbol:
         return self.skip(int(found[0]))
 
     def encoding(self) -> str:
-        """The name that a symbol or a local scope begins with: nested, local or plain."""
+        """Parse the name that a symbol or a local scope begins with: nested, local or plain."""
         self._deeper()
         first = self.peek()
         if first == "N":
@@ -89,7 +89,7 @@ class _Symbol:
         return self._parts("")
 
     def _local(self) -> str:
-        """`Z <function> E <name>`: what is defined inside a function is known by the function's name, too."""
+        """Parse `Z <function> E <name>`: a local definition has the function's name, too."""
         self.skip()
         outer = self.encoding()
         self.types()
@@ -119,7 +119,7 @@ class _Symbol:
         return "::".join(parts)
 
     def _part(self, parts: list[str]) -> str:  # noqa: PLR0911
-        """One component; "" for what adds nothing to the name, such as template arguments."""
+        """Parse one component; return "" for those without a name, such as template arguments."""
         first, two = self.peek(), self.peek(2)
         if first.isdigit():
             name = self.source_name()
@@ -150,7 +150,7 @@ class _Symbol:
         raise _Unreadable
 
     def _unnamed(self) -> str:
-        """`Ul <types> E [number] _`, a lambda, or `Ut [number] _`, a type without a name."""
+        """Parse `Ul <types> E [number] _`, a lambda, or `Ut [number] _`, a type without a name."""
         is_lambda = self.skip(2) == "Ul"
         if is_lambda:
             self.types()
@@ -160,7 +160,7 @@ class _Symbol:
         return "{lambda}" if is_lambda else "{unnamed}"
 
     def types(self) -> None:
-        """Reads over types, expressions and template arguments up to the `E` that ends them."""
+        """Skip types, expressions and template arguments up to the `E` that ends them."""
         self._deeper()
         inside = [""]
         while inside:
@@ -184,7 +184,7 @@ class _Symbol:
                 self.skip()
 
     def _literal(self, inside: list[str]) -> None:
-        """`L <type> <value> E` and `L_Z <encoding> E`."""
+        """Skip `L <type> <value> E` and `L_Z <encoding> E`."""
         self.skip()
         if self.peek(2) == "_Z":
             self.skip(2)
@@ -206,7 +206,7 @@ class _Symbol:
         self.at = end + 1
 
     def _reference(self) -> None:
-        """`S_`, `S1A_`, `T_`, `T0_`; `Ts`, `Tu` and `Te` elaborate a type."""
+        """Skip `S_`, `S1A_`, `T_`, `T0_`; `Ts`, `Tu` and `Te` elaborate a type."""
         self.skip()
         if self.peek() and self.peek() in "sue":
             self.skip()
@@ -219,9 +219,9 @@ class _Symbol:
 
 
 def function_name(symbol: str) -> str:
-    """A function's qualified name: `c10d::ProcessGroupMPI::send` of its mangled symbol or of its full signature.
+    """Return a function's qualified name, `c10d::ProcessGroupMPI::send`, from a mangled symbol or a full signature.
 
-    What cannot be read is returned as it is, but never more than 200 characters of it.
+    A name that cannot be parsed is returned unchanged, cut to 200 characters.
 
     >>> function_name("_ZN4c10d15ProcessGroupMPI4sendERSt6vectorIN2at6TensorESaIS3_EEii")
     'c10d::ProcessGroupMPI::send'
@@ -241,7 +241,7 @@ def function_name(symbol: str) -> str:
 
 
 def _undeclared(declared: str) -> str:
-    """A declaration's qualified name: no return type, template arguments or parameters."""
+    """Return a declaration's qualified name: no return type, template arguments or parameters."""
     text = _ABI.sub("", declared.partition(" [with ")[0]).replace("(anonymous namespace)", "{anonymous}")
     kept, depth = [], 0
     operator = re.search(r"operator\s*(\(\)|<=>|<<=?|>>=?|->\*?|[<>]=?|[^\w\s(]{1,3})\s*(?=\(|<|$)", text)
@@ -268,7 +268,7 @@ _BUILT_FOR = lazy(
 
 
 def program_name(name: str) -> str:
-    """A program's name without the suffix that says which MPI it was built for; libraries keep theirs.
+    """Return a program's name without the suffix of the MPI it was built for; libraries keep theirs.
 
     >>> [program_name(name) for name in ("heat2d_o5", "app_mpich", "osu_bw.ompi5", "libx_mpich.so.1", "mpich")]
     ['heat2d', 'app', 'osu_bw', 'libx_mpich.so.1', 'mpich']

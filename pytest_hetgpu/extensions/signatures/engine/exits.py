@@ -1,4 +1,4 @@
-"""How a rank ended, said of its signal or exit code: the same whichever launcher or shell tells it."""
+"""Reasons of a rank's exit, by signal or exit code: the same for all launchers and shells."""
 
 from __future__ import annotations
 
@@ -41,16 +41,15 @@ _TEXTS = {
     "Power failure": 30,
     "Bad system call": 31,
 }
-# Whoever cuts a job off writes so in the job's own output, there and then. A symptom before that line may be why it
-# took so long; a peer that is gone, told after it, is what became of it. LIMIT is for what is told apart from the
-# output.
+# A process that cuts a job off prints so in the job's own output, at that time. A symptom before that line may be why
+# the job took so long. A lost peer after it is a consequence. LIMIT is for messages outside the output.
 CUT_OFF = Priority.SYMPTOM
 EXTERNAL_SIGNALS = frozenset((1, 2, 15))
 _KILL, _XCPU = 9, 24
 
 
 class ExitReason(NamedTuple):
-    """An ending in a signature's words."""
+    """Reason of an exit, as fields of a signature."""
 
     kind: Kind
     key: str
@@ -65,7 +64,7 @@ def signal_number(text: str) -> int | None:
 
 
 def exit_by_signal(number: int) -> ExitReason:
-    """Died of a signal: those that people and launchers send say nothing of why."""
+    """Return death by a signal; signals that people and launchers send explain nothing."""
     name = signal_name(number)
     if number == _XCPU:
         return ExitReason(Kind.TIMEOUT, "cpu-time@ulimit", Priority.LIMIT, name, "CPU time limit exceeded")
@@ -73,7 +72,7 @@ def exit_by_signal(number: int) -> ExitReason:
 
 
 def exit_by_code(code: int) -> ExitReason:
-    """Exited with a code: above 128 a shell tells of a signal, at 126 and 127 that there was nothing to run."""
+    """Return exit with a code; above 128 a shell reports a signal, 126 and 127 mean that no program was run."""
     if 128 < code < 128 + 65:
         return exit_by_signal(code - 128)
     kind = Kind.LAUNCH_FAILURE if code in (126, 127) else Kind.ERROR
@@ -81,19 +80,19 @@ def exit_by_code(code: int) -> ExitReason:
 
 
 def is_killed(reason: ExitReason) -> bool:
-    """Whether SIGKILL ended it, which a launcher sends to those who are left, too."""
+    """Return whether SIGKILL ended it, which a launcher also sends to remaining ranks."""
     return reason.signal == signal_name(_KILL)
 
 
 def parse_ranges(ranges: str) -> Iterator[int]:
-    """The numbers of `0-3,5`, a limited number of them; what is no number is left out."""
+    """Yield the numbers of `0-3,5`, up to a limit; text that is no number is skipped."""
     found = re.finditer(r"(?<!\d)(\d{1,7})(?!\d)(?:-(\d{1,7})(?!\d))?", ranges)
     parts = (range(int(part[1]), int(part[2] or part[1]) + 1) for part in found)
     return islice(chain.from_iterable(parts), _MOST_RANGED)
 
 
 def expand_hosts(names: str) -> tuple[str, ...]:
-    """The hosts of Slurm's `node[1-3,07],login`, zeros kept, a limited number of them."""
+    """Return the hosts of Slurm's `node[1-3,07],login`, zeros kept, up to a limit."""
     found: list[str] = []
     for part in re.findall(r"[^,\[\]]*(?:\[[^\[\]]*\][^,\[\]]*|(?=,|$))", names[:_LONGEST_NAMES]):
         head, bracket, rest = part.partition("[")

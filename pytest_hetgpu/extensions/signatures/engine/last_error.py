@@ -1,4 +1,4 @@
-"""The line that a program wrote last before it called MPI_Abort, where that line says why."""
+"""The last error that a program printed before it called MPI_Abort."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pytest_hetgpu.extensions.signatures.base import LogLine
 from pytest_hetgpu.model.lazy_regex import lazy
 
 NEAR = 6
-"""How many lines before the launcher's words on the abort are looked at."""
+"""Number of lines to search before the launcher's message about the abort."""
 
 _SEPARATOR = lazy(r"^[\W_]*$")
 _PROGRESS = lazy(r"(?i:\b(?:step|iter\w*|epoch|cycle|time|residual|loss|progress)\b)\W{0,3}.*\d|\d\s*%|^[\d\s.eE+-]*$")
@@ -23,9 +23,9 @@ _FEWEST_WORDS = 2
 
 
 def last_error(before: Sequence[LogLine], rank: int | None = None) -> LogLine | None:
-    """Of the lines before an abort by `rank`, the nearest that complains; None where they are output like any other.
+    """Return the nearest line that complains before an abort by `rank`; None if all are ordinary output.
 
-    A line that names another rank is not its word.
+    A line that names another rank does not count.
     """
     for line in reversed(before[-NEAR:]):
         text = line.text[:1000]

@@ -1,4 +1,4 @@
-"""Reports of one death made one: several handlers of one signal, a process's last words, the launcher's echo."""
+"""Merge of the reports of one death: several handlers of one signal, a last error, the launcher's echo."""
 
 from __future__ import annotations
 
@@ -24,16 +24,19 @@ _MOST_WAITING = 200
 def merge_reports(
     ordered: Sequence[FailureMatch], with_rank: Callable[[FailureMatch], FailureMatch]
 ) -> list[FailureMatch]:
-    """Readings, sorted by line, with one for each process that died of a signal; `with_rank` adds the rank it knows."""
+    """Merge matches, sorted by line, into one per process that died of a signal.
+
+    `with_rank` adds the rank of a process.
+    """
     spoken = _with_interpreters(_with_last_words(_one_a_process(ordered)))
     return _drop_echoes([with_rank(match) for match in spoken])
 
 
 def _one_a_process(ordered: Sequence[FailureMatch]) -> list[FailureMatch]:
-    """Handlers' reports reduced to one cause a process; all other readings as they are.
+    """Reduce handlers' reports to one cause per process; keep all other matches.
 
-    Of two handlers on one signal the first keeps its words and takes the other's frame where it has none. Another
-    signal of the same process is what its handler met.
+    If two handlers report one signal, the first keeps its text and takes the other's frame if it has none. A further
+    signal of the same process is one that its handler received.
     """
     result: list[FailureMatch] = []
     first: dict[Process, int] = {}
@@ -53,12 +56,12 @@ def _one_a_process(ordered: Sequence[FailureMatch]) -> list[FailureMatch]:
 
 
 def _reported(match: FailureMatch) -> bool:
-    """Whether a reading tells of a death by its own handler or by the process's last words."""
+    """Return whether a match is the report of a death by the process's own handler or its last error."""
     return match.fatal and match.priority <= Priority.RELAYED and match.signature.signal is not None
 
 
 def _framed(head: Signature, other: Signature) -> Signature:
-    """The first handler's report with what only the second knows. An assertion's or a frozen process's words stay."""
+    """Return the first handler's report, completed by the second; the text of an assertion or frozen process stays."""
     head = replace(head, detail=head.detail or other.detail)
     if head.library or head.function or not (other.library or other.function):
         return replace(head, entry_point=head.entry_point or other.entry_point)
@@ -72,10 +75,10 @@ def _framed(head: Signature, other: Signature) -> Signature:
 
 
 def _with_last_words(matches: Sequence[FailureMatch]) -> list[FailureMatch]:
-    """Reports of an abort joined with what its process printed just before it.
+    """Merge reports of an abort with the error that the process printed just before.
 
-    That text names no process: of several that wait for their report, the one that names the same function is meant,
-    else the first.
+    That text names no process. If several wait for their report, the one with the same function is merged, else the
+    first.
     """
     result: list[FailureMatch | None] = []
     waiting: list[int] = []
@@ -98,7 +101,7 @@ def _last_words(match: FailureMatch) -> bool:
 
 
 def _bare_abort(match: FailureMatch) -> bool:
-    """A handler's report of an abort that says nothing of its reason."""
+    """Return whether a match is a handler's report of an abort without a reason."""
     signature = match.signature
     return bool(match.process and _reported(match) and signature.signal == _ABORT and not signature.detail)
 
@@ -117,9 +120,9 @@ def _meant(waiting: Sequence[tuple[int, FailureMatch]], report: FailureMatch) ->
 
 
 def _with_interpreters(matches: Sequence[FailureMatch]) -> list[FailureMatch]:
-    """What Python's faulthandler said of a signal joined with the report of the next handler, or of the one before it.
+    """Merge faulthandler's message about a signal with the report of the next handler, or the previous one.
 
-    Its words name no process, and no frame below the interpreter. Either may come first.
+    The message names no process, and no frame below the interpreter. Either may come first.
     """
     result: list[FailureMatch | None] = list(matches)
     told = [at for at, match in enumerate(matches) if _of_interpreter(match)][:_MOST_WAITING]
@@ -150,7 +153,7 @@ def _of_one_death(one: Signature, other: Signature) -> bool:
 
 
 def _interpreted(words: FailureMatch, report: FailureMatch) -> FailureMatch:
-    """The first of both with what each knows; where Python was tells more than a library without a function."""
+    """Return the first of both, completed by the other; a Python position beats a library without a function."""
     said, death = words.signature, report.signature
     head = said if said.line < death.line else death
     signature = replace(
@@ -171,7 +174,7 @@ def _agree(one: Sequence[object], other: Sequence[object]) -> bool:
 
 
 def _spoken(said: FailureMatch, report: FailureMatch) -> FailureMatch:
-    """An abort told by its process's own words, with the report's frame; an assertion knows its function better."""
+    """Return an abort with its last error, and the report's frame; an assertion knows its function better."""
     words, death = said.signature, report.signature
     library, function = death.library or words.library, words.function or death.function
     framed = words.kind is Kind.CRASH and (library or function)
@@ -190,9 +193,9 @@ def _spoken(said: FailureMatch, report: FailureMatch) -> FailureMatch:
 
 
 def _drop_echoes(matches: Sequence[FailureMatch]) -> list[FailureMatch]:
-    """Without the launcher's, shell's or kernel's word on a death that is reported in full; the rank it names is kept.
+    """Drop messages of launcher, shell or kernel about a death that is reported in full; keep the rank they name.
 
-    The word may name another signal than the first: a handler of SIGABRT may die of SIGSEGV.
+    They may name another signal than the report: a handler of SIGABRT may die of SIGSEGV.
     """
     reported = [match for match in matches if _reported(match)]
     signals = Counter(match.signature.signal for match in reported)
@@ -215,7 +218,7 @@ def _drop_echoes(matches: Sequence[FailureMatch]) -> list[FailureMatch]:
 
 
 def _is_echo(match: FailureMatch) -> bool:
-    """Another's word on how a process ended: the launcher's or a shell's, or the kernel's log."""
+    """Return whether a match is another's message about an exit: a launcher's, a shell's or the kernel's."""
     if match.signature.signal is None:
         return False
     return match.priority is Priority.EXIT or (match.priority is Priority.RELAYED and not match.fatal)
@@ -233,7 +236,7 @@ class _Echoes:
 
 
 def _with_echo(match: FailureMatch, signals: Counter[str | None], echoes: _Echoes) -> FailureMatch:
-    """A crash with the launcher's rank: of its process, or where only one process and one rank died of that signal."""
+    """Return a crash with the launcher's rank: by process, or if only one process and one rank died of that signal."""
     signature = match.signature
     if signature.ranks:
         return match

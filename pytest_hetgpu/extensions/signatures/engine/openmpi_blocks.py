@@ -27,16 +27,16 @@ TRIGGERS = (
 )
 PEER_LOST = "a peer process ended; this log does not say why"
 
-# Errors that say only that something below has failed.
+# Errors that name no cause: a lower layer failed.
 _UNSPECIFIC = ("Unknown error", "MPI_ERR_OTHER", "MPI_ERR_INTERN", "MPI_ERR_UNKNOWN")
-# What a rank gets to hear of another rank's death (User Level Failure Mitigation).
+# Errors that a rank gets after another rank's death (User Level Failure Mitigation).
 _OTHERS_DEATH = ("MPI_ERR_PROC_FAILED", "MPI_ERR_PROC_FAILED_PENDING", "MPI_ERR_REVOKED", "MPI_ERR_PROC_ABORTED")
 
 _MEMORY = ("MPI_ERR_NO_MEM", "MPI_T_ERR_MEMORY")
 
 _MOST_BLOCKS = 1000
 _SAID = lazy(r"^(?P<prefix>[^*]{0,200})\*\*\* +(?P<said>\S.{0,1000})$")
-# Of an operation that a datatype has not, ompi/op/op.h tells after the function's name.
+# If a datatype lacks the operation, ompi/op/op.h adds that after the function's name.
 _START = lazy(r"An error occurred(?: in (?P<entry>\S.*?)(?:(?<=\w): (?P<told>\S.*?))?)?\s*$")
 _BY = lazy(r"reported by process \[\d+,(?P<rank>\d{1,7})\]")
 _END = lazy(r"MPI_ERRORS_(?:ARE_FATAL|ABORT)\b")
@@ -59,7 +59,7 @@ class _ErrorBlock:
 
 
 class ErrorBlocks:
-    """Takes lines and tells apart by their prefixes the blocks that ranks write into each other."""
+    """Parser of blocks that ranks write into each other; their prefixes tell them apart."""
 
     def __init__(self) -> None:
         self._blocks: list[_ErrorBlock] = []
@@ -67,7 +67,7 @@ class ErrorBlocks:
         self._untimely: list[FailureMatch] = []
 
     def feed(self, line: LogLine) -> bool:
-        """Take one line; whether it was part of a block."""
+        """Take one line and return whether it was part of a block."""
         found = _SAID.match(line.text[:1500])
         if not found:
             return False
@@ -112,18 +112,18 @@ class ErrorBlocks:
             self._untimely.append(FailureMatch(signature))
 
     def matches(self) -> Iterator[FailureMatch]:
-        """One for each block."""
+        """Yield one match per block."""
         yield from self._untimely
         yield from map(_match, self._blocks)
 
 
 def _function(entry: str) -> str:
-    """The MPI function as a program calls it: of the profiling and the threaded form the plain one."""
+    """Return the MPI function as a program calls it, without the marks of profiling and threaded forms."""
     return re.sub(r"^P(?=MPI)", "", entry).removesuffix("_thread")
 
 
 def _match(block: _ErrorBlock) -> FailureMatch:
-    """An MPI error that ended the job, under the name that mpi4py's exception of the same error has."""
+    """Return the match of an MPI error that ended the job, with the same key as mpi4py's exception."""
     found, function = _ERROR.match(block.error or ""), _function(block.entry)
     error = found["error"] if found else block.error or _UNSPECIFIC[0]
     line = block.error_line or block.first
@@ -140,8 +140,8 @@ def _match(block: _ErrorBlock) -> FailureMatch:
     # Without a process id: the runtime that lost a connection reports it in the name of the rank.
     process = block.process if block.process and block.process[1] else None
     if error in _OTHERS_DEATH or not (found or re.fullmatch(r"\w+", block.entry)):
-        # What the runtime noticed stands in the place of a function: `An error occurred in Socket closed`.
-        # Then that line alone says anything.
+        # The runtime's own message stands in place of a function: `An error occurred in Socket closed`. Only that line
+        # has a meaning then.
         said = line if found else block.first
         gone = replace(
             signature,

@@ -1,4 +1,4 @@
-"""From readings to signatures: reports of one failure joined, the root cause first."""
+"""From matches to signatures: reports of one failure merged, the root cause first."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def by_priority(
     ranks: Mapping[Process, int] | None = None,
     survived: Callable[[FailureMatch], bool] = lambda _: True,
 ) -> tuple[Signature, ...]:
-    """Every failure once, the most telling first: by weight, then by line.
+    """Return every failure once, the most telling first: by priority, then by line.
 
-    Reports on one death are joined (`joining`). `ranks` says which rank a process was, `survived` whether the program
-    went on after what a library merely logged.
+    Reports of one death are merged (`merge`). `ranks` maps processes to ranks. `survived` returns whether the program
+    went on after a message that a library merely logged.
     """
     ordered = sorted(matches, key=lambda match: match.signature.line)
     known = dict(ranks or {})
@@ -43,11 +43,11 @@ def by_priority(
 
 
 def _place(match: FailureMatch, survived: bool, proven: bool) -> tuple[Priority, bool, bool, int]:
-    """By what readings are sorted: weight, then line; of mere consequences a signal says most, a lost peer least.
+    """Return the sort key of a match: priority, then line; among consequences a signal is first, a lost peer last.
 
-    What a run may survive explains nothing where something proves how it failed, but for what the network did: whoever
-    waits for a peer that cannot be reached runs into a time limit. Nor is it nothing where it was the last that anybody
-    wrote before the launcher's word on an exit code.
+    A message that a run may survive explains nothing if a fatal one is there. Network errors are an exception: a rank
+    that waits for an unreachable peer runs into a time limit. Such a message also counts if it is the last line before
+    the launcher's message about an exit code.
     """
     priority = match.priority
     if proven and not match.fatal and priority >= Priority.SYMPTOM and match.signature.kind is Kind.ERROR:
@@ -58,14 +58,14 @@ def _place(match: FailureMatch, survived: bool, proven: bool) -> tuple[Priority,
 
 
 def _limited(match: FailureMatch) -> FailureMatch:
-    """Who dies of SIGXCPU has used up the processor time that it was given."""
+    """Return death by SIGXCPU as a time limit: the process has used up its processor time."""
     if match.signature.kind is not Kind.CRASH or match.signature.signal != "SIGXCPU":
         return match
     return replace(match, signature=replace(match.signature, kind=Kind.TIMEOUT))
 
 
 def _starved(matches: Sequence[FailureMatch]) -> list[FailureMatch]:
-    """Of a run in which memory ran out: who was killed was killed for that, though the kernel's word comes last."""
+    """Return a kill in a run that ran out of memory as its consequence, though the kernel's message comes last."""
     if not any(match.fatal and match.signature.kind is Kind.OUT_OF_MEMORY for match in matches):
         return list(matches)
     killed = [match for match in matches if match.signature.kind is Kind.CRASH and _by_sigkill(match)]
@@ -88,7 +88,7 @@ def _of_starvation(match: FailureMatch, killed: bool) -> FailureMatch:
 
 
 def _crashed(matches: Sequence[FailureMatch]) -> list[FailureMatch]:
-    """Of a process that crashed its end is the answer, and not what a library logged before, which it had survived."""
+    """Prefer the end of a crashed process to messages that a library logged before, which it had survived."""
     dead = [match for match in matches if match.fatal and match.signature.signal in _OWN_FAULTS]
     processes = {match.process for match in dead if match.process}
     ranks = {rank for match in dead for rank in match.signature.ranks}
@@ -105,7 +105,7 @@ def _survivable(match: FailureMatch) -> bool:
 
 
 def _called(first: FailureMatch, others: Iterable[FailureMatch]) -> FailureMatch:
-    """The answer with the call in which it was met, where a layer above that does not know the cause names it."""
+    """Add to the answer the call that an upper layer names without knowing the cause."""
     signature = first.signature
     if signature.entry_point or signature.signal or signature.kind not in _MET_IN_A_CALL:
         return first
@@ -121,7 +121,7 @@ def _with_rank(match: FailureMatch, known: Mapping[Process, int]) -> FailureMatc
 
 
 def _merged(alike: Sequence[Signature]) -> Signature:
-    """Signatures of one key as the first of them, with the ranks and hosts of all."""
+    """Merge signatures of one key into the first of them, with the ranks and hosts of all."""
     if len(alike) == 1:
         return alike[0]
     ranks = {rank for signature in alike for rank in signature.ranks}

@@ -1,4 +1,4 @@
-"""Dialects that are tables: each row says which words mean what."""
+"""Log parsers that are tables: each row maps a text to a failure."""
 
 from __future__ import annotations
 
@@ -28,13 +28,14 @@ _MOST_NAMED = 100_000
 
 
 class MatchRule(NamedTuple):
-    """One row: a line that holds `trigger` (and in which `pattern`, where given, is found) means `kind`.
+    """One row: a line with `trigger`, in which `pattern` (if given) is found, is a failure of `kind`.
 
-    `then` is looked for in the `within` lines that follow, for what the first line does not say; the quoted line is
-    the first unless `quote_then`. `certain` is the reading's. `key` is a template over the named groups of both (a
-    group that is missing leaves no trace in it) and `trigger`, whose words it then is; groups called signal, detail,
-    library, function, entry, host or rank go to the signature's fields.
-    A rule without a key marks words that mean nothing.
+    `then` is searched in the next `within` lines, for details that the first line lacks; the first line is quoted
+    unless `quote_then` is set. `fatal` is copied to the match. `key` is a template over the named groups of both and
+    over `trigger`, as a slug of its text; a missing group leaves no trace. Groups named signal, detail, library,
+    function, entry, host or rank become fields of the signature.
+
+    A rule without a key marks harmless text.
     """
 
     trigger: str
@@ -62,7 +63,7 @@ class _OpenRule:
 
 @dataclass(slots=True)
 class _MergedMatch:
-    """A reading, and the ranks and hosts of all lines that tell the same."""
+    """A match, with the ranks and hosts of all lines that repeat it."""
 
     match: FailureMatch
     ranks: set[int] = field(default_factory=set)
@@ -80,7 +81,7 @@ class _MergedMatch:
 
 
 class RuleParser(LogParser):
-    """Reads by a table: the first rule that fits a line takes it."""
+    """Parser by a table: the first matching rule takes the line."""
 
     rules: ClassVar[Sequence[MatchRule]]
     _table: ClassVar[Sequence[tuple[str, re.Pattern[str], MatchRule]]] = ()
@@ -108,7 +109,7 @@ class RuleParser(LogParser):
 
     @classmethod
     def _tabled(cls) -> Sequence[tuple[str, re.Pattern[str], MatchRule]]:
-        """The table, made when the first line is read: most logs need no rule of most dialects."""
+        """Return the table, compiled at the first line: most logs need no rule of most parsers."""
         cls._table = tuple((rule.trigger, lazy(rule.pattern or re.escape(rule.trigger)), rule) for rule in cls.rules)
         return cls._table
 
@@ -153,7 +154,7 @@ class RuleParser(LogParser):
             self._matches[key].add(match.signature)
 
     def build_match(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
-        """What a rule that matched says; dialects override it where a table is not enough."""
+        """Return the match of a rule; parsers override this if a table is not enough."""
         groups = {**groups, "trigger": slug(rule.trigger)} if "{trigger}" in rule.key else groups
         key = re.sub(r"\{(\w+)\}", lambda name: token(groups.get(name[1], "")), rule.key)
         rank = _rank(groups.get("rank"), line)
@@ -174,7 +175,7 @@ class RuleParser(LogParser):
 
 
 def _rank(named: str | None, line: LogLine) -> int | None:
-    """The rank that a rule found, else the line's; a number too long for one is none."""
+    """Return the rank that a rule found, else the line's; a number that is too long is ignored."""
     return int(named) if named and len(named) <= _LONGEST_RANK else line.rank
 
 

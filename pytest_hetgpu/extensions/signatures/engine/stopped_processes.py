@@ -29,7 +29,7 @@ class StoppedProcess(NamedTuple):
 
     @property
     def line(self) -> str:
-        """The line of ours that `halted` reads."""
+        """The line of ours that `parse_stopped` matches."""
         return f"hetgpu: stopped: {self.sentence}"
 
 

@@ -32,32 +32,32 @@ _NAMED = lazy(
     r"(?:\w+\.)*(?:_?[A-Z]\w*)?(?:Error|Exception|Exit|Interrupt|Timeout|Found|Iteration|Fault|Failure|Group|Warning)"
     r"|(?:socket|_?struct|zlib|lzma|binascii|select)\.(?:gaierror|herror|timeout|error)"
 )
-# As `_RAISED`, and nothing that somebody wraps around it.
+# As `_RAISED`, without any text around it.
 _BARE = lazy(r"^(?P<name>(?:[A-Za-z_]\w*\.)+[A-Z]\w+|[A-Z]\w+(?:Error|Exception)): (?P<message>\S.*)$")
 _GROUP = lazy(r"^ *(?:[|+] ?|\+-[+-]* ?)(?=\S| )")
 _RANKED = lazy(r"(?<=.)\[rank(\d{1,7})\]: (?=Traceback|  |[\w.]+(?:Error|Exception)\b)")
 # Python/pylifecycle.c and initconfig.c: the interpreter never ran.
 _NOT_STARTED = lazy(r"init|Py_Init|Failed to import|_PyPathConfig")
-# What follows an exception may be another writer's, so it is only read where these promise more.
+# Text after an exception may be another process's. It is used only if these patterns promise more.
 _LONG = lazy(r"NCCL|^DistBackendError|to pass monitoredBarrier|^AssertionError$")
 _INNER = lazy(r"^(?:Original |-- Process \d+ terminated with the following error)")
 
 
 def strip_rank_prefix(line: LogLine) -> LogLine:
-    """The part of a line that a rank's traceback is, where another writer's words stand before it."""
+    """Return the traceback part of a line, if a rank's prefix follows another process's text."""
     found = _RANKED.search(line.text[:_LONGEST])
     return replace(line, text=line.text[found.end() :], rank=int(found[1])) if found else line
 
 
 def restore_exception_name(line: LogLine) -> LogLine:
-    """The line with an exception's name back in it, where it was taken for a host: `OSError: [Errno 28] No space`."""
+    """Return the line with an exception's name restored that was taken for a host: `OSError: [Errno 28] No space`."""
     if line.host and _NAMED.fullmatch(line.host):
         return replace(line, text=f"{line.host}: {line.text}", host=None)
     return line
 
 
 class ChainLink(enum.Enum):
-    """How an exception follows the one printed before it."""
+    """Relation of an exception to the one printed before it."""
 
     CAUSED = "caused"
     HANDLING = "handling"
@@ -67,9 +67,9 @@ class ChainLink(enum.Enum):
 
 @dataclass(slots=True)
 class RaisedException:
-    """One exception as printed. `tail` are the lines of its message after the first; `after` what it is chained to.
+    """One exception as printed; `tail` are further lines of its message, `after` is the one it is chained to.
 
-    `bare`: without any frame. No name: the log ends within the traceback.
+    `bare`: without any frame. An empty name: the log ends within the traceback.
     """
 
     name: str
@@ -84,14 +84,14 @@ class RaisedException:
 
     @property
     def text(self) -> str:
-        """Name without its module, and the message: of one that tells its reason further down, with what follows."""
+        """Name without its module, and message; with the following lines if they hold the reason."""
         head = f"{self.name}: {self.message}" if self.message else self.name
         return ("\n".join((head, *self.tail)) if _LONG.search(head) else head)[:_LONGEST]
 
 
 @dataclass(slots=True)
 class InterpreterCrash:
-    """The interpreter's own end: what it died of, and the frames that it printed, innermost first."""
+    """The interpreter's fatal error: its cause, and the printed frames, innermost first."""
 
     what: str
     line: LogLine
@@ -99,7 +99,7 @@ class InterpreterCrash:
 
 
 class Tracebacks:
-    """The tracebacks of one writer, whose lines come in as he wrote them."""
+    """Parser of the tracebacks of one process, fed in the order of writing."""
 
     def __init__(self) -> None:
         self.raised: list[RaisedException] = []
@@ -144,7 +144,7 @@ class Tracebacks:
         self._in_fatal, self._open = True, False
 
     def _announce(self, text: str) -> bool:
-        """Whether a line says how the next traceback is to be read."""
+        """Return whether a line announces how the next traceback is related."""
         if CAUSED in text or HANDLING in text:
             self._link = ChainLink.CAUSED if CAUSED in text else ChainLink.HANDLING
             self._announced = _AHEAD
@@ -183,7 +183,7 @@ class Tracebacks:
         self._indent = max(0, len(frame["indent"]) - 2)
 
     def _headless(self, text: str, said: LogLine) -> None:
-        """An error of the program's own source, a traceback whose head was cut off, or an exception all alone."""
+        """Take an error of the program's own source, a traceback without its head, or an exception alone."""
         framed = self._frames if text.startswith(SYNTAX) or self._in_frame else []
         self._in_frame = self._in_frame and text.startswith("  ")
         found = (_RAISED if framed else _BARE).match(text)
@@ -198,7 +198,7 @@ class Tracebacks:
             self._last, self._open, self._in_frame = self.raised[-1], bool(framed), False
 
     def finish(self) -> None:
-        """Where the log ends within a traceback, so much of it."""
+        """Take an unfinished traceback at the end of the log."""
         if self._open and self._in_frame and self._frames and self._said and len(self.raised) < _MOST:
             self.raised.append(RaisedException("", "", tuple(self._frames), self._said))
 
