@@ -9,7 +9,7 @@ from pytest_hetgpu.extensions.signatures.base import LogLine
 _NUMBER = r"(\d{1,4}(?:\.\w{1,12}){1,4})"
 
 # Name, trigger for the automaton, and pattern of the number.
-_SAYINGS: tuple[tuple[str, str, str], ...] = (
+_VERSION_TEXTS: tuple[tuple[str, str, str], ...] = (
     ("ucx", "UCX  INFO  Version ", rf"UCX  INFO  Version {_NUMBER}"),  # ucp_context.c
     ("ucx", "UCX version ", rf"UCX version {_NUMBER}"),  # ompi/mca/pml/ucx/pml_ucx.c
     ("ucc", "UCC  INFO  version: ", rf"UCC  INFO  version: {_NUMBER}"),  # ucc_constructor.c
@@ -32,14 +32,14 @@ _SAYINGS: tuple[tuple[str, str, str], ...] = (
 class Versions:
     """Parser of the first version that each library prints; further versions are joined by commas."""
 
-    triggers = tuple(dict.fromkeys(trigger.encode() for _, trigger, _ in _SAYINGS))
+    triggers = tuple(dict.fromkeys(trigger.encode() for _, trigger, _ in _VERSION_TEXTS))
 
     def __init__(self) -> None:
         self._seen: dict[str, dict[str, None]] = {}
 
     def feed(self, line: LogLine) -> None:
         """Take one line that holds a trigger."""
-        for name, trigger, pattern in _SAYINGS:
+        for name, trigger, pattern in _VERSION_TEXTS:
             if trigger in line.text and (found := re.search(pattern, line.text[:1000])):
                 seen = self._seen.setdefault(name, {})
                 if len(seen) < 8:

@@ -1,7 +1,7 @@
 """Warnings of aws-ofi-nccl, NCCL's and RCCL's plugin for libfabric.
 
 `NCCL_OFI_WARN` (include/nccl_ofi_log.h; the calls are in src/nccl_ofi_*.cpp) writes `NET/OFI TEXT` into NCCL's log.
-NCCL itself says later that a call failed, and how the run ended.
+NCCL itself logs later that a call failed, and how the run ended.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NO_MEMORY = lazy(r"[Cc]annot allocate memory|[Oo]ut of memory|allocation failed
 
 
 def _warning(text: str, kind: Kind, key: str, priority: Priority = Priority.CAUSE) -> MatchRule:
-    """A warning of the plugin that begins with or holds `text`."""
+    """Return the rule of a warning of the plugin that begins with or holds `text`."""
     trigger = max(re.split(r"\.\{.*?\}|\\|\(\?:.*?\)\??", text), key=len)
     return MatchRule(
         trigger,
@@ -37,7 +37,7 @@ def _warning(text: str, kind: Kind, key: str, priority: Priority = Priority.CAUS
 
 
 class AwsOfi(RuleParser):
-    """Warnings that say why a transfer or the plugin's start failed; all others are NCCL's to tell."""
+    """Parser of warnings about a failed transfer or start of the plugin; NCCL reports all other failures."""
 
     rules = (
         _warning("Unable to insert remote address into address vector", _NET, "address-vector"),

@@ -1,8 +1,8 @@
-"""Who ends a job besides its own launcher: batch systems, `timeout`, systemd, CI services, and people.
+"""Ends of jobs from outside: batch systems, `timeout`, systemd, CI services, and people.
 
-The words are those of GNU's timeout, time and make, OpenPBS's src/resmom/mom_main.c (`=>> PBS:`), IBM Spectrum LSF's
-job reports (its reference lists the TERM_ reasons) and jsrun, Grid Engine's source/daemons/execd, systemd's
-src/core/service.c, GitHub's actions/runner, GitLab's gitlab-runner and Jenkins' pipeline steps.
+Sources: GNU's timeout, time and make, OpenPBS's src/resmom/mom_main.c (`=>> PBS:`), IBM Spectrum LSF's job reports (its
+reference lists the TERM_ reasons) and jsrun, Grid Engine's source/daemons/execd, systemd's src/core/service.c, GitHub's
+actions/runner, GitLab's gitlab-runner and Jenkins' pipeline steps.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MOST_EXITS = 10_000
 
 # A task that was terminated, in the words of flux's event log, of flux-job, and of srun.
 _SIGNS = ('"signaled":15', "exited with exit code 143", "task(s) Terminated", "type=cancel severity=0", ": Terminated")
-# Keys that `reading` replaces by what the line says of a signal or a code.
+# Keys that `build_match` replaces by the signal or code in the line.
 _ENDED = "ended"
 _NOTED = "stopped@operator"
 _UNITS = r"(?:s|m|h|min|sec|hr|seconds?|secs?|minutes?|mins?|hours?|hrs?)\b"
@@ -49,7 +49,7 @@ _LSF = {
 
 
 class BatchSystem(RuleParser):
-    """Limits and cancellations; how the launchers of batch systems say that programs ended."""
+    """Parser of limits, cancellations, and exits that launchers of batch systems report."""
 
     rules = (
         # timeout.c
@@ -273,7 +273,7 @@ class BatchSystem(RuleParser):
 
 
 def _deliberate(match: FailureMatch) -> FailureMatch:
-    """A note on ranks that somebody terminated: what their peers then said is no cause, wherever it stands."""
+    """Return a note on terminated ranks as a relayed cause, with SIGTERM: their peers' messages are consequences."""
     if match.signature.key != _NOTED:
         return match
     return replace(match, priority=Priority.RELAYED, signature=replace(match.signature, signal="SIGTERM"))

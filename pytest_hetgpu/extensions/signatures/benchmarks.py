@@ -1,8 +1,8 @@
 """Results that failed their check: OSU, nccl-tests, perftest, STREAM, HPL, NPB, and programs that verify themselves.
 
-Read are osu_util.c of OSU micro-benchmarks, util.cu and common.cu of nccl-tests and rccl-tests, IMB_chk_diff.c of Intel
-MPI benchmarks, perftest_resources.c of perftest, stream.c, HPL_pdtest.c, and NPB's print_results. What programs call it
-that check themselves is in `_verdicts`.
+Sources: osu_util.c of OSU micro-benchmarks, util.cu and common.cu of nccl-tests and rccl-tests, IMB_chk_diff.c of Intel
+MPI benchmarks, perftest_resources.c of perftest, stream.c, HPL_pdtest.c, and NPB's print_results. Texts of programs
+that check themselves are in `_messages.verdicts`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MOST = 1000
 _MOST_NAMED = 64
 _LONGEST = 2000
 
-# A verdict is on a whole check, an element is one place where it failed: where a log has both, the verdict is quoted.
+# A verdict is about a whole check, an element about one wrong place. If a log has both, the verdict is quoted.
 _VERDICT, _ELEMENT = Priority.CAUSE, Priority.RELAYED
 
 _TEXTS: tuple[tuple[str, Kind, str, Priority], ...] = (
@@ -73,7 +73,7 @@ _ROW = lazy(
 
 
 class Benchmarks(LogParser):
-    """A reading for each verdict, with the ranks and hosts that the lines on single elements name."""
+    """Parser of failed checks: one match per verdict, with the ranks and hosts that the lines on elements name."""
 
     triggers = (
         b"DATA VALIDATION ERROR",
@@ -177,5 +177,5 @@ class Benchmarks(LogParser):
 
 
 def _some(wrong: str | None) -> bool:
-    """Whether a figure of the table's `#wrong` is one, and not 0."""
+    """Return whether a figure of the table's `#wrong` is a number other than 0."""
     return re.fullmatch(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?", wrong or "") is not None and (wrong or "").strip("0.") != ""

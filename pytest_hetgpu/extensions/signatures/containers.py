@@ -17,7 +17,7 @@ from pytest_hetgpu.model.verdict import Kind
 _LAUNCH = Kind.LAUNCH_FAILURE
 _RELAYED = Priority.RELAYED
 
-# What a daemon, an OCI runtime or a client answers; the first that fits counts. (trigger, key, pattern)
+# Answers of daemons, OCI runtimes and clients; the first match counts. (trigger, key, pattern)
 _ENGINES = (
     ("could not select device driver", "no-gpu@engine", r"(?P<detail>could not select device driver.*)"),
     (
@@ -89,7 +89,7 @@ _ENGINES = (
     ("docker: invalid reference format", "bad-image-name@docker", r"docker: (?P<detail>invalid reference format.*)"),
 )
 
-# Of Apptainer's and Singularity's FATAL lines, searched in what follows the level; the first that fits counts.
+# FATAL lines of Apptainer and Singularity, searched after the level; the first match counts.
 _FATAL = (
     ("no-image@{name}", r"(?P<detail>could not open image (?P<name>\S+?):? .*)"),
     ("no-image@{name}", r"(?P<detail>[Ii]mage path (?P<name>\S+) doesn't exist.*)"),
@@ -118,7 +118,7 @@ class Containers(RuleParser):
     """Every one of these ends the command that was to start the container."""
 
     rules = (
-        # sylog fills the level to eight letters; with --debug process and function follow. 2.x said ERROR and ABORT.
+        # sylog pads the level to eight letters; with --debug process and function follow. 2.x printed ERROR and ABORT.
         MatchRule("ABORT  : Retval"),
         *(
             MatchRule(
@@ -157,7 +157,7 @@ class Containers(RuleParser):
             "{why}@crun",
             pattern=r"^(?:Error: )?(?:OCI runtime error: )?crun: (?P<detail>(?P<why>.*\S))",
         ),
-        # pyxis prints enroot's log, and then what it could not do because of that.
+        # pyxis prints enroot's log, and then its own failure that resulted.
         MatchRule("[ERROR] ", _LAUNCH, "{why}@enroot", pattern=r"pyxis: +\[ERROR\] (?P<detail>(?P<why>.*\S))"),
         MatchRule(
             "enroot-",

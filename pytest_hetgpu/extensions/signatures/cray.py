@@ -1,7 +1,7 @@
-"""What Cray MPICH and the launchers of HPE Cray systems add: PALS' mpiexec, and ALPS' aprun before it.
+"""Messages of Cray MPICH and the launchers of HPE Cray systems: PALS' mpiexec, and ALPS' aprun before it.
 
-These are not public; their words are as the centres that run them document them: CSCS (cray-mpich), OLCF (Frontier),
-ALCF (Aurora and Polaris, known issues), NERSC. Error stacks are MPICH's own, with another head.
+These are not public; the texts are documented by centres that run them: CSCS (cray-mpich), OLCF (Frontier), ALCF
+(Aurora and Polaris, known issues), NERSC. Error stacks are MPICH's own, with another head.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Cray(RuleParser):
             "oom-killer@alps",
             pattern=r"(?:\[NID (?P<host>\d{1,6})\].{0,200})?(?P<detail>OOM killer terminated this process)",
         ),
-        # The GPU transport layer (GTL) prints what CUDA or HSA answered.
+        # The GPU transport layer (GTL) prints the error of CUDA or HSA.
         MatchRule(
             "GTL DEBUG",
             Kind.ERROR,

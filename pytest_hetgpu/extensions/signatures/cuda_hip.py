@@ -20,7 +20,7 @@ from pytest_hetgpu.model.verdict import Kind
 _MOST = 1000
 _LONGEST = 4096
 
-# Lines that others read, or that only tell of a probe: exceptions, log lines of libraries, warnings.
+# Lines of other parsers, or of a mere probe: exceptions, log lines of libraries, warnings.
 _OTHERS = lazy(
     r"\b(?:UCX|UCC|CL_\w+|TL_\w+) +[A-Z]+ |\bNCCL (?:INFO|WARN|TRACE|CALL) |^libfabric:|^[\w.]*(?:Error|Exception): "
     r"|unhandled cuda error|Warning\b|^\[?[EWIF]\d{4} \d|ProcessGroupNCCL|^\s+what\(\): "
@@ -34,7 +34,7 @@ _WRAPPED = lazy(
         )
     )
 )
-# What only a GPU's runtime says, whoever prints it.
+# Texts that only a GPU's runtime writes, whichever program prints them.
 _DISTINCT = lazy(
     r"-capable device is|illegal memory access|invalid device function|no kernel image|is insufficient for"
     r"|device-side assert|unspecified launch failure|\b(?:cuda|hip)Error[A-Z]|CUDA_ERROR_"
@@ -44,7 +44,7 @@ _DISTINCT = lazy(
 _RANK = lazy(r"\b[Rr]ank[ :#]{0,2}(?P<rank>\d{1,7})\b")
 _ABORTED = lazy(r"\bsignal:? ?6\b|Aborted \((?:6|core dumped)\)|\bSIGABRT\b|EXIT CODE: (?:6|134)\b|\bAborted$")
 
-# Words, kind, key, weight, whether they prove the end, whether the runtime then calls abort().
+# Text, kind, key, priority, whether it is fatal, whether the runtime then calls abort().
 _FAULTS: tuple[tuple[str, Kind, str, Priority, bool], ...] = (
     (r"Memory access fault by GPU node-\d+", Kind.CRASH, "memory-access-fault@gpu", Priority.CAUSE, True),
     (r"Memory critical error by agent node-\d+", Kind.CRASH, "memory-error@gpu", Priority.CAUSE, True),
@@ -96,7 +96,7 @@ _FULL = lazy(r"Available Free mem : 0 MB|HSA_STATUS_ERROR_OUT_OF_RESOURCES")
 
 
 class CudaHip(LogParser):
-    """One reading a line. A runtime that aborts after its words gives them the signal, where the log tells of one."""
+    """Parser of GPU errors, one match per line; a runtime that aborts adds the signal, if the log shows one."""
 
     triggers = (
         *(
@@ -199,7 +199,7 @@ def _hsa(text: str, otherwise: Kind) -> Kind:
 
 
 def _error(line: LogLine, text: str) -> FailureMatch | None:
-    """An error of a runtime call: certain where one of the usual wrappers prints it, a mere mention elsewhere."""
+    """Return an error of a runtime call: fatal if one of the usual wrappers prints it, else a mere mention."""
     wrapped, error = _WRAPPED.search(text), gpu_error(text)
     if wrapped is None:
         distinct = error is not None and _DISTINCT.search(text)

@@ -1,7 +1,7 @@
-"""Where all threads of a Python program were when its own time was over: faulthandler.dump_traceback_later.
+"""Stacks of a Python program that exceeded its own time: faulthandler.dump_traceback_later.
 
 Modules/faulthandler.c prints `Timeout (0:00:05)!`, Python/traceback.c the threads, `Thread 0x... (most recent call
-first):`, and their frames. (A signal that faulthandler caught is read with Python's other errors.)
+first):`, and their frames. (A signal that faulthandler caught belongs to `python_errors`.)
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class _Dump:
 
 
 class Faulthandler(LogParser):
-    """One reading for all processes that said where they are."""
+    """Parser of such stacks: one match for all processes together."""
 
     triggers = (b"Timeout (",)
     context = 150
@@ -45,7 +45,7 @@ class Faulthandler(LogParser):
         text = line.text[:_LONGEST].rstrip()
         dump = self._dumps.get(line.rank)
         if _TIMEOUT.match(text):
-            # A later one of the same rank says where it still is.
+            # A later dump of the same rank replaces its first one.
             if dump or len(self._dumps) < _MOST:
                 self._dumps[line.rank] = _Dump(line)
         elif dump is None:

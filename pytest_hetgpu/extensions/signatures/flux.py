@@ -1,8 +1,8 @@
-"""Flux: what its commands, its shell and a job's event logs say of how a job ended.
+"""Flux: ends of jobs in the output of its commands, its shell and a job's event logs.
 
-src/cmd/job/attach.c and src/common/libjob/job.c print exceptions and exit codes, src/shell/log.c what the shell logs,
-src/shell/task.c and doom.c how tasks ended; exceptions are raised in src/modules/job-manager, job-exec and src/shell.
-Those who keep such logs append the event log (RFC 18) after the output, so lines do not stand in the order of time.
+src/cmd/job/attach.c and src/common/libjob/job.c print exceptions and exit codes, src/shell/log.c the shell's log,
+src/shell/task.c and doom.c the ends of tasks. Exceptions are raised in src/modules/job-manager, job-exec and src/shell.
+Users append the event log (RFC 18) after the output, so lines are not in the order of time.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _COMMAND = lazy(r"\bflux-(?:run|submit|alloc|batch|bulksubmit|mini|start): ERROR
 _EVENT = lazy(r'"name": ?"(?P<name>exception|shell\.task-exit|complete|finish)"')
 _FIELD = lazy(r'"(?P<name>\w+)": ?(?:"(?P<text>(?:[^"\\]|\\.){0,2000})"|(?P<number>-?\d{1,18}))')
 
-# The notes of exceptions of type exec, and what the shell dies of.
+# Notes of exceptions of type exec, and fatal errors of the shell.
 _START = lazy(r"task (?P<rank>\d+) \(host (?P<host>[^()\s]+)\): start failed: (?P<program>.*?): (?P<why>[^:]+)$")
 _DOOMED = lazy(
     r"(?:task|shell) rank (?P<rank>\d+) on host (?P<host>\S+) (?:failed|exited)(?: \((?P<how>[^()]*(?:\([^()]*\))?)\))?"
@@ -43,7 +43,7 @@ _NEVER = lazy(r"terminated before first barrier|start barrier timeout|exec error
 
 
 class Flux(LogParser):
-    """Exceptions, endings, and the events that tell of them."""
+    """Parser of exceptions, exits, and their events."""
 
     triggers = (
         b"job.exception ",
@@ -94,7 +94,7 @@ class Flux(LogParser):
         return tuple(self._exits.values())
 
     def _event(self, name: str, text: str, line: LogLine) -> None:
-        """One line of an event log: JSON, of which the fields are enough, since a log may cut it."""
+        """Take one line of an event log: JSON, searched by field, since a log may cut it."""
         fields = {found["name"]: found["text"] or found["number"] or "" for found in _FIELD.finditer(text)}
         if name == "exception":
             severity = fields.get("severity", "")
@@ -116,7 +116,7 @@ class Flux(LogParser):
         self._add(exit_by_signal(number) if number else exit_by_code(code or 0), line, rank)
 
     def _exception(self, kind: str, severity: int, note: str, line: LogLine) -> None:
-        """An exception: at severity 0 it ended the job."""
+        """Take an exception: at severity 0 it ended the job."""
         if severity:
             return
         if kind == "cancel":
@@ -132,7 +132,7 @@ class Flux(LogParser):
         self._add(reason, line)
 
     def _shell(self, level: str, note: str, line: LogLine) -> None:
-        """What a job's shell logs: it dies of what is fatal."""
+        """Take a line of the job's shell: a fatal error ends the shell."""
         is_fatal = level == "FATAL"
         reason = ExitReason(
             _LAUNCH, f"{slug(note)}@flux-shell", Priority.RELAYED if is_fatal else Priority.SYMPTOM, detail=note
@@ -143,7 +143,7 @@ class Flux(LogParser):
             self._add(reason, line, fatal=False)
 
     def _ended(self, note: str, line: LogLine, otherwise: ExitReason) -> None:
-        """What a note tells of tasks and nodes; `otherwise` where it tells neither."""
+        """Take the tasks and nodes in a note; `otherwise` is used if it names neither."""
         for pattern in (_START, _DOOMED, _SHELL_DIED, _ABORT, _NODE):
             if found := pattern.search(note):
                 break
@@ -188,12 +188,15 @@ class Flux(LogParser):
 
 
 def _cancelled(match: FailureMatch) -> FailureMatch:
-    """The first task to end was ended: what peers then said of lost connections is no cause, wherever it stands."""
+    """Return a cancellation as the exit of the first task, by SIGTERM.
+
+    Lost connections of its peers are consequences.
+    """
     if match.signature.key != _CANCELLATION:
         return match
     return replace(match, priority=Priority.EXIT, signature=replace(match.signature, signal="SIGTERM"))
 
 
 def _number(text: str | None) -> int | None:
-    """A field's number, as far as a rank, signal or code may be one."""
+    """Return a field's number within the range of a rank, signal or code."""
     return int(text) if text and text.isdecimal() and len(text) < 10 else None

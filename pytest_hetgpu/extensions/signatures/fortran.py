@@ -1,9 +1,8 @@
-"""What Fortran's run-time libraries print of a program that they end: of a signal, an error, or `error stop`.
+"""Fortran's run-time libraries: a program that ends by a signal, an error, or `error stop`.
 
-gfortran's: libgfortran/runtime/compile_options.c (`Program received signal`), error.c, stop.c, and backtrace.c
-(`#1  0x... in name`, with the source in the next line). Intel's: `forrtl: severe (174): SIGSEGV, ...`
-and a table of image, address, routine, line and source; a signal's number is the message's, of the list of run-time
-errors in the compiler's manual.
+gfortran: libgfortran/runtime/compile_options.c (`Program received signal`), error.c, stop.c, and backtrace.c (`#1 0x...
+in name`, with the source in the next line). Intel: `forrtl: severe (174): SIGSEGV, ...` and a table of image, address,
+routine, line and source; a signal's number is the message's, of the list of run-time errors in the compiler's manual.
 """
 
 from __future__ import annotations
@@ -101,7 +100,7 @@ class Fortran(LogParser):
 
     @staticmethod
     def _frame(crash: Crash, found: re.Match[str]) -> None:
-        """A frame; without a name, or of the handler's own, it tells nothing, but for the image that it lies in."""
+        """Take a frame; one without a name, or of the handler itself, only gives its image."""
         said = found.groupdict()
         name, image = said.get("name") or "", program_name(said.get("image") or "")
         if is_system(f"{image.partition('-')[0]}.so"):

@@ -1,6 +1,6 @@
-"""Programs that were started with options they do not know: glibc's getopt (posix/getopt.c), OSU's own words.
+"""Programs that were started with unknown options: glibc's getopt (posix/getopt.c), and OSU's own check.
 
-A release that lacks an option is an ordinary finding where programs come with their images.
+A release that lacks an option is an ordinary finding if programs come with their images.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from pytest_hetgpu.extensions.signatures.engine.rules import MatchRule, RuleParser
 from pytest_hetgpu.model.verdict import Kind
 
-# Launchers have dialects of their own.
+# Launchers have parsers of their own.
 _PROGRAM = r"^(?!(?:\S*/)?(?:srun|salloc|sbatch|mpirun|mpiexec|prterun|orterun|flux)\b)(?P<program>[^\s:]+): "
 
 

@@ -1,7 +1,7 @@
-"""The last words of a process in the C library's, libstdc++'s or the kernel's words.
+"""Last messages of a process from the C library, libstdc++ or the kernel.
 
-What a process prints right before it aborts belongs to the report of the signal that follows (see `reading.order`);
-where none follows, it is all there is.
+Text printed right before an abort belongs to the report of the signal that follows (see `engine.merge`). If none
+follows, it is the only evidence.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LONGEST = 4096
 _LONGEST_DETAIL = 300
 _WHAT_FOLLOWS = 3
 
-# assert/assert.c: `program: file:line: function: Assertion `...' failed.`; without a program's name where it has none.
+# assert/assert.c: `program: file:line: function: Assertion `...' failed.`; the program's name may be missing.
 _ASSERTED = lazy(
     r"(?:(?:^|[\s\]>])(?P<program>[\w./+-]{1,200}): )?(?P<file>[\w./+ -]{1,300}):\d{1,7}: "
     r"(?P<function>\S[^`]{0,1000}): (?P<detail>Assertion `.*?' failed)"
@@ -80,7 +80,7 @@ class _Form(NamedTuple):
 
 
 _LAUNCHERS = ("mpirun", "mpiexec", "mpiexec.hydra", "hydra_pmi_proxy", "prterun", "prte", "prted", "orterun", "orted")
-# glibc's own assertions tell of a heap that the program broke.
+# glibc's own assertions mean a heap that the program corrupted.
 _GLIBCS = ("malloc.c", "arena.c", "hooks.c", "dl-minimal.c", "tpp.c")
 
 _LAST_WORDS = (
@@ -104,7 +104,7 @@ _LAST_WORDS = (
 
 
 class Glibc(LogParser):
-    """One reading for each process that said why it aborts; the kernel's words weigh less."""
+    """Parser of abort messages: one match per process; the kernel's messages have a lower priority."""
 
     triggers = (
         *(word.encode() for form in _LAST_WORDS for word in form.words),
@@ -139,7 +139,7 @@ class Glibc(LogParser):
             self._matches.append(match)
 
     def _terminated(self, found: re.Match[str], line: LogLine) -> None:
-        """An exception that nobody caught. torch's own repeat what its log said before."""
+        """Take an uncaught exception; torch's own repeat what its log printed before."""
         what = found["what"] or found["type"] or ""
         match = _died({"detail": what or found["detail"]}, line)
         if found["message"]:
@@ -152,7 +152,7 @@ class Glibc(LogParser):
         self._add(replace(match, priority=Priority.RELAYED) if relayed else match)
 
     def _what(self, what: str, line: LogLine) -> None:
-        """`what():` of the exception just named by the same writer."""
+        """Take the `what():` of the exception just named by the same process."""
         place, number = self._thrown.pop(line.rank, (0, -_WHAT_FOLLOWS - 1))
         if line.number - number <= _WHAT_FOLLOWS and place < len(self._matches):
             self._matches[place] = _detailed(self._matches[place], what)
@@ -162,7 +162,7 @@ class Glibc(LogParser):
 
 
 def _died(said: Mapping[str, str | None], line: LogLine) -> FailureMatch:
-    """An abort, in its process's own words; of a program without a frame, the words are the key."""
+    """Return an abort with its message; without a frame in the program, the message is the key."""
     detail = (said.get("detail") or "").strip().rstrip(".")
     own = said.get("file") not in _GLIBCS
     program = program_name((said.get("program") or "").rpartition("/")[2])
@@ -181,7 +181,7 @@ def _died(said: Mapping[str, str | None], line: LogLine) -> FailureMatch:
         ranks=() if line.rank is None else (line.rank,),
         hosts=(line.host,) if line.host else (),
     )
-    # A launcher may fall over what it has to report: PRRTE 3 over a rank that could not be started.
+    # A launcher may crash over its own report: PRRTE 3 over a rank that could not be started.
     return FailureMatch(signature, Priority.RELAYED if program in _LAUNCHERS else Priority.CAUSE)
 
 
@@ -191,7 +191,10 @@ def _detailed(match: FailureMatch, message: str) -> FailureMatch:
 
 
 def _trapped(found: re.Match[str], line: LogLine) -> FailureMatch:
-    """A node's log holds what died there at any time: this is believed where something else says that a run failed."""
+    """Return a trap in the kernel's log.
+
+    The log also holds old traps, so this counts only if another match proves a failure.
+    """
     signal = next(signal for words, signal in _TRAPS if words in found["what"])
     library = program_name(found["library"] or "") or None
     library = None if library and is_system(library) else library

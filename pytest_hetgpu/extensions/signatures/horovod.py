@@ -1,7 +1,7 @@
-"""Horovod's stall inspector (horovod/common/stall_inspector.cc): ranks that wait for others that do not come.
+"""Horovod's stall inspector (horovod/common/stall_inspector.cc): ranks that wait for absent ones.
 
-It warns again and again, and shuts the job down only where HOROVOD_STALL_SHUTDOWN_TIME_SECONDS says so: a warning
-counts where nothing follows it.
+It repeats its warning, and shuts the job down only if HOROVOD_STALL_SHUTDOWN_TIME_SECONDS is set. So a warning counts
+only if nothing follows it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What Hydra says when it cannot start or has lost its own proxies: MPICH's, and Intel MPI's fork of it.
+"""Hydra's errors when it cannot start its proxies or has lost them: MPICH's, and Intel MPI's fork of it.
 
 Lines read `[mpiexec@HOST] FUNCTION (FILE:LINE): TEXT` or `[proxy:PG:ID@HOST] ...` (lib/hydra.h, `HYDU_error_printf`).
 Each caller adds a line of its own, so that the first of a chain names the reason. MPICH: src/pm/hydra/lib/utils/
 launch.c, sock.c and args.c, mpiexec/pmiserv_pmci.c and pmiserv_cb.c, proxy/pmip_cb.c, lib/tools/bootstrap/utils/
-bscu_wait.c. The texts of Intel's are those that its mpiexec.hydra 2021 holds and prints. MPD is what MPICH had before.
+bscu_wait.c. Texts of Intel MPI are those in its mpiexec.hydra 2021. MPD is MPICH's former process manager.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from pytest_hetgpu.model.verdict import Kind
 
 _LAUNCH = Kind.LAUNCH_FAILURE
 _BY = r"\[(?:mpiexec|proxy[:\d]*|bstrap[:\w]*)@(?P<host>[\w-]{1,64})[^\]\s]{0,190}\] "
-# The launcher's own host is not where it failed.
+# The launcher's own host is not the one that failed.
 _MPIEXEC = r"\[mpiexec@[\w.-]{1,255}\] "
 _WITHIN = r"[^\n]{0,300}?"
 
 
 class Hydra(RuleParser):
-    """Launch errors, and what mpiexec says of time limits and lost proxies."""
+    """Parser of launch errors, time limits and lost proxies."""
 
     rules = (
         MatchRule(
@@ -121,7 +121,7 @@ class Hydra(RuleParser):
         MatchRule(
             " error parsing parameters", _LAUNCH, "parameters@hydra", Priority.SYMPTOM, pattern=rf"{_MPIEXEC}main "
         ),
-        # What ssh said of it stands beside it.
+        # ssh's own message is next to it.
         MatchRule("Launch proxy failed.", _LAUNCH, "no-proxy@hydra", Priority.RELAYED, pattern=_MPIEXEC),
         MatchRule(
             "Unable to run bstrap_proxy",
@@ -134,7 +134,7 @@ class Hydra(RuleParser):
         MatchRule(
             "Error setting up the bootstrap proxies", _LAUNCH, "no-proxy@hydra", Priority.RELAYED, pattern=_MPIEXEC
         ),
-        # Ranks ran, and then a proxy or mpiexec was gone. What happened to it stands elsewhere, if anywhere.
+        # Ranks ran, and then a proxy or mpiexec was gone. Only other lines can hold the cause.
         MatchRule(
             "one of the processes terminated badly; aborting",
             Kind.ERROR,
@@ -156,7 +156,7 @@ class Hydra(RuleParser):
             Priority.CONSEQUENCE,
             pattern=rf"{_BY}{_WITHIN}(?P<detail>assert \(!closed\) failed)",
         ),
-        # The proxy's own socket: what else ends it says less.
+        # The proxy's own socket: its other errors are less specific.
         MatchRule(
             "): read error (",
             Kind.NETWORK_FAILURE,

@@ -1,6 +1,6 @@
-"""Intel MPI's own words at its start, `MPI startup(): TEXT`, as its libmpi 2021 (and 2018, for fabrics) holds them.
+"""Intel MPI's errors at its start, `MPI startup(): TEXT`, from its libmpi 2021 (and 2018, for fabrics).
 
-With I_MPI_DEBUG it says much more of the same form; only what ends a run is read.
+With I_MPI_DEBUG it prints much more in the same form; only lines that end a run are matched.
 """
 
 from __future__ import annotations

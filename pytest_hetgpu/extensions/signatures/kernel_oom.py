@@ -1,4 +1,4 @@
-"""Memory that ran out: the kernel's OOM killer and who tells of it, limits, processes and threads, /dev/shm."""
+"""Memory that ran out: reports of the kernel's OOM killer, limits, processes and threads, /dev/shm."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class KernelOom(RuleParser):
             "OMP: Error #34", Kind.ERROR, "thread-limit@openmp", pattern=r"(?P<detail>System unable to allocate.*)"
         ),
         MatchRule("blas_thread_init: pthread_create", Kind.ERROR, "thread-limit@openblas", fatal=False),
-        # Shared memory; of a page that cannot be had tells who died of the bus error.
+        # Shared memory; a page that is not available shows as the process's bus error.
         MatchRule(
             "o space left on device",
             _MEMORY,

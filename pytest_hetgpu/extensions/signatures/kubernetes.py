@@ -1,4 +1,4 @@
-"""Kubernetes: reasons of pods, events and jobs, and what kubectl answers; RunAI and Volcano run on the same words.
+"""Kubernetes: reasons of pods, events and jobs, and answers of kubectl; RunAI and Volcano use the same texts.
 
 Reasons of waiting containers: pkg/kubelet/images/types.go and kubelet/container/sync_result.go; of terminated pods:
 pkg/kubelet/eviction, pkg/apis/core; of events: pkg/kubelet/events/event.go and the scheduler's framework; of jobs:
@@ -17,7 +17,7 @@ _LAUNCH = Kind.LAUNCH_FAILURE
 _TIMEOUT = Kind.TIMEOUT
 _MEMORY = Kind.OUT_OF_MEMORY
 
-# Why a container cannot be started. What pulls or mounts is tried again, so it may be only the first try that failed.
+# Reasons why a container cannot be started. Pulls and mounts are retried, so maybe only the first try failed.
 _WAITING = {
     "no-image@kubernetes": (
         "ImagePullBackOff",
@@ -41,7 +41,7 @@ _WAITING = {
 
 
 class Kubernetes(RuleParser):
-    """What `kubectl get`, `describe`, `wait`, `logs` and events tell; all of it stands beside a run's own output."""
+    """Parser of `kubectl get`, `describe`, `wait`, `logs` and events, all of them outside a run's own output."""
 
     rules = (
         MatchRule("OOMKilled", _MEMORY, "oom-kill@kernel", pattern=r"\b(?P<detail>(?:Init:)?OOMKilled)\b"),

@@ -1,8 +1,8 @@
-"""libfabric's own words (src/log.c: `libfabric:PID:TIME:HOOK:PROVIDER:SUBSYSTEM:FUNCTION():LINE<warn> TEXT`).
+"""libfabric's log (src/log.c: `libfabric:PID:TIME:HOOK:PROVIDER:SUBSYSTEM:FUNCTION():LINE<warn> TEXT`).
 
-A program asks libfabric for what may not be there and goes on with what is, so that most warnings mean nothing. Read
-is what providers print before they give up: cxi (prov/cxi/src, where CXIP_FATAL ends in abort), efa (prov/efa/src,
-with the texts of efa_errno.h), tcp, verbs, rxm and shm. What they answer to their caller is in its words, not here.
+A program tries what may be absent and uses what is there, so most warnings mean nothing. Matched are texts that
+providers print before they give up: cxi (prov/cxi/src, in which CXIP_FATAL ends in abort), efa (prov/efa/src, with the
+texts of efa_errno.h), tcp, verbs, rxm and shm. Errors that callers print are in the callers' parsers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NO_MEMORY = lazy(r"[Cc]annot allocate memory|[Oo]ut of memory")
 
 
 def _warning(text: str, kind: Kind, key: str, pattern: str = "", **more: bool | Priority) -> MatchRule:
-    """A warning that holds `text`, and after it what `pattern` says."""
+    """Return the rule of a warning that holds `text`, followed by `pattern`."""
     fatal, priority = bool(more.get("fatal", False)), Priority(more.get("priority", Priority.CAUSE))
     return MatchRule(
         text,
@@ -74,7 +74,7 @@ class Libfabric(RuleParser):
         _warning("cxil_map lni", Kind.ERROR, "cxil_map@cxi"),
         MatchRule("cxil_map: write error", Kind.ERROR, "cxil_map@cxi", detail="cxil_map: write error", fatal=False),
         _warning("UNDELIVERABLE", _NET, "undeliverable@cxi", r".{0,150}UNDELIVERABLE"),
-        # efa_base_ep.c and efa_rdm_ope.c end the process where nobody can be told.
+        # efa_base_ep.c and efa_rdm_ope.c end the process if no caller can get the error.
         MatchRule(
             "Libfabric EFA provider has encountered an internal error",
             Kind.ERROR,

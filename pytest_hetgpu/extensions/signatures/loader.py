@@ -13,13 +13,13 @@ from pytest_hetgpu.model.verdict import Kind
 _LIBRARY = Kind.MISSING_LIBRARY
 _LAUNCH = Kind.LAUNCH_FAILURE
 _LOADING = r"error while loading shared libraries: "
-# What execve, open and chdir answer: only these make a line `NAME: REASON` a program that could not be started.
+# Errors of execve, open and chdir: only these make a line `NAME: REASON` a program that could not be started.
 _REASON = (
     r"(?P<detail>No such file or directory|Permission denied|Exec format error|required file not found|not found|"
     r"command not found|[Ii]s a directory|cannot execute(?: binary file)?(?:: .*)?|bad interpreter.*)\s*$"
 )
 _QUOTED = r"['\u2018\"`]?(?P<program>[^'\u2019\"`\s]+)['\u2019\"`]?"
-# What shells put before their words: `bash: line 1: `, `/bin/sh: 1: `, `-bash: `, `job.sh: line 7: `, `zsh:1: `
+# Prefixes of shells: `bash: line 1: `, `/bin/sh: 1: `, `-bash: `, `job.sh: line 7: `, `zsh:1: `
 _SHELL = (
     r"^(?:(?:-|\S*/)?(?:ba|da|z|k|c|tc|a)?sh(?:\[\d+\])?|\S+\.(?:sh|sbatch|slurm|job|pbs)|\S*slurm_script|\S*/job\d+/\S+)"
     r":(?: (?:line )?\d+:| -c:|\d+:)*(?: exec:)? "
@@ -54,7 +54,7 @@ class Loader(RuleParser):
             "missing-library@{name}",
             pattern=_LOADING + r"(?P<detail>(?P<name>[^\s:]+): cannot open.*)",
         ),
-        # dlopen's words as programs pass them on; libraries that log them go on without what they looked for.
+        # dlopen's errors as programs print them; libraries that log them continue without the file.
         MatchRule(
             "cannot open shared object file",
             _LIBRARY,
@@ -149,7 +149,7 @@ class Loader(RuleParser):
             "no-program@{program}",
             pattern=r"(?:^|: )(?P<program>[^\s:]+): (?P<detail>[Cc]ommand not found)\.?\s*$",
         ),
-        # What loads a library itself and ends without it (cuDNN), and musl's loader
+        # Programs that load a library themselves and end without it (cuDNN), and musl's loader.
         MatchRule(
             "Could not load library ",
             _LIBRARY,
@@ -172,7 +172,7 @@ class Loader(RuleParser):
     )
 
     def build_match(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
-        """What kept a program from starting. A script goes on after a command that it could not run."""
+        """Return a program that could not be started; a script continues after such a command."""
         match = super().build_match(rule, groups, line)
         at = _LINE.match(line.text)
         if at and int(at[1]) > 1 and not _is_launcher(groups.get("program", "")):

@@ -33,7 +33,7 @@ _REPORTING = lazy(r"MPL_backtrace_show|MPIR_Assert_fail\w*|backtrace\w*")
 
 @dataclass(slots=True)
 class _Assertion:
-    """One that failed, while what it printed next is read."""
+    """A failed assertion, while its further output is parsed."""
 
     line: LogLine
     file: str
@@ -67,7 +67,7 @@ class MpichAssertions(LogParser):
             self._failed[-1].frames.append(frame)
 
     def _aborted(self, found: re.Match[str], line: LogLine) -> None:
-        """The end of a rank whose assertion stands above, or of one that gave no reason."""
+        """Take the end of a rank whose assertion stands above, or that gave no reason."""
         rank = int(found["node"]) if found["node"] else line.rank
         open_ones = [failed for failed in self._failed if failed.rank is None]
         if open_ones:
@@ -96,7 +96,7 @@ class MpichAssertions(LogParser):
 
 
 def _match(failed: _Assertion) -> FailureMatch:
-    """An assertion as a signature: the file it stands in is known, the function only from a backtrace with symbols."""
+    """Return an assertion as a match: its file is known, its function only from a backtrace with symbols."""
     named = [frame for frame in failed.frames if not (frame.function and _REPORTING.fullmatch(frame.function))]
     frame = named[0] if named else None
     file = failed.file.rpartition("/")[2]

@@ -1,9 +1,10 @@
-"""What MPICH's library says before it aborts, and the libraries made of it: Intel MPI, Cray MPICH, MVAPICH.
+"""Errors of MPICH's library before it aborts, and of its derivatives: Intel MPI, Cray MPICH, MVAPICH.
 
 The head of an error stack is written by `MPIR_Handle_fatal_error` (src/mpi/errhan/errutil.c) through `MPID_Abort`
-(src/mpid/ch4/src/ch4_globals.c: `Abort(CODE) on node N (rank R in comm C): ...`, where N is the rank in the world;
-src/mpid/ch3/src/mpid_abort.c: the message alone). Lines of the stack are `FUNCTION(LINE)....: TEXT`, outermost first,
-with the texts of src/mpi/errhan/errnames.txt and of the devices' own errnames.txt; the last of them names the reason.
+(src/mpid/ch4/src/ch4_globals.c: `Abort(CODE) on node N (rank R in comm C): ...`, in which N is the rank in
+MPI_COMM_WORLD; src/mpid/ch3/src/mpid_abort.c: the message alone). Lines of the stack are `FUNCTION(LINE)....: TEXT`,
+outermost first, with the texts of src/mpi/errhan/errnames.txt and of the devices' own errnames.txt; the last of them
+names the reason.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ _CALLED = lazy(
 
 @dataclass(slots=True)
 class _Stack:
-    """One rank's error, while its stack is read. `deepest` is the last line of it that says something."""
+    """One rank's error, while its stack is parsed; `deepest` is its last line with a text."""
 
     head: LogLine
     entry: str
@@ -63,8 +64,8 @@ class _Stack:
     fatal: bool = True
     reason: tuple[MpichReason, str, LogLine] | None = None
 
-    def says(self, function: str, text: str, line: LogLine) -> None:
-        """Take what a function of the stack has to say."""
+    def add_text(self, function: str, text: str, line: LogLine) -> None:
+        """Take the text of one function of the stack."""
         self.deepest = (function, text, line)
         reason = reason_in(text, _STARTS.search(self.entry) is not None)
         if reason:
@@ -100,7 +101,7 @@ class MpichErrors(LogParser):
         self._open.append(stack)
         if said and said != "error stack":
             # MPIR_CVAR_PRINT_ERROR_STACK=0 leaves the innermost text, on the head's own line.
-            stack.says(found["entry"], said, line)
+            stack.add_text(found["entry"], said, line)
 
     def _frame(self, text: str, line: LogLine) -> None:
         for stack in list(self._open):
@@ -122,10 +123,10 @@ class MpichErrors(LogParser):
             return
         owner.left = _WINDOW
         if found["text"].strip():
-            owner.says(found["function"], found["text"].strip(), line)
+            owner.add_text(found["function"], found["text"].strip(), line)
 
     def _owner(self, function: str, line: LogLine) -> _Stack | None:
-        """Whose line of a stack it is: that of the rank its prefix names; else of whom it begins, or began last."""
+        """Return the stack that a line belongs to: by its rank prefix, else by indentation, else the last begun."""
         told = [stack for stack in self._open if line.rank is not None and stack.head.rank == line.rank]
         fresh = [stack for stack in told or self._open if stack.entry in (function, "") and not stack.begun]
         if fresh:
@@ -168,10 +169,10 @@ class MpichErrors(LogParser):
 
 
 def _match(stack: _Stack) -> FailureMatch:
-    """A stack as a signature.
+    """Return a stack as a match.
 
-    An error of its own class (`Invalid rank`) is said by the head, and the stack has the particulars; of `Other MPI
-    error` only the deepest line knows what it was.
+    The head names an error of its own class (`Invalid rank`), and the stack has the details. For `Other MPI error` only
+    the deepest line has the cause.
     """
     entry, what = mpi_name(stack.entry), error_class(stack.what)
     signature = Signature(

@@ -1,12 +1,12 @@
-"""How Hydra, the launcher of MPICH and Intel MPI, says that a rank ended.
+"""Exits of ranks as Hydra reports them, the launcher of MPICH and Intel MPI.
 
-MPICH (src/pm/hydra/mpiexec/pmiserv_cb.c, `control_cb`) prints one banner a proxy, with the pid of the first process
-that did not end by `exit`. Its EXIT CODE is the status of wait(2) then: a signal in the low seven bits, and 128 for a
+MPICH (src/pm/hydra/mpiexec/pmiserv_cb.c, `control_cb`) prints one banner per proxy, with the pid of the first process
+that did not end by `exit`. Its EXIT CODE is then the status of wait(2): a signal in the low seven bits, and 128 for a
 core file. Releases before 3.2 printed a banner for exit codes other than 0 as well, with that code. At the end, if no
-proxy was lost, mpiexec.c names the signal again, out of all statuses put together by OR, so that a crash (11) and the
-cleanup of its neighbours (9) give 11, whichever process the banner shows.
+proxy was lost, mpiexec.c names the signal again. It combines all statuses by OR, so that a crash (11) and the cleanup
+of its neighbours (9) give 11, whichever process the banner shows.
 
-Intel MPI prints one banner a rank that died of a signal, those that it killed itself (9) among them.
+Intel MPI prints one banner per rank that died of a signal, including those that it killed itself (9).
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class MpichExits(LogParser):
         self._open = None
 
     def _causes(self) -> list[_ExitBanner]:
-        """The banners that tell the cause: none that only shows what the launcher did to the others, if one does."""
+        """Return the banners of causes: without those that only show the launcher's cleanup, unless all do."""
         self._close()
         said = self._said.signal if self._said else None
         for ended in self._ended:
@@ -125,7 +125,7 @@ class MpichExits(LogParser):
 
 
 def _signal_in(code: int, said: int | None, interrupted: bool) -> int | None:
-    """The signal that an EXIT CODE stands for, None for what `exit` was called with."""
+    """Return the signal that an EXIT CODE stands for, None for an argument of `exit`."""
     low = code - _CORE if _CORE < code < 2 * _CORE else code
     if low == said or low in _DEADLY or (interrupted and low == _INTERRUPT):
         return low
@@ -133,7 +133,10 @@ def _signal_in(code: int, said: int | None, interrupted: bool) -> int | None:
 
 
 def _match(ended: _ExitBanner, alone: bool) -> FailureMatch:
-    """A rank's end. SIGTERM to all, without a rank that was killed for another, comes from whoever stopped the job."""
+    """Return a rank's exit as a match.
+
+    SIGTERM to all, without a rank killed for another, comes from outside the job.
+    """
     found = Signature(
         Kind.ERROR,
         "ended@hydra",

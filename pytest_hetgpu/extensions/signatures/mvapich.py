@@ -1,4 +1,4 @@
-"""MVAPICH's own words, besides MPICH's.
+"""Messages of MVAPICH besides MPICH's.
 
 Its signal handler (`error_sighandler` in src/util/signal and src/pm/mpirun/src/error_handling.c), its launcher
 mpirun_rsh with mpispawn (src/pm/mpirun), and its InfiniBand channel (src/mpid/ch3/channels/mrail).
@@ -81,7 +81,7 @@ class Mvapich(RuleParser):
             "no-hca@mvapich",
             pattern=r"rdma_open_hca\(\d{1,6}\)\.{0,60}: (?P<detail>.{1,200})",
         ),
-        # Says that it goes on without.
+        # A note that it continues without the feature.
         MatchRule("Error in initializing MVAPICH2 ptmalloc library"),
     )
 

@@ -1,9 +1,9 @@
-"""NCCL and RCCL: their warnings, which of them a call failed for, and results as programs print them.
+"""NCCL and RCCL: their warnings, the calls that failed with them, and results as programs print them.
 
 `src/debug.cc` writes the prefix (NCCL 2.27 may put a time before it, 2.29 adds the function), `include/checks.h` the
-trail `FILE:LINE -> RESULT` of a call that failed, `init.cc` the words for a result. A trail that ends in
-NCCL's own threads (`[Proxy Thread]`, `[Async thread]`), or in the files of the calls themselves, proves that the
-communicator is lost; any other warning a program may survive.
+trail `FILE:LINE -> RESULT` of a call that failed, `init.cc` the texts of results. A trail that ends in NCCL's own
+threads (`[Proxy Thread]`, `[Async thread]`), or in the files of the calls themselves, proves that the communicator is
+lost. A program may survive any other warning.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _CALLED = lazy(r"\b(?:nccl|rccl)(?=[A-Z])(?!\w*Error\b)(?!Invalid|Success)\w{3,6
 # nccl-tests' and rccl-tests' common.h, NVIDIA's examples: `node1: Test NCCL failure FILE:LINE 'WORDS / LAST WARNING'`.
 _WRAPPED = lazy(r"(?:(?P<host>^[\w.-]+): Test )?\b(?:NCCL|RCCL) (?:failure|error)\b", re.IGNORECASE)
 _LAST = lazy(r"'[^'/]{1,120} / (?P<last>\w.{0,1000}?)\s*'?\s*$")
-# What others read: exceptions, PyTorch's log lines and its paragraph on a result, lines of other libraries.
+# Lines of other parsers: exceptions, PyTorch's log lines and its paragraph on a result, lines of other libraries.
 _OTHERS = lazy(
     r"^\[?[EWIF]\d{4} |ProcessGroupNCCL|^[\w.]*(?:Error|Exception): |^\s+what\(\):|\b(?:UCX|UCC|CL_\w+|TL_\w+) +[A-Z]+ "
     r"|^nccl\w+: [A-Z]|\bNCCL (?:INFO|TRACE|CALL) "
@@ -64,7 +64,7 @@ class _Warning:
 
 
 class Nccl(LogParser):
-    """One reading a warning; those after which the same thread went on explain little."""
+    """Parser of warnings, one match each; a warning after which the same thread went on explains little."""
 
     triggers = (
         b"NCCL WARN ",
@@ -147,7 +147,7 @@ class Nccl(LogParser):
         return (*(self._match(warning, entry) for warning in self._warnings), *self._results)
 
     def _match(self, warning: _Warning, entry: str | None) -> FailureMatch:
-        """A warning under the call that the program says failed, where it says so."""
+        """Return a warning with the call that the program reports as failed, if any."""
         means, line = warning.meaning, warning.line
         rank = self._ranks.get(warning.process) if warning.process else None
         signature = Signature(
@@ -163,6 +163,6 @@ class Nccl(LogParser):
         gone = means.key == PEER_LOST and any(r.signature.key.startswith("ncclRemoteError") for r in self._results)
         told = Priority.RELAYED if gone else means.priority
         priority = max(told, Priority.SYMPTOM) if warning.survived else told
-        # Of a fragment without its process nothing more will be told.
+        # A fragment without its process gets no further lines.
         proven = warning.proven or (means.key in _FATAL and warning.process is None)
         return FailureMatch(signature, priority, warning.process, fatal=proven and priority <= Priority.RELAYED)

@@ -1,4 +1,4 @@
-"""Our own words on nodes: what could not be made ready, and what was lost while a command ran (see `execute`)."""
+"""Our own lines about nodes: those that could not be made ready, and those lost while a command ran (see `execute`)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pytest_hetgpu.model.verdict import Kind
 _ENGINE_AWAY, _ENGINE_LOST = "its container engine went away", "engine-lost@docker"
 _NOT_READY, _LOST, _PREFLIGHT = "hetgpu: not ready: ", "hetgpu: node ", "hetgpu: preflight: "
 
-# What was not ready, by phrases of ours alone; the first that is found counts. What a phrase quotes, as the output of a
-# build does, may hold the words of any later row.
+# Causes of nodes that are not ready, by our own phrases; the first match counts. A quoted text, such as a build's
+# output, may hold the words of any later row.
 _PARTS = {
     "disk": r"the disk of .* is full|[Nn]o space left on device|[Dd]isk quota exceeded",
     "base": r"(?:lacks )?the base image hetgpu-base:\S+(?:, which no registry has| cannot be made with )",
@@ -75,7 +75,7 @@ _KUBERNETES = {
 
 
 class Nodes(RuleParser):
-    """Lines that start with `hetgpu:`; what follows is in the words of the runtime that met it."""
+    """Parser of lines that start with `hetgpu:`, followed by the text of the runtime that reports."""
 
     rules = (
         MatchRule(

@@ -1,8 +1,8 @@
 """Open MPI's own signal handler: `*** Process received signal ***` and the backtrace after it.
 
-opal/util/stacktrace.c prints every line with `[host:pid] ` before it; opal/mca/backtrace/execinfo writes the prefix,
-the frame's number and the frame in three steps, so that those of several ranks may stand in one line, and a line may go
-on in a later one.
+opal/util/stacktrace.c prints every line after `[host:pid] `. opal/mca/backtrace/execinfo writes the prefix, the frame's
+number and the frame in three steps. So parts of several ranks may share one line, and a line may continue in a later
+one.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _CrashReport:
             self.frames[place] = text
 
     def build_match(self) -> FailureMatch:
-        """The crash, with the frames that have no number in the gaps that they left."""
+        """Return the crash; frames without a number fill the gaps in its numbers."""
         missing = (place for place in range(_MOST_FRAMES) if place not in self.frames)
         frames = {**self.frames, **dict(zip(missing, self.loose, strict=False))}
         for place in sorted(frames):
@@ -55,7 +55,7 @@ class _CrashReport:
 
 
 class _Claim(NamedTuple):
-    """A report whose next frame is to come, with the frame's number where it was read."""
+    """A report that waits for its next frame, with the frame's number if it was read."""
 
     report: _CrashReport
     place: int | None
@@ -93,16 +93,16 @@ class OpenMpiCrash(LogParser):
                 # A log that begins within a report.
                 self._start(process, line)
                 if process in self._latest:
-                    self._tell(self._latest[process], text, line)
+                    self._add_frames(self._latest[process], text, line)
             elif process in self._latest:
-                self._tell(self._latest[process], text, line)
+                self._add_frames(self._latest[process], text, line)
 
     def _start(self, process: Process, line: LogLine) -> None:
         if len(self._reports) < _MOST_CRASHES:
             self._latest[process] = _CrashReport(process, line)
             self._reports.append(self._latest[process])
 
-    def _tell(self, report: _CrashReport, text: str, line: LogLine) -> None:
+    def _add_frames(self, report: _CrashReport, text: str, line: LogLine) -> None:
         self._waiting = [claim for claim in self._waiting if claim.report is not report]
         placed = _PLACE.match(text)
         claim = _Claim(report, int(placed[1]) if placed else None)
@@ -122,7 +122,7 @@ class OpenMpiCrash(LogParser):
             self._cut = (claim, rest)
 
     def _rest(self, text: str) -> None:
-        """Text without a prefix: the end of a frame that was cut, or a frame that somebody waits for."""
+        """Take text without a prefix: the end of a frame that was cut, or a frame that a report waits for."""
         if not address_of(text):
             return
         if self._cut:
@@ -134,7 +134,7 @@ class OpenMpiCrash(LogParser):
             self._frame(text[placed.end() :] if placed else text)
 
     def _frame(self, text: str, *own: _Claim) -> None:
-        """A frame, which is given to somebody once all are known: each votes for whom its region belongs to."""
+        """Store a frame until all are known: each votes for the report that its region belongs to."""
         if len(self._loose) >= _MOST_LOOSE:
             return
         clear = own and own[0].place is not None and not self._waiting
@@ -152,7 +152,7 @@ class OpenMpiCrash(LogParser):
         return tuple(match for match in matches if match.signature.signal or match.signature.library)
 
     def _meant(self, loose: _Loose) -> _Claim | None:
-        """The first claim, whose prefix the frame has, unless its region is clearly another report's."""
+        """Return the first claim, which has the frame's prefix, unless the region is clearly another report's."""
         first = loose.claims[0] if loose.claims else None
         region = _region(loose.text)
         votes = self._votes[region] if region else None
@@ -165,13 +165,13 @@ class OpenMpiCrash(LogParser):
 
 
 def _region(text: str) -> str:
-    """`0x7f09`: where a process's code lies is chosen at random when it starts, its libraries side by side."""
+    """Return an address region, `0x7f09`: a process's code is placed at random, with its libraries side by side."""
     address = address_of(text)
     return address[:_REGION] if len(address) == _LONG_ADDRESS else ""
 
 
 def _pieces(text: str) -> Iterator[tuple[Process | None, str]]:
-    """A line in the parts that each prefix begins, with the process it names; first what stands before any."""
+    """Split a line before each prefix, with the process it names; text before the first prefix comes first."""
     marks = list(_PREFIX.finditer(text))
     if not marks or marks[0].start():
         yield None, text[: marks[0].start()] if marks else text

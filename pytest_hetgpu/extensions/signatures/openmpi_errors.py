@@ -1,4 +1,4 @@
-"""What Open MPI's library says in a rank: errors that end the job, components it lacks, what its transports met."""
+"""Errors of Open MPI's library in a rank: errors that end the job, missing components, failures of transports."""
 
 from __future__ import annotations
 
@@ -86,8 +86,8 @@ _FIRST: tuple[MatchRule, ...] = (
         Priority.RELAYED,
         detail="no BTL reaches the peer",
     ),
-    # ompi/mca/pml/ucx/pml_ucx.c and its kin, by PML_UCX_ERROR
-    # osc_ucx_component.c of 5.0 says so of every window where UCX is not used
+    # ompi/mca/pml/ucx/pml_ucx.c and its kin, by PML_UCX_ERROR. osc_ucx_component.c of 5.0 prints it for every window
+    # without UCX.
     MatchRule(_UCX, pattern="OSC UCX component priority set inside component query failed"),
     MatchRule(
         _UCX,
@@ -192,7 +192,7 @@ _SECOND: tuple[MatchRule, ...] = (
         then=r"^\s+Error:\s+(?P<detail>\S.*?) \(errno (?P<errno>\d+)\)",
         fatal=False,
     ),
-    # opal/mca/btl/vader/btl_vader_get.c: 1 is what a container forbids, and Open MPI goes round it; 14 is EFAULT
+    # opal/mca/btl/vader/btl_vader_get.c: 1 is forbidden by a container, and Open MPI works around it; 14 is EFAULT.
     MatchRule(
         "errno = 14", Kind.ERROR, "Bad-address@cma", Priority.RELAYED, r"(?:Read|Wrote) -1, expected \d+, errno = 14\b"
     ),
@@ -269,7 +269,7 @@ class OpenMpiErrors(RuleParser):
             super().feed(line)
 
     def finish(self) -> Sequence[FailureMatch]:
-        """Everything read. An error that only says that a call failed gives that call to what it failed of."""
+        """Return all matches; an error that only names a failed call gives that call to its cause."""
         fatal = tuple(self._fatal.matches())
         vague = [match.signature for match in fatal if match.priority is Priority.UNSPECIFIC]
         entry = next((signature.entry_point for signature in vague if signature.entry_point), None)
@@ -279,7 +279,7 @@ class OpenMpiErrors(RuleParser):
         return said or told
 
     def _echoes(self, match: FailureMatch) -> bool:
-        """Whether a reading is the help text beside the line in which a rank itself says that it has no PML."""
+        """Return whether a match is the help text for a rank's own line about a missing PML."""
         return match.signature.key == "no-component@pml" and "no-component@PML" in self._matches
 
     def build_match(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
@@ -323,12 +323,12 @@ def _tcp(match: FailureMatch, reason: str) -> FailureMatch:
 
 
 def _reached(match: FailureMatch, reason: str) -> FailureMatch:
-    """Who cannot be reached at all explains what the layers above say of it."""
+    """Return an unreachable peer as an explanation of the errors in layers above."""
     return replace(match, priority=Priority.RELAYED) if no_route(reason) else match
 
 
 def _ucx(match: FailureMatch, groups: Mapping[str, str]) -> FailureMatch:
-    """What UCX told its caller, in a word; UCX itself has said more."""
+    """Return UCX's status in its caller's message; UCX itself has logged more."""
     _, kind, priority = status(groups["what"])
     key = f"{slug(groups['what'])}@{groups['layer']}"
     return replace(_changed(match, kind, key), priority=priority, fatal=False)

@@ -1,4 +1,4 @@
-"""How Open MPI's launchers say that ranks ended: mpirun of 4.x, prterun of 5.x, and MPI_Abort's own text.
+"""Exits of ranks as Open MPI's launchers report them: mpirun of 4.x, prterun of 5.x, and MPI_Abort's own text.
 
 help-orterun.txt, help-prun.txt, help-state-base.txt, orte/runtime/orte_quit.c; MPI_Abort's is in help-mpi-api.txt.
 """
@@ -34,7 +34,7 @@ _ABORTED = lazy(
 )
 _LEFT = lazy(r"has exited due to process rank (\d+) with PID (\d+) on node (\S+) (calling|exiting)")
 
-# What is said of a job of which no rank is named: its key, and how much that explains.
+# Texts about a job without a rank: key and priority.
 _NO_FINALIZE = lazy(r'exited due to a process exiting without calling "finalize"')
 _NO_INFO = lazy(r"noticed that the job aborted(?: by signal)?, but has no info")
 _RETURNED = lazy(r"\bjob .*terminated normally, but \d+ process\S* returned")
@@ -67,7 +67,7 @@ class _Window:
 
 
 class OpenMpiExits(LogParser):
-    """Readings and RankExits from the epilogue of a job."""
+    """Parser of a job's final report: matches and exits of ranks."""
 
     triggers = (*(word.encode() for word in _BEGINNINGS), _TRACEBACK.encode(), *(word.encode() for word in _FATAL))
     context = _WINDOW
@@ -93,11 +93,11 @@ class OpenMpiExits(LogParser):
     def _more(self, window: _Window, line: LogLine) -> None:
         window.left -= 1
         window.text = f"{window.text} {' '.join(line.text[:1000].split())}".strip()
-        if self._told(window, line) or not window.left:
+        if self._take_report(window, line) or not window.left:
             self._windows.remove(window)
 
-    def _told(self, window: _Window, line: LogLine) -> bool:
-        """Whether the window's text is complete; what it says is then noted."""
+    def _take_report(self, window: _Window, line: LogLine) -> bool:
+        """Return whether the window's text is complete, after storing its content."""
         told = {
             _SIGNALLED: self._signalled,
             _COUNTED: self._counted,
@@ -109,12 +109,12 @@ class OpenMpiExits(LogParser):
             if found and pattern in told:
                 told[pattern](found, line, window.first)
             elif found:
-                self._say(window.first, *_UNNAMED[pattern])
+                self._take_job_text(window.first, *_UNNAMED[pattern])
             if found:
                 return True
         return False
 
-    def _say(self, line: LogLine, key: str, priority: Priority) -> None:
+    def _take_job_text(self, line: LogLine, key: str, priority: Priority) -> None:
         signature = Signature(Kind.ERROR, key, line.quote, line.number, detail=line.text.strip()[:200])
         self._unnamed.setdefault(key, FailureMatch(signature, priority))
 
@@ -146,8 +146,8 @@ class OpenMpiExits(LogParser):
         rank, aborted = int(found[1]), found[4] == "calling"
         self._exits.setdefault(rank, RankExit(rank, aborted=aborted))
         if aborted:
-            # Whoever noticed a death is named too, as if it had called abort.
-            self._say(first, "abort@mpirun", Priority.UNSPECIFIC if int(found[2]) else Priority.CONSEQUENCE)
+            # A process that noticed a death is named, too, as if it had called abort.
+            self._take_job_text(first, "abort@mpirun", Priority.UNSPECIFIC if int(found[2]) else Priority.CONSEQUENCE)
             return
         detail = "exited without MPI_Finalize"
         self._add(
@@ -167,14 +167,14 @@ class OpenMpiExits(LogParser):
         self._matches.append(FailureMatch(replace(signature, ranks=(ended.rank,), hosts=hosts), priority, process))
 
     def finish(self) -> Sequence[FailureMatch]:
-        """What was said of ranks; of the job as a whole only where nothing was said of ranks."""
+        """Return matches about ranks; those about the whole job only without any about ranks."""
         if not self._matches:
             return tuple(self._unnamed.values())
         return tuple(self._secondary(match) for match in self._matches)
 
     def _secondary(self, match: FailureMatch) -> FailureMatch:
-        """An ending with less weight where something before it says why."""
-        # `python -m mpi4py` calls MPI_Abort with 1 for an exception, whose traceback says more (mpi4py/run.py).
+        """Lower the priority of an exit if a match before it has the reason."""
+        # `python -m mpi4py` calls MPI_Abort with 1 for an exception; its traceback holds more (mpi4py/run.py).
         if self._raised and match.signature.key == "MPI_Abort@1":
             return replace(match, priority=Priority.CONSEQUENCE)
         # Open MPI ends a rank that met a fatal MPI error with the error's number.
@@ -187,5 +187,5 @@ class OpenMpiExits(LogParser):
 
 
 def _process(found: re.Match[str]) -> Process | None:
-    """The process that the launcher names; some releases print PID 0."""
+    """Return the process that the launcher names; some releases print PID 0."""
     return (found[3].split(".")[0], int(found[2])) if int(found[2]) else None

@@ -1,8 +1,8 @@
-"""What Open MPI's parallel I/O (OMPIO) says of reads and writes that failed, and ROMIO of a file that it cannot lock.
+"""Open MPI's parallel I/O (OMPIO): failed reads and writes; and ROMIO's error for a file that it cannot lock.
 
-ompi/mca/fbtl, fcoll, fs, sharedfp, io/ompio and common/ompio print by `opal_output` and hand an error code to their
-caller; a file's errors return by default, so that most programs go on as if the data were in the file. ROMIO (src/mpi/
-romio/adio/common/lock.c, in MPICH and in Open MPI) ends the program.
+ompi/mca/fbtl, fcoll, fs, sharedfp, io/ompio and common/ompio print by `opal_output` and return an error code to their
+caller. A file's errors return by default, so that most programs continue as if the data were in the file. ROMIO
+(src/mpi/ romio/adio/common/lock.c, in MPICH and in Open MPI) ends the program.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _MEMORY = lazy(
     r"(?i)could not allocate|error allocating|unable to (?:m|all)oc|memory allocation|while allocating"
     r"|Cannot allocate memory"
 )
-# What asks for a file that may not be there, or for what another component then does.
+# Requests for a file that may be absent, or for a service that another component then provides.
 _SURVIVED = lazy(r"^mca_common_ompio_file_(?:delete|open)|NOT (?:SUPPORTED|IMPLEMENTED)|incomplete_file_handle")
 
 
 def _said(trigger: str, where: str, priority: Priority = Priority.CAUSE) -> MatchRule:
-    """Lines that begin with the function's name, as most do, and then say what was wrong: not all say that."""
+    """Return the rule of lines that begin with the function's name and then give the error, which some lines lack."""
     said = rf"(?P<where>(?!\w*_component_){where}): ?(?P<what>(?=.*{_WRONG})\S.*)"
     return MatchRule(trigger, key="{what}@{where}", priority=priority, pattern=f"{_BEGIN}(?P<detail>{said})")
 
@@ -37,7 +37,7 @@ class OpenMpiIo(RuleParser):
     """OMPIO's errors; the name of the function and the reason that the system gave make the key."""
 
     rules = (
-        # Where the reason is the system's own: fbtl/posix, fbtl/ime, sharedfp/sm
+        # The system's own reason: fbtl/posix, fbtl/ime, sharedfp/sm
         _said("mca_fbtl_", r"mca_fbtl_\w{1,60}"),
         MatchRule(
             "ime_native_",
@@ -125,6 +125,6 @@ class OpenMpiIo(RuleParser):
 
 
 def _system(reason: str) -> str:
-    """Of `(p)write(v):Bad address` and `aio_read(): errno 14 Bad address` the system's words, else all of it."""
+    """Return the system's text of `(p)write(v):Bad address` and `aio_read(): errno 14 Bad address`, else the whole."""
     found = re.search(r"(?::|errno \d{1,3}|ret=-?\d{1,10}:?) *([A-Z][a-z].*)$", reason)
     return found[1] if found else reason

@@ -1,4 +1,4 @@
-"""What Open MPI's launchers say when they cannot start a job, lose a daemon, or stop it: mpirun of 4.x, prterun of 5.x.
+"""Errors of Open MPI's launchers: no start, a lost daemon, a stopped job; mpirun of 4.x, prterun of 5.x.
 
 Recognised by the first lines of orte's and PRRTE's help-*.txt, which name the file in the comments below.
 """
@@ -16,14 +16,14 @@ from pytest_hetgpu.model.verdict import Kind
 _LAUNCH = Kind.LAUNCH_FAILURE
 _NETWORK = Kind.NETWORK_FAILURE
 _LONGEST_HOST = 100
-# What release 5 calls by its option, release 4 calls by its purpose.
+# Release 5 names an option, release 4 its purpose.
 _POLICIES = {"mapby": "mapping", "bindto": "binding", "rankby": "ranking"}
 _NO_REPORT, _REMOTE = "A daemon failed to report back after being spawned", "  Remote host: "
 _START = "unable to launch the specified application"
 
 
 def _all(texts: tuple[str, ...]) -> tuple[MatchRule, ...]:
-    """A row for each text that stands in one line only and names itself."""
+    """Return one rule per text that occurs in one line only and names itself."""
     return tuple(MatchRule(text, _LAUNCH, "{trigger}@mpirun") for text in texts)
 
 
@@ -216,7 +216,7 @@ _DVM: tuple[MatchRule, ...] = (
         then=r"Remote daemon: .* on node (?P<host>[\w.-]+)",
         within=5,
     ),
-    # A node that died takes its daemon along: whoever says that it died says more.
+    # A dead node takes its daemon along; the message about the node is more specific.
     *(
         MatchRule(text, _NETWORK, "lost@daemon", Priority.RELAYED, then=r"Node: +(?P<host>[\w.-]+)")
         for text in (
@@ -302,10 +302,10 @@ class OpenMpiLaunch(RuleParser):
 
 
 def _no_report(match: FailureMatch, status: str | None, host: str) -> FailureMatch:
-    """The text is the same whether a daemon never came or was lost while ranks ran, but for ssh's own exit code.
+    """Return a daemon without report; the text does not tell a failed start from a loss, only ssh's exit code does.
 
-    255 is a connection that failed, of which ssh has spoken then, or one that broke, in silence. A daemon that could
-    not start ends with another.
+    255 is a failed connection, which ssh has then reported, or one that broke silently. A daemon that could not start
+    exits with another code.
     """
     signature = replace(match.signature, hosts=(host,) if host else match.signature.hosts)
     if status == "255":

@@ -18,14 +18,15 @@ _LONGEST = 2000
 
 _LINE = lazy(r"^\[(?P<rank>\d{1,7})\]PETSC ERROR: (?P<text>.*)")
 _SIGNAL = lazy(r"Caught signal number (?P<number>\d{1,2}) ?(?P<detail>.*)")
-# `#1 VecSetSizes() at /src/vec.c:123`, of old `#1 VecSetSizes() line 123 in /src/vec.c`: the first is where it arose.
+# `#1 VecSetSizes() at /src/vec.c:123`, formerly `#1 VecSetSizes() line 123 in /src/vec.c`: the first frame is the
+# origin.
 _ORIGIN = lazy(r"^#1 (?P<function>\w+)\(\)")
 _FROM_OUTSIDE = ("SIGTERM", "SIGINT", "SIGHUP")
 _MEMORY = lazy(r"Out of memory|Memory requested")
 
 
 class Petsc(LogParser):
-    """A reading for the first error of each rank; what follows it is its trace and advice."""
+    """Parser of the first error of each rank; its trace and advice follow."""
 
     triggers = (b"PETSC ERROR: ",)
 

@@ -1,6 +1,6 @@
-"""The runtime under Open MPI, from PMIx up to orte and PRRTE: what it logs, and a start that it gave up.
+"""The runtime under Open MPI, from PMIx up to orte and PRRTE: its log, and a start that it gave up.
 
-Most of its lines say only that something else has failed.
+Most of its lines only repeat that something else has failed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LOGGED = r"(?P<what>\S.*?) in file (?P<source>\S+) at line \d+"
 
 
 def _logged(trigger: str, layer: str) -> MatchRule:
-    """A row for the lines of one layer's `..._ERROR_LOG`."""
+    """Return the rule of the lines of one layer's `..._ERROR_LOG`."""
     return MatchRule(
         trigger, key=f"{{what}}@{layer}", priority=Priority.SYMPTOM, pattern=re.escape(trigger) + _LOGGED, fatal=False
     )

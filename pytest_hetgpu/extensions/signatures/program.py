@@ -1,7 +1,7 @@
-"""What programs say when they give up, for ends that nothing else explains: `ERROR: ...`, `giving up`, `f() failed: `.
+"""Messages of programs that give up, for exits without other explanation: `ERROR: ...`, `giving up`, `f() failed: `.
 
-Programs have words of their own: read are the forms that are customary (`_program_words`), and those of the C library's
-errors (`_errnos`). Such a line counts only where something else says that the run failed, or where it is the last.
+Programs use their own texts. Matched are customary forms (`_messages.programs`) and errors of the C library
+(`_messages.errnos`). Such a line counts only if another match proves a failure, or if it is the last line.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ _LETTER = lazy(r"[A-Za-z]")
 _RANK = lazy(r"\b(?:[Rr]ank|[Pp]rocess|[Pp]roc|PE|[Tt]ask)[ :#=]{0,2}(?P<rank>\d{1,7})\b|^\[(?P<bare>\d{1,7})\]")
 _UNSUPPORTED = lazy(r"\bucc_\w+\(.*failed: (?:Operation is not supported|Not (?:supported|found))")
 
-# After these nothing is said by the program any more.
+# After these the program prints nothing more.
 _ENDS = ("MPI_ABORT was invoked", "exited with", "BAD TERMINATION", "exit code", "exiting improperly")
 
 
 @dataclass(slots=True)
 class _ErrorLine:
-    """Words that one process or several said: the first line that holds them, and the last that is equal to it."""
+    """A message of one process or several: the first line that holds it, and the last that is equal."""
 
     line: LogLine
     last: int
@@ -64,7 +64,7 @@ class _ErrorLine:
 
 
 class Program(LogParser):
-    """Readings that outweigh a launcher's word on the end, and nothing that names a cause."""
+    """Parser of messages that precede a launcher's report of the exit, but no match that names a cause."""
 
     triggers = (
         b"ERROR:",
@@ -148,7 +148,7 @@ class Program(LogParser):
         if called := _called(text, line):
             self._add(*called, line)
             return
-        # What there is no more room for need not be understood.
+        # A line beyond the limit need not be parsed.
         if len(self._said) >= _MOST and _key(text) not in self._said:
             return
         if said := _gave_up(text, line):
@@ -169,7 +169,10 @@ class Program(LogParser):
         return tuple(self._match(key, said) for key, said in self._said.items())
 
     def _match(self, key: str, said: _ErrorLine) -> FailureMatch:
-        """Words long before the end were not the last ones. That two ranks said the same is no going on."""
+        """Return a message as a match; its priority is lower if the program printed more afterwards.
+
+        Equal lines of other ranks are no such output.
+        """
         early = bool(self._end) and self._end - said.line.number > said.far
         signature = Signature(
             said.kind,
@@ -190,7 +193,7 @@ def _key(text: str) -> str:
 
 
 def _called(text: str, line: LogLine) -> tuple[str, _ErrorLine] | None:
-    """A call into MPI, NCCL or UCC of which the program says that it failed: key and words."""
+    """Return key and text of a call into MPI, NCCL or UCC that the program reports as failed."""
     if not any(part in text for part in _CALLED) or NOT_A_CALL.search(text):
         return None
     if found := CALL.search(text):
@@ -212,7 +215,7 @@ def _of_class(error: str, line: LogLine, entry: str | None) -> _ErrorLine:
 
 
 def _gave_up(text: str, line: LogLine) -> _ErrorLine | None:
-    """Words of giving up, or those of an errno that end a line and say what failed with it."""
+    """Return a message of giving up, or an errno's text at a line's end with the failed object."""
     if _LIBRARYS.search(text):
         return None
     words, before = errno(text)
@@ -234,5 +237,5 @@ def _gave_up(text: str, line: LogLine) -> _ErrorLine | None:
 
 
 def _told(text: str) -> str:
-    """A line without the rank and host it starts with."""
+    """Return a line without the rank and host that it starts with."""
     return re.sub(r"^\W{0,4}(?:\[[^\[\]]{1,60}\]\s*|[Rr]ank \d+[:,]?\s*){1,3}", "", text).strip()

@@ -46,13 +46,13 @@ class _PsmReport:
         self.open = len(self.frames) < _MOST_FRAMES and not _OUTERMOST.search(text)
 
     def near(self, text: str) -> int:
-        """How many digits the frame's address begins with that one of this process's has."""
+        """Return how many leading digits the frame's address shares with those of this process."""
         address = address_of(text)
         known = (self.pc, *map(address_of, self.frames[-_HANDLING:]))
         return max(_alike(one, address) for one in known)
 
     def build_match(self) -> FailureMatch:
-        """The crash. What stands above the instruction that failed is the handler's."""
+        """Return the crash; frames above the failed instruction are the handler's."""
         crash = Crash(None, self.line)
         crash.signal = self.signal
         places = [place for place, text in enumerate(self.frames[:_HANDLING]) if address_of(text) == self.pc]
@@ -62,7 +62,7 @@ class _PsmReport:
 
 
 class Psm(LogParser):
-    """One crash for each report; of several that are written at once, a frame's address says whose it is."""
+    """Parser of crash reports; if several are written at once, a frame's address assigns it."""
 
     triggers = (b" terminated with signal ",)
     context = 150

@@ -41,14 +41,14 @@ _MPI_ERROR = lazy(r"(MPIX?_ERR_\w+)(?:: (.*))?")
 _MPICH_ERROR = lazy(rf"({'|'.join(map(re.escape, MPICH_CLASSES))})(?:, error stack:.*)?$")
 _GPU = lazy(r"\b(?:CUDA|HIP)(?: runtime| driver)? error: (?P<text>[^\n]+)")
 _LAST_ERROR = lazy(r"^Last error:\s*(?P<text>[^\n]+)", re.MULTILINE)
-# MPI_Abort's own words: ompi/mpi/help-mpi-api.txt and ompi/runtime/ompi_mpi_abort.c, src/mpid/ch4/src/ch4_globals.c
+# MPI_Abort's text: ompi/mpi/help-mpi-api.txt and ompi/runtime/ompi_mpi_abort.c, src/mpid/ch4/src/ch4_globals.c
 _ABORTING = ("MPI_ABORT was invoked on rank ", "application called MPI_Abort(")
 _ABORTED = lazy(
     r"MPI_ABORT was invoked on rank (?P<openmpi>\d{1,9}) |Abort\(1\) on node \d+ \(rank (?P<mpich>\d{1,9}) in comm 0\)"
 )
 _LONGEST_ABORT = 200
 _UNSPECIFIC = ("MPI_ERR_OTHER", "MPI_ERR_INTERN", "MPI_ERR_UNKNOWN")
-# What the interpreter's own end was, by its words (Python/pylifecycle.c, Modules/faulthandler.c).
+# Causes of the interpreter's fatal error, by text (Python/pylifecycle.c, Modules/faulthandler.c).
 _SIGNALS = {
     "Segmentation fault": "SIGSEGV",
     "Bus error": "SIGBUS",
@@ -59,7 +59,7 @@ _SIGNALS = {
 
 
 class PythonErrors(LogParser):
-    """One reading for each exception at the end of a traceback; ranks are told apart by what stands before a line."""
+    """Parser of tracebacks: one match per exception at the end of one; line prefixes tell ranks apart."""
 
     triggers = tuple(
         word.encode()
@@ -108,7 +108,10 @@ class PythonErrors(LogParser):
         return tuple(sorted(self._ranked(matches), key=lambda match: match.signature.line))
 
     def _ranked(self, matches: Sequence[FailureMatch]) -> Sequence[FailureMatch]:
-        """With the rank that mpi4py then aborted with, where all were one's: its hook prints, and calls MPI_Abort."""
+        """Add the rank that mpi4py then aborted with, if all matches are of one rank.
+
+        mpi4py's hook prints, and then calls MPI_Abort.
+        """
         best = min((match.priority for match in matches), default=Priority.CAUSE)
         keys = {match.signature.key for match in matches if match.priority is best}
         unnamed = not any(match.signature.ranks for match in matches)
@@ -132,11 +135,11 @@ def _matches(raised: Sequence[RaisedException]) -> list[FailureMatch]:
 def _chained(
     before: FailureMatch, was: RaisedException, match: FailureMatch, one: RaisedException
 ) -> tuple[FailureMatch, FailureMatch]:
-    """Two exceptions of which one led to the other, with the weight that each has beside the other.
+    """Return two chained exceptions, with the priority of each beside the other.
 
-    The last is what the program has to say, however it came to be raised: of `raise X from Y` X is worded by somebody
-    who knew Y. The first counts where it means more than its name, where the last only refers to it (`_wraps`), and
-    where the last came of cleaning up.
+    The last one is the program's message, however it was raised: in `raise X from Y` X was written with Y in mind. The
+    first one counts in three cases: it has more than its name, the last only refers to it (`_wraps`), or the last came
+    from cleaning up.
     """
     if was.name == "ExceptionGroup" or one.link in (ChainLink.INNER, ChainLink.MEMBER):
         return _at_least(before, max(Priority.RELAYED, match.priority)), match
@@ -154,12 +157,12 @@ def _chained(
 
 
 def _wraps(one: RaisedException, was: RaisedException) -> bool:
-    """Whether an exception has no words of its own: a pool's copy of what its worker raised, or a reference to it."""
+    """Return whether an exception lacks a message of its own: a pool's copy of its worker's, or a reference to it."""
     return one.message in ("", was.message) or _REFERS.search(one.message) is not None
 
 
 def _is_plain(one: RaisedException, match: FailureMatch) -> bool:
-    """Whether an exception says no more than its name."""
+    """Return whether an exception has nothing but its name."""
     return match.signature.key == f"{one.name}@{_place(one.frames)}" and match.priority is Priority.CAUSE
 
 
@@ -198,7 +201,7 @@ def _match(one: RaisedException) -> FailureMatch:
 
 
 def _nccl(text: str, signature: Signature, fatal: bool) -> FailureMatch | None:
-    """What NCCL warned of last, which c10d's exception repeats after its own words (NCCLUtils.cpp)."""
+    """Return NCCL's last warning, which c10d's exception repeats after its own text (NCCLUtils.cpp)."""
     found = _LAST_ERROR.search(text)
     means = meaning(found["text"].strip()) if found else None
     if means is None:
@@ -234,7 +237,7 @@ def _sensed(one: RaisedException, signature: Signature, place: str, fatal: bool)
 
 
 def _place(frames: Sequence[tuple[str, str]]) -> str:
-    """`train.py!main`: the innermost frame of the user's own code, else the innermost of all."""
+    """Return `train.py!main`: the innermost frame of the user's own code, else the innermost of all."""
     if not frames:
         return "python"
     ours = (frame for frame in reversed(frames) if not _NOT_OURS.search(frame[0]) and not _is_stub(*frame))
@@ -244,12 +247,12 @@ def _place(frames: Sequence[tuple[str, str]]) -> str:
 
 
 def _is_stub(path: str, function: str) -> bool:
-    """Whether a frame is of the script that pip puts before a package's function."""
+    """Return whether a frame is in the script that pip puts before a package's function."""
     return function == "<module>" and "/bin/" in path and not path.endswith(".py")
 
 
 def _entry(frames: Sequence[tuple[str, str]]) -> str | None:
-    """The function of torch.distributed or mpi4py that the program called."""
+    """Return the function of torch.distributed or mpi4py that the program called."""
     for path, function in frames:
         if _C10D.search(path) and not function.startswith("_"):
             return token(function)
@@ -259,7 +262,7 @@ def _entry(frames: Sequence[tuple[str, str]]) -> str | None:
 
 
 def _mpi(one: RaisedException, signature: Signature) -> FailureMatch | None:
-    """An error that MPI returned, under the key that Open MPI's own report of it would have."""
+    """Return an error that MPI returned, with the key of Open MPI's own report."""
     error = _MPI_ERROR.match(one.message)
     mpich = _MPICH_ERROR.match(one.message)
     if not (error or mpich):
@@ -276,7 +279,10 @@ def _mpi(one: RaisedException, signature: Signature) -> FailureMatch | None:
 
 
 def _fatal(fatal: InterpreterCrash) -> FailureMatch:
-    """The interpreter's own end. It aborts after its words; faulthandler prints them when a signal ends it."""
+    """Return the interpreter's fatal error.
+
+    It aborts after the message; faulthandler prints it when a signal ends the process.
+    """
     signal = next((signal for words, signal in _SIGNALS.items() if fatal.what.startswith(words)), "SIGABRT")
     signature = Signature(
         Kind.CRASH,

@@ -1,7 +1,7 @@
-"""The exit status of a command as scripts echo it: `exit status 255`, `rc=3`, `mpirun returned 9`.
+"""Exit statuses of commands as scripts echo them: `exit status 255`, `rc=3`, `mpirun returned 9`.
 
-Such a line counts where it is the last, or where something else says that the run failed. 128+N is a signal (bash's
-manual, "Exit Status"), 124 the time limit of timeout(1).
+Such a line counts if it is the last, or if another match proves a failure. 128+N is a signal (bash's manual, "Exit
+Status"), 124 the time limit of timeout(1).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _DEADLY = frozenset((4, 6, 7, 8, 9, 11))
 
 
 class ShellStatus(LogParser):
-    """What a script says of its command's end, in the words that scripts have for it."""
+    """Parser of a script's line about its command's exit, in customary forms."""
 
     triggers = (
         b"exit status",

@@ -1,9 +1,9 @@
-"""What shells say of the commands that they ran: that one died of a signal, and that one was no program at all.
+"""Messages of shells about their commands: one that died of a signal, one that was no program.
 
-Read are bash's jobs.c (print_pipeline: 24 columns for the signal's name, no blank after a longer one), dash's and
-busybox ash's jobs.c (the bare words), zsh's Src/jobs.c and the names of signals that its Src/signames2.awk makes,
-ksh93's sh/jobs.c, fish's share/functions/fish_job_summary.fish, and the names of glibc's siglist. A file that the
-kernel refuses to run is given to /bin/sh by execvp(3), whose complaints of its first lines follow: dash's and bash's.
+Sources: bash's jobs.c (print_pipeline: 24 columns for the signal's name, no blank after a longer one), dash's and
+busybox ash's jobs.c (the bare text), zsh's Src/jobs.c and the names of signals that its Src/signames2.awk makes,
+ksh93's sh/jobs.c, fish's share/functions/fish_job_summary.fish, and the names of glibc's siglist. execvp(3) passes a
+file that the kernel refuses to /bin/sh; dash's and bash's complaints about its first lines follow.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ _STRSIGNAL = "|".join(_NAMES)
 _OWN = "|".join(_OTHER_NAMES)
 _DUMPED = r"(?: ?\(core ?dump(?:ed)?\))?"
 
-# `run.sh: line 7:  1176 Killed                  mpirun ...`; of a pipeline a part may stand in a line of its own.
+# `run.sh: line 7: 1176 Killed mpirun ...`; a part of a pipeline may have a line of its own.
 _BASH = lazy(
     rf"^[^\s:]{{1,200}}: line \d{{1,7}}: +\d{{1,8}} (?P<how>{_STRSIGNAL})(?: *\(core dumped\))?(?P<command>.*)$"
 )
-# Of `[1]  + 1234 abort` the number may be taken for a rank's.
+# The number of `[1] + 1234 abort` may be mistaken for a rank.
 _ZSH = lazy(
     rf"^(?:zsh: (?:\d{{1,8}} )?|(?:\[\d{{1,4}}\] )? [+-] \d{{1,8}} )(?P<how>{_OWN}){_DUMPED}"
     r"(?: {2,}(?P<command>.*))?$"
@@ -80,7 +80,7 @@ _NOT_A_SHELL = ("srun:", "slurmstepd", "make")
 
 _ASSIGNED = r"(?:\w+=\S* +|(?:exec|time|nohup|env|command|nice|ionice|stdbuf|setsid|sudo)(?: +-\S+)* +){0,8}"
 _TIMEOUT = lazy(rf"^\s*{_ASSIGNED}(?:\S*/)?timeout +(?P<options>(?:-\S+ +(?:(?:SIG)?[A-Z]\w* +)?)*)")
-# What scripts run beside their program, and end themselves.
+# Commands that scripts run beside their program, and end themselves.
 _BESIDE = lazy(
     rf"^\s*\(?\s*{_ASSIGNED}(?:\S*/)?(?:sleep|tail|tee|cat|yes|vmstat|dstat|iostat|sar|top|watch|dmesg|ping|nvidia-smi"
     r"|rocm-smi|amd-smi|dcgmi|\S*monitor\S*|free|perf|tcpdump|while|for|until)\b"
@@ -103,7 +103,7 @@ _SCRIPT = lazy(r"\.(?:sh|bash|ksh|sbatch|slurm|job|pbs|sub|cmd)$|slurm_script$|/
 
 
 class Shells(LogParser):
-    """Readings of jobs that died, and of files that a shell tried to read."""
+    """Parser of jobs that died, and of files that a shell tried to interpret."""
 
     triggers = (
         *(name.encode() for name in _NAMES),
@@ -141,7 +141,7 @@ class Shells(LogParser):
 
 
 def _job(found: re.Match[str], line: LogLine) -> FailureMatch | None:
-    """A command that died of a signal. timeout(1) dies of the one that it sent."""
+    """Return a command that died of a signal; timeout(1) dies of the one that it sent."""
     said = found.groupdict()
     command = said.get("command") or ""
     number = _number(said)
@@ -175,7 +175,7 @@ def _number(said: dict[str, str | None]) -> int | None:
 
 
 def _no_program(found: re.Match[str], line: LogLine) -> FailureMatch | None:
-    """What a shell cannot make sense of. A script's own later lines may have run a program before that."""
+    """Return a file that a shell cannot interpret; in later lines a script may have run a program before."""
     name, said = found["self"], found.groupdict()
     script = _SCRIPT.search(name) is not None
     if script and found.re.pattern == _NOT_FOUND.pattern:

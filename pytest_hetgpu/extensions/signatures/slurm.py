@@ -1,6 +1,6 @@
-"""Slurm: how tasks ended, who cancelled a job, and why a job, a step or a task could not be started.
+"""Slurm: exits of tasks, cancelled jobs, and reasons why a job, a step or a task could not be started.
 
-The words are those of src/srun/launch.c and allocate.c, src/sbatch, src/salloc, src/api/step_launch.c, of slurmstepd
+Sources: src/srun/launch.c and allocate.c, src/sbatch, src/salloc, src/api/step_launch.c, slurmstepd
 (src/slurmd/slurmstepd/req.c, mgr.c, task.c), src/interfaces/mpi.c, src/plugins/mpi, src/plugins/auth/munge, and the
 reasons of src/common/slurm_errno.c.
 """
@@ -41,7 +41,7 @@ _CANCELLED = lazy(
     r"\*\*\* (?:JOB|STEP) \S+ (?:ON (?P<host>\S+) )?(?:CANCELLED|KILLED) AT \S+"
     r"(?: (?:DUE TO|DUE to|WITH) (?P<why>[^*]{1,100}?))? \*\*\*"
 )
-# What srun says when it is srun itself that ends a step, because a task failed.
+# srun's message if srun itself ends a step, because a task failed.
 _STOPS = ("srun: Terminating", "_step_signal: Terminating", "DUE TO TASK FAILURE")
 
 _LIMITS = {"TIME LIMIT": "time-limit@slurm", "PREEMPTION": "preempted@slurm", "JOB REQUEUE": "requeued@slurm"}
@@ -62,7 +62,7 @@ class _ExitLine(NamedTuple):
 
 
 class Slurm(RuleParser):
-    """The words of srun, sbatch, salloc and slurmstepd. What happens after a job was cancelled follows from that."""
+    """Parser of srun, sbatch, salloc and slurmstepd; all that follows a cancellation is its consequence."""
 
     rules = (
         MatchRule(
@@ -258,7 +258,7 @@ class Slurm(RuleParser):
         MatchRule(
             ": fatal: ", _LAUNCH, "{why}@slurm", pattern=r"\b(?:srun|sbatch|salloc): fatal: (?P<detail>(?P<why>.*\S))"
         ),
-        # Options that the client itself refuses; what it tells while it goes on does not begin so.
+        # Options that the client itself rejects; its other messages begin differently.
         *(
             MatchRule(
                 words,
@@ -299,7 +299,7 @@ class Slurm(RuleParser):
         return super().build_match(rule, {**groups, "why": slug(groups.get("why", ""))}, line)
 
     def _ended(self, found: re.Match[str], line: LogLine) -> None:
-        """One line of srun on tasks that ended."""
+        """Take one line of srun about tasks that ended."""
         how, ranks = found["how"], tuple(parse_ranges(found["tasks"]))
         number, code = signal_number(how), _EXITED.match(how)
         if code:
@@ -325,7 +325,7 @@ class Slurm(RuleParser):
         return (*super().finish(), *cancelled, *self._endings(end))
 
     def _endings(self, end: int | None) -> list[FailureMatch]:
-        """Endings, a reading a line: of the killed, only who was first died by itself."""
+        """Return one match per line about exits; among killed tasks only the first died by itself."""
         matches: list[FailureMatch] = []
         failed = False
         for told in self._told:
@@ -337,7 +337,7 @@ class Slurm(RuleParser):
         return matches
 
     def _cancellations(self) -> list[FailureMatch]:
-        """Who ended the job, unless it was srun because of a task that had failed before."""
+        """Return cancellations, without those by srun because of a task that had failed before."""
         matches = []
         failed = min((told.line.number for told in self._told if told.reason.priority is Priority.EXIT), default=None)
         of = next((told.reason.signal for told in self._told if told.reason.signal in ("SIGTERM", "SIGKILL")), None)

@@ -103,7 +103,7 @@ class Ssh(RuleParser):
             "closed-by-host@ssh",
             pattern=rf"^Connection (?P<detail>(?:closed|reset)) by {_REMOTE}(?<=\d)\s*$",
         ),
-        # clientloop.c: what was open is gone
+        # clientloop.c: an open connection is gone
         MatchRule(
             "Timeout, server ",
             Kind.NETWORK_FAILURE,
@@ -159,7 +159,7 @@ class Ssh(RuleParser):
         MatchRule(
             "Can't open user config file", _LAUNCH, "no-config@ssh", pattern=r"^(?P<detail>Can't open user config.*)"
         ),
-        # pdsh's and the old rsh's own words: pdsh/rcmd.c, rcmd(3)
+        # pdsh and the old rsh: pdsh/rcmd.c, rcmd(3)
         MatchRule(
             "rcmd: ",
             _LAUNCH,

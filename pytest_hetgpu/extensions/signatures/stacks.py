@@ -1,9 +1,9 @@
-"""Stacks that were taken of a job that did not end: ours, mpirun's, gdb's and py-spy's.
+"""Stacks of a job that did not end: ours, mpirun's, gdb's and py-spy's.
 
-What is read: our own lines (`forensics.py`); `STACK TRACE FOR PROC` of mpirun --get-stack-traces (Open MPI 4:
+Sources: our own lines (`forensics.py`); `STACK TRACE FOR PROC` of mpirun --get-stack-traces (Open MPI 4:
 orte/orted/orted_main.c and orte/tools/orterun; PRRTE: src/prted/prted_comm.c), which runs gstack; gdb's threads and
-frames (gdb/thread.c, gdb/stack.c), alone or by gstack and pstack; py-spy dump (src/dump.rs). Where gdb says that a
-signal came (gdb/infrun.c, gdb/corelow.c), it is a crash.
+frames (gdb/thread.c, gdb/stack.c), alone or by gstack and pstack; py-spy dump (src/dump.rs). A signal that gdb reports
+(gdb/infrun.c, gdb/corelow.c) is a crash.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class _Process:
             frames.append(frame._replace(text=line.quote, number=line.number))
 
     def whole(self) -> bool:
-        """Whether a further thread is another process's: gdb counts down to the first."""
+        """Return whether a further thread is another process's: gdb counts down to the first."""
         return self.first and bool(self.threads.get(self.tid))
 
     def position(self) -> Position:
@@ -85,7 +85,7 @@ class _Process:
 
 
 class Stacks(LogParser):
-    """One reading for all processes of which somebody took the stacks, and one for each that gdb saw die."""
+    """Parser of stacks: one match for all waiting processes, and one per process that died under gdb."""
 
     triggers = (
         b"hetgpu: stack: ",
@@ -140,7 +140,7 @@ class Stacks(LogParser):
             self._ours, self._halted = [], []
 
     def _head(self, line: LogLine, text: str) -> bool:
-        """Takes the lines that say whose stack comes."""
+        """Take the lines that name the process of the next stack."""
         if found := _PROC.match(text):
             self._begin(line, _Process(line, int(found["rank"]), found["host"], int(found["pid"]), by_mpirun=True))
         elif _SPY_PYTHON.match(text):
@@ -193,7 +193,7 @@ class Stacks(LogParser):
 
 
 def _judged(slow: bool, sentence: str, positions: Sequence[Position], line: LogLine) -> FailureMatch:
-    """What we said ourselves of a run whose time was over."""
+    """Return our own verdict on a run that exceeded its time limit."""
     if slow:
         signature = Signature(Kind.TIMEOUT, "slow", line.quote, line.number, detail=sentence)
         return FailureMatch(signature, Priority.LIMIT)
@@ -201,7 +201,7 @@ def _judged(slow: bool, sentence: str, positions: Sequence[Position], line: LogL
 
 
 def _by_signal(verdict: FailureMatch, parse_stopped: Sequence[StoppedProcess]) -> FailureMatch:
-    """The same of a run whose launcher, or a daemon of it, a signal had stopped: that explains all the rest."""
+    """Return the same for a run whose launcher or daemon a signal had stopped, which explains everything else."""
     hosts = tuple(dict.fromkeys(one.host for one in parse_stopped if one.host))
     told = replace(
         verdict.signature, key=stopped_key(parse_stopped), library=None, function=None, ranks=(), hosts=hosts
@@ -229,7 +229,7 @@ def _signature(positions: Sequence[Position], sentence: str, quote: str, number:
 
 
 def _stuck(processes: Sequence[_Process]) -> Iterator[FailureMatch]:
-    """Where the processes were whose stacks somebody else took."""
+    """Return the positions of processes whose stacks another tool took."""
     positions = [process.position() for process in processes]
     if not any(one.call for one in positions):
         return
@@ -241,7 +241,7 @@ def _stuck(processes: Sequence[_Process]) -> Iterator[FailureMatch]:
 
 
 def _crashed(process: _Process) -> FailureMatch:
-    """A process that died under gdb's eyes, or whose core it read."""
+    """Return a process that died under gdb, or whose core gdb read."""
     stack = next(iter(process.threads.values()), [])
     frames = [Frame(_file(frame, process.name), frame.function.partition("(")[0] or None) for frame in stack]
     frames = [frame._replace(function=None) if frame.function == "??" else frame for frame in frames]

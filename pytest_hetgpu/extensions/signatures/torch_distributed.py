@@ -1,7 +1,7 @@
-"""torch.distributed's own log lines: c10d, Gloo, ProcessGroupNCCL and its watchdog, DataLoader workers, DeepSpeed.
+"""torch.distributed's log lines: c10d, Gloo, ProcessGroupNCCL and its watchdog, DataLoader workers, DeepSpeed.
 
-What their exceptions say is read with the tracebacks; here is what stands outside of them: `[E1120 12:28:14 FILE:LINE]`
-lines of c10/util/Logging.cpp, and what std::terminate prints of an exception that nobody caught.
+Their exceptions belong to the tracebacks. Here are lines outside of them: `[E1120 12:28:14 FILE:LINE]` lines of
+c10/util/Logging.cpp, and std::terminate's message about an uncaught exception.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _AFTER = Priority.CONSEQUENCE
 
 
 def _words(trigger: str, *, fatal: bool = True, pattern: str | None = None) -> MatchRule:
-    """A row whose kind, key and weight are those of the words themselves (`_torch_words`)."""
+    """Return a rule whose kind, key and priority follow from the text (`_messages.torch`)."""
     return MatchRule(trigger, key=_WORDS, pattern=pattern or r"(?P<detail>\S.*)", fatal=fatal)
 
 
@@ -63,7 +63,7 @@ class TorchDistributed(RuleParser):
             priority=_AFTER,
             pattern=r"(?P<detail>NCCL communicator was aborted.*)",
         ),
-        # ProcessGroupNCCL's desync report (TraceUtils.h) and the flight recorder's dump: which ranks did not follow
+        # ProcessGroupNCCL's desync report (TraceUtils.h) and the flight recorder's dump: ranks that did not follow
         MatchRule(
             "joined but didn't finish collective",
             _TIME,
@@ -84,7 +84,7 @@ class TorchDistributed(RuleParser):
         # gloo/transport/tcp/debug_logger.cc: one line an attempt
         MatchRule("failed to connect, willRetry="),
         _words("Gloo connectFullMesh failed with", fatal=False),
-        # socket.cpp, TCPStore.cpp: row E; what is W is tried again, as IPv6 is before IPv4
+        # socket.cpp, TCPStore.cpp: level E; a line of level W is retried, as IPv6 is before IPv4
         MatchRule(
             "[c10d] The client socket has ",
             _NET,
@@ -108,7 +108,7 @@ class TorchDistributed(RuleParser):
             _AFTER,
             fatal=False,
         ),
-        # torch/csrc/DataLoader.cpp, written by the worker before the main process says what became of it
+        # torch/csrc/DataLoader.cpp, written by the worker before the main process reports its end
         MatchRule(
             "Unexpected bus error encountered in worker",
             Kind.OUT_OF_MEMORY,
@@ -117,7 +117,7 @@ class TorchDistributed(RuleParser):
             r"ERROR: (?P<detail>Unexpected bus error encountered in worker.*)",
             fatal=False,
         ),
-        # deepspeed/launcher/launch.py: a signal's number below 0; of a positive code training may well have been done
+        # deepspeed/launcher/launch.py: a signal's number below 0; with a positive code training may have finished
         MatchRule(
             "exits with return code = -",
             Kind.CRASH,

@@ -1,8 +1,8 @@
-"""torchrun's word on how its workers ended: torch/distributed/elastic/ of PyTorch 1.9 to 2.13.
+"""Exits of workers as torchrun reports them: torch/distributed/elastic/ of PyTorch 1.9 to 2.13.
 
 The table of `ChildFailedError` (multiprocessing/errors/__init__.py), the agent's line for the first failure
-(multiprocessing/api.py), and what the agent says when it is stopped itself (agent/server/api.py). Agents raise in the
-end, whatever happened: their tracebacks name no cause.
+(multiprocessing/api.py), and its message when it is stopped itself (agent/server/api.py). Agents always raise in the
+end; their tracebacks name no cause.
 """
 
 from __future__ import annotations
@@ -104,14 +104,14 @@ class Torchrun(LogParser):
             self._count(line.rank)
 
     def _count(self, rank: int | None) -> None:
-        """A traceback: of a rank, or of somebody who does not say who he is, as agents do not."""
+        """Count a traceback: of a rank, or without a rank, as those of agents."""
         if rank is None:
             self._own += 1
         elif len(self._raised) < _MOST:
             self._raised.add(rank)
 
     def _field(self, name: str, value: str, line: LogLine) -> None:
-        """One row of a table; the rows of a worker come in a fixed order, and the signal's is its last."""
+        """Take one row of a table; the rows of a worker have a fixed order, the signal's is the last."""
         if name == "host":
             self._host, self._rank = _short(value.strip()) or None, None
         elif name == "rank":
@@ -159,9 +159,9 @@ class Torchrun(LogParser):
         return FailureMatch(signature, self._weight(worker))
 
     def _weight(self, worker: _Worker) -> Priority:
-        """Signals and odd exit codes have a reason of their own.
+        """Return the priority of an exit; signals and unusual codes have a reason of their own.
 
-        Code 1 is what an exception leaves, which tells more where the rank printed one.
+        Code 1 comes from an exception, which explains more if the rank printed it.
         """
         if worker.signal in _FROM_OUTSIDE or not worker.root:
             return Priority.CONSEQUENCE
@@ -180,12 +180,12 @@ class Torchrun(LogParser):
 
 
 def _short(host: str) -> str:
-    """A host's name up to its first dot; an address as it is."""
+    """Return a host's name up to its first dot; an address stays whole."""
     return host if host.replace(".", "").isdigit() else host.partition(".")[0]
 
 
 def _stopped(line: LogLine) -> FailureMatch:
-    """Somebody stopped the agent, and it its workers."""
+    """Return that a signal from outside stopped the agent, and the agent its workers."""
     found = _DEATH.search(line.text)
     signature = Signature(
         Kind.TIMEOUT,

@@ -1,7 +1,7 @@
-"""UCC: what its core, its collective (CL) and transport layers (TL) log as errors, and its status in others' words.
+"""UCC: errors logged by its core, collective (CL) and transport layers (TL), and its status in callers' messages.
 
 Lines have UCX's form with the component's name in place of `UCX` (src/utils/ucc_log.h, src/components/*/ucc_*_log.h);
-names of status are src/utils/ucc_status.c's. Each layer tries what it has, and the next takes over where it fails, so
+names of status are src/utils/ucc_status.c's. Each layer tries its components, and the next takes over if it fails, so
 an error at the start means nothing by itself. An error of a request that moved data (`failure in ... completion`,
 src/components/tl/ucp/tl_ucp_sendrecv.c) means a wrong or missing result, whatever the program prints afterwards.
 """
@@ -23,7 +23,7 @@ _LOGGED = r"\] +[\w.+-]+:\d+ +(?P<component>[\w ]{1,16}?) +(?:ERROR|FATAL) +"
 
 _GONE, _NET = Kind.TRANSPORT_UNAVAILABLE, Kind.NETWORK_FAILURE
 
-# ucc_status.c's names, and what a call that ends with one says of the run.
+# Names of ucc_status.c, and the meaning of a call that ends with one.
 _STATUS = {
     "Operation is not supported": _GONE,
     "Not implemented": _GONE,
@@ -41,7 +41,7 @@ _CALLS = (
 )
 _CALLED = rf"(?P<detail>\b(?P<entry>ucc_[a-z_]+) ?(?:\(.{{0,300}}\))?:? ?.{{0,60}}?(?P<status>{_NAMES}))"
 
-# src/ucs/type/status.c of UCX: what TL_UCP's requests end with where a peer or the network is gone.
+# src/ucs/type/status.c of UCX: status of TL_UCP's requests if a peer or the network is gone.
 _LOST = (
     r"Connection reset by remote peer|Endpoint timeout|Endpoint is not connected|Destination is unreachable"
     r"|Input/output error|Operation timed out|Operation rejected by remote peer"
@@ -55,7 +55,7 @@ _NOTHING_LEFT = (
 
 
 def _of(components: Iterable[str], row: MatchRule) -> list[MatchRule]:
-    """A row for what each of the components logs as an error: the row's pattern is found in its message."""
+    """Return the rule of an error that several components log; the row's pattern is searched in the message."""
     pattern = f"{_LOGGED}(?P<detail>{row.pattern}.*)"
     return [row._replace(trigger=f"{name:4} ERROR", pattern=pattern) for name in components]
 
@@ -68,19 +68,19 @@ _ALL = (*_CORE, *_TRANSPORTS, *_MEMORY)
 
 
 class Ucc(RuleParser):
-    """Errors by component; where the transports are missing, the core says that none is left."""
+    """Parser of errors by component; if the transports are missing, the core reports that none is left."""
 
     rules: ClassVar = (
         # tl/cuda/tl_cuda_topo.c: no GPU, or no path between two.
         *_of(("TL_CUDA",), MatchRule("", pattern=r".*(?:tl_cuda_topo|nvml|NVML)")),
-        # At the end of a run requests that nobody waits for are cancelled.
+        # At the end of a run pending requests are cancelled.
         *_of(("TL_UCP",), MatchRule("", pattern=_COMPLETED + "Request canceled")),
         *_of(
             ("TL_UCP",),
             _row(f"{_COMPLETED}(?P<status>{_LOST})", _NET, "{status}@{component}", Priority.SYMPTOM, fatal=True),
         ),
         *_of(("TL_UCP",), _row(_COMPLETED + r"(?P<status>.{1,80})", Kind.ERROR, "{status}@{component}", fatal=True)),
-        # tl/nccl/tl_nccl.h, tl/rccl/tl_rccl.h: the library itself says more.
+        # tl/nccl/tl_nccl.h, tl/rccl/tl_rccl.h: the library's own log has more.
         *_of(
             ("TL_NCCL", "TL_RCCL"),
             _row(r"(?:N|R)CCL error -?\d+ (?P<status>.{1,80})", Kind.ERROR, "{status}@{component}", Priority.RELAYED),
@@ -119,7 +119,7 @@ class Ucc(RuleParser):
     )
 
     def build_match(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
-        """The kind of a failed call is its status'."""
+        """Return the match of a failed call, with the kind of its status."""
         match = super().build_match(rule, groups, line)
         if rule.trigger.endswith(" ERROR"):
             return match

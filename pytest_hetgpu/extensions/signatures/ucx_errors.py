@@ -1,7 +1,7 @@
-"""What UCX logs as `UCX  ERROR` and `UCX  FATAL` while the process lives on: most of it a run may survive.
+"""`UCX ERROR` and `UCX FATAL` lines of living processes, most of which a run may survive.
 
-The lines' form is src/ucs/debug/log.c's. The texts are those of src/uct, src/ucp and src/ucs from UCX 1.6 to 1.22; the
-files that print them stand beside the rows. Names of status (`Destination is unreachable`) are src/ucs/type/status.c's.
+The lines' form is src/ucs/debug/log.c's. The texts are those of src/uct, src/ucp and src/ucs from UCX 1.6 to 1.22;
+their source files stand beside the rows. Names of status (`Destination is unreachable`) are src/ucs/type/status.c's.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LOGGED = lazy(r"\bUCX\s+(?:ERROR|FATAL)\s+(\S.*)$")
 
 
 class _Rule(NamedTuple):
-    """What a message means; no kind: nothing, no key: the message's own words."""
+    """Meaning of a message; without a kind it is harmless, without a key its text is the key."""
 
     words: str
     kind: Kind | None = None
@@ -87,7 +87,7 @@ _ROWS = tuple(
             "",
             Priority.SYMPTOM,
         ),
-        # What a GPU's driver answered (uct/cuda/base/cuda_iface.h): often an error of a kernel long before.
+        # Error of a GPU's driver (uct/cuda/base/cuda_iface.h): often of a kernel long before.
         _Rule(r"(?P<where>cu[A-Z]\w*)\(.*(?:failed: |ret: ?)(?P<what>[^()]{3,80})$", Kind.ERROR, "{what}@{where}",
              Priority.SYMPTOM),
         _Rule(r"no cuda context bound|without active context", Kind.ERROR, "no-cuda-context@ucx", Priority.SYMPTOM),
@@ -97,7 +97,7 @@ _ROWS = tuple(
 
 
 class UcxErrors(LogParser):
-    """One reading for each kind of message, with the hosts and ranks that logged it."""
+    """Parser of UCX's errors: one match per kind of message, with the hosts and ranks that logged it."""
 
     triggers = (b"UCX  ERROR", b"UCX  FATAL")
 
@@ -117,7 +117,7 @@ class UcxErrors(LogParser):
             self._seen(self._matches[key], line)
 
     def _new(self, text: str, line: LogLine) -> str:
-        """The key of a message of a new shape, "" where it means nothing."""
+        """Return the key of a message of a new shape, "" if it is harmless."""
         found, row = next((match, row) for words, row in _ROWS if (match := words.search(text)))
         if row.kind is None:
             return ""

@@ -1,8 +1,8 @@
-"""What libibverbs and programs that use it directly say.
+"""libibverbs and programs that use it directly.
 
 libibverbs/init.c and dynamic_driver.c; perftest (src/perftest_resources.c, perftest_communication.c and the tools'
-mains); and completions by their status's name. Lines that UCX, NCCL and libfabric write have dialects of their own.
-libibverbs' warnings mean nothing: a driver that cannot be loaded is one for hardware that is not there.
+mains); and completions by their status's name. Lines of UCX, NCCL and libfabric have parsers of their own. Warnings of
+libibverbs are harmless: a driver that cannot be loaded is one for absent hardware.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _OTHERS = ("UCX ", "NCCL ", "libfabric:")
 _NAMES = "|".join(name for name, _ in STATUSES[1:])
 _WORDS = "|".join(words for _, words in STATUSES[1:] if words.count(" ") > 1)
 
-# Statuses that say the peer or the way to it is at fault; WR_FLUSH_ERR follows upon another one.
+# Statuses caused by the peer or the path to it; WR_FLUSH_ERR follows another one.
 _FAR = frozenset(
     f"IBV_WC_{name}" for name in ("RETRY_EXC_ERR", "RNR_RETRY_EXC_ERR", "REM_ABORT_ERR", "RESP_TIMEOUT_ERR")
 )
@@ -93,7 +93,7 @@ class Verbs(RuleParser):
             Priority.CAUSE,
             pattern=r"^\s*(?P<detail>Failed status[- ](?:[\w /]{1,60}\()?(?P<status>\d{1,3})\)?: wr_id.{0,80})",
         ),
-        # Whoever else names a status, by its name or in ibv_wc_status_str's words.
+        # Other messages that contain a status, by its name or in ibv_wc_status_str's text.
         MatchRule("IBV_WC_", _NET, "{status}@verbs", pattern=rf"\b(?P<status>IBV_WC_(?:{_NAMES}))\b", fatal=False),
         *(
             MatchRule(trigger, _NET, "{words}@verbs", pattern=rf"\b(?P<words>{_WORDS})\b", fatal=False)

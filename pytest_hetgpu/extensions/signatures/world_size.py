@@ -1,8 +1,8 @@
-"""Worlds that are not what they should be: every process says that it is rank 0 of 1, or that it wanted more or fewer.
+"""Wrong world sizes: each process prints that it is rank 0 of 1, or that it requires more or fewer ranks.
 
-There is no upstream text for it: programs greet in words of their own, and each MPI starts a process that it finds no
-launcher for as a world of one (MPI standard, "Singleton MPI_Init"). Two such greetings tell of two processes; one is
-enough where the command line that the log echoes asked for more. Of a program's own complaints see `_world_words`.
+There is no upstream text: programs print their own greetings. An MPI starts a process without a launcher as a world of
+one (MPI standard, "Singleton MPI_Init"). Two such greetings prove two processes; one is enough if the command line in
+the log requests more. Complaints of programs are in `_messages.world_size`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _WHO = r"(?:(?i:rank|process(?:or)?|proc|task|image|pe|node|worker)[ :#=]{0,3}|(
 _OF = r"(?:/|,? (?i:of|out of|(?:world[ _])?size|n(?:ranks|procs|tasks))[ :=]+)"
 # `rank 0 of 1`, `Rank 0 size 1`, `process 0/1`, `I am 0 of 1`.
 _GREETING = lazy(rf"\b{_WHO}\(?(?P<rank>\d{{1,7}}){_OF}(?P<size>\d{{1,7}})\b")
-# What else says so, where the command line asked for more: `world size is 1`, a count before a plural.
+# Further evidence, if the command line requests more: `world size is 1`, a count before a plural.
 _SIZE_ONE = lazy(
     r"(?i:\bworld[ _]?size\W{1,4}(?:is )?1\b)(?![.\d])|(?<![\w.-])1 (?:MPI )?(?:ranks|processes|procs|tasks)\b"
 )
@@ -32,7 +32,7 @@ _ASKED = lazy(
     r"\b(?:mpirun|mpiexec(?:\.\w+)?|prterun|orterun|srun|torchrun|torch\.distributed\.(?:run|launch)|flux run|jsrun)\b"
 )
 _COUNT = lazy(r" (?:-{1,2}np?|--ntasks|--nproc[-_]per[-_]node|-c(?= \d+ \S*\s-H))[ =](?P<count>\d{1,7})\b")
-# Whose worlds are not the program's, or who writes of what was asked of a launcher.
+# Lines about other worlds than the program's, or about a request to a launcher.
 _OTHERS = lazy(
     r"^(?:\S*/)?(?:srun|sbatch|salloc|mpirun|mpiexec\S*|prterun|torchrun|flux\S*|slurm\w*)\b.{0,20}: |^\[[^\[\]\s]+:\d+"
     r"|\[W\d{4} |^[\w.]*(?:Error|Exception): |\bslots?\b|\bthreads?\b|\?\s*$"
@@ -41,7 +41,7 @@ _NOTES = lazy(r"\b(?:UCX|UCC|NCCL|libfabric|split|sub-?comm\w*|group|local|node 
 
 
 class WorldSize(LogParser):
-    """One reading, where ranks greeted and none of them saw another, and one for a complaint of a program's."""
+    """Parser of greetings of which none counts another rank, and of a program's complaint."""
 
     triggers = (
         b" 0 of 1",

@@ -1,1 +1,1 @@
-"""What the texts of each tool mean: tables of words, each with the upstream source that prints them."""
+"""Meanings of each tool's texts: tables with the upstream source that prints them."""

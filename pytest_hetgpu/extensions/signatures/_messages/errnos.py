@@ -1,6 +1,6 @@
-"""What the C library says of an errno, and what it was that failed where a program says so: strerror(3), perror(3).
+"""The C library's text for an errno, and the failed operation that a program names: strerror(3), perror(3).
 
-The words are those of glibc's sysdeps/gnu/errlist.c and, of names, sysdeps/posix/gai_strerror.c; Rust's std prints
+The texts are those of glibc's sysdeps/gnu/errlist.c and, for names, sysdeps/posix/gai_strerror.c; Rust's std prints
 them with `(os error N)`, Go's syscall package begins them with a small letter.
 """
 
@@ -12,7 +12,7 @@ from pytest_hetgpu.extensions.signatures.base import Priority
 from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.verdict import Kind
 
-# Left out is what programs wait out or mean nothing by: EINTR, EAGAIN, EINPROGRESS, EALREADY, EPIPE, and Success.
+# Errors that programs wait out or ignore are left out: EINTR, EAGAIN, EINPROGRESS, EALREADY, EPIPE, and Success.
 _ERRORS = (
     *("Operation not permitted", "No such file or directory", "No such process", "Input/output error"),
     *("No such device or address", "Argument list too long", "Bad file descriptor", "No child processes"),
@@ -53,13 +53,13 @@ _SAID = lazy(
 
 
 def errno(text: str) -> tuple[str, str]:
-    """The words of an errno that a line ends in, with a capital, and what stands before them; empty for other lines."""
+    """Return the errno text that a line ends in, capitalized, and the text before it; empty for other lines."""
     found = _SAID.search(text, max(0, len(text) - _NEAR_THE_END))
     return (found["words"][0].upper() + found["words"][1:], text[: found.start()]) if found else ("", "")
 
 
 def kind_of(words: str, text: str) -> tuple[Kind, Priority]:
-    """What failed with an errno of these words, where a program gives up with `text`."""
+    """Return kind and priority of a failure with this errno text, if a program gives up with `text`."""
     if words in _MEMORY or (words == _SPACE and _SHARED in text):
         return Kind.OUT_OF_MEMORY, Priority.RELAYED
     if words in _NETWORK:

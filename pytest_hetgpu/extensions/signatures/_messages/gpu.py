@@ -1,4 +1,4 @@
-"""What the CUDA and HIP runtimes say went wrong: their names for an error, its text, and what it means.
+"""Errors of the CUDA and HIP runtimes: name, text, and meaning.
 
 Texts: cudaGetErrorString (CUDA Runtime API reference, "Data types used by CUDA Runtime") and hip_error.cpp of ROCm/clr.
 """
@@ -105,12 +105,12 @@ class GpuError(NamedTuple):
 
     @property
     def key(self) -> str:
-        """`NoDevice@gpu`; one key for all ways to say that a binary holds no code for the device."""
+        """Key such as `NoDevice@gpu`; all errors about a binary without code for the device share one."""
         return f"{_KEYS.get(self.name, self.name)}@gpu"
 
 
 def gpu_error(text: str) -> GpuError | None:
-    """The error that a text names or describes; None where it holds neither a name nor a text of the runtimes."""
+    """Return the error that a text names or describes; None if it holds neither name nor text of the runtimes."""
     found = _NAMED.search(text)
     if found and (found["name"] or found["upper"]) not in ("String", "Name", "Code", "Enum", "_t"):
         name = found["name"] or "".join(word.capitalize() for word in found["upper"].split("_"))

@@ -5,7 +5,7 @@ From the help-*.txt of orte in Open MPI 4.1 and of PRRTE 3; the files' names sta
 
 from __future__ import annotations
 
-# help-*rmaps-*.txt, help-dash-host.txt, help-*hwloc-base.txt, help-ras-*.txt: what was asked for is not there
+# help-*rmaps-*.txt, help-dash-host.txt, help-*hwloc-base.txt, help-ras-*.txt: a requested resource is absent
 MAPPING = (
     "There are no allocated resources for the application",
     "There are no available nodes allocated to this job",

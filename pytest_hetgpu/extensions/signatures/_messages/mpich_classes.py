@@ -70,13 +70,13 @@ _CLASSES = {
     "Invalid errhandler": "MPI_ERR_ERRHANDLER",
 }
 UNSPECIFIC = ("MPI_ERR_OTHER", "MPI_ERR_UNKNOWN", "MPI_ERR_INTERN", "MPI_ERR_IN_STATUS")
-"""Classes of which the stack alone knows what they were."""
+"""Classes whose cause only the stack holds."""
 
 OTHERS_DEATH = ("MPI_ERR_PROC_FAILED", "MPI_ERR_PROC_FAILED_PENDING", "MPI_ERR_PROC_ABORTED", "MPI_ERR_REVOKED")
-"""What a rank gets to hear of another rank's death."""
+"""Classes that a rank gets for another rank's death."""
 NO_MEMORY = "MPI_ERR_NO_MEM"
 
 
 def error_class(words: str) -> str | None:
-    """The class's name in the standard, which Open MPI prints; None for words that are no class's."""
+    """Return the class's name in the standard, which Open MPI prints; None for a text that is no class."""
     return _CLASSES.get(words.strip())

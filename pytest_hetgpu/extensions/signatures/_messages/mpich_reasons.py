@@ -1,4 +1,4 @@
-"""What the last lines of MPICH's error stacks mean.
+"""Meanings of the last lines of MPICH's error stacks.
 
 The texts are those of src/mpi/errhan/errnames.txt, src/mpid/ch4/netmod/ofi/errnames.txt (the macro `MPIDI_OFI_CALL`
 makes one for each call of libfabric) and src/mpid/ch4/netmod/ucx/errnames.txt; Intel MPI puts file and line into them.
@@ -16,7 +16,7 @@ _INTERNAL = lazy(r"(?:internal(?P<x>X)?|P(?=MPIX?_[A-Z]))_?(?P<name>\w*)")
 
 
 class MpichReason(NamedTuple):
-    """A text's meaning. `by_function`: the key names the function that said it, not the call of MPI."""
+    """A text's meaning. `by_function`: the key names the function that printed it, not the MPI call."""
 
     kind: Kind
     key: str
@@ -34,7 +34,7 @@ _LOST = (
     r"Connection (?:refused|reset|timed out|aborted)|Transport endpoint|No route to host|Network is (?:un|down)"
     r"|Host is (?:un|down)|Broken pipe|Software caused connection|timed out"
 )
-# Which of MPICH's calls opens a transport.
+# Calls of MPICH that open a transport.
 _OPENING = r"getinfo|addrinfo|fabric|opendomain|openep|\bep\b|endpoint open|domain|avopen|opencq"
 _MOVING = r"(?:poll|event|av|cq|e[pq]|t?send|t?recv|t?inject|read|write|mr|rdma|tagged|get)"
 
@@ -44,12 +44,12 @@ def _ofi(pattern: str, kind: Kind, key: str = "OFI-{call}-{why}") -> tuple[str, 
 
 
 def _any(pattern: str, kind: Kind, key: str, priority: Priority = Priority.RELAYED) -> tuple[str, MpichReason]:
-    """A text that any function may say: what was called tells more."""
+    """Return the row of a text that any function may print: the called function has more information."""
     return pattern, MpichReason(kind, key, by_function=False, priority=priority)
 
 
 _TEXTS = (
-    # MPIDI_OFI_CALL, and what Intel MPI and releases before 4.0 made of it (`OFI fi_getinfo() failed (FILE:...)`).
+    # MPIDI_OFI_CALL, and its form in Intel MPI and releases before 4.0 (`OFI fi_getinfo() failed (FILE:...)`).
     _ofi(rf"OFI .*(?P<why>{_NO_MEMORY})", _MEMORY),
     _ofi(rf"OFI .*(?:{_OPENING}).*fail.*?(?P<why>{_NO_TRANSPORT})", _NONE),
     _ofi(r"OFI (?:call getinfo|fi_getinfo\(\)|addrinfo\(\)) fail", _NONE, "OFI-{call}"),
@@ -117,7 +117,7 @@ _TEXTS = (
     _ofi(r"(?P<why>gpu_\w+|MPL_gpu_\w+|MPL_ze_\w+) failed", Kind.ERROR, "{why}"),
 )
 _TABLE = tuple((lazy(pattern), reason) for pattern, reason in _TEXTS)
-# What fails while MPI starts, but for calls that move data.
+# Functions that fail while MPI starts, but for calls that move data.
 _PREPARING = lazy(r"OFI .*fail|ucx function returned")
 _DATA = lazy(r"(?:cq_?)?(?:poll|read|write|event|tag|t?send|t?recv|t?inject|rdma)")
 _STARTING = (
@@ -130,7 +130,7 @@ _WHY = lazy(r"[:(](?:default nic=\S+: |[\w./-]+:\d+:\w+:)?(?P<why>[A-Z][^:()]{2,
 
 
 def mpi_name(entry: str) -> str:
-    """The call as programs know it: `MPI_Send` for `internal_Send` and `PMPI_Send`."""
+    """Return the call's public name: `MPI_Send` for `internal_Send` and `PMPI_Send`."""
     found = _INTERNAL.fullmatch(entry)
     if not found:
         return entry
@@ -139,7 +139,7 @@ def mpi_name(entry: str) -> str:
 
 
 def reason_in(text: str, starting: bool = False) -> MpichReason | None:
-    """What a line of a stack gives as the reason, with the key filled in; None where it only relays.
+    """Return the reason in a line of a stack, with the key filled in; None if the line only relays.
 
     `starting`: the stack is of a call that starts MPI.
     """
@@ -157,7 +157,10 @@ def reason_in(text: str, starting: bool = False) -> MpichReason | None:
 
 
 def _kind(kind: Kind, text: str, starting: bool, unready: bool) -> Kind:
-    """What a library refuses while MPI starts it does not have; a peer that is out of reach later was in it before."""
+    """Return the kind of a reason.
+
+    A refusal at the start of MPI is a missing feature; an unreachable peer later was reachable before.
+    """
     if unready and kind is _NET and not _LOST_REASON.search(text):
         return _NONE
     return _NET if not starting and kind is _NONE and "Destination is unreachable" in text else kind

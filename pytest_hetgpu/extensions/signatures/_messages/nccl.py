@@ -1,4 +1,4 @@
-"""What NCCL's and RCCL's warnings mean, by their words: the `WARN(...)` calls in src/ of NCCL 2.4 to 2.30 and RCCL."""
+"""Meanings of NCCL's and RCCL's warnings: the `WARN(...)` calls in src/ of NCCL 2.4 to 2.30 and RCCL."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _COMPLETION = lazy(
     r"(?:.{0,120}?vendor[ _]err[ =](?P<vendor>\d+))?"
 )
 
-# What runs survive: settings set right, features left out, cleaning up, links that come back.
+# Warnings that runs survive: corrected settings, missing features, cleanup, links that come back.
 _HARMLESS = lazy(
     "|".join(
         (
@@ -65,7 +65,7 @@ _HARMLESS = lazy(
     )
 )
 
-# Words and what they mean, the first that is found.
+# Texts and meanings; the first match counts.
 _MEANINGS: tuple[tuple[tuple[str, ...], Kind, str, Priority], ...] = (
     # misc/shmutils.cc, include/shm.h
     (
@@ -124,7 +124,7 @@ _MEANINGS: tuple[tuple[tuple[str, ...], Kind, str, Priority], ...] = (
     ((r"MNNVL .* (?:not working|not supported)",), Kind.ERROR, "imex@nccl", _CAUSE),
     ((r"NVLink SHARP \(NVLS\) Multicast",), Kind.ERROR, "nvls-multicast@nccl", _CAUSE),
     ((r"^Bootstrap Root :",), Kind.ERROR, "bootstrap-mismatch@nccl", _CAUSE),
-    # transport/net_socket.cc, transport/net_ib.cc: what a peer sent does not fit what was awaited
+    # transport/net_socket.cc, transport/net_ib.cc: a peer sent unexpected data
     ((r"[Mm]essage truncated",), Kind.ERROR, "message-truncated@nccl", _CAUSE),
     (
         (r"[Cc]ollective mismatch|Mismatched collective|incorrect receive info",),
@@ -134,7 +134,7 @@ _MEANINGS: tuple[tuple[tuple[str, ...], Kind, str, Priority], ...] = (
     ),
     ((r"Fatal error\. Detected \d+ failed devices|The error is fatal",), _NET, "nic-failed@nccl", _CAUSE),
     ((r"async fatal event|async .*(?:port error|[Ff]atal)|port error",), _NET, "async-event@nccl", _RELAYED),
-    # misc/socket.cc (os/linux.cc since 2.29): gone, or nobody there
+    # misc/socket.cc (os/linux.cc since 2.29): gone, or no peer there
     (
         (r"[Cc]onnection closed by|Connection reset by peer|Broken pipe|remote process exited",),
         _NET,
@@ -171,7 +171,7 @@ _MEANINGS: tuple[tuple[tuple[str, ...], Kind, str, Priority], ...] = (
         "socket@nccl",
         _RELAYED,
     ),
-    # misc/argcheck.cc, init.cc: what the caller passed
+    # misc/argcheck.cc, init.cc: arguments of the caller
     (
         (
             r"^(?P<entry>\w+) : \w+ (?:(?:\S+ )?is not a valid pointer|argument is NULL|allocated on device)",
@@ -187,7 +187,7 @@ _COMPILED = tuple((lazy("|".join(words)), kind, key, priority) for words, kind, 
 
 
 class Meaning(NamedTuple):
-    """What a warning's words say: a kind, a key, how much it explains, and the NCCL function that it names."""
+    """Meaning of a warning: a kind, a key, a priority, and the NCCL function that it names."""
 
     kind: Kind
     key: str
@@ -197,7 +197,7 @@ class Meaning(NamedTuple):
 
 
 def meaning(text: str) -> Meaning | None:
-    """What a warning means; None for what runs survive, and for plugins that have a dialect of their own."""
+    """Return the meaning of a warning; None for those that runs survive, and for plugins with a parser of their own."""
     if text.startswith("NET/OFI") or _HARMLESS.search(text):
         return None
     if found := _COMPLETION.search(text):

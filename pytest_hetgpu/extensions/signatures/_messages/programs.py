@@ -1,8 +1,8 @@
-"""The customary words of programs that give up, and the lines of others that look like them.
+"""Customary messages of programs that give up, and the lines of others that look like them.
 
-Besides custom: the panics of Go's runtime/panic.go and Rust's std/src/panicking.rs, the JVM's uncaught exceptions,
-amrex::Abort (Src/Base/AMReX.cpp), Charm++'s CmiAbort, Trilinos' TEUCHOS_TEST_FOR_EXCEPTION, HDF5's H5Eprint,
-libgfortran's STOP (runtime/stop.c), and the errors of LAMMPS (src/error.cpp), VASP, WRF, and MFEM.
+Also the panics of Go's runtime/panic.go and Rust's std/src/panicking.rs, the JVM's uncaught exceptions, amrex::Abort
+(Src/Base/AMReX.cpp), Charm++'s CmiAbort, Trilinos' TEUCHOS_TEST_FOR_EXCEPTION, HDF5's H5Eprint, libgfortran's STOP
+(runtime/stop.c), and the errors of LAMMPS (src/error.cpp), VASP, WRF, and MFEM.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ OUT_OF_TIME = lazy(
     r"|\b(?:exceeded|exceeds) (?:the |its )?(?:time|wall[ -]?clock|wall[ -]?time) (?:budget|limit|quota)\b)"
 )
 
-# Programs that start others, tools, and shells: what they say is no word of the application's.
+# Programs that start others, tools, and shells: their messages are not the application's.
 _STARTERS = (
     r"mpirun|mpiexec\S*|prterun|prted?|orterun|orted|srun|salloc|slurmstepd\S*|slurmd\S*|sbatch|sattach|sacct|squeue|sinfo"
     r"|flux\S*|docker|podman|kubectl|runc|crun|ssh\S*|git|\w{0,4}sh|torchrun|env|python[\d.]*|pip\d?|make|cmake|gcc|ld|ldd"
@@ -63,7 +63,7 @@ _STARTERS = (
     r"|nohup|nice|time|timeout|stdbuf|ping|ip|ifconfig|hostname|date|sleep|id|getent|perl|ruby|node|java|cd|diff|cmp|sysctl"
     r"|source|module|ulimit|export|test|pkill|killall|nsys|ncu|rocprof\S*|ldconfig|install|mktemp|less|more|unzip|zip"
 )
-# Lines of libraries, launchers and interpreters, figures called errors, and endings that launchers tell of.
+# Lines of libraries, launchers and interpreters, figures called errors, and exits that launchers report.
 NOISE = lazy(
     "|".join(
         (
@@ -103,7 +103,7 @@ CALL = lazy(
     r"|[A-Z][\w ./()-]{4,80}, error stack:?)"
 )
 ERROR_CLASS = lazy(r"\b(?:MPIX?_ERR_[A-Z_]{2,40}|nccl[A-Z]\w{2,30}(?:Error|Argument|Usage)|UCC_ERR_[A-Z_]{2,40})\b")
-# A class that MPI's own words name, and no function.
+# A class in MPI's own text, without a function.
 CLASS_ALONE = lazy(rf"{_BEFORE}(?:MPI (?i:error):? )?(?P<error>MPIX?_ERR_[A-Z_]{{2,40}}): \S")
 NOT_A_CALL = lazy(
     r"^\[[^\[\]\s:]+:\d+|^\w{1,80}\(\d*\)\.*: |\b(?:returned|gave) (?:0|MPI_SUCCESS|ncclSuccess)\b|^Abort\(|^\s*#"

@@ -1,4 +1,4 @@
-"""What exceptions of Python programs mean, by name and message."""
+"""Meanings of exceptions in Python programs, by name and message."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ _GPU = (
 # multiprocessing/api.py, Horovod's horovod/common/exceptions.py, Ray's exceptions.py, concurrent.futures
 _ENDINGS = (
     MessageRule(
-        # Of its own class since torch 1.4
+        # A class of its own since torch 1.4
         r"^(?:ProcessExited)?Exception: process \d+ terminated with signal (?P<signal>SIG\w+)",
         Kind.CRASH,
         "{signal}",
@@ -101,7 +101,7 @@ _ENDINGS = (
         "stopped@torchrun",
         Priority.LIMIT,
     ),
-    # vllm/v1/engine: what became of the core's process, which wrote its reason before
+    # vllm/v1/engine: the end of the core's process, which printed its reason before
     MessageRule(r"See (?:root cause above|stack trace \(above\) for the root cause)", Kind.ERROR, "", _VAGUE),
     MessageRule(r"^HorovodInternalError\b|Horovod has been shut down", Kind.ERROR, "peer-lost@horovod", _AFTER),
     MessageRule(r"Horovod detected that one or more processes exited", Kind.ERROR, "exit@horovod", _VAGUE),
@@ -128,7 +128,7 @@ _SOCKETS = (
         _SYMPTOM,
     ),
     MessageRule(r"^(?:TimeoutError|timeout)\b", Kind.TIMEOUT, "", _SYMPTOM),
-    # urllib's word for what its socket met
+    # urllib's wrapper of a socket's error
     MessageRule(r"^URLError: <urlopen error \[Errno -?\d+\]", Kind.NETWORK_FAILURE, "", _SYMPTOM),
 )
 
@@ -144,7 +144,7 @@ _COMPARISONS = (
 
 EXCEPTIONS = (*_COMPARISONS, *_LOADING, *_LOADER, *_ENDINGS, *_OUT, *MESSAGE_RULES, *_GPU, *_SOCKETS)
 
-# What MPICH's errors are called in MPI's own names: src/mpi/errhan/baseerrnames.txt, which every error stack heads.
+# MPI names of MPICH's errors: src/mpi/errhan/baseerrnames.txt, which every error stack begins with.
 MPICH_CLASSES = {
     "Message truncated": "MPI_ERR_TRUNCATE",
     "Invalid buffer pointer": "MPI_ERR_BUFFER",

@@ -1,6 +1,6 @@
-"""What a dead peer cannot cause: the kernel refuses and resets for a process that has gone, all else is the network's.
+"""Errors that a dead peer cannot cause: the kernel refuses and resets for a dead process, all others are the network's.
 
-The words and numbers are those of Linux for ENETDOWN, ENETUNREACH, ETIMEDOUT, EHOSTDOWN and EHOSTUNREACH.
+Texts and numbers are Linux's for ENETDOWN, ENETUNREACH, ETIMEDOUT, EHOSTDOWN and EHOSTUNREACH.
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from __future__ import annotations
 from pytest_hetgpu.model.lazy_regex import lazy
 
 NO_ROUTE = r"No route to host|Network is (?:unreachable|down)|Host is (?:down|unreachable)|Connection timed out"
-"""What strerror(3) and libraries with words of their own call these errors, to be put into a pattern."""
+"""Pattern of these errors in strerror(3) and in libraries with texts of their own."""
 
 _NO_WAY = lazy(rf"{NO_ROUTE}|\(sockerr -?(?:100|101|110|112|113)\)")
 
 
 def no_route(text: str) -> bool:
-    """Whether a text gives as its reason that the peer's host cannot be reached."""
+    """Return whether a text gives an unreachable host as its reason."""
     return _NO_WAY.search(text) is not None

@@ -1,9 +1,9 @@
-"""What the words of torch.distributed mean, wherever they stand: in an exception, in a log line of c10d, in a what().
+"""Meanings of torch.distributed's texts, in an exception, a log line of c10d, or a what().
 
 Sources: ProcessGroup{Gloo,NCCL,Wrapper}.cpp, TCPStore.cpp, socket.cpp and reducer.cpp in torch/csrc/distributed/c10d/,
-torch/distributed/{rendezvous,distributed_c10d}.py and torch/distributed/elastic/rendezvous/ of PyTorch 1.10 to 2.13;
-gloo/transport/ of Gloo, whose messages begin with their source (`[FILE:LINE]` of common/error.h) and whose broken
-assumptions with `[enforce fail at FILE:LINE]` (common/logging.cc).
+torch/distributed/{rendezvous,distributed_c10d}.py and torch/distributed/elastic/rendezvous/ of PyTorch 1.10 to 2.13.
+Messages of gloo/transport/ of Gloo begin with their source (`[FILE:LINE]` of common/error.h), its broken assumptions
+with `[enforce fail at FILE:LINE]` (common/logging.cc).
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ _GONE = r"(?:closed by peer|reset by peer|Broken pipe)"
 
 
 class MessageRule(NamedTuple):
-    """What a text means. `key` is a template over the pattern's group `what`; groups signal, rank and host say it.
+    """Meaning of a text.
 
-    An empty key leaves the exception's own, under the name that it begins with where it has one before an `@`.
+    `key` is a template over the pattern's group `what`; groups signal, rank and host give those fields.
+
+    An empty key keeps the exception's own, with the name before an `@` in the text if there is one.
     """
 
     pattern: str
@@ -37,7 +39,7 @@ class MessageRule(NamedTuple):
 
 
 GLOO = (
-    # ProcessGroupGloo.cpp: a barrier that says who did not come; what it met while it waited may be a peer's death.
+    # ProcessGroupGloo.cpp: a barrier that names the absent ranks; an error while it waited may be a peer's death.
     MessageRule(rf"to pass monitoredBarrier in [^\n]*\n[\s\S]{{0,300}}{_GONE}", _NET, "peer-lost@gloo", _AFTER),
     MessageRule(
         r"\bRanks? (?P<rank>\d+)[\d, ]* failed to pass monitoredBarrier",
@@ -75,7 +77,7 @@ GLOO = (
 )
 
 NCCL = (
-    # ProcessGroupNCCL.cpp, WorkNCCL::checkTimeout. What follows is an abort, in the words of whoever notices it.
+    # ProcessGroupNCCL.cpp, WorkNCCL::checkTimeout. An abort follows, in the text of the thread that notices it.
     MessageRule(
         r"[Ww]atchdog caught collective operation timeout:? ?(?:WorkNCCL\([^)]*?OpType=(?P<what>\w+))?",
         _TIME,
@@ -171,7 +173,7 @@ MESSAGE_RULES = (*GLOO, *NCCL, *C10D)
 
 
 def first_rule(text: str, senses: tuple[MessageRule, ...] = MESSAGE_RULES) -> tuple[MessageRule, re.Match[str]] | None:
-    """The first sense whose pattern is found in a text, and what it found."""
+    """Return the first rule whose pattern is found in a text, with the regex match."""
     for sense in senses:
         if found := re.search(sense.pattern, text):
             return sense, found
@@ -179,5 +181,5 @@ def first_rule(text: str, senses: tuple[MessageRule, ...] = MESSAGE_RULES) -> tu
 
 
 def filled_key(sense: MessageRule, found: re.Match[str]) -> str:
-    """The key of a sense, with the name that its pattern found."""
+    """Return the key of a rule, with the name that its pattern matched."""
     return sense.key.format(token(found.groupdict().get("what") or "")).rstrip("@!")

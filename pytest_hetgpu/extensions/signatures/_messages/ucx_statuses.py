@@ -1,4 +1,4 @@
-"""What UCX's answers to callers mean: the words of `ucs_status_string` (src/ucs/type/status.c), or their numbers."""
+"""Meanings of UCX's status in callers' messages: texts of `ucs_status_string` (src/ucs/type/status.c), or numbers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pytest_hetgpu.model.verdict import Kind
 
 _NET, _NONE, _MEMORY = Kind.NETWORK_FAILURE, Kind.TRANSPORT_UNAVAILABLE, Kind.OUT_OF_MEMORY
 
-# Of a status that is not here the caller knows no more than that it failed; what UCX logged says more.
+# For other statuses the caller only reports a failure; UCX's own log has more.
 _STATUSES: dict[str, tuple[int, Kind, Priority]] = {
     "Out of memory": (-4, _MEMORY, Priority.RELAYED),
     "Destination is unreachable": (-6, _NET, Priority.SYMPTOM),
@@ -32,7 +32,7 @@ _NUMBER = lazy(r"\buc[pst]_\w{1,40}(?:\(\w{0,20}\))? failed: (-\d{1,3})\s*$")
 
 
 def status(text: str) -> tuple[str, Kind, Priority]:
-    """What a text that relays a status says: its words ("" where it is none of those that tell), kind and weight."""
+    """Return the status in a relaying message: its text ("" if it has no meaning here), kind and priority."""
     found, number = _WORDS.search(text), _NUMBER.search(text)
     words = found[0] if found else _NUMBERS.get(int(number[1]), "") if number else ""
     if not words:

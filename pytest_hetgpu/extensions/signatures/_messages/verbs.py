@@ -31,10 +31,10 @@ STATUSES = (
 
 
 def completion(number: int) -> str:
-    """`IBV_WC_RETRY_EXC_ERR` for 12."""
+    """Return the name of a completion status: `IBV_WC_RETRY_EXC_ERR` for 12."""
     return f"IBV_WC_{STATUSES[number][0]}" if 0 <= number < len(STATUSES) else f"IBV_WC_{number}"
 
 
 def status_of(words: str) -> str | None:
-    """The status that ibv_wc_status_str describes with these words."""
+    """Return the status with this text of ibv_wc_status_str."""
     return next((f"IBV_WC_{name}" for name, said in STATUSES[1:] if said.casefold() == words.casefold()), None)

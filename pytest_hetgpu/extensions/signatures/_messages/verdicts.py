@@ -1,7 +1,7 @@
-"""What programs call it that check their own results, where a check failed.
+"""Messages of programs that check their own results, about a failed check.
 
-There is no upstream text for these; read are the customary words. Numbers that a line calls got and expected are
-compared: `got 3.0, expected 3.0` is a check that held.
+There is no upstream text; customary forms are matched. Numbers called got and expected are compared: `got 3.0, expected
+3.0` is a check that passed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _IS = r"(?:value |result |sum |total )?(?:is |was |of |=|:)? ?"
 
 
 class CheckMessage(enum.Enum):
-    """What a line is about: a whole check, or one place where it failed."""
+    """Scope of a line about a failed check: the whole check, or one wrong element."""
 
     VERDICT = enum.auto()
     ELEMENT = enum.auto()
@@ -68,7 +68,7 @@ _GOT = (
     r"(?:(?i:got|gave|found|received|actual(?:ly)?|obtained|computed|returned)|(?P<plain>(?i:have|had|has|was|is)|=))"
 )
 _WANTED = r"(?i:expected|should (?:be|have been)|instead of|correct(?: value)?|reference|must be|wanted)"
-# Without these `threads = 4, expected 8` tells of a setting.
+# Without these, `threads = 4, expected 8` is a setting.
 _STRESSED = lazy(r"(?i:mismatch|wrong|error|fail|\bbad\b|incorrect|invalid|corrupt|differ)|!\s*$")
 _CLOSE = 1e-6
 _COMPARED = (
@@ -93,7 +93,7 @@ NOT_DATA = lazy(
 
 
 def check_message(text: str) -> CheckMessage | None:
-    """What a line says of a check that failed; None for one that held, and for other lines."""
+    """Return the scope of a line about a failed check; None for a check that passed, and for other lines."""
     if NOT_DATA.search(text):
         return None
     if _VERDICTS.search(text):
@@ -108,7 +108,7 @@ def check_message(text: str) -> CheckMessage | None:
 
 
 def _equal(got: str, wanted: str, exactly: bool) -> bool:
-    """Whether two numbers are one, or nearly; figures that are no numbers are compared as text."""
+    """Return whether two numbers are equal, or nearly; other text is compared literally."""
     try:
         numbers = [float(said.rstrip(".,").replace(",", "")) for said in (got, wanted)]
     except ValueError:

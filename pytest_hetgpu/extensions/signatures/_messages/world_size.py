@@ -1,6 +1,6 @@
-"""What programs say of a world that is not the one they wanted: `wanted 4 ranks, the world has 2`.
+"""Complaints of programs about their number of ranks: `wanted 4 ranks, the world has 2`.
 
-There is no upstream text for it; read are the customary words, and only where both numbers stand in the line.
+There is no upstream text; customary forms are matched, and only if both numbers stand in the line.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _AFTER = lazy(
 
 
 def wrong_world_size(text: str) -> tuple[int, int] | None:
-    """How many ranks the program wanted and how many there are, where a line complains that these differ."""
+    """Return the required and the actual number of ranks, if a line complains that these differ; else None."""
     if not _WANTED.search(text):
         return None
     for form in _FORMS:

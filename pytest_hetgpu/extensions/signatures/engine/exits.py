@@ -59,7 +59,7 @@ class ExitReason(NamedTuple):
 
 
 def signal_number(text: str) -> int | None:
-    """11 for strsignal's `Segmentation fault`, with or without `(core dumped)`; None for other words."""
+    """Return the number for strsignal's text: 11 for `Segmentation fault`, also with `(core dumped)`; else None."""
     return _TEXTS.get(text.replace("(core dumped)", "").strip().rstrip("."))
 
 

@@ -28,11 +28,11 @@ def merge_reports(
 
     `with_rank` adds the rank of a process.
     """
-    spoken = _with_interpreters(_with_last_words(_one_a_process(ordered)))
-    return _drop_echoes([with_rank(match) for match in spoken])
+    merged = _with_interpreters(_with_last_errors(_one_per_process(ordered)))
+    return _drop_echoes([with_rank(match) for match in merged])
 
 
-def _one_a_process(ordered: Sequence[FailureMatch]) -> list[FailureMatch]:
+def _one_per_process(ordered: Sequence[FailureMatch]) -> list[FailureMatch]:
     """Reduce handlers' reports to one cause per process; keep all other matches.
 
     If two handlers report one signal, the first keeps its text and takes the other's frame if it has none. A further
@@ -41,7 +41,7 @@ def _one_a_process(ordered: Sequence[FailureMatch]) -> list[FailureMatch]:
     result: list[FailureMatch] = []
     first: dict[Process, int] = {}
     for match in ordered:
-        if not (match.process and _reported(match)):
+        if not (match.process and _is_report(match)):
             result.append(match)
         elif match.process not in first:
             first[match.process] = len(result)
@@ -55,7 +55,7 @@ def _one_a_process(ordered: Sequence[FailureMatch]) -> list[FailureMatch]:
     return result
 
 
-def _reported(match: FailureMatch) -> bool:
+def _is_report(match: FailureMatch) -> bool:
     """Return whether a match is the report of a death by the process's own handler or its last error."""
     return match.fatal and match.priority <= Priority.RELAYED and match.signature.signal is not None
 
@@ -74,7 +74,7 @@ def _framed(head: Signature, other: Signature) -> Signature:
     )
 
 
-def _with_last_words(matches: Sequence[FailureMatch]) -> list[FailureMatch]:
+def _with_last_errors(matches: Sequence[FailureMatch]) -> list[FailureMatch]:
     """Merge reports of an abort with the error that the process printed just before.
 
     That text names no process. If several wait for their report, the one with the same function is merged, else the
@@ -83,30 +83,30 @@ def _with_last_words(matches: Sequence[FailureMatch]) -> list[FailureMatch]:
     result: list[FailureMatch | None] = []
     waiting: list[int] = []
     for match in matches:
-        if _last_words(match) and len(waiting) < _MOST_WAITING:
+        if _is_last_error(match) and len(waiting) < _MOST_WAITING:
             waiting.append(len(result))
-        elif _bare_abort(match):
-            place = _meant([(at, said) for at in waiting if (said := result[at])], match)
+        elif _is_bare_abort(match):
+            place = _matching_report([(at, said) for at in waiting if (said := result[at])], match)
             if place is not None:
                 waiting.remove(place)
                 said = result[place]
-                result[place] = _spoken(said, match) if said else match
+                result[place] = _with_last_error(said, match) if said else match
                 continue
         result.append(match)
     return [match for match in result if match]
 
 
-def _last_words(match: FailureMatch) -> bool:
-    return match.process is None and _reported(match) and match.signature.signal == _ABORT
+def _is_last_error(match: FailureMatch) -> bool:
+    return match.process is None and _is_report(match) and match.signature.signal == _ABORT
 
 
-def _bare_abort(match: FailureMatch) -> bool:
+def _is_bare_abort(match: FailureMatch) -> bool:
     """Return whether a match is a handler's report of an abort without a reason."""
     signature = match.signature
-    return bool(match.process and _reported(match) and signature.signal == _ABORT and not signature.detail)
+    return bool(match.process and _is_report(match) and signature.signal == _ABORT and not signature.detail)
 
 
-def _meant(waiting: Sequence[tuple[int, FailureMatch]], report: FailureMatch) -> int | None:
+def _matching_report(waiting: Sequence[tuple[int, FailureMatch]], report: FailureMatch) -> int | None:
     death = report.signature
     fitting = [
         (at, said.signature)
@@ -126,14 +126,14 @@ def _with_interpreters(matches: Sequence[FailureMatch]) -> list[FailureMatch]:
     """
     result: list[FailureMatch | None] = list(matches)
     told = [at for at, match in enumerate(matches) if _of_interpreter(match)][:_MOST_WAITING]
-    reports = [at for at, match in enumerate(matches) if match.process and _reported(match)]
+    reports = [at for at, match in enumerate(matches) if match.process and _is_report(match)]
     for at in told:
         words = matches[at]
         near = [place for place in reports if _of_one_death(words.signature, matches[place].signature)]
         place = next((place for place in near if place > at), near[-1] if near else None)
         if place is not None:
             reports.remove(place)
-            result[min(at, place)] = _interpreted(words, matches[place])
+            result[min(at, place)] = _with_interpreter(words, matches[place])
             result[max(at, place)] = None
     return [match for match in result if match]
 
@@ -152,7 +152,7 @@ def _of_one_death(one: Signature, other: Signature) -> bool:
     return near and _agree(one.ranks, other.ranks) and _agree(one.hosts, other.hosts)
 
 
-def _interpreted(words: FailureMatch, report: FailureMatch) -> FailureMatch:
+def _with_interpreter(words: FailureMatch, report: FailureMatch) -> FailureMatch:
     """Return the first of both, completed by the other; a Python position beats a library without a function."""
     said, death = words.signature, report.signature
     head = said if said.line < death.line else death
@@ -173,7 +173,7 @@ def _agree(one: Sequence[object], other: Sequence[object]) -> bool:
     return not one or not other or one == other
 
 
-def _spoken(said: FailureMatch, report: FailureMatch) -> FailureMatch:
+def _with_last_error(said: FailureMatch, report: FailureMatch) -> FailureMatch:
     """Return an abort with its last error, and the report's frame; an assertion knows its function better."""
     words, death = said.signature, report.signature
     library, function = death.library or words.library, words.function or death.function
@@ -197,7 +197,7 @@ def _drop_echoes(matches: Sequence[FailureMatch]) -> list[FailureMatch]:
 
     They may name another signal than the report: a handler of SIGABRT may die of SIGSEGV.
     """
-    reported = [match for match in matches if _reported(match)]
+    reported = [match for match in matches if _is_report(match)]
     signals = Counter(match.signature.signal for match in reported)
     processes = {match.process for match in reported if match.process}
     ranks = {rank for match in reported for rank in match.signature.ranks}
@@ -213,7 +213,9 @@ def _drop_echoes(matches: Sequence[FailureMatch]) -> list[FailureMatch]:
     ]
     dropped, told = set(map(id, echoes)), _Echoes(echoes)
     return [
-        _with_echo(match, signals, told) if _reported(match) else match for match in matches if id(match) not in dropped
+        _with_echo(match, signals, told) if _is_report(match) else match
+        for match in matches
+        if id(match) not in dropped
     ]
 
 

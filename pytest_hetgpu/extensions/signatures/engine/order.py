@@ -31,7 +31,7 @@ def by_priority(
     known = dict(ranks or {})
     known |= {r.process: r.signature.ranks[0] for r in ordered if r.process and len(r.signature.ranks) == 1}
     joined = merge_reports(ordered, lambda match: _with_rank(match, known))
-    joined = _crashed(_starved([_limited(match) for match in joined]))
+    joined = _crashed(_kills_after_oom([_limited(match) for match in joined]))
     proven = any(match.fatal and match.priority in _PROVING for match in joined)
     died = any(match.fatal and match.signature.signal for match in joined)
     joined.sort(key=lambda match: _place(match, proven and (died or survived(match)), proven))
@@ -64,13 +64,13 @@ def _limited(match: FailureMatch) -> FailureMatch:
     return replace(match, signature=replace(match.signature, kind=Kind.TIMEOUT))
 
 
-def _starved(matches: Sequence[FailureMatch]) -> list[FailureMatch]:
+def _kills_after_oom(matches: Sequence[FailureMatch]) -> list[FailureMatch]:
     """Return a kill in a run that ran out of memory as its consequence, though the kernel's message comes last."""
     if not any(match.fatal and match.signature.kind is Kind.OUT_OF_MEMORY for match in matches):
         return list(matches)
     killed = [match for match in matches if match.signature.kind is Kind.CRASH and _by_sigkill(match)]
     return [
-        _of_starvation(match, bool(killed)) if match.signature.kind in (Kind.CRASH, Kind.OUT_OF_MEMORY) else match
+        _after_oom(match, bool(killed)) if match.signature.kind in (Kind.CRASH, Kind.OUT_OF_MEMORY) else match
         for match in matches
     ]
 
@@ -79,7 +79,7 @@ def _by_sigkill(match: FailureMatch) -> bool:
     return match.signature.signal == "SIGKILL"
 
 
-def _of_starvation(match: FailureMatch, killed: bool) -> FailureMatch:
+def _after_oom(match: FailureMatch, killed: bool) -> FailureMatch:
     signature = match.signature
     if signature.kind is Kind.CRASH:
         return replace(match, priority=max(match.priority, Priority.EXIT)) if _by_sigkill(match) else match
