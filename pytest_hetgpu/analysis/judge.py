@@ -181,7 +181,7 @@ def _speed_notes(run: FinishedRun, findings: Sequence[Finding]) -> tuple[tuple[s
     try:
         inconclusive = bool(findings) and findings[0].judge == SpeedJudge.name and speed.inconclusive(run)
         return tuple(speed.notes(run)), inconclusive
-    except Exception:  # noqa: BLE001 - it has been heard, and its trouble is a finding
+    except Exception:  # noqa: BLE001 - `_evaluate` has made its exception a finding
         return (), False
 
 

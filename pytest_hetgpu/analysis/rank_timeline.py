@@ -1,4 +1,4 @@
-"""Start and end of each rank of a run, as far as ranks report them; of many ranks a telling selection."""
+"""Start and end of each rank of a run, as far as ranks report them; large runs keep a selection of ranks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What foreign programs print, as nouns: rows, readings, and what an exit code says (`readers/` make them).
+"""What foreign programs print, as nouns: rows, results, and the meaning of an exit code (`readers/` make them).
 
 Units: seconds, GB/s (1e9 bytes a second), 1/s.
 """

@@ -13,7 +13,7 @@ _MOST_RANKS_NAMED = 8
 
 
 def in_words(found: Sequence[RankOutcome]) -> str:
-    """`CUDA rank 0 finished, ROCm rank 1 crashed (SIGSEGV)`; ranks of one fate and vendor together.
+    """`CUDA rank 0 finished, ROCm rank 1 crashed (SIGSEGV)`; ranks of one status and vendor together.
 
     Vendors are named where the ranks have several; "" where there is nothing to say.
     """

@@ -78,7 +78,7 @@ def _file(path: Path) -> Side:
 def _latest(places: RunLocations) -> Side | None:
     """Return the newest run of the reports folder, else the newest of the history."""
     folder = places.reports / LATEST
-    pointer = places.reports / f"{LATEST}.txt"  # where links cannot be made
+    pointer = places.reports / f"{LATEST}.txt"  # for systems without links
     if not folder.is_dir() and pointer.is_file():
         folder = places.reports / pointer.read_text(encoding="utf-8").strip()
     if folder.is_dir():

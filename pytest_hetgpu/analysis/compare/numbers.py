@@ -131,7 +131,7 @@ def _kind(measured: MeasurementKey) -> str:
 
 
 def _sample(values: Sequence[MeasuredValue]) -> Sample | None:
-    """Return the spread over runs; of a single run that of its repeats."""
+    """Return the spread over runs; a single run has the spread of its repeats."""
     if len(values) == 1 and values[0].samples:
         found = sample(values[0].samples)
         return found and replace(found, of="repeat")

@@ -1,17 +1,17 @@
-"""Finds framed payloads in a launcher's output, also those it has cut.
+"""Frames with payloads in a launcher's output, also those that it has cut.
 
-A frame is one line, `@hetgpu:LLLL:CCCCCCCC:PAYLOAD`, written in one piece by one rank (`remote/harness.py`): LLLL is
-the payload's length in bytes, CCCCCCCC its CRC-32. A launcher forwards what it reads from each rank in chunks, so a
-frame can be cut at any byte; what others wrote comes in between, and the rest ends a later line:
+A frame is one line, `@hetgpu:LLLL:CCCCCCCC:PAYLOAD`, written in one piece by one rank (`remote/harness.py`). LLLL is
+the payload's length in bytes, CCCCCCCC its CRC-32. A launcher forwards each rank's output in chunks, so it can cut a
+frame at any byte. Output of other ranks comes in between, and the rest ends a later line:
 
     @hetgpu:0021:09862b74:{"t":"doUCX DEBUG ...        <- head, then foreign text
     ... foreign lines ...
     UCX DEBUG ...ne","rank":0}                         <- foreign text, then tail
 
-How much of the first line is head and how much of the last is tail cannot be seen, but of all ways to make LLLL bytes
-of the two only one has the CRC. A frame cut once is found wherever the cut is; one cut twice is lost, and counted.
-Open MPI 5.0 keeps lines whole; 4.1 reads from terminals, and under a flood of output cuts a third of all frames of
-2 kB once and one in some thousands twice.
+The border between head or tail and foreign text is invisible. But only one way to make LLLL bytes of the two has the
+CRC. A frame cut once is found wherever the cut is; one cut twice is lost, and counted. Open MPI 5.0 keeps lines whole.
+Open MPI 4.1 reads from terminals: under a flood of output it cuts a third of all frames of 2 kB once, and one in some
+thousands twice.
 """
 
 from __future__ import annotations

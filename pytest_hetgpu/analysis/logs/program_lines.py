@@ -82,15 +82,15 @@ def is_program_line(line: str) -> bool:
     return not _NOT_THE_PROGRAMS.search(line)
 
 
-def last_program_line(lines: Sequence[str], told: Collection[int] = ()) -> int | None:
+def last_program_line(lines: Sequence[str], failures: Collection[int] = ()) -> int | None:
     """Return the index of the last line of the program itself, None without one; help texts between rules are skipped.
 
-    `told` are indexes of lines that are failures themselves.
+    `failures` are indexes of lines that are failures themselves.
     """
     inside, last = False, None
     for here, line in enumerate(lines):
         if _RULE.match(line):
             inside = not inside
-        elif here not in told and not inside and is_program_line(line):
+        elif here not in failures and not inside and is_program_line(line):
             last = here
     return last

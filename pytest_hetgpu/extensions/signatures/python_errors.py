@@ -145,7 +145,7 @@ def _chained(
         return _at_least(before, max(Priority.RELAYED, match.priority)), match
     if was.name == "CancelledError":  # asyncio's own way to end what took too long
         return before, match
-    if one.name == "RendezvousConnectionError":  # what its store's socket said is in it
+    if one.name == "RendezvousConnectionError":  # its text holds the error of the store's socket
         named = replace(match.signature, hosts=match.signature.hosts or before.signature.hosts)
         return _at_least(before, Priority.CONSEQUENCE), replace(match, signature=named)
     plain = _is_plain(was, before)

@@ -171,7 +171,7 @@ def _of_words(match: FailureMatch, words: str) -> FailureMatch:
     if found is None:
         return replace(match, signature=replace(match.signature, key="failed@c10d"), priority=Priority.RELAYED)
     sense, regex_match = found
-    aborted = sense.kind is Kind.ERROR and sense.priority is Priority.CAUSE  # nobody caught it, so the process aborts
+    aborted = sense.kind is Kind.ERROR and sense.priority is Priority.CAUSE  # it was not caught, so the process aborts
     rank = regex_match.groupdict().get("rank")
     signature = replace(
         match.signature,

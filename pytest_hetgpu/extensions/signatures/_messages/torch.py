@@ -25,9 +25,8 @@ _GONE = r"(?:closed by peer|reset by peer|Broken pipe)"
 class MessageRule(NamedTuple):
     """Meaning of a text.
 
-    `key` is a template over the pattern's group `what`; groups signal, rank and host give those fields.
-
-    An empty key keeps the exception's own, with the name before an `@` in the text if there is one.
+    `key` is a template over the pattern's group `what`; groups signal, rank and host give those fields. An empty key
+    keeps the exception's own, with the name that the text has before an `@`, if any.
     """
 
     pattern: str

@@ -17,7 +17,7 @@ _LONGEST_NAME = 120
 # The calls in which a rank waits for others. All of them are looked for from the outermost frame inwards.
 _CALL = lazy(
     r"P?MPIX?_[A-Z]\w* | p?(?:oshmem|shmem)_[a-z]\w* | p?nccl[A-Z]\w* | ucc_collective_\w+"
-    r"| ompi_mpi_(?:init|finalize)"  # where the compiler has made a jump of the call
+    r"| ompi_mpi_(?:init|finalize)"  # the compiler may make the call a jump
     r"| (?:cuda|cu|hip)[A-Z]\w*Synchronize(?:_ptsz)? | (?:::)?gloo::(?:\w+::)*\w+ | c10d::\w+(?:::\w+)+",
     re.VERBOSE,
 )
@@ -245,7 +245,7 @@ def _elsewhere(frames: Sequence[StackFrame], position: Position) -> Position:
 
 
 def _users(frames: Sequence[StackFrame]) -> StackFrame | None:
-    """Return the user's innermost frame: of Python if there is any, else native and not the system's."""
+    """Return the user's innermost frame, in Python if there is any; else the innermost native one not of the system."""
     python = [frame for frame in frames if frame.python]
     own = next((frame for frame in python if not _NOT_USERS.search(frame.file)), None)
     if own or python:
