@@ -123,8 +123,8 @@ class Evidence:
     `versions` are what the libraries said of themselves.
     `signatures` are all failures read, the most telling first. `figures` are what programs measured beside times.
     `lacks` is what ranks found missing of what they were to use, and how they know. `program` is the output of
-    an external program. `ended` is when ranks were done and `last_row` when rank 0 last reported a time, in seconds since 1970 by
-    the clocks of their own nodes.
+    an external program. `ended` is when ranks were done and `last_row` when rank 0 last reported a time, in seconds
+    since 1970 by the clocks of their own nodes.
     """
 
     hellos: Mapping[int, Hello] = field(default_factory=dict)
@@ -240,7 +240,7 @@ class Outcome:
     `concerns` are what was known of the nodes before, and feared for the cell; `known` is what knowledge has on the
     signature, `others` are further failures in the log, `rank_outcomes` has one entry per rank of a run that failed;
     `debug` is the debug rerun, which decides nothing; `facts` are the versions and settings that conditions ask for;
-    `wire` is the run's. `notes` decide nothing either; an `inconclusive` cell must be run again before it can be judged.
+    `wire` is the run's. `notes` decide nothing either; an `inconclusive` cell must run again to be judged.
     `attempts` are those that failed before the one that this is the outcome of; `timeline` is None where no rank said
     when it was there. `away` is `engine` or `stack` where the cell failed for want of that, which had been there.
     `carried` names the components that carried data, by path.

@@ -1,4 +1,4 @@
-"""Earlier runs as limits: like is held against like, and what cannot be compared says why."""
+"""Earlier runs as limits: like is compared with like, and a point that cannot be compared has the reason."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SMOKE = MatrixFile("smoke", "smoke.yaml", "0" * 64)
 
 
 def times(*samples: float, point: Point = POINT, ranks: int = 2) -> Measurement:
-    """A latency in us whose median is the middle one."""
+    """Return a latency in us whose median is the middle one."""
     middle = sorted(samples)[len(samples) // 2]
     return Measurement("latency", middle, "us", point, ranks, samples if len(samples) > 1 else ())
 
@@ -156,7 +156,7 @@ Find = Callable[..., Baseline]
 
 @pytest.fixture
 def find(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Find:
-    """Looks for a baseline for a run over `smoke` with a cell `cell`; runs are put into the history."""
+    """Find a baseline for a run over `smoke` with a cell `cell`; the runs are put into the history."""
     monkeypatch.chdir(tmp_path)
     places = RunLocations(tmp_path / "reports", tmp_path / "reports" / "history.sqlite")
 

@@ -1,4 +1,4 @@
-"""What the output of nccl-tests, ucx_perftest, mpi4py.bench and any command makes of a run, judged."""
+"""Outcomes from output of nccl-tests, ucx_perftest, mpi4py.bench and any command."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_a_run_that_was_stopped_says_nothing_by_its_code(judged: Judged) -> None
 
 
 def test_wrong_usage_of_ucx_is_no_signal(judged: Judged) -> None:
-    """Its tools return -127, which is 129 and would be SIGHUP."""
+    """Expect no signal: UCX's tools return -127, which is 129 and would be SIGHUP."""
     text = greetings(library="") + "/usr/bin/ucx_perftest: invalid option -- 'V'\n"
     text += "   Process name: [prterun-vm-1@1,1]\n   Exit code:    129\n"
     program = foreign("ucx_perftest", "ucx_perftest", "-t", "tag_lat", "-V", layer="ucx")

@@ -1,4 +1,4 @@
-"""What a foreign program's output makes of a run: its own samples, and every trap of the definitions, judged."""
+"""Outcomes from an external program's output: its own samples, and every trap of the definitions, judged."""
 
 from __future__ import annotations
 

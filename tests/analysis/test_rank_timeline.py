@@ -1,4 +1,4 @@
-"""When ranks were there: what they said, against the start of their job by the clock that started it."""
+"""Start and end of ranks, as they report them, relative to the job's start by its starter's clock."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STARTED = 1_764_000_000.0
 
 
 def ran(starts: dict[int, float | None], ends: dict[int, float], **seen: Any) -> FinishedRun:
-    """A run that began at STARTED; times of its ranks are seconds after that."""
+    """Return a run that began at STARTED; times of its ranks are seconds after that."""
     ranks = len(starts)
     asked = job(ranks=ranks)
     asked = replace(

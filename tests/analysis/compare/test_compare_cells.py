@@ -1,4 +1,4 @@
-"""What became of cells, before and after."""
+"""Outcomes of cells, before and after."""
 
 from __future__ import annotations
 

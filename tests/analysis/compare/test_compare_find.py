@@ -1,4 +1,4 @@
-"""What the user calls a run is found, or said not to be there; and the command's exit codes."""
+"""Runs by the user's names for them, errors for missing ones; and the command's exit codes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunLocations:
 
 
 def make(outcome: Outcome, matrix: str = "aws") -> Path:
-    """A run's folder below `reports`, with its reports, and in the history."""
+    """Make a run's folder below `reports`, with its reports, and its row in the history."""
     folder = RunFolder.create(Path("reports"))
     with closing(Journal(folder.path, "main")) as journal:
         journal.run([MatrixFile(matrix, f"{matrix}.yaml", "0" * 64)], ["pytest"])

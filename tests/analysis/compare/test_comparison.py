@@ -1,4 +1,4 @@
-"""Two sides held against each other, and what cannot be."""
+"""Comparison of two sides, and sides that cannot be compared."""
 
 from __future__ import annotations
 

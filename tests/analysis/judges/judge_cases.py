@@ -67,10 +67,10 @@ NOTHING: dict[str, Any] = {
     "transports": (),
     "versions": {},
 }
-"""What a run shows whose ranks never spoke."""
+"""Evidence of a run whose ranks never reported."""
 
 BROKEN: dict[str, Any] = {"rows": (), "checks": {}, "done": frozenset()}
-"""What a run shows whose ranks greeted and then broke."""
+"""Evidence of a run whose ranks greeted and then broke."""
 
 __all__ = [
     "BANNER",

@@ -1,4 +1,4 @@
-"""How runs end, and what they owe."""
+"""Ends of runs, and missing results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cell's launches tell of its speed: fine, doubtful, unsure or slow."""
+"""Speed states from a cell's launches: fine, doubtful, unsure or slow."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def judged(
     sizes: Sequence[int] = SIZES,
     slow: Sequence[int] = SIZES,
 ) -> Assessment:
-    """Launches that all sizes share; of those that are not `slow` every launch is as the limit says."""
+    """Assess launches that share all sizes; those not `slow` match the limit in every launch."""
     held = limit or Limit("busbw", "baseline", times())
     demand = job(limits={Point(size, "float32"): (held,) for size in sizes}).demand
     usual = times()
@@ -48,7 +48,7 @@ def test_slower_but_not_by_more_than_is_tolerated() -> None:
     assert judged([times(1.1)]).state is SpeedState.FINE
     assert judged([times(1.12)]).state is SpeedState.DOUBTFUL
     assert judged([times(1.12)], Limit("busbw", "", times(), tolerance=0.2)).state is SpeedState.FINE
-    # Of a latency it is more, of a bandwidth less than the number.
+    # A latency is slow above the number, a bandwidth below it.
     assert judged([times(1.105)], Limit("latency", "", times())).state is SpeedState.DOUBTFUL
     assert judged([times(1.105)]).state is SpeedState.FINE
 
@@ -121,7 +121,7 @@ def test_what_a_launch_does_not_show_is_no_slowdown() -> None:
 
 
 def test_noise_alone_hardly_ever_alarms_and_a_fifth_less_is_nearly_always_found() -> None:
-    """Times as real ones scatter: a lognormal 3 % within a launch, 3 % between launches, and now and then a tail."""
+    """Draw times as real ones scatter: lognormal, 3 % within and 3 % between launches, with rare tails."""
     rng = random.Random(20261122)
 
     def launch(factor: float) -> list[list[float]]:

@@ -24,7 +24,7 @@ THROUGH_TCP = {"node0": 4200 * MB, "node1": 4200 * MB}
 
 
 def wired(*layout: tuple[str, int], netdev: str | None = "ens5f0", **demand: Any) -> Job:
-    """A job whose nodes are each on a host, with a number of ranks."""
+    """Return a job with each node on its own host, with a number of ranks."""
     kind = Hardware("rail", fabric=Fabric("roce", netdev, "mlx5_0"))
     nodes = tuple(Node(index, kind, host, ranks, f"node{index}") for index, (host, ranks) in enumerate(layout))
     asked: dict[str, Any] = {"rdma": True, "transports": ("ucx/rc_*", "ucx/ud_*"), "transport_family": "ucx"}
@@ -93,11 +93,11 @@ def test_a_run_is_judged_by_it() -> None:
 @pytest.mark.parametrize(
     "asked",
     [
-        # On one host there is no RDMA to prove; nor is there where the fabric has none.
+        # One host has no RDMA to prove, nor has a fabric without it.
         wired(("10.0.0.1", 1), ("10.0.0.1", 1)),
         wired(("10.0.0.1", 2)),
         wired(*TWO, rdma=False),
-        # Nor where IP is what was asked for, or would do.
+        # The same holds if IP is requested or allowed.
         *(
             wired(*TWO, transports=names)
             for names in (
@@ -127,7 +127,7 @@ def test_where_nothing_but_rdma_was_asked_for(names: tuple[str, ...]) -> None:
 
 
 def test_too_little_to_tell() -> None:
-    # 2 x 20 times this is just what the launcher's own noise is measured against.
+    # 2 x 20 times this is the threshold for the launcher's own traffic.
     enough = Point(TOO_LITTLE // 40, "float32")
     assert said(wired(*TWO), THROUGH_TCP, point=enough) == [UNUSED, UNUSED]
     assert said(wired(*TWO), THROUGH_TCP, point=replace(enough, size=enough.size - 4)) == []

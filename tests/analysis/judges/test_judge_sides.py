@@ -68,14 +68,14 @@ def test_data() -> None:
         (FAILED, {"signatures": (RAISED, signature()), "exits": (RankExit(0, signal=11),)}, SEGV, Precedence.DEFINITE),
         (FAILED, {"signatures": (RAISED,), "exits": (RankExit(0, signal=11),)}, RAISED.key, Precedence.INDIRECT),
         ({"returncode": 139}, {"signatures": (RAISED, signature())}, SEGV, Precedence.DEFINITE),
-        # How a run that nobody killed ended is told by the first, a rank's death from outside by itself.
+        # An exit shows in the first, a rank's death from outside in the second.
         (FAILED, {"signatures": (RAISED, signature())}, RAISED.key, Precedence.DEFINITE),
         ({"returncode": 137}, {"signatures": (signature(key="SIGKILL"), RAISED)}, "SIGKILL", Precedence.DEFINITE),
         # A time limit stays one, unless something crashed before.
         ({"timed_out": True}, {"signatures": (UNAVAILABLE,)}, UNAVAILABLE.key, Precedence.INDIRECT),
         ({"timed_out": True}, {"signatures": (UNAVAILABLE, signature())}, SEGV, Precedence.DEFINITE),
         ({"timed_out": True}, {"signatures": (signature(key="SIGTERM"), RAISED)}, RAISED.key, Precedence.INDIRECT),
-        # Wrong data stay wrong data where the program merely complains.
+        # Wrong data stay wrong data if the program merely complains.
         (FAILED, {"signatures": (RAISED,), "wrong": ("rank 0: 1 wrong element",)}, RAISED.key, Precedence.INDIRECT),
         (FAILED, {"signatures": (signature(),), "wrong": ("rank 0: 1 wrong element",)}, SEGV, Precedence.DEFINITE),
     ],

@@ -1,4 +1,4 @@
-"""What is said of a run's speed, and what it decides."""
+"""Findings and notes on a run's speed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def limits(**changes: Any) -> dict[Point, tuple[Limit, ...]]:
 
 
 def launch(factors: dict[Point, float] | None = None, run: dict[str, Any] | None = None, **demand: Any) -> FinishedRun:
-    """A launch in which some points take longer."""
+    """Return the rows of a launch in which some points take longer."""
     longer = factors or {}
     rows = tuple(
         Row("allreduce", point, 2, 20, SECONDS[point] * share * longer.get(point, 1.0), repeat)
@@ -194,7 +194,7 @@ def test_a_known_slowness() -> None:
 
 
 def test_a_limit_that_cannot_be_told_is_the_judges_failure_not_ours() -> None:
-    """A job of another version may hold what this one cannot make sense of."""
+    """Judge a job of another version, which may hold values unknown to this one."""
     odd = {LARGE: (Limit("busbw", FROM, (1e-3,), tolerance=0.0),)}
     again = launch({LARGE: 2.0}, limits=odd, operation="strange")
     strange = tuple(replace(row, operation="strange") for row in again.evidence.rows)
@@ -209,7 +209,7 @@ OSU = ExternalProgram(("osu_allreduce",), "osu", ranks=2, check=False)
 
 
 def foreign(limit: Limit, rows: tuple[Row, ...], tool: str = "osu_allreduce 7.4") -> Outcome:
-    """The outcome of a program that is not ours, and owes one point of any type."""
+    """Return the outcome of an external program that must measure one point of any type."""
     shown = tuple(
         BenchmarkRow(row.operation, row.point, row.ranks, {"latency": Quantity(row.seconds, "s")}) for row in rows
     )

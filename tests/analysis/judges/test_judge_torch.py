@@ -1,4 +1,4 @@
-"""Runs of torch.distributed: the world they ran in, and what their build lacks."""
+"""Runs of torch.distributed: their communicator, and features missing from their build."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ WORDS = re.compile(rb"error|ERROR|UCX|NCCL|MPI_\w+|signal")
 
 
 def coloured(data: bytes) -> bytes:
-    """As `grep --color` shows a log."""
+    """Return a log as `grep --color` prints it."""
     return WORDS.sub(lambda found: ON + found[0] + OFF, data)
 
 

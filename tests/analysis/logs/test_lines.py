@@ -1,4 +1,4 @@
-"""Who wrote a line, and what is left of it."""
+"""Origin and content of log lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names and versions in what MPI libraries say of themselves."""
+"""Names and versions in version strings of MPI libraries."""
 
 from __future__ import annotations
 

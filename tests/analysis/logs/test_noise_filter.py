@@ -1,4 +1,4 @@
-"""Lines that are nobody's are passed over by the row, which nobody may notice: beside the definition, line by line."""
+"""Noise is skipped by the block, with the same result as line by line."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MOST_BETWEEN = 5
 def engine(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, lacking: Callable[[str, str], None]
 ) -> Iterator[None]:
-    """With RE2, and where it is not installed."""
+    """Run with RE2, and as if it were not installed."""
     if request.param == "re":
         monkeypatch.setitem(sys.modules, "re2", None)
     elif importlib.util.find_spec("re2") is None:
@@ -38,7 +38,7 @@ def engine(
 
 @dataclass
 class Listener:
-    """Who listens for `words` and wants `context` lines more; `left` of them are to come."""
+    """Subscription to `words` with `context` further lines, `left` of them still to come."""
 
     words: Sequence[bytes]
     context: int
@@ -49,7 +49,7 @@ class Listener:
         return Subscription(self.words, lambda line: self.heard.append((line.number, line.raw)), self.context)
 
     def defined(self, pieces: Sequence[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
-        """What it must hear, by the definition."""
+        """Return the lines to be fed, by the definition."""
         heard, left, passed = [], 0, 0
         for number, piece in pieces:
             if any(word in piece for word in UNHEARD):
@@ -66,7 +66,7 @@ class Listener:
 
 
 def pieces_of(data: bytes) -> list[tuple[int, bytes]]:
-    """What is between line ends, cut where it is too long, with its number."""
+    """Yield the pieces between line ends, cut at the length limit, with line numbers."""
     between = [
         (number, piece) for number, line in enumerate(data.split(b"\n"), 1) for piece in line.split(b"\r") if piece
     ]

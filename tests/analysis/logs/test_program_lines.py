@@ -1,4 +1,4 @@
-"""What only a run writes, and what the program itself did."""
+"""Lines that only a run writes, and lines of the program itself."""
 
 from __future__ import annotations
 

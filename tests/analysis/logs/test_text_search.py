@@ -1,4 +1,4 @@
-"""Where texts stand in a log."""
+"""Line numbers of texts in a log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Versions that libraries say of themselves."""
+"""Versions that libraries print."""
 
 from __future__ import annotations
 

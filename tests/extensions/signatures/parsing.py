@@ -1,4 +1,4 @@
-"""What one dialect, or several, read from a text."""
+"""Matches of one parser, or several, in a text."""
 
 from __future__ import annotations
 

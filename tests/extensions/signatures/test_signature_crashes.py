@@ -1,4 +1,4 @@
-"""Reports of UCX's and Open MPI's signal handlers, whole, mixed and cut, and what UCX logs while it lives on."""
+"""Reports of UCX's and Open MPI's signal handlers, whole, mixed and cut, and UCX's errors in living processes."""
 
 # ruff: noqa: E501 - log lines are as long as they are
 
@@ -161,7 +161,7 @@ def test_lines_of_two_processes_in_any_order(seed: int) -> None:
 
 
 def test_prefix_number_and_frame_are_written_apart() -> None:
-    """As opal_backtrace_print writes them: other ranks' steps stand between, and the addresses tell whose they are."""
+    """Write as opal_backtrace_print does: other ranks' steps come in between, and addresses tell frames apart."""
     text = f"""{FIRST[0]}
 {SECOND[0]}
 {FIRST[1]}

@@ -1,4 +1,4 @@
-"""What Hydra, Cray's launchers, MVAPICH, libfabric, its NCCL plugin and verbs print of failures, and what not."""
+"""Failures printed by Hydra, Cray's launchers, MVAPICH, libfabric, its NCCL plugin and verbs, and harmless lines."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def test_fortrans_run_time_libraries(text: str, key: str, entry: str | None) -> 
     ],
 )
 def test_errors_of_fortran_are_no_crashes(text: str, key: str, function: str | None) -> None:
-    """The key is the library's words: a build without backtraces has the same."""
+    """Take the library's message as key: a build without backtraces has the same."""
     (match,) = matches("fortran", text)
     told = match.signature
     assert (told.kind.value, told.key, told.function, told.signal, match.fatal) == (

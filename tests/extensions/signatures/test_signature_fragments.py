@@ -114,7 +114,7 @@ def test_a_status_alone_is_a_status(told: Tell) -> None:
 )
 @pytest.mark.parametrize("filler", [" ", "a ", "x", "1 ", "(", "/a", ": "])
 def test_no_line_is_long_enough_to_stall(parser: str, filler: str) -> None:
-    """Patterns whose parts can take the same text in many ways need more than a second for such lines."""
+    """Feed lines that take over a second if parts of a pattern can match the same text in many ways."""
     reader = find("signatures", parser, LogParser)()  # type: ignore[type-abstract]
     triggers = [trigger.decode() for trigger in reader.triggers][:40]
     started = time.process_time()

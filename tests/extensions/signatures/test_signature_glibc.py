@@ -1,4 +1,4 @@
-"""A process's last words: what each means, and whose they are."""
+"""Last messages of a process: their meaning, and the process they belong to."""
 
 # ruff: noqa: E501 - log lines are as long as they are
 

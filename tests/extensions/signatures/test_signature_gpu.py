@@ -1,4 +1,4 @@
-"""NCCL, RCCL, CUDA and HIP: what single texts mean, and which of several warnings a run failed for."""
+"""NCCL, RCCL, CUDA and HIP: meanings of single texts, and the warning that made a run fail."""
 
 # ruff: noqa: E501 - log lines are as long as they are
 
@@ -104,7 +104,7 @@ def test_forms_of_the_prefix(prefix: str) -> None:
 
 
 def test_the_warning_that_the_call_failed_for() -> None:
-    """A thread that goes on has survived its warning, and so has a program whose call returned no error."""
+    """Skip the warning of a thread that goes on, and of a program whose call returned no error."""
     log = "\n".join(
         (
             "gpu3:193:193 [0] src/enqueue.cc:95 NCCL WARN HIP failure 'invalid device ordinal'",

@@ -1,4 +1,4 @@
-"""What Hydra, Cray's launchers, MVAPICH and Intel MPI print of failures, and what not."""
+"""Failures printed by Hydra, Cray's launchers, MVAPICH and Intel MPI, and harmless lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real logs (made with Open MPI 4.1.4, 4.1.8 and 5.0.11, UCX 1.13 to 1.20), each with what it must be read as."""
+"""Real logs (made with Open MPI 4.1.4, 4.1.8 and 5.0.11, UCX 1.13 to 1.20), each with its expected signature."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pytest_hetgpu.model.records import RankExit
 LOGS = Path(__file__).parents[2] / "data" / "logs"
 SHORT_SEND = "SIGSEGV@libuct.so!uct_tcp_ep_am_short"
 
-# What rank 1 did -> how the log of each stack and transport is read.
+# Fault of rank 1 -> expected result for the log of each stack and transport.
 SIGNATURES = {
     "openmpi5-ob1-raise": "error ValueError@e.py",
     "openmpi5-ucx-raise": "error ValueError@e.py",
@@ -34,7 +34,7 @@ SIGNATURES = {
     "openmpi4-ob1-kill": "crash SIGKILL",
     "openmpi4-ucx-kill": "crash SIGKILL",
     "openmpi5-ucx-kill": "crash SIGKILL",
-    # prterun blames the rank that noticed, and does not know how the other ended.
+    # prterun blames the rank that noticed, and has no exit of the other one.
     "openmpi5-ob1-kill": "error peer-lost@openmpi",
     "openmpi5-ob1-silent": "error peer-lost@openmpi",
     "openmpi5-ucx-silent": "error no-finalize@mpirun",
@@ -74,7 +74,7 @@ SIGNATURES = {
     "debian-exec-format": "launch_failure exec@Exec-format-error",
     "openmpi5-no-library": "missing_library missing-library@libanswer.so.1",
     "openmpi5-no-module": "missing_library missing-module@torch_ucc_missing",
-    # What programs and libraries say.
+    # Texts of programs and libraries.
     "openmpi5-memory": "out_of_memory _ArrayMemoryError@mem.py",
     "debian-shm-full": "out_of_memory no-space@dev-shm",
     "openmpi5-time-limit": "timeout time-limit@mpirun",
@@ -186,7 +186,7 @@ def test_keys_outlive_processes_hosts_and_addresses(tmp_path: Path, name: str, s
 
 
 def test_a_cause_comes_before_what_it_led_to_wherever_that_stands(tmp_path: Path) -> None:
-    """Ranks print at the same time: the text of the other rank may come first."""
+    """Expect the cause first although ranks print at the same time, and the other rank's text may come first."""
     text = (LOGS / "openmpi5-ucx-guarded-4k.log").read_text()
     error = next(line for line in text.splitlines() if "UCX  ERROR" in line)
     (tmp_path / "late.log").write_text(text.replace(error + "\n", "") + error + "\n")

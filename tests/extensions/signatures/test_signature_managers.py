@@ -1,4 +1,4 @@
-"""Resource managers, containers, Kubernetes, memory and time limits: what each text means, and what is left unread."""
+"""Resource managers, containers, Kubernetes, memory and time limits: meanings of texts, and texts without one."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def said(parser: str, text: str) -> list[str]:
 
 
 def first(text: str) -> str:
-    """The most telling of what all of these dialects read."""
+    """Return the most telling match of these parsers."""
     answer = by_priority(match for parser in MANAGERS for match in matches(parser, text))
     return f"{answer[0].kind.value} {answer[0].key} {answer[0].line}" if answer else ""
 
@@ -203,7 +203,7 @@ EVENTS = """flux-job: task(s) exited with exit code 143
 
 
 def test_what_somebody_stopped_was_stopped_whatever_its_ranks_said() -> None:
-    """The event log follows the output, so that lines do not tell what came first."""
+    """Put the event log after the output, so that line numbers do not give the order of events."""
     assert first(EVENTS) == "crash SIGTERM 1"
     cancelled = "9.7s: job.exception type=cancel severity=0 interrupted by ctrl-C"
     assert first(f"{EVENTS}\n{cancelled}") == "timeout cancelled@flux 4"

@@ -1,4 +1,4 @@
-"""What MPICH and its launcher print of failures."""
+"""Failures printed by MPICH and its launcher."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def read(parser: LogParser, text: str) -> list[Signature]:
         (banner(8) + string(8, "Floating point exception"), "crash SIGFPE", "=   EXIT CODE: 8"),
         (banner(7), "crash SIGBUS", "=   EXIT CODE: 7"),
         (banner(4), "crash SIGILL", "=   EXIT CODE: 4"),
-        # Releases before 3.2, and Intel MPI's before 2019, printed what exit was called with.
+        # Releases before 3.2, and Intel MPI before 2019, printed the argument of exit.
         (banner(1), "error exit@1", "=   EXIT CODE: 1"),
         (banner(2), "error exit@2", "=   EXIT CODE: 2"),
         (banner(255), "error exit@255", "=   EXIT CODE: 255"),

@@ -1,4 +1,4 @@
-"""What is said of nodes that were not ready, or got lost."""
+"""Lines about nodes that were not ready, or got lost."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_the_same_words_in_mid_line_are_somebody_elses() -> None:
 
 
 def part(error: str | ProvisionError) -> str:
-    """What the line of a node that was not ready says was the matter."""
+    """Return the cause in the line of a node that was not ready."""
     text = f"node1: {error}" if isinstance(error, str) else str(error)
     parser = Nodes()
     parser.feed(parse_line(f"hetgpu: not ready: {text}", 1))
@@ -232,7 +232,7 @@ def test_nodes_that_do_not_reach_each_other(said: str) -> None:
 
 
 def troubles(program: str) -> Iterator[str]:
-    """The texts of every Trouble that a program of the nodes raises, with WORD for what it puts in."""
+    """Return the texts of every Trouble that a program on nodes raises, with WORD for its variables."""
     path = Path(pytest_hetgpu.__file__).parent / "remote" / f"{program}.py"
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and ast.unparse(node.exc.func) == "Trouble":

@@ -1,4 +1,4 @@
-"""What Open MPI's library says in a rank, and how its launchers say that ranks ended."""
+"""Errors of Open MPI's library in a rank, and exits of ranks as its launchers report them."""
 
 # ruff: noqa: E501 - log lines are as long as they are
 
@@ -34,7 +34,7 @@ def matches(parser: str, text: str) -> list[FailureMatch]:
 def fatal(
     entry: str, error: str, prefix: str = "[vm:07]", rank: int = 0, on: str = "communicator MPI_COMM_WORLD"
 ) -> str:
-    """The block as help-mpi-errors.txt has it."""
+    """Return the block of help-mpi-errors.txt."""
     return "\n".join(
         (
             f"{prefix} *** An error occurred in {entry}",
@@ -79,7 +79,7 @@ def fatal(
         ("[[1,1],0][btl_tcp_endpoint.c:855:mca_btl_tcp_endpoint_start_connect] from a to: node2 Unable to connect to the peer 10.0.0.2 on port 1024: Connection refused", "network_failure connect@openmpi", Priority.SYMPTOM),
         ("WARNING: Open MPI failed to TCP connect to a peer MPI process.  This\n  Local host: a\n  PID:        7\n  Message:    connect() to 10.0.0.2:1024 failed\n  Error:      No route to host (113)", "network_failure connect@openmpi", Priority.RELAYED),
         ("[vm][[1,1],0][btl_tcp_frag.c:9:mca_btl_tcp_frag_send] mca_btl_tcp_frag_send: writev failed: Broken pipe (32)", "network_failure Broken-pipe@mca_btl_tcp_frag_send", Priority.CONSEQUENCE),
-        # What another rank's line came between.
+        # A block that another rank's line interrupts.
         ("mca_btl_tcp_frag_send: writev failed: Broken pipe (32)", "network_failure Broken-pipe@mca_btl_tcp_frag_send", Priority.CONSEQUENCE),
         ("writev failed: Broken pipe (32)", "network_failure Broken-pipe@writev", Priority.CONSEQUENCE),
         ("[vm][[1,1],0][btl_tcp_frag.c:9:mca_btl_tcp_frag_send] mca_btl_tcp_frag_send: writev failed: Connection timed out (110)", "network_failure Connection-timed-out@mca_btl_tcp_frag_send", Priority.RELAYED),

@@ -1,4 +1,4 @@
-"""What Open MPI's parallel I/O says of reads and writes that failed."""
+"""Failed reads and writes in Open MPI's parallel I/O."""
 
 from __future__ import annotations
 

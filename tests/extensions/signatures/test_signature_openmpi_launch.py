@@ -1,4 +1,4 @@
-"""What Open MPI's launchers and the runtime under them say when a job does not start, is lost, or is stopped."""
+"""Open MPI's launchers and their runtime: jobs that do not start, are lost, or are stopped."""
 
 # ruff: noqa: E501 - log lines are as long as they are
 

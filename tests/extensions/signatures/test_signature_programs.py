@@ -1,4 +1,4 @@
-"""Results that failed their check, worlds of one, and what programs say when they give up."""
+"""Results that failed their check, worlds of one, and messages of programs that give up."""
 
 # ruff: noqa: E501 - log lines are as long as they are
 

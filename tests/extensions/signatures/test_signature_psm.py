@@ -1,4 +1,4 @@
-"""Reports of PSM's signal handler, alone and mixed, and what belongs to the same death."""
+"""Reports of PSM's signal handler, alone and mixed, and other reports of the same death."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Python's tracebacks: whose they are, which of a chain counts, and what exceptions mean."""
+"""Python's tracebacks: their ranks, the one that counts in a chain, and the meanings of exceptions."""
 
 # ruff: noqa: E501 - log lines are as long as they are
 

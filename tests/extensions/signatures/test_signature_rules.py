@@ -1,4 +1,4 @@
-"""Tables of words: what a row can say, and that no log makes them grow without end."""
+"""Parsers that are tables: features of a row, and bounds on what a log can make them store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What shells say of jobs that died, and of files that they were given to read."""
+"""Messages of shells about jobs that died, and about files that they tried to interpret."""
 
 # ruff: noqa: E501 - log lines are as long as they are
 

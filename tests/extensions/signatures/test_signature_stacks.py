@@ -1,4 +1,4 @@
-"""Stacks of processes that wait: what tools print of them, and who is where."""
+"""Stacks of waiting processes: output of several tools, and the position of each process."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ SPY_SLEEP = (
 
 
 def matches(tmp_path: Path, text: str, *parsers: LogParser) -> list[FailureMatch]:
-    """What dialects read of a log; a whole reader of logs must not fail over it either."""
+    """Return the matches of parsers in a log; a whole scan of that log must not fail either."""
     parse_all = parsers or (Stacks(), Faulthandler())
     path = tmp_path / "some.log"
     path.write_text(text)

@@ -1,4 +1,4 @@
-"""Single texts, one dialect at a time: what each means, and what it must not mean."""
+"""Single texts, one parser at a time: the meaning of each, and texts that must not match."""
 
 # ruff: noqa: E501 - log lines are as long as they are
 

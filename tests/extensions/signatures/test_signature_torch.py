@@ -1,4 +1,4 @@
-"""torch.distributed, Gloo, ProcessGroupNCCL and torchrun: what their words mean, and which of them is the cause."""
+"""torch.distributed, Gloo, ProcessGroupNCCL and torchrun: meanings of their texts, and which of them is the cause."""
 
 # ruff: noqa: E501 - log lines are as long as they are
 
@@ -154,7 +154,7 @@ def worker(number: int, rank: int, code: int, pid: int, *, signal: str = "", new
 
 
 def table(root: str, *others: str) -> str:
-    """What an agent writes when a worker failed, its own traceback before it."""
+    """Return the report of an agent whose worker failed, after its own traceback."""
     return (
         AGENT
         + ("".join(others) or "  <NO_OTHER_FAILURES>\n")
