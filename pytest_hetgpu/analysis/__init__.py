@@ -1,1 +1,1 @@
-"""Program output to Outcome, and runs to differences. Pure: nothing here touches a node."""
+"""Program output to Outcome, and runs to differences. Pure: no module here touches a node."""

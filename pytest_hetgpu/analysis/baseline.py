@@ -1,6 +1,6 @@
-"""Earlier runs that this one is held against (`--hetgpu-baseline`): found, kept with the run, and as limits of a cell.
+"""Baselines (`--hetgpu-baseline`): find earlier runs, save them with this run, and turn them into limits per cell.
 
-The rule that like is compared with like is that of `hetgpu compare`.
+The rule for comparing like with like is that of `hetgpu compare`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pytest_hetgpu.analysis.compare import kept
-from pytest_hetgpu.analysis.compare.find import Places, find
+from pytest_hetgpu.analysis.compare import saved_side
+from pytest_hetgpu.analysis.compare.find import RunLocations, find
 from pytest_hetgpu.analysis.compare.numbers import Traits
 from pytest_hetgpu.analysis.compare.sides import Side
 from pytest_hetgpu.errors import UsageError
@@ -30,7 +30,7 @@ FILE = "baseline.json"
 _MICRO = 1e6
 _GIGA = 1e9
 _TIMES = ("latency", "bandwidth")
-"""Metrics that tell how long a message or an operation took, the one that counts first."""
+"""Metrics that give the time of a message or an operation; the first has precedence."""
 _MOST = 5
 
 
@@ -46,17 +46,17 @@ class Baseline:
         runs = self.side.runs
         return f"baseline {runs[0].id if len(runs) == 1 else f'{self.side.name} ({len(runs)} runs)'}"
 
-    def keep(self, run: Path) -> Path:
-        """Puts it into a run's folder, and gives the file. Raises OSError."""
-        kept.keep(self.kept_in(run), self.side)
-        return self.kept_in(run)
+    def save(self, run: Path) -> Path:
+        """Write the baseline into the folder of a run and return the file. Raise OSError."""
+        saved_side.save(self.path_in(run), self.side)
+        return self.path_in(run)
 
-    def kept_in(self, run: Path) -> Path:
-        """Where `keep` puts it."""
+    def path_in(self, run: Path) -> Path:
+        """Return the file that `save` writes."""
         return run / FILE
 
     def limits(self, job: Job) -> Limits:
-        """What each point of a job is held against, or why it cannot be."""
+        """Return the limits of each point of a job, or limits with the reason why it cannot be compared."""
         demand = job.demand
         if not demand.measured:
             return {}
@@ -75,7 +75,7 @@ class Baseline:
         }
 
     def facts(self, job: Job) -> Mapping[str, str]:
-        """Versions and settings of the newest run in which the cell worked."""
+        """Return versions and settings of the newest run in which the cell worked."""
         working = _working(self.side.cells.get((job.matrix, job.scenario), ()))
         return working[0].facts if working else {}
 
@@ -87,22 +87,22 @@ class Baseline:
         limit = Limit(told_as(demand, point), self.name, tolerance=demand.tolerance)
         if not demand.owes(point):
             return replace(limit, lacks=_instead(point, demand.points))
-        # Which release a program is that is not ours shows when it has run.
-        tool = "" if demand.foreign else program(job.command.argv)
+        # The release of an external program is known only after its run.
+        tool = "" if demand.external else program(job.command.argv)
         traits = Traits(demand.counted, tool, demand.facts.get("memory", ""))
         like = [time for time in found[point] if not time.traits.unlike(traits)]
         if not like:
             return replace(limit, lacks=found[point][0].traits.unlike(traits))
-        limit = replace(limit, tool=like[0].traits.tool if demand.foreign else "")
+        limit = replace(limit, tool=like[0].traits.tool if demand.external else "")
         if len(like) >= FEWEST:
-            # Runs are what scatters; the repeats of one are more alike than those of two.
+            # Runs scatter; the repeats of one run are more alike than those of two runs.
             return replace(limit, seconds=tuple(time.middle for time in like))
         return replace(limit, seconds=tuple(sample for time in like for sample in time.samples))
 
 
 @dataclass(frozen=True, slots=True)
 class _Time:
-    """What one run measured of a point, in seconds."""
+    """Times of one point in one run, in seconds."""
 
     middle: float
     samples: tuple[float, ...]
@@ -110,7 +110,7 @@ class _Time:
 
 
 def _working(cells: Sequence[PastCell]) -> list[PastCell]:
-    """The runs in which a cell passed; without any those in which it was slow, which are better than none."""
+    """Return the runs in which a cell passed; if there are none, those in which it was slow."""
     ran = [cell for cell in cells if cell.verdict is not Verdict.NOT_RUN]
     return next(filter(None, ([c for c in ran if c.kind is kind] for kind in (Kind.PASSED, Kind.SLOW))), [])
 
@@ -133,12 +133,12 @@ def _time(cell: PastCell, one: Measurement) -> _Time:
 
 
 def _seconds(one: Measurement, value: float) -> float:
-    """Of one operation, or of one message where several were under way."""
+    """Return the seconds of one operation, or of one message if several were in flight."""
     return value / _MICRO if one.metric == _TIMES[0] else one.point.size / (value * _GIGA)
 
 
 def _instead(point: Point, points: Sequence[Point]) -> str:
-    """Why a point is not there: something else was measured at its size, or nothing."""
+    """Return why a point is missing: its size was measured differently, or not at all."""
     others = [other for other in points if other.size == point.size]
     if not others:
         return "this run does not measure it"
@@ -147,11 +147,14 @@ def _instead(point: Point, points: Sequence[Point]) -> str:
     return f"{before} before and {', '.join(after)} after"
 
 
-def of(name: str, places: Places, matrices: Sequence[MatrixFile], cells: Iterable[tuple[str, str]]) -> Baseline:
-    """The baseline that the user calls `name`, for a run over these matrices with these cells (matrix and id).
+def find_baseline(
+    name: str, places: RunLocations, matrices: Sequence[MatrixFile], cells: Iterable[tuple[str, str]]
+) -> Baseline:
+    """Find the baseline that the user calls `name`, for a run over these matrices and cells (matrix and id).
 
-    A history file stands for the newest run in it that shares a matrix. UsageError where there is none, or where it has
-    nothing to hold a cell against: another matrix, other cells, no number.
+    A history file stands for its newest run that shares a matrix.
+
+    Raise UsageError if there is no such run, or if it shares no matrix, no cell or no number with this run.
     """
     this = Side("this run", (PastRun("", "", 0.0, "", "", tuple(matrices), ()),))
     path = Path(name)
@@ -168,11 +171,11 @@ def of(name: str, places: Places, matrices: Sequence[MatrixFile], cells: Iterabl
     return Baseline(replace(side, runs=runs))
 
 
-def chosen(given: str, reports: Path, history: Path | None, suite: Suite) -> tuple[Baseline, list[str]]:
-    """What a run of these matrices, now and here, is held against, with remarks on it. Raises UsageError."""
-    places = Places(reports, history or reports / HISTORY)
+def select_baseline(given: str, reports: Path, history: Path | None, suite: Suite) -> tuple[Baseline, list[str]]:
+    """Return the baseline for a run of this suite on this machine, and remarks on it. Raise UsageError."""
+    places = RunLocations(reports, history or reports / HISTORY)
     matrices = [MatrixFile(name, one.file, one.sha256) for name, one in suite.documents.items()]
-    found = of(given, places, matrices, [(cell.matrix, cell.id) for cell in suite.scenarios])
+    found = find_baseline(given, places, matrices, [(cell.matrix, cell.id) for cell in suite.scenarios])
     return found, list(remarks(found, matrices, os.uname().nodename))
 
 
@@ -185,14 +188,14 @@ def _is_history(path: Path) -> bool:
 
 
 def _pruned(cells: Iterable[PastCell], wanted: set[tuple[str, str]]) -> Iterator[PastCell]:
-    """The cells that this run may have, with nothing but their times."""
+    """Yield the cells that this run may have, reduced to their times."""
     for cell in cells:
         if (cell.matrix, cell.scenario) in wanted:
             yield replace(cell, measurements=tuple(one for one in cell.measurements if one.metric in _TIMES))
 
 
 def remarks(baseline: Baseline, matrices: Sequence[MatrixFile], machine: str) -> Iterator[str]:
-    """What may explain differences: of which run it is, another file of the matrix, another machine."""
+    """Yield facts that may explain differences: the chosen run, a changed matrix file, another machine."""
     side = baseline.side
     yield from filter(None, (side.note,))
     for matrix in matrices:
@@ -203,6 +206,6 @@ def remarks(baseline: Baseline, matrices: Sequence[MatrixFile], machine: str) ->
         yield f"{baseline.name}: it is of another machine ({', '.join(list(machines)[:_MOST])})"
 
 
-def kept_with(run: Path) -> Baseline | None:
-    """The baseline of a run that another process opened; None where it has none."""
-    return Baseline(kept.read(run / FILE)) if (run / FILE).exists() else None
+def saved_baseline(run: Path) -> Baseline | None:
+    """Read the baseline of a run that another process opened; return None if it has none."""
+    return Baseline(saved_side.read(run / FILE)) if (run / FILE).exists() else None

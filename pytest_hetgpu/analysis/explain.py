@@ -1,4 +1,4 @@
-"""What a log says of its run, whoever made it: nothing is known of the job, its exit code least of all."""
+"""Explanation of a log from any run: neither the job nor its exit code is known."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from pytest_hetgpu.analysis.logs.lines import plain
-from pytest_hetgpu.analysis.logs.passages import lines, passages
-from pytest_hetgpu.analysis.logs.signs import is_run
-from pytest_hetgpu.analysis.logs.transcript import Heard, failures, listen
+from pytest_hetgpu.analysis.logs.lines import strip_controls
+from pytest_hetgpu.analysis.logs.parse import ScanResult, failures, scan_log
+from pytest_hetgpu.analysis.logs.program_lines import is_program_running
+from pytest_hetgpu.analysis.logs.text_search import find_texts, read_lines
 from pytest_hetgpu.config.known_failures.entries import Knowledge, Noise
 from pytest_hetgpu.model.failure import Known, Signature
 from pytest_hetgpu.model.records import RankExit
@@ -18,10 +18,10 @@ from pytest_hetgpu.model.verdict import Kind
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What one log says: `outcome` and, for a failure, the `signature` that explains it and the `others` in the log.
+    """Explanation of one log: `outcome` and, for a failure, its `signature` and the `others` in the log.
 
-    `known` are the entries that fit the signature, the best established first; `noise` are frightening texts that mean
-    nothing, with the first line of each. `failed` tells of mistakes of our own in reading it.
+    `known` are the entries that match the signature, the best established first. `noise` are harmless messages that
+    look like failures, each with the line of its first match. `failed` lists parsers that raised an exception.
     """
 
     outcome: Kind
@@ -36,39 +36,39 @@ class Explanation:
 
 
 def explain(log: Path, knowledge: Knowledge) -> Explanation:
-    """What the log in the file `log` says. Raises OSError where it cannot be read."""
-    heard = listen(log)
-    found = _failures(log, heard)
-    texts = passages(log, knowledge.texts if found else knowledge.harmless_texts)
+    """Explain the log in the file `log`. Raise OSError if it cannot be read."""
+    result = scan_log(log)
+    found = _failures(log, result)
+    texts = find_texts(log, knowledge.texts if found else knowledge.harmless_texts)
     common = Explanation(
-        outcome=found[0].kind if found else _without_failure(heard),
+        outcome=found[0].kind if found else _without_failure(result),
         noise=tuple(_quoted(log, noise) for noise in knowledge.noise(texts)),
-        versions=heard.versions,
-        exits=heard.exits,
-        lines=heard.lines,
-        failed=heard.failed,
+        versions=result.versions,
+        exits=result.exits,
+        lines=result.lines,
+        failed=result.failed,
     )
     if not found:
         return common
-    words = replace(found[0], primary_line=plain(found[0].primary_line))
-    known = knowledge.about(words, texts, heard.versions, others=found[1:])
+    words = replace(found[0], primary_line=strip_controls(found[0].primary_line))
+    known = knowledge.about(words, texts, result.versions, others=found[1:])
     return replace(common, signature=found[0], others=found[1:], known=known)
 
 
 def _quoted(log: Path, noise: Noise) -> Noise:
-    """The noise with what its line says."""
-    return next((noise.quoted(line.text) for line in lines(log, noise.line, noise.line)), noise)
+    """Return the noise entry with the text of its line."""
+    return next((noise.quoted(line.text) for line in read_lines(log, noise.line, noise.line)), noise)
 
 
-def _without_failure(heard: Heard) -> Kind:
-    ran = bool(heard.records.hellos or is_run((*heard.head, *heard.tail)))
+def _without_failure(result: ScanResult) -> Kind:
+    ran = bool(result.records.hellos or is_program_running((*result.head, *result.tail)))
     return Kind.PASSED if ran else Kind.UNKNOWN
 
 
-def _failures(log: Path, heard: Heard) -> tuple[Signature, ...]:
-    """The failures in a log, the most telling first; none where all that was read is what runs survive."""
-    certain = [reading for reading in heard.readings if reading.certain]
-    lost = [reading for reading in heard.readings if not reading.certain and not heard.survived(reading)]
-    if not certain and not lost:
+def _failures(log: Path, result: ScanResult) -> tuple[Signature, ...]:
+    """Return the failures in a log, the most telling first; none if the run survived everything that was matched."""
+    fatal = [match for match in result.matches if match.fatal]
+    lost = [match for match in result.matches if not match.fatal and not result.survived(match)]
+    if not fatal and not lost:
         return ()
-    return failures(log, heard, heard.readings if certain else lost)
+    return failures(log, result, result.matches if fatal else lost)

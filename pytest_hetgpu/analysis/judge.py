@@ -1,4 +1,4 @@
-"""From evidence to an Outcome: every judge is heard, the strongest finding decides, expectations give the verdict."""
+"""From evidence to an Outcome: judges evaluate a run, the strongest finding decides, expectations set the verdict."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from dataclasses import replace
 from pathlib import Path
 
 from pytest_hetgpu.analysis.judges import expectation, speed
-from pytest_hetgpu.analysis.judges.base import Case, Force, Judge, Opinion, away
-from pytest_hetgpu.analysis.judges.completeness import Completeness
-from pytest_hetgpu.analysis.judges.data import Data
-from pytest_hetgpu.analysis.judges.devices import Devices
-from pytest_hetgpu.analysis.judges.rdma import Rdma
+from pytest_hetgpu.analysis.judges.base import FinishedRun, Judge, Precedence, RatedFinding, unavailable
+from pytest_hetgpu.analysis.judges.communicator import CommunicatorJudge
+from pytest_hetgpu.analysis.judges.completeness import CompletenessJudge
+from pytest_hetgpu.analysis.judges.data import DataJudge
+from pytest_hetgpu.analysis.judges.devices import DevicesJudge
+from pytest_hetgpu.analysis.judges.rdma import RdmaJudge
 from pytest_hetgpu.analysis.judges.signature import SignatureJudge
-from pytest_hetgpu.analysis.judges.speed import Speed
-from pytest_hetgpu.analysis.judges.tool import Tool
-from pytest_hetgpu.analysis.judges.transport import Transport as TransportJudge
-from pytest_hetgpu.analysis.judges.world import World
-from pytest_hetgpu.analysis.logs.banner import mpi_banner
-from pytest_hetgpu.analysis.logs.passages import passages
-from pytest_hetgpu.analysis.logs.transcript import ProofReader, listen, read
-from pytest_hetgpu.analysis.program_output import interpreted
-from pytest_hetgpu.analysis.rank_outcomes import fates
+from pytest_hetgpu.analysis.judges.speed import SpeedJudge
+from pytest_hetgpu.analysis.judges.tool import ToolJudge
+from pytest_hetgpu.analysis.judges.transport import TransportJudge
+from pytest_hetgpu.analysis.logs.mpi_version import parse_mpi_version
+from pytest_hetgpu.analysis.logs.parse import TransportLogReader, read_evidence, scan_log
+from pytest_hetgpu.analysis.logs.text_search import find_texts
+from pytest_hetgpu.analysis.program_output import with_program_output
+from pytest_hetgpu.analysis.rank_outcomes import rank_outcomes
 from pytest_hetgpu.analysis.rank_timeline import timeline
 from pytest_hetgpu.config.known_failures.entries import Knowledge
 from pytest_hetgpu.extensions.registry import find
@@ -37,10 +37,20 @@ from pytest_hetgpu.model.transport_classes import by_path
 from pytest_hetgpu.model.verdict import Kind, Verdict
 
 JUDGES: tuple[type[Judge], ...] = (
-    *(World, Completeness, TransportJudge, Rdma, Devices, Data, Tool, SignatureJudge, Speed),
+    *(
+        CommunicatorJudge,
+        CompletenessJudge,
+        TransportJudge,
+        RdmaJudge,
+        DevicesJudge,
+        DataJudge,
+        ToolJudge,
+        SignatureJudge,
+        SpeedJudge,
+    ),
 )
 SCENARIO = "scenario"
-"""Names the finding of a test that failed for a reason of its own: no log tells that."""
+"""Judge name in the finding of a test that failed for its own reason, which no log shows."""
 LONGEST_WHY = 400
 _MOST_OTHERS = 20
 _GIB = 1 << 30
@@ -50,9 +60,9 @@ _FINE = (Kind.PASSED, Kind.SKIPPED)
 def judge_output(
     job: Job, result: RunResult, knowledge: Knowledge | None = None, further: Sequence[RunResult] = ()
 ) -> Outcome:
-    """The outcome of a job whose output is in the file `result.output`. A file that cannot be read is `unknown`.
+    """Judge a job whose output is in the file `result.output`. Return `unknown` if the file cannot be read.
 
-    `knowledge` is what is looked up about a failure; None: the shipped entries. `further` launches of the job tell
+    `knowledge` holds the known failures; None stands for the shipped entries. `further` launches of the job decide
     whether it is slow.
     """
     try:
@@ -61,36 +71,36 @@ def judge_output(
         finding = Finding("transcript", Kind.UNKNOWN, f"the output cannot be read: {error}")
         return Outcome(finding.kind, Verdict.NEW, finding.why, findings=(finding,), seconds=result.seconds)
 
-    def knowing(signature: Signature) -> tuple[Known, ...]:
+    def look_up(signature: Signature) -> tuple[Known, ...]:
         return _known(job, evidence, signature, Path(result.output), knowledge)
 
-    launches = (Case(job, *one) for one in zip(further, again, strict=True))
-    return judge_case(Case(job, result, evidence, tuple(launches)), JUDGES, knowing)
+    launches = (FinishedRun(job, *one) for one in zip(further, again, strict=True))
+    return judge_run(FinishedRun(job, result, evidence, tuple(launches)), JUDGES, look_up)
 
 
 def get_ready(job: Job) -> None:
-    """Load what judging the job's output needs. What fails here fails again, and is told, when there is output."""
+    """Load what judging the job's output needs. An error here comes again, and is reported, when there is output."""
     with suppress(Exception):
-        listen(Path(os.devnull), proof=_proof(job))
+        scan_log(Path(os.devnull), proof=_proof(job))
 
 
-def _proof(job: Job) -> ProofReader:
+def _proof(job: Job) -> TransportLogReader:
     return find("transports", job.demand.transport_family, Transport).reader()  # type: ignore[type-abstract]
 
 
 def _read(job: Job, result: RunResult) -> Evidence:
-    return interpreted(job.demand, result, read(Path(result.output), proof=_proof(job)))
+    return with_program_output(job.demand, result, read_evidence(Path(result.output), proof=_proof(job)))
 
 
 def _known(
     job: Job, evidence: Evidence, signature: Signature, output: Path, knowledge: Knowledge | None
 ) -> tuple[Known, ...]:
-    """What is established about a signature."""
+    """Return the known failures that match a signature."""
     if knowledge is None:
         from pytest_hetgpu.config.known_failures.load import knowledge as shipped
 
         knowledge = shipped()
-    present = passages(output, knowledge.texts)
+    present = find_texts(output, knowledge.texts)
     facts = {**job.demand.facts, **evidence.facts}
     others = _others(evidence, signature)
     return knowledge.about(signature, present, facts, job.demand.capabilities, others)
@@ -101,14 +111,14 @@ def judge(
     result: RunResult,
     evidence: Evidence,
     judges: Sequence[type[Judge]] = JUDGES,
-    knowing: Callable[[Signature], tuple[Known, ...]] = lambda _: (),
+    look_up: Callable[[Signature], tuple[Known, ...]] = lambda _: (),
 ) -> Outcome:
-    """The outcome of a run, from what was asked, how it ended and what its output said. Pure. As `judge_case`."""
-    return judge_case(Case(job, result, evidence), judges, knowing)
+    """Judge a run by its request, its end and its output. Pure; as `judge_run`."""
+    return judge_run(FinishedRun(job, result, evidence), judges, look_up)
 
 
-def overruled(before: Outcome | None, why: str) -> Outcome:
-    """The outcome of a cell whose test failed for a reason of its own, whatever the run had shown `before`."""
+def outcome_of_failed_test(before: Outcome | None, why: str) -> Outcome:
+    """Return the outcome of a cell whose test failed for its own reason, whatever `before` was."""
     finding = Finding(SCENARIO, Kind.ERROR, f"its test failed: {why}")
     outcome = before or Outcome(Kind.ERROR, Verdict.NEW)
     return replace(
@@ -122,24 +132,26 @@ def overruled(before: Outcome | None, why: str) -> Outcome:
     )
 
 
-def judge_case(case: Case, judges: Sequence[type[Judge]], knowing: Callable[[Signature], tuple[Known, ...]]) -> Outcome:
-    """The outcome of a run as it lies before the judges. Pure. `knowing` gives what is established about a signature.
+def judge_run(
+    run: FinishedRun, judges: Sequence[type[Judge]], look_up: Callable[[Signature], tuple[Known, ...]]
+) -> Outcome:
+    """Judge a finished run. Pure. `look_up` returns the known failures of a signature.
 
-    Findings are ordered by what they decide: first those that make everything else meaningless (the run was cut short,
-    another MPI was loaded), then facts, the worst kind first, last what says only that something is wrong (an exit
-    code, missing records), in the judges' order. So an exit code yields to the text that explains it, and slowness to
-    everything.
+    Findings are sorted by precedence. Overriding findings come first: the run was cut short, or another MPI was loaded.
+    Facts follow, the worst kind first. Indirect findings come last: an exit code, missing records. Findings of equal
+    rank keep the order of the judges. So a message that explains an exit code precedes it, and slowness decides only if
+    nothing else does.
     """
-    job, result, evidence = case.job, case.result, case.evidence
-    findings = _ordered(opinion for kind in judges for opinion in _heard(kind, case))
+    job, result, evidence = run.job, run.result, run.evidence
+    findings = _by_precedence(rated for kind in judges for rated in _evaluate(kind, run))
     kind, signature, why = (
         (findings[0].kind, findings[0].signature, findings[0].why) if findings else (Kind.PASSED, None, "")
     )
-    known = knowing(signature) if signature else ()
-    ruling = expectation.rule(case, kind, signature, [entry.id for entry in known])
-    notes = _told_once(ruling.note, why, signature) if ruling.expectation else (why, ruling.note)
-    ends = fates(case, findings) if kind is not Kind.SKIPPED else ()
-    of_speed, unsettled = _of_speed(case, findings)
+    known = look_up(signature) if signature else ()
+    ruling = expectation.apply_expectations(run, kind, signature, [entry.id for entry in known])
+    notes = _drop_repeated_reason(ruling.note, why, signature) if ruling.expectation else (why, ruling.note)
+    ends = rank_outcomes(run, findings) if kind is not Kind.SKIPPED else ()
+    of_speed, inconclusive = _speed_notes(run, findings)
     return Outcome(
         kind=kind,
         verdict=ruling.verdict,
@@ -147,25 +159,27 @@ def judge_case(case: Case, judges: Sequence[type[Judge]], knowing: Callable[[Sig
         signature=signature,
         expectation=ruling.expectation,
         findings=findings,
-        measurements=evidence.told.measurements if evidence.told else (*measurements(evidence.rows), *evidence.figures),
+        measurements=evidence.program.measurements
+        if evidence.program
+        else (*measurements(evidence.rows), *evidence.figures),
         transports=evidence.transports,
         carried=by_path(placed(evidence.connections, job.nodes)),
         stack=_stack(evidence),
         seconds=result.seconds,
         known=known,
         others=_others(evidence, signature) if kind not in _FINE else (),
-        fates=ends,
-        timeline=timeline(case, ends) if kind is not Kind.SKIPPED else None,
+        rank_outcomes=ends,
+        timeline=timeline(run, ends) if kind is not Kind.SKIPPED else None,
         facts={**job.demand.facts, **evidence.facts, **_devices(evidence)},
         wire=result.wire,
-        notes=tuple(map(_one_line, (*_beside(case), *of_speed))),
-        unsettled=unsettled,
-        away=away(case, signature),
+        notes=tuple(map(_one_line, (*_run_notes(run), *of_speed))),
+        inconclusive=inconclusive,
+        away=unavailable(run, signature),
     )
 
 
 def _devices(evidence: Evidence) -> dict[str, str]:
-    """The accelerators that ranks used: `devices` names them, and the most that each rank held of its memory."""
+    """Return `devices`: the accelerators of the ranks, with the peak of memory that each rank allocated."""
     told = [
         f"rank {one.rank}: {one.name} ({one.arch}), {one.peak / _GIB:.2f} of {one.memory / _GIB:.1f} GiB at most"
         for one in evidence.devices
@@ -173,60 +187,60 @@ def _devices(evidence: Evidence) -> dict[str, str]:
     return {"devices": "; ".join(told)} if told else {}
 
 
-def _of_speed(case: Case, findings: Sequence[Finding]) -> tuple[tuple[str, ...], bool]:
-    """What is to be said of its speed, and whether another launch must tell; nothing where that judge tripped."""
+def _speed_notes(run: FinishedRun, findings: Sequence[Finding]) -> tuple[tuple[str, ...], bool]:
+    """Return notes on speed, and whether another launch is needed; nothing if the speed judge raised an exception."""
     try:
-        unsettled = bool(findings) and findings[0].judge == Speed.name and speed.unsettled(case)
-        return tuple(speed.notes(case)), unsettled
-    except Exception:  # noqa: BLE001 - it has been heard, and its trouble is a finding
+        inconclusive = bool(findings) and findings[0].judge == SpeedJudge.name and speed.inconclusive(run)
+        return tuple(speed.notes(run)), inconclusive
+    except Exception:  # noqa: BLE001 - `_evaluate` has made its exception a finding
         return (), False
 
 
-def _beside(case: Case) -> Iterator[str]:
-    """What was not as it should be around the run: output that was not kept, hosts that others were not kept off."""
-    if case.result.left_out:
-        yield f"{case.result.left_out} bytes from the middle of its output were not kept (--hetgpu-output)"
-    for host, why in case.result.leased_here.items():
+def _run_notes(run: FinishedRun) -> Iterator[str]:
+    """Yield irregularities around the run: output that was dropped, hosts that were leased on this machine only."""
+    if run.result.left_out:
+        yield f"{run.result.left_out} bytes from the middle of its output were not kept (--hetgpu-output)"
+    for host, why in run.result.leased_here.items():
         yield f"{host} was leased on this machine only, so that jobs started elsewhere were not kept off it ({why})"
 
 
-def _told_once(note: str, why: str, signature: Signature | None) -> tuple[str, str]:
-    """The note and the reason, but for a reason that only says again what failed where."""
+def _drop_repeated_reason(note: str, why: str, signature: Signature | None) -> tuple[str, str]:
+    """Return the note and the reason; drop a reason that repeats the signature's key."""
     again = note and signature and why.startswith(signature.key)
     return note, "" if again else why
 
 
 def _others(evidence: Evidence, signature: Signature | None) -> tuple[Signature, ...]:
-    """The further failures in the log, the most telling first."""
+    """Return further failures in the log, the most telling first."""
     return tuple(other for other in evidence.signatures if other != signature)[:_MOST_OTHERS]
 
 
-def _heard(kind: type[Judge], case: Case) -> Iterator[Opinion]:
-    """A judge's opinions; one that fails has found something that nobody can judge."""
+def _evaluate(kind: type[Judge], run: FinishedRun) -> Iterator[RatedFinding]:
+    """Run one judge and yield its findings; an exception becomes an overriding `unknown`."""
     try:
-        yield from list(kind().opinions(case))
+        yield from list(kind().evaluate(run))
     except Exception as error:  # noqa: BLE001 - whatever a judge trips over, the run must not pass
         why = f"the judge {kind.name!r} failed: {type(error).__name__}: {error}"
-        yield Opinion(Finding(kind.name, Kind.UNKNOWN, _one_line(why)), Force.FINAL)
+        yield RatedFinding(Finding(kind.name, Kind.UNKNOWN, _one_line(why)), Precedence.OVERRIDING)
 
 
-def _ordered(opinions: Iterator[Opinion]) -> tuple[Finding, ...]:
-    """Findings, the decisive one first; of equals the one that has a signature."""
+def _by_precedence(evaluate: Iterator[RatedFinding]) -> tuple[Finding, ...]:
+    """Sort findings, the decisive one first; among equals one with a signature comes first."""
 
-    def place(opinion: Opinion) -> tuple[int, int, bool]:
-        finding = opinion.finding
-        if opinion.force >= Force.VAGUE:
-            return opinion.force, 0, False
-        return opinion.force, -finding.kind.severity, finding.signature is None
+    def place(rated: RatedFinding) -> tuple[int, int, bool]:
+        finding = rated.finding
+        if rated.precedence >= Precedence.INDIRECT:
+            return rated.precedence, 0, False
+        return rated.precedence, -finding.kind.severity, finding.signature is None
 
-    return tuple(dict.fromkeys(opinion.finding for opinion in sorted(opinions, key=place)))
+    return tuple(dict.fromkeys(rated.finding for rated in sorted(evaluate, key=place)))
 
 
 def _stack(evidence: Evidence) -> str:
-    """`Open MPI 5.0.11 (/opt/mpi/lib/libmpi.so.40)`, as the ranks report it; ranks that differ are all named."""
+    """Return the loaded MPI as ranks report it, each variant once: `Open MPI 5.0.11 (/opt/mpi/lib/libmpi.so.40)`."""
     loaded: dict[str, None] = {}
     for _, hello in sorted(evidence.hellos.items()):
-        name = " ".join(filter(None, mpi_banner(hello.library))) or hello.library
+        name = " ".join(filter(None, parse_mpi_version(hello.library))) or hello.library
         loaded[f"{name} ({hello.libmpi})" if hello.libmpi else name] = None
     return _one_line("; ".join(loaded))
 

@@ -1,4 +1,4 @@
-"""What a foreign program printed, in the words that judges know: rows, checks, wrong results, and what its end says."""
+"""Output of an external program as evidence: rows, checks, wrong results, and the meaning of its exit."""
 
 from __future__ import annotations
 
@@ -7,38 +7,38 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
-from pytest_hetgpu.analysis.logs.output import Output, Start
-from pytest_hetgpu.analysis.logs.transcript import UNHEARD
+from pytest_hetgpu.analysis.logs.output import OutputLines, StartedProgram
+from pytest_hetgpu.analysis.logs.parse import DEBUG_NOISE
 from pytest_hetgpu.errors import NotHere
-from pytest_hetgpu.extensions.readers.base import Asked, Reader, measurements
+from pytest_hetgpu.extensions.readers.base import OutputParser, ParseRequest, measurements
 from pytest_hetgpu.extensions.registry import find
-from pytest_hetgpu.model.external_program import Foreign
+from pytest_hetgpu.model.external_program import ExternalProgram
 from pytest_hetgpu.model.job import Demand
-from pytest_hetgpu.model.outcome import Evidence, RunResult, Told
-from pytest_hetgpu.model.program_output import Exited, Measured, Reading
+from pytest_hetgpu.model.outcome import Evidence, ProgramOutput, RunResult
+from pytest_hetgpu.model.program_output import BenchmarkResult, BenchmarkRow, ExitMeaning
 from pytest_hetgpu.model.records import Measurement, Point, Row
 from pytest_hetgpu.model.verdict import Kind
 
-# Spreads and single iterations: worth a look in the log, and too restless to be compared between runs.
+# Spreads and single iterations help in the log, but scatter too much to be compared between runs.
 _SPREAD = re.compile(r"deviation|iteration_\w+|\w+_(?:min|max|p[\d.]+)")
 _MOST_LOOKED = 12
 
 
-def interpreted(demand: Demand, result: RunResult, evidence: Evidence) -> Evidence:
-    """The evidence with what the program's reader made of the output. Raises OSError where that cannot be read."""
-    foreign = demand.foreign
+def with_program_output(demand: Demand, result: RunResult, evidence: Evidence) -> Evidence:
+    """Return the evidence with the parsed output of the external program. Raise OSError if it cannot be read."""
+    foreign = demand.external
     if foreign is None:
         return evidence
-    kind = find("readers", foreign.reader, Reader)  # type: ignore[type-abstract]
-    output = Output(Path(result.output), UNHEARD)
+    kind = find("readers", foreign.reader, OutputParser)  # type: ignore[type-abstract]
+    output = OutputLines(Path(result.output), DEBUG_NOISE)
     reading = _read(kind, foreign, demand.points, output)
     exited = _exited(kind, reading, result, evidence)
     versions = _versions(foreign, reading, output.starts, evidence)
-    told = Told(
-        reading=reading,
+    told = ProgramOutput(
+        benchmark=reading,
         tool=_tool(foreign, reading, versions.get(_fact(reading.tool), "")),
         memory=reading.memory or foreign.memory,
-        exited=exited,
+        exit_meaning=exited,
         absent=_absent(output.starts),
         measurements=tuple(_kept(measurements(reading))),
     )
@@ -54,26 +54,30 @@ def interpreted(demand: Demand, result: RunResult, evidence: Evidence) -> Eviden
         transports=ours,
         connections=connections,
         versions={**evidence.versions, **versions},
-        told=told,
+        program=told,
     )
 
 
-def _read(kind: type[Reader], foreign: Foreign, points: tuple[Point, ...], output: Output) -> Reading:
-    """What the reader makes of the output; where it cannot be had (no RE2 here), a complaint."""
-    asked = Asked(foreign.argv, foreign.reader, points, foreign.ranks, foreign.operation)
+def _read(
+    kind: type[OutputParser], foreign: ExternalProgram, points: tuple[Point, ...], output: OutputLines
+) -> BenchmarkResult:
+    """Parse the output; if the parser cannot be made (no RE2 here), return a result with that complaint."""
+    asked = ParseRequest(foreign.argv, foreign.reader, points, foreign.ranks, foreign.operation)
     try:
         reader = kind(asked, kind.Settings.model_validate_json(foreign.settings))
     except (NotHere, ValueError) as error:
-        return Reading(kind.tool, complaints=(f"the output cannot be read here: {error}",))
+        return BenchmarkResult(kind.tool, complaints=(f"the output cannot be read here: {error}",))
     for line, number in output.lines():
         reader.feed(line, number)
     return reader.finish()
 
 
-def _exited(kind: type[Reader], reading: Reading, result: RunResult, evidence: Evidence) -> Exited | None:
-    """What the end says: of the rank that the launcher blames, else of the launcher; a run that was stopped, nothing.
+def _exited(
+    kind: type[OutputParser], reading: BenchmarkResult, result: RunResult, evidence: Evidence
+) -> ExitMeaning | None:
+    """Return the meaning of the exit code of the blamed rank, else of the launcher; nothing for a run that was stopped.
 
-    Where no rank greeted, the code is the launcher's own.
+    If no rank greeted, the code is the launcher's own.
     """
     returned = result.returncode
     if result.timed_out or result.interrupted is not None or returned is None or returned < 0:
@@ -83,13 +87,13 @@ def _exited(kind: type[Reader], reading: Reading, result: RunResult, evidence: E
     code = next((ended.code for ended in evidence.exits if ended.code), returned)
     found = kind.exited(code, reading)
     if found and found.why == reading.unsaid and result.lost:
-        # mpirun may end with 0 though a node is gone, and with it what its ranks would have said.
-        return Exited(Kind.ERROR, found.why)
+        # mpirun may exit with 0 although a node is gone, with the output that its ranks would have printed.
+        return ExitMeaning(Kind.ERROR, found.why)
     return found
 
 
-def _wrong(reading: Reading, exited: Exited | None) -> Iterator[str]:
-    """Wrong results in words: the program's own, then the points."""
+def _wrong(reading: BenchmarkResult, exited: ExitMeaning | None) -> Iterator[str]:
+    """Yield wrong results as text: the program's own message first, then each wrong point."""
     if exited is None or exited.kind is not Kind.WRONG_RESULT:
         return
     yield exited.why
@@ -97,8 +101,8 @@ def _wrong(reading: Reading, exited: Exited | None) -> Iterator[str]:
         yield f"{row.wrong} wrong element{'s' * ((row.wrong or 0) > 1)} or more at {row.point}"
 
 
-def _rows(reading: Reading, foreign: Foreign) -> Iterator[Row]:
-    """Rows as ours: time of one operation, or of one message where several were under way."""
+def _rows(reading: BenchmarkResult, foreign: ExternalProgram) -> Iterator[Row]:
+    """Yield rows as records: time of one operation, or of one message if several were in flight."""
     for row in reading.rows:
         seconds = row.seconds or _per_message(row)
         if seconds:
@@ -106,13 +110,13 @@ def _rows(reading: Reading, foreign: Foreign) -> Iterator[Row]:
             yield Row(row.operation, row.point, row.ranks or 0, iterations, seconds)
 
 
-def _per_message(row: Measured) -> float:
+def _per_message(row: BenchmarkRow) -> float:
     bandwidth = row.figures.get("bandwidth")
     return row.point.size / (bandwidth.value * 1e9) if bandwidth and bandwidth.value > 0 else 0.0
 
 
 def _kept(found: Iterable[Measurement]) -> Iterator[Measurement]:
-    """What reports show: names and types have no characters that a property's name has no room for."""
+    """Yield measurements for reports; names and types lose characters that property names do not allow."""
     for one in found:
         if not _SPREAD.fullmatch(one.metric):
             point = Point(one.point.size, _plain(one.point.dtype) or "none", one.point.place)
@@ -123,8 +127,8 @@ def _plain(text: str) -> str:
     return re.sub(r"\W+", "_", text)[:80]
 
 
-def _tool(foreign: Foreign, reading: Reading, version: str) -> str:
-    """`osu_allreduce 7.4`, `nccl-tests all_reduce_perf 2.19.6`: what must be equal before numbers are compared."""
+def _tool(foreign: ExternalProgram, reading: BenchmarkResult, version: str) -> str:
+    """Return program and release, which must be equal in a comparison: `nccl-tests all_reduce_perf 2.19.6`."""
     program = PurePosixPath(foreign.argv[0]).name if foreign.argv else ""
     named = foreign.reader == "command" or program.startswith(reading.tool.partition("-")[0])
     words = (program,) if named else (reading.tool, "" if program.startswith("{") else program)
@@ -132,12 +136,14 @@ def _tool(foreign: Foreign, reading: Reading, version: str) -> str:
 
 
 def _fact(tool: str) -> str:
-    """By which name a tool's version is among facts."""
+    """Return the name of a tool's version among facts."""
     return {"mpi4py.bench": "mpi4py", "ucx_perftest": "ucx", "ucc_perftest": "ucc"}.get(tool, tool)
 
 
-def _versions(foreign: Foreign, reading: Reading, starts: Mapping[int, Start], evidence: Evidence) -> dict[str, str]:
-    """Versions that the output tells of the program and its libraries; what is part of a library has the library's."""
+def _versions(
+    foreign: ExternalProgram, reading: BenchmarkResult, starts: Mapping[int, StartedProgram], evidence: Evidence
+) -> dict[str, str]:
+    """Return versions of the program and its libraries; a part of a library has the library's version."""
     found = {name: version for start in starts.values() for name, version in start.versions.items() if version}
     found |= dict(reading.versions)
     fact = _fact(reading.tool)
@@ -145,8 +151,8 @@ def _versions(foreign: Foreign, reading: Reading, starts: Mapping[int, Start], e
     return {**found, **({fact: version} if version and foreign.reader != "command" else {})}
 
 
-def _absent(starts: Mapping[int, Start]) -> str:
-    """Which nodes lack the program, and where they looked for it; "" where all have it."""
+def _absent(starts: Mapping[int, StartedProgram]) -> str:
+    """Return which nodes lack the program, and the paths tried; "" if all have it."""
     lacking = [start for _, start in sorted(starts.items()) if not start.path]
     if not lacking:
         return ""

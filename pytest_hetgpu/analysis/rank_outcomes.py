@@ -1,48 +1,51 @@
-"""What became of each rank of a run that failed, and the same by vendor: who finished, who crashed, who was stopped."""
+"""Outcome of each rank of a failed run: finished, crashed, stopped, never started."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from pytest_hetgpu.analysis.judges.base import FROM_OUTSIDE, Case, failed, node_of, signal_name
+from pytest_hetgpu.analysis.judges.base import EXTERNAL_SIGNALS, FinishedRun, has_failed, node_of, signal_name
 from pytest_hetgpu.model.failure import Signature
-from pytest_hetgpu.model.outcome import Finding, RankFate
+from pytest_hetgpu.model.outcome import Finding, RankOutcome
 from pytest_hetgpu.model.records import RankExit
 from pytest_hetgpu.model.verdict import Kind
 
 _STUCK = (Kind.HANG, Kind.TIMEOUT)
-_STOPPING = frozenset(signal_name(number) for number in FROM_OUTSIDE)
+_STOPPING = frozenset(signal_name(number) for number in EXTERNAL_SIGNALS)
 _BY_OTHERS = frozenset(f"was killed ({name})" for name in _STOPPING - {"SIGKILL"})
 
 
-def fates(case: Case, findings: Sequence[Finding]) -> tuple[RankFate, ...]:
-    """A fate a rank, in the order of ranks; empty for a run that did not fail.
+def rank_outcomes(run: FinishedRun, findings: Sequence[Finding]) -> tuple[RankOutcome, ...]:
+    """Return one outcome per rank, in the order of ranks; empty for a run that did not fail.
 
-    A rank's own words decide, then the launcher's on how it ended, then the texts that name it; of a rank that nobody
-    speaks of it is only known that the others' end took it along.
+    The rank's own report decides, then its exit as the launcher reports it, then signatures that name it. A rank
+    without any of these was stopped by the end of the others.
     """
-    if not failed(case):
+    if not has_failed(run):
         return ()
     blamed = _blamed(findings)
-    stopped = _stopped(case, findings)
-    exits = {ended.rank: ended for ended in case.evidence.exits}
+    stopped = _stopped(run, findings)
+    exits = {ended.rank: ended for ended in run.evidence.exits}
     return tuple(
-        RankFate(rank, name, platform, *_fate(rank, case, exits.get(rank), blamed.get(rank), stopped=stopped))
-        for rank, (name, platform) in enumerate(places(case))
+        RankOutcome(rank, name, platform, *_status(rank, run, exits.get(rank), blamed.get(rank), stopped=stopped))
+        for rank, (name, platform) in enumerate(rank_nodes(run))
     )
 
 
-def places(case: Case) -> Iterator[tuple[str, str]]:
-    """Node name and platform of every rank, in the order of ranks: nodes have consecutive ones, or ranks say theirs."""
-    nodes = [node for node in case.job.nodes for _ in range(node.ranks)]
+def rank_nodes(run: FinishedRun) -> Iterator[tuple[str, str]]:
+    """Yield node name and platform of each rank.
+
+    Nodes have consecutive ranks, unless ranks report their own nodes.
+    """
+    nodes = [node for node in run.job.nodes for _ in range(node.ranks)]
     for rank, node in enumerate(nodes):
-        hello = case.evidence.hellos.get(rank)
-        found = (node_of(hello, case.job, nodes) if hello else None) or node
+        hello = run.evidence.hellos.get(rank)
+        found = (node_of(hello, run.job, nodes) if hello else None) or node
         yield found.name or found.host, found.hardware.accelerator.platform
 
 
 def _blamed(findings: Sequence[Finding]) -> Mapping[int, Signature]:
-    """For each rank that a text names, the first and so most telling signature that does."""
+    """Map each rank named by a signature to the first signature, which is the most telling."""
     named: dict[int, Signature] = {}
     for finding in findings:
         for rank in finding.signature.ranks if finding.signature else ():
@@ -51,29 +54,34 @@ def _blamed(findings: Sequence[Finding]) -> Mapping[int, Signature]:
     return named
 
 
-def _stopped(case: Case, findings: Sequence[Finding]) -> str:
-    """What became of ranks that were there to the end of a run that was stopped; "" for one that ended by itself."""
-    if case.result.timed_out:
+def _stopped(run: FinishedRun, findings: Sequence[Finding]) -> str:
+    """Return the status of ranks that were alive when we stopped the run; "" for a run that ended by itself."""
+    if run.result.timed_out:
         stuck = next((one.kind for one in findings if one.kind in _STUCK), None) is Kind.HANG
         return "was stuck and stopped" if stuck else "was stopped at the time limit"
-    return "was stopped" if case.result.interrupted is not None else ""
+    return "was stopped" if run.result.interrupted is not None else ""
 
 
-def _fate(rank: int, case: Case, ended: RankExit | None, blamed: Signature | None, *, stopped: str) -> tuple[str, bool]:
-    """The fate in words, and whether it was the rank's own; `stopped` is that of ranks that we have stopped."""
+def _status(
+    rank: int, run: FinishedRun, ended: RankExit | None, blamed: Signature | None, *, stopped: str
+) -> tuple[str, bool]:
+    """Return a rank's status, and whether the rank ended on its own.
+
+    `stopped` is the status of ranks that we stopped.
+    """
     own = _died(ended, blamed, stopped=bool(stopped))
-    if not own and rank in case.evidence.done:
+    if not own and rank in run.evidence.done:
         return "finished", False
     own = own or _gave_up(ended, blamed)
     if own:
         return own, own not in _BY_OTHERS
-    if rank not in case.evidence.hellos:
+    if rank not in run.evidence.hellos:
         return "never started", False
     return stopped or "was stopped", False
 
 
 def _died(ended: RankExit | None, blamed: Signature | None, *, stopped: bool) -> str:
-    """How a rank died of a signal, "" where it did not, or only as the run was stopped."""
+    """Describe a rank's death by a signal; "" if it had none, or only because we stopped the run."""
     name = signal_name(ended.signal) if ended and ended.signal is not None else None
     if blamed and blamed.kind is Kind.CRASH:
         name = blamed.signal or name or ""
@@ -83,7 +91,7 @@ def _died(ended: RankExit | None, blamed: Signature | None, *, stopped: bool) ->
 
 
 def _gave_up(ended: RankExit | None, blamed: Signature | None) -> str:
-    """How a rank ended by itself, "" where it did not."""
+    """Describe how a rank ended by itself, "" if it did not."""
     if ended and ended.aborted:
         return "called MPI_Abort" + (f" ({ended.code})" if ended.code else "")
     if ended and ended.code:

@@ -1,13 +1,13 @@
-"""How a workload gets on with more ranks: efficiency of cells that differ in nothing but how many there are.
+"""Scaling of a workload with its ranks: the efficiency of cells that differ in nothing but their number.
 
 Strong scaling is the same problem on more ranks, weak scaling a problem that grows with them (Amdahl 1967, Gustafson
-1988). With the time t or the rate r of the fewest ranks n0, and those of n ranks:
+1988). t0 and r0 are time and rate on the fewest ranks n0; t and r those on n ranks:
 
-| what is measured | scaling | efficiency |
+| metric | scaling | efficiency |
 |---|---|---|
 | a rate over all ranks of one fixed problem (`intervals` of `pi_trapezoid`) | strong | r n0 / (r0 n) = t0 n0 / (t n) |
 | a rate over all ranks that each bring their own part (`samples` of training) | weak | r n0 / (r0 n) |
-| busbw of a collective, which is the same for any n where links are the limit | weak | busbw / busbw0 |
+| busbw of a collective, which is the same for any n if links are the limit | weak | busbw / busbw0 |
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _SCALED_BY = {"intervals": STRONG, "samples": WEAK, "busbw": WEAK}
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
-    """What is compared: a passed cell's axes and measurements."""
+class ScalingCell:
+    """One passed cell: its axes and measurements."""
 
     axes: Mapping[str, str]
     measurements: Sequence[Measurement]
@@ -31,7 +31,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One number of ranks: on which value of the axis, with what (in `unit`), and how efficient (1 is perfect)."""
+    """One number of ranks: its value of the axis, its figure (in `unit`), and its efficiency (1 is perfect)."""
 
     ranks: int
     value: str
@@ -52,10 +52,10 @@ class Curve:
     steps: tuple[Step, ...]
 
 
-def curves(cells: Iterable[Cell]) -> tuple[Curve, ...]:
-    """Every curve of two or more numbers of ranks, in the order in which its first cell stands.
+def curves(cells: Iterable[ScalingCell]) -> tuple[Curve, ...]:
+    """Return curves of two or more numbers of ranks, in the order of their first cells.
 
-    Of a metric at several message sizes the largest tells; where one number of ranks stands twice the first counts.
+    A metric with several message sizes counts at the largest. If a number of ranks occurs twice, the first one counts.
     """
     found: dict[tuple[str, tuple[tuple[str, str], ...], str, Point], list[tuple[Measurement, str]]] = {}
     for cell in cells:
@@ -70,8 +70,8 @@ def curves(cells: Iterable[Cell]) -> tuple[Curve, ...]:
     return tuple(curve for curve in made if len(curve.steps) > 1)
 
 
-def _telling(cell: Cell) -> Measurement | None:
-    """The one measurement that a cell scales by, None where it has none."""
+def _telling(cell: ScalingCell) -> Measurement | None:
+    """Return the measurement by which a cell scales, None if it has none."""
     for metric in _SCALED_BY:
         chosen = [one for one in cell.measurements if one.metric == metric and one.value > 0]
         if chosen:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_hetgpu.analysis.compare.comparison import compare
-from pytest_hetgpu.analysis.compare.find import Places, sides
-from pytest_hetgpu.analysis.compare.wording import as_json, as_text
+from pytest_hetgpu.analysis.compare.find import RunLocations, sides
+from pytest_hetgpu.analysis.compare.format import as_json, as_text
 from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.store.folder import HISTORY
 
@@ -25,14 +25,14 @@ class Wish:
     json: bool = False
 
 
-def places(reports: Path | None, history: Path | None, environ: Mapping[str, str]) -> Places:
+def places(reports: Path | None, history: Path | None, environ: Mapping[str, str]) -> RunLocations:
     """Where runs are looked for: as told, else by the variables that pytest's options have, else below `reports`."""
     found = reports or Path(environ.get("HETGPU_REPORTS") or "reports")
     told = environ.get("HETGPU_HISTORY", "")
-    return Places(found, history or (Path(told) if told not in ("", "off") else found / HISTORY))
+    return RunLocations(found, history or (Path(told) if told not in ("", "off") else found / HISTORY))
 
 
-def run(before: str, after: str, where: Places, wish: Wish, say: Callable[[str], object]) -> int:
+def run(before: str, after: str, where: RunLocations, wish: Wish, say: Callable[[str], object]) -> int:
     """Prints the comparison; 1 where something is worse, else 0. UsageError where there is nothing to compare."""
     tolerance = _percent(wish.tolerance)
     comparison = compare(*sides(before, after, where), tolerance / 100, common=wish.common)

@@ -19,19 +19,19 @@ from typing import Any
 from pytest_hetgpu.analysis.logs.records import RecordReader
 from pytest_hetgpu.extensions.runtimes.agent.look import unpacked
 from pytest_hetgpu.extensions.runtimes.base import Look, Overdue
-from pytest_hetgpu.extensions.signatures.engine.halted import Halted
 from pytest_hetgpu.extensions.signatures.engine.stack_lines import gdb_threads, main_thread, merged
 from pytest_hetgpu.extensions.signatures.engine.stacks import (
     Position,
     StackFrame,
     clean,
     facts,
-    moved_on,
-    numbers,
+    has_moved,
     parse_facts,
     position_of,
-    summary,
+    rank_ranges,
+    summarize,
 )
+from pytest_hetgpu.extensions.signatures.engine.stopped_processes import StoppedProcess
 from pytest_hetgpu.model.records import Hello
 from pytest_hetgpu.store.files import PRIVATE, write_atomically
 from pytest_hetgpu.store.redaction.redact import redact_json
@@ -105,35 +105,35 @@ def said(answers: Sequence[Answer], hellos: Mapping[int, Hello], ranks: int, ove
     lines = [*map(_line, found[:_MOST_LINES]), *(one.line for one in halted)]
     blind = [one for one in found if one.trouble]
     if blind:
-        ranks_of = numbers([one.position.rank for one in blind if one.position.rank is not None])
+        ranks_of = rank_ranges([one.position.rank for one in blind if one.position.rank is not None])
         lines.append(f"hetgpu: only the kernel tells of rank{'s' * (len(blind) > 1)} {ranks_of}: {blind[0].trouble}")
     return [*lines, *_verdict([one.position for one in found], overdue, halted)]
 
 
-def _halted(answer: Answer) -> Iterable[Halted]:
+def _halted(answer: Answer) -> Iterable[StoppedProcess]:
     """The launchers and daemons of a node that a signal has stopped."""
     host = clean(str(answer.get("host", "")).partition(".")[0])
     stopped = answer.get("stopped", ())
     for one in stopped[:_MOST_HALTED] if isinstance(stopped, list) else ():
         with suppress(KeyError, TypeError, ValueError):
-            yield Halted(clean(str(one["name"])), host, int(one["pid"]))
+            yield StoppedProcess(clean(str(one["name"])), host, int(one["pid"]))
 
 
-def _verdict(positions: Sequence[Position], overdue: Overdue, halted: Sequence[Halted]) -> list[str]:
+def _verdict(positions: Sequence[Position], overdue: Overdue, halted: Sequence[StoppedProcess]) -> list[str]:
     """`hetgpu: stuck after 4 s, nothing moved: ...`, or slow; nothing where nothing is known of any rank.
 
     A job with a stopped launcher does not end, whatever its ranks do.
     """
     if halted:
-        where = f"; {told.sentence}" if (told := summary(positions)).sentence else ""
+        where = f"; {told.sentence}" if (told := summarize(positions)).sentence else ""
         return [f"hetgpu: stuck after {overdue.seconds:.0f} s: {'; '.join(one.sentence for one in halted)}{where}"]
     if not any(one.known and one.state not in ("ended", "absent") for one in positions):
         return []
-    told = summary(positions)
+    told = summarize(positions)
     moved = [one.rank for one in positions if one.moved and one.rank is not None]
     after = f"after {overdue.seconds:.0f} s"
     if moved:
-        return [f"hetgpu: slow {after}, rank{'s' * (len(moved) > 1)} {numbers(moved)} moved: {told.sentence}"]
+        return [f"hetgpu: slow {after}, rank{'s' * (len(moved) > 1)} {rank_ranges(moved)} moved: {told.sentence}"]
     # Those who wait in different places do not meet any more; those in one place may only be slow.
     silence = overdue.seconds / 2
     if told.apart:
@@ -191,7 +191,7 @@ def _seen(one: Mapping[str, Any], host: str) -> Seen:
     state = {"T": "stopped", "Z": "ended", "X": "ended"}.get(str(last.get("state", "")), "")
     if not last:
         state = "unseen"
-    moved = not state and (_flows(samples) or any(moved_on(stacks[0], other) for other in stacks[1:]))
+    moved = not state and (_flows(samples) or any(has_moved(stacks[0], other) for other in stacks[1:]))
     told = _told(position)._replace(rank=rank, host=host, pid=pid, state=state, moved=moved)
     return Seen(told, "" if stacks or state == "ended" or not samples else _trouble(samples[0].get("trouble") or ()))
 

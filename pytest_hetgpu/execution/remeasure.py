@@ -61,7 +61,7 @@ class Speeds:
         for folder, _ in launches(self.folder, job.label):
             folder.forget(job.label)
         further: list[RunResult] = []
-        while job.demand.limits and self.judged(job, result, further=further).unsettled:
+        while job.demand.limits and self.judged(job, result, further=further).inconclusive:
             if self.bounds.budget.spent:
                 break
             folder = self.folder.further(f"{AGAIN}-{len(further) + 2}")

@@ -94,7 +94,7 @@ class Recorder:
         folder = RunFolder.create(reports)
         if baseline:
             with writing(folder.path):
-                baseline.keep(folder.path)
+                baseline.save(folder.path)
         recorder = cls(suite, folder, Journal(folder.path, MAIN, sole=True))
         recorder.begin(begun, baseline)
         return recorder
@@ -102,7 +102,7 @@ class Recorder:
     def begin(self, begun: Beginning, baseline: Baseline | None) -> None:
         """Journals that a session begins, held against that baseline, which lies in the run's folder."""
         self.baseline = baseline
-        against = ("--hetgpu-baseline", shown(baseline.kept_in(self.folder.path))) if baseline else ()
+        against = ("--hetgpu-baseline", shown(baseline.path_in(self.folder.path))) if baseline else ()
         self.options = (*begun.options, *against)
         matrices = [matrix_file(document.name, Path(document.file)) for document in self.suite.documents.values()]
         self.journal.run(matrices, begun.arguments, self.options, begun.basis)
@@ -281,7 +281,7 @@ class Recorder:
         stopped = next((one.interrupted for one in further if one.interrupted), result.interrupted)
         result = replace(result, interrupted=stopped)
         outcome = self._judged(job, result, cluster.concerns, further)
-        if outcome.unsettled and self.trying.budget.spent:
+        if outcome.inconclusive and self.trying.budget.spent:
             result = replace(result, spent=self.trying.budget.why)
             self.folder.write_job(job, result)
             self.journal.finished(job, result)

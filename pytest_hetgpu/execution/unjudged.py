@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 def overrule(recorder: Recorder, scenario: Scenario, why: str) -> list[Pair] | None:
     """Records that a cell's test failed for a reason of its own; None where its outcome is a failure already."""
-    from pytest_hetgpu.analysis.judge import overruled  # with the judges, which only a cell that runs needs
+    # It imports the judges, which only a cell that runs needs.
+    from pytest_hetgpu.analysis.judge import outcome_of_failed_test
 
     cell = (scenario.matrix, scenario.label)
     before = recorder.outcomes.get(cell)
@@ -26,7 +27,7 @@ def overrule(recorder: Recorder, scenario: Scenario, why: str) -> list[Pair] | N
         recorder.journal.planned(scenario, position=recorder.suite.position(*cell))
     elif before.verdict.fails:
         return None
-    outcome = overruled(before, why)
+    outcome = outcome_of_failed_test(before, why)
     recorder.outcomes[cell] = outcome
     recorder.journal.judged(scenario, outcome)
     return to_pairs(outcome, label=scenario.label, matrix=scenario.matrix)

@@ -24,7 +24,7 @@ _MOST_MEMORY = 8 << 20
 _WITHOUT_RE2 = "patterns of a command need google-re2, which has no wheel for this machine"
 
 
-class Match(Protocol):
+class TextMatch(Protocol):
     """As much of RE2's match as is needed."""
 
     def groupdict(self) -> dict[str, str | None]:
@@ -38,7 +38,7 @@ class Compiled(Protocol):
     def groupindex(self) -> Mapping[str, int]:
         """Places of named groups."""
 
-    def search(self, text: str) -> Match | None:
+    def search(self, text: str) -> TextMatch | None:
         """The first match, None where there is none."""
 
 

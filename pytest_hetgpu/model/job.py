@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from pytest_hetgpu.model.external_program import Foreign
+from pytest_hetgpu.model.external_program import ExternalProgram
 from pytest_hetgpu.model.failure import Condition
 from pytest_hetgpu.model.interfaces import Choice
 from pytest_hetgpu.model.kubernetes import Pods
@@ -292,7 +292,7 @@ class Demand:
     expectations: tuple[Expectation, ...] = ()
     rdma: bool = False
     backend: str = ""
-    foreign: Foreign | None = None
+    external: ExternalProgram | None = field(default=None, metadata={"key": "foreign"})
     tolerance: float = TOLERANCE
     limits: Mapping[Point, tuple[Limit, ...]] = field(default_factory=dict)
     before: Mapping[str, str] = field(default_factory=dict)
@@ -301,7 +301,7 @@ class Demand:
     @property
     def counted(self) -> int:
         """The ranks that its rows are of: a ping-pong's two in any world, GPUs where a process has several."""
-        return self.ranks if self.foreign is None else self.foreign.ranks or 0
+        return self.ranks if self.external is None else self.external.ranks or 0
 
     def owes(self, point: Point) -> bool:
         """Whether a point is one that must be measured; one that is owed in no certain type may be of any."""

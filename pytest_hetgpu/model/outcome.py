@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from pytest_hetgpu.model.failure import Known, Signature
 from pytest_hetgpu.model.job import Expectation
-from pytest_hetgpu.model.program_output import Exited, Reading
+from pytest_hetgpu.model.program_output import BenchmarkResult, ExitMeaning
 from pytest_hetgpu.model.records import Device, Hello, Measurement, Point, RankExit, Row
 from pytest_hetgpu.model.transport_classes import Connection
 from pytest_hetgpu.model.verdict import Kind, Verdict
@@ -26,14 +26,14 @@ __all__ = [
     "Known",
     "Measurement",
     "Outcome",
+    "ProgramOutput",
     "RankExit",
-    "RankFate",
+    "RankOutcome",
     "Row",
     "RunResult",
     "Signature",
     "Span",
     "Timeline",
-    "Told",
     "Wire",
 ]
 
@@ -99,17 +99,17 @@ class RunResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ProgramOutput:
     """What a foreign program printed, as its reader took it; `exited` is what its exit code says, None for nothing bad.
 
     `tool` is the program with its version, `memory` where its data was, "" for not known; `absent` says which nodes
     lack the program, and where it was looked for.
     """
 
-    reading: Reading
+    benchmark: BenchmarkResult
     tool: str
     memory: str = ""
-    exited: Exited | None = None
+    exit_meaning: ExitMeaning | None = None
     absent: str = ""
     measurements: tuple[Measurement, ...] = ()
 
@@ -122,9 +122,9 @@ class Evidence:
     `transports` are the components seen between ranks, `connections` the same by path and by kind of connection;
     `versions` are what the libraries said of themselves.
     `signatures` are all failures read, the most telling first. `figures` are what programs measured beside times.
-    `lacks` is what ranks found missing of what they were to use, and how they know. `told` is what a foreign program
-    printed. `ended` is when ranks were done and `last_row` when rank 0 last reported a time, in seconds since 1970 by
-    the clocks of their own nodes.
+    `lacks` is what ranks found missing of what they were to use, and how they know. `program` is the output of
+    an external program. `ended` is when ranks were done and `last_row` when rank 0 last reported a time, in seconds
+    since 1970 by the clocks of their own nodes.
     """
 
     hellos: Mapping[int, Hello] = field(default_factory=dict)
@@ -140,7 +140,7 @@ class Evidence:
     figures: tuple[Measurement, ...] = ()
     devices: tuple[Device, ...] = ()
     lacks: tuple[str, ...] = ()
-    told: Told | None = None
+    program: ProgramOutput | None = None
     ended: Mapping[int, float] = field(default_factory=dict)
     last_row: float | None = None
     connections: tuple[Connection, ...] = ()
@@ -148,7 +148,7 @@ class Evidence:
     @property
     def facts(self) -> dict[str, str]:
         """What conditions may ask of a run: versions; of a foreign program also `tool` and `memory`."""
-        told = {"tool": self.told.tool, "memory": self.told.memory} if self.told else {}
+        told = {"tool": self.program.tool, "memory": self.program.memory} if self.program else {}
         return {**self.versions, **{name: value for name, value in told.items() if value}}
 
 
@@ -163,7 +163,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class RankFate:
+class RankOutcome:
     """What became of one rank, in words: `finished`, `crashed (SIGSEGV)`, `was stopped`, `never started`.
 
     `node` and `platform` say where it ran; `own` is whether it ended for a reason of its own.
@@ -172,7 +172,7 @@ class RankFate:
     rank: int
     node: str
     platform: str
-    fate: str
+    status: str = field(metadata={"key": "fate"})
     own: bool = False
 
 
@@ -238,9 +238,9 @@ class Outcome:
     """The judged result of a scenario. `findings` holds what every judge said, the decisive one first.
 
     `concerns` are what was known of the nodes before, and feared for the cell; `known` is what knowledge has on the
-    signature, `others` are further failures in the log, and `fates` what became of each rank of a run that failed;
+    signature, `others` are further failures in the log, `rank_outcomes` has one entry per rank of a run that failed;
     `debug` is the debug rerun, which decides nothing; `facts` are the versions and settings that conditions ask for;
-    `wire` is the run's. `notes` decide nothing either; an `unsettled` cell must be run again before it can be judged.
+    `wire` is the run's. `notes` decide nothing either; an `inconclusive` cell must run again to be judged.
     `attempts` are those that failed before the one that this is the outcome of; `timeline` is None where no rank said
     when it was there. `away` is `engine` or `stack` where the cell failed for want of that, which had been there.
     `carried` names the components that carried data, by path.
@@ -259,12 +259,12 @@ class Outcome:
     concerns: tuple[str, ...] = ()
     known: tuple[Known, ...] = ()
     others: tuple[Signature, ...] = ()
-    fates: tuple[RankFate, ...] = ()
+    rank_outcomes: tuple[RankOutcome, ...] = field(default=(), metadata={"key": "fates"})
     debug: DebugRun | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
     wire: Wire | None = None
     notes: tuple[str, ...] = ()
-    unsettled: bool = False
+    inconclusive: bool = field(default=False, metadata={"key": "unsettled"})
     attempts: tuple[Attempt, ...] = ()
     timeline: Timeline | None = None
     away: str = ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytest_hetgpu.model.outcome import RankFate
+from pytest_hetgpu.model.outcome import RankOutcome
 
 _VENDORS = {"cuda": "CUDA", "rocm": "ROCm", "cpu": "CPU"}
 
@@ -12,15 +12,15 @@ _VENDORS = {"cuda": "CUDA", "rocm": "ROCm", "cpu": "CPU"}
 _MOST_RANKS_NAMED = 8
 
 
-def in_words(found: Sequence[RankFate]) -> str:
-    """`CUDA rank 0 finished, ROCm rank 1 crashed (SIGSEGV)`; ranks of one fate and vendor together.
+def in_words(found: Sequence[RankOutcome]) -> str:
+    """`CUDA rank 0 finished, ROCm rank 1 crashed (SIGSEGV)`; ranks of one status and vendor together.
 
     Vendors are named where the ranks have several; "" where there is nothing to say.
     """
     mixed = len({one.platform for one in found}) > 1
     groups: dict[tuple[str, str], list[int]] = {}
     for one in found:
-        groups.setdefault((one.platform if mixed else "", one.fate), []).append(one.rank)
+        groups.setdefault((one.platform if mixed else "", one.status), []).append(one.rank)
     return ", ".join(_group(platform, fate, ranks) for (platform, fate), ranks in groups.items())
 
 

@@ -83,7 +83,7 @@ def _work(scenario: Scenario, settings: CellSettings) -> Workload:
     NotHere where the two name different backends.
     """
     work, own = settings.workload, settings.transport.backend
-    if work.foreign(1):
+    if work.external(1):
         return work
     if own and work.asked and work.asked != own:
         raise NotHere(
@@ -147,7 +147,7 @@ def _unreachable(settings: CellSettings, nodes: Sequence[Node]) -> str | None:
 def _off(work: Workload, nodes: Sequence[Node]) -> str | None:
     """Why the nodes cannot run it, for want of accelerators or of PyTorch; None where they can."""
     plain = next((node.hardware.name for node in nodes if node.hardware.accelerator.platform == "cpu"), None)
-    if plain and not work.foreign(1) and _memory(work) in ON_DEVICE:
+    if plain and not work.external(1) and _memory(work) in ON_DEVICE:
         return f"needs an accelerator on every node, hardware {plain} is platform cpu"
     if not work.backend:
         return None
@@ -190,7 +190,7 @@ def _demand(
     # One node without Large BAR is enough for the bugs it brings: an expectation asks whether any node has it.
     present = frozenset().union(*(_capabilities(node, host) for node, host in zip(nodes, hosts, strict=True)))
     ranks = sum(node.ranks for node in nodes)
-    foreign = work.foreign(ranks)
+    foreign = work.external(ranks)
     return Demand(
         ranks=ranks,
         stack=stack,
@@ -204,7 +204,7 @@ def _demand(
         expectations=scenario.expectations,
         rdma=all(_fabric(node).rdma for node in nodes),
         backend=work.backend,
-        foreign=foreign,
+        external=foreign,
         tolerance=settings.options.tolerance,
         duties=settings.transport.duties(paths(nodes)),
     )

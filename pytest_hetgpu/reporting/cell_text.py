@@ -72,7 +72,7 @@ def details(record: CellRecord, rerun: Rerun) -> Iterator[str]:
     if outcome.signature:
         yield f"signature: {one_line(outcome.signature.key, _LINE)}"
         yield f"line {outcome.signature.line}: {one_line(outcome.signature.primary_line, _LINE)}"
-    told = rank_outcome.in_words(outcome.fates)
+    told = rank_outcome.in_words(outcome.rank_outcomes)
     if told:
         yield f"ranks: {one_line(told, _LINE)}"
     yield from (one_line(line, _LINE) for line in knowing(outcome.known))

@@ -6,7 +6,7 @@ from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any
 
-from pytest_hetgpu.analysis.logs.output import Output
+from pytest_hetgpu.analysis.logs.output import OutputLines
 from pytest_hetgpu.store.redaction.redact import redact
 from pytest_hetgpu.store.text import clean
 
@@ -21,7 +21,7 @@ def excerpt(log: Path, line: int) -> list[list[Any]]:
     if not 0 < line <= FURTHEST:
         return []
     try:
-        until = takewhile(lambda one: one[1] <= line + AFTER, Output(log).lines())
+        until = takewhile(lambda one: one[1] <= line + AFTER, OutputLines(log).lines())
         # A line too long comes in pieces, each with its number.
         window = list(islice((one for one in until if one[1] >= line - BEFORE), BEFORE + AFTER + 1))
     except OSError:

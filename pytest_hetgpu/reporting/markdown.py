@@ -191,7 +191,7 @@ def _detail(cell: CellRecord, log: str | None, rerun: Rerun) -> Iterator[str]:
         yield f"- line {outcome.signature.line} of its log: {code(outcome.signature.primary_line)}"
     if outcome.carried:
         yield f"- data carried by: {escape(told(outcome.carried))}"
-    if ranks := rank_outcome.in_words(outcome.fates):
+    if ranks := rank_outcome.in_words(outcome.rank_outcomes):
         yield f"- ranks: {escape(ranks)}"
     yield from _known(outcome.known)
     if outcome.verdict in (Verdict.CHANGED, Verdict.FIXED):

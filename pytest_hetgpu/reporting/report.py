@@ -110,11 +110,11 @@ def _page(
     record: RunRecord, folder: RunFolder, rerun: Rerun, placements: Sequence[SeenPlacement], issues: Mapping[str, str]
 ) -> bytes:
     """The page, which links to the issues that were written."""
-    from pytest_hetgpu.analysis.baseline import kept_with
+    from pytest_hetgpu.analysis.baseline import saved_baseline
     from pytest_hetgpu.reporting.html import facts, page
 
     try:
-        baseline = kept_with(folder.path)
+        baseline = saved_baseline(folder.path)
     except HetgpuError:
         baseline = None
     earlier = None if baseline else _before(record, folder)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from pytest_hetgpu.analysis.scaling import Cell, Curve, curves
+from pytest_hetgpu.analysis.scaling import Curve, ScalingCell, curves
 from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.store.cells import RunRecord
 
@@ -14,7 +14,7 @@ _MOST = 50
 def paragraphs(record: RunRecord, escape: Callable[[str], str]) -> Iterator[str]:
     """One table for all curves of the run; nothing where no cells differ in their ranks only."""
     cells = (
-        Cell({"matrix": cell.matrix, **cell.axes}, cell.outcome.measurements)
+        ScalingCell({"matrix": cell.matrix, **cell.axes}, cell.outcome.measurements)
         for cell in record.cells
         if cell.outcome.kind is Kind.PASSED
     )

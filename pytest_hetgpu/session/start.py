@@ -36,9 +36,9 @@ def join(suite: Suite, settings: Settings, worker: Mapping[str, Any]) -> Opened:
     run, part = Path(worker["hetgpu_run"]), int(worker["hetgpu_part"])
     recorder = Recorder.join(suite, run, worker["workerid"], part, worker["hetgpu_owner"])
     if settings.baseline not in (None, OFF):
-        from pytest_hetgpu.analysis.baseline import kept_with
+        from pytest_hetgpu.analysis.baseline import saved_baseline
 
-        recorder.baseline = kept_with(recorder.folder.path)
+        recorder.baseline = saved_baseline(recorder.folder.path)
     return Opened(recorder, earlier.kept_before(run, part))
 
 
@@ -49,10 +49,10 @@ def start(suite: Suite, settings: Settings, here: Path, begun: Beginning) -> Ope
     remarks: list[str] = []
     if settings.baseline not in (None, OFF):
         # Before this run is the latest itself.
-        from pytest_hetgpu.analysis.baseline import chosen
+        from pytest_hetgpu.analysis.baseline import select_baseline
 
         history = settings.remembered_in(reports, here)
-        baseline, remarks = chosen(str(settings.baseline), reports, history, suite)
+        baseline, remarks = select_baseline(str(settings.baseline), reports, history, suite)
     return Opened(_reporting(Recorder.start(suite, reports, begun, baseline)), remarks=remarks)
 
 

@@ -8,7 +8,7 @@ import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache
 from typing import Any
 
@@ -40,6 +40,14 @@ def is_a(hint: Any, kind: type) -> bool:
 def is_named_tuple(hint: Any) -> bool:
     """Whether a hint is a class of named tuples, which are lists in JSON."""
     return is_a(hint, tuple) and hasattr(hint, "_fields")
+
+
+def json_key(field: Field[Any]) -> str:
+    """Return the key of a dataclass's field in JSON: `key` of its metadata, else its name.
+
+    A renamed field gives its old name as `key`, so that stored runs stay readable.
+    """
+    return str(field.metadata.get("key", field.name))
 
 
 def optional(hint: Any) -> Any:
@@ -90,22 +98,22 @@ def _container_in(hint: Any) -> Convert:
 
 def _dataclass_in(cls: Any) -> Convert:
     hints = typing.get_type_hints(cls)
-    decoders = tuple((field.name, decoder(hints[field.name])) for field in fields(cls) if field.init)
+    decoders = tuple((f.name, json_key(f), decoder(hints[f.name])) for f in fields(cls) if f.init)
     needed = frozenset(f.name for f in fields(cls) if f.init and f.default is MISSING and f.default_factory is MISSING)
 
     def decode_fields(data: Any) -> Any:
         if type(data) is not dict:
             raise Misfit("an object", data)
         given = {}
-        for name, decode in decoders:
-            if name in data:
+        for name, key, decode in decoders:
+            if key in data:
                 try:
-                    given[name] = decode(data[name])
+                    given[name] = decode(data[key])
                 except Misfit as misfit:
-                    misfit.place = f".{name}{misfit.place}"
+                    misfit.place = f".{key}{misfit.place}"
                     raise
             elif name in needed:
-                raise Misfit(f"a field {name!r}", _NOTHING)
+                raise Misfit(f"a field {key!r}", _NOTHING)
         return cls(**given)
 
     return decode_fields

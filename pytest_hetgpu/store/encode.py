@@ -18,7 +18,7 @@ from operator import attrgetter
 from typing import Any, TypeVar
 
 from pytest_hetgpu.errors import HetgpuError
-from pytest_hetgpu.store.decode import Convert, Misfit, decoder, is_a, is_named_tuple, key_decoder, optional
+from pytest_hetgpu.store.decode import Convert, Misfit, decoder, is_a, is_named_tuple, json_key, key_decoder, optional
 
 T = TypeVar("T")
 
@@ -84,14 +84,14 @@ def _container_out(hint: Any) -> Convert:
 
 def _dataclass_out(cls: Any) -> Convert:
     hints = typing.get_type_hints(cls)
-    names = tuple(field.name for field in fields(cls))
-    changed = tuple((name, encode) for name in names if (encode := _encoder(hints[name])) is not _same)
-    read = attrgetter(*names, "__class__")
+    keys = {json_key(field): _encoder(hints[field.name]) for field in fields(cls)}
+    changed = tuple((key, encode) for key, encode in keys.items() if encode is not _same)
+    read = attrgetter(*(field.name for field in fields(cls)), "__class__")
 
     def encode_fields(value: Any) -> dict[str, Any]:
-        out = dict(zip(names, read(value), strict=False))
-        for name, encode in changed:
-            out[name] = encode(out[name])
+        out = dict(zip(keys, read(value), strict=False))
+        for key, encode in changed:
+            out[key] = encode(out[key])
         return out
 
     return encode_fields

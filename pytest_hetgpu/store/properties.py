@@ -69,7 +69,7 @@ def to_pairs(outcome: Outcome, *, label: str, matrix: str) -> list[Pair]:
         "signature": one_line(outcome.signature.key, _LIMIT) if outcome.signature else "",
         "issue": one_line(issue, _LIMIT) if issue else "",
         "known": one_line(",".join(entry.id for entry in outcome.known), _LIMIT),
-        "ranks": one_line(rank_outcome.in_words(outcome.fates), _LIMIT),
+        "ranks": one_line(rank_outcome.in_words(outcome.rank_outcomes), _LIMIT),
         "stack": one_line(outcome.stack, _LIMIT),
         "tool": one_line(outcome.facts.get("tool", ""), _LIMIT),
         "preflight": one_line(" | ".join(outcome.concerns), _LIMIT),

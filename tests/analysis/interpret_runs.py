@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pytest_hetgpu.analysis.judge import judge_output
-from pytest_hetgpu.model.external_program import Foreign
+from pytest_hetgpu.model.external_program import ExternalProgram
 from pytest_hetgpu.model.job import Command, Demand, Hardware, Job, Node
 from pytest_hetgpu.model.outcome import Outcome, RunResult
 from pytest_hetgpu.model.records import Point
@@ -44,8 +44,8 @@ def sample(name: str) -> str:
     return (SAMPLES / f"{name}.log").read_text(encoding="utf-8")
 
 
-def foreign(reader: str = "osu", *argv: str, **changes: Any) -> Foreign:
-    return replace(Foreign(argv or ("osu_allreduce",), reader, ranks=2, memory="host"), **changes)
+def foreign(reader: str = "osu", *argv: str, **changes: Any) -> ExternalProgram:
+    return replace(ExternalProgram(argv or ("osu_allreduce",), reader, ranks=2, memory="host"), **changes)
 
 
 Judged = Any
@@ -55,7 +55,7 @@ Judged = Any
 def judged(tmp_path: Path) -> Judged:
     def judge(
         text: str,
-        program: Foreign,
+        program: ExternalProgram,
         points: Sequence[Point] = (),
         *,
         code: int = 0,
@@ -67,7 +67,7 @@ def judged(tmp_path: Path) -> Judged:
         output = tmp_path / "output.log"
         output.write_text(text, encoding="utf-8")
         over = ("ob1/tcp",) if family == "ob1" else (f"{family}/*",)
-        asked = Demand(ranks, STACK, family, over, tuple(points), "osu", foreign=program, **demand)
+        asked = Demand(ranks, STACK, family, over, tuple(points), "osu", external=program, **demand)
         job = Job("m", "c", "c", {}, (Node(0, Hardware("cpu"), "localhost", ranks),), Command(("mpirun",)), 60.0, asked)
         # As `hetgpu report` reads it back.
         stored = from_json(Job, json.loads(json.dumps(to_json(job))))

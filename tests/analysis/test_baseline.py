@@ -1,4 +1,4 @@
-"""Earlier runs as limits: like is held against like, and what cannot be compared says why."""
+"""Earlier runs as limits: like is compared with like, and a point that cannot be compared has the reason."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import pytest
 
 from pytest_hetgpu.analysis import baseline
 from pytest_hetgpu.analysis.baseline import Baseline
-from pytest_hetgpu.analysis.compare.find import Places
+from pytest_hetgpu.analysis.compare.find import RunLocations
 from pytest_hetgpu.analysis.compare.sides import Side
 from pytest_hetgpu.errors import HetgpuError, UsageError
-from pytest_hetgpu.model.external_program import Foreign
+from pytest_hetgpu.model.external_program import ExternalProgram
 from pytest_hetgpu.model.job import Command, Job
 from pytest_hetgpu.model.records import Measurement, Point
 from pytest_hetgpu.model.thresholds import Limit
@@ -32,7 +32,7 @@ SMOKE = MatrixFile("smoke", "smoke.yaml", "0" * 64)
 
 
 def times(*samples: float, point: Point = POINT, ranks: int = 2) -> Measurement:
-    """A latency in us whose median is the middle one."""
+    """Return a latency in us whose median is the middle one."""
     middle = sorted(samples)[len(samples) // 2]
     return Measurement("latency", middle, "us", point, ranks, samples if len(samples) > 1 else ())
 
@@ -156,14 +156,14 @@ Find = Callable[..., Baseline]
 
 @pytest.fixture
 def find(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Find:
-    """Looks for a baseline for a run over `smoke` with a cell `cell`; runs are put into the history."""
+    """Find a baseline for a run over `smoke` with a cell `cell`; the runs are put into the history."""
     monkeypatch.chdir(tmp_path)
-    places = Places(tmp_path / "reports", tmp_path / "reports" / "history.sqlite")
+    places = RunLocations(tmp_path / "reports", tmp_path / "reports" / "history.sqlite")
 
     def look(name: str, *runs: PastRun, cells: Sequence[tuple[str, str]] = (("smoke", "cell"),)) -> Baseline:
         for run in runs:
             history.put(places.history, run)
-        return baseline.of(name, places, [SMOKE], cells)
+        return baseline.find_baseline(name, places, [SMOKE], cells)
 
     return look
 
@@ -191,11 +191,11 @@ def test_a_history_file_stands_for_its_newest_run_of_the_matrix(find: Find, tmp_
 
 def test_it_is_kept_with_the_run_and_may_be_named_by_its_file(find: Find, tmp_path: Path) -> None:
     found = find("r1", run("r1"))
-    kept = found.keep(tmp_path)
+    kept = found.save(tmp_path)
     assert kept.name == "baseline.json"
-    assert baseline.kept_with(tmp_path) == found
+    assert baseline.saved_baseline(tmp_path) == found
     assert find(str(kept)) == found
-    assert baseline.kept_with(tmp_path / "reports") is None
+    assert baseline.saved_baseline(tmp_path / "reports") is None
 
 
 @pytest.mark.parametrize(
@@ -258,16 +258,16 @@ def test_remarks_on_what_may_explain_a_difference() -> None:
 
 def test_what_is_kept_holds_the_times_alone(find: Find, tmp_path: Path) -> None:
     more = Measurement("busbw", 1.0, "GB/s", POINT, 2, (1.0, 1.1))
-    kept = find("r1", run("r1", cell(times(5.0), more), cell(times(1.0), scenario="gone"))).keep(tmp_path)
+    kept = find("r1", run("r1", cell(times(5.0), more), cell(times(1.0), scenario="gone"))).save(tmp_path)
     (only,) = json.loads(kept.read_text())["side"]["runs"][0]["cells"]
     assert [one["metric"] for one in only["measurements"]] == ["latency"]
 
 
-FOREIGN = Foreign(("osu_bw",), "osu", ranks=2)
+FOREIGN = ExternalProgram(("osu_bw",), "osu", ranks=2)
 
 
 def test_a_program_of_no_certain_type_is_held_against_the_type_it_had() -> None:
-    found = held(past(cell(times(5.0), tool="osu_latency 7.4")), points=(replace(POINT, dtype=""),), foreign=FOREIGN)
+    found = held(past(cell(times(5.0), tool="osu_latency 7.4")), points=(replace(POINT, dtype=""),), external=FOREIGN)
     (limit,) = found[POINT]
     assert (limit.tool, limit.lacks) == ("osu_latency 7.4", "")
     assert limit.seconds == pytest.approx((5e-6,))
@@ -276,13 +276,13 @@ def test_a_program_of_no_certain_type_is_held_against_the_type_it_had() -> None:
 
 def test_ranks_are_those_that_a_program_counts() -> None:
     four = cell(times(5.0, ranks=4), tool="osu_latency 7.4")
-    assert held(past(four), foreign=FOREIGN)[POINT][0].lacks == "ranks 4 before and 2 after"
-    assert held(past(four), foreign=replace(FOREIGN, ranks=4))[POINT][0].seconds
+    assert held(past(four), external=FOREIGN)[POINT][0].lacks == "ranks 4 before and 2 after"
+    assert held(past(four), external=replace(FOREIGN, ranks=4))[POINT][0].seconds
 
 
 def test_a_bandwidth_of_messages_tells_their_time_where_no_latency_does() -> None:
     stream = Measurement("bandwidth", 2.0, "GB/s", OTHER, 2)
-    found = held(past(cell(stream, tool="osu_bw 7.4")), points=(OTHER,), operation="send_recv", foreign=FOREIGN)
+    found = held(past(cell(stream, tool="osu_bw 7.4")), points=(OTHER,), operation="send_recv", external=FOREIGN)
     assert found[OTHER][0].seconds == pytest.approx(((1 << 20) / 2e9,))
     both = cell(stream, times(900.0, point=OTHER), tool="ucx_perftest")
-    assert held(past(both), points=(OTHER,), foreign=FOREIGN)[OTHER][0].seconds == pytest.approx((900e-6,))
+    assert held(past(both), points=(OTHER,), external=FOREIGN)[OTHER][0].seconds == pytest.approx((900e-6,))

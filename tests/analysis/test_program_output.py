@@ -1,4 +1,4 @@
-"""What a foreign program's output makes of a run: its own samples, and every trap of the definitions, judged."""
+"""Outcomes from an external program's output: its own samples, and every trap of the definitions, judged."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_node_without_the_program_is_a_cell_that_is_not_run(judged: Judged) ->
     assert (
         found.why == "there is no osu_x on vm (looked for in /opt/*/bin, /usr/bin): install it there, or say `folders`"
     )
-    assert (found.fates, found.others, found.signature) == ((), (), None)
+    assert (found.rank_outcomes, found.others, found.signature) == ((), (), None)
 
 
 def test_a_launcher_that_did_not_start_anything(judged: Judged) -> None:

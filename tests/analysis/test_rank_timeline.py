@@ -1,4 +1,4 @@
-"""When ranks were there: what they said, against the start of their job by the clock that started it."""
+"""Start and end of ranks, as they report them, relative to the job's start by its starter's clock."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from pytest_hetgpu.analysis.judge import judge
-from pytest_hetgpu.analysis.judges.base import Case
+from pytest_hetgpu.analysis.judges.base import FinishedRun
 from pytest_hetgpu.analysis.rank_timeline import FEW, MOST, timeline
-from pytest_hetgpu.model.outcome import Outcome, RankFate, Span, Timeline
+from pytest_hetgpu.model.outcome import Outcome, RankOutcome, Span, Timeline
 from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.store.encode import from_json, to_json
 from tests.analysis.judges.judge_cases import BROKEN, case, evidence, hello, job, result
@@ -17,8 +17,8 @@ from tests.analysis.judges.judge_cases import BROKEN, case, evidence, hello, job
 STARTED = 1_764_000_000.0
 
 
-def ran(starts: dict[int, float | None], ends: dict[int, float], **seen: Any) -> Case:
-    """A run that began at STARTED; times of its ranks are seconds after that."""
+def ran(starts: dict[int, float | None], ends: dict[int, float], **seen: Any) -> FinishedRun:
+    """Return a run that began at STARTED; times of its ranks are seconds after that."""
     ranks = len(starts)
     asked = job(ranks=ranks)
     asked = replace(
@@ -28,7 +28,7 @@ def ran(starts: dict[int, float | None], ends: dict[int, float], **seen: Any) ->
         rank: replace(hello(rank, size=ranks), at=None if at is None else STARTED + at) for rank, at in starts.items()
     }
     said = replace(evidence(**seen), hellos=hellos, ended={rank: STARTED + at for rank, at in ends.items()})
-    return Case(asked, result(started=STARTED), said)
+    return FinishedRun(asked, result(started=STARTED), said)
 
 
 def test_a_rank_has_its_start_its_end_and_its_node() -> None:
@@ -57,10 +57,10 @@ def test_a_clock_that_is_off_is_kept_as_it_says() -> None:
 def test_of_many_ranks_the_first_the_odd_and_the_latest_are_kept() -> None:
     starts: dict[int, float | None] = {**dict.fromkeys(range(1000), 0.1), 500: 9.0, 900: None}
     fates = [
-        RankFate(rank, "node0", "cpu", "crashed (SIGSEGV)" if rank == 700 else "was stopped", own=rank == 700)
+        RankOutcome(rank, "node0", "cpu", "crashed (SIGSEGV)" if rank == 700 else "was stopped", own=rank == 700)
         for rank in range(1000)
     ]
-    fates[900] = replace(fates[900], fate="never started")
+    fates[900] = replace(fates[900], status="never started")
     found = timeline(ran(starts, dict.fromkeys(range(999), 10.0) | {800: 11.0}), fates)
     assert found
     kept = [one.rank for one in found.spans]

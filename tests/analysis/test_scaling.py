@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_hetgpu.analysis.scaling import STRONG, WEAK, Cell, Curve, curves
+from pytest_hetgpu.analysis.scaling import STRONG, WEAK, Curve, ScalingCell, curves
 from pytest_hetgpu.model.records import Measurement, Point
 
 BIG = Point(1 << 20, "float32")
 
 
-def cell(ranks: int, metric: str, value: float, point: Point = BIG, **axes: str) -> Cell:
+def cell(ranks: int, metric: str, value: float, point: Point = BIG, **axes: str) -> ScalingCell:
     names = {"transport": "tcp", "workload": "w", "placement": f"r{ranks}", **axes}
-    return Cell(names, [Measurement(metric, value, "u", point, ranks)])
+    return ScalingCell(names, [Measurement(metric, value, "u", point, ranks)])
 
 
-def only(*cells: Cell) -> Curve:
+def only(*cells: ScalingCell) -> Curve:
     (found,) = curves(cells)
     return found
 
@@ -40,7 +40,7 @@ def test_busbw_is_to_stay() -> None:
 def test_the_largest_message_tells() -> None:
     small = Measurement("busbw", 9.0, "GB/s", Point(8, "float32"), 2)
     one, other = cell(2, "busbw", 2.0), cell(4, "busbw", 1.0)
-    found = only(Cell(one.axes, [small, *one.measurements]), other)
+    found = only(ScalingCell(one.axes, [small, *one.measurements]), other)
     assert found.point == BIG
     assert found.steps[0].figure == 2.0
 
@@ -56,5 +56,5 @@ def test_the_largest_message_tells() -> None:
         (cell(2, "busbw", 2.0, placement="a"), cell(2, "busbw", 2.0, placement="b")),
     ],
 )
-def test_what_differs_in_more_than_ranks_is_no_curve(cells: tuple[Cell, ...]) -> None:
+def test_what_differs_in_more_than_ranks_is_no_curve(cells: tuple[ScalingCell, ...]) -> None:
     assert curves(cells) == ()

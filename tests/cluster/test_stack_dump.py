@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from pytest_hetgpu.analysis.logs.transcript import read
+from pytest_hetgpu.analysis.logs.parse import read_evidence
 from pytest_hetgpu.cluster import stack_dump
 from pytest_hetgpu.extensions.runtimes.base import Look, Overdue
-from pytest_hetgpu.extensions.signatures.engine.stacks import StackFrame, moved_on
+from pytest_hetgpu.extensions.signatures.engine.stacks import StackFrame, has_moved
 from pytest_hetgpu.model.verdict import Kind
 
 MPI = "/opt/mpi/lib/libmpi.so.40"
@@ -68,7 +68,7 @@ def test_a_stopped_launcher_explains_whatever_its_ranks_do(tmp_path: Path) -> No
     assert said[2] == f"hetgpu: stopped: {halted}"
     assert said[3].startswith(f"hetgpu: stuck after 60 s: {halted}; ranks 0, 1 wait in MPI_Allreduce (train.py:8)")
     (tmp_path / "log").write_text("".join(f"{line}\n" for line in said))
-    (signature,) = read(tmp_path / "log").signatures
+    (signature,) = read_evidence(tmp_path / "log").signatures
     assert (signature.kind, signature.key, signature.hosts) == (Kind.HANG, "stopped@mpirun", ("vm",))
     assert signature.detail is not None
     assert signature.detail.startswith(halted)
@@ -78,7 +78,7 @@ def test_a_launcher_that_is_stopped_after_its_ranks_ended(tmp_path: Path) -> Non
     answers = [{"host": "vm", "ranks": [], "stopped": [{"pid": 7, "name": "prted"}, {"pid": 3, "name": "orted"}]}]
     said = stack_dump.said(answers, {}, 1, Overdue(60.0, 0.0, lambda *_: b""))
     (tmp_path / "log").write_text("".join(f"{line}\n" for line in said))
-    (signature,) = read(tmp_path / "log").signatures
+    (signature,) = read_evidence(tmp_path / "log").signatures
     assert (signature.kind, signature.key) == (Kind.HANG, "stopped@orted+prted")
 
 
@@ -152,7 +152,7 @@ def test_names_of_processes_cannot_forge_lines(tmp_path: Path) -> None:
     assert all(line.isprintable() for line in said)
     log = tmp_path / "some.log"
     log.write_text("".join(f"{line}\n" for line in said))
-    (found,) = read(log).signatures
+    (found,) = read_evidence(log).signatures
     assert (found.kind, found.line) == (Kind.HANG, 3)
 
 
@@ -188,7 +188,7 @@ def test_what_was_seen_is_kept_and_said(tmp_path: Path) -> None:
     text = output.read_text()
     assert text.startswith("half a line\nhetgpu: stack: rank 0 on a")
     assert "rank 1 on b (pid 10) is in time.sleep" in text
-    (found,) = read(output).signatures
+    (found,) = read_evidence(output).signatures
     assert (found.key, found.ranks, found.hosts) == ("stuck@Allreduce+load", (1,), ("b",))
 
 
@@ -227,7 +227,7 @@ def test_a_look_whose_native_frames_are_broken_is_no_movement() -> None:
     whole = [StackFrame("opal_progress", library="libopen-pal.so.80"), StackFrame("PMPI_Allreduce"), *python]
     other = [StackFrame("PMPI_Barrier", library="libmpi.so.40"), *python]
     on = [StackFrame("PMPI_Allreduce"), StackFrame("step", file="a.py", line=8, python=True), python[1]]
-    assert not moved_on(broken, whole)
-    assert not moved_on(whole, whole)
-    assert moved_on(whole, other)
-    assert moved_on(whole, on)
+    assert not has_moved(broken, whole)
+    assert not has_moved(whole, whole)
+    assert has_moved(whole, other)
+    assert has_moved(whole, on)

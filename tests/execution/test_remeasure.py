@@ -22,7 +22,7 @@ def speeds(folder: RunFolder, launches: int) -> Speeds:
     """A cell is slow until it was launched so often."""
 
     def judged(*_: object, further: list[RunResult]) -> Outcome:
-        return replace(UNREAD, unsettled=len(further) < launches)
+        return replace(UNREAD, inconclusive=len(further) < launches)
 
     suite: Any = None
     return Speeds(suite, folder, "main", lambda scenario: Cluster(job(), ()), judged)

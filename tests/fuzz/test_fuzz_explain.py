@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_hetgpu.analysis.explain import explain
-from pytest_hetgpu.analysis.logs.transcript import dialects
+from pytest_hetgpu.analysis.logs.parse import log_parsers
 from pytest_hetgpu.cli.explain.intake import readable
 from pytest_hetgpu.cli.explain.wording import as_json, as_text
 from pytest_hetgpu.config.known_failures.load import knowledge
@@ -18,7 +18,7 @@ from tests.fuzz.fuzzing import bounded, cases, damaged, fuzz, harmless
 
 DATA = Path(__file__).parents[1] / "data"
 SAMPLES = [path.read_bytes() for path in sorted((DATA / "logs").glob("*.log"))]
-TRIGGERS = sorted({trigger for dialect in dialects() for trigger in dialect.triggers})
+TRIGGERS = sorted({trigger for parser in log_parsers() for trigger in parser.triggers})
 SHAPES = [
     *(
         b"[1,0]<stderr>:",

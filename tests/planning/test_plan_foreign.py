@@ -36,8 +36,8 @@ START = ("/s/bin/python", "/p/foreign.py")
 def test_ranks_of_one_kind_are_one_context(plans: Plans) -> None:
     job = plans("two-ob1-osu", TEXT)
     assert job.command.argv == ("/s/bin/mpirun", *OB1_LO, "-np", "2", *START, "--", "osu_allgather", *OSU, "cpu")
-    assert job.demand.foreign is not None
-    assert (job.demand.foreign.reader, job.demand.foreign.ranks, job.demand.foreign.iterations) == ("osu", 2, 5)
+    assert job.demand.external is not None
+    assert (job.demand.external.reader, job.demand.external.ranks, job.demand.external.iterations) == ("osu", 2, 5)
     assert job.demand.points == (Point(16, ""),)
 
 

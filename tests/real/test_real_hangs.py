@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hetgpu.analysis.logs.transcript import read
+from pytest_hetgpu.analysis.logs.parse import read_evidence
 from pytest_hetgpu.cluster import stack_dump
 from pytest_hetgpu.extensions.runtimes.agent.look import py_spy
 from pytest_hetgpu.extensions.runtimes.local import Local
@@ -60,7 +60,7 @@ def hangs(stack_prefix: Path, tmp_path: Path) -> Hangs:
 
 
 def told(result: RunResult) -> Signature:
-    found = [one for one in read(Path(result.output)).signatures if one.primary_line.startswith("hetgpu: ")]
+    found = [one for one in read_evidence(Path(result.output)).signatures if one.primary_line.startswith("hetgpu: ")]
     assert len(found) == 1, Path(result.output).read_text()
     assert json.loads(Path(result.output).with_name(stack_dump.FILE).read_text())["nodes"]
     return found[0]

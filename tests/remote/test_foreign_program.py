@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hetgpu.analysis.logs.output import Output, Start
+from pytest_hetgpu.analysis.logs.output import OutputLines, StartedProgram
 from pytest_hetgpu.analysis.logs.records import RecordReader, Records
 
 PROGRAM = Path(__file__).resolve().parents[2] / "pytest_hetgpu" / "remote" / "foreign.py"
@@ -35,9 +35,9 @@ class Ended:
         for line in output.splitlines():
             reader.feed(line)
         self.records: Records = reader.finish()
-        read = Output(path)
+        read = OutputLines(path)
         self.lines = [line for line, _ in read.lines()]
-        self.starts: dict[int, Start] = read.starts
+        self.starts: dict[int, StartedProgram] = read.starts
 
 
 def run(folder: Path, *arguments: str, **env: str) -> Ended:

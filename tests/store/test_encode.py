@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 from pytest_hetgpu.errors import HetgpuError
 from pytest_hetgpu.model.job import Job, Scenario
-from pytest_hetgpu.model.outcome import Evidence, Outcome, RunResult, Told
-from pytest_hetgpu.model.program_output import Exited, Figure, Measured, Reading
+from pytest_hetgpu.model.outcome import Evidence, Outcome, ProgramOutput, RankOutcome, RunResult
+from pytest_hetgpu.model.program_output import BenchmarkResult, BenchmarkRow, ExitMeaning, Quantity
 from pytest_hetgpu.model.records import Hello, Point, Row
 from pytest_hetgpu.model.verdict import Kind, Verdict
+from pytest_hetgpu.store.decode import json_key
 from pytest_hetgpu.store.encode import RecordError, from_json, to_json
 from tests.reporting.report_samples import CHANGED, CRASHED, FIXED, KNOWN, PASSED, job, result, scenario
 
@@ -26,10 +27,12 @@ EVIDENCE = Evidence(
     rows=(Row("allreduce", Point(8, "float32"), 2, 20, 1e-5),),
     checks={0: {Point(8, "float32"): 0, Point(16, "int32"): 3}},
     done=frozenset({0, 1}),
-    told=Told(
-        Reading("osu", "7.4", (Measured("allreduce", Point(8, "int8"), 2, {"latency": Figure(1e-6, "s")}, wrong=1),)),
+    program=ProgramOutput(
+        BenchmarkResult(
+            "osu", "7.4", (BenchmarkRow("allreduce", Point(8, "int8"), 2, {"latency": Quantity(1e-6, "s")}, wrong=1),)
+        ),
         "osu_allreduce 7.4",
-        exited=Exited(Kind.WRONG_RESULT, "exit code 1"),
+        exit_meaning=ExitMeaning(Kind.WRONG_RESULT, "exit code 1"),
     ),
 )
 
@@ -64,10 +67,34 @@ def test_any_outcome_is_read_back(outcome: Outcome) -> None:
 
 def test_an_outcome_is_plain_to_read() -> None:
     data = to_json(KNOWN)
-    assert list(data) == [item.name for item in fields(Outcome)]
+    assert list(data) == [json_key(item) for item in fields(Outcome)]
     assert data["kind"] == "crash"
     assert data["signature"]["ranks"] == [0]
     assert data["expectation"]["remedy"] == {"env": {"UCX_ROCM_COPY_D2H_THRESH": "0"}}
+
+
+OLD_LINE = (
+    '{"kind": "hang", "verdict": "new", "unsettled": true,'
+    ' "fates": [{"rank": 1, "node": "node1", "platform": "rocm", "fate": "was stuck and stopped", "own": false}]}'
+)
+
+
+def test_a_renamed_field_keeps_its_key() -> None:
+    """Read a line as journals hold it since their first version, and write the same keys."""
+    outcome = from_json(Outcome, json.loads(OLD_LINE))
+    assert outcome.inconclusive
+    assert outcome.rank_outcomes == (RankOutcome(1, "node1", "rocm", "was stuck and stopped"),)
+    assert json.loads(OLD_LINE).items() <= to_json(outcome).items()
+    assert {"fates", "unsettled"} <= to_json(KNOWN).keys()
+
+
+def test_a_wrong_value_of_a_renamed_field_is_named_by_its_key() -> None:
+    with pytest.raises(RecordError, match=r"Outcome\.fates\[0\]: wanted a field 'fate', found nothing"):
+        from_json(Outcome, {"kind": "hang", "verdict": "new", "fates": [{"rank": 1, "node": "", "platform": ""}]})
+
+
+def test_a_stored_job_calls_its_program_foreign() -> None:
+    assert "foreign" in to_json(job())["demand"]
 
 
 def test_sets_are_written_in_order() -> None:

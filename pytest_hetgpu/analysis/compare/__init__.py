@@ -1,1 +1,1 @@
-"""What differs between runs: `hetgpu compare`."""
+"""Differences between runs: `hetgpu compare`."""

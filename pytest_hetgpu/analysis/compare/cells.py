@@ -1,4 +1,4 @@
-"""What became of cells, held against what became of them before. Pure."""
+"""Outcomes of cells before and after. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pytest_hetgpu.analysis.compare.sides import Identity, Side, Way
+from pytest_hetgpu.analysis.compare.sides import ChangeKind, Identity, Side
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store.run_summary import PastCell
 
@@ -14,11 +14,8 @@ _WORKS = (Kind.PASSED, Kind.SLOW)
 
 
 @dataclass(frozen=True, slots=True)
-class State:
-    """What became of a cell: of several runs in which it ran what happened most, of equals the newest.
-
-    It was so in `times` of `runs`.
-    """
+class CellState:
+    """Outcome of a cell over several runs: the most frequent, among equals the newest; seen in `times` of `runs`."""
 
     kind: Kind
     verdict: Verdict
@@ -29,7 +26,7 @@ class State:
 
     @property
     def works(self) -> bool:
-        """Whether it does what it is for, however slowly."""
+        """Whether the cell does its job, however slowly."""
         return self.kind in _WORKS
 
     @property
@@ -39,12 +36,12 @@ class State:
 
     @property
     def failing(self) -> bool:
-        """Whether it fails and nobody expects it to."""
+        """Whether it fails unexpectedly."""
         return not self.works and self.verdict.fails
 
     @property
     def key(self) -> str:
-        """By what its failure is known: the signature, or its kind where there is none; "" where it did not fail."""
+        """Identity of its failure: the signature, or the kind if there is none; "" if it did not fail."""
         if self.works or not self.ran:
             return ""
         return self.signature or f"{self.kind.value} without a signature"
@@ -52,13 +49,13 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class CellChange:
-    """A cell on both sides; None where a side has no such cell."""
+    """A cell on both sides; None for a side without it."""
 
     matrix: str
     scenario: str
-    way: Way
-    before: State | None
-    after: State | None
+    kind: ChangeKind
+    before: CellState | None
+    after: CellState | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,52 +68,52 @@ class KeyChange:
     after: tuple[Identity, ...]
 
 
-def state(cells: Sequence[PastCell]) -> State | None:
-    """What became of a cell that several runs have, the newest first; None where there is none."""
+def cell_state(cells: Sequence[PastCell]) -> CellState | None:
+    """Return the outcome of a cell over its runs, the newest first; None if no run has it."""
     if not cells:
         return None
     ran = [cell for cell in cells if cell.verdict is not Verdict.NOT_RUN] or cells
     counted = Counter((cell.kind, cell.verdict, cell.signature) for cell in ran)
     (what, times) = counted.most_common(1)[0]
     why = next(cell.why for cell in ran if (cell.kind, cell.verdict, cell.signature) == what)
-    return State(*what, why=why, times=times, runs=len(ran))
+    return CellState(*what, why=why, times=times, runs=len(ran))
 
 
 def changes(before: Side, after: Side) -> Iterator[CellChange]:
     """Every cell of either side, in the order of the later one."""
     for identity in dict.fromkeys((*after.cells, *before.cells)):
         old, new = (side.cells.get(identity, ()) for side in (before, after))
-        was, now = state(old), state(new)
+        was, now = cell_state(old), cell_state(new)
         yield CellChange(*identity, _way(was, now, usual=before.often(len(old))), was, now)
 
 
-def _way(was: State | None, now: State | None, *, usual: bool) -> Way:
+def _way(was: CellState | None, now: CellState | None, *, usual: bool) -> ChangeKind:
     if was is None:
-        return Way.WORSE if now and now.failing else Way.APPEARED
+        return ChangeKind.WORSE if now and now.failing else ChangeKind.APPEARED
     if now is None:
-        return Way.WORSE if was.works and usual else Way.VANISHED
+        return ChangeKind.WORSE if was.works and usual else ChangeKind.VANISHED
     if (was.kind, was.verdict, was.key) == (now.kind, now.verdict, now.key):
-        return Way.SAME
+        return ChangeKind.SAME
     if was.works or now.works:
         worse = _severity(now) - _severity(was)
-        return Way.WORSE if worse > 0 else Way.BETTER if worse < 0 else Way.CHANGED
+        return ChangeKind.WORSE if worse > 0 else ChangeKind.BETTER if worse < 0 else ChangeKind.CHANGED
     return _failed_otherwise(was, now)
 
 
-def _severity(state: State) -> int:
-    """How bad it is; not to run at all is worse than to run slowly."""
-    return state.kind.severity if state.ran and state.works else Kind.UNKNOWN.severity + 1
+def _severity(cell_state: CellState) -> int:
+    """Return how bad an outcome is; not running at all is worse than running slowly."""
+    return cell_state.kind.severity if cell_state.ran and cell_state.works else Kind.UNKNOWN.severity + 1
 
 
-def _failed_otherwise(was: State, now: State) -> Way:
-    """Of two failures none is better, but what is expected is better than what is not."""
+def _failed_otherwise(was: CellState, now: CellState) -> ChangeKind:
+    """Return the change between two failures: an expected one is better than an unexpected one."""
     if was.failing and (was.kind, was.key) == (now.kind, now.key):
-        return Way.CHANGED if now.failing else Way.BETTER
-    return Way.WORSE if now.failing else Way.CHANGED
+        return ChangeKind.CHANGED if now.failing else ChangeKind.BETTER
+    return ChangeKind.WORSE if now.failing else ChangeKind.CHANGED
 
 
 def keys(changed: Sequence[CellChange]) -> Iterator[KeyChange]:
-    """The signatures that are not in the same cells on both sides."""
+    """Return signatures that occur in different cells on the two sides."""
     places: dict[str, tuple[list[Identity], list[Identity]]] = {}
     for one in changed:
         for place, found in enumerate((one.before, one.after)):

@@ -1,4 +1,4 @@
-"""One side held against the other: everything that `hetgpu compare` has to say. Pure."""
+"""Comparison of two sides: everything that `hetgpu compare` prints. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pytest_hetgpu.analysis.compare import cells, numbers
 from pytest_hetgpu.analysis.compare.cells import CellChange, KeyChange
 from pytest_hetgpu.analysis.compare.numbers import NumberChange
-from pytest_hetgpu.analysis.compare.sides import Identity, Side, Way
+from pytest_hetgpu.analysis.compare.sides import ChangeKind, Identity, Side
 from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.store.run_summary import PastCell
 
@@ -19,7 +19,7 @@ MOST_FACTS = 12
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What differs between two sides. `cells` and `numbers` hold what stayed as it was, too."""
+    """Differences between two sides; `cells` and `numbers` also hold what did not change."""
 
     before: Side
     after: Side
@@ -32,13 +32,13 @@ class Comparison:
     @property
     def worse(self) -> bool:
         """Whether anything got worse."""
-        return Way.WORSE in {*(one.way for one in self.cells), *(one.way for one in self.numbers)}
+        return ChangeKind.WORSE in {*(one.kind for one in self.cells), *(one.kind for one in self.numbers)}
 
 
 def compare(before: Side, after: Side, tolerance: float, *, common: bool = False) -> Comparison:
-    """Holds one side against the other; `common`: only the cells that both have.
+    """Compare two sides; `common` keeps only the cells that both have.
 
-    UsageError where there is nothing to compare: another matrix, no cell in common, or no two numbers that are alike.
+    Raise UsageError if nothing can be compared: no matrix or cell in common, or no two numbers that are alike.
     """
     _refuse(before, after)
     if common:
@@ -49,15 +49,15 @@ def compare(before: Side, after: Side, tolerance: float, *, common: bool = False
     made = Comparison(
         before, after, tolerance, changed, tuple(cells.keys(changed)), found, tuple(_notes(before, after))
     )
-    unlike = [one for one in found if one.way is Way.UNLIKE]
-    if unlike and not made.worse and all(one.way in (Way.UNLIKE, Way.APPEARED) for one in found):
+    unlike = [one for one in found if one.kind is ChangeKind.UNLIKE]
+    if unlike and not made.worse and all(one.kind in (ChangeKind.UNLIKE, ChangeKind.APPEARED) for one in found):
         why = f"{unlike[0].scenario}: {unlike[0].why}"
         raise UsageError(f"no number of {after.name} can be compared with one of {before.name} ({why})")
     return made
 
 
 def _only(shared: AbstractSet[Identity], side: Side) -> Side:
-    """A side without all other cells."""
+    """Return a side without all other cells."""
     runs = (
         replace(run, cells=tuple(cell for cell in run.cells if (cell.matrix, cell.scenario) in shared))
         for run in side.runs
@@ -78,7 +78,7 @@ def _refuse(before: Side, after: Side) -> None:
 
 
 def _notes(before: Side, after: Side) -> Iterator[str]:
-    """What explains differences, or casts doubt on them."""
+    """Yield notes that explain differences, or cast doubt on them."""
     yield from filter(None, (before.note, after.note))
     for name in sorted(before.matrices.keys() ^ after.matrices.keys()):
         yield f"the matrix {name} is only in {(before if name in before.matrices else after).name}"
@@ -95,7 +95,7 @@ def _notes(before: Side, after: Side) -> Iterator[str]:
 
 
 def _flaky(before: Side, after: Side) -> Iterator[str]:
-    """Cells that failed and then passed, on either side: each as it was last, and in how many runs it was."""
+    """Yield cells that failed and then passed on either side, with the last state and the number of runs."""
     for side in (before, after):
         for (_, scenario), past in side.cells.items():
             shaky = [cell.flaky for cell in past if cell.flaky]

@@ -1,4 +1,4 @@
-"""From what the user calls a run to the run: a folder, a file, an id of the history, `latest` or `last:N`."""
+"""From the user's name of a run to the run: a folder, a file, an id of the history, `latest` or `last:N`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pytest_hetgpu.analysis.compare import from_junit, kept
+from pytest_hetgpu.analysis.compare import from_junit, saved_side
 from pytest_hetgpu.analysis.compare.sides import Side
 from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.model.messages import known
@@ -22,21 +22,21 @@ _LAST = re.compile(r"last[: ]\s*(\d{1,6})")
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """Where runs are looked for: the folder that they land in, and the history."""
+class RunLocations:
+    """The two places in which runs are found: the folder of reports, and the history."""
 
     reports: Path
     history: Path
 
 
-def sides(before: str, after: str, places: Places) -> tuple[Side, Side]:
-    """Both sides; `last:N` before are the runs before what is after. UsageError for what cannot be found."""
+def sides(before: str, after: str, places: RunLocations) -> tuple[Side, Side]:
+    """Return both sides; `last:N` as the first are the runs before the second. Raise UsageError if one is not found."""
     later = find(after, places)
     return find(before, places, later), later
 
 
-def find(name: str, places: Places, later: Side | None = None) -> Side:
-    """What the user calls `name`; as `last:N` the newest runs, of those before the `later` ones that share a matrix."""
+def find(name: str, places: RunLocations, later: Side | None = None) -> Side:
+    """Return the side that the user calls `name`; for `last:N` the newest runs before `later` that share a matrix."""
     several = _LAST.fullmatch(name.strip())
     if several:
         return _last(name, int(several[1]), places, later)
@@ -69,16 +69,16 @@ def _file(path: Path) -> Side:
     with path.open("rb") as file:
         start = file.read(15)
         if start.startswith(b"{"):
-            return kept.read(path)
+            return saved_side.read(path)
         if start == b"SQLite format 3":
             raise UsageError(f"{path} is a history: give --history {path} and name a run in it")
     return Side(str(path), (from_junit.read(path),), from_junit.NOTE.format(name=path))
 
 
-def _latest(places: Places) -> Side | None:
-    """The newest run of the reports folder; without one the newest of the history."""
+def _latest(places: RunLocations) -> Side | None:
+    """Return the newest run of the reports folder, else the newest of the history."""
     folder = places.reports / LATEST
-    pointer = places.reports / f"{LATEST}.txt"  # where links cannot be made
+    pointer = places.reports / f"{LATEST}.txt"  # for systems without links
     if not folder.is_dir() and pointer.is_file():
         folder = places.reports / pointer.read_text(encoding="utf-8").strip()
     if folder.is_dir():
@@ -87,7 +87,7 @@ def _latest(places: Places) -> Side | None:
     return _loaded(LATEST, listed[:1], places) if listed else None
 
 
-def _last(name: str, count: int, places: Places, later: Side | None) -> Side:
+def _last(name: str, count: int, places: RunLocations, later: Side | None) -> Side:
     if not count:
         raise UsageError(f"{name!r} are no runs at all")
     listed = list(history.runs(places.history))
@@ -103,8 +103,8 @@ def _last(name: str, count: int, places: Places, later: Side | None) -> Side:
     return _loaded(name, listed[:count], places, note)
 
 
-def _remembered(name: str, places: Places) -> Side:
-    """A run of the history, by its id or the beginning of it."""
+def _remembered(name: str, places: RunLocations) -> Side:
+    """Return a run of the history by its id or the beginning of it."""
     listed = _listed(name, places)
     ids = [one.id for one in listed]
     found = [one for one in listed if one.id == name] or [one for one in listed if name and one.id.startswith(name)]
@@ -122,12 +122,12 @@ def _some(ids: Sequence[str], most: int = 6) -> str:
     return ", ".join(ids[:most]) + (f" and {len(ids) - most} more" if len(ids) > most else "")
 
 
-def _listed(name: str, places: Places) -> list[Listed]:
+def _listed(name: str, places: RunLocations) -> list[Listed]:
     try:
         return list(history.runs(places.history))
     except HistoryError as error:
         raise UsageError(f"no run {name!r}: no such folder or file, and {error}") from None
 
 
-def _loaded(name: str, listed: Sequence[Listed], places: Places, note: str = "") -> Side:
+def _loaded(name: str, listed: Sequence[Listed], places: RunLocations, note: str = "") -> Side:
     return Side(name, tuple(history.load(places.history, one.id) for one in listed), note)

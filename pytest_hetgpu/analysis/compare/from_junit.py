@@ -1,4 +1,4 @@
-"""A run as a JUnit file tells it: ours, or one that pytest itself wrote of a matrix."""
+"""A run read from a JUnit file: our own, or pytest's own for a matrix."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pytest_hetgpu.store.run_summary import PastCell, PastRun
 
 NOTE = "{name} is a JUnit file, which says neither ranks nor memory nor a tool of ours: they are taken to be the same"
 _NUMBER = re.compile(r"(\w+)\[(\d{1,18}),([^,\[\]]*)(?:,([^,\[\]]*))?\]")
-# Of metrics that are not here (a user's own) no unit is known.
+# The unit of other metrics (those of users) is unknown.
 _UNITS = (
     (re.compile(r"latency|overhead|cpu_time|overall|compute|init|test|wait"), "us"),
     (re.compile(r"algbw|busbw|(\w+_)?bandwidth"), "GB/s"),
@@ -27,7 +27,7 @@ _UNITS = (
 
 
 def read(path: Path) -> PastRun:
-    """The run. UsageError for what is no JUnit file, or holds no cell."""
+    """Read the run. Raise UsageError if the file is no JUnit file, or holds no cell."""
     try:
         root = ET.parse(path).getroot()  # noqa: S314 - expat limits what entities may grow to
         pairs = [found for case in root.iter("testcase") if (found := from_pairs(_properties(case)))]
@@ -48,7 +48,7 @@ def _properties(case: ET.Element) -> Iterator[tuple[str, str]]:
 
 
 def _cell(pairs: CellPairs, *, several: bool) -> PastCell:
-    """A cell; where a run has several matrices its name there holds the matrix's, too."""
+    """Return a cell; in a run of several matrices its name includes the matrix."""
     return PastCell(
         matrix=pairs.matrix,
         scenario=pairs.scenario.removeprefix(f"{pairs.matrix}.") if several else pairs.scenario,
@@ -77,7 +77,7 @@ def _unit(metric: str) -> str:
 
 
 def _epoch(suite: ET.Element) -> float:
-    """When the suite began; ours is in UTC without saying so."""
+    """Return the start of the suite as seconds since 1970; a time without a zone is UTC."""
     try:
         told = datetime.fromisoformat(suite.get("timestamp", ""))
         seconds = told.timestamp() if told.tzinfo else told.replace(tzinfo=timezone.utc).timestamp()

@@ -1,4 +1,4 @@
-"""What cells measured, held against what they measured before: like with like, or not at all. Pure."""
+"""Measurements of cells before and after, compared like with like or not at all. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from pytest_hetgpu.analysis.compare.sides import Identity, Side, Way
+from pytest_hetgpu.analysis.compare.sides import ChangeKind, Identity, Side
 from pytest_hetgpu.model.records import Point
 from pytest_hetgpu.model.sample import Sample, sample
 from pytest_hetgpu.model.verdict import Kind, Verdict
@@ -18,7 +18,7 @@ _ROUNDING = 1e-9
 
 
 class Traits(NamedTuple):
-    """What must be equal for two numbers to be comparable; what is not known (0, "") is like anything."""
+    """Traits that must be equal for two numbers to be comparable; an unknown trait (0, "") matches any."""
 
     ranks: int = 0
     tool: str = ""
@@ -26,7 +26,7 @@ class Traits(NamedTuple):
     unit: str = ""
 
     def unlike(self, other: Traits) -> str:
-        """In what they differ, `2 ranks before, 4 after`; "" where they are alike."""
+        """Describe the difference, `2 ranks before, 4 after`; "" if they are alike."""
         pairs = [(*pair, name) for *pair, name in zip(self, other, _TRAITS, strict=True) if all(pair)]
         return ", ".join(f"{name} {old} before and {new} after" for old, new, name in pairs if old != new)
 
@@ -34,15 +34,15 @@ class Traits(NamedTuple):
 _TRAITS = ("ranks", "tool", "memory", "unit")
 
 
-class Measured(NamedTuple):
-    """What is measured: a metric at a point."""
+class MeasurementKey(NamedTuple):
+    """Key of a measurement: a metric at a point."""
 
     metric: str
     point: Point
 
 
-class Value(NamedTuple):
-    """One number of one run; `samples` are what it repeated."""
+class MeasuredValue(NamedTuple):
+    """One number of one run; `samples` are its repeats."""
 
     value: float
     traits: Traits
@@ -51,30 +51,30 @@ class Value(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NumberChange:
-    """A number on both sides, None where a side has none; `why` says why it is not there, or is not compared."""
+    """A number on both sides, None for a side without it; `why` explains a missing or incomparable number."""
 
     matrix: str
     scenario: str
     metric: str
     point: Point
     unit: str
-    way: Way = Way.SAME
+    kind: ChangeKind = ChangeKind.SAME
     before: Sample | None = None
     after: Sample | None = None
     why: str = ""
 
     @property
     def change(self) -> float | None:
-        """`-0.2` for a fifth less than before, infinite where there was nothing; None where nothing is compared."""
-        if self.before is None or self.after is None or self.way is Way.UNLIKE:
+        """Relative change: `-0.2` for a fifth less, infinite from nothing; None if it is not compared."""
+        if self.before is None or self.after is None or self.kind is ChangeKind.UNLIKE:
             return None
         return relative(self.before.middle, self.after.middle)
 
 
 def changes(before: Side, after: Side, tolerance: float) -> Iterator[NumberChange]:
-    """Every number of cells that work on both sides; of one that fails its numbers say nothing.
+    """Yield every number of cells that work on both sides; numbers of a failed cell are meaningless.
 
-    `tolerance` is what a number may differ by, as a share of what it was.
+    `tolerance` is the allowed difference, as a share of the number before.
     """
     for identity, cells in after.cells.items():
         old, new = (_working(found) for found in (before.cells.get(identity, ()), cells))
@@ -87,13 +87,15 @@ def _working(cells: Sequence[PastCell]) -> list[PastCell]:
     return [cell for cell in cells if cell.kind in working and cell.verdict is not Verdict.NOT_RUN]
 
 
-def _rows(cells: Sequence[PastCell]) -> dict[Measured, list[Value]]:
-    """All values of each number, the newest run's first."""
-    found: dict[Measured, list[Value]] = {}
+def _rows(cells: Sequence[PastCell]) -> dict[MeasurementKey, list[MeasuredValue]]:
+    """Return all values of each number, the newest run's first."""
+    found: dict[MeasurementKey, list[MeasuredValue]] = {}
     for cell in cells:
         for one in cell.measurements:
             traits = Traits(one.ranks, cell.tool, cell.memory, one.unit)
-            found.setdefault(Measured(one.metric, one.point), []).append(Value(one.value, traits, one.samples))
+            found.setdefault(MeasurementKey(one.metric, one.point), []).append(
+                MeasuredValue(one.value, traits, one.samples)
+            )
     return found
 
 
@@ -101,7 +103,7 @@ def _of_cell(
     identity: Identity, old_cells: Sequence[PastCell], new_cells: Sequence[PastCell], tolerance: float
 ) -> Iterator[NumberChange]:
     olds, news = _rows(old_cells), _rows(new_cells)
-    instead: set[Measured] = set()
+    instead: set[MeasurementKey] = set()
     for measured, old in olds.items():
         row = NumberChange(*identity, *measured, old[0].traits.unit, before=_sample(old))
         if measured in news:
@@ -111,60 +113,62 @@ def _of_cell(
         instead.update(others)
         if others:
             why = f"{_kind(measured)} before and {', '.join(map(_kind, others))} after"
-            yield replace(row, way=Way.UNLIKE, why=why)
+            yield replace(row, kind=ChangeKind.UNLIKE, why=why)
         elif row.before and len(old) * 2 >= len(old_cells):
-            yield replace(row, way=Way.WORSE, why="not measured any more")
+            yield replace(row, kind=ChangeKind.WORSE, why="not measured any more")
     for measured, new in news.items():
         if measured not in olds and measured not in instead:
-            yield NumberChange(*identity, *measured, new[0].traits.unit, Way.APPEARED, after=_sample(new))
+            yield NumberChange(*identity, *measured, new[0].traits.unit, ChangeKind.APPEARED, after=_sample(new))
 
 
-def _alike_but_for(one: Measured, other: Measured) -> bool:
-    """Whether they are the same but for the element type and the place."""
+def _alike_but_for(one: MeasurementKey, other: MeasurementKey) -> bool:
+    """Return whether they differ in element type and place only."""
     return (one.metric, one.point.size) == (other.metric, other.point.size)
 
 
-def _kind(measured: Measured) -> str:
+def _kind(measured: MeasurementKey) -> str:
     return f"{measured.point.dtype}{' in place' if measured.point.place else ''}"
 
 
-def _sample(values: Sequence[Value]) -> Sample | None:
-    """Runs are what scatters; of a single one its repeats show how much."""
+def _sample(values: Sequence[MeasuredValue]) -> Sample | None:
+    """Return the spread over runs; a single run has the spread of its repeats."""
     if len(values) == 1 and values[0].samples:
         found = sample(values[0].samples)
         return found and replace(found, of="repeat")
     return sample(value.value for value in values)
 
 
-def _both(row: NumberChange, old: Sequence[Value], new: Sequence[Value], tolerance: float) -> NumberChange:
-    """A number that both sides have: of the runs before only those count that are like the newest after."""
+def _both(
+    row: NumberChange, old: Sequence[MeasuredValue], new: Sequence[MeasuredValue], tolerance: float
+) -> NumberChange:
+    """Compare a number of both sides; only values that are like the newest one after count."""
     traits = new[0].traits
     like_before = [value for value in old if not value.traits.unlike(traits)]
     like_after = [value for value in new if not value.traits.unlike(traits)]
     before, after = _sample(like_before), _sample(like_after)
     if not like_before:
-        return replace(row, way=Way.UNLIKE, after=after, why=old[0].traits.unlike(traits))
+        return replace(row, kind=ChangeKind.UNLIKE, after=after, why=old[0].traits.unlike(traits))
     row = replace(row, unit=traits.unit or row.unit, before=before, after=after)
     if before is None or after is None:
         lacking = like_before if before is None else like_after
-        how = Way.WORSE if before else Way.APPEARED if after else Way.SAME
-        return replace(row, way=how, why=f"{lacking[0].value:g} is no number")
-    return replace(row, way=way(before, after, row.unit, tolerance))
+        how = ChangeKind.WORSE if before else ChangeKind.APPEARED if after else ChangeKind.SAME
+        return replace(row, kind=how, why=f"{lacking[0].value:g} is no number")
+    return replace(row, kind=change_kind(before, after, row.unit, tolerance))
 
 
 def relative(before: float, after: float) -> float:
-    """`-0.2` for a fifth less; infinite where there was nothing."""
+    """Return the relative change: `-0.2` for a fifth less; infinite from nothing."""
     if before == after:
         return 0.0
     return (after - before) / before if before else math.inf
 
 
-def way(before: Sample, after: Sample, unit: str, tolerance: float) -> Way:
-    """Whether a number is worse: less of a bandwidth, more of a time.
+def change_kind(before: Sample, after: Sample, unit: str, tolerance: float) -> ChangeKind:
+    """Return whether a number is worse: less for a bandwidth, more for a time.
 
-    It must be off by more than the tolerance, and beyond whatever the runs before had shown themselves.
+    It counts only beyond the tolerance, and outside the range of the runs before.
     """
     change = relative(before.middle, after.middle)
     if abs(change) <= tolerance + _ROUNDING or before.low <= after.middle <= before.high:
-        return Way.SAME
-    return Way.WORSE if (change > 0) == (unit in _TIMES) else Way.BETTER
+        return ChangeKind.SAME
+    return ChangeKind.WORSE if (change > 0) == (unit in _TIMES) else ChangeKind.BETTER

@@ -1,4 +1,4 @@
-"""The two sides of a comparison, and the ways in which one thing can differ between them."""
+"""Two sides of a comparison, and the kinds of change between them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ Identity = tuple[str, str]
 """A cell: its matrix and its id."""
 
 
-class Way(str, enum.Enum):
-    """How something differs; only `worse` makes a comparison fail."""
+class ChangeKind(str, enum.Enum):
+    """Kind of a change; only `worse` makes a comparison fail."""
 
     WORSE = "worse"
     BETTER = "better"
@@ -27,7 +27,7 @@ class Way(str, enum.Enum):
 
 @dataclass(frozen=True)
 class Side:
-    """Runs under the name that the user gave, the newest first. `note` is what is to be said of the choice."""
+    """Runs under the user's name for them, the newest first; `note` is a remark on the choice."""
 
     name: str
     runs: tuple[PastRun, ...]
@@ -35,7 +35,7 @@ class Side:
 
     @cached_property
     def cells(self) -> Mapping[Identity, tuple[PastCell, ...]]:
-        """Each cell as it was in every run that has it, the newest first."""
+        """Each cell in every run that has it, the newest first."""
         found: dict[Identity, list[PastCell]] = {}
         for run in self.runs:
             for cell in run.cells:
@@ -44,7 +44,7 @@ class Side:
 
     @cached_property
     def matrices(self) -> Mapping[str, str]:
-        """The matrices of the newest run that has each, with the SHA-256 of its file, "" where that is not known."""
+        """The matrices of the newest run that has each, with the SHA-256 of its file, "" if unknown."""
         found: dict[str, str] = {}
         for run in self.runs:
             for matrix in run.matrices:
@@ -52,5 +52,5 @@ class Side:
         return {**dict.fromkeys((matrix for matrix, _ in self.cells), ""), **found}
 
     def often(self, times: int) -> bool:
-        """Whether what so many runs have is what one can expect of the next: half of them do."""
+        """Return whether something seen so many times is to be expected of the next run: half of the runs have it."""
         return times * 2 >= len(self.runs)

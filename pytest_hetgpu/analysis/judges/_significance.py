@@ -1,8 +1,8 @@
-"""How sure a slowdown is: exact tests that ask nothing of how times are distributed. Pure.
+"""Exact tests of a slowdown that assume no distribution of times. Pure.
 
-Times of messages are skewed and have long tails, so tests by ranks and signs fit them, where tests on means do not
-(Hoefler and Belli, "Scientific Benchmarking of Parallel Computing Systems", SC 15, rules 5 to 7). Each gives the
-probability (p) that chance alone would show so much, were nothing slower.
+Times of messages are skewed and have long tails. Tests by ranks and signs fit them, tests on means do not (Hoefler and
+Belli, "Scientific Benchmarking of Parallel Computing Systems", SC 15, rules 5 to 7). Each test returns the probability
+(p) that chance alone shows as much if nothing is slower.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from functools import lru_cache
 
 
 def larger(ones: Sequence[float], others: Sequence[float]) -> float:
-    """p that `ones` are no larger than `others`, when they are drawn alike: one-sided Mann-Whitney U, exact.
+    """Return p that `ones` are no larger than `others`: one-sided Mann-Whitney U, exact.
 
-    Source: H. B. Mann and D. R. Whitney, Annals of Mathematical Statistics 18 (1947). Pairs that are equal count as
-    not larger, so that rounded times never look surer than they are. 1.0 where either is empty.
+    Both must be drawn alike. Source: H. B. Mann and D. R. Whitney, Annals of Mathematical Statistics 18 (1947). Equal
+    pairs count as not larger, so that rounded times never look more significant than they are. Return 1.0 if either is
+    empty.
     """
     wins = sum(one > other for one in ones for other in others)
     ways = _ways(len(ones), len(others))
@@ -36,10 +37,10 @@ def _ways(ones: int, others: int) -> tuple[int, ...]:
 
 
 def above(values: Sequence[float], bound: float) -> float:
-    """p that the median of what `values` are drawn from is no larger than `bound`: one-sided sign test, exact.
+    """Return p that the median behind `values` is no larger than `bound`: one-sided sign test, exact.
 
-    Source: W. J. Dixon and A. M. Mood, Journal of the American Statistical Association 41 (1946). 1.0 where there are
-    none.
+    Source: W. J. Dixon and A. M. Mood, Journal of the American Statistical Association 41 (1946). Return 1.0 for no
+    values.
     """
     number = len(values)
     over = sum(value > bound for value in values)
@@ -47,11 +48,11 @@ def above(values: Sequence[float], bound: float) -> float:
 
 
 def any_of(chances: Sequence[float]) -> float:
-    """p that none of several findings is real, by Simes' rule: many that are nearly sure weigh as one that is sure.
+    """Return p that none of several findings is real, by Simes' rule: many weak findings count as one strong one.
 
     Source: R. J. Simes, Biometrika 73 (1986); Y. Benjamini and Y. Hochberg, Journal of the Royal Statistical Society B
-    57 (1995). It holds for findings that are independent, or rise and fall together as times of neighbouring sizes do.
-    1.0 where there are none.
+    57 (1995). The rule holds for independent findings, and for findings that rise and fall together, as times of
+    neighbouring sizes do. Return 1.0 for no findings.
     """
     number = len(chances)
     return min((number * chance / place for place, chance in enumerate(sorted(chances), 1)), default=1.0)

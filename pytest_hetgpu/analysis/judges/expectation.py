@@ -1,4 +1,4 @@
-"""A run's kind held against what was expected of its cell."""
+"""Comparison of a run's kind with the expectations of its cell."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import fnmatch
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from pytest_hetgpu.analysis.judges.base import Case, placed
+from pytest_hetgpu.analysis.judges.base import FinishedRun, describe_signature
 from pytest_hetgpu.model.conditions import holds
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.job import Expectation
@@ -16,25 +16,27 @@ from pytest_hetgpu.model.verdict import Kind, Verdict
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
-    """A verdict in view of the expectations; `note` is what it adds to the reason, in one line."""
+    """A verdict in view of the expectations; `note` is a line to add to the reason."""
 
     verdict: Verdict
     expectation: Expectation | None = None
     note: str = ""
 
 
-def rule(case: Case, kind: Kind, signature: Signature | None, known: Collection[str] = ()) -> Ruling:
-    """The verdict on a run of this kind and signature; `known` are the ids of what is established about it.
+def apply_expectations(
+    run: FinishedRun, kind: Kind, signature: Signature | None, known: Collection[str] = ()
+) -> Ruling:
+    """Return the verdict on a run of this kind and signature; `known` are ids of known failures that match.
 
-    An expectation applies where all its conditions hold; where a fact that it asks for is not known, it is not
-    established and does not apply, and the note says so. A run that was cut short is nobody's known failure.
+    An expectation applies if all its conditions hold. If a fact that it names is unknown, it does not apply, and the
+    note gives the reason. A run that was cut short matches no expectation.
     """
     if kind is Kind.SKIPPED:
         return Ruling(Verdict.NOT_RUN)
-    if case.result.interrupted is not None:
+    if run.result.interrupted is not None:
         return Ruling(Verdict.NEW)
-    applicable, note = _applicable(case)
-    fitting = next((e for e in applicable if _fits(e, kind, signature, known, case.result)), None)
+    applicable, note = _applicable(run)
+    fitting = next((e for e in applicable if _fits(e, kind, signature, known, run.result)), None)
     if fitting:
         return Ruling(Verdict.OK if kind is Kind.PASSED else Verdict.KNOWN, fitting)
     if not applicable:
@@ -42,43 +44,43 @@ def rule(case: Case, kind: Kind, signature: Signature | None, known: Collection[
     if kind is Kind.PASSED:
         return _passed(applicable)
     first = applicable[0]
-    got = f"{kind.value} {placed(signature)}" if signature else kind.value
-    return Ruling(Verdict.CHANGED, first, f"expected {in_words(first)}, got {got}")
+    got = f"{kind.value} {describe_signature(signature)}" if signature else kind.value
+    return Ruling(Verdict.CHANGED, first, f"expected {describe(first)}, got {got}")
 
 
 def _passed(applicable: list[Expectation]) -> Ruling:
-    """A pass where failures are expected: only what is not strict allows it."""
+    """Return the verdict on a pass although failures are expected: OK unless an expectation is strict."""
     owed = next((expected for expected in applicable if expected.strict), None)
     if owed is None:
         return Ruling(Verdict.OK)
     where = f" at {owed.origin}" if owed.origin else ""
-    return Ruling(Verdict.FIXED, owed, f"expected {in_words(owed)}, passed: remove the expectation{where}")
+    return Ruling(Verdict.FIXED, owed, f"expected {describe(owed)}, passed: remove the expectation{where}")
 
 
-def in_words(expectation: Expectation) -> str:
-    """`crash SIGSEGV@libuct.so!*`, `hang or timeout` where any signature will do, or the id of a known failure."""
+def describe(expectation: Expectation) -> str:
+    """Describe an expectation: `crash SIGSEGV@libuct.so!*`, `hang or timeout`, or the id of a known failure."""
     signatures = " or ".join(expectation.signatures)
     if expectation.known:
         return f"{expectation.known} {signatures}".strip()
     return f"{' or '.join(kind.value for kind in expectation.kinds)} {signatures}".strip()
 
 
-def _applicable(case: Case) -> tuple[list[Expectation], str]:
-    """Expectations whose conditions all hold, and a note on those of which that could not be told."""
-    demand = case.job.demand
-    facts = {**demand.facts, **case.evidence.facts}
+def _applicable(run: FinishedRun) -> tuple[list[Expectation], str]:
+    """Return expectations whose conditions all hold, and a note on those with a condition that could not be decided."""
+    demand = run.job.demand
+    facts = {**demand.facts, **run.evidence.facts}
     found, notes = [], []
     for expectation in demand.expectations:
         unknown = list(_unmet(expectation, facts, demand.capabilities))
         if not unknown:
             found.append(expectation)
         elif all(unknown):
-            notes.append(f"expected {in_words(expectation)} was not considered: {', '.join(unknown)}")
+            notes.append(f"expected {describe(expectation)} was not considered: {', '.join(unknown)}")
     return found, "; ".join(notes)
 
 
 def _unmet(expectation: Expectation, facts: Mapping[str, str], capabilities: frozenset[str]) -> Iterator[str]:
-    """For each condition that does not hold "", for each of which that cannot be told the reason."""
+    """Yield "" for each condition that does not hold, and the reason for each that cannot be decided."""
     for condition in expectation.when:
         held = holds(condition, facts, capabilities)
         if held is None:
@@ -98,7 +100,7 @@ def _fits(
         return False
     key = signature.key if signature else None
     if key and key.startswith(_FORESEEN) and result.seconds == 0:
-        # Preflight kept it from running: it foresaw the kind, and cannot know the words.
+        # Preflight kept the cell from running. It predicted the kind, and has no log message to match.
         return True
     if expectation.known and expectation.known not in known:
         return False

@@ -1,29 +1,29 @@
-"""What a foreign program is, and what its end says."""
+"""Judge of external programs: whether the program is there, and the meaning of its exit."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pytest_hetgpu.analysis.judges.base import Case, Force, Judge, Opinion
+from pytest_hetgpu.analysis.judges.base import FinishedRun, Judge, Precedence, RatedFinding
 from pytest_hetgpu.model.verdict import Kind
 
 
-class Tool(Judge):
-    """A cell whose program is not on its nodes is not run. An exit code that has a meaning of its own is told by it.
+class ToolJudge(Judge):
+    """A cell is skipped if its program is not on its nodes. An exit code with a meaning of its own becomes a finding.
 
-    Wrong results are `Data`'s to tell, and what is missing is `Completeness`'s.
+    `DataJudge` reports wrong results, `CompletenessJudge` missing ones.
     """
 
     name = "tool"
 
-    def opinions(self, case: Case) -> Iterator[Opinion]:
-        told = case.evidence.told
+    def evaluate(self, run: FinishedRun) -> Iterator[RatedFinding]:
+        told = run.evidence.program
         if told is None:
             return
         if told.absent:
-            yield self.says(Kind.SKIPPED, told.absent, Force.FINAL)
-        exited = told.exited
+            yield self.finding(Kind.SKIPPED, told.absent, Precedence.OVERRIDING)
+        exited = told.exit_meaning
         if exited and exited.kind not in (Kind.ERROR, Kind.WRONG_RESULT):
-            yield self.says(exited.kind, f"{told.tool}: {exited.why}")
+            yield self.finding(exited.kind, f"{told.tool}: {exited.why}")
         elif exited and exited.kind is Kind.ERROR:
-            yield self.says(Kind.ERROR, f"{told.tool}: {exited.why}", Force.VAGUE)
+            yield self.finding(Kind.ERROR, f"{told.tool}: {exited.why}", Precedence.INDIRECT)

@@ -1,11 +1,11 @@
-"""Whether the data went the way that was asked for."""
+"""Judge of transports: whether the data took the requested path."""
 
 from __future__ import annotations
 
 import fnmatch
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from pytest_hetgpu.analysis.judges.base import Case, Force, Judge, Opinion, explanation
+from pytest_hetgpu.analysis.judges.base import FinishedRun, Judge, Precedence, RatedFinding, cause_of
 from pytest_hetgpu.model.data_paths import paths, placed
 from pytest_hetgpu.model.transport_classes import RDMA, SHARED_MEMORY, TCP, UNKNOWN, Connection, Duty, connection
 from pytest_hetgpu.model.verdict import Kind
@@ -17,55 +17,57 @@ _ABSENT = {
 }
 
 
-class Transport(Judge):
+class TransportJudge(Judge):
     """A transport must prove itself: libraries fall back in silence, and the numbers look fine."""
 
     name = "transport"
 
-    def opinions(self, case: Case) -> Iterator[Opinion]:
-        demand, seen = case.job.demand, case.evidence.transports
+    def evaluate(self, run: FinishedRun) -> Iterator[RatedFinding]:
+        demand, seen = run.job.demand, run.evidence.transports
         asked = ", ".join(demand.transports)
-        if case.evidence.lacks:
-            lacks = "; ".join(case.evidence.lacks)
-            yield self.says(Kind.TRANSPORT_UNAVAILABLE, f"this build has no {lacks}", Force.FINAL, explanation(case))
+        if run.evidence.lacks:
+            lacks = "; ".join(run.evidence.lacks)
+            yield self.finding(
+                Kind.TRANSPORT_UNAVAILABLE, f"this build has no {lacks}", Precedence.OVERRIDING, cause_of(run)
+            )
             return
-        foreign = demand.foreign
+        foreign = demand.external
         # A process may have several GPUs, each of them a rank of NCCL's.
         several = max(demand.ranks, (foreign.ranks if foreign else None) or 1) > 1
-        if several and (foreign is None or foreign.proof) and not seen and len(case.evidence.hellos) >= demand.ranks:
+        if several and (foreign is None or foreign.proof) and not seen and len(run.evidence.hellos) >= demand.ranks:
             why = f"nothing in the output proves which transport was used (asked for was {asked})"
-            yield self.says(Kind.UNKNOWN, why, Force.VAGUE)
+            yield self.finding(Kind.UNKNOWN, why, Precedence.INDIRECT)
         other = [name for name in seen if not any(fnmatch.fnmatchcase(name, glob) for glob in demand.transports)]
         if other:
             why = f"silent fallback: asked for {asked}, used {', '.join(other)}"
-            yield self.says(Kind.TRANSPORT_UNAVAILABLE, why)
+            yield self.finding(Kind.TRANSPORT_UNAVAILABLE, why)
             return
-        connections = placed(case.evidence.connections, case.job.nodes)
-        yield from self._carried(demand.duties, paths(case.job.nodes), connections)
+        connections = placed(run.evidence.connections, run.job.nodes)
+        yield from self._carried(demand.duties, paths(run.job.nodes), connections)
 
     def _carried(
         self, duties: Mapping[str, Duty], taken: Sequence[str], connections: Sequence[Connection]
-    ) -> Iterator[Opinion]:
-        """Judge each path. If all are as owed, judge the connections that may be of any of the paths taken."""
+    ) -> Iterator[RatedFinding]:
+        """Judge each path; if all are as required, judge connections that may belong to any of the paths taken."""
         found = False
         for path, duty in duties.items():
-            for opinion in self._held({path: duty}, _of_path(path, connections)):
+            for rated in self._held({path: duty}, _of_path(path, connections)):
                 found = True
-                yield opinion
+                yield rated
         if not found and taken and {*taken} <= {*duties}:
             lost = [one for one in connections if one.path == UNKNOWN]
             yield from self._held({path: duties[path] for path in taken}, lost)
 
-    def _held(self, due: Mapping[str, Duty], seen: Sequence[Connection]) -> Iterator[Opinion]:
-        """Return what is wrong with connections each of which must meet one of these duties."""
+    def _held(self, due: Mapping[str, Duty], seen: Sequence[Connection]) -> Iterator[RatedFinding]:
+        """Yield the fault of connections each of which must meet one of these duties."""
         if why := _unmet(due, seen):
-            yield self.says(Kind.TRANSPORT_UNAVAILABLE, why)
+            yield self.finding(Kind.TRANSPORT_UNAVAILABLE, why)
         elif why := _unsure(due, seen):
-            yield self.says(Kind.UNKNOWN, why, Force.VAGUE)
+            yield self.finding(Kind.UNKNOWN, why, Precedence.INDIRECT)
 
 
 def _of_path(path: str, connections: Sequence[Connection]) -> list[Connection]:
-    """Return the connections of a path; what a log shows without paths is put together, as if all were one."""
+    """Return the connections of a path; connections that the log shows without a path are merged into one."""
     seen = [one for one in connections if one.path == path]
     together = [one for one in connections if one.path == UNKNOWN]
     if seen or not together:
@@ -75,7 +77,7 @@ def _of_path(path: str, connections: Sequence[Connection]) -> list[Connection]:
 
 
 def _unmet(due: Mapping[str, Duty], seen: Sequence[Connection]) -> str:
-    """Return what carried the data instead of any class that is due; "" if one did, or nothing was seen."""
+    """Return the components that carried the data instead of a due class; "" if one did, or none was seen."""
     short = [one for one in seen if not _met(due, one.components)]
     if not short:
         return ""
@@ -86,7 +88,7 @@ def _unmet(due: Mapping[str, Duty], seen: Sequence[Connection]) -> str:
 
 
 def _unsure(due: Mapping[str, Duty], seen: Sequence[Connection]) -> str:
-    """Return why nobody can tell whether a class that is due carried large messages; "" if it did."""
+    """Return why it is unknown whether a due class carried large messages; "" if it did."""
     vague = [one for one in seen if not _met(due, {*one.components} - {*one.unsure})]
     if not vague:
         return ""

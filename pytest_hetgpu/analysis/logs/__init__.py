@@ -1,1 +1,1 @@
-"""A log in one streaming pass: lines, what dialects hear of them, records of ranks, signs and versions."""
+"""One streaming pass over a log: lines, parser matches, records of ranks, versions."""

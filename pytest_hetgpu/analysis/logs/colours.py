@@ -1,6 +1,6 @@
-"""Blocks of a log without the colours inside its lines, for whoever looks for words; quoted lines keep them.
+"""Blocks of a log without the colours inside their lines, for text searches; quoted lines keep them.
 
-`grep --color` writes `ESC[01;31mESC[KErrorESC[mESC[K`, ccze and others the like.
+`grep --color` writes `ESC[01;31mESC[KErrorESC[mESC[K`, ccze and others write the like.
 """
 
 from __future__ import annotations
@@ -15,12 +15,15 @@ _COLOURS = lazy(rb"\x1b(?:\[[0-9;:]*[mK]|\([0-9A-B])")
 
 
 def without_colours(block: bytes) -> bytes:
-    """The block without colours. They hold no line ends; one that is cut by the block's end stays."""
+    """Return the block without colour sequences.
+
+    They hold no line ends. A sequence cut by the end of the block stays.
+    """
     return _COLOURS.sub(b"", block) if b"\x1b" in block else block
 
 
-class Coloured:
-    """A block of a log: `plain` is without colours, `whole` gives what of the log a part of it was."""
+class ColouredBlock:
+    """A block of a log: `plain` is without colours, `whole` maps a part of it to the log."""
 
     def __init__(self, block: bytes) -> None:
         self._block = block
@@ -36,7 +39,7 @@ class Coloured:
 
     @cached_property
     def _removed(self) -> tuple[list[int], list[int]]:
-        """Where in `plain` colours were, and the length of all of them before each, and in the end."""
+        """Positions in `plain` at which colours were removed, and the bytes removed before each and in total."""
         places, lengths = [], [0]
         for found in _COLOURS.finditer(self._block):
             places.append(found.start() - lengths[-1])

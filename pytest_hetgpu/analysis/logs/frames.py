@@ -1,17 +1,17 @@
-"""Finds framed payloads in a launcher's output, also those it has cut.
+"""Frames with payloads in a launcher's output, also those that it has cut.
 
-A frame is one line, `@hetgpu:LLLL:CCCCCCCC:PAYLOAD`, written in one piece by one rank (`remote/harness.py`): LLLL is
-the payload's length in bytes, CCCCCCCC its CRC-32. A launcher forwards what it reads from each rank in chunks, so a
-frame can be cut at any byte; what others wrote comes in between, and the rest ends a later line:
+A frame is one line, `@hetgpu:LLLL:CCCCCCCC:PAYLOAD`, written in one piece by one rank (`remote/harness.py`). LLLL is
+the payload's length in bytes, CCCCCCCC its CRC-32. A launcher forwards each rank's output in chunks, so it can cut a
+frame at any byte. Output of other ranks comes in between, and the rest ends a later line:
 
     @hetgpu:0021:09862b74:{"t":"doUCX DEBUG ...        <- head, then foreign text
     ... foreign lines ...
     UCX DEBUG ...ne","rank":0}                         <- foreign text, then tail
 
-How much of the first line is head and how much of the last is tail cannot be seen, but of all ways to make LLLL bytes
-of the two only one has the CRC. A frame cut once is found wherever the cut is; one cut twice is lost, and counted.
-Open MPI 5.0 keeps lines whole; 4.1 reads from terminals, and under a flood of output cuts a third of all frames of
-2 kB once and one in some thousands twice.
+The border between head or tail and foreign text is invisible. But only one way to make LLLL bytes of the two has the
+CRC. A frame cut once is found wherever the cut is; one cut twice is lost, and counted. Open MPI 5.0 keeps lines whole.
+Open MPI 4.1 reads from terminals: under a flood of output it cuts a third of all frames of 2 kB once, and one in some
+thousands twice.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ _CONTROLS = bytes(range(32))
 
 @dataclass(slots=True)
 class _Head:
-    """A frame whose end is missing. Given up once `until` bytes have been seen.
+    """A frame whose end is missing; dropped once `until` bytes have been seen.
 
-    Where it is the header that was cut, `header` ends in foreign text; `length` is 0, unless chance made it look whole.
-    Such a head may fit several frames: it is `used` by one, and kept for another.
+    If the header itself was cut, `header` ends in foreign text, and `length` is 0 unless it looks whole by chance. Such
+    a head may match several frames: after its first match it is `used`, and kept.
     """
 
     header: bytes
@@ -55,7 +55,7 @@ class _Head:
 
 
 class FrameReader:
-    """Gives the payloads in a stream of lines; `corrupt` counts the frames given up so far."""
+    """Reader of the payloads in a stream of lines; `corrupt` counts the frames lost so far."""
 
     def __init__(self) -> None:
         self.corrupt = 0
@@ -64,7 +64,7 @@ class FrameReader:
         self._work = WORK_LIMIT
 
     def feed(self, line: bytes) -> list[bytes]:
-        """The payloads that this line holds or completes. It comes without its newline."""
+        """Return the payloads that a line, without its newline, holds or completes."""
         self._seen += len(line) + 1
         if MARK not in line and (b"}" not in line or not (self._heads or PAYLOAD_START in line)):
             return []
@@ -74,12 +74,12 @@ class FrameReader:
         return payloads + self._completed(rest) if rest.endswith(b"}") else payloads
 
     def finish(self) -> int:
-        """Gives up what is still incomplete. Returns the number of frames that were lost in all."""
+        """Drop incomplete frames and return the number of frames lost in total."""
         self._expire(self._seen + WINDOW + 1)
         return self.corrupt
 
     def _whole(self, line: bytes) -> tuple[list[bytes], bytes]:
-        """Payloads that lie in the line in one piece, and what follows the last of them; notes the heads of others."""
+        """Return payloads that are whole in the line, and the text after the last; store the heads of others."""
         payloads, end = [], 0
         start = line.find(MARK)
         while start >= 0:
@@ -112,7 +112,7 @@ class FrameReader:
             self.corrupt += 1
 
     def _completed(self, tail: bytes) -> list[bytes]:
-        """All payloads that `tail`, the end of a line, completes: frames of several ranks often end alike."""
+        """Return all payloads that `tail`, the end of a line, completes: frames of several ranks often end alike."""
         payloads = [self._beheaded(tail)]
         for head in tuple(self._heads):
             payload = self._joined(head, tail) if head.length and self._work > 0 else None
@@ -122,7 +122,7 @@ class FrameReader:
         return list(dict.fromkeys(payload for payload in payloads if payload is not None))
 
     def _joined(self, head: _Head, tail: bytes) -> bytes | None:
-        """Head and tail put together where the CRC says so: `kept` bytes of the one, the missing ones of the other."""
+        """Join head and tail so that the CRC matches: `kept` bytes of the head, the missing ones of the tail."""
         first = max(0, head.length - len(tail))
         last = min(head.length - 1, len(head.text))
         crc = zlib.crc32(head.text[:first])
@@ -135,7 +135,7 @@ class FrameReader:
         return None
 
     def _beheaded(self, tail: bytes) -> bytes | None:
-        """A payload whose header was cut: the payload tells what it was, and its first part must be among the heads.
+        """Return a payload whose header was cut: its length and CRC follow from it, and its first part must be a head.
 
         With the full CRC before the payload the first part proves nothing more, and may be missing.
         """
@@ -153,7 +153,7 @@ class FrameReader:
 
 
 def _common(one: bytes, other: bytes) -> int:
-    """How many bytes the two begin with alike."""
+    """Return the length of the common beginning."""
     length = 0
     for left, right in zip(one, other, strict=False):
         if left != right:

@@ -1,4 +1,4 @@
-"""Who wrote a line of a log, and what is left of it: launchers and log collectors put rank, host and time before it."""
+"""Origin and content of a log line: launchers and log collectors prefix it with rank, host and time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pytest_hetgpu.model.lazy_regex import lazy
 _LONGEST = 1 << 16
 _MOST_PREFIXES = 4
 
-# CSI and OSC sequences and changes of the character set (ECMA-48), and what a pager leaves of them.
+# CSI and OSC sequences and changes of the character set (ECMA-48), and their remains in a pager's output.
 _ESCAPES = lazy(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b(?:\][^\x07\x1b]*(?:\x07|\x1b\\)?|\([0-9A-B]|[@-Z\\-_])")
 _CONTROLS = lazy(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
@@ -54,13 +54,13 @@ _PREFIXES = {kind: tuple(map(lazy, forms)) for kind, forms in _FORMS.items()}
 _KINDS = {"[": "bracket", "(": "parenthesis", " ": "digit"}
 
 
-def parsed(raw: bytes | str, number: int) -> LogLine:
-    """The line with what stands before it taken off. Never raises, whatever the bytes are."""
+def parse_line(raw: bytes | str, number: int) -> LogLine:
+    """Return the line without its prefixes. Never raises, whatever the bytes are."""
     whole = raw.decode(errors="replace") if isinstance(raw, bytes) else raw
     whole = whole[:_LONGEST].replace("\0", "").rstrip("\r\n")
     text = whole.rpartition("\r")[2]
     if not text.isprintable():
-        text = plain(text)
+        text = strip_controls(text)
     rank, host = None, None
     for _ in range(_MOST_PREFIXES):
         found = _prefix(text)
@@ -73,8 +73,8 @@ def parsed(raw: bytes | str, number: int) -> LogLine:
     return LogLine(text, number, rank, host, whole)
 
 
-def plain(text: str) -> str:
-    """A text without escape sequences and control characters."""
+def strip_controls(text: str) -> str:
+    """Return a text without escape sequences and control characters."""
     return _CONTROLS.sub("", _ESCAPES.sub("", text))
 
 

@@ -1,4 +1,4 @@
-"""The lines that programs themselves print, for whoever wants all of them: bounded, and without what is nobody's."""
+"""Lines that programs themselves print, for parsers of all of them: bounded, and without debug noise."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ MOST_RECORDS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
-    """What a rank said of the program that it became: its `path`, "" where it was not found among what it `looked` at.
+class StartedProgram:
+    """A rank's report on the program that it started: its `path`, "" if none of the files in `looked` exists.
 
-    `versions` are those of libraries that the program is made of.
+    `versions` are those of libraries that belong to the program.
     """
 
     name: str
@@ -30,24 +30,25 @@ class Start:
     versions: Mapping[str, str] = field(default_factory=dict)
 
 
-class Output:
-    """The lines of one log with their numbers; `starts` are, once they have been read, what ranks said, by rank."""
+class OutputLines:
+    """Numbered lines of one log; once they have been read, `starts` maps ranks to their programs."""
 
-    def __init__(self, path: Path, unheard: tuple[bytes, ...] = ()) -> None:
+    def __init__(self, path: Path, noise: tuple[bytes, ...] = ()) -> None:
         self._path = path
-        self._unheard = unheard
-        self.starts: dict[int, Start] = {}
+        self._noise = noise
+        self.starts: dict[int, StartedProgram] = {}
 
     def lines(self) -> Iterator[tuple[str, int]]:
-        """Text and number of each line that is no record of ours. A line too long comes in pieces.
+        """Yield text and number of each line that is no record of ours.
 
-        Of a line that was written over the last version counts. Raises OSError where the log cannot be read.
+        A line that is too long comes in pieces. If a line was overwritten, its last version counts. Raise OSError if
+        the log cannot be read.
         """
-        frames, number, unheard = FrameReader(), 1, any_of(self._unheard)
+        frames, number, noise = FrameReader(), 1, any_of(self._noise)
         with self._path.open("rb") as log:
             while raw := log.readline(LONGEST_LINE):
                 ours = MARK in raw
-                if ours or not unheard.search(raw):
+                if ours or not noise.search(raw):
                     for payload in frames.feed(raw.rstrip(b"\r\n")):
                         self._take(payload)
                     if not ours:
@@ -66,14 +67,14 @@ class Output:
 
 
 def _shown(raw: bytes) -> str:
-    """A line as a terminal would show it, without colours and NULs."""
+    """Return a line as a terminal shows it, without colours and NULs."""
     last = without_colours(raw).rstrip(b"\r\n").rpartition(b"\r")[2]
     return last.decode(errors="replace").replace("\0", "")
 
 
-def _start(record: dict[str, Any]) -> Start:
+def _start(record: dict[str, Any]) -> StartedProgram:
     looked, versions = record.get("looked"), record.get("versions")
-    return Start(
+    return StartedProgram(
         name=_text(record.get("name")),
         host=_text(record.get("host")),
         path=_text(record.get("path")),

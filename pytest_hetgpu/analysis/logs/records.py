@@ -1,7 +1,7 @@
-"""Reads what ranks report (`remote/harness.py`) out of a run's raw output. Pure: bytes in, nouns out.
+"""Reader of ranks' records (`remote/harness.py`) in a run's raw output. Pure: bytes in, nouns out.
 
-Anything at all may stand in a log. What is not a record of ours is passed over; a record that is damaged, or says what
-none may say, is counted, and nothing of it is believed.
+A log may hold anything. Text that is no record of ours is skipped. A record that is damaged, or has values that none
+may have, is counted and dropped.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ MOST_FACTS = 200_000  # a run of 1000 ranks and 100 points reports about 100,000
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """What all ranks reported; the fields are those of `Evidence`. `corrupt` counts records that could not be read.
+    """Reports of all ranks; the fields are those of `Evidence`. `corrupt` counts records that could not be read.
 
-    `carried` are components that ranks saw themselves connected by, `versions` those of libraries they asked. `ended`
-    is when a rank was done, and `last_row` when the last time was reported, in seconds since 1970 by their own clocks.
+    `carried` are components of connections that ranks reported, `versions` those of libraries that ranks queried.
+    `ended` is the time at which a rank was done, and `last_row` that of the last reported time, in seconds since 1970
+    by their own clocks.
     """
 
     hellos: Mapping[int, Hello] = field(default_factory=dict)
@@ -43,7 +44,7 @@ class Records:
 
 
 class _RecordError(ValueError):
-    """A record says what none may say."""
+    """A record with values that none may have."""
 
 
 class RecordReader:
@@ -78,12 +79,12 @@ class RecordReader:
         }
 
     def feed(self, line: bytes) -> None:
-        """Takes one line without its newline, or the next piece of a line too long to be handed over whole."""
+        """Take one line without its newline, or the next piece of a line that is too long."""
         for payload in self._frames.feed(line):
             self._receive(payload)
 
     def finish(self) -> Records:
-        """All that was reported, after the last line."""
+        """Return all reports, after the last line."""
         return Records(
             hellos=dict(self._hellos),
             rows=tuple(self._rows),
@@ -228,7 +229,7 @@ def _number(value: Any) -> float:
 
 
 def _at(record: Mapping[str, Any]) -> float | None:
-    """When a record was written; None where it does not say, as those of earlier versions."""
+    """Return when a record was written; None if it has no time, as those of earlier versions."""
     at = record.get("at")
     if at is None:
         return None

@@ -1,6 +1,6 @@
-"""One pass over a log of any size, in which only the lines that somebody listens for cost more than a search.
+"""Scan of a log in a single pass; lines without a trigger are skipped unparsed.
 
-A log is bytes: NULs, broken UTF-8, carriage returns and endless lines are its ordinary contents.
+A log is bytes: NULs, broken UTF-8, carriage returns and endless lines are ordinary content.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
-from pytest_hetgpu.analysis.logs.colours import Coloured, without_colours
-from pytest_hetgpu.analysis.logs.lines import parsed
-from pytest_hetgpu.analysis.logs.unheard import Unheard
+from pytest_hetgpu.analysis.logs.colours import ColouredBlock, without_colours
+from pytest_hetgpu.analysis.logs.lines import parse_line
+from pytest_hetgpu.analysis.logs.noise_filter import NoiseFilter
 from pytest_hetgpu.extensions.signatures.base import LogLine
-from pytest_hetgpu.model.multi_pattern import Words
+from pytest_hetgpu.model.multi_pattern import MultiPatternMatcher
 
 CHUNK = 1 << 20
 LONGEST_LINE = 1 << 16
@@ -28,48 +28,49 @@ _LINE_FEED = 10
 
 
 @dataclass(slots=True)
-class Line:
+class ScannedLine:
     """A line without its end, or a piece of one that is too long; `number` counts line feeds from 1."""
 
     raw: bytes
     number: int
-    _said: LogLine | None = field(default=None, init=False, repr=False, compare=False)
+    _parsed: LogLine | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
-    def said(self) -> LogLine:
-        """The line as dialects read it; parsed once for all of them."""
-        if self._said is None:
-            self._said = parsed(self.raw, self.number)
-        return self._said
+    def parsed(self) -> LogLine:
+        """The line as parsers get it; parsed once for all of them."""
+        if self._parsed is None:
+            self._parsed = parse_line(self.raw, self.number)
+        return self._parsed
 
     @property
     def text(self) -> str:
-        """The line as text, without NULs and colours; what is no UTF-8 is replaced."""
+        """The line as text, without NULs and colours; invalid UTF-8 is replaced."""
         return without_colours(self.raw).decode(errors="replace").replace("\0", "")
 
 
 @dataclass(slots=True)
-class Ear:
-    """Somebody who wants the lines that hold one of `triggers`, and `context` lines after each of them."""
+class Subscription:
+    """Request for lines that hold one of `triggers`, and for `context` lines after each of them."""
 
     triggers: Sequence[bytes]
-    take: Callable[[Line], None]
+    take: Callable[[ScannedLine], None]
     context: int = 0
     pending: int = field(default=0, init=False)
 
 
 class Scan:
-    """Feeds ears from blocks of whole lines; `head` and `tail` keep the first and last lines, `lines` counts all.
+    """Scan that feeds subscriptions; `head` and `tail` keep the first and last lines, `lines` counts all.
 
-    A line that holds one of the words `unheard` is nobody's, nor of anybody's context, which a long row of them ends.
+    A line that holds one of the words `noise` goes to no subscription. A long block of such lines also ends every
+    context.
     """
 
-    def __init__(self, ears: Sequence[Ear], unheard: Sequence[bytes] = ()) -> None:
-        self._ears = ears
-        self._unheard = Unheard(unheard)
-        self._audience = _audience(tuple(tuple(ear.triggers) for ear in ears), tuple(unheard))
-        self._words = self._audience.words
-        # Places of ears that want more lines.
+    def __init__(self, subscriptions: Sequence[Subscription], noise: Sequence[bytes] = ()) -> None:
+        self._subscriptions = subscriptions
+        self._noise = NoiseFilter(noise)
+        self._index = _index(tuple(tuple(one.triggers) for one in subscriptions), tuple(noise))
+        self._matcher = self._index.matcher
+        # Indexes of subscriptions that wait for more lines.
         self._pending: set[int] = set()
         self._passed = 0
         self._number = 1
@@ -78,23 +79,23 @@ class Scan:
 
     @property
     def lines(self) -> int:
-        """How many lines there were; a last one without an end counts."""
+        """Number of lines; a last one without an end counts."""
         return self._number - (self._tail[-1:] in (b"\n", b""))
 
     @property
     def head(self) -> tuple[str, ...]:
-        """The first lines, as far as HEAD_BYTES go."""
-        return tuple(Line(raw[:LONGEST_TAIL_LINE], 0).text for raw in self._head.splitlines())
+        """The first lines, up to HEAD_BYTES."""
+        return tuple(ScannedLine(raw[:LONGEST_TAIL_LINE], 0).text for raw in self._head.splitlines())
 
     @property
     def tail(self) -> tuple[str, ...]:
-        """The last lines, as a terminal would show them: of a line written over, what came last."""
+        """The last lines, as a terminal shows them: if a line was overwritten, its last version."""
         lines = self._tail[-TAIL_BYTES:].strip(b"\0\r\n").split(b"\n")[-TAIL_LINES:]
         shown = (line.rstrip(b"\r").rpartition(b"\r")[2][:LONGEST_TAIL_LINE] for line in lines)
-        return tuple(Line(raw, 0).text for raw in shown) if lines != [b""] else ()
+        return tuple(ScannedLine(raw, 0).text for raw in shown) if lines != [b""] else ()
 
     def file(self, path: Path) -> None:
-        """Reads a file from its beginning to its end; a missing one is empty. Memory: two chunks, whatever the size."""
+        """Read a file from start to end; a missing one is empty. Memory: two chunks, whatever the size."""
         try:
             log = path.open("rb", buffering=0)
         except FileNotFoundError:
@@ -107,7 +108,7 @@ class Scan:
                 self._block(rest)
 
     def _lines(self, rest: bytes, chunk: bytes) -> bytes:
-        """Takes whole lines, and of an endless line whole pieces; returns what is left. `rest` holds no line end."""
+        """Scan whole lines, and whole pieces of an endless line; return the rest. `rest` holds no line end."""
         ended = max(chunk.rfind(b"\n"), chunk.rfind(b"\r")) + 1
         start = ended or -len(rest)
         end = start + (len(chunk) - start) // LONGEST_LINE * LONGEST_LINE
@@ -117,17 +118,17 @@ class Scan:
         return chunk[end:]
 
     def _block(self, given: bytes) -> None:
-        coloured, at, flood = Coloured(given), 0, False
+        coloured, at, flood = ColouredBlock(given), 0, False
         block = coloured.plain
         while at < len(block):
-            # Behind a line that somebody wanted more may come, which need no search.
+            # After a wanted line more may follow, which need no search.
             if (flood or self._pending) and (after := self._alike(coloured, at)) > at:
                 at = after
                 continue
             if not self._pending:
                 at = self._to_a_hit(block, at)
             # A row that is no longer than a line holds none that is cut into pieces.
-            row = self._unheard.past(block, at, at + LONGEST_LINE + 1)
+            row = self._noise.past(block, at, at + LONGEST_LINE + 1)
             flood = row == at
             if row > at:
                 self._pass_over(block, at, row)
@@ -139,95 +140,95 @@ class Scan:
             self._head += block[: HEAD_BYTES - len(self._head)]
 
     def _to_a_hit(self, block: bytes, at: int) -> int:
-        """Where the next line begins that holds a word for somebody, the block's end where there is none."""
-        hit = self._words.first(block, at)
+        """Return the start of the next line that holds a trigger, or the end of the block."""
+        hit = self._matcher.first(block, at)
         start = len(block) if hit is None else _line_start(block, at, hit)
         self._number += block.count(b"\n", at, start)
         return start
 
-    def _alike(self, coloured: Coloured, at: int) -> int:
-        """As `_one`, of a line like one that was given before; `at` itself where none was, or nobody wants such."""
+    def _alike(self, coloured: ColouredBlock, at: int) -> int:
+        """Feed the line at `at` as `_one` does, if one of the same shape was fed before; else return `at`."""
         block = coloured.plain
         end = _line_end(block, at)
         if end in (at, len(block)) or end - at >= LONGEST_LINE:
             return at
-        words = self._words.known(block[at:end])
+        words = self._matcher.known(block[at:end])
         hit = None if words is None else self._hit(words)
         if hit is None or not (hit or self._pending):
             return at
-        self._give(Line(coloured.whole(at, end), self._number), hit)
+        self._give(ScannedLine(coloured.whole(at, end), self._number), hit)
         self._number += block[end] == _LINE_FEED
         return end + 1
 
-    def _one(self, coloured: Coloured, at: int) -> int:
-        """Gives the line at `at` to the ears that want it, and returns where the next begins."""
+    def _one(self, coloured: ColouredBlock, at: int) -> int:
+        """Feed the line at `at` to its subscriptions and return the start of the next."""
         block = coloured.plain
         end = _line_end(block, at)
         if end > at:
-            hit = self._hit(self._words.within(block[at:end]))
+            hit = self._hit(self._matcher.within(block[at:end]))
             if hit is None:
                 self._pass_over(block, at, end)
             else:
-                self._give(Line(coloured.whole(at, end), self._number), hit)
+                self._give(ScannedLine(coloured.whole(at, end), self._number), hit)
         ended_by = block[end : end + 1]
         self._number += ended_by == b"\n"
         return end + (ended_by in (b"\n", b"\r"))
 
-    def _give(self, line: Line, hit: frozenset[int]) -> None:
+    def _give(self, line: ScannedLine, hit: frozenset[int]) -> None:
         self._passed = 0
         for place in sorted(hit | self._pending) if self._pending else sorted(hit):
-            ear = self._ears[place]
-            ear.pending = ear.context if place in hit else ear.pending - 1
-            if ear.pending:
+            subscription = self._subscriptions[place]
+            subscription.pending = subscription.context if place in hit else subscription.pending - 1
+            if subscription.pending:
                 self._pending.add(place)
             else:
                 self._pending.discard(place)
-            ear.take(line)
+            subscription.take(line)
 
     def _pass_over(self, block: bytes, at: int, end: int) -> None:
-        """Counts lines that are nobody's: behind so many of them in a row nobody waits for more."""
+        """Count lines of noise; after many of them in a row no subscription waits for more."""
         self._number += block.count(b"\n", at, end)
         if not self._pending:
             return
         self._passed += sum(map(bool, block[at:end].replace(b"\r", b"\n").split(b"\n")))
         if self._passed > _MOST_BETWEEN:
             for place in self._pending:
-                self._ears[place].pending = 0
+                self._subscriptions[place].pending = 0
             self._pending.clear()
 
     def _hit(self, words: frozenset[bytes]) -> frozenset[int] | None:
-        """The places of the ears that listen for one of these words; None where one of them makes a line nobody's."""
-        wanted = self._audience.wanted
+        """Return the indexes of subscriptions to one of these words; None if one of the words marks noise."""
+        wanted = self._index.wanted
         if words in wanted:
             return wanted[words]
-        nobodys = not words.isdisjoint(self._unheard.words)
-        found = None if nobodys else frozenset(place for word in words for place in self._audience.listening[word])
+        is_noise = not words.isdisjoint(self._noise.words)
+        found = None if is_noise else frozenset(place for word in words for place in self._index.subscribers[word])
         if len(wanted) < _MOST_KNOWN:
             wanted[words] = found
         return found
 
 
 @dataclass(frozen=True, slots=True)
-class _Audience:
-    """What is known of ears with the same triggers, whichever log they listen to.
+class _SubscriptionIndex:
+    """Index of subscriptions with the same triggers, shared by the scans of all logs.
 
-    `listening` has the places of a word's ears. `wanted` has those of a line that holds these words, None if nobody's.
+    `subscribers` has the indexes per trigger. `wanted` caches them per set of triggers in a line, None for noise.
     """
 
-    words: Words
-    listening: Mapping[bytes, Sequence[int]]
+    matcher: MultiPatternMatcher
+    subscribers: Mapping[bytes, Sequence[int]]
     wanted: dict[frozenset[bytes], frozenset[int] | None] = field(default_factory=dict)
 
 
 @lru_cache(maxsize=16)
-def _audience(triggers: tuple[tuple[bytes, ...], ...], unheard: tuple[bytes, ...]) -> _Audience:
-    """Made once per set of ears: logs of one run differ little, and most of them are short."""
-    words = Words((trigger for wanted in triggers for trigger in wanted), unheard)
-    listening: dict[bytes, list[int]] = {word: [] for word in words.words}
+def _index(triggers: tuple[tuple[bytes, ...], ...], noise: tuple[bytes, ...]) -> _SubscriptionIndex:
+    """Return the index, made once per set of triggers: logs of one run differ little, and most of them are short."""
+    matcher = MultiPatternMatcher((trigger for wanted in triggers for trigger in wanted), noise)
+    subscribers: dict[bytes, list[int]] = {word: [] for word in matcher.words}
     for place, wanted in enumerate(triggers):
         for trigger in dict.fromkeys(wanted):
-            listening[trigger].append(place)
-    return _Audience(words, listening)
+            subscribers[trigger].append(place)
+    return _SubscriptionIndex(matcher, subscribers)
 
 
 def _line_start(block: bytes, low: int, high: int) -> int:
@@ -235,7 +236,7 @@ def _line_start(block: bytes, low: int, high: int) -> int:
 
 
 def _line_end(block: bytes, at: int) -> int:
-    """The end of the line at `at`: its line feed or carriage return, or where it gets too long."""
+    """Return the end of the line at `at`: its line feed or carriage return, or the length limit."""
     limit = min(len(block), at + LONGEST_LINE)
     feed = block.find(b"\n", at, limit)
     limit = limit if feed < 0 else feed

@@ -1,4 +1,4 @@
-"""Versions of libraries as they say them in a log, by lower-case name: `ucx`, `nccl`, `openmpi`."""
+"""Versions of libraries as they print them in a log, by lower-case name: `ucx`, `nccl`, `openmpi`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pytest_hetgpu.extensions.signatures.base import LogLine
 
 _NUMBER = r"(\d{1,4}(?:\.\w{1,12}){1,4})"
 
-# name, what is found in the line by the automaton, and where the number stands
-_SAYINGS: tuple[tuple[str, str, str], ...] = (
+# Name, trigger for the automaton, and pattern of the number.
+_VERSION_TEXTS: tuple[tuple[str, str, str], ...] = (
     ("ucx", "UCX  INFO  Version ", rf"UCX  INFO  Version {_NUMBER}"),  # ucp_context.c
     ("ucx", "UCX version ", rf"UCX version {_NUMBER}"),  # ompi/mca/pml/ucx/pml_ucx.c
     ("ucc", "UCC  INFO  version: ", rf"UCC  INFO  version: {_NUMBER}"),  # ucc_constructor.c
@@ -30,16 +30,16 @@ _SAYINGS: tuple[tuple[str, str, str], ...] = (
 
 
 class Versions:
-    """Reads the first version that each library says of itself; others of the same library are added with a comma."""
+    """Parser of the first version that each library prints; further versions are joined by commas."""
 
-    triggers = tuple(dict.fromkeys(trigger.encode() for _, trigger, _ in _SAYINGS))
+    triggers = tuple(dict.fromkeys(trigger.encode() for _, trigger, _ in _VERSION_TEXTS))
 
     def __init__(self) -> None:
         self._seen: dict[str, dict[str, None]] = {}
 
     def feed(self, line: LogLine) -> None:
         """Take one line that holds a trigger."""
-        for name, trigger, pattern in _SAYINGS:
+        for name, trigger, pattern in _VERSION_TEXTS:
             if trigger in line.text and (found := re.search(pattern, line.text[:1000])):
                 seen = self._seen.setdefault(name, {})
                 if len(seen) < 8:
@@ -47,5 +47,5 @@ class Versions:
 
     @property
     def found(self) -> dict[str, str]:
-        """What was seen, like `{"ucx": "1.18.0", "openmpi": "5.0.11, 5.0.7"}`."""
+        """Versions by library, like `{"ucx": "1.18.0", "openmpi": "5.0.11, 5.0.7"}`."""
         return {name: ", ".join(versions) for name, versions in self._seen.items()}

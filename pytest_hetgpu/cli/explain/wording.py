@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pytest_hetgpu.analysis.explain import Explanation
-from pytest_hetgpu.analysis.logs.lines import plain
+from pytest_hetgpu.analysis.logs.lines import strip_controls
 from pytest_hetgpu.config.known_failures.entries import Noise
 from pytest_hetgpu.model.failure import Known, Signature
 from pytest_hetgpu.model.lazy_regex import lazy
@@ -111,7 +111,7 @@ def _failure(signature: Signature) -> Iterator[str]:
     )
     if any(where):
         yield f"  {', '.join(str(part) for part in where if part)}"
-    if signature.detail and signature.detail not in plain(signature.primary_line):
+    if signature.detail and signature.detail not in strip_controls(signature.primary_line):
         yield from _wrapped(signature.detail, "  ")
 
 

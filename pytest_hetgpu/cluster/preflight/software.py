@@ -58,7 +58,7 @@ def _components(cell: Cell, member: Member) -> Iterator[Concern]:
         "ucc": (("coll", "ucc"),),
     }
     # A foreign program's library carries its data, whatever this MPI was built with.
-    beside = cell.job.demand.foreign is not None and bool(cell.job.demand.foreign.layer)
+    beside = cell.job.demand.external is not None and bool(cell.job.demand.external.layer)
     if stack.vendor != "Open MPI" or beside:
         return
     for framework, name in needed.get(family, ()):

@@ -209,5 +209,5 @@ class _Reader:
 
 def _has_bandwidth(workload: Workload) -> bool:
     """Whether what a workload measures has a bandwidth by the definitions."""
-    foreign = workload.foreign(2)
+    foreign = workload.external(2)
     return metrics.has_bandwidth(operation_of(foreign) if foreign else workload.operation)

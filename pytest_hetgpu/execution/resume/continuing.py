@@ -13,13 +13,13 @@ from pytest_hetgpu.store.properties import Pair, to_pairs
 
 def next_part(suite: Suite, earlier: Earlier, begun: Beginning) -> Recorder:
     """Begins the next part of a run; it is held against the baseline that the run has. Else as `Recorder.start`."""
-    from pytest_hetgpu.analysis.baseline import kept_with
+    from pytest_hetgpu.analysis.baseline import saved_baseline
     from pytest_hetgpu.cluster.drift import set_first
 
     with writing(earlier.journal.folder):
         set_first(earlier.journal.folder)
     recorder = Recorder(suite, RunFolder(earlier.journal.folder), earlier.journal)
-    recorder.begin(begun, kept_with(earlier.journal.folder))
+    recorder.begin(begun, saved_baseline(earlier.journal.folder))
     return recorder
 
 

@@ -17,8 +17,8 @@ from typing import ClassVar
 from pytest_hetgpu.extensions.output_patterns import ReaderSettings
 from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.model import metrics
-from pytest_hetgpu.model.external_program import Foreign
-from pytest_hetgpu.model.program_output import Exited, Measured, Reading
+from pytest_hetgpu.model.external_program import ExternalProgram
+from pytest_hetgpu.model.program_output import BenchmarkResult, BenchmarkRow, ExitMeaning
 from pytest_hetgpu.model.records import Measurement, Point, Row
 from pytest_hetgpu.model.verdict import Kind
 
@@ -31,7 +31,7 @@ _WHOLE = re.compile(r"\d{1,18}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ParseRequest:
     """What a workload asks of a foreign program, and how its output is read.
 
     `argv` are the program and its options; `reader` is the reader's name. `points` are owed: their sizes are those of
@@ -62,13 +62,13 @@ class Asked:
         return ""
 
 
-def operation_of(foreign: Foreign) -> str:
+def operation_of(foreign: ExternalProgram) -> str:
     """The operation that the rows of a foreign program will be of."""
-    kind = find("readers", foreign.reader, Reader)  # type: ignore[type-abstract]
-    return kind.measures(Asked(foreign.argv, foreign.reader, ranks=foreign.ranks, operation=foreign.operation))
+    kind = find("readers", foreign.reader, OutputParser)  # type: ignore[type-abstract]
+    return kind.measures(ParseRequest(foreign.argv, foreign.reader, ranks=foreign.ranks, operation=foreign.operation))
 
 
-class Notes:
+class ParseIssues:
     """Complaints, each said once with the first line it holds for and how many more there were."""
 
     def __init__(self) -> None:
@@ -93,22 +93,22 @@ def _where(line: int, more: int) -> str:
     return f" (line {line}{f' and {more} more' if more else ''})"
 
 
-class Reader(abc.ABC):
+class OutputParser(abc.ABC):
     """A fresh one for each output. It never raises, whatever the lines are, and keeps at most `MOST_ROWS` rows."""
 
     Settings: ClassVar[type[ReaderSettings]] = ReaderSettings
     tool: ClassVar[str]
     """The program family's name, where the output does not tell which of several it is."""
 
-    def __init__(self, asked: Asked | None = None, settings: ReaderSettings | None = None) -> None:
-        self.asked = asked or Asked()
+    def __init__(self, asked: ParseRequest | None = None, settings: ReaderSettings | None = None) -> None:
+        self.asked = asked or ParseRequest()
         self.settings = settings or self.Settings()
-        self.notes = Notes()
-        self._rows: list[Measured] = []
+        self.notes = ParseIssues()
+        self._rows: list[BenchmarkRow] = []
         self._orphan = 0
 
     @classmethod
-    def measures(cls, asked: Asked) -> str:
+    def measures(cls, asked: ParseRequest) -> str:
         """The operation that rows of such a command will be of, as far as the command tells."""
         return asked.operation or cls.tool
 
@@ -117,27 +117,27 @@ class Reader(abc.ABC):
         """Take one line without its end; `number` counts from 1."""
 
     @abc.abstractmethod
-    def finish(self) -> Reading:
+    def finish(self) -> BenchmarkResult:
         """What was read, once there are no more lines."""
 
     @staticmethod
-    def exited(code: int, reading: Reading) -> Exited | None:
+    def exited(code: int, reading: BenchmarkResult) -> ExitMeaning | None:
         """What the exit code says, with what was read; None where it says nothing bad."""
         if reading.wrong or (reading.failed and not reading.slow):
-            return Exited(Kind.WRONG_RESULT, reading.failed[0] if reading.failed else "data failed its check")
-        return Exited(Kind.ERROR, f"exit code {code}") if code else None
+            return ExitMeaning(Kind.WRONG_RESULT, reading.failed[0] if reading.failed else "data failed its check")
+        return ExitMeaning(Kind.ERROR, f"exit code {code}") if code else None
 
     @classmethod
-    def stopped(cls, reading: Reading) -> Exited | None:
+    def stopped(cls, reading: BenchmarkResult) -> ExitMeaning | None:
         """What was read of a program that did not come to its end says."""
         return cls.exited(0, reading)
 
     @property
-    def rows(self) -> tuple[Measured, ...]:
+    def rows(self) -> tuple[BenchmarkRow, ...]:
         """The rows so far."""
         return tuple(self._rows)
 
-    def add(self, row: Measured) -> None:
+    def add(self, row: BenchmarkRow) -> None:
         """Keep a row."""
         if len(self._rows) < MOST_ROWS:
             self._rows.append(row)
@@ -204,7 +204,7 @@ def times_ranks(operation: str, size: int, ranks: int | None, per_rank: Collecti
     return size * ranks if ranks else None
 
 
-def measurements(reading: Reading) -> tuple[Measurement, ...]:
+def measurements(reading: BenchmarkResult) -> tuple[Measurement, ...]:
     """What reports show of a reading: latency in us, bandwidths by the definitions where a time was printed.
 
     Where none was, the printed figures stand for themselves. A single rank moves nothing: it has no bandwidths. Of
@@ -217,7 +217,7 @@ def measurements(reading: Reading) -> tuple[Measurement, ...]:
     return tuple(found.values())
 
 
-def _of(row: Measured) -> Iterable[Measurement]:
+def _of(row: BenchmarkRow) -> Iterable[Measurement]:
     ranks, seconds = row.ranks or 0, row.seconds
     if seconds is not None:
         computed = metrics.measurements([Row(row.operation, row.point, ranks, row.iterations or 0, seconds)])

@@ -17,8 +17,16 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 
 from pytest_hetgpu.extensions.output_patterns import ReaderSettings
-from pytest_hetgpu.extensions.readers.base import LONGEST_LINE, Asked, Reader, number, quoted, times_ranks, whole
-from pytest_hetgpu.model.program_output import Figure, Measured, Reading
+from pytest_hetgpu.extensions.readers.base import (
+    LONGEST_LINE,
+    OutputParser,
+    ParseRequest,
+    number,
+    quoted,
+    times_ranks,
+    whole,
+)
+from pytest_hetgpu.model.program_output import BenchmarkResult, BenchmarkRow, Quantity
 from pytest_hetgpu.model.records import Point
 
 _TITLE = re.compile(
@@ -92,14 +100,14 @@ _CHECKS = {"Pass": 0, "Fail": 1, "N/A": None}
 _TYPES = {"MPI_CHAR": "int8", "MPI_INT": "int32", "MPI_FLOAT": "float32", "MPI_DOUBLE": "float64", "MPI_BYTE": "uint8"}
 
 
-class Osu(Reader):
+class Osu(OutputParser):
     """A table for each datatype; its header says what the columns are, and rows that do not fit it are not read."""
 
     tool = "osu"
 
-    def __init__(self, asked: Asked | None = None, settings: ReaderSettings | None = None) -> None:
+    def __init__(self, asked: ParseRequest | None = None, settings: ReaderSettings | None = None) -> None:
         super().__init__(asked, settings)
-        self._reading = Reading(self.tool)
+        self._reading = BenchmarkResult(self.tool)
         self._operation = self.asked.operation
         self._base = self._operation
         self._several = False
@@ -109,7 +117,7 @@ class Osu(Reader):
         self._failed: list[str] = []
 
     @classmethod
-    def measures(cls, asked: Asked) -> str:
+    def measures(cls, asked: ParseRequest) -> str:
         name = PurePosixPath(asked.argv[0]).name.removeprefix("osu_") if asked.argv else ""
         found = _PROGRAM.fullmatch(name)
         if not found:
@@ -132,7 +140,7 @@ class Osu(Reader):
         elif text and not self._header and " " in text and _like_row(text.split()):
             self.orphan(number)
 
-    def finish(self) -> Reading:
+    def finish(self) -> BenchmarkResult:
         self.owes_rows(self._header)
         for said in self._failed:
             found = _FAILED.search(said)
@@ -197,8 +205,8 @@ class Osu(Reader):
         figures = self._figures(cells, line)
         self._keep(size, figures, cells, line)
 
-    def _figures(self, cells: dict[str, str], line: int) -> dict[str, Figure]:
-        found: dict[str, Figure] = {}
+    def _figures(self, cells: dict[str, str], line: int) -> dict[str, Quantity]:
+        found: dict[str, Quantity] = {}
         for title, token in cells.items():
             if title in _FIGURES:
                 name, unit, scale = _FIGURES[title]
@@ -211,7 +219,7 @@ class Osu(Reader):
                 continue
             value = self.figure(title, token, line, scale)
             if value is not None:
-                found[name] = Figure(value, unit)
+                found[name] = Quantity(value, unit)
         return found
 
     @property
@@ -223,7 +231,7 @@ class Osu(Reader):
     def _tail(self, title: str, lat: bool) -> str:
         return f"{'latency' if lat else self._bandwidth}_{title.partition(' ')[0].lower()}"
 
-    def _keep(self, size: int, figures: dict[str, Figure], cells: dict[str, str], line: int) -> None:
+    def _keep(self, size: int, figures: dict[str, Quantity], cells: dict[str, str], line: int) -> None:
         ranks = self.asked.ranks
         if self._base in _PAIR and not self._several and self._operation == self._base:
             if ranks not in (None, 2):
@@ -237,7 +245,7 @@ class Osu(Reader):
         point = Point(defined, dtype, self.asked.place) if "Size" in cells else Point(0, "none")
         wrong = _CHECKS[cells.get("Validation", "N/A")]
         iterations = whole(cells.get("Iterations", ""))
-        self.add(Measured(self._operation, point, ranks, figures, iterations, wrong, line))
+        self.add(BenchmarkRow(self._operation, point, ranks, figures, iterations, wrong, line))
 
     def _mark(self, size: int | None) -> None:
         """A failed check that no row shows: rows of its size that were not found right are wrong."""

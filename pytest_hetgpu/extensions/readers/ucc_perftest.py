@@ -16,8 +16,16 @@ from __future__ import annotations
 import re
 
 from pytest_hetgpu.extensions.output_patterns import ReaderSettings
-from pytest_hetgpu.extensions.readers.base import LONGEST_LINE, Asked, Reader, factor, number, quoted, whole
-from pytest_hetgpu.model.program_output import Figure, Measured, Reading
+from pytest_hetgpu.extensions.readers.base import (
+    LONGEST_LINE,
+    OutputParser,
+    ParseRequest,
+    factor,
+    number,
+    quoted,
+    whole,
+)
+from pytest_hetgpu.model.program_output import BenchmarkResult, BenchmarkRow, Quantity
 from pytest_hetgpu.model.records import Point
 
 _SETTING = re.compile(r"(Collective|Memory type|Datatype|Data type|Inplace|Iteration mode|  small|  large):? +(\S+)")
@@ -29,19 +37,19 @@ _CHANGED = {"alltoall", "alltoallv", "reduce_scatter", "reduce_scatterv", "scatt
 _NAMES = {"bcast": "broadcast"}
 
 
-class UccPerftest(Reader):
+class UccPerftest(OutputParser):
     """One row for each line of the table."""
 
     tool = "ucc_perftest"
 
-    def __init__(self, asked: Asked | None = None, settings: ReaderSettings | None = None) -> None:
+    def __init__(self, asked: ParseRequest | None = None, settings: ReaderSettings | None = None) -> None:
         super().__init__(asked, settings)
         self._settings: dict[str, str] = {}
         self._header = 0
         self._columns = 0
 
     @classmethod
-    def measures(cls, asked: Asked) -> str:
+    def measures(cls, asked: ParseRequest) -> str:
         name = asked.option("-c")
         return _NAMES.get(name, name) or cls.tool
 
@@ -62,12 +70,12 @@ class UccPerftest(Reader):
         elif text:
             self._row(text.split(), number)
 
-    def finish(self) -> Reading:
+    def finish(self) -> BenchmarkResult:
         self.owes_rows(self._header)
         if self.asked.ranks == 1:
             self.notes.add("1 rank: nothing moved, no figure is a bandwidth")
         memory = self._settings.get("Memory type", "").lower()
-        return Reading(self.tool, "", self.rows, self.notes.said, memory=memory)
+        return BenchmarkResult(self.tool, "", self.rows, self.notes.said, memory=memory)
 
     @property
     def _operation(self) -> str:
@@ -86,19 +94,19 @@ class UccPerftest(Reader):
         if len(tokens) != self._columns:
             self.notes.add(f"a row of {len(tokens)} columns below a header of {self._columns}", line)
             return
-        figures: dict[str, Figure] = {}
+        figures: dict[str, Quantity] = {}
         for name, token in zip(("latency", "latency_min", "latency_max"), tokens[2:], strict=False):
             value = self.figure(name, token, line, 1e-6)
             if value is not None:
-                figures[name] = Figure(value, "s")
+                figures[name] = Quantity(value, "s")
         # Of gather and scatter only the slowest rank's is printed.
         if self._columns == 8 and tokens[5] != "N/A" and self.asked.ranks != 1:
             value = self.figure("busbw", tokens[5], line)
             if value is not None:
-                figures["busbw"] = Figure(value, "GB/s")
+                figures["busbw"] = Quantity(value, "GB/s")
         self._keep(tokens, figures, line)
 
-    def _keep(self, tokens: list[str], figures: dict[str, Figure], line: int) -> None:
+    def _keep(self, tokens: list[str], figures: dict[str, Quantity], line: int) -> None:
         if tokens[1] == "N/A":
             point: Point | None = Point(0, "none")
         else:
@@ -107,12 +115,12 @@ class UccPerftest(Reader):
             small = self._settings.get("small")
             same = small is not None and small == self._settings.get("large")
             self.add(
-                Measured(
+                BenchmarkRow(
                     self._operation, point, self.asked.ranks, figures, whole(small or "") if same else None, line=line
                 )
             )
 
-    def _point(self, token: str, figures: dict[str, Figure], line: int) -> Point | None:
+    def _point(self, token: str, figures: dict[str, Quantity], line: int) -> Point | None:
         size, ranks = whole(token), self.asked.ranks
         if size is None:
             self.notes.add(f"the size is {quoted(token)}, no whole number", line)
@@ -133,7 +141,7 @@ class UccPerftest(Reader):
         dtype = self._settings.get("Datatype") or self._settings.get("Data type", "")
         return Point(size, dtype, "in" if inplace else self.asked.place)
 
-    def _parts(self, size: int, ranks: int, figures: dict[str, Figure]) -> int | None:
+    def _parts(self, size: int, ranks: int, figures: dict[str, Quantity]) -> int | None:
         """How many of the printed size make the whole: by the bandwidth, or by what only late releases print."""
         busbw, time = figures.get("busbw"), figures.get("latency")
         known = factor(self._operation, ranks)

@@ -1,1 +1,1 @@
-"""Log dialects: one file for each kind of failure text."""
+"""Log parsers: one file per kind of failure text."""

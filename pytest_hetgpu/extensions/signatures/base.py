@@ -1,7 +1,7 @@
-"""What a dialect is: it reads one kind of failure text and says what each text means.
+"""Base class of log parsers: each matches one kind of failure text.
 
 Keys read `WHAT@WHERE!FUNCTION` (`SIGSEGV@libuct.so!uct_tcp_ep_am_short`, `ValueError@train.py!main`,
-`no-component@pml`), hold nothing that differs between two runs of one bug, and none of the glob characters `*?[]`.
+`no-component@pml`). They hold nothing that differs between two runs of one bug, and no glob characters `*?[]`.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _VARIABLE = lazy(r"0x[0-9a-f]+|\([^()]*\)|\[[^\[\]]*\]|<[^<>]*>|\S*\d{3,}\S*|\b\
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """One line as dialects read it; `number` counts from 1.
+    """One line as parsers get it; `number` counts from 1.
 
-    `text` is without NULs, escape sequences, and what a launcher or log collector put before it; `rank` and `host` are
-    what that prefix said. `whole` is the line as it stands in the log.
+    `text` is without NULs, escape sequences and prefixes of a launcher or log collector; `rank` and `host` come from
+    such a prefix. `whole` is the line as the log has it.
     """
 
     text: str
@@ -49,46 +49,46 @@ class LogLine:
         return (self.whole or self.text).strip()[:LONGEST_QUOTE]
 
 
-class Weight(enum.IntEnum):
-    """How much a text explains, most first. The lowest layer's own words outweigh what the layers above felt of it."""
+class Priority(enum.IntEnum):
+    """Explanatory value of a match, highest first: the lowest layer's message precedes those of layers above."""
 
     CAUSE = 0
-    """Names the failing thing itself: a signal handler's report, an exception, a library that is not there."""
+    """Names the failing thing itself: a signal handler's report, an exception, a missing library."""
     RELAYED = 1
-    """An upper layer's word on a failure that a lower one may have named: `MPI_INIT failed`, no PML could be opened."""
-    ENDING = 2
-    """The launcher's word on how the first rank ended."""
+    """An upper layer's message about a lower failure: `MPI_INIT failed`, no PML could be opened."""
+    EXIT = 2
+    """The launcher's message about the first rank's exit."""
     SYMPTOM = 3
-    """An error whose reason lies elsewhere, such as a connection refused by somebody who may be dead."""
+    """An error with its cause elsewhere, such as a connection refused by a peer that may be dead."""
     UNSPECIFIC = 4
-    """That something failed, in the words of a layer that does not know what: `MPI_ERR_OTHER`."""
+    """A failure without any cause: `MPI_ERR_OTHER`."""
     STUCK = 5
-    """Where processes were found waiting: stacks that somebody took of a job that did not end."""
+    """Positions of waiting processes, from stacks of a job that did not end."""
     LIMIT = 6
-    """That a time limit ended the run; it says nothing of why the run took so long."""
+    """A time limit ended the run; why the run took so long remains open."""
     CONSEQUENCE = 7
-    """What a failure did to the other ranks: a peer is gone, the launcher cleans up."""
+    """A failure's effect on other ranks: a peer is gone, the launcher cleans up."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """One failure as a text told it, and the process that the text names.
+class FailureMatch:
+    """One failure that a parser matched, and the process that the text names.
 
-    `certain` texts prove that the run failed: a handler's backtrace, an uncaught exception, a launcher's epilogue.
-    What a library merely logs, however loudly, a run may survive.
+    A `fatal` match proves that the run failed: a handler's backtrace, an uncaught exception, a launcher's final report.
+    A run may survive what a library merely logs.
     """
 
     signature: Signature
-    weight: Weight = Weight.CAUSE
+    priority: Priority = Priority.CAUSE
     process: Process | None = None
-    certain: bool = True
+    fatal: bool = True
 
 
-class Dialect(abc.ABC):
-    """One kind of failure text; a fresh object reads one log.
+class LogParser(abc.ABC):
+    """Parser of one kind of failure text; a new object parses one log.
 
-    `triggers` are fixed parts of the lines it wants; `context` the number of lines after each such line that it is fed
-    as well, whatever they hold. Ranks write at the same time, so foreign lines may stand between its own.
+    `triggers` are fixed parts of its lines. `context` is the number of lines after each such line to feed as well.
+    Ranks write at the same time, so lines of other origin may stand in between.
     """
 
     triggers: ClassVar[tuple[bytes, ...]]
@@ -99,28 +99,28 @@ class Dialect(abc.ABC):
         """Take one line. Never raises, whatever it holds."""
 
     @abc.abstractmethod
-    def finish(self) -> Sequence[Reading]:
-        """Everything read, once the log has ended."""
+    def finish(self) -> Sequence[FailureMatch]:
+        """Return all matches, after the end of the log."""
 
     def exits(self) -> Sequence[RankExit]:
-        """How ranks ended, where these texts say it."""
+        """Return the exits of ranks, if these texts report them."""
         return ()
 
 
 def process_of(line: str) -> Process | None:
-    """The process in Open MPI's and UCX's prefix (`[node1:04057]`, `[node1:4057 :0]`), None where there is none."""
+    """Return the process in a prefix of Open MPI or UCX (`[node1:04057]`, `[node1:4057 :0]`), None without one."""
     found = _PREFIX.search(line)
     return (found[1].split(".")[0], int(found[2])) if found else None
 
 
 def token(text: str) -> str:
-    """A name as it may stand in a key: of a path the last part, and no character that a glob or a folder minds."""
+    """Return a name as part of a key: the last part of a path, without characters special to globs or folders."""
     name = text.strip().rstrip("/").rpartition("/")[2]
     return re.sub(r"[^\w.+-]+", "-", name).strip("-")[:_LONGEST_TOKEN]
 
 
 def slug(text: str) -> str:
-    """A message as a key: without numbers, addresses, names in brackets and quotation marks.
+    """Return a message as part of a key: without numbers, addresses, names in brackets and quotation marks.
 
     >>> slug("tcp_ep 0x55fa04 (state=CONNECTED): send(29) failed: Input/output error")
     'tcp_ep-send-failed-Input-output-error'

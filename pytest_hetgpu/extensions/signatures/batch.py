@@ -1,8 +1,8 @@
-"""Who ends a job besides its own launcher: batch systems, `timeout`, systemd, CI services, and people.
+"""Ends of jobs from outside: batch systems, `timeout`, systemd, CI services, and people.
 
-The words are those of GNU's timeout, time and make, OpenPBS's src/resmom/mom_main.c (`=>> PBS:`), IBM Spectrum LSF's
-job reports (its reference lists the TERM_ reasons) and jsrun, Grid Engine's source/daemons/execd, systemd's
-src/core/service.c, GitHub's actions/runner, GitLab's gitlab-runner and Jenkins' pipeline steps.
+Sources: GNU's timeout, time and make, OpenPBS's src/resmom/mom_main.c (`=>> PBS:`), IBM Spectrum LSF's job reports (its
+reference lists the TERM_ reasons) and jsrun, Grid Engine's source/daemons/execd, systemd's src/core/service.c, GitHub's
+actions/runner, GitLab's gitlab-runner and Jenkins' pipeline steps.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from pytest_hetgpu.extensions.signatures.base import LogLine, Reading, Weight, slug
-from pytest_hetgpu.extensions.signatures.engine.endings import CUT_OFF, by_code, by_signal, signal_number
-from pytest_hetgpu.extensions.signatures.engine.rules import Rule, RuleDialect
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, Priority, slug
+from pytest_hetgpu.extensions.signatures.engine.exits import CUT_OFF, exit_by_code, exit_by_signal, signal_number
+from pytest_hetgpu.extensions.signatures.engine.rules import MatchRule, RuleParser
 from pytest_hetgpu.model.records import RankExit
 from pytest_hetgpu.model.verdict import Kind
 
 _TIMEOUT = Kind.TIMEOUT
 _LAUNCH = Kind.LAUNCH_FAILURE
-_LIMIT = Weight.LIMIT
+_LIMIT = Priority.LIMIT
 _MOST_EXITS = 10_000
 
 # A task that was terminated, in the words of flux's event log, of flux-job, and of srun.
 _SIGNS = ('"signaled":15', "exited with exit code 143", "task(s) Terminated", "type=cancel severity=0", ": Terminated")
-# Keys that `reading` replaces by what the line says of a signal or a code.
+# Keys that `build_match` replaces by the signal or code in the line.
 _ENDED = "ended"
 _NOTED = "stopped@operator"
 _UNITS = r"(?:s|m|h|min|sec|hr|seconds?|secs?|minutes?|mins?|hours?|hrs?)\b"
@@ -48,56 +48,60 @@ _LSF = {
 }
 
 
-class Batch(RuleDialect):
-    """Limits and cancellations; how the launchers of batch systems say that programs ended."""
+class BatchSystem(RuleParser):
+    """Parser of limits, cancellations, and exits that launchers of batch systems report."""
 
     rules = (
         # timeout.c
-        Rule(
+        MatchRule(
             "timeout: sending signal ",
             _TIMEOUT,
             "time-limit@timeout",
             CUT_OFF,
             r"timeout: (?P<detail>sending signal (?P<name>\w+) to .*)",
         ),
-        Rule(
+        MatchRule(
             "timeout: failed to run command",
             _LAUNCH,
             "no-program@{program}",
             pattern=r"command .(?P<program>\S+?).: (?P<detail>No such file.*)",
         ),
-        Rule("timeout: failed to run command", _LAUNCH, "exec@{detail}", pattern=r"command .\S+?.: (?P<detail>.*\S)"),
+        MatchRule(
+            "timeout: failed to run command", _LAUNCH, "exec@{detail}", pattern=r"command .\S+?.: (?P<detail>.*\S)"
+        ),
         # mom_main.c, in the words of the resource that was exceeded
-        Rule(
+        MatchRule(
             ": job killed: ",
             Kind.OUT_OF_MEMORY,
             "memory-limit@pbs",
             pattern=r"=>> PBS: (?P<detail>job killed: (?:node \d+ \(\S*\) )?(?:p?v?mem|job.*mem)\b.*)",
         ),
-        Rule(": job killed: ", _TIMEOUT, "time-limit@pbs", CUT_OFF, r"=>> PBS: (?P<detail>job killed: walltime .*)"),
-        Rule(
+        MatchRule(
+            ": job killed: ", _TIMEOUT, "time-limit@pbs", CUT_OFF, r"=>> PBS: (?P<detail>job killed: walltime .*)"
+        ),
+        MatchRule(
             ": job killed: ",
             _TIMEOUT,
             "cpu-time@pbs",
             CUT_OFF,
             r"=>> PBS: (?P<detail>job killed: (?:node \d+ \(\S*\) )?p?cput .*)",
         ),
-        Rule("=>> PBS: ", Kind.ERROR, "killed@pbs", Weight.ENDING, r"=>> PBS: (?P<detail>job killed.*)"),
-        Rule(
+        MatchRule("=>> PBS: ", Kind.ERROR, "killed@pbs", Priority.EXIT, r"=>> PBS: (?P<detail>job killed.*)"),
+        MatchRule(
             "Job exceeded resource ",
             _TIMEOUT,
             "time-limit@pbs",
             CUT_OFF,
             r"(?P<detail>Job exceeded resource (?:walltime|cput))",
         ),
-        Rule(
+        MatchRule(
             "Job exceeded resource ",
             Kind.OUT_OF_MEMORY,
             "memory-limit@pbs",
             pattern=r"(?P<detail>Job exceeded resource v?mem)",
         ),
         *(
-            Rule(words, _LAUNCH, "{why}@pbs", pattern=rf"^(?P<detail>qsub: (?P<why>{words[6:]}.*))")
+            MatchRule(words, _LAUNCH, "{why}@pbs", pattern=rf"^(?P<detail>qsub: (?P<why>{words[6:]}.*))")
             for words in (
                 "qsub: Unknown queue",
                 "qsub: Job violates",
@@ -112,114 +116,126 @@ class Batch(RuleDialect):
         ),
         # LSF
         *(
-            Rule(f"TERM_{reason}:", _TIMEOUT, key, _LIMIT, rf"^TERM_{reason}: (?P<detail>.*)")
+            MatchRule(f"TERM_{reason}:", _TIMEOUT, key, _LIMIT, rf"^TERM_{reason}: (?P<detail>.*)")
             for reason, key in _LSF.items()
         ),
         *(
-            Rule(f"TERM_{reason}:", Kind.OUT_OF_MEMORY, "memory-limit@lsf", pattern=rf"^TERM_{reason}: (?P<detail>.*)")
+            MatchRule(
+                f"TERM_{reason}:", Kind.OUT_OF_MEMORY, "memory-limit@lsf", pattern=rf"^TERM_{reason}: (?P<detail>.*)"
+            )
             for reason in ("MEMLIMIT", "SWAP")
         ),
-        Rule("TERM_", Kind.ERROR, "{reason}@lsf", Weight.ENDING, r"^TERM_(?P<reason>[A-Z_]+): (?P<detail>job .*)"),
-        Rule("Exited with exit code ", key=_ENDED, pattern=r"^Exited with exit code (?P<code>[1-9]\d{0,8})\.\s*$"),
-        Rule("Exited by signal ", key=_ENDED, pattern=r"^Exited by signal (?P<number>\d{1,3})\.\s*$"),
-        Rule(
+        MatchRule("TERM_", Kind.ERROR, "{reason}@lsf", Priority.EXIT, r"^TERM_(?P<reason>[A-Z_]+): (?P<detail>job .*)"),
+        MatchRule("Exited with exit code ", key=_ENDED, pattern=r"^Exited with exit code (?P<code>[1-9]\d{0,8})\.\s*$"),
+        MatchRule("Exited by signal ", key=_ENDED, pattern=r"^Exited by signal (?P<number>\d{1,3})\.\s*$"),
+        MatchRule(
             "One or more process",
             key=_ENDED,
             pattern=r"first noticed rank (?P<rank>\d{1,9})\) terminated with signal (?P<number>\d{1,3})",
         ),
         # Grid Engine
-        Rule(
+        MatchRule(
             "wallclock time",
             _TIMEOUT,
             "time-limit@sge",
             _LIMIT,
             r"(?P<detail>job \S+ exceeded (?:hard|soft) wallclock time.*)",
         ),
-        Rule(
+        MatchRule(
             "exceeds job hard limit",
             Kind.OUT_OF_MEMORY,
             "memory-limit@sge",
             pattern=r"(?P<detail>exceeds job hard limit \"h_(?:vmem|rss|data)\".*)",
         ),
-        Rule(
+        MatchRule(
             "exceeds job hard limit",
             _TIMEOUT,
             "time-limit@sge",
             _LIMIT,
             r"(?P<detail>exceeds job hard limit \"h_(?:rt|cpu)\".*)",
         ),
-        Rule("h_rt, h_cpu, or h_vmem", _TIMEOUT, "limit@sge", _LIMIT),
+        MatchRule("h_rt, h_cpu, or h_vmem", _TIMEOUT, "limit@sge", _LIMIT),
         # GNU time and make
-        Rule(
+        MatchRule(
             "Command terminated by signal ",
             key=_ENDED,
             pattern=r"^Command terminated by signal (?P<number>\d{1,3})\s*$",
         ),
-        Rule("Command exited with non-zero status", key=_ENDED, pattern=r"status (?P<code>[1-9]\d{0,8})\s*$"),
-        Rule(": *** [", key=_ENDED, pattern=r"^g?make(?:\[\d+\])?: \*\*\* \[[^\[\]]*\] Error (?P<code>[1-9]\d{0,8})\b"),
-        Rule(": *** [", key=_ENDED, pattern=r"^g?make(?:\[\d+\])?: \*\*\* \[[^\[\]]*\] (?P<how>[A-Z].*\S)"),
+        MatchRule("Command exited with non-zero status", key=_ENDED, pattern=r"status (?P<code>[1-9]\d{0,8})\s*$"),
+        MatchRule(
+            ": *** [", key=_ENDED, pattern=r"^g?make(?:\[\d+\])?: \*\*\* \[[^\[\]]*\] Error (?P<code>[1-9]\d{0,8})\b"
+        ),
+        MatchRule(": *** [", key=_ENDED, pattern=r"^g?make(?:\[\d+\])?: \*\*\* \[[^\[\]]*\] (?P<how>[A-Z].*\S)"),
         # systemd
-        Rule("Failed with result 'oom-kill'", Kind.OUT_OF_MEMORY, "oom-kill@kernel"),
-        Rule("killed by the OOM killer", Kind.OUT_OF_MEMORY, "oom-kill@kernel"),
-        Rule("Failed with result 'timeout'", _TIMEOUT, "time-limit@systemd", _LIMIT),
-        Rule("Service reached runtime time limit", _TIMEOUT, "time-limit@systemd", _LIMIT),
-        Rule("Main process exited, code=", key=_ENDED, pattern=r"code=(?:killed|dumped), status=(?P<number>\d{1,3})/"),
-        Rule("Main process exited, code=", key=_ENDED, pattern=r"code=exited, status=(?P<code>[1-9]\d{0,8})/"),
+        MatchRule("Failed with result 'oom-kill'", Kind.OUT_OF_MEMORY, "oom-kill@kernel"),
+        MatchRule("killed by the OOM killer", Kind.OUT_OF_MEMORY, "oom-kill@kernel"),
+        MatchRule("Failed with result 'timeout'", _TIMEOUT, "time-limit@systemd", _LIMIT),
+        MatchRule("Service reached runtime time limit", _TIMEOUT, "time-limit@systemd", _LIMIT),
+        MatchRule(
+            "Main process exited, code=", key=_ENDED, pattern=r"code=(?:killed|dumped), status=(?P<number>\d{1,3})/"
+        ),
+        MatchRule("Main process exited, code=", key=_ENDED, pattern=r"code=exited, status=(?P<code>[1-9]\d{0,8})/"),
         # GitHub, GitLab, Jenkins
-        Rule("exceeded the maximum execution time", _TIMEOUT, "time-limit@github", _LIMIT),
-        Rule(
+        MatchRule("exceeded the maximum execution time", _TIMEOUT, "time-limit@github", _LIMIT),
+        MatchRule(
             " has timed out after ",
             _TIMEOUT,
             "time-limit@github",
             _LIMIT,
             r"##\[error\](?P<detail>The action .*has timed out after \d+ minutes)",
         ),
-        Rule(
+        MatchRule(
             "The operation was canceled",
             _TIMEOUT,
             "cancelled@github",
             _LIMIT,
             r"##\[error\](?P<detail>The operation was cancell?ed)",
         ),
-        Rule("has received a shutdown signal", _TIMEOUT, "cancelled@github", _LIMIT),
-        Rule("lost communication with the server", Kind.NETWORK_FAILURE, "node-lost@github", Weight.ENDING, "runner"),
-        Rule("##[error]Process completed with exit code ", key=_ENDED, pattern=r"exit code (?P<code>[1-9]\d{0,8})"),
-        Rule(
+        MatchRule("has received a shutdown signal", _TIMEOUT, "cancelled@github", _LIMIT),
+        MatchRule(
+            "lost communication with the server", Kind.NETWORK_FAILURE, "node-lost@github", Priority.EXIT, "runner"
+        ),
+        MatchRule(
+            "##[error]Process completed with exit code ", key=_ENDED, pattern=r"exit code (?P<code>[1-9]\d{0,8})"
+        ),
+        MatchRule(
             "Error: Process completed with exit code ",
             key=_ENDED,
             pattern=r"^Error: .*exit code (?P<code>[1-9]\d{0,8})",
         ),
-        Rule("ERROR: Job failed: execution took longer than", _TIMEOUT, "time-limit@gitlab", _LIMIT),
-        Rule("ERROR: Job failed: canceled", _TIMEOUT, "cancelled@gitlab", _LIMIT),
-        Rule("script canceled externally", _TIMEOUT, "cancelled@gitlab", _LIMIT),
-        Rule(
+        MatchRule("ERROR: Job failed: execution took longer than", _TIMEOUT, "time-limit@gitlab", _LIMIT),
+        MatchRule("ERROR: Job failed: canceled", _TIMEOUT, "cancelled@gitlab", _LIMIT),
+        MatchRule("script canceled externally", _TIMEOUT, "cancelled@gitlab", _LIMIT),
+        MatchRule(
             "ERROR: Job failed", key=_ENDED, pattern=r"ERROR: Job failed: .*exit (?:code|status) (?P<code>[1-9]\d{0,8})"
         ),
-        Rule(
+        MatchRule(
             "ERROR: Job failed (system failure)",
             _LAUNCH,
             "system-failure@gitlab",
             pattern=r"\(system failure\): (?P<detail>.*)",
         ),
-        Rule("Cancelling nested steps due to timeout", _TIMEOUT, "time-limit@jenkins", _LIMIT),
-        Rule("Build timed out (after ", _TIMEOUT, "time-limit@jenkins", _LIMIT),
-        Rule("Timeout has been exceeded", _TIMEOUT, "time-limit@jenkins", _LIMIT),
-        Rule("script returned exit code ", key=_ENDED, pattern=r"script returned exit code (?P<code>[1-9]\d{0,8})"),
+        MatchRule("Cancelling nested steps due to timeout", _TIMEOUT, "time-limit@jenkins", _LIMIT),
+        MatchRule("Build timed out (after ", _TIMEOUT, "time-limit@jenkins", _LIMIT),
+        MatchRule("Timeout has been exceeded", _TIMEOUT, "time-limit@jenkins", _LIMIT),
+        MatchRule(
+            "script returned exit code ", key=_ENDED, pattern=r"script returned exit code (?P<code>[1-9]\d{0,8})"
+        ),
         # people
         *(
-            Rule(
+            MatchRule(
                 words,
                 _TIMEOUT,
                 _NOTED,
                 _LIMIT,
                 rf"(?i:^\W{{0,9}}(?:(?:job|run|test) (?:was )?)?(?P<detail>{words.strip()}\b.{{0,40}}?"
                 rf"(?:\b\d+(?:\.\d+)? ?{_UNITS}|time ?limit|\btoo (?:long|slow)).{{0,200}}))",
-                certain=words.isupper(),
+                fatal=words.isupper(),
             )
             for words in (*map(str.upper, _NOTES), *_NOTES, *map(str.capitalize, _NOTES))
         ),
         # That it was ended so, for a note above or below.
-        *map(Rule, _SIGNS),
+        *map(MatchRule, _SIGNS),
     )
 
     def __init__(self) -> None:
@@ -231,33 +247,33 @@ class Batch(RuleDialect):
         self._terminated |= any(sign in line.text for sign in _SIGNS)
         super().feed(line)
 
-    def reading(self, rule: Rule, groups: Mapping[str, str], line: LogLine) -> Reading:
-        reading = super().reading(rule, {**groups, "why": slug(groups.get("why", ""))}, line)
+    def build_match(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
+        match = super().build_match(rule, {**groups, "why": slug(groups.get("why", ""))}, line)
         if name := groups.get("name"):
             signal = name if name.startswith("SIG") or name.isdecimal() else f"SIG{name}"
-            return replace(reading, signature=replace(reading.signature, signal=None if name.isdecimal() else signal))
+            return replace(match, signature=replace(match.signature, signal=None if name.isdecimal() else signal))
         if rule.key != _ENDED:
-            return reading
+            return match
         number = int(groups["number"]) if "number" in groups else signal_number(groups.get("how", ""))
         code = None if number else int(groups.get("code", "1"))
-        ending = by_signal(number) if number else by_code(code or 0)
-        for rank in reading.signature.ranks if "rank" in groups and len(self._exits) < _MOST_EXITS else ():
+        reason = exit_by_signal(number) if number else exit_by_code(code or 0)
+        for rank in match.signature.ranks if "rank" in groups and len(self._exits) < _MOST_EXITS else ():
             self._exits.setdefault(rank, RankExit(rank, number, code))
         signature = replace(
-            reading.signature, kind=ending.kind, key=ending.key, signal=ending.signal, detail=ending.detail
+            match.signature, kind=reason.kind, key=reason.key, signal=reason.signal, detail=reason.detail
         )
-        return replace(reading, signature=signature, weight=ending.weight)
+        return replace(match, signature=signature, priority=reason.priority)
 
     def exits(self) -> Sequence[RankExit]:
         return tuple(self._exits.values())
 
-    def finish(self) -> Sequence[Reading]:
-        readings = super().finish()
-        return tuple(map(_deliberate, readings)) if self._terminated else readings
+    def finish(self) -> Sequence[FailureMatch]:
+        matches = super().finish()
+        return tuple(map(_deliberate, matches)) if self._terminated else matches
 
 
-def _deliberate(reading: Reading) -> Reading:
-    """A note on ranks that somebody terminated: what their peers then said is no cause, wherever it stands."""
-    if reading.signature.key != _NOTED:
-        return reading
-    return replace(reading, weight=Weight.RELAYED, signature=replace(reading.signature, signal="SIGTERM"))
+def _deliberate(match: FailureMatch) -> FailureMatch:
+    """Return a note on terminated ranks as a relayed cause, with SIGTERM: their peers' messages are consequences."""
+    if match.signature.key != _NOTED:
+        return match
+    return replace(match, priority=Priority.RELAYED, signature=replace(match.signature, signal="SIGTERM"))

@@ -1,8 +1,8 @@
 """Results that failed their check: OSU, nccl-tests, perftest, STREAM, HPL, NPB, and programs that verify themselves.
 
-Read are osu_util.c of OSU micro-benchmarks, util.cu and common.cu of nccl-tests and rccl-tests, IMB_chk_diff.c of Intel
-MPI benchmarks, perftest_resources.c of perftest, stream.c, HPL_pdtest.c, and NPB's print_results. What programs call it
-that check themselves is in `_verdicts`.
+Sources: osu_util.c of OSU micro-benchmarks, util.cu and common.cu of nccl-tests and rccl-tests, IMB_chk_diff.c of Intel
+MPI benchmarks, perftest_resources.c of perftest, stream.c, HPL_pdtest.c, and NPB's print_results. Texts of programs
+that check themselves are in `_messages.verdicts`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pytest_hetgpu.extensions.signatures._texts.verdicts import NOT_DATA, Said, verdict
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading, Weight, token
+from pytest_hetgpu.extensions.signatures._messages.verdicts import NOT_DATA, CheckMessage, check_message
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, LogParser, Priority, token
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.verdict import Kind
@@ -21,10 +21,10 @@ _MOST = 1000
 _MOST_NAMED = 64
 _LONGEST = 2000
 
-# A verdict is on a whole check, an element is one place where it failed: where a log has both, the verdict is quoted.
-_VERDICT, _ELEMENT = Weight.CAUSE, Weight.RELAYED
+# A verdict is about a whole check, an element about one wrong place. If a log has both, the verdict is quoted.
+_VERDICT, _ELEMENT = Priority.CAUSE, Priority.RELAYED
 
-_TEXTS: tuple[tuple[str, Kind, str, Weight], ...] = (
+_TEXTS: tuple[tuple[str, Kind, str, Priority], ...] = (
     # osu_util.c, print_..._stats
     (r"^DATA VALIDATION ERROR: (?P<what>\S+) exited with status", Kind.WRONG_RESULT, "validation@{what}", _VERDICT),
     (r"^\d+(?:\s+[\d.]+){1,12}\s+Fail\s*$", Kind.WRONG_RESULT, "validation@osu", _ELEMENT),
@@ -38,15 +38,20 @@ _TEXTS: tuple[tuple[str, Kind, str, Weight], ...] = (
     (r"check of contiguity of received buffer portions failed", Kind.WRONG_RESULT, "check@imb", _ELEMENT),
     # perftest_resources.c, perftest_communication.c
     (r"^VALIDATION: FAILED.* error\(s\)", Kind.WRONG_RESULT, "validation@perftest", _VERDICT),
-    (r"Failed status (?P<what>\d+): wr_id \d+ synd", Kind.NETWORK_FAILURE, "completion-{what}@perftest", Weight.CAUSE),
-    (r"Completion with error at (?:client|server)", Kind.NETWORK_FAILURE, "completion@perftest", Weight.RELAYED),
+    (
+        r"Failed status (?P<what>\d+): wr_id \d+ synd",
+        Kind.NETWORK_FAILURE,
+        "completion-{what}@perftest",
+        Priority.CAUSE,
+    ),
+    (r"Completion with error at (?:client|server)", Kind.NETWORK_FAILURE, "completion@perftest", Priority.RELAYED),
     (
         r"Couldn't connect to \S+:\d+|Unable to init the socket connection",
         Kind.NETWORK_FAILURE,
         "connect@perftest",
-        Weight.RELAYED,
+        Priority.RELAYED,
     ),
-    (r"Unable to find the Infiniband/RoCE device", Kind.TRANSPORT_UNAVAILABLE, "no-device@perftest", Weight.CAUSE),
+    (r"Unable to find the Infiniband/RoCE device", Kind.TRANSPORT_UNAVAILABLE, "no-device@perftest", Priority.CAUSE),
     # stream.c, HPL_pdtest.c, print_results of NPB, hpcg.cpp
     (r"Failed Validation on array \S+|Solution Validates: FAILED", Kind.WRONG_RESULT, "validation@stream", _VERDICT),
     (r"^\|\|Ax-b\|\|.*FAILED\s*$", Kind.WRONG_RESULT, "residual@hpl", _VERDICT),
@@ -54,7 +59,7 @@ _TEXTS: tuple[tuple[str, Kind, str, Weight], ...] = (
     (r"^\s*Verification\s+=\s+UNSUCCESSFUL", Kind.WRONG_RESULT, "verification@npb", _VERDICT),
     (r"HPCG result is INVALID", Kind.WRONG_RESULT, "validation@hpcg", _VERDICT),
 )
-_COMPILED = tuple((lazy(words), kind, key, weight) for words, kind, key, weight in _TEXTS)
+_COMPILED = tuple((lazy(words), kind, key, priority) for words, kind, key, priority in _TEXTS)
 _OWN_CHECK = "verification@program"
 
 _RANK = lazy(r"\b[Rr]ank[ :#=]{0,2}(?P<rank>\d{1,7})\b")
@@ -67,8 +72,8 @@ _ROW = lazy(
 )
 
 
-class Benchmarks(Dialect):
-    """A reading for each verdict, with the ranks and hosts that the lines on single elements name."""
+class Benchmarks(LogParser):
+    """Parser of failed checks: one match per verdict, with the ranks and hosts that the lines on elements name."""
 
     triggers = (
         b"DATA VALIDATION ERROR",
@@ -132,7 +137,7 @@ class Benchmarks(Dialect):
     )
 
     def __init__(self) -> None:
-        self._readings: list[Reading] = []
+        self._matches: list[FailureMatch] = []
         self._ranks: set[int] = set()
         self._hosts: dict[str, None] = {}
 
@@ -142,35 +147,35 @@ class Benchmarks(Dialect):
             if any(map(_some, found.groups())):
                 self._add(line, text, Kind.WRONG_RESULT, "out-of-bounds@nccl-tests", _ELEMENT)
             return
-        for pattern, kind, key, weight in _COMPILED:
+        for pattern, kind, key, priority in _COMPILED:
             if (found := pattern.search(text)) and (key.endswith("tests") or not NOT_DATA.search(text)):
-                self._add(line, text, kind, key.replace("{what}", token(found.groupdict().get("what") or "")), weight)
+                self._add(line, text, kind, key.replace("{what}", token(found.groupdict().get("what") or "")), priority)
                 return
-        if found_wrong := verdict(text):
-            weight = _VERDICT if found_wrong is Said.VERDICT else _ELEMENT
-            self._add(line, text, Kind.WRONG_RESULT, _OWN_CHECK, weight)
+        if found_wrong := check_message(text):
+            priority = _VERDICT if found_wrong is CheckMessage.VERDICT else _ELEMENT
+            self._add(line, text, Kind.WRONG_RESULT, _OWN_CHECK, priority)
 
-    def _add(self, line: LogLine, text: str, kind: Kind, key: str, weight: Weight) -> None:
+    def _add(self, line: LogLine, text: str, kind: Kind, key: str, priority: Priority) -> None:
         rank, host = _RANK.search(text), _HOST.match(text)
         number = int(rank["rank"]) if rank else line.rank
         if number is not None and len(self._ranks) < _MOST_NAMED:
             self._ranks.add(number)
         if (name := host["host"] if host else line.host) and len(self._hosts) < _MOST_NAMED:
             self._hosts[name] = None
-        if len(self._readings) < _MOST:
+        if len(self._matches) < _MOST:
             signature = Signature(kind, key, line.quote, line.number, detail=text.strip()[:200])
-            self._readings.append(Reading(signature, weight))
+            self._matches.append(FailureMatch(signature, priority))
 
-    def finish(self) -> Sequence[Reading]:
+    def finish(self) -> Sequence[FailureMatch]:
         ranks, hosts = tuple(sorted(self._ranks)), tuple(self._hosts)
         return tuple(
-            replace(reading, signature=replace(reading.signature, ranks=ranks, hosts=hosts))
-            if reading.signature.kind is Kind.WRONG_RESULT
-            else reading
-            for reading in self._readings
+            replace(match, signature=replace(match.signature, ranks=ranks, hosts=hosts))
+            if match.signature.kind is Kind.WRONG_RESULT
+            else match
+            for match in self._matches
         )
 
 
 def _some(wrong: str | None) -> bool:
-    """Whether a figure of the table's `#wrong` is one, and not 0."""
+    """Return whether a figure of the table's `#wrong` is a number other than 0."""
     return re.fullmatch(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?", wrong or "") is not None and (wrong or "").strip("0.") != ""

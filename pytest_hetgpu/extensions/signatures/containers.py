@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pytest_hetgpu.extensions.signatures.base import LogLine, Reading, Weight, slug
-from pytest_hetgpu.extensions.signatures.engine.rules import Rule, RuleDialect
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, Priority, slug
+from pytest_hetgpu.extensions.signatures.engine.rules import MatchRule, RuleParser
 from pytest_hetgpu.model.verdict import Kind
 
 _LAUNCH = Kind.LAUNCH_FAILURE
-_RELAYED = Weight.RELAYED
+_RELAYED = Priority.RELAYED
 
-# What a daemon, an OCI runtime or a client answers; the first that fits counts. (trigger, key, pattern)
+# Answers of daemons, OCI runtimes and clients; the first match counts. (trigger, key, pattern)
 _ENGINES = (
     ("could not select device driver", "no-gpu@engine", r"(?P<detail>could not select device driver.*)"),
     (
@@ -89,7 +89,7 @@ _ENGINES = (
     ("docker: invalid reference format", "bad-image-name@docker", r"docker: (?P<detail>invalid reference format.*)"),
 )
 
-# Of Apptainer's and Singularity's FATAL lines, searched in what follows the level; the first that fits counts.
+# FATAL lines of Apptainer and Singularity, searched after the level; the first match counts.
 _FATAL = (
     ("no-image@{name}", r"(?P<detail>could not open image (?P<name>\S+?):? .*)"),
     ("no-image@{name}", r"(?P<detail>[Ii]mage path (?P<name>\S+) doesn't exist.*)"),
@@ -114,14 +114,14 @@ _FATAL = (
 _DEBUGGED = r"(?:\[U=\d+,P=\d+\] *\S+ +)?"
 
 
-class Containers(RuleDialect):
+class Containers(RuleParser):
     """Every one of these ends the command that was to start the container."""
 
     rules = (
-        # sylog fills the level to eight letters; with --debug process and function follow. 2.x said ERROR and ABORT.
-        Rule("ABORT  : Retval"),
+        # sylog pads the level to eight letters; with --debug process and function follow. 2.x printed ERROR and ABORT.
+        MatchRule("ABORT  : Retval"),
         *(
-            Rule(
+            MatchRule(
                 words,
                 _LAUNCH,
                 key,
@@ -130,47 +130,47 @@ class Containers(RuleDialect):
             for words in ("FATAL:  ", "FATAL  ", "ERROR  :", "ABORT  :")
             for key, pattern in _FATAL
         ),
-        Rule(
+        MatchRule(
             ".singularity.d/actions/",
             _LAUNCH,
             "no-program@{name}",
             pattern=r"exec: \d+: exec: (?P<name>\S+): (?P<detail>not found)",
         ),
-        Rule("No such container", _LAUNCH, "no-container@docker", Weight.SYMPTOM, certain=False),
-        *(Rule(trigger, _LAUNCH, key, pattern=pattern) for trigger, key, pattern in _ENGINES),
-        Rule(
+        MatchRule("No such container", _LAUNCH, "no-container@docker", Priority.SYMPTOM, fatal=False),
+        *(MatchRule(trigger, _LAUNCH, key, pattern=pattern) for trigger, key, pattern in _ENGINES),
+        MatchRule(
             "docker: ",
             _LAUNCH,
             "{why}@docker",
             pattern=r"^docker: (?P<detail>(?P<why>(?:unknown|invalid|bad|open|conflicting) .*\S))",
         ),
-        Rule(
+        MatchRule(
             "Error response from daemon: ",
             _LAUNCH,
             "{why}@docker",
             pattern=r"(?P<detail>(?P<why>\S.*\S))",
-            certain=False,
+            fatal=False,
         ),
-        Rule(
+        MatchRule(
             "crun: ",
             _LAUNCH,
             "{why}@crun",
             pattern=r"^(?:Error: )?(?:OCI runtime error: )?crun: (?P<detail>(?P<why>.*\S))",
         ),
-        # pyxis prints enroot's log, and then what it could not do because of that.
-        Rule("[ERROR] ", _LAUNCH, "{why}@enroot", pattern=r"pyxis: +\[ERROR\] (?P<detail>(?P<why>.*\S))"),
-        Rule(
+        # pyxis prints enroot's log, and then its own failure that resulted.
+        MatchRule("[ERROR] ", _LAUNCH, "{why}@enroot", pattern=r"pyxis: +\[ERROR\] (?P<detail>(?P<why>.*\S))"),
+        MatchRule(
             "enroot-",
             _LAUNCH,
             "{why}@enroot",
             pattern=r"(?P<detail>enroot-(?:mount|nsenter|switchroot|aufs2ovlfs|mksquashovlfs): (?P<why>.*\S))",
         ),
-        Rule("pyxis: printing "),
-        Rule("pyxis: if the image has an unusual"),
-        Rule("pyxis: ignoring "),
-        Rule("pyxis: epilog"),
+        MatchRule("pyxis: printing "),
+        MatchRule("pyxis: if the image has an unusual"),
+        MatchRule("pyxis: ignoring "),
+        MatchRule("pyxis: epilog"),
         *(
-            Rule(words, _LAUNCH, "{why}@pyxis", _RELAYED, rf"error: (?P<detail>{words}(?P<why>.*\S))")
+            MatchRule(words, _LAUNCH, "{why}@pyxis", _RELAYED, rf"error: (?P<detail>{words}(?P<why>.*\S))")
             for words in (
                 "pyxis: child ",
                 "pyxis: container start failed",
@@ -180,37 +180,37 @@ class Containers(RuleDialect):
                 "pyxis: container was not",
             )
         ),
-        Rule("pyxis: ", _LAUNCH, "{why}@pyxis", pattern=r"error: (?P<detail>pyxis: (?P<why>\S.*\S))"),
+        MatchRule("pyxis: ", _LAUNCH, "{why}@pyxis", pattern=r"error: (?P<detail>pyxis: (?P<why>\S.*\S))"),
         # shifter.c, shifter_core.c
-        Rule(
+        MatchRule(
             "FAILED to ",
             _LAUNCH,
             "no-image@shifter",
             pattern=r"^(?P<detail>FAILED to (?:find requested image|(?:lookup|get) .*image ).*)",
         ),
-        Rule(
+        MatchRule(
             "FAILED to ",
             _LAUNCH,
             "{why}@shifter",
             pattern=r"^(?P<detail>FAILED to (?P<why>setup .*|mount .*|find real path for volume.*))",
         ),
-        Rule("BIND MOUNT FAILED from", _LAUNCH, "no-mount@shifter"),
-        Rule(
+        MatchRule("BIND MOUNT FAILED from", _LAUNCH, "no-mount@shifter"),
+        MatchRule(
             "shifter: ",
             _LAUNCH,
             "no-program@{name}",
             pattern=r"^shifter: (?P<name>\S+): (?P<detail>No such file or directory)",
         ),
         # ch-run
-        Rule(
+        MatchRule(
             "ch-run[",
             _LAUNCH,
             "no-program@{name}",
             pattern=r"error: can't execve\(2\): (?P<name>\S+): (?P<detail>No such file.*)",
         ),
-        Rule("ch-run[", _LAUNCH, "{why}@ch-run", pattern=r"ch-run\[\d+\]: error: (?P<detail>(?P<why>.*\S))"),
+        MatchRule("ch-run[", _LAUNCH, "{why}@ch-run", pattern=r"ch-run\[\d+\]: error: (?P<detail>(?P<why>.*\S))"),
     )
 
-    def reading(self, rule: Rule, groups: Mapping[str, str], line: LogLine) -> Reading:
+    def build_match(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
         why = slug(groups.get("why", ""))
-        return super().reading(rule, {**groups, "why": why[:1].upper() + why[1:]}, line)
+        return super().build_match(rule, {**groups, "why": why[:1].upper() + why[1:]}, line)

@@ -1,7 +1,7 @@
-"""What Cray MPICH and the launchers of HPE Cray systems add: PALS' mpiexec, and ALPS' aprun before it.
+"""Messages of Cray MPICH and the launchers of HPE Cray systems: PALS' mpiexec, and ALPS' aprun before it.
 
-These are not public; their words are as the centres that run them document them: CSCS (cray-mpich), OLCF (Frontier),
-ALCF (Aurora and Polaris, known issues), NERSC. Error stacks are MPICH's own, with another head.
+These are not public; the texts are documented by centres that run them: CSCS (cray-mpich), OLCF (Frontier), ALCF
+(Aurora and Polaris, known issues), NERSC. Error stacks are MPICH's own, with another head.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from pytest_hetgpu.extensions.signatures.base import LogLine, Reading, Weight
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, Priority
 from pytest_hetgpu.extensions.signatures.engine.frames import signal_name
-from pytest_hetgpu.extensions.signatures.engine.rules import Rule, RuleDialect
+from pytest_hetgpu.extensions.signatures.engine.rules import MatchRule, RuleParser
 from pytest_hetgpu.model.verdict import Kind
 
 _HOST = r"(?P<host>[\w-]{1,64})(?:\.[\w.-]{1,190})?"
@@ -38,90 +38,90 @@ _SIGNALS = {
 _FROM_OUTSIDE = ("SIGTERM", "SIGINT", "SIGHUP")
 
 
-class Cray(RuleDialect):
+class Cray(RuleParser):
     """Cray MPICH at its start, PALS and ALPS."""
 
     rules = (
-        Rule(
+        MatchRule(
             "GPU_SUPPORT_ENABLED is requested, but GTL library is not linked",
             Kind.MISSING_LIBRARY,
             "no-GTL@MPIDI_CRAY_init",
             pattern=rf"{_CRAY}(?P<detail>GPU_SUPPORT_ENABLED is requested, but GTL library is not linked)",
         ),
-        Rule(
+        MatchRule(
             "Unable to use a NIC_POLICY of",
             Kind.ERROR,
             "NIC_POLICY@cray-mpich",
             pattern=r"(?P<detail>Unable to use a NIC_POLICY of \W?\w{1,30}\W?[^\n]{0,10}"
             r"(?:Rank (?P<rank>\d{1,7}) is not confined to a single NUMA node)?)",
         ),
-        Rule(
+        MatchRule(
             "No VNIs available in internal allocator",
             Kind.LAUNCH_FAILURE,
             "no-vni@pals",
             pattern=rf"(?:start failed on {_HOST}: )?(?P<detail>No VNIs available in internal allocator)",
         ),
-        Rule(
+        MatchRule(
             "start failed on ",
             Kind.LAUNCH_FAILURE,
             "start-failed@pals",
             pattern=rf"\bstart failed on {_HOST}: (?P<detail>.{{1,300}})",
         ),
-        Rule(
+        MatchRule(
             "launch failed on ",
             Kind.LAUNCH_FAILURE,
             "launch-failed@pals",
             pattern=rf"\blaunch failed on {_HOST}: (?P<detail>.{{1,300}})",
         ),
-        Rule(
+        MatchRule(
             "ping failed on ",
             Kind.NETWORK_FAILURE,
             "ping-failed@pals",
-            Weight.SYMPTOM,
+            Priority.SYMPTOM,
             pattern=rf"\bping failed on {_HOST}: (?P<detail>.{{1,300}})",
         ),
-        Rule(
+        MatchRule(
             " died from signal ",
             Kind.CRASH,
             "{signal}",
-            Weight.ENDING,
+            Priority.EXIT,
             pattern=rf"\b{_HOST}: rank (?P<rank>\d{{1,7}}) died from signal (?P<signal>\d{{1,3}})\b",
         ),
-        Rule(
+        MatchRule(
             " exited with code ",
             Kind.ERROR,
             "exit@{code}",
-            Weight.ENDING,
+            Priority.EXIT,
             pattern=rf"\b{_HOST}: rank (?P<rank>\d{{1,7}}) (?P<detail>exited with code (?P<code>[1-9]\d{{0,9}}))\b",
         ),
         # aprun
-        Rule(
+        MatchRule(
             " exit signal ",
             Kind.CRASH,
             "{signal}",
-            Weight.ENDING,
+            Priority.EXIT,
             pattern=r"PE RANK (?P<rank>\d{1,7}) exit signal (?P<signal>[A-Z][\w/ ]{2,30}?)\s*$",
         ),
-        Rule(
+        MatchRule(
             "OOM killer terminated this process",
             Kind.OUT_OF_MEMORY,
             "oom-killer@alps",
             pattern=r"(?:\[NID (?P<host>\d{1,6})\].{0,200})?(?P<detail>OOM killer terminated this process)",
         ),
-        # The GPU transport layer (GTL) prints what CUDA or HSA answered.
-        Rule(
+        # The GPU transport layer (GTL) prints the error of CUDA or HSA.
+        MatchRule(
             "GTL DEBUG",
             Kind.ERROR,
             "{call}@GTL",
             pattern=r"\(GTL DEBUG: (?P<rank>\d{1,7})\) (?P<detail>(?P<call>(?:cu|cuda|hsa_|hip|ze)\w{1,60}): .{0,200})",
-            certain=False,
+            fatal=False,
         ),
     )
 
-    def reading(self, rule: Rule, groups: Mapping[str, str], line: LogLine) -> Reading:
+    def build_match(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
         if "signal" not in groups:
-            return super().reading(rule, groups, line)
+            return super().build_match(rule, groups, line)
         said = groups["signal"]
         name = signal_name(int(said)) if said.isdecimal() else _SIGNALS.get(said, f"SIG{said.upper()}")
-        read = super().reading(rule, {**groups, "signal": name}, line)
-        return replace(read, weight=Weight.CONSEQUENCE) if name in _FROM_OUTSIDE else read
+        read = super().build_match(rule, {**groups, "signal": name}, line)
+        return replace(read, priority=Priority.CONSEQUENCE) if name in _FROM_OUTSIDE else read

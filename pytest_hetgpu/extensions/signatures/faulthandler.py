@@ -1,7 +1,7 @@
-"""Where all threads of a Python program were when its own time was over: faulthandler.dump_traceback_later.
+"""Stacks of a Python program that exceeded its own time: faulthandler.dump_traceback_later.
 
 Modules/faulthandler.c prints `Timeout (0:00:05)!`, Python/traceback.c the threads, `Thread 0x... (most recent call
-first):`, and their frames. (A signal that faulthandler caught is read with Python's other errors.)
+first):`, and their frames. (A signal that faulthandler caught belongs to `python_errors`.)
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading, Weight
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, LogParser, Priority
 from pytest_hetgpu.extensions.signatures.engine.stack_lines import faulthandler_frame
-from pytest_hetgpu.extensions.signatures.engine.stacks import StackFrame, position_of, summary
+from pytest_hetgpu.extensions.signatures.engine.stacks import StackFrame, position_of, summarize
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.verdict import Kind
@@ -32,8 +32,8 @@ class _Dump:
     threads: list[list[StackFrame]] = field(default_factory=list)
 
 
-class Faulthandler(Dialect):
-    """One reading for all processes that said where they are."""
+class Faulthandler(LogParser):
+    """Parser of such stacks: one match for all processes together."""
 
     triggers = (b"Timeout (",)
     context = 150
@@ -45,7 +45,7 @@ class Faulthandler(Dialect):
         text = line.text[:_LONGEST].rstrip()
         dump = self._dumps.get(line.rank)
         if _TIMEOUT.match(text):
-            # A later one of the same rank says where it still is.
+            # A later dump of the same rank replaces its first one.
             if dump or len(self._dumps) < _MOST:
                 self._dumps[line.rank] = _Dump(line)
         elif dump is None:
@@ -55,12 +55,12 @@ class Faulthandler(Dialect):
         elif dump.threads and len(dump.threads[-1]) < _MOST_FRAMES and (frame := faulthandler_frame(text)):
             dump.threads[-1].append(frame._replace(text=line.quote, number=line.number))
 
-    def finish(self) -> Sequence[Reading]:
+    def finish(self) -> Sequence[FailureMatch]:
         dumps = [(rank, dump) for rank, dump in self._dumps.items() if dump.threads]
         if not dumps:
             return ()
         positions = [position_of(dump.threads[-1])._replace(rank=rank) for rank, dump in dumps]
-        told = summary(positions)
+        told = summarize(positions)
         blamed = told.odd or tuple(positions)
         head = dumps[0][1].line
         signature = Signature(
@@ -72,4 +72,4 @@ class Faulthandler(Dialect):
             entry_point=blamed[0].entry or None,
             ranks=tuple(one.rank for one in blamed if one.rank is not None)[:64],
         )
-        return (Reading(signature, Weight.STUCK, certain=False),)
+        return (FailureMatch(signature, Priority.STUCK, fatal=False),)

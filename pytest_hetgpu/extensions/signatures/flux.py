@@ -1,8 +1,8 @@
-"""Flux: what its commands, its shell and a job's event logs say of how a job ended.
+"""Flux: ends of jobs in the output of its commands, its shell and a job's event logs.
 
-src/cmd/job/attach.c and src/common/libjob/job.c print exceptions and exit codes, src/shell/log.c what the shell logs,
-src/shell/task.c and doom.c how tasks ended; exceptions are raised in src/modules/job-manager, job-exec and src/shell.
-Those who keep such logs append the event log (RFC 18) after the output, so lines do not stand in the order of time.
+src/cmd/job/attach.c and src/common/libjob/job.c print exceptions and exit codes, src/shell/log.c the shell's log,
+src/shell/task.c and doom.c the ends of tasks. Exceptions are raised in src/modules/job-manager, job-exec and src/shell.
+Users append the event log (RFC 18) after the output, so lines are not in the order of time.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading, Weight, slug, token
-from pytest_hetgpu.extensions.signatures.engine.endings import Ending, by_code, by_signal, signal_number
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, LogParser, Priority, slug, token
+from pytest_hetgpu.extensions.signatures.engine.exits import ExitReason, exit_by_code, exit_by_signal, signal_number
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.records import RankExit
@@ -30,7 +30,7 @@ _COMMAND = lazy(r"\bflux-(?:run|submit|alloc|batch|bulksubmit|mini|start): ERROR
 _EVENT = lazy(r'"name": ?"(?P<name>exception|shell\.task-exit|complete|finish)"')
 _FIELD = lazy(r'"(?P<name>\w+)": ?(?:"(?P<text>(?:[^"\\]|\\.){0,2000})"|(?P<number>-?\d{1,18}))')
 
-# The notes of exceptions of type exec, and what the shell dies of.
+# Notes of exceptions of type exec, and fatal errors of the shell.
 _START = lazy(r"task (?P<rank>\d+) \(host (?P<host>[^()\s]+)\): start failed: (?P<program>.*?): (?P<why>[^:]+)$")
 _DOOMED = lazy(
     r"(?:task|shell) rank (?P<rank>\d+) on host (?P<host>\S+) (?:failed|exited)(?: \((?P<how>[^()]*(?:\([^()]*\))?)\))?"
@@ -42,8 +42,8 @@ _NODE = lazy(r"node failure on (?P<host>\S+)|lost contact with job shell")
 _NEVER = lazy(r"terminated before first barrier|start barrier timeout|exec error|start failed|failed to start")
 
 
-class Flux(Dialect):
-    """Exceptions, endings, and the events that tell of them."""
+class Flux(LogParser):
+    """Parser of exceptions, exits, and their events."""
 
     triggers = (
         b"job.exception ",
@@ -61,7 +61,7 @@ class Flux(Dialect):
     )
 
     def __init__(self) -> None:
-        self._readings: list[Reading] = []
+        self._matches: list[FailureMatch] = []
         self._statuses: list[tuple[LogLine, int]] = []
         self._exits: dict[int, RankExit] = {}
 
@@ -74,27 +74,27 @@ class Flux(Dialect):
         elif found := _TASKS.search(text):
             number = signal_number(found["signal"] or "")
             if found["code"] or number:
-                self._add(by_code(int(found["code"])) if found["code"] else by_signal(number or 0), line)
+                self._add(exit_by_code(int(found["code"])) if found["code"] else exit_by_signal(number or 0), line)
         elif found := _SHELL.search(text):
             self._shell(found["level"], found["note"].strip(), line)
         elif found := _COMMAND.search(text):
-            self._add(Ending(_LAUNCH, f"{slug(found['note'])}@flux", Weight.CAUSE, detail=found["note"]), line)
+            self._add(ExitReason(_LAUNCH, f"{slug(found['note'])}@flux", Priority.CAUSE, detail=found["note"]), line)
 
-    def finish(self) -> Sequence[Reading]:
-        told = bool(self._readings)
+    def finish(self) -> Sequence[FailureMatch]:
+        told = bool(self._matches)
         for line, status in [] if told else self._statuses:
-            self._add(by_signal(status & 0x7F) if status & 0x7F else by_code(status >> 8 & 0xFF), line)
+            self._add(exit_by_signal(status & 0x7F) if status & 0x7F else exit_by_code(status >> 8 & 0xFF), line)
         self._statuses.clear()
-        signals = {reading.signature.signal for reading in self._readings if reading.signature.signal}
+        signals = {match.signature.signal for match in self._matches if match.signature.signal}
         if signals == {"SIGTERM"}:
-            return tuple(map(_cancelled, self._readings))
-        return tuple(self._readings)
+            return tuple(map(_cancelled, self._matches))
+        return tuple(self._matches)
 
     def exits(self) -> Sequence[RankExit]:
         return tuple(self._exits.values())
 
     def _event(self, name: str, text: str, line: LogLine) -> None:
-        """One line of an event log: JSON, of which the fields are enough, since a log may cut it."""
+        """Take one line of an event log: JSON, searched by field, since a log may cut it."""
         fields = {found["name"]: found["text"] or found["number"] or "" for found in _FIELD.finditer(text)}
         if name == "exception":
             severity = fields.get("severity", "")
@@ -113,35 +113,37 @@ class Flux(Dialect):
             return
         if rank is not None and len(self._exits) < _MOST:
             self._exits.setdefault(rank, RankExit(rank, number or None, None if number else code))
-        self._add(by_signal(number) if number else by_code(code or 0), line, rank)
+        self._add(exit_by_signal(number) if number else exit_by_code(code or 0), line, rank)
 
     def _exception(self, kind: str, severity: int, note: str, line: LogLine) -> None:
-        """An exception: at severity 0 it ended the job."""
+        """Take an exception: at severity 0 it ended the job."""
         if severity:
             return
         if kind == "cancel":
-            ending = Ending(Kind.TIMEOUT, _CANCELLATION, Weight.LIMIT, detail=note or None)
+            reason = ExitReason(Kind.TIMEOUT, _CANCELLATION, Priority.LIMIT, detail=note or None)
         elif kind == "timeout":
-            ending = Ending(Kind.TIMEOUT, "time-limit@flux", Weight.LIMIT, detail=note or None)
+            reason = ExitReason(Kind.TIMEOUT, "time-limit@flux", Priority.LIMIT, detail=note or None)
         elif kind in ("exec", "mpir", "node-failure", "lost-shell"):
-            self._ended(note, line, Ending(Kind.ERROR, f"{slug(note)}@flux", detail=note or None))
+            self._ended(note, line, ExitReason(Kind.ERROR, f"{slug(note)}@flux", detail=note or None))
             return
         else:  # alloc, dependency, prolog, validate and what plug-ins raise before a job can start
             key = "unsatisfiable@flux" if "unsatisfiable" in note else f"{kind or 'exception'}@flux"
-            ending = Ending(_LAUNCH, key, Weight.CAUSE, detail=note or None)
-        self._add(ending, line)
+            reason = ExitReason(_LAUNCH, key, Priority.CAUSE, detail=note or None)
+        self._add(reason, line)
 
     def _shell(self, level: str, note: str, line: LogLine) -> None:
-        """What a job's shell logs: it dies of what is fatal."""
-        fatal = level == "FATAL"
-        ending = Ending(_LAUNCH, f"{slug(note)}@flux-shell", Weight.RELAYED if fatal else Weight.SYMPTOM, detail=note)
-        if fatal:
-            self._ended(note, line, ending)
+        """Take a line of the job's shell: a fatal error ends the shell."""
+        is_fatal = level == "FATAL"
+        reason = ExitReason(
+            _LAUNCH, f"{slug(note)}@flux-shell", Priority.RELAYED if is_fatal else Priority.SYMPTOM, detail=note
+        )
+        if is_fatal:
+            self._ended(note, line, reason)
         else:
-            self._add(ending, line, certain=False)
+            self._add(reason, line, fatal=False)
 
-    def _ended(self, note: str, line: LogLine, otherwise: Ending) -> None:
-        """What a note tells of tasks and nodes; `otherwise` where it tells neither."""
+    def _ended(self, note: str, line: LogLine, otherwise: ExitReason) -> None:
+        """Take the tasks and nodes in a note; `otherwise` is used if it names neither."""
         for pattern in (_START, _DOOMED, _SHELL_DIED, _ABORT, _NODE):
             if found := pattern.search(note):
                 break
@@ -154,44 +156,47 @@ class Flux(Dialect):
         if pattern is _START:
             missing = groups["why"].startswith("No such file")
             key = f"no-program@{token(groups['program'])}" if missing else f"exec@{token(groups['why'])}"
-            ending = Ending(_LAUNCH, key, Weight.CAUSE, detail=groups["why"])
+            reason = ExitReason(_LAUNCH, key, Priority.CAUSE, detail=groups["why"])
         elif number := signal_number(how):
-            ending = by_signal(number)
+            reason = exit_by_signal(number)
         elif code := re.fullmatch(r"Exit (\d{1,9})", how):
-            ending = by_code(int(code[1]))
+            reason = exit_by_code(int(code[1]))
         elif pattern is _ABORT:
-            ending = Ending(Kind.ERROR, "MPI_Abort", detail=note)
+            reason = ExitReason(Kind.ERROR, "MPI_Abort", detail=note)
         elif pattern is _NODE:
-            ending = Ending(Kind.NETWORK_FAILURE, "node-failure@flux", detail=note)
+            reason = ExitReason(Kind.NETWORK_FAILURE, "node-failure@flux", detail=note)
         else:
-            ending = Ending(Kind.ERROR, "exit@task", detail=note)
-        self._add(ending, line, _number(groups.get("rank")), groups.get("host"))
+            reason = ExitReason(Kind.ERROR, "exit@task", detail=note)
+        self._add(reason, line, _number(groups.get("rank")), groups.get("host"))
 
     def _add(
-        self, ending: Ending, line: LogLine, rank: int | None = None, host: str | None = None, *, certain: bool = True
+        self, reason: ExitReason, line: LogLine, rank: int | None = None, host: str | None = None, *, fatal: bool = True
     ) -> None:
-        if len(self._readings) >= _MOST:
+        if len(self._matches) >= _MOST:
             return
         signature = Signature(
-            ending.kind,
-            ending.key,
+            reason.kind,
+            reason.key,
             line.quote,
             line.number,
-            signal=ending.signal,
-            detail=ending.detail,
+            signal=reason.signal,
+            detail=reason.detail,
             ranks=() if rank is None else (rank,),
             hosts=(host,) if host else (),
         )
-        self._readings.append(Reading(signature, ending.weight, certain=certain))
+        self._matches.append(FailureMatch(signature, reason.priority, fatal=fatal))
 
 
-def _cancelled(reading: Reading) -> Reading:
-    """The first task to end was ended: what peers then said of lost connections is no cause, wherever it stands."""
-    if reading.signature.key != _CANCELLATION:
-        return reading
-    return replace(reading, weight=Weight.ENDING, signature=replace(reading.signature, signal="SIGTERM"))
+def _cancelled(match: FailureMatch) -> FailureMatch:
+    """Return a cancellation as the exit of the first task, by SIGTERM.
+
+    Lost connections of its peers are consequences.
+    """
+    if match.signature.key != _CANCELLATION:
+        return match
+    return replace(match, priority=Priority.EXIT, signature=replace(match.signature, signal="SIGTERM"))
 
 
 def _number(text: str | None) -> int | None:
-    """A field's number, as far as a rank, signal or code may be one."""
+    """Return a field's number within the range of a rank, signal or code."""
     return int(text) if text and text.isdecimal() and len(text) < 10 else None

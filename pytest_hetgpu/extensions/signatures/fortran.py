@@ -1,9 +1,8 @@
-"""What Fortran's run-time libraries print of a program that they end: of a signal, an error, or `error stop`.
+"""Fortran's run-time libraries: a program that ends by a signal, an error, or `error stop`.
 
-gfortran's: libgfortran/runtime/compile_options.c (`Program received signal`), error.c, stop.c, and backtrace.c
-(`#1  0x... in name`, with the source in the next line). Intel's: `forrtl: severe (174): SIGSEGV, ...`
-and a table of image, address, routine, line and source; a signal's number is the message's, of the list of run-time
-errors in the compiler's manual.
+gfortran: libgfortran/runtime/compile_options.c (`Program received signal`), error.c, stop.c, and backtrace.c (`#1 0x...
+in name`, with the source in the next line). Intel: `forrtl: severe (174): SIGSEGV, ...` and a table of image, address,
+routine, line and source; a signal's number is the message's, of the list of run-time errors in the compiler's manual.
 """
 
 from __future__ import annotations
@@ -12,9 +11,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading, slug
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, LogParser, slug
+from pytest_hetgpu.extensions.signatures.engine.demangle import function_name, program_name
 from pytest_hetgpu.extensions.signatures.engine.frames import Crash, Frame, is_system
-from pytest_hetgpu.extensions.signatures.engine.names import function_name, program_name
 from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.verdict import Kind
 
@@ -48,7 +47,7 @@ _UNKNOWN = ("Unknown", "???")
 _HANDLERS = ("for__", "_gfortrani_", "_gfortran_", "backtrace_handler")
 
 
-class _Ended(Crash):
+class _FortranCrash(Crash):
     """An error that the run-time library ended a program for; its words are the key, whatever the frames."""
 
     def __init__(self, line: LogLine, words: str) -> None:
@@ -56,13 +55,13 @@ class _Ended(Crash):
         self.kind = Kind.ERROR
         self.detail = words[:_LONGEST_DETAIL]
 
-    def reading(self) -> Reading:
-        reading = super().reading()
+    def build_match(self) -> FailureMatch:
+        match = super().build_match()
         key = f"{slug(self.detail or '') or 'error'}@fortran"
-        return replace(reading, signature=replace(reading.signature, key=key))
+        return replace(match, signature=replace(match.signature, key=key))
 
 
-class Fortran(Dialect):
+class Fortran(LogParser):
     """One report for each end; frames go to the latest report of the same writer."""
 
     triggers = (
@@ -84,13 +83,13 @@ class Fortran(Dialect):
         if found := _RECEIVED.search(text):
             self._start(_died(line, found["signal"], found["detail"]), writer)
         elif found := _ERROR.match(text):
-            self._start(_Ended(line, (found["detail"] or found["stop"]).strip()), writer)
+            self._start(_FortranCrash(line, (found["detail"] or found["stop"]).strip()), writer)
         elif found := _SEVERE.search(text):
             self._latest.pop(writer, None)
             if signal := _SIGNALS.get(found["number"]):
                 self._start(_died(line, signal, found["detail"]), writer)
             elif found["number"] != _NO_MEMORY:
-                self._start(_Ended(line, found["detail"].strip()), writer)
+                self._start(_FortranCrash(line, found["detail"].strip()), writer)
         elif (crash := self._latest.get(writer)) and (found := _FRAME.match(text) or _ROW.match(text)):
             self._frame(crash, found)
 
@@ -101,7 +100,7 @@ class Fortran(Dialect):
 
     @staticmethod
     def _frame(crash: Crash, found: re.Match[str]) -> None:
-        """A frame; without a name, or of the handler's own, it tells nothing, but for the image that it lies in."""
+        """Take a frame; one without a name, or of the handler itself, only gives its image."""
         said = found.groupdict()
         name, image = said.get("name") or "", program_name(said.get("image") or "")
         if is_system(f"{image.partition('-')[0]}.so"):
@@ -110,8 +109,8 @@ class Fortran(Dialect):
         if (known or image) and not name.startswith(_HANDLERS) and len(crash.frames) < _MOST_FRAMES:
             crash.frames.append(Frame(image, function_name(name) if known else None))
 
-    def finish(self) -> Sequence[Reading]:
-        return tuple(crash.reading() for crash in self._crashes)
+    def finish(self) -> Sequence[FailureMatch]:
+        return tuple(crash.build_match() for crash in self._crashes)
 
 
 def _died(line: LogLine, signal: str, detail: str) -> Crash:

@@ -1,7 +1,7 @@
-"""The last words of a process in the C library's, libstdc++'s or the kernel's words.
+"""Last messages of a process from the C library, libstdc++ or the kernel.
 
-What a process prints right before it aborts belongs to the report of the signal that follows (see `reading.order`);
-where none follows, it is all there is.
+Text printed right before an abort belongs to the report of the signal that follows (see `engine.merge`). If none
+follows, it is the only evidence.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Process, Reading, Weight, slug
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, LogParser, Priority, Process, slug
+from pytest_hetgpu.extensions.signatures.engine.demangle import function_name, program_name
 from pytest_hetgpu.extensions.signatures.engine.frames import crash_key, is_system, library_key
-from pytest_hetgpu.extensions.signatures.engine.names import function_name, program_name
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.verdict import Kind
@@ -23,7 +23,7 @@ _LONGEST = 4096
 _LONGEST_DETAIL = 300
 _WHAT_FOLLOWS = 3
 
-# assert/assert.c: `program: file:line: function: Assertion `...' failed.`; without a program's name where it has none.
+# assert/assert.c: `program: file:line: function: Assertion `...' failed.`; the program's name may be missing.
 _ASSERTED = lazy(
     r"(?:(?:^|[\s\]>])(?P<program>[\w./+-]{1,200}): )?(?P<file>[\w./+ -]{1,300}):\d{1,7}: "
     r"(?P<function>\S[^`]{0,1000}): (?P<detail>Assertion `.*?' failed)"
@@ -80,7 +80,7 @@ class _Form(NamedTuple):
 
 
 _LAUNCHERS = ("mpirun", "mpiexec", "mpiexec.hydra", "hydra_pmi_proxy", "prterun", "prte", "prted", "orterun", "orted")
-# glibc's own assertions tell of a heap that the program broke.
+# glibc's own assertions mean a heap that the program corrupted.
 _GLIBCS = ("malloc.c", "arena.c", "hooks.c", "dl-minimal.c", "tpp.c")
 
 _LAST_WORDS = (
@@ -103,8 +103,8 @@ _LAST_WORDS = (
 )
 
 
-class Glibc(Dialect):
-    """One reading for each process that said why it aborts; the kernel's words weigh less."""
+class Glibc(LogParser):
+    """Parser of abort messages: one match per process; the kernel's messages have a lower priority."""
 
     triggers = (
         *(word.encode() for form in _LAST_WORDS for word in form.words),
@@ -119,7 +119,7 @@ class Glibc(Dialect):
     )
 
     def __init__(self) -> None:
-        self._readings: list[Reading] = []
+        self._matches: list[FailureMatch] = []
         self._thrown: dict[int | None, tuple[int, int]] = {}
 
     def feed(self, line: LogLine) -> None:
@@ -134,35 +134,35 @@ class Glibc(Dialect):
         elif found := _KERNEL.search(text):
             self._add(_trapped(found, line))
 
-    def _add(self, reading: Reading) -> None:
-        if len(self._readings) < _MOST:
-            self._readings.append(reading)
+    def _add(self, match: FailureMatch) -> None:
+        if len(self._matches) < _MOST:
+            self._matches.append(match)
 
     def _terminated(self, found: re.Match[str], line: LogLine) -> None:
-        """An exception that nobody caught. torch's own repeat what its log said before."""
+        """Take an uncaught exception; torch's own repeat what its log printed before."""
         what = found["what"] or found["type"] or ""
-        reading = _died({"detail": what or found["detail"]}, line)
+        match = _died({"detail": what or found["detail"]}, line)
         if found["message"]:
-            reading = _detailed(reading, found["message"])
+            match = _detailed(match, found["message"])
         if what.endswith(("bad_alloc", "length_error")) and "bad_alloc" in what:
             key, kind = "bad_alloc@libstdc", Kind.OUT_OF_MEMORY
-            reading = replace(reading, signature=replace(reading.signature, key=key, kind=kind))
+            match = replace(match, signature=replace(match.signature, key=key, kind=kind))
         relayed = what.startswith(("c10::", "torch::"))
-        self._thrown[line.rank] = (len(self._readings), line.number)
-        self._add(replace(reading, weight=Weight.RELAYED) if relayed else reading)
+        self._thrown[line.rank] = (len(self._matches), line.number)
+        self._add(replace(match, priority=Priority.RELAYED) if relayed else match)
 
     def _what(self, what: str, line: LogLine) -> None:
-        """`what():` of the exception just named by the same writer."""
+        """Take the `what():` of the exception just named by the same process."""
         place, number = self._thrown.pop(line.rank, (0, -_WHAT_FOLLOWS - 1))
-        if line.number - number <= _WHAT_FOLLOWS and place < len(self._readings):
-            self._readings[place] = _detailed(self._readings[place], what)
+        if line.number - number <= _WHAT_FOLLOWS and place < len(self._matches):
+            self._matches[place] = _detailed(self._matches[place], what)
 
-    def finish(self) -> Sequence[Reading]:
-        return tuple(self._readings)
+    def finish(self) -> Sequence[FailureMatch]:
+        return tuple(self._matches)
 
 
-def _died(said: Mapping[str, str | None], line: LogLine) -> Reading:
-    """An abort, in its process's own words; of a program without a frame, the words are the key."""
+def _died(said: Mapping[str, str | None], line: LogLine) -> FailureMatch:
+    """Return an abort with its message; without a frame in the program, the message is the key."""
     detail = (said.get("detail") or "").strip().rstrip(".")
     own = said.get("file") not in _GLIBCS
     program = program_name((said.get("program") or "").rpartition("/")[2])
@@ -181,17 +181,20 @@ def _died(said: Mapping[str, str | None], line: LogLine) -> Reading:
         ranks=() if line.rank is None else (line.rank,),
         hosts=(line.host,) if line.host else (),
     )
-    # A launcher may fall over what it has to report: PRRTE 3 over a rank that could not be started.
-    return Reading(signature, Weight.RELAYED if program in _LAUNCHERS else Weight.CAUSE)
+    # A launcher may crash over its own report: PRRTE 3 over a rank that could not be started.
+    return FailureMatch(signature, Priority.RELAYED if program in _LAUNCHERS else Priority.CAUSE)
 
 
-def _detailed(reading: Reading, message: str) -> Reading:
-    detail = f"{reading.signature.detail}: {message}"[:_LONGEST_DETAIL]
-    return replace(reading, signature=replace(reading.signature, detail=detail))
+def _detailed(match: FailureMatch, message: str) -> FailureMatch:
+    detail = f"{match.signature.detail}: {message}"[:_LONGEST_DETAIL]
+    return replace(match, signature=replace(match.signature, detail=detail))
 
 
-def _trapped(found: re.Match[str], line: LogLine) -> Reading:
-    """A node's log holds what died there at any time: this is believed where something else says that a run failed."""
+def _trapped(found: re.Match[str], line: LogLine) -> FailureMatch:
+    """Return a trap in the kernel's log.
+
+    The log also holds old traps, so this counts only if another match proves a failure.
+    """
     signal = next(signal for words, signal in _TRAPS if words in found["what"])
     library = program_name(found["library"] or "") or None
     library = None if library and is_system(library) else library
@@ -203,4 +206,4 @@ def _trapped(found: re.Match[str], line: LogLine) -> Reading:
     signature = Signature(
         Kind.CRASH, key, line.quote, line.number, signal=signal, library=library, hosts=hosts, detail=found["what"][:60]
     )
-    return Reading(signature, Weight.RELAYED, process, certain=False)
+    return FailureMatch(signature, Priority.RELAYED, process, fatal=False)

@@ -1,8 +1,8 @@
-"""libfabric's own words (src/log.c: `libfabric:PID:TIME:HOOK:PROVIDER:SUBSYSTEM:FUNCTION():LINE<warn> TEXT`).
+"""libfabric's log (src/log.c: `libfabric:PID:TIME:HOOK:PROVIDER:SUBSYSTEM:FUNCTION():LINE<warn> TEXT`).
 
-A program asks libfabric for what may not be there and goes on with what is, so that most warnings mean nothing. Read
-is what providers print before they give up: cxi (prov/cxi/src, where CXIP_FATAL ends in abort), efa (prov/efa/src,
-with the texts of efa_errno.h), tcp, verbs, rxm and shm. What they answer to their caller is in its words, not here.
+A program tries what may be absent and uses what is there, so most warnings mean nothing. Matched are texts that
+providers print before they give up: cxi (prov/cxi/src, in which CXIP_FATAL ends in abort), efa (prov/efa/src, with the
+texts of efa_errno.h), tcp, verbs, rxm and shm. Errors that callers print are in the callers' parsers.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from pytest_hetgpu.extensions.signatures._texts.networks import no_way
-from pytest_hetgpu.extensions.signatures.base import LogLine, Reading, Weight, slug
-from pytest_hetgpu.extensions.signatures.engine.rules import Rule, RuleDialect
+from pytest_hetgpu.extensions.signatures._messages.routes import no_route
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, Priority, slug
+from pytest_hetgpu.extensions.signatures.engine.rules import MatchRule, RuleParser
 from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.verdict import Kind
 
@@ -28,20 +28,20 @@ _PEER = lazy(r"[Uu]nresponsive|[Uu]nreachable|reset by remote|peer closed|resour
 _NO_MEMORY = lazy(r"[Cc]annot allocate memory|[Oo]ut of memory")
 
 
-def _warning(text: str, kind: Kind, key: str, pattern: str = "", **more: bool | Weight) -> Rule:
-    """A warning that holds `text`, and after it what `pattern` says."""
-    certain, weight = bool(more.get("certain", False)), Weight(more.get("weight", Weight.CAUSE))
-    return Rule(
+def _warning(text: str, kind: Kind, key: str, pattern: str = "", **more: bool | Priority) -> MatchRule:
+    """Return the rule of a warning that holds `text`, followed by `pattern`."""
+    fatal, priority = bool(more.get("fatal", False)), Priority(more.get("priority", Priority.CAUSE))
+    return MatchRule(
         text,
         kind,
         key,
-        weight,
+        priority,
         pattern=rf"{_CXI}(?P<detail>{pattern or re.escape(text) + '.{0,200}'})",
-        certain=certain,
+        fatal=fatal,
     )
 
 
-class Libfabric(RuleDialect):
+class Libfabric(RuleParser):
     """The cxi, efa, tcp, verbs and shm providers."""
 
     rules = (
@@ -61,21 +61,21 @@ class Libfabric(RuleDialect):
         _warning("Failed to open CXI Device", _NONE, "no-device@cxi"),
         _warning("cxil_get_device_list failed", _NONE, "no-device@cxi"),
         # cxip_evtq.c, cxip_msg_hpc.c: queues and lists of the NIC are full, which ends the process.
-        Rule(
+        MatchRule(
             "Event Queue overflow detected",
             Kind.ERROR,
             "event-queue-overflow@cxi",
             pattern=rf"(?:{_CXI})?(?P<detail>(?:Cassini|H/W) Event Queue overflow detected)",
         ),
-        _warning("LE exhaustion during flow control", Kind.ERROR, "le-exhaustion@cxi", certain=True),
-        _warning("LE resources not recovered during flow control", Kind.ERROR, "le-exhaustion@cxi", certain=True),
-        _warning("[Fatal] ", Kind.ERROR, "fatal@cxi", certain=True),
+        _warning("LE exhaustion during flow control", Kind.ERROR, "le-exhaustion@cxi", fatal=True),
+        _warning("LE resources not recovered during flow control", Kind.ERROR, "le-exhaustion@cxi", fatal=True),
+        _warning("[Fatal] ", Kind.ERROR, "fatal@cxi", fatal=True),
         # cxip_iomm.c; libcxi prints the second form itself.
         _warning("cxil_map lni", Kind.ERROR, "cxil_map@cxi"),
-        Rule("cxil_map: write error", Kind.ERROR, "cxil_map@cxi", detail="cxil_map: write error", certain=False),
+        MatchRule("cxil_map: write error", Kind.ERROR, "cxil_map@cxi", detail="cxil_map: write error", fatal=False),
         _warning("UNDELIVERABLE", _NET, "undeliverable@cxi", r".{0,150}UNDELIVERABLE"),
-        # efa_base_ep.c and efa_rdm_ope.c end the process where nobody can be told.
-        Rule(
+        # efa_base_ep.c and efa_rdm_ope.c end the process if no caller can get the error.
+        MatchRule(
             "Libfabric EFA provider has encountered an internal error",
             Kind.ERROR,
             "{words}@efa",
@@ -92,19 +92,19 @@ class Libfabric(RuleDialect):
             "becomes unresponsive", _NET, "unresponsive-peer@efa", r"The peer of address .{1,80} becomes unresponsive"
         ),
         _warning("Unable to register MR", Kind.ERROR, "register-memory@efa"),
-        Rule(
+        MatchRule(
             "Libfabric EFA provider is operating in",
             Kind.ERROR,
             "fork@efa",
             detail="fork() with the EFA provider",
         ),
-        Rule("This value will cause EFA communication to deadlock", Kind.ERROR, "FI_EFA_TX_MIN_CREDITS@efa"),
+        MatchRule("This value will cause EFA communication to deadlock", Kind.ERROR, "FI_EFA_TX_MIN_CREDITS@efa"),
         # xnet_*.c, rxm_*.c, verbs_*.c
-        _warning("connection failure (sockerr", _NET, "connect@tcp", weight=Weight.SYMPTOM),
-        _warning("connect failure ", _NET, "connect@tcp", weight=Weight.SYMPTOM),
-        _warning("msg recv failed ret", _NET, "recv@tcp", weight=Weight.SYMPTOM),
-        _warning("fi_eq_readerr: err: ", _NET, "connect@rxm", weight=Weight.SYMPTOM),
-        _warning("fi_cq_readerr: err: ", _NET, "completion@rxm", weight=Weight.SYMPTOM),
+        _warning("connection failure (sockerr", _NET, "connect@tcp", priority=Priority.SYMPTOM),
+        _warning("connect failure ", _NET, "connect@tcp", priority=Priority.SYMPTOM),
+        _warning("msg recv failed ret", _NET, "recv@tcp", priority=Priority.SYMPTOM),
+        _warning("fi_eq_readerr: err: ", _NET, "connect@rxm", priority=Priority.SYMPTOM),
+        _warning("fi_cq_readerr: err: ", _NET, "completion@rxm", priority=Priority.SYMPTOM),
         _warning("failed to bind listener", _NET, "bind@tcp"),
         _warning(
             "Cannot allocate memory",
@@ -115,7 +115,7 @@ class Libfabric(RuleDialect):
         _warning("Not enough available space in ", _MEMORY, "dev-shm@shm"),
         _warning("shm_open error", Kind.ERROR, "shm_open@shm"),
         # util/info.c, fabtests
-        Rule(
+        MatchRule(
             "No data available",
             _NONE,
             "fi_getinfo-No-data-available@libfabric",
@@ -123,13 +123,13 @@ class Libfabric(RuleDialect):
         ),
     )
 
-    def reading(self, rule: Rule, groups: Mapping[str, str], line: LogLine) -> Reading:
+    def build_match(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
         if "words" in groups:
             groups = {**groups, "words": slug(groups["words"])}
-        read = super().reading(rule, groups, line)
+        read = super().build_match(rule, groups, line)
         said = groups.get("detail", "")
-        if read.signature.key == "connect@tcp" and no_way(said):
-            return replace(read, weight=Weight.RELAYED)
+        if read.signature.key == "connect@tcp" and no_route(said):
+            return replace(read, priority=Priority.RELAYED)
         if rule.kind is Kind.ERROR and _NO_MEMORY.search(said):
             return replace(read, signature=replace(read.signature, kind=_MEMORY))
         if "words" in groups and _PEER.search(said):

@@ -10,8 +10,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pytest_hetgpu.extensions.signatures._texts.mpich_reasons import mpi_name
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading, Weight, slug, token
+from pytest_hetgpu.extensions.signatures._messages.mpich_reasons import mpi_name
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, LogParser, Priority, slug, token
 from pytest_hetgpu.extensions.signatures.engine.frames import Frame, entry_point, parse_frame
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.lazy_regex import lazy
@@ -33,7 +33,7 @@ _REPORTING = lazy(r"MPL_backtrace_show|MPIR_Assert_fail\w*|backtrace\w*")
 
 @dataclass(slots=True)
 class _Assertion:
-    """One that failed, while what it printed next is read."""
+    """A failed assertion, while its further output is parsed."""
 
     line: LogLine
     file: str
@@ -42,7 +42,7 @@ class _Assertion:
     rank: int | None = None
 
 
-class MpichAssertions(Dialect):
+class MpichAssertions(LogParser):
     """`Assertion failed in file F at line N: CONDITION`, its backtrace, and the rank that ended for it."""
 
     triggers = (_FAILED.encode(), _OUTSIDE.encode(), _INTERNAL.encode())
@@ -50,7 +50,7 @@ class MpichAssertions(Dialect):
 
     def __init__(self) -> None:
         self._failed: list[_Assertion] = []
-        self._readings: list[Reading] = []
+        self._matches: list[FailureMatch] = []
 
     def feed(self, line: LogLine) -> None:
         text = line.text[:_LONGEST_LINE]
@@ -60,23 +60,23 @@ class MpichAssertions(Dialect):
         elif found := _ROUTINE.search(text):
             entry = mpi_name(found["entry"]) if found["entry"] else None
             when = "not-initialized" if found["when"] == "before" else "finalized"
-            self._add(line, f"{when}@{entry or 'MPI'}", Weight.CAUSE, entry=entry)
+            self._add(line, f"{when}@{entry or 'MPI'}", Priority.CAUSE, entry=entry)
         elif found := _ABORTED.search(text):
             self._aborted(found, line)
         elif self._failed and (frame := parse_frame(text)) and len(self._failed[-1].frames) < _MOST_FRAMES:
             self._failed[-1].frames.append(frame)
 
     def _aborted(self, found: re.Match[str], line: LogLine) -> None:
-        """The end of a rank whose assertion stands above, or of one that gave no reason."""
+        """Take the end of a rank whose assertion stands above, or that gave no reason."""
         rank = int(found["node"]) if found["node"] else line.rank
         open_ones = [failed for failed in self._failed if failed.rank is None]
         if open_ones:
             open_ones[0].rank = rank
         elif not self._failed:
-            self._add(line, "internal-error@MPID_Abort", Weight.UNSPECIFIC, rank=rank)
+            self._add(line, "internal-error@MPID_Abort", Priority.UNSPECIFIC, rank=rank)
 
     def _add(
-        self, line: LogLine, key: str, weight: Weight, *, entry: str | None = None, rank: int | None = None
+        self, line: LogLine, key: str, priority: Priority, *, entry: str | None = None, rank: int | None = None
     ) -> None:
         rank = line.rank if rank is None else rank
         signature = Signature(
@@ -88,15 +88,15 @@ class MpichAssertions(Dialect):
             ranks=() if rank is None else (rank,),
             hosts=(line.host,) if line.host else (),
         )
-        if len(self._readings) < _MOST_READINGS:
-            self._readings.append(Reading(signature, weight))
+        if len(self._matches) < _MOST_READINGS:
+            self._matches.append(FailureMatch(signature, priority))
 
-    def finish(self) -> Sequence[Reading]:
-        return tuple(self._readings) + tuple(map(_reading, self._failed))
+    def finish(self) -> Sequence[FailureMatch]:
+        return tuple(self._matches) + tuple(map(_match, self._failed))
 
 
-def _reading(failed: _Assertion) -> Reading:
-    """An assertion as a signature: the file it stands in is known, the function only from a backtrace with symbols."""
+def _match(failed: _Assertion) -> FailureMatch:
+    """Return an assertion as a match: its file is known, its function only from a backtrace with symbols."""
     named = [frame for frame in failed.frames if not (frame.function and _REPORTING.fullmatch(frame.function))]
     frame = named[0] if named else None
     file = failed.file.rpartition("/")[2]
@@ -112,4 +112,4 @@ def _reading(failed: _Assertion) -> Reading:
         ranks=() if failed.rank is None else (failed.rank,),
         hosts=(failed.line.host,) if failed.line.host else (),
     )
-    return Reading(signature)
+    return FailureMatch(signature)

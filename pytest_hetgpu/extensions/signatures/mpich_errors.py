@@ -1,9 +1,10 @@
-"""What MPICH's library says before it aborts, and the libraries made of it: Intel MPI, Cray MPICH, MVAPICH.
+"""Errors of MPICH's library before it aborts, and of its derivatives: Intel MPI, Cray MPICH, MVAPICH.
 
 The head of an error stack is written by `MPIR_Handle_fatal_error` (src/mpi/errhan/errutil.c) through `MPID_Abort`
-(src/mpid/ch4/src/ch4_globals.c: `Abort(CODE) on node N (rank R in comm C): ...`, where N is the rank in the world;
-src/mpid/ch3/src/mpid_abort.c: the message alone). Lines of the stack are `FUNCTION(LINE)....: TEXT`, outermost first,
-with the texts of src/mpi/errhan/errnames.txt and of the devices' own errnames.txt; the last of them names the reason.
+(src/mpid/ch4/src/ch4_globals.c: `Abort(CODE) on node N (rank R in comm C): ...`, in which N is the rank in
+MPI_COMM_WORLD; src/mpid/ch3/src/mpid_abort.c: the message alone). Lines of the stack are `FUNCTION(LINE)....: TEXT`,
+outermost first, with the texts of src/mpi/errhan/errnames.txt and of the devices' own errnames.txt; the last of them
+names the reason.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from pytest_hetgpu.extensions.signatures._texts.mpich_classes import NO_MEMORY, OTHERS_DEATH, UNSPECIFIC, error_class
-from pytest_hetgpu.extensions.signatures._texts.mpich_reasons import Reason, mpi_name, reason_in
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading, Weight, slug, token
+from pytest_hetgpu.extensions.signatures._messages.mpich_classes import NO_MEMORY, OTHERS_DEATH, UNSPECIFIC, error_class
+from pytest_hetgpu.extensions.signatures._messages.mpich_reasons import MpichReason, mpi_name, reason_in
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, LogParser, Priority, slug, token
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.records import RankExit
@@ -50,7 +51,7 @@ _CALLED = lazy(
 
 @dataclass(slots=True)
 class _Stack:
-    """One rank's error, while its stack is read. `deepest` is the last line of it that says something."""
+    """One rank's error, while its stack is parsed; `deepest` is its last line with a text."""
 
     head: LogLine
     entry: str
@@ -60,18 +61,18 @@ class _Stack:
     left: int = _WINDOW
     begun: bool = False
     deepest: tuple[str, str, LogLine] | None = None
-    certain: bool = True
-    reason: tuple[Reason, str, LogLine] | None = None
+    fatal: bool = True
+    reason: tuple[MpichReason, str, LogLine] | None = None
 
-    def says(self, function: str, text: str, line: LogLine) -> None:
-        """Take what a function of the stack has to say."""
+    def add_text(self, function: str, text: str, line: LogLine) -> None:
+        """Take the text of one function of the stack."""
         self.deepest = (function, text, line)
         reason = reason_in(text, _STARTS.search(self.entry) is not None)
         if reason:
             self.reason = (reason, function, line)
 
 
-class MpichErrors(Dialect):
+class MpichErrors(LogParser):
     """Error stacks of several ranks, which may be mixed with each other and with the programs' own words."""
 
     triggers = (_FATAL.encode(), _ABORT.encode(), b", error stack:")
@@ -79,7 +80,7 @@ class MpichErrors(Dialect):
 
     def __init__(self) -> None:
         self._open: list[_Stack] = []
-        self._readings: list[Reading] = []
+        self._matches: list[FailureMatch] = []
         self._exits: dict[int, RankExit] = {}
 
     def feed(self, line: LogLine) -> None:
@@ -100,7 +101,7 @@ class MpichErrors(Dialect):
         self._open.append(stack)
         if said and said != "error stack":
             # MPIR_CVAR_PRINT_ERROR_STACK=0 leaves the innermost text, on the head's own line.
-            stack.says(found["entry"], said, line)
+            stack.add_text(found["entry"], said, line)
 
     def _frame(self, text: str, line: LogLine) -> None:
         for stack in list(self._open):
@@ -112,7 +113,7 @@ class MpichErrors(Dialect):
             bare.what = found["what"]
             return
         if found := _PRINTED.search(text):
-            self._open.append(_Stack(line, "", found["what"], line.rank, line.host, certain=False))
+            self._open.append(_Stack(line, "", found["what"], line.rank, line.host, fatal=False))
             if len(self._open) > _MOST_OPEN:
                 self._close(self._open[0])
             return
@@ -122,10 +123,10 @@ class MpichErrors(Dialect):
             return
         owner.left = _WINDOW
         if found["text"].strip():
-            owner.says(found["function"], found["text"].strip(), line)
+            owner.add_text(found["function"], found["text"].strip(), line)
 
     def _owner(self, function: str, line: LogLine) -> _Stack | None:
-        """Whose line of a stack it is: that of the rank its prefix names; else of whom it begins, or began last."""
+        """Return the stack that a line belongs to: by its rank prefix, else by indentation, else the last begun."""
         told = [stack for stack in self._open if line.rank is not None and stack.head.rank == line.rank]
         fresh = [stack for stack in told or self._open if stack.entry in (function, "") and not stack.begun]
         if fresh:
@@ -136,10 +137,10 @@ class MpichErrors(Dialect):
 
     def _close(self, stack: _Stack) -> None:
         self._open.remove(stack)
-        if len(self._readings) < _MOST_READINGS and stack.entry:
-            reading = _reading(stack)
-            relayed = replace(reading, weight=max(reading.weight, Weight.RELAYED), certain=False)
-            self._readings.append(reading if stack.certain else relayed)
+        if len(self._matches) < _MOST_READINGS and stack.entry:
+            match = _match(stack)
+            relayed = replace(match, priority=max(match.priority, Priority.RELAYED), fatal=False)
+            self._matches.append(match if stack.fatal else relayed)
 
     def _called(self, found: re.Match[str], line: LogLine) -> None:
         rank = next((int(found[name]) for name in ("node", "process", "rank") if found[name]), line.rank)
@@ -155,23 +156,23 @@ class MpichErrors(Dialect):
             ranks=() if rank is None else (rank,),
             hosts=(line.host,) if line.host else (),
         )
-        if len(self._readings) < _MOST_READINGS:
-            self._readings.append(Reading(signature, Weight.ENDING))
+        if len(self._matches) < _MOST_READINGS:
+            self._matches.append(FailureMatch(signature, Priority.EXIT))
 
-    def finish(self) -> Sequence[Reading]:
+    def finish(self) -> Sequence[FailureMatch]:
         for stack in list(self._open):
             self._close(stack)
-        return tuple(self._readings)
+        return tuple(self._matches)
 
     def exits(self) -> Sequence[RankExit]:
         return tuple(self._exits.values())
 
 
-def _reading(stack: _Stack) -> Reading:
-    """A stack as a signature.
+def _match(stack: _Stack) -> FailureMatch:
+    """Return a stack as a match.
 
-    An error of its own class (`Invalid rank`) is said by the head, and the stack has the particulars; of `Other MPI
-    error` only the deepest line knows what it was.
+    The head names an error of its own class (`Invalid rank`), and the stack has the details. For `Other MPI error` only
+    the deepest line has the cause.
     """
     entry, what = mpi_name(stack.entry), error_class(stack.what)
     signature = Signature(
@@ -186,8 +187,8 @@ def _reading(stack: _Stack) -> Reading:
     )
     if stack.what and what not in UNSPECIFIC:
         kind = Kind.OUT_OF_MEMORY if what == NO_MEMORY else Kind.ERROR
-        weight = Weight.CONSEQUENCE if what in OTHERS_DEATH else Weight.CAUSE
-        return Reading(replace(signature, kind=kind), weight)
+        priority = Priority.CONSEQUENCE if what in OTHERS_DEATH else Priority.CAUSE
+        return FailureMatch(replace(signature, kind=kind), priority)
     if stack.reason:
         reason, function, line = stack.reason
         signature = replace(
@@ -198,11 +199,11 @@ def _reading(stack: _Stack) -> Reading:
             primary_line=line.quote,
             line=line.number,
         )
-        return Reading(signature, reason.weight)
+        return FailureMatch(signature, reason.priority)
     if not stack.deepest:
-        return Reading(signature, Weight.UNSPECIFIC)
+        return FailureMatch(signature, Priority.UNSPECIFIC)
     function, said, line = stack.deepest
     outer = mpi_name(function) == entry
     key = f"{slug(said)}@{entry if outer else token(function)}"
     signature = replace(signature, key=key, primary_line=line.quote, line=line.number)
-    return Reading(signature, Weight.RELAYED)
+    return FailureMatch(signature, Priority.RELAYED)

@@ -1,12 +1,12 @@
-"""How Hydra, the launcher of MPICH and Intel MPI, says that a rank ended.
+"""Exits of ranks as Hydra reports them, the launcher of MPICH and Intel MPI.
 
-MPICH (src/pm/hydra/mpiexec/pmiserv_cb.c, `control_cb`) prints one banner a proxy, with the pid of the first process
-that did not end by `exit`. Its EXIT CODE is the status of wait(2) then: a signal in the low seven bits, and 128 for a
+MPICH (src/pm/hydra/mpiexec/pmiserv_cb.c, `control_cb`) prints one banner per proxy, with the pid of the first process
+that did not end by `exit`. Its EXIT CODE is then the status of wait(2): a signal in the low seven bits, and 128 for a
 core file. Releases before 3.2 printed a banner for exit codes other than 0 as well, with that code. At the end, if no
-proxy was lost, mpiexec.c names the signal again, out of all statuses put together by OR, so that a crash (11) and the
-cleanup of its neighbours (9) give 11, whichever process the banner shows.
+proxy was lost, mpiexec.c names the signal again. It combines all statuses by OR, so that a crash (11) and the cleanup
+of its neighbours (9) give 11, whichever process the banner shows.
 
-Intel MPI prints one banner a rank that died of a signal, those that it killed itself (9) among them.
+Intel MPI prints one banner per rank that died of a signal, including those that it killed itself (9).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Process, Reading, Weight
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, LogParser, Priority, Process
 from pytest_hetgpu.extensions.signatures.engine.frames import signal_name
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.lazy_regex import lazy
@@ -41,7 +41,7 @@ _CORE = 128
 
 
 @dataclass(slots=True)
-class _Ended:
+class _ExitBanner:
     """One banner, or mpiexec's last words."""
 
     line: LogLine
@@ -51,32 +51,32 @@ class _Ended:
     code: int | None = None
 
 
-class MpichExits(Dialect):
+class MpichExits(LogParser):
     """Banners, and of several the one that is the cause."""
 
     triggers = (_BANNER.encode(), _STRING.encode(), _CTRL_C.encode())
     context = _WINDOW
 
     def __init__(self) -> None:
-        self._ended: list[_Ended] = []
-        self._open: _Ended | None = None
-        self._said: _Ended | None = None
+        self._ended: list[_ExitBanner] = []
+        self._open: _ExitBanner | None = None
+        self._said: _ExitBanner | None = None
         self._interrupted = False
 
     def feed(self, line: LogLine) -> None:
         text = line.text[:_LONGEST_LINE]
         if _BANNER in text:
             self._close()
-            self._open = _Ended(line)
+            self._open = _ExitBanner(line)
         elif _STRING in text:
             if self._said is None and (found := _SIGNAL.search(text)):
-                self._said = _Ended(line, signal=int(found[1]))
+                self._said = _ExitBanner(line, signal=int(found[1]))
         elif _CTRL_C in text:
             self._interrupted = True
         elif self._open:
             self._detail(self._open, text, line)
 
-    def _detail(self, ended: _Ended, text: str, line: LogLine) -> None:
+    def _detail(self, ended: _ExitBanner, text: str, line: LogLine) -> None:
         if found := _PROCESS.search(text):
             ended.rank = int(found[1]) if found[1] else line.rank
             ended.process = (found[3].rpartition("@")[2].split(".")[0], int(found[2]))
@@ -92,8 +92,8 @@ class MpichExits(Dialect):
             self._ended.append(self._open)
         self._open = None
 
-    def _causes(self) -> list[_Ended]:
-        """The banners that tell the cause: none that only shows what the launcher did to the others, if one does."""
+    def _causes(self) -> list[_ExitBanner]:
+        """Return the banners of causes: without those that only show the launcher's cleanup, unless all do."""
         self._close()
         said = self._said.signal if self._said else None
         for ended in self._ended:
@@ -108,10 +108,10 @@ class MpichExits(Dialect):
             return [self._said]
         return own or self._ended
 
-    def finish(self) -> Sequence[Reading]:
+    def finish(self) -> Sequence[FailureMatch]:
         causes = self._causes()
         alone = not any(ended.signal == _KILL for ended in self._ended)
-        return tuple(_reading(ended, alone) for ended in causes)
+        return tuple(_match(ended, alone) for ended in causes)
 
     def exits(self) -> Sequence[RankExit]:
         causes = [ended for ended in self._causes() if ended.rank is not None]
@@ -125,15 +125,18 @@ class MpichExits(Dialect):
 
 
 def _signal_in(code: int, said: int | None, interrupted: bool) -> int | None:
-    """The signal that an EXIT CODE stands for, None for what `exit` was called with."""
+    """Return the signal that an EXIT CODE stands for, None for an argument of `exit`."""
     low = code - _CORE if _CORE < code < 2 * _CORE else code
     if low == said or low in _DEADLY or (interrupted and low == _INTERRUPT):
         return low
     return None
 
 
-def _reading(ended: _Ended, alone: bool) -> Reading:
-    """A rank's end. SIGTERM to all, without a rank that was killed for another, comes from whoever stopped the job."""
+def _match(ended: _ExitBanner, alone: bool) -> FailureMatch:
+    """Return a rank's exit as a match.
+
+    SIGTERM to all, without a rank killed for another, comes from outside the job.
+    """
     found = Signature(
         Kind.ERROR,
         "ended@hydra",
@@ -142,15 +145,15 @@ def _reading(ended: _Ended, alone: bool) -> Reading:
         ranks=() if ended.rank is None else (ended.rank,),
         hosts=(ended.process[0],) if ended.process else (),
     )
-    weight = Weight.ENDING
+    priority = Priority.EXIT
     if ended.signal is not None:
         name = signal_name(ended.signal)
         outside = ended.signal in _FROM_OUTSIDE and alone
         kind = Kind.TIMEOUT if outside and ended.signal == _TERM else Kind.CRASH
-        weight = Weight.CONSEQUENCE if outside else weight
+        priority = Priority.CONSEQUENCE if outside else priority
         found = replace(found, kind=kind, key=name, signal=name)
     elif ended.code is not None:
         # Before 1.5 the raw status of a process that called exit.
         code = ended.code >> 8 if ended.code > 255 and not ended.code & 0x7F else ended.code
         found = replace(found, key=f"exit@{code}", detail=f"exit code {code}")
-    return Reading(found, weight, ended.process)
+    return FailureMatch(found, priority, ended.process)

@@ -1,4 +1,4 @@
-"""MVAPICH's own words, besides MPICH's.
+"""Messages of MVAPICH besides MPICH's.
 
 Its signal handler (`error_sighandler` in src/util/signal and src/pm/mpirun/src/error_handling.c), its launcher
 mpirun_rsh with mpispawn (src/pm/mpirun), and its InfiniBand channel (src/mpid/ch3/channels/mrail).
@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pytest_hetgpu.extensions.signatures._texts.verbs import completion
-from pytest_hetgpu.extensions.signatures.base import LogLine, Reading, Weight
+from pytest_hetgpu.extensions.signatures._messages.verbs import completion
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, Priority
 from pytest_hetgpu.extensions.signatures.engine.frames import signal_name
-from pytest_hetgpu.extensions.signatures.engine.rules import Rule, RuleDialect
+from pytest_hetgpu.extensions.signatures.engine.rules import MatchRule, RuleParser
 from pytest_hetgpu.model.verdict import Kind
 
 _RANK = r"\[(?P<host>[\w-]{1,64})[^\]\s:]{0,190}:mpi_rank_(?P<rank>\d{1,7})\]"
@@ -21,71 +21,71 @@ _DEADLY = ("SIGILL", "SIGABRT", "SIGBUS", "SIGFPE", "SIGKILL", "SIGSEGV", "SIGTE
 _SPAWN = r"\[(?P<host>[\w-]{1,64})[^\]\s:]{0,190}:mpispawn_\d{1,6}\]"
 
 
-class Mvapich(RuleDialect):
+class Mvapich(RuleParser):
     """MVAPICH2 and 3."""
 
     rules = (
-        Rule(
+        MatchRule(
             "Caught error: ",
             Kind.CRASH,
             "{signal}",
             pattern=rf"{_RANK}\[error_sighandler\] Caught error: [^()]{{1,60}} \(signal (?P<signal>\d{{1,3}})\)",
         ),
-        Rule(
+        MatchRule(
             "terminated with signal",
             Kind.CRASH,
             "{signal}",
-            Weight.ENDING,
+            Priority.EXIT,
             pattern=rf"{_SPAWN}\[child_handler\] MPI process \(rank: (?P<rank>\d{{1,7}}), pid: \d{{1,10}}\) "
             r"terminated with signal (?P<signal>\d{1,3})\b",
         ),
-        Rule(
+        MatchRule(
             "exited with status",
             Kind.ERROR,
             "exit@{code}",
-            Weight.ENDING,
+            Priority.EXIT,
             pattern=rf"{_SPAWN}\[child_handler\] MPI process \(rank: (?P<rank>\d{{1,7}}), pid: \d{{1,10}}\) "
             r"(?P<detail>exited with status (?P<code>[1-9]\d{0,4}))\b",
         ),
-        Rule(
+        MatchRule(
             "terminated unexpectedly on",
             Kind.ERROR,
             "process-died@mpispawn",
-            Weight.ENDING,
+            Priority.EXIT,
             pattern=r"MPI process \(rank: (?P<rank>\d{1,7})\) terminated unexpectedly on (?P<host>[\w.-]{1,255})",
         ),
-        Rule(
+        MatchRule(
             "MPI process died?",
             Kind.ERROR,
             "process-died@mpispawn",
-            Weight.CONSEQUENCE,
+            Priority.CONSEQUENCE,
             pattern=rf"{_SPAWN}.{{0,200}}MPI process died\?",
         ),
-        Rule(
+        MatchRule(
             "[mpirun_rsh]",
             Kind.ERROR,
             "aborted@mpirun_rsh",
-            Weight.CONSEQUENCE,
+            Priority.CONSEQUENCE,
             pattern=r"\[mpirun_rsh\]\[process_mpispawn_connection\] mpispawn_\d{1,6} from node (?P<host>[\w.-]{1,255}) "
             r"aborted: (?P<detail>.{1,200})",
         ),
-        Rule(
+        MatchRule(
             "Got completion with error ",
             Kind.NETWORK_FAILURE,
             "{status}@mvapich",
             pattern=r"(?<!NET/IB : )(?P<detail>Got completion with error (?P<status>\d{1,3})\b.{0,200})",
         ),
-        Rule(
+        MatchRule(
             "rdma_open_hca",
             Kind.TRANSPORT_UNAVAILABLE,
             "no-hca@mvapich",
             pattern=r"rdma_open_hca\(\d{1,6}\)\.{0,60}: (?P<detail>.{1,200})",
         ),
-        # Says that it goes on without.
-        Rule("Error in initializing MVAPICH2 ptmalloc library"),
+        # A note that it continues without the feature.
+        MatchRule("Error in initializing MVAPICH2 ptmalloc library"),
     )
 
-    def reading(self, rule: Rule, groups: Mapping[str, str], line: LogLine) -> Reading:
+    def build_match(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
         if "signal" in groups:
             groups = {**groups, "signal": signal_name(int(groups["signal"]))}
         code = int(groups.get("code", 0))
@@ -94,4 +94,4 @@ class Mvapich(RuleDialect):
             rule = rule._replace(kind=Kind.CRASH, key="{signal}")
         if "status" in groups:
             groups = {**groups, "status": completion(int(groups["status"]))}
-        return super().reading(rule, groups, line)
+        return super().build_match(rule, groups, line)

@@ -1,9 +1,9 @@
-"""NCCL and RCCL: their warnings, which of them a call failed for, and results as programs print them.
+"""NCCL and RCCL: their warnings, the calls that failed with them, and results as programs print them.
 
 `src/debug.cc` writes the prefix (NCCL 2.27 may put a time before it, 2.29 adds the function), `include/checks.h` the
-trail `FILE:LINE -> RESULT` of a call that failed, `init.cc` the words for a result. A trail that ends in
-NCCL's own threads (`[Proxy Thread]`, `[Async thread]`), or in the files of the calls themselves, proves that the
-communicator is lost; any other warning a program may survive.
+trail `FILE:LINE -> RESULT` of a call that failed, `init.cc` the texts of results. A trail that ends in NCCL's own
+threads (`[Proxy Thread]`, `[Async thread]`), or in the files of the calls themselves, proves that the communicator is
+lost. A program may survive any other warning.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytest_hetgpu.extensions.signatures._texts.nccl import PEER_LOST, Meaning, meaning
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Process, Reading, Weight
+from pytest_hetgpu.extensions.signatures._messages.nccl import PEER_LOST, Meaning, meaning
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, LogParser, Priority, Process
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.verdict import Kind
@@ -44,7 +44,7 @@ _CALLED = lazy(r"\b(?:nccl|rccl)(?=[A-Z])(?!\w*Error\b)(?!Invalid|Success)\w{3,6
 # nccl-tests' and rccl-tests' common.h, NVIDIA's examples: `node1: Test NCCL failure FILE:LINE 'WORDS / LAST WARNING'`.
 _WRAPPED = lazy(r"(?:(?P<host>^[\w.-]+): Test )?\b(?:NCCL|RCCL) (?:failure|error)\b", re.IGNORECASE)
 _LAST = lazy(r"'[^'/]{1,120} / (?P<last>\w.{0,1000}?)\s*'?\s*$")
-# What others read: exceptions, PyTorch's log lines and its paragraph on a result, lines of other libraries.
+# Lines of other parsers: exceptions, PyTorch's log lines and its paragraph on a result, lines of other libraries.
 _OTHERS = lazy(
     r"^\[?[EWIF]\d{4} |ProcessGroupNCCL|^[\w.]*(?:Error|Exception): |^\s+what\(\):|\b(?:UCX|UCC|CL_\w+|TL_\w+) +[A-Z]+ "
     r"|^nccl\w+: [A-Z]|\bNCCL (?:INFO|TRACE|CALL) "
@@ -63,8 +63,8 @@ class _Warning:
     proven: bool = False
 
 
-class Nccl(Dialect):
-    """One reading a warning; those after which the same thread went on explain little."""
+class Nccl(LogParser):
+    """Parser of warnings, one match each; a warning after which the same thread went on explains little."""
 
     triggers = (
         b"NCCL WARN ",
@@ -81,7 +81,7 @@ class Nccl(Dialect):
 
     def __init__(self) -> None:
         self._warnings: list[_Warning] = []
-        self._results: list[Reading] = []
+        self._results: list[FailureMatch] = []
         self._ranks: dict[Process, int] = {}
         self._last: dict[tuple[Process | None, str], _Warning] = {}
 
@@ -140,14 +140,14 @@ class Nccl(Dialect):
             ranks=() if line.rank is None else (line.rank,),
             hosts=tuple(filter(None, (host or line.host,))),
         )
-        self._results.append(Reading(signature, Weight.RELAYED))
+        self._results.append(FailureMatch(signature, Priority.RELAYED))
 
-    def finish(self) -> Sequence[Reading]:
+    def finish(self) -> Sequence[FailureMatch]:
         entry = next((r.signature.entry_point for r in self._results if r.signature.entry_point), None)
-        return (*(self._reading(warning, entry) for warning in self._warnings), *self._results)
+        return (*(self._match(warning, entry) for warning in self._warnings), *self._results)
 
-    def _reading(self, warning: _Warning, entry: str | None) -> Reading:
-        """A warning under the call that the program says failed, where it says so."""
+    def _match(self, warning: _Warning, entry: str | None) -> FailureMatch:
+        """Return a warning with the call that the program reports as failed, if any."""
         means, line = warning.meaning, warning.line
         rank = self._ranks.get(warning.process) if warning.process else None
         signature = Signature(
@@ -161,8 +161,8 @@ class Nccl(Dialect):
             hosts=tuple(filter(None, (warning.process[0] if warning.process else line.host,))),
         )
         gone = means.key == PEER_LOST and any(r.signature.key.startswith("ncclRemoteError") for r in self._results)
-        told = Weight.RELAYED if gone else means.weight
-        weight = max(told, Weight.SYMPTOM) if warning.survived else told
-        # Of a fragment without its process nothing more will be told.
+        told = Priority.RELAYED if gone else means.priority
+        priority = max(told, Priority.SYMPTOM) if warning.survived else told
+        # A fragment without its process gets no further lines.
         proven = warning.proven or (means.key in _FATAL and warning.process is None)
-        return Reading(signature, weight, warning.process, certain=proven and weight <= Weight.RELAYED)
+        return FailureMatch(signature, priority, warning.process, fatal=proven and priority <= Priority.RELAYED)

@@ -1,20 +1,20 @@
-"""Our own words on nodes: what could not be made ready, and what was lost while a command ran (see `execute`)."""
+"""Our own lines about nodes: those that could not be made ready, and those lost while a command ran (see `execute`)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
 
-from pytest_hetgpu.extensions.signatures.base import LogLine, Reading
-from pytest_hetgpu.extensions.signatures.engine.rules import Rule, RuleDialect
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine
+from pytest_hetgpu.extensions.signatures.engine.rules import MatchRule, RuleParser
 from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.verdict import Kind
 
 _ENGINE_AWAY, _ENGINE_LOST = "its container engine went away", "engine-lost@docker"
 _NOT_READY, _LOST, _PREFLIGHT = "hetgpu: not ready: ", "hetgpu: node ", "hetgpu: preflight: "
 
-# What was not ready, by phrases of ours alone; the first that is found counts. What a phrase quotes, as the output of a
-# build does, may hold the words of any later row.
+# Causes of nodes that are not ready, by our own phrases; the first match counts. A quoted text, such as a build's
+# output, may hold the words of any later row.
 _PARTS = {
     "disk": r"the disk of .* is full|[Nn]o space left on device|[Dd]isk quota exceeded",
     "base": r"(?:lacks )?the base image hetgpu-base:\S+(?:, which no registry has| cannot be made with )",
@@ -74,18 +74,18 @@ _KUBERNETES = {
 }
 
 
-class Nodes(RuleDialect):
-    """Lines that start with `hetgpu:`; what follows is in the words of the runtime that met it."""
+class Nodes(RuleParser):
+    """Parser of lines that start with `hetgpu:`, followed by the text of the runtime that reports."""
 
     rules = (
-        Rule(
+        MatchRule(
             _NOT_READY,
             Kind.NETWORK_FAILURE,
             _ENGINE_LOST,
             pattern=rf"^hetgpu: not ready: (?P<detail>.*{_ENGINE_AWAY}.*)",
         ),
         *(
-            Rule(
+            MatchRule(
                 _NOT_READY,
                 Kind.LAUNCH_FAILURE,
                 f"not-ready@{part}",
@@ -93,19 +93,19 @@ class Nodes(RuleDialect):
             )
             for part, phrases in _PARTS.items()
         ),
-        Rule(
+        MatchRule(
             _LOST,
             Kind.NETWORK_FAILURE,
             "lost@node",
             pattern=r"^hetgpu: node (?P<detail>.* was lost: .*)",
         ),
-        Rule(
+        MatchRule(
             "hetgpu: interface ",
             Kind.NETWORK_FAILURE,
             "lost@interface",
             pattern=r"^hetgpu: interface (?P<detail>\S+ of \S+ is (?:gone|down))$",
         ),
-        Rule(
+        MatchRule(
             _PREFLIGHT,
             Kind.LAUNCH_FAILURE,
             "preflight@{kind}",
@@ -113,18 +113,18 @@ class Nodes(RuleDialect):
         ),
     )
 
-    def reading(self, rule: Rule, groups: Mapping[str, str], line: LogLine) -> Reading:
-        reading = super().reading(rule, groups, line)
+    def build_match(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
+        match = super().build_match(rule, groups, line)
         if rule.trigger == _LOST and _ENGINE_AWAY in groups.get("detail", ""):
-            return replace(reading, signature=replace(reading.signature, key=_ENGINE_LOST))
+            return replace(match, signature=replace(match.signature, key=_ENGINE_LOST))
         if rule.trigger == _LOST and "container ended" in groups.get("detail", ""):
-            return replace(reading, signature=replace(reading.signature, kind=Kind.CRASH, key="lost@container"))
+            return replace(match, signature=replace(match.signature, kind=Kind.CRASH, key="lost@container"))
         if rule.trigger == _LOST and (found := _ENDED_BY_SLURM.search(groups.get("detail", ""))):
             kind, key = _SLURM[found[1]]
-            return replace(reading, signature=replace(reading.signature, kind=kind, key=key))
+            return replace(match, signature=replace(match.signature, kind=kind, key=key))
         if rule.trigger == _LOST and (found := _ENDED_BY_KUBERNETES.search(groups.get("detail", ""))):
             kind, key = _KUBERNETES[found[1] or found[2]]
-            return replace(reading, signature=replace(reading.signature, kind=kind, key=key))
+            return replace(match, signature=replace(match.signature, kind=kind, key=key))
         if rule.trigger == _PREFLIGHT and "kind" in groups:
-            return replace(reading, signature=replace(reading.signature, kind=Kind(groups["kind"])))
-        return reading
+            return replace(match, signature=replace(match.signature, kind=Kind(groups["kind"])))
+        return match

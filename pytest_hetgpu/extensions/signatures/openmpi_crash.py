@@ -1,8 +1,8 @@
 """Open MPI's own signal handler: `*** Process received signal ***` and the backtrace after it.
 
-opal/util/stacktrace.c prints every line with `[host:pid] ` before it; opal/mca/backtrace/execinfo writes the prefix,
-the frame's number and the frame in three steps, so that those of several ranks may stand in one line, and a line may go
-on in a later one.
+opal/util/stacktrace.c prints every line after `[host:pid] `. opal/mca/backtrace/execinfo writes the prefix, the frame's
+number and the frame in three steps. So parts of several ranks may share one line, and a line may continue in a later
+one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Process, Reading, process_of
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, LogParser, Process, process_of
 from pytest_hetgpu.extensions.signatures.engine.frames import Crash, address_of, signal_name
 from pytest_hetgpu.model.lazy_regex import lazy
 
@@ -30,7 +30,7 @@ _CLEAR, _CLEARLY = 5, 3
 _LONGEST = 4096
 
 
-class _Report:
+class _CrashReport:
     """One report as it comes in: frames by their numbers, and those whose number got lost in their order."""
 
     def __init__(self, process: Process, line: LogLine) -> None:
@@ -45,19 +45,19 @@ class _Report:
         elif len(self.frames) < _MOST_FRAMES:
             self.frames[place] = text
 
-    def reading(self) -> Reading:
-        """The crash, with the frames that have no number in the gaps that they left."""
+    def build_match(self) -> FailureMatch:
+        """Return the crash; frames without a number fill the gaps in its numbers."""
         missing = (place for place in range(_MOST_FRAMES) if place not in self.frames)
         frames = {**self.frames, **dict(zip(missing, self.loose, strict=False))}
         for place in sorted(frames):
             self.crash.add(frames[place])
-        return self.crash.reading()
+        return self.crash.build_match()
 
 
 class _Claim(NamedTuple):
-    """A report whose next frame is to come, with the frame's number where it was read."""
+    """A report that waits for its next frame, with the frame's number if it was read."""
 
-    report: _Report
+    report: _CrashReport
     place: int | None
 
 
@@ -69,19 +69,19 @@ class _Loose(NamedTuple):
     vote: int
 
 
-class OpenMpiCrash(Dialect):
+class OpenMpiCrash(LogParser):
     """One crash for each report; lines belong together by the process in their prefix."""
 
     triggers = (_START.encode(), b"] Signal: ", b"] Signal code: ", b")[0x")
     context = 60
 
     def __init__(self) -> None:
-        self._reports: list[_Report] = []
-        self._latest: dict[Process, _Report] = {}
+        self._reports: list[_CrashReport] = []
+        self._latest: dict[Process, _CrashReport] = {}
         self._waiting: list[_Claim] = []
         self._loose: list[_Loose] = []
         self._cut: tuple[_Claim, str] | None = None
-        self._votes: defaultdict[str, Counter[_Report]] = defaultdict(Counter)
+        self._votes: defaultdict[str, Counter[_CrashReport]] = defaultdict(Counter)
 
     def feed(self, line: LogLine) -> None:
         for process, text in _pieces(line.text[:_LONGEST]):
@@ -93,16 +93,16 @@ class OpenMpiCrash(Dialect):
                 # A log that begins within a report.
                 self._start(process, line)
                 if process in self._latest:
-                    self._tell(self._latest[process], text, line)
+                    self._add_frames(self._latest[process], text, line)
             elif process in self._latest:
-                self._tell(self._latest[process], text, line)
+                self._add_frames(self._latest[process], text, line)
 
     def _start(self, process: Process, line: LogLine) -> None:
         if len(self._reports) < _MOST_CRASHES:
-            self._latest[process] = _Report(process, line)
+            self._latest[process] = _CrashReport(process, line)
             self._reports.append(self._latest[process])
 
-    def _tell(self, report: _Report, text: str, line: LogLine) -> None:
+    def _add_frames(self, report: _CrashReport, text: str, line: LogLine) -> None:
         self._waiting = [claim for claim in self._waiting if claim.report is not report]
         placed = _PLACE.match(text)
         claim = _Claim(report, int(placed[1]) if placed else None)
@@ -122,7 +122,7 @@ class OpenMpiCrash(Dialect):
             self._cut = (claim, rest)
 
     def _rest(self, text: str) -> None:
-        """Text without a prefix: the end of a frame that was cut, or a frame that somebody waits for."""
+        """Take text without a prefix: the end of a frame that was cut, or a frame that a report waits for."""
         if not address_of(text):
             return
         if self._cut:
@@ -134,7 +134,7 @@ class OpenMpiCrash(Dialect):
             self._frame(text[placed.end() :] if placed else text)
 
     def _frame(self, text: str, *own: _Claim) -> None:
-        """A frame, which is given to somebody once all are known: each votes for whom its region belongs to."""
+        """Store a frame until all are known: each votes for the report that its region belongs to."""
         if len(self._loose) >= _MOST_LOOSE:
             return
         clear = own and own[0].place is not None and not self._waiting
@@ -143,16 +143,16 @@ class OpenMpiCrash(Dialect):
         if loose.claims:
             self._votes[_region(text)][loose.claims[0].report] += loose.vote
 
-    def finish(self) -> Sequence[Reading]:
+    def finish(self) -> Sequence[FailureMatch]:
         for loose in self._loose:
             if claim := self._meant(loose):
                 claim.report.put(claim.place, loose.text)
         self._loose.clear()
-        readings = (report.reading() for report in self._reports)
-        return tuple(reading for reading in readings if reading.signature.signal or reading.signature.library)
+        matches = (report.build_match() for report in self._reports)
+        return tuple(match for match in matches if match.signature.signal or match.signature.library)
 
     def _meant(self, loose: _Loose) -> _Claim | None:
-        """The first claim, whose prefix the frame has, unless its region is clearly another report's."""
+        """Return the first claim, which has the frame's prefix, unless the region is clearly another report's."""
         first = loose.claims[0] if loose.claims else None
         region = _region(loose.text)
         votes = self._votes[region] if region else None
@@ -165,13 +165,13 @@ class OpenMpiCrash(Dialect):
 
 
 def _region(text: str) -> str:
-    """`0x7f09`: where a process's code lies is chosen at random when it starts, its libraries side by side."""
+    """Return an address region, `0x7f09`: a process's code is placed at random, with its libraries side by side."""
     address = address_of(text)
     return address[:_REGION] if len(address) == _LONG_ADDRESS else ""
 
 
 def _pieces(text: str) -> Iterator[tuple[Process | None, str]]:
-    """A line in the parts that each prefix begins, with the process it names; first what stands before any."""
+    """Split a line before each prefix, with the process it names; text before the first prefix comes first."""
     marks = list(_PREFIX.finditer(text))
     if not marks or marks[0].start():
         yield None, text[: marks[0].start()] if marks else text

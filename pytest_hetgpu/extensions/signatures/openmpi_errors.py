@@ -1,16 +1,16 @@
-"""What Open MPI's library says in a rank: errors that end the job, components it lacks, what its transports met."""
+"""Errors of Open MPI's library in a rank: errors that end the job, missing components, failures of transports."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from pytest_hetgpu.extensions.signatures._texts.networks import no_way
-from pytest_hetgpu.extensions.signatures._texts.openmpi import FABRIC, LACKING, TCP_WARNINGS, WRONG_USE
-from pytest_hetgpu.extensions.signatures._texts.ucx_statuses import status
-from pytest_hetgpu.extensions.signatures.base import LogLine, Reading, Weight, slug
-from pytest_hetgpu.extensions.signatures.engine.fatal import PEER_LOST, TRIGGERS, FatalBlocks
-from pytest_hetgpu.extensions.signatures.engine.rules import Rule, RuleDialect
+from pytest_hetgpu.extensions.signatures._messages.openmpi import FABRIC, LACKING, TCP_WARNINGS, WRONG_USE
+from pytest_hetgpu.extensions.signatures._messages.routes import no_route
+from pytest_hetgpu.extensions.signatures._messages.ucx_statuses import status
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, Priority, slug
+from pytest_hetgpu.extensions.signatures.engine.openmpi_blocks import PEER_LOST, TRIGGERS, ErrorBlocks
+from pytest_hetgpu.extensions.signatures.engine.rules import MatchRule, RuleParser
 from pytest_hetgpu.model.verdict import Kind
 
 _UNAVAILABLE = Kind.TRANSPORT_UNAVAILABLE
@@ -32,34 +32,36 @@ _LOST_HELP = "lost-help@orte"
 _CUDA = "The call to cu"
 _COMPONENT, _OF_PMIX = "A requested component was not found", "PMIX stopped checking at the first component"
 
-_FIRST: tuple[Rule, ...] = (
+_FIRST: tuple[MatchRule, ...] = (
     # opal/mca/btl/tcp/btl_tcp_frag.c, btl_tcp_endpoint.c, btl_tcp.c by BTL_ERROR of btl_base_error.h
-    Rule("btl_tcp", key="{detail}@{layer}", pattern=_TCP_FAILED),
-    Rule(_TCP_REST, key="{detail}@{layer}", pattern=_TCP_CUT_OFF),
-    Rule(
+    MatchRule("btl_tcp", key="{detail}@{layer}", pattern=_TCP_FAILED),
+    MatchRule(_TCP_REST, key="{detail}@{layer}", pattern=_TCP_CUT_OFF),
+    MatchRule(
         _TCP,
         key="{detail}@{layer}",
         pattern=r"(?P<layer>mca_btl_tcp_\w+): \w+ error",
         then=r"^\s+(?P<detail>[^()]+)\(\d+\)",
         within=4,
     ),
-    Rule(
+    MatchRule(
         "Unable to connect to the peer",
         _NETWORK,
         "connect@openmpi",
-        Weight.SYMPTOM,
+        Priority.SYMPTOM,
         r"(?:to: (?P<host>[\w.-]+) )?Unable to connect to the peer (?P<detail>\S+ on port \d+: .*)",
     ),
-    Rule(
+    MatchRule(
         "received unexpected process identifier",
         _NETWORK,
         "wrong-peer@openmpi",
-        Weight.SYMPTOM,
+        Priority.SYMPTOM,
         r"btl_tcp_endpoint\.c.*(?P<detail>received unexpected process identifier)",
     ),
     # opal/mca/base/help-mca-base.txt
-    Rule(_NO_COMPONENT, _UNAVAILABLE, "no-component@{framework}", Weight.RELAYED, r"opened in the (?P<framework>\w+)"),
-    Rule(
+    MatchRule(
+        _NO_COMPONENT, _UNAVAILABLE, "no-component@{framework}", Priority.RELAYED, r"opened in the (?P<framework>\w+)"
+    ),
+    MatchRule(
         _COMPONENT,
         _UNAVAILABLE,
         "no-component@{component}",
@@ -67,193 +69,197 @@ _FIRST: tuple[Rule, ...] = (
         quote_then=True,
     ),
     # ompi/mca/pml/base/pml_base_select.c, ompi/mca/part/base/part_base_select.c
-    Rule(
-        _PML, _UNAVAILABLE, "no-component@{name}", Weight.RELAYED, r"\b(?P<name>PML|PART|SPML) \w+ cannot be selected"
+    MatchRule(
+        _PML, _UNAVAILABLE, "no-component@{name}", Priority.RELAYED, r"\b(?P<name>PML|PART|SPML) \w+ cannot be selected"
     ),
-    Rule(
+    MatchRule(
         " selected pml ",
         _UNAVAILABLE,
         "mismatch@pml",
         pattern=r"\],(?P<rank>\d+)\] (?P<detail>selected pml \w+, but peer .* on (?P<host>\S+) selected pml \w+)",
     ),
     # ompi/mca/bml/r2/help-mca-bml-r2.txt
-    Rule(
+    MatchRule(
         "At least one pair of MPI processes are unable to reach",
         _UNAVAILABLE,
         "unreachable@openmpi",
-        Weight.RELAYED,
+        Priority.RELAYED,
         detail="no BTL reaches the peer",
     ),
-    # ompi/mca/pml/ucx/pml_ucx.c and its kin, by PML_UCX_ERROR
-    # osc_ucx_component.c of 5.0 says so of every window where UCX is not used
-    Rule(_UCX, pattern="OSC UCX component priority set inside component query failed"),
-    Rule(
+    # ompi/mca/pml/ucx/pml_ucx.c and its kin, by PML_UCX_ERROR. osc_ucx_component.c of 5.0 prints it for every window
+    # without UCX.
+    MatchRule(_UCX, pattern="OSC UCX component priority set inside component query failed"),
+    MatchRule(
         _UCX,
         Kind.OUT_OF_MEMORY,
         "out-of-memory@ucp_ep_create",
         pattern=r"_ucx\w*\.[ch]:\d+ +Error: ucp_ep_create\(.*\) failed: (?P<detail>Out of memory)",
     ),
-    Rule(
+    MatchRule(
         _UCX,
         _UNAVAILABLE,
         "unreachable@ucp_ep_create",
-        Weight.RELAYED,
+        Priority.RELAYED,
         r"_ucx\w*\.[ch]:\d+ +Error: ucp_ep_create\(.*\) failed: (?P<detail>.*)",
     ),
-    Rule(
+    MatchRule(
         _UCX,
         _UNAVAILABLE,
         "unreachable@ucp_ep_create",
-        Weight.RELAYED,
+        Priority.RELAYED,
         r"_ucx\w*\.[ch]:\d+ +Error: (?P<detail>Failed to (?:receive UCX worker address|resolve UCX endpoint).*)",
     ),
-    Rule(_UCX, key="{what}@{layer}", pattern=r"(?P<layer>\w+_ucx)\w*\.[ch]:\d+ +Error: (?P<detail>(?P<what>\S.*))"),
-    Rule(
+    MatchRule(
+        _UCX, key="{what}@{layer}", pattern=r"(?P<layer>\w+_ucx)\w*\.[ch]:\d+ +Error: (?P<detail>(?P<what>\S.*))"
+    ),
+    MatchRule(
         "UCP worker does not support MPI_THREAD_MULTIPLE",
         _UNAVAILABLE,
         "no-thread-multiple@ucx",
         detail="UCX was built without --enable-mt",
-        certain=False,
+        fatal=False,
     ),
     # ompi/mca/mtl/ofi/help-mtl-ofi.txt, mtl_ofi.h
-    Rule(
+    MatchRule(
         "Open MPI failed an OFI Libfabric library call",
         key="failed@{call}",
-        weight=Weight.RELAYED,
+        priority=Priority.RELAYED,
         pattern=r"library call \((?P<call>\w+)\)",
         then=r"^\s*Error: (?P<detail>.*?) \(-?\d+\)",
     ),
-    Rule(
+    MatchRule(
         "Error returned from fi_cq_read",
         key="{what}@{call}",
-        weight=Weight.RELAYED,
+        priority=Priority.RELAYED,
         pattern=r"Error returned from (?P<call>fi_cq_read\w*): (?P<detail>(?P<what>.*?)\(-?\d+\))",
     ),
-    Rule("The Open MPI OFI MTL is aborting the MPI job", key="abort@mtl_ofi", weight=Weight.UNSPECIFIC),
-    Rule("Open MPI failed to register your buffer", key="registration@mtl_ofi", then=r"^\s*Error: (?P<detail>.*)"),
+    MatchRule("The Open MPI OFI MTL is aborting the MPI job", key="abort@mtl_ofi", priority=Priority.UNSPECIFIC),
+    MatchRule("Open MPI failed to register your buffer", key="registration@mtl_ofi", then=r"^\s*Error: (?P<detail>.*)"),
 )
 
-_SECOND: tuple[Rule, ...] = (
+_SECOND: tuple[MatchRule, ...] = (
     # ompi/runtime/help-mpi-runtime.txt: ompi_mpi_init.c and instance.c name the step
-    Rule(
+    MatchRule(
         _INIT,
         Kind.LAUNCH_FAILURE,
         "failed@MPI_Init!{step}",
-        Weight.RELAYED,
+        Priority.RELAYED,
         r"\b(?P<entry>MPI_INIT) failed for some reason",
         then=r"^\s+(?P<detail>(?:\S+: )?(?P<step>\S.*?)(?: ?\(\))? failed)\s*$",
     ),
-    Rule(
+    MatchRule(
         "MPI_INIT has failed because at least one MPI process is unreachable",
         _UNAVAILABLE,
         "add-procs@pml",
-        Weight.RELAYED,
+        Priority.RELAYED,
     ),
-    Rule(
+    MatchRule(
         "PMIx_Init failed for the following reason",
         Kind.LAUNCH_FAILURE,
         "failed@PMIx_Init",
         then=r"^\s+(?P<detail>\S.*?)\s*$",
         within=3,
     ),
-    Rule(
+    MatchRule(
         "No PMIx server was reachable, but a PMI1/2 was detected",
         Kind.WRONG_RESULT,
         "singletons@srun",
         detail="every rank is alone: the launcher speaks no PMIx",
-        certain=False,
+        fatal=False,
     ),
     # opal/mca/shmem/*/help-opal-shmem-*.txt, opal/mca/btl/vader/help-btl-vader.txt, opal/mca/btl/smcuda
-    Rule(
+    MatchRule(
         "It appears as if there is not enough space for",
         Kind.OUT_OF_MEMORY,
         "no-space@dev-shm",
-        Weight.RELAYED,
+        Priority.RELAYED,
         "not enough space for /dev/shm/",
-        certain=False,
+        fatal=False,
     ),
-    Rule(
+    MatchRule(
         "It appears as if there is not enough space for",
         Kind.OUT_OF_MEMORY,
         "no-space@shm-file",
-        Weight.RELAYED,
+        Priority.RELAYED,
         r"not enough space for (?P<detail>/\S+)",
-        certain=False,
+        fatal=False,
     ),
-    Rule(
+    MatchRule(
         _SYSTEM_CALL,
         key="{detail}@openmpi",
-        weight=Weight.RELAYED,
+        priority=Priority.RELAYED,
         pattern=r"(?:shared memory|BTL) initialization",
         then=r"^\s+Error:\s+(?P<detail>\S.*?) \(errno (?P<errno>\d+)\)",
-        certain=False,
+        fatal=False,
     ),
-    # opal/mca/btl/vader/btl_vader_get.c: 1 is what a container forbids, and Open MPI goes round it; 14 is EFAULT
-    Rule("errno = 14", Kind.ERROR, "Bad-address@cma", Weight.RELAYED, r"(?:Read|Wrote) -1, expected \d+, errno = 14\b"),
+    # opal/mca/btl/vader/btl_vader_get.c: 1 is forbidden by a container, and Open MPI works around it; 14 is EFAULT.
+    MatchRule(
+        "errno = 14", Kind.ERROR, "Bad-address@cma", Priority.RELAYED, r"(?:Read|Wrote) -1, expected \d+, errno = 14\b"
+    ),
     # opal/mca/btl/tcp/help-mpi-btl-tcp.txt
-    Rule(
+    MatchRule(
         "failed to TCP connect to a peer MPI process",
         _NETWORK,
         "connect@openmpi",
-        Weight.SYMPTOM,
+        Priority.SYMPTOM,
         then=r"^\s*Error:\s+(?P<detail>\S.*)",
     ),
-    Rule(
+    MatchRule(
         "MPI communication peer process has unexpectedly disconnected",
         key="peer-lost@openmpi",
-        weight=Weight.CONSEQUENCE,
+        priority=Priority.CONSEQUENCE,
         detail=PEER_LOST,
     ),
-    *(Rule(text, _NETWORK, "{trigger}@openmpi", Weight.SYMPTOM, certain=False) for text in TCP_WARNINGS),
-    *(Rule(text, _NETWORK, "{trigger}@openib") for text in FABRIC),
-    Rule(
+    *(MatchRule(text, _NETWORK, "{trigger}@openmpi", Priority.SYMPTOM, fatal=False) for text in TCP_WARNINGS),
+    *(MatchRule(text, _NETWORK, "{trigger}@openib") for text in FABRIC),
+    MatchRule(
         "The OpenFabrics (openib) BTL failed to initialize while trying to",
         Kind.OUT_OF_MEMORY,
         "locked-memory@openib",
         then=r"Memlock limit: (?P<detail>.*)",
         within=14,
-        certain=False,
+        fatal=False,
     ),
     # opal/mca/accelerator/cuda/help-accelerator-cuda.txt, opal/mca/common/cuda/help-mpi-common-cuda.txt
-    Rule(
+    MatchRule(
         _CUDA,
         key="failed@{call}",
         pattern=r"^The call to (?P<call>cu\w+) failed\. +This is an? un",
         then=r"(?P<detail>return(?:ed)? value:?\s+-?\d+)",
         within=6,
     ),
-    Rule(
+    MatchRule(
         _CUDA,
         key="failed@{call}",
-        weight=Weight.SYMPTOM,
+        priority=Priority.SYMPTOM,
         pattern=r"^The call to (?P<call>cu\w+)(?:\(.*\))? failed\b(?!.*(?:This is a warning|This means))",
-        certain=False,
+        fatal=False,
     ),
-    Rule("A call to allocate memory within the CUDA support failed", Kind.OUT_OF_MEMORY, "out-of-memory@cuda"),
+    MatchRule("A call to allocate memory within the CUDA support failed", Kind.OUT_OF_MEMORY, "out-of-memory@cuda"),
     # ompi/mca/pml/ob1/pml_ob1_recvreq.c, pml_ob1_sendreq.c
-    Rule(" FATAL", key="fatal@{source}", weight=Weight.SYMPTOM, pattern=r"/(?P<source>\w+\.c):\d+ FATAL"),
+    MatchRule(" FATAL", key="fatal@{source}", priority=Priority.SYMPTOM, pattern=r"/(?P<source>\w+\.c):\d+ FATAL"),
     # orte/util/show_help.c: mpirun could not read the help text that a rank sent
-    Rule(
+    MatchRule(
         "show_help.c",
         key=_LOST_HELP,
-        weight=Weight.UNSPECIFIC,
+        priority=Priority.UNSPECIFIC,
         pattern=r"ORTE_ERROR_LOG: (?P<detail>.*) in file \S*show_help\.c",
-        certain=False,
+        fatal=False,
     ),
-    *(Rule(text, key="{trigger}@openmpi") for text in WRONG_USE),
-    *(Rule(text, _UNAVAILABLE, "{trigger}@openmpi") for text in LACKING),
+    *(MatchRule(text, key="{trigger}@openmpi") for text in WRONG_USE),
+    *(MatchRule(text, _UNAVAILABLE, "{trigger}@openmpi") for text in LACKING),
 )
 
 
-class OpenMpiErrors(RuleDialect):
+class OpenMpiErrors(RuleParser):
     """Help texts are recognised by their first lines, fatal errors by their stars."""
 
     # Rows without a key: the blocks take their lines before the table is asked.
-    rules = (*_FIRST, *_SECOND, *map(Rule, TRIGGERS))
+    rules = (*_FIRST, *_SECOND, *map(MatchRule, TRIGGERS))
 
     def __init__(self) -> None:
         super().__init__()
-        self._fatal = FatalBlocks()
+        self._fatal = ErrorBlocks()
         self._of_pmix = False
 
     def feed(self, line: LogLine) -> None:
@@ -262,67 +268,67 @@ class OpenMpiErrors(RuleDialect):
         if not self._fatal.feed(line):
             super().feed(line)
 
-    def finish(self) -> Sequence[Reading]:
-        """Everything read. An error that only says that a call failed gives that call to what it failed of."""
-        fatal = tuple(self._fatal.readings())
-        vague = [reading.signature for reading in fatal if reading.weight is Weight.UNSPECIFIC]
+    def finish(self) -> Sequence[FailureMatch]:
+        """Return all matches; an error that only names a failed call gives that call to its cause."""
+        fatal = tuple(self._fatal.matches())
+        vague = [match.signature for match in fatal if match.priority is Priority.UNSPECIFIC]
         entry = next((signature.entry_point for signature in vague if signature.entry_point), None)
-        read = [reading for reading in super().finish() if not self._echoes(reading)]
-        told = (*(_under(reading, entry) for reading in read), *fatal)
-        said = tuple(reading for reading in told if reading.signature.key != _LOST_HELP)
+        read = [match for match in super().finish() if not self._echoes(match)]
+        told = (*(_under(match, entry) for match in read), *fatal)
+        said = tuple(match for match in told if match.signature.key != _LOST_HELP)
         return said or told
 
-    def _echoes(self, reading: Reading) -> bool:
-        """Whether a reading is the help text beside the line in which a rank itself says that it has no PML."""
-        return reading.signature.key == "no-component@pml" and "no-component@PML" in self._readings
+    def _echoes(self, match: FailureMatch) -> bool:
+        """Return whether a match is the help text for a rank's own line about a missing PML."""
+        return match.signature.key == "no-component@pml" and "no-component@PML" in self._matches
 
-    def reading(self, rule: Rule, groups: Mapping[str, str], line: LogLine) -> Reading:
-        reading = super().reading(rule, groups, line)
+    def build_match(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
+        match = super().build_match(rule, groups, line)
         detail = groups.get("detail", "")
         if rule.trigger in (_TCP, "btl_tcp", _TCP_REST):
-            return _tcp(reading, detail)
+            return _tcp(match, detail)
         if rule.trigger == _INIT and "add procs" in detail:
-            return _changed(reading, _UNAVAILABLE, "add-procs@pml")
+            return _changed(match, _UNAVAILABLE, "add-procs@pml")
         of_pmix = rule.trigger == _COMPONENT and self._of_pmix
         if of_pmix or (rule.trigger == _SYSTEM_CALL and groups.get("errno") in ("12", "28")):
-            return _changed(reading, Kind.LAUNCH_FAILURE if of_pmix else Kind.OUT_OF_MEMORY)
-        if reading.signature.key == "connect@openmpi":
-            return _reached(reading, detail)
+            return _changed(match, Kind.LAUNCH_FAILURE if of_pmix else Kind.OUT_OF_MEMORY)
+        if match.signature.key == "connect@openmpi":
+            return _reached(match, detail)
         if rule.trigger == _UCX and "what" in groups:
-            return _ucx(reading, groups)
-        return reading
+            return _ucx(match, groups)
+        return match
 
 
-def _changed(reading: Reading, kind: Kind, key: str = "") -> Reading:
-    return replace(reading, signature=replace(reading.signature, kind=kind, key=key or reading.signature.key))
+def _changed(match: FailureMatch, kind: Kind, key: str = "") -> FailureMatch:
+    return replace(match, signature=replace(match.signature, kind=kind, key=key or match.signature.key))
 
 
-def _under(reading: Reading, entry: str | None) -> Reading:
-    signature = reading.signature
+def _under(match: FailureMatch, entry: str | None) -> FailureMatch:
+    signature = match.signature
     if signature.key == "no-component@PML":
         signature = replace(signature, key="no-component@pml")
-    if entry and signature.entry_point in (None, "MPI_INIT") and reading.weight <= Weight.RELAYED:
+    if entry and signature.entry_point in (None, "MPI_INIT") and match.priority <= Priority.RELAYED:
         signature = replace(signature, entry_point=entry)
     elif signature.entry_point == "MPI_INIT":
         signature = replace(signature, entry_point="MPI_Init")
-    return replace(reading, signature=signature)
+    return replace(match, signature=signature)
 
 
-def _tcp(reading: Reading, reason: str) -> Reading:
+def _tcp(match: FailureMatch, reason: str) -> FailureMatch:
     """EFAULT is the sender's own buffer; a reset may be the peer's death; anything else is the network's doing."""
     if reason == "Bad address":
-        return reading
-    weight = Weight.CONSEQUENCE if reason in _PEER_GONE else Weight.SYMPTOM
-    return _reached(replace(_changed(reading, _NETWORK), weight=weight), reason)
+        return match
+    priority = Priority.CONSEQUENCE if reason in _PEER_GONE else Priority.SYMPTOM
+    return _reached(replace(_changed(match, _NETWORK), priority=priority), reason)
 
 
-def _reached(reading: Reading, reason: str) -> Reading:
-    """Who cannot be reached at all explains what the layers above say of it."""
-    return replace(reading, weight=Weight.RELAYED) if no_way(reason) else reading
+def _reached(match: FailureMatch, reason: str) -> FailureMatch:
+    """Return an unreachable peer as an explanation of the errors in layers above."""
+    return replace(match, priority=Priority.RELAYED) if no_route(reason) else match
 
 
-def _ucx(reading: Reading, groups: Mapping[str, str]) -> Reading:
-    """What UCX told its caller, in a word; UCX itself has said more."""
-    _, kind, weight = status(groups["what"])
+def _ucx(match: FailureMatch, groups: Mapping[str, str]) -> FailureMatch:
+    """Return UCX's status in its caller's message; UCX itself has logged more."""
+    _, kind, priority = status(groups["what"])
     key = f"{slug(groups['what'])}@{groups['layer']}"
-    return replace(_changed(reading, kind, key), weight=weight, certain=False)
+    return replace(_changed(match, kind, key), priority=priority, fatal=False)

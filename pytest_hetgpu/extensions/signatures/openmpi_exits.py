@@ -1,4 +1,4 @@
-"""How Open MPI's launchers say that ranks ended: mpirun of 4.x, prterun of 5.x, and MPI_Abort's own text.
+"""Exits of ranks as Open MPI's launchers report them: mpirun of 4.x, prterun of 5.x, and MPI_Abort's own text.
 
 help-orterun.txt, help-prun.txt, help-state-base.txt, orte/runtime/orte_quit.c; MPI_Abort's is in help-mpi-api.txt.
 """
@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Process, Reading, Weight
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, LogParser, Priority, Process
 from pytest_hetgpu.extensions.signatures.engine.frames import signal_name
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.lazy_regex import lazy
@@ -34,16 +34,16 @@ _ABORTED = lazy(
 )
 _LEFT = lazy(r"has exited due to process rank (\d+) with PID (\d+) on node (\S+) (calling|exiting)")
 
-# What is said of a job of which no rank is named: its key, and how much that explains.
+# Texts about a job without a rank: key and priority.
 _NO_FINALIZE = lazy(r'exited due to a process exiting without calling "finalize"')
 _NO_INFO = lazy(r"noticed that the job aborted(?: by signal)?, but has no info")
 _RETURNED = lazy(r"\bjob .*terminated normally, but \d+ process\S* returned")
 _KILLED = lazy(r"\b\d+ total process(?:es)? (?:killed|aborted)\b")
 _UNNAMED = {
-    _NO_FINALIZE: ("no-finalize@mpirun", Weight.ENDING),
-    _NO_INFO: ("aborted@mpirun", Weight.UNSPECIFIC),
-    _RETURNED: ("exit@mpirun", Weight.UNSPECIFIC),
-    _KILLED: ("killed@mpirun", Weight.CONSEQUENCE),
+    _NO_FINALIZE: ("no-finalize@mpirun", Priority.EXIT),
+    _NO_INFO: ("aborted@mpirun", Priority.UNSPECIFIC),
+    _RETURNED: ("exit@mpirun", Priority.UNSPECIFIC),
+    _KILLED: ("killed@mpirun", Priority.CONSEQUENCE),
 }
 _BEGINNINGS = {
     "noticed that process rank": (_SIGNALLED,),
@@ -66,17 +66,17 @@ class _Window:
     left: int = _WINDOW
 
 
-class OpenMpiExits(Dialect):
-    """Readings and RankExits from the epilogue of a job."""
+class OpenMpiExits(LogParser):
+    """Parser of a job's final report: matches and exits of ranks."""
 
     triggers = (*(word.encode() for word in _BEGINNINGS), _TRACEBACK.encode(), *(word.encode() for word in _FATAL))
     context = _WINDOW
 
     def __init__(self) -> None:
-        self._readings: list[Reading] = []
+        self._matches: list[FailureMatch] = []
         self._exits: dict[int, RankExit] = {}
         self._windows: list[_Window] = []
-        self._unnamed: dict[str, Reading] = {}
+        self._unnamed: dict[str, FailureMatch] = {}
         self._raised = False
         self._erred = False
 
@@ -93,11 +93,11 @@ class OpenMpiExits(Dialect):
     def _more(self, window: _Window, line: LogLine) -> None:
         window.left -= 1
         window.text = f"{window.text} {' '.join(line.text[:1000].split())}".strip()
-        if self._told(window, line) or not window.left:
+        if self._take_report(window, line) or not window.left:
             self._windows.remove(window)
 
-    def _told(self, window: _Window, line: LogLine) -> bool:
-        """Whether the window's text is complete; what it says is then noted."""
+    def _take_report(self, window: _Window, line: LogLine) -> bool:
+        """Return whether the window's text is complete, after storing its content."""
         told = {
             _SIGNALLED: self._signalled,
             _COUNTED: self._counted,
@@ -109,14 +109,14 @@ class OpenMpiExits(Dialect):
             if found and pattern in told:
                 told[pattern](found, line, window.first)
             elif found:
-                self._say(window.first, *_UNNAMED[pattern])
+                self._take_job_text(window.first, *_UNNAMED[pattern])
             if found:
                 return True
         return False
 
-    def _say(self, line: LogLine, key: str, weight: Weight) -> None:
+    def _take_job_text(self, line: LogLine, key: str, priority: Priority) -> None:
         signature = Signature(Kind.ERROR, key, line.quote, line.number, detail=line.text.strip()[:200])
-        self._unnamed.setdefault(key, Reading(signature, weight))
+        self._unnamed.setdefault(key, FailureMatch(signature, priority))
 
     def _signalled(self, found: re.Match[str], line: LogLine, first: LogLine) -> None:
         name = signal_name(int(found[4]))
@@ -146,8 +146,8 @@ class OpenMpiExits(Dialect):
         rank, aborted = int(found[1]), found[4] == "calling"
         self._exits.setdefault(rank, RankExit(rank, aborted=aborted))
         if aborted:
-            # Whoever noticed a death is named too, as if it had called abort.
-            self._say(first, "abort@mpirun", Weight.UNSPECIFIC if int(found[2]) else Weight.CONSEQUENCE)
+            # A process that noticed a death is named, too, as if it had called abort.
+            self._take_job_text(first, "abort@mpirun", Priority.UNSPECIFIC if int(found[2]) else Priority.CONSEQUENCE)
             return
         detail = "exited without MPI_Finalize"
         self._add(
@@ -158,34 +158,34 @@ class OpenMpiExits(Dialect):
 
     def _add(self, ended: RankExit, process: Process | None, signature: Signature) -> None:
         before = self._exits.get(ended.rank, RankExit(ended.rank))
-        if len(self._readings) >= _MOST_READINGS:
+        if len(self._matches) >= _MOST_READINGS:
             return
         if before.signal is None and before.code is None:
             self._exits[ended.rank] = ended
-        weight = Weight.CONSEQUENCE if signature.signal in _FROM_OUTSIDE else Weight.ENDING
+        priority = Priority.CONSEQUENCE if signature.signal in _FROM_OUTSIDE else Priority.EXIT
         hosts = (process[0],) if process else ()
-        self._readings.append(Reading(replace(signature, ranks=(ended.rank,), hosts=hosts), weight, process))
+        self._matches.append(FailureMatch(replace(signature, ranks=(ended.rank,), hosts=hosts), priority, process))
 
-    def finish(self) -> Sequence[Reading]:
-        """What was said of ranks; of the job as a whole only where nothing was said of ranks."""
-        if not self._readings:
+    def finish(self) -> Sequence[FailureMatch]:
+        """Return matches about ranks; those about the whole job only without any about ranks."""
+        if not self._matches:
             return tuple(self._unnamed.values())
-        return tuple(self._secondary(reading) for reading in self._readings)
+        return tuple(self._secondary(match) for match in self._matches)
 
-    def _secondary(self, reading: Reading) -> Reading:
-        """An ending with less weight where something before it says why."""
-        # `python -m mpi4py` calls MPI_Abort with 1 for an exception, whose traceback says more (mpi4py/run.py).
-        if self._raised and reading.signature.key == "MPI_Abort@1":
-            return replace(reading, weight=Weight.CONSEQUENCE)
+    def _secondary(self, match: FailureMatch) -> FailureMatch:
+        """Lower the priority of an exit if a match before it has the reason."""
+        # `python -m mpi4py` calls MPI_Abort with 1 for an exception; its traceback holds more (mpi4py/run.py).
+        if self._raised and match.signature.key == "MPI_Abort@1":
+            return replace(match, priority=Priority.CONSEQUENCE)
         # Open MPI ends a rank that met a fatal MPI error with the error's number.
-        if self._erred and reading.signature.key.startswith("exit@"):
-            return replace(reading, weight=Weight.UNSPECIFIC)
-        return reading
+        if self._erred and match.signature.key.startswith("exit@"):
+            return replace(match, priority=Priority.UNSPECIFIC)
+        return match
 
     def exits(self) -> Sequence[RankExit]:
         return tuple(self._exits.values())
 
 
 def _process(found: re.Match[str]) -> Process | None:
-    """The process that the launcher names; some releases print PID 0."""
+    """Return the process that the launcher names; some releases print PID 0."""
     return (found[3].split(".")[0], int(found[2])) if int(found[2]) else None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading, Weight, slug
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, LogParser, Priority, slug
 from pytest_hetgpu.extensions.signatures.engine.frames import signal_name
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.lazy_regex import lazy
@@ -18,19 +18,20 @@ _LONGEST = 2000
 
 _LINE = lazy(r"^\[(?P<rank>\d{1,7})\]PETSC ERROR: (?P<text>.*)")
 _SIGNAL = lazy(r"Caught signal number (?P<number>\d{1,2}) ?(?P<detail>.*)")
-# `#1 VecSetSizes() at /src/vec.c:123`, of old `#1 VecSetSizes() line 123 in /src/vec.c`: the first is where it arose.
+# `#1 VecSetSizes() at /src/vec.c:123`, formerly `#1 VecSetSizes() line 123 in /src/vec.c`: the first frame is the
+# origin.
 _ORIGIN = lazy(r"^#1 (?P<function>\w+)\(\)")
 _FROM_OUTSIDE = ("SIGTERM", "SIGINT", "SIGHUP")
 _MEMORY = lazy(r"Out of memory|Memory requested")
 
 
-class Petsc(Dialect):
-    """A reading for the first error of each rank; what follows it is its trace and advice."""
+class Petsc(LogParser):
+    """Parser of the first error of each rank; its trace and advice follow."""
 
     triggers = (b"PETSC ERROR: ",)
 
     def __init__(self) -> None:
-        self._readings: dict[int, Reading] = {}
+        self._matches: dict[int, FailureMatch] = {}
         self._message: dict[int, LogLine] = {}
 
     def feed(self, line: LogLine) -> None:
@@ -38,13 +39,13 @@ class Petsc(Dialect):
         if not found or len(self._message) >= _MOST:
             return
         rank, text = int(found["rank"]), found["text"].strip()
-        if rank in self._readings or not text:
+        if rank in self._matches or not text:
             return
         caught, origin = _SIGNAL.match(text), _ORIGIN.match(text)
         if caught:
             name = signal_name(int(caught["number"]))
-            weight = Weight.CONSEQUENCE if name in _FROM_OUTSIDE else Weight.CAUSE
-            self._add(rank, line, Signature(Kind.CRASH, name, "", 0, signal=name, detail=caught["detail"]), weight)
+            priority = Priority.CONSEQUENCE if name in _FROM_OUTSIDE else Priority.CAUSE
+            self._add(rank, line, Signature(Kind.CRASH, name, "", 0, signal=name, detail=caught["detail"]), priority)
         elif "Error Message ---" in text:
             self._message.pop(rank, None)
         elif rank not in self._message and not text.startswith("-"):
@@ -57,9 +58,9 @@ class Petsc(Dialect):
         said = line.text.partition("PETSC ERROR: ")[2].strip()
         kind = Kind.OUT_OF_MEMORY if _MEMORY.search(said) else Kind.ERROR
         key = f"{slug(said) or 'error'}@petsc" + (f"!{function}" if function else "")
-        self._add(rank, line, Signature(kind, key, "", 0, detail=said[:200]), Weight.CAUSE)
+        self._add(rank, line, Signature(kind, key, "", 0, detail=said[:200]), Priority.CAUSE)
 
-    def _add(self, rank: int, line: LogLine, signature: Signature, weight: Weight) -> None:
+    def _add(self, rank: int, line: LogLine, signature: Signature, priority: Priority) -> None:
         told = Signature(
             signature.kind,
             signature.key,
@@ -70,10 +71,10 @@ class Petsc(Dialect):
             ranks=(rank,),
             hosts=(line.host,) if line.host else (),
         )
-        self._readings[rank] = Reading(told, weight)
+        self._matches[rank] = FailureMatch(told, priority)
 
-    def finish(self) -> Sequence[Reading]:
+    def finish(self) -> Sequence[FailureMatch]:
         for rank in self._message:
-            if rank not in self._readings:
+            if rank not in self._matches:
                 self._failed(rank, "")
-        return tuple(self._readings.values())
+        return tuple(self._matches.values())

@@ -1,7 +1,7 @@
-"""What programs say when they give up, for ends that nothing else explains: `ERROR: ...`, `giving up`, `f() failed: `.
+"""Messages of programs that give up, for exits without other explanation: `ERROR: ...`, `giving up`, `f() failed: `.
 
-Programs have words of their own: read are the forms that are customary (`_program_words`), and those of the C library's
-errors (`_errnos`). Such a line counts only where something else says that the run failed, or where it is the last.
+Programs use their own texts. Matched are customary forms (`_messages.programs`) and errors of the C library
+(`_messages.errnos`). Such a line counts only if another match proves a failure, or if it is the last line.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pytest_hetgpu.extensions.signatures._texts.errnos import WORDS, errno, kind_of
-from pytest_hetgpu.extensions.signatures._texts.mpich_classes import NO_MEMORY, OTHERS_DEATH, error_class
-from pytest_hetgpu.extensions.signatures._texts.programs import (
+from pytest_hetgpu.extensions.signatures._messages.errnos import WORDS, errno, kind_of
+from pytest_hetgpu.extensions.signatures._messages.mpich_classes import NO_MEMORY, OTHERS_DEATH, error_class
+from pytest_hetgpu.extensions.signatures._messages.programs import (
     CALL,
     CLASS_ALONE,
     ERROR_CLASS,
@@ -23,7 +23,7 @@ from pytest_hetgpu.extensions.signatures._texts.programs import (
     OUT_OF_MEMORY,
     OUT_OF_TIME,
 )
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading, Weight, slug
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, LogParser, Priority, slug
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.verdict import Kind
@@ -45,26 +45,26 @@ _LETTER = lazy(r"[A-Za-z]")
 _RANK = lazy(r"\b(?:[Rr]ank|[Pp]rocess|[Pp]roc|PE|[Tt]ask)[ :#=]{0,2}(?P<rank>\d{1,7})\b|^\[(?P<bare>\d{1,7})\]")
 _UNSUPPORTED = lazy(r"\bucc_\w+\(.*failed: (?:Operation is not supported|Not (?:supported|found))")
 
-# After these nothing is said by the program any more.
+# After these the program prints nothing more.
 _ENDS = ("MPI_ABORT was invoked", "exited with", "BAD TERMINATION", "exit code", "exiting improperly")
 
 
 @dataclass(slots=True)
-class _Said:
-    """Words that one process or several said: the first line that holds them, and the last that is equal to it."""
+class _ErrorLine:
+    """A message of one process or several: the first line that holds it, and the last that is equal."""
 
     line: LogLine
     last: int
     kind: Kind = Kind.ERROR
-    weight: Weight = Weight.RELAYED
+    priority: Priority = Priority.RELAYED
     far: int = _FAR
     entry: str | None = None
-    certain: bool = False
+    fatal: bool = False
     ranks: list[int] = field(default_factory=list)
 
 
-class Program(Dialect):
-    """Readings that outweigh a launcher's word on the end, and nothing that names a cause."""
+class Program(LogParser):
+    """Parser of messages that precede a launcher's report of the exit, but no match that names a cause."""
 
     triggers = (
         b"ERROR:",
@@ -138,7 +138,7 @@ class Program(Dialect):
     )
 
     def __init__(self) -> None:
-        self._said: dict[str, _Said] = {}
+        self._said: dict[str, _ErrorLine] = {}
         self._end = 0
 
     def feed(self, line: LogLine) -> None:
@@ -148,13 +148,13 @@ class Program(Dialect):
         if called := _called(text, line):
             self._add(*called, line)
             return
-        # What there is no more room for need not be understood.
+        # A line beyond the limit need not be parsed.
         if len(self._said) >= _MOST and _key(text) not in self._said:
             return
         if said := _gave_up(text, line):
             self._add(_key(text), said, line)
 
-    def _add(self, key: str, said: _Said, line: LogLine) -> None:
+    def _add(self, key: str, said: _ErrorLine, line: LogLine) -> None:
         if key not in self._said and len(self._said) >= _MOST:
             return
         known = self._said.setdefault(key, said)
@@ -165,11 +165,14 @@ class Program(Dialect):
         if rank is not None and len(known.ranks) < _MOST:
             known.ranks.append(rank)
 
-    def finish(self) -> Sequence[Reading]:
-        return tuple(self._reading(key, said) for key, said in self._said.items())
+    def finish(self) -> Sequence[FailureMatch]:
+        return tuple(self._match(key, said) for key, said in self._said.items())
 
-    def _reading(self, key: str, said: _Said) -> Reading:
-        """Words long before the end were not the last ones. That two ranks said the same is no going on."""
+    def _match(self, key: str, said: _ErrorLine) -> FailureMatch:
+        """Return a message as a match; its priority is lower if the program printed more afterwards.
+
+        Equal lines of other ranks are no such output.
+        """
         early = bool(self._end) and self._end - said.line.number > said.far
         signature = Signature(
             said.kind,
@@ -181,16 +184,16 @@ class Program(Dialect):
             ranks=tuple(sorted(set(said.ranks))),
             hosts=(said.line.host,) if said.line.host else (),
         )
-        weight = max(said.weight, Weight.SYMPTOM) if early else said.weight
-        return Reading(signature, weight, certain=said.certain)
+        priority = max(said.priority, Priority.SYMPTOM) if early else said.priority
+        return FailureMatch(signature, priority, fatal=said.fatal)
 
 
 def _key(text: str) -> str:
     return f"{slug(_told(text)) or 'error'}@program"
 
 
-def _called(text: str, line: LogLine) -> tuple[str, _Said] | None:
-    """A call into MPI, NCCL or UCC of which the program says that it failed: key and words."""
+def _called(text: str, line: LogLine) -> tuple[str, _ErrorLine] | None:
+    """Return key and text of a call into MPI, NCCL or UCC that the program reports as failed."""
     if not any(part in text for part in _CALLED) or NOT_A_CALL.search(text):
         return None
     if found := CALL.search(text):
@@ -205,14 +208,14 @@ def _called(text: str, line: LogLine) -> tuple[str, _Said] | None:
     return None
 
 
-def _of_class(error: str, line: LogLine, entry: str | None) -> _Said:
+def _of_class(error: str, line: LogLine, entry: str | None) -> _ErrorLine:
     kind = Kind.OUT_OF_MEMORY if error == NO_MEMORY else Kind.ERROR
-    weight = Weight.CONSEQUENCE if error in OTHERS_DEATH else Weight.RELAYED
-    return _Said(line, line.number, kind, weight, entry=entry)
+    priority = Priority.CONSEQUENCE if error in OTHERS_DEATH else Priority.RELAYED
+    return _ErrorLine(line, line.number, kind, priority, entry=entry)
 
 
-def _gave_up(text: str, line: LogLine) -> _Said | None:
-    """Words of giving up, or those of an errno that end a line and say what failed with it."""
+def _gave_up(text: str, line: LogLine) -> _ErrorLine | None:
+    """Return a message of giving up, or an errno's text at a line's end with the failed object."""
     if _LIBRARYS.search(text):
         return None
     words, before = errno(text)
@@ -223,16 +226,16 @@ def _gave_up(text: str, line: LogLine) -> _Said | None:
     told = len(_LETTER.findall(before)) >= _FEWEST_LETTERS
     if not (gone or memory or late or stopped or told) or NOISE.search(before if told else text):
         return None
-    kind, weight = kind_of(words, text)
+    kind, priority = kind_of(words, text)
     if memory:
-        kind, weight = Kind.OUT_OF_MEMORY, Weight.RELAYED
+        kind, priority = Kind.OUT_OF_MEMORY, Priority.RELAYED
     elif late:
-        kind, weight = Kind.TIMEOUT, Weight.RELAYED
+        kind, priority = Kind.TIMEOUT, Priority.RELAYED
     elif _UNSUPPORTED.search(text):
         kind = Kind.TRANSPORT_UNAVAILABLE
-    return _Said(line, line.number, kind, weight, _FAR if stopped else _FAR_FOR_AN_ERRNO, certain=gone is not None)
+    return _ErrorLine(line, line.number, kind, priority, _FAR if stopped else _FAR_FOR_AN_ERRNO, fatal=gone is not None)
 
 
 def _told(text: str) -> str:
-    """A line without the rank and host it starts with."""
+    """Return a line without the rank and host that it starts with."""
     return re.sub(r"^\W{0,4}(?:\[[^\[\]]{1,60}\]\s*|[Rr]ank \d+[:,]?\s*){1,3}", "", text).strip()

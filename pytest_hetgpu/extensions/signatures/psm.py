@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Process, Reading
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, LogParser, Process
 from pytest_hetgpu.extensions.signatures.engine.frames import Crash, address_of, signal_name
 from pytest_hetgpu.model.lazy_regex import lazy
 
@@ -29,7 +29,7 @@ _RANK = lazy(r"\[(\d{1,7})\] (?=\S)")
 _OUTERMOST = lazy(r"\((?:_start|__?clone\d?)\+0x")
 
 
-class _Report:
+class _PsmReport:
     """One process's report; `open` until its outermost frame was read."""
 
     def __init__(self, found: re.Match[str], line: LogLine) -> None:
@@ -46,43 +46,43 @@ class _Report:
         self.open = len(self.frames) < _MOST_FRAMES and not _OUTERMOST.search(text)
 
     def near(self, text: str) -> int:
-        """How many digits the frame's address begins with that one of this process's has."""
+        """Return how many leading digits the frame's address shares with those of this process."""
         address = address_of(text)
         known = (self.pc, *map(address_of, self.frames[-_HANDLING:]))
         return max(_alike(one, address) for one in known)
 
-    def reading(self) -> Reading:
-        """The crash. What stands above the instruction that failed is the handler's."""
+    def build_match(self) -> FailureMatch:
+        """Return the crash; frames above the failed instruction are the handler's."""
         crash = Crash(None, self.line)
         crash.signal = self.signal
         places = [place for place, text in enumerate(self.frames[:_HANDLING]) if address_of(text) == self.pc]
         for text in self.frames[places[0] if places else 0 :]:
             crash.add(text)
-        return replace(crash.reading(), process=self.process)
+        return replace(crash.build_match(), process=self.process)
 
 
-class Psm(Dialect):
-    """One crash for each report; of several that are written at once, a frame's address says whose it is."""
+class Psm(LogParser):
+    """Parser of crash reports; if several are written at once, a frame's address assigns it."""
 
     triggers = (b" terminated with signal ",)
     context = 150
 
     def __init__(self) -> None:
-        self._reports: list[_Report] = []
+        self._reports: list[_PsmReport] = []
 
     def feed(self, line: LogLine) -> None:
         text = line.text[:_LONGEST]
         if found := _TERMINATED.search(text):
             if len(self._reports) < _MOST:
-                self._reports.append(_Report(found, line))
+                self._reports.append(_PsmReport(found, line))
         elif address_of(text):
             line = _ranked(line)
             waiting = [one for one in self._reports[-_MOST_WAITING:] if one.open and _same_writer(one.line, line)]
             if waiting:
                 max(reversed(waiting), key=lambda one: one.near(text)).add(text)
 
-    def finish(self) -> Sequence[Reading]:
-        return tuple(report.reading() for report in self._reports)
+    def finish(self) -> Sequence[FailureMatch]:
+        return tuple(report.build_match() for report in self._reports)
 
 
 def _ranked(line: LogLine) -> LogLine:

@@ -6,14 +6,19 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pytest_hetgpu.extensions.signatures._texts.gpu import gpu_error
-from pytest_hetgpu.extensions.signatures._texts.nccl import meaning
-from pytest_hetgpu.extensions.signatures._texts.python import EXCEPTIONS, MPICH_CLASSES
-from pytest_hetgpu.extensions.signatures._texts.torch import filled, sense_of
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading, Weight, token
+from pytest_hetgpu.extensions.signatures._messages.gpu import gpu_error
+from pytest_hetgpu.extensions.signatures._messages.nccl import meaning
+from pytest_hetgpu.extensions.signatures._messages.python import EXCEPTIONS, MPICH_CLASSES
+from pytest_hetgpu.extensions.signatures._messages.torch import filled_key, first_rule
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, LogParser, Priority, token
 from pytest_hetgpu.extensions.signatures.engine import tracebacks
 from pytest_hetgpu.extensions.signatures.engine.frames import signal_name
-from pytest_hetgpu.extensions.signatures.engine.tracebacks import Fatal, Link, Raised, Tracebacks
+from pytest_hetgpu.extensions.signatures.engine.tracebacks import (
+    ChainLink,
+    InterpreterCrash,
+    RaisedException,
+    Tracebacks,
+)
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.verdict import Kind
@@ -36,14 +41,14 @@ _MPI_ERROR = lazy(r"(MPIX?_ERR_\w+)(?:: (.*))?")
 _MPICH_ERROR = lazy(rf"({'|'.join(map(re.escape, MPICH_CLASSES))})(?:, error stack:.*)?$")
 _GPU = lazy(r"\b(?:CUDA|HIP)(?: runtime| driver)? error: (?P<text>[^\n]+)")
 _LAST_ERROR = lazy(r"^Last error:\s*(?P<text>[^\n]+)", re.MULTILINE)
-# MPI_Abort's own words: ompi/mpi/help-mpi-api.txt and ompi/runtime/ompi_mpi_abort.c, src/mpid/ch4/src/ch4_globals.c
+# MPI_Abort's text: ompi/mpi/help-mpi-api.txt and ompi/runtime/ompi_mpi_abort.c, src/mpid/ch4/src/ch4_globals.c
 _ABORTING = ("MPI_ABORT was invoked on rank ", "application called MPI_Abort(")
 _ABORTED = lazy(
     r"MPI_ABORT was invoked on rank (?P<openmpi>\d{1,9}) |Abort\(1\) on node \d+ \(rank (?P<mpich>\d{1,9}) in comm 0\)"
 )
 _LONGEST_ABORT = 200
 _UNSPECIFIC = ("MPI_ERR_OTHER", "MPI_ERR_INTERN", "MPI_ERR_UNKNOWN")
-# What the interpreter's own end was, by its words (Python/pylifecycle.c, Modules/faulthandler.c).
+# Causes of the interpreter's fatal error, by text (Python/pylifecycle.c, Modules/faulthandler.c).
 _SIGNALS = {
     "Segmentation fault": "SIGSEGV",
     "Bus error": "SIGBUS",
@@ -53,8 +58,8 @@ _SIGNALS = {
 }
 
 
-class PythonErrors(Dialect):
-    """One reading for each exception at the end of a traceback; ranks are told apart by what stands before a line."""
+class PythonErrors(LogParser):
+    """Parser of tracebacks: one match per exception at the end of one; line prefixes tell ranks apart."""
 
     triggers = tuple(
         word.encode()
@@ -82,7 +87,7 @@ class PythonErrors(Dialect):
     def feed(self, line: LogLine) -> None:
         if found := _ABORTED.match(line.text[:_LONGEST_ABORT]):
             self._abort(int(found["openmpi"] or found["mpich"]))
-        line = tracebacks.of_its_rank(tracebacks.unmasked(line))
+        line = tracebacks.strip_rank_prefix(tracebacks.restore_exception_name(line))
         writer = self._writers.get((line.rank, line.host))
         if writer is None:
             if len(self._writers) >= _MOST_WRITERS:
@@ -94,73 +99,78 @@ class PythonErrors(Dialect):
         if len(self._aborting) < _MOST_WRITERS:
             self._aborting.add(rank)
 
-    def finish(self) -> Sequence[Reading]:
-        readings: list[Reading] = []
+    def finish(self) -> Sequence[FailureMatch]:
+        matches: list[FailureMatch] = []
         for writer in self._writers.values():
             writer.finish()
-            readings += _readings(writer.raised)
-            readings += [_fatal(fatal) for fatal in writer.fatal]
-        return tuple(sorted(self._ranked(readings), key=lambda reading: reading.signature.line))
+            matches += _matches(writer.raised)
+            matches += [_fatal(fatal) for fatal in writer.fatal]
+        return tuple(sorted(self._ranked(matches), key=lambda match: match.signature.line))
 
-    def _ranked(self, readings: Sequence[Reading]) -> Sequence[Reading]:
-        """With the rank that mpi4py then aborted with, where all were one's: its hook prints, and calls MPI_Abort."""
-        best = min((reading.weight for reading in readings), default=Weight.CAUSE)
-        keys = {reading.signature.key for reading in readings if reading.weight is best}
-        unnamed = not any(reading.signature.ranks for reading in readings)
+    def _ranked(self, matches: Sequence[FailureMatch]) -> Sequence[FailureMatch]:
+        """Add the rank that mpi4py then aborted with, if all matches are of one rank.
+
+        mpi4py's hook prints, and then calls MPI_Abort.
+        """
+        best = min((match.priority for match in matches), default=Priority.CAUSE)
+        keys = {match.signature.key for match in matches if match.priority is best}
+        unnamed = not any(match.signature.ranks for match in matches)
         if not unnamed or len(self._aborting) != 1 or len(keys) != 1:
-            return readings
+            return matches
         ranks = tuple(self._aborting)
-        return [replace(reading, signature=replace(reading.signature, ranks=ranks)) for reading in readings]
+        return [replace(match, signature=replace(match.signature, ranks=ranks)) for match in matches]
 
 
-def _readings(raised: Sequence[Raised]) -> list[Reading]:
-    read: dict[int, Reading] = {}
+def _matches(raised: Sequence[RaisedException]) -> list[FailureMatch]:
+    read: dict[int, FailureMatch] = {}
     for one in raised:
-        reading = _reading(one)
+        match = _match(one)
         before = read.get(id(one.after)) if one.after else None
         if before and one.after:
-            read[id(one.after)], reading = _chained(before, one.after, reading, one)
-        read[id(one)] = reading
+            read[id(one.after)], match = _chained(before, one.after, match, one)
+        read[id(one)] = match
     return [read[id(one)] for one in raised if one.name != "ChildFailedError"]
 
 
-def _chained(before: Reading, was: Raised, reading: Reading, one: Raised) -> tuple[Reading, Reading]:
-    """Two exceptions of which one led to the other, with the weight that each has beside the other.
+def _chained(
+    before: FailureMatch, was: RaisedException, match: FailureMatch, one: RaisedException
+) -> tuple[FailureMatch, FailureMatch]:
+    """Return two chained exceptions, with the priority of each beside the other.
 
-    The last is what the program has to say, however it came to be raised: of `raise X from Y` X is worded by somebody
-    who knew Y. The first counts where it means more than its name, where the last only refers to it (`_wraps`), and
-    where the last came of cleaning up.
+    The last one is the program's message, however it was raised: in `raise X from Y` X was written with Y in mind. The
+    first one counts in three cases: it has more than its name, the last only refers to it (`_wraps`), or the last came
+    from cleaning up.
     """
-    if was.name == "ExceptionGroup" or one.link in (Link.INNER, Link.MEMBER):
-        return _at_least(before, max(Weight.RELAYED, reading.weight)), reading
+    if was.name == "ExceptionGroup" or one.link in (ChainLink.INNER, ChainLink.MEMBER):
+        return _at_least(before, max(Priority.RELAYED, match.priority)), match
     if was.name == "CancelledError":  # asyncio's own way to end what took too long
-        return before, reading
-    if one.name == "RendezvousConnectionError":  # what its store's socket said is in it
-        named = replace(reading.signature, hosts=reading.signature.hosts or before.signature.hosts)
-        return _at_least(before, Weight.CONSEQUENCE), replace(reading, signature=named)
+        return before, match
+    if one.name == "RendezvousConnectionError":  # its text holds the error of the store's socket
+        named = replace(match.signature, hosts=match.signature.hosts or before.signature.hosts)
+        return _at_least(before, Priority.CONSEQUENCE), replace(match, signature=named)
     plain = _is_plain(was, before)
-    told = not plain and (one.link is Link.CAUSED or _is_plain(one, reading))
-    cleaning = one.link is Link.HANDLING and any(name.rpartition(".")[2] in _CLEANUP for _, name in one.frames)
+    told = not plain and (one.link is ChainLink.CAUSED or _is_plain(one, match))
+    cleaning = one.link is ChainLink.HANDLING and any(name.rpartition(".")[2] in _CLEANUP for _, name in one.frames)
     if told or cleaning or _wraps(one, was):
-        return before, _at_least(reading, max(Weight.RELAYED, before.weight))
-    return (_at_least(before, Weight.RELAYED) if plain else before), reading
+        return before, _at_least(match, max(Priority.RELAYED, before.priority))
+    return (_at_least(before, Priority.RELAYED) if plain else before), match
 
 
-def _wraps(one: Raised, was: Raised) -> bool:
-    """Whether an exception has no words of its own: a pool's copy of what its worker raised, or a reference to it."""
+def _wraps(one: RaisedException, was: RaisedException) -> bool:
+    """Return whether an exception lacks a message of its own: a pool's copy of its worker's, or a reference to it."""
     return one.message in ("", was.message) or _REFERS.search(one.message) is not None
 
 
-def _is_plain(one: Raised, reading: Reading) -> bool:
-    """Whether an exception says no more than its name."""
-    return reading.signature.key == f"{one.name}@{_place(one.frames)}" and reading.weight is Weight.CAUSE
+def _is_plain(one: RaisedException, match: FailureMatch) -> bool:
+    """Return whether an exception has nothing but its name."""
+    return match.signature.key == f"{one.name}@{_place(one.frames)}" and match.priority is Priority.CAUSE
 
 
-def _at_least(reading: Reading, weight: Weight) -> Reading:
-    return replace(reading, weight=max(reading.weight, weight))
+def _at_least(match: FailureMatch, priority: Priority) -> FailureMatch:
+    return replace(match, priority=max(match.priority, priority))
 
 
-def _reading(one: Raised) -> Reading:
+def _match(one: RaisedException) -> FailureMatch:
     said = one.line
     words = f"{one.name}: {one.message}" if one.message else one.name
     place = _place(one.frames)
@@ -174,43 +184,43 @@ def _reading(one: Raised) -> Reading:
         ranks=() if said.rank is None else (said.rank,),
         hosts=(said.host,) if said.host else (),
     )
-    certain = not (one.thread or one.bare)
+    fatal = not (one.thread or one.bare)
     if not one.name:
         cut = replace(signature, key=f"traceback@{place}", detail="the log ends within a traceback")
-        return Reading(cut, Weight.UNSPECIFIC)
+        return FailureMatch(cut, Priority.UNSPECIFIC)
     if one.name == "Exception" and (mpi := _mpi(one, signature)):
         return mpi
     if any(_STARTING.fullmatch(name) for path, name in one.frames if path.endswith("torch/distributed/run.py")):
-        return Reading(replace(signature, kind=Kind.LAUNCH_FAILURE))
+        return FailureMatch(replace(signature, kind=Kind.LAUNCH_FAILURE))
     if one.name == "FileNotFoundError" and one.frames and one.frames[-1][1] == "_get_code_from_file":
-        return Reading(replace(signature, kind=Kind.LAUNCH_FAILURE, key="no-program@python"))
+        return FailureMatch(replace(signature, kind=Kind.LAUNCH_FAILURE, key="no-program@python"))
     if (gpu := _GPU.search(one.text)) and (error := gpu_error(gpu["text"])):
         key = f"OutOfMemoryError@{place}" if error.name == "OutOfMemory" else error.key
-        return Reading(replace(signature, kind=error.kind, key=key), certain=certain)
-    return _nccl(one.text, signature, certain) or _sensed(one, signature, place, certain)
+        return FailureMatch(replace(signature, kind=error.kind, key=key), fatal=fatal)
+    return _nccl(one.text, signature, fatal) or _sensed(one, signature, place, fatal)
 
 
-def _nccl(text: str, signature: Signature, certain: bool) -> Reading | None:
-    """What NCCL warned of last, which c10d's exception repeats after its own words (NCCLUtils.cpp)."""
+def _nccl(text: str, signature: Signature, fatal: bool) -> FailureMatch | None:
+    """Return NCCL's last warning, which c10d's exception repeats after its own text (NCCLUtils.cpp)."""
     found = _LAST_ERROR.search(text)
     means = meaning(found["text"].strip()) if found else None
     if means is None:
         return None
     entry = means.entry or signature.entry_point
     said = replace(signature, kind=means.kind, key=means.key, detail=means.detail, entry_point=entry)
-    return Reading(said, means.weight, certain=certain)
+    return FailureMatch(said, means.priority, fatal=fatal)
 
 
-def _sensed(one: Raised, signature: Signature, place: str, certain: bool) -> Reading:
-    found = sense_of(one.text, EXCEPTIONS)
+def _sensed(one: RaisedException, signature: Signature, place: str, fatal: bool) -> FailureMatch:
+    found = first_rule(one.text, EXCEPTIONS)
     if not found:
-        return Reading(signature, certain=certain)
-    sense, match = found
-    groups = match.groupdict()
+        return FailureMatch(signature, fatal=fatal)
+    sense, regex_match = found
+    groups = regex_match.groupdict()
     signal = groups.get("signal") or sense.signal
     signal = signal_name(int(signal)) if signal and signal.isdigit() else signal
     key = sense.key if not sense.key.endswith("@") else f"{sense.key}{place}"
-    key = filled(sense._replace(key=key.replace("{signal}", signal or "")), match) or signature.key
+    key = filled_key(sense._replace(key=key.replace("{signal}", signal or "")), regex_match) or signature.key
     kind = sense.kind
     if key.startswith("address-in-use@") and any(_AGENT.search(path) for path, _ in one.frames):
         kind = Kind.LAUNCH_FAILURE
@@ -223,11 +233,11 @@ def _sensed(one: Raised, signature: Signature, place: str, certain: bool) -> Rea
         ranks=(int(groups["rank"]),) if groups.get("rank") else signature.ranks,
         hosts=(groups["host"],) if groups.get("host") else signature.hosts,
     )
-    return Reading(signature, sense.weight, certain=certain)
+    return FailureMatch(signature, sense.priority, fatal=fatal)
 
 
 def _place(frames: Sequence[tuple[str, str]]) -> str:
-    """`train.py!main`: the innermost frame of the user's own code, else the innermost of all."""
+    """Return `train.py!main`: the innermost frame of the user's own code, else the innermost of all."""
     if not frames:
         return "python"
     ours = (frame for frame in reversed(frames) if not _NOT_OURS.search(frame[0]) and not _is_stub(*frame))
@@ -237,12 +247,12 @@ def _place(frames: Sequence[tuple[str, str]]) -> str:
 
 
 def _is_stub(path: str, function: str) -> bool:
-    """Whether a frame is of the script that pip puts before a package's function."""
+    """Return whether a frame is in the script that pip puts before a package's function."""
     return function == "<module>" and "/bin/" in path and not path.endswith(".py")
 
 
 def _entry(frames: Sequence[tuple[str, str]]) -> str | None:
-    """The function of torch.distributed or mpi4py that the program called."""
+    """Return the function of torch.distributed or mpi4py that the program called."""
     for path, function in frames:
         if _C10D.search(path) and not function.startswith("_"):
             return token(function)
@@ -251,8 +261,8 @@ def _entry(frames: Sequence[tuple[str, str]]) -> str | None:
     return None
 
 
-def _mpi(one: Raised, signature: Signature) -> Reading | None:
-    """An error that MPI returned, under the key that Open MPI's own report of it would have."""
+def _mpi(one: RaisedException, signature: Signature) -> FailureMatch | None:
+    """Return an error that MPI returned, with the key of Open MPI's own report."""
     error = _MPI_ERROR.match(one.message)
     mpich = _MPICH_ERROR.match(one.message)
     if not (error or mpich):
@@ -262,14 +272,17 @@ def _mpi(one: Raised, signature: Signature) -> Reading | None:
     where = f"MPI_{called[1].capitalize()}" if called else _place(one.frames)
     detail = (f"{name}: {error[2]}" if error and error[2] else name) if error else f"{name}: {one.message}"
     entry = f"Comm.{called[1]}" if called else signature.entry_point
-    weight = Weight.UNSPECIFIC if name in _UNSPECIFIC else Weight.CAUSE
-    return Reading(
-        replace(signature, key=f"{name}@{where}", detail=detail[:_LONGEST_DETAIL], entry_point=entry), weight
+    priority = Priority.UNSPECIFIC if name in _UNSPECIFIC else Priority.CAUSE
+    return FailureMatch(
+        replace(signature, key=f"{name}@{where}", detail=detail[:_LONGEST_DETAIL], entry_point=entry), priority
     )
 
 
-def _fatal(fatal: Fatal) -> Reading:
-    """The interpreter's own end. It aborts after its words; faulthandler prints them when a signal ends it."""
+def _fatal(fatal: InterpreterCrash) -> FailureMatch:
+    """Return the interpreter's fatal error.
+
+    It aborts after the message; faulthandler prints it when a signal ends the process.
+    """
     signal = next((signal for words, signal in _SIGNALS.items() if fatal.what.startswith(words)), "SIGABRT")
     signature = Signature(
         Kind.CRASH,
@@ -281,4 +294,4 @@ def _fatal(fatal: Fatal) -> Reading:
         ranks=() if fatal.line.rank is None else (fatal.line.rank,),
         hosts=(fatal.line.host,) if fatal.line.host else (),
     )
-    return Reading(signature, Weight.RELAYED if fatal.what.startswith("Aborted") else Weight.CAUSE)
+    return FailureMatch(signature, Priority.RELAYED if fatal.what.startswith("Aborted") else Priority.CAUSE)

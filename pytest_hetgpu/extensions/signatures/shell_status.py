@@ -1,7 +1,7 @@
-"""The exit status of a command as scripts echo it: `exit status 255`, `rc=3`, `mpirun returned 9`.
+"""Exit statuses of commands as scripts echo them: `exit status 255`, `rc=3`, `mpirun returned 9`.
 
-Such a line counts where it is the last, or where something else says that the run failed. 128+N is a signal (bash's
-manual, "Exit Status"), 124 the time limit of timeout(1).
+Such a line counts if it is the last, or if another match proves a failure. 128+N is a signal (bash's manual, "Exit
+Status"), 124 the time limit of timeout(1).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading, Weight
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, LogParser, Priority
 from pytest_hetgpu.extensions.signatures.engine.frames import signal_name
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.lazy_regex import lazy
@@ -29,8 +29,8 @@ _LIMIT = 124
 _DEADLY = frozenset((4, 6, 7, 8, 9, 11))
 
 
-class ShellStatus(Dialect):
-    """What a script says of its command's end, in the words that scripts have for it."""
+class ShellStatus(LogParser):
+    """Parser of a script's line about its command's exit, in customary forms."""
 
     triggers = (
         b"exit status",
@@ -59,21 +59,21 @@ class ShellStatus(Dialect):
     )
 
     def __init__(self) -> None:
-        self._readings: dict[str, Reading] = {}
+        self._matches: dict[str, FailureMatch] = {}
 
     def feed(self, line: LogLine) -> None:
-        if len(line.text) > _LONGEST or len(self._readings) >= _MOST:
+        if len(line.text) > _LONGEST or len(self._matches) >= _MOST:
             return
         found = _STATUS.match(line.text)
         if found:
-            reading = _reading(int(found["code"]), line)
-            self._readings.setdefault(reading.signature.key, reading)
+            match = _match(int(found["code"]), line)
+            self._matches.setdefault(match.signature.key, match)
 
-    def finish(self) -> Sequence[Reading]:
-        return tuple(self._readings.values())
+    def finish(self) -> Sequence[FailureMatch]:
+        return tuple(self._matches.values())
 
 
-def _reading(code: int, line: LogLine) -> Reading:
+def _match(code: int, line: LogLine) -> FailureMatch:
     detail = f"exit status {code}"
     if code - 128 in _DEADLY:
         name = signal_name(code - 128)
@@ -82,5 +82,5 @@ def _reading(code: int, line: LogLine) -> Reading:
         signature = Signature(Kind.TIMEOUT, "time-limit@timeout", line.quote, line.number, detail=detail)
     else:
         signature = Signature(Kind.ERROR, f"exit@{code}", line.quote, line.number, detail=detail)
-    weight = Weight.LIMIT if code == _LIMIT else Weight.UNSPECIFIC
-    return Reading(signature, weight, certain=False)
+    priority = Priority.LIMIT if code == _LIMIT else Priority.UNSPECIFIC
+    return FailureMatch(signature, priority, fatal=False)

@@ -1,9 +1,9 @@
-"""What shells say of the commands that they ran: that one died of a signal, and that one was no program at all.
+"""Messages of shells about their commands: one that died of a signal, one that was no program.
 
-Read are bash's jobs.c (print_pipeline: 24 columns for the signal's name, no blank after a longer one), dash's and
-busybox ash's jobs.c (the bare words), zsh's Src/jobs.c and the names of signals that its Src/signames2.awk makes,
-ksh93's sh/jobs.c, fish's share/functions/fish_job_summary.fish, and the names of glibc's siglist. A file that the
-kernel refuses to run is given to /bin/sh by execvp(3), whose complaints of its first lines follow: dash's and bash's.
+Sources: bash's jobs.c (print_pipeline: 24 columns for the signal's name, no blank after a longer one), dash's and
+busybox ash's jobs.c (the bare text), zsh's Src/jobs.c and the names of signals that its Src/signames2.awk makes,
+ksh93's sh/jobs.c, fish's share/functions/fish_job_summary.fish, and the names of glibc's siglist. execvp(3) passes a
+file that the kernel refuses to /bin/sh; dash's and bash's complaints about its first lines follow.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading, Weight, token
-from pytest_hetgpu.extensions.signatures.engine.endings import CUT_OFF, by_signal, signal_number
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, LogParser, Priority, token
+from pytest_hetgpu.extensions.signatures.engine.exits import CUT_OFF, exit_by_signal, signal_number
 from pytest_hetgpu.extensions.signatures.engine.frames import signal_name
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.lazy_regex import lazy
@@ -52,11 +52,11 @@ _STRSIGNAL = "|".join(_NAMES)
 _OWN = "|".join(_OTHER_NAMES)
 _DUMPED = r"(?: ?\(core ?dump(?:ed)?\))?"
 
-# `run.sh: line 7:  1176 Killed                  mpirun ...`; of a pipeline a part may stand in a line of its own.
+# `run.sh: line 7: 1176 Killed mpirun ...`; a part of a pipeline may have a line of its own.
 _BASH = lazy(
     rf"^[^\s:]{{1,200}}: line \d{{1,7}}: +\d{{1,8}} (?P<how>{_STRSIGNAL})(?: *\(core dumped\))?(?P<command>.*)$"
 )
-# Of `[1]  + 1234 abort` the number may be taken for a rank's.
+# The number of `[1] + 1234 abort` may be mistaken for a rank.
 _ZSH = lazy(
     rf"^(?:zsh: (?:\d{{1,8}} )?|(?:\[\d{{1,4}}\] )? [+-] \d{{1,8}} )(?P<how>{_OWN}){_DUMPED}"
     r"(?: {2,}(?P<command>.*))?$"
@@ -80,7 +80,7 @@ _NOT_A_SHELL = ("srun:", "slurmstepd", "make")
 
 _ASSIGNED = r"(?:\w+=\S* +|(?:exec|time|nohup|env|command|nice|ionice|stdbuf|setsid|sudo)(?: +-\S+)* +){0,8}"
 _TIMEOUT = lazy(rf"^\s*{_ASSIGNED}(?:\S*/)?timeout +(?P<options>(?:-\S+ +(?:(?:SIG)?[A-Z]\w* +)?)*)")
-# What scripts run beside their program, and end themselves.
+# Commands that scripts run beside their program, and end themselves.
 _BESIDE = lazy(
     rf"^\s*\(?\s*{_ASSIGNED}(?:\S*/)?(?:sleep|tail|tee|cat|yes|vmstat|dstat|iostat|sar|top|watch|dmesg|ping|nvidia-smi"
     r"|rocm-smi|amd-smi|dcgmi|\S*monitor\S*|free|perf|tcpdump|while|for|until)\b"
@@ -102,8 +102,8 @@ _BINARY = lazy(r"(?:^|: )(?P<self>[^\s:]{1,200}): (?P<detail>cannot execute bina
 _SCRIPT = lazy(r"\.(?:sh|bash|ksh|sbatch|slurm|job|pbs|sub|cmd)$|slurm_script$|/job\d+/|(?:^|/)\w*sh$|^-")
 
 
-class Shells(Dialect):
-    """Readings of jobs that died, and of files that a shell tried to read."""
+class Shells(LogParser):
+    """Parser of jobs that died, and of files that a shell tried to interpret."""
 
     triggers = (
         *(name.encode() for name in _NAMES),
@@ -120,51 +120,51 @@ class Shells(Dialect):
     )
 
     def __init__(self) -> None:
-        self._readings: list[Reading] = []
-        self._forms: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], LogLine], Reading | None]], ...] = (
+        self._matches: list[FailureMatch] = []
+        self._forms: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], LogLine], FailureMatch | None]], ...] = (
             *((form, _job) for form in (_BASH, _ZSH, _KSH, _FISH, _BARE, _NAMED)),
             *((form, _no_program) for form in (_SYNTAX, _BINARY, _NOT_FOUND)),
         )
 
     def feed(self, line: LogLine) -> None:
         text = line.text[:_LONGEST]
-        if len(self._readings) >= _MOST or text.startswith(_NOT_A_SHELL):
+        if len(self._matches) >= _MOST or text.startswith(_NOT_A_SHELL):
             return
         for form, read in self._forms:
             if found := form.search(text):
-                reading = read(found, line)
-                self._readings += [reading] if reading else []
+                match = read(found, line)
+                self._matches += [match] if match else []
                 return
 
-    def finish(self) -> Sequence[Reading]:
-        return tuple(self._readings)
+    def finish(self) -> Sequence[FailureMatch]:
+        return tuple(self._matches)
 
 
-def _job(found: re.Match[str], line: LogLine) -> Reading | None:
-    """A command that died of a signal. timeout(1) dies of the one that it sent."""
+def _job(found: re.Match[str], line: LogLine) -> FailureMatch | None:
+    """Return a command that died of a signal; timeout(1) dies of the one that it sent."""
     said = found.groupdict()
     command = said.get("command") or ""
     number = _number(said)
     if number is None or _BESIDE.match(command):
         return None
-    ending = by_signal(number)
-    name = ending.signal
+    reason = exit_by_signal(number)
+    name = reason.signal
     bare = found.re.pattern == _BARE.pattern and number not in (4, 7, 8, 11) and not said.get("dumped")
     signature = Signature(
-        ending.kind,
-        ending.key,
+        reason.kind,
+        reason.key,
         line.quote,
         line.number,
         signal=name,
-        detail=ending.detail,
+        detail=reason.detail,
         ranks=() if line.rank is None else (line.rank,),
         hosts=(line.host,) if line.host else (),
     )
     if number in _SENT and (limit := _TIMEOUT.match(command)):
         options = limit["options"].strip()
         signature = replace(signature, kind=Kind.TIMEOUT, key=_FROM_TIMEOUT, detail=f"timeout {options}".strip())
-        return Reading(signature, CUT_OFF)
-    return Reading(signature, ending.weight, certain=not bare)
+        return FailureMatch(signature, CUT_OFF)
+    return FailureMatch(signature, reason.priority, fatal=not bare)
 
 
 def _number(said: dict[str, str | None]) -> int | None:
@@ -174,8 +174,8 @@ def _number(said: dict[str, str | None]) -> int | None:
     return signal_number(how) or _OTHER_NAMES.get(how)
 
 
-def _no_program(found: re.Match[str], line: LogLine) -> Reading | None:
-    """What a shell cannot make sense of. A script's own later lines may have run a program before that."""
+def _no_program(found: re.Match[str], line: LogLine) -> FailureMatch | None:
+    """Return a file that a shell cannot interpret; in later lines a script may have run a program before."""
     name, said = found["self"], found.groupdict()
     script = _SCRIPT.search(name) is not None
     if script and found.re.pattern == _NOT_FOUND.pattern:
@@ -191,4 +191,4 @@ def _no_program(found: re.Match[str], line: LogLine) -> Reading | None:
     )
     later = found.re.pattern == _NOT_FOUND.pattern and int(found["line"]) > 1
     doubtful = later or (script and found.re.pattern == _SYNTAX.pattern)
-    return Reading(signature, Weight.RELAYED if doubtful else Weight.CAUSE, certain=not doubtful)
+    return FailureMatch(signature, Priority.RELAYED if doubtful else Priority.CAUSE, fatal=not doubtful)

@@ -1,6 +1,6 @@
-"""Slurm: how tasks ended, who cancelled a job, and why a job, a step or a task could not be started.
+"""Slurm: exits of tasks, cancelled jobs, and reasons why a job, a step or a task could not be started.
 
-The words are those of src/srun/launch.c and allocate.c, src/sbatch, src/salloc, src/api/step_launch.c, of slurmstepd
+Sources: src/srun/launch.c and allocate.c, src/sbatch, src/salloc, src/api/step_launch.c, slurmstepd
 (src/slurmd/slurmstepd/req.c, mgr.c, task.c), src/interfaces/mpi.c, src/plugins/mpi, src/plugins/auth/munge, and the
 reasons of src/common/slurm_errno.c.
 """
@@ -12,18 +12,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from pytest_hetgpu.extensions.signatures.base import LogLine, Reading, Weight, slug
-from pytest_hetgpu.extensions.signatures.engine.endings import (
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, Priority, slug
+from pytest_hetgpu.extensions.signatures.engine.exits import (
     CUT_OFF,
-    Ending,
-    by_code,
-    by_signal,
-    hosts,
-    killed,
-    numbers,
+    ExitReason,
+    exit_by_code,
+    exit_by_signal,
+    expand_hosts,
+    is_killed,
+    parse_ranges,
     signal_number,
 )
-from pytest_hetgpu.extensions.signatures.engine.rules import Rule, RuleDialect
+from pytest_hetgpu.extensions.signatures.engine.rules import MatchRule, RuleParser
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.records import RankExit
@@ -41,7 +41,7 @@ _CANCELLED = lazy(
     r"\*\*\* (?:JOB|STEP) \S+ (?:ON (?P<host>\S+) )?(?:CANCELLED|KILLED) AT \S+"
     r"(?: (?:DUE TO|DUE to|WITH) (?P<why>[^*]{1,100}?))? \*\*\*"
 )
-# What srun says when it is srun itself that ends a step, because a task failed.
+# srun's message if srun itself ends a step, because a task failed.
 _STOPS = ("srun: Terminating", "_step_signal: Terminating", "DUE TO TASK FAILURE")
 
 _LIMITS = {"TIME LIMIT": "time-limit@slurm", "PREEMPTION": "preempted@slurm", "JOB REQUEUE": "requeued@slurm"}
@@ -52,34 +52,34 @@ _REFUSALS = (
 )
 
 
-class _Told(NamedTuple):
+class _ExitLine(NamedTuple):
     """srun's line on some tasks."""
 
     line: LogLine
-    ending: Ending
+    reason: ExitReason
     ranks: tuple[int, ...]
     hosts: tuple[str, ...]
 
 
-class Slurm(RuleDialect):
-    """The words of srun, sbatch, salloc and slurmstepd. What happens after a job was cancelled follows from that."""
+class Slurm(RuleParser):
+    """Parser of srun, sbatch, salloc and slurmstepd; all that follows a cancellation is its consequence."""
 
     rules = (
-        Rule(
+        MatchRule(
             "execve(): bad interp",
             _LAUNCH,
             "no-interpreter@{program}",
             pattern=r"r\((?P<program>.*?)\): (?P<detail>.*)",
         ),
-        Rule(
+        MatchRule(
             "execve(): ",
             _LAUNCH,
             "no-program@{program}",
             pattern=r"error: execve\(\): (?P<program>\S+): (?P<detail>No such file or directory)",
         ),
-        Rule("execve(): ", _LAUNCH, "exec@{detail}", pattern=r"error: execve\(\): .*: (?P<detail>[A-Z].*\S)"),
+        MatchRule("execve(): ", _LAUNCH, "exec@{detail}", pattern=r"error: execve\(\): .*: (?P<detail>[A-Z].*\S)"),
         *(
-            Rule(words, _LAUNCH, "{why}@slurm", pattern=_REFUSALS)
+            MatchRule(words, _LAUNCH, "{why}@slurm", pattern=_REFUSALS)
             for words in (
                 "Unable to allocate resources: ",
                 "Job submit/allocate failed: ",
@@ -89,35 +89,35 @@ class Slurm(RuleDialect):
                 "Unable to confirm allocation for job ",
             )
         ),
-        Rule(
+        MatchRule(
             "ask launch for ",
             _LAUNCH,
             "{why}@slurm",
             pattern=r"Task launch for \S+ failed on node (?P<host>[^\s:]+): (?P<detail>(?P<why>.*\S))",
         ),
-        Rule(
+        MatchRule(
             " launch failed: ",
             _LAUNCH,
             "{why}@slurm",
             pattern=r"srun: error: task (?P<rank>\d{1,9}) launch failed: (?P<detail>(?P<why>.*\S))",
         ),
-        Rule(
+        MatchRule(
             "Application launch ",
             _LAUNCH,
             "{why}@slurm",
-            Weight.RELAYED,
+            Priority.RELAYED,
             r"srun: error: Application launch (?:add )?failed: (?P<detail>(?P<why>.*\S))",
         ),
-        Rule("timeout waiting for task launch", _LAUNCH, "no-start@slurm"),
-        Rule(
+        MatchRule("timeout waiting for task launch", _LAUNCH, "no-start@slurm"),
+        MatchRule(
             "can not load PMIx library",
             _LAUNCH,
             "missing-library@libpmix",
             pattern="mpi/pmix.*(?P<detail>can not load PMIx.*)",
         ),
-        Rule("incorrect PMIx library version loaded", _LAUNCH, "bad-library@libpmix"),
+        MatchRule("incorrect PMIx library version loaded", _LAUNCH, "bad-library@libpmix"),
         *(
-            Rule(words, _LAUNCH, "no-mpi-plugin@slurm", Weight.RELAYED, rf"error: .*(?P<detail>{words}.*)")
+            MatchRule(words, _LAUNCH, "no-mpi-plugin@slurm", Priority.RELAYED, rf"error: .*(?P<detail>{words}.*)")
             for words in (
                 "Invalid MPI type ",
                 "plugin name for mpi/",
@@ -128,140 +128,158 @@ class Slurm(RuleDialect):
                 "MPI: Unable to load any plugin",
             )
         ),
-        Rule(
-            "Error handler invoked: status", Kind.ERROR, "peer-gone@pmix", Weight.CONSEQUENCE, "mpi/pmix", certain=False
+        MatchRule(
+            "Error handler invoked: status",
+            Kind.ERROR,
+            "peer-gone@pmix",
+            Priority.CONSEQUENCE,
+            "mpi/pmix",
+            fatal=False,
         ),
-        Rule(
+        MatchRule(
             "collective timeout",
             _NETWORK,
             "collective-timeout@pmix",
-            Weight.SYMPTOM,
+            Priority.SYMPTOM,
             r"mpi/pmix.*(?P<detail>collective timeout.*)",
-            certain=False,
+            fatal=False,
         ),
-        Rule(
+        MatchRule(
             "mpi/pmix",
             _LAUNCH,
             "{why}@pmix",
-            Weight.SYMPTOM,
+            Priority.SYMPTOM,
             r"error: +mpi/pmix\w*: \w+: \S+ \[-?\d+\]: \S+:\d+: (?P<detail>(?P<why>.*\S))",
-            certain=False,
+            fatal=False,
         ),
-        Rule(
+        MatchRule(
             "mpi/pmi2: ",
             _LAUNCH,
             "{why}@pmi2",
-            Weight.SYMPTOM,
+            Priority.SYMPTOM,
             r"error: mpi/pmi2: (?P<detail>(?P<why>.*\S))",
-            certain=False,
+            fatal=False,
         ),
-        Rule("going to /tmp instead"),
-        Rule("couldn't chdir to `", _LAUNCH, "no-folder@slurm", pattern=r"(?P<detail>couldn't chdir.*)"),
-        Rule(
+        MatchRule("going to /tmp instead"),
+        MatchRule("couldn't chdir to `", _LAUNCH, "no-folder@slurm", pattern=r"(?P<detail>couldn't chdir.*)"),
+        MatchRule(
             "Could not open std", _LAUNCH, "no-output@slurm", pattern=r"error: (?P<detail>Could not open std\w+ file.*)"
         ),
-        Rule(
+        MatchRule(
             "Unable to open file",
             _LAUNCH,
             "no-program@{name}",
             pattern=r"(?:sbatch|salloc): error: (?P<detail>Unable to open file (?P<name>\S+))",
         ),
-        Rule("does not look like a batch script", _LAUNCH, "no-script@slurm", pattern="sbatch: error: This does"),
-        Rule("Munge ", _LAUNCH, "munge@slurm", pattern=r"(?P<detail>Munge (?:en|de)code failed: .*)"),
-        Rule(
+        MatchRule("does not look like a batch script", _LAUNCH, "no-script@slurm", pattern="sbatch: error: This does"),
+        MatchRule("Munge ", _LAUNCH, "munge@slurm", pattern=r"(?P<detail>Munge (?:en|de)code failed: .*)"),
+        MatchRule(
             "Failed to invoke ",
             _LAUNCH,
             "plugin@slurm",
-            Weight.RELAYED,
+            Priority.RELAYED,
             r"error: (?:\w+: )?(?P<detail>Failed to invoke (?:spank|task) plugin.*)",
         ),
-        Rule(
+        MatchRule(
             "rolog failed status",
             _LAUNCH,
             "prolog@slurm",
             pattern=r"error: (?P<detail>(?:TaskProlog|--task-prolog) failed.*)",
         ),
-        Rule("Unable to configure MPI plugin", _LAUNCH, "mpi-plugin@slurm", Weight.RELAYED),
-        Rule("Failed mpi_g_slurmstepd_prefork", _LAUNCH, "mpi-plugin@slurm", Weight.RELAYED),
-        Rule(
-            "IO setup failed", _LAUNCH, "no-output@slurm", Weight.RELAYED, r"slurmstepd.*(?P<detail>IO setup failed.*)"
+        MatchRule("Unable to configure MPI plugin", _LAUNCH, "mpi-plugin@slurm", Priority.RELAYED),
+        MatchRule("Failed mpi_g_slurmstepd_prefork", _LAUNCH, "mpi-plugin@slurm", Priority.RELAYED),
+        MatchRule(
+            "IO setup failed",
+            _LAUNCH,
+            "no-output@slurm",
+            Priority.RELAYED,
+            r"slurmstepd.*(?P<detail>IO setup failed.*)",
         ),
-        Rule(
+        MatchRule(
             "Could not open output file",
             _LAUNCH,
             "no-output@slurm",
             pattern=r"slurmstepd.*(?P<detail>Could not open.*)",
         ),
-        Rule("Unable to contact slurm controller", _LAUNCH, "no-controller@slurm", certain=False),
-        Rule(
+        MatchRule("Unable to contact slurm controller", _LAUNCH, "no-controller@slurm", fatal=False),
+        MatchRule(
             "Node failure on ",
             _NETWORK,
             "node-failure@slurm",
-            Weight.ENDING,
+            Priority.EXIT,
             r"error: (?P<detail>Node failure on (?P<host>\S+))",
         ),
-        Rule(
-            "Cannot communicate with node", _NETWORK, "node-lost@slurm", Weight.SYMPTOM, r"srun: error: (?P<detail>.*)"
+        MatchRule(
+            "Cannot communicate with node",
+            _NETWORK,
+            "node-lost@slurm",
+            Priority.SYMPTOM,
+            r"srun: error: (?P<detail>.*)",
         ),
-        Rule(
+        MatchRule(
             " error with slurmstepd",
             _NETWORK,
             "node-lost@slurm",
-            Weight.SYMPTOM,
+            Priority.SYMPTOM,
             r"srun: error: (?P<detail>.*aborting, io.*)",
         ),
-        Rule(
+        MatchRule(
             "Aborting, ",
             _NETWORK,
             "node-lost@slurm",
-            Weight.SYMPTOM,
+            Priority.SYMPTOM,
             r"srun: error: (?P<detail>Aborting, (?:io|step|can not).*)",
         ),
-        Rule(
+        MatchRule(
             "has exceeded its time limit",
             Kind.TIMEOUT,
             "time-limit@slurm",
-            Weight.LIMIT,
+            Priority.LIMIT,
             r"salloc: .*has exceeded its time",
         ),
-        Rule("Slurm job ", _LAUNCH, "expired@slurm", pattern=r"srun: error: (?P<detail>Slurm job \d+ has expired)"),
-        Rule(
+        MatchRule(
+            "Slurm job ", _LAUNCH, "expired@slurm", pattern=r"srun: error: (?P<detail>Slurm job \d+ has expired)"
+        ),
+        MatchRule(
             "Job allocation ",
             Kind.TIMEOUT,
             "cancelled@slurm",
-            Weight.LIMIT,
+            Priority.LIMIT,
             r"salloc: (?:error: )?Job allocation \d+ has been revoked",
         ),
-        Rule(
+        MatchRule(
             "Job allocation ",
             _LAUNCH,
             "revoked@slurm",
-            Weight.RELAYED,
+            Priority.RELAYED,
             r"srun: (?:error: )?(?P<detail>Job allocation \d+ has been revoked)",
         ),
-        Rule("srun: unrecognized option", _LAUNCH, "bad-option@slurm"),
-        Rule(
+        MatchRule("srun: unrecognized option", _LAUNCH, "bad-option@slurm"),
+        MatchRule(
             ": fatal: ", _LAUNCH, "{why}@slurm", pattern=r"\b(?:srun|sbatch|salloc): fatal: (?P<detail>(?P<why>.*\S))"
         ),
-        # Options that the client itself refuses; what it tells while it goes on does not begin so.
+        # Options that the client itself rejects; its other messages begin differently.
         *(
-            Rule(
+            MatchRule(
                 words,
                 _LAUNCH,
                 "{why}@slurm",
-                Weight.RELAYED,
+                Priority.RELAYED,
                 r": error: (?P<detail>(?P<why>(?:[Ii]nvalid |Memory specification |CPU count |ntasks-per).*\S))",
-                certain=False,
+                fatal=False,
             )
             for words in ("srun: error: ", "sbatch: error: ", "salloc: error: ")
         ),
         # Read by this class itself.
-        *(Rule(words) for words in ("CANCELLED AT ", "KILLED AT ", "srun: Terminating", "_step_signal: Terminating")),
+        *(
+            MatchRule(words)
+            for words in ("CANCELLED AT ", "KILLED AT ", "srun: Terminating", "_step_signal: Terminating")
+        ),
     )
 
     def __init__(self) -> None:
         super().__init__()
-        self._told: list[_Told] = []
+        self._told: list[_ExitLine] = []
         self._cancelled: list[tuple[LogLine, str | None, str]] = []
         self._stopped = False
         self._exits: dict[int, RankExit] = {}
@@ -277,65 +295,65 @@ class Slurm(RuleDialect):
         else:
             super().feed(line)
 
-    def reading(self, rule: Rule, groups: Mapping[str, str], line: LogLine) -> Reading:
-        return super().reading(rule, {**groups, "why": slug(groups.get("why", ""))}, line)
+    def build_match(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
+        return super().build_match(rule, {**groups, "why": slug(groups.get("why", ""))}, line)
 
     def _ended(self, found: re.Match[str], line: LogLine) -> None:
-        """One line of srun on tasks that ended."""
-        how, ranks = found["how"], tuple(numbers(found["tasks"]))
+        """Take one line of srun about tasks that ended."""
+        how, ranks = found["how"], tuple(parse_ranges(found["tasks"]))
         number, code = signal_number(how), _EXITED.match(how)
         if code:
-            ending = by_code(int(code[1]))
+            reason = exit_by_code(int(code[1]))
         elif number is not None:
-            ending = by_signal(number)
+            reason = exit_by_signal(number)
         elif how.startswith("Out Of Memory"):
-            ending = Ending(Kind.OUT_OF_MEMORY, "oom-kill@kernel", detail=how)
+            reason = ExitReason(Kind.OUT_OF_MEMORY, "oom-kill@kernel", detail=how)
         else:
             return
         for rank in ranks:
             if len(self._exits) < _MOST:
                 self._exits.setdefault(rank, RankExit(rank, number, int(code[1]) if code else None))
         if len(self._told) < _MOST:
-            self._told.append(_Told(line, ending, ranks[:_MOST_NAMED], hosts(found["hosts"])))
+            self._told.append(_ExitLine(line, reason, ranks[:_MOST_NAMED], expand_hosts(found["hosts"])))
 
     def exits(self) -> Sequence[RankExit]:
         return tuple(self._exits.values())
 
-    def finish(self) -> Sequence[Reading]:
+    def finish(self) -> Sequence[FailureMatch]:
         cancelled = self._cancellations()
-        end = min((reading.signature.line for reading in cancelled), default=None)
+        end = min((match.signature.line for match in cancelled), default=None)
         return (*super().finish(), *cancelled, *self._endings(end))
 
-    def _endings(self, end: int | None) -> list[Reading]:
-        """Endings, a reading a line: of the killed, only who was first died by itself."""
-        readings: list[Reading] = []
+    def _endings(self, end: int | None) -> list[FailureMatch]:
+        """Return one match per line about exits; among killed tasks only the first died by itself."""
+        matches: list[FailureMatch] = []
         failed = False
         for told in self._told:
-            ending = told.ending
-            late = (end is not None and told.line.number > end) or (failed and killed(ending))
-            failed |= ending.weight is not Weight.CONSEQUENCE
-            signature = _signature(told.line, ending, told.ranks, told.hosts)
-            readings.append(Reading(signature, Weight.CONSEQUENCE if late else ending.weight))
-        return readings
+            reason = told.reason
+            late = (end is not None and told.line.number > end) or (failed and is_killed(reason))
+            failed |= reason.priority is not Priority.CONSEQUENCE
+            signature = _signature(told.line, reason, told.ranks, told.hosts)
+            matches.append(FailureMatch(signature, Priority.CONSEQUENCE if late else reason.priority))
+        return matches
 
-    def _cancellations(self) -> list[Reading]:
-        """Who ended the job, unless it was srun because of a task that had failed before."""
-        readings = []
-        failed = min((told.line.number for told in self._told if told.ending.weight is Weight.ENDING), default=None)
-        of = next((told.ending.signal for told in self._told if told.ending.signal in ("SIGTERM", "SIGKILL")), None)
+    def _cancellations(self) -> list[FailureMatch]:
+        """Return cancellations, without those by srun because of a task that had failed before."""
+        matches = []
+        failed = min((told.line.number for told in self._told if told.reason.priority is Priority.EXIT), default=None)
+        of = next((told.reason.signal for told in self._told if told.reason.signal in ("SIGTERM", "SIGKILL")), None)
         for line, host, why in self._cancelled:
-            kind, key, weight = Kind.TIMEOUT, _LIMITS.get(why, _CANCELLATION), CUT_OFF
-            signal = by_signal(number).signal if (number := signal_number(why.replace("SIGNAL ", ""))) else of
+            kind, key, priority = Kind.TIMEOUT, _LIMITS.get(why, _CANCELLATION), CUT_OFF
+            signal = exit_by_signal(number).signal if (number := signal_number(why.replace("SIGNAL ", ""))) else of
             if why.startswith("NODE FAILURE"):
-                kind, key, weight, signal = _NETWORK, "node-failure@slurm", Weight.ENDING, None
+                kind, key, priority, signal = _NETWORK, "node-failure@slurm", Priority.EXIT, None
             elif key == _CANCELLATION and (self._stopped or (failed is not None and failed < line.number)):
                 continue
             detail = f"due to {why.lower()}" if why else "cancelled"
-            ending = Ending(kind, key, weight, signal, detail)
-            readings.append(Reading(_signature(line, ending, (), (host,) if host else ()), weight))
-        return readings
+            reason = ExitReason(kind, key, priority, signal, detail)
+            matches.append(FailureMatch(_signature(line, reason, (), (host,) if host else ()), priority))
+        return matches
 
 
-def _signature(line: LogLine, ending: Ending, ranks: tuple[int, ...], names: tuple[str, ...]) -> Signature:
-    signature = Signature(ending.kind, ending.key, line.quote, line.number, signal=ending.signal, detail=ending.detail)
+def _signature(line: LogLine, reason: ExitReason, ranks: tuple[int, ...], names: tuple[str, ...]) -> Signature:
+    signature = Signature(reason.kind, reason.key, line.quote, line.number, signal=reason.signal, detail=reason.detail)
     return replace(signature, ranks=ranks, hosts=names)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pytest_hetgpu.extensions.signatures.base import Weight
-from pytest_hetgpu.extensions.signatures.engine.rules import Rule, RuleDialect
+from pytest_hetgpu.extensions.signatures.base import Priority
+from pytest_hetgpu.extensions.signatures.engine.rules import MatchRule, RuleParser
 from pytest_hetgpu.model.verdict import Kind
 
 _LAUNCH = Kind.LAUNCH_FAILURE
@@ -14,24 +14,24 @@ _CONNECT = "ssh: connect to host"
 _KEX = "_exchange_identification: "
 
 
-class Ssh(RuleDialect):
+class Ssh(RuleParser):
     """OpenSSH's client: ssh.c, sshconnect.c, sshconnect2.c, packet.c, kex.c, clientloop.c, readconf.c, ssherr.c."""
 
     rules = (
-        Rule(
+        MatchRule(
             "Could not resolve hostname",
             _LAUNCH,
             "no-host@ssh",
             pattern=r"ssh: (?P<detail>Could not resolve hostname (?P<host>[\w.-]+).*)",
         ),
-        Rule(
+        MatchRule(
             _CONNECT,
             _LAUNCH,
             "{reason}@ssh",
             pattern=rf"ssh: connect to host (?P<detail>{_HOST} port \d+: (?P<reason>\S.*?)\s*$)",
         ),
         # sshconnect.c
-        Rule(
+        MatchRule(
             " host key is known for ",
             _LAUNCH,
             "host-key@ssh",
@@ -40,131 +40,137 @@ class Ssh(RuleDialect):
             within=3,
             quote_then=True,
         ),
-        Rule(
+        MatchRule(
             "WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!",
             _LAUNCH,
             "host-key-changed@ssh",
             then=rf"Host key for {_HOST} has changed",
             within=20,
         ),
-        Rule("WARNING: REVOKED HOST KEY DETECTED!", _LAUNCH, "host-key-revoked@ssh"),
-        Rule("Host key verification failed", _LAUNCH, "host-key@ssh"),
+        MatchRule("WARNING: REVOKED HOST KEY DETECTED!", _LAUNCH, "host-key-revoked@ssh"),
+        MatchRule("Host key verification failed", _LAUNCH, "host-key@ssh"),
         # sshconnect2.c; without methods in brackets it only asks again
-        Rule(
+        MatchRule(
             "Permission denied (",
             _LAUNCH,
             "permission-denied@ssh",
             pattern=rf"(?:^|[\s@]){_HOST}: (?P<detail>Permission denied \([\w,-]+\))",
         ),
-        Rule(
+        MatchRule(
             "Permission denied (",
             _LAUNCH,
             "permission-denied@ssh",
             pattern=r"(?P<detail>Permission denied \((?:publickey|password|keyboard|hostbased|gssapi)[\w,-]*\))",
         ),
-        Rule(
+        MatchRule(
             "Too many authentication failures",
             _LAUNCH,
             "too-many-keys@ssh",
             pattern=rf"(?:from {_REMOTE}:\d+: )?(?P<detail>Too many authentication failures)",
         ),
         # kex.c, packet.c: sshpkt_fatal
-        Rule("Unable to negotiate with", _LAUNCH, "{reason}@ssh", pattern=rf"with {_REMOTE}: (?P<reason>no [\w ]+)"),
-        Rule(
+        MatchRule(
+            "Unable to negotiate with", _LAUNCH, "{reason}@ssh", pattern=rf"with {_REMOTE}: (?P<reason>no [\w ]+)"
+        ),
+        MatchRule(
             _KEX,
             _LAUNCH,
             "closed-by-host@ssh",
             pattern=rf"(?:kex|ssh){_KEX}(?P<detail>(?:read: )?Connection (?:closed|reset) by .*)",
         ),
-        Rule(_KEX, _LAUNCH, "banner@ssh", pattern=rf"(?:kex|ssh){_KEX}(?P<detail>.*)"),
-        Rule(
+        MatchRule(_KEX, _LAUNCH, "banner@ssh", pattern=rf"(?:kex|ssh){_KEX}(?P<detail>.*)"),
+        MatchRule(
             "banner exchange: ",
             _LAUNCH,
             "banner@ssh",
             pattern=rf"(?P<detail>banner exchange: Connection to {_REMOTE}: .*)",
         ),
-        Rule(
+        MatchRule(
             "Connection timed out during banner exchange",
             _LAUNCH,
             "banner@ssh",
             detail="timed out during banner exchange",
         ),
-        Rule(
+        MatchRule(
             "Connection to ",
             _LAUNCH,
             "Connection-timed-out@ssh",
             pattern=rf"^Connection to {_REMOTE} (?P<detail>timed out)\s*$",
         ),
-        Rule(
+        MatchRule(
             "Connection ",
             _LAUNCH,
             "closed-by-host@ssh",
             pattern=rf"^Connection (?P<detail>(?:closed|reset)) by {_REMOTE}(?<=\d)\s*$",
         ),
-        # clientloop.c: what was open is gone
-        Rule(
+        # clientloop.c: an open connection is gone
+        MatchRule(
             "Timeout, server ",
             Kind.NETWORK_FAILURE,
             "lost@ssh",
             pattern=rf"(?P<detail>Timeout, server {_HOST} not responding)",
         ),
-        Rule(
+        MatchRule(
             "client_loop: send disconnect: ",
             Kind.NETWORK_FAILURE,
             "lost@ssh",
-            Weight.SYMPTOM,
+            Priority.SYMPTOM,
             r"send disconnect: (?P<detail>.*)",
         ),
-        Rule(
+        MatchRule(
             "closed by remote host.",
             Kind.NETWORK_FAILURE,
             "lost@ssh",
-            Weight.SYMPTOM,
+            Priority.SYMPTOM,
             rf"^Connection to {_HOST} (?P<detail>closed by remote host)",
         ),
         # readconf.c, authfile.c, ssh.c
-        Rule(
+        MatchRule(
             "Bad configuration option: ",
             _LAUNCH,
             "bad-option@ssh",
             pattern=r"line \d+: (?P<detail>Bad configuration option: .*)",
         ),
-        Rule(
+        MatchRule(
             "bad configuration option",
             _LAUNCH,
             "bad-option@ssh",
             pattern=r"(?P<detail>terminating, \d+ bad configuration options)",
         ),
-        Rule("Bad owner or permissions on ", _LAUNCH, "bad-permissions@ssh", pattern=r"^(?P<detail>Bad owner or .*)"),
-        Rule(
+        MatchRule(
+            "Bad owner or permissions on ", _LAUNCH, "bad-permissions@ssh", pattern=r"^(?P<detail>Bad owner or .*)"
+        ),
+        MatchRule(
             "WARNING: UNPROTECTED PRIVATE KEY FILE!",
             _LAUNCH,
             "key-permissions@ssh",
-            Weight.RELAYED,
+            Priority.RELAYED,
             then=r"^(?P<detail>Permissions \d+ for .* are too open)",
             within=3,
         ),
-        Rule(
+        MatchRule(
             'Load key "',
             _LAUNCH,
             "bad-key@ssh",
-            Weight.RELAYED,
+            Priority.RELAYED,
             r'^(?P<detail>Load key ".*": (?!No such file).*)',
-            certain=False,
+            fatal=False,
         ),
-        Rule("Can't open user config file", _LAUNCH, "no-config@ssh", pattern=r"^(?P<detail>Can't open user config.*)"),
-        # pdsh's and the old rsh's own words: pdsh/rcmd.c, rcmd(3)
-        Rule(
+        MatchRule(
+            "Can't open user config file", _LAUNCH, "no-config@ssh", pattern=r"^(?P<detail>Can't open user config.*)"
+        ),
+        # pdsh and the old rsh: pdsh/rcmd.c, rcmd(3)
+        MatchRule(
             "rcmd: ",
             _LAUNCH,
             "{reason}@rsh",
             pattern=rf"rcmd: (?:{_HOST}: )?(?P<detail>(?P<reason>[A-Z][a-z]+(?: [a-z]+){{1,4}}))",
         ),
-        Rule(
+        MatchRule(
             "ssh exited with exit code 255",
             _LAUNCH,
             "exit-255@pdsh",
-            Weight.UNSPECIFIC,
+            Priority.UNSPECIFIC,
             rf"^pdsh@\S+: {_HOST}: (?P<detail>ssh exited with exit code 255)",
         ),
     )

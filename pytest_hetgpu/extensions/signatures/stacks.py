@@ -1,9 +1,9 @@
-"""Stacks that were taken of a job that did not end: ours, mpirun's, gdb's and py-spy's.
+"""Stacks of a job that did not end: ours, mpirun's, gdb's and py-spy's.
 
-What is read: our own lines (`forensics.py`); `STACK TRACE FOR PROC` of mpirun --get-stack-traces (Open MPI 4:
+Sources: our own lines (`forensics.py`); `STACK TRACE FOR PROC` of mpirun --get-stack-traces (Open MPI 4:
 orte/orted/orted_main.c and orte/tools/orterun; PRRTE: src/prted/prted_comm.c), which runs gstack; gdb's threads and
-frames (gdb/thread.c, gdb/stack.c), alone or by gstack and pstack; py-spy dump (src/dump.rs). Where gdb says that a
-signal came (gdb/infrun.c, gdb/corelow.c), it is a crash.
+frames (gdb/thread.c, gdb/stack.c), alone or by gstack and pstack; py-spy dump (src/dump.rs). A signal that gdb reports
+(gdb/infrun.c, gdb/corelow.c) is a crash.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading, Weight, token
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, LogParser, Priority, token
 from pytest_hetgpu.extensions.signatures.engine.frames import Frame, entry_point, faulting, library_key, signal_name
-from pytest_hetgpu.extensions.signatures.engine.halted import Halted, halted, key_of
 from pytest_hetgpu.extensions.signatures.engine.stack_lines import (
     GDB_THREAD,
     frame_number,
@@ -21,7 +20,8 @@ from pytest_hetgpu.extensions.signatures.engine.stack_lines import (
     main_thread,
     spy_frame,
 )
-from pytest_hetgpu.extensions.signatures.engine.stacks import Position, StackFrame, parse_facts, position_of, summary
+from pytest_hetgpu.extensions.signatures.engine.stacks import Position, StackFrame, parse_facts, position_of, summarize
+from pytest_hetgpu.extensions.signatures.engine.stopped_processes import StoppedProcess, parse_stopped, stopped_key
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.verdict import Kind
@@ -76,7 +76,7 @@ class _Process:
             frames.append(frame._replace(text=line.quote, number=line.number))
 
     def whole(self) -> bool:
-        """Whether a further thread is another process's: gdb counts down to the first."""
+        """Return whether a further thread is another process's: gdb counts down to the first."""
         return self.first and bool(self.threads.get(self.tid))
 
     def position(self) -> Position:
@@ -84,8 +84,8 @@ class _Process:
         return position_of(main)._replace(rank=self.rank, host=self.host, pid=self.pid)
 
 
-class Stacks(Dialect):
-    """One reading for all processes of which somebody took the stacks, and one for each that gdb saw die."""
+class Stacks(LogParser):
+    """Parser of stacks: one match for all waiting processes, and one per process that died under gdb."""
 
     triggers = (
         b"hetgpu: stack: ",
@@ -107,8 +107,8 @@ class Stacks(Dialect):
 
     def __init__(self) -> None:
         self._ours: list[Position] = []
-        self._halted: list[Halted] = []
-        self._verdicts: list[Reading] = []
+        self._halted: list[StoppedProcess] = []
+        self._verdicts: list[FailureMatch] = []
         self._processes: list[_Process] = []
         self._open: dict[int | None, _Process] = {}
         self._announced: dict[int | None, int] = {}
@@ -132,7 +132,7 @@ class Stacks(Dialect):
                 number=line.number,
             )
             self._ours.append(parse_facts(known, found["facts"]))
-        elif stopped := halted(text):
+        elif stopped := parse_stopped(text):
             self._halted.append(stopped)
         elif found := _VERDICT.match(text):
             verdict = _judged(found["how"] == "slow", found["sentence"], self._ours, line)
@@ -140,7 +140,7 @@ class Stacks(Dialect):
             self._ours, self._halted = [], []
 
     def _head(self, line: LogLine, text: str) -> bool:
-        """Takes the lines that say whose stack comes."""
+        """Take the lines that name the process of the next stack."""
         if found := _PROC.match(text):
             self._begin(line, _Process(line, int(found["rank"]), found["host"], int(found["pid"]), by_mpirun=True))
         elif _SPY_PYTHON.match(text):
@@ -186,29 +186,31 @@ class Stacks(Dialect):
         process.add(frame, line)
         return True
 
-    def finish(self) -> Sequence[Reading]:
+    def finish(self) -> Sequence[FailureMatch]:
         dead = [process for process in self._processes if process.signal]
         alive = [process for process in self._processes if not process.signal and process.threads]
         return (*self._verdicts, *map(_crashed, dead), *_stuck(alive))
 
 
-def _judged(slow: bool, sentence: str, positions: Sequence[Position], line: LogLine) -> Reading:
-    """What we said ourselves of a run whose time was over."""
+def _judged(slow: bool, sentence: str, positions: Sequence[Position], line: LogLine) -> FailureMatch:
+    """Return our own verdict on a run that exceeded its time limit."""
     if slow:
         signature = Signature(Kind.TIMEOUT, "slow", line.quote, line.number, detail=sentence)
-        return Reading(signature, Weight.LIMIT)
-    return Reading(_signature(positions, sentence, line.quote, line.number), Weight.STUCK)
+        return FailureMatch(signature, Priority.LIMIT)
+    return FailureMatch(_signature(positions, sentence, line.quote, line.number), Priority.STUCK)
 
 
-def _by_signal(verdict: Reading, halted: Sequence[Halted]) -> Reading:
-    """The same of a run whose launcher, or a daemon of it, a signal had stopped: that explains all the rest."""
-    hosts = tuple(dict.fromkeys(one.host for one in halted if one.host))
-    told = replace(verdict.signature, key=key_of(halted), library=None, function=None, ranks=(), hosts=hosts)
+def _by_signal(verdict: FailureMatch, parse_stopped: Sequence[StoppedProcess]) -> FailureMatch:
+    """Return the same for a run whose launcher or daemon a signal had stopped, which explains everything else."""
+    hosts = tuple(dict.fromkeys(one.host for one in parse_stopped if one.host))
+    told = replace(
+        verdict.signature, key=stopped_key(parse_stopped), library=None, function=None, ranks=(), hosts=hosts
+    )
     return replace(verdict, signature=told)
 
 
 def _signature(positions: Sequence[Position], sentence: str, quote: str, number: int) -> Signature:
-    told = summary(positions)
+    told = summarize(positions)
     blamed = told.odd or tuple(one for one in positions if one.known)
     first = next((one for one in blamed if one.waits), blamed[0] if blamed else Position())
     waited = first.entry or next((one.entry for one in told.others if one.entry), "")
@@ -226,20 +228,20 @@ def _signature(positions: Sequence[Position], sentence: str, quote: str, number:
     )
 
 
-def _stuck(processes: Sequence[_Process]) -> Iterator[Reading]:
-    """Where the processes were whose stacks somebody else took."""
+def _stuck(processes: Sequence[_Process]) -> Iterator[FailureMatch]:
+    """Return the positions of processes whose stacks another tool took."""
     positions = [process.position() for process in processes]
     if not any(one.call for one in positions):
         return
-    told = summary(positions)
+    told = summarize(positions)
     apart = next((one for one in told.odd if one.text), None)
     quoted = apart or next((one for one in positions if one.text and one.call), positions[0])
     signature = _signature(positions, "", quoted.text, quoted.number)
-    yield Reading(signature, Weight.STUCK, certain=any(process.by_mpirun for process in processes))
+    yield FailureMatch(signature, Priority.STUCK, fatal=any(process.by_mpirun for process in processes))
 
 
-def _crashed(process: _Process) -> Reading:
-    """A process that died under gdb's eyes, or whose core it read."""
+def _crashed(process: _Process) -> FailureMatch:
+    """Return a process that died under gdb, or whose core gdb read."""
     stack = next(iter(process.threads.values()), [])
     frames = [Frame(_file(frame, process.name), frame.function.partition("(")[0] or None) for frame in stack]
     frames = [frame._replace(function=None) if frame.function == "??" else frame for frame in frames]
@@ -260,7 +262,7 @@ def _crashed(process: _Process) -> Reading:
         ranks=() if process.rank is None else (process.rank,),
         hosts=(process.host,) if process.host else (),
     )
-    return Reading(signature)
+    return FailureMatch(signature)
 
 
 def _file(frame: StackFrame, program: str) -> str:

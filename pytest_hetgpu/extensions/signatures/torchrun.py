@@ -1,8 +1,8 @@
-"""torchrun's word on how its workers ended: torch/distributed/elastic/ of PyTorch 1.9 to 2.13.
+"""Exits of workers as torchrun reports them: torch/distributed/elastic/ of PyTorch 1.9 to 2.13.
 
 The table of `ChildFailedError` (multiprocessing/errors/__init__.py), the agent's line for the first failure
-(multiprocessing/api.py), and what the agent says when it is stopped itself (agent/server/api.py). Agents raise in the
-end, whatever happened: their tracebacks name no cause.
+(multiprocessing/api.py), and its message when it is stopped itself (agent/server/api.py). Agents always raise in the
+end; their tracebacks name no cause.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Reading, Weight
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, LogParser, Priority
 from pytest_hetgpu.extensions.signatures.engine.frames import signal_name
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.lazy_regex import lazy
@@ -50,7 +50,7 @@ class _Worker:
         return signal_name(-self.code) if self.code < 0 else None
 
 
-class Torchrun(Dialect):
+class Torchrun(LogParser):
     """The root cause of every table, the further failures in it, and attempts that were restarted."""
 
     triggers = tuple(
@@ -104,14 +104,14 @@ class Torchrun(Dialect):
             self._count(line.rank)
 
     def _count(self, rank: int | None) -> None:
-        """A traceback: of a rank, or of somebody who does not say who he is, as agents do not."""
+        """Count a traceback: of a rank, or without a rank, as those of agents."""
         if rank is None:
             self._own += 1
         elif len(self._raised) < _MOST:
             self._raised.add(rank)
 
     def _field(self, name: str, value: str, line: LogLine) -> None:
-        """One row of a table; the rows of a worker come in a fixed order, and the signal's is its last."""
+        """Take one row of a table; the rows of a worker have a fixed order, the signal's is the last."""
         if name == "host":
             self._host, self._rank = _short(value.strip()) or None, None
         elif name == "rank":
@@ -126,7 +126,7 @@ class Torchrun(Dialect):
         if len(self._workers) < _MOST:
             self._workers.append(worker)
 
-    def finish(self) -> Sequence[Reading]:
+    def finish(self) -> Sequence[FailureMatch]:
         tabled = {(worker.code, worker.pid) for worker in self._workers if worker.tabled}
         roots = {worker.code for worker in self._workers if worker.tabled and worker.root}
         told = [
@@ -135,16 +135,16 @@ class Torchrun(Dialect):
             if worker.tabled or ((worker.code, worker.pid) not in tabled and worker.code not in roots)
         ]
         # Whom its agent ended with its own signal did not fail.
-        readings = [self._reading(worker) for worker in told if worker.root or worker.signal != "SIGTERM"]
+        matches = [self._match(worker) for worker in told if worker.root or worker.signal != "SIGTERM"]
         if self._stopped:
-            readings.append(_stopped(self._stopped))
+            matches.append(_stopped(self._stopped))
         if self._misused:
             line, detail = self._misused, self._misused.text.removeprefix(_USAGE)
             misuse = Signature(Kind.LAUNCH_FAILURE, "usage@torchrun", line.quote, line.number, detail=detail[:200])
-            readings.append(Reading(misuse))
-        return tuple(readings)
+            matches.append(FailureMatch(misuse))
+        return tuple(matches)
 
-    def _reading(self, worker: _Worker) -> Reading:
+    def _match(self, worker: _Worker) -> FailureMatch:
         signal = worker.signal
         signature = Signature(
             Kind.CRASH if signal else Kind.ERROR,
@@ -156,19 +156,19 @@ class Torchrun(Dialect):
             ranks=() if worker.rank is None else (worker.rank,),
             hosts=(worker.host,) if worker.host else (),
         )
-        return Reading(signature, self._weight(worker))
+        return FailureMatch(signature, self._weight(worker))
 
-    def _weight(self, worker: _Worker) -> Weight:
-        """Signals and odd exit codes have a reason of their own.
+    def _weight(self, worker: _Worker) -> Priority:
+        """Return the priority of an exit; signals and unusual codes have a reason of their own.
 
-        Code 1 is what an exception leaves, which tells more where the rank printed one.
+        Code 1 comes from an exception, which explains more if the rank printed it.
         """
         if worker.signal in _FROM_OUTSIDE or not worker.root:
-            return Weight.CONSEQUENCE
+            return Priority.CONSEQUENCE
         if worker.code == 1:
             spoke = worker.rank in self._raised or self._own > max(self._agents, 1)
-            return Weight.CONSEQUENCE if spoke else Weight.UNSPECIFIC
-        return Weight.ENDING
+            return Priority.CONSEQUENCE if spoke else Priority.UNSPECIFIC
+        return Priority.EXIT
 
     def exits(self) -> Sequence[RankExit]:
         ends: dict[int, RankExit] = {}
@@ -180,12 +180,12 @@ class Torchrun(Dialect):
 
 
 def _short(host: str) -> str:
-    """A host's name up to its first dot; an address as it is."""
+    """Return a host's name up to its first dot; an address stays whole."""
     return host if host.replace(".", "").isdigit() else host.partition(".")[0]
 
 
-def _stopped(line: LogLine) -> Reading:
-    """Somebody stopped the agent, and it its workers."""
+def _stopped(line: LogLine) -> FailureMatch:
+    """Return that a signal from outside stopped the agent, and the agent its workers."""
     found = _DEATH.search(line.text)
     signature = Signature(
         Kind.TIMEOUT,
@@ -196,4 +196,4 @@ def _stopped(line: LogLine) -> Reading:
         detail="stopped from outside",
         hosts=(line.host,) if line.host else (),
     )
-    return Reading(signature, Weight.LIMIT)
+    return FailureMatch(signature, Priority.LIMIT)

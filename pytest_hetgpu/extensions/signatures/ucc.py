@@ -1,7 +1,7 @@
-"""UCC: what its core, its collective (CL) and transport layers (TL) log as errors, and its status in others' words.
+"""UCC: errors logged by its core, collective (CL) and transport layers (TL), and its status in callers' messages.
 
 Lines have UCX's form with the component's name in place of `UCX` (src/utils/ucc_log.h, src/components/*/ucc_*_log.h);
-names of status are src/utils/ucc_status.c's. Each layer tries what it has, and the next takes over where it fails, so
+names of status are src/utils/ucc_status.c's. Each layer tries its components, and the next takes over if it fails, so
 an error at the start means nothing by itself. An error of a request that moved data (`failure in ... completion`,
 src/components/tl/ucp/tl_ucp_sendrecv.c) means a wrong or missing result, whatever the program prints afterwards.
 """
@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import ClassVar
 
-from pytest_hetgpu.extensions.signatures.base import LogLine, Reading, Weight
-from pytest_hetgpu.extensions.signatures.engine.rules import Rule, RuleDialect
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, Priority
+from pytest_hetgpu.extensions.signatures.engine.rules import MatchRule, RuleParser
 from pytest_hetgpu.model.verdict import Kind
 
 _CORE = ("UCC", "CL_BASIC", "CL_HIER", "CL_DOCA_UROM")
@@ -23,7 +23,7 @@ _LOGGED = r"\] +[\w.+-]+:\d+ +(?P<component>[\w ]{1,16}?) +(?:ERROR|FATAL) +"
 
 _GONE, _NET = Kind.TRANSPORT_UNAVAILABLE, Kind.NETWORK_FAILURE
 
-# ucc_status.c's names, and what a call that ends with one says of the run.
+# Names of ucc_status.c, and the meaning of a call that ends with one.
 _STATUS = {
     "Operation is not supported": _GONE,
     "Not implemented": _GONE,
@@ -41,7 +41,7 @@ _CALLS = (
 )
 _CALLED = rf"(?P<detail>\b(?P<entry>ucc_[a-z_]+) ?(?:\(.{{0,300}}\))?:? ?.{{0,60}}?(?P<status>{_NAMES}))"
 
-# src/ucs/type/status.c of UCX: what TL_UCP's requests end with where a peer or the network is gone.
+# src/ucs/type/status.c of UCX: status of TL_UCP's requests if a peer or the network is gone.
 _LOST = (
     r"Connection reset by remote peer|Endpoint timeout|Endpoint is not connected|Destination is unreachable"
     r"|Input/output error|Operation timed out|Operation rejected by remote peer"
@@ -54,40 +54,40 @@ _NOTHING_LEFT = (
 )
 
 
-def _of(components: Iterable[str], row: Rule) -> list[Rule]:
-    """A row for what each of the components logs as an error: the row's pattern is found in its message."""
+def _of(components: Iterable[str], row: MatchRule) -> list[MatchRule]:
+    """Return the rule of an error that several components log; the row's pattern is searched in the message."""
     pattern = f"{_LOGGED}(?P<detail>{row.pattern}.*)"
     return [row._replace(trigger=f"{name:4} ERROR", pattern=pattern) for name in components]
 
 
-def _row(words: str, kind: Kind, key: str, weight: Weight = Weight.CAUSE, *, certain: bool = False) -> Rule:
-    return Rule("", kind, key, weight, words, certain=certain)
+def _row(words: str, kind: Kind, key: str, priority: Priority = Priority.CAUSE, *, fatal: bool = False) -> MatchRule:
+    return MatchRule("", kind, key, priority, words, fatal=fatal)
 
 
 _ALL = (*_CORE, *_TRANSPORTS, *_MEMORY)
 
 
-class Ucc(RuleDialect):
-    """Errors by component; where the transports are missing, the core says that none is left."""
+class Ucc(RuleParser):
+    """Parser of errors by component; if the transports are missing, the core reports that none is left."""
 
     rules: ClassVar = (
         # tl/cuda/tl_cuda_topo.c: no GPU, or no path between two.
-        *_of(("TL_CUDA",), Rule("", pattern=r".*(?:tl_cuda_topo|nvml|NVML)")),
-        # At the end of a run requests that nobody waits for are cancelled.
-        *_of(("TL_UCP",), Rule("", pattern=_COMPLETED + "Request canceled")),
+        *_of(("TL_CUDA",), MatchRule("", pattern=r".*(?:tl_cuda_topo|nvml|NVML)")),
+        # At the end of a run pending requests are cancelled.
+        *_of(("TL_UCP",), MatchRule("", pattern=_COMPLETED + "Request canceled")),
         *_of(
             ("TL_UCP",),
-            _row(f"{_COMPLETED}(?P<status>{_LOST})", _NET, "{status}@{component}", Weight.SYMPTOM, certain=True),
+            _row(f"{_COMPLETED}(?P<status>{_LOST})", _NET, "{status}@{component}", Priority.SYMPTOM, fatal=True),
         ),
-        *_of(("TL_UCP",), _row(_COMPLETED + r"(?P<status>.{1,80})", Kind.ERROR, "{status}@{component}", certain=True)),
-        # tl/nccl/tl_nccl.h, tl/rccl/tl_rccl.h: the library itself says more.
+        *_of(("TL_UCP",), _row(_COMPLETED + r"(?P<status>.{1,80})", Kind.ERROR, "{status}@{component}", fatal=True)),
+        # tl/nccl/tl_nccl.h, tl/rccl/tl_rccl.h: the library's own log has more.
         *_of(
             ("TL_NCCL", "TL_RCCL"),
-            _row(r"(?:N|R)CCL error -?\d+ (?P<status>.{1,80})", Kind.ERROR, "{status}@{component}", Weight.RELAYED),
+            _row(r"(?:N|R)CCL error -?\d+ (?P<status>.{1,80})", Kind.ERROR, "{status}@{component}", Priority.RELAYED),
         ),
         # core/ucc_context.c, ucc_team.c, ucc_lib.c, cl/basic, cl/hier, components/ec and mc: nothing is left to try.
         *_of(_ALL, _row(_NOTHING_LEFT, _GONE, "no-transport@ucc")),
-        *_of(_CORE, _row(r"failed to create tl contexts", _GONE, "no-transport@ucc", Weight.RELAYED)),
+        *_of(_CORE, _row(r"failed to create tl contexts", _GONE, "no-transport@ucc", Priority.RELAYED)),
         *_of(
             _ALL,
             _row(
@@ -97,31 +97,31 @@ class Ucc(RuleDialect):
             ),
         ),
         *_of(
-            _ALL, _row(r".{1,200}\bnot (?:supported|implemented)", _GONE, "not-supported@{component}", Weight.RELAYED)
+            _ALL, _row(r".{1,200}\bnot (?:supported|implemented)", _GONE, "not-supported@{component}", Priority.RELAYED)
         ),
         *_of(
             _ALL,
-            _row(r"(?i:.*out of memory|failed to allocate)", Kind.OUT_OF_MEMORY, "out-of-memory@ucc", Weight.SYMPTOM),
+            _row(r"(?i:.*out of memory|failed to allocate)", Kind.OUT_OF_MEMORY, "out-of-memory@ucc", Priority.SYMPTOM),
         ),
-        *_of(_ALL, _row(r".*(?:Timeout expired|timed out)", Kind.TIMEOUT, "timeout@{component}", Weight.SYMPTOM)),
-        *_of(_ALL, _row(r"", Kind.ERROR, "error@{component}", Weight.SYMPTOM)),
+        *_of(_ALL, _row(r".*(?:Timeout expired|timed out)", Kind.TIMEOUT, "timeout@{component}", Priority.SYMPTOM)),
+        *_of(_ALL, _row(r"", Kind.ERROR, "error@{component}", Priority.SYMPTOM)),
         # Open MPI's coll/ucc (ompi/mca/coll/ucc/coll_ucc_debug.h) leaves the work to another component.
-        Rule("coll_ucc_", pattern=r"Error: \S*coll_ucc_\w+\.\w:\d+ "),
+        MatchRule("coll_ucc_", pattern=r"Error: \S*coll_ucc_\w+\.\w:\d+ "),
         # Programs and torch's ProcessGroupUCC (torch/csrc/distributed/c10d/UCCUtils.hpp) print the status of a call.
-        *(Rule(call, Kind.ERROR, "{status}@{entry}", Weight.RELAYED, _CALLED) for call in _CALLS),
-        Rule(
+        *(MatchRule(call, Kind.ERROR, "{status}@{entry}", Priority.RELAYED, _CALLED) for call in _CALLS),
+        MatchRule(
             "[ProcessGroupUCC",
             Kind.ERROR,
             "{status}@ProcessGroupUCC",
-            Weight.RELAYED,
+            Priority.RELAYED,
             rf"\[ERROR\] (?P<detail>.{{0,200}}?(?P<status>{_NAMES}))",
         ),
     )
 
-    def reading(self, rule: Rule, groups: Mapping[str, str], line: LogLine) -> Reading:
-        """The kind of a failed call is its status'."""
-        reading = super().reading(rule, groups, line)
+    def build_match(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
+        """Return the match of a failed call, with the kind of its status."""
+        match = super().build_match(rule, groups, line)
         if rule.trigger.endswith(" ERROR"):
-            return reading
+            return match
         kind = _STATUS.get(groups.get("status", ""), rule.kind)
-        return replace(reading, signature=replace(reading.signature, kind=kind))
+        return replace(match, signature=replace(match.signature, kind=kind))

@@ -1,8 +1,8 @@
 """UCX's own reports on a dying process: signals, assertions, fatal errors, and the backtrace after them.
 
-All of them come from `ucs_log_fatal_error`, which puts `[host:pid:thread:tid]` before its text (src/ucs/debug/log.c),
-called by src/ucs/debug/debug.c (`Caught signal`, `Process frozen`) and src/ucs/debug/assert.c (`file:line  text`, where
-the text is an assertion's, `Fatal: `, `Bug: `, or any message of a level that UCX_LOG_LEVEL_TRIGGER makes fatal).
+All of them come from `ucs_log_fatal_error`, which puts `[host:pid:thread:tid]` before its text (src/ucs/debug/log.c).
+It is called by src/ucs/debug/debug.c (`Caught signal`, `Process frozen`) and src/ucs/debug/assert.c (`file:line text`).
+That text is an assertion's, `Fatal: `, `Bug: `, or any message of a level that UCX_LOG_LEVEL_TRIGGER makes fatal.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Process, Reading
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, LogParser, Process
 from pytest_hetgpu.extensions.signatures.engine.frames import Crash, signal_name
 from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.verdict import Kind
@@ -19,8 +19,8 @@ _MOST = 1000
 _LONGEST = 4096
 _LONGEST_DETAIL = 300
 
-# Thread and tid are missing where a launcher cut them off, or in reports of other tools that copy the form.
-# UCX 1.13 and later give threads names.
+# Thread and tid are missing if a launcher cut them off, or in reports of other tools that copy the form. UCX 1.13 and
+# later give threads names.
 _WHO = r"\[(?P<host>[^\[\]\s:]+):(?P<pid>\d+)\s*:[\w.-]+(?::(?P<thread>\d+))?\]\s+"
 _CAUGHT = lazy(
     _WHO + r"Caught signal (?P<number>\d{1,3}) \([^:()]{1,60}"
@@ -35,10 +35,10 @@ _FROZEN = lazy(_WHO + r"Process frozen")
 _BACKTRACE = lazy(r"==== backtrace (?:\(tid:\s*(\d+)\) )?====")
 _FRAME = lazy(r"^\s*(\d{1,3})\s+(?=\S).*0x")
 _END = lazy(r"^={33}\s*$")
-# The innermost source file, where it could be read (ucs_debug_show_innermost_source_file)
+# The innermost source file, if it was readable (ucs_debug_show_innermost_source_file)
 _SOURCE = lazy(r"^/\S{1,300}\.\w{1,4}: \[ (?P<function>\w{1,200})\(\) \]\s*$")
 
-# What a fatal text says of its reason, beyond that UCX gave up.
+# Reasons in a fatal text, beyond that UCX gave up.
 _REASONS: tuple[tuple[re.Pattern[str], Kind], ...] = (
     (
         lazy(r"\bNot enough memory|\bOut of memory|Cannot allocate memory|[Ff]ailed to allocate"),
@@ -52,7 +52,7 @@ _REASONS: tuple[tuple[re.Pattern[str], Kind], ...] = (
 )
 
 
-class Ucx(Dialect):
+class Ucx(LogParser):
     """A backtrace belongs to the thread that its header names; those of several processes may be mixed."""
 
     triggers = (
@@ -108,21 +108,21 @@ class Ucx(Dialect):
         self._unprinted.setdefault(found["thread"] or str(process[1]), []).append(crash)
 
     def _continues(self, process: Process, line: LogLine) -> bool:
-        """Whether a line is the next of a message of several lines: each has the same prefix."""
+        """Return whether a line continues a message of several lines: each has the same prefix."""
         last = self._crashes[-1] if self._crashes else None
         return bool(
             last and process and last.process == process and last.number == line.number - 1 and last.places == 0
         )
 
     def _begin(self, thread: str | None) -> None:
-        """A header: it names the thread; before UCX 1.6 it did not, and the latest report is meant."""
+        """Take a header, which names the thread; before UCX 1.6 it did not, and the latest report is meant."""
         waiting = self._unprinted.get(thread or "") or next(
             (crashes for crashes in self._unprinted.values() if crashes and thread is None), None
         )
         self._growing += [waiting.pop(0)] if waiting else []
 
     def _frame(self, place: int, text: str, line: LogLine) -> None:
-        """Adds the frame to the backtrace whose next number it has; of several, to that with addresses like its own."""
+        """Add the frame to the backtrace with that next number; among several, to the one with similar addresses."""
         fitting = [crash for crash in self._growing if crash.places == place and _one_writer(crash, line)]
         if fitting:
             crash = max(reversed(fitting), key=lambda one: one.near(text))
@@ -139,11 +139,11 @@ class Ucx(Dialect):
             crash.kind = Kind.HANG
             crash.quote(line)
 
-    def finish(self) -> Sequence[Reading]:
+    def finish(self) -> Sequence[FailureMatch]:
         for at, function in self._sources.items():
             if not self._crashes[at].places:
                 self._crashes[at].add(f" 0 0x{0:016x} {function}()  ???:0")
-        return tuple(crash.reading() for crash in self._crashes)
+        return tuple(crash.build_match() for crash in self._crashes)
 
 
 def _process(found: re.Match[str]) -> Process:
@@ -151,6 +151,6 @@ def _process(found: re.Match[str]) -> Process:
 
 
 def _one_writer(crash: Crash, line: LogLine) -> bool:
-    """Whether a frame can be of a report, as far as prefixes tell who wrote both."""
+    """Return whether a frame can belong to a report, judging by the prefixes of both."""
     same_rank = None in (crash.rank, line.rank) or crash.rank == line.rank
     return same_rank and (None in (crash.host, line.host) or crash.host == line.host)

@@ -1,17 +1,17 @@
-"""What libibverbs and programs that use it directly say.
+"""libibverbs and programs that use it directly.
 
 libibverbs/init.c and dynamic_driver.c; perftest (src/perftest_resources.c, perftest_communication.c and the tools'
-mains); and completions by their status's name. Lines that UCX, NCCL and libfabric write have dialects of their own.
-libibverbs' warnings mean nothing: a driver that cannot be loaded is one for hardware that is not there.
+mains); and completions by their status's name. Lines of UCX, NCCL and libfabric have parsers of their own. Warnings of
+libibverbs are harmless: a driver that cannot be loaded is one for absent hardware.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pytest_hetgpu.extensions.signatures._texts.verbs import STATUSES, completion, status_of
-from pytest_hetgpu.extensions.signatures.base import LogLine, Reading, Weight
-from pytest_hetgpu.extensions.signatures.engine.rules import Rule, RuleDialect
+from pytest_hetgpu.extensions.signatures._messages.verbs import STATUSES, completion, status_of
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, Priority
+from pytest_hetgpu.extensions.signatures.engine.rules import MatchRule, RuleParser
 from pytest_hetgpu.model.verdict import Kind
 
 _NONE, _MEMORY, _NET = Kind.TRANSPORT_UNAVAILABLE, Kind.OUT_OF_MEMORY, Kind.NETWORK_FAILURE
@@ -19,7 +19,7 @@ _OTHERS = ("UCX ", "NCCL ", "libfabric:")
 _NAMES = "|".join(name for name, _ in STATUSES[1:])
 _WORDS = "|".join(words for _, words in STATUSES[1:] if words.count(" ") > 1)
 
-# Statuses that say the peer or the way to it is at fault; WR_FLUSH_ERR follows upon another one.
+# Statuses caused by the peer or the path to it; WR_FLUSH_ERR follows another one.
 _FAR = frozenset(
     f"IBV_WC_{name}" for name in ("RETRY_EXC_ERR", "RNR_RETRY_EXC_ERR", "REM_ABORT_ERR", "RESP_TIMEOUT_ERR")
 )
@@ -28,71 +28,75 @@ _CALLS = (
 )
 
 
-class Verbs(RuleDialect):
+class Verbs(RuleParser):
     """libibverbs, perftest, and completion errors wherever they are named."""
 
     rules = (
-        Rule("libibverbs: Warning:"),
-        Rule(
+        MatchRule("libibverbs: Warning:"),
+        MatchRule(
             "libibverbs: Fatal:",
             _NONE,
             "kernel-abi@libibverbs",
             pattern=r"libibverbs: Fatal: (?P<detail>kernel ABI version .{1,120})",
-            certain=False,
+            fatal=False,
         ),
-        Rule(
+        MatchRule(
             "Cannot allocate memory",
             _MEMORY,
             "{call}@verbs",
             pattern=rf"{_CALLS}\b.{{0,300}}?(?P<detail>Cannot allocate memory)",
-            certain=False,
+            fatal=False,
         ),
-        Rule(
+        MatchRule(
             "ibv_open_device",
             _NONE,
             "ibv_open_device@verbs",
             pattern=r"(?P<detail>ibv_open_device\b.{0,120}\bfailed.{0,100})",
-            certain=False,
+            fatal=False,
         ),
         # perftest
-        Rule("Unable to find the Infiniband/RoCE device", _NONE, "no-device@perftest"),
-        Rule("IB device ", _NONE, "no-device@perftest", pattern=r"\b(?P<detail>IB device \S{1,64} not found)"),
-        Rule("Unable to Connect the HCA's through the link", _NET, "no-connection@perftest", Weight.RELAYED),
-        Rule(
+        MatchRule("Unable to find the Infiniband/RoCE device", _NONE, "no-device@perftest"),
+        MatchRule("IB device ", _NONE, "no-device@perftest", pattern=r"\b(?P<detail>IB device \S{1,64} not found)"),
+        MatchRule("Unable to Connect the HCA's through the link", _NET, "no-connection@perftest", Priority.RELAYED),
+        MatchRule(
             "Couldn't connect to ",
             _NET,
             "no-connection@perftest",
             pattern=r"^\s*(?P<detail>Couldn't connect to [\w.-]{1,255}:\d{1,5})\s*$",
         ),
-        Rule("Couldn't allocate MR", _MEMORY, "ibv_reg_mr@perftest"),
-        Rule(
+        MatchRule("Couldn't allocate MR", _MEMORY, "ibv_reg_mr@perftest"),
+        MatchRule(
             "Failed to modify QP",
             Kind.NETWORK_FAILURE,
             "modify_qp@perftest",
-            Weight.RELAYED,
+            Priority.RELAYED,
             pattern=r"^\s*Failed to modify QP.*: (?P<detail>Connection timed out|.* is unreachable|No route to host)",
         ),
-        Rule(
-            "Failed to modify QP", Kind.ERROR, "modify_qp@perftest", Weight.RELAYED, pattern=r"^\s*Failed to modify QP"
+        MatchRule(
+            "Failed to modify QP",
+            Kind.ERROR,
+            "modify_qp@perftest",
+            Priority.RELAYED,
+            pattern=r"^\s*Failed to modify QP",
         ),
-        Rule("Couldn't create CQ", Kind.ERROR, "create_cq@perftest", pattern=r"^\s*Couldn't create CQ"),
-        Rule(
+        MatchRule("Couldn't create CQ", Kind.ERROR, "create_cq@perftest", pattern=r"^\s*Couldn't create CQ"),
+        MatchRule(
             "Couldn't get context for the device",
             _NONE,
             "no-context@perftest",
             pattern=r"^\s*Couldn't get context for the device",
         ),
-        Rule(
+        MatchRule(
             " Failed status",
             _NET,
             "{status}@perftest",
-            Weight.CAUSE,
+            Priority.CAUSE,
             pattern=r"^\s*(?P<detail>Failed status[- ](?:[\w /]{1,60}\()?(?P<status>\d{1,3})\)?: wr_id.{0,80})",
         ),
-        # Whoever else names a status, by its name or in ibv_wc_status_str's words.
-        Rule("IBV_WC_", _NET, "{status}@verbs", pattern=rf"\b(?P<status>IBV_WC_(?:{_NAMES}))\b", certain=False),
+        # Other messages that contain a status, by its name or in ibv_wc_status_str's text.
+        MatchRule("IBV_WC_", _NET, "{status}@verbs", pattern=rf"\b(?P<status>IBV_WC_(?:{_NAMES}))\b", fatal=False),
         *(
-            Rule(trigger, _NET, "{words}@verbs", pattern=rf"\b(?P<words>{_WORDS})\b", certain=False)
+            MatchRule(trigger, _NET, "{words}@verbs", pattern=rf"\b(?P<words>{_WORDS})\b", fatal=False)
             for trigger in (
                 "retry counter exceeded",
                 "local protection error",
@@ -106,17 +110,17 @@ class Verbs(RuleDialect):
         if not any(other in line.text[:400] for other in _OTHERS):
             super().feed(line)
 
-    def reading(self, rule: Rule, groups: Mapping[str, str], line: LogLine) -> Reading:
+    def build_match(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
         status = groups.get("status") or status_of(groups.get("words", ""))
         if status is None:
-            return super().reading(rule, groups, line)
+            return super().build_match(rule, groups, line)
         status = completion(int(status)) if status.isdecimal() else status
-        rule = Rule(
+        rule = MatchRule(
             rule.trigger,
             _NET if status in _FAR else Kind.ERROR,
             rule.key,
-            Weight.CONSEQUENCE if status == "IBV_WC_WR_FLUSH_ERR" else rule.weight,
-            certain=rule.certain,
+            Priority.CONSEQUENCE if status == "IBV_WC_WR_FLUSH_ERR" else rule.priority,
+            fatal=rule.fatal,
         )
         detail = groups.get("detail") or groups.get("words") or status
-        return super().reading(rule, {**groups, "status": status, "words": status, "detail": detail}, line)
+        return super().build_match(rule, {**groups, "status": status, "words": status, "detail": detail}, line)

@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, Field, GetCoreSchemaHandler
 from pydantic_core.core_schema import CoreSchema, no_info_after_validator_function
 
 from pytest_hetgpu.extensions.workloads.base import Workload, WorkloadSettings
-from pytest_hetgpu.model.external_program import Foreign
+from pytest_hetgpu.model.external_program import ExternalProgram
 from pytest_hetgpu.model.messages import show
 from pytest_hetgpu.model.records import Point
 from pytest_hetgpu.model.sizes import show_size
@@ -99,8 +99,8 @@ class ForeignWorkload(Workload):
         file, *arguments = self.program()
         return interpreter, f"{programs}/{file}", *(token.replace(PYTHON, interpreter) for token in arguments)
 
-    def foreign(self, ranks: int) -> Foreign:
-        return Foreign(
+    def external(self, ranks: int) -> ExternalProgram:
+        return ExternalProgram(
             argv=self.command(),
             reader=self.reader,
             ranks=self.counted(ranks),

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from pytest_hetgpu.model.external_program import Foreign
+from pytest_hetgpu.model.external_program import ExternalProgram
 from pytest_hetgpu.model.messages import known, show
 from pytest_hetgpu.model.records import Point
 from pytest_hetgpu.model.sizes import parse_sizes, show_size
@@ -176,7 +176,7 @@ class Workload(abc.ABC):
         """The points of a world of so many ranks."""
         return self.points()
 
-    def foreign(self, ranks: int) -> Foreign | None:
+    def external(self, ranks: int) -> ExternalProgram | None:
         """What a program that is not ours has to show on so many ranks; None: ours do, and report it themselves."""
         return None
 

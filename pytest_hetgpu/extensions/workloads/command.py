@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.extensions.output_patterns import CommandSettings, compiled
 from pytest_hetgpu.extensions.workloads._foreign import ForeignSettings, ForeignWorkload, Tokens
-from pytest_hetgpu.model.external_program import Foreign
+from pytest_hetgpu.model.external_program import ExternalProgram
 from pytest_hetgpu.model.records import Point
 
 
@@ -59,11 +59,11 @@ class CommandWork(ForeignWorkload):
     def points(self) -> tuple[Point, ...]:
         return ()
 
-    def foreign(self, ranks: int) -> Foreign:
+    def external(self, ranks: int) -> ExternalProgram:
         asked = {name: getattr(self.settings, name) for name in CommandSettings.model_fields}
         told = CommandSettings.model_construct(**asked).model_dump_json(exclude_defaults=True)
         # What it must show is in its patterns, not in points.
-        return replace(super().foreign(ranks), settings=told, check=False, proof=self.settings.mpi)
+        return replace(super().external(ranks), settings=told, check=False, proof=self.settings.mpi)
 
     def counted(self, ranks: int) -> int | None:
         return None

@@ -107,8 +107,8 @@ def _failure(outcome: Outcome, log: Path) -> dict[str, Any]:
         "known": [_known(entry) for entry in outcome.known],
         "others": [[one_line(other.key), other.line] for other in outcome.others[:_MOST]],
         "ranks": [
-            [one.rank, one_line(one.node), one_line(one.platform), one_line(one.fate), one.own]
-            for one in outcome.fates[: _MOST * 10]
+            [one.rank, one_line(one.node), one_line(one.platform), one_line(one.status), one.own]
+            for one in outcome.rank_outcomes[: _MOST * 10]
         ],
         "debug": one_line(cell_text.debugged(outcome), LONG),
     }

@@ -22,12 +22,12 @@ def times(outcome: Outcome) -> dict[str, Any]:
     line = outcome.timeline
     if line is None:
         return {}
-    fates = {one.rank: one for one in outcome.fates}
+    fates = {one.rank: one for one in outcome.rank_outcomes}
     rows = []
     for one in line.spans:
         fate = fates.get(one.rank)
         name = line.nodes[one.node] if 0 <= one.node < len(line.nodes) else ""
-        told = fate.fate if fate else _FINISHED
+        told = fate.status if fate else _FINISHED
         group = _group(told, own=bool(fate and fate.own))
         rows.append([one.rank, one_line(name), one.start, one.end, one_line(told), group])
     others = line.ranks - len(rows)

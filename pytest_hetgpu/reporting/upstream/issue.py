@@ -119,7 +119,7 @@ def _facts(
         "what": escape(outcome.why, 1000),
         "excerpt": "\n".join(trimmed(text for _, text in lines))
         or (one_line(signature.primary_line, 1000) if signature else ""),
-        "ranks": escape(rank_outcome.in_words(outcome.fates), 1000),
+        "ranks": escape(rank_outcome.in_words(outcome.rank_outcomes), 1000),
         "nodes": [escape(f"{name}: {node.hardware}") for name, node in placement.nodes.items()] if placement else [],
         "facts": list(_table(placement, upstream(cell))) if placement else [],
         "versions": list(_versions(cell)),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 
-from pytest_hetgpu.analysis.compare.cells import CellChange, State, changes
-from pytest_hetgpu.analysis.compare.sides import Identity, Side, Way
+from pytest_hetgpu.analysis.compare.cells import CellChange, CellState, changes
+from pytest_hetgpu.analysis.compare.sides import ChangeKind, Identity, Side
 from pytest_hetgpu.model.verdict import Verdict
 from pytest_hetgpu.store.properties import CellPairs
 from pytest_hetgpu.store.run_summary import PastCell, PastRun
@@ -16,7 +16,7 @@ Line = tuple[str, dict[str, bool]]
 MOST_LINES, MOST_CELLS = 12, 4
 _RED, _GREEN, _PLAIN = {"red": True}, {"green": True}, dict[str, bool]()
 _NEW = (Verdict.NEW, Verdict.CHANGED, Verdict.FIXED)
-_TOLD = (Way.WORSE, Way.CHANGED, Way.BETTER)
+_TOLD = (ChangeKind.WORSE, ChangeKind.CHANGED, ChangeKind.BETTER)
 
 
 def unexpected(seen: Iterable[CellPairs]) -> Iterator[Line]:
@@ -38,10 +38,10 @@ def since(before: Side, cells: Mapping[Identity, PastCell], labels: Mapping[Iden
     """What is not as it was: equal changes in one line. Cells that this run was not asked for are not missed."""
     now = PastRun("", "", 0.0, "", "", (), tuple(cells.values()))
     changed = [one for one in changes(before, Side("now", (now,))) if (one.matrix, one.scenario) in cells]
-    found: dict[tuple[Way, str], list[str]] = {}
+    found: dict[tuple[ChangeKind, str], list[str]] = {}
     for one in changed:
-        if one.way in _TOLD and one.before and one.after:
-            key = (one.way, f"was {_words(one.before)}, is {_words(one.after)}")
+        if one.kind in _TOLD and one.before and one.after:
+            key = (one.kind, f"was {_words(one.before)}, is {_words(one.after)}")
             found.setdefault(key, []).append(labels.get((one.matrix, one.scenario), one.scenario))
     name = _named(before)
     if not found:
@@ -50,14 +50,14 @@ def since(before: Side, cells: Mapping[Identity, PastCell], labels: Mapping[Iden
     yield f"since {name}:", _PLAIN
     ordered = sorted(found.items(), key=lambda one: _TOLD.index(one[0][0]))
     for (way, said), names in ordered[:MOST_LINES]:
-        markup = {Way.WORSE: _RED, Way.BETTER: _GREEN}.get(way, _PLAIN)
+        markup = {ChangeKind.WORSE: _RED, ChangeKind.BETTER: _GREEN}.get(way, _PLAIN)
         yield f"  {way.value}: {said} ({_cells(names)})", markup
     if len(ordered) > MOST_LINES:
         yield f"  and {len(ordered) - MOST_LINES} more; `hetgpu compare` has them all", _PLAIN
 
 
 def _no_change(changed: Sequence[CellChange]) -> str:
-    same = sum(one.way is Way.SAME for one in changed)
+    same = sum(one.kind is ChangeKind.SAME for one in changed)
     added = sum(one.before is None for one in changed)
     said = f"{same} cell{'s are' if same != 1 else ' is'} as {'they were' if same != 1 else 'it was'}"
     return f"{said}, {added} {'were' if added != 1 else 'was'} not in it" if added else said
@@ -73,7 +73,7 @@ def _named(side: Side) -> str:
         return newest.id
 
 
-def _words(state: State) -> str:
+def _words(state: CellState) -> str:
     said = state.kind.value.replace("_", " ")
     if not state.ran:
         return f"not run ({one_line(state.why, 80)})" if state.why else "not run"

@@ -47,5 +47,5 @@ def side(*cells: PastCell, name: str = "A") -> Side:
 
 
 def series(*runs: Iterable[PastCell], name: str = "last:9") -> Side:
-    """Runs, the newest first."""
+    """Return a side of these runs, the newest first."""
     return Side(name, tuple(run(*cells, name=f"r{place}", started=1.7e9 - place) for place, cells in enumerate(runs)))

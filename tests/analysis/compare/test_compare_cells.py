@@ -1,11 +1,11 @@
-"""What became of cells, before and after."""
+"""Outcomes of cells, before and after."""
 
 from __future__ import annotations
 
 import pytest
 
-from pytest_hetgpu.analysis.compare.cells import CellChange, KeyChange, changes, keys, state
-from pytest_hetgpu.analysis.compare.sides import Side, Way
+from pytest_hetgpu.analysis.compare.cells import CellChange, KeyChange, cell_state, changes, keys
+from pytest_hetgpu.analysis.compare.sides import ChangeKind, Side
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store.run_summary import PastCell
 from tests.analysis.compare.compare_samples import KEY, OTHER, absent, bad, good, series, side
@@ -23,69 +23,72 @@ def only(before: Side, after: Side) -> CellChange:
 @pytest.mark.parametrize(
     ("before", "after", "way"),
     [
-        (good("c"), good("c"), Way.SAME),
-        (good("c"), bad("c"), Way.WORSE),
-        (good("c"), KNOWN, Way.WORSE),
-        (good("c"), absent("c"), Way.WORSE),
-        (good("c"), SLOW, Way.WORSE),
-        (good("c"), FIXED, Way.CHANGED),
-        (SLOW, good("c"), Way.BETTER),
-        (SLOW, bad("c"), Way.WORSE),
-        (bad("c"), bad("c"), Way.SAME),
-        (bad("c"), good("c"), Way.BETTER),
-        (bad("c"), SLOW, Way.BETTER),
-        (bad("c"), absent("c"), Way.CHANGED),
-        (bad("c"), KNOWN, Way.BETTER),
-        (bad("c"), bad("c", verdict=Verdict.CHANGED), Way.CHANGED),
-        (bad("c"), bad("c", OTHER), Way.WORSE),
-        (bad("c"), bad("c", "", kind=Kind.HANG), Way.WORSE),
-        (bad("c"), bad("c", OTHER, Verdict.KNOWN), Way.CHANGED),
-        (KNOWN, FIXED, Way.BETTER),
-        (KNOWN, bad("c"), Way.WORSE),
-        (KNOWN, KNOWN, Way.SAME),
-        (absent("c"), absent("c"), Way.SAME),
-        (absent("c"), good("c"), Way.BETTER),
-        (absent("c"), bad("c"), Way.WORSE),
-        (absent("c"), KNOWN, Way.CHANGED),
+        (good("c"), good("c"), ChangeKind.SAME),
+        (good("c"), bad("c"), ChangeKind.WORSE),
+        (good("c"), KNOWN, ChangeKind.WORSE),
+        (good("c"), absent("c"), ChangeKind.WORSE),
+        (good("c"), SLOW, ChangeKind.WORSE),
+        (good("c"), FIXED, ChangeKind.CHANGED),
+        (SLOW, good("c"), ChangeKind.BETTER),
+        (SLOW, bad("c"), ChangeKind.WORSE),
+        (bad("c"), bad("c"), ChangeKind.SAME),
+        (bad("c"), good("c"), ChangeKind.BETTER),
+        (bad("c"), SLOW, ChangeKind.BETTER),
+        (bad("c"), absent("c"), ChangeKind.CHANGED),
+        (bad("c"), KNOWN, ChangeKind.BETTER),
+        (bad("c"), bad("c", verdict=Verdict.CHANGED), ChangeKind.CHANGED),
+        (bad("c"), bad("c", OTHER), ChangeKind.WORSE),
+        (bad("c"), bad("c", "", kind=Kind.HANG), ChangeKind.WORSE),
+        (bad("c"), bad("c", OTHER, Verdict.KNOWN), ChangeKind.CHANGED),
+        (KNOWN, FIXED, ChangeKind.BETTER),
+        (KNOWN, bad("c"), ChangeKind.WORSE),
+        (KNOWN, KNOWN, ChangeKind.SAME),
+        (absent("c"), absent("c"), ChangeKind.SAME),
+        (absent("c"), good("c"), ChangeKind.BETTER),
+        (absent("c"), bad("c"), ChangeKind.WORSE),
+        (absent("c"), KNOWN, ChangeKind.CHANGED),
     ],
 )
-def test_a_cell_of_both_sides(before: PastCell, after: PastCell, way: Way) -> None:
-    assert only(side(before), side(after)).way is way
+def test_a_cell_of_both_sides(before: PastCell, after: PastCell, way: ChangeKind) -> None:
+    assert only(side(before), side(after)).kind is way
 
 
 @pytest.mark.parametrize(
     ("cell", "appeared", "vanished"),
     [
-        (good("c"), Way.APPEARED, Way.WORSE),
-        (bad("c"), Way.WORSE, Way.VANISHED),
-        (KNOWN, Way.APPEARED, Way.VANISHED),
-        (absent("c"), Way.APPEARED, Way.VANISHED),
-        (FIXED, Way.APPEARED, Way.WORSE),
+        (good("c"), ChangeKind.APPEARED, ChangeKind.WORSE),
+        (bad("c"), ChangeKind.WORSE, ChangeKind.VANISHED),
+        (KNOWN, ChangeKind.APPEARED, ChangeKind.VANISHED),
+        (absent("c"), ChangeKind.APPEARED, ChangeKind.VANISHED),
+        (FIXED, ChangeKind.APPEARED, ChangeKind.WORSE),
     ],
 )
-def test_a_cell_of_one_side(cell: PastCell, appeared: Way, vanished: Way) -> None:
+def test_a_cell_of_one_side(cell: PastCell, appeared: ChangeKind, vanished: ChangeKind) -> None:
     came, left = only(side(), side(cell)), only(side(cell), side())
-    assert (came.way, came.before, left.way, left.after) == (appeared, None, vanished, None)
+    assert (came.kind, came.before, left.kind, left.after) == (appeared, None, vanished, None)
 
 
 def test_of_several_runs_what_happened_most_counts() -> None:
     base = series([good("c")], [bad("c")], [good("c")])
     one = only(base, side(bad("c")))
-    assert one.way is Way.WORSE
+    assert one.kind is ChangeKind.WORSE
     assert one.before is not None
     assert (one.before.kind, one.before.times, one.before.runs) == (Kind.PASSED, 2, 3)
 
 
 def test_of_equals_the_newest_counts_and_runs_that_left_it_out_do_not() -> None:
-    found = state([absent("c"), bad("c"), good("c"), absent("c"), absent("c")])
+    found = cell_state([absent("c"), bad("c"), good("c"), absent("c"), absent("c")])
     assert found is not None
     assert (found.kind, found.times, found.runs) == (Kind.CRASH, 1, 2)
-    assert state([]) is None
+    assert cell_state([]) is None
 
 
 def test_a_cell_that_few_runs_had_may_go() -> None:
     base = series([good("a")], [good("a"), good("rare")], [good("a")])
-    assert {one.scenario: one.way for one in changes(base, side(good("a")))} == {"a": Way.SAME, "rare": Way.VANISHED}
+    assert {one.scenario: one.kind for one in changes(base, side(good("a")))} == {
+        "a": ChangeKind.SAME,
+        "rare": ChangeKind.VANISHED,
+    }
 
 
 def moved(before: Side, after: Side) -> list[KeyChange]:

@@ -1,4 +1,4 @@
-"""What the user calls a run is found, or said not to be there; and the command's exit codes."""
+"""Runs by the user's names for them, errors for missing ones; and the command's exit codes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hetgpu.analysis.compare.find import Places, find, sides
+from pytest_hetgpu.analysis.compare.find import RunLocations, find, sides
 from pytest_hetgpu.cli.compare import places
 from pytest_hetgpu.cli.main import main
 from pytest_hetgpu.errors import UsageError
@@ -27,7 +27,7 @@ from tests.reporting.report_samples import CRASHED, KEY, PASSED, run_cell
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunLocations:
     monkeypatch.chdir(tmp_path)
     for name in ("HETGPU_HISTORY", "HETGPU_REPORTS"):
         monkeypatch.delenv(name, raising=False)
@@ -35,7 +35,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
 
 
 def make(outcome: Outcome, matrix: str = "aws") -> Path:
-    """A run's folder below `reports`, with its reports, and in the history."""
+    """Make a run's folder below `reports`, with its reports, and its row in the history."""
     folder = RunFolder.create(Path("reports"))
     with closing(Journal(folder.path, "main")) as journal:
         journal.run([MatrixFile(matrix, f"{matrix}.yaml", "0" * 64)], ["pytest"])
@@ -45,16 +45,16 @@ def make(outcome: Outcome, matrix: str = "aws") -> Path:
     return folder.path
 
 
-def remember(here: Places, *names: str) -> None:
+def remember(here: RunLocations, *names: str) -> None:
     for place, name in enumerate(names):
         history.put(here.history, run(good("a"), name=name, started=100.0 + place))
 
 
-def ids(name: str, here: Places) -> list[str]:
+def ids(name: str, here: RunLocations) -> list[str]:
     return [one.id for one in find(name, here).runs]
 
 
-def test_folders_files_and_the_newest(here: Places) -> None:
+def test_folders_files_and_the_newest(here: RunLocations) -> None:
     old, new = make(PASSED), make(CRASHED)
     assert ids(str(old), here) == ids(str(old.resolve()), here) == ids(old.name, here) == [old.name]
     assert ids("latest", here) == ids("reports/latest", here) == [new.name]
@@ -66,7 +66,7 @@ def test_folders_files_and_the_newest(here: Places) -> None:
     assert find(str(old), here).name == f"{old}/junit.xml"
 
 
-def test_a_run_that_was_taken_away_is_remembered(here: Places) -> None:
+def test_a_run_that_was_taken_away_is_remembered(here: RunLocations) -> None:
     old, new = make(PASSED), make(CRASHED)
     shutil.rmtree("reports/latest", ignore_errors=True)
     shutil.move(str(old), "elsewhere")
@@ -76,14 +76,14 @@ def test_a_run_that_was_taken_away_is_remembered(here: Places) -> None:
     assert ids("latest", here) == [new.name]
 
 
-def test_where_links_cannot_be_made(here: Places) -> None:
+def test_where_links_cannot_be_made(here: RunLocations) -> None:
     old = make(PASSED)
     Path("reports/latest").unlink()
     Path("reports/latest.txt").write_text(f"{old.name}\n")
     assert ids("latest", here) == [old.name]
 
 
-def test_ids_may_be_cut_where_they_are_unambiguous(here: Places) -> None:
+def test_ids_may_be_cut_where_they_are_unambiguous(here: RunLocations) -> None:
     remember(here, "20261120-x", "20261121-x", "20261121-xy")
     assert ids("20261120", here) == ["20261120-x"]
     assert ids("20261121-x", here) == ["20261121-x"], "whole, though another begins with it"
@@ -91,7 +91,7 @@ def test_ids_may_be_cut_where_they_are_unambiguous(here: Places) -> None:
         find("2026", here)
 
 
-def test_the_last_runs_are_those_before(here: Places) -> None:
+def test_the_last_runs_are_those_before(here: RunLocations) -> None:
     remember(here, "a", "b", "c", "d")
     history.put(here.history, run(good("a", matrix="other"), name="e", started=101.5))
     assert ids("last:2", here) == ids("last 2", here) == ids("last: 2", here) == ["d", "c"]
@@ -106,7 +106,7 @@ def test_the_last_runs_are_those_before(here: Places) -> None:
         find("last:0", here)
 
 
-def test_what_is_not_there(here: Places) -> None:
+def test_what_is_not_there(here: RunLocations) -> None:
     with pytest.raises(UsageError, match=r"^no run 'x': no such folder or file, and there is no history reports/hist"):
         find("x", here)
     remember(here, "20261120-x")
@@ -118,7 +118,7 @@ def test_what_is_not_there(here: Places) -> None:
             find(name, here)
 
 
-def test_folders_and_files_that_are_no_runs(here: Places) -> None:
+def test_folders_and_files_that_are_no_runs(here: RunLocations) -> None:
     remember(here, "a")
     Path("empty/journal").mkdir(parents=True)
     Path("folder").mkdir()
@@ -149,7 +149,7 @@ def test_where_runs_are_looked_for() -> None:
     assert told(None, "h", HETGPU_HISTORY="x") == told(HETGPU_HISTORY="h") == ("reports", "h")
 
 
-def test_exit_codes(here: Places, capsys: pytest.CaptureFixture[str]) -> None:
+def test_exit_codes(here: RunLocations, capsys: pytest.CaptureFixture[str]) -> None:
     old, new = make(PASSED), make(CRASHED)
     assert main(["compare", str(old), "latest"]) == 1
     assert f"mixed-ucx-send: passed -> crash {KEY} (new)" in capsys.readouterr().out
@@ -160,12 +160,12 @@ def test_exit_codes(here: Places, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("value", ["-1", "nan", "inf", "much", ""])
-def test_a_tolerance_that_cannot_be_meant(here: Places, capsys: pytest.CaptureFixture[str], value: str) -> None:
+def test_a_tolerance_that_cannot_be_meant(here: RunLocations, capsys: pytest.CaptureFixture[str], value: str) -> None:
     assert main(["compare", "a", "b", f"--tolerance={value}"]) == 4
     assert capsys.readouterr().err == f"ERROR: --tolerance: {value!r} is not a number of percent\n"
 
 
-def test_usage_errors(here: Places, capsys: pytest.CaptureFixture[str]) -> None:
+def test_usage_errors(here: RunLocations, capsys: pytest.CaptureFixture[str]) -> None:
     old = make(PASSED)
     for arguments in (["a"], ["a", "b"], [str(old), str(old), "--history", "x", "--what"]):
         assert main(["compare", *arguments]) == 4

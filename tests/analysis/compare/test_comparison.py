@@ -1,4 +1,4 @@
-"""Two sides held against each other, and what cannot be."""
+"""Comparison of two sides, and sides that cannot be compared."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_hetgpu.analysis.compare.comparison import compare
-from pytest_hetgpu.analysis.compare.sides import Side, Way
-from pytest_hetgpu.analysis.compare.wording import as_json, as_text, percent
+from pytest_hetgpu.analysis.compare.format import as_json, as_text, percent
+from pytest_hetgpu.analysis.compare.sides import ChangeKind, Side
 from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.model.records import Measurement, Point
 from pytest_hetgpu.model.verdict import Kind, Verdict
@@ -246,6 +246,6 @@ def test_a_run_is_not_worse_than_itself(some: Side) -> None:
     one = Side("A", some.runs[:1])
     made = compare(one, one, 0.0)
     assert not made.worse
-    assert {cell.way for cell in made.cells} == {Way.SAME}
+    assert {cell.kind for cell in made.cells} == {ChangeKind.SAME}
     assert not made.keys
     assert not made.notes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from pytest_hetgpu.analysis.judges.base import Case
+from pytest_hetgpu.analysis.judges.base import FinishedRun
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.job import Command, Demand, Expectation, Hardware, Job, Node, Stack
 from pytest_hetgpu.model.outcome import Evidence, RunResult
@@ -46,8 +46,8 @@ def evidence(**changes: Any) -> Evidence:
     return replace(good, **changes)
 
 
-def case(demand: dict[str, Any] | None = None, run: dict[str, Any] | None = None, **seen: Any) -> Case:
-    return Case(job(**(demand or {})), result(**(run or {})), evidence(**seen))
+def case(demand: dict[str, Any] | None = None, run: dict[str, Any] | None = None, **seen: Any) -> FinishedRun:
+    return FinishedRun(job(**(demand or {})), result(**(run or {})), evidence(**seen))
 
 
 def signature(kind: Kind = Kind.CRASH, key: str = SEGV, **changes: Any) -> Signature:
@@ -67,10 +67,10 @@ NOTHING: dict[str, Any] = {
     "transports": (),
     "versions": {},
 }
-"""What a run shows whose ranks never spoke."""
+"""Evidence of a run whose ranks never reported."""
 
 BROKEN: dict[str, Any] = {"rows": (), "checks": {}, "done": frozenset()}
-"""What a run shows whose ranks greeted and then broke."""
+"""Evidence of a run whose ranks greeted and then broke."""
 
 __all__ = [
     "BANNER",

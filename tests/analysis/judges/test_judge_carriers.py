@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from pytest_hetgpu.analysis.judge import judge
-from pytest_hetgpu.analysis.judges.base import Case
-from pytest_hetgpu.analysis.judges.transport import Transport
+from pytest_hetgpu.analysis.judges.base import FinishedRun
+from pytest_hetgpu.analysis.judges.transport import TransportJudge
 from pytest_hetgpu.extensions.transports._proof import Proof
 from pytest_hetgpu.extensions.transports.ob1 import Ob1, Ob1Settings
 from pytest_hetgpu.extensions.transports.ucx import Ucx, UcxSettings
@@ -38,7 +38,9 @@ def shown(*connections: tuple[str, str]) -> dict[str, Any]:
 
 
 def why(wanted: Job, *connections: tuple[str, str]) -> str:
-    findings = [one.finding for one in Transport().opinions(Case(wanted, result(), evidence(**shown(*connections))))]
+    findings = [
+        one.finding for one in TransportJudge().evaluate(FinishedRun(wanted, result(), evidence(**shown(*connections))))
+    ]
     assert {one.kind for one in findings} <= {Kind.TRANSPORT_UNAVAILABLE}
     return " | ".join(one.why for one in findings)
 
@@ -70,9 +72,9 @@ def test_carried_by_any_accepts_it() -> None:
         (RC_SM, BOTH, [(ON, "ucx/cma ucx/posix"), (OFF, "ucx/rc_mlx5")]),
         (RC_SM, ONE_HOST, [(OPEN, "ucx/sysv")]),
         (TCP_SM, BOTH, [(ON, "ucx/posix ucx/tcp"), (OFF, "ucx/tcp")]),
-        # Data between hosts, of which no pair has any: nothing is said of that path.
+        # Data between hosts, though no pair has any: that path gives no finding.
         (RC_SM, BOTH, [(ON, "ucx/sysv")]),
-        # The path is not known: both classes took part, and nobody can tell more.
+        # The path is unknown: both classes took part, and nothing tells more.
         (RC_SM, BOTH, [(OPEN, "ucx/sysv"), (OPEN, "ucx/rc_verbs")]),
         (Ob1(Ob1Settings.model_validate({"btl": ["sm", "tcp", "self"]})), BOTH, [(ON, "ob1/sm"), (OFF, "ob1/tcp")]),
         (ucx("all"), TWO_HOSTS, [(OFF, "ucx/tcp")]),
@@ -116,7 +118,7 @@ ALL_THREE = ucx("rc", "sm", "tcp", "self")
         (ALL_THREE, [(OPEN, "ucx/sysv"), (OPEN, "ucx/rc_mlx5"), (OPEN, "ucx/tcp")], "carried by tcp for some ranks"),
         (RC_TCP, [(ON, "ucx/rc_verbs"), (OFF, "ucx/rc_verbs"), (OPEN, "ucx/tcp")], "(best on-host: rc; best off-host"),
         (ALL_THREE, [(ON, "ucx/sysv"), (OFF, "ucx/rc_mlx5"), (OPEN, "ucx/sysv"), (OPEN, "ucx/rc_mlx5 ucx/tcp")], ""),
-        # Shared memory alone owes nothing off-host, and the path may be that.
+        # Shared memory alone has no duty off-host, and the path may be that.
         (Ob1(Ob1Settings.model_validate({"btl": ["sm", "self"]})), [(ON, "ob1/sm"), (OPEN, "ob1/sm")], ""),
         (TCP_SM, [(ON, "ucx/sysv"), (OFF, "ucx/tcp"), (OPEN, "ucx/tcp")], ""),
     ],

@@ -1,4 +1,4 @@
-"""How runs end, and what they owe."""
+"""Ends of runs, and missing results."""
 
 from __future__ import annotations
 
@@ -6,66 +6,104 @@ from typing import Any
 
 import pytest
 
-from pytest_hetgpu.analysis.judges.base import Case, Force, explanation, failed, owed
-from pytest_hetgpu.analysis.judges.completeness import Completeness
+from pytest_hetgpu.analysis.judges.base import FinishedRun, Precedence, cause_of, has_failed, missing_results
+from pytest_hetgpu.analysis.judges.completeness import CompletenessJudge
 from pytest_hetgpu.model.records import RankExit, Row
 from pytest_hetgpu.model.verdict import Kind
 from tests.analysis.judges.judge_cases import BROKEN, NOTHING, POINTS, case, hello, signature
 
 
-def kinds(of: Case) -> list[tuple[Kind, Force]]:
-    return [(opinion.finding.kind, opinion.force) for opinion in Completeness().opinions(of)]
+def kinds(of: FinishedRun) -> list[tuple[Kind, Precedence]]:
+    return [(rated.finding.kind, rated.precedence) for rated in CompletenessJudge().evaluate(of)]
 
 
 def test_a_complete_run() -> None:
     assert kinds(case()) == []
-    assert not failed(case())
+    assert not has_failed(case())
 
 
 @pytest.mark.parametrize(
-    ("run", "seen", "kind", "force", "why"),
+    ("run", "seen", "kind", "precedence", "why"),
     [
-        ({"returncode": 3}, {}, Kind.ERROR, Force.VAGUE, "exit code 3"),
-        ({"returncode": 139}, {}, Kind.CRASH, Force.FIRM, "exit code 139: a rank died of SIGSEGV"),
-        ({"returncode": -9}, {}, Kind.CRASH, Force.FIRM, "the launcher died of SIGKILL"),
-        ({"returncode": 137}, {"exits": (RankExit(1, signal=9),)}, Kind.CRASH, Force.FIRM, "rank 1 died of SIGKILL"),
-        ({}, {"exits": (RankExit(1, signal=11),)}, Kind.CRASH, Force.FIRM, "rank 1 died of SIGSEGV"),
+        ({"returncode": 3}, {}, Kind.ERROR, Precedence.INDIRECT, "exit code 3"),
+        ({"returncode": 139}, {}, Kind.CRASH, Precedence.DEFINITE, "exit code 139: a rank died of SIGSEGV"),
+        ({"returncode": -9}, {}, Kind.CRASH, Precedence.DEFINITE, "the launcher died of SIGKILL"),
+        (
+            {"returncode": 137},
+            {"exits": (RankExit(1, signal=9),)},
+            Kind.CRASH,
+            Precedence.DEFINITE,
+            "rank 1 died of SIGKILL",
+        ),
+        ({}, {"exits": (RankExit(1, signal=11),)}, Kind.CRASH, Precedence.DEFINITE, "rank 1 died of SIGSEGV"),
         (
             {},
             {"exits": (RankExit(1, code=5, aborted=True),)},
             Kind.ERROR,
-            Force.VAGUE,
+            Precedence.INDIRECT,
             "rank 1 called MPI_Abort with 5",
         ),
-        ({}, {"exits": (RankExit(1),)}, Kind.ERROR, Force.VAGUE, "rank 1 ended without MPI_Finalize"),
-        ({"returncode": None}, {}, Kind.ERROR, Force.VAGUE, "no exit status"),
-        ({"interrupted": "SIGINT", "returncode": -15}, {}, Kind.ERROR, Force.FINAL, "cut short by SIGINT: no verdict"),
-        ({"survivors": ("python (77)",)}, {}, Kind.ERROR, Force.VAGUE, "python (77)"),
-        ({}, {"done": frozenset({0})}, Kind.ERROR, Force.VAGUE, "rank 1 did not reach the end"),
-        ({}, {"hellos": {0: hello(0)}}, Kind.ERROR, Force.VAGUE, "rank 1 never reported"),
-        ({}, {"rows": ()}, Kind.UNKNOWN, Force.VAGUE, "no measurement of allreduce at points 8,float32, 1024,float32"),
-        ({}, {"rows": (Row("allreduce", POINTS[0], 2, 1, 1.0),)}, Kind.UNKNOWN, Force.VAGUE, "at point 1024,float32"),
+        ({}, {"exits": (RankExit(1),)}, Kind.ERROR, Precedence.INDIRECT, "rank 1 ended without MPI_Finalize"),
+        ({"returncode": None}, {}, Kind.ERROR, Precedence.INDIRECT, "no exit status"),
+        (
+            {"interrupted": "SIGINT", "returncode": -15},
+            {},
+            Kind.ERROR,
+            Precedence.OVERRIDING,
+            "cut short by SIGINT: no verdict",
+        ),
+        ({"survivors": ("python (77)",)}, {}, Kind.ERROR, Precedence.INDIRECT, "python (77)"),
+        ({}, {"done": frozenset({0})}, Kind.ERROR, Precedence.INDIRECT, "rank 1 did not reach the end"),
+        ({}, {"hellos": {0: hello(0)}}, Kind.ERROR, Precedence.INDIRECT, "rank 1 never reported"),
+        (
+            {},
+            {"rows": ()},
+            Kind.UNKNOWN,
+            Precedence.INDIRECT,
+            "no measurement of allreduce at points 8,float32, 1024,float32",
+        ),
+        (
+            {},
+            {"rows": (Row("allreduce", POINTS[0], 2, 1, 1.0),)},
+            Kind.UNKNOWN,
+            Precedence.INDIRECT,
+            "at point 1024,float32",
+        ),
         (
             {},
             {"rows": tuple(Row("send_recv", p, 2, 1, 1.0) for p in POINTS)},
             Kind.UNKNOWN,
-            Force.VAGUE,
+            Precedence.INDIRECT,
             "no measurement",
         ),
         (
             {},
             {"rows": tuple(Row("allreduce", p, 1, 1, 1.0) for p in POINTS)},
             Kind.UNKNOWN,
-            Force.VAGUE,
+            Precedence.INDIRECT,
             "no measurement",
         ),
-        ({}, {"checks": {0: dict.fromkeys(POINTS, 0)}}, Kind.UNKNOWN, Force.VAGUE, "not verified by every rank"),
-        ({}, {"checks": {0: dict.fromkeys(POINTS, 0), 1: {POINTS[0]: 0}}}, Kind.UNKNOWN, Force.VAGUE, "1024,float32"),
+        (
+            {},
+            {"checks": {0: dict.fromkeys(POINTS, 0)}},
+            Kind.UNKNOWN,
+            Precedence.INDIRECT,
+            "not verified by every rank",
+        ),
+        (
+            {},
+            {"checks": {0: dict.fromkeys(POINTS, 0), 1: {POINTS[0]: 0}}},
+            Kind.UNKNOWN,
+            Precedence.INDIRECT,
+            "1024,float32",
+        ),
     ],
 )
-def test_what_counts_first(run: dict[str, Any], seen: dict[str, Any], kind: Kind, force: Force, why: str) -> None:
-    first = next(Completeness().opinions(case(run=run, **seen)))
-    assert (first.finding.kind, first.force) == (kind, force)
+def test_what_counts_first(
+    run: dict[str, Any], seen: dict[str, Any], kind: Kind, precedence: Precedence, why: str
+) -> None:
+    first = next(CompletenessJudge().evaluate(case(run=run, **seen)))
+    assert (first.finding.kind, first.precedence) == (kind, precedence)
     assert why in first.finding.why
 
 
@@ -74,13 +112,13 @@ def test_what_counts_first(run: dict[str, Any], seen: dict[str, Any], kind: Kind
 )
 def test_silence_for_half_of_the_time_is_a_hang(quiet: float, kind: Kind) -> None:
     stopped = {"timed_out": True, "seconds": 60.0, "quiet": quiet, "returncode": -15}
-    first = next(Completeness().opinions(case(run=stopped, **BROKEN)))
-    assert (first.finding.kind, first.force) == (kind, Force.FIRM)
+    first = next(CompletenessJudge().evaluate(case(run=stopped, **BROKEN)))
+    assert (first.finding.kind, first.precedence) == (kind, Precedence.DEFINITE)
 
 
 def test_a_stuck_run_says_when_it_was_last_heard() -> None:
     stopped = {"timed_out": True, "seconds": 60.0, "returncode": -15}
-    said = [next(Completeness().opinions(case(run={**stopped, "quiet": q}))).finding.why for q in (58.0, 3.0)]
+    said = [next(CompletenessJudge().evaluate(case(run={**stopped, "quiet": q}))).finding.why for q in (58.0, 3.0)]
     assert said == [
         "stopped after 60 s, without output for the last 58 s",
         "stopped after 60 s, last output 3 s before",
@@ -94,8 +132,8 @@ def test_what_the_stacks_told_decides_whether_it_hung(how: str, kind: Kind, quie
     line = f"hetgpu: {how} after 60 s, nothing moved: {sentence}"
     told = signature(kind, "stuck@Allreduce+hang", primary_line=line, detail=sentence)
     stopped = {"timed_out": True, "seconds": 60.0, "quiet": quiet, "returncode": -15}
-    first = next(Completeness().opinions(case(run=stopped, signatures=(told,), **BROKEN)))
-    assert (first.finding.kind, first.force, first.finding.signature) == (kind, Force.FIRM, told)
+    first = next(CompletenessJudge().evaluate(case(run=stopped, signatures=(told,), **BROKEN)))
+    assert (first.finding.kind, first.precedence, first.finding.signature) == (kind, Precedence.DEFINITE, told)
     assert first.finding.why.startswith("stopped after 60 s, ")
     assert first.finding.why.endswith(sentence)
 
@@ -111,24 +149,24 @@ def test_signals_of_our_own_stopping_are_no_crash(signal: int) -> None:
 def test_a_rank_terminated_because_another_ended_is_no_crash() -> None:
     exits = (RankExit(0, signal=15), RankExit(1, code=3))
     assert Kind.CRASH not in [kind for kind, _ in kinds(case(run={"returncode": 3}, exits=exits, **BROKEN))]
-    assert kinds(case(run={"returncode": 143}, exits=exits[:1], **BROKEN))[0] == (Kind.CRASH, Force.FIRM)
+    assert kinds(case(run={"returncode": 143}, exits=exits[:1], **BROKEN))[0] == (Kind.CRASH, Precedence.DEFINITE)
     crashed = case(run={"returncode": 139}, exits=(RankExit(0, signal=15), RankExit(1, signal=11)), **BROKEN)
-    died = [opinion.finding.why for opinion in Completeness().opinions(crashed) if opinion.finding.kind is Kind.CRASH]
+    died = [rated.finding.why for rated in CompletenessJudge().evaluate(crashed) if rated.finding.kind is Kind.CRASH]
     assert died == ["rank 1 died of SIGSEGV"]
 
 
 @pytest.mark.parametrize("code", [131, 135, 183])
 def test_a_launcher_that_fails_to_start_ranks_reports_no_signal(code: int) -> None:
-    assert kinds(case(run={"returncode": code}, **NOTHING))[0] == (Kind.ERROR, Force.VAGUE)
+    assert kinds(case(run={"returncode": code}, **NOTHING))[0] == (Kind.ERROR, Precedence.INDIRECT)
 
 
 def test_a_launcher_that_fell_over_a_rank_explains_nothing() -> None:
     """PRRTE 3.0 aborts now and then while it reports a rank that could not be started."""
     missing = signature(Kind.LAUNCH_FAILURE, "no-program@python3")
     fell = signature(key="SIGABRT@Assertion-new_prio-failed")
-    assert explanation(case(run={"returncode": -6}, signatures=(missing, fell), **NOTHING)) == missing
-    assert explanation(case(run={"returncode": -6}, signatures=(fell,), **NOTHING)) == fell
-    assert explanation(case(run={"returncode": 139}, signatures=(missing, fell), **BROKEN)) == fell
+    assert cause_of(case(run={"returncode": -6}, signatures=(missing, fell), **NOTHING)) == missing
+    assert cause_of(case(run={"returncode": -6}, signatures=(fell,), **NOTHING)) == fell
+    assert cause_of(case(run={"returncode": 139}, signatures=(missing, fell), **BROKEN)) == fell
 
 
 def test_memory_that_ran_out_explains_a_death() -> None:
@@ -136,19 +174,19 @@ def test_memory_that_ran_out_explains_a_death() -> None:
     killed = case(
         run={"returncode": 137}, exits=(RankExit(0, signal=9),), signatures=(oom, signature(key="SIGKILL")), **BROKEN
     )
-    assert kinds(killed)[0] == (Kind.CRASH, Force.VAGUE)
-    assert explanation(killed) == oom
+    assert kinds(killed)[0] == (Kind.CRASH, Precedence.INDIRECT)
+    assert cause_of(killed) == oom
 
 
 def test_long_lists_are_cut() -> None:
-    lacks = owed(case({"ranks": 8}, hellos={}))
+    lacks = missing_results(case({"ranks": 8}, hellos={}))
     assert lacks[0] == "ranks 0, 1, 2, 3, 4 and 3 more never reported"
-    assert owed(case({"ranks": 5}, hellos={}))[0] == "ranks 0, 1, 2, 3, 4 never reported"
+    assert missing_results(case({"ranks": 5}, hellos={}))[0] == "ranks 0, 1, 2, 3, 4 never reported"
 
 
 def test_unmeasured_work_owes_checks_only() -> None:
     assert kinds(case({"measured": False}, rows=())) == []
-    assert kinds(case({"measured": False}, rows=(), checks={}))[0] == (Kind.UNKNOWN, Force.VAGUE)
+    assert kinds(case({"measured": False}, rows=(), checks={}))[0] == (Kind.UNKNOWN, Precedence.INDIRECT)
 
 
 SPENT: dict[str, Any] = {
@@ -160,19 +198,19 @@ SPENT: dict[str, Any] = {
 
 def test_a_run_that_its_budget_stopped_has_no_verdict_however_silent_it_was() -> None:
     stopped = {**SPENT, "seconds": 30.0, "quiet": 29.0}
-    (opinion, *_) = Completeness().opinions(case(run=stopped, hellos={}, rows=(), done=frozenset()))
-    assert (opinion.finding.kind, opinion.force) == (Kind.UNKNOWN, Force.FINAL)
-    assert opinion.finding.why == "the run's time was spent (--hetgpu-budget 60): no verdict after 30 s"
+    (rated, *_) = CompletenessJudge().evaluate(case(run=stopped, hellos={}, rows=(), done=frozenset()))
+    assert (rated.finding.kind, rated.precedence) == (Kind.UNKNOWN, Precedence.OVERRIDING)
+    assert rated.finding.why == "the run's time was spent (--hetgpu-budget 60): no verdict after 30 s"
     assert Kind.HANG not in [kind for kind, _ in kinds(case(run=stopped))]
 
 
 def test_a_failure_that_was_there_before_the_budget_ended_stays_one() -> None:
     for seen in ({"exits": (RankExit(1, signal=11),)}, {"wrong": ("rank 1: 3 wrong elements",)}):
-        (opinion, *_) = Completeness().opinions(case(run=SPENT, **seen))
-        assert (opinion.finding.kind, opinion.force) == (Kind.UNKNOWN, Force.VAGUE)
+        (rated, *_) = CompletenessJudge().evaluate(case(run=SPENT, **seen))
+        assert (rated.finding.kind, rated.precedence) == (Kind.UNKNOWN, Precedence.INDIRECT)
 
 
 def test_what_is_owed_may_be_in_output_that_was_not_kept() -> None:
     assert kinds(case(run={"left_out": 9})) == []
-    first, *_ = Completeness().opinions(case(run={"left_out": 9}, rows=()))
+    first, *_ = CompletenessJudge().evaluate(case(run={"left_out": 9}, rows=()))
     assert first.finding.why.startswith("9 bytes of its output were not kept (--hetgpu-output)")

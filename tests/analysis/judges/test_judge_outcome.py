@@ -1,4 +1,4 @@
-"""From findings to an outcome: which finding decides, and the verdict against expectations."""
+"""From findings to an outcome: the decisive finding, and the verdict against expectations."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from pytest_hetgpu.analysis.judge import JUDGES, LONGEST_WHY, judge
 from pytest_hetgpu.analysis.judges import expectation as expectations
-from pytest_hetgpu.analysis.judges.base import Case, Judge, Opinion
+from pytest_hetgpu.analysis.judges.base import FinishedRun, Judge, RatedFinding
 from pytest_hetgpu.model.failure import Condition
 from pytest_hetgpu.model.job import Expectation, Origin
 from pytest_hetgpu.model.outcome import Outcome
@@ -35,7 +35,7 @@ EXITED = {"exits": (RankExit(1, code=1),)}
 DIED = {"exits": (RankExit(0, signal=11),), **BROKEN}
 
 
-def outcome(of: Case) -> Outcome:
+def outcome(of: FinishedRun) -> Outcome:
     return judge(of.job, of.result, of.evidence)
 
 
@@ -47,7 +47,7 @@ def text(kind: Kind, key: str = "key@place") -> dict[str, Any]:
     ("run", "seen", "kind"),
     [
         ({}, {}, Kind.PASSED),
-        # An exit code yields to what explains it.
+        # An exit code yields to its explanation.
         ({"returncode": 3}, BROKEN, Kind.ERROR),
         ({"returncode": 14}, {**BROKEN, **text(Kind.TRANSPORT_UNAVAILABLE)}, Kind.TRANSPORT_UNAVAILABLE),
         ({"returncode": 1}, {**NOTHING, **text(Kind.MISSING_LIBRARY)}, Kind.MISSING_LIBRARY),
@@ -56,7 +56,7 @@ def text(kind: Kind, key: str = "key@place") -> dict[str, Any]:
         ({"returncode": 1}, {**BROKEN, **text(Kind.NETWORK_FAILURE)}, Kind.NETWORK_FAILURE),
         ({"returncode": 14}, {**BROKEN, **text(Kind.CRASH, SEGV)}, Kind.CRASH),
         ({"returncode": 110}, {**BROKEN, **text(Kind.TIMEOUT)}, Kind.TIMEOUT),
-        # Ranks that never spoke.
+        # Ranks that never reported.
         ({"returncode": 1}, NOTHING, Kind.LAUNCH_FAILURE),
         ({"returncode": 0}, NOTHING, Kind.LAUNCH_FAILURE),
         (CRASHED, {**NOTHING, "exits": (RankExit(0, signal=11),)}, Kind.CRASH),
@@ -76,7 +76,7 @@ def text(kind: Kind, key: str = "key@place") -> dict[str, Any]:
         (HANG, {**BROKEN, **text(Kind.TRANSPORT_UNAVAILABLE)}, Kind.HANG),
         (HANG, {**BROKEN, **text(Kind.CRASH, SEGV)}, Kind.CRASH),
         (HANG, {**BROKEN, **text(Kind.CRASH, "SIGKILL")}, Kind.HANG),
-        # A rank that could not be started explains what its silence did to the others and to the launcher.
+        # A rank that could not be started explains the effects of its silence on the others and the launcher.
         (HANG, {**NOTHING, **text(Kind.LAUNCH_FAILURE)}, Kind.LAUNCH_FAILURE),
         (HANG, {**NOTHING, **text(Kind.MISSING_LIBRARY)}, Kind.MISSING_LIBRARY),
         (HANG, {**BROKEN, **text(Kind.MISSING_LIBRARY)}, Kind.HANG),
@@ -139,7 +139,7 @@ def test_a_good_run_tells_what_it_measured_and_on_what() -> None:
 class Tripping(Judge):
     name = "tripping"
 
-    def opinions(self, case: Case) -> Iterator[Opinion]:
+    def evaluate(self, case: FinishedRun) -> Iterator[RatedFinding]:
         raise ZeroDivisionError(f"{case.job.label}\nof all")
 
 
@@ -180,7 +180,7 @@ BAD = {"run": CRASHED, "signatures": (signature(),), **DIED}
         ),
         ((KNOWN,), {}, Verdict.FIXED, f"expected crash {SEGV}, passed: remove the expectation at aws.yaml:14"),
         ((expectation(Kind.PASSED, Kind.HANG),), {}, Verdict.OK, ""),
-        # What fails now and then may pass; how it fails counts as ever.
+        # A cell that fails now and then may pass; the kind of its failure still counts.
         ((NOW_AND_THEN,), {}, Verdict.OK, ""),
         ((NOW_AND_THEN,), BAD, Verdict.KNOWN, SEGV),
         ((NOW_AND_THEN,), {"run": {"returncode": 3}, **BROKEN}, Verdict.CHANGED, f"expected crash {SEGV}, got error"),
@@ -227,7 +227,7 @@ def test_the_expectation_that_fits_is_the_one_shown() -> None:
 
 @pytest.mark.parametrize(("seconds", "verdict"), [(0.0, Verdict.KNOWN), (2.0, Verdict.CHANGED)])
 def test_what_preflight_foresaw_is_the_known_failure_only_where_nothing_ran(seconds: float, verdict: Verdict) -> None:
-    # A run whose own output says the same is not believed.
+    # The same text in a run's own output does not count.
     foreseen = signature(key="preflight@crash")
     found = outcome(
         case({"expectations": (KNOWN,)}, run={"returncode": 127, "seconds": seconds}, signatures=(foreseen,), hellos={})
@@ -236,7 +236,7 @@ def test_what_preflight_foresaw_is_the_known_failure_only_where_nothing_ran(seco
 
 
 def test_a_skipped_cell_is_not_run() -> None:
-    assert expectations.rule(case(), Kind.SKIPPED, None).verdict is Verdict.NOT_RUN
+    assert expectations.apply_expectations(case(), Kind.SKIPPED, None).verdict is Verdict.NOT_RUN
 
 
 @pytest.mark.parametrize(

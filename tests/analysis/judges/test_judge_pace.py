@@ -1,4 +1,4 @@
-"""What a cell's launches tell of its speed: fine, doubtful, unsure or slow."""
+"""Speed states from a cell's launches: fine, doubtful, unsure or slow."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from pytest_hetgpu.analysis.judges._pace import Assessment, Pace, State, assess
+from pytest_hetgpu.analysis.judges._slowdown import Assessment, SpeedComparison, SpeedState, assess
 from pytest_hetgpu.model.records import Point, Row
 from pytest_hetgpu.model.thresholds import Limit
 from tests.analysis.judges.judge_cases import job
@@ -30,7 +30,7 @@ def judged(
     sizes: Sequence[int] = SIZES,
     slow: Sequence[int] = SIZES,
 ) -> Assessment:
-    """Launches that all sizes share; of those that are not `slow` every launch is as the limit says."""
+    """Assess launches that share all sizes; those not `slow` match the limit in every launch."""
     held = limit or Limit("busbw", "baseline", times())
     demand = job(limits={Point(size, "float32"): (held,) for size in sizes}).demand
     usual = times()
@@ -40,35 +40,35 @@ def judged(
 
 def test_as_fast_as_ever() -> None:
     found = judged([times()])
-    assert (found.state, found.beyond, len(found.paces)) == (State.FINE, (), 3)
-    assert judged([times(0.5)]).state is State.FINE
+    assert (found.state, found.beyond, len(found.comparisons)) == (SpeedState.FINE, (), 3)
+    assert judged([times(0.5)]).state is SpeedState.FINE
 
 
 def test_slower_but_not_by_more_than_is_tolerated() -> None:
-    assert judged([times(1.1)]).state is State.FINE
-    assert judged([times(1.12)]).state is State.DOUBTFUL
-    assert judged([times(1.12)], Limit("busbw", "", times(), tolerance=0.2)).state is State.FINE
-    # Of a latency it is more, of a bandwidth less than the number.
-    assert judged([times(1.105)], Limit("latency", "", times())).state is State.DOUBTFUL
-    assert judged([times(1.105)]).state is State.FINE
+    assert judged([times(1.1)]).state is SpeedState.FINE
+    assert judged([times(1.12)]).state is SpeedState.DOUBTFUL
+    assert judged([times(1.12)], Limit("busbw", "", times(), tolerance=0.2)).state is SpeedState.FINE
+    # A latency is slow above the number, a bandwidth below it.
+    assert judged([times(1.105)], Limit("latency", "", times())).state is SpeedState.DOUBTFUL
+    assert judged([times(1.105)]).state is SpeedState.FINE
 
 
 def test_one_launch_decides_nothing_and_two_do() -> None:
     once, twice = judged([times(1.25)]), judged([times(1.25)] * 2)
-    assert (once.state, twice.state) == (State.DOUBTFUL, State.SLOW)
+    assert (once.state, twice.state) == (SpeedState.DOUBTFUL, SpeedState.SLOW)
     assert twice.chance <= 0.001
     assert [pace.point.size for pace in twice.beyond] == list(SIZES)
     assert twice.beyond[0].ratio == pytest.approx(1.25)
 
 
 def test_what_was_slow_only_once_is_fine() -> None:
-    assert judged([times(1.25), times()]).state is State.FINE
-    assert judged([times(1.25), times(1.25), times(1.05)]).state is State.FINE
+    assert judged([times(1.25), times()]).state is SpeedState.FINE
+    assert judged([times(1.25), times(1.25), times(1.05)]).state is SpeedState.FINE
 
 
 def test_one_size_of_many_is_enough() -> None:
     sizes = [8 << place for place in range(20)]
-    assert judged([times(1.25)] * 2, sizes=sizes, slow=sizes[-1:]).state is State.SLOW
+    assert judged([times(1.25)] * 2, sizes=sizes, slow=sizes[-1:]).state is SpeedState.SLOW
     found = judged([times(1.25)] * 2, sizes=sizes, slow=sizes[-1:])
     assert [pace.point.size for pace in found.beyond] == sizes[-1:]
     assert found.chance == pytest.approx(20 / 3003)
@@ -76,29 +76,29 @@ def test_one_size_of_many_is_enough() -> None:
 
 def test_a_disturbed_repeat_is_left_out_on_either_side() -> None:
     spoilt = times(1.0, (0.99, 1.0, 1.0, 1.01, 9.0))
-    assert judged([times(1.25, spoilt)] * 2).state is State.SLOW
-    assert judged([times(1.25)] * 2, Limit("busbw", "", spoilt)).state is State.SLOW
-    assert judged([spoilt]).state is State.FINE
+    assert judged([times(1.25, spoilt)] * 2).state is SpeedState.SLOW
+    assert judged([times(1.25)] * 2, Limit("busbw", "", spoilt)).state is SpeedState.SLOW
+    assert judged([spoilt]).state is SpeedState.FINE
 
 
 def test_a_change_that_is_smaller_than_the_noise_is_none() -> None:
     noisy = (0.8, 0.9, 1.0, 1.2, 1.4)
     found = [judged([times(1.3, noisy)] * count).state for count in (1, 2, 3)]
-    assert found == [State.DOUBTFUL, State.DOUBTFUL, State.UNSURE]
-    assert judged([times(1.3)] * 3, Limit("busbw", "", noisy)).state is State.UNSURE
-    assert judged([times(3.0, noisy)] * 2).state is State.SLOW
+    assert found == [SpeedState.DOUBTFUL, SpeedState.DOUBTFUL, SpeedState.UNSURE]
+    assert judged([times(1.3)] * 3, Limit("busbw", "", noisy)).state is SpeedState.UNSURE
+    assert judged([times(3.0, noisy)] * 2).state is SpeedState.SLOW
 
 
 def test_a_single_number_as_the_limit() -> None:
     limit = Limit("busbw", "m.yaml:1", (1.0,))
-    assert judged([times(1.25)], limit).state is State.DOUBTFUL
-    assert judged([times(1.25)] * 2, limit).state is State.SLOW
-    assert judged([times(1.05)], limit).state is State.FINE
+    assert judged([times(1.25)], limit).state is SpeedState.DOUBTFUL
+    assert judged([times(1.25)] * 2, limit).state is SpeedState.SLOW
+    assert judged([times(1.05)], limit).state is SpeedState.FINE
 
 
 def test_of_two_or_three_numbers_the_slowest_stands_for_all() -> None:
-    assert judged([times(1.25)] * 2, Limit("busbw", "", (1.0, 1.02))).state is State.SLOW
-    pace = Pace(Point(8, "float32"), Limit("busbw", "", (0.9, 1.0, 1.15)), (times(1.25), times(1.25)))
+    assert judged([times(1.25)] * 2, Limit("busbw", "", (1.0, 1.02))).state is SpeedState.SLOW
+    pace = SpeedComparison(Point(8, "float32"), Limit("busbw", "", (0.9, 1.0, 1.15)), (times(1.25), times(1.25)))
     assert pace.beyond
     assert pace.chance == 1.0
 
@@ -106,22 +106,22 @@ def test_of_two_or_three_numbers_the_slowest_stands_for_all() -> None:
 def test_a_program_that_measures_once_is_launched_more_often() -> None:
     limit = Limit("busbw", "", (1.0,))
     found = [judged([times(1.25, (1.0 + count / 1000,)) for count in range(many)], limit) for many in range(1, 9)]
-    assert [one.state for one in found[:6]] == [State.DOUBTFUL] * 6
-    assert found[6].state is State.SLOW
+    assert [one.state for one in found[:6]] == [SpeedState.DOUBTFUL] * 6
+    assert found[6].state is SpeedState.SLOW
     scattered = [times(1.3, (share,)) for share in (0.9, 1.0, 1.3, 1.0, 1.2, 0.9, 1.0, 1.4)]
-    assert [judged(scattered[:many], limit).state for many in (7, 8)] == [State.DOUBTFUL, State.UNSURE]
+    assert [judged(scattered[:many], limit).state for many in (7, 8)] == [SpeedState.DOUBTFUL, SpeedState.UNSURE]
 
 
 def test_what_a_launch_does_not_show_is_no_slowdown() -> None:
     demand = job(limits={Point(8, "float32"): (Limit("busbw", "", times()),)}).demand
-    assert assess(demand, [[]]).state is State.FINE
-    assert assess(demand, [rows(8, times(2)), []]).state is State.FINE
+    assert assess(demand, [[]]).state is SpeedState.FINE
+    assert assess(demand, [rows(8, times(2)), []]).state is SpeedState.FINE
     other = [Row("broadcast", Point(8, "float32"), 2, 4, 9.0), Row("allreduce", Point(8, "float32"), 4, 4, 9.0)]
-    assert assess(demand, [other]).state is State.FINE
+    assert assess(demand, [other]).state is SpeedState.FINE
 
 
 def test_noise_alone_hardly_ever_alarms_and_a_fifth_less_is_nearly_always_found() -> None:
-    """Times as real ones scatter: a lognormal 3 % within a launch, 3 % between launches, and now and then a tail."""
+    """Draw times as real ones scatter: lognormal, 3 % within and 3 % between launches, with rare tails."""
     rng = random.Random(20261122)
 
     def launch(factor: float) -> list[list[float]]:
@@ -134,7 +134,7 @@ def test_noise_alone_hardly_ever_alarms_and_a_fifth_less_is_nearly_always_found(
             for _ in range(20)
         ]
 
-    def verdict(factor: float) -> State:
+    def verdict(factor: float) -> SpeedState:
         before = launch(1.0)
         points = [Point(1 << place, "float32") for place in range(3, 23)]
         limits = {point: (Limit("busbw", "", tuple(seen)),) for point, seen in zip(points, before, strict=True)}
@@ -143,10 +143,10 @@ def test_noise_alone_hardly_ever_alarms_and_a_fifth_less_is_nearly_always_found(
             taken = zip(points, launch(factor), strict=True)
             launches.append([row for point, seen in taken for row in rows(point.size, seen)])
             state = assess(job(limits=limits).demand, launches).state
-            if state is not State.DOUBTFUL:
+            if state is not SpeedState.DOUBTFUL:
                 return state
 
     clean = [verdict(1.0) for _ in range(200)]
     slow = [verdict(1.25) for _ in range(200)]
-    assert clean.count(State.SLOW) <= 2
-    assert slow.count(State.SLOW) >= 190
+    assert clean.count(SpeedState.SLOW) <= 2
+    assert slow.count(SpeedState.SLOW) >= 190

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from pytest_hetgpu.analysis.judge import JUDGES, judge
-from pytest_hetgpu.analysis.judges.base import Case, Force
-from pytest_hetgpu.analysis.judges.rdma import TOO_LITTLE, Rdma, _share
+from pytest_hetgpu.analysis.judges.base import FinishedRun, Precedence
+from pytest_hetgpu.analysis.judges.rdma import TOO_LITTLE, RdmaJudge, _share
 from pytest_hetgpu.analysis.judges.rdma import _placed as placed
 from pytest_hetgpu.extensions.transports.ucx import Ucx, UcxSettings
 from pytest_hetgpu.model.job import Fabric, Hardware, Job, Node
@@ -24,7 +24,7 @@ THROUGH_TCP = {"node0": 4200 * MB, "node1": 4200 * MB}
 
 
 def wired(*layout: tuple[str, int], netdev: str | None = "ens5f0", **demand: Any) -> Job:
-    """A job whose nodes are each on a host, with a number of ranks."""
+    """Return a job with each node on its own host, with a number of ranks."""
     kind = Hardware("rail", fabric=Fabric("roce", netdev, "mlx5_0"))
     nodes = tuple(Node(index, kind, host, ranks, f"node{index}") for index, (host, ranks) in enumerate(layout))
     asked: dict[str, Any] = {"rdma": True, "transports": ("ucx/rc_*", "ucx/ud_*"), "transport_family": "ucx"}
@@ -36,17 +36,17 @@ TWO = (("10.0.0.1", 1), ("10.0.0.2", 1))
 
 def case(
     asked: Job, traffic: dict[str, int], *, operation: str = "allreduce", point: Point = BIG, iterations: int = 20
-) -> Case:
+) -> FinishedRun:
     rows = (Row(operation, point, asked.demand.ranks, iterations, 0.1),)
-    return Case(asked, result(traffic=traffic), evidence(rows=rows))
+    return FinishedRun(asked, result(traffic=traffic), evidence(rows=rows))
 
 
-def said(*args: Any, **kwargs: Any) -> list[tuple[Kind, Force]]:
-    return [(opinion.finding.kind, opinion.force) for opinion in Rdma().opinions(case(*args, **kwargs))]
+def said(*args: Any, **kwargs: Any) -> list[tuple[Kind, Precedence]]:
+    return [(rated.finding.kind, rated.precedence) for rated in RdmaJudge().evaluate(case(*args, **kwargs))]
 
 
-UNUSED = (Kind.TRANSPORT_UNAVAILABLE, Force.FIRM)
-UNPROVEN = (Kind.UNKNOWN, Force.VAGUE)
+UNUSED = (Kind.TRANSPORT_UNAVAILABLE, Precedence.DEFINITE)
+UNPROVEN = (Kind.UNKNOWN, Precedence.INDIRECT)
 
 
 def test_counters_that_stay_flat_prove_it() -> None:
@@ -55,19 +55,19 @@ def test_counters_that_stay_flat_prove_it() -> None:
 
 def test_data_that_went_through_the_interface_is_told_with_both_figures() -> None:
     asked = wired(*TWO)
-    first, second = Rdma().opinions(case(asked, {"node0": 4200 * MB, "node1": 2100 * MB}))
+    first, second = RdmaJudge().evaluate(case(asked, {"node0": 4200 * MB, "node1": 2100 * MB}))
     assert first.finding.why == (
         "RDMA was not used: 4,200 MB went through ens5f0 of node0, while the ranks there had to move 4,000 MB"
     )
-    assert (first.finding.kind, first.force) == UNUSED
+    assert (first.finding.kind, first.precedence) == UNUSED
     assert "2,100 MB went through ens5f0 of node1" in second.finding.why
     assert said(asked, {"node0": 1999 * MB, "node1": 0}) == []
 
 
 def test_nothing_counted_proves_nothing() -> None:
-    (opinion,) = Rdma().opinions(case(wired(*TWO), {}))
-    assert (opinion.finding.kind, opinion.force) == UNPROVEN
-    assert opinion.finding.why == (
+    (rated,) = RdmaJudge().evaluate(case(wired(*TWO), {}))
+    assert (rated.finding.kind, rated.precedence) == UNPROVEN
+    assert rated.finding.why == (
         "nothing proves that RDMA was used: no bytes were counted of the interface of node0, node1 "
         "(does the fabric name its netdev?)"
     )
@@ -76,7 +76,7 @@ def test_nothing_counted_proves_nothing() -> None:
 
 
 def test_a_run_is_judged_by_it() -> None:
-    assert Rdma in JUDGES
+    assert RdmaJudge in JUDGES
     good = case(wired(*TWO, operation="allreduce"), FLAT)
     seen = replace(
         good.evidence,
@@ -93,11 +93,11 @@ def test_a_run_is_judged_by_it() -> None:
 @pytest.mark.parametrize(
     "asked",
     [
-        # On one host there is no RDMA to prove; nor is there where the fabric has none.
+        # One host has no RDMA to prove, nor has a fabric without it.
         wired(("10.0.0.1", 1), ("10.0.0.1", 1)),
         wired(("10.0.0.1", 2)),
         wired(*TWO, rdma=False),
-        # Nor where IP is what was asked for, or would do.
+        # The same holds if IP is requested or allowed.
         *(
             wired(*TWO, transports=names)
             for names in (
@@ -127,7 +127,7 @@ def test_where_nothing_but_rdma_was_asked_for(names: tuple[str, ...]) -> None:
 
 
 def test_too_little_to_tell() -> None:
-    # 2 x 20 times this is just what the launcher's own noise is measured against.
+    # 2 x 20 times this is the threshold for the launcher's own traffic.
     enough = Point(TOO_LITTLE // 40, "float32")
     assert said(wired(*TWO), THROUGH_TCP, point=enough) == [UNUSED, UNUSED]
     assert said(wired(*TWO), THROUGH_TCP, point=replace(enough, size=enough.size - 4)) == []
@@ -138,7 +138,7 @@ def test_too_little_to_tell() -> None:
 def test_rows_of_another_world_do_not_count() -> None:
     whole = case(wired(*TWO), THROUGH_TCP)
     alone = replace(whole.evidence, rows=(Row("allreduce", BIG, 1, 20, 0.1),))
-    assert list(Rdma().opinions(replace(whole, evidence=alone))) == []
+    assert list(RdmaJudge().evaluate(replace(whole, evidence=alone))) == []
 
 
 @pytest.mark.parametrize(

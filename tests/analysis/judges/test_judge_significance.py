@@ -1,4 +1,4 @@
-"""Exact tests say what counting every order by hand says."""
+"""Exact tests against a count of every order."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_many_values_are_no_matter() -> None:
     [([2.0] * 5, 1 / 32), ([2.0] * 10, 1 / 1024), ([2, 2, 2, 2, 1], 6 / 32), ([1.0] * 3, 1.0), ([], 1.0)],
 )
 def test_signs(values: list[float], chance: float) -> None:
-    """What is at the bound is not above it."""
+    """Count a value at the bound as not above it."""
     assert above(values, 1.0) == pytest.approx(chance)
 
 

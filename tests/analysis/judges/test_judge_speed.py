@@ -1,4 +1,4 @@
-"""What is said of a run's speed, and what it decides."""
+"""Findings and notes on a run's speed."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from unittest.mock import Mock
 
 import pytest
 
-from pytest_hetgpu.analysis.judge import JUDGES, judge_case
-from pytest_hetgpu.analysis.judges.base import Case
-from pytest_hetgpu.model.external_program import Foreign
-from pytest_hetgpu.model.outcome import Outcome, Told
-from pytest_hetgpu.model.program_output import Figure, Measured, Reading
+from pytest_hetgpu.analysis.judge import JUDGES, judge_run
+from pytest_hetgpu.analysis.judges.base import FinishedRun
+from pytest_hetgpu.model.external_program import ExternalProgram
+from pytest_hetgpu.model.outcome import Outcome, ProgramOutput
+from pytest_hetgpu.model.program_output import BenchmarkResult, BenchmarkRow, Quantity
 from pytest_hetgpu.model.records import Point, Row
 from pytest_hetgpu.model.thresholds import Limit
 from pytest_hetgpu.model.verdict import Kind, Verdict
@@ -31,8 +31,8 @@ def limits(**changes: Any) -> dict[Point, tuple[Limit, ...]]:
     return {point: (replace(limit, **changes),) for point, limit in made.items()}
 
 
-def launch(factors: dict[Point, float] | None = None, run: dict[str, Any] | None = None, **demand: Any) -> Case:
-    """A launch in which some points take longer."""
+def launch(factors: dict[Point, float] | None = None, run: dict[str, Any] | None = None, **demand: Any) -> FinishedRun:
+    """Return the rows of a launch in which some points take longer."""
     longer = factors or {}
     rows = tuple(
         Row("allreduce", point, 2, 20, SECONDS[point] * share * longer.get(point, 1.0), repeat)
@@ -44,13 +44,13 @@ def launch(factors: dict[Point, float] | None = None, run: dict[str, Any] | None
     return case(asked, run, rows=rows, checks=checks)
 
 
-def outcome(first: Case, *further: Case) -> Outcome:
-    return judge_case(replace(first, further=further), JUDGES, lambda _: ())
+def outcome(first: FinishedRun, *further: FinishedRun) -> Outcome:
+    return judge_run(replace(first, further=further), JUDGES, lambda _: ())
 
 
 def test_as_fast_as_before() -> None:
     found = outcome(launch())
-    assert (found.kind, found.why, found.notes, found.unsettled) == (Kind.PASSED, "", (), False)
+    assert (found.kind, found.why, found.notes, found.inconclusive) == (Kind.PASSED, "", (), False)
     assert outcome(launch(limits={})).kind is Kind.PASSED
 
 
@@ -70,7 +70,7 @@ def test_a_trouble_with_speed_costs_no_other_note(monkeypatch: pytest.MonkeyPatc
 
 def test_what_is_slower_must_be_launched_again() -> None:
     found = outcome(launch({LARGE: 1.25}))
-    assert (found.kind, found.verdict, found.unsettled) == (Kind.UNKNOWN, Verdict.NEW, True)
+    assert (found.kind, found.verdict, found.inconclusive) == (Kind.UNKNOWN, Verdict.NEW, True)
     assert found.why.startswith("seems slow: 1M float32: busbw 0.839 GB/s")
     assert found.why.endswith("it was not launched again to make sure")
 
@@ -78,7 +78,7 @@ def test_what_is_slower_must_be_launched_again() -> None:
 def test_slow_names_size_expected_got_and_how_sure() -> None:
     again = launch({LARGE: 1.25})
     found = outcome(again, again)
-    assert (found.kind, found.verdict, found.unsettled, found.signature) == (Kind.SLOW, Verdict.NEW, False, None)
+    assert (found.kind, found.verdict, found.inconclusive, found.signature) == (Kind.SLOW, Verdict.NEW, False, None)
     assert found.why == (
         f"1M float32: busbw 0.839 GB/s, expected at least 0.944 (1.05 -10 %) from {FROM}; "
         "10 repeats in 2 launches, spread 2 %, p=0.001"
@@ -118,7 +118,7 @@ def test_what_scatters_too_much_passes_with_a_note() -> None:
     noisy = {LARGE: (Limit("busbw", FROM, tuple(1e-3 * share for share in (0.7, 0.8, 1.0, 1.2, 1.3))),)}
     again = launch({LARGE: 1.25}, limits=noisy)
     found = outcome(again, again, again)
-    assert (found.kind, found.unsettled) == (Kind.PASSED, False)
+    assert (found.kind, found.inconclusive) == (Kind.PASSED, False)
     (note,) = found.notes
     assert note.startswith("may be slow: 1M float32")
     assert note.endswith("; it scatters too much to tell")
@@ -135,7 +135,7 @@ def test_slowness_yields_to_everything_else() -> None:
     survivors = launch({LARGE: 1.25}, {"survivors": ("python (7) on node1",)})
     found = outcome(survivors, slow)
     assert (found.kind, [finding.judge for finding in found.findings]) == (Kind.ERROR, ["completeness", "speed"])
-    assert not found.unsettled
+    assert not found.inconclusive
     wrong = replace(slow, evidence=replace(slow.evidence, wrong=("rank 1: 3 wrong elements",)))
     assert outcome(wrong, slow).kind is Kind.WRONG_RESULT
     unproven = replace(slow, evidence=replace(slow.evidence, transports=()))
@@ -145,7 +145,7 @@ def test_slowness_yields_to_everything_else() -> None:
 def test_numbers_of_a_run_that_failed_say_nothing() -> None:
     broken = launch({LARGE: 1.25}, {"returncode": 1})
     found = outcome(broken)
-    assert (found.kind, found.unsettled, found.notes) == (Kind.ERROR, False, ())
+    assert (found.kind, found.inconclusive, found.notes) == (Kind.ERROR, False, ())
     assert [finding.judge for finding in found.findings] == ["completeness"]
 
 
@@ -162,7 +162,7 @@ def test_a_further_launch_that_fails_is_a_failure(
 ) -> None:
     again = launch({LARGE: 1.25}, run)
     found = outcome(launch({LARGE: 1.25}), replace(again, evidence=replace(again.evidence, **seen)))
-    assert (found.kind, found.unsettled) == (kind, False)
+    assert (found.kind, found.inconclusive) == (kind, False)
     assert found.why.startswith("it seemed slow, was launched again, and then failed: ")
     assert said in found.why
 
@@ -170,7 +170,7 @@ def test_a_further_launch_that_fails_is_a_failure(
 def test_what_could_not_be_compared_has_not_passed() -> None:
     lacking = limits(seconds=(), lacks="2 ranks before and 4 after")
     found = outcome(launch(limits=lacking))
-    assert (found.kind, found.unsettled) == (Kind.UNKNOWN, False)
+    assert (found.kind, found.inconclusive) == (Kind.UNKNOWN, False)
     assert found.why == (
         f"not compared at 8 float32, 1M float32, 4M float32 in place with {FROM}: 2 ranks before and 4 after"
     )
@@ -194,7 +194,7 @@ def test_a_known_slowness() -> None:
 
 
 def test_a_limit_that_cannot_be_told_is_the_judges_failure_not_ours() -> None:
-    """A job of another version may hold what this one cannot make sense of."""
+    """Judge a job of another version, which may hold values unknown to this one."""
     odd = {LARGE: (Limit("busbw", FROM, (1e-3,), tolerance=0.0),)}
     again = launch({LARGE: 2.0}, limits=odd, operation="strange")
     strange = tuple(replace(row, operation="strange") for row in again.evidence.rows)
@@ -205,16 +205,18 @@ def test_a_limit_that_cannot_be_told_is_the_judges_failure_not_ours() -> None:
 
 
 ANY = Point(1 << 20, "")
-OSU = Foreign(("osu_allreduce",), "osu", ranks=2, check=False)
+OSU = ExternalProgram(("osu_allreduce",), "osu", ranks=2, check=False)
 
 
 def foreign(limit: Limit, rows: tuple[Row, ...], tool: str = "osu_allreduce 7.4") -> Outcome:
-    """The outcome of a program that is not ours, and owes one point of any type."""
-    shown = tuple(Measured(row.operation, row.point, row.ranks, {"latency": Figure(row.seconds, "s")}) for row in rows)
-    told = Told(Reading("osu", rows=shown), tool, "host", None)
+    """Return the outcome of an external program that must measure one point of any type."""
+    shown = tuple(
+        BenchmarkRow(row.operation, row.point, row.ranks, {"latency": Quantity(row.seconds, "s")}) for row in rows
+    )
+    told = ProgramOutput(BenchmarkResult("osu", rows=shown), tool, "host", None)
     point = LARGE if limit.tool else ANY
-    asked = {"points": (ANY,), "foreign": OSU, "limits": {point: (limit,)}}
-    again = case(asked, rows=rows, told=told, checks={})
+    asked = {"points": (ANY,), "external": OSU, "limits": {point: (limit,)}}
+    again = case(asked, rows=rows, program=told, checks={})
     return outcome(again, *[again] * 7)
 
 

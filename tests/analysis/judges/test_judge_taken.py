@@ -1,4 +1,4 @@
-"""What Slurm took away: nodes that were lost, a job that was preempted or cancelled or whose time was over."""
+"""Preemption by Slurm: lost nodes, and jobs that were preempted, cancelled or over time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pytest_hetgpu.analysis.judge import judge
-from pytest_hetgpu.analysis.judges.base import Case
+from pytest_hetgpu.analysis.judges.base import FinishedRun
 from pytest_hetgpu.model.job import Command
 from pytest_hetgpu.model.outcome import Outcome
 from pytest_hetgpu.model.records import RankExit
@@ -21,7 +21,7 @@ TIME = signature(Kind.TIMEOUT, "time-limit@slurm")
 LOST = {"returncode": 255, "lost": ("node localhost (one on c1) was lost: Slurm job 1 was preempted by another job",)}
 
 
-def outcome(of: Case) -> Outcome:
+def outcome(of: FinishedRun) -> Outcome:
     return judge(of.job, of.result, of.evidence)
 
 
@@ -29,7 +29,7 @@ def outcome(of: Case) -> Outcome:
 @pytest.mark.parametrize("number", [9, 15])
 @pytest.mark.parametrize("first", [True, False])
 def test_ranks_that_slurm_stopped_are_no_crash(taken: Any, number: int, first: bool) -> None:
-    """Slurm sends SIGTERM, and SIGKILL after KillWait; srun may tell of the ranks before it tells why."""
+    """Expect no crash: Slurm sends SIGTERM, and SIGKILL after KillWait; srun may report ranks before the reason."""
     died = signature(key="SIGTERM" if number == 15 else "SIGKILL")
     found = (died, taken) if first else (taken, died)
     got = outcome(case(run=LOST, exits=(RankExit(0, signal=number),), signatures=found, **BROKEN))
@@ -49,14 +49,14 @@ def test_a_rank_that_crashed_by_itself_stays_a_crash() -> None:
 
 
 def test_what_the_launcher_felt_of_lost_nodes_is_not_the_cause() -> None:
-    """mpirun that had not started its ranks yet said `Connection closed by 10.190.32.12 port 60993`."""
+    """Expect no cause in mpirun's `Connection closed by 10.190.32.12 port 60993` before it started ranks."""
     closed = signature(Kind.LAUNCH_FAILURE, "closed-by-host@ssh")
     got = outcome(case(run=LOST, signatures=(closed, PREEMPTED), **NOTHING))
     assert (got.kind, got.signature) == (Kind.TIMEOUT, PREEMPTED)
 
 
 def test_a_failure_that_slurm_was_told_to_clean_up_after_stays_the_failure() -> None:
-    """No node was lost: who cancelled the step did it for what had failed."""
+    """Keep the failure: no node was lost, so the step was cancelled because of it."""
     closed = signature(Kind.TRANSPORT_UNAVAILABLE, "no-transport@ucx")
     cancelled = signature(Kind.TIMEOUT, "cancelled@slurm")
     got = outcome(case(run={"returncode": 1}, signatures=(closed, cancelled), **BROKEN))
@@ -90,7 +90,7 @@ def test_ranks_that_wait_behind_an_interface_that_is_gone_are_no_hang() -> None:
 def test_without_that_they_are() -> None:
     got = outcome(case(run=CUT, signatures=(STUCK,), **BROKEN))
     assert got.kind is Kind.HANG
-    # Whatever a program prints, only what was seen of the node counts.
+    # Only our own inspection of the node counts, whatever a program prints.
     assert outcome(case(run=CUT, signatures=(STUCK, UNPLUGGED), **BROKEN)).kind is Kind.HANG
 
 

@@ -1,4 +1,4 @@
-"""Runs of torch.distributed: the world they ran in, and what their build lacks."""
+"""Runs of torch.distributed: their communicator, and features missing from their build."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from pytest_hetgpu.analysis.judge import judge
-from pytest_hetgpu.analysis.judges.base import Case, Force
-from pytest_hetgpu.analysis.judges.devices import Devices
-from pytest_hetgpu.analysis.judges.transport import Transport
-from pytest_hetgpu.analysis.judges.world import World
-from pytest_hetgpu.analysis.rank_outcomes import fates
+from pytest_hetgpu.analysis.judges.base import FinishedRun, Precedence
+from pytest_hetgpu.analysis.judges.communicator import CommunicatorJudge
+from pytest_hetgpu.analysis.judges.devices import DevicesJudge
+from pytest_hetgpu.analysis.judges.transport import TransportJudge
+from pytest_hetgpu.analysis.rank_outcomes import rank_outcomes
 from pytest_hetgpu.model.job import Accelerator, Hardware, Node, Stack
 from pytest_hetgpu.model.records import Device
 from pytest_hetgpu.model.verdict import Kind
@@ -21,15 +21,15 @@ TORCH = Stack("torch", "torch", "2.13.0", "/opt/torch", "/opt/torch/bin/torchrun
 
 def by_torch(
     library: str = "torch 2.13.0+cpu", *, stack: Stack = STACK, backend: str = "gloo", libmpi: str = ""
-) -> Case:
+) -> FinishedRun:
     hellos = {rank: hello(rank, library=library, libmpi=libmpi) for rank in range(2)}
     return case(
         {"backend": backend, "stack": stack, "transports": ("gloo/tcp",)}, hellos=hellos, transports=("gloo/tcp",)
     )
 
 
-def whys(found: Case) -> list[tuple[Kind, str]]:
-    return [(opinion.finding.kind, opinion.finding.why) for opinion in World().opinions(found)]
+def whys(found: FinishedRun) -> list[tuple[Kind, str]]:
+    return [(rated.finding.kind, rated.finding.why) for rated in CommunicatorJudge().evaluate(found)]
 
 
 def test_any_release_of_torch_is_right_on_the_stack_of_an_mpi() -> None:
@@ -56,7 +56,7 @@ def test_backend_mpi_must_have_loaded_the_libmpi_of_the_stack() -> None:
     assert "not under /opt/stack" in found[1]
 
 
-def lacking(**changes: Any) -> Case:
+def lacking(**changes: Any) -> FinishedRun:
     failure = signature(Kind.ERROR, "not-built@MPI")
     run = {"returncode": 1}
     hellos = {rank: hello(rank, library="torch 2.13.0", libmpi="") for rank in range(2)}
@@ -65,8 +65,8 @@ def lacking(**changes: Any) -> Case:
 
 
 def test_a_backend_that_the_build_lacks_is_an_unavailable_transport_and_says_how_it_knows() -> None:
-    (found,) = Transport().opinions(lacking())
-    assert (found.force, found.finding.kind) == (Force.FINAL, Kind.TRANSPORT_UNAVAILABLE)
+    (found,) = TransportJudge().evaluate(lacking())
+    assert (found.precedence, found.finding.kind) == (Precedence.OVERRIDING, Kind.TRANSPORT_UNAVAILABLE)
     assert found.finding.why == "this build has no backend mpi: it is False"
     outcome = judge(lacking().job, lacking().result, lacking().evidence)
     assert outcome.kind is Kind.TRANSPORT_UNAVAILABLE
@@ -74,7 +74,7 @@ def test_a_backend_that_the_build_lacks_is_an_unavailable_transport_and_says_how
     assert outcome.signature.key == "not-built@MPI"
 
 
-def on_gpus(*devices: Device, **seen: Any) -> Case:
+def on_gpus(*devices: Device, **seen: Any) -> FinishedRun:
     facts = {"memory": "device"}
     found = case({"backend": "nccl", "facts": facts, "transports": ("nccl/*",)}, devices=devices, **seen)
     gpu = Node(0, Hardware("g4dn", Accelerator("cuda", "sm_75")), "localhost", 1)
@@ -83,11 +83,11 @@ def on_gpus(*devices: Device, **seen: Any) -> Case:
 
 def test_ranks_of_device_memory_show_the_device_they_used() -> None:
     good = [Device(rank, 0, "Tesla T4", "sm_75", 16 << 30, 1 << 20) for rank in range(2)]
-    assert list(Devices().opinions(on_gpus(*good))) == []
-    (other,) = Devices().opinions(on_gpus(good[0], replace(good[1], arch="sm_90", name="H100")))
+    assert list(DevicesJudge().evaluate(on_gpus(*good))) == []
+    (other,) = DevicesJudge().evaluate(on_gpus(good[0], replace(good[1], arch="sm_90", name="H100")))
     assert other.finding.kind is Kind.GPU_ARCH_MISMATCH
     assert other.finding.why == "rank 1 ran on sm_90 (H100), but hardware g4dn is sm_75"
-    idle = [opinion.finding for opinion in Devices().opinions(on_gpus(replace(good[0], peak=0)))]
+    idle = [rated.finding for rated in DevicesJudge().evaluate(on_gpus(replace(good[0], peak=0)))]
     assert [finding.why for finding in idle] == [
         "nothing shows that rank 0 used device memory",
         "nothing shows that rank 1 used device memory",
@@ -106,5 +106,5 @@ def test_ranks_belong_to_the_node_that_they_say() -> None:
     both = replace(job(backend="gloo"), nodes=(amd, nvidia))
     hellos = {0: hello(0, library="torch 2.13.0", node=1), 1: hello(1, library="torch 2.13.0", node=0)}
     broken = case({"backend": "gloo"}, {"returncode": 1}, hellos=hellos)
-    found = fates(replace(broken, job=both), ())
+    found = rank_outcomes(replace(broken, job=both), ())
     assert [(one.node, one.platform) for one in found] == [("node1", "cuda"), ("node0", "rocm")]

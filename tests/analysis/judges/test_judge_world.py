@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from pytest_hetgpu.analysis.judges.base import Force
-from pytest_hetgpu.analysis.judges.world import World, is_of, lies_under
+from pytest_hetgpu.analysis.judges.base import Precedence
+from pytest_hetgpu.analysis.judges.communicator import CommunicatorJudge, is_under_prefix, matches_stack
 from pytest_hetgpu.model.job import Stack
 from pytest_hetgpu.model.records import Hello
 from pytest_hetgpu.model.verdict import Kind
@@ -15,12 +15,12 @@ from tests.analysis.judges.judge_cases import NOTHING, STACK, case, hello
 
 
 def test_the_world_that_was_asked_for() -> None:
-    assert list(World().opinions(case())) == []
+    assert list(CommunicatorJudge().evaluate(case())) == []
 
 
 def test_no_rank_reported() -> None:
-    (opinion,) = World().opinions(case(**NOTHING))
-    assert (opinion.finding.kind, opinion.force) == (Kind.LAUNCH_FAILURE, Force.VAGUE)
+    (rated,) = CommunicatorJudge().evaluate(case(**NOTHING))
+    assert (rated.finding.kind, rated.precedence) == (Kind.LAUNCH_FAILURE, Precedence.INDIRECT)
 
 
 @pytest.mark.parametrize(
@@ -39,18 +39,18 @@ def test_no_rank_reported() -> None:
     ],
 )
 def test_another_library_is_named_with_the_one_asked_for(changes: dict[str, Any], names: list[str]) -> None:
-    (opinion,) = World().opinions(case(hellos={0: hello(0), 1: hello(1, **changes)}))
-    assert (opinion.finding.kind, opinion.force) == (Kind.LAUNCH_FAILURE, Force.FINAL)
-    assert "rank 1" in opinion.finding.why
-    assert all(name in opinion.finding.why for name in names)
+    (rated,) = CommunicatorJudge().evaluate(case(hellos={0: hello(0), 1: hello(1, **changes)}))
+    assert (rated.finding.kind, rated.precedence) == (Kind.LAUNCH_FAILURE, Precedence.OVERRIDING)
+    assert "rank 1" in rated.finding.why
+    assert all(name in rated.finding.why for name in names)
 
 
 @pytest.mark.parametrize("hellos", [{0: hello(0, size=1)}, {0: hello(0, size=4), 1: hello(1, size=4)}])
 def test_another_world_size_is_a_wrong_result(hellos: dict[int, Hello]) -> None:
-    (opinion,) = World().opinions(case(hellos=hellos))
-    assert opinion.finding.kind is Kind.WRONG_RESULT
-    assert "asked for were 2 ranks" in opinion.finding.why
-    assert ("every rank alone" in opinion.finding.why) is (hellos[0].size == 1)
+    (rated,) = CommunicatorJudge().evaluate(case(hellos=hellos))
+    assert rated.finding.kind is Kind.WRONG_RESULT
+    assert "asked for were 2 ranks" in rated.finding.why
+    assert ("every rank alone" in rated.finding.why) is (hellos[0].size == 1)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_another_world_size_is_a_wrong_result(hellos: dict[int, Hello]) -> None:
 )
 def test_library_text_against_stack(vendor: str, version: str, library: str, same: bool) -> None:
     stack = Stack("s", vendor, version, "/opt", "mpirun", "python")
-    assert is_of(stack, library) is same
+    assert matches_stack(stack, library) is same
 
 
 @pytest.mark.parametrize(
@@ -82,4 +82,4 @@ def test_library_text_against_stack(vendor: str, version: str, library: str, sam
     ],
 )
 def test_paths_are_compared_as_paths(prefix: str, libmpi: str, inside: bool) -> None:
-    assert lies_under(prefix, libmpi) is inside
+    assert is_under_prefix(prefix, libmpi) is inside

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_hetgpu.analysis.explain import explain
-from pytest_hetgpu.analysis.logs import passages as module
 from pytest_hetgpu.analysis.logs import scan
-from pytest_hetgpu.analysis.logs.colours import Coloured, without_colours
-from pytest_hetgpu.analysis.logs.passages import passages
-from pytest_hetgpu.analysis.logs.scan import Ear, Line, Scan
+from pytest_hetgpu.analysis.logs import text_search as module
+from pytest_hetgpu.analysis.logs.colours import ColouredBlock, without_colours
+from pytest_hetgpu.analysis.logs.scan import Scan, ScannedLine, Subscription
+from pytest_hetgpu.analysis.logs.text_search import find_texts
 from pytest_hetgpu.config.known_failures.load import knowledge
 
 LOGS = sorted((Path(__file__).parents[2] / "data" / "logs").glob("*.log"))
@@ -23,7 +23,7 @@ WORDS = re.compile(rb"error|ERROR|UCX|NCCL|MPI_\w+|signal")
 
 
 def coloured(data: bytes) -> bytes:
-    """As `grep --color` shows a log."""
+    """Return a log as `grep --color` prints it."""
     return WORDS.sub(lambda found: ON + found[0] + OFF, data)
 
 
@@ -47,22 +47,22 @@ def test_chunks_are_not_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ch
     monkeypatch.setattr(module, "CHUNK", chunk)
     path = tmp_path / "a.log"
     path.write_bytes(b"one\n" + ON + b"nee" + OFF + b"dle 1\x1b(B\x1b[m\n\x1b[0mtwo\nneedle 2\n" + ON)
-    lines: list[Line] = []
-    reader = Scan([Ear((b"needle",), lines.append)])
+    lines: list[ScannedLine] = []
+    reader = Scan([Subscription((b"needle",), lines.append)])
     reader.file(path)
     assert [(line.number, line.raw) for line in lines] == [
         (2, ON + b"nee" + OFF + b"dle 1\x1b(B\x1b[m"),
         (4, b"needle 2"),
     ]
-    assert [line.said.text for line in lines] == ["needle 1", "needle 2"]
+    assert [line.parsed.text for line in lines] == ["needle 1", "needle 2"]
     assert reader.tail == ("one", "needle 1", "two", "needle 2")
-    assert passages(path, ["needle 2", "two", "needle 1"]) == {"needle 1": 2, "two": 3, "needle 2": 4}
+    assert find_texts(path, ["needle 2", "two", "needle 1"]) == {"needle 1": 2, "two": 3, "needle 2": 4}
 
 
 @given(st.lists(st.sampled_from([b"a", b"bc", b"\n", ON, OFF, b"\x1b", b"\x1b[3", b"\x1b[0m"]), max_size=30))
 def test_every_part_has_its_own_colours(pieces: list[bytes]) -> None:
     data = b"".join(pieces)
-    block = Coloured(data)
+    block = ColouredBlock(data)
     assert block.plain == without_colours(data)
     at, lines = 0, []
     for line in block.plain.split(b"\n"):

@@ -1,4 +1,4 @@
-"""Who wrote a line, and what is left of it."""
+"""Origin and content of log lines."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_hetgpu.analysis.logs.lines import parsed
+from pytest_hetgpu.analysis.logs.lines import parse_line
 
 TRACE = "Traceback (most recent call last):"
 
@@ -41,7 +41,7 @@ TRACE = "Traceback (most recent call last):"
     ],
 )
 def test_what_a_launcher_put_before(whole: str, rank: int | None, host: str | None, text: str) -> None:
-    line = parsed(whole, 7)
+    line = parse_line(whole, 7)
     assert (line.rank, line.host, line.text, line.number, line.quote) == (rank, host, text, 7, whole.strip())
 
 
@@ -59,21 +59,21 @@ def test_what_a_launcher_put_before(whole: str, rank: int | None, host: str | No
     ],
 )
 def test_what_is_no_prefix(text: str) -> None:
-    assert parsed(text, 1).text == text
+    assert parse_line(text, 1).text == text
 
 
 def test_a_terminals_codes_are_no_text_but_stay_in_the_quote() -> None:
-    line = parsed(b"\x1b[31mERROR\x1b[0m: \x00no\r\n", 1)
+    line = parse_line(b"\x1b[31mERROR\x1b[0m: \x00no\r\n", 1)
     assert (line.text, line.whole) == ("ERROR: no", "\x1b[31mERROR\x1b[0m: no")
 
 
 def test_of_what_was_written_over_the_last_counts() -> None:
-    assert parsed(b" 10% done\r 90% done\n", 1).text == " 90% done"
+    assert parse_line(b" 10% done\r 90% done\n", 1).text == " 90% done"
 
 
 @given(st.one_of(st.binary(max_size=300), st.text(max_size=300)))
 def test_any_bytes_are_a_line(raw: bytes | str) -> None:
-    line = parsed(raw, 1)
+    line = parse_line(raw, 1)
     assert "\x00" not in line.text
     assert "\x1b" not in line.text
     assert len(line.quote) <= 4096
@@ -83,8 +83,8 @@ def test_any_bytes_are_a_line(raw: bytes | str) -> None:
     "whole", ["[rank{}]: x", "[1,{}]<stderr>: x", "[{}] x", "{}: x", "[n1@1,{}]<stdout>:x", "[default{}]: x"]
 )
 def test_a_number_without_end_is_no_rank(whole: str) -> None:
-    assert parsed(whole.format("9" * 6000), 1).rank is None
+    assert parse_line(whole.format("9" * 6000), 1).rank is None
 
 
 def test_what_a_terminal_obeys_is_no_text() -> None:
-    assert parsed("a\x9b31mb\x85c\x1b(Bd\x9f", 1).text == "abcd"
+    assert parse_line("a\x9b31mb\x85c\x1b(Bd\x9f", 1).text == "abcd"

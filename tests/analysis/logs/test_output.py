@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hetgpu.analysis.logs.output import Output
+from pytest_hetgpu.analysis.logs.output import OutputLines
+from pytest_hetgpu.analysis.logs.parse import DEBUG_NOISE
 from pytest_hetgpu.analysis.logs.scan import LONGEST_LINE
-from pytest_hetgpu.analysis.logs.transcript import UNHEARD
 
 
 def framed(**payload: object) -> bytes:
@@ -18,10 +18,10 @@ def framed(**payload: object) -> bytes:
     return b"@hetgpu:%04d:%08x:%b" % (len(text), zlib.crc32(text), text)
 
 
-def lines(tmp_path: Path, log: bytes, unheard: tuple[bytes, ...] = ()) -> list[tuple[str, int]]:
+def lines(tmp_path: Path, log: bytes, noise: tuple[bytes, ...] = ()) -> list[tuple[str, int]]:
     path = tmp_path / "output.log"
     path.write_bytes(log)
-    return list(Output(path, unheard).lines())
+    return list(OutputLines(path, noise).lines())
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_an_endless_line_comes_in_pieces(tmp_path: Path) -> None:
 
 def test_records_are_no_lines_and_debug_output_is_nobodys(tmp_path: Path) -> None:
     log = b"one\n" + framed(t="hello", rank=0) + b"\n[1] [vm:1:0] x.c:1 UCX  DEBUG  @ 8 1.5\ntwo\n"
-    assert lines(tmp_path, log, UNHEARD) == [("one", 1), ("two", 4)]
+    assert lines(tmp_path, log, DEBUG_NOISE) == [("one", 1), ("two", 4)]
     assert [number for _, number in lines(tmp_path, log)] == [1, 3, 4]
 
 
@@ -61,7 +61,7 @@ def test_what_ranks_started(tmp_path: Path) -> None:
     ]
     path = tmp_path / "output.log"
     path.write_bytes(b"\n".join([good, *bad, framed(t="program", rank=1, path="/later")]))
-    output = Output(path)
+    output = OutputLines(path)
     assert list(output.lines()) == []
     assert {rank: (start.name, start.host, start.path, start.looked) for rank, start in output.starts.items()} == {
         1: ("osu_bw", "n", "/x", ("/a",)),
@@ -72,4 +72,4 @@ def test_what_ranks_started(tmp_path: Path) -> None:
 
 def test_a_log_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No such file"):
-        list(Output(tmp_path / "none").lines())
+        list(OutputLines(tmp_path / "none").lines())

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_hetgpu.analysis.logs import scan
-from pytest_hetgpu.analysis.logs.scan import LONGEST_LINE, TAIL_LINES, Ear, Line, Scan
+from pytest_hetgpu.analysis.logs.scan import LONGEST_LINE, TAIL_LINES, Scan, ScannedLine, Subscription
 
 
 def heard(path: Path, *triggers: bytes, context: int = 0) -> list[tuple[int, bytes]]:
-    lines: list[Line] = []
-    Scan([Ear(triggers, lines.append, context)]).file(path)
+    lines: list[ScannedLine] = []
+    Scan([Subscription(triggers, lines.append, context)]).file(path)
     return [(line.number, line.raw) for line in lines]
 
 
@@ -62,7 +62,7 @@ def test_a_line_without_end_comes_in_pieces(tmp_path: Path) -> None:
 
 
 def test_text_of_a_line() -> None:
-    assert Line(b"\0caf\xc3\xa9 \xff\0", 1).text == "café \N{REPLACEMENT CHARACTER}"
+    assert ScannedLine(b"\0caf\xc3\xa9 \xff\0", 1).text == "café \N{REPLACEMENT CHARACTER}"
 
 
 @pytest.mark.parametrize("data", [None, b""])
@@ -70,7 +70,7 @@ def test_nothing_to_read(tmp_path: Path, data: bytes | None) -> None:
     path = tmp_path / "output.log"
     if data is not None:
         path.write_bytes(data)
-    reader = Scan([Ear((b"x",), lambda _: None)])
+    reader = Scan([Subscription((b"x",), lambda _: None)])
     reader.file(path)
     assert reader.tail == ()
 
@@ -92,7 +92,7 @@ def test_tail_shows_what_a_terminal_would(tmp_path: Path) -> None:
 def test_memory_does_not_grow_with_the_log(tmp_path: Path) -> None:
     path = log(tmp_path, b"needle in a line without end" * (64 << 15))
     tracemalloc.start()
-    Scan([Ear((b"nothing of the kind",), lambda _: None)]).file(path)
+    Scan([Subscription((b"nothing of the kind",), lambda _: None)]).file(path)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 8 << 20

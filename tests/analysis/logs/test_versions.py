@@ -1,8 +1,8 @@
-"""Versions that libraries say of themselves."""
+"""Versions that libraries print."""
 
 from __future__ import annotations
 
-from pytest_hetgpu.analysis.logs.lines import parsed
+from pytest_hetgpu.analysis.logs.lines import parse_line
 from pytest_hetgpu.analysis.logs.versions import Versions
 
 
@@ -22,7 +22,7 @@ def test_each_library_in_its_own_words() -> None:
         ),
         1,
     ):
-        versions.feed(parsed(text, number))
+        versions.feed(parse_line(text, number))
     assert versions.found == {
         "ucx": "1.13.1, 1.18.0",
         "ucc": "1.4.0",

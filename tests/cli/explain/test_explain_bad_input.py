@@ -12,13 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_hetgpu.analysis.explain import explain
-from pytest_hetgpu.analysis.logs.lines import parsed
-from pytest_hetgpu.analysis.logs.transcript import dialects
+from pytest_hetgpu.analysis.logs.lines import parse_line
+from pytest_hetgpu.analysis.logs.parse import log_parsers
 from pytest_hetgpu.cli.main import main
 from pytest_hetgpu.config.known_failures.load import knowledge
 
 LOGS = sorted((Path(__file__).parents[2] / "data" / "logs").glob("*.log"))
-WORDS = sorted({trigger.decode() for dialect in dialects() for trigger in dialect.triggers})
+WORDS = sorted({trigger.decode() for parser in log_parsers() for trigger in parser.triggers})
 PIECES = st.one_of(
     st.sampled_from(WORDS), st.text(max_size=30), st.sampled_from(["[n1:7 :0:7] ", "0x7f", "\n", "\t", "()", "[0x1]"])
 )
@@ -81,13 +81,13 @@ def test_a_log_may_end_anywhere(tmp_path: Path, log: Path) -> None:
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.lists(PIECES, max_size=6).map("".join), max_size=25))
 def test_no_dialect_fails_whatever_the_lines_hold(lines: list[str]) -> None:
-    for dialect in dialects():
+    for parser in log_parsers():
         for number, line in enumerate("\n".join(lines).split("\n"), 1):
-            dialect.feed(parsed(line, number))
-        for reading in dialect.finish():
+            parser.feed(parse_line(line, number))
+        for reading in parser.finish():
             assert reading.signature.key
             assert not set(reading.signature.key) & set("*?[]\n ")
-        dialect.exits()
+        parser.exits()
 
 
 @settings(
@@ -97,11 +97,11 @@ def test_no_dialect_fails_whatever_the_lines_hold(lines: list[str]) -> None:
 def test_no_dialect_fails_on_a_real_log_that_was_shuffled(data: st.DataObject) -> None:
     lines = data.draw(st.sampled_from(LOGS)).read_text(errors="replace").split("\n")[:120]
     shuffled = data.draw(st.permutations(lines))
-    for dialect in dialects():
+    for parser in log_parsers():
         for number, line in enumerate(shuffled, 1):
-            dialect.feed(parsed(line[: data.draw(st.integers(0, 300))] if number % 7 == 0 else line, number))
-        dialect.finish()
-        dialect.exits()
+            parser.feed(parse_line(line[: data.draw(st.integers(0, 300))] if number % 7 == 0 else line, number))
+        parser.finish()
+        parser.exits()
 
 
 @pytest.mark.parametrize(

@@ -30,9 +30,9 @@ def spy(*given):
     return compile(*given)
 re.compile = spy
 from pytest_hetgpu.cli.explain import command
-from pytest_hetgpu.analysis.logs.transcript import dialects
-dialects()
-print(*(name for name in compiled if name.startswith("pytest_hetgpu.signatures")))
+from pytest_hetgpu.analysis.logs.parse import log_parsers
+log_parsers()
+print(*(name for name in compiled if name.startswith("pytest_hetgpu.extensions.signatures")))
 """
 
 
@@ -46,11 +46,13 @@ def test_it_loads_only_what_reading_a_log_needs(tmp_path: Path, text: str, told:
     log.write_text(text)
     done = run(EXPLAIN, str(log))
     assert told in done.stdout
-    assert HEAVY & set(done.stderr.split()) == set(), "import it where it is used (nouns of a log are in told.py)"
+    assert HEAVY & set(done.stderr.split()) == set(), (
+        "import it where it is used (nouns of a log are in model/failure.py)"
+    )
 
 
-def test_patterns_of_dialects_wait_until_they_are_used() -> None:
-    assert run(PATTERNS).stdout.split() == [], "say `lazy` (regex.py), not `re.compile`"
+def test_patterns_of_parsers_wait_until_they_are_used() -> None:
+    assert run(PATTERNS).stdout.split() == [], "use `lazy` (model/lazy_regex.py), not `re.compile`"
 
 
 def test_a_process_of_one_command_looks_for_no_garbage_at_its_start_and_a_caller_keeps_its_own_ways() -> None:

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from pytest_hetgpu.analysis.judges.base import Case
-from pytest_hetgpu.analysis.rank_outcomes import fates
+from pytest_hetgpu.analysis.judges.base import FinishedRun
+from pytest_hetgpu.analysis.rank_outcomes import rank_outcomes
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.job import Accelerator, Hardware, Job, Node
-from pytest_hetgpu.model.outcome import Finding, RankFate
+from pytest_hetgpu.model.outcome import Finding, RankOutcome
 from pytest_hetgpu.model.rank_outcome import in_words
 from pytest_hetgpu.model.records import RankExit
 from pytest_hetgpu.model.verdict import Kind
@@ -20,8 +20,8 @@ from tests.analysis.judges.judge_cases import BROKEN, evidence, hello, job, resu
 
 def told(*signatures: Signature, run: dict[str, Any] | None = None, **seen: Any) -> str:
     findings = [Finding("signature", one.kind, "why", one) for one in signatures]
-    case = Case(one_rank_a_node(), result(**{"returncode": 1, **(run or {})}), evidence(**{**BROKEN, **seen}))
-    return in_words(fates(case, findings))
+    case = FinishedRun(one_rank_a_node(), result(**{"returncode": 1, **(run or {})}), evidence(**{**BROKEN, **seen}))
+    return in_words(rank_outcomes(case, findings))
 
 
 def one_rank_a_node(*platforms: str) -> Job:
@@ -81,16 +81,16 @@ def test_a_rank_that_finished_before_the_time_limit_was_not_stopped() -> None:
 def test_vendors_are_named_where_there_are_several() -> None:
     mixed = one_rank_a_node("cuda", "rocm")
     seen = evidence(**{**BROKEN, "done": frozenset({0})}, exits=(RankExit(1, signal=11),))
-    found = fates(Case(mixed, result(returncode=139), seen), ())
+    found = rank_outcomes(FinishedRun(mixed, result(returncode=139), seen), ())
     assert in_words(found) == "CUDA rank 0 finished, ROCm rank 1 crashed (SIGSEGV)"
     assert [(one.node, one.platform, one.own) for one in found] == [("cuda", "cuda", False), ("rocm", "rocm", True)]
 
 
 def test_a_good_run_needs_no_words() -> None:
-    assert fates(Case(job(), result(), evidence()), ()) == ()
+    assert rank_outcomes(FinishedRun(job(), result(), evidence()), ()) == ()
     assert in_words(()) == ""
 
 
 def test_many_ranks_are_counted() -> None:
-    many = [RankFate(rank, "n", "cpu", "was stopped") for rank in range(12)]
+    many = [RankOutcome(rank, "n", "cpu", "was stopped") for rank in range(12)]
     assert in_words(many) == "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 4 more were stopped"

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pytest_hetgpu.extensions.output_patterns import ReaderSettings
-from pytest_hetgpu.extensions.readers.base import Asked, Reader
+from pytest_hetgpu.extensions.readers.base import OutputParser, ParseRequest
 from pytest_hetgpu.extensions.registry import find
-from pytest_hetgpu.model.program_output import Measured, Reading
+from pytest_hetgpu.model.program_output import BenchmarkResult, BenchmarkRow
 from pytest_hetgpu.model.records import Point
 
 SAMPLES = Path(__file__).parents[2] / "data" / "readers"
@@ -22,21 +22,23 @@ def read(
     ranks: int | None = 2,
     points: Sequence[Point] = (),
     settings: ReaderSettings | None = None,
-) -> Reading:
+) -> BenchmarkResult:
     """What a reader makes of a text."""
-    asked = Asked(tuple(argv.split()), reader, tuple(points), ranks)
-    found = find("readers", reader, Reader)(asked, settings)  # type: ignore[type-abstract]
+    asked = ParseRequest(tuple(argv.split()), reader, tuple(points), ranks)
+    found = find("readers", reader, OutputParser)(asked, settings)  # type: ignore[type-abstract]
     for number, line in enumerate(text.splitlines(), 1):
         found.feed(line, number)
     return found.finish()
 
 
-def sample(reader: str, name: str, *, argv: str = "", ranks: int | None = 2, points: Sequence[Point] = ()) -> Reading:
+def sample(
+    reader: str, name: str, *, argv: str = "", ranks: int | None = 2, points: Sequence[Point] = ()
+) -> BenchmarkResult:
     """What a reader makes of a real sample."""
     text = (SAMPLES / f"{name}.log").read_text(encoding="utf-8")
     return read(reader, text, argv=argv, ranks=ranks, points=points)
 
 
-def values(row: Measured) -> dict[str, float]:
+def values(row: BenchmarkRow) -> dict[str, float]:
     """Figures of a row without their units."""
     return {name: figure.value for name, figure in row.figures.items()}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_hetgpu.extensions.readers.base import Asked, measurements
+from pytest_hetgpu.extensions.readers.base import ParseRequest, measurements
 from pytest_hetgpu.extensions.readers.ucx_perftest import UcxPerftest
-from pytest_hetgpu.model.program_output import Reading
+from pytest_hetgpu.model.program_output import BenchmarkResult
 from pytest_hetgpu.model.records import Point
 from tests.extensions.readers.feeding import read, sample, values
 
@@ -64,7 +64,7 @@ def test_an_overhead_is_no_latency() -> None:
     (only,) = (sample("ucx_perftest", "ucx_perftest-tag-bw-f", argv="ucx_perftest -t tag_bw -s 65536")).rows
     assert only.seconds is None
     assert set(only.figures) == {"overhead_p50", "overhead", "bandwidth", "message_rate"}
-    shown = {item.metric for item in measurements(Reading(rows=(only,)))}
+    shown = {item.metric for item in measurements(BenchmarkResult(rows=(only,)))}
     assert not shown & {"latency", "algbw", "busbw"}
 
 
@@ -202,7 +202,7 @@ def test_operations(test: str, operation: str) -> None:
 
 
 def test_an_operation_that_was_asked_for_has_that_name() -> None:
-    asked = Asked(("p", "-s", "1024"), "ucx_perftest", operation="my_put")
+    asked = ParseRequest(("p", "-s", "1024"), "ucx_perftest", operation="my_put")
     reader = UcxPerftest(asked)
     for number, line in enumerate(table("latency", row("1000", *GOOD)).splitlines(), 1):
         reader.feed(line, number)

@@ -1,4 +1,4 @@
-"""Texts of resource managers, containers and the kernel, and what each means."""
+"""Texts of resource managers, containers and the kernel, each with its meaning."""
 
 from __future__ import annotations
 

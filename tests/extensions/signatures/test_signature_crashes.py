@@ -1,4 +1,4 @@
-"""Reports of UCX's and Open MPI's signal handlers, whole, mixed and cut, and what UCX logs while it lives on."""
+"""Reports of UCX's and Open MPI's signal handlers, whole, mixed and cut, and UCX's errors in living processes."""
 
 # ruff: noqa: E501 - log lines are as long as they are
 
@@ -8,8 +8,8 @@ import random
 
 import pytest
 
-from pytest_hetgpu.extensions.signatures.base import Weight
-from tests.extensions.signatures.speak import readings, spoken, told
+from pytest_hetgpu.extensions.signatures.base import Priority
+from tests.extensions.signatures.parsing import kind_and_key, matches, parse_all
 
 BOTH = ("ucx", "openmpi_crash", "openmpi_exits")
 
@@ -49,9 +49,9 @@ def ucx(host: str, pid: int, *frames: str, said: str = CAUGHT) -> list[str]:
     ],
 )  # fmt: skip
 def test_what_ucx_says_of_a_death(line: str, read_as: str, detail: str | None) -> None:
-    (reading,) = readings("ucx", line)
-    assert (told(reading), reading.signature.detail) == (read_as, detail)
-    assert (reading.process, reading.certain, reading.signature.line) == (("a", 7), True, 1)
+    (match,) = matches("ucx", line)
+    assert (kind_and_key(match), match.signature.detail) == (read_as, detail)
+    assert (match.process, match.fatal, match.signature.line) == (("a", 7), True, 1)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_what_ucx_says_of_a_death(line: str, read_as: str, detail: str | None) -
     ],
 )
 def test_what_is_no_report_of_ucx(line: str) -> None:
-    assert readings("ucx", line) == []
+    assert matches("ucx", line) == []
 
 
 def test_frames_with_their_sources() -> None:
@@ -85,7 +85,7 @@ def test_frames_with_their_sources() -> None:
  7 0x00000000000648ed main()  /src/main.cc:58
 =================================
 """
-    (crash,) = spoken(text, "ucx")
+    (crash,) = parse_all(text, "ucx")
     assert (crash.key, crash.function, crash.entry_point) == (
         "SIGSEGV@libuct.so!uct_rkey_release",
         "uct_rkey_release",
@@ -102,7 +102,7 @@ def test_a_function_of_ucx_is_in_its_library_without_a_source() -> None:
             " 1 0x0002 uct_ib_md_open()  ???:0",
         ]
     )
-    (crash,) = spoken(text, "ucx")
+    (crash,) = parse_all(text, "ucx")
     assert crash.key == "SIGSEGV@libuct_ib.so!uct_ib_md_open"
 
 
@@ -112,7 +112,7 @@ def test_a_frozen_process_hangs() -> None:
         "[n1:177  :0:177] Process frozen...",
         "step 2",
     ]
-    (hang,) = spoken("\n".join(text), "ucx")
+    (hang,) = parse_all("\n".join(text), "ucx")
     assert (hang.kind.value, hang.signal, hang.key) == ("hang", "SIGSEGV", "SIGSEGV@heat2d!compute_flux")
     assert hang.primary_line == "[n1:177  :0:177] Process frozen..."
 
@@ -120,13 +120,13 @@ def test_a_frozen_process_hangs() -> None:
 def test_what_is_printed_between_is_no_frame() -> None:
     lines = ucx("n1", 177, "./heat2d(compute_flux+0x44) [0x563c6b70c3a4]")
     lines[3:3] = ["2    3.45", " 1  0x is no frame"]
-    assert spoken("\n".join(lines), "ucx")[0].key == "SIGSEGV@heat2d!compute_flux"
+    assert parse_all("\n".join(lines), "ucx")[0].key == "SIGSEGV@heat2d!compute_flux"
 
 
 def test_rank_prefixes_tell_mixed_backtraces_apart() -> None:
     one, two = ucx("a", 7, "./x(f+0x1) [0x55]"), ucx("a", 8, "./x(g+0x1) [0x55]")
     mixed = [line for pair in zip((f"0: {x}" for x in one), (f"1: {x}" for x in two), strict=True) for line in pair]
-    crashes = spoken("\n".join(mixed), "ucx")
+    crashes = parse_all("\n".join(mixed), "ucx")
     assert [(crash.key, crash.ranks) for crash in crashes] == [("SIGSEGV@x!f", (0,)), ("SIGSEGV@x!g", (1,))]
 
 
@@ -156,12 +156,12 @@ def test_lines_of_two_processes_in_any_order(seed: int) -> None:
     left, text = [list(FIRST), list(SECOND)], []
     while any(left):
         text.append(chance.choice([lines for lines in left if lines]).pop(0))
-    found = {crash.key: crash.entry_point for crash in spoken("\n".join(text), "openmpi_crash")}
+    found = {crash.key: crash.entry_point for crash in parse_all("\n".join(text), "openmpi_crash")}
     assert found == {KEYS[0]: "MPI_Bcast", KEYS[1]: "MPI_Send"}
 
 
 def test_prefix_number_and_frame_are_written_apart() -> None:
-    """As opal_backtrace_print writes them: other ranks' steps stand between, and the addresses tell whose they are."""
+    """Write as opal_backtrace_print does: other ranks' steps come in between, and addresses tell frames apart."""
     text = f"""{FIRST[0]}
 {SECOND[0]}
 {FIRST[1]}
@@ -174,14 +174,14 @@ def test_prefix_number_and_frame_are_written_apart() -> None:
 [n1:0572] [ 2] /l/libMPI_Bcast.so.1(MPI_Bcast+0x39)[0x7eb42a019372]
 {SECOND[-1]}
 {FIRST[-1]}"""
-    found = {crash.key: crash.entry_point for crash in spoken(text, "openmpi_crash")}
+    found = {crash.key: crash.entry_point for crash in parse_all(text, "openmpi_crash")}
     assert found == {KEYS[0]: "MPI_Bcast", KEYS[1]: "MPI_Send"}
 
 
 def test_a_frame_that_goes_on_in_a_later_line() -> None:
     lines = list(FIRST)
     lines[5:6] = [lines[5][:30], "step 3 residual 0.1", lines[5][30:]]
-    assert spoken("\n".join(lines), "openmpi_crash")[0].key == KEYS[0]
+    assert parse_all("\n".join(lines), "openmpi_crash")[0].key == KEYS[0]
 
 
 def test_two_prefixes_in_a_line() -> None:
@@ -191,12 +191,12 @@ def test_two_prefixes_in_a_line() -> None:
         lines[5][15:],
         "[n2:0573] Signal: Bus error (7)",
     ]
-    assert [crash.key for crash in spoken("\n".join(lines), "openmpi_crash")] == [KEYS[0], "SIGBUS"]
+    assert [crash.key for crash in parse_all("\n".join(lines), "openmpi_crash")] == [KEYS[0], "SIGBUS"]
 
 
 def test_nuls_and_what_follows_on_the_line() -> None:
     lines = [f"\0{line}" for line in FIRST]
-    (crash,) = spoken("\n".join(lines), "openmpi_crash")
+    (crash,) = parse_all("\n".join(lines), "openmpi_crash")
     assert (crash.key, crash.detail, crash.primary_line) == (KEYS[0], "address not mapped", FIRST[1])
 
 
@@ -205,13 +205,13 @@ def test_both_handlers_and_the_launcher_tell_of_one_crash() -> None:
     first = ucx("node2", 999, *frames)
     again = openmpi("node2:00999", *(frame.replace(" [", "[") for frame in frames))
     ended = "mpirun noticed that process rank 1 with PID 999 on node node2 exited on signal 11 (Segmentation fault)."
-    (crash,) = spoken("\n".join([*first, *again, ended]), *BOTH)
+    (crash,) = parse_all("\n".join([*first, *again, ended]), *BOTH)
     assert (crash.key, crash.entry_point, crash.ranks) == ("SIGSEGV@libucp.so!ucp_tag_recv_nbx", "MPI_Recv", (1,))
     assert crash.primary_line == first[0]
 
 
 def test_frames_of_handlers_alone_name_nobody() -> None:
-    (crash,) = spoken("\n".join(ucx("n2", 7)), *BOTH)
+    (crash,) = parse_all("\n".join(ucx("n2", 7)), *BOTH)
     assert (crash.key, crash.library, crash.function) == ("SIGSEGV", None, None)
 
 
@@ -219,31 +219,31 @@ UCX = "[1795183975.242676] [vm:5148 :0]          x.c:15 UCX  ERROR "
 
 
 @pytest.mark.parametrize(
-    ("text", "read_as", "weight"),
+    ("text", "read_as", "priority"),
     [
-        ("Not enough memory to write total of 42 bytes. Please check that /dev/shm or the directory you specified has more", "out_of_memory no-space@dev-shm", Weight.CAUSE),
-        ("ibv_reg_mr(address=0x7f, length=4096, access=0xf) failed: Cannot allocate memory", "out_of_memory Cannot-allocate-memory@ibv_reg_mr", Weight.CAUSE),
-        ("ibv_create_cq(cqe=4096) failed: Cannot allocate memory : Please set max locked memory (ulimit -l) to 'unlimited'", "out_of_memory Cannot-allocate-memory@ibv_create_cq", Weight.CAUSE),
-        ("cuMemAlloc(&p, n) failed: out of memory", "out_of_memory out-of-memory@ucx", Weight.CAUSE),
-        ("Transport retry count exceeded on mlx5_0:1/RoCE (synd 0x15 vend 0x81 hw_synd 0/0)", "network_failure Transport-retry-count-exceeded@ib", Weight.SYMPTOM),
-        ("Local protection on mlx5_0:1/IB (synd 0x4 vend 0x51 hw_synd 0/0)", "error Local-protection@ib", Weight.CAUSE),
-        ("no remote registered memory access transport to vm2: self/memory - Destination is unreachable", "transport_unavailable no-transport@ucx", Weight.CAUSE),
-        ("no auxiliary transport to <no debug data>: posix/memory - no connect to iface", "transport_unavailable no-transport@ucx", Weight.CAUSE),
-        ("no usable transports/devices (asked rc on all devices)", "transport_unavailable no-device@ucx", Weight.CAUSE),
-        ("MD 'mlx5_7' does not exist", "transport_unavailable no-device@ucx", Weight.CAUSE),
-        ("mlx5_0: Couldn't enable GPUDirect RDMA. Please make sure nv_peer_mem is loaded", "transport_unavailable no-gpudirect@ucx", Weight.CAUSE),
-        ("Invalid value for TLS: 'x'. Expected: comma-separated list", "error invalid-value@TLS", Weight.CAUSE),
-        ("connect(fd=28, dest_addr=127.0.0.1:50573) failed: Connection refused", "network_failure connect-failed-Connection-refused@ucx", Weight.SYMPTOM),
-        ("error 'Endpoint timeout' will not be handled for ep 0x55 - rc/mlx5_0:1 since no error callback is installed", "network_failure Endpoint-timeout@ucx", Weight.SYMPTOM),
-        ("tcp_ep 0x55fa04 (state=CONNECTED): send(29) failed: Input/output error", "error tcp_ep-send-failed-Input-output-error@ucx", Weight.CAUSE),
-        ("cuMemcpyAsync(dst, src, n, s) failed: an illegal memory access was encountered", "error an-illegal-memory-access-was-encountered@cuMemcpyAsync", Weight.SYMPTOM),
-        ("cuCtxGetDevice(&cu_device) is failed. ret:invalid device context", "error invalid-device-context@cuCtxGetDevice", Weight.SYMPTOM),
-        ("failed to get the first receive descriptor", "error failed-to-get-the-first-receive-descriptor@ucx", Weight.SYMPTOM),
+        ("Not enough memory to write total of 42 bytes. Please check that /dev/shm or the directory you specified has more", "out_of_memory no-space@dev-shm", Priority.CAUSE),
+        ("ibv_reg_mr(address=0x7f, length=4096, access=0xf) failed: Cannot allocate memory", "out_of_memory Cannot-allocate-memory@ibv_reg_mr", Priority.CAUSE),
+        ("ibv_create_cq(cqe=4096) failed: Cannot allocate memory : Please set max locked memory (ulimit -l) to 'unlimited'", "out_of_memory Cannot-allocate-memory@ibv_create_cq", Priority.CAUSE),
+        ("cuMemAlloc(&p, n) failed: out of memory", "out_of_memory out-of-memory@ucx", Priority.CAUSE),
+        ("Transport retry count exceeded on mlx5_0:1/RoCE (synd 0x15 vend 0x81 hw_synd 0/0)", "network_failure Transport-retry-count-exceeded@ib", Priority.SYMPTOM),
+        ("Local protection on mlx5_0:1/IB (synd 0x4 vend 0x51 hw_synd 0/0)", "error Local-protection@ib", Priority.CAUSE),
+        ("no remote registered memory access transport to vm2: self/memory - Destination is unreachable", "transport_unavailable no-transport@ucx", Priority.CAUSE),
+        ("no auxiliary transport to <no debug data>: posix/memory - no connect to iface", "transport_unavailable no-transport@ucx", Priority.CAUSE),
+        ("no usable transports/devices (asked rc on all devices)", "transport_unavailable no-device@ucx", Priority.CAUSE),
+        ("MD 'mlx5_7' does not exist", "transport_unavailable no-device@ucx", Priority.CAUSE),
+        ("mlx5_0: Couldn't enable GPUDirect RDMA. Please make sure nv_peer_mem is loaded", "transport_unavailable no-gpudirect@ucx", Priority.CAUSE),
+        ("Invalid value for TLS: 'x'. Expected: comma-separated list", "error invalid-value@TLS", Priority.CAUSE),
+        ("connect(fd=28, dest_addr=127.0.0.1:50573) failed: Connection refused", "network_failure connect-failed-Connection-refused@ucx", Priority.SYMPTOM),
+        ("error 'Endpoint timeout' will not be handled for ep 0x55 - rc/mlx5_0:1 since no error callback is installed", "network_failure Endpoint-timeout@ucx", Priority.SYMPTOM),
+        ("tcp_ep 0x55fa04 (state=CONNECTED): send(29) failed: Input/output error", "error tcp_ep-send-failed-Input-output-error@ucx", Priority.CAUSE),
+        ("cuMemcpyAsync(dst, src, n, s) failed: an illegal memory access was encountered", "error an-illegal-memory-access-was-encountered@cuMemcpyAsync", Priority.SYMPTOM),
+        ("cuCtxGetDevice(&cu_device) is failed. ret:invalid device context", "error invalid-device-context@cuCtxGetDevice", Priority.SYMPTOM),
+        ("failed to get the first receive descriptor", "error failed-to-get-the-first-receive-descriptor@ucx", Priority.SYMPTOM),
     ],
 )  # fmt: skip
-def test_what_ucx_logs(text: str, read_as: str, weight: Weight) -> None:
-    (reading,) = readings("ucx_errors", UCX + text)
-    assert (told(reading), reading.weight, reading.certain) == (read_as, weight, False)
+def test_what_ucx_logs(text: str, read_as: str, priority: Priority) -> None:
+    (match,) = matches("ucx_errors", UCX + text)
+    assert (kind_and_key(match), match.priority, match.fatal) == (read_as, priority, False)
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,7 @@ def test_what_ucx_logs(text: str, read_as: str, weight: Weight) -> None:
     ],
 )
 def test_what_ucx_logs_for_nothing(text: str) -> None:
-    assert readings("ucx_errors", UCX + text) == []
+    assert matches("ucx_errors", UCX + text) == []
 
 
 def test_errors_have_all_their_hosts_and_ranks() -> None:
@@ -263,5 +263,5 @@ def test_errors_have_all_their_hosts_and_ranks() -> None:
         f"{rank}: [1.2] [n{rank}:{rank} :0]  x.c:1  UCX  ERROR no active messages transport to b: tcp"
         for rank in (3, 4, 3)
     )
-    (error,) = spoken(text, "ucx_errors")
+    (error,) = parse_all(text, "ucx_errors")
     assert (error.ranks, error.hosts, error.line) == ((3, 4), ("n3", "n4"), 1)

@@ -1,4 +1,4 @@
-"""What Hydra, Cray's launchers, MVAPICH, libfabric, its NCCL plugin and verbs print of failures, and what not."""
+"""Failures printed by Hydra, Cray's launchers, MVAPICH, libfabric, its NCCL plugin and verbs, and harmless lines."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from pytest_hetgpu.analysis.logs.lines import parsed
+from pytest_hetgpu.analysis.logs.lines import parse_line
 from pytest_hetgpu.extensions.signatures.aws_ofi import AwsOfi
-from pytest_hetgpu.extensions.signatures.base import Dialect, Reading, Weight
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser, Priority
 from pytest_hetgpu.extensions.signatures.cray import Cray
 from pytest_hetgpu.extensions.signatures.hydra import Hydra
 from pytest_hetgpu.extensions.signatures.intel_mpi import IntelMpi
@@ -20,14 +20,14 @@ from pytest_hetgpu.extensions.signatures.mvapich import Mvapich
 from pytest_hetgpu.extensions.signatures.verbs import Verbs
 
 
-def readings(dialect: Dialect, text: str) -> list[Reading]:
+def matches(parser: LogParser, text: str) -> list[FailureMatch]:
     for number, line in enumerate(text.splitlines(), 1):
-        dialect.feed(parsed(line, number))
-    return list(dialect.finish())
+        parser.feed(parse_line(line, number))
+    return list(parser.finish())
 
 
-def said(dialect: Dialect, text: str) -> list[str]:
-    return [f"{one.signature.kind.value} {one.signature.key}" for one in readings(dialect, text)]
+def said(parser: LogParser, text: str) -> list[str]:
+    return [f"{one.signature.kind.value} {one.signature.key}" for one in matches(parser, text)]
 
 
 CXI = "libfabric:4411:1712000000::cxi:core:cxip_call():310<warn> nid001234: "
@@ -89,17 +89,17 @@ def test_libfabric(text: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "weight"),
+    ("reason", "priority"),
     [
-        ("connection failure (sockerr -113)", Weight.RELAYED),
-        ("connect failure 113(No route to host)", Weight.RELAYED),
-        ("connection failure (sockerr -111)", Weight.SYMPTOM),
+        ("connection failure (sockerr -113)", Priority.RELAYED),
+        ("connect failure 113(No route to host)", Priority.RELAYED),
+        ("connection failure (sockerr -111)", Priority.SYMPTOM),
     ],
 )
-def test_a_host_out_of_reach_explains_more_than_a_peer_that_refuses(reason: str, weight: Weight) -> None:
-    dialect = Libfabric()
-    dialect.feed(parsed(f"libfabric:11:22::tcp:ep_ctrl:xnet_req_done():335<warn> {reason}", 1))
-    assert [reading.weight for reading in dialect.finish()] == [weight]
+def test_a_host_out_of_reach_explains_more_than_a_peer_that_refuses(reason: str, priority: Priority) -> None:
+    parser = Libfabric()
+    parser.feed(parse_line(f"libfabric:11:22::tcp:ep_ctrl:xnet_req_done():335<warn> {reason}", 1))
+    assert [match.priority for match in parser.finish()] == [priority]
 
 
 @pytest.mark.parametrize(
@@ -148,9 +148,9 @@ NCCL = "node-3:512:601 [2] nccl_net_ofi_init:42 NCCL WARN NET/OFI "
     ],
 )
 def test_aws_ofi_nccl(text: str, expected: str) -> None:
-    (one,) = readings(AwsOfi(), text)
+    (one,) = matches(AwsOfi(), text)
     assert f"{one.signature.kind.value} {one.signature.key}" == expected
-    assert (one.certain, one.signature.hosts) == (False, ("node-3",))
+    assert (one.fatal, one.signature.hosts) == (False, ("node-3",))
 
 
 @pytest.mark.parametrize(
@@ -201,8 +201,8 @@ def test_what_verbs_does_not_mean_or_others_read(text: str) -> None:
 
 
 def test_a_flushed_request_follows_upon_another_error() -> None:
-    (one,) = readings(Verbs(), "wc status IBV_WC_WR_FLUSH_ERR")
-    assert one.weight is Weight.CONSEQUENCE
+    (one,) = matches(Verbs(), "wc status IBV_WC_WR_FLUSH_ERR")
+    assert one.priority is Priority.CONSEQUENCE
 
 
 HOSTILE = (
@@ -229,7 +229,7 @@ HOSTILE = (
 def test_no_line_takes_long_or_raises(text: str) -> None:
     started = time.monotonic()
     for kind in (Hydra, Cray, Mvapich, Libfabric, AwsOfi, Verbs, MpichAssertions, MpichErrors, MpichExits, IntelMpi):
-        dialect = kind()
-        dialect.feed(parsed(text, 1))
-        dialect.finish()
+        parser = kind()
+        parser.feed(parse_line(text, 1))
+        parser.finish()
     assert time.monotonic() - started < 1

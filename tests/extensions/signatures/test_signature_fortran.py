@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_hetgpu.extensions.signatures.base import Weight
-from tests.extensions.signatures.speak import readings, spoken
+from pytest_hetgpu.extensions.signatures.base import Priority
+from tests.extensions.signatures.parsing import matches, parse_all
 
 GFORTRAN = """
 Program received signal SIGSEGV: Segmentation fault - invalid memory reference.
@@ -45,7 +45,7 @@ libmpi.so.12       00002B0D2D1D5630  PMPI_Barrier          Unknown  Unknown
     ],
 )
 def test_fortrans_run_time_libraries(text: str, key: str, entry: str | None) -> None:
-    (crash,) = spoken(text, "fortran")
+    (crash,) = parse_all(text, "fortran")
     assert (crash.kind.value, crash.key, crash.entry_point) == ("crash", key, entry)
 
 
@@ -74,10 +74,10 @@ def test_fortrans_run_time_libraries(text: str, key: str, entry: str | None) -> 
     ],
 )
 def test_errors_of_fortran_are_no_crashes(text: str, key: str, function: str | None) -> None:
-    """The key is the library's words: a build without backtraces has the same."""
-    (reading,) = readings("fortran", text)
-    told = reading.signature
-    assert (told.kind.value, told.key, told.function, told.signal, reading.certain) == (
+    """Take the library's message as key: a build without backtraces has the same."""
+    (match,) = matches("fortran", text)
+    told = match.signature
+    assert (told.kind.value, told.key, told.function, told.signal, match.fatal) == (
         "error",
         key,
         function,
@@ -87,19 +87,19 @@ def test_errors_of_fortran_are_no_crashes(text: str, key: str, function: str | N
 
 
 def test_memory_that_fortran_asks_for_is_another_dialects() -> None:
-    assert readings("fortran", "forrtl: severe (41): insufficient virtual memory") == []
+    assert matches("fortran", "forrtl: severe (41): insufficient virtual memory") == []
 
 
 def test_an_abort_of_the_launcher_explains_less_than_what_it_reports() -> None:
     text = "prterun: tpp.c:83: __pthread_tpp_change_priority: Assertion `new_prio == -1' failed."
-    assert readings("glibc", text)[0].weight is Weight.RELAYED
-    assert readings("glibc", text.replace("prterun", "heat"))[0].weight is Weight.CAUSE
+    assert matches("glibc", text)[0].priority is Priority.RELAYED
+    assert matches("glibc", text.replace("prterun", "heat"))[0].priority is Priority.CAUSE
 
 
 def test_labels_within_a_line_are_no_part_of_an_exceptions_name() -> None:
     text = "terminate called after throwing an instance of '[0] std::bad_alloc[0] '\n  what():  [0] std::bad_alloc[0] "
-    (reading,) = readings("glibc", text)
-    assert (reading.signature.kind.value, reading.signature.detail) == (
+    (match,) = matches("glibc", text)
+    assert (match.signature.kind.value, match.signature.detail) == (
         "out_of_memory",
         "std::bad_alloc: std::bad_alloc",
     )

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from pytest_hetgpu.analysis.explain import Explanation, explain
-from pytest_hetgpu.analysis.logs.lines import parsed
+from pytest_hetgpu.analysis.logs.lines import parse_line
 from pytest_hetgpu.config.known_failures.load import knowledge
 from pytest_hetgpu.extensions.registry import find
-from pytest_hetgpu.extensions.signatures.base import Dialect
+from pytest_hetgpu.extensions.signatures.base import LogParser
 
 FRAME = '  File "/home/me/train.py", line 7, in step\n    loss.backward()\n'
 INFO = "n1:12:34 [0] NCCL INFO {} -> {}"
@@ -110,17 +110,17 @@ def test_a_status_alone_is_a_status(told: Tell) -> None:
 
 
 @pytest.mark.parametrize(
-    "dialect", ["program", "containers", "glibc", "torch_distributed", "benchmarks", "python_errors"]
+    "parser", ["program", "containers", "glibc", "torch_distributed", "benchmarks", "python_errors"]
 )
 @pytest.mark.parametrize("filler", [" ", "a ", "x", "1 ", "(", "/a", ": "])
-def test_no_line_is_long_enough_to_stall(dialect: str, filler: str) -> None:
-    """Patterns whose parts can take the same text in many ways need more than a second for such lines."""
-    reader = find("signatures", dialect, Dialect)()  # type: ignore[type-abstract]
+def test_no_line_is_long_enough_to_stall(parser: str, filler: str) -> None:
+    """Feed lines that take over a second if parts of a pattern can match the same text in many ways."""
+    reader = find("signatures", parser, LogParser)()  # type: ignore[type-abstract]
     triggers = [trigger.decode() for trigger in reader.triggers][:40]
     started = time.process_time()
     for trigger in triggers:
         for text in (f"{trigger}{filler * 500}z", f"{filler * 500}{trigger}", f"{trigger} x{filler * 120}y"):
-            reader.feed(parsed(text, 1))
+            reader.feed(parse_line(text, 1))
     assert time.process_time() - started < 5
 
 

@@ -119,7 +119,7 @@ def test_crash_keys(frame: str, key: str) -> None:
     report.signal = signal_name(11)
     report.add(LIBC)
     report.add(frame)
-    assert report.reading().signature.key == key
+    assert report.build_match().signature.key == key
 
 
 def test_signals_without_a_name_have_their_number() -> None:

@@ -1,4 +1,4 @@
-"""A process's last words: what each means, and whose they are."""
+"""Last messages of a process: their meaning, and the process they belong to."""
 
 # ruff: noqa: E501 - log lines are as long as they are
 
@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_hetgpu.extensions.signatures.base import Weight
-from tests.extensions.signatures.speak import readings, spoken, told
+from pytest_hetgpu.extensions.signatures.base import Priority
+from tests.extensions.signatures.parsing import kind_and_key, matches, parse_all
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ from tests.extensions.signatures.speak import readings, spoken, told
     ],
 )  # fmt: skip
 def test_last_words(text: str, read_as: str) -> None:
-    assert told(readings("glibc", text)[0]) == read_as
+    assert kind_and_key(matches("glibc", text)[0]) == read_as
 
 
 @pytest.mark.parametrize(
@@ -59,23 +59,26 @@ def test_last_words(text: str, read_as: str) -> None:
     ],
 )
 def test_what_is_nobodys_last_word(text: str) -> None:
-    assert readings("glibc", text) == []
+    assert matches("glibc", text) == []
 
 
 def test_how_much_each_word_explains() -> None:
-    def weight(text: str) -> tuple[Weight, bool]:
-        (reading,) = readings("glibc", text)
-        return reading.weight, reading.certain
+    def priority(text: str) -> tuple[Priority, bool]:
+        (match,) = matches("glibc", text)
+        return match.priority, match.fatal
 
-    assert weight("free(): invalid pointer") == (Weight.CAUSE, True)
-    assert weight("[1.2] a.out[5]: segfault at 0 ip 7f sp 7f error 4 in a.out[4+1]") == (Weight.RELAYED, False)
-    assert weight("terminate called after throwing an instance of 'c10::DistBackendError'") == (Weight.RELAYED, True)
+    assert priority("free(): invalid pointer") == (Priority.CAUSE, True)
+    assert priority("[1.2] a.out[5]: segfault at 0 ip 7f sp 7f error 4 in a.out[4+1]") == (Priority.RELAYED, False)
+    assert priority("terminate called after throwing an instance of 'c10::DistBackendError'") == (
+        Priority.RELAYED,
+        True,
+    )
 
 
 def test_an_exceptions_text_is_its_own_writers() -> None:
     text = "[1,0]<stderr>:terminate called after throwing an instance of 'A'\n[1,1]<stderr>:  what():  other\n[1,0]<stderr>:  what():  mine"
-    (reading,) = readings("glibc", text)
-    assert (reading.signature.detail, reading.signature.ranks) == ("A: mine", (0,))
+    (match,) = matches("glibc", text)
+    assert (match.signature.detail, match.signature.ranks) == ("A: mine", (0,))
 
 
 def report(process: str, *frames: str, signal: str = "Aborted (6)") -> list[str]:
@@ -89,7 +92,9 @@ LIBC = "/lib/libc.so.6(abort+0xd3)[0x7fa6bee5c472]"
 
 def test_last_words_and_the_report_that_follows_are_one_crash() -> None:
     frames = (LIBC, "/lib/libc.so.6(__libc_free+0x6f)[0x7fa6bee5c002]", "./heat2d(main+0x679)[0x557b9e150b69]")
-    (crash,) = spoken("\n".join(["free(): invalid pointer", *report("node3:02049", *frames)]), "glibc", "openmpi_crash")
+    (crash,) = parse_all(
+        "\n".join(["free(): invalid pointer", *report("node3:02049", *frames)]), "glibc", "openmpi_crash"
+    )
     assert (crash.key, crash.primary_line, crash.line) == ("SIGABRT@heat2d!main", "free(): invalid pointer", 1)
     assert (crash.detail, crash.library, crash.function) == ("free(): invalid pointer", "heat2d", "main")
     assert (crash.signal, crash.hosts) == ("SIGABRT", ("node3",))
@@ -98,7 +103,7 @@ def test_last_words_and_the_report_that_follows_are_one_crash() -> None:
 def test_an_assertions_function_is_the_one_that_asserted_and_its_library_the_reports() -> None:
     words = "heat2d: grid.h:3: void app::check(int): Assertion `n' failed."
     frames = (LIBC, "/x/libgrid.so.1(+0x1234)[0x7fa6bee5d472]", "/x/libmpi.so.40(PMPI_Send+0x1)[0x7fa6bee5e472]")
-    (crash,) = spoken("\n".join([words, *report("a:1", *frames)]), "glibc", "openmpi_crash")
+    (crash,) = parse_all("\n".join([words, *report("a:1", *frames)]), "glibc", "openmpi_crash")
     assert (crash.key, crash.entry_point) == ("SIGABRT@libgrid.so!app-check", "PMPI_Send")
 
 
@@ -106,7 +111,7 @@ def test_each_rank_has_its_own_last_words() -> None:
     words = "heat2d: app.c:16: {}: Assertion `n' failed."
     reports = [report(f"n{n}:7", LIBC, f"./heat2d({name}+0x1)[0x55{n}]") for n, name in enumerate(("load", "save"))]
     text = [words.format("save"), words.format("load"), *reports[0], *reports[1]]
-    crashes = spoken("\n".join(text), "glibc", "openmpi_crash")
+    crashes = parse_all("\n".join(text), "glibc", "openmpi_crash")
     assert [(crash.key, crash.hosts) for crash in crashes] == [
         ("SIGABRT@heat2d!save", ("n1",)),
         ("SIGABRT@heat2d!load", ("n0",)),
@@ -117,7 +122,7 @@ def test_an_abort_whose_handler_dies_too_is_an_abort() -> None:
     aborted, died = report("n3:03413")[:-1], report("n3:03413", signal="Segmentation fault (11)")[:-1]
     epilogue = "mpirun noticed that process rank 2 with PID 3413 on node n3 exited on signal 11 (Segmentation fault)."
     text = ["*** stack smashing detected ***: terminated", *aborted, *died, epilogue]
-    crash, met = spoken("\n".join(text), "glibc", "openmpi_crash", "openmpi_exits")
+    crash, met = parse_all("\n".join(text), "glibc", "openmpi_crash", "openmpi_exits")
     assert (crash.key, crash.line, crash.ranks) == ("SIGABRT@stack-smashing-detected", 1, (2,))
     assert (crash.library, crash.function, met.signal) == (None, None, "SIGSEGV")
 
@@ -125,7 +130,7 @@ def test_an_abort_whose_handler_dies_too_is_an_abort() -> None:
 def test_memory_that_new_cannot_have_stays_that_whatever_reports_the_abort() -> None:
     words = "terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc"
     text = "\n".join([words, *report("a:1", LIBC, "./heat2d(main+0x1)[0x55]")])
-    (crash,) = spoken(text, "glibc", "kernel_oom", "openmpi_crash")
+    (crash,) = parse_all(text, "glibc", "kernel_oom", "openmpi_crash")
     assert (crash.kind.value, crash.key, crash.signal) == ("out_of_memory", "bad_alloc@libstdc", "SIGABRT")
     assert (crash.library, crash.function) == ("heat2d", "main")
 
@@ -134,4 +139,4 @@ def test_the_kernels_and_the_shells_word_on_a_reported_crash_are_its_echo() -> N
     segv = report("node1:583", "./heat2d(main+0x1)[0x55]", signal="Segmentation fault (11)")
     kernel = "Nov 20 12:00:00 node1 kernel: heat2d[583]: segfault at 18 ip 055 sp 07f error 4 in heat2d[4+1]"
     text = "\n".join([kernel, *segv, "Segmentation fault (core dumped)"])
-    assert [crash.key for crash in spoken(text, "glibc", "shells", "openmpi_crash")] == ["SIGSEGV@heat2d!main"]
+    assert [crash.key for crash in parse_all(text, "glibc", "shells", "openmpi_crash")] == ["SIGSEGV@heat2d!main"]

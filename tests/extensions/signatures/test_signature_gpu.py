@@ -1,4 +1,4 @@
-"""NCCL, RCCL, CUDA and HIP: what single texts mean, and which of several warnings a run failed for."""
+"""NCCL, RCCL, CUDA and HIP: meanings of single texts, and the warning that made a run fail."""
 
 # ruff: noqa: E501 - log lines are as long as they are
 
@@ -8,25 +8,25 @@ from collections.abc import Sequence
 
 import pytest
 
-from pytest_hetgpu.analysis.logs.lines import parsed
+from pytest_hetgpu.analysis.logs.lines import parse_line
 from pytest_hetgpu.extensions.registry import find
-from pytest_hetgpu.extensions.signatures._texts.gpu import gpu_error
-from pytest_hetgpu.extensions.signatures.base import Dialect, Reading, Weight
-from pytest_hetgpu.extensions.signatures.engine.order import ranked
+from pytest_hetgpu.extensions.signatures._messages.gpu import gpu_error
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser, Priority
+from pytest_hetgpu.extensions.signatures.engine.order import by_priority
 from pytest_hetgpu.model.failure import Signature
 
 NCCL = "gpu3:4711:4790 [2] "
 
 
-def readings(dialect: str, text: str) -> Sequence[Reading]:
-    reader = find("signatures", dialect, Dialect)()  # type: ignore[type-abstract]
+def matches(parser: str, text: str) -> Sequence[FailureMatch]:
+    reader = find("signatures", parser, LogParser)()  # type: ignore[type-abstract]
     for number, line in enumerate(text.split("\n"), 1):
-        reader.feed(parsed(line, number))
+        reader.feed(parse_line(line, number))
     return reader.finish()
 
 
-def first(dialect: str, text: str) -> Signature:
-    return ranked(readings(dialect, text))[0]
+def first(parser: str, text: str) -> Signature:
+    return by_priority(matches(parser, text))[0]
 
 
 @pytest.mark.parametrize(
@@ -63,12 +63,12 @@ def first(dialect: str, text: str) -> Signature:
     ],
 )  # fmt: skip
 def test_warnings_of_nccl(warning: str, means: str) -> None:
-    (reading,) = readings("nccl", f"{NCCL}transport/net_ib.cc:789 NCCL WARN {warning}")
-    signature = reading.signature
-    assert f"{signature.kind.value} {signature.key} {reading.weight.name}" == means
+    (match,) = matches("nccl", f"{NCCL}transport/net_ib.cc:789 NCCL WARN {warning}")
+    signature = match.signature
+    assert f"{signature.kind.value} {signature.key} {match.priority.name}" == means
     assert signature.hosts == ("gpu3",)
-    assert reading.process == ("gpu3", 4711)
-    assert not reading.certain
+    assert match.process == ("gpu3", 4711)
+    assert not match.fatal
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_warnings_of_nccl(warning: str, means: str) -> None:
     ],
 )
 def test_warnings_that_runs_survive(warning: str) -> None:
-    assert readings("nccl", f"{NCCL}src/init.cc:142 NCCL WARN {warning}") == ()
+    assert matches("nccl", f"{NCCL}src/init.cc:142 NCCL WARN {warning}") == ()
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_forms_of_the_prefix(prefix: str) -> None:
 
 
 def test_the_warning_that_the_call_failed_for() -> None:
-    """A thread that goes on has survived its warning, and so has a program whose call returned no error."""
+    """Skip the warning of a thread that goes on, and of a program whose call returned no error."""
     log = "\n".join(
         (
             "gpu3:193:193 [0] src/enqueue.cc:95 NCCL WARN HIP failure 'invalid device ordinal'",
@@ -116,7 +116,7 @@ def test_the_warning_that_the_call_failed_for() -> None:
             "ncclCommInitRank: 1 unhandled cuda error",
         )
     )
-    found = ranked(readings("nccl", log))
+    found = by_priority(matches("nccl", log))
     assert [signature.key for signature in found] == [
         "NoDevice@gpu",
         "ncclUnhandledCudaError@ncclCommInitRank",
@@ -130,13 +130,13 @@ def test_the_warning_that_the_call_failed_for() -> None:
 def test_a_lost_communicator_is_proven_by_its_thread() -> None:
     warning = f"{NCCL}transport/net_ib.cc:789 NCCL WARN NET/IB : Got completion with error 12, opcode 1, len 0, vendor err 129\n"
     trail = f"{NCCL}NCCL INFO include/net.h:29 -> 2\n"
-    (read,) = readings("nccl", warning + trail)
-    assert not read.certain
-    (read,) = readings(
+    (read,) = matches("nccl", warning + trail)
+    assert not read.fatal
+    (read,) = matches(
         "nccl", warning + trail + f"{NCCL}NCCL INFO transport.cc:163 -> 2 [Proxy Thread]\n{NCCL}NCCL INFO on"
     )
-    assert read.certain
-    assert read.weight is Weight.CAUSE
+    assert read.fatal
+    assert read.priority is Priority.CAUSE
     assert read.signature.detail == "completion error 12 (transport retry counter exceeded), vendor error 129"
 
 
@@ -157,10 +157,10 @@ def test_ranks_are_known_from_where_a_communicator_was_made() -> None:
     ],
 )  # fmt: skip
 def test_results_in_other_peoples_words(line: str, means: str, entry: str | None) -> None:
-    (reading,) = readings("nccl", line)
-    signature = reading.signature
+    (match,) = matches("nccl", line)
+    signature = match.signature
     assert (f"{signature.kind.value} {signature.key}", signature.entry_point) == (means, entry)
-    assert reading.certain
+    assert match.fatal
     assert signature.hosts == (("gpu3",) if line.startswith("gpu3") else ())
 
 
@@ -175,7 +175,7 @@ def test_results_in_other_peoples_words(line: str, means: str, entry: str | None
     ],
 )
 def test_what_is_no_result_of_a_program(line: str) -> None:
-    assert readings("nccl", line) == ()
+    assert matches("nccl", line) == ()
 
 
 @pytest.mark.parametrize(
@@ -204,9 +204,9 @@ def test_what_is_no_result_of_a_program(line: str) -> None:
     ],
 )  # fmt: skip
 def test_errors_of_gpu_runtimes(line: str, means: str) -> None:
-    (reading,) = readings("cuda_hip", line)
-    assert f"{reading.signature.kind.value} {reading.signature.key} {reading.certain}" == means
-    assert reading.signature.signal is None
+    (match,) = matches("cuda_hip", line)
+    assert f"{match.signature.kind.value} {match.signature.key} {match.fatal}" == means
+    assert match.signature.signal is None
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_errors_of_gpu_runtimes(line: str, means: str) -> None:
     ],
 )
 def test_what_is_no_error_of_a_gpu(line: str) -> None:
-    assert readings("cuda_hip", line) == ()
+    assert matches("cuda_hip", line) == ()
 
 
 def test_a_runtime_that_aborts_dies_of_a_signal_only_if_the_log_says_so() -> None:

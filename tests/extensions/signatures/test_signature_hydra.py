@@ -1,11 +1,11 @@
-"""What Hydra, Cray's launchers, MVAPICH and Intel MPI print of failures, and what not."""
+"""Failures printed by Hydra, Cray's launchers, MVAPICH and Intel MPI, and harmless lines."""
 
 from __future__ import annotations
 
 import pytest
 
-from pytest_hetgpu.analysis.logs.lines import parsed
-from pytest_hetgpu.extensions.signatures.base import Dialect, Reading, Weight
+from pytest_hetgpu.analysis.logs.lines import parse_line
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser, Priority
 from pytest_hetgpu.extensions.signatures.cray import Cray
 from pytest_hetgpu.extensions.signatures.hydra import Hydra
 from pytest_hetgpu.extensions.signatures.intel_mpi import IntelMpi
@@ -13,14 +13,14 @@ from pytest_hetgpu.extensions.signatures.mpich_assertions import MpichAssertions
 from pytest_hetgpu.extensions.signatures.mvapich import Mvapich
 
 
-def readings(dialect: Dialect, text: str) -> list[Reading]:
+def matches(parser: LogParser, text: str) -> list[FailureMatch]:
     for number, line in enumerate(text.splitlines(), 1):
-        dialect.feed(parsed(line, number))
-    return list(dialect.finish())
+        parser.feed(parse_line(line, number))
+    return list(parser.finish())
 
 
-def said(dialect: Dialect, text: str) -> list[str]:
-    return [f"{one.signature.kind.value} {one.signature.key}" for one in readings(dialect, text)]
+def said(parser: LogParser, text: str) -> list[str]:
+    return [f"{one.signature.kind.value} {one.signature.key}" for one in matches(parser, text)]
 
 
 MPIEXEC = "[mpiexec@node1] "
@@ -102,9 +102,9 @@ def test_hydra(text: str, expected: str) -> None:
 
 
 def test_hydra_names_the_host_that_failed_not_its_own() -> None:
-    (one,) = readings(Hydra(), f"{MPIEXEC}Error: Unable to run bstrap_proxy on node9 (pid 1, exit code 65280)")
+    (one,) = matches(Hydra(), f"{MPIEXEC}Error: Unable to run bstrap_proxy on node9 (pid 1, exit code 65280)")
     assert one.signature.hosts == ("node9",)
-    (one,) = readings(Hydra(), f"{MPIEXEC}ui_cmd_cb ({SRC}mpiexec/pmiserv_pmci.c:51): Launch proxy failed.")
+    (one,) = matches(Hydra(), f"{MPIEXEC}ui_cmd_cb ({SRC}mpiexec/pmiserv_pmci.c:51): Launch proxy failed.")
     assert one.signature.hosts == ()
 
 
@@ -114,7 +114,7 @@ def test_what_hydra_lost_is_no_cause() -> None:
         f"{MPIEXEC}HYDT_bscu_wait_for_completion (x.c:109): one of the processes terminated badly; aborting\n"
         "[cli_1]: write_line error; fd=8 buf=:cmd=finalize\n"
     )
-    assert {one.weight for one in readings(Hydra(), text)} == {Weight.CONSEQUENCE}
+    assert {one.priority for one in matches(Hydra(), text)} == {Priority.CONSEQUENCE}
 
 
 @pytest.mark.parametrize(
@@ -153,8 +153,8 @@ def test_cray(text: str, expected: str) -> None:
 
 def test_pals_stops_the_other_ranks() -> None:
     text = "x1: rank 1 died from signal 15\nx2: rank 0 died from signal 6\n"
-    found = {one.signature.key: (one.weight, one.signature.ranks) for one in readings(Cray(), text)}
-    assert found == {"SIGTERM": (Weight.CONSEQUENCE, (1,)), "SIGABRT": (Weight.ENDING, (0,))}
+    found = {one.signature.key: (one.priority, one.signature.ranks) for one in matches(Cray(), text)}
+    assert found == {"SIGTERM": (Priority.CONSEQUENCE, (1,)), "SIGABRT": (Priority.EXIT, (0,))}
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ Abort(1) on node 6: Internal error
 
 
 def test_an_assertion_with_its_backtrace() -> None:
-    (one,) = readings(MpichAssertions(), ASSERTION)
+    (one,) = matches(MpichAssertions(), ASSERTION)
     found = one.signature
     assert (found.kind.value, found.key) == ("error", "assertion@init_comm.c!in_use")
     assert (found.library, found.function, found.entry_point) == (
@@ -207,7 +207,7 @@ def test_an_assertion_with_its_backtrace() -> None:
 
 
 def test_an_assertion_without_one() -> None:
-    (one,) = readings(MpichAssertions(), ASSERTION.splitlines()[0])
+    (one,) = matches(MpichAssertions(), ASSERTION.splitlines()[0])
     assert (one.signature.library, one.signature.function, one.signature.ranks) == (None, None, ())
 
 

@@ -1,4 +1,4 @@
-"""Real logs (made with Open MPI 4.1.4, 4.1.8 and 5.0.11, UCX 1.13 to 1.20), each with what it must be read as."""
+"""Real logs (made with Open MPI 4.1.4, 4.1.8 and 5.0.11, UCX 1.13 to 1.20), each with its expected signature."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hetgpu.analysis.logs.transcript import read
+from pytest_hetgpu.analysis.logs.parse import read_evidence
 from pytest_hetgpu.model.outcome import Evidence
 from pytest_hetgpu.model.records import RankExit
 
 LOGS = Path(__file__).parents[2] / "data" / "logs"
 SHORT_SEND = "SIGSEGV@libuct.so!uct_tcp_ep_am_short"
 
-# What rank 1 did -> how the log of each stack and transport is read.
+# Fault of rank 1 -> expected result for the log of each stack and transport.
 SIGNATURES = {
     "openmpi5-ob1-raise": "error ValueError@e.py",
     "openmpi5-ucx-raise": "error ValueError@e.py",
@@ -34,7 +34,7 @@ SIGNATURES = {
     "openmpi4-ob1-kill": "crash SIGKILL",
     "openmpi4-ucx-kill": "crash SIGKILL",
     "openmpi5-ucx-kill": "crash SIGKILL",
-    # prterun blames the rank that noticed, and does not know how the other ended.
+    # prterun blames the rank that noticed, and has no exit of the other one.
     "openmpi5-ob1-kill": "error peer-lost@openmpi",
     "openmpi5-ob1-silent": "error peer-lost@openmpi",
     "openmpi5-ucx-silent": "error no-finalize@mpirun",
@@ -74,7 +74,7 @@ SIGNATURES = {
     "debian-exec-format": "launch_failure exec@Exec-format-error",
     "openmpi5-no-library": "missing_library missing-library@libanswer.so.1",
     "openmpi5-no-module": "missing_library missing-module@torch_ucc_missing",
-    # What programs and libraries say.
+    # Texts of programs and libraries.
     "openmpi5-memory": "out_of_memory _ArrayMemoryError@mem.py",
     "debian-shm-full": "out_of_memory no-space@dev-shm",
     "openmpi5-time-limit": "timeout time-limit@mpirun",
@@ -102,7 +102,7 @@ SIGNATURES = {
 
 
 def log(name: str) -> Evidence:
-    return read(LOGS / f"{name}.log")
+    return read_evidence(LOGS / f"{name}.log")
 
 
 def test_every_log_has_its_row() -> None:
@@ -143,7 +143,7 @@ def test_faulting_frame_and_entry_point() -> None:
 def test_rank_comes_from_what_the_ranks_said_of_themselves(tmp_path: Path) -> None:
     text = (LOGS / "openmpi5-ucx-guarded.log").read_text()
     (tmp_path / "cut.log").write_text(text[: text.index("prterun noticed")])
-    evidence = read(tmp_path / "cut.log")
+    evidence = read_evidence(tmp_path / "cut.log")
     assert evidence.exits == ()
     assert evidence.signatures[0].ranks == (0,)
 
@@ -180,14 +180,14 @@ def test_keys_outlive_processes_hosts_and_addresses(tmp_path: Path, name: str, s
     moved = moved.replace("libuct.so.0", "libuct.so.0.0.0").replace("libpython3.11.so.1.0", "libpython3.13.so.1.0")
     assert moved != text
     (tmp_path / "moved.log").write_text(moved)
-    key = read(tmp_path / "moved.log").signatures[0].key
+    key = read_evidence(tmp_path / "moved.log").signatures[0].key
     assert key == log(name).signatures[0].key
     assert (key == SHORT_SEND) is same_bug
 
 
 def test_a_cause_comes_before_what_it_led_to_wherever_that_stands(tmp_path: Path) -> None:
-    """Ranks print at the same time: the text of the other rank may come first."""
+    """Expect the cause first although ranks print at the same time, and the other rank's text may come first."""
     text = (LOGS / "openmpi5-ucx-guarded-4k.log").read_text()
     error = next(line for line in text.splitlines() if "UCX  ERROR" in line)
     (tmp_path / "late.log").write_text(text.replace(error + "\n", "") + error + "\n")
-    assert read(tmp_path / "late.log").signatures[0].key == log("openmpi5-ucx-guarded-4k").signatures[0].key
+    assert read_evidence(tmp_path / "late.log").signatures[0].key == log("openmpi5-ucx-guarded-4k").signatures[0].key

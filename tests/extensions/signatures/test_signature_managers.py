@@ -1,4 +1,4 @@
-"""Resource managers, containers, Kubernetes, memory and time limits: what each text means, and what is left unread."""
+"""Resource managers, containers, Kubernetes, memory and time limits: meanings of texts, and texts without one."""
 
 from __future__ import annotations
 
@@ -6,11 +6,17 @@ from collections.abc import Sequence
 
 import pytest
 
-from pytest_hetgpu.analysis.logs.lines import parsed
+from pytest_hetgpu.analysis.logs.lines import parse_line
 from pytest_hetgpu.extensions.registry import find
-from pytest_hetgpu.extensions.signatures.base import Dialect, Reading, Weight
-from pytest_hetgpu.extensions.signatures.engine.endings import by_code, by_signal, hosts, numbers, signal_number
-from pytest_hetgpu.extensions.signatures.engine.order import ranked
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser, Priority
+from pytest_hetgpu.extensions.signatures.engine.exits import (
+    exit_by_code,
+    exit_by_signal,
+    expand_hosts,
+    parse_ranges,
+    signal_number,
+)
+from pytest_hetgpu.extensions.signatures.engine.order import by_priority
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.records import RankExit
 from pytest_hetgpu.model.verdict import Kind
@@ -19,46 +25,46 @@ from tests.extensions.signatures.manager_texts import BATCH, CONTAINERS, FLUX, H
 MANAGERS = ("slurm", "flux", "batch", "containers", "kubernetes", "kernel_oom")
 
 
-def heard(dialect: str, text: str) -> Dialect:
-    reader = find("signatures", dialect, Dialect)()  # type: ignore[type-abstract]
+def heard(parser: str, text: str) -> LogParser:
+    reader = find("signatures", parser, LogParser)()  # type: ignore[type-abstract]
     left = 0
     for number, line in enumerate(text.split("\n"), 1):
         if any(trigger in line.encode() for trigger in reader.triggers):
             left = reader.context + 1
         if left:
             left -= 1
-            reader.feed(parsed(line, number))
+            reader.feed(parse_line(line, number))
     return reader
 
 
-def readings(dialect: str, text: str) -> Sequence[Reading]:
-    return heard(dialect, text).finish()
+def matches(parser: str, text: str) -> Sequence[FailureMatch]:
+    return heard(parser, text).finish()
 
 
-def said(dialect: str, text: str) -> list[str]:
-    return [f"{reading.signature.kind.value} {reading.signature.key}" for reading in readings(dialect, text)]
+def said(parser: str, text: str) -> list[str]:
+    return [f"{match.signature.kind.value} {match.signature.key}" for match in matches(parser, text)]
 
 
 def first(text: str) -> str:
-    """The most telling of what all of these dialects read."""
-    answer = ranked(reading for dialect in MANAGERS for reading in readings(dialect, text))
+    """Return the most telling match of these parsers."""
+    answer = by_priority(match for parser in MANAGERS for match in matches(parser, text))
     return f"{answer[0].kind.value} {answer[0].key} {answer[0].line}" if answer else ""
 
 
 TEXTS = [
-    (dialect, text, wanted)
-    for dialect, texts in zip(MANAGERS, (SLURM, FLUX, BATCH, CONTAINERS, KUBERNETES, MEMORY), strict=True)
+    (parser, text, wanted)
+    for parser, texts in zip(MANAGERS, (SLURM, FLUX, BATCH, CONTAINERS, KUBERNETES, MEMORY), strict=True)
     for text, wanted in texts
 ]
 
 
-@pytest.mark.parametrize(("dialect", "text", "wanted"), TEXTS)
-def test_what_a_text_means(dialect: str, text: str, wanted: str) -> None:
-    assert said(dialect, text) == [wanted]
+@pytest.mark.parametrize(("parser", "text", "wanted"), TEXTS)
+def test_what_a_text_means(parser: str, text: str, wanted: str) -> None:
+    assert said(parser, text) == [wanted]
 
 
 @pytest.mark.parametrize(
-    ("dialect", "text"),
+    ("parser", "text"),
     [
         ("slurm", "srun: Job step creation temporarily disabled, retrying (Requested nodes are busy)"),
         ("slurm", "slurmstepd: error: couldn't chdir to `/no': No such file or directory: going to /tmp instead"),
@@ -89,8 +95,8 @@ def test_what_a_text_means(dialect: str, text: str, wanted: str) -> None:
         ("kernel_oom", "bash: fork: retry: Resource temporarily unavailable"),
     ],
 )
-def test_what_means_nothing(dialect: str, text: str) -> None:
-    assert said(dialect, text) == []
+def test_what_means_nothing(parser: str, text: str) -> None:
+    assert said(parser, text) == []
 
 
 def test_srun_names_ranks_and_hosts() -> None:
@@ -101,9 +107,9 @@ def test_srun_names_ranks_and_hosts() -> None:
 
 
 def test_many_hosts_and_ranks_are_all_named_and_endless_numbers_none() -> None:
-    assert len(hosts("n[001-500],x")) == 501
-    assert hosts(f"n[{'9' * 5000}-3],x") == ("x",)
-    assert tuple(numbers(f"0-499,{'9' * 5000}")) == tuple(range(500))
+    assert len(expand_hosts("n[001-500],x")) == 501
+    assert expand_hosts(f"n[{'9' * 5000}-3],x") == ("x",)
+    assert tuple(parse_ranges(f"0-499,{'9' * 5000}")) == tuple(range(500))
 
 
 KILL_ON_BAD_EXIT = """srun: error: n1: task 0: {}
@@ -125,8 +131,8 @@ srun: Force Terminated StepId=1.0"""
 )
 def test_whom_srun_kills_is_a_consequence(how: str, wanted: str, end: str) -> None:
     assert first(KILL_ON_BAD_EXIT.format(how, end)) == wanted
-    weights = [reading.weight for reading in readings("slurm", KILL_ON_BAD_EXIT.format(how, end))]
-    assert weights == [Weight.ENDING, Weight.CONSEQUENCE]
+    weights = [match.priority for match in matches("slurm", KILL_ON_BAD_EXIT.format(how, end))]
+    assert weights == [Priority.EXIT, Priority.CONSEQUENCE]
 
 
 def test_a_step_that_is_terminated_because_of_a_task_says_so_before_or_after() -> None:
@@ -159,11 +165,11 @@ def test_what_follows_a_time_limit_is_a_consequence(how: str) -> None:
 )
 def test_only_what_stands_before_the_end_of_a_job_can_be_its_reason(cut: str) -> None:
     lost = "[n1:1] pml_ucx.c:424  Error: ucp_ep_create(proc=1) failed: Destination is unreachable"
-    gone = Reading(Signature(Kind.NETWORK_FAILURE, "lost", lost, 2), Weight.SYMPTOM, certain=False)
-    before = [reading for dialect in MANAGERS for reading in readings(dialect, f"going\ngoing\n{cut}")]
-    after = [reading for dialect in MANAGERS for reading in readings(dialect, cut)]
-    assert ranked([gone, *before])[0] == gone.signature
-    assert ranked([gone, *after])[0].kind is Kind.TIMEOUT
+    gone = FailureMatch(Signature(Kind.NETWORK_FAILURE, "lost", lost, 2), Priority.SYMPTOM, fatal=False)
+    before = [match for parser in MANAGERS for match in matches(parser, f"going\ngoing\n{cut}")]
+    after = [match for parser in MANAGERS for match in matches(parser, cut)]
+    assert by_priority([gone, *before])[0] == gone.signature
+    assert by_priority([gone, *after])[0].kind is Kind.TIMEOUT
 
 
 def test_a_failure_before_the_time_limit_wins() -> None:
@@ -171,8 +177,8 @@ def test_a_failure_before_the_time_limit_wins() -> None:
 
 
 def test_what_is_told_of_signals_is_kept_with_the_limit() -> None:
-    assert readings("slurm", TIME_LIMIT.format("Terminated"))[0].signature.signal == "SIGTERM"
-    assert readings("slurm", TIME_LIMIT.split("\nsrun", maxsplit=1)[0])[0].signature.signal is None
+    assert matches("slurm", TIME_LIMIT.format("Terminated"))[0].signature.signal == "SIGTERM"
+    assert matches("slurm", TIME_LIMIT.split("\nsrun", maxsplit=1)[0])[0].signature.signal is None
 
 
 def test_memory_explains_who_was_killed() -> None:
@@ -197,13 +203,13 @@ EVENTS = """flux-job: task(s) exited with exit code 143
 
 
 def test_what_somebody_stopped_was_stopped_whatever_its_ranks_said() -> None:
-    """The event log follows the output, so that lines do not tell what came first."""
+    """Put the event log after the output, so that line numbers do not give the order of events."""
     assert first(EVENTS) == "crash SIGTERM 1"
     cancelled = "9.7s: job.exception type=cancel severity=0 interrupted by ctrl-C"
     assert first(f"{EVENTS}\n{cancelled}") == "timeout cancelled@flux 4"
-    noted = readings("batch", f"{EVENTS}\nSTOPPED AT 15 MINUTES")
-    assert [(r.weight, r.signature.signal) for r in noted] == [(Weight.RELAYED, "SIGTERM")]
-    assert [r.weight for r in readings("batch", "STOPPED AT 15 MINUTES")] == [Weight.LIMIT]
+    noted = matches("batch", f"{EVENTS}\nSTOPPED AT 15 MINUTES")
+    assert [(r.priority, r.signature.signal) for r in noted] == [(Priority.RELAYED, "SIGTERM")]
+    assert [r.priority for r in matches("batch", "STOPPED AT 15 MINUTES")] == [Priority.LIMIT]
     assert first(f"{EVENTS}\n{cancelled}\nSTOPPED AT 15 MINUTES") == "timeout stopped@operator 5"
     assert heard("flux", EVENTS).exits() == (RankExit(81, signal=15),)
 
@@ -231,9 +237,7 @@ def test_jsrun_names_a_rank() -> None:
     ],
 )
 def test_keys_hold_nothing_of_one_run(lines: list[str]) -> None:
-    keys = {
-        r.signature.key for line in lines for dialect in ("slurm", "flux", "batch") for r in readings(dialect, line)
-    }
+    keys = {r.signature.key for line in lines for parser in ("slurm", "flux", "batch") for r in matches(parser, line)}
     assert len(keys) == 1
 
 
@@ -242,10 +246,10 @@ def test_hostile_text_is_read_quickly_and_raises_nothing(text: str) -> None:
     import time
 
     started = time.process_time()
-    for dialect in MANAGERS:
-        reader = find("signatures", dialect, Dialect)()  # type: ignore[type-abstract]
+    for parser in MANAGERS:
+        reader = find("signatures", parser, LogParser)()  # type: ignore[type-abstract]
         for number in range(3):
-            reader.feed(parsed(text, number + 1))
+            reader.feed(parse_line(text, number + 1))
         assert len(reader.finish()) < 100
         reader.exits()
     assert time.process_time() - started < 1
@@ -254,9 +258,9 @@ def test_hostile_text_is_read_quickly_and_raises_nothing(text: str) -> None:
 def test_endings() -> None:
     assert signal_number("Segmentation fault (core dumped)") == 11
     assert signal_number("Nonsense") is None
-    assert by_code(137).signal == "SIGKILL"
-    assert by_code(143).weight is Weight.CONSEQUENCE
-    assert by_code(255).key == "exit@255"
-    assert by_signal(55).key == "SIG55"
-    assert list(numbers("0-2,7")) == [0, 1, 2, 7]
-    assert hosts("a,b[1-2,09]-x,c") == ("a", "b1-x", "b2-x", "b09-x", "c")
+    assert exit_by_code(137).signal == "SIGKILL"
+    assert exit_by_code(143).priority is Priority.CONSEQUENCE
+    assert exit_by_code(255).key == "exit@255"
+    assert exit_by_signal(55).key == "SIG55"
+    assert list(parse_ranges("0-2,7")) == [0, 1, 2, 7]
+    assert expand_hosts("a,b[1-2,09]-x,c") == ("a", "b1-x", "b2-x", "b09-x", "c")

@@ -1,11 +1,11 @@
-"""What MPICH and its launcher print of failures."""
+"""Failures printed by MPICH and its launcher."""
 
 from __future__ import annotations
 
 import pytest
 
-from pytest_hetgpu.analysis.logs.lines import parsed
-from pytest_hetgpu.extensions.signatures.base import Dialect, Reading, Weight
+from pytest_hetgpu.analysis.logs.lines import parse_line
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser, Priority
 from pytest_hetgpu.extensions.signatures.mpich_errors import MpichErrors
 from pytest_hetgpu.extensions.signatures.mpich_exits import MpichExits
 from pytest_hetgpu.model.failure import Signature
@@ -43,14 +43,14 @@ def string(signal: int, name: str) -> str:
 SEGV = string(11, "Segmentation fault")
 
 
-def readings(dialect: Dialect, text: str) -> list[Reading]:
+def matches(parser: LogParser, text: str) -> list[FailureMatch]:
     for number, line in enumerate(text.splitlines(), 1):
-        dialect.feed(parsed(line, number))
-    return list(dialect.finish())
+        parser.feed(parse_line(line, number))
+    return list(parser.finish())
 
 
-def read(dialect: Dialect, text: str) -> list[Signature]:
-    return [reading.signature for reading in readings(dialect, text)]
+def read(parser: LogParser, text: str) -> list[Signature]:
+    return [match.signature for match in matches(parser, text)]
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def read(dialect: Dialect, text: str) -> list[Signature]:
         (banner(8) + string(8, "Floating point exception"), "crash SIGFPE", "=   EXIT CODE: 8"),
         (banner(7), "crash SIGBUS", "=   EXIT CODE: 7"),
         (banner(4), "crash SIGILL", "=   EXIT CODE: 4"),
-        # Releases before 3.2, and Intel MPI's before 2019, printed what exit was called with.
+        # Releases before 3.2, and Intel MPI before 2019, printed the argument of exit.
         (banner(1), "error exit@1", "=   EXIT CODE: 1"),
         (banner(2), "error exit@2", "=   EXIT CODE: 2"),
         (banner(255), "error exit@255", "=   EXIT CODE: 255"),
@@ -94,23 +94,23 @@ def test_how_a_rank_ended(text: str, expected: str, quote: str) -> None:
 
 
 def test_the_process_and_its_host_are_told() -> None:
-    (one,) = readings(MpichExits(), banner(11, host="node2.cluster.example"))
-    assert (one.process, one.signature.hosts, one.weight) == (("node2", 5490), ("node2",), Weight.ENDING)
+    (one,) = matches(MpichExits(), banner(11, host="node2.cluster.example"))
+    assert (one.process, one.signature.hosts, one.priority) == (("node2", 5490), ("node2",), Priority.EXIT)
 
 
 def test_the_rank_that_died_first_is_told_from_those_cleaned_up() -> None:
-    dialect = MpichExits()
+    parser = MpichExits()
     text = intel(0, 9, "Killed") + intel(1, 6, "Aborted") + intel(2, 9, "Killed")
-    (found,) = read(dialect, text)
+    (found,) = read(parser, text)
     assert (found.ranks, found.signal) == ((1,), "SIGABRT")
-    assert dialect.exits() == (RankExit(1, signal=6),)
+    assert parser.exits() == (RankExit(1, signal=6),)
 
 
 def test_which_of_several_killed_ranks_was_first_is_not_known() -> None:
-    dialect = MpichExits()
-    found = read(dialect, intel(0, 9, "Killed") + intel(1, 9, "Killed"))
+    parser = MpichExits()
+    found = read(parser, intel(0, 9, "Killed") + intel(1, 9, "Killed"))
     assert [one.ranks for one in found] == [(0,), (1,)]
-    assert dialect.exits() == ()
+    assert parser.exits() == ()
 
 
 def test_a_broken_off_banner_is_a_failure_too() -> None:

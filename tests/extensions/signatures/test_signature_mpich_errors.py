@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_hetgpu.analysis.logs.lines import parsed
-from pytest_hetgpu.extensions.signatures.base import Dialect, Reading, Weight
+from pytest_hetgpu.analysis.logs.lines import parse_line
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser, Priority
 from pytest_hetgpu.extensions.signatures.mpich_errors import MpichErrors
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.records import RankExit
 from pytest_hetgpu.model.verdict import Kind
 
 
-def readings(dialect: Dialect, text: str) -> list[Reading]:
+def matches(parser: LogParser, text: str) -> list[FailureMatch]:
     for number, line in enumerate(text.splitlines(), 1):
-        dialect.feed(parsed(line, number))
-    return list(dialect.finish())
+        parser.feed(parse_line(line, number))
+    return list(parser.finish())
 
 
-def read(dialect: Dialect, text: str) -> list[Signature]:
-    return [reading.signature for reading in readings(dialect, text)]
+def read(parser: LogParser, text: str) -> list[Signature]:
+    return [match.signature for match in matches(parser, text)]
 
 
 INVALID_RANK = """\
@@ -80,12 +80,12 @@ def test_what_fails_while_mpi_starts_is_a_transport_that_is_not_there(
 
 
 def test_an_error_of_its_own_class_is_said_by_the_head() -> None:
-    (one,) = readings(MpichErrors(), INVALID_RANK)
+    (one,) = matches(MpichErrors(), INVALID_RANK)
     found = one.signature
     assert (found.kind, found.key, found.entry_point) == (Kind.ERROR, "MPI_ERR_RANK@MPI_Send", "MPI_Send")
     assert (found.ranks, found.line, found.primary_line[:10]) == ((1,), 1, "sAbort(202")
     assert found.detail == "Invalid rank has value 8 but must be nonnegative and less than 3"
-    assert one.weight is Weight.CAUSE
+    assert one.priority is Priority.CAUSE
 
 
 def test_of_other_errors_the_deepest_line_gives_the_reason() -> None:
@@ -224,11 +224,11 @@ def test_a_stack_that_the_programs_own_handler_printed() -> None:
         "internal_Send(126): MPI_Send(buf=0x7ffd, count=1, MPI_INT, -9, 0, MPI_COMM_WORLD) failed\n"
         "internal_Send(78).: Invalid rank has value -9 but must be nonnegative and less than 2\n"
     )
-    (reading,) = readings(MpichErrors(), text)
-    found = reading.signature
+    (match,) = matches(MpichErrors(), text)
+    found = match.signature
     assert (found.key, found.entry_point, found.line) == ("MPI_ERR_RANK@MPI_Send", "MPI_Send", 1)
-    assert (reading.weight, reading.certain) == (Weight.RELAYED, False)
-    assert not readings(MpichErrors(), "the log holds no such thing, error stack:\n\n")
+    assert (match.priority, match.fatal) == (Priority.RELAYED, False)
+    assert not matches(MpichErrors(), "the log holds no such thing, error stack:\n\n")
 
 
 def test_cray_says_rank_and_host_itself() -> None:
@@ -259,7 +259,7 @@ def test_stacks_of_two_ranks_are_told_apart() -> None:
 
 
 def test_who_called_abort() -> None:
-    dialect = MpichErrors()
-    (one,) = readings(dialect, "x: application called MPI_Abort(MPI_COMM_WORLD, 3) - process 1")
-    assert (one.weight, one.signature.ranks) == (Weight.ENDING, (1,))
-    assert dialect.exits() == (RankExit(1, code=3, aborted=True),)
+    parser = MpichErrors()
+    (one,) = matches(parser, "x: application called MPI_Abort(MPI_COMM_WORLD, 3) - process 1")
+    assert (one.priority, one.signature.ranks) == (Priority.EXIT, (1,))
+    assert parser.exits() == (RankExit(1, code=3, aborted=True),)

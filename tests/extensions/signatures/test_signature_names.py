@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_hetgpu.extensions.signatures.engine.names import function_name, program_name
+from pytest_hetgpu.extensions.signatures.engine.demangle import function_name, program_name
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What is said of nodes that were not ready, or got lost."""
+"""Lines about nodes that were not ready, or got lost."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import pytest_hetgpu
-from pytest_hetgpu.analysis.logs.lines import parsed
+from pytest_hetgpu.analysis.logs.lines import parse_line
 from pytest_hetgpu.cluster import ssh
 from pytest_hetgpu.errors import ProvisionError
 from pytest_hetgpu.extensions.runtimes._docker import images, tunnel
@@ -84,26 +84,26 @@ IMAGE = Image("hetgpu/roce:1", "/containers/roce")
     ],
 )
 def test_lines_of_ours(line: str, kind: Kind, key: str) -> None:
-    dialect = Nodes()
-    dialect.feed(parsed(line, 3))
-    (reading,) = dialect.finish()
-    assert (reading.signature.kind, reading.signature.key, reading.signature.primary_line) == (kind, key, line)
+    parser = Nodes()
+    parser.feed(parse_line(line, 3))
+    (match,) = parser.finish()
+    assert (match.signature.kind, match.signature.key, match.signature.primary_line) == (kind, key, line)
 
 
 def test_the_same_words_in_mid_line_are_somebody_elses() -> None:
-    dialect = Nodes()
-    dialect.feed(parsed("it said: hetgpu: not ready: node1", 1))
-    assert not dialect.finish()
+    parser = Nodes()
+    parser.feed(parse_line("it said: hetgpu: not ready: node1", 1))
+    assert not parser.finish()
 
 
 def part(error: str | ProvisionError) -> str:
-    """What the line of a node that was not ready says was the matter."""
+    """Return the cause in the line of a node that was not ready."""
     text = f"node1: {error}" if isinstance(error, str) else str(error)
-    dialect = Nodes()
-    dialect.feed(parsed(f"hetgpu: not ready: {text}", 1))
-    (reading,) = dialect.finish()
-    assert reading.signature.detail == text
-    return reading.signature.key.partition("@")[2]
+    parser = Nodes()
+    parser.feed(parse_line(f"hetgpu: not ready: {text}", 1))
+    (match,) = parser.finish()
+    assert match.signature.detail == text
+    return match.signature.key.partition("@")[2]
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_nodes_that_do_not_reach_each_other(said: str) -> None:
 
 
 def troubles(program: str) -> Iterator[str]:
-    """The texts of every Trouble that a program of the nodes raises, with WORD for what it puts in."""
+    """Return the texts of every Trouble that a program on nodes raises, with WORD for its variables."""
     path = Path(pytest_hetgpu.__file__).parent / "remote" / f"{program}.py"
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and ast.unparse(node.exc.func) == "Trouble":
@@ -265,10 +265,10 @@ def test_every_trouble_with_a_nodes_own_sshd() -> None:
     ],
 )
 def test_what_slurm_took_away_has_slurms_word(state: str, kind: Kind, key: str) -> None:
-    dialect = Nodes()
-    dialect.feed(parsed(f"hetgpu: node node1 (a on c2) was lost: {words.ended('7', state)}", 1))
-    (reading,) = dialect.finish()
-    assert (reading.signature.kind, reading.signature.key) == (kind, key)
+    parser = Nodes()
+    parser.feed(parse_line(f"hetgpu: node node1 (a on c2) was lost: {words.ended('7', state)}", 1))
+    (match,) = parser.finish()
+    assert (match.signature.kind, match.signature.key) == (kind, key)
 
 
 @pytest.mark.parametrize(
@@ -282,7 +282,7 @@ def test_what_slurm_took_away_has_slurms_word(state: str, kind: Kind, key: str) 
     ],
 )
 def test_what_slurm_did_not_give(said: str) -> None:
-    dialect = Nodes()
-    dialect.feed(parsed(f"hetgpu: not ready: h200: {said}", 1))
-    (reading,) = dialect.finish()
-    assert reading.signature.key == "not-ready@slurm"
+    parser = Nodes()
+    parser.feed(parse_line(f"hetgpu: not ready: h200: {said}", 1))
+    (match,) = parser.finish()
+    assert match.signature.key == "not-ready@slurm"

@@ -1,77 +1,81 @@
-"""What Open MPI's parallel I/O says of reads and writes that failed."""
+"""Failed reads and writes in Open MPI's parallel I/O."""
 
 from __future__ import annotations
 
 import pytest
 
-from pytest_hetgpu.extensions.signatures.base import Weight
-from tests.extensions.signatures.speak import readings, told
+from pytest_hetgpu.extensions.signatures.base import Priority
+from tests.extensions.signatures.parsing import kind_and_key, matches
 
 POSIX = "mca_fbtl_posix_"
 
 
 @pytest.mark.parametrize(
-    ("text", "read_as", "weight"),
+    ("text", "read_as", "priority"),
     [
-        (f"{POSIX}pwritev: error in (p)write(v):Bad address", "error Bad-address@fbtl_posix_pwritev", Weight.CAUSE),
-        (f"[vm:7] {POSIX}pwritev: error in writev:Bad address", "error Bad-address@fbtl_posix_pwritev", Weight.CAUSE),
+        (f"{POSIX}pwritev: error in (p)write(v):Bad address", "error Bad-address@fbtl_posix_pwritev", Priority.CAUSE),
+        (f"[vm:7] {POSIX}pwritev: error in writev:Bad address", "error Bad-address@fbtl_posix_pwritev", Priority.CAUSE),
         (
             f"{POSIX}preadv_single: error in (p)read(v):Input/output error",
             "error Input-output-error@fbtl_posix_preadv_single",
-            Weight.CAUSE,
+            Priority.CAUSE,
         ),
         (
             f"{POSIX}ipreadv: error in aio_read(): errno 22 Invalid argument",
             "error Invalid-argument@fbtl_posix_ipreadv",
-            Weight.CAUSE,
+            Priority.CAUSE,
         ),
         (
             f"{POSIX}pwritev_datasieving: error in mca_fbtl_posix_lock() ret=-1: No locks available",
             "error No-locks-available@fbtl_posix_pwritev_datasieving",
-            Weight.CAUSE,
+            Priority.CAUSE,
         ),
         (
             f"{POSIX}ipwritev: could not allocate memory",
             "out_of_memory could-not-allocate-memory@fbtl_posix_ipwritev",
-            Weight.CAUSE,
+            Priority.CAUSE,
         ),
         (
             "mca_sharedfp_sm_file_open: Error, unable to open file for mmap: /tmp/x.sm",
             "error Error-unable-to-open-file-for-mmap-tmp-x.sm@sharedfp_sm_file_open",
-            Weight.CAUSE,
+            Priority.CAUSE,
         ),
         (
             "vulcan_write_all: fbtl_pwritev failed",
             "error fbtl_pwritev-failed@vulcan_write_all",
-            Weight.RELAYED,
+            Priority.RELAYED,
         ),
-        ("common_ompio: error allocating memory", "out_of_memory error-allocating-memory@common_ompio", Weight.RELAYED),
+        (
+            "common_ompio: error allocating memory",
+            "out_of_memory error-allocating-memory@common_ompio",
+            Priority.RELAYED,
+        ),
         (
             "mca_common_ompio_set_view: mca_fcoll_base_file_select() failed",
             "error no-component@fcoll",
-            Weight.CAUSE,
+            Priority.CAUSE,
         ),
         (
             "No shared file pointer component found for this communicator. Can not execute",
             "error no-component@sharedfp",
-            Weight.CAUSE,
+            Priority.CAUSE,
         ),
         (
             "File locking failed in ADIOI_GEN_SetLock64(fd 12,cmd F_SETLKW/7,type F_WRLCK/1,whence 0) with return "
             "value FFFFFFFF and errno 26.",
             "error no-lock@romio",
-            Weight.CAUSE,
+            Priority.CAUSE,
         ),
     ],
 )
-def test_a_file_that_was_not_read_or_written(text: str, read_as: str, weight: Weight) -> None:
-    (found,) = readings("openmpi_io", text)
-    assert (told(found), found.weight, found.certain) == (read_as, weight, True)
+def test_a_file_that_was_not_read_or_written(text: str, read_as: str, priority: Priority) -> None:
+    (found,) = matches("openmpi_io", text)
+    assert (kind_and_key(found), found.priority, found.fatal) == (read_as, priority, True)
 
 
 def test_a_file_that_is_not_there_is_no_proof_of_a_failure() -> None:
-    (found,) = readings("openmpi_io", "fs_file failed, error code 42")
-    assert (told(found), found.certain) == ("error failed@fs_file", False)
+    (found,) = matches("openmpi_io", "fs_file failed, error code 42")
+    assert (kind_and_key(found), found.fatal) == ("error failed@fs_file", False)
 
 
 @pytest.mark.parametrize(
@@ -84,4 +88,4 @@ def test_a_file_that_is_not_there_is_no_proof_of_a_failure() -> None:
     ],
 )
 def test_talk(text: str) -> None:
-    assert readings("openmpi_io", text) == []
+    assert matches("openmpi_io", text) == []

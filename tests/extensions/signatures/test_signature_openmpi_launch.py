@@ -1,4 +1,4 @@
-"""What Open MPI's launchers and the runtime under them say when a job does not start, is lost, or is stopped."""
+"""Open MPI's launchers and their runtime: jobs that do not start, are lost, or are stopped."""
 
 # ruff: noqa: E501 - log lines are as long as they are
 
@@ -6,27 +6,27 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_hetgpu.analysis.logs.lines import parsed
+from pytest_hetgpu.analysis.logs.lines import parse_line
 from pytest_hetgpu.extensions.registry import find
-from pytest_hetgpu.extensions.signatures._texts import launch
-from pytest_hetgpu.extensions.signatures.base import Dialect, Reading, Weight
-from pytest_hetgpu.extensions.signatures.engine.order import ranked
+from pytest_hetgpu.extensions.signatures._messages import launch
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser, Priority
+from pytest_hetgpu.extensions.signatures.engine.order import by_priority
 from pytest_hetgpu.model.failure import Signature
 
 
-def readings(dialect: str, text: str) -> list[Reading]:
-    found = find("signatures", dialect, Dialect)()  # type: ignore[type-abstract]
+def matches(parser: str, text: str) -> list[FailureMatch]:
+    found = find("signatures", parser, LogParser)()  # type: ignore[type-abstract]
     for number, line in enumerate(text.split("\n"), 1):
-        found.feed(parsed(line, number))
+        found.feed(parse_line(line, number))
     return list(found.finish())
 
 
-def spoken(dialect: str, text: str) -> list[Signature]:
-    return list(ranked(readings(dialect, text)))
+def parse_all(parser: str, text: str) -> list[Signature]:
+    return list(by_priority(matches(parser, text)))
 
 
-def told(dialect: str, text: str) -> str:
-    (found,) = spoken(dialect, text)
+def told(parser: str, text: str) -> str:
+    (found,) = parse_all(parser, text)
     return f"{found.kind.value} {found.key}"
 
 
@@ -70,7 +70,7 @@ def told(dialect: str, text: str) -> str:
     ],
 )  # fmt: skip
 def test_launch_failures(text: str, read_as: str, quoted: int) -> None:
-    (found,) = spoken("openmpi_launch", text)
+    (found,) = parse_all("openmpi_launch", text)
     assert f"{found.kind.value} {found.key}" == f"launch_failure {read_as}"
     assert found.line == quoted
 
@@ -96,13 +96,13 @@ def test_every_text_of_the_tables_has_a_key_of_its_own(group: str) -> None:
     ],
 )  # fmt: skip
 def test_jobs_that_were_lost_or_stopped(text: str, read_as: str, hosts: tuple[str, ...]) -> None:
-    (found,) = spoken("openmpi_launch", text)
+    (found,) = parse_all("openmpi_launch", text)
     assert (f"{found.kind.value} {found.key}", found.hosts) == (read_as, hosts)
 
 
 def test_a_time_limit_explains_less_than_anything_else() -> None:
-    (found,) = readings("openmpi_launch", "The user-provided time limit for job execution has been reached:")
-    assert (found.weight, found.certain) == (Weight.LIMIT, True)
+    (found,) = matches("openmpi_launch", "The user-provided time limit for job execution has been reached:")
+    assert (found.priority, found.fatal) == (Priority.LIMIT, True)
 
 
 @pytest.mark.parametrize(
@@ -118,34 +118,34 @@ def test_a_time_limit_explains_less_than_anything_else() -> None:
     ],
 )
 def test_no_launch_failures(text: str) -> None:
-    assert readings("openmpi_launch", text) == []
+    assert matches("openmpi_launch", text) == []
 
 
 FORCED = "[[18631,0],0] FORCE-TERMINATE AT {} - error ../orte/mca/{}(352)"
 
 
 @pytest.mark.parametrize(
-    ("text", "read_as", "weight"),
+    ("text", "read_as", "priority"),
     [
-        (FORCED.format("(null):1", "ras/base/ras_base_allocate.c"), "launch_failure terminated@ras_base_allocate.c", Weight.RELAYED),
-        (FORCED.format("Data unpack would read past end of buffer:-26", "grpcomm/direct/grpcomm_direct.c"), "launch_failure Data-unpack-would-read-past-end-of-buffer@orte", Weight.RELAYED),
-        ("It looks like orte_init failed for some reason; your parallel process is\nlikely\n\n  orte_ess_init failed\n  --> Returned value Not found (-13)", "launch_failure failed@orte_init!orte_ess_init", Weight.RELAYED),
-        ('It looks like "prte_init()" failed for some reason. There are many\n\n   prte_plm_base_select failed', "launch_failure failed@prte_init!prte_plm_base_select", Weight.RELAYED),
-        ("[a:1] CANNOT CREATE FIFO /run/t/x: errno 28", "launch_failure no-space@session-dir", Weight.CAUSE),
-        ("[a:1] CANNOT CREATE FIFO /run/t/x: errno 13", "launch_failure no-fifo@session-dir", Weight.CAUSE),
-        ("PMIx detected a call to mkdir was unable to create the desired directory:\n\n  Directory: /x\n  Error:     No space left on device", "launch_failure no-space@session-dir", Weight.CAUSE),
-        ("A call to mkdir was unable to create the desired directory:\n\n  Directory: /x\n  Error:     Permission denied", "launch_failure no-directory@session-dir", Weight.CAUSE),
-        ("[a:1] [[1,0],0] ORTE_ERROR_LOG: Not found in file ess_hnp_module.c at line 320", "launch_failure Not-found@orte", Weight.SYMPTOM),
-        ("[a:1] [[1,1],0] ORTE_ERROR_LOG: Unreachable in file base/routed_base_fns.c at line 7", "error Unreachable@orte", Weight.SYMPTOM),
-        ("[a:1] PMIX ERROR: OUT-OF-RESOURCE in file src/mca/common/dstore/dstore_base.c at line 544", "launch_failure no-space@session-dir", Weight.RELAYED),
-        ("[a:1] PMIX ERROR: PMIX_ERR_UNREACH in file src/server/pmix_server.c at line 3110", "error lost-client@pmix", Weight.CONSEQUENCE),
-        ("[a:1] PRTE ERROR: Bad parameter in file rmaps_base_map_job.c at line 9", "launch_failure Bad-parameter@prte", Weight.SYMPTOM),
+        (FORCED.format("(null):1", "ras/base/ras_base_allocate.c"), "launch_failure terminated@ras_base_allocate.c", Priority.RELAYED),
+        (FORCED.format("Data unpack would read past end of buffer:-26", "grpcomm/direct/grpcomm_direct.c"), "launch_failure Data-unpack-would-read-past-end-of-buffer@orte", Priority.RELAYED),
+        ("It looks like orte_init failed for some reason; your parallel process is\nlikely\n\n  orte_ess_init failed\n  --> Returned value Not found (-13)", "launch_failure failed@orte_init!orte_ess_init", Priority.RELAYED),
+        ('It looks like "prte_init()" failed for some reason. There are many\n\n   prte_plm_base_select failed', "launch_failure failed@prte_init!prte_plm_base_select", Priority.RELAYED),
+        ("[a:1] CANNOT CREATE FIFO /run/t/x: errno 28", "launch_failure no-space@session-dir", Priority.CAUSE),
+        ("[a:1] CANNOT CREATE FIFO /run/t/x: errno 13", "launch_failure no-fifo@session-dir", Priority.CAUSE),
+        ("PMIx detected a call to mkdir was unable to create the desired directory:\n\n  Directory: /x\n  Error:     No space left on device", "launch_failure no-space@session-dir", Priority.CAUSE),
+        ("A call to mkdir was unable to create the desired directory:\n\n  Directory: /x\n  Error:     Permission denied", "launch_failure no-directory@session-dir", Priority.CAUSE),
+        ("[a:1] [[1,0],0] ORTE_ERROR_LOG: Not found in file ess_hnp_module.c at line 320", "launch_failure Not-found@orte", Priority.SYMPTOM),
+        ("[a:1] [[1,1],0] ORTE_ERROR_LOG: Unreachable in file base/routed_base_fns.c at line 7", "error Unreachable@orte", Priority.SYMPTOM),
+        ("[a:1] PMIX ERROR: OUT-OF-RESOURCE in file src/mca/common/dstore/dstore_base.c at line 544", "launch_failure no-space@session-dir", Priority.RELAYED),
+        ("[a:1] PMIX ERROR: PMIX_ERR_UNREACH in file src/server/pmix_server.c at line 3110", "error lost-client@pmix", Priority.CONSEQUENCE),
+        ("[a:1] PRTE ERROR: Bad parameter in file rmaps_base_map_job.c at line 9", "launch_failure Bad-parameter@prte", Priority.SYMPTOM),
     ],
 )  # fmt: skip
-def test_the_runtime_below(text: str, read_as: str, weight: Weight) -> None:
-    (found,) = readings("pmix", text)
+def test_the_runtime_below(text: str, read_as: str, priority: Priority) -> None:
+    (found,) = matches("pmix", text)
     assert f"{found.signature.kind.value} {found.signature.key}" == read_as
-    assert found.weight is weight
+    assert found.priority is priority
 
 
 @pytest.mark.parametrize(
@@ -158,4 +158,4 @@ def test_the_runtime_below(text: str, read_as: str, weight: Weight) -> None:
     ],
 )
 def test_nothing_of_the_runtimes(text: str) -> None:
-    assert readings("pmix", text) == []
+    assert matches("pmix", text) == []

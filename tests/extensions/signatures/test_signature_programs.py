@@ -1,4 +1,4 @@
-"""Results that failed their check, worlds of one, and what programs say when they give up."""
+"""Results that failed their check, worlds of one, and messages of programs that give up."""
 
 # ruff: noqa: E501 - log lines are as long as they are
 
@@ -9,17 +9,17 @@ from collections.abc import Sequence
 
 import pytest
 
-from pytest_hetgpu.analysis.logs.lines import parsed
+from pytest_hetgpu.analysis.logs.lines import parse_line
 from pytest_hetgpu.extensions.registry import find
-from pytest_hetgpu.extensions.signatures.base import Dialect, Reading, Weight
-from pytest_hetgpu.extensions.signatures.engine.parting import parting_words
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser, Priority
+from pytest_hetgpu.extensions.signatures.engine.last_error import last_error
 
 
-def readings(dialect: str, text: str) -> Sequence[Reading]:
-    reader = find("signatures", dialect, Dialect)()  # type: ignore[type-abstract]
+def matches(parser: str, text: str) -> Sequence[FailureMatch]:
+    reader = find("signatures", parser, LogParser)()  # type: ignore[type-abstract]
     for number, line in enumerate(text.split("\n"), 1):
         if any(trigger.decode() in line for trigger in reader.triggers):
-            reader.feed(parsed(line, number))
+            reader.feed(parse_line(line, number))
     return reader.finish()
 
 
@@ -61,9 +61,9 @@ def readings(dialect: str, text: str) -> Sequence[Reading]:
     ],
 )  # fmt: skip
 def test_what_programs_say_when_they_give_up(line: str, key: str) -> None:
-    (reading,) = readings("program", line)
-    assert reading.signature.key == f"{key}@program"
-    assert (reading.signature.kind.value, reading.weight, reading.certain) == ("error", Weight.RELAYED, False)
+    (match,) = matches("program", line)
+    assert match.signature.key == f"{key}@program"
+    assert (match.signature.kind.value, match.priority, match.fatal) == ("error", Priority.RELAYED, False)
 
 
 @pytest.mark.parametrize(
@@ -123,18 +123,18 @@ def test_what_programs_say_when_they_give_up(line: str, key: str) -> None:
     ],
 )
 def test_what_is_no_last_word(line: str) -> None:
-    assert readings("program", line) == ()
+    assert matches("program", line) == ()
 
 
 def test_ranks_that_say_the_same_are_one_reading() -> None:
-    (reading,) = readings("program", "rank 2: no input, giving up\nrank 0: no input, giving up")
-    assert (reading.signature.line, reading.signature.ranks) == (1, (0, 2))
+    (match,) = matches("program", "rank 2: no input, giving up\nrank 0: no input, giving up")
+    assert (match.signature.line, match.signature.ranks) == (1, (0, 2))
 
 
 def test_words_long_before_the_end_were_not_the_last() -> None:
     log = "ERROR: optional module missing\n" + "step\n" * 3000 + "MPI_ABORT was invoked on rank 0"
-    (reading,) = readings("program", log)
-    assert reading.weight is Weight.SYMPTOM
+    (match,) = matches("program", log)
+    assert match.priority is Priority.SYMPTOM
 
 
 @pytest.mark.parametrize(
@@ -156,8 +156,8 @@ def test_words_long_before_the_end_were_not_the_last() -> None:
     ],
 )
 def test_an_errno_tells_what_failed(line: str, kind: str) -> None:
-    (reading,) = readings("program", line)
-    assert (f"{reading.signature.kind.value} {reading.weight.name}", reading.certain) == (kind, False)
+    (match,) = matches("program", line)
+    assert (f"{match.signature.kind.value} {match.priority.name}", match.fatal) == (kind, False)
 
 
 @pytest.mark.parametrize(
@@ -172,8 +172,8 @@ def test_an_errno_tells_what_failed(line: str, kind: str) -> None:
     ],
 )
 def test_some_words_are_certainly_the_last(line: str) -> None:
-    (reading,) = readings("program", line)
-    assert (reading.signature.kind.value, reading.certain) == ("error", True)
+    (match,) = matches("program", line)
+    assert (match.signature.kind.value, match.fatal) == ("error", True)
 
 
 @pytest.mark.parametrize(
@@ -190,18 +190,18 @@ def test_some_words_are_certainly_the_last(line: str) -> None:
     ],
 )  # fmt: skip
 def test_a_call_that_the_program_says_failed(line: str, key: str, entry: str | None) -> None:
-    (reading,) = readings("program", line)
-    assert (reading.signature.key, reading.signature.entry_point, reading.certain) == (key, entry, False)
+    (match,) = matches("program", line)
+    assert (match.signature.key, match.signature.entry_point, match.fatal) == (key, entry, False)
 
 
 def test_equal_words_of_two_ranks_end_with_the_last() -> None:
-    (reading,) = readings("program", "fopen: No such file or directory\nfopen: No such file or directory")
-    assert reading.signature.line == 2
+    (match,) = matches("program", "fopen: No such file or directory\nfopen: No such file or directory")
+    assert match.signature.line == 2
 
 
-@pytest.mark.parametrize("dialect", ["nccl", "cuda_hip", "benchmarks", "world", "program", "petsc"])
-def test_hostile_lines_cost_little(dialect: str) -> None:
-    reader = find("signatures", dialect, Dialect)()  # type: ignore[type-abstract]
+@pytest.mark.parametrize("parser", ["nccl", "cuda_hip", "benchmarks", "world_size", "program", "petsc"])
+def test_hostile_lines_cost_little(parser: str) -> None:
+    reader = find("signatures", parser, LogParser)()  # type: ignore[type-abstract]
     pieces = [trigger.decode() for trigger in reader.triggers]
     pieces += [
         "a ",
@@ -219,8 +219,8 @@ def test_hostile_lines_cost_little(dialect: str) -> None:
     ]
     started = time.process_time()
     for number, piece in enumerate(pieces):
-        reader.feed(parsed(piece * (8192 // len(piece)), number))
-        reader.feed(parsed(("a: " + piece) * (8192 // (len(piece) + 3)), number))
+        reader.feed(parse_line(piece * (8192 // len(piece)), number))
+        reader.feed(parse_line(("a: " + piece) * (8192 // (len(piece) + 3)), number))
     reader.finish()
     assert time.process_time() - started < 0.05 * len(pieces)
 
@@ -233,15 +233,15 @@ def test_petsc() -> None:
         P.format(1, "-" * 72),
         P.format(1, "Caught signal number 11 SEGV: Segmentation Violation, probably memory access out of range"),
     )
-    (reading,) = readings("petsc", "\n".join(crash))
-    assert (reading.signature.key, reading.signature.signal, reading.signature.ranks) == ("SIGSEGV", "SIGSEGV", (1,))
-    (reading,) = readings(
+    (match,) = matches("petsc", "\n".join(crash))
+    assert (match.signature.key, match.signature.signal, match.signature.ranks) == ("SIGSEGV", "SIGSEGV", (1,))
+    (match,) = matches(
         "petsc",
         P.format(
             0, "Caught signal number 15 Terminate: Some process (or the batch system) has told this process to end"
         ),
     )
-    assert reading.weight is Weight.CONSEQUENCE
+    assert match.priority is Priority.CONSEQUENCE
     error = (
         P.format(2, "--------------------- Error Message ---------------------"),
         P.format(2, "Arguments are incompatible"),
@@ -250,12 +250,12 @@ def test_petsc() -> None:
         P.format(2, "#1 VecCopy() at /src/vec/vec/interface/vector.c:1602"),
         P.format(2, "#2 main() at ex1.c:12"),
     )
-    (reading,) = readings("petsc", "\n".join(error))
-    assert (reading.signature.key, reading.signature.line) == ("Arguments-are-incompatible@petsc!VecCopy", 2)
-    (reading,) = readings(
+    (match,) = matches("petsc", "\n".join(error))
+    assert (match.signature.key, match.signature.line) == ("Arguments-are-incompatible@petsc!VecCopy", 2)
+    (match,) = matches(
         "petsc", "\n".join(error[:2]).replace("Arguments are incompatible", "Out of memory. This could be due to")
     )
-    assert reading.signature.kind.value == "out_of_memory"
+    assert match.signature.kind.value == "out_of_memory"
 
 
 @pytest.mark.parametrize(
@@ -271,6 +271,6 @@ def test_petsc() -> None:
     ],
 )
 def test_the_line_before_an_abort(before: tuple[str, ...], rank: int | None, said: str | None) -> None:
-    lines = [parsed(line, number) for number, line in enumerate(before, 1)]
-    found = parting_words(lines, rank)
+    lines = [parse_line(line, number) for number, line in enumerate(before, 1)]
+    found = last_error(lines, rank)
     assert (found.quote if found else None) == said

@@ -1,10 +1,10 @@
-"""Reports of PSM's signal handler, alone and mixed, and what belongs to the same death."""
+"""Reports of PSM's signal handler, alone and mixed, and other reports of the same death."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.extensions.signatures.speak import readings, spoken
+from tests.extensions.signatures.parsing import matches, parse_all
 
 HEAD = "{0}:{1} terminated with signal {2} at PC={3} SP=7ffc07143800.  Backtrace:"
 
@@ -36,7 +36,7 @@ SEND = (
     ],
 )
 def test_each_generation_of_the_handler(head: str) -> None:
-    (read,) = spoken("\n".join(report("solve", 1074, 4, *SOLVER, head=head)), "psm")
+    (read,) = parse_all("\n".join(report("solve", 1074, 4, *SOLVER, head=head)), "psm")
     assert (read.key, read.signal, read.library, read.function) == ("SIGILL@solve!step", "SIGILL", "solve", "step")
     assert (read.primary_line, read.line) == (head.format("solve", 1074, 4, SOLVER[0][1]), 2)
 
@@ -45,25 +45,28 @@ def test_the_frame_at_fault_is_below_the_c_library_and_the_handler() -> None:
     handler = (("/opt/libpsm3-fi.so(+0x4c10)", "7fc1f0004c10"), ("/lib/libc.so.6(+0x3c050)", "7fc1fea5a050"))
     lines = report("heat", 7, 11, *SEND)
     lines[2:2] = [f"{name}[0x{address}]" for name, address in handler]
-    (read,) = spoken("\n".join(lines), "psm")
+    (read,) = parse_all("\n".join(lines), "psm")
     assert (read.key, read.entry_point) == ("SIGSEGV@libfabric.so!fi_x", "MPI_Send")
 
 
 def test_reports_written_at_the_same_time_are_told_apart() -> None:
     one, other = report("solve", 1, 4, *SOLVER), report("heat", 2, 11, *SEND)
     mixed = [line for pair in zip(one, other, strict=False) for line in pair] + other[len(one) :]
-    assert {read.key for read in spoken("\n".join(mixed), "psm")} == {"SIGILL@solve!step", "SIGSEGV@libfabric.so!fi_x"}
+    assert {read.key for read in parse_all("\n".join(mixed), "psm")} == {
+        "SIGILL@solve!step",
+        "SIGSEGV@libfabric.so!fi_x",
+    }
 
 
 def test_ranks_before_lines_tell_reports_apart() -> None:
     text = "\n".join(f"[{rank}] {line}" for rank in (3, 5) for line in report("solve", rank, 11, *SOLVER))
-    (read,) = spoken(text, "psm")
+    (read,) = parse_all(text, "psm")
     assert (read.key, read.ranks) == ("SIGSEGV@solve!step", (3, 5))
 
 
 def test_an_abort_is_told_by_the_assertion_before_it() -> None:
     said = "solve: solve.c:9: step: Assertion `n > 0' failed."
-    (read,) = spoken("\n".join([said, *report("solve", 7, 6, *SOLVER)]), "glibc", "psm")
+    (read,) = parse_all("\n".join([said, *report("solve", 7, 6, *SOLVER)]), "glibc", "psm")
     assert (read.key, read.primary_line, read.detail) == ("SIGABRT@solve!step", said, "n > 0")
 
 
@@ -78,4 +81,4 @@ def test_an_abort_is_told_by_the_assertion_before_it() -> None:
     ],
 )
 def test_other_words_are_nothing(text: str) -> None:
-    assert readings("psm", f"{text}\n./a(b+0x1)[0x5]") == []
+    assert matches("psm", f"{text}\n./a(b+0x1)[0x5]") == []

@@ -1,4 +1,4 @@
-"""Python's tracebacks: whose they are, which of a chain counts, and what exceptions mean."""
+"""Python's tracebacks: their ranks, the one that counts in a chain, and the meanings of exceptions."""
 
 # ruff: noqa: E501 - log lines are as long as they are
 
@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_hetgpu.analysis.logs.lines import parsed
+from pytest_hetgpu.analysis.logs.lines import parse_line
 from pytest_hetgpu.extensions.registry import find
-from pytest_hetgpu.extensions.signatures.base import Dialect, Reading, Weight
-from pytest_hetgpu.extensions.signatures.engine.order import ranked
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser, Priority
+from pytest_hetgpu.extensions.signatures.engine.order import by_priority
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.verdict import Kind
-from tests.extensions.signatures.speak import spoken as across
+from tests.extensions.signatures.parsing import parse_all as across
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "/home/me/train.py", line 7, in main\n    step()\n'
 
@@ -36,15 +36,15 @@ CAUSED = "\nThe above exception was the direct cause of the following exception:
 HANDLING = "\nDuring handling of the above exception, another exception occurred:\n\n"
 
 
-def readings(text: str) -> list[Reading]:
-    reader = find("signatures", "python_errors", Dialect)()  # type: ignore[type-abstract]
+def matches(text: str) -> list[FailureMatch]:
+    reader = find("signatures", "python_errors", LogParser)()  # type: ignore[type-abstract]
     for number, line in enumerate(text.split("\n"), 1):
-        reader.feed(parsed(line, number))
+        reader.feed(parse_line(line, number))
     return list(reader.finish())
 
 
-def spoken(text: str) -> list[Signature]:
-    return list(ranked(readings(text)))
+def parse_all(text: str) -> list[Signature]:
+    return list(by_priority(matches(text)))
 
 
 def of_rank(rank: int, text: str) -> str:
@@ -92,7 +92,7 @@ def of_rank(rank: int, text: str) -> str:
     ],
 )  # fmt: skip
 def test_exception(exception: str, read_as: str) -> None:
-    first = spoken(TRACEBACK + exception)[0]
+    first = parse_all(TRACEBACK + exception)[0]
     assert f"{first.kind.value} {first.key}" == read_as
     assert first.primary_line == exception.splitlines()[0].strip()
     assert (first.library, first.function) == (None, None)
@@ -108,12 +108,12 @@ def test_exception(exception: str, read_as: str) -> None:
     ],
 )
 def test_one_mpi_error_has_one_key_whatever_mpi_names_it(message: str, key: str) -> None:
-    (read,) = spoken(f"{MPI}mpi4py.MPI.Exception: {message}\ninternal_Recv(127): MPI_Recv(buf=0x1) failed")
+    (read,) = parse_all(f"{MPI}mpi4py.MPI.Exception: {message}\ninternal_Recv(127): MPI_Recv(buf=0x1) failed")
     assert (read.key, read.entry_point) == (key, "Comm.Recv")
 
 
 def test_a_bus_error_of_a_worker_is_a_full_shm() -> None:
-    (read,) = spoken(
+    (read,) = parse_all(
         TRACEBACK + "RuntimeError: DataLoader worker (pid 192) is killed by signal: Bus error. It is possible"
     )
     assert (read.kind.value, read.key, read.signal) == ("out_of_memory", "no-space@dev-shm", "SIGBUS")
@@ -141,18 +141,18 @@ def test_a_bus_error_of_a_worker_is_a_full_shm() -> None:
 )  # fmt: skip
 def test_which_of_a_chain_is_the_answer(first: str, link: str, second: str, answer: str) -> None:
     text = TRACEBACK + first + "\n" + link + TRACEBACK + second
-    assert spoken(text)[0].key.partition("@")[0] == answer
+    assert parse_all(text)[0].key.partition("@")[0] == answer
 
 
 def test_what_cleaning_up_raises_is_no_cause() -> None:
     cleaning = TRACEBACK.replace("in main", "in __exit__")
-    assert spoken(f"{TRACEBACK}KeyError: 'x'\n{HANDLING}{cleaning}ValueError: closed")[0].key.startswith("KeyError@")
+    assert parse_all(f"{TRACEBACK}KeyError: 'x'\n{HANDLING}{cleaning}ValueError: closed")[0].key.startswith("KeyError@")
 
 
 def test_the_connection_to_the_store_is_quoted_as_the_agent_says_it() -> None:
     inner = "torch.distributed.DistNetworkError: The client socket has timed out after 5ms while trying to connect to (h1, 7)."
     outer = "torch.distributed.elastic.rendezvous.api.RendezvousConnectionError: The connection to the C10d store"
-    first = spoken(f"{TRACEBACK}{inner}\n{CAUSED}{TRACEBACK}{outer}")[0]
+    first = parse_all(f"{TRACEBACK}{inner}\n{CAUSED}{TRACEBACK}{outer}")[0]
     assert (first.primary_line, first.hosts) == (outer, ("h1",))
 
 
@@ -161,7 +161,7 @@ def test_a_tool_that_pip_installed_is_told_by_its_own_frame() -> None:
     inner = (
         '  File "/v/lib/python3.11/site-packages/torch/distributed/run.py", line 755, in main\n    raise ValueError()\n'
     )
-    assert spoken(f"{tool}{inner}ValueError: Cuda is not available.")[0].key == "ValueError@run.py!main"
+    assert parse_all(f"{tool}{inner}ValueError: Cuda is not available.")[0].key == "ValueError@run.py!main"
 
 
 @pytest.mark.parametrize(
@@ -175,9 +175,9 @@ def test_a_tool_that_pip_installed_is_told_by_its_own_frame() -> None:
 )
 def test_the_rank_that_aborted_is_the_one_that_raised(abort: str, ranks: tuple[int, ...]) -> None:
     text = f"{TRACEBACK}KeyError: 'x'\n{HANDLING}{TRACEBACK}OptionError: no x\n"
-    assert spoken(text + abort)[0].ranks == ranks
-    assert spoken(f"{text}{TRACEBACK}TypeError: y\n{abort}")[0].ranks == ()
-    assert spoken(of_rank(7, text) + abort)[0].ranks == (7,)
+    assert parse_all(text + abort)[0].ranks == ranks
+    assert parse_all(f"{text}{TRACEBACK}TypeError: y\n{abort}")[0].ranks == ()
+    assert parse_all(of_rank(7, text) + abort)[0].ranks == (7,)
 
 
 @pytest.mark.parametrize(
@@ -191,14 +191,14 @@ def test_the_rank_that_aborted_is_the_one_that_raised(abort: str, ranks: tuple[i
     ],
 )  # fmt: skip
 def test_what_is_no_failure(text: str) -> None:
-    assert spoken(text) == []
+    assert parse_all(text) == []
 
 
 def test_the_interpreters_own_end() -> None:
     text = 'Fatal Python error: Segmentation fault\n\nCurrent thread 0x0001 (most recent call first):\n  File "/x/b.py", line 3 in inner\n  File "/x/a.py", line 9 in <module>'
-    (read,) = spoken(text)
+    (read,) = parse_all(text)
     assert (read.kind.value, read.key, read.signal, read.function) == ("crash", "SIGSEGV@b.py!inner", "SIGSEGV", None)
-    assert spoken("Fatal Python error: init_fs_encoding: failed to get the Python codec") == []
+    assert parse_all("Fatal Python error: init_fs_encoding: failed to get the Python codec") == []
 
 
 def test_the_call_into_torch_distributed_is_the_entry() -> None:
@@ -207,12 +207,12 @@ def test_the_call_into_torch_distributed_is_the_entry() -> None:
         + C10D.format("all_reduce")
         + "RuntimeError: [../g/gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 15000ms for recv operation to complete"
     )
-    assert [(read.kind.value, read.entry_point) for read in spoken(text)] == [("timeout", "all_reduce")]
+    assert [(read.kind.value, read.entry_point) for read in parse_all(text)] == [("timeout", "all_reduce")]
 
 
 def test_a_port_in_use_is_a_launch_failure_where_the_agent_met_it() -> None:
     said = "torch.distributed.DistNetworkError: The server socket has failed to listen on any local network address. port: 29605, useIpv6: false, code: -98, name: EADDRINUSE, message: address already in use"
-    read = [spoken(head + said)[0] for head in (TRACEBACK, TRACEBACK + AGENT)]
+    read = [parse_all(head + said)[0] for head in (TRACEBACK, TRACEBACK + AGENT)]
     assert [f"{one.kind.value} {one.key}" for one in read] == [
         "error address-in-use@c10d-store",
         "launch_failure address-in-use@c10d-store",
@@ -222,8 +222,8 @@ def test_a_port_in_use_is_a_launch_failure_where_the_agent_met_it() -> None:
 def test_what_torchrun_meets_before_it_starts_anything_is_a_launch_failure() -> None:
     frame = '  File "/v/lib/python3.11/site-packages/torch/distributed/run.py", line 755, in {}\n    x()\n'
     text = TRACEBACK + frame.format("determine_local_world_size") + "ValueError: Cuda is not available."
-    assert spoken(text)[0].kind is Kind.LAUNCH_FAILURE
-    assert spoken(TRACEBACK + frame.format("run") + "ValueError: x")[0].kind is Kind.ERROR
+    assert parse_all(text)[0].kind is Kind.LAUNCH_FAILURE
+    assert parse_all(TRACEBACK + frame.format("run") + "ValueError: x")[0].kind is Kind.ERROR
 
 
 def test_what_nccl_said_last_is_the_cause() -> None:
@@ -232,14 +232,14 @@ def test_what_nccl_said_last_is_the_cause() -> None:
         TRACEBACK
         + "torch.distributed.DistBackendError: NCCL error in: ../torch/csrc/distributed/c10d/NCCLUtils.hpp:275, invalid usage (run with NCCL_DEBUG=WARN for details), NCCL version 2.21.5\nncclInvalidUsage: This usually reflects invalid usage of NCCL library.\nLast error:\nDuplicate GPU detected : rank 1 and rank 0 both on CUDA device 1000",
     )
-    (read,) = spoken(text)
+    (read,) = parse_all(text)
     assert "uplicate" in (read.detail or "")
     assert "uplicate" in read.key or read.key == "duplicate-gpu@nccl"
 
 
 def test_consequences_weigh_little() -> None:
     weights = {
-        text: readings(TRACEBACK + text)[0].weight
+        text: matches(TRACEBACK + text)[0].priority
         for text in (
             "KeyboardInterrupt",
             "RuntimeError: [../g/gloo/transport/tcp/pair.cc:525] Read error [10.7.0.1]:22941: Connection reset by peer",
@@ -248,7 +248,7 @@ def test_consequences_weigh_little() -> None:
             "torch.distributed.DistNetworkError: Failed to recv, got 0 bytes. Connection was likely closed. Did the remote server shutdown or crash?",
         )
     }  # fmt: skip
-    assert set(weights.values()) == {Weight.CONSEQUENCE}
+    assert set(weights.values()) == {Priority.CONSEQUENCE}
 
 
 FAULTHANDLER = """Fatal Python error: Segmentation fault

@@ -1,4 +1,4 @@
-"""Tables of words: what a row can say, and that no log makes them grow without end."""
+"""Parsers that are tables: features of a row, and bounds on what a log can make them store."""
 
 from __future__ import annotations
 
@@ -6,39 +6,41 @@ from collections.abc import Sequence
 
 import pytest
 
-from pytest_hetgpu.analysis.logs.lines import parsed
+from pytest_hetgpu.analysis.logs.lines import parse_line
 from pytest_hetgpu.extensions.registry import find
-from pytest_hetgpu.extensions.signatures.base import Dialect, Reading
-from pytest_hetgpu.extensions.signatures.engine.rules import Rule, RuleDialect
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser
+from pytest_hetgpu.extensions.signatures.engine.rules import MatchRule, RuleParser
 from pytest_hetgpu.model.verdict import Kind
 
 
-class Table(RuleDialect):
+class Table(RuleParser):
     rules = (
-        Rule("harmless failure"),
-        Rule("failure", key="failure@{where}", pattern=r"failure in (?P<where>\w+)"),
-        Rule(
+        MatchRule("harmless failure"),
+        MatchRule("failure", key="failure@{where}", pattern=r"failure in (?P<where>\w+)"),
+        MatchRule(
             "banner",
             Kind.TIMEOUT,
             "banner@{where}!{what}",
             then=r"where=(?P<where>\S+)(?: what=(?P<what>\S+))?",
             within=2,
         ),
-        Rule("said by 2 tools", key="{trigger}@{where}", pattern=r"said by .* in (?P<where>\w+)"),
-        Rule("quote", key="quote", then=r"this line (?P<detail>.*)", quote_then=True),
-        Rule("named", key="named", pattern=r"named (?P<library>\w+) (?P<function>\w+) (?P<entry>\w+) (?P<rank>\d+)"),
+        MatchRule("said by 2 tools", key="{trigger}@{where}", pattern=r"said by .* in (?P<where>\w+)"),
+        MatchRule("quote", key="quote", then=r"this line (?P<detail>.*)", quote_then=True),
+        MatchRule(
+            "named", key="named", pattern=r"named (?P<library>\w+) (?P<function>\w+) (?P<entry>\w+) (?P<rank>\d+)"
+        ),
     )
 
 
-def spoken(*lines: str) -> Sequence[Reading]:
+def parse_all(*lines: str) -> Sequence[FailureMatch]:
     table = Table()
     for number, line in enumerate(lines, 1):
-        table.feed(parsed(line, number))
+        table.feed(parse_line(line, number))
     return table.finish()
 
 
 def keys(*lines: str) -> list[str]:
-    return [reading.signature.key for reading in spoken(*lines)]
+    return [match.signature.key for match in parse_all(*lines)]
 
 
 def test_triggers_and_context_come_from_the_rules() -> None:
@@ -63,9 +65,9 @@ def test_the_second_line_is_awaited_for_so_long() -> None:
 
 
 def test_which_line_is_quoted() -> None:
-    (banner,) = spoken("first", "banner", "where=a")
+    (banner,) = parse_all("first", "banner", "where=a")
     assert (banner.signature.primary_line, banner.signature.line) == ("banner", 2)
-    (quote,) = spoken("quote", "  this line here ")
+    (quote,) = parse_all("quote", "  this line here ")
     assert (quote.signature.primary_line, quote.signature.line, quote.signature.detail) == (
         "this line here",
         2,
@@ -74,7 +76,7 @@ def test_which_line_is_quoted() -> None:
 
 
 def test_named_groups_fill_the_signature() -> None:
-    (one,) = spoken("[n1:7] named lib f MPI_Send 3", "[n2:8] named lib f MPI_Send 1")
+    (one,) = parse_all("[n1:7] named lib f MPI_Send 3", "[n2:8] named lib f MPI_Send 1")
     found = one.signature
     assert (found.library, found.function, found.entry_point) == ("lib", "f", "MPI_Send")
     assert (found.ranks, found.hosts, one.process) == ((1, 3), ("n1", "n2"), ("n1", 7))
@@ -96,19 +98,19 @@ FLOODS = {
 
 @pytest.mark.parametrize("name", FLOODS)
 def test_a_flood_of_failures_is_bounded(name: str) -> None:
-    dialect = find("signatures", name, Dialect)()  # type: ignore[type-abstract]
+    parser = find("signatures", name, LogParser)()  # type: ignore[type-abstract]
     for number in range(1, 12_001):
         for line in FLOODS[name]:
-            dialect.feed(parsed(line.format(number), number))
-    assert 0 < len(dialect.finish()) <= 10_000
+            parser.feed(parse_line(line.format(number), number))
+    assert 0 < len(parser.finish()) <= 10_000
 
 
 def test_every_rank_and_host_counts() -> None:
-    (one,) = spoken(*(f"[n{rank}:7] named lib f MPI_Send {rank}" for rank in range(5000)))
+    (one,) = parse_all(*(f"[n{rank}:7] named lib f MPI_Send {rank}" for rank in range(5000)))
     assert one.signature.ranks == tuple(range(5000))
     assert one.signature.hosts == tuple(f"n{rank}" for rank in range(5000))
 
 
 def test_a_number_without_end_is_no_rank() -> None:
-    (one,) = spoken(f"named lib f MPI_Send {'9' * 5000}")
+    (one,) = parse_all(f"named lib f MPI_Send {'9' * 5000}")
     assert one.signature.ranks == ()

@@ -1,4 +1,4 @@
-"""What shells say of jobs that died, and of files that they were given to read."""
+"""Messages of shells about jobs that died, and about files that they tried to interpret."""
 
 # ruff: noqa: E501 - log lines are as long as they are
 
@@ -6,37 +6,37 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_hetgpu.extensions.signatures.base import Weight
-from tests.extensions.signatures.speak import readings, told
+from pytest_hetgpu.extensions.signatures.base import Priority
+from tests.extensions.signatures.parsing import kind_and_key, matches
 
 
 @pytest.mark.parametrize(
     ("line", "means"),
     [
         ("run.sh: line 7:  4711 Terminated              ./solver in.txt", "crash SIGTERM CONSEQUENCE"),
-        ("run.sh: line 1:  1176 Killed                  mpirun -np 2 ./heat2d", "crash SIGKILL ENDING"),
-        ("start.sh: line 1: 26574 Floating point exceptionmpiexec -n 2 ./heat2d", "crash SIGFPE ENDING"),
-        ("bash: line 1: 12 Aborted                 (core dumped) ./heat2d", "crash SIGABRT ENDING"),
-        ("/bin/bash: line 3: 12 Segmentation fault      (core dumped) ./heat2d < in | tee log", "crash SIGSEGV ENDING"),
-        ("/var/spool/slurmd/job12/slurm_script: line 9: 77 Bus error               ./heat2d", "crash SIGBUS ENDING"),
+        ("run.sh: line 1:  1176 Killed                  mpirun -np 2 ./heat2d", "crash SIGKILL EXIT"),
+        ("start.sh: line 1: 26574 Floating point exceptionmpiexec -n 2 ./heat2d", "crash SIGFPE EXIT"),
+        ("bash: line 1: 12 Aborted                 (core dumped) ./heat2d", "crash SIGABRT EXIT"),
+        ("/bin/bash: line 3: 12 Segmentation fault      (core dumped) ./heat2d < in | tee log", "crash SIGSEGV EXIT"),
+        ("/var/spool/slurmd/job12/slurm_script: line 9: 77 Bus error               ./heat2d", "crash SIGBUS EXIT"),
         ("a.sh: line 9: 77 CPU time limit exceeded ./heat2d", "timeout cpu-time@ulimit LIMIT"),
-        ("a.sh: line 9: 77 Trace/breakpoint trap   (core dumped) ./heat2d", "crash SIGTRAP ENDING"),
+        ("a.sh: line 9: 77 Trace/breakpoint trap   (core dumped) ./heat2d", "crash SIGTRAP EXIT"),
         ("job.sh: line 3:  1410 Killed                  timeout -s KILL 6 mpirun ./heat2d", "timeout time-limit@timeout SYMPTOM"),
         ("job.sh: line 3:  1410 Killed                  /usr/bin/timeout --signal=9 6 mpirun ./heat2d", "timeout time-limit@timeout SYMPTOM"),
         ("job.sh: line 3:  1410 Killed                  OMP_NUM_THREADS=1 timeout -k 5 60 mpirun ./heat2d", "timeout time-limit@timeout SYMPTOM"),
-        ("job.sh: line 3:  1410 Segmentation fault      timeout 60 ./heat2d", "crash SIGSEGV ENDING"),
-        ("zsh: segmentation fault (core dumped)  ./heat2d", "crash SIGSEGV ENDING"),
-        ("zsh: killed     mpirun -np 2 ./heat2d", "crash SIGKILL ENDING"),
-        ("[1]  + 1234 abort (core dumped)  ./heat2d", "crash SIGABRT ENDING"),
-        ("./run.ksh[3]: 1234: Memory fault(coredump)", "crash SIGSEGV ENDING"),
-        ("run.ksh: line 3: 1234: Killed", "crash SIGKILL ENDING"),
-        ("fish: Job 1, './heat2d' terminated by signal SIGSEGV (Address boundary error)", "crash SIGSEGV ENDING"),
-        ("fish: Process 12, 'heat2d' from job 1, './heat2d | cat' terminated by signal SIGBUS (Misaligned address error)", "crash SIGBUS ENDING"),
-        ("a.sh: line 1: 26574 Floating point exception(core dumped) timeout 5 ./heat2d", "crash SIGFPE ENDING"),
-        ("Segmentation fault", "crash SIGSEGV ENDING"),
-        ("Floating point exception (core dumped)", "crash SIGFPE ENDING"),
-        ("Segmentation fault (core dumped)", "crash SIGSEGV ENDING"),
-        ("Aborted (core dumped) ./heat2d", "crash SIGABRT ENDING"),
+        ("job.sh: line 3:  1410 Segmentation fault      timeout 60 ./heat2d", "crash SIGSEGV EXIT"),
+        ("zsh: segmentation fault (core dumped)  ./heat2d", "crash SIGSEGV EXIT"),
+        ("zsh: killed     mpirun -np 2 ./heat2d", "crash SIGKILL EXIT"),
+        ("[1]  + 1234 abort (core dumped)  ./heat2d", "crash SIGABRT EXIT"),
+        ("./run.ksh[3]: 1234: Memory fault(coredump)", "crash SIGSEGV EXIT"),
+        ("run.ksh: line 3: 1234: Killed", "crash SIGKILL EXIT"),
+        ("fish: Job 1, './heat2d' terminated by signal SIGSEGV (Address boundary error)", "crash SIGSEGV EXIT"),
+        ("fish: Process 12, 'heat2d' from job 1, './heat2d | cat' terminated by signal SIGBUS (Misaligned address error)", "crash SIGBUS EXIT"),
+        ("a.sh: line 1: 26574 Floating point exception(core dumped) timeout 5 ./heat2d", "crash SIGFPE EXIT"),
+        ("Segmentation fault", "crash SIGSEGV EXIT"),
+        ("Floating point exception (core dumped)", "crash SIGFPE EXIT"),
+        ("Segmentation fault (core dumped)", "crash SIGSEGV EXIT"),
+        ("Aborted (core dumped) ./heat2d", "crash SIGABRT EXIT"),
         ("./redux.arm: 15: ./redux.arm: 15: Syntax error: \")\" unexpected", "launch_failure not-a-program@redux.arm CAUSE"),
         ("./redux: 1: Syntax error: word unexpected", "launch_failure not-a-program@redux CAUSE"),
         ("./redux: line 1: syntax error near unexpected token `)'", "launch_failure not-a-program@redux CAUSE"),
@@ -47,8 +47,8 @@ from tests.extensions.signatures.speak import readings, told
     ],
 )  # fmt: skip
 def test_what_shells_say(line: str, means: str) -> None:
-    (reading,) = readings("shells", line)
-    assert f"{told(reading)} {reading.weight.name}" == means
+    (match,) = matches("shells", line)
+    assert f"{kind_and_key(match)} {match.priority.name}" == means
 
 
 @pytest.mark.parametrize(
@@ -67,11 +67,11 @@ def test_what_shells_say(line: str, means: str) -> None:
     ],
 )
 def test_what_shells_do_not_say(line: str) -> None:
-    assert readings("shells", line) == []
+    assert matches("shells", line) == []
 
 
 @pytest.mark.parametrize(
-    ("line", "certain"),
+    ("line", "fatal"),
     [
         ("Killed", False),
         ("Terminated", False),
@@ -81,12 +81,12 @@ def test_what_shells_do_not_say(line: str) -> None:
         ("run.sh: line 1:  1176 Killed                  mpirun", True),
     ],
 )
-def test_a_bare_word_may_be_anybodys(line: str, certain: bool) -> None:
-    (reading,) = readings("shells", line)
-    assert reading.certain is certain
-    assert reading.weight in (Weight.ENDING, Weight.CONSEQUENCE)
+def test_a_bare_word_may_be_anybodys(line: str, fatal: bool) -> None:
+    (match,) = matches("shells", line)
+    assert match.fatal is fatal
+    assert match.priority in (Priority.EXIT, Priority.CONSEQUENCE)
 
 
 def test_keys_hold_nothing_of_one_run() -> None:
     lines = [f"run.sh: line {n}: {n}00 Terminated   ./a" for n in (1, 23)]
-    assert {reading.signature.key for line in lines for reading in readings("shells", line)} == {"SIGTERM"}
+    assert {match.signature.key for line in lines for match in matches("shells", line)} == {"SIGTERM"}

@@ -1,4 +1,4 @@
-"""Stacks of processes that wait: what tools print of them, and who is where."""
+"""Stacks of waiting processes: output of several tools, and the position of each process."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pytest_hetgpu.analysis.logs.lines import parsed
-from pytest_hetgpu.analysis.logs.transcript import read
-from pytest_hetgpu.extensions.signatures.base import Dialect, Reading, Weight
+from pytest_hetgpu.analysis.logs.lines import parse_line
+from pytest_hetgpu.analysis.logs.parse import read_evidence
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser, Priority
 from pytest_hetgpu.extensions.signatures.engine.stacks import (
     Position,
     StackFrame,
     facts,
     parse_facts,
     position_of,
-    summary,
+    summarize,
 )
 from pytest_hetgpu.extensions.signatures.faulthandler import Faulthandler
 from pytest_hetgpu.extensions.signatures.stacks import Stacks
@@ -75,23 +75,23 @@ SPY_SLEEP = (
 )
 
 
-def readings(tmp_path: Path, text: str, *dialects: Dialect) -> list[Reading]:
-    """What dialects read of a log; a whole reader of logs must not fail over it either."""
-    spoken = dialects or (Stacks(), Faulthandler())
+def matches(tmp_path: Path, text: str, *parsers: LogParser) -> list[FailureMatch]:
+    """Return the matches of parsers in a log; a whole scan of that log must not fail either."""
+    parse_all = parsers or (Stacks(), Faulthandler())
     path = tmp_path / "some.log"
     path.write_text(text)
-    read(path, spoken=spoken)
-    return [reading for dialect in spoken for reading in dialect.finish()]
+    read_evidence(path, parsers=parse_all)
+    return [match for parser in parse_all for match in parser.finish()]
 
 
 def test_stacks_that_mpirun_took(tmp_path: Path) -> None:
     text = "Waiting for stack traces (this may take a few moments)...\n" + by_mpirun(0, BARRIER) + by_mpirun(1, RECV)
-    (reading,) = readings(tmp_path, text)
-    found = reading.signature
-    assert (found.kind, found.key, reading.weight, reading.certain) == (
+    (match,) = matches(tmp_path, text)
+    found = match.signature
+    assert (found.kind, found.key, match.priority, match.fatal) == (
         Kind.HANG,
         "stuck@Barrier+Recv",
-        Weight.STUCK,
+        Priority.STUCK,
         True,
     )
     assert (found.library, found.function, found.entry_point) == ("libmpi.so.40", "PMPI_Recv", "PMPI_Recv")
@@ -102,35 +102,35 @@ def test_stacks_that_mpirun_took(tmp_path: Path) -> None:
 
 
 def test_the_order_of_ranks_and_the_names_of_functions_do_not_change_the_key(tmp_path: Path) -> None:
-    (one,) = readings(tmp_path, by_mpirun(0, BARRIER) + by_mpirun(1, RECV))
-    (other,) = readings(tmp_path, by_mpirun(0, RECV.replace("PMPI_", "MPI_")) + by_mpirun(1, BARRIER))
+    (one,) = matches(tmp_path, by_mpirun(0, BARRIER) + by_mpirun(1, RECV))
+    (other,) = matches(tmp_path, by_mpirun(0, RECV.replace("PMPI_", "MPI_")) + by_mpirun(1, BARRIER))
     assert one.signature.key == other.signature.key
     assert other.signature.ranks == (0,)
 
 
 def test_those_who_are_fewer_are_odd(tmp_path: Path) -> None:
     text = "".join(by_mpirun(rank, RECV if rank < 3 else BARRIER) for rank in range(4))
-    (reading,) = readings(tmp_path, text)
-    assert reading.signature.ranks == (3,)
-    assert reading.signature.detail == "ranks 0-2 wait in MPI_Recv (wave.c:49), rank 3 waits in MPI_Barrier (wave.c:53)"
+    (match,) = matches(tmp_path, text)
+    assert match.signature.ranks == (3,)
+    assert match.signature.detail == "ranks 0-2 wait in MPI_Recv (wave.c:49), rank 3 waits in MPI_Barrier (wave.c:53)"
 
 
 def test_gstack_of_one_process(tmp_path: Path) -> None:
-    (reading,) = readings(tmp_path, threads(RECV, 4711))
-    assert (reading.signature.key, reading.certain) == ("stuck@Recv", False)
-    assert reading.signature.detail == "the process waits in MPI_Recv (wave.c:49)"
+    (match,) = matches(tmp_path, threads(RECV, 4711))
+    assert (match.signature.key, match.fatal) == ("stuck@Recv", False)
+    assert match.signature.detail == "the process waits in MPI_Recv (wave.c:49)"
 
 
 def test_two_processes_one_after_the_other(tmp_path: Path) -> None:
-    (reading,) = readings(tmp_path, threads(RECV, 4711) + "\n" + threads(BARRIER, 4712))
-    assert reading.signature.key == "stuck@Barrier+Recv"
-    (reading,) = readings(tmp_path, RECV + "\n" + BARRIER)
-    assert reading.signature.key == "stuck@Barrier+Recv"
+    (match,) = matches(tmp_path, threads(RECV, 4711) + "\n" + threads(BARRIER, 4712))
+    assert match.signature.key == "stuck@Barrier+Recv"
+    (match,) = matches(tmp_path, RECV + "\n" + BARRIER)
+    assert match.signature.key == "stuck@Barrier+Recv"
 
 
 def test_stacks_that_py_spy_took(tmp_path: Path) -> None:
-    (reading,) = readings(tmp_path, spy(1615, *SPY_SUM) + spy(1616, *SPY_SLEEP))
-    found = reading.signature
+    (match,) = matches(tmp_path, spy(1615, *SPY_SUM) + spy(1616, *SPY_SLEEP))
+    found = match.signature
     assert (found.key, found.entry_point) == ("stuck@Allreduce+load", "PMPI_Allreduce")
     assert (
         found.detail == "process 1615 waits in MPI_Allreduce (train.py:8), process 1616 is in time.sleep (data.py:10)"
@@ -139,17 +139,17 @@ def test_stacks_that_py_spy_took(tmp_path: Path) -> None:
 
 def test_code_of_the_users_that_mpi_calls_is_not_waiting(tmp_path: Path) -> None:
     inside = ("pause (libc.so.6)", "hang (fault.py:80)", "MPI_op_user_call (mpi4py/MPI.so)", *SPY_SUM[1:])
-    (reading,) = readings(tmp_path, spy(1, *SPY_SUM) + spy(2, *inside))
-    assert reading.signature.key == "stuck@Allreduce+hang"
-    assert "process 2 is in pause (fault.py:80), which MPI_Allreduce called" in str(reading.signature.detail)
+    (match,) = matches(tmp_path, spy(1, *SPY_SUM) + spy(2, *inside))
+    assert match.signature.key == "stuck@Allreduce+hang"
+    assert "process 2 is in pause (fault.py:80), which MPI_Allreduce called" in str(match.signature.detail)
 
 
 def test_the_collective_that_torch_was_asked_for(tmp_path: Path) -> None:
     frames = ("c10d::Work::wait (libtorch_cpu.so)", "all_reduce (torch/distributed/distributed_c10d.py:2501)")
     outer = ("wrapper (torch/distributed/c10d_logger.py:83)", "reduce_gradients (train.py:88)")
-    (reading,) = readings(tmp_path, spy(1, *frames, *outer))
-    assert reading.signature.detail == "process 1 waits in torch.distributed.all_reduce (train.py:88)"
-    assert reading.signature.key == "stuck@torch.distributed.all_reduce"
+    (match,) = matches(tmp_path, spy(1, *frames, *outer))
+    assert match.signature.detail == "process 1 waits in torch.distributed.all_reduce (train.py:88)"
+    assert match.signature.key == "stuck@torch.distributed.all_reduce"
 
 
 @pytest.mark.parametrize(
@@ -167,8 +167,8 @@ def test_a_crash_that_gdb_saw(tmp_path: Path, head: str) -> None:
 #1  0x00007f12 in uct_rocm_put () from /usr/lib/libuct_rocm.so.0
 #2  0x00007f13 in PMPI_Send () from /usr/lib/libmpi.so.40
 """
-    (reading,) = readings(tmp_path, f"{head}\n{stack}")
-    found = reading.signature
+    (match,) = matches(tmp_path, f"{head}\n{stack}")
+    found = match.signature
     assert (found.kind, found.key) == (Kind.CRASH, "SIGSEGV@libuct_rocm.so!uct_rocm_put")
     assert (found.library, found.entry_point, found.primary_line) == ("libuct_rocm.so.0", "PMPI_Send", head)
 
@@ -182,18 +182,18 @@ hetgpu: stack: rank 1 on vm (pid 11) is in time.sleep (a.py:10) [in=train at=a.p
 def test_our_own_words(tmp_path: Path) -> None:
     who = "rank 0 waits in MPI_Allreduce (a.py:8), rank 1 is in time.sleep (a.py:10)"
     verdict = f"hetgpu: stuck after 4 s, nothing moved: {who}"
-    (reading,) = readings(tmp_path, f"{OURS}{verdict}\n")
-    found = reading.signature
-    assert (found.kind, found.key, reading.weight, reading.certain) == (
+    (match,) = matches(tmp_path, f"{OURS}{verdict}\n")
+    found = match.signature
+    assert (found.kind, found.key, match.priority, match.fatal) == (
         Kind.HANG,
         "stuck@Allreduce+train",
-        Weight.STUCK,
+        Priority.STUCK,
         True,
     )
     assert (found.primary_line, found.line, found.ranks, found.entry_point) == (verdict, 3, (1,), "PMPI_Allreduce")
-    (reading,) = readings(tmp_path, f"{OURS}{verdict.replace('stuck', 'slow').replace('nothing', 'rank 1')}\n")
-    assert (reading.signature.kind, reading.signature.key) == (Kind.TIMEOUT, "slow")
-    assert reading.weight is Weight.LIMIT
+    (match,) = matches(tmp_path, f"{OURS}{verdict.replace('stuck', 'slow').replace('nothing', 'rank 1')}\n")
+    assert (match.signature.kind, match.signature.key) == (Kind.TIMEOUT, "slow")
+    assert match.priority is Priority.LIMIT
 
 
 def test_faulthandlers_own_time(tmp_path: Path) -> None:
@@ -207,9 +207,9 @@ Thread 0x00007f12 (most recent call first):
   File "/home/me/train.py", line 40 in exchange
   File "/home/me/train.py", line 80 in <module>
 """
-    (reading,) = readings(tmp_path, text)
-    assert (reading.signature.kind, reading.signature.key, reading.certain) == (Kind.HANG, "stuck@exchange", False)
-    assert reading.signature.primary_line == 'File "/home/me/train.py", line 40 in exchange'
+    (match,) = matches(tmp_path, text)
+    assert (match.signature.kind, match.signature.key, match.fatal) == (Kind.HANG, "stuck@exchange", False)
+    assert match.signature.primary_line == 'File "/home/me/train.py", line 40 in exchange'
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ Thread 0x00007f12 (most recent call first):
     ],
 )
 def test_what_says_nothing(tmp_path: Path, text: str) -> None:
-    assert readings(tmp_path, text) == []
+    assert matches(tmp_path, text) == []
 
 
 WORDS = st.text(st.sampled_from("PMPI_Recv() #0x71[]=:/\\<>\t\0é\u2028"), max_size=40)
@@ -253,23 +253,23 @@ LINES = st.sampled_from("\n".join((*ODD, "TID 5:", OURS, by_mpirun(0, RECV), spy
 @settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.lists(st.one_of(LINES, st.text(max_size=80)), max_size=40))
 def test_no_text_makes_a_dialect_raise(lines: list[str]) -> None:
-    for dialect in (Stacks(), Faulthandler()):
+    for parser in (Stacks(), Faulthandler()):
         for number, line in enumerate(lines, 1):
-            dialect.feed(parsed(line, number))
-        for reading in dialect.finish():
-            assert "\n" not in reading.signature.key
+            parser.feed(parse_line(line, number))
+        for match in parser.finish():
+            assert "\n" not in match.signature.key
 
 
 def test_who_never_came_is_odd() -> None:
     waiting = [Position(rank=rank, call="MPI_Barrier", entry="PMPI_Barrier") for rank in (0, 1)]
-    told = summary([*waiting, Position(rank=2, state="ended"), Position(rank=3, state="absent")])
+    told = summarize([*waiting, Position(rank=2, state="ended"), Position(rank=3, state="absent")])
     assert told.sentence == "ranks 0, 1 wait in MPI_Barrier, rank 2 has ended, rank 3 was not found"
     assert (told.key, [one.rank for one in told.odd]) == ("stuck@Barrier+absent+ended", [2, 3])
     assert told.apart
 
 
 def test_all_in_one_place_are_not_apart() -> None:
-    told = summary([Position(rank=rank, call="MPI_Barrier") for rank in range(3)])
+    told = summarize([Position(rank=rank, call="MPI_Barrier") for rank in range(3)])
     assert (told.key, told.odd, told.apart) == ("stuck@Barrier", (), False)
 
 

@@ -6,23 +6,23 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_hetgpu.analysis.logs.lines import parsed
+from pytest_hetgpu.analysis.logs.lines import parse_line
 from pytest_hetgpu.extensions.registry import find
-from pytest_hetgpu.extensions.signatures.base import Dialect, Reading, Weight
-from pytest_hetgpu.extensions.signatures.engine.order import ranked
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser, Priority
+from pytest_hetgpu.extensions.signatures.engine.order import by_priority
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.verdict import Kind
 
 
-def readings(dialect: str, text: str) -> list[Reading]:
-    found = find("signatures", dialect, Dialect)()  # type: ignore[type-abstract]
+def matches(parser: str, text: str) -> list[FailureMatch]:
+    found = find("signatures", parser, LogParser)()  # type: ignore[type-abstract]
     for number, line in enumerate(text.split("\n"), 1):
-        found.feed(parsed(line, number))
+        found.feed(parse_line(line, number))
     return list(found.finish())
 
 
-def spoken(dialect: str, text: str) -> list[Signature]:
-    return list(ranked(readings(dialect, text)))
+def parse_all(parser: str, text: str) -> list[Signature]:
+    return list(by_priority(matches(parser, text)))
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def spoken(dialect: str, text: str) -> list[Signature]:
     ],
 )  # fmt: skip
 def test_hosts_out_of_reach(text: str, read_as: str, hosts: tuple[str, ...]) -> None:
-    (found,) = spoken("ssh", text)
+    (found,) = parse_all("ssh", text)
     assert (f"{found.kind.value} {found.key}", found.hosts) == (f"launch_failure {read_as}", hosts)
 
 
@@ -73,7 +73,7 @@ def test_hosts_out_of_reach(text: str, read_as: str, hosts: tuple[str, ...]) -> 
     ],
 )
 def test_hosts_that_were_lost(text: str) -> None:
-    assert [f"{s.kind.value} {s.key}" for s in spoken("ssh", text)] == ["network_failure lost@ssh"]
+    assert [f"{s.kind.value} {s.key}" for s in parse_all("ssh", text)] == ["network_failure lost@ssh"]
 
 
 @pytest.mark.parametrize(
@@ -89,12 +89,12 @@ def test_hosts_that_were_lost(text: str) -> None:
     ],
 )
 def test_no_trouble_with_hosts(text: str) -> None:
-    assert readings("ssh", text) == []
+    assert matches("ssh", text) == []
 
 
 def test_hosts_with_one_trouble_are_one_failure() -> None:
     text = "\n".join(f"ssh: connect to host node{n} port 22: Connection refused" for n in (1, 2))
-    (found,) = spoken("ssh", text)
+    (found,) = parse_all("ssh", text)
     assert found.hosts == ("node1", "node2")
 
 
@@ -141,7 +141,7 @@ def test_hosts_with_one_trouble_are_one_failure() -> None:
     ],
 )  # fmt: skip
 def test_what_could_not_be_started(text: str, read_as: str) -> None:
-    found = [f"{s.kind.value} {s.key}" for s in spoken("loader", text)]
+    found = [f"{s.kind.value} {s.key}" for s in parse_all("loader", text)]
     assert found == ([read_as] if read_as else [])
 
 
@@ -159,22 +159,22 @@ def test_what_could_not_be_started(text: str, read_as: str) -> None:
     ],
 )
 def test_what_keeps_nothing_from_starting(text: str) -> None:
-    assert readings("loader", text) == []
+    assert matches("loader", text) == []
 
 
 @pytest.mark.parametrize(
-    ("text", "weight", "certain"),
+    ("text", "priority", "fatal"),
     [
-        ("/var/spool/slurmd/job123/slurm_script: line 9: module: command not found", Weight.RELAYED, False),
-        ("./job.sh: line 12: ./warmup: No such file or directory", Weight.RELAYED, False),
-        ("./job.sh: line 12: mpirun: command not found", Weight.CAUSE, True),
-        ("/x/slurm_script: line 9: python3: command not found", Weight.CAUSE, True),
-        ("bash: line 1: ./a: No such file or directory", Weight.CAUSE, True),
+        ("/var/spool/slurmd/job123/slurm_script: line 9: module: command not found", Priority.RELAYED, False),
+        ("./job.sh: line 12: ./warmup: No such file or directory", Priority.RELAYED, False),
+        ("./job.sh: line 12: mpirun: command not found", Priority.CAUSE, True),
+        ("/x/slurm_script: line 9: python3: command not found", Priority.CAUSE, True),
+        ("bash: line 1: ./a: No such file or directory", Priority.CAUSE, True),
     ],
 )
-def test_a_script_goes_on_after_what_it_could_not_run(text: str, weight: Weight, certain: bool) -> None:
-    (found,) = readings("loader", text)
-    assert (found.weight, found.certain) == (weight, certain)
+def test_a_script_goes_on_after_what_it_could_not_run(text: str, priority: Priority, fatal: bool) -> None:
+    (found,) = matches("loader", text)
+    assert (found.priority, found.fatal) == (priority, fatal)
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_a_script_goes_on_after_what_it_could_not_run(text: str, weight: Weight,
     ],
 )
 def test_an_option_that_a_program_does_not_know(line: str, key: str) -> None:
-    (found,) = spoken("getopt", line)
+    (found,) = parse_all("getopt", line)
     assert (found.key, found.kind, found.detail) == (key, Kind.ERROR, line.rpartition(": ")[2])
 
 
@@ -201,4 +201,4 @@ def test_an_option_that_a_program_does_not_know(line: str, key: str) -> None:
     ],
 )
 def test_options_of_launchers_are_told_by_theirs(line: str) -> None:
-    assert spoken("getopt", line) == []
+    assert parse_all("getopt", line) == []

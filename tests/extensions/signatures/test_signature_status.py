@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_hetgpu.analysis.logs.lines import parsed
+from pytest_hetgpu.analysis.logs.lines import parse_line
 from pytest_hetgpu.extensions.signatures.shell_status import ShellStatus
 
 
@@ -31,8 +31,8 @@ from pytest_hetgpu.extensions.signatures.shell_status import ShellStatus
     ],
 )
 def test_what_a_script_echoes(text: str, read_as: str) -> None:
-    dialect = ShellStatus()
-    dialect.feed(parsed(text, 4))
-    found = [f"{reading.signature.kind.value} {reading.signature.key}" for reading in dialect.finish()]
+    parser = ShellStatus()
+    parser.feed(parse_line(text, 4))
+    found = [f"{match.signature.kind.value} {match.signature.key}" for match in parser.finish()]
     assert found == [read_as] * bool(read_as)
-    assert not any(reading.certain for reading in dialect.finish())
+    assert not any(match.fatal for match in parser.finish())

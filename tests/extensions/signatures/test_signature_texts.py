@@ -1,4 +1,4 @@
-"""Single texts, one dialect at a time: what each means, and what it must not mean."""
+"""Single texts, one parser at a time: the meaning of each, and texts that must not match."""
 
 # ruff: noqa: E501 - log lines are as long as they are
 
@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_hetgpu.analysis.logs.lines import parsed
+from pytest_hetgpu.analysis.logs.lines import parse_line
 from pytest_hetgpu.extensions.registry import find, names
-from pytest_hetgpu.extensions.signatures.base import Dialect, Weight, process_of, slug, token
-from pytest_hetgpu.extensions.signatures.engine.order import ranked
+from pytest_hetgpu.extensions.signatures.base import LogParser, Priority, process_of, slug, token
+from pytest_hetgpu.extensions.signatures.engine.order import by_priority
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.records import RankExit
 
@@ -17,15 +17,15 @@ UCX = "[1795183975.242676] [vm:5148 :0]          x.c:15 UCX  "
 TRACEBACK = 'Traceback (most recent call last):\n  File "/home/me/train.py", line 7, in main\n    step()\n'
 
 
-def spoken(dialect: str, text: str) -> list[Signature]:
-    reader = find("signatures", dialect, Dialect)()  # type: ignore[type-abstract]
+def parse_all(parser: str, text: str) -> list[Signature]:
+    reader = find("signatures", parser, LogParser)()  # type: ignore[type-abstract]
     for number, line in enumerate(text.split("\n"), 1):
-        reader.feed(parsed(line, number))
-    return list(ranked(reader.finish()))
+        reader.feed(parse_line(line, number))
+    return list(by_priority(reader.finish()))
 
 
 @pytest.mark.parametrize(
-    ("dialect", "text", "read_as"),
+    ("parser", "text", "read_as"),
     [
         ("ucx_errors", UCX + "ERROR no active messages transport to <no debug data>: tcp/lo - no route", "transport_unavailable no-transport@ucx"),
         ("ucx_errors", UCX + "ERROR   no usable transports/devices (asked rc_mlx5 on all devices)", "transport_unavailable no-device@ucx"),
@@ -72,13 +72,13 @@ def spoken(dialect: str, text: str) -> list[Signature]:
         ("openmpi_exits", "prterun noticed that process rank 2 with PID 1 on node\nn.example.org exited on signal\n11 (Segmentation fault).", "crash SIGSEGV"),
     ],
 )  # fmt: skip
-def test_text(dialect: str, text: str, read_as: str) -> None:
-    first = spoken(dialect, text)[0]
+def test_text(parser: str, text: str, read_as: str) -> None:
+    first = parse_all(parser, text)[0]
     assert f"{first.kind.value} {first.key}" == read_as
 
 
 @pytest.mark.parametrize(
-    ("dialect", "text"),
+    ("parser", "text"),
     [
         ("ucx_errors", UCX + "DIAG  tcp_ep 0x5629 (state=CONNECTED): recv(29) failed: Connection reset by remote peer"),
         ("ucx_errors", UCX + "ERROR shm_unlink(/ucx_shm_posix_1) failed: No such file or directory"),
@@ -92,8 +92,8 @@ def test_text(dialect: str, text: str, read_as: str) -> None:
         ("openmpi_exits", "mpirun noticed that process rank"),
     ],
 )  # fmt: skip
-def test_text_that_is_no_failure(dialect: str, text: str) -> None:
-    assert spoken(dialect, text) == []
+def test_text_that_is_no_failure(parser: str, text: str) -> None:
+    assert parse_all(parser, text) == []
 
 
 def test_different_bugs_have_different_keys() -> None:
@@ -103,11 +103,11 @@ def test_different_bugs_have_different_keys() -> None:
         TRACEBACK.replace("train.py", "eval.py") + "ValueError: boom",
         TRACEBACK + "KeyError: 'momentum'",
     ]
-    assert len({spoken("python_errors", text)[0].key for text in texts}) == len(texts)
+    assert len({parse_all("python_errors", text)[0].key for text in texts}) == len(texts)
 
 
 def test_an_exceptions_numbers_are_not_in_its_key() -> None:
-    keys = {spoken("python_errors", TRACEBACK + f"ValueError: {n} of 0x{n:x}")[0].key for n in (17, 18)}
+    keys = {parse_all("python_errors", TRACEBACK + f"ValueError: {n} of 0x{n:x}")[0].key for n in (17, 18)}
     assert keys == {"ValueError@train.py!main"}
 
 
@@ -117,21 +117,21 @@ def test_interleaved_backtraces_of_two_processes() -> None:
     text += [" 0  /l/libucs.so.0(ucs_handle_error+0x1) [0x7eefe24caac]", " 1  /l/libc.so.6(+0x1) [0x7eefe4e2520]"]
     text += ["==== backtrace (tid:      9) ====", " 0  /l/libucs.so.0(ucs_handle_error+0x1) [0x721a7d030aac]"]
     text += [" 1  /l/libb.so(g+0x1) [0x721a7d2c6520]", " 2  /l/liba.so(f+0x1) [0x7eefe640977]"]
-    assert {s.key for s in spoken("ucx", "\n".join(text))} == {"SIGSEGV@libb.so!g", "SIGSEGV@liba.so!f"}
+    assert {s.key for s in parse_all("ucx", "\n".join(text))} == {"SIGSEGV@libb.so!g", "SIGSEGV@liba.so!f"}
 
 
 def test_equal_process_ids_on_two_hosts_are_two_crashes() -> None:
     caught = "[{}:7 :0:7] Caught signal 11 (Segmentation fault: address not mapped to object at address 0x1)"
     frames = ["==== backtrace (tid:      7) ====", " 0  /l/liba.so(f+0x1) [0x2]", "================================="]
-    (crash,) = spoken("ucx", "\n".join([caught.format("a"), *frames, caught.format("b"), *frames]))
+    (crash,) = parse_all("ucx", "\n".join([caught.format("a"), *frames, caught.format("b"), *frames]))
     assert crash.hosts == ("a", "b")
 
 
 def test_every_dialect_names_what_it_listens_for() -> None:
     for name in names("signatures"):
-        dialect = find("signatures", name, Dialect)  # type: ignore[type-abstract]
-        assert dialect.triggers, name
-        assert all(trigger and b"\n" not in trigger for trigger in dialect.triggers), name
+        parser = find("signatures", name, LogParser)  # type: ignore[type-abstract]
+        assert parser.triggers, name
+        assert all(trigger and b"\n" not in trigger for trigger in parser.triggers), name
 
 
 @pytest.mark.parametrize(
@@ -164,12 +164,12 @@ def test_a_report_without_a_thread_belongs_to_the_process() -> None:
     text = (
         "[vm:7:0] Caught signal 11 (Segmentation fault)\n==== backtrace (tid:      7) ====\n 0  /l/liba.so(f+0x1) [0x2]"
     )
-    (crash,) = spoken("ucx", text)
+    (crash,) = parse_all("ucx", text)
     assert (crash.key, crash.hosts) == ("SIGSEGV@liba.so!f", ("vm",))
 
 
 def test_errors_of_ucx_are_told_once_each_with_their_host() -> None:
-    first, second = spoken(
+    first, second = parse_all(
         "ucx_errors", f"{UCX}ERROR send 1 failed\n{UCX}ERROR send 2 failed\n{UCX}ERROR recv 3 failed"
     )
     assert (first.key, first.line, first.hosts, first.detail) == ("send-failed@ucx", 1, ("vm",), "send 1 failed")
@@ -177,42 +177,44 @@ def test_errors_of_ucx_are_told_once_each_with_their_host() -> None:
 
 
 def test_details_of_exceptions() -> None:
-    said = [spoken("python_errors", TRACEBACK + text)[0] for text in ("ValueError: boom", "MemoryError")]
+    said = [parse_all("python_errors", TRACEBACK + text)[0] for text in ("ValueError: boom", "MemoryError")]
     assert [signature.detail for signature in said] == ["ValueError: boom", "MemoryError"]
     assert [signature.entry_point for signature in said] == [None, None]
     third = "\n".join(f"[rank3]: {line}" for line in f"{TRACEBACK}ValueError: boom".splitlines())
-    assert spoken("python_errors", third)[0].ranks == (3,)
+    assert parse_all("python_errors", third)[0].ranks == (3,)
 
 
 ABORT = "MPI_ABORT was invoked on rank 0 in communicator MPI_COMM_WORLD\n  Proc: [[1,1],0]\n  Errorcode: {}\n"
 
 
 @pytest.mark.parametrize(
-    ("text", "weight"),
+    ("text", "priority"),
     [
-        (ABORT.format(1), Weight.ENDING),
-        (ABORT.format(5), Weight.ENDING),
-        (TRACEBACK + ABORT.format(1), Weight.CONSEQUENCE),
-        (TRACEBACK + ABORT.format(5), Weight.ENDING),
-        ("noticed that process rank 0 with PID 7 on node vm exited on signal 9 (Killed).", Weight.ENDING),
-        ("noticed that process rank 0 with PID 7 on node vm exited on signal 15 (Terminated).", Weight.CONSEQUENCE),
+        (ABORT.format(1), Priority.EXIT),
+        (ABORT.format(5), Priority.EXIT),
+        (TRACEBACK + ABORT.format(1), Priority.CONSEQUENCE),
+        (TRACEBACK + ABORT.format(5), Priority.EXIT),
+        ("noticed that process rank 0 with PID 7 on node vm exited on signal 9 (Killed).", Priority.EXIT),
+        ("noticed that process rank 0 with PID 7 on node vm exited on signal 15 (Terminated).", Priority.CONSEQUENCE),
     ],
 )
-def test_how_much_an_ending_explains(text: str, weight: Weight) -> None:
-    reader = find("signatures", "openmpi_exits", Dialect)()  # type: ignore[type-abstract]
+def test_how_much_an_ending_explains(text: str, priority: Priority) -> None:
+    reader = find("signatures", "openmpi_exits", LogParser)()  # type: ignore[type-abstract]
     for number, line in enumerate(text.split("\n"), 1):
-        reader.feed(parsed(line, number))
-    (reading,) = reader.finish()
-    assert reading.weight is weight
+        reader.feed(parse_line(line, number))
+    (match,) = reader.finish()
+    assert match.priority is priority
 
 
 def test_a_ranks_first_ending_counts_and_pid_0_is_no_process() -> None:
-    reader = find("signatures", "openmpi_exits", Dialect)()  # type: ignore[type-abstract]
+    reader = find("signatures", "openmpi_exits", LogParser)()  # type: ignore[type-abstract]
     for number, pid in enumerate((0, 7), 1):
         reader.feed(
-            parsed(f"noticed that process rank 2 with PID {pid} on node vm.here exited on signal 9 (Killed).", number)
+            parse_line(
+                f"noticed that process rank 2 with PID {pid} on node vm.here exited on signal 9 (Killed).", number
+            )
         )
     for number, line in enumerate(("   Process name: [prterun-vm-1@1,2]", "   Exit code:    3"), 3):
-        reader.feed(parsed(line, number))
+        reader.feed(parse_line(line, number))
     assert reader.exits() == (RankExit(2, signal=9),)
-    assert [reading.process for reading in reader.finish()] == [None, ("vm", 7), None]
+    assert [match.process for match in reader.finish()] == [None, ("vm", 7), None]

@@ -1,4 +1,4 @@
-"""torch.distributed, Gloo, ProcessGroupNCCL and torchrun: what their words mean, and which of them is the cause."""
+"""torch.distributed, Gloo, ProcessGroupNCCL and torchrun: meanings of their texts, and which of them is the cause."""
 
 # ruff: noqa: E501 - log lines are as long as they are
 
@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from pytest_hetgpu.analysis.logs.lines import parsed
+from pytest_hetgpu.analysis.logs.lines import parse_line
 from pytest_hetgpu.extensions.registry import find
-from pytest_hetgpu.extensions.signatures.base import Dialect, Reading, Weight
-from pytest_hetgpu.extensions.signatures.engine.order import ranked
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser, Priority
+from pytest_hetgpu.extensions.signatures.engine.order import by_priority
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.records import RankExit
 
@@ -20,16 +20,16 @@ ALL = ("python_errors", "torch_distributed", "torchrun")
 GLOO = "[/__w/pytorch/pytorch/third_party/gloo/gloo/transport/tcp/"
 
 
-def heard(text: str, dialects: Sequence[str] = ALL) -> tuple[list[Reading], list[RankExit]]:
-    readers = [find("signatures", name, Dialect)() for name in dialects]  # type: ignore[type-abstract]
+def heard(text: str, parsers: Sequence[str] = ALL) -> tuple[list[FailureMatch], list[RankExit]]:
+    readers = [find("signatures", name, LogParser)() for name in parsers]  # type: ignore[type-abstract]
     for number, line in enumerate(text.split("\n"), 1):
         for reader in readers:
-            reader.feed(parsed(line, number))
+            reader.feed(parse_line(line, number))
     return [one for reader in readers for one in reader.finish()], [one for reader in readers for one in reader.exits()]
 
 
-def spoken(text: str, *dialects: str) -> list[Signature]:
-    return list(ranked(heard(text, dialects or ALL)[0]))
+def parse_all(text: str, *parsers: str) -> list[Signature]:
+    return list(by_priority(heard(text, parsers or ALL)[0]))
 
 
 def raised(text: str, rank: int | None = None) -> str:
@@ -75,7 +75,7 @@ def raised(text: str, rank: int | None = None) -> str:
     ],
 )  # fmt: skip
 def test_message(message: str, read_as: str) -> None:
-    first = spoken(raised(f"RuntimeError: {message}", 0))[0]
+    first = parse_all(raised(f"RuntimeError: {message}", 0))[0]
     assert f"{first.kind.value} {first.key}" == read_as
     assert first.hosts == (("127.0.0.1",) if "to connect to (127.0.0.1, " in message else ())
 
@@ -95,7 +95,7 @@ def test_message(message: str, read_as: str) -> None:
     ],
 )  # fmt: skip
 def test_line(text: str, read_as: str) -> None:
-    first = spoken(text)[0]
+    first = parse_all(text)[0]
     assert f"{first.kind.value} {first.key} {first.ranks}" == read_as
     assert (first.library, first.function, first.hosts) == (None, None, ())
 
@@ -115,7 +115,7 @@ def test_line(text: str, read_as: str) -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_failure(text: str) -> None:
-    assert spoken(text) == []
+    assert parse_all(text) == []
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_what_is_no_failure(text: str) -> None:
     ],
 )  # fmt: skip
 def test_what_is_tried_again_proves_nothing(text: str) -> None:
-    assert [reading.certain for reading in heard(text)[0]] == [False]
+    assert [match.fatal for match in heard(text)[0]] == [False]
 
 
 AGENT = (
@@ -154,7 +154,7 @@ def worker(number: int, rank: int, code: int, pid: int, *, signal: str = "", new
 
 
 def table(root: str, *others: str) -> str:
-    """What an agent writes when a worker failed, its own traceback before it."""
+    """Return the report of an agent whose worker failed, after its own traceback."""
     return (
         AGENT
         + ("".join(others) or "  <NO_OTHER_FAILURES>\n")
@@ -173,46 +173,46 @@ FAILED = "E1120 12:27:33.533000 113 torch/distributed/elastic/multiprocessing/ap
 def test_a_signal_in_the_table_is_the_crash(code: int, signal: str, newer: bool) -> None:
     terminated = worker(1, 0, -15, 116, signal="SIGTERM", newer=newer)
     root = worker(0, 1, code, 117, signal=signal, newer=newer)
-    first = spoken(PEER + FAILED.format(code, 117) + table(root, terminated))[0]
+    first = parse_all(PEER + FAILED.format(code, 117) + table(root, terminated))[0]
     assert (first.kind.value, first.key, first.signal) == ("crash", signal, signal)
     assert first.primary_line == f"traceback : Signal {-code} ({signal}) received by PID 117"
     assert (first.ranks, first.hosts, first.library, first.function) == ((1,), ("node1",), None, None)
 
 
 def test_an_exit_code_without_a_word_is_quoted() -> None:
-    first = spoken(PEER + FAILED.format(7, 162) + table(worker(0, 1, 7, 162)))[0]
+    first = parse_all(PEER + FAILED.format(7, 162) + table(worker(0, 1, 7, 162)))[0]
     assert (first.kind.value, first.key, first.primary_line) == ("error", "exit@7", "exitcode  : 7 (pid: 162)")
-    first = spoken(PEER + "bad config\n" + table(worker(0, 1, 1, 162)))[0]
+    first = parse_all(PEER + "bad config\n" + table(worker(0, 1, 1, 162)))[0]
     assert (first.key, first.ranks) == ("exit@1", (1,))
 
 
 def test_an_exception_tells_more_than_its_exit_code() -> None:
-    assert spoken(raised("KeyError: 'x'", 1) + PEER + table(worker(0, 1, 1, 9)))[0].key == "KeyError@train.py!main"
-    assert spoken(raised("KeyError: 'x'") + table(worker(0, 1, 1, 9)))[0].key == "KeyError@train.py!main"
+    assert parse_all(raised("KeyError: 'x'", 1) + PEER + table(worker(0, 1, 1, 9)))[0].key == "KeyError@train.py!main"
+    assert parse_all(raised("KeyError: 'x'") + table(worker(0, 1, 1, 9)))[0].key == "KeyError@train.py!main"
     timeout = raised(f"RuntimeError: {GLOO}unbound_buffer.cc:78] Timed out waiting 8000ms for recv operation", 0)
-    assert spoken(timeout + table(worker(0, 0, 1, 9)))[0].key == "timeout@gloo"
+    assert parse_all(timeout + table(worker(0, 0, 1, 9)))[0].key == "timeout@gloo"
 
 
 def test_a_network_that_broke_is_not_an_exit_code() -> None:
-    assert spoken(PEER + table(worker(0, 0, 1, 9)))[0].key == "peer-lost@gloo"
+    assert parse_all(PEER + table(worker(0, 0, 1, 9)))[0].key == "peer-lost@gloo"
 
 
 def test_an_abort_after_the_watchdog_is_its_doing() -> None:
     watchdog = "[rank0]:[E1 ProcessGroupNCCL.cpp:6] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1, OpType=ALLREDUCE, N) ran"
-    first = spoken(watchdog + "\n" + table(worker(0, 0, -6, 9, signal="SIGABRT")))[0]
+    first = parse_all(watchdog + "\n" + table(worker(0, 0, -6, 9, signal="SIGABRT")))[0]
     assert (first.kind.value, first.signal) == ("timeout", None)
 
 
 def test_of_restarts_the_first_failure_counts() -> None:
     text = FAILED.format(-9, 7) + FAILED.format(1, 8) + table(worker(0, 0, 1, 8))
-    first = spoken(text)[0]
+    first = parse_all(text)[0]
     assert (first.key, first.line) == ("SIGKILL", 1)
-    again = spoken(FAILED.format(-9, 7) + FAILED.format(-9, 8) + table(worker(0, 1, -9, 8, signal="SIGKILL")))
+    again = parse_all(FAILED.format(-9, 7) + FAILED.format(-9, 8) + table(worker(0, 1, -9, 8, signal="SIGKILL")))
     assert [one.primary_line for one in again] == ["traceback : Signal 9 (SIGKILL) received by PID 8"]
 
 
 def test_a_table_that_is_missing_leaves_the_agents_line() -> None:
-    first = spoken(FAILED.format(-11, 7))[0]
+    first = parse_all(FAILED.format(-11, 7))[0]
     assert (first.kind.value, first.signal) == ("crash", "SIGSEGV")
 
 
@@ -233,7 +233,7 @@ Other Failures:
   error_file: <N/A>
   msg: "Signal 6 (SIGABRT) received by PID 116"
 """
-    first, other = spoken(text)
+    first, other = parse_all(text)
     assert (first.key, first.ranks, first.primary_line) == (
         "SIGSEGV",
         (1,),
@@ -244,7 +244,7 @@ Other Failures:
 
 def test_a_worker_that_somebody_stopped_is_the_root_and_not_who_was_stopped_for_it() -> None:
     text = PEER + table(worker(0, 1, -15, 9, signal="SIGTERM"), worker(1, 0, -15, 8, signal="SIGTERM"))
-    first, peer = spoken(text)
+    first, peer = parse_all(text)
     assert (first.kind.value, first.signal, first.ranks) == ("crash", "SIGTERM", (1,))
     assert (first.primary_line, peer.key) == ("traceback : Signal 15 (SIGTERM) received by PID 9", "peer-lost@gloo")
 
@@ -256,38 +256,40 @@ def test_how_ranks_ended() -> None:
 
 def test_a_rendezvous_that_nobody_joined_loses_against_a_real_error() -> None:
     text = raised("torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError")
-    assert [(one.kind.value, one.key) for one in spoken(text)] == [("timeout", "timeout@rendezvous")]
-    assert spoken(text + raised("KeyError: 'x'"))[0].key == "KeyError@train.py!main"
+    assert [(one.kind.value, one.key) for one in parse_all(text)] == [("timeout", "timeout@rendezvous")]
+    assert parse_all(text + raised("KeyError: 'x'"))[0].key == "KeyError@train.py!main"
 
 
 def test_a_stopped_agent_is_a_limit() -> None:
     text = "W1120 torch/distributed/elastic/agent/server/api.py:753] Received 15 death signal, shutting down workers\n"
     text += raised("torch.distributed.elastic.multiprocessing.api.SignalException: Process 207 got signal: 15")
-    readings = heard(text)[0]
-    assert {reading.weight for reading in readings} == {Weight.LIMIT}
-    assert [(one.key, one.line, one.signal) for one in ranked(readings)] == [("stopped@torchrun", 1, "SIGTERM")]
+    matches = heard(text)[0]
+    assert {match.priority for match in matches} == {Priority.LIMIT}
+    assert [(one.key, one.line, one.signal) for one in by_priority(matches)] == [("stopped@torchrun", 1, "SIGTERM")]
 
 
 @pytest.mark.parametrize(("number", "signal"), [(15, "SIGTERM"), (2, "SIGINT"), (1, "SIGHUP")])
 def test_an_agents_exception_alone_says_what_stopped_it(number: int, signal: str) -> None:
     text = raised(f"torch.distributed.elastic.multiprocessing.api.SignalException: Process 207 got signal: {number}")
-    assert [(one.kind.value, one.key, one.signal) for one in spoken(text)] == [("timeout", "stopped@torchrun", signal)]
+    assert [(one.kind.value, one.key, one.signal) for one in parse_all(text)] == [
+        ("timeout", "stopped@torchrun", signal)
+    ]
 
 
 @pytest.mark.parametrize(
-    ("text", "read_as", "weight"),
+    ("text", "read_as", "priority"),
     [
-        ("[rank: 1] Child process with PID 41 terminated with code -11. Forcefully terminating", "crash SIGSEGV (1,)", Weight.ENDING),
-        ("[rank: 1] Child process with PID 41 terminated with code 1. Forcefully terminating", "error exit@1 (1,)", Weight.UNSPECIFIC),
-        ("[2026-11-20 12:00:00,000] [ERROR] [launch.py:325:sigkill_handler] ['python', 'a.py'] exits with return code = -9", "crash SIGKILL ()", Weight.ENDING),
-        ("[ERROR] [launch.py:325:sigkill_handler] ['python', 'a.py'] exits with return code = -15", "crash SIGTERM ()", Weight.CONSEQUENCE),
-        ("[rank2]:[E1 ProcessGroupNCCL.cpp:6] [PG 0 Rank 2] Received a dump signal due to a collective timeout from  rank 0", "timeout timeout@ProcessGroupNCCL (2,)", Weight.CONSEQUENCE),
+        ("[rank: 1] Child process with PID 41 terminated with code -11. Forcefully terminating", "crash SIGSEGV (1,)", Priority.EXIT),
+        ("[rank: 1] Child process with PID 41 terminated with code 1. Forcefully terminating", "error exit@1 (1,)", Priority.UNSPECIFIC),
+        ("[2026-11-20 12:00:00,000] [ERROR] [launch.py:325:sigkill_handler] ['python', 'a.py'] exits with return code = -9", "crash SIGKILL ()", Priority.EXIT),
+        ("[ERROR] [launch.py:325:sigkill_handler] ['python', 'a.py'] exits with return code = -15", "crash SIGTERM ()", Priority.CONSEQUENCE),
+        ("[rank2]:[E1 ProcessGroupNCCL.cpp:6] [PG 0 Rank 2] Received a dump signal due to a collective timeout from  rank 0", "timeout timeout@ProcessGroupNCCL (2,)", Priority.CONSEQUENCE),
     ],
 )  # fmt: skip
-def test_what_others_say_of_a_worker(text: str, read_as: str, weight: Weight) -> None:
-    (reading,) = heard(text)[0]
-    said = reading.signature
-    assert (f"{said.kind.value} {said.key} {said.ranks}", reading.weight) == (read_as, weight)
+def test_what_others_say_of_a_worker(text: str, read_as: str, priority: Priority) -> None:
+    (match,) = heard(text)[0]
+    said = match.signature
+    assert (f"{said.kind.value} {said.key} {said.ranks}", match.priority) == (read_as, priority)
     assert heard("launch.py exits with return code = 1\nChild process with PID 3 terminated with code 0")[0] == []
 
 
@@ -308,4 +310,4 @@ def test_hostile_lines(name: str) -> None:
             f"RuntimeError: {text}",
             f'  File "{text}", line 1',
         ):
-            spoken("\n".join([line] * 3), name)
+            parse_all("\n".join([line] * 3), name)

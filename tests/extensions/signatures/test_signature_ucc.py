@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_hetgpu.extensions.signatures.base import Weight
-from tests.extensions.signatures.speak import readings, spoken, told
+from pytest_hetgpu.extensions.signatures.base import Priority
+from tests.extensions.signatures.parsing import kind_and_key, matches, parse_all
 
 LINE = "[1795178698.610380] [node1:178  :0] tl_ucp_sendrecv.c:105  "
 DONE = "TL_UCP ERROR failure in recv completion Message truncated"
@@ -36,7 +36,7 @@ DONE = "TL_UCP ERROR failure in recv completion Message truncated"
     ],
 )  # fmt: skip
 def test_text(text: str, read_as: str) -> None:
-    assert told(readings("ucc", text)[0]) == read_as
+    assert kind_and_key(matches("ucc", text)[0]) == read_as
 
 
 @pytest.mark.parametrize(
@@ -51,11 +51,11 @@ def test_text(text: str, read_as: str) -> None:
     ],
 )
 def test_text_that_is_no_failure(text: str) -> None:
-    assert readings("ucc", text) == []
+    assert matches("ucc", text) == []
 
 
 def test_data_that_did_not_arrive_is_certain_and_a_layer_that_did_not_start_is_not() -> None:
-    assert [readings("ucc", LINE + text)[0].certain for text in (DONE, "UCC  ERROR no tl contexts were created")] == [
+    assert [matches("ucc", LINE + text)[0].fatal for text in (DONE, "UCC  ERROR no tl contexts were created")] == [
         True,
         False,
     ]
@@ -63,6 +63,6 @@ def test_data_that_did_not_arrive_is_certain_and_a_layer_that_did_not_start_is_n
 
 def test_the_core_says_more_than_the_program_that_called_it() -> None:
     text = f"{LINE}UCC  ERROR no tl contexts were created\n[rank 0] ucc_context_create(l) failed: Not found (-7)"
-    first, second = spoken(text, "ucc")
+    first, second = parse_all(text, "ucc")
     assert (first.line, first.hosts, second.entry_point) == (1, ("node1",), "ucc_context_create")
-    assert [reading.weight for reading in readings("ucc", text)] == [Weight.CAUSE, Weight.RELAYED]
+    assert [match.priority for match in matches("ucc", text)] == [Priority.CAUSE, Priority.RELAYED]

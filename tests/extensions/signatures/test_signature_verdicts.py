@@ -8,19 +8,19 @@ from collections.abc import Sequence
 
 import pytest
 
-from pytest_hetgpu.analysis.logs.lines import parsed
+from pytest_hetgpu.analysis.logs.lines import parse_line
 from pytest_hetgpu.extensions.registry import find
-from pytest_hetgpu.extensions.signatures.base import Dialect, Reading
-from pytest_hetgpu.extensions.signatures.engine.order import ranked
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser
+from pytest_hetgpu.extensions.signatures.engine.order import by_priority
 
 ROW = "     1048576        262144     float     sum      -1    32.32   32.44   60.83      {}    31.90   32.87   61.63      {}"
 
 
-def readings(dialect: str, text: str) -> Sequence[Reading]:
-    reader = find("signatures", dialect, Dialect)()  # type: ignore[type-abstract]
+def matches(parser: str, text: str) -> Sequence[FailureMatch]:
+    reader = find("signatures", parser, LogParser)()  # type: ignore[type-abstract]
     for number, line in enumerate(text.split("\n"), 1):
         if any(trigger.decode() in line for trigger in reader.triggers):
-            reader.feed(parsed(line, number))
+            reader.feed(parse_line(line, number))
     return reader.finish()
 
 
@@ -74,8 +74,8 @@ def readings(dialect: str, text: str) -> Sequence[Reading]:
     ],
 )  # fmt: skip
 def test_results_that_failed_their_check(line: str, means: str) -> None:
-    (reading,) = readings("benchmarks", line)
-    assert f"{reading.signature.kind.value} {reading.signature.key} {reading.weight.name}" == means
+    (match,) = matches("benchmarks", line)
+    assert f"{match.signature.kind.value} {match.signature.key} {match.priority.name}" == means
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_results_that_failed_their_check(line: str, means: str) -> None:
     ],
 )
 def test_checks_that_passed_or_were_of_something_else(line: str) -> None:
-    assert readings("benchmarks", line) == ()
+    assert matches("benchmarks", line) == ()
 
 
 def test_the_verdict_is_quoted_with_all_ranks() -> None:
@@ -135,7 +135,7 @@ def test_the_verdict_is_quoted_with_all_ranks() -> None:
             "allreduce verification: 2 wrong elements -> FAILED",
         )
     )
-    (signature,) = ranked(readings("benchmarks", log))
+    (signature,) = by_priority(matches("benchmarks", log))
     assert (signature.line, signature.ranks, signature.hosts) == (3, (0, 2), ("node3", "node1"))
 
 
@@ -155,18 +155,18 @@ def test_the_verdict_is_quoted_with_all_ranks() -> None:
     ],
 )
 def test_worlds_of_one(log: str) -> None:
-    (reading,) = readings("world", log)
-    signature = reading.signature
+    (match,) = matches("world_size", log)
+    signature = match.signature
     assert (signature.kind.value, signature.key) == ("wrong_result", "world-of-one@mpi")
     assert "0" in signature.primary_line
-    assert reading.certain
+    assert match.fatal
 
 
 def test_worlds_of_one_name_their_hosts() -> None:
-    (reading,) = readings("world", "[node1] rank 0 of 1: starting\n[node2] rank 0 of 1: starting")
-    assert reading.signature.hosts == ("node1", "node2")
-    (reading,) = readings("world", "process 0 of 1 on node1.\nprocess 0 of 1 on node2.")
-    assert reading.signature.hosts == ("node1", "node2")
+    (match,) = matches("world_size", "[node1] rank 0 of 1: starting\n[node2] rank 0 of 1: starting")
+    assert match.signature.hosts == ("node1", "node2")
+    (match,) = matches("world_size", "process 0 of 1 on node1.\nprocess 0 of 1 on node2.")
+    assert match.signature.hosts == ("node1", "node2")
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_worlds_of_one_name_their_hosts() -> None:
     ],
 )
 def test_worlds_that_are_as_they_should_be(log: str) -> None:
-    assert readings("world", log) == ()
+    assert matches("world_size", log) == ()
 
 
 @pytest.mark.parametrize(
@@ -204,9 +204,9 @@ def test_worlds_that_are_as_they_should_be(log: str) -> None:
     ],
 )
 def test_worlds_of_another_size(line: str, detail: str) -> None:
-    (reading,) = readings("world", line)
-    signature = reading.signature
-    assert (signature.kind.value, signature.key, reading.certain) == ("wrong_result", "world-size@program", True)
+    (match,) = matches("world_size", line)
+    signature = match.signature
+    assert (signature.kind.value, signature.key, match.fatal) == ("wrong_result", "world-size@program", True)
     assert signature.detail == detail
 
 
@@ -227,4 +227,4 @@ def test_worlds_of_another_size(line: str, detail: str) -> None:
     ],
 )
 def test_worlds_of_the_right_size(line: str) -> None:
-    assert readings("world", line) == ()
+    assert matches("world_size", line) == ()

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.extensions.workloads.base import Workload
-from pytest_hetgpu.model.external_program import Foreign
+from pytest_hetgpu.model.external_program import ExternalProgram
 from pytest_hetgpu.model.records import Point
 
 
@@ -25,8 +25,8 @@ def told(made: Workload) -> str:
     return " ".join(made.program()).partition(" -- ")[2]
 
 
-def asked(made: Workload, ranks: int = 2) -> Foreign:
-    found = made.foreign(ranks)
+def asked(made: Workload, ranks: int = 2) -> ExternalProgram:
+    found = made.external(ranks)
     assert found
     return found
 

@@ -331,7 +331,7 @@ def test_an_address_of_a_cell_that_is_not_there_says_so(browser: Browser, file: 
 
 
 def test_five_thousand_cells_open_in_two_seconds(browser: Browser, tmp_path: Path) -> None:
-    failed = replace(CRASHED, fates=FATES, timeline=BROKE_OFF)
+    failed = replace(CRASHED, rank_outcomes=FATES, timeline=BROKE_OFF)
     measured = replace(PASSED, measurements=CURVE * 2, timeline=WHOLE)
     outcomes = (measured if i % 5 else failed for i in range(5000))
     cells = tuple(cell(f"p{i % 50}-t{i // 50 % 10}-w{i // 500}", outcome) for i, outcome in enumerate(outcomes))

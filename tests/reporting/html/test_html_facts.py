@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pytest_hetgpu.model.outcome import RankFate, Span, Timeline, Wire
+from pytest_hetgpu.model.outcome import RankOutcome, Span, Timeline, Wire
 from pytest_hetgpu.model.records import Measurement, Point
 from pytest_hetgpu.model.thresholds import Limit
 from pytest_hetgpu.reporting import report
@@ -46,8 +46,11 @@ def facts(folder: RunFolder, **outcomes: Any) -> dict[str, dict[str, Any]]:
 
 
 def test_a_failure_has_its_line_in_its_log_and_its_ranks(folder: RunFolder) -> None:
-    fates = (RankFate(0, "node0", "rocm", "crashed (SIGSEGV)", own=True), RankFate(1, "node1", "cuda", "was stopped"))
-    cell = facts(folder, ucx=replace(CRASHED, fates=fates))["ucx"]
+    fates = (
+        RankOutcome(0, "node0", "rocm", "crashed (SIGSEGV)", own=True),
+        RankOutcome(1, "node1", "cuda", "was stopped"),
+    )
+    cell = facts(folder, ucx=replace(CRASHED, rank_outcomes=fates))["ucx"]
     assert (cell["key"], cell["line"], cell["log"]) == (KEY, 66, "scenarios/mixed-ucx-allreduce/output.log")
     numbers = [number for number, _ in cell["excerpt"]]
     assert numbers == list(range(66 - BEFORE, 72))
@@ -86,11 +89,14 @@ def test_repeats_limits_and_the_wire_go_with_the_curve(folder: RunFolder) -> Non
 
 
 def test_a_timeline_has_a_row_a_rank_with_what_became_of_it(folder: RunFolder) -> None:
-    fates = (RankFate(0, "node0", "rocm", "crashed (SIGSEGV)", own=True), RankFate(1, "node1", "cuda", "was stopped"))
+    fates = (
+        RankOutcome(0, "node0", "rocm", "crashed (SIGSEGV)", own=True),
+        RankOutcome(1, "node1", "cuda", "was stopped"),
+    )
     line = Timeline((Span(0, 0, 0.25, None), Span(1, 1, 0.5, None)), ("node0", "node1"), 2, 2.0, 60.0)
     done = replace(line, spans=(Span(0, 0, 0.25, 1.75), Span(1, 1, 0.0, 1.8)), last_row=1.5)
     found = facts(
-        folder, ucx=replace(CRASHED, fates=fates, timeline=line), ob1=replace(PASSED, timeline=done), ofi=PASSED
+        folder, ucx=replace(CRASHED, rank_outcomes=fates, timeline=line), ob1=replace(PASSED, timeline=done), ofi=PASSED
     )
     assert found["ucx"]["timeline"] == {
         "seconds": 2.0,

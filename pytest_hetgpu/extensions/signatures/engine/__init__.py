@@ -1,1 +1,1 @@
-"""What dialects are made of, and how their readings become one answer: frames, tracebacks, stacks, order."""
+"""Parts of log parsers, and the merge of their matches into signatures: frames, tracebacks, stacks, order."""

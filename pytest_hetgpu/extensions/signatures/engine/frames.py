@@ -7,8 +7,8 @@ import signal as signals
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from pytest_hetgpu.extensions.signatures.base import LogLine, Process, Reading, Weight, token
-from pytest_hetgpu.extensions.signatures.engine.names import function_name, program_name
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, Priority, Process, token
+from pytest_hetgpu.extensions.signatures.engine.demangle import function_name, program_name
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.verdict import Kind
@@ -29,7 +29,7 @@ _SYSTEM = lazy(
     r"|libSegFault|lib[atl]san|libubsan)(?:-\d[\d.]*)?\.so"
 )
 _RUNTIME = lazy(r"(?:libstdc\+\+|libc\+\+(?:abi)?)\.so")
-# What replaces malloc, or hooks into it: UCX's libucm patches the calls of every program it is loaded into.
+# Libraries that replace malloc, or hook into it. UCX's libucm patches the calls of every program that loads it.
 _ALLOCATOR = lazy(r"lib(?:jemalloc|tcmalloc(?:_minimal|_and_profiler)?|mimalloc|tbbmalloc(?:_proxy)?|ucm)\b.*\.so")
 _ALLOCATING = lazy(
     r"(?:__libc_|__interceptor_|je_|tc_|mi_|ucm_|override_ucm_|__GI_(?:__libc_)?)?"
@@ -47,7 +47,7 @@ _HANDLER = lazy(
     r"| google::(?:anonymous|\(anonymous\ namespace\))?:*FailureSignalHandler | PetscSignalHandler\w*",
     re.VERBOSE,
 )
-# Of glibc there is often no more than the name in a backtrace that libbfd printed.
+# A backtrace printed by libbfd often shows only the function of a glibc frame.
 _LIBC_CALL = lazy(
     r"__?(?:mem|str|wcs)\w+?_(?:avx|sse|evex|erms|generic|neon|sve|unaligned|aarch64|asimd)\w*"
     r"|(?:__)?(?:mem(?:cpy|move|set|cmp|chr|pcpy)|str(?:len|cmp|cpy|ncpy|cat|chr|dup|ncmp|tol\w*)|v?f?s?n?printf|qsort\w*)"
@@ -83,9 +83,9 @@ _TOLD_FROM_OUTSIDE = ("SIGTERM", "SIGINT", "SIGHUP")
 
 
 class Frame(NamedTuple):
-    """One frame: the file it lies in as printed but for its folder ("" where unknown), and its function.
+    """One frame: the file name that holds it ("" if unknown), and its function.
 
-    `handling` is true for the code that prints backtraces, where its source says so.
+    `handling` is true for code that prints backtraces, if its source is named.
     """
 
     library: str
@@ -94,7 +94,7 @@ class Frame(NamedTuple):
 
 
 def parse_frame(text: str) -> Frame | None:
-    """The frame that a line ends in, in backtrace_symbols' or in UCX's form; None for other text."""
+    """Return the frame that a line ends in, in the form of backtrace_symbols or UCX; None for other text."""
     text = text[-_LONGEST_FRAME:]
     found = _SYMBOLS.search(text)
     if found:
@@ -109,16 +109,16 @@ def parse_frame(text: str) -> Frame | None:
 
 
 def _library_of(source: str, name: str) -> str:
-    """The library of a frame that names only a source file, "" where neither that nor the function tells it."""
+    """Return the library of a frame that names only a source file; "" if neither file nor function is known."""
     found = ((pattern.search(source), library) for pattern, library in _SOURCES)
     named = ((pattern.match(name), library) for pattern, library in _PREFIXES)
     return next((match.expand(library) for match, library in (*found, *named) if match), "")
 
 
 def library_key(name: str) -> str:
-    """A library without what differs between builds: versions, Python's tags, the hashes of repaired wheels.
+    """Return a library without parts that differ between builds: versions, Python's tags, hashes of repaired wheels.
 
-    The interpreter is `python`, whether its code lies in libpython3.11.so.1.0 or in the program itself.
+    The interpreter is `python`, both in libpython3.11.so.1.0 and in the program itself.
     """
     name = re.sub(r"(\.so)(?:\.\d+)+$", r"\1", name)
     name = re.sub(r"\.(?:cpython|pypy|abi)[\w-]*(?=\.so$)", "", name)
@@ -127,9 +127,9 @@ def library_key(name: str) -> str:
 
 
 def faulting(frames: Sequence[Frame]) -> Frame | None:
-    """The first meaningful frame: past signal handlers, C library, loader and allocators.
+    """Return the first meaningful frame: past signal handlers, C library, loader and allocators.
 
-    The unnamed frames of libucs right after its handler are the handler's, too; after a frame of libc they are not.
+    Unnamed frames of libucs right after its handler belong to the handler; after a frame of libc they do not.
     """
     last = max((i for i, frame in enumerate(frames[:_HEAD]) if _handles(frame)), default=-1)
     in_handler = True
@@ -144,9 +144,9 @@ def faulting(frames: Sequence[Frame]) -> Frame | None:
 
 
 def died_in(frames: Sequence[Frame]) -> Frame | None:
-    """The frame in which the process died: the faulting one, or the C++ runtime where that ended the program.
+    """Return the frame in which the process died: the faulting one, or the C++ runtime if that ended the program.
 
-    The runtime's own frame says that an exception was not caught; whose it was is told by the faulting frame below.
+    The runtime's own frame means an uncaught exception; the faulting frame below is its origin.
     """
     fault = faulting(frames)
     below = frames[: frames.index(fault)] if fault in frames else frames
@@ -160,7 +160,7 @@ def _handles(frame: Frame) -> bool:
 
 
 def is_system(library: str) -> bool:
-    """Whether a library is the C or C++ runtime, the loader or an allocator: a fault there is its caller's."""
+    """Return whether a library is the C or C++ runtime, the loader or an allocator: its caller is at fault."""
     return bool(_SYSTEM.match(library) or _ALLOCATOR.match(library))
 
 
@@ -172,7 +172,7 @@ def _system(frame: Frame) -> bool:
 
 
 def entry_point(frames: Sequence[Frame]) -> str | None:
-    """The outermost MPI function on the stack, as printed; else NCCL's, torch's, or a Fortran binding."""
+    """Return the outermost MPI function on the stack, as printed; else NCCL's, torch's, or a Fortran binding."""
     named = [(frame.function, frame.library) for frame in reversed(frames) if frame.function]
     found = (name for form in _ENTRIES for name, _ in named if form.fullmatch(name))
     bound = (name for name, lib in named if _FORTRAN_ENTRY.fullmatch(name) and _FORTRAN_LIBRARY.match(lib))
@@ -180,7 +180,7 @@ def entry_point(frames: Sequence[Frame]) -> str | None:
 
 
 def signal_name(number: int) -> str:
-    """`SIGSEGV` for 11; `SIG55` for a number that has no name here."""
+    """Return a signal's name: `SIGSEGV` for 11; `SIG55` for a number without a name here."""
     try:
         return signals.Signals(number).name
     except ValueError:
@@ -188,19 +188,19 @@ def signal_name(number: int) -> str:
 
 
 def crash_key(signal: str | None, library: str | None, function: str | None) -> str:
-    """`SIGSEGV@libuct.so!uct_tcp_ep_am_short`, as far as each part is known."""
+    """Return the key of a crash, `SIGSEGV@libuct.so!uct_tcp_ep_am_short`, without unknown parts."""
     where = library_key(library) if library else ""
     return (signal or "signal") + (f"@{where}" if where else "") + (f"!{token(function)}" if function else "")
 
 
 def address_of(text: str) -> str:
-    """The address that a line of backtrace_symbols ends in; "" where there is none."""
+    """Return the address that a line of backtrace_symbols ends in; "" if there is none."""
     found = _ADDRESS.search(text[-_LONGEST_FRAME:])
     return found[1] if found else ""
 
 
 def _alike(one: str, other: str) -> int:
-    """How many characters two addresses begin with alike."""
+    """Return the number of leading characters that two addresses share."""
     differs = (place for place, (left, right) in enumerate(zip(one, other, strict=False)) if left != right)
     return next(differs, min(len(one), len(other)))
 
@@ -220,7 +220,7 @@ class Crash:
         self.quote(line)
 
     def quote(self, line: LogLine) -> None:
-        """Make this the line that the crash is told by."""
+        """Make this line the quoted line of the crash."""
         self.line, self.number = line.quote, line.number
 
     def add(self, text: str) -> None:
@@ -231,12 +231,15 @@ class Crash:
             self.addresses.append(address_of(text))
 
     def near(self, text: str) -> int:
-        """How well a frame's address goes with those taken before: the libraries of one process lie near each other."""
+        """Return how well a frame's address matches those taken before: a process's libraries are near each other."""
         address = address_of(text)
         return max((_alike(one, address) for one in self.addresses[-_HEAD:]), default=0)
 
-    def reading(self) -> Reading:
-        """The crash as a signature. A frame of the interpreter itself names no function: static builds show others."""
+    def build_match(self) -> FailureMatch:
+        """Return the crash as a match.
+
+        A frame of the interpreter itself gives no function, as static builds show others.
+        """
         fault, frame = faulting(self.frames), died_in(self.frames)
         library, function = _named(frame)
         signature = Signature(
@@ -252,8 +255,8 @@ class Crash:
             ranks=() if self.rank is None else (self.rank,),
             hosts=tuple(self._hosts()),
         )
-        told = Weight.CONSEQUENCE if self.signal in _TOLD_FROM_OUTSIDE else Weight.CAUSE
-        return Reading(signature, told, self.process)
+        told = Priority.CONSEQUENCE if self.signal in _TOLD_FROM_OUTSIDE else Priority.CAUSE
+        return FailureMatch(signature, told, self.process)
 
     def _hosts(self) -> Iterator[str]:
         if self.process or self.host:

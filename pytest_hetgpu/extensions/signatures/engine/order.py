@@ -1,127 +1,127 @@
-"""From readings to signatures: reports of one failure joined, the root cause first."""
+"""From matches to signatures: reports of one failure merged, the root cause first."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from pytest_hetgpu.extensions.signatures.base import Process, Reading, Weight
-from pytest_hetgpu.extensions.signatures.engine.joining import one_a_death
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, Priority, Process
+from pytest_hetgpu.extensions.signatures.engine.merge import merge_reports
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.verdict import Kind
 
 _MOST_NAMED = 100_000
-_PROVING = frozenset(Weight) - {Weight.UNSPECIFIC, Weight.CONSEQUENCE}
+_PROVING = frozenset(Priority) - {Priority.UNSPECIFIC, Priority.CONSEQUENCE}
 _MET_IN_A_CALL = (Kind.TRANSPORT_UNAVAILABLE, Kind.OUT_OF_MEMORY, Kind.NETWORK_FAILURE, Kind.ERROR)
 _OWN_FAULTS = frozenset(("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL"))
 _OOM_KILLER = "oom-kill@"
 
 
-def ranked(
-    readings: Iterable[Reading],
+def by_priority(
+    matches: Iterable[FailureMatch],
     ranks: Mapping[Process, int] | None = None,
-    survived: Callable[[Reading], bool] = lambda _: True,
+    survived: Callable[[FailureMatch], bool] = lambda _: True,
 ) -> tuple[Signature, ...]:
-    """Every failure once, the most telling first: by weight, then by line.
+    """Return every failure once, the most telling first: by priority, then by line.
 
-    Reports on one death are joined (`joining`). `ranks` says which rank a process was, `survived` whether the program
-    went on after what a library merely logged.
+    Reports of one death are merged (`merge`). `ranks` maps processes to ranks. `survived` returns whether the program
+    went on after a message that a library merely logged.
     """
-    ordered = sorted(readings, key=lambda reading: reading.signature.line)
+    ordered = sorted(matches, key=lambda match: match.signature.line)
     known = dict(ranks or {})
     known |= {r.process: r.signature.ranks[0] for r in ordered if r.process and len(r.signature.ranks) == 1}
-    joined = one_a_death(ordered, lambda reading: _with_rank(reading, known))
-    joined = _crashed(_starved([_limited(reading) for reading in joined]))
-    proven = any(reading.certain and reading.weight in _PROVING for reading in joined)
-    died = any(reading.certain and reading.signature.signal for reading in joined)
-    joined.sort(key=lambda reading: _place(reading, proven and (died or survived(reading)), proven))
-    joined[:1] = [_called(reading, joined[1:]) for reading in joined[:1]]
+    joined = merge_reports(ordered, lambda match: _with_rank(match, known))
+    joined = _crashed(_kills_after_oom([_limited(match) for match in joined]))
+    proven = any(match.fatal and match.priority in _PROVING for match in joined)
+    died = any(match.fatal and match.signature.signal for match in joined)
+    joined.sort(key=lambda match: _place(match, proven and (died or survived(match)), proven))
+    joined[:1] = [_called(match, joined[1:]) for match in joined[:1]]
     alike: dict[str, list[Signature]] = {}
-    for reading in joined:
-        alike.setdefault(reading.signature.key, []).append(reading.signature)
+    for match in joined:
+        alike.setdefault(match.signature.key, []).append(match.signature)
     return tuple(map(_merged, alike.values()))
 
 
-def _place(reading: Reading, survived: bool, proven: bool) -> tuple[Weight, bool, bool, int]:
-    """By what readings are sorted: weight, then line; of mere consequences a signal says most, a lost peer least.
+def _place(match: FailureMatch, survived: bool, proven: bool) -> tuple[Priority, bool, bool, int]:
+    """Return the sort key of a match: priority, then line; among consequences a signal is first, a lost peer last.
 
-    What a run may survive explains nothing where something proves how it failed, but for what the network did: whoever
-    waits for a peer that cannot be reached runs into a time limit. Nor is it nothing where it was the last that anybody
-    wrote before the launcher's word on an exit code.
+    A message that a run may survive explains nothing if a fatal one is there. Network errors are an exception: a rank
+    that waits for an unreachable peer runs into a time limit. Such a message also counts if it is the last line before
+    the launcher's message about an exit code.
     """
-    weight = reading.weight
-    if proven and not reading.certain and weight >= Weight.SYMPTOM and reading.signature.kind is Kind.ERROR:
-        weight = Weight.CONSEQUENCE if survived else Weight.ENDING
-    mere = weight is Weight.CONSEQUENCE
-    gone = mere and reading.signature.kind is Kind.ERROR
-    return weight, mere and reading.signature.signal is None, gone, reading.signature.line
+    priority = match.priority
+    if proven and not match.fatal and priority >= Priority.SYMPTOM and match.signature.kind is Kind.ERROR:
+        priority = Priority.CONSEQUENCE if survived else Priority.EXIT
+    mere = priority is Priority.CONSEQUENCE
+    gone = mere and match.signature.kind is Kind.ERROR
+    return priority, mere and match.signature.signal is None, gone, match.signature.line
 
 
-def _limited(reading: Reading) -> Reading:
-    """Who dies of SIGXCPU has used up the processor time that it was given."""
-    if reading.signature.kind is not Kind.CRASH or reading.signature.signal != "SIGXCPU":
-        return reading
-    return replace(reading, signature=replace(reading.signature, kind=Kind.TIMEOUT))
+def _limited(match: FailureMatch) -> FailureMatch:
+    """Return death by SIGXCPU as a time limit: the process has used up its processor time."""
+    if match.signature.kind is not Kind.CRASH or match.signature.signal != "SIGXCPU":
+        return match
+    return replace(match, signature=replace(match.signature, kind=Kind.TIMEOUT))
 
 
-def _starved(readings: Sequence[Reading]) -> list[Reading]:
-    """Of a run in which memory ran out: who was killed was killed for that, though the kernel's word comes last."""
-    if not any(reading.certain and reading.signature.kind is Kind.OUT_OF_MEMORY for reading in readings):
-        return list(readings)
-    killed = [reading for reading in readings if reading.signature.kind is Kind.CRASH and _by_sigkill(reading)]
+def _kills_after_oom(matches: Sequence[FailureMatch]) -> list[FailureMatch]:
+    """Return a kill in a run that ran out of memory as its consequence, though the kernel's message comes last."""
+    if not any(match.fatal and match.signature.kind is Kind.OUT_OF_MEMORY for match in matches):
+        return list(matches)
+    killed = [match for match in matches if match.signature.kind is Kind.CRASH and _by_sigkill(match)]
     return [
-        _of_starvation(reading, bool(killed)) if reading.signature.kind in (Kind.CRASH, Kind.OUT_OF_MEMORY) else reading
-        for reading in readings
+        _after_oom(match, bool(killed)) if match.signature.kind in (Kind.CRASH, Kind.OUT_OF_MEMORY) else match
+        for match in matches
     ]
 
 
-def _by_sigkill(reading: Reading) -> bool:
-    return reading.signature.signal == "SIGKILL"
+def _by_sigkill(match: FailureMatch) -> bool:
+    return match.signature.signal == "SIGKILL"
 
 
-def _of_starvation(reading: Reading, killed: bool) -> Reading:
-    signature = reading.signature
+def _after_oom(match: FailureMatch, killed: bool) -> FailureMatch:
+    signature = match.signature
     if signature.kind is Kind.CRASH:
-        return replace(reading, weight=max(reading.weight, Weight.ENDING)) if _by_sigkill(reading) else reading
+        return replace(match, priority=max(match.priority, Priority.EXIT)) if _by_sigkill(match) else match
     by_kernel = killed and signature.signal is None and signature.key.startswith(_OOM_KILLER)
-    return replace(reading, signature=replace(signature, signal="SIGKILL")) if by_kernel else reading
+    return replace(match, signature=replace(signature, signal="SIGKILL")) if by_kernel else match
 
 
-def _crashed(readings: Sequence[Reading]) -> list[Reading]:
-    """Of a process that crashed its end is the answer, and not what a library logged before, which it had survived."""
-    dead = [reading for reading in readings if reading.certain and reading.signature.signal in _OWN_FAULTS]
-    processes = {reading.process for reading in dead if reading.process}
-    ranks = {rank for reading in dead for rank in reading.signature.ranks}
+def _crashed(matches: Sequence[FailureMatch]) -> list[FailureMatch]:
+    """Prefer the end of a crashed process to messages that a library logged before, which it had survived."""
+    dead = [match for match in matches if match.fatal and match.signature.signal in _OWN_FAULTS]
+    processes = {match.process for match in dead if match.process}
+    ranks = {rank for match in dead for rank in match.signature.ranks}
     return [
-        replace(reading, weight=max(reading.weight, Weight.SYMPTOM))
-        if _survivable(reading) and (reading.process in processes or ranks.intersection(reading.signature.ranks))
-        else reading
-        for reading in readings
+        replace(match, priority=max(match.priority, Priority.SYMPTOM))
+        if _survivable(match) and (match.process in processes or ranks.intersection(match.signature.ranks))
+        else match
+        for match in matches
     ]
 
 
-def _survivable(reading: Reading) -> bool:
-    return not reading.certain and reading.signature.kind is Kind.ERROR and reading.signature.signal is None
+def _survivable(match: FailureMatch) -> bool:
+    return not match.fatal and match.signature.kind is Kind.ERROR and match.signature.signal is None
 
 
-def _called(first: Reading, others: Iterable[Reading]) -> Reading:
-    """The answer with the call in which it was met, where a layer above that does not know the cause names it."""
+def _called(first: FailureMatch, others: Iterable[FailureMatch]) -> FailureMatch:
+    """Add to the answer the call that an upper layer names without knowing the cause."""
     signature = first.signature
     if signature.entry_point or signature.signal or signature.kind not in _MET_IN_A_CALL:
         return first
-    above = (other for other in others if other.weight in (Weight.RELAYED, Weight.UNSPECIFIC))
+    above = (other for other in others if other.priority in (Priority.RELAYED, Priority.UNSPECIFIC))
     entry = next((other.signature.entry_point for other in above if other.signature.entry_point), None)
     return replace(first, signature=replace(signature, entry_point=entry))
 
 
-def _with_rank(reading: Reading, known: Mapping[Process, int]) -> Reading:
-    if reading.signature.ranks or reading.process is None or reading.process not in known:
-        return reading
-    return replace(reading, signature=replace(reading.signature, ranks=(known[reading.process],)))
+def _with_rank(match: FailureMatch, known: Mapping[Process, int]) -> FailureMatch:
+    if match.signature.ranks or match.process is None or match.process not in known:
+        return match
+    return replace(match, signature=replace(match.signature, ranks=(known[match.process],)))
 
 
 def _merged(alike: Sequence[Signature]) -> Signature:
-    """Signatures of one key as the first of them, with the ranks and hosts of all."""
+    """Merge signatures of one key into the first of them, with the ranks and hosts of all."""
     if len(alike) == 1:
         return alike[0]
     ranks = {rank for signature in alike for rank in signature.ranks}

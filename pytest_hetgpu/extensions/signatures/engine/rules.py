@@ -1,4 +1,4 @@
-"""Dialects that are tables: each row says which words mean what."""
+"""Log parsers that are tables: each row maps a text to a failure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, NamedTuple
 
-from pytest_hetgpu.extensions.signatures.base import Dialect, LogLine, Process, Reading, Weight, process_of, slug, token
+from pytest_hetgpu.extensions.signatures.base import (
+    FailureMatch,
+    LogLine,
+    LogParser,
+    Priority,
+    Process,
+    process_of,
+    slug,
+    token,
+)
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.verdict import Kind
@@ -18,33 +27,34 @@ _LONGEST_RANK = 7
 _MOST_NAMED = 100_000
 
 
-class Rule(NamedTuple):
-    """One row: a line that holds `trigger` (and in which `pattern`, where given, is found) means `kind`.
+class MatchRule(NamedTuple):
+    """One row: a line with `trigger`, in which `pattern` (if given) is found, is a failure of `kind`.
 
-    `then` is looked for in the `within` lines that follow, for what the first line does not say; the quoted line is
-    the first unless `quote_then`. `certain` is the reading's. `key` is a template over the named groups of both (a
-    group that is missing leaves no trace in it) and `trigger`, whose words it then is; groups called signal, detail,
-    library, function, entry, host or rank go to the signature's fields.
-    A rule without a key marks words that mean nothing.
+    `then` is searched in the next `within` lines, for details that the first line lacks; the first line is quoted
+    unless `quote_then` is set. `fatal` is copied to the match. `key` is a template over the named groups of both and
+    over `trigger`, as a slug of its text; a missing group leaves no trace. Groups named signal, detail, library,
+    function, entry, host or rank become fields of the signature.
+
+    A rule without a key marks harmless text.
     """
 
     trigger: str
     kind: Kind = Kind.ERROR
     key: str = ""
-    weight: Weight = Weight.CAUSE
+    priority: Priority = Priority.CAUSE
     pattern: str | None = None
     then: str | None = None
     within: int = 10
     quote_then: bool = False
     detail: str | None = None
-    certain: bool = True
+    fatal: bool = True
 
 
 @dataclass(slots=True)
-class _Open:
+class _OpenRule:
     """A rule whose first line was seen, waiting for its second."""
 
-    rule: Rule
+    rule: MatchRule
     groups: dict[str, str]
     line: LogLine
     left: int
@@ -52,10 +62,10 @@ class _Open:
 
 
 @dataclass(slots=True)
-class _Told:
-    """A reading, and the ranks and hosts of all lines that tell the same."""
+class _MergedMatch:
+    """A match, with the ranks and hosts of all lines that repeat it."""
 
-    reading: Reading
+    match: FailureMatch
     ranks: set[int] = field(default_factory=set)
     hosts: dict[str, None] = field(default_factory=dict)
 
@@ -65,16 +75,16 @@ class _Told:
         if len(self.hosts) < _MOST_NAMED:
             self.hosts.update(dict.fromkeys(signature.hosts))
 
-    def whole(self) -> Reading:
-        signature = replace(self.reading.signature, ranks=tuple(sorted(self.ranks)), hosts=tuple(self.hosts))
-        return replace(self.reading, signature=signature)
+    def whole(self) -> FailureMatch:
+        signature = replace(self.match.signature, ranks=tuple(sorted(self.ranks)), hosts=tuple(self.hosts))
+        return replace(self.match, signature=signature)
 
 
-class RuleDialect(Dialect):
-    """Reads by a table: the first rule that fits a line takes it."""
+class RuleParser(LogParser):
+    """Parser by a table: the first matching rule takes the line."""
 
-    rules: ClassVar[Sequence[Rule]]
-    _table: ClassVar[Sequence[tuple[str, re.Pattern[str], Rule]]] = ()
+    rules: ClassVar[Sequence[MatchRule]]
+    _table: ClassVar[Sequence[tuple[str, re.Pattern[str], MatchRule]]] = ()
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -84,8 +94,8 @@ class RuleDialect(Dialect):
             cls.context = max((rule.within for rule in cls.rules if rule.then), default=0)
 
     def __init__(self) -> None:
-        self._readings: dict[str, _Told] = {}
-        self._open: dict[Rule, _Open] = {}
+        self._matches: dict[str, _MergedMatch] = {}
+        self._open: dict[MatchRule, _OpenRule] = {}
 
     def feed(self, line: LogLine) -> None:
         text = line.text[:_LONGEST_MATCHED]
@@ -98,25 +108,25 @@ class RuleDialect(Dialect):
                 return
 
     @classmethod
-    def _tabled(cls) -> Sequence[tuple[str, re.Pattern[str], Rule]]:
-        """The table, made when the first line is read: most logs need no rule of most dialects."""
+    def _tabled(cls) -> Sequence[tuple[str, re.Pattern[str], MatchRule]]:
+        """Return the table, compiled at the first line: most logs need no rule of most parsers."""
         cls._table = tuple((rule.trigger, lazy(rule.pattern or re.escape(rule.trigger)), rule) for rule in cls.rules)
         return cls._table
 
-    def finish(self) -> Sequence[Reading]:
+    def finish(self) -> Sequence[FailureMatch]:
         for waiting in self._open.values():
             self._add(waiting)
         self._open.clear()
-        return tuple(told.whole() for told in self._readings.values())
+        return tuple(told.whole() for told in self._matches.values())
 
-    def _begin(self, rule: Rule, groups: dict[str, str], line: LogLine) -> None:
-        opened = _Open(rule, groups, line, rule.within, process_of(line.text))
+    def _begin(self, rule: MatchRule, groups: dict[str, str], line: LogLine) -> None:
+        opened = _OpenRule(rule, groups, line, rule.within, process_of(line.text))
         if not rule.then:
             self._add(opened)
         elif rule not in self._open:
             self._open[rule] = opened
 
-    def _continue(self, waiting: _Open, line: LogLine, text: str) -> None:
+    def _continue(self, waiting: _OpenRule, line: LogLine, text: str) -> None:
         if waiting.line.rank is not None and line.rank not in (None, waiting.line.rank):
             return
         found = re.search(waiting.rule.then or "", text)
@@ -129,22 +139,22 @@ class RuleDialect(Dialect):
             del self._open[waiting.rule]
             self._add(waiting)
 
-    def _add(self, done: _Open) -> None:
+    def _add(self, done: _OpenRule) -> None:
         if not done.rule.key:
             return
-        reading = self.reading(done.rule, done.groups, done.line)
+        match = self.build_match(done.rule, done.groups, done.line)
         host = done.process[0] if done.process else done.line.host
-        if host and not reading.signature.hosts:
-            reading = replace(reading, signature=replace(reading.signature, hosts=(host,)))
-        reading = replace(reading, process=reading.process or done.process)
-        key = reading.signature.key
-        if key not in self._readings and len(self._readings) < _MOST_READINGS:
-            self._readings[key] = _Told(reading)
-        if key in self._readings:
-            self._readings[key].add(reading.signature)
+        if host and not match.signature.hosts:
+            match = replace(match, signature=replace(match.signature, hosts=(host,)))
+        match = replace(match, process=match.process or done.process)
+        key = match.signature.key
+        if key not in self._matches and len(self._matches) < _MOST_READINGS:
+            self._matches[key] = _MergedMatch(match)
+        if key in self._matches:
+            self._matches[key].add(match.signature)
 
-    def reading(self, rule: Rule, groups: Mapping[str, str], line: LogLine) -> Reading:
-        """What a rule that matched says; dialects override it where a table is not enough."""
+    def build_match(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
+        """Return the match of a rule; parsers override this if a table is not enough."""
         groups = {**groups, "trigger": slug(rule.trigger)} if "{trigger}" in rule.key else groups
         key = re.sub(r"\{(\w+)\}", lambda name: token(groups.get(name[1], "")), rule.key)
         rank = _rank(groups.get("rank"), line)
@@ -161,11 +171,11 @@ class RuleDialect(Dialect):
             ranks=() if rank is None else (rank,),
             hosts=(groups["host"],) if "host" in groups else (),
         )
-        return Reading(signature, rule.weight, certain=rule.certain)
+        return FailureMatch(signature, rule.priority, fatal=rule.fatal)
 
 
 def _rank(named: str | None, line: LogLine) -> int | None:
-    """The rank that a rule found, else the line's; a number too long for one is none."""
+    """Return the rank that a rule found, else the line's; a number that is too long is ignored."""
     return int(named) if named and len(named) <= _LONGEST_RANK else line.rank
 
 

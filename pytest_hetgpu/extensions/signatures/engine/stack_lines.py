@@ -16,7 +16,7 @@ _GDB = lazy(
     r"\s{0,8}#(?P<number>\d{1,4})\s{1,3}(?:0x[0-9a-f]{1,16} in )?(?P<name>[^\s(][^(]{0,300}(?:\(\))?)"
     r" ?\(.{0,1500}?\)(?: at (?P<file>\S{1,500}):(?P<line>\d{1,7})| from (?P<library>\S{1,500}))?\s*$"
 )
-# eu-stack of elfutils (src/stack.c): `#1  0x00007f1 PMPI_Recv - /lib/libmpi.so.40`; what has no symbol is left out.
+# eu-stack of elfutils (src/stack.c): `#1 0x00007f1 PMPI_Recv - /lib/libmpi.so.40`; frames without a symbol are skipped.
 _EU = lazy(
     r"\s{0,8}#(?P<number>\d{1,4})\s{1,3}0x[0-9a-f]{1,16}(?: - \d)?\s{1,8}(?P<name>[\w:~.@$]{1,300})"
     r"(?: - (?P<library>/\S{1,500}))?\s*$"
@@ -28,7 +28,7 @@ _FAULTHANDLER = lazy(r'\s{2,8}File "(?P<file>[^"]{1,500})", line (?P<line>\d{1,7
 
 
 def gdb_frame(text: str) -> StackFrame | None:
-    """A frame of gdb's or eu-stack's, None for other text."""
+    """Return a frame of gdb or eu-stack, None for other text."""
     text = text[:_LONGEST]
     if "#" not in text[:12]:
         return None
@@ -43,13 +43,13 @@ def gdb_frame(text: str) -> StackFrame | None:
 
 
 def frame_number(text: str) -> int:
-    """The number of a frame of gdb's, -1 for other text."""
+    """Return the number of a gdb frame, -1 for other text."""
     found = re.match(r"\s{0,8}#(\d{1,4})\s", text)
     return int(found[1]) if found else -1
 
 
 def spy_frame(text: str) -> StackFrame | None:
-    """A frame of py-spy's text, None for other text."""
+    """Return a frame of py-spy's text, None for other text."""
     found = _SPY.match(text[:_LONGEST])
     if found is None:
         return None
@@ -59,7 +59,7 @@ def spy_frame(text: str) -> StackFrame | None:
 
 
 def faulthandler_frame(text: str) -> StackFrame | None:
-    """A frame of faulthandler's, None for other text."""
+    """Return a frame of faulthandler, None for other text."""
     found = _FAULTHANDLER.match(text[:_LONGEST])
     if found is None:
         return None
@@ -68,7 +68,7 @@ def faulthandler_frame(text: str) -> StackFrame | None:
 
 
 def gdb_threads(text: str) -> dict[int, list[StackFrame]]:
-    """The threads that gdb printed, by their kernel's id (those of a program without threads by 0)."""
+    """Return the threads that gdb printed, by the kernel's id (0 for a program without threads)."""
     threads: dict[int, list[StackFrame]] = {}
     tid = 0
     for line in text.splitlines():
@@ -82,7 +82,7 @@ def gdb_threads(text: str) -> dict[int, list[StackFrame]]:
 
 
 def merged(spied: Sequence[StackFrame], native: Sequence[StackFrame]) -> list[StackFrame]:
-    """One stack of py-spy's Python frames and the native ones of gdb that are further in than the interpreter's."""
+    """Merge py-spy's Python frames with gdb's native frames that are deeper than the interpreter's."""
     inner = itertools.takewhile(lambda frame: not _INTERPRETER.search(f"{frame.function} {frame.library}"), native)
     outer = itertools.dropwhile(lambda frame: not frame.python, spied)
     return [*inner, *outer]
@@ -97,7 +97,7 @@ GDB_THREAD = lazy(
 
 
 def main_thread(threads: Mapping[int, Sequence[StackFrame]], pid: int) -> Sequence[StackFrame]:
-    """The thread that tells where the process is: its main one, or another that waits in MPI while that does not."""
+    """Return the thread that shows the process's position: the main one, unless only another waits in MPI."""
     if not threads:
         return ()
     main = threads.get(pid) or threads[min(threads)]
@@ -110,5 +110,5 @@ def main_thread(threads: Mapping[int, Sequence[StackFrame]], pid: int) -> Sequen
 
 
 def position(threads: Mapping[int, Sequence[StackFrame]], pid: int, **known: object) -> Position:
-    """Where the process with these threads is."""
+    """Return the position of a process with these threads."""
     return position_of(main_thread(threads, pid))._replace(pid=pid, **known)  # type: ignore[arg-type]

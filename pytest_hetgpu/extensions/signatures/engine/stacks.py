@@ -1,4 +1,4 @@
-"""Stacks of processes that wait: where each of them is, who is not where the others are, and that in one sentence."""
+"""Positions of waiting processes by their stacks, and one sentence on those that differ from the others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LONGEST_NAME = 120
 # The calls in which a rank waits for others. All of them are looked for from the outermost frame inwards.
 _CALL = lazy(
     r"P?MPIX?_[A-Z]\w* | p?(?:oshmem|shmem)_[a-z]\w* | p?nccl[A-Z]\w* | ucc_collective_\w+"
-    r"| ompi_mpi_(?:init|finalize)"  # where the compiler has made a jump of the call
+    r"| ompi_mpi_(?:init|finalize)"  # the compiler may make the call a jump
     r"| (?:cuda|cu|hip)[A-Z]\w*Synchronize(?:_ptsz)? | (?:::)?gloo::(?:\w+::)*\w+ | c10d::\w+(?:::\w+)+",
     re.VERBOSE,
 )
@@ -31,7 +31,7 @@ _SYSTEM = lazy(
     r"(?:^|/)(?:libc|libpthread|ld|ld-linux[\w-]*|libdl|librt|libgcc_s|libstdc\+\+|libpython[\d.]*)(?:-[\d.]+)?\.so"
 )
 _SYSTEM_SOURCE = lazy(r"/(?:sysdeps|nptl|csu|glibc\w*)/|^(?:Modules|Objects|Python|Include)/|^\./(?:Mod|nptl)")
-# What a blocked function of the C library is called where it is used.
+# Names for blocked functions of the C library.
 _DOING = (
     (lazy(r"time_sleep|pysleep"), "time.sleep"),
     (lazy(r"(?:__|GI_)*(?:clock_)?nanosleep(?:_\w+)?|u?sleep"), "sleep"),
@@ -45,7 +45,7 @@ _DOING = (
 
 
 class StackFrame(NamedTuple):
-    """One frame: `library` is the file that holds native code, `file` and `line` the source where known."""
+    """One frame: `library` is the file of native code, `file` and `line` the source if known."""
 
     function: str
     library: str = ""
@@ -57,12 +57,12 @@ class StackFrame(NamedTuple):
 
 
 class Position(NamedTuple):
-    """Where one process is.
+    """Position of one process.
 
-    `call` is what it waits in (`MPI_Recv`), `entry` and `library` the same as printed (`PMPI_Recv`, `libmpi.so.40`).
-    `within`: that call has called code of the user's, which is at `place` (`fault.py:80`) in `function`. `doing` is the
-    system's part of it (`time.sleep`). `state` is another word than that it waits: `stopped`, `ended`, `absent`,
-    `unseen`. `text` and `number` are the line that says it.
+    `call` is the function that it waits in (`MPI_Recv`); `entry` and `library` are the same as printed (`PMPI_Recv`,
+    `libmpi.so.40`). `within` is set if that call has called the user's code, at `place` (`fault.py:80`) in `function`.
+    `doing` is the system's part (`time.sleep`). `state` replaces waiting: `stopped`, `ended`, `absent`, `unseen`.
+    `text` and `number` are the source line.
     """
 
     rank: int | None = None
@@ -92,7 +92,7 @@ class Position(NamedTuple):
 
     @property
     def word(self) -> str:
-        """What it is in, for a key: equal for the same place whatever the stack calls it, "" where nobody knows."""
+        """Its word in a key: equal for the same position in every kind of stack, "" if unknown."""
         if self.state:
             return "" if self.state == "unseen" else self.state
         if self.waits:
@@ -100,7 +100,7 @@ class Position(NamedTuple):
         return token(self.function) or token(self.doing)
 
     def in_words(self, several: bool = False) -> str:
-        """`waits in MPI_Allreduce (reduce.py:31)`, `is in time.sleep (fault.py:80)`."""
+        """Describe the position: `waits in MPI_Allreduce (reduce.py:31)`, `is in time.sleep (fault.py:80)`."""
         place = f" ({self.place})" if self.place else ""
         be, have = ("are", "have") if several else ("is", "has")
         if self.state == "ended":
@@ -118,8 +118,8 @@ class Position(NamedTuple):
         return f"{be}{where or ' running'}{inside}"
 
 
-class Summary(NamedTuple):
-    """What all processes together say. `odd` are those that are not where most others are, or never arrived."""
+class StackSummary(NamedTuple):
+    """Summary of all processes; `odd` are those that are not with the majority, or never arrived."""
 
     sentence: str
     key: str
@@ -133,7 +133,7 @@ class Summary(NamedTuple):
 
 
 def facts(position: Position) -> str:
-    """What a line of ours says of a position besides its words: `call=PMPI_Recv lib=libmpi.so.40 at=app.c:49`."""
+    """Return the facts that a line of ours adds for a position: `call=PMPI_Recv lib=libmpi.so.40 at=app.c:49`."""
     named = {
         "call": position.call if position.call.startswith("torch.") else position.entry,
         "lib": position.library,
@@ -147,7 +147,7 @@ def facts(position: Position) -> str:
 
 
 def parse_facts(position: Position, said: str) -> Position:
-    """The position that a line of ours tells, from the facts in it."""
+    """Parse the position from the facts in a line of ours."""
     words = [word.partition("=") for word in said.split()[:20]]
     named = {name: value for name, sign, value in words if sign}
     entry = named.get("call", "")
@@ -165,12 +165,12 @@ def parse_facts(position: Position, said: str) -> Position:
 
 
 def clean(name: str) -> str:
-    """A name from a process, which may be called anything, as a word of ours."""
+    """Return a process's name, which may be any text, as a safe word."""
     return re.sub(r"[^\w.:~<>+@,/-]+", "_", name)[:_LONGEST_NAME].strip("_") if name else ""
 
 
 def position_of(frames: Sequence[StackFrame]) -> Position:
-    """Where the process is whose main thread (or that which waits) has these frames, innermost first."""
+    """Return the position of a process by the frames of its main (or waiting) thread, innermost first."""
     at = _call_at(frames)
     if at is None:
         return _elsewhere(frames, Position())
@@ -189,11 +189,11 @@ def position_of(frames: Sequence[StackFrame]) -> Position:
     return position._replace(place=_place(_users(frames[at + 1 :])))
 
 
-def moved_on(before: Sequence[StackFrame], after: Sequence[StackFrame]) -> bool:
-    """Whether a process has got on between two looks at its stack.
+def has_moved(before: Sequence[StackFrame], after: Sequence[StackFrame]) -> bool:
+    """Return whether a process moved on between two samples of its stack.
 
-    What a call does while it waits for others does not count. Where there is Python, its frames decide, and the call if
-    both looks saw one: unwinding native frames may fail at one look and not at the other.
+    Steps of a call that waits for others do not count. With Python, its frames decide, and the call if both samples
+    have one: unwinding native frames may fail in one sample.
     """
     calls = [frames[at].function if (at := _call_at(frames)) is not None else "" for frames in (before, after)]
     if all(calls) and _as_written(calls[0]) != _as_written(calls[1]):
@@ -210,7 +210,7 @@ def _call_at(frames: Sequence[StackFrame]) -> int | None:
 
 
 def _as_written(entry: str) -> str:
-    """`MPI_Recv` for PMPI_Recv and PMPI_Recv_c, as programs call it."""
+    """Return a call as programs write it: `MPI_Recv` for PMPI_Recv and PMPI_Recv_c."""
     if entry.startswith("ompi_mpi_"):
         return f"MPI_{entry.removeprefix('ompi_mpi_').capitalize()}"
     return re.sub(r"^P(?=MPI)|(?<=[a-z])_c$", "", entry)
@@ -245,7 +245,7 @@ def _elsewhere(frames: Sequence[StackFrame], position: Position) -> Position:
 
 
 def _users(frames: Sequence[StackFrame]) -> StackFrame | None:
-    """The innermost frame that is the user's own: of Python where there is any, else native and not the system's."""
+    """Return the user's innermost frame, in Python if there is any; else the innermost native one not of the system."""
     python = [frame for frame in frames if frame.python]
     own = next((frame for frame in python if not _NOT_USERS.search(frame.file)), None)
     if own or python:
@@ -268,8 +268,11 @@ def _place(frame: StackFrame | None) -> str:
     return f"{name}:{frame.line}" if frame.line else name
 
 
-def summary(positions: Iterable[Position]) -> Summary:
-    """Who is where. Those are odd who are in no call that others wait in, else the smaller group, else who receives."""
+def summarize(positions: Iterable[Position]) -> StackSummary:
+    """Summarize positions.
+
+    Processes are odd if they are in no call that others wait in, else the smaller group, else receivers.
+    """
     ordered = sorted(positions, key=lambda one: (one.rank is None, one.rank or 0, one.pid))
     groups: dict[str, list[Position]] = {}
     for one in ordered:
@@ -281,7 +284,7 @@ def summary(positions: Iterable[Position]) -> Summary:
     key = "stuck@" + "+".join(words[:_MOST_IN_KEY]) if words else "stuck"
     odd = _odd([one for one in ordered if one.known])
     rest = tuple(one for one in ordered if one.known and one not in odd)
-    return Summary(", ".join(parts)[:_LONGEST], key, odd, rest)
+    return StackSummary(", ".join(parts)[:_LONGEST], key, odd, rest)
 
 
 def _odd(known: Sequence[Position]) -> tuple[Position, ...]:
@@ -309,12 +312,12 @@ def _group(group: Sequence[Position]) -> str:
         one = f"process {group[0].pid}" if group[0].pid else "the process"
         who = one if len(group) == 1 else f"{len(group)} processes"
     else:
-        who = f"rank{'s' * (len(ranks) > 1)} {numbers(ranks)}"
+        who = f"rank{'s' * (len(ranks) > 1)} {rank_ranges(ranks)}"
     return f"{who} {group[0].in_words(several=len(group) > 1)}"
 
 
-def numbers(ranks: Sequence[int]) -> str:
-    """`0-6, 9` for many ranks."""
+def rank_ranges(ranks: Sequence[int]) -> str:
+    """Format many ranks: `0-6, 9`."""
     runs: list[list[int]] = []
     for rank in sorted(set(ranks)):
         if runs and rank == runs[-1][-1] + 1:

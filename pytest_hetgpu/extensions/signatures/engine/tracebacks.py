@@ -32,32 +32,32 @@ _NAMED = lazy(
     r"(?:\w+\.)*(?:_?[A-Z]\w*)?(?:Error|Exception|Exit|Interrupt|Timeout|Found|Iteration|Fault|Failure|Group|Warning)"
     r"|(?:socket|_?struct|zlib|lzma|binascii|select)\.(?:gaierror|herror|timeout|error)"
 )
-# As `_RAISED`, and nothing that somebody wraps around it.
+# As `_RAISED`, without any text around it.
 _BARE = lazy(r"^(?P<name>(?:[A-Za-z_]\w*\.)+[A-Z]\w+|[A-Z]\w+(?:Error|Exception)): (?P<message>\S.*)$")
 _GROUP = lazy(r"^ *(?:[|+] ?|\+-[+-]* ?)(?=\S| )")
 _RANKED = lazy(r"(?<=.)\[rank(\d{1,7})\]: (?=Traceback|  |[\w.]+(?:Error|Exception)\b)")
 # Python/pylifecycle.c and initconfig.c: the interpreter never ran.
 _NOT_STARTED = lazy(r"init|Py_Init|Failed to import|_PyPathConfig")
-# What follows an exception may be another writer's, so it is only read where these promise more.
+# Text after an exception may be another process's. It is used only if these patterns promise more.
 _LONG = lazy(r"NCCL|^DistBackendError|to pass monitoredBarrier|^AssertionError$")
 _INNER = lazy(r"^(?:Original |-- Process \d+ terminated with the following error)")
 
 
-def of_its_rank(line: LogLine) -> LogLine:
-    """The part of a line that a rank's traceback is, where another writer's words stand before it."""
+def strip_rank_prefix(line: LogLine) -> LogLine:
+    """Return the traceback part of a line, if a rank's prefix follows another process's text."""
     found = _RANKED.search(line.text[:_LONGEST])
     return replace(line, text=line.text[found.end() :], rank=int(found[1])) if found else line
 
 
-def unmasked(line: LogLine) -> LogLine:
-    """The line with an exception's name back in it, where it was taken for a host: `OSError: [Errno 28] No space`."""
+def restore_exception_name(line: LogLine) -> LogLine:
+    """Return the line with an exception's name restored that was taken for a host: `OSError: [Errno 28] No space`."""
     if line.host and _NAMED.fullmatch(line.host):
         return replace(line, text=f"{line.host}: {line.text}", host=None)
     return line
 
 
-class Link(enum.Enum):
-    """How an exception follows the one printed before it."""
+class ChainLink(enum.Enum):
+    """Relation of an exception to the one printed before it."""
 
     CAUSED = "caused"
     HANDLING = "handling"
@@ -66,32 +66,32 @@ class Link(enum.Enum):
 
 
 @dataclass(slots=True)
-class Raised:
-    """One exception as printed. `tail` are the lines of its message after the first; `after` what it is chained to.
+class RaisedException:
+    """One exception as printed; `tail` are further lines of its message, `after` is the one it is chained to.
 
-    `bare`: without any frame. No name: the log ends within the traceback.
+    `bare`: without any frame. An empty name: the log ends within the traceback.
     """
 
     name: str
     message: str
     frames: tuple[tuple[str, str], ...]
     line: LogLine
-    link: Link | None = None
-    after: Raised | None = None
+    link: ChainLink | None = None
+    after: RaisedException | None = None
     thread: bool = False
     bare: bool = False
     tail: list[str] = field(default_factory=list)
 
     @property
     def text(self) -> str:
-        """Name without its module, and the message: of one that tells its reason further down, with what follows."""
+        """Name without its module, and message; with the following lines if they hold the reason."""
         head = f"{self.name}: {self.message}" if self.message else self.name
         return ("\n".join((head, *self.tail)) if _LONG.search(head) else head)[:_LONGEST]
 
 
 @dataclass(slots=True)
-class Fatal:
-    """The interpreter's own end: what it died of, and the frames that it printed, innermost first."""
+class InterpreterCrash:
+    """The interpreter's fatal error: its cause, and the printed frames, innermost first."""
 
     what: str
     line: LogLine
@@ -99,18 +99,18 @@ class Fatal:
 
 
 class Tracebacks:
-    """The tracebacks of one writer, whose lines come in as he wrote them."""
+    """Parser of the tracebacks of one process, fed in the order of writing."""
 
     def __init__(self) -> None:
-        self.raised: list[Raised] = []
-        self.fatal: list[Fatal] = []
+        self.raised: list[RaisedException] = []
+        self.fatal: list[InterpreterCrash] = []
         self._frames: list[tuple[str, str]] = []
         self._open = self._in_frame = self._in_group = self._in_fatal = False
         self._thread = self._ignored = False
         self._indent = 0
-        self._link: Link | None = None
-        self._last: Raised | None = None
-        self._group: Raised | None = None
+        self._link: ChainLink | None = None
+        self._last: RaisedException | None = None
+        self._group: RaisedException | None = None
         self._announced = 0
         self._said: LogLine | None = None
 
@@ -129,7 +129,7 @@ class Tracebacks:
 
     def _begin(self, text: str) -> None:
         inner = _INNER.match(text.lstrip()) is not None
-        self._link = Link.INNER if inner else self._link if self._announced else None
+        self._link = ChainLink.INNER if inner else self._link if self._announced else None
         self._last = self._last if self._link else None
         self._in_group = self._in_group and text.lstrip(" ").startswith(START)
         self._in_group = self._in_group or "Exception Group " in text
@@ -140,16 +140,16 @@ class Tracebacks:
 
     def _die(self, text: str, said: LogLine) -> None:
         if len(self.fatal) < _MOST:
-            self.fatal.append(Fatal(text[len(FATAL) :].strip(), said))
+            self.fatal.append(InterpreterCrash(text[len(FATAL) :].strip(), said))
         self._in_fatal, self._open = True, False
 
     def _announce(self, text: str) -> bool:
-        """Whether a line says how the next traceback is to be read."""
+        """Return whether a line announces how the next traceback is related."""
         if CAUSED in text or HANDLING in text:
-            self._link = Link.CAUSED if CAUSED in text else Link.HANDLING
+            self._link = ChainLink.CAUSED if CAUSED in text else ChainLink.HANDLING
             self._announced = _AHEAD
         elif _INNER.match(text):
-            self._link, self._announced = Link.INNER, _AHEAD
+            self._link, self._announced = ChainLink.INNER, _AHEAD
         elif text.startswith((IGNORED, THREAD, LOGGING)):
             self._ignored, self._thread = not text.startswith(THREAD), text.startswith(THREAD)
             self._announced = _AHEAD
@@ -183,7 +183,7 @@ class Tracebacks:
         self._indent = max(0, len(frame["indent"]) - 2)
 
     def _headless(self, text: str, said: LogLine) -> None:
-        """An error of the program's own source, a traceback whose head was cut off, or an exception all alone."""
+        """Take an error of the program's own source, a traceback without its head, or an exception alone."""
         framed = self._frames if text.startswith(SYNTAX) or self._in_frame else []
         self._in_frame = self._in_frame and text.startswith("  ")
         found = (_RAISED if framed else _BARE).match(text)
@@ -194,13 +194,13 @@ class Tracebacks:
         name, message = found["name"].rpartition(".")[2], found["message"] or ""
         told = any(one.name == name and one.message == message for one in self.raised[-_AHEAD:])
         if not told and len(self.raised) < _MOST:
-            self.raised.append(Raised(name, message, tuple(framed), said, bare=not framed))
+            self.raised.append(RaisedException(name, message, tuple(framed), said, bare=not framed))
             self._last, self._open, self._in_frame = self.raised[-1], bool(framed), False
 
     def finish(self) -> None:
-        """Where the log ends within a traceback, so much of it."""
+        """Take an unfinished traceback at the end of the log."""
         if self._open and self._in_frame and self._frames and self._said and len(self.raised) < _MOST:
-            self.raised.append(Raised("", "", tuple(self._frames), self._said))
+            self.raised.append(RaisedException("", "", tuple(self._frames), self._said))
 
     def _raise(self, text: str, said: LogLine) -> bool:
         found = _RAISED.match(text)
@@ -211,9 +211,9 @@ class Tracebacks:
             return False
         link, after = self._link, self._last
         if self._in_group and self._group and not self._is_group(found["name"]):
-            link, after = Link.MEMBER, self._group
+            link, after = ChainLink.MEMBER, self._group
         name = found["name"].rpartition(".")[2]
-        one = Raised(name, found["message"] or "", tuple(self._frames), said, link, after, self._thread)
+        one = RaisedException(name, found["message"] or "", tuple(self._frames), said, link, after, self._thread)
         if len(self.raised) < _MOST and not self._ignored:
             self.raised.append(one)
         self._last, self._in_frame = one, False

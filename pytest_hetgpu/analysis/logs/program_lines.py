@@ -1,0 +1,96 @@
+"""Lines of a log that a running program prints itself."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+from pytest_hetgpu.model.lazy_regex import lazy
+
+_PROGRAMS = r"(?:mpirun|mpiexec(?:\.\w+)?|prterun|orterun|srun|torchrun|aprun|jsrun|flux run|horovodrun|deepspeed)"
+_PROMPT = r"(?:\S{0,80}[$%>]|\S{1,80}#|\[[^\[\]]{1,80}\][$#%])"
+
+# Lines that only a run writes: a shell's echo of its command, ranks and processes, tables of benchmarks.
+_RUN = lazy(
+    r"|".join(
+        (
+            rf"^{_PROMPT} (?!man |which |type )(?:.{{0,400}}[\s/;&|])?{_PROGRAMS}(?=\s|$)",
+            rf"^{_PROGRAMS}\s+-",
+            r"^@hetgpu:\d{4}:",
+            r"^\[\d{8,}\.\d+\] \[[^\[\]\s:]+:\d+\s*:\w+\]",
+            r"^\[[^\[\]\s:]+:\d{2,}\] ",
+            r"\bNCCL (?:INFO|WARN|version)\b",
+            r"^libfabric:\d+:",
+            # Open MPI's names of processes, and its tags of their lines
+            r"^\s*\[\[\d+,\d+\],\d+\]|^\[\d+,\d+\]<std(?:out|err)>",
+            r"\bMPI startup\(\)",
+            r"^# (?:OSU |Collective test |nThread |Using devices|Benchmarking |Size  +(?:Avg )?(?:Latency|Bandwidth))",
+            r"\b(?:MPI )?[Rr]ank[s:=# ]{0,3}\d+\b",
+            r"\b[Pp]rocess(?:or)? \d+ (?:of|out of) \d+",
+            r"\b[Ww]orld[ _]?[Ss]ize\b",
+            r"\b(?:[Ss]tep|[Ii]ter(?:ation)?|[Ee]poch|[Cc]ycle)[ :=#]*\d+\b(?!/).*\d",
+            r"\b(?:[Ff]igure [Oo]f [Mm]erit|FOM|GFLOPS|[Ww]all[ -]?(?:clock )?time|[Ee]lapsed time)\b.*\d",
+            r"\b(?:[Rr]esidual|[Ll]oss|[Bb]andwidth|[Ll]atency)\b.*\d",
+            r"^\s*\d+(?:\s+[-+]?\d[\d.]*(?:[eE][-+]?\d+)?){2,}\s*(?:Pass)?\s*$",
+            r"^\s*\d+\s+\d+\.\d+\s*$",
+            r"^\s*\d+\s+\d+\s+(?:float|double|half|bfloat|u?int)\d*\b",
+        )
+    )
+)
+
+# Echoes of an exit status by scripts.
+_STATUS = (
+    r"(?i:^\W{0,6}(?:[\w./-]{1,40}[:,]? ){0,4}?(?:exit(?: status| code)?|return(?:ed)?(?: code)?|rc)"
+    r"\s*[:=]?\s*\d{1,3}\W*$)"
+)
+# Lines of libraries, launchers and resource managers, and separators between them.
+_NOT_THE_PROGRAMS = lazy(
+    r"|".join(
+        (
+            r"^\s*$|^[-=*_]{4,}\s*$",
+            r"^\[\d{8,}\.\d+\] \[",
+            r"^\[[^\[\]\s:]+:\d{2,}(?:\s*:\d+)*\]",
+            r"\bNCCL (?:INFO|WARN|TRACE)\b",
+            r"^\s*#\d{1,3}\s+0x[0-9a-f]+ |^libfabric:|^libibverbs:|^\[?[WEIF]\d{4} \d\d:",
+            r"^(?:srun|salloc|sbatch|scancel|slurmstepd|slurmd|flux-\w+|mpirun|mpiexec|prterun|docker|timeout)\b.{0,80}:",
+            r"^FATAL: {3}",
+            # Tracebacks and stacks of Python (traceback.c), and torch's additions to an error or its end.
+            r"^(?:CUDA|HIP) kernel errors might be|^For debugging consider passing |^Compile with `TORCH_USE_",
+            r"^Stalled ops:|\[missing ranks: ?\d",  # Horovod
+            r"\b[Ss]ending process \d+ closing signal SIG",
+            r"^\s+File \".*\", line \d+|^(?:Current thread|Thread) 0x|^(?:Timeout \(|Traceback \(most)",
+            r"^\[(?:mpiexec|proxy:\d+(?::\d+)?)@|^\w{1,80}\(\d{0,6}\)\.{0,60} ?: ",
+            r"^(?:START OF (?:JOBSPEC|EVENTLOG)|\{\"(?:timestamp|resources)\")",
+            r"^\s*(?:real|user|sys)\s+\d",
+            _STATUS,
+            r"(?i:^\W{0,4}(?:end|stop|finish)\w* (?:time|at|date)\b)",
+            r"^=+\s+BAD TERMINATION|^=   ",
+        )
+    )
+)
+
+# Lines before and after a help text of Open MPI (opal/util/show_help.c).
+_RULE = lazy(r"^-{50,}\s*$")
+
+
+def is_program_running(lines: Iterable[str]) -> bool:
+    """Return whether one of these lines is of a kind that only running programs write."""
+    return any(_RUN.search(line) for line in lines)
+
+
+def is_program_line(line: str) -> bool:
+    """Return whether a line is the program's own: no known line of a library, launcher or resource manager."""
+    return not _NOT_THE_PROGRAMS.search(line)
+
+
+def last_program_line(lines: Sequence[str], failures: Collection[int] = ()) -> int | None:
+    """Return the index of the last line of the program itself, None without one; help texts between rules are skipped.
+
+    `failures` are indexes of lines that are failures themselves.
+    """
+    inside, last = False, None
+    for here, line in enumerate(lines):
+        if _RULE.match(line):
+            inside = not inside
+        elif here not in failures and not inside and is_program_line(line):
+            last = here
+    return last

@@ -1,0 +1,109 @@
+"""Search of a log for texts of known failures that stand beside the failure itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from io import FileIO
+from pathlib import Path
+
+from pytest_hetgpu.analysis.logs.colours import without_colours
+from pytest_hetgpu.analysis.logs.lines import parse_line
+from pytest_hetgpu.analysis.logs.scan import CHUNK, LONGEST_LINE
+from pytest_hetgpu.extensions.signatures.base import LogLine
+from pytest_hetgpu.model.multi_pattern import any_of
+
+
+def find_texts(path: Path, wanted: Iterable[str]) -> Mapping[str, int]:
+    """Return the first line number, from 1, of each text that the log holds.
+
+    Texts hold no line ends and have at most 1000 bytes. A missing log holds none. Raise OSError if the log cannot be
+    read. A text that was found is not searched again, so that frequent texts cost no more than rare ones.
+    """
+    missing = {text.encode(): text for text in wanted if text}
+    try:
+        with path.open("rb", buffering=0) as log:
+            return _Search(missing, log).found()
+    except FileNotFoundError:
+        return {}
+
+
+def read_lines(path: Path, first: int, last: int) -> tuple[LogLine, ...]:
+    """Return the lines from number `first` to `last`, both included; an overwritten line counts as one.
+
+    Raise OSError if the log cannot be read; an endless line is cut.
+    """
+    with path.open("rb") as log:
+        number, found = 1, []
+        while number < first and (chunk := log.read(CHUNK)):
+            ends = chunk.count(b"\n")
+            if number + ends >= first:
+                at = _after(chunk, first - number)
+                log.seek(at - len(chunk), os.SEEK_CUR)
+                number = first
+            else:
+                number += ends
+        while number <= last and (raw := log.readline(LONGEST_LINE)):
+            found.append(parse_line(raw, number))
+            number += raw.endswith(b"\n")
+    return tuple(found)
+
+
+def _after(chunk: bytes, ends: int) -> int:
+    """Return the start of the line after so many line ends."""
+    at = 0
+    for _ in range(ends):
+        at = chunk.index(b"\n", at) + 1
+    return at
+
+
+class _Ends:
+    """Counts line ends in a file when it is asked to: most texts are in few logs."""
+
+    def __init__(self, log: FileIO) -> None:
+        self._log = log.fileno()
+        self._at = 0
+        self._ends = 0
+
+    def before(self, place: int) -> int:
+        """Return the number of line ends before this byte; positions never decrease."""
+        while self._at < place and (chunk := os.pread(self._log, min(CHUNK, place - self._at), self._at)):
+            self._ends += chunk.count(b"\n")
+            self._at += len(chunk)
+        return self._ends
+
+
+class _Search:
+    """A pass over a file for texts, each given by its bytes."""
+
+    def __init__(self, missing: dict[bytes, str], log: FileIO) -> None:
+        self._missing = missing
+        self._log = log
+        self._ends = _Ends(log)
+        self._found: dict[str, int] = {}
+
+    def found(self) -> Mapping[str, int]:
+        """Return the line numbers of the texts that were found."""
+        kept, read = b"", 0
+        while self._missing and (chunk := self._log.read(CHUNK)):
+            kept = self._through(kept, chunk, read)
+            read += len(chunk)
+        self._through(kept, b"", read)
+        return self._found
+
+    def _through(self, kept: bytes, chunk: bytes, start: int) -> bytes:
+        """Search the kept bytes and the chunk that begins at `start`; an empty chunk is the last.
+
+        Return the last bytes, which may begin a text.
+        """
+        block, at = without_colours(kept + chunk), 0
+        end = max(0, len(block) - _OVERLAP) if chunk else len(block)
+        while self._missing and (hit := any_of(self._missing).search(block, at)) and hit.start() < end:
+            at = hit.start()
+            before = self._ends.before(start) - kept.count(b"\n")
+            for text in [text for text in self._missing if block.startswith(text, at)]:
+                self._found[self._missing.pop(text)] = before + block.count(b"\n", 0, at) + 1
+        return block[max(at, end) :]
+
+
+_OVERLAP = 1000

@@ -1,0 +1,1 @@
+"""Meanings of each tool's texts: tables with the upstream source that prints them."""
