@@ -13,6 +13,7 @@ from pytest_hetgpu.extensions.fabrics.base import FabricKind
 from pytest_hetgpu.extensions.probes import rdma
 from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.extensions.runtimes.base import Member
+from pytest_hetgpu.extensions.runtimes.process.interface_names import kind_of
 from pytest_hetgpu.model.facts import Environment
 from pytest_hetgpu.model.interfaces import (
     LOOPBACK,
@@ -22,7 +23,6 @@ from pytest_hetgpu.model.interfaces import (
     Network,
     choose,
     interface_of,
-    kind_of,
     routed,
 )
 from pytest_hetgpu.model.job import Fabric, Node

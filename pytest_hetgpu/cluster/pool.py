@@ -16,11 +16,9 @@ from pytest_hetgpu.cluster import inspect, network
 from pytest_hetgpu.cluster.ssh import Berth, join
 from pytest_hetgpu.errors import HetgpuError, NotHere
 from pytest_hetgpu.extensions.package_data import REMOTE
-from pytest_hetgpu.extensions.registry import find
-from pytest_hetgpu.extensions.runtimes.base import Gathering, Member, MemberRuntime
+from pytest_hetgpu.extensions.runtimes.base import Gathering, Member, runtime_of
 from pytest_hetgpu.model.facts import Environment, found
 from pytest_hetgpu.model.job import Job, Node
-from pytest_hetgpu.model.slurm import SCHEDULERS
 from pytest_hetgpu.planning.placement import Sight
 
 MOST = 4
@@ -113,7 +111,7 @@ class Placements:
                 closing.result()
         finally:
             for kind in self._kinds:
-                find("runtimes", kind, MemberRuntime).shut()  # type: ignore[type-abstract]
+                runtime_of(kind).shut()
 
     def _open(self, job: Job) -> Standing:
         name = re.sub(r"[^A-Za-z0-9_.-]", "_", f"{job.matrix}-{job.axes['placement']}")
@@ -168,12 +166,12 @@ def _of(node: Node) -> tuple[object, ...]:
     launcher = node.stack.launcher if node.stack else ""
     # What a scheduler chose is no part of what it is asked for.
     host = "" if _lent(node) else node.host
-    asked = (node.hardware.name, node.hardware.batch, node.hardware.pods)
+    asked = (node.hardware.name, node.hardware.settings)
     return node.index, asked, host, node.name, node.reach, node.image, node.container, launcher
 
 
 def _lent(node: Node) -> bool:
-    return node.hardware.runtime in SCHEDULERS
+    return runtime_of(node.hardware.runtime).schedules
 
 
 def rank_programs() -> dict[str, bytes]:
@@ -185,8 +183,7 @@ def rank_programs() -> dict[str, bytes]:
 
 def _opener(node: Node, gathering: Gathering) -> Callable[[], Berth]:
     def open_node() -> Berth:
-        runtime = find("runtimes", node.hardware.runtime, MemberRuntime)  # type: ignore[type-abstract]
-        member = runtime.open(node, gathering)
+        member = runtime_of(node.hardware.runtime).open(node, gathering)
         try:
             member.put(rank_programs())
             return Berth(replace(node, host=member.given) if member.given else node, member)

@@ -12,6 +12,8 @@ from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from typing import Any
 
+from pytest_hetgpu.model.stored import STORED, Stored
+
 Convert = Callable[[Any], Any]
 
 NOT_FINITE = ("NaN", "Infinity", "-Infinity")
@@ -90,7 +92,9 @@ def _container_in(hint: Any) -> Convert:
 
 def _dataclass_in(cls: Any) -> Convert:
     hints = typing.get_type_hints(cls)
-    decoders = tuple((field.name, decoder(hints[field.name])) for field in fields(cls) if field.init)
+    plain = [field for field in fields(cls) if field.init and STORED not in field.metadata]
+    decoders = tuple((field.name, decoder(hints[field.name])) for field in plain)
+    keyed = tuple((field.name, field.metadata[STORED]) for field in fields(cls) if STORED in field.metadata)
     needed = frozenset(f.name for f in fields(cls) if f.init and f.default is MISSING and f.default_factory is MISSING)
 
     def decode_fields(data: Any) -> Any:
@@ -106,9 +110,23 @@ def _dataclass_in(cls: Any) -> Convert:
                     raise
             elif name in needed:
                 raise Misfit(f"a field {name!r}", _NOTHING)
+        for name, keys in keyed:
+            given[name] = _keyed_in(keys, data)
         return cls(**given)
 
     return decode_fields
+
+
+def _keyed_in(keys: Sequence[str], data: Mapping[str, Any]) -> Stored | None:
+    for key in keys:
+        found = data.get(key)
+        if type(found) is dict:
+            return Stored(key, found)
+        if found is not None:
+            misfit = Misfit("an object", found)
+            misfit.place = f".{key}"
+            raise misfit
+    return None
 
 
 _SCALARS: Mapping[Any, str] = {str: "text", int: "an integer", bool: "true or false", _NONE: "null"}

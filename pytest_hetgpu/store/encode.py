@@ -2,7 +2,8 @@
 
 A reader is lenient where versions differ (a field it does not know is ignored, a missing one takes its default) and
 strict where data is wrong: `RecordError` names the place. Numbers that JSON cannot write are the strings `NaN`,
-`Infinity` and `-Infinity`; a mapping whose keys are neither text, enums nor integers is a list of pairs.
+`Infinity` and `-Infinity`; a mapping whose keys are neither text, enums nor integers is a list of pairs. A field may
+have several keys (`Hardware.settings`): its object is of a class that only an extension knows, and is read as `Stored`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from operator import attrgetter
 from typing import Any, TypeVar
 
 from pytest_hetgpu.errors import HetgpuError
+from pytest_hetgpu.model.stored import STORED, Stored
 from pytest_hetgpu.store.decode import Convert, Misfit, decoder, is_a, is_named_tuple, key_decoder, optional
 
 T = TypeVar("T")
@@ -84,7 +86,8 @@ def _container_out(hint: Any) -> Convert:
 
 def _dataclass_out(cls: Any) -> Convert:
     hints = typing.get_type_hints(cls)
-    names = tuple(field.name for field in fields(cls))
+    names = tuple(field.name for field in fields(cls) if STORED not in field.metadata)
+    keyed = tuple((field.name, field.metadata[STORED]) for field in fields(cls) if STORED in field.metadata)
     changed = tuple((name, encode) for name in names if (encode := _encoder(hints[name])) is not _same)
     read = attrgetter(*names, "__class__")
 
@@ -92,9 +95,22 @@ def _dataclass_out(cls: Any) -> Convert:
         out = dict(zip(names, read(value), strict=False))
         for name, encode in changed:
             out[name] = encode(out[name])
+        for name, keys in keyed:
+            out |= _keyed_out(keys, getattr(value, name))
         return out
 
     return encode_fields
+
+
+def _keyed_out(keys: Sequence[str], value: Any) -> dict[str, Any]:
+    """All keys of such a field but the last are always there; an object's class says which is its own."""
+    out: dict[str, Any] = dict.fromkeys(keys[:-1])
+    if isinstance(value, Stored):
+        out[value.stored_as] = dict(value.data)
+    elif value is not None:
+        plain = to_json(value) if is_dataclass(value) else value.model_dump(mode="json")
+        out[getattr(value, "stored_as", keys[-1])] = plain
+    return out
 
 
 def _mapping_out(key: Convert, value: Convert, keyed: bool) -> Convert:

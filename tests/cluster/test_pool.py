@@ -13,7 +13,6 @@ import pytest
 from pytest_hetgpu.cluster import inspect, pool
 from pytest_hetgpu.cluster.pool import Placements, identity, rank_programs
 from pytest_hetgpu.errors import NotHere, ProvisionError
-from pytest_hetgpu.extensions import registry
 from pytest_hetgpu.extensions.runtimes.base import (
     Answer,
     Door,
@@ -115,10 +114,7 @@ class Site:
 def site(monkeypatch: pytest.MonkeyPatch) -> Site:
     found = Site()
 
-    def find(family: str, name: str, kind: type[Any]) -> type[Any]:
-        return found.runtime() if family == "runtimes" else registry.find(family, name, kind)
-
-    monkeypatch.setattr(pool, "find", find)
+    monkeypatch.setattr(pool, "runtime_of", lambda _: found.runtime())
     monkeypatch.setattr(inspect, "collect", lambda *_: Environment())
     return found
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pytest_hetgpu.analysis.judges import _foreign
+from pytest_hetgpu.extensions.runtimes.base import loss_of
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.job import Job, Node
 from pytest_hetgpu.model.outcome import Evidence, Finding, RunResult
@@ -31,18 +32,11 @@ class Case:
     further: tuple[Case, ...] = ()
 
 
-TAKEN_AWAY = frozenset(
-    (
-        *("node-failure@slurm", "preempted@slurm", "cancelled@slurm", "time-limit@slurm"),
-        *("node-lost@kubernetes", "preempted@kubernetes", "deleted@kubernetes", "evicted@kubernetes"),
-        *("time-limit@kubernetes", "no-server@kubernetes", "engine-lost@docker"),
-    )
-)
-"""Keys that say that Slurm, Kubernetes or a container engine took the nodes; what ran there was killed for that."""
 _BY_THEM = frozenset({signal.SIGTERM, signal.SIGKILL})
 LOST_INTERFACE = "lost@interface"
 """The key that says that an interface of a node has gone since the node was made."""
-_ENGINE_AWAY = frozenset(("engine-lost@docker", "not-ready@engine"))
+_NO_ENGINE = "not-ready@engine"
+"""The key that says that nodes could not be made, for what makes them had gone."""
 _NO_LAUNCHER = ("no such file", "Stale file handle", "Transport endpoint is not connected", "Input/output error")
 
 
@@ -193,13 +187,14 @@ def failed(case: Case) -> bool:
 
 
 def taken_away(case: Case) -> Signature | None:
-    """What Slurm or Kubernetes says of the nodes it took, where that explains the run; None for another run.
+    """What a runtime says of the nodes that it took, where that explains the run; None for another run.
 
-    Both stop ranks by SIGTERM, and by SIGKILL seconds later: one that died otherwise did so by itself. What a launcher
-    felt of nodes that were lost is no cause; where none was, a failure told before may be why somebody cancelled it.
+    What ran there was killed for that. Schedulers stop ranks by SIGTERM, and by SIGKILL seconds later: one that died
+    otherwise did so by itself. What a launcher felt of nodes that were lost is no cause; where none was, a failure told
+    before may be why somebody cancelled it.
     """
     signatures = case.evidence.signatures
-    taken = next((one for one in signatures if one.key in TAKEN_AWAY), None)
+    taken = next((one for one in signatures if loss_of(one.key)), None)
     if taken is None or case.result.timed_out or case.result.interrupted is not None:
         return None
     stopped = {entry.name for entry in _BY_THEM}
@@ -233,7 +228,8 @@ def away(case: Case, cause: Signature | None) -> str:
         return "stack"
     if cause is None:
         return ""
-    if cause.key in _ENGINE_AWAY:
+    loss = loss_of(cause.key)
+    if cause.key == _NO_ENGINE or (loss and loss.service):
         return "engine"
     program = case.job.command.argv[0] if case.job.command.argv else ""
     gone = any(cause.primary_line.startswith(f"cannot start {program}: {why}") for why in _NO_LAUNCHER)

@@ -7,15 +7,15 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from pytest_hetgpu.cluster.cleanup import ledger
-from pytest_hetgpu.cluster.cleanup.ledger import Spot
 from pytest_hetgpu.cluster.cleanup.owner import Owner, myself
 from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.extensions.runtimes.process.ledger import VARIABLE, Books, books, keep
+from pytest_hetgpu.extensions.runtimes.traits.leftovers import Spot
 from pytest_hetgpu.model.job import Reach
 
 _FAREWELL = 5.0  # seconds for a guardian that is no longer needed
@@ -38,19 +38,14 @@ class Guard(Books):
         if not any(spot.kind == "processes" for spot in tuple(self._open.values())):
             self._note(ledger.processes_spot())
 
-    def engine(self, reach: Reach) -> None:
-        self._note(ledger.engine_spot(reach, os.environ))
-
     def host(self, host: str, reach: Reach) -> Callable[[], None]:
-        number = self._note(Spot("host", host, reach), again=True)
+        return self.place(Spot("host", host, reach))
+
+    def place(self, spot: Spot, *, once: bool = False) -> Callable[[], None]:
+        number = self._note(spot, again=not once)
         return lambda: self._strike(number)
 
-    def namespace(self, context: str, namespace: str, config: str, kinds: Sequence[str]) -> Callable[[], None]:
-        number = self._note(ledger.namespace_spot(context, namespace, config, kinds), again=True)
-        return lambda: self._strike(number)
-
-    def cleared(self, reach: Reach) -> None:
-        spot = ledger.engine_spot(reach, os.environ)
+    def cleared(self, spot: Spot) -> None:
         for number in [number for number, one in self._open.items() if one == spot]:
             self._strike(number)
 

@@ -10,7 +10,7 @@ import json
 import os
 import stat
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,26 +18,12 @@ from typing import Any
 from pytest_hetgpu.cluster.cleanup.owner import Owner, parse
 from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.extensions.runtimes.process.segments import Segments
+from pytest_hetgpu.extensions.runtimes.traits.leftovers import Spot
 from pytest_hetgpu.model.job import Reach
 
 FOLDER_VARIABLE = "HETGPU_LEDGERS"
 ENDING = ".ledger"
 _SEGMENTS = "SEGMENTS"
-_TLS = ("DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH")
-
-
-@dataclass(frozen=True, slots=True)
-class Spot:
-    """A place where something may be: `kind` is processes (of this machine), engine, host or namespace.
-
-    `environ` has what is needed besides: to reach an engine over TLS; of a namespace NAMESPACE, KUBECONFIG and KINDS,
-    `host` being the context; of processes SEGMENTS, the shared memory that was here before them.
-    """
-
-    kind: str
-    host: str = ""
-    reach: Reach = field(default_factory=Reach)
-    environ: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,20 +33,6 @@ class Ledger:
     path: Path
     owner: Owner
     spots: tuple[Spot, ...] = field(default=())
-
-
-def engine_spot(reach: Reach, environ: Mapping[str, str]) -> Spot:
-    """The place of an engine, so that it is found again without the environment it was found in."""
-    url = reach.engine or environ.get("DOCKER_HOST", "")
-    tls = url.startswith(("tcp://", "https://"))
-    needed = tuple((name, environ[name]) for name in _TLS if tls and name in environ)
-    return Spot("engine", "", Reach(url, reach.user, reach.port, reach.key), needed)
-
-
-def namespace_spot(context: str, namespace: str, config: str, kinds: Sequence[str]) -> Spot:
-    """A namespace of Kubernetes, where objects of these kinds may be."""
-    given = (("NAMESPACE", namespace), ("KUBECONFIG", config), ("KINDS", ",".join(kinds)))
-    return Spot("namespace", context, environ=tuple((name, value) for name, value in given if value))
 
 
 def processes_spot() -> Spot:
@@ -104,7 +76,7 @@ def read(path: Path) -> Ledger | None:
     for entry in entries[1:]:
         if "closed" in entry:
             spots.pop(str(entry["closed"]), None)
-        elif entry.get("kind") in ("processes", "engine", "host", "namespace"):
+        elif entry.get("kind") and "at" in entry:
             spots[str(entry.get("at"))] = _spot(entry)
     return Ledger(path, owner, tuple(dict.fromkeys(spots.values())))
 

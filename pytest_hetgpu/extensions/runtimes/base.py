@@ -8,15 +8,23 @@ import importlib
 import os
 import secrets
 import threading
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
 
-from pytest_hetgpu.errors import NotHere
-from pytest_hetgpu.model.job import Command, Node
+from pytest_hetgpu.errors import NotHere, UsageError
+from pytest_hetgpu.extensions.registry import find, names
+from pytest_hetgpu.extensions.runtimes.traits.leftovers import Leftovers
+from pytest_hetgpu.extensions.runtimes.traits.plan_lines import PlanLines
+from pytest_hetgpu.extensions.runtimes.traits.policy import Loss, Policy
+from pytest_hetgpu.model.job import Command, Hardware, Node
 from pytest_hetgpu.model.outcome import RunResult
+from pytest_hetgpu.model.stored import Stored
+
+FAKE = "fake"
+"""The runtime for tests, which has no nodes of a job."""
 
 T = TypeVar("T")
 
@@ -203,6 +211,10 @@ class Service(Protocol):
     """Something that makes nodes and may be restarted under a run: a container engine."""
 
     @property
+    def restart(self) -> str:
+        """How it is started again, as an order to whoever may: `start its daemon (...)`."""
+
+    @property
     def address(self) -> str:
         """Where it is, as its users write it."""
 
@@ -218,8 +230,13 @@ class Service(Protocol):
         """Return whether it answers within `patience` seconds."""
 
 
-class MemberRuntime(abc.ABC):
-    """A kind of node that a job over several hosts can have: docker, ssh."""
+class MemberRuntime(Policy, PlanLines, Leftovers, abc.ABC):
+    """A kind of node that a job over several hosts can have.
+
+    All that is peculiar to a runtime is here: its settings and rules (`Policy`), its shell lines for the plan
+    (`PlanLines`), the places that `hetgpu clean` looks at (`Leftovers`), and its nodes. Only `open` has to be written:
+    all else is answered as for hosts that are reached by ssh.
+    """
 
     @classmethod
     @abc.abstractmethod
@@ -231,7 +248,7 @@ class MemberRuntime(abc.ABC):
         """
 
     @classmethod
-    def services(cls, nodes: Sequence[Node]) -> tuple[Service, ...]:  # noqa: ARG003 - for who has any
+    def services(cls, nodes: Sequence[Node]) -> tuple[Service, ...]:
         """What makes these nodes and may be restarted under a run, each once. Here: nothing."""
         return ()
 
@@ -239,6 +256,49 @@ class MemberRuntime(abc.ABC):
     def shut(cls) -> None:
         """Lets go of what serves all nodes of this kind (connections to engines). Nothing is open any more."""
         return
+
+
+def runtime_of(name: str) -> type[MemberRuntime]:
+    """Return the class of a runtime; the base class for one that is not installed, as a stored job may name."""
+    if name not in names("runtimes") or name == FAKE:
+        return MemberRuntime
+    return find("runtimes", name, MemberRuntime)  # type: ignore[type-abstract]
+
+
+def runtimes() -> Iterator[tuple[str, type[MemberRuntime]]]:
+    """Return every runtime that can be imported, with its name."""
+    for name in names("runtimes"):
+        with suppress(UsageError):
+            yield name, runtime_of(name)
+
+
+def restored(node: Node) -> Node:
+    """Return a node of a job that was read from a run's folder with settings of its runtime's own class."""
+    hardware = node.hardware
+    if not isinstance(hardware.settings, Stored):
+        return node
+    return replace(node, hardware=replace(hardware, settings=runtime_of(hardware.runtime).settings_of(hardware)))
+
+
+def by_runtime(nodes: Sequence[Node]) -> Iterator[tuple[type[MemberRuntime], list[Node]]]:
+    """Return each runtime that nodes are of, in their order, with its nodes."""
+    for name in dict.fromkeys(node.hardware.runtime for node in nodes):
+        yield runtime_of(name), [node for node in nodes if node.hardware.runtime == name]
+
+
+def clash(kinds: Sequence[Hardware], *, launcher: bool = False) -> str:
+    """Return why a runtime cannot make its nodes of a placement together; `launcher`: the last one has no ranks."""
+    for name in dict.fromkeys(kind.runtime for kind in kinds):
+        theirs = [kind for kind in kinds if kind.runtime == name]
+        if why := runtime_of(name).clash(theirs, launcher=launcher and kinds[-1].runtime == name):
+            return why
+    return ""
+
+
+def loss_of(key: str) -> Loss | None:
+    """Return the loss that a signature's key (`WHAT@RUNTIME`) stands for; None for any other key."""
+    name = key.rpartition("@")[2]
+    return runtime_of(name).losses.get(key) if name in names("runtimes") else None
 
 
 def testinfra_host(spec: str, **options: str) -> Any:

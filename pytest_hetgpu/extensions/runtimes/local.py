@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import sys
 import tempfile
@@ -14,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_hetgpu.extensions.runtimes.agent.look import looking_here
 from pytest_hetgpu.extensions.runtimes.agent.starting import NotStarted, empty, error, sink
 from pytest_hetgpu.extensions.runtimes.base import (
     Gathering,
@@ -30,7 +30,7 @@ from pytest_hetgpu.extensions.runtimes.process.kernel import custody
 from pytest_hetgpu.extensions.runtimes.process.ledger import OWNER_FILE, books
 from pytest_hetgpu.extensions.runtimes.process.segments import Segments
 from pytest_hetgpu.extensions.runtimes.process.tree import Tree
-from pytest_hetgpu.model.job import Command, Node
+from pytest_hetgpu.model.job import Command, Hardware, Node
 from pytest_hetgpu.model.outcome import RunResult
 
 _NETWORKS = Path("/sys/class/net")
@@ -71,6 +71,8 @@ class Local(Runtime):
                 seconds = time.monotonic() - clock
                 quiet = min(seconds, max(0.0, time.time() - os.fstat(file).st_mtime))
                 if not ended and interrupted is None:
+                    from pytest_hetgpu.extensions.runtimes.agent.look import looking_here
+
                     interrupted = _interrupted(overdue, Overdue(seconds, quiet, looking_here(tree.pids)))
             finally:
                 returncode = tree.clear(self.grace)
@@ -117,6 +119,21 @@ class LocalNodes(MemberRuntime):
         name = node.name or node.host
         link = Link(ProcessPipe(boot_command(sys.executable), inherited(os.environ)), name)
         return Reached(name, link).settled(gathering)
+
+    @classmethod
+    def shared(cls, hardware: Hardware) -> bool:
+        """As `Policy.shared`: all are this machine."""
+        return True
+
+    @classmethod
+    def inside(cls, node: Node, placement: str, *argv: str, stdin: bool = False) -> str:
+        """As `PlanLines.inside`."""
+        return shlex.join(argv)
+
+    @classmethod
+    def copy(cls, node: Node, placement: str, source: str, target: str) -> str:
+        """As `PlanLines.copy`."""
+        return shlex.join(("cp", "-r", source, target))
 
 
 def _interrupted(overdue: OnOverdue, what: Overdue) -> str | None:

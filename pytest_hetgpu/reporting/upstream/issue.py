@@ -22,7 +22,7 @@ from pytest_hetgpu.reporting.excerpt import excerpt
 from pytest_hetgpu.reporting.upstream.difference import nearest
 from pytest_hetgpu.reporting.upstream.doing import doing, settings
 from pytest_hetgpu.reporting.upstream.projects import Project, project
-from pytest_hetgpu.reporting.upstream.script import PROGRAMS, portable
+from pytest_hetgpu.reporting.upstream.script import portable
 from pytest_hetgpu.store.cells import CellRecord, RunRecord
 from pytest_hetgpu.store.environment import TELLING, SeenPlacement
 from pytest_hetgpu.store.folder import RunFolder, read_job
@@ -39,7 +39,6 @@ _IMPACTS = {
     Kind.TIMEOUT: "Application hang",
 }
 """What NCCL's form lets one choose from; all else ends the application."""
-_MAKES = re.compile(r"^docker(?: -H \S+)? (?:build|run|network create) ")
 _INTERPRETER = re.compile(r"\]\s+\S*python3?[\d.]*[\[(]|/python3?[\d.]*\(")
 
 
@@ -188,8 +187,7 @@ def _table(placement: SeenPlacement, whose: Project) -> Iterator[list[str]]:
 
 def _containers(job: Job) -> Iterator[str]:
     """How the nodes are made: images, their network, themselves."""
-    made = script.preparation(portable(job), PROGRAMS)
-    yield from (redact(line) for line in made if _MAKES.search(line))
+    yield from map(redact, script.creation(portable(job)))
 
 
 def job_of(folder: RunFolder, cell: CellRecord) -> Job | None:

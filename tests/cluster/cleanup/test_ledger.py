@@ -10,19 +10,19 @@ import pytest
 
 from pytest_hetgpu.cluster.cleanup.ledger import (
     FOLDER_VARIABLE,
-    Spot,
     closed,
-    engine_spot,
     head,
     home,
     ledgers,
-    namespace_spot,
     opened,
     read,
 )
 from pytest_hetgpu.cluster.cleanup.owner import myself
 from pytest_hetgpu.cluster.cleanup.sweep import place_of
 from pytest_hetgpu.errors import UsageError
+from pytest_hetgpu.extensions.runtimes._docker.address import engine_spot
+from pytest_hetgpu.extensions.runtimes._kubernetes.leavings import namespace_spot
+from pytest_hetgpu.extensions.runtimes.traits.leftovers import Spot
 from pytest_hetgpu.model.job import Reach
 
 ME = myself("run")

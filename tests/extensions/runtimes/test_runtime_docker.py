@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 from pytest_hetgpu.errors import LostNode, NotHere, ProvisionError
+from pytest_hetgpu.extensions.runtimes._docker.command_line import network_command, run_command
 from pytest_hetgpu.extensions.runtimes._docker.engine import close_engines
 from pytest_hetgpu.extensions.runtimes.process.ledger import books
 from pytest_hetgpu.model.job import Reach
-from pytest_hetgpu.planning.shell.docker import network_command, run_command
 from tests.extensions.runtimes.container_nodes import BASE, Site, docker, left, local_site, node, owner
 
 pytestmark = pytest.mark.real

@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 
 from pytest_hetgpu.errors import ProvisionError
-from pytest_hetgpu.extensions import build_context
 from pytest_hetgpu.extensions.runtimes._docker import images as _images
+from pytest_hetgpu.extensions.runtimes._docker.command_line import build_command
 from pytest_hetgpu.extensions.runtimes._docker.engine import engine_of
+from pytest_hetgpu.extensions.runtimes.containers import build_context
 from pytest_hetgpu.model.job import Image, Reach
-from pytest_hetgpu.planning.shell.docker import build_command
 from tests.extensions.runtimes.container_nodes import BASE, Site, docker, local_site, node
 
 pytestmark = pytest.mark.real

@@ -10,10 +10,10 @@ import pytest
 
 from pytest_hetgpu.errors import ProvisionError
 from pytest_hetgpu.extensions.runtimes._kubernetes.client import Cluster
+from pytest_hetgpu.extensions.runtimes._kubernetes.node import _Exec
 from pytest_hetgpu.extensions.runtimes._kubernetes.placement import Place
 from pytest_hetgpu.extensions.runtimes.agent.link import Link
-from pytest_hetgpu.extensions.runtimes.kubernetes import _Exec
-from pytest_hetgpu.model.kubernetes import Pods
+from pytest_hetgpu.extensions.runtimes.pods.request import Pods
 
 PLACEMENT = Mock(cluster=Cluster("c", "n"), pods=Pods(image="i:1"))
 

@@ -13,11 +13,12 @@ from pytest_hetgpu.extensions.runtimes._kubernetes.client import Cluster, Object
 from pytest_hetgpu.extensions.runtimes._kubernetes.placement import Placement
 from pytest_hetgpu.extensions.runtimes._kubernetes.words import Refusal
 from pytest_hetgpu.extensions.runtimes.base import Gathering
+from pytest_hetgpu.extensions.runtimes.pods.request import Pods
 from pytest_hetgpu.extensions.runtimes.process import ledger
+from pytest_hetgpu.extensions.runtimes.traits.leftovers import Spot
 from pytest_hetgpu.model.job import Hardware, Node
-from pytest_hetgpu.model.kubernetes import Pods
 
-NODES = (Node(0, Hardware("h200", runtime="kubernetes", pods=Pods(image="i:1")), "node0", 1, "node0"),)
+NODES = (Node(0, Hardware("h200", runtime="kubernetes", settings=Pods(image="i:1")), "node0", 1, "node0"),)
 
 
 class Book(ledger.Books):
@@ -25,7 +26,7 @@ class Book(ledger.Books):
 
     struck = 0
 
-    def namespace(self, context: str, namespace: str, config: str, kinds: Sequence[str]) -> Callable[[], None]:
+    def place(self, spot: Spot, *, once: bool = False) -> Callable[[], None]:
         def strike() -> None:
             self.struck += 1
 
@@ -73,7 +74,7 @@ def running(name: str, group: str) -> Object:
 
 def test_of_several_jobs_the_one_that_lacks_pods_says_why(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
     pods = Pods(image="i:1", ready=0.0)
-    kinds = (Hardware(kind, runtime="kubernetes", pods=pods) for kind in "ab")
+    kinds = (Hardware(kind, runtime="kubernetes", settings=pods) for kind in "ab")
     nodes = tuple(Node(place, kind, kind.name, 1, kind.name) for place, kind in enumerate(kinds))
 
     def get(_: Cluster, kind: str, name: str) -> Object:

@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from pytest_hetgpu.errors import HetgpuError, LostNode, ProvisionError
-from pytest_hetgpu.extensions.build_context import reference
 from pytest_hetgpu.extensions.runtimes._docker import images
 from pytest_hetgpu.extensions.runtimes._docker.engine import engine_of
 from pytest_hetgpu.extensions.runtimes._docker.tunnel import tunnel
 from pytest_hetgpu.extensions.runtimes.agent.link import Link, Reply, boot_command, checked_folder
 from pytest_hetgpu.extensions.runtimes.agent.node import Reached
 from pytest_hetgpu.extensions.runtimes.base import Gathering
+from pytest_hetgpu.extensions.runtimes.containers.build_context import reference
 from pytest_hetgpu.extensions.runtimes.local import LocalNodes
 from pytest_hetgpu.extensions.runtimes.process.pipe import ProcessPipe
 from pytest_hetgpu.model.job import Command, Hardware, Image, Node, Reach

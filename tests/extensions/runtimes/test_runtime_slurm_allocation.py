@@ -11,8 +11,8 @@ from pytest_hetgpu.errors import ProvisionError
 from pytest_hetgpu.extensions.runtimes._slurm import allocation, client
 from pytest_hetgpu.extensions.runtimes._slurm.allocation import Allocation
 from pytest_hetgpu.extensions.runtimes.base import Gathering, Term
+from pytest_hetgpu.extensions.runtimes.batch.request import Batch
 from pytest_hetgpu.model.job import Hardware, Node
-from pytest_hetgpu.model.slurm import Batch
 
 
 class Granted:
@@ -48,7 +48,7 @@ def states(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def made(patience: float) -> Allocation:
-    nodes = (Node(0, Hardware("one", runtime="slurm", batch=Batch(queue=patience)), "one", 1, "one"),)
+    nodes = (Node(0, Hardware("one", runtime="slurm", settings=Batch(queue=patience)), "one", 1, "one"),)
     return Allocation(nodes, Gathering("p", "run", "me@here:1", nodes))
 
 

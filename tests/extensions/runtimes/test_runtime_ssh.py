@@ -150,7 +150,7 @@ def test_a_host_that_does_not_answer_in_time() -> None:
 
 
 def test_a_host_without_python(loopback: Loopback, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_hetgpu.extensions.runtimes.ssh.boot_command", lambda: ("nopython3", "-u"))
+    monkeypatch.setattr("pytest_hetgpu.extensions.runtimes._ssh.boot_command", lambda: ("nopython3", "-u"))
     assert "there is no python3 on 127.0.0.1" in refusal(loopback.reach)
     for shell in (
         "bash: line 1: python3: command not found",
@@ -166,7 +166,7 @@ def test_a_login_that_greets_is_heard_over(loopback: Loopback, monkeypatch: pyte
     from pytest_hetgpu.extensions.runtimes.agent.link import boot_command
 
     greeting = ("sh", "-c", 'echo "Welcome to the machine"; exec "$@"', "sh", *boot_command())
-    monkeypatch.setattr("pytest_hetgpu.extensions.runtimes.ssh.boot_command", lambda: greeting)
+    monkeypatch.setattr("pytest_hetgpu.extensions.runtimes._ssh.boot_command", lambda: greeting)
     member = open_node(loopback.reach)
     assert member.ask(("echo", "x")).stdout == b"x\n"
     member.close()

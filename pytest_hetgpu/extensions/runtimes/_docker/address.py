@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from urllib.parse import SplitResult, urlsplit
 
 from pytest_hetgpu.errors import ProvisionError
+from pytest_hetgpu.extensions.runtimes.traits.leftovers import Spot
 from pytest_hetgpu.model.job import Reach
 
 SOCKET = "/var/run/docker.sock"
+_TLS = ("DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH")
 _SCHEMES = ("unix", "ssh", "tcp", "https")
 
 
@@ -49,6 +51,14 @@ def address(node: str, reach: Reach, environ: Mapping[str, str]) -> Address:
         return _read(node, url, parts, reach, bool(environ.get("DOCKER_TLS_VERIFY")))
     except ValueError as error:
         raise ProvisionError(node, f"{source}{url} is no address of an engine: {error}") from error
+
+
+def engine_spot(reach: Reach, environ: Mapping[str, str]) -> Spot:
+    """The spot of an engine, which leads there also without the environment that it was found in."""
+    url = reach.engine or environ.get("DOCKER_HOST", "")
+    tls = url.startswith(("tcp://", "https://"))
+    needed = tuple((name, environ[name]) for name in _TLS if tls and name in environ)
+    return Spot("engine", "", Reach(url, reach.user, reach.port, reach.key), needed)
 
 
 def _read(node: str, url: str, parts: SplitResult, reach: Reach, tls: bool) -> Address:

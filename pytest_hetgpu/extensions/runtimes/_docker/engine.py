@@ -101,6 +101,11 @@ class Engine:
         """Where it is, as its users write it."""
         return f"ssh://{self.at.host}" if self.at.by_ssh else self.at.url
 
+    @property
+    def restart(self) -> str:
+        """How it is started again."""
+        return "start its daemon (`sudo systemctl start docker`)"
+
     def watch(self, api: Any) -> int:
         """Watch from now on whether it goes away; return how often it has so far."""
         with self._lock:

@@ -17,11 +17,11 @@ from typing import IO, Any
 from weakref import WeakKeyDictionary
 
 from pytest_hetgpu.errors import HetgpuError, ProvisionError, UsageError
-from pytest_hetgpu.extensions.build_context import base_of, context
 from pytest_hetgpu.extensions.runtimes._docker import base_images
 from pytest_hetgpu.extensions.runtimes._docker.engine import Engine, EngineGone
 from pytest_hetgpu.extensions.runtimes._docker.errors import refused
 from pytest_hetgpu.extensions.runtimes.base import Gathering
+from pytest_hetgpu.extensions.runtimes.containers.build_context import base_of, context
 from pytest_hetgpu.model.job import Image
 
 BASE_LABEL = "hetgpu.base-id"

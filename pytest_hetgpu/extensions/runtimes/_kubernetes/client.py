@@ -13,7 +13,7 @@ from typing import Any
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.extensions.runtimes._kubernetes import words
 from pytest_hetgpu.extensions.runtimes._kubernetes.words import Refusal
-from pytest_hetgpu.model.kubernetes import Pods
+from pytest_hetgpu.extensions.runtimes.pods.request import Pods
 
 Object = Mapping[str, Any]
 

@@ -4,31 +4,53 @@ from __future__ import annotations
 
 import calendar
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
+from pytest_hetgpu.errors import ProvisionError
 from pytest_hetgpu.extensions.runtimes._kubernetes.client import Cluster, Object, Refused
 from pytest_hetgpu.extensions.runtimes._kubernetes.manifests.base import RESOURCES, Manifest, resource
 from pytest_hetgpu.extensions.runtimes.process.ledger import LABEL
+from pytest_hetgpu.extensions.runtimes.traits.leftovers import Leftover, Location, Spot
 
 RUN = "hetgpu.run"
 # Pods last: their controllers, gone, make no new ones.
 EVERYTHING = (*RESOURCES.values(), "pods")
 
 
-@dataclass(frozen=True, slots=True)
-class Left:
-    """An object; `owner` is the text that says whose, `created` are seconds since 1970, or None.
+class Namespace(Location):
+    """A namespace; its spot has the context as `host`, and NAMESPACE, KUBECONFIG and KINDS in `environ`."""
 
-    `going`: it was told to go, and the cluster removes it once its node has ended what runs, however long that takes.
-    """
+    def __init__(self, spot: Spot) -> None:
+        environ = dict(spot.environ)
+        self._cluster = Cluster(spot.host, environ.get("NAMESPACE") or "default", environ.get("KUBECONFIG", ""))
+        self._kinds = tuple(environ["KINDS"].split(",")) if environ.get("KINDS") else EVERYTHING
+        # A context's name says little: each k3s calls its own `default`.
+        self.words = self._cluster.words + (f" ({self._cluster.config})" if self._cluster.config else "")
+        self.within = self.words
 
-    kind: str
-    name: str
-    resource: str
-    owner: str
-    created: float | None
-    going: bool
+    def labelled(self) -> list[Leftover]:
+        """As `Location.labelled`; one that goes is removed once its node has ended what runs, however long it takes."""
+        with self._speaking():
+            return labelled(self._cluster, self._kinds)
+
+    def take(self, found: Sequence[Leftover]) -> None:
+        """As `Location.take`."""
+        with self._speaking():
+            take(self._cluster, [(one.ident, one.name) for one in found])
+
+    @contextmanager
+    def _speaking(self) -> Iterator[None]:
+        try:
+            yield
+        except Refused as refused:
+            raise ProvisionError(self.words, str(refused)) from None
+
+
+def namespace_spot(context: str, namespace: str, config: str, kinds: Sequence[str]) -> Spot:
+    """The spot of a namespace where objects of these kinds may be."""
+    given = (("NAMESPACE", namespace), ("KUBECONFIG", config), ("KINDS", ",".join(kinds)))
+    return Spot("namespace", context, environ=tuple((name, value) for name, value in given if value))
 
 
 def resources(made: Sequence[Manifest]) -> tuple[str, ...]:
@@ -41,9 +63,9 @@ def remove(cluster: Cluster, kinds: Sequence[str], selector: str) -> None:
     cluster.ask("delete", ",".join(kinds), "-l", selector, "--ignore-not-found", "--wait=false", "--cascade=background")
 
 
-def labelled(cluster: Cluster, kinds: Sequence[str]) -> list[Left]:
+def labelled(cluster: Cluster, kinds: Sequence[str]) -> list[Leftover]:
     """All that any run has there, of kinds that the cluster knows. Refused where one may not be seen."""
-    found: list[Left] = []
+    found: list[Leftover] = []
     for kind in kinds:
         try:
             found += [_left(one, kind) for one in cluster.list(kind, "-l", RUN)]
@@ -60,10 +82,10 @@ def take(cluster: Cluster, found: Sequence[tuple[str, str]]) -> None:
         cluster.ask("delete", *names, "--ignore-not-found", "--wait=false", "--cascade=background")
 
 
-def _left(found: Object, kind: str) -> Left:
+def _left(found: Object, kind: str) -> Leftover:
     meta = found["metadata"]
     owner = str((meta.get("annotations") or {}).get(LABEL, ""))
-    return Left(
+    return Leftover(
         str(found.get("kind", kind)).lower(),
         str(meta["name"]),
         kind,

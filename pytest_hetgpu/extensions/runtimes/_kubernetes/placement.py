@@ -20,9 +20,9 @@ from pytest_hetgpu.extensions.runtimes._kubernetes.manifests.placement import (
     selector,
 )
 from pytest_hetgpu.extensions.runtimes.base import Gathering
+from pytest_hetgpu.extensions.runtimes.pods.request import object_name
 from pytest_hetgpu.extensions.runtimes.process.ledger import LABEL, books
 from pytest_hetgpu.model.job import Node
-from pytest_hetgpu.model.kubernetes import object_name
 
 _FIRST_LOOK, _LONGEST_LOOK = 0.2, 5.0  # seconds between looks at pods that do not run yet
 _SURE = 60.0  # seconds in which an autoscaler speaks up: it looks every 10 s, and may take a few looks
@@ -65,7 +65,8 @@ class Placement:
         self._made = manifests(nodes, self.name, marks)
         self._resources = leavings.resources(self._made)
         at = self.cluster
-        self._struck = books().namespace(at.context, at.namespace, at.config, self._resources)
+        spot = leavings.namespace_spot(at.context, at.namespace, at.config, self._resources)
+        self._struck = books().place(spot)
         try:
             asked = time.monotonic()
             self._create()

@@ -18,8 +18,8 @@ from pytest_hetgpu.extensions.package_data import REMOTE
 from pytest_hetgpu.extensions.runtimes._slurm import client, words
 from pytest_hetgpu.extensions.runtimes._slurm.waiting import Fields, Waiting, seconds
 from pytest_hetgpu.extensions.runtimes.base import Gathering, Term
+from pytest_hetgpu.extensions.runtimes.batch.request import batch_of, components
 from pytest_hetgpu.model.job import Node
-from pytest_hetgpu.model.slurm import components
 
 _FIRST_LOOK, _LONGEST_LOOK = 0.3, 10.0  # seconds between looks at why a job waits
 _BOOTING = 2.0  # seconds between looks at whether nodes are up
@@ -78,7 +78,7 @@ class Allocation:
         self._keeper = Keeper((client.program("salloc"), *options(nodes, gathering)))
         try:
             asked = time.monotonic()
-            patience = min(node.hardware.batch.queue for node in nodes if node.hardware.batch)
+            patience = min(batch.queue for batch in map(batch_of, (node.hardware for node in nodes)) if batch)
             self.job = self._granted(patience, gathering)
             found = self._booted(asked + patience, patience, gathering)
             self.queued = time.monotonic() - asked
@@ -161,6 +161,6 @@ def term(components: Sequence[Fields], now: float) -> Term | None:
 
 def options(nodes: Sequence[Node], gathering: Gathering) -> tuple[str, ...]:
     """salloc's words for a placement; its labels are the job's comment."""
-    batches = [node.hardware.batch for node in nodes if node.hardware.batch]
+    batches = [batch for node in nodes if (batch := batch_of(node.hardware))]
     comment = ",".join(f"{key}={value}" for key, value in sorted(gathering.labels.items()))
     return components(f"hetgpu-{gathering.name}", batches, comment)

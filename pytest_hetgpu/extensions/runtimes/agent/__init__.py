@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytest_hetgpu.errors import ProvisionError
-from pytest_hetgpu.extensions.runtimes.agent.link import Link, boot_command
-from pytest_hetgpu.extensions.runtimes.agent.node import Reached
 from pytest_hetgpu.extensions.runtimes.base import Gathering, Member
-from pytest_hetgpu.extensions.runtimes.process.pipe import ProcessPipe
 from pytest_hetgpu.model.job import Node
 
 
@@ -18,6 +15,10 @@ def reached_by(command: Sequence[str], node: Node, gathering: Gathering) -> Memb
     To its end `python3` and its arguments are added; what that reads and prints must pass as it is. The agent and all
     that it started end with its stdin. ProvisionError where the command cannot be started, or nothing answers.
     """
+    from pytest_hetgpu.extensions.runtimes.agent.link import Link, boot_command
+    from pytest_hetgpu.extensions.runtimes.agent.node import Reached
+    from pytest_hetgpu.extensions.runtimes.process.pipe import ProcessPipe
+
     name = node.name or node.host
     try:
         pipe = ProcessPipe((*command, *boot_command()))

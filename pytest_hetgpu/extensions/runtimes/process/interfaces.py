@@ -6,7 +6,8 @@ import contextlib
 import ipaddress
 from pathlib import Path
 
-from pytest_hetgpu.model.interfaces import ROUTES, Interface, Network, kind_of
+from pytest_hetgpu.extensions.runtimes.process.interface_names import kind_of
+from pytest_hetgpu.model.interfaces import ROUTES, Interface, Network
 
 _SYSFS = Path("/sys/class/net")
 _ETHERNET, _INFINIBAND = "1", "32"  # ARPHRD_* of linux/if_arp.h

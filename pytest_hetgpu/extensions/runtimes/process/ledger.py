@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
+from pytest_hetgpu.extensions.runtimes.traits.leftovers import Spot
 from pytest_hetgpu.model.job import Reach
 
 LABEL = "hetgpu.label"
@@ -23,22 +24,19 @@ class Books:
     def processes(self) -> None:
         """Processes of this machine are about to be started."""
 
-    def engine(self, reach: Reach) -> None:
-        """Containers and networks are about to be made on the engine of `reach`."""
-
     def host(self, host: str, reach: Reach) -> Callable[[], None]:
         """An agent is about to be started on a host; call what this gives when it has ended by itself."""
         return lambda: None
 
-    def namespace(self, context: str, namespace: str, config: str, kinds: Sequence[str]) -> Callable[[], None]:
-        """Objects of these kinds are about to be made in a namespace of Kubernetes (`config`: KUBECONFIG's files).
+    def place(self, spot: Spot, *, once: bool = False) -> Callable[[], None]:
+        """Something is about to be made at a spot; call what this gives when it is gone.
 
-        Call what this gives when they are gone.
+        `once`: a spot that is known already is not written down again.
         """
         return lambda: None
 
-    def cleared(self, reach: Reach) -> None:
-        """Nothing with our label is on the engine of `reach` any more."""
+    def cleared(self, spot: Spot) -> None:
+        """Nothing with our label is at a spot any more."""
 
 
 def marked(env: Mapping[str, str], label: str = "") -> dict[str, str]:

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pytest_hetgpu.extensions.runtimes.pods.request import GPUS, RUNAI, Pods, Toleration, label
 from pytest_hetgpu.model.job import Node
-from pytest_hetgpu.model.kubernetes import GPUS, RUNAI, Pods, Toleration, label
 
 Manifest = dict[str, Any]
 
@@ -58,8 +58,9 @@ def resource(manifest: Manifest) -> str:
 
 def pods_of(node: Node) -> Pods:
     """What a node of runtime kubernetes asks for."""
-    assert node.hardware.pods
-    return node.hardware.pods
+    pods = node.hardware.settings
+    assert isinstance(pods, Pods)
+    return pods
 
 
 def metadata(asked: Asked, name: str, pods: Pods) -> Manifest:

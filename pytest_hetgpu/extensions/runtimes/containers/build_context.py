@@ -19,6 +19,12 @@ from pytest_hetgpu.model.messages import show
 
 DOCKERFILE = "Dockerfile"
 IGNORED = ".dockerignore"
+# Files of an image's folder that programs keep passwords and keys in. A key in PEM is text: redacted.
+PRIVATE = re.compile(
+    r"(?i)/(?:\.git|\.ssh|\.aws|\.azure|\.kube|\.docker|\.gnupg|\.config/gcloud)(?:/|$)"
+    r"|/(?:\.env[^/]*|\.npmrc|\.yarnrc[^/]*|\.?netrc|_netrc|\.pypirc|\.pgpass|\.my\.cnf|\.htpasswd|\.git-credentials)$"
+    r"|\.(?:key|p12|pfx|jks|keystore|kdbx|ppk|keytab)$"
+)
 
 _DIGITS = 12  # 48 bits: enough for every image a machine will ever see
 _BASE = re.compile(r"^[ \t]*ARG[ \t]+BASE=(\S+)", re.IGNORECASE | re.MULTILINE)

@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from pytest_hetgpu.config.matrix.models import Form, Shape, Text
+from pytest_hetgpu.extensions.runtimes.batch.request import BINDINGS, Batch, cpus
+from pytest_hetgpu.extensions.shapes import Form, Prefix, Shape, Text
 from pytest_hetgpu.model.messages import known, show
-from pytest_hetgpu.model.slurm import BINDINGS, Batch, cpus
 
 # A number is read as its text.
 _PLAIN = Field(json_schema_extra={"type": ["string", "number"]})
@@ -74,3 +74,9 @@ class SlurmShape(Shape):
             given |= {"bind": "", "binding": tuple(map(str, bind))}
         given.pop("prefix", None)
         return replace(batch, **given)
+
+
+class SlurmSite(SlurmShape):
+    """What a site's Slurm is asked for, in the place of what the matrix says; `prefix` is where its nodes have MPI."""
+
+    prefix: Prefix | None = None

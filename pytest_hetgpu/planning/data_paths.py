@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from pytest_hetgpu.extensions.runtimes.base import runtime_of
 from pytest_hetgpu.model.job import Node
 from pytest_hetgpu.model.transport_classes import OFF_HOST, ON_HOST, UNKNOWN, Connection
 
@@ -40,7 +41,7 @@ def _place(node: Node) -> object:
 
 
 def _enclosed(node: Node) -> bool:
-    return node.container is not None or node.hardware.pods is not None
+    return node.container is not None or runtime_of(node.hardware.runtime).encloses
 
 
 def _share(nodes: Sequence[Node]) -> bool:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_hetgpu.model.data_paths import paths, placed
+from pytest_hetgpu.extensions.runtimes.pods.request import Pods
 from pytest_hetgpu.model.job import ContainerOptions, Hardware, Node
-from pytest_hetgpu.model.kubernetes import Pods
 from pytest_hetgpu.model.transport_classes import Connection
+from pytest_hetgpu.planning.data_paths import paths, placed
 
 INSIDE = ContainerOptions()
 
 
 def nodes(*layout: tuple[str, int], container: ContainerOptions | None = None, pods: Pods | None = None) -> list[Node]:
-    kind = Hardware("cpu", pods=pods)
+    kind = Hardware("cpu", runtime="kubernetes" if pods else "local", settings=pods)
     return [Node(place, kind, host, ranks, container=container) for place, (host, ranks) in enumerate(layout)]
 
 

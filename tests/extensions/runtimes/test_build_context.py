@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_hetgpu.errors import UsageError
-from pytest_hetgpu.extensions.build_context import (
+from pytest_hetgpu.extensions.runtimes.containers.build_context import (
     base_of,
     content_digest,
     context,

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_hetgpu.model.kubernetes import Pods
-from pytest_hetgpu.planning.shell.runai import batch, submission
+from pytest_hetgpu.extensions.runtimes._kubernetes.runai import batch, submission
+from pytest_hetgpu.extensions.runtimes.pods.request import Pods
 
 TEAM = Pods(
     kind="pytorchjob",

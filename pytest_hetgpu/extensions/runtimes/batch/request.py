@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import ClassVar
+
+from pytest_hetgpu.model.job import Hardware
 
 # LUMI-G: the cores next to each of a node's eight GCDs; the first core of each eight is the system's own.
 # https://docs.lumi-supercomputer.eu/runjobs/scheduled-jobs/distribution-binding/
 LUMI_G = ("49-55", "57-63", "17-23", "25-31", "1-7", "9-15", "33-39", "41-47")
 BINDINGS = {"lumi-g": LUMI_G}
-SCHEDULERS = ("slurm", "kubernetes")
-"""Runtimes whose scheduler chooses the hosts, and lends them to nobody else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,13 @@ class Batch:
     group: int | None = None
     relative: int = 0
     ranks: int = 0
+
+    stored_as: ClassVar[str] = "batch"
+
+
+def batch_of(hardware: Hardware) -> Batch | None:
+    """Return what is asked for to have a kind of node; None for one that no batch system gives."""
+    return hardware.settings if isinstance(hardware.settings, Batch) else None
 
 
 def groups(kinds: Sequence[str]) -> list[int]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_hetgpu.model.slurm import LUMI_G, Batch, components, cpus, groups, mask, one_step
+from pytest_hetgpu.extensions.runtimes.batch.request import LUMI_G, Batch, components, cpus, groups, mask, one_step
 
 CUDA = Batch(partition="cuda", account="p1", gres="gpu:h200:2", time="10", group=0)
 ROCM = Batch(partition="rocm", qos="fast", constraint="a&b", reservation="r", gpus="8", exclusive=False, group=1)

@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 RUNAI = "runai-scheduler"
 # The operators of Kubeflow have one template for all workers of a job.
@@ -70,6 +71,8 @@ class Pods:
     image_pull_secrets: tuple[str, ...] = ()
     ready: float = 600.0
     ttl: int = 3600
+
+    stored_as: ClassVar[str] = "pods"
 
     @property
     def where(self) -> str:

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from pytest_hetgpu.config.matrix.models import Bytes, Form, Shape
-from pytest_hetgpu.model.kubernetes import GPUS, KINDS, Pods, Toleration
+from pytest_hetgpu.extensions.runtimes.pods.request import KINDS, Pods, Toleration
+from pytest_hetgpu.extensions.shapes import Bytes, Form, Prefix, Shape
 from pytest_hetgpu.model.messages import known, show
 
 # https://kubernetes.io/docs/concepts/overview/working-with-objects/names/ and .../labels/
@@ -203,7 +203,8 @@ def reference(image: str) -> str:
     return _IMAGE.check(image)
 
 
-def asked(shape: PodsShape, image: str, platform: str, count: int) -> Pods:
-    """The noun: the platform's GPUs are asked for unless `resources` says otherwise."""
-    gpus = {GPUS[platform]: str(count)} if platform in GPUS else {}
-    return shape.over(Pods(image=image, resources=gpus))
+class PodsSite(PodsShape):
+    """What a site's Kubernetes is asked for, over what the matrix says; `prefix` is where the image has its MPI."""
+
+    image: Annotated[str, AfterValidator(reference)] | None = None
+    prefix: Prefix | None = None

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_hetgpu.model.kubernetes import Pods, label, object_name, quarrel
+from pytest_hetgpu.extensions.runtimes.pods.request import Pods, label, object_name, quarrel
 
 LABEL = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?", re.ASCII)
 NAME = re.compile(r"hetgpu-[a-z0-9]([a-z0-9-]*[a-z0-9])?", re.ASCII)

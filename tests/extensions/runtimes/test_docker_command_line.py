@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from pytest_hetgpu.extensions.runtimes._docker.command_line import build_command, network_command, run_command
 from pytest_hetgpu.model.job import ContainerOptions, Hardware, Image, Node, Reach
-from pytest_hetgpu.planning.shell.docker import build_command, network_command, run_command
 
 PLAIN = Node(
     0,

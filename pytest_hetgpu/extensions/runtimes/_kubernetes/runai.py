@@ -10,7 +10,7 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 
-from pytest_hetgpu.model.kubernetes import GPUS, RUNAI, Pods
+from pytest_hetgpu.extensions.runtimes.pods.request import GPUS, RUNAI, Pods
 
 _SHARED_MEMORY = 64 * 1024**2  # bytes of /dev/shm that containers have anyway
 _NODE = "HETGPU_NODE"

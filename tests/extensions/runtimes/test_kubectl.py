@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from pytest_hetgpu.extensions.runtimes._kubernetes.kubectl import arrival, creation, on, removal
+from pytest_hetgpu.extensions.runtimes.pods.request import Pods
 from pytest_hetgpu.model.job import Command, Demand, Hardware, Job, Node, Stack
-from pytest_hetgpu.model.kubernetes import Pods
-from pytest_hetgpu.planning.shell.kubectl import arrival, creation, on, removal
 from pytest_hetgpu.planning.shell.script import cleaning, preparation, started
 from pytest_hetgpu.reporting.upstream.script import script
 
@@ -25,7 +25,7 @@ def nodes(*kinds: str, ranks: Sequence[int] = (), **settings: str) -> tuple[Node
     return tuple(
         Node(
             place,
-            Hardware(name, runtime="kubernetes", pods=pods[name]),
+            Hardware(name, runtime="kubernetes", settings=pods[name]),
             f"node{place}",
             ranks[place] if ranks else 1,
             f"node{place}" if place else "localhost",

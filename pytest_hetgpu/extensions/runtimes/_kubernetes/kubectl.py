@@ -8,20 +8,15 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import yaml
 
+from pytest_hetgpu.extensions.runtimes._kubernetes import runai
 from pytest_hetgpu.extensions.runtimes._kubernetes.manifests.base import Manifest, pods_of, resource
 from pytest_hetgpu.extensions.runtimes._kubernetes.manifests.placement import groups, manifests, places, selector
-from pytest_hetgpu.model.job import Node
-from pytest_hetgpu.model.kubernetes import INJECTED, Pods, object_name
-from pytest_hetgpu.planning.shell import runai
+from pytest_hetgpu.extensions.runtimes.pods.request import INJECTED, Pods, object_name
+from pytest_hetgpu.model.job import Job, Node
 
 _END = "END"
 # Behind these stand names that the ssh configuration explains.
 _NAMED = ("-H", "-host", "-hosts")
-
-
-def ours(nodes: Sequence[Node]) -> list[Node]:
-    """Those that are pods."""
-    return [node for node in nodes if node.hardware.pods]
 
 
 def creation(nodes: Sequence[Node], placement: str) -> Iterator[str]:
@@ -50,6 +45,14 @@ def arrival(nodes: Sequence[Node], placement: str) -> Iterator[str]:
         yield f'{_address(node)}=$({address} pod/"$pod{node.index}")'
 
 
+def alternatives(job: Job, nodes: Sequence[Node], programs: str) -> Iterator[str]:
+    """The job as one of RunAI's own, behind a line that says so; nothing where it cannot be one."""
+    pods = [pods_of(node) for node in nodes]
+    line, folder = runai.batch(pods, object_name(job.label), job.command.argv, programs)
+    if line:
+        yield from (f"or as a job of RunAI's own, with the rank programs in {folder}:", f"$ {line}")
+
+
 def removal(nodes: Sequence[Node], placement: str) -> str:
     """A shell line that removes them, and ends when they are gone."""
     made = manifests(nodes, object_name(placement), {})
@@ -58,9 +61,9 @@ def removal(nodes: Sequence[Node], placement: str) -> str:
 
 
 def on(node: Node, *argv: str, stdin: bool = False, everybody: Sequence[Node] = ()) -> str:
-    """A shell line that runs tokens in the pod of a node; hosts of `everybody` stand for their addresses."""
+    """A shell line that runs tokens in the pod of a node; hosts of `everybody`, pods all, stand for their addresses."""
     before = shlex.join((*kubectl(pods_of(node)), "exec", *("-i",) * stdin))
-    hosts = {one.host: f'"${_address(one)}"' for one in ours(everybody)}
+    hosts = {one.host: f'"${_address(one)}"' for one in everybody}
     words = (_word(word, {} if last in _NAMED else hosts) for last, word in zip(("", *argv), argv, strict=False))
     return f'{before} "$pod{node.index}" -c {pods_of(node).container} -- {" ".join(words)}'
 
