@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from pytest_hetgpu.cluster.cleanup.owner import parse
-from pytest_hetgpu.cluster.leases.claims import HOST, Claim, Refused, common_folder
+from pytest_hetgpu.cluster.leases.claims import Claim, Refused, common_folder
 from pytest_hetgpu.cluster.leases.keeper import Keeper, keepers
 from pytest_hetgpu.errors import NotHere, UsageError
 from pytest_hetgpu.extensions.runtimes.base import runtime_of
@@ -34,7 +34,6 @@ NOTICE = 2.0
 Waits = Callable[[str], None]
 """Is told what is waited for, and who holds it; "" once that is over."""
 
-_UNREACHED = "its engine is reached over TLS, which gives no way to a lock there"
 _ADVICE = f"remove it, or set {FOLDER_VARIABLE} to a folder that only you can write to"
 
 
@@ -193,8 +192,7 @@ def _in_order(wanted: tuple[LeaseKey, ...], who: dict[str, Any], held: ExitStack
     leases: dict[str, tuple[_Lease, LeaseKey, str]] = {}
     # What lies here is taken here, though it may be reached from afar, too.
     for one in sorted(wanted, key=lambda one: (one.reach is not None, one.name)):
-        why_here = "" if one.name == HOST else _UNREACHED
-        keeper = kept[one.name, one.reach] if one.reach is not None else why_here
+        keeper = kept[one.name, one.reach] if one.reach is not None else one.alone
         lease, why = (_Afar(keeper, who), "") if isinstance(keeper, Keeper) else (_here(one, who), keeper)
         if lease.identity not in leases:
             leases[lease.identity] = (lease, one, why)

@@ -17,6 +17,8 @@ from pytest_hetgpu.extensions.runtimes.traits.leftovers import Location, Spot
 from pytest_hetgpu.extensions.runtimes.traits.policy import MACHINE, LeaseKey, Loss
 from pytest_hetgpu.model.job import Hardware, Job, Node, Reach
 
+_OVER_TLS = "its engine is reached over TLS, which gives no way to a lock there"
+
 
 class Docker(MemberRuntime):
     """A node is a container whose main process is the node agent: it ends with us, and the engine then removes it."""
@@ -69,7 +71,7 @@ class Docker(MemberRuntime):
             return LeaseKey(MACHINE, node.host)  # making the node will say what is the matter
         if at.by_ssh:
             return LeaseKey(at.host, node.host, at.reach)
-        return LeaseKey(MACHINE, node.host) if at.local else LeaseKey(at.url, at.where)
+        return LeaseKey(MACHINE, node.host) if at.local else LeaseKey(at.url, at.where, alone=_OVER_TLS)
 
     @classmethod
     def prepare(cls, job: Job, nodes: Sequence[Node], placement: str) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from pytest_hetgpu.errors import HetgpuError
+from pytest_hetgpu.extensions.runtimes.base import restored
 from pytest_hetgpu.model import rank_outcome
 from pytest_hetgpu.model.facts import shown
 from pytest_hetgpu.model.job import Job
@@ -193,7 +195,9 @@ def _containers(job: Job) -> Iterator[str]:
 def job_of(folder: RunFolder, cell: CellRecord) -> Job | None:
     """What was started for a cell; None where that was not kept, or cannot be read."""
     try:
-        return read_job(folder.job(cell.label))
+        job = read_job(folder.job(cell.label))
+        launcher = restored(job.launcher) if job.launcher else None
+        return replace(job, nodes=tuple(map(restored, job.nodes)), launcher=launcher)
     except HetgpuError:
         return None
 

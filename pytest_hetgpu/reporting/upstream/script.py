@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 
 from pytest_hetgpu.errors import UsageError
-from pytest_hetgpu.extensions.runtimes.base import by_runtime, restored
+from pytest_hetgpu.extensions.runtimes.base import by_runtime
 from pytest_hetgpu.extensions.runtimes.containers.build_context import reference
 from pytest_hetgpu.model.job import Command, Image, Job, Node
 from pytest_hetgpu.planning.shell import script as pasting
@@ -57,7 +57,6 @@ def _beside(folder: str) -> str:
 
 
 def _node(node: Node) -> Node:
-    node = restored(node)
     if node.image is None or not node.image.folder:
         return node
     return replace(node, image=replace(node.image, folder=_beside(node.image.folder)))

@@ -114,7 +114,7 @@ def test_a_process_that_is_killed_leaves_no_container(site: Site) -> None:
 import time
 from pytest_hetgpu.extensions.runtimes.base import Gathering
 from pytest_hetgpu.extensions.runtimes.docker import Docker
-from tests.runtimes.container_nodes import node, owner, local_site
+from tests.extensions.runtimes.container_nodes import node, owner, local_site
 gathering = Gathering("doomed", {site.run!r}, owner())
 members = [Docker.open(node(index), gathering) for index in range(2)]
 members[0].ask(("sh", "-c", "setsid sleep 1000 >/dev/null 2>&1 &"))

@@ -170,9 +170,10 @@ def test_a_process_that_is_killed_leaves_neither_tunnel_nor_container(site: Site
     program = f"""
 import time
 from pytest_hetgpu.model.job import *
+from pytest_hetgpu.model.job import ContainerOptions, Image, Node, Reach
 from pytest_hetgpu.extensions.runtimes.base import Gathering
 from pytest_hetgpu.extensions.runtimes.docker import Docker
-from tests.runtimes.container_nodes import owner
+from tests.extensions.runtimes.container_nodes import owner
 members = Docker.open({sshd.node(0)!r}, Gathering("doomed", {site.run!r}, owner()))
 print("up", flush=True)
 time.sleep(1000)

@@ -19,12 +19,13 @@ MACHINE = "host"
 class LeaseKey:
     """One lease: of a machine reached by ssh if `reach` is given, else of a name on this machine.
 
-    `words` name it for people.
+    `words` name it for people. `alone`: why runs that are started on other machines are not kept off, if they are not.
     """
 
     name: str
     words: str
     reach: Reach | None = None
+    alone: str = ""
 
 
 @dataclass(frozen=True, slots=True)
