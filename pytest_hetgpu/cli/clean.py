@@ -20,7 +20,7 @@ from pytest_hetgpu.cluster.cleanup.work import Result, Worked, last_words, work_
 from pytest_hetgpu.config.inventory import inventory
 from pytest_hetgpu.errors import HetgpuError, UsageError
 from pytest_hetgpu.extensions.runtimes.base import runtimes
-from pytest_hetgpu.extensions.runtimes.traits.leftovers import Spot
+from pytest_hetgpu.extensions.runtimes.traits.leftovers import Location
 from pytest_hetgpu.model.job import Reach
 
 LEFT = 1
@@ -90,7 +90,7 @@ def run(wish: Wish, say: Say, complain: Say, ask: Callable[[str], str] | None = 
 
 def _places(wish: Wish, books: Iterable[Ledger]) -> tuple[list[Place], list[str]]:
     """Everywhere to look: here, the engine here if there is one, what ledgers and the user name. What is no place."""
-    spots = [Spot("processes"), *_of_engines(wish)]
+    spots = [Location("processes"), *_of_engines(wish)]
     spots += [spot for file in wish.inventories for spot in _listed(file)]
     spots += [spot for book in books for spot in book.spots]
     spots += _usual()
@@ -105,9 +105,9 @@ def _places(wish: Wish, books: Iterable[Ledger]) -> tuple[list[Place], list[str]
     return list(places.values()), trouble
 
 
-def _usual() -> list[Spot]:
+def _usual() -> list[Location]:
     """The services of this machine: the engine here if there is one."""
-    return [spot for _, runtime in runtimes() if (spot := runtime.usual_spot(os.environ))]
+    return [spot for _, runtime in runtimes() if (spot := runtime.default_location(os.environ))]
 
 
 def _unnamed(wish: Wish, books: Iterable[Ledger]) -> set[str]:
@@ -120,29 +120,29 @@ def _unnamed(wish: Wish, books: Iterable[Ledger]) -> set[str]:
     return found
 
 
-def _of_engines(wish: Wish) -> list[Spot]:
+def _of_engines(wish: Wish) -> list[Location]:
     return [spot for url in wish.engines for spot in _spots_of(url)]
 
 
-def _spots_of(url: str) -> Iterable[Spot]:
+def _spots_of(url: str) -> Iterable[Location]:
     if not url.startswith(("ssh://", "unix://", "tcp://", "https://")):
         raise UsageError(f"--engine {url}: write ssh://USER@HOST, unix:///PATH, or tcp://HOST:PORT for one with TLS")
     return _services(Reach(url))
 
 
-def _services(reach: Reach) -> Iterable[Spot]:
+def _services(reach: Reach) -> Iterable[Location]:
     """What makes nodes of a host, by whatever runtime."""
-    return [spot for _, runtime in runtimes() if (spot := runtime.spot(reach, os.environ))]
+    return [spot for _, runtime in runtimes() if (spot := runtime.location_of(reach, os.environ))]
 
 
-def _listed(file: Path) -> Iterable[Spot]:
+def _listed(file: Path) -> Iterable[Location]:
     """Hosts and engines of an inventory."""
     for hosts in inventory.read(file).hardware.values():
         for host in hosts:
             if host.reach.engine:
                 yield from _services(host.reach)
             if host.address not in inventory.HERE:
-                yield Spot("host", host.address, Reach("", host.reach.user, host.reach.port, host.reach.key))
+                yield Location("host", host.address, Reach("", host.reach.user, host.reach.port, host.reach.key))
 
 
 def _seen(places: Sequence[Place]) -> tuple[list[Found], list[tuple[Place, str]]]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pytest_hetgpu.config.inventory.inventory import HERE, Host, Inventory
 from pytest_hetgpu.config.matrix.document import CellSettings, Document
 from pytest_hetgpu.errors import NotHere
-from pytest_hetgpu.extensions.runtimes.base import clash, runtime_of
+from pytest_hetgpu.extensions.runtimes.base import conflict, runtime_of
 from pytest_hetgpu.extensions.stacks.base import family_of
 from pytest_hetgpu.model.interfaces import Choice, Network, choose
 from pytest_hetgpu.model.job import ContainerOptions, Hardware, Image, Node, Stack
@@ -65,7 +65,7 @@ def place(document: Document, settings: CellSettings, site: Site) -> tuple[tuple
     kinds = tuple(site.inventory.site(document.hardware[name]) for name in settings.hardware)
     ranks = [settings.options.ranks_per_node] * len(settings.nodes) + [0] * bool(settings.launch_from)
     kinds = tuple(runtime_of(kind.runtime).in_placement(kinds, ranks, place) for place, kind in enumerate(kinds))
-    if why := clash(kinds, launcher=bool(settings.launch_from)):
+    if why := conflict(kinds, launcher=bool(settings.launch_from)):
         raise NotHere(why)
     hosts = site.inventory.bind(kinds)
     network = _network(kinds, hosts)
@@ -73,7 +73,7 @@ def place(document: Document, settings: CellSettings, site: Site) -> tuple[tuple
     names = _names(kinds, hosts, len(kinds) - 1 if settings.launch_from else 0)
     nodes = []
     for index, (kind, host) in enumerate(zip(kinds, hosts, strict=True)):
-        container = replace(kind.container, network=network) if runtime_of(kind.runtime).containers else None
+        container = replace(kind.container, network=network) if runtime_of(kind.runtime).uses_containers else None
         node = Node(
             index=index,
             hardware=_seen(kind, _own_netdev(container, hosts), site.seen.get(index)),
@@ -99,7 +99,7 @@ def address(node: Node) -> str:
 
 def _network(kinds: Sequence[Hardware], hosts: Sequence[Host]) -> str:
     """A network of the placement's own is possible where all nodes are containers of one engine."""
-    containers = [kind for kind in kinds if runtime_of(kind.runtime).containers]
+    containers = [kind for kind in kinds if runtime_of(kind.runtime).uses_containers]
     wanted = {kind.container.network for kind in containers}
     one_engine = len(containers) == len(kinds) and len({host.reach.engine for host in hosts}) == 1
     if "user" in wanted and not one_engine:
@@ -130,8 +130,8 @@ def _names(kinds: Sequence[Hardware], hosts: Sequence[Host], starter: int) -> li
     for index, (kind, host) in enumerate(zip(kinds, hosts, strict=True)):
         plain = _PLAIN.fullmatch(host.address) and many[host.address] == 1 and host.address not in HERE
         runtime = runtime_of(kind.runtime)
-        given = runtime.containers or runtime.schedules  # names of ours
-        if not runtime.containers and index == starter:
+        given = runtime.uses_containers or runtime.schedules  # names of ours
+        if not runtime.uses_containers and index == starter:
             names.append("localhost")
         else:
             names.append(host.address if plain and not given else f"node{index}")

@@ -238,7 +238,7 @@ def _images(document: Document, found: Inventory, root: Path) -> dict[str, Image
     places = (Path(document.file).parent, root, packaged("containers").parent)
     images, complaints = {}, []
     for name, kind in document.hardware.items():
-        if runtime_of(kind.runtime).containers and kind.image:
+        if runtime_of(kind.runtime).uses_containers and kind.image:
             try:
                 images[name] = image_of(kind, places, found.build_of(Path(kind.image).name))
             except UsageError as error:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pytest_hetgpu.cluster.leases.hold import hold
-from pytest_hetgpu.extensions.runtimes.traits.policy import LeaseKey
+from pytest_hetgpu.extensions.runtimes.traits.policy import LeaseRequest
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "adding-an-engine.md"
 FENCED = re.compile(r"^```(\w+)\n(?:# (\S+)\n)?(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -158,10 +158,10 @@ def test_a_cell_holds_what_the_runtime_says_and_this_machine_stays_free(
     run_pytest: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HETGPU_LEASE_TIMEOUT", "0.5")
-    with hold([LeaseKey("host", "localhost")]):
+    with hold([LeaseRequest("host", "localhost")]):
         done = run_pytest("--hetgpu-matrix", "boxes.yaml", "--hetgpu-inventory", "hosts.yaml")
         done.assert_outcomes(passed=1)
-    with hold([LeaseKey("box box1", "box1")]):
+    with hold([LeaseRequest("box box1", "box1")]):
         done = run_pytest("--hetgpu-matrix", "boxes.yaml", "--hetgpu-inventory", "hosts.yaml")
     done.assert_outcomes(skipped=1)
     assert "host 'box1' is busy: " in done.stdout.str()

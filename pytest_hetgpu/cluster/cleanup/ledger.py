@@ -18,7 +18,7 @@ from typing import Any
 from pytest_hetgpu.cluster.cleanup.owner import Owner, parse
 from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.extensions.runtimes.process.segments import Segments
-from pytest_hetgpu.extensions.runtimes.traits.leftovers import Spot
+from pytest_hetgpu.extensions.runtimes.traits.leftovers import Location
 from pytest_hetgpu.model.job import Reach
 
 FOLDER_VARIABLE = "HETGPU_LEDGERS"
@@ -32,15 +32,15 @@ class Ledger:
 
     path: Path
     owner: Owner
-    spots: tuple[Spot, ...] = field(default=())
+    spots: tuple[Location, ...] = field(default=())
 
 
-def processes_spot() -> Spot:
+def processes_spot() -> Location:
     """Name this machine as it is before the first process of ours."""
-    return Spot("processes", environ=((_SEGMENTS, " ".join(sorted(Segments().before))),))
+    return Location("processes", environ=((_SEGMENTS, " ".join(sorted(Segments().before))),))
 
 
-def segments_before(spot: Spot) -> Segments | None:
+def segments_before(spot: Location) -> Segments | None:
     """Return the shared memory that was here before the processes of a spot; None if that is not known."""
     before = dict(spot.environ).get(_SEGMENTS) if spot.kind == "processes" else None
     return None if before is None else Segments(before.split())
@@ -51,7 +51,7 @@ def head(owner: Owner) -> str:
     return json.dumps({"owner": owner.text}) + "\n"
 
 
-def opened(number: int, spot: Spot) -> str:
+def opened(number: int, spot: Location) -> str:
     """The line for a place, called by its number when it is closed."""
     reach = {name: getattr(spot.reach, name) for name in Reach.__dataclass_fields__}
     return json.dumps({"at": number, "kind": spot.kind, "host": spot.host, **reach, "environ": spot.environ}) + "\n"
@@ -72,7 +72,7 @@ def read(path: Path) -> Ledger | None:
     owner = parse(str(entries[0].get("owner"))) if entries else None
     if owner is None:
         return None
-    spots: dict[str, Spot] = {}
+    spots: dict[str, Location] = {}
     for entry in entries[1:]:
         if "closed" in entry:
             spots.pop(str(entry["closed"]), None)
@@ -89,10 +89,10 @@ def _entry(line: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _spot(entry: Mapping[str, Any]) -> Spot:
+def _spot(entry: Mapping[str, Any]) -> Location:
     reach = Reach(*(entry.get(name) for name in Reach.__dataclass_fields__))  # type: ignore[arg-type]
     environ = tuple((str(name), str(value)) for name, value in entry.get("environ") or ())
-    return Spot(str(entry["kind"]), str(entry.get("host") or ""), reach, environ)
+    return Location(str(entry["kind"]), str(entry.get("host") or ""), reach, environ)
 
 
 def ledgers(folder: Path) -> Iterable[Ledger]:

@@ -16,7 +16,7 @@ from pytest_hetgpu.errors import HetgpuError, ProvisionError
 from pytest_hetgpu.extensions.package_data import REMOTE
 from pytest_hetgpu.extensions.runtimes.base import runtimes
 from pytest_hetgpu.extensions.runtimes.process.ssh import explained, ssh_command
-from pytest_hetgpu.extensions.runtimes.traits.leftovers import Leftover, Location, Spot
+from pytest_hetgpu.extensions.runtimes.traits.leftovers import Leftover, LeftoverStore, Location
 from pytest_hetgpu.model.job import Reach
 
 _PATIENCE = 60.0  # seconds for a host to answer
@@ -121,34 +121,34 @@ class Host(_Machine):
 class AtRuntime(Place):
     """A place where a runtime makes nodes: a container engine, a namespace."""
 
-    def __init__(self, location: Location) -> None:
-        self._location = location
-        self.words, self.within = location.words, location.within
+    def __init__(self, store: LeftoverStore) -> None:
+        self._store = store
+        self.words, self.within = store.words, store.within
 
     def look(self) -> list[Thing]:
-        found = [(one, parse(one.owner)) for one in self._location.labelled()]
+        found = [(one, parse(one.owner)) for one in self._store.list()]
         return [Thing(one.kind, one.name, one.ident, owner, one.created, one.going) for one, owner in found if owner]
 
     def clear(self, owners: Iterable[Owner]) -> list[Thing]:
         """As `Place.clear`."""
 
         def take(things: list[Thing]) -> None:
-            self._location.take([Leftover(one.kind, one.name, one.ident, one.owner.text) for one in things])
+            self._store.remove([Leftover(one.kind, one.name, one.ident, one.owner.text) for one in things])
 
         return _until_gone(self, owners, take)
 
 
-def place_of(spot: Spot) -> Place:
+def place_of(spot: Location) -> Place:
     """Where a ledger says that something may be. ProvisionError for a spot that leads nowhere."""
     if spot.kind == "processes":
         return Here()
     if spot.kind == "host":
         return Host(spot.host, spot.reach)
-    runtime = next((one for _, one in runtimes() if one.spot_kind == spot.kind), None)
+    runtime = next((one for _, one in runtimes() if one.location_kind == spot.kind), None)
     if runtime is None:
         where = spot.host or spot.reach.engine or spot.kind
         raise ProvisionError(where, f"no runtime that is installed looks at a place of the kind {spot.kind!r}")
-    return AtRuntime(runtime.location(spot))
+    return AtRuntime(runtime.leftovers(spot))
 
 
 def why(error: HetgpuError, place: Place) -> str:

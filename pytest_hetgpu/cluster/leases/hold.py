@@ -21,8 +21,8 @@ from pytest_hetgpu.cluster.leases.claims import Claim, Refused, common_folder
 from pytest_hetgpu.cluster.leases.keeper import Keeper, keepers
 from pytest_hetgpu.errors import NotHere, UsageError
 from pytest_hetgpu.extensions.runtimes.base import runtime_of
-from pytest_hetgpu.extensions.runtimes.process.ledger import books
-from pytest_hetgpu.extensions.runtimes.traits.policy import LeaseKey
+from pytest_hetgpu.extensions.runtimes.process.ledger import tracker
+from pytest_hetgpu.extensions.runtimes.traits.policy import LeaseRequest
 from pytest_hetgpu.model.job import Job, Node
 
 FOLDER_VARIABLE = "HETGPU_LEASES"
@@ -62,7 +62,7 @@ class _Lease(Protocol):
     def holder(self) -> Mapping[str, Any]: ...
 
 
-def wanted(nodes: Iterable[Node]) -> tuple[LeaseKey, ...]:
+def wanted(nodes: Iterable[Node]) -> tuple[LeaseRequest, ...]:
     """The leases that nodes need. A machine has one name, its own, however it is reached: the lock lies on itself.
 
     An engine over TLS gives no way to a lock of its host; there only who starts jobs here is kept out. Nodes that a
@@ -74,7 +74,7 @@ def wanted(nodes: Iterable[Node]) -> tuple[LeaseKey, ...]:
 
 @contextmanager
 def hold(
-    leases: Iterable[LeaseKey], *, cell: str = "", timeout: float | None = None, waits: Waits | None = None
+    leases: Iterable[LeaseRequest], *, cell: str = "", timeout: float | None = None, waits: Waits | None = None
 ) -> Iterator[Holding]:
     """Holds all of `leases` for a cell, and yields what is held. `waits` is told where that takes its time.
 
@@ -94,7 +94,7 @@ def hold(
         yield Holding(tuple(one.words for _, one, _ in ordered), here, tuple(lease for lease, _, _ in ordered))
 
 
-def _take(lease: _Lease, one: LeaseKey, deadline: float, waits: Waits | None) -> None:
+def _take(lease: _Lease, one: LeaseRequest, deadline: float, waits: Waits | None) -> None:
     """Waits for one lease; NotHere names its holder where that takes too long."""
     started = time.monotonic()
     if lease.granted(min(NOTICE, deadline - started)):
@@ -105,7 +105,7 @@ def _take(lease: _Lease, one: LeaseKey, deadline: float, waits: Waits | None) ->
     raise NotHere(f"host {one.words!r} is busy: {told(lease.holder())} (waited {waited:.1f} s)")
 
 
-def _granted_late(lease: _Lease, one: LeaseKey, deadline: float, waits: Waits | None) -> bool:
+def _granted_late(lease: _Lease, one: LeaseRequest, deadline: float, waits: Waits | None) -> bool:
     """Whether a wait that is told of ends well; that it is over is told however it ends."""
     if not waits:
         return lease.granted(deadline - time.monotonic())
@@ -167,7 +167,7 @@ def told(who: Mapping[str, Any]) -> str:
 
 
 def _who(cell: str) -> dict[str, Any]:
-    owner = parse(books().label)
+    owner = parse(tracker().label)
     try:
         user = getpass.getuser()
     except (OSError, KeyError):  # a uid without a name
@@ -182,14 +182,16 @@ def _who(cell: str) -> dict[str, Any]:
     }
 
 
-def _in_order(wanted: tuple[LeaseKey, ...], who: dict[str, Any], held: ExitStack) -> list[tuple[_Lease, LeaseKey, str]]:
+def _in_order(
+    wanted: tuple[LeaseRequest, ...], who: dict[str, Any], held: ExitStack
+) -> list[tuple[_Lease, LeaseRequest, str]]:
     """Each lock once, in the order of their identities, which is the same whoever asks and from wherever.
 
     With each comes why it lies here, and not on the machine that it is of, if so.
     """
     asked = [(one.name, one.reach) for one in wanted if one.reach is not None]
     kept = keepers.of(asked) if asked else {}
-    leases: dict[str, tuple[_Lease, LeaseKey, str]] = {}
+    leases: dict[str, tuple[_Lease, LeaseRequest, str]] = {}
     # What lies here is taken here, though it may be reached from afar, too.
     for one in sorted(wanted, key=lambda one: (one.reach is not None, one.name)):
         keeper = kept[one.name, one.reach] if one.reach is not None else one.alone
@@ -202,7 +204,7 @@ def _in_order(wanted: tuple[LeaseKey, ...], who: dict[str, Any], held: ExitStack
     return [leases[identity] for identity in sorted(leases)]
 
 
-def _here(one: LeaseKey, who: dict[str, Any]) -> Claim:
+def _here(one: LeaseRequest, who: dict[str, Any]) -> Claim:
     """Of this machine, or of a name here where a host has no lock of its own."""
     try:
         return Claim(str(_folder()), one.name if one.reach is None else f"host {one.name}", who)

@@ -57,7 +57,7 @@ def _rdma(member: Member) -> Iterator[Concern]:
     environment, fabric = member.environment, member.node.hardware.fabric
     if environment.is_absent("rdma"):
         why = "there is no RDMA device"
-        cure = runtime_of(member.node.hardware.runtime).rdma_cure
+        cure = runtime_of(member.node.hardware.runtime).rdma_advice
         yield Concern(Kind.TRANSPORT_UNAVAILABLE, member.name, why, cure)
         return
     if environment.items("rdma") and environment.is_absent("dev_infiniband"):

@@ -206,7 +206,7 @@ class Inventory:
         """A kind with the settings that its runtime has at this site."""
         runtime, settings = runtime_of(hardware.runtime), hardware.settings
         for site in self._site(hardware):
-            settings = runtime.over(settings, site)
+            settings = runtime.with_site(settings, site)
         return hardware if settings == hardware.settings else replace(hardware, settings=settings)
 
     def _site(self, hardware: Hardware) -> list[Any]:
@@ -222,7 +222,7 @@ class Inventory:
     def _shared(self, hardware: Hardware, place: int, known: tuple[Host, ...]) -> Host:
         """A host that another node has already, for the node after `place` others of its kind."""
         runtime = runtime_of(hardware.runtime)
-        shared = runtime.shared(hardware)
+        shared = runtime.shares_host(hardware)
         if shared and known:
             return known[place % len(known)]
         if not self.given and not runtime.needs_inventory and (shared or place == 0):

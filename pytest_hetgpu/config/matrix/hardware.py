@@ -61,8 +61,8 @@ class HardwareShape(Shape):
         except UsageError as error:
             raise ValueError(str(error)) from None
         idle = {"container", "build"} & self.model_fields_set
-        if idle and not runtime.containers:
-            theirs = " or ".join(name for name, one in runtimes() if one.containers)
+        if idle and not runtime.uses_containers:
+            theirs = " or ".join(name for name, one in runtimes() if one.uses_containers)
             raise ValueError(f"{show(min(idle))} is for runtime {theirs}; this is runtime {self.runtime}")
         if others := self.model_fields_set - HardwareShape.model_fields.keys() - {self.runtime}:
             other = min(others)
@@ -88,7 +88,7 @@ class HardwareShape(Shape):
             capabilities=frozenset(self.capabilities),
         )
         given = getattr(self, self.runtime) if self.runtime in type(self).model_fields else None
-        return found if given is None else replace(found, settings=runtime_of(self.runtime).asked(given, found))
+        return found if given is None else replace(found, settings=runtime_of(self.runtime).make_settings(given, found))
 
     def _container(self) -> ContainerOptions:
         given = {key: getattr(self.container, key) for key in self.container.model_fields_set}

@@ -21,7 +21,7 @@ from pytest_hetgpu.config.matrix.rules import RuleReader
 from pytest_hetgpu.config.matrix.source import Node, Scalar, SourceError, plain
 from pytest_hetgpu.config.matrix.values import AxisReader
 from pytest_hetgpu.errors import MatrixError
-from pytest_hetgpu.extensions.runtimes.base import clash
+from pytest_hetgpu.extensions.runtimes.base import conflict
 from pytest_hetgpu.extensions.shapes import NAME
 from pytest_hetgpu.model.job import Hardware
 from pytest_hetgpu.model.messages import known, show
@@ -100,7 +100,7 @@ class _Reader:
         for placement in placements:
             names = (*placement.nodes, *filter(None, [placement.launch_from]))
             kinds = [kind for name in names if (kind := hardware.get(name))]
-            if why := clash(kinds, launcher=bool(placement.launch_from)):
+            if why := conflict(kinds, launcher=bool(placement.launch_from)):
                 self.complaints.add(placement.line("nodes"), f"placement {placement.name}: {why}")
 
     def needed(self, tree: source.Mapping, key: str, what: str) -> source.Mapping | None:

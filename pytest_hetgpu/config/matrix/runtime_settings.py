@@ -9,14 +9,14 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError, create_model
 
 from pytest_hetgpu.errors import UsageError
-from pytest_hetgpu.extensions.runtimes.base import MemberRuntime, runtime_of
+from pytest_hetgpu.extensions.runtimes.base import NodeProvider, runtime_of
 
 M = TypeVar("M", bound=BaseModel)
 Model = type[BaseModel]
 
 
 def runtime_settings(
-    runtimes: Iterable[str], base: Model, model: Callable[[type[MemberRuntime]], Model | None]
+    runtimes: Iterable[str], base: Model, model: Callable[[type[NodeProvider]], Model | None]
 ) -> dict[str, Model]:
     """The models of those runtimes that have one, by name; one that cannot be imported is complained about elsewhere.
 

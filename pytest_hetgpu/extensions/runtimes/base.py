@@ -28,23 +28,23 @@ FAKE = "fake"
 
 T = TypeVar("T")
 
-Look = Callable[[Mapping[str, Any], float], bytes]
+StackDumper = Callable[[Mapping[str, Any], float], bytes]
 """Asks `remote/stacks.py` on a node, where it has so many seconds; b"" where there is no answer."""
 
 
 @dataclass(frozen=True, slots=True)
-class Overdue:
+class TimeoutInfo:
     """A command whose time is over, and which still runs: since when, how long silent, and how to look at it."""
 
     seconds: float
     quiet: float
-    look: Look
+    look: StackDumper
 
 
-OnOverdue = Callable[[Overdue], None]
+OnTimeout = Callable[[TimeoutInfo], None]
 
 
-def shrug(_: Overdue) -> None:
+def ignore(_: TimeoutInfo) -> None:
     """Does nothing about a command whose time is over."""
 
 
@@ -52,7 +52,7 @@ class Runtime(abc.ABC):
     """Where nodes run. One object may serve many commands, one after another or from several threads."""
 
     @abc.abstractmethod
-    def run(self, command: Command, *, output: Path, timeout: float, overdue: OnOverdue = shrug) -> RunResult:
+    def run(self, command: Command, *, output: Path, timeout: float, overdue: OnTimeout = ignore) -> RunResult:
         """Run `command` to its end, at most `timeout` seconds, and leave nothing of it running.
 
         A command that runs at the end of its time is stopped after `overdue` was called.
@@ -80,7 +80,7 @@ class Runtime(abc.ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CommandResult:
     """What a short command said; `returncode` as subprocess gives it."""
 
     returncode: int
@@ -89,7 +89,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class SshServer:
     """An sshd of ours on a node: where it listens, the host key it showed (`ssh-ed25519 AAAA...`), whom it lets in."""
 
     port: int
@@ -98,14 +98,14 @@ class Door:
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class Walltime:
     """The time that something is lent for: from `began`, by the monotonic clock, so many `seconds`."""
 
     began: float
     seconds: float
 
 
-class Member(Runtime):
+class RemoteNode(Runtime):
     """One node of a job over several hosts. It must be closed; closing leaves nothing of ours on the node.
 
     `folder` is a private folder (0700) on the node, which is gone with it; `uid` the user that commands run as. What
@@ -114,11 +114,11 @@ class Member(Runtime):
 
     folder: str
     uid: int
-    given: str = ""
+    allocated_host: str = ""
     """The host that a scheduler gave, where one chose it."""
-    told: Mapping[str, str] = {}
+    provision_facts: Mapping[str, str] = {}
     """What is known of how the node was had (say how long that took), by names of facts."""
-    term: Term | None = None
+    walltime: Walltime | None = None
     """How long a scheduler has lent the node; None where nobody takes it back."""
 
     @abc.abstractmethod
@@ -126,7 +126,7 @@ class Member(Runtime):
         """Makes a key pair in `folder` (once); the public key. The private one, `FOLDER/key`, never leaves the node."""
 
     @abc.abstractmethod
-    def ask(self, argv: Sequence[str], *, stdin: bytes = b"", timeout: float = 30.0) -> Answer:
+    def exec(self, argv: Sequence[str], *, stdin: bytes = b"", timeout: float = 30.0) -> CommandResult:
         """What a short command answers. ProvisionError where it cannot be started, or takes over `timeout` seconds."""
 
     @abc.abstractmethod
@@ -138,7 +138,7 @@ class Member(Runtime):
         """What these files of the node hold, None where one cannot be read."""
 
     @abc.abstractmethod
-    def open_door(self, authorized_key: str, environment: Mapping[str, str]) -> Door:
+    def start_sshd(self, authorized_key: str, environment: Mapping[str, str]) -> SshServer:
         """Starts an sshd for that public key alone, on a free port; its sessions get the node's and this environment.
 
         A PATH or LD_LIBRARY_PATH given here stands before the node's own. ProvisionError says what is the matter: no
@@ -146,7 +146,7 @@ class Member(Runtime):
         """
 
     @abc.abstractmethod
-    def door_log(self) -> tuple[str, ...]:
+    def sshd_log(self) -> tuple[str, ...]:
         """The last lines that our sshd on the node printed: why it did not let somebody in."""
 
     @abc.abstractmethod
@@ -154,7 +154,7 @@ class Member(Runtime):
         """Stops whatever of the last command still runs on the node (not our sshd); what that was, as `NAME (PID)`."""
 
     def stacks(self, request: Mapping[str, Any], seconds: float) -> bytes:
-        """As `Look`, at what the last command has on this node. Here: no answer."""
+        """As `StackDumper`, at what the last command has on this node. Here: no answer."""
         return b""
 
     @abc.abstractmethod
@@ -166,7 +166,7 @@ class Member(Runtime):
         """Stops everything of ours on the node. Closing twice is fine; never raises for a node that is lost."""
 
 
-class Gathering:
+class Deployment:
     """What the nodes of one placement share while they are there, and the labels they carry.
 
     `name` has only characters that engines take, `token` is part of the names of its folders; `run` is the run's name,
@@ -230,7 +230,7 @@ class Service(Protocol):
         """Return whether it answers within `patience` seconds."""
 
 
-class MemberRuntime(Policy, PlanLines, Leftovers, abc.ABC):
+class NodeProvider(Policy, PlanLines, Leftovers, abc.ABC):
     """A kind of node that a job over several hosts can have.
 
     All that is peculiar to a runtime is here: its settings and rules (`Policy`), its shell lines for the plan
@@ -240,7 +240,7 @@ class MemberRuntime(Policy, PlanLines, Leftovers, abc.ABC):
 
     @classmethod
     @abc.abstractmethod
-    def open(cls, node: Node, gathering: Gathering) -> Member:
+    def open(cls, node: Node, deployment: Deployment) -> RemoteNode:
         """The node, ready for commands; called from several threads.
 
         NotHere where the site lacks what it needs, ProvisionError where it should work and does not; then nothing stays
@@ -258,14 +258,14 @@ class MemberRuntime(Policy, PlanLines, Leftovers, abc.ABC):
         return
 
 
-def runtime_of(name: str) -> type[MemberRuntime]:
+def runtime_of(name: str) -> type[NodeProvider]:
     """Return the class of a runtime; the base class for one that is not installed, as a stored job may name."""
     if name not in names("runtimes") or name == FAKE:
-        return MemberRuntime
-    return find("runtimes", name, MemberRuntime)  # type: ignore[type-abstract]
+        return NodeProvider
+    return find("runtimes", name, NodeProvider)  # type: ignore[type-abstract]
 
 
-def runtimes() -> Iterator[tuple[str, type[MemberRuntime]]]:
+def runtimes() -> Iterator[tuple[str, type[NodeProvider]]]:
     """Return every runtime that can be imported, with its name."""
     for name in names("runtimes"):
         with suppress(UsageError):
@@ -280,17 +280,17 @@ def restored(node: Node) -> Node:
     return replace(node, hardware=replace(hardware, settings=runtime_of(hardware.runtime).settings_of(hardware)))
 
 
-def by_runtime(nodes: Sequence[Node]) -> Iterator[tuple[type[MemberRuntime], list[Node]]]:
+def by_runtime(nodes: Sequence[Node]) -> Iterator[tuple[type[NodeProvider], list[Node]]]:
     """Return each runtime that nodes are of, in their order, with its nodes."""
     for name in dict.fromkeys(node.hardware.runtime for node in nodes):
         yield runtime_of(name), [node for node in nodes if node.hardware.runtime == name]
 
 
-def clash(kinds: Sequence[Hardware], *, launcher: bool = False) -> str:
+def conflict(kinds: Sequence[Hardware], *, launcher: bool = False) -> str:
     """Return why a runtime cannot make its nodes of a placement together; `launcher`: the last one has no ranks."""
     for name in dict.fromkeys(kind.runtime for kind in kinds):
         theirs = [kind for kind in kinds if kind.runtime == name]
-        if why := runtime_of(name).clash(theirs, launcher=launcher and kinds[-1].runtime == name):
+        if why := runtime_of(name).conflict(theirs, launcher=launcher and kinds[-1].runtime == name):
             return why
     return ""
 

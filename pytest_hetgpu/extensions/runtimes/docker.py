@@ -12,41 +12,41 @@ from pytest_hetgpu.errors import ProvisionError
 from pytest_hetgpu.extensions.runtimes._docker import command_line
 from pytest_hetgpu.extensions.runtimes._docker.address import SOCKET, address, engine_spot
 from pytest_hetgpu.extensions.runtimes._docker.command_line import container_name, docker
-from pytest_hetgpu.extensions.runtimes.base import Gathering, Member, MemberRuntime, Service
-from pytest_hetgpu.extensions.runtimes.traits.leftovers import Location, Spot
-from pytest_hetgpu.extensions.runtimes.traits.policy import MACHINE, LeaseKey, Loss
+from pytest_hetgpu.extensions.runtimes.base import Deployment, NodeProvider, RemoteNode, Service
+from pytest_hetgpu.extensions.runtimes.traits.leftovers import LeftoverStore, Location
+from pytest_hetgpu.extensions.runtimes.traits.policy import MACHINE, LeaseRequest, Loss
 from pytest_hetgpu.model.job import Hardware, Job, Node, Reach
 
 _OVER_TLS = "its engine is reached over TLS, which gives no way to a lock there"
 
 
-class Docker(MemberRuntime):
+class Docker(NodeProvider):
     """A node is a container whose main process is the node agent: it ends with us, and the engine then removes it."""
 
-    containers = True
+    uses_containers = True
     encloses = True
     losses: ClassVar = {"engine-lost@docker": Loss("the container engine went away", service=True)}
     client = "docker"
-    remark = "# --build-arg and --network of docker build are of the site that this was found at: leave them out."
-    spot_kind = "engine"
+    build_note = "# --build-arg and --network of docker build are of the site that this was found at: leave them out."
+    location_kind = "engine"
 
     @classmethod
-    def open(cls, node: Node, gathering: Gathering) -> Member:
-        """As `MemberRuntime.open`; its image is pulled or built first where the engine lacks it."""
+    def open(cls, node: Node, deployment: Deployment) -> RemoteNode:
+        """As `NodeProvider.open`; its image is pulled or built first where the engine lacks it."""
         from pytest_hetgpu.extensions.runtimes._docker.node import opened
 
-        return opened(node, gathering)
+        return opened(node, deployment)
 
     @classmethod
     def services(cls, nodes: Sequence[Node]) -> tuple[Service, ...]:
-        """As `MemberRuntime.services`: the engines."""
+        """As `NodeProvider.services`: the engines."""
         from pytest_hetgpu.extensions.runtimes._docker.node import services
 
         return services(nodes)
 
     @classmethod
     def shut(cls) -> None:
-        """As `MemberRuntime.shut`: connections to engines, and their tunnels."""
+        """As `NodeProvider.shut`: connections to engines, and their tunnels."""
         from pytest_hetgpu.extensions.runtimes._docker.node import shut
 
         shut()
@@ -58,20 +58,20 @@ class Docker(MemberRuntime):
             raise ValueError("runtime docker needs an image: a reference, or a folder with a Dockerfile")
 
     @classmethod
-    def shared(cls, hardware: Hardware) -> bool:
-        """As `Policy.shared`: only GPUs are for one node alone."""
+    def shares_host(cls, hardware: Hardware) -> bool:
+        """As `Policy.shares_host`: only GPUs are for one node alone."""
         return hardware.accelerator.platform == "cpu"
 
     @classmethod
-    def lease(cls, node: Node) -> LeaseKey | None:
+    def lease(cls, node: Node) -> LeaseRequest | None:
         """As `Policy.lease`: the engine's machine. One over TLS gives no way to it, and only its name is held here."""
         try:
             at = address(node.name, node.reach, os.environ)
         except ProvisionError:
-            return LeaseKey(MACHINE, node.host)  # making the node will say what is the matter
+            return LeaseRequest(MACHINE, node.host)  # making the node will say what is the matter
         if at.by_ssh:
-            return LeaseKey(at.host, node.host, at.reach)
-        return LeaseKey(MACHINE, node.host) if at.local else LeaseKey(at.url, at.where, alone=_OVER_TLS)
+            return LeaseRequest(at.host, node.host, at.reach)
+        return LeaseRequest(MACHINE, node.host) if at.local else LeaseRequest(at.url, at.where, alone=_OVER_TLS)
 
     @classmethod
     def prepare(cls, job: Job, nodes: Sequence[Node], placement: str) -> Iterator[str]:
@@ -92,14 +92,14 @@ class Docker(MemberRuntime):
         yield from (shlex.join(command_line.run_command(node, placement)) for node in nodes if node.image)
 
     @classmethod
-    def inside(cls, node: Node, placement: str, *argv: str, stdin: bool = False) -> str:
-        """As `PlanLines.inside`."""
+    def exec_line(cls, node: Node, placement: str, *argv: str, stdin: bool = False) -> str:
+        """As `PlanLines.exec_line`."""
         name = container_name(node, placement)
         return shlex.join((*docker(node.reach), "exec", *("-i",) * stdin, name, *argv))
 
     @classmethod
-    def copy(cls, node: Node, placement: str, source: str, target: str) -> str:
-        """As `PlanLines.copy`."""
+    def copy_line(cls, node: Node, placement: str, source: str, target: str) -> str:
+        """As `PlanLines.copy_line`."""
         return shlex.join((*docker(node.reach), "cp", source, f"{container_name(node, placement)}:{target}"))
 
     @classmethod
@@ -109,32 +109,32 @@ class Docker(MemberRuntime):
             yield shlex.join((*docker(node.reach), "rm", "-f", container_name(node, placement)))
 
     @classmethod
-    def give_back(cls, job: Job, nodes: Sequence[Node], placement: str) -> Iterator[str]:
-        """As `PlanLines.give_back`."""
+    def release(cls, job: Job, nodes: Sequence[Node], placement: str) -> Iterator[str]:
+        """As `PlanLines.release`."""
         if _own_network(nodes):
             yield shlex.join((*docker(job.starter.reach), "network", "rm", command_line.network_name(placement)))
 
     @classmethod
-    def login(cls, node: Node) -> str:
-        """As `PlanLines.login`: the user of the container, not the one who gets to its host."""
+    def sshd_user(cls, node: Node) -> str:
+        """As `PlanLines.sshd_user`: the user of the container, not the one who gets to its host."""
         user = node.container.user if node.container else ""
         return user.partition(":")[0] or "root"
 
     @classmethod
-    def location(cls, spot: Spot) -> Location:
-        """As `Leftovers.location`."""
+    def leftovers(cls, location: Location) -> LeftoverStore:
+        """As `Leftovers.leftovers`."""
         from pytest_hetgpu.extensions.runtimes._docker.leftovers import OnEngine
 
-        return OnEngine(spot)
+        return OnEngine(location)
 
     @classmethod
-    def spot(cls, reach: Reach, environ: Mapping[str, str]) -> Spot | None:
-        """As `Leftovers.spot`."""
+    def location_of(cls, reach: Reach, environ: Mapping[str, str]) -> Location | None:
+        """As `Leftovers.location_of`."""
         return engine_spot(reach, environ)
 
     @classmethod
-    def usual_spot(cls, environ: Mapping[str, str]) -> Spot | None:
-        """As `Leftovers.usual_spot`: the engine that DOCKER_HOST names, or whose socket is here."""
+    def default_location(cls, environ: Mapping[str, str]) -> Location | None:
+        """As `Leftovers.default_location`: the engine that DOCKER_HOST names, or whose socket is here."""
         usual = engine_spot(Reach(), environ)
         url = usual.reach.engine or f"unix://{SOCKET}"
         there = not url.startswith("unix://") or Path(url.removeprefix("unix://")).exists()

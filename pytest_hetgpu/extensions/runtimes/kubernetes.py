@@ -10,12 +10,12 @@ from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from pytest_hetgpu.extensions.runtimes._kubernetes import kubectl
-from pytest_hetgpu.extensions.runtimes.base import Gathering, Member, MemberRuntime
+from pytest_hetgpu.extensions.runtimes.base import Deployment, NodeProvider, RemoteNode
 from pytest_hetgpu.extensions.runtimes.pods.request import GPUS, Pods, quarrel
 from pytest_hetgpu.extensions.runtimes.pods.shape import PodsShape, PodsSite, reference
-from pytest_hetgpu.extensions.runtimes.traits.leftovers import Location, Spot
+from pytest_hetgpu.extensions.runtimes.traits.leftovers import LeftoverStore, Location
 from pytest_hetgpu.extensions.runtimes.traits.plan_lines import words_of
-from pytest_hetgpu.extensions.runtimes.traits.policy import LeaseKey, Loss
+from pytest_hetgpu.extensions.runtimes.traits.policy import LeaseRequest, Loss
 from pytest_hetgpu.model.interfaces import Choice
 from pytest_hetgpu.model.job import Command, Hardware, Job, Node
 
@@ -23,12 +23,12 @@ NETDEV = "eth0"
 """The first interface of a pod."""
 
 
-class Kubernetes(MemberRuntime):
+class Kubernetes(NodeProvider):
     """A node is a pod of its own; the pods of a placement come and go together."""
 
     settings = PodsShape
     site_settings = PodsSite
-    request = Pods
+    request_type = Pods
     schedules = True
     encloses = True
     losses: ClassVar = {
@@ -39,16 +39,16 @@ class Kubernetes(MemberRuntime):
         "time-limit@kubernetes": Loss("a pod reached its deadline"),
         "no-server@kubernetes": Loss("the API server did not answer any more"),
     }
-    rdma_cure = "load the HCA's driver; on Kubernetes ask for the RDMA resource (rdma/rdma: 1) and its network"
+    rdma_advice = "load the HCA's driver; on Kubernetes ask for the RDMA resource (rdma/rdma: 1) and its network"
     client = "kubectl"
-    spot_kind = "namespace"
+    location_kind = "namespace"
 
     @classmethod
-    def open(cls, node: Node, gathering: Gathering) -> Member:
-        """As `MemberRuntime.open`; the first to ask waits for the pods of all."""
+    def open(cls, node: Node, deployment: Deployment) -> RemoteNode:
+        """As `NodeProvider.open`; the first to ask waits for the pods of all."""
         from pytest_hetgpu.extensions.runtimes._kubernetes.node import opened
 
-        return opened(node, gathering)
+        return opened(node, deployment)
 
     @classmethod
     def check_image(cls, image: str | None) -> None:
@@ -61,20 +61,20 @@ class Kubernetes(MemberRuntime):
             raise ValueError(f"image: {error}") from None
 
     @classmethod
-    def asked(cls, given: PodsShape, hardware: Hardware) -> Pods:
-        """As `Policy.asked`: the platform's GPUs are asked for unless `resources` says otherwise."""
+    def make_settings(cls, given: PodsShape, hardware: Hardware) -> Pods:
+        """As `Policy.make_settings`: the platform's GPUs are asked for unless `resources` says otherwise."""
         wanted = hardware.accelerator
         gpus = {GPUS[wanted.platform]: str(wanted.count)} if wanted.platform in GPUS else {}
         return given.over(Pods(image=hardware.image or "", resources=gpus))
 
     @classmethod
-    def over(cls, settings: Pods, site: PodsSite) -> Pods:
-        """As `Policy.over`."""
+    def with_site(cls, settings: Pods, site: PodsSite) -> Pods:
+        """As `Policy.with_site`."""
         return site.over(settings)
 
     @classmethod
-    def clash(cls, kinds: Sequence[Hardware], *, launcher: bool = False) -> str:
-        """As `Policy.clash`."""
+    def conflict(cls, kinds: Sequence[Hardware], *, launcher: bool = False) -> str:
+        """As `Policy.conflict`."""
         return quarrel([(kind.name, cls.settings_of(kind)) for kind in kinds if kind.settings], launcher=launcher)
 
     @classmethod
@@ -84,7 +84,7 @@ class Kubernetes(MemberRuntime):
         return None if pods is None or pods.host_network else Choice(NETDEV, "the first one of a pod")
 
     @classmethod
-    def lease(cls, node: Node) -> LeaseKey | None:
+    def lease(cls, node: Node) -> LeaseRequest | None:
         """As `Policy.lease`: none."""
         return None
 
@@ -99,13 +99,13 @@ class Kubernetes(MemberRuntime):
         yield from kubectl.arrival(nodes, placement)
 
     @classmethod
-    def inside(cls, node: Node, placement: str, *argv: str, stdin: bool = False) -> str:
-        """As `PlanLines.inside`."""
+    def exec_line(cls, node: Node, placement: str, *argv: str, stdin: bool = False) -> str:
+        """As `PlanLines.exec_line`."""
         return kubectl.on(node, *argv, stdin=stdin)
 
     @classmethod
-    def start(cls, job: Job, command: Command, placement: str) -> str:
-        """As `PlanLines.start`; hosts in the command stand for the addresses of their pods."""
+    def start_line(cls, job: Job, command: Command, placement: str) -> str:
+        """As `PlanLines.start_line`; hosts in the command stand for the addresses of their pods."""
         tokens = (*kubectl.cleared(job.starter), *words_of(command))
         pods = [node for node in job.everybody if node.hardware.runtime == job.starter.hardware.runtime]
         return kubectl.on(job.starter, *tokens, everybody=pods)
@@ -126,13 +126,13 @@ class Kubernetes(MemberRuntime):
         return "mkdir -p /run/sshd; "
 
     @classmethod
-    def address(cls, node: Node, placement: str) -> str:
-        """As `PlanLines.address`."""
+    def address_expression(cls, node: Node, placement: str) -> str:
+        """As `PlanLines.address_expression`."""
         return kubectl.address(node)
 
     @classmethod
-    def location(cls, spot: Spot) -> Location:
-        """As `Leftovers.location`."""
-        from pytest_hetgpu.extensions.runtimes._kubernetes.leavings import Namespace
+    def leftovers(cls, location: Location) -> LeftoverStore:
+        """As `Leftovers.leftovers`."""
+        from pytest_hetgpu.extensions.runtimes._kubernetes.leftovers import Namespace
 
-        return Namespace(spot)
+        return Namespace(location)

@@ -15,19 +15,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_hetgpu.extensions.runtimes.agent.starting import NotStarted, empty, error, sink
+from pytest_hetgpu.extensions.runtimes.agent.spawn_errors import NotStarted, empty, error, sink
 from pytest_hetgpu.extensions.runtimes.base import (
-    Gathering,
-    Member,
-    MemberRuntime,
-    OnOverdue,
-    Overdue,
+    Deployment,
+    NodeProvider,
+    OnTimeout,
+    RemoteNode,
     Runtime,
-    shrug,
+    TimeoutInfo,
+    ignore,
     testinfra_host,
 )
 from pytest_hetgpu.extensions.runtimes.process.kernel import custody
-from pytest_hetgpu.extensions.runtimes.process.ledger import OWNER_FILE, books
+from pytest_hetgpu.extensions.runtimes.process.ledger import OWNER_FILE, tracker
 from pytest_hetgpu.extensions.runtimes.process.segments import Segments
 from pytest_hetgpu.extensions.runtimes.process.tree import Tree
 from pytest_hetgpu.model.job import Command, Hardware, Node
@@ -52,7 +52,7 @@ class Local(Runtime):
 
     grace: float = 2.0
 
-    def run(self, command: Command, *, output: Path, timeout: float, overdue: OnOverdue = shrug) -> RunResult:
+    def run(self, command: Command, *, output: Path, timeout: float, overdue: OnTimeout = ignore) -> RunResult:
         """As `Runtime.run`. Whatever the command started is stopped with it, however far it has wandered off.
 
         `survivors` are named `NAME (PID)`. `quiet` goes by the time of the last write to `output`.
@@ -73,7 +73,7 @@ class Local(Runtime):
                 if not ended and interrupted is None:
                     from pytest_hetgpu.extensions.runtimes.agent.look import looking_here
 
-                    interrupted = _interrupted(overdue, Overdue(seconds, quiet, looking_here(tree.pids)))
+                    interrupted = _interrupted(overdue, TimeoutInfo(seconds, quiet, looking_here(tree.pids)))
             finally:
                 returncode = tree.clear(self.grace)
                 segments.clear()
@@ -106,37 +106,37 @@ class Local(Runtime):
         return testinfra_host("local://")
 
 
-class LocalNodes(MemberRuntime):
+class LocalNodes(NodeProvider):
     """A node is this machine, for a job that has others too: commands run below an agent, as on them."""
 
     @classmethod
-    def open(cls, node: Node, gathering: Gathering) -> Member:
-        """As `MemberRuntime.open`."""
-        from pytest_hetgpu.extensions.runtimes.agent.link import Link, boot_command
-        from pytest_hetgpu.extensions.runtimes.agent.node import Reached
+    def open(cls, node: Node, deployment: Deployment) -> RemoteNode:
+        """As `NodeProvider.open`."""
+        from pytest_hetgpu.extensions.runtimes.agent.link import AgentConnection, boot_command
+        from pytest_hetgpu.extensions.runtimes.agent.node import AgentNode
         from pytest_hetgpu.extensions.runtimes.process.pipe import ProcessPipe
 
         name = node.name or node.host
-        link = Link(ProcessPipe(boot_command(sys.executable), inherited(os.environ)), name)
-        return Reached(name, link).settled(gathering)
+        link = AgentConnection(ProcessPipe(boot_command(sys.executable), inherited(os.environ)), name)
+        return AgentNode(name, link).settled(deployment)
 
     @classmethod
-    def shared(cls, hardware: Hardware) -> bool:
-        """As `Policy.shared`: all are this machine."""
+    def shares_host(cls, hardware: Hardware) -> bool:
+        """As `Policy.shares_host`: all are this machine."""
         return True
 
     @classmethod
-    def inside(cls, node: Node, placement: str, *argv: str, stdin: bool = False) -> str:
-        """As `PlanLines.inside`."""
+    def exec_line(cls, node: Node, placement: str, *argv: str, stdin: bool = False) -> str:
+        """As `PlanLines.exec_line`."""
         return shlex.join(argv)
 
     @classmethod
-    def copy(cls, node: Node, placement: str, source: str, target: str) -> str:
-        """As `PlanLines.copy`."""
+    def copy_line(cls, node: Node, placement: str, source: str, target: str) -> str:
+        """As `PlanLines.copy_line`."""
         return shlex.join(("cp", "-r", source, target))
 
 
-def _interrupted(overdue: OnOverdue, what: Overdue) -> str | None:
+def _interrupted(overdue: OnTimeout, what: TimeoutInfo) -> str | None:
     """Has a command looked at whose time is over; the signal that cut that short."""
     try:
         overdue(what)
@@ -180,7 +180,7 @@ def temporary() -> Iterator[dict[str, str]]:
         return
     try:
         with suppress(OSError):
-            (folder / OWNER_FILE).write_text(books().label)
+            (folder / OWNER_FILE).write_text(tracker().label)
         yield {"TMPDIR": str(folder)}
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -12,20 +12,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
-from pytest_hetgpu.extensions.runtimes.base import Gathering, Member, MemberRuntime
+from pytest_hetgpu.extensions.runtimes.base import Deployment, NodeProvider, RemoteNode
 from pytest_hetgpu.extensions.runtimes.batch.request import Batch, components, groups, one_step
 from pytest_hetgpu.extensions.runtimes.batch.shape import SlurmShape, SlurmSite
 from pytest_hetgpu.extensions.runtimes.traits.plan_lines import words_of
-from pytest_hetgpu.extensions.runtimes.traits.policy import LeaseKey, Loss
+from pytest_hetgpu.extensions.runtimes.traits.policy import LeaseRequest, Loss
 from pytest_hetgpu.model.job import Command, Hardware, Job, Node
 
 
-class Slurm(MemberRuntime):
+class Slurm(NodeProvider):
     """A node is one of an allocation that all nodes of the placement are in."""
 
     settings = SlurmShape
     site_settings = SlurmSite
-    request = Batch
+    request_type = Batch
     schedules = True
     shares_files = True
     losses: ClassVar = {
@@ -34,23 +34,23 @@ class Slurm(MemberRuntime):
         "cancelled@slurm": Loss("somebody cancelled the allocation"),
         "time-limit@slurm": Loss("the allocation reached its time limit"),
     }
-    steps_end = True
+    foreground_sshd = True
 
     @classmethod
-    def open(cls, node: Node, gathering: Gathering) -> Member:
-        """As `MemberRuntime.open`; the first to ask waits in Slurm's queue for all."""
+    def open(cls, node: Node, deployment: Deployment) -> RemoteNode:
+        """As `NodeProvider.open`; the first to ask waits in Slurm's queue for all."""
         from pytest_hetgpu.extensions.runtimes._slurm.node import opened
 
-        return opened(node, gathering)
+        return opened(node, deployment)
 
     @classmethod
-    def asked(cls, given: SlurmShape, hardware: Hardware) -> Batch:
-        """As `Policy.asked`."""
+    def make_settings(cls, given: SlurmShape, hardware: Hardware) -> Batch:
+        """As `Policy.make_settings`."""
         return given.over(Batch(image=hardware.image or "", platform=hardware.accelerator.platform))
 
     @classmethod
-    def over(cls, settings: Batch, site: SlurmSite) -> Batch:
-        """As `Policy.over`."""
+    def with_site(cls, settings: Batch, site: SlurmSite) -> Batch:
+        """As `Policy.with_site`."""
         return site.over(settings)
 
     @classmethod
@@ -66,7 +66,7 @@ class Slurm(MemberRuntime):
         return replace(kind, settings=replace(batch, group=group, relative=relative, ranks=shared))
 
     @classmethod
-    def lease(cls, node: Node) -> LeaseKey | None:
+    def lease(cls, node: Node) -> LeaseRequest | None:
         """As `Policy.lease`: none."""
         return None
 
@@ -77,33 +77,33 @@ class Slurm(MemberRuntime):
         yield shlex.join(("salloc", *components(f"hetgpu-{placement}", batches)))
 
     @classmethod
-    def inside(cls, node: Node, placement: str, *argv: str, stdin: bool = False) -> str:
-        """As `PlanLines.inside`, in the shell that salloc gives."""
+    def exec_line(cls, node: Node, placement: str, *argv: str, stdin: bool = False) -> str:
+        """As `PlanLines.exec_line`, in the shell that salloc gives."""
         # Else srun would read what is pasted behind it.
         unheard = () if stdin else ("--input=none",)
         return shlex.join((*one_step(cls.settings_of(node.hardware)), *unheard, *argv))
 
     @classmethod
-    def start(cls, job: Job, command: Command, placement: str) -> str:
-        """As `PlanLines.start`."""
+    def start_line(cls, job: Job, command: Command, placement: str) -> str:
+        """As `PlanLines.start_line`."""
         tokens = words_of(command)
         if command.argv[0] == "srun":
             return shlex.join(tokens)
         # mpirun goes by ssh: of a heterogeneous job Slurm shows it one component.
         away = ("env", "-u", "SLURM_JOBID", "-u", "SLURM_JOB_ID")
-        return cls.inside(job.starter, placement, *away, *tokens)
+        return cls.exec_line(job.starter, placement, *away, *tokens)
 
     @classmethod
     def remove(cls, job: Job, nodes: Sequence[Node], placement: str, folder: str) -> Iterator[str]:
         """As `PlanLines.remove`."""
-        yield from (cls.inside(node, placement, "rm", "-r", folder) for node in nodes)
+        yield from (cls.exec_line(node, placement, "rm", "-r", folder) for node in nodes)
 
     @classmethod
-    def give_back(cls, job: Job, nodes: Sequence[Node], placement: str) -> Iterator[str]:
-        """As `PlanLines.give_back`."""
+    def release(cls, job: Job, nodes: Sequence[Node], placement: str) -> Iterator[str]:
+        """As `PlanLines.release`."""
         yield "exit  # gives the allocation back"
 
     @classmethod
-    def address(cls, node: Node, placement: str) -> str:
-        """As `PlanLines.address`."""
-        return f"$({cls.inside(node, placement, 'hostname')})"
+    def address_expression(cls, node: Node, placement: str) -> str:
+        """As `PlanLines.address_expression`."""
+        return f"$({cls.exec_line(node, placement, 'hostname')})"

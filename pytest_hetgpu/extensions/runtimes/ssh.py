@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from pytest_hetgpu.extensions.runtimes.base import Gathering, Member, MemberRuntime
-from pytest_hetgpu.extensions.runtimes.traits.policy import LeaseKey
+from pytest_hetgpu.extensions.runtimes.base import Deployment, NodeProvider, RemoteNode
+from pytest_hetgpu.extensions.runtimes.traits.policy import LeaseRequest
 from pytest_hetgpu.model.job import Node, Reach
 
 
-class Ssh(MemberRuntime):
+class Ssh(NodeProvider):
     """A node is a login on a host. All that is needed there is python3 and, for a job of several nodes, sshd."""
 
     needs_inventory = True
 
     @classmethod
-    def open(cls, node: Node, gathering: Gathering) -> Member:
-        """As `MemberRuntime.open`; NotHere without an ssh client here."""
+    def open(cls, node: Node, deployment: Deployment) -> RemoteNode:
+        """As `NodeProvider.open`; NotHere without an ssh client here."""
         from pytest_hetgpu.extensions.runtimes._ssh import opened
 
-        return opened(node, gathering)
+        return opened(node, deployment)
 
     @classmethod
-    def lease(cls, node: Node) -> LeaseKey | None:
+    def lease(cls, node: Node) -> LeaseRequest | None:
         """As `Policy.lease`: the host itself."""
-        return LeaseKey(node.host, node.host, Reach("", node.reach.user, node.reach.port, node.reach.key))
+        return LeaseRequest(node.host, node.host, Reach("", node.reach.user, node.reach.port, node.reach.key))

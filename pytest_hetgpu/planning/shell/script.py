@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from pytest_hetgpu.extensions.fabrics.base import GID_INDEX, gid_needed, gid_words
-from pytest_hetgpu.extensions.runtimes.base import Door, by_runtime, runtime_of
+from pytest_hetgpu.extensions.runtimes.base import SshServer, by_runtime, runtime_of
 from pytest_hetgpu.model.job import Command, Job, Node
 from pytest_hetgpu.planning.placement import Sight
 from pytest_hetgpu.planning.shell.ssh_config import CONFIG, KEY, KNOWN_HOSTS, session_environment, ssh_config
@@ -17,11 +17,11 @@ _HOST_KEY, _AUTHORIZED = "host_key", "authorized_keys"
 
 def preparation(job: Job, programs: str) -> Iterator[str]:
     """Shell lines that make a placement's nodes ready and join them; `programs` is our folder of rank programs."""
-    yield from asking(job)
-    yield from readiness(job, programs)
+    yield from allocate(job)
+    yield from prepare(job, programs)
 
 
-def asking(job: Job) -> Iterator[str]:
+def allocate(job: Job) -> Iterator[str]:
     """The lines of `preparation` that ask a scheduler for nodes: before they succeed there is nothing to clean."""
     for runtime, nodes in by_runtime(job.everybody):
         yield from runtime.allocate(job, nodes, placement_name(job))
@@ -33,7 +33,7 @@ def creation(job: Job) -> Iterator[str]:
         yield from runtime.create(job, nodes, placement_name(job))
 
 
-def readiness(job: Job, programs: str) -> Iterator[str]:
+def prepare(job: Job, programs: str) -> Iterator[str]:
     """The other lines of `preparation`."""
     placement = placement_name(job)
     for runtime, nodes in by_runtime(job.everybody):
@@ -59,10 +59,10 @@ def _gid_indexes(job: Job, placement: str) -> Iterator[str]:
 
 def started(job: Job, command: Command) -> str:
     """The command, as it is started on the node that starts the job."""
-    return runtime_of(job.starter.hardware.runtime).start(job, command, placement_name(job))
+    return runtime_of(job.starter.hardware.runtime).start_line(job, command, placement_name(job))
 
 
-def otherwise(job: Job) -> Iterator[str]:
+def alternatives(job: Job) -> Iterator[str]:
     """Shell lines, each behind one that says what it is: other ways to start the job, without nodes that stand."""
     for runtime, nodes in by_runtime(job.everybody):
         yield from runtime.alternatives(job, nodes, f"{FOLDER}/programs")
@@ -74,7 +74,7 @@ def cleaning(job: Job) -> Iterator[str]:
     for runtime, nodes in groups:
         yield from runtime.remove(job, nodes, placement, FOLDER)
     for runtime, nodes in groups:
-        yield from runtime.give_back(job, nodes, placement)
+        yield from runtime.release(job, nodes, placement)
 
 
 def placement_name(job: Job) -> str:
@@ -84,12 +84,12 @@ def placement_name(job: Job) -> str:
 
 def on(node: Node, placement: str, *argv: str, stdin: bool = False) -> str:
     """A shell line that runs tokens on a node."""
-    return runtime_of(node.hardware.runtime).inside(node, placement, *argv, stdin=stdin)
+    return runtime_of(node.hardware.runtime).exec_line(node, placement, *argv, stdin=stdin)
 
 
 def copy(node: Node, placement: str, programs: str) -> str:
     """A shell line that copies the rank programs to a node."""
-    return runtime_of(node.hardware.runtime).copy(node, placement, programs, f"{FOLDER}/programs")
+    return runtime_of(node.hardware.runtime).copy_line(node, placement, programs, f"{FOLDER}/programs")
 
 
 def _joined(job: Job, placement: str) -> Iterator[str]:
@@ -100,7 +100,7 @@ def _joined(job: Job, placement: str) -> Iterator[str]:
     for node, door in _doors(others):
         yield on(node, placement, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", f"{FOLDER}/{_HOST_KEY}")
         yield f"{public} | {on(node, placement, 'tee', f'{FOLDER}/{_AUTHORIZED}', stdin=True)}"
-        stays = " &" if runtime_of(node.hardware.runtime).steps_end else ""
+        stays = " &" if runtime_of(node.hardware.runtime).foreground_sshd else ""
         yield f"{on(node, placement, 'sh', '-c', _sshd(node, door))}{stays}"
         host_key = on(node, placement, "cat", f"{FOLDER}/{_HOST_KEY}.pub")
         known = on(starter, placement, "tee", "-a", f"{FOLDER}/{KNOWN_HOSTS}", stdin=True)
@@ -108,20 +108,21 @@ def _joined(job: Job, placement: str) -> Iterator[str]:
     text = ssh_config(FOLDER, _doors(others))
     yield f"{on(starter, placement, 'tee', f'{FOLDER}/{CONFIG}', stdin=True)} <<'END'\n{text}END"
     for node in others:
-        if there := runtime_of(node.hardware.runtime).address(node, placement):
+        if there := runtime_of(node.hardware.runtime).address_expression(node, placement):
             edit = on(starter, placement, "sed", "-i")
             yield f'{edit} "s/HostName {node.host}$/HostName {there}/" {FOLDER}/{CONFIG}'
 
 
-def _doors(others: Sequence[Node]) -> list[tuple[Node, Door]]:
+def _doors(others: Sequence[Node]) -> list[tuple[Node, SshServer]]:
     """A port each, for nodes may share a host."""
-    users = [runtime_of(node.hardware.runtime).login(node) for node in others]
+    users = [runtime_of(node.hardware.runtime).sshd_user(node) for node in others]
     return [
-        (node, Door(FIRST_PORT + place, "", user)) for place, (node, user) in enumerate(zip(others, users, strict=True))
+        (node, SshServer(FIRST_PORT + place, "", user))
+        for place, (node, user) in enumerate(zip(others, users, strict=True))
     ]
 
 
-def _sshd(node: Node, door: Door) -> str:
+def _sshd(node: Node, door: SshServer) -> str:
     path = f"{session_environment(node)['PATH']}:$PATH" if session_environment(node) else "$PATH"
     options = {
         "AuthorizedKeysFile": f"{FOLDER}/{_AUTHORIZED}",
@@ -133,7 +134,7 @@ def _sshd(node: Node, door: Door) -> str:
     }
     given = " ".join(f"-o {name}={value}" for name, value in options.items())
     runtime = runtime_of(node.hardware.runtime)
-    stay = "-D " if runtime.steps_end else ""
+    stay = "-D " if runtime.foreground_sshd else ""
     return (
         f'{runtime.before_sshd(node)}exec "$(PATH=$PATH:/usr/sbin command -v sshd)" {stay}-f /dev/null -p {door.port} '
         f"-h {FOLDER}/{_HOST_KEY} "

@@ -76,8 +76,8 @@ def _lines(job: Job, key: str) -> Iterator[str]:
     yield one_line(f"# Reproduces {key or 'a failure'}: {job.label} of the matrix {job.matrix}.")
     yield f"# Needs a POSIX shell{means}, and the files beside it."
     for runtime, nodes in by_runtime(job.everybody):
-        if runtime.remark and any(node.image and node.image.args for node in nodes):
-            yield runtime.remark
+        if runtime.build_note and any(node.image and node.image.args for node in nodes):
+            yield runtime.build_note
     if any(REDACTED in token for token in (*job.command.argv, *job.command.env.values())):
         yield f"# A secret was taken out: put yours where it says {REDACTED}."
     yield "set -eu"
@@ -89,9 +89,9 @@ def _lines(job: Job, key: str) -> Iterator[str]:
         yield "}"
         yield "trap 'exit 130' INT TERM HUP"
         # Names of pods are the same for everybody: whose `create` is refused must not remove another's.
-        yield from pasting.asking(job)
+        yield from pasting.allocate(job)
         yield "trap clean EXIT"
-        yield from pasting.readiness(job, PROGRAMS)
+        yield from pasting.prepare(job, PROGRAMS)
     yield "status=0"
     yield f"timeout {max(1, round(job.timeout))} {_started(job)} || status=$?"
     yield 'echo "ended with exit code $status"'

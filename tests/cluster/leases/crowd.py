@@ -10,10 +10,10 @@ import time
 
 from pytest_hetgpu.cluster.leases.claims import Line
 from pytest_hetgpu.cluster.leases.hold import hold
-from pytest_hetgpu.extensions.runtimes.traits.policy import LeaseKey
+from pytest_hetgpu.extensions.runtimes.traits.policy import LeaseRequest
 
 times, seconds = int(sys.argv[1]), float(sys.argv[2])
-leases = [LeaseKey(name, name) for name in sys.argv[3:]]
+leases = [LeaseRequest(name, name) for name in sys.argv[3:]]
 print("ready", flush=True)
 sys.stdin.readline()
 join = Line.join

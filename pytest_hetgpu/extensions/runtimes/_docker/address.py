@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from urllib.parse import SplitResult, urlsplit
 
 from pytest_hetgpu.errors import ProvisionError
-from pytest_hetgpu.extensions.runtimes.traits.leftovers import Spot
+from pytest_hetgpu.extensions.runtimes.traits.leftovers import Location
 from pytest_hetgpu.model.job import Reach
 
 SOCKET = "/var/run/docker.sock"
@@ -53,12 +53,12 @@ def address(node: str, reach: Reach, environ: Mapping[str, str]) -> Address:
         raise ProvisionError(node, f"{source}{url} is no address of an engine: {error}") from error
 
 
-def engine_spot(reach: Reach, environ: Mapping[str, str]) -> Spot:
+def engine_spot(reach: Reach, environ: Mapping[str, str]) -> Location:
     """The spot of an engine, which leads there also without the environment that it was found in."""
     url = reach.engine or environ.get("DOCKER_HOST", "")
     tls = url.startswith(("tcp://", "https://"))
     needed = tuple((name, environ[name]) for name in _TLS if tls and name in environ)
-    return Spot("engine", "", Reach(url, reach.user, reach.port, reach.key), needed)
+    return Location("engine", "", Reach(url, reach.user, reach.port, reach.key), needed)
 
 
 def _read(node: str, url: str, parts: SplitResult, reach: Reach, tls: bool) -> Address:

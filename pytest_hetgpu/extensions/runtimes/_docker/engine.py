@@ -14,7 +14,7 @@ from typing import Any
 
 from pytest_hetgpu.errors import HetgpuError, NotHere, ProvisionError
 from pytest_hetgpu.extensions.runtimes._docker.address import Address, address
-from pytest_hetgpu.extensions.runtimes._docker.errors import Trouble, refused, unreachable
+from pytest_hetgpu.extensions.runtimes._docker.errors import EngineError, refused, unreachable
 from pytest_hetgpu.extensions.runtimes._docker.event_watch import Vigil
 from pytest_hetgpu.extensions.runtimes._docker.tunnel import tunnel
 from pytest_hetgpu.model.job import Reach
@@ -260,5 +260,5 @@ def _timed_out(error: Exception) -> bool:
     return isinstance(error, importlib.import_module("requests").exceptions.Timeout)
 
 
-def _raised(trouble: Trouble, node: str) -> NotHere | ProvisionError:
+def _raised(trouble: EngineError, node: str) -> NotHere | ProvisionError:
     return NotHere(f"{node}: {trouble.text}") if trouble.absent else ProvisionError(node, trouble.text)

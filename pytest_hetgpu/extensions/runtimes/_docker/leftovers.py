@@ -12,27 +12,27 @@ from typing import Any
 
 from pytest_hetgpu.extensions.runtimes._docker.engine import Engine, engine_of
 from pytest_hetgpu.extensions.runtimes.process.ledger import LABEL
-from pytest_hetgpu.extensions.runtimes.traits.leftovers import Leftover, Location, Spot
+from pytest_hetgpu.extensions.runtimes.traits.leftovers import Leftover, LeftoverStore, Location
 
 _GONE = (404, 409)  # not there, or being removed
 
 
-class OnEngine(Location):
+class OnEngine(LeftoverStore):
     """The containers and networks of an engine; `environ` of its spot has what it takes to reach one over TLS."""
 
-    def __init__(self, spot: Spot) -> None:
+    def __init__(self, spot: Location) -> None:
         self._environ = dict(spot.environ)
         with _environment(self._environ):
             self._engine = engine_of("engine", spot.reach)
         self.words = self._engine.at.where
 
-    def labelled(self) -> list[Leftover]:
-        """As `Location.labelled`."""
+    def list(self) -> list[Leftover]:
+        """As `LeftoverStore.list`."""
         with _environment(self._environ):
             return labelled(self._engine, self.words)
 
-    def take(self, found: Sequence[Leftover]) -> None:
-        """As `Location.take`."""
+    def remove(self, found: Sequence[Leftover]) -> None:
+        """As `LeftoverStore.remove`."""
         for one in found:
             take(self._engine, one, self.words)
 

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from pytest_hetgpu.errors import ProvisionError
 from pytest_hetgpu.extensions.runtimes.base import key_trouble
-from pytest_hetgpu.extensions.runtimes.process.ledger import OWNER_FILE, books
+from pytest_hetgpu.extensions.runtimes.process.ledger import OWNER_FILE, tracker
 from pytest_hetgpu.extensions.runtimes.process.pipe import ProcessPipe
 from pytest_hetgpu.extensions.runtimes.process.ssh import explained, ssh_command
 from pytest_hetgpu.model.job import Reach
@@ -61,7 +61,7 @@ def tunnel(host: str, reach: Reach, socket: str = "/var/run/docker.sock") -> Ite
     trouble = key_trouble(reach.key)
     if trouble:
         raise ProvisionError(host, trouble)
-    shared = hashlib.sha256(repr((books().shared or _ALONE, host, reach, socket)).encode()).hexdigest()[:16]
+    shared = hashlib.sha256(repr((tracker().shared or _ALONE, host, reach, socket)).encode()).hexdigest()[:16]
     folder = Path(tempfile.gettempdir(), f"hetgpu-{shared}")
     with _alone(folder, host, hearing=True):
         use = _joined(folder) or _opened(folder, host, reach, socket)
@@ -172,10 +172,10 @@ def _opened(folder: Path, host: str, reach: Reach, socket: str) -> _Use:
     with ExitStack() as undoing:
         undoing.callback(shutil.rmtree, place, ignore_errors=True)
         place.mkdir(mode=0o700)
-        if books().shared:
-            (folder / OWNER_FILE).write_text(books().shared)
+        if tracker().shared:
+            (folder / OWNER_FILE).write_text(tracker().shared)
         os.mkfifo(place / _LIFE, 0o600)
-        pipe = _TunnelPipe(("/bin/sh", "-c", _KEPT, str(place), str(folder), *ssh), label=books().shared)
+        pipe = _TunnelPipe(("/bin/sh", "-c", _KEPT, str(place), str(folder), *ssh), label=tracker().shared)
         undoing.callback(pipe.close)
         undoing.callback(pipe.kill)  # without a writer it waits for ever in opening its fifo
         use = _Use(place, pipe)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_hetgpu.errors import NotHere
-from pytest_hetgpu.extensions.runtimes._kubernetes import words
-from pytest_hetgpu.extensions.runtimes._kubernetes.words import Refusal
+from pytest_hetgpu.extensions.runtimes._kubernetes import messages
+from pytest_hetgpu.extensions.runtimes._kubernetes.messages import Refusal
 from pytest_hetgpu.extensions.runtimes.pods.request import Pods
 
 Object = Mapping[str, Any]
@@ -118,7 +118,7 @@ def cluster_of(pods: Pods) -> Cluster:
     contexts = seen.get("contexts") or ()
     name = pods.context or str(seen.get("current-context") or "")
     if not contexts and not inside:
-        raise NotHere(words.NO_CLUSTER)
+        raise NotHere(messages.NO_CLUSTER)
     given = next((one["context"].get("namespace") for one in contexts if one.get("name") == name), None)
     return Cluster(name, pods.where or given or _own_namespace() or "default", config)
 
@@ -149,12 +149,12 @@ def _answer(argv: Sequence[str], cluster: Cluster, stdin: bytes) -> str:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise Refused(words.silent(cluster.where, _PATIENCE + _SLACK)) from None
+        raise Refused(messages.silent(cluster.where, _PATIENCE + _SLACK)) from None
     except OSError as error:
         raise Refused(Refusal(f"kubectl cannot be started: {error.strerror}")) from None
     if done.returncode:
         said = done.stderr.decode(errors="replace")
-        raise Refused(words.refusal(said, cluster.where, cluster.namespace, cluster.context))
+        raise Refused(messages.refusal(said, cluster.where, cluster.namespace, cluster.context))
     return done.stdout.decode(errors="replace")
 
 

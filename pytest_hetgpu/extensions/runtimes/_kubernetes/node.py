@@ -5,11 +5,11 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 from pytest_hetgpu.errors import HetgpuError, ProvisionError
-from pytest_hetgpu.extensions.runtimes._kubernetes import client, losses, words
-from pytest_hetgpu.extensions.runtimes._kubernetes.placement import Place, Placement
-from pytest_hetgpu.extensions.runtimes.agent.link import Link, boot_command
-from pytest_hetgpu.extensions.runtimes.agent.node import Reached
-from pytest_hetgpu.extensions.runtimes.base import Gathering, Member, Term
+from pytest_hetgpu.extensions.runtimes._kubernetes import client, messages, pod_failures
+from pytest_hetgpu.extensions.runtimes._kubernetes.placement import Placement, PodSlot
+from pytest_hetgpu.extensions.runtimes.agent.link import AgentConnection, boot_command
+from pytest_hetgpu.extensions.runtimes.agent.node import AgentNode
+from pytest_hetgpu.extensions.runtimes.base import Deployment, RemoteNode, Walltime
 from pytest_hetgpu.extensions.runtimes.pods.request import INJECTED
 from pytest_hetgpu.extensions.runtimes.process.pipe import ProcessPipe
 from pytest_hetgpu.model.job import Node
@@ -18,11 +18,11 @@ _DECIDING = 10.0  # seconds in which a cluster makes up its mind about a pod
 _NO_PYTHON = ('exec: "python3": executable file not found', 'exec: "python3": stat')
 
 
-def opened(node: Node, gathering: Gathering) -> Member:
+def opened(node: Node, deployment: Deployment) -> RemoteNode:
     """Return the node; the first to ask waits for the pods of all."""
     client.program()
-    nodes = [one for one in gathering.nodes if one.hardware.runtime == node.hardware.runtime]
-    placement = gathering.once("kubernetes", lambda closing: _placed(nodes, gathering, closing))
+    nodes = [one for one in deployment.nodes if one.hardware.runtime == node.hardware.runtime]
+    placement = deployment.once("kubernetes", lambda closing: _placed(nodes, deployment, closing))
     if isinstance(placement, HetgpuError):
         raise placement
     place = placement.places[[one.index for one in nodes].index(node.index)]
@@ -30,29 +30,29 @@ def opened(node: Node, gathering: Gathering) -> Member:
         pipe = _Exec(placement, place)
     except OSError as error:
         raise ProvisionError(node.name, f"kubectl cannot be started: {error.strerror}") from error
-    link = Link(pipe, node.name)
+    link = AgentConnection(pipe, node.name)
     placement.hold(place.pod, pipe.cut)
-    return Pod(node.name, link, placement, place).settled(gathering)
+    return Pod(node.name, link, placement, place).settled(deployment)
 
 
-def _placed(nodes: list[Node], gathering: Gathering, closing: ExitStack) -> Placement | HetgpuError:
+def _placed(nodes: list[Node], deployment: Deployment, closing: ExitStack) -> Placement | HetgpuError:
     """The placement's pods, or why there are none: which holds for all its nodes."""
     try:
-        placement = Placement(nodes, gathering)
+        placement = Placement(nodes, deployment)
     except HetgpuError as error:
         return error
     closing.callback(placement.close)
     return placement
 
 
-class Pod(Reached):
+class Pod(AgentNode):
     """A node that is a pod."""
 
-    def __init__(self, name: str, link: Link, placement: Placement, place: Place) -> None:
+    def __init__(self, name: str, link: AgentConnection, placement: Placement, place: PodSlot) -> None:
         super().__init__(name, link)
-        self.given = place.address
-        self.term = Term(placement.began, placement.pods.ttl)
-        self.told = {
+        self.allocated_host = place.address
+        self.walltime = Walltime(placement.began, placement.pods.ttl)
+        self.provision_facts = {
             "kubernetes.pod": f"{placement.cluster.namespace}/{place.pod}",
             "kubernetes.node": place.host,
             "kubernetes.queued": f"{placement.queued:.1f} s",
@@ -62,7 +62,7 @@ class Pod(Reached):
 class _Exec(ProcessPipe):
     """An agent's pipe: a process in a pod, which kubectl and the API server have the ends of."""
 
-    def __init__(self, placement: Placement, place: Place) -> None:
+    def __init__(self, placement: Placement, place: PodSlot) -> None:
         self._cluster, self._place, self._container = placement.cluster, place, placement.pods.container
         cleared = [word for name in INJECTED.get(placement.pods.kind, ()) for word in ("-u", name)]
         without = ("env", *cleared) if cleared else ()
@@ -80,11 +80,11 @@ class _Exec(ProcessPipe):
         said, pod, at = self.stderr(), self._place.pod, self._cluster
         if any(sign in said for sign in _NO_PYTHON):
             return "the image has no python3: a node needs Python 3.6 or newer as `python3` in its PATH"
-        refused = words.refusal(said, at.where, at.namespace, at.context) if "Error from server" in said else None
+        refused = messages.refusal(said, at.where, at.namespace, at.context) if "Error from server" in said else None
         # Then there was no connection, and so nothing is lost.
         if refused and refused.unreached:
             return refused.text
-        if told := losses.why_lost(at, pod, self._place.host, self._container, _DECIDING):
+        if told := pod_failures.why_lost(at, pod, self._place.host, self._container, _DECIDING):
             return told
         if refused:
             return refused.text

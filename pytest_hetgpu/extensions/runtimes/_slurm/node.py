@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from pytest_hetgpu.errors import HetgpuError, ProvisionError
-from pytest_hetgpu.extensions.runtimes._slurm import client, words
-from pytest_hetgpu.extensions.runtimes._slurm.allocation import Allocation, Place
-from pytest_hetgpu.extensions.runtimes.agent.link import BOOT, Link, boot_command
-from pytest_hetgpu.extensions.runtimes.agent.node import Reached
-from pytest_hetgpu.extensions.runtimes.base import Gathering, Member, OnOverdue, shrug
+from pytest_hetgpu.extensions.runtimes._slurm import client, messages
+from pytest_hetgpu.extensions.runtimes._slurm.allocation import Allocation, NodeSlot
+from pytest_hetgpu.extensions.runtimes.agent.link import BOOT, AgentConnection, boot_command
+from pytest_hetgpu.extensions.runtimes.agent.node import AgentNode
+from pytest_hetgpu.extensions.runtimes.base import Deployment, OnTimeout, RemoteNode, ignore
 from pytest_hetgpu.extensions.runtimes.batch.request import batch_of, cpus
 from pytest_hetgpu.extensions.runtimes.process.pipe import ProcessPipe
 from pytest_hetgpu.model.job import Command, Node
@@ -32,11 +32,11 @@ _CLEAN = (
 )
 
 
-def opened(node: Node, gathering: Gathering) -> Member:
+def opened(node: Node, deployment: Deployment) -> RemoteNode:
     """Return the node; the first to ask waits in Slurm's queue for all."""
     client.program("srun")
-    nodes = [one for one in gathering.nodes if one.hardware.runtime == node.hardware.runtime]
-    allocation = gathering.once("slurm", lambda closing: _allocated(nodes, gathering, closing))
+    nodes = [one for one in deployment.nodes if one.hardware.runtime == node.hardware.runtime]
+    allocation = deployment.once("slurm", lambda closing: _allocated(nodes, deployment, closing))
     if isinstance(allocation, HetgpuError):
         raise allocation
     place = allocation.places[[one.index for one in nodes].index(node.index)]
@@ -44,37 +44,37 @@ def opened(node: Node, gathering: Gathering) -> Member:
         pipe = _Step(allocation, place)
     except OSError as error:
         raise ProvisionError(node.name, f"srun cannot be started: {error.strerror}") from error
-    member = Allocated(node.name, Link(pipe, node.name), allocation, place)
+    member = Allocated(node.name, AgentConnection(pipe, node.name), allocation, place)
     try:
         _check_binding(node, member)
     except BaseException:
         member.close()
         raise
-    return member.settled(gathering)
+    return member.settled(deployment)
 
 
-def _allocated(nodes: list[Node], gathering: Gathering, closing: ExitStack) -> Allocation | HetgpuError:
+def _allocated(nodes: list[Node], deployment: Deployment, closing: ExitStack) -> Allocation | HetgpuError:
     """The placement's allocation, or why there is none: which holds for all its nodes."""
     try:
-        allocation = Allocation(nodes, gathering)
+        allocation = Allocation(nodes, deployment)
     except HetgpuError as error:
         return error
     closing.callback(allocation.close)
     return allocation
 
 
-class Allocated(Reached):
+class Allocated(AgentNode):
     """A node of an allocation."""
 
-    def __init__(self, name: str, link: Link, allocation: Allocation, place: Place) -> None:
+    def __init__(self, name: str, link: AgentConnection, allocation: Allocation, place: NodeSlot) -> None:
         super().__init__(name, link)
-        self.given = place.host
-        self.term = allocation.term
+        self.allocated_host = place.host
+        self.walltime = allocation.walltime
         waited = f" ({allocation.waited})" if allocation.waited else ""
-        self.told = {"slurm.job": allocation.job, "slurm.queued": f"{allocation.queued:.1f} s{waited}"}
+        self.provision_facts = {"slurm.job": allocation.job, "slurm.queued": f"{allocation.queued:.1f} s{waited}"}
         self._allocation = allocation
 
-    def run(self, command: Command, *, output: Path, timeout: float, overdue: OnOverdue = shrug) -> RunResult:
+    def run(self, command: Command, *, output: Path, timeout: float, overdue: OnTimeout = ignore) -> RunResult:
         """As `Runtime.run`; srun's ranks are no children of it, so what it leaves is cancelled."""
         stepping = bool(command.argv) and Path(command.argv[0]).name == "srun"
         if stepping:
@@ -85,9 +85,9 @@ class Allocated(Reached):
         return result
 
     def stacks(self, request: Mapping[str, Any], seconds: float) -> bytes:
-        """As `Member.stacks`, at srun's ranks on the node as well."""
+        """As `RemoteNode.stacks`, at srun's ranks on the node as well."""
         try:
-            listed = [self.ask(("scontrol", "listpids", job)).stdout.decode() for job in self._allocation.jobs]
+            listed = [self.exec(("scontrol", "listpids", job)).stdout.decode() for job in self._allocation.jobs]
         except HetgpuError:
             listed = []
         pids = [int(row[0]) for text in listed for row in (line.split() for line in text.splitlines()) if _is_rank(row)]
@@ -104,7 +104,7 @@ class Allocated(Reached):
 class _Step(ProcessPipe):
     """An agent's pipe: a step on one node that shares it with the steps of cells."""
 
-    def __init__(self, allocation: Allocation, place: Place) -> None:
+    def __init__(self, allocation: Allocation, place: NodeSlot) -> None:
         self._allocation = allocation
         self._place = place
         interpreter, *options = boot_command()
@@ -130,7 +130,7 @@ class _Step(ProcessPipe):
         """As `Pipe.why_ended`: what became of the job, as the controller has it, else of the node."""
         said = self.stderr()
         job, host = self._allocation.job, self._place.host
-        if told := words.ended(job, words.state_said(said) or _verdict(self._allocation)):
+        if told := messages.ended(job, messages.state_said(said) or _verdict(self._allocation)):
             return told
         shown = "; ".join(said.splitlines()[-2:])
         return f"Slurm's step on {host} (job {job}) ended{f': {shown}' if shown else ''}"
@@ -161,7 +161,7 @@ def _is_rank(row: list[str]) -> bool:
     return len(row) == 5 and row[0].isdigit() and row[3].isdigit()
 
 
-def _check_binding(node: Node, member: Reached) -> None:
+def _check_binding(node: Node, member: AgentNode) -> None:
     """Raises ProvisionError where ranks are to be bound to CPUs that the node has not."""
     batch = batch_of(node.hardware)
     if batch is None or not batch.binding:
@@ -170,5 +170,6 @@ def _check_binding(node: Node, member: Reached) -> None:
     wanted = set().union(*map(cpus, batch.binding))
     if text and (lacking := sorted(wanted - cpus(text))):
         raise ProvisionError(
-            node.name, f"cpu_bind names CPU {lacking[0]}, and {member.given} has {text}: give the CPUs of this node"
+            node.name,
+            f"cpu_bind names CPU {lacking[0]}, and {member.allocated_host} has {text}: give the CPUs of this node",
         )

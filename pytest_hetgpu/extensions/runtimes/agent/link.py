@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from pytest_hetgpu.errors import LostNode, ProvisionError
 from pytest_hetgpu.extensions.package_data import REMOTE
 from pytest_hetgpu.extensions.runtimes.process.kernel import HEEDING
-from pytest_hetgpu.extensions.runtimes.process.ledger import books
+from pytest_hetgpu.extensions.runtimes.process.ledger import tracker
 
 BOOT = 'import sys;exec(compile(sys.stdin.buffer.read(int(sys.argv[1])),"agent","exec"))'
 
@@ -67,7 +67,7 @@ class Pipe(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Hello:
+class AgentHello:
     """What an agent says of its node first. `path` is its PATH, `folder` its private folder."""
 
     pid: int
@@ -94,19 +94,19 @@ class Call:
     """A request on its way. `number` is what others may name it by, `ended` when the command that it runs ended."""
 
     number: int
-    heard: Callable[[bytes], None] | None
+    on_output: Callable[[bytes], None] | None
     ended: float | None = None
     reply: Reply | None = None
 
 
-class Link:
+class AgentConnection:
     """Requests to the agent at the other end of `pipe`, several at a time and from several threads.
 
     Making one sends the agent and waits at most `patience` seconds for its hello; ProvisionError, with `name` and the
     reason, where none comes, and then the pipe is closed.
     """
 
-    hello: Hello
+    hello: AgentHello
 
     def __init__(self, pipe: Pipe, name: str, *, patience: float = 60.0) -> None:
         self.name = name
@@ -117,7 +117,7 @@ class Link:
         self._lost: str | None = None
         self._closed = False
         self._noise = b""
-        self._heard = time.monotonic()
+        self._last_received = time.monotonic()
         # One thread sends and one receives, so that a signal's exception never leaves half a frame in the pipe.
         self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         greeting = self._register(0, None)
@@ -133,7 +133,7 @@ class Link:
             self._shut()
             raise
 
-    def _greeted(self, greeting: Call, patience: float) -> Hello:
+    def _greeted(self, greeting: Call, patience: float) -> AgentHello:
         try:
             reply = self.wait(greeting, patience)
         except LostNode as error:
@@ -151,11 +151,13 @@ class Link:
 
     def silent(self) -> float:
         """Seconds since anything came from the agent."""
-        return time.monotonic() - self._heard
+        return time.monotonic() - self._last_received
 
-    def call(self, op: str, body: bytes = b"", heard: Callable[[bytes], None] | None = None, **fields: object) -> Call:
-        """Sends a request; `heard` gets what is streamed before the answer, in the receiving thread."""
-        call = self._register(next(self._numbers), heard)
+    def call(
+        self, op: str, body: bytes = b"", on_output: Callable[[bytes], None] | None = None, **fields: object
+    ) -> Call:
+        """Sends a request; `on_output` gets what is streamed before the answer, in the receiving thread."""
+        call = self._register(next(self._numbers), on_output)
         self._post({"op": op, "id": call.number, **fields}, body)
         return call
 
@@ -202,8 +204,8 @@ class Link:
         self._outbox.put(None)
         self._pipe.close()
 
-    def _register(self, number: int, heard: Callable[[bytes], None] | None) -> Call:
-        call = Call(number, heard)
+    def _register(self, number: int, on_output: Callable[[bytes], None] | None) -> Call:
+        call = Call(number, on_output)
         with self._changed:
             self._calls[number] = call
         return call
@@ -262,8 +264,8 @@ class Link:
             elif event == "ended":
                 call.ended = time.monotonic()
             self._changed.notify_all()
-        if event == "output" and call.heard is not None:
-            call.heard(reply.body)
+        if event == "output" and call.on_output is not None:
+            call.on_output(reply.body)
 
     def _end(self, why: str) -> None:
         with self._changed:
@@ -288,7 +290,7 @@ class Link:
             data = self._pipe.recv(_CHUNK)
             if not data:
                 raise EOFError
-            self._heard = time.monotonic()
+            self._last_received = time.monotonic()
             self._buffer += data
         taken = bytes(self._buffer[:size])
         del self._buffer[:size]
@@ -307,14 +309,14 @@ def _lengths(data: bytes) -> tuple[int, int]:
     return head, body
 
 
-def _hello(name: str, said: Mapping[str, Any]) -> Hello:
+def _hello(name: str, said: Mapping[str, Any]) -> AgentHello:
     """An agent's first answer, every part of it of its kind."""
-    known: dict[str, Any] = {one.name: said.get(one.name) for one in fields_of(Hello)}
-    wrong = [one.name for one in fields_of(Hello) if type(known[one.name]).__name__ != one.type]
+    known: dict[str, Any] = {one.name: said.get(one.name) for one in fields_of(AgentHello)}
+    wrong = [one.name for one in fields_of(AgentHello) if type(known[one.name]).__name__ != one.type]
     if wrong or set(said) - set(known) - {"id"}:
         raise ProvisionError(name, f"its agent's greeting cannot be read ({', '.join(wrong) or 'it says too much'})")
     checked_folder(name, known["folder"])
-    return Hello(**known)
+    return AgentHello(**known)
 
 
 def checked(name: str, what: str, pattern: str, value: object) -> str:
@@ -334,7 +336,7 @@ def boot_command(interpreter: str = "python3") -> tuple[str, ...]:
 
     Its last word says whose it is: seen in a list of processes, and in the environment of all that it starts.
     """
-    return (interpreter, "-u", "-c", BOOT, str(len(agent_source())), *filter(None, (books().label,)))
+    return (interpreter, "-u", "-c", BOOT, str(len(agent_source())), *filter(None, (tracker().label,)))
 
 
 def agent_source() -> bytes:

@@ -19,8 +19,8 @@ from typing import Any
 
 from pytest_hetgpu.errors import HetgpuError
 from pytest_hetgpu.extensions.package_data import REMOTE
-from pytest_hetgpu.extensions.runtimes.agent.link import Call, Link, Reply
-from pytest_hetgpu.extensions.runtimes.base import Look
+from pytest_hetgpu.extensions.runtimes.agent.link import AgentConnection, Call, Reply
+from pytest_hetgpu.extensions.runtimes.base import StackDumper
 
 TOOL = "py-spy"
 MARGIN = 1.0  # seconds that an answer may come late
@@ -46,7 +46,7 @@ def machine() -> str:
     return platform.machine() if sys.platform == "linux" else ""
 
 
-def looking_here(pids: Callable[[], Iterable[int]]) -> Look:
+def looking_here(pids: Callable[[], Iterable[int]]) -> StackDumper:
     """Looks at processes of this machine, `pids` and what descends from them."""
 
     def look(request: Mapping[str, Any], seconds: float) -> bytes:
@@ -82,7 +82,7 @@ def _reap(group: int) -> None:
             time.sleep(_PAUSE)
 
 
-def looking_over(link: Link, folder: str, request: Mapping[str, Any], seconds: float) -> bytes:
+def looking_over(link: AgentConnection, folder: str, request: Mapping[str, Any], seconds: float) -> bytes:
     """Looks at what runs below the agent of `link`, sending py-spy to its `folder` where it is needed and can be."""
     deadline = time.monotonic() + seconds
     asked = {"pids": [], **request, "below": [link.hello.pid]}
@@ -111,7 +111,7 @@ def unpacked(answer: bytes) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _asked(link: Link, request: Mapping[str, Any], deadline: float) -> bytes:
+def _asked(link: AgentConnection, request: Mapping[str, Any], deadline: float) -> bytes:
     left = max(0.1, deadline - time.monotonic())
     body = json.dumps({**request, "seconds": left}).encode()
     argv = ["python3", "-c", program()]
@@ -120,7 +120,7 @@ def _asked(link: Link, request: Mapping[str, Any], deadline: float) -> bytes:
     return reply.body[:size] if reply is not None and isinstance(size, int) else b""
 
 
-def _reply(link: Link, call: Call, seconds: float) -> Reply | None:
+def _reply(link: AgentConnection, call: Call, seconds: float) -> Reply | None:
     """The answer; None where there is none in time, which makes no node a lost one."""
     try:
         return link.wait(call, max(0.1, seconds))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from pytest_hetgpu.extensions.runtimes.traits.leftovers import Spot
+from pytest_hetgpu.extensions.runtimes.traits.leftovers import Location
 from pytest_hetgpu.model.job import Reach
 
 LABEL = "hetgpu.label"
@@ -12,7 +12,7 @@ VARIABLE = "HETGPU_OWNER"
 OWNER_FILE = ".owner"
 
 
-class Books:
+class ResourceTracker:
     """Keeps none. Each method is called before anything is made at that place."""
 
     label = ""
@@ -28,32 +28,32 @@ class Books:
         """An agent is about to be started on a host; call what this gives when it has ended by itself."""
         return lambda: None
 
-    def place(self, spot: Spot, *, once: bool = False) -> Callable[[], None]:
+    def place(self, spot: Location, *, once: bool = False) -> Callable[[], None]:
         """Something is about to be made at a spot; call what this gives when it is gone.
 
         `once`: a spot that is known already is not written down again.
         """
         return lambda: None
 
-    def cleared(self, spot: Spot) -> None:
+    def cleared(self, spot: Location) -> None:
         """Nothing with our label is at a spot any more."""
 
 
 def marked(env: Mapping[str, str], label: str = "") -> dict[str, str]:
     """An environment for a process of this machine, with that label, else ours where there is one."""
-    label = label or books().label
+    label = label or tracker().label
     return {**env, VARIABLE: label} if label else dict(env)
 
 
 class _Kept:
-    books = Books()
+    tracker = ResourceTracker()
 
 
-def keep(books: Books) -> None:
-    """From now on everything is told to `books`."""
-    _Kept.books = books
+def use_tracker(tracker: ResourceTracker) -> None:
+    """From now on everything is told to the tracker."""
+    _Kept.tracker = tracker
 
 
-def books() -> Books:
+def tracker() -> ResourceTracker:
     """Who is to be told."""
-    return _Kept.books
+    return _Kept.tracker

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pytest_hetgpu.extensions.runtimes.process.kernel import children, custody, still_running
-from pytest_hetgpu.extensions.runtimes.process.ledger import books, marked
+from pytest_hetgpu.extensions.runtimes.process.ledger import marked, tracker
 
 if TYPE_CHECKING:
     import psutil
@@ -31,7 +31,7 @@ class Tree:
     """One job's processes. `env` is the environment its launcher gets, the label (a random hex word) on top of it."""
 
     def __init__(self, env: Mapping[str, str], word: str) -> None:
-        books().processes()
+        tracker().processes()
         outer = env.get(LABEL)
         self.env = {**marked(env), LABEL: f"{outer}/{word}" if outer else word}
         self.survivors: dict[int, str] = {}

@@ -1,4 +1,4 @@
-"""A runtime's places where killed runs leave things: how they are written down, looked at and cleared."""
+"""The locations at which killed runs of a runtime leave things: how they are recorded, listed and cleared."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from pytest_hetgpu.model.job import Reach
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
-    """A place where something may be: `kind` is processes (of this machine), host, or a runtime's own (`spot_kind`).
+class Location:
+    """A place at which things of a run may be left.
 
-    `host`, `reach` and `environ` are all that is needed to get there once this process is gone.
+    A ledger records it, so it holds all that is needed to get there after this process has ended.
     """
 
+    #: `processes` (of this machine), `host`, or the `location_kind` of a runtime.
     kind: str
+    #: The host, or whatever else the runtime puts there.
     host: str = ""
     reach: Reach = field(default_factory=Reach)
     environ: tuple[tuple[str, str], ...] = ()
@@ -25,54 +27,60 @@ class Spot:
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """A thing at a place: `owner` is its label's text, `created` in seconds since 1970, None if that is not known.
+    """A thing that carries a label of ours."""
 
-    `ident` is what it is removed by. `going`: it was removed already, and the place only takes its time.
-    """
-
+    #: `container`, `network`, `pod`, ...
     kind: str
     name: str
+    #: The identifier that the runtime removes it by.
     ident: str
+    #: The text of its label.
     owner: str
+    #: Seconds since 1970, None if that is not known.
     created: float | None = None
+    #: It was removed already, and only takes its time.
     going: bool = False
 
 
-class Location(abc.ABC):
-    """A spot that can be looked at; `words` are for people. Errors are HetgpuErrors.
+class LeftoverStore(abc.ABC):
+    """The things at one location. Errors are HetgpuErrors."""
 
-    `within`: names there are one thing's only within it; "" if they are so everywhere.
-    """
-
+    #: The location, for people.
     words: str
+    #: Names are unique only within this; "" if they are unique everywhere.
     within: str = ""
 
     @abc.abstractmethod
-    def labelled(self) -> list[Leftover]:
-        """Return all that carries a label of ours there."""
+    def list(self) -> list[Leftover]:
+        """Return everything that carries a label of ours."""
 
     @abc.abstractmethod
-    def take(self, found: Sequence[Leftover]) -> None:
+    def remove(self, found: Sequence[Leftover]) -> None:
         """Remove things; one that is gone already is fine."""
 
 
 class Leftovers:
-    """The places of a runtime. By default there are none: what is started on hosts ends with the agent."""
+    """The locations of a runtime. There are none by default: what runs on hosts ends with the agent."""
 
-    spot_kind: ClassVar[str] = ""
-    """The kind of its spots; "" for a runtime without any."""
-
-    @classmethod
-    def location(cls, spot: Spot) -> Location:
-        """Return where a spot of its kind leads; ProvisionError for one that leads nowhere."""
-        raise NotImplementedError(spot.kind)
+    location_kind: ClassVar[str] = ""
+    """The `kind` of its locations; "" for a runtime without any."""
 
     @classmethod
-    def spot(cls, reach: Reach, environ: Mapping[str, str]) -> Spot | None:
-        """Return the spot of the service that makes nodes of a host; None if none does."""
+    def leftovers(cls, location: Location) -> LeftoverStore:
+        """Return the things at a location of its kind.
+
+        Raises:
+            ProvisionError: The location cannot be used.
+
+        """
+        raise NotImplementedError(location.kind)
+
+    @classmethod
+    def location_of(cls, reach: Reach, environ: Mapping[str, str]) -> Location | None:
+        """Return the location of the service that makes nodes of a host; None if there is no service."""
         return None
 
     @classmethod
-    def usual_spot(cls, environ: Mapping[str, str]) -> Spot | None:
-        """Return the spot of the service of this machine, if it seems to have one."""
+    def default_location(cls, environ: Mapping[str, str]) -> Location | None:
+        """Return the location of this machine's service; None if there seems to be none."""
         return None

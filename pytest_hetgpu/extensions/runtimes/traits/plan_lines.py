@@ -1,7 +1,7 @@
 """A runtime's shell lines for `--hetgpu-plan`: its nodes made, used and removed by hand. Pure.
 
 The lines of a placement come in this order: `allocate`, `prepare`, then for each node a folder and the programs of the
-ranks (`inside`, `copy`), an sshd if there are several nodes, the command (`start`), `remove`, `give_back`.
+ranks (`inside`, `copy`), an sshd if there are several nodes, the command (`start`), `remove`, `release`.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class PlanLines:
 
     client: ClassVar[str] = "ssh"
     """The program that the lines need."""
-    remark: ClassVar[str] = ""
+    build_note: ClassVar[str] = ""
     """A line about images that are built, for whoever runs the lines elsewhere."""
-    steps_end: ClassVar[bool] = False
+    foreground_sshd: ClassVar[bool] = False
     """A process that a line leaves in the background ends with that line: an sshd stays in the foreground."""
 
     @classmethod
@@ -45,23 +45,23 @@ class PlanLines:
         yield from ()
 
     @classmethod
-    def inside(cls, node: Node, placement: str, *argv: str, stdin: bool = False) -> str:
+    def exec_line(cls, node: Node, placement: str, *argv: str, stdin: bool = False) -> str:
         """Return the line that runs tokens on a node; `stdin`: they read what the line gets."""
         # ssh hands its words to the login shell there, which takes them apart again.
         return shlex.join((*_ssh(node), shlex.join(argv)))
 
     @classmethod
-    def copy(cls, node: Node, placement: str, source: str, target: str) -> str:
+    def copy_line(cls, node: Node, placement: str, source: str, target: str) -> str:
         """Return the line that copies a folder of this machine to `target` on a node; their last parts are equal."""
         above, _, name = source.rpartition("/")
         packed = shlex.join(("tar", "-C", above or ".", "-c", name))
         folder = target.rpartition("/")[0]
-        return f"{packed} | {cls.inside(node, placement, 'tar', '-C', folder, '-x', stdin=True)}"
+        return f"{packed} | {cls.exec_line(node, placement, 'tar', '-C', folder, '-x', stdin=True)}"
 
     @classmethod
-    def start(cls, job: Job, command: Command, placement: str) -> str:
+    def start_line(cls, job: Job, command: Command, placement: str) -> str:
         """Return the line that starts a job's command, on a node of this runtime."""
-        return cls.inside(job.starter, placement, *words_of(command))
+        return cls.exec_line(job.starter, placement, *words_of(command))
 
     @classmethod
     def alternatives(cls, job: Job, nodes: Sequence[Node], programs: str) -> Iterator[str]:
@@ -72,26 +72,26 @@ class PlanLines:
     def remove(cls, job: Job, nodes: Sequence[Node], placement: str, folder: str) -> Iterator[str]:
         """Return the lines that remove all that was made on nodes, or the nodes; `folder` is ours on each of them."""
         for node in nodes:
-            yield cls.inside(node, placement, "pkill", "-f", f"{folder}/host_key")
-            yield cls.inside(node, placement, "rm", "-r", folder)
+            yield cls.exec_line(node, placement, "pkill", "-f", f"{folder}/host_key")
+            yield cls.exec_line(node, placement, "rm", "-r", folder)
 
     @classmethod
-    def give_back(cls, job: Job, nodes: Sequence[Node], placement: str) -> Iterator[str]:
+    def release(cls, job: Job, nodes: Sequence[Node], placement: str) -> Iterator[str]:
         """Return the lines that remove what nodes shared, after all else was removed."""
         yield from ()
 
     @classmethod
-    def login(cls, node: Node) -> str:
+    def sshd_user(cls, node: Node) -> str:
         """Return the user of our sshd on a node; "" for whoever commands run as."""
         return node.reach.user or ""
 
     @classmethod
     def before_sshd(cls, node: Node) -> str:
         """Return shell words that stand before our sshd."""
-        return "mkdir -p /run/sshd; " if cls.login(node) == "root" else ""
+        return "mkdir -p /run/sshd; " if cls.sshd_user(node) == "root" else ""
 
     @classmethod
-    def address(cls, node: Node, placement: str) -> str:
+    def address_expression(cls, node: Node, placement: str) -> str:
         """Return shell words for the address of a node whose host is not known before it is there; else ""."""
         return ""
 

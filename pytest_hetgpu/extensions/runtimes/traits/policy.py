@@ -16,7 +16,7 @@ MACHINE = "host"
 
 
 @dataclass(frozen=True, slots=True)
-class LeaseKey:
+class LeaseRequest:
     """One lease: of a machine reached by ssh if `reach` is given, else of a name on this machine.
 
     `words` name it for people. `alone`: why runs that are started on other machines are not kept off, if they are not.
@@ -49,12 +49,12 @@ class Policy:
 
     `prefix` in there is the folder of the MPI.
     """
-    request: ClassVar[Any] = None
-    """The class of what `asked` returns, if that is not `settings`: a frozen dataclass."""
+    request_type: ClassVar[Any] = None
+    """The class of what `make_settings` returns, if that is not `settings`: a frozen dataclass."""
 
     schedules: ClassVar[bool] = False
     """A scheduler chooses the hosts, and lends them to nobody else."""
-    containers: ClassVar[bool] = False
+    uses_containers: ClassVar[bool] = False
     """The nodes are containers, made of `image` with the options of `container` and `build`."""
     encloses: ClassVar[bool] = False
     """MPI libraries take every node for a host of its own."""
@@ -65,7 +65,7 @@ class Policy:
 
     losses: ClassVar[Mapping[str, Loss]] = {}
     """Keys of signatures, `WHAT@RUNTIME`, for the ways in which its nodes can be taken away."""
-    rdma_cure: ClassVar[str] = "load the HCA's driver"
+    rdma_advice: ClassVar[str] = "load the HCA's driver"
     """How a node gets the RDMA device that it lacks."""
 
     @classmethod
@@ -73,12 +73,12 @@ class Policy:
         """Raise ValueError for an `image` that its nodes cannot have."""
 
     @classmethod
-    def asked(cls, given: Any, hardware: Hardware) -> object:
+    def make_settings(cls, given: Any, hardware: Hardware) -> object:
         """Return the settings of a kind of hardware, from a `settings` model; `hardware` has all other keys."""
         return given
 
     @classmethod
-    def over(cls, settings: Any, site: Any) -> object:
+    def with_site(cls, settings: Any, site: Any) -> object:
         """Return settings with those of a site (a `site_settings` model) put over them."""
         if settings is None:
             return site
@@ -91,7 +91,7 @@ class Policy:
         found = hardware.settings
         if not isinstance(found, Stored):
             return found
-        shape = cls.request or cls.settings
+        shape = cls.request_type or cls.settings
         if shape is None:
             return None
         from pydantic import TypeAdapter, ValidationError
@@ -109,7 +109,7 @@ class Policy:
         return kinds[index]
 
     @classmethod
-    def clash(cls, kinds: Sequence[Hardware], *, launcher: bool = False) -> str:
+    def conflict(cls, kinds: Sequence[Hardware], *, launcher: bool = False) -> str:
         """Return why kinds of this runtime cannot be nodes of one placement, and what to do; "" if they can.
 
         `launcher`: the last is a node without ranks.
@@ -117,7 +117,7 @@ class Policy:
         return ""
 
     @classmethod
-    def shared(cls, hardware: Hardware) -> bool:
+    def shares_host(cls, hardware: Hardware) -> bool:
         """Return whether several nodes of a kind may be on one host."""
         return False
 
@@ -127,9 +127,9 @@ class Policy:
         return None
 
     @classmethod
-    def lease(cls, node: Node) -> LeaseKey | None:
+    def lease(cls, node: Node) -> LeaseRequest | None:
         """Return what a cell holds for itself while it uses a node; None if nobody else can get that node.
 
         By default that is all of this machine.
         """
-        return LeaseKey(MACHINE, node.host)
+        return LeaseRequest(MACHINE, node.host)

@@ -22,7 +22,7 @@ _RENDER = {"job": job.render, "mpijob": mpijob.render, "pytorchjob": pytorchjob.
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PodPosition:
     """Which pod a node is: of those with the label `GROUP: group`, in the order of `rank_of`, the one at `position`."""
 
     group: str
@@ -46,9 +46,9 @@ def groups(nodes: Sequence[Node]) -> tuple[Group, ...]:
     return pytorchjob.groups(tuple(nodes)) if kind == "pytorchjob" else groups_by_kind(nodes)
 
 
-def places(nodes: Sequence[Node]) -> tuple[Place, ...]:
+def places(nodes: Sequence[Node]) -> tuple[PodPosition, ...]:
     """The pod of each node, in the order of the nodes."""
-    found = {node.index: Place(one.name, at) for one in groups(nodes) for at, node in enumerate(one.nodes)}
+    found = {node.index: PodPosition(one.name, at) for one in groups(nodes) for at, node in enumerate(one.nodes)}
     return tuple(found[node.index] for node in nodes)
 
 

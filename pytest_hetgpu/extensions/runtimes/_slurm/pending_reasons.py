@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from pytest_hetgpu.extensions.runtimes._slurm import words
+from pytest_hetgpu.extensions.runtimes._slurm import messages
 
 UNSETTLED = 20.0  # seconds that PartitionConfig is given to become a reason, where no limit explains it
 
@@ -45,11 +45,11 @@ class Waiting:
 
     def why(self) -> str:
         """The latest reasons, and what to do about them."""
-        advice = next((found for one in self.reasons if (found := words.never(one) or words.passing(one))), "")
+        advice = next((found for one in self.reasons if (found := messages.never(one) or messages.passing(one))), "")
         return (", ".join(self.reasons) or "it does not say why") + (f": {advice}" if advice else "")
 
     def _never(self, job: Fields, reason: str, partition: Callable[[str], Fields], now: float) -> str:
-        if not (advice := words.never(reason)):
+        if not (advice := messages.never(reason)):
             return ""
         if reason.startswith("Partition"):
             # A job that names several partitions starts in any of them.

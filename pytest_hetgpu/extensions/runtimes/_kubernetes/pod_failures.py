@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import NamedTuple
 
-from pytest_hetgpu.extensions.runtimes._kubernetes import words
+from pytest_hetgpu.extensions.runtimes._kubernetes import messages
 from pytest_hetgpu.extensions.runtimes._kubernetes.client import Cluster, Object, Refused
 
 
@@ -30,7 +30,7 @@ def why_lost(cluster: Cluster, name: str, host: str, container: str, patience: f
         time.sleep(0.5)
     if said.text or not (why := silence(cluster, name, container)):
         return said.text
-    return _said(cluster, name).text or words.unreached(name, host, why)
+    return _said(cluster, name).text or messages.unreached(name, host, why)
 
 
 def doubtful(pod: Object) -> bool:
@@ -42,7 +42,7 @@ def doubtful(pod: Object) -> bool:
     return any(one.get("type") == "Ready" and one.get("status") != "True" for one in conditions)
 
 
-def silence(cluster: Cluster, name: str, container: str) -> words.Refusal | None:
+def silence(cluster: Cluster, name: str, container: str) -> messages.Refusal | None:
     """How it showed that a pod's node is not there; None where it is, or something else is in the way.
 
     It takes some 30 s to know that of a node which does not even refuse.
@@ -61,9 +61,9 @@ def _said(cluster: Cluster, name: str) -> _Said:
         pod = cluster.get("pod", name)
     except Refused as refused:
         if refused.refusal.missing:
-            return _Said(words.taken(name, cluster.events(name=name)), open=False)
+            return _Said(messages.taken(name, cluster.events(name=name)), open=False)
         return _Said(str(refused), open=refused.refusal.away)
-    told = words.ended(pod, cluster.events(name=name))
+    told = messages.ended(pod, cluster.events(name=name))
     return _Said(told, open=not told)
 
 

@@ -11,17 +11,17 @@ from pytest_hetgpu.errors import ProvisionError
 from pytest_hetgpu.extensions.runtimes._kubernetes.client import Cluster, Object, Refused
 from pytest_hetgpu.extensions.runtimes._kubernetes.manifests.base import RESOURCES, Manifest, resource
 from pytest_hetgpu.extensions.runtimes.process.ledger import LABEL
-from pytest_hetgpu.extensions.runtimes.traits.leftovers import Leftover, Location, Spot
+from pytest_hetgpu.extensions.runtimes.traits.leftovers import Leftover, LeftoverStore, Location
 
 RUN = "hetgpu.run"
 # Pods last: their controllers, gone, make no new ones.
 EVERYTHING = (*RESOURCES.values(), "pods")
 
 
-class Namespace(Location):
+class Namespace(LeftoverStore):
     """A namespace; its spot has the context as `host`, and NAMESPACE, KUBECONFIG and KINDS in `environ`."""
 
-    def __init__(self, spot: Spot) -> None:
+    def __init__(self, spot: Location) -> None:
         environ = dict(spot.environ)
         self._cluster = Cluster(spot.host, environ.get("NAMESPACE") or "default", environ.get("KUBECONFIG", ""))
         self._kinds = tuple(environ["KINDS"].split(",")) if environ.get("KINDS") else EVERYTHING
@@ -29,13 +29,13 @@ class Namespace(Location):
         self.words = self._cluster.words + (f" ({self._cluster.config})" if self._cluster.config else "")
         self.within = self.words
 
-    def labelled(self) -> list[Leftover]:
-        """As `Location.labelled`; one that goes is removed once its node has ended what runs, however long it takes."""
+    def list(self) -> list[Leftover]:
+        """As `LeftoverStore.list`; the cluster removes one that goes once its node has ended what runs."""
         with self._speaking():
             return labelled(self._cluster, self._kinds)
 
-    def take(self, found: Sequence[Leftover]) -> None:
-        """As `Location.take`."""
+    def remove(self, found: Sequence[Leftover]) -> None:
+        """As `LeftoverStore.remove`."""
         with self._speaking():
             take(self._cluster, [(one.ident, one.name) for one in found])
 
@@ -47,10 +47,10 @@ class Namespace(Location):
             raise ProvisionError(self.words, str(refused)) from None
 
 
-def namespace_spot(context: str, namespace: str, config: str, kinds: Sequence[str]) -> Spot:
+def namespace_spot(context: str, namespace: str, config: str, kinds: Sequence[str]) -> Location:
     """The spot of a namespace where objects of these kinds may be."""
     given = (("NAMESPACE", namespace), ("KUBECONFIG", config), ("KINDS", ",".join(kinds)))
-    return Spot("namespace", context, environ=tuple((name, value) for name, value in given if value))
+    return Location("namespace", context, environ=tuple((name, value) for name, value in given if value))
 
 
 def resources(made: Sequence[Manifest]) -> tuple[str, ...]:
