@@ -19,7 +19,7 @@ from pytest_hetgpu.cluster.cleanup.sweep import Place, place_of, why
 from pytest_hetgpu.cluster.cleanup.work import Result, Worked, last_words, work_off
 from pytest_hetgpu.config.inventory import inventory
 from pytest_hetgpu.errors import HetgpuError, UsageError
-from pytest_hetgpu.extensions.runtimes.base import runtimes
+from pytest_hetgpu.extensions.runtimes.lookup import runtimes
 from pytest_hetgpu.extensions.runtimes.traits.leftovers import Location
 from pytest_hetgpu.model.job import Reach
 

@@ -16,7 +16,8 @@ from pytest_hetgpu.cluster import inspect, network
 from pytest_hetgpu.cluster.ssh import Berth, join
 from pytest_hetgpu.errors import HetgpuError, NotHere
 from pytest_hetgpu.extensions.package_data import REMOTE
-from pytest_hetgpu.extensions.runtimes.base import Deployment, RemoteNode, runtime_of
+from pytest_hetgpu.extensions.runtimes.base import Deployment, RemoteNode
+from pytest_hetgpu.extensions.runtimes.lookup import runtime_of
 from pytest_hetgpu.model.facts import Environment, found
 from pytest_hetgpu.model.job import Job, Node
 from pytest_hetgpu.planning.placement import Sight

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from pytest_hetgpu.extensions.runtimes.base import runtime_of
+from pytest_hetgpu.extensions.runtimes.lookup import runtime_of
 from pytest_hetgpu.model.job import Node
 from pytest_hetgpu.model.transport_classes import OFF_HOST, ON_HOST, UNKNOWN, Connection
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pytest_hetgpu.config.inventory.inventory import HERE, Host, Inventory
 from pytest_hetgpu.config.matrix.document import CellSettings, Document
 from pytest_hetgpu.errors import NotHere
-from pytest_hetgpu.extensions.runtimes.base import conflict, runtime_of
+from pytest_hetgpu.extensions.runtimes.lookup import conflict, runtime_of
 from pytest_hetgpu.extensions.stacks.base import family_of
 from pytest_hetgpu.model.interfaces import Choice, Network, choose
 from pytest_hetgpu.model.job import ContainerOptions, Hardware, Image, Node, Stack

@@ -17,8 +17,8 @@ from pytest_hetgpu.config.matrix.reader import read
 from pytest_hetgpu.errors import MatrixError, NotHere, UsageError
 from pytest_hetgpu.extensions.package_data import REMOTE, packaged
 from pytest_hetgpu.extensions.registry import names, troubles
-from pytest_hetgpu.extensions.runtimes.base import runtime_of
 from pytest_hetgpu.extensions.runtimes.containers.image import image_of
+from pytest_hetgpu.extensions.runtimes.lookup import runtime_of
 from pytest_hetgpu.extensions.runtimes.process.interfaces import network_here
 from pytest_hetgpu.extensions.stacks.base import family_of
 from pytest_hetgpu.model.interfaces import Network

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pytest_hetgpu.analysis.judges import _foreign
-from pytest_hetgpu.extensions.runtimes.base import loss_of
+from pytest_hetgpu.extensions.runtimes.lookup import loss_of
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.job import Job, Node
 from pytest_hetgpu.model.outcome import Evidence, Finding, RunResult

@@ -14,7 +14,7 @@ from typing import Any
 from pytest_hetgpu.cluster.cleanup.owner import Owner, nobody, parse
 from pytest_hetgpu.errors import HetgpuError, ProvisionError
 from pytest_hetgpu.extensions.package_data import REMOTE
-from pytest_hetgpu.extensions.runtimes.base import runtimes
+from pytest_hetgpu.extensions.runtimes.lookup import runtimes
 from pytest_hetgpu.extensions.runtimes.process.ssh import explained, ssh_command
 from pytest_hetgpu.extensions.runtimes.traits.leftovers import Leftover, LeftoverStore, Location
 from pytest_hetgpu.model.job import Reach

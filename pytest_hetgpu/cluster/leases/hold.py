@@ -20,7 +20,7 @@ from pytest_hetgpu.cluster.cleanup.owner import parse
 from pytest_hetgpu.cluster.leases.claims import Claim, Refused, common_folder
 from pytest_hetgpu.cluster.leases.keeper import Keeper, keepers
 from pytest_hetgpu.errors import NotHere, UsageError
-from pytest_hetgpu.extensions.runtimes.base import runtime_of
+from pytest_hetgpu.extensions.runtimes.lookup import runtime_of
 from pytest_hetgpu.extensions.runtimes.process.ledger import tracker
 from pytest_hetgpu.extensions.runtimes.traits.policy import LeaseRequest
 from pytest_hetgpu.model.job import Job, Node

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 
 from pytest_hetgpu.cluster.preflight.concern import Cell, Concern, Member
 from pytest_hetgpu.extensions.probes.rdma import choose, table
-from pytest_hetgpu.extensions.runtimes.base import runtime_of
+from pytest_hetgpu.extensions.runtimes.lookup import runtime_of
 from pytest_hetgpu.extensions.runtimes.process.interface_names import kind_of
 from pytest_hetgpu.model.facts import State
 from pytest_hetgpu.model.verdict import Kind

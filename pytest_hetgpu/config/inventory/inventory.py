@@ -36,8 +36,8 @@ from pytest_hetgpu.config.matrix.runtime_settings import extended, runtime_setti
 from pytest_hetgpu.errors import InventoryError, NotHere
 from pytest_hetgpu.extensions.inventories.base import Found
 from pytest_hetgpu.extensions.registry import names
-from pytest_hetgpu.extensions.runtimes.base import runtime_of
 from pytest_hetgpu.extensions.runtimes.containers.shapes import BuildShape
+from pytest_hetgpu.extensions.runtimes.lookup import runtime_of
 from pytest_hetgpu.extensions.shapes import Form, Name, Names, Prefix, Shape
 from pytest_hetgpu.model.job import Hardware, Reach
 from pytest_hetgpu.model.messages import show

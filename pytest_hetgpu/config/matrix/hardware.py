@@ -13,8 +13,9 @@ from pytest_hetgpu.config.matrix.runtime_settings import default, extended, runt
 from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.extensions.hardware.base import Platform
 from pytest_hetgpu.extensions.registry import find, names
-from pytest_hetgpu.extensions.runtimes.base import runtime_of, runtimes
+from pytest_hetgpu.extensions.runtimes.base import NodeProvider
 from pytest_hetgpu.extensions.runtimes.containers.shapes import BuildShape, ContainerShape, Image
+from pytest_hetgpu.extensions.runtimes.lookup import runtime_of, runtimes
 from pytest_hetgpu.extensions.shapes import Bytes, Env, Names, Prefix, Shape, Text
 from pytest_hetgpu.model.job import Accelerator, ContainerOptions, Fabric, Hardware
 from pytest_hetgpu.model.messages import show
@@ -57,7 +58,7 @@ class HardwareShape(Shape):
     @model_validator(mode="after")
     def _whole(self) -> HardwareShape:
         try:
-            runtime = runtime_of(self.runtime)
+            runtime = find("runtimes", self.runtime, NodeProvider)  # type: ignore[type-abstract]
         except UsageError as error:
             raise ValueError(str(error)) from None
         idle = {"container", "build"} & self.model_fields_set

@@ -21,7 +21,7 @@ from pytest_hetgpu.config.matrix.rules import RuleReader
 from pytest_hetgpu.config.matrix.source import Node, Scalar, SourceError, plain
 from pytest_hetgpu.config.matrix.values import AxisReader
 from pytest_hetgpu.errors import MatrixError
-from pytest_hetgpu.extensions.runtimes.base import conflict
+from pytest_hetgpu.extensions.runtimes.lookup import conflict
 from pytest_hetgpu.extensions.shapes import NAME
 from pytest_hetgpu.model.job import Hardware
 from pytest_hetgpu.model.messages import known, show

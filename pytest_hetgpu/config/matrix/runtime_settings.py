@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError, create_model
 
-from pytest_hetgpu.errors import UsageError
-from pytest_hetgpu.extensions.runtimes.base import NodeProvider, runtime_of
+from pytest_hetgpu.extensions.runtimes.base import NodeProvider
+from pytest_hetgpu.extensions.runtimes.lookup import runtime_of
 
 M = TypeVar("M", bound=BaseModel)
 Model = type[BaseModel]
@@ -18,15 +17,14 @@ Model = type[BaseModel]
 def runtime_settings(
     runtimes: Iterable[str], base: Model, model: Callable[[type[NodeProvider]], Model | None]
 ) -> dict[str, Model]:
-    """The models of those runtimes that have one, by name; one that cannot be imported is complained about elsewhere.
+    """The models of those runtimes that have one, by name.
 
     A key that `base` has already cannot be a runtime's.
     """
     found: dict[str, Model] = {}
     for name in sorted(set(runtimes) - base.model_fields.keys()):
-        with suppress(UsageError):
-            if one := model(runtime_of(name)):
-                found[name] = one
+        if one := model(runtime_of(name)):
+            found[name] = one
     return found
 
 

@@ -10,7 +10,8 @@ from typing import TypeVar
 
 from pytest_hetgpu.errors import HetgpuError, NotHere
 from pytest_hetgpu.execution.retry.budget import Budget
-from pytest_hetgpu.extensions.runtimes.base import Service, runtime_of
+from pytest_hetgpu.extensions.runtimes.base import Service
+from pytest_hetgpu.extensions.runtimes.lookup import runtime_of
 from pytest_hetgpu.model.job import Job
 from pytest_hetgpu.store.journal import Journal
 

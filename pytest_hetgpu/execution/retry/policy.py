@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from pytest_hetgpu.extensions.runtimes.base import loss_of
+from pytest_hetgpu.extensions.runtimes.lookup import loss_of
 from pytest_hetgpu.model.outcome import Attempt, Outcome, RunResult
 from pytest_hetgpu.model.verdict import Kind
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from pytest_hetgpu.errors import ENGINE_AWAY
 from pytest_hetgpu.execution.retry.policy import lost_its_engine
-from pytest_hetgpu.extensions.runtimes.base import runtime_of
+from pytest_hetgpu.extensions.runtimes.lookup import runtime_of
 from pytest_hetgpu.model.job import Job, Node
 from pytest_hetgpu.model.outcome import Outcome, RunResult
 from pytest_hetgpu.model.verdict import Kind

@@ -51,7 +51,7 @@ class FakeRuntime(Runtime):
         return tuple(path for path in paths if path in self._missing)
 
     def interfaces(self) -> tuple[str, ...]:
-        """What was given as `up`."""
+        """Return what was given as `up`."""
         return self._up
 
     def host(self) -> Any:

@@ -153,12 +153,12 @@ def _content(path: Path) -> bytes | None:
 
 
 def inherited(environ: Mapping[str, str]) -> dict[str, str]:
-    """What a command gets of our environment: not what would make it a rank of a job that we may be in ourselves."""
+    """Return the part of our environment that a command gets: not what makes it a rank of a job that we may be in."""
     return {name: value for name, value in environ.items() if not _NOT_INHERITED.match(name)}
 
 
 def home(own: Mapping[str, str]) -> dict[str, str]:
-    """The HOME of a command if our environment has none: that of the user database, else its temporary folder.
+    """Return the HOME of a command if our environment has none: that of the user database, else its temporary folder.
 
     Open MPI 5 does not start without one (`Unable to get the user home directory`).
     """
@@ -168,7 +168,7 @@ def home(own: Mapping[str, str]) -> dict[str, str]:
 
 @contextmanager
 def temporary() -> Iterator[dict[str, str]]:
-    """The environment with which a command has a folder of its own for temporary files; none where none can be made.
+    """Yield the variables that give a command a folder of its own for temporary files; none if none can be made.
 
     Open MPI's launchers, when they are killed, leave files named by their process numbers, on which the next launcher
     of that number fails.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from pytest_hetgpu.extensions.fabrics.base import GID_INDEX, gid_needed, gid_words
-from pytest_hetgpu.extensions.runtimes.base import SshServer, by_runtime, runtime_of
+from pytest_hetgpu.extensions.runtimes.base import SshServer
+from pytest_hetgpu.extensions.runtimes.lookup import by_runtime, runtime_of
 from pytest_hetgpu.model.job import Command, Job, Node
 from pytest_hetgpu.planning.placement import Sight
 from pytest_hetgpu.planning.shell.ssh_config import CONFIG, KEY, KNOWN_HOSTS, session_environment, ssh_config

@@ -13,7 +13,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from pytest_hetgpu.errors import HetgpuError
-from pytest_hetgpu.extensions.runtimes.base import restored
+from pytest_hetgpu.extensions.runtimes.lookup import restored
 from pytest_hetgpu.model import rank_outcome
 from pytest_hetgpu.model.facts import shown
 from pytest_hetgpu.model.job import Job

@@ -13,8 +13,8 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 
 from pytest_hetgpu.errors import UsageError
-from pytest_hetgpu.extensions.runtimes.base import by_runtime
 from pytest_hetgpu.extensions.runtimes.containers.build_context import reference
+from pytest_hetgpu.extensions.runtimes.lookup import by_runtime
 from pytest_hetgpu.model.job import Command, Image, Job, Node
 from pytest_hetgpu.planning.shell import script as pasting
 from pytest_hetgpu.store.redaction.rules import REDACTED

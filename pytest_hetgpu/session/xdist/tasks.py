@@ -10,7 +10,7 @@ from pytest_hetgpu.config.inventory.inventory import HERE, Host, Inventory
 from pytest_hetgpu.config.matrix.document import Document
 from pytest_hetgpu.errors import HetgpuError
 from pytest_hetgpu.execution.retry.quarantine import named
-from pytest_hetgpu.extensions.runtimes.base import runtime_of
+from pytest_hetgpu.extensions.runtimes.lookup import runtime_of
 from pytest_hetgpu.model.job import Hardware, Scenario
 from pytest_hetgpu.session.xdist.waiting import Task
 

@@ -19,7 +19,7 @@ from pytest_hetgpu.extensions.runtimes._kubernetes.manifests.placement import (
     rank_of,
     selector,
 )
-from pytest_hetgpu.extensions.runtimes.base import restored
+from pytest_hetgpu.extensions.runtimes.lookup import restored
 from pytest_hetgpu.extensions.runtimes.pods.request import KINDS, UNIFORM, Pods, Toleration, object_name
 from pytest_hetgpu.model.job import Hardware, Node
 from pytest_hetgpu.planning.suite import Beside, Suite

@@ -40,9 +40,11 @@ class Address:
 
 
 def address(node: str, reach: Reach, environ: Mapping[str, str]) -> Address:
-    """The engine of `reach`; where that is empty, the one DOCKER_HOST names, else this machine's.
+    """Return the engine of `reach`; if that is empty, the one that DOCKER_HOST names, else this machine's.
 
-    ProvisionError (of `node`) for an address that cannot be used, or that would let anyone in.
+    Raises:
+        ProvisionError: The address of `node` cannot be used, or would let anyone in.
+
     """
     url = reach.engine or environ.get("DOCKER_HOST") or f"unix://{SOCKET}"
     source = "" if reach.engine or "DOCKER_HOST" not in environ else "DOCKER_HOST="
@@ -54,7 +56,7 @@ def address(node: str, reach: Reach, environ: Mapping[str, str]) -> Address:
 
 
 def engine_spot(reach: Reach, environ: Mapping[str, str]) -> Location:
-    """The spot of an engine, which leads there also without the environment that it was found in."""
+    """Return the location of an engine, with what it takes to get there without this environment."""
     url = reach.engine or environ.get("DOCKER_HOST", "")
     tls = url.startswith(("tcp://", "https://"))
     needed = tuple((name, environ[name]) for name in _TLS if tls and name in environ)

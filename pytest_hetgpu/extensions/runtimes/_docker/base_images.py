@@ -67,7 +67,7 @@ def make(engine: Engine, name: str, node: str, deployment: Deployment | None) ->
 
 
 def _script() -> Path | None:
-    """The script in the wheel, or beside the package in its checkout; never one from a folder of a matrix's."""
+    """Return the script in the wheel, or beside the package in its checkout; never one from a matrix's folder."""
     inside = PACKAGE / "containers" / "make-base"
     if inside.is_file():
         return inside
@@ -89,7 +89,7 @@ def _lacking(engine: Engine, script: Path | None) -> str:
 
 
 def _run(engine: Engine, argv: Sequence[str], deployment: Deployment | None) -> tuple[int, list[str]]:
-    """The script's exit code and its last lines; it runs to its end, or until nobody wants the base any more."""
+    """Run the script until it ends, or until nobody wants the base any more; return its exit code and last lines."""
     tracker().processes()
     environment = marked({**os.environ, "DOCKER_HOST": engine.at.url})
     with tempfile.TemporaryFile() as said:

@@ -9,9 +9,10 @@ from pytest_hetgpu.model.job import ContainerOptions, Image, Node, Reach
 
 
 def run_command(node: Node, placement: str, *, labels: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """The `docker run` of a node's container, which then sleeps; `node.image` and `node.container` must be set.
+    """Return the `docker run` of a node's container, which then sleeps.
 
-    Its network is `network_command`'s where the node's options say `user`.
+    `node.image` and `node.container` must be set. If the node's options name the network `user`, it is that of
+    `network_command`.
     """
     assert node.image is not None
     assert node.container is not None
@@ -26,12 +27,12 @@ def run_command(node: Node, placement: str, *, labels: Mapping[str, str] | None 
 
 
 def network_command(reach: Reach, placement: str) -> tuple[str, ...]:
-    """Makes the network of a placement whose nodes are containers of one engine."""
+    """Return the command that makes the network of a placement whose nodes are containers of one engine."""
     return (*docker(reach), "network", "create", network_name(placement))
 
 
 def build_command(image: Image, reach: Reach) -> tuple[str, ...]:
-    """Builds an image that has a folder; () for one that is used as it is (`docker run` pulls it)."""
+    """Return the command that builds an image from its folder; () for a reference, which `docker run` pulls."""
     if not image.folder:
         return ()
     args = (token for name, value in sorted(image.args.items()) for token in ("--build-arg", f"{name}={value}"))
@@ -40,27 +41,27 @@ def build_command(image: Image, reach: Reach) -> tuple[str, ...]:
 
 
 def network_name(placement: str) -> str:
-    """What a placement's network is called."""
+    """Return the name of a placement's network."""
     return _plain(f"hetgpu-{placement}")
 
 
 def container_name(node: Node, placement: str) -> str:
-    """What a node's container is called when it is made by hand."""
+    """Return the name of a node's container that is made by hand."""
     return _plain(f"hetgpu-{placement}-{node.name}")
 
 
 def _plain(name: str) -> str:
-    """A name as engines take it."""
+    """Replace the characters that engines do not take in a name."""
     return re.sub(r"[^A-Za-z0-9_.-]", "-", name)
 
 
 def docker(reach: Reach) -> tuple[str, ...]:
-    """The docker client, for the engine of a node."""
+    """Return the docker client for the engine of a node."""
     return ("docker", "-H", _address(reach)) if reach.engine else ("docker",)
 
 
 def _address(reach: Reach) -> str:
-    """The engine's address with the user and port that it leaves to the host's entry."""
+    """Return the engine's address with the user and port that it leaves to the host's entry."""
     scheme, _, rest = reach.engine.partition("://")
     if scheme != "ssh":
         return reach.engine

@@ -27,7 +27,10 @@ def container_name(deployment: Deployment, node: Node) -> str:
 
 
 def labels_of(deployment: Deployment) -> dict[str, str]:
-    """What everything made on an engine carries; with hetgpu.boot others on this machine know whether we still run."""
+    """Return the labels of everything made on an engine.
+
+    By hetgpu.boot other processes on this machine see whether this one still runs.
+    """
     us = {BOOT_LABEL: boot_label(os.getpid()), LABEL: tracker().label}
     return {**deployment.labels, **{name: value for name, value in us.items() if value}}
 
@@ -70,7 +73,7 @@ def host_config(options: ContainerOptions, network: str) -> dict[str, Any]:
 
 
 def gpu_request(gpus: str) -> dict[str, Any]:
-    """What `docker run --gpus` makes of `all`, a count, or `device=0,1` (indices or UUIDs). ValueError for others."""
+    """Return the request that `docker run --gpus` makes of `all`, a count, or `device=0,1`; ValueError for others."""
     wanted = gpus.strip().strip("\"'")
     request: dict[str, Any] = {"driver": "", "count": 0, "device_ids": None, "capabilities": [["gpu"]], "options": {}}
     if wanted == "all":
@@ -94,7 +97,7 @@ def mount(volume: str) -> dict[str, Any]:
 
 
 def _security(option: str) -> str:
-    """A seccomp profile's file is read here, as `docker run` does it: the engine takes only its text."""
+    """Read the file of a seccomp profile, as `docker run` does: the engine takes only its text."""
     key, _, value = option.partition("=")
     if key != "seccomp" or value in ("unconfined", "builtin") or value.startswith("{"):
         return option
@@ -107,9 +110,9 @@ def _security(option: str) -> str:
 def start(  # noqa: PLR0913
     engine: Engine, node: Node, deployment: Deployment, *, network: str, groups: Sequence[str], command: Sequence[str]
 ) -> Attached:
-    """The node's container, running `command`, with its stdin and stdout in our hands.
+    """Start the node's container with `command`, and attach to its stdin and stdout.
 
-    It ends when its stdin does, whatever became of us, and is removed by the engine when it ends. Raises NotHere,
+    It ends when its stdin does, whatever became of us, and the engine removes it when it ends. Raises NotHere,
     ProvisionError, docker.errors.ImageNotFound; then it is gone.
     """
     with engine.speaking(node.name) as api, ExitStack() as unwinding:
@@ -163,7 +166,7 @@ def _asked(api: Any, node: Node, network: str, groups: Sequence[str], command: S
 
 
 def _create(api: Any, node: Node, deployment: Deployment, asked: Mapping[str, Any]) -> str:
-    """The id of a new container, of another name where somebody has ours."""
+    """Create a container and return its id; it gets another name if somebody has ours."""
     import docker
 
     labels = {**labels_of(deployment), "hetgpu.node": node.name}

@@ -178,13 +178,13 @@ _LAYERS = r"^.*?(?:Client|Server) Error for \S+: |^Error while fetching server A
 
 
 def refused(said: str, where: str) -> EngineError:
-    """What it means that an engine (`where`, as in "this machine's Docker engine") answered with `said`."""
+    """Explain the answer `said` of an engine (`where`, as in "this machine's Docker engine")."""
     found = _look(_TABLE, said, where)
     return found or EngineError(f"{where} refused: {_short(said)}", known=False)
 
 
 def unreachable(said: str, where: str) -> EngineError:
-    """What it means that an engine could not be talked to."""
+    """Explain why an engine did not answer."""
     found = _look(_NO_ENGINE, said, where)
     assert found is not None
     return found

@@ -66,13 +66,13 @@ def ensure(engine: Engine, image: Image, node: str, deployment: Deployment | Non
 
 
 def forget(engine: Engine, image: Image) -> None:
-    """Looks again when the image is next asked for: somebody removed it."""
+    """Forget that an image is there, which somebody removed: the next request looks again."""
     with _lock:
         _known.get(engine, {}).pop(image.reference, None)
 
 
 def _make_plainly(engine: Engine, image: Image, node: str, deployment: Deployment | None) -> None:
-    """What is the matter on this machine becomes a ProvisionError: a full disk, a folder that changed meanwhile."""
+    """Make an image; trouble on this machine (a full disk, a folder that changed) becomes a ProvisionError."""
     try:
         _make(engine, image, node, deployment)
     except UsageError as error:
@@ -98,7 +98,7 @@ def _make(engine: Engine, image: Image, node: str, deployment: Deployment | None
 
 
 def _own_base(engine: Engine, image: Image, node: str, deployment: Deployment | None) -> str:
-    """The id of the base of ours that the image is built from, made where the engine lacks it; empty for another."""
+    """Return the id of our own base that the image is built from, made if the engine lacks it; else ""."""
     name = ""
     with contextlib.suppress(OSError):  # a folder that changed meanwhile, of which packing it says more
         name = base_of(image.folder, image.args)
@@ -124,7 +124,7 @@ def _telling(deployment: Deployment | None, what: str) -> Iterator[None]:
 
 
 def _inspect(engine: Engine, reference: str, node: str) -> dict[str, Any] | None:
-    """What the engine says of an image; None: it has none of that name."""
+    """Return what the engine knows of an image; None if it has none of that name."""
     from docker.errors import ImageNotFound, NotFound
 
     with engine.speaking(node) as api:
@@ -136,7 +136,7 @@ def _inspect(engine: Engine, reference: str, node: str) -> dict[str, Any] | None
 
 
 def _base(engine: Engine, image: Image, node: str) -> str:
-    """The id of the image it would be built from, where the engine has that already; else empty."""
+    """Return the id of the image that it would be built from, if the engine has that already; else ""."""
     name = base_of(image.folder, image.args)
     found = _inspect(engine, name, node) if name else None
     return str(found["Id"]) if found else ""
@@ -216,7 +216,7 @@ def _plain(log: str) -> str:
 
 
 def _pack(folder: str, tar: IO[bytes]) -> None:
-    """The build context as a tar: just what the image's digest is made of."""
+    """Pack the build context as a tar: exactly the files of the image's digest."""
     with tarfile.open(mode="w", fileobj=tar) as archive:
         for entry in context(folder):
             archive.add(Path(folder, entry.path), entry.path, recursive=False, filter=_anonymous)
@@ -261,7 +261,7 @@ def _taken(lock: int) -> bool:
 
 
 def _private(folder: Path) -> None:
-    """Makes the folder with mode 0700 if need be; OSError unless it is ours, and only ours to write to."""
+    """Make the folder with mode 0700 if need be; OSError unless it is ours, and only ours to write to."""
     with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=0o700)
     found = folder.lstat()

@@ -42,7 +42,7 @@ _changing = threading.Lock()
 
 @contextmanager
 def _environment(environ: Mapping[str, str]) -> Iterator[None]:
-    """What the engine's library reads from the environment, for one that is reached over TLS."""
+    """Set the variables that the engine's library reads, for an engine that is reached over TLS."""
     if not environ:
         yield
         return

@@ -45,7 +45,7 @@ def _remove_network(engine: Engine, ident: str) -> None:
 
 
 def _take_network(engine: Engine, ident: str) -> None:
-    """Takes whatever is still in it out first."""
+    """Disconnect all containers from a network, then remove it."""
     with engine.speaking("network") as api:
         try:
             api.remove_network(ident)
@@ -58,9 +58,9 @@ def _take_network(engine: Engine, ident: str) -> None:
 
 
 def remove_left_behind(engine: Engine, node: str) -> tuple[str, ...]:
-    """Removes containers and networks whose owner was a process of this machine and is no more; their names.
+    """Remove containers and networks of dead processes of this machine; return their names.
 
-    Raises NotHere and ProvisionError of `node` where the engine cannot be asked.
+    Raises NotHere and ProvisionError of `node` if the engine cannot be asked.
     """
     removed = []
     ours = {"label": ["hetgpu.run", BOOT_LABEL]}
@@ -97,7 +97,7 @@ def orphaned(labels: Mapping[str, str]) -> bool:
 
 
 def group_numbers(engine: Engine, node: Node, deployment: Deployment) -> tuple[str, ...]:
-    """The node's groups as its container needs them: numbers of the engine's host, whose devices they are for.
+    """Return the node's groups as numbers of the engine's host, to which the devices belong.
 
     A name that the host lacks stays, for the image may know it.
     """
@@ -144,7 +144,7 @@ def _first(chunks: Iterable[bytes], most: int) -> bytes:
 
 
 def _only_file(tar: bytes) -> str:
-    """What the first file of an archive holds, as far as that is there; "" for what is no archive."""
+    """Return the content of the first file of an archive, as far as it is there; "" for what is no archive."""
     try:
         with tarfile.open(fileobj=io.BytesIO(tar)) as archive:
             found: Any = next((archive.extractfile(member) for member in archive if member.isfile()), None)

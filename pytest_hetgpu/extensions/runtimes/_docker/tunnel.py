@@ -52,11 +52,11 @@ _ALONE = secrets.token_hex(16)  # what processes share that are of no run
 
 @contextmanager
 def tunnel(host: str, reach: Reach, socket: str = "/var/run/docker.sock") -> Iterator[str]:
-    """The path of a socket here that leads to `socket` on `host`, as long as the context lasts; only we can reach it.
+    """Open a tunnel to `socket` on `host`; yield the path of a socket here, which only we can reach.
 
-    Processes of one run share one ssh. Who finds it broken opens another; it ends with the last who uses it, however
-    that ends. NotHere without an ssh client; ProvisionError (of `host`) says what is wrong with the way there or with
-    the socket.
+    Processes of one run share one ssh. A process that finds it broken opens another; it ends with the last user,
+    however that ends. NotHere without an ssh client; a ProvisionError (of `host`) names what is wrong with the way
+    there or with the socket.
     """
     trouble = key_trouble(reach.key)
     if trouble:
@@ -113,7 +113,7 @@ def _alone(folder: Path, host: str, *, hearing: bool = False) -> Iterator[None]:
 
 @contextmanager
 def _noting(told: RawIOBase, host: str) -> Iterator[None]:
-    """Writes down why no tunnel could be opened, for those who wait for the lock; nothing if one could."""
+    """Record why no tunnel could be opened, for those who wait for the lock; nothing if one could."""
     told.truncate(0)
     try:
         yield
@@ -123,7 +123,7 @@ def _noting(told: RawIOBase, host: str) -> Iterator[None]:
 
 
 def _clear(folder: Path, number: int) -> None:
-    """Removes it if no tunnel is in it, and it is still the one that was opened as `number`."""
+    """Remove the socket if no tunnel is in it, and it is still the one that was opened as `number`."""
     with suppress(FileNotFoundError):
         if os.fstat(number).st_nlink and not any(map(Path.is_dir, folder.iterdir())):
             shutil.rmtree(folder, ignore_errors=True)
@@ -191,14 +191,14 @@ class _TunnelPipe(ProcessPipe):
     given_up = False
 
     def kill(self) -> None:
-        """Ends ssh and the shell round it, whatever they wait for."""
+        """Kill ssh and the shell round it, whatever they wait for."""
         if self._process.poll() is None:
             self.given_up = True
             with suppress(OSError):
                 os.killpg(self._process.pid, signal.SIGKILL)
 
     def abandon(self) -> None:
-        """It goes on without us."""
+        """Leave it to other processes of the run."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
@@ -207,7 +207,7 @@ class _TunnelPipe(ProcessPipe):
 
 
 def _check(pipe: _TunnelPipe, host: str, reach: Reach, socket: str) -> None:
-    """Waits for the word from over there, which comes when the tunnel stands: ssh makes it first."""
+    """Wait for the byte from the other end, which comes when the tunnel stands: ssh makes the socket first."""
     said = b""
     limit = threading.Timer(_PATIENCE, pipe.kill)
     limit.daemon = True

@@ -51,12 +51,12 @@ class Cluster:
         return f"namespace {self.namespace} of {self.where}"
 
     def argv(self, *rest: str) -> tuple[str, ...]:
-        """A call of kubectl's. NotHere where there is none."""
+        """Return a call of kubectl; NotHere if there is no kubectl."""
         context = (f"--context={self.context}",) if self.context else ()
         return (program(), *context, f"--namespace={self.namespace}", *rest)
 
     def ask(self, *rest: str, stdin: bytes = b"") -> str:
-        """What kubectl prints; Refused where it fails, or is not there any more."""
+        """Return the output of kubectl; Refused if it fails, or is not there any more."""
         try:
             argv = self.argv(f"--request-timeout={_PATIENCE:g}s", *rest)
         except NotHere as missing:
@@ -73,7 +73,7 @@ class Cluster:
         return items
 
     def create(self, *objects: Object) -> Sequence[Object]:
-        """Makes objects, and gives them as the API server has them.
+        """Create objects; return them as the API server has them.
 
         They are ours, and tested against schemas: a server that is older than one of their fields leaves it out.
         """
@@ -81,14 +81,14 @@ class Cluster:
         return _every(self.ask("create", "--validate=false", "-f", "-", "-o", "json", stdin=text), self)
 
     def events(self, *, name: str) -> Sequence[Object]:
-        """What happened to the object of that name; nothing where we may not know, or the server is away."""
+        """Return the events of the object of that name; nothing if we may not see them, or the server is away."""
         try:
             return self.list("events", f"--field-selector=involvedObject.name={name}")
         except Refused:
             return ()
 
     def environment(self) -> dict[str, str]:
-        """What kubectl gets of our environment."""
+        """Return the environment of kubectl."""
         return {**os.environ, "LC_ALL": "C", **({"KUBECONFIG": self.config} if self.config else {})}
 
 
@@ -104,7 +104,7 @@ def program() -> str:
 
 
 def cluster_of(pods: Pods) -> Cluster:
-    """The cluster and namespace that pods are to be in. NotHere where kubectl knows no cluster, Refused as `ask`."""
+    """Return the cluster and namespace of pods; NotHere if kubectl knows no cluster, Refused as `ask`."""
     config = os.pathsep.join(os.path.abspath(one) for one in os.environ.get("KUBECONFIG", "").split(os.pathsep) if one)  # noqa: PTH100 - a list of paths
     asked = Cluster(pods.context, pods.where or "default", config)
     inside = bool(os.environ.get("KUBERNETES_SERVICE_HOST"))
@@ -124,13 +124,13 @@ def cluster_of(pods: Pods) -> Cluster:
 
 
 def _configuration(asked: Cluster) -> Object:
-    """The kubeconfig, as far as it is of a context or the current one."""
+    """Return the kubeconfig, as far as it is of a context or the current one."""
     context = (f"--context={asked.context}",) if asked.context else ()
     return _read(_answer((program(), *context, "config", "view", "--minify", "-o", "json"), asked, b""), asked)
 
 
 def _own_namespace() -> str:
-    """The namespace of the pod that we are in; "" where we are in none."""
+    """Return the namespace of the pod that we are in; "" outside of pods."""
     try:
         with open("/var/run/secrets/kubernetes.io/serviceaccount/namespace", encoding="utf-8") as file:  # noqa: PTH123
             return file.read().strip()
@@ -159,7 +159,7 @@ def _answer(argv: Sequence[str], cluster: Cluster, stdin: bytes) -> str:
 
 
 def _read(text: str, cluster: Cluster) -> Object:
-    """The one object that kubectl prints."""
+    """Read the one object that kubectl printed."""
     found = _every(text, cluster)
     if len(found) != 1:
         raise _unreadable(text, cluster)

@@ -46,7 +46,7 @@ def arrival(nodes: Sequence[Node], placement: str) -> Iterator[str]:
 
 
 def alternatives(job: Job, nodes: Sequence[Node], programs: str) -> Iterator[str]:
-    """The job as one of RunAI's own, behind a line that says so; nothing where it cannot be one."""
+    """Return the job as one of RunAI's own, behind a line that names it; nothing if it cannot be one."""
     pods = [pods_of(node) for node in nodes]
     line, folder = runai.batch(pods, object_name(job.label), job.command.argv, programs)
     if line:
@@ -54,14 +54,14 @@ def alternatives(job: Job, nodes: Sequence[Node], programs: str) -> Iterator[str
 
 
 def removal(nodes: Sequence[Node], placement: str) -> str:
-    """A shell line that removes them, and ends when they are gone."""
+    """Return the line that removes the objects, and ends when they are gone."""
     made = manifests(nodes, object_name(placement), {})
     names = (f"{resource(one)}/{one['metadata']['name']}" for one in made)
     return shlex.join((*kubectl(pods_of(nodes[0])), "delete", "--ignore-not-found", "--cascade=foreground", *names))
 
 
 def on(node: Node, *argv: str, stdin: bool = False, everybody: Sequence[Node] = ()) -> str:
-    """A shell line that runs tokens in the pod of a node; hosts of `everybody`, pods all, stand for their addresses."""
+    """Return the line that runs tokens in the pod of a node; hosts of `everybody`, pods all, become their addresses."""
     before = shlex.join((*kubectl(pods_of(node)), "exec", *("-i",) * stdin))
     hosts = {one.host: f'"${_address(one)}"' for one in everybody}
     words = (_word(word, {} if last in _NAMED else hosts) for last, word in zip(("", *argv), argv, strict=False))
@@ -69,18 +69,18 @@ def on(node: Node, *argv: str, stdin: bool = False, everybody: Sequence[Node] = 
 
 
 def address(node: Node) -> str:
-    """What stands in a shell for the address of a node's pod."""
+    """Return the variable that holds the address of a node's pod."""
     return f"${_address(node)}"
 
 
 def cleared(node: Node) -> tuple[str, ...]:
-    """What is put before a command, so that it does not see what an operator has set."""
+    """Return the words before a command that remove the variables of an operator."""
     names = INJECTED.get(pods_of(node).kind, ())
     return ("env", *(word for name in names for word in ("-u", name))) if names else ()
 
 
 def _word(word: str, hosts: Mapping[str, str]) -> str:
-    """A token in quotes: `node0:2345` or `NAME=node0` with the variable that holds the address."""
+    """Quote a token; `node0:2345` or `NAME=node0` get the variable that holds the address."""
     named = "|".join(map(re.escape, hosts))
     found = re.fullmatch(rf"([A-Za-z_]+=)?({named})(:[0-9]+)?", word) if named else None
     if found:
@@ -89,7 +89,7 @@ def _word(word: str, hosts: Mapping[str, str]) -> str:
 
 
 def kubectl(pods: Pods) -> tuple[str, ...]:
-    """The client, for the cluster and namespace of a node."""
+    """Return the client for the cluster and namespace of a node."""
     context = ("--context", pods.context) if pods.context else ()
     return ("kubectl", *context, *(("--namespace", pods.where) if pods.where else ()))
 

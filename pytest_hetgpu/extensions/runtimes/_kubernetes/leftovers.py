@@ -48,13 +48,13 @@ class Namespace(LeftoverStore):
 
 
 def namespace_spot(context: str, namespace: str, config: str, kinds: Sequence[str]) -> Location:
-    """The spot of a namespace where objects of these kinds may be."""
+    """Return the location of a namespace in which objects of these kinds may be."""
     given = (("NAMESPACE", namespace), ("KUBECONFIG", config), ("KINDS", ",".join(kinds)))
     return Location("namespace", context, environ=tuple((name, value) for name, value in given if value))
 
 
 def resources(made: Sequence[Manifest]) -> tuple[str, ...]:
-    """The kinds of all that is made, and the pods of it."""
+    """Return the kinds of all objects that are made, and `pods`."""
     return (*dict.fromkeys(resource(one) for one in made), "pods")
 
 
@@ -76,7 +76,7 @@ def labelled(cluster: Cluster, kinds: Sequence[str]) -> list[Leftover]:
 
 
 def take(cluster: Cluster, found: Sequence[tuple[str, str]]) -> None:
-    """Removes objects, by kind and name; those that are gone already are fine. Raises as `remove`."""
+    """Remove objects, by kind and name; those that are gone already are fine. Raises as `remove`."""
     names = [f"{kind}/{name}" for kind, name in found]
     if names:
         cluster.ask("delete", *names, "--ignore-not-found", "--wait=false", "--cascade=background")

@@ -128,7 +128,7 @@ _TABLE = (
 
 
 def refusal(said: str, where: str, namespace: str, context: str = "") -> Refusal:
-    """What it means that kubectl failed with these words."""
+    """Explain a failure of kubectl by what it printed."""
     for row in _TABLE:
         if found := re.search(row.pattern, said):
             groups = {name: value or "" for name, value in found.groupdict().items()}
@@ -151,7 +151,7 @@ def refusal(said: str, where: str, namespace: str, context: str = "") -> Refusal
 
 
 def silent(where: str, seconds: float) -> Refusal:
-    """That kubectl itself did not come back."""
+    """Return the refusal for a kubectl that did not come back."""
     return Refusal(f"the API server of {where} does not answer (kubectl did not end within {seconds:g} s)", away=True)
 
 

@@ -36,7 +36,7 @@ def opened(node: Node, deployment: Deployment) -> RemoteNode:
 
 
 def _placed(nodes: list[Node], deployment: Deployment, closing: ExitStack) -> Placement | HetgpuError:
-    """The placement's pods, or why there are none: which holds for all its nodes."""
+    """Make the placement's pods; return them, or the error that holds for all its nodes."""
     try:
         placement = Placement(nodes, deployment)
     except HetgpuError as error:
@@ -72,7 +72,7 @@ class _Exec(ProcessPipe):
         )
 
     def cut(self) -> None:
-        """Ends it: nobody is at the other end any more."""
+        """Kill kubectl: nobody is at the other end any more."""
         self._process.kill()
 
     def why_ended(self) -> str:

@@ -155,7 +155,7 @@ def _parts(message: str) -> list[str]:
 
 
 def _never(part: str, pod: Object, nodes: Sequence[Object] | None) -> str:
-    """What to do about a reason that no waiting ends; "" for one that it may."""
+    """Return the advice for a reason that no waiting ends; "" for one that may end."""
     if re.search(r"didn't match (?:node selector|Pod's node affinity|pod affinity rules)", part):
         return "no node has the labels that `node_selector` asks for: see `kubectl get nodes --show-labels`"
     if (taint := re.search(r"taints? \{([^}]*)\}", part)) and not _JOINING.search(taint[1]):
@@ -179,7 +179,7 @@ def _most(nodes: Sequence[Object] | None, resource: str) -> Decimal | None:
 
 
 def amount(text: str) -> Decimal:
-    """A quantity of Kubernetes' as a number: `500m`, `2Gi`; 0 for what is none."""
+    """Convert a quantity of Kubernetes to a number: `500m`, `2Gi`; 0 for what is none."""
     found = re.fullmatch(r"([0-9.]+)([A-Za-z]*)", text)
     return Decimal(found[1]) * _UNIT[found[2]] if found and found[2] in _UNIT else Decimal(0)
 

@@ -43,7 +43,7 @@ class Placement:
     """The pods of a placement, ours until `close`. `queued` are the seconds until all ran."""
 
     def __init__(self, nodes: Sequence[Node], deployment: Deployment) -> None:
-        """Waits until the pods run; ProvisionError where they will not, or not in time, NotHere for an absent kind."""
+        """Wait until the pods run; ProvisionError if they will not, or not in time, NotHere for an absent kind."""
         self._label = ", ".join(dict.fromkeys(node.hardware.name for node in nodes))
         self._deployment = deployment
         self.pods = pods_of(nodes[0])
@@ -86,7 +86,7 @@ class Placement:
         self._held[pod] = gone
 
     def close(self) -> None:
-        """Removes everything; what cannot be now is removed by whoever keeps the books."""
+        """Remove everything; a watchdog removes what cannot be removed now."""
         self._over.set()
         deadline = time.monotonic() + _GIVING_BACK
         while True:
@@ -219,7 +219,7 @@ class Placement:
         return told[0] if told else "there are too few pods"
 
     def _seen(self, pod: Object) -> Sequence[Object] | None:
-        """The cluster's nodes, looked at once, for a pod that waits for room; () where we may not see them."""
+        """Return the cluster's nodes, looked up once, for a pod that waits for room; () if we may not see them."""
         if self._nodes is None and "Insufficient" in str(pod.get("status", {}).get("conditions")):
             try:
                 self._nodes = self.cluster.list("nodes")

@@ -21,9 +21,9 @@ class _Said(NamedTuple):
 
 
 def why_lost(cluster: Cluster, name: str, host: str, container: str, patience: float) -> str:
-    """What became of a pod that was ours, once the cluster says something.
+    """Return what became of a pod that was ours, once the cluster reports something.
 
-    Where it says nothing in time, whether the node is there; "" where it is, and so there is nothing against the pod.
+    If it reports nothing in time, say whether the node is there; "" if it is: nothing is known against the pod.
     """
     latest = time.monotonic() + patience
     while (said := _said(cluster, name)).open and time.monotonic() < latest:

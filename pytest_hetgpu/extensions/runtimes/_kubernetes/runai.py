@@ -20,7 +20,7 @@ _DROPPED = ("--rdzv-conf", "--local-addr", "--rdzv-id")
 
 
 def submission(pods: Sequence[Pods], name: str, argv: Sequence[str], env: Sequence[tuple[str, str]] = ()) -> str:
-    """The line for a shell; "" where these pods are not RunAI's, or are not alike.
+    """Return the line for a shell; "" if these pods are not RunAI's, or are not alike.
 
     RunAI starts a master besides its workers. It hands what stands behind `--` to a shell in each pod: quotes there are
     quotes of that shell, which the one that the line is typed into must leave alone.
@@ -31,10 +31,10 @@ def submission(pods: Sequence[Pods], name: str, argv: Sequence[str], env: Sequen
 
 
 def batch(pods: Sequence[Pods], name: str, argv: Sequence[str], programs: str) -> tuple[str, str]:
-    """A job of torchrun's as one that RunAI starts by itself, and where it wants the rank programs; "" for others.
+    """Return a job of torchrun as one that RunAI starts by itself, and its folder of rank programs; "" for others.
 
-    They are wanted on the first claim, for images do not have them: `programs` is where `argv` has them. Ranks find
-    each other by what RunAI puts into the variables of a pod.
+    The programs are on the first claim, for images do not have them: `programs` is where `argv` has them. Ranks find
+    each other by the variables that RunAI puts into a pod.
     """
     alike = bool(pods) and pods[0].claims and len(argv) > 1 and argv[1].endswith("/torchruns.py")
     if not alike or "-H" not in argv:
@@ -86,7 +86,7 @@ def _words(pods: Pods, name: str, count: int, env: Sequence[tuple[str, str]]) ->
 
 
 def _twice(word: str) -> str:
-    """A word in quotes for the shell of a pod, and those for the shell that it is typed into: `'"a b"'`."""
+    """Quote a word for the shell of a pod, then for the shell that it is typed into: `'"a b"'`."""
     if re.fullmatch(r"[A-Za-z0-9_@%+=:,./-]+", word, re.ASCII):
         return word
     there = re.sub(r'([\\"$`])', r"\\\1", word)

@@ -72,7 +72,7 @@ class Allocation:
     """The nodes of a placement, ours until `close`. `queued` are the seconds that it waited."""
 
     def __init__(self, nodes: Sequence[Node], deployment: Deployment) -> None:
-        """Waits until the nodes are there; ProvisionError where they will not be, or not in time."""
+        """Wait until the nodes are there; ProvisionError if they will not be, or not in time."""
         self._name = ", ".join(dict.fromkeys(node.hardware.name for node in nodes))
         self._waiting = Waiting()
         self._keeper = Keeper((client.program("salloc"), *options(nodes, deployment)))
@@ -99,7 +99,7 @@ class Allocation:
         return ", ".join(self._waiting.reasons)
 
     def close(self) -> None:
-        """Gives it back."""
+        """Give the allocation back."""
         self._keeper.close()
 
     def _granted(self, patience: float, deployment: Deployment) -> str:
@@ -122,7 +122,7 @@ class Allocation:
                 pause = min(2 * pause, _LONGEST_LOOK, max(_FIRST_LOOK, deadline - time.monotonic()))
 
     def _booted(self, deadline: float, patience: float, deployment: Deployment) -> Sequence[Fields]:
-        """The components, once their nodes are up: clouds and sites that save power boot them for whoever got them."""
+        """Return the components once their nodes are up: clouds, and sites that save power, boot them on demand."""
         while True:
             found = client.jobs(self.job)
             if not any("CONFIGURING" in one.get("JobState", "") for one in found):
@@ -134,7 +134,7 @@ class Allocation:
                 raise ProvisionError(self._name, f"{why}: give `queue` of `slurm` more seconds")
 
     def _look(self, job: str, deadline: float, patience: float) -> None:
-        """Raises ProvisionError for a job that can never start, or that has waited long enough."""
+        """Raise ProvisionError for a job that can never start, or that has waited long enough."""
         now = time.monotonic()
         if never := self._waiting.look(client.jobs(job), client.partition, now):
             raise ProvisionError(self._name, f"Slurm job {job} can never start {never}")

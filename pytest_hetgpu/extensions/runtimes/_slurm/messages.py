@@ -75,12 +75,12 @@ _SAID = (
 
 
 def never(reason: str) -> str:
-    """What to do about a job that waits for something that does not come; "" where waiting may help."""
+    """Return the advice for a job that waits for something that does not come; "" if waiting may help."""
     return _NEVER.get(reason.partition(",")[0].strip(), "")
 
 
 def passing(reason: str) -> str:
-    """What to do about a job that waits for something that may come; "" where there is nothing but to wait."""
+    """Return the advice for a job that waits for something that may come; "" if it only has to wait."""
     return _PASSING.get(reason.partition(",")[0].strip(), "")
 
 
@@ -96,7 +96,7 @@ def refused(said: str) -> str:
 
 
 def state_said(said: str) -> str:
-    """The state of a job that srun or slurmstepd told of; "" where they did not."""
+    """Return the state of a job that srun or slurmstepd printed; "" if they printed none."""
     return next((state for words, state in _SAID if words in said), "")
 
 

@@ -54,7 +54,7 @@ def opened(node: Node, deployment: Deployment) -> RemoteNode:
 
 
 def _allocated(nodes: list[Node], deployment: Deployment, closing: ExitStack) -> Allocation | HetgpuError:
-    """The placement's allocation, or why there is none: which holds for all its nodes."""
+    """Ask for the placement's allocation; return it, or the error that holds for all its nodes."""
     try:
         allocation = Allocation(nodes, deployment)
     except HetgpuError as error:
@@ -137,7 +137,7 @@ class _Step(ProcessPipe):
 
 
 def _verdict(allocation: Allocation) -> str:
-    """The state that the controller gives a job once it has decided; NODE_FAIL where a node of it is down."""
+    """Return the state that the controller gives a job once it has decided; NODE_FAIL if a node of it is down."""
     latest = time.monotonic() + _DECIDING
     state = ""
     while time.monotonic() < latest:
@@ -162,7 +162,7 @@ def _is_rank(row: list[str]) -> bool:
 
 
 def _check_binding(node: Node, member: AgentNode) -> None:
-    """Raises ProvisionError where ranks are to be bound to CPUs that the node has not."""
+    """Raise ProvisionError if ranks are to be bound to CPUs that the node has not."""
     batch = batch_of(node.hardware)
     if batch is None or not batch.binding:
         return

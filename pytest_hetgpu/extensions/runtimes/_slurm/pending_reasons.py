@@ -44,7 +44,7 @@ class Waiting:
         return ""
 
     def why(self) -> str:
-        """The latest reasons, and what to do about them."""
+        """Return the latest reasons, and what to do about them."""
         advice = next((found for one in self.reasons if (found := messages.never(one) or messages.passing(one))), "")
         return (", ".join(self.reasons) or "it does not say why") + (f": {advice}" if advice else "")
 
@@ -92,7 +92,7 @@ def _beyond(job: Fields, partition: Fields) -> Iterator[tuple[str, str]]:
 
 
 def seconds(text: str) -> int | None:
-    """A time as Slurm prints it (`1-00:30:00`, `30:00`); None for no limit, and for what is no time."""
+    """Convert a time as Slurm prints it (`1-00:30:00`, `30:00`); None for no limit, and for what is no time."""
     found = _TIME.fullmatch(text)
     if found is None:
         return None
@@ -104,7 +104,7 @@ def seconds(text: str) -> int | None:
 
 
 def _count(text: str) -> int | None:
-    """A number of nodes, the least of a range; None for no limit."""
+    """Convert a number of nodes, the least of a range; None for no limit."""
     first = text.partition("-")[0]
     return int(first) if first.isdigit() else None
 

@@ -10,10 +10,14 @@ from pytest_hetgpu.model.job import Node
 
 
 def reached_by(command: Sequence[str], node: Node, deployment: Deployment) -> RemoteNode:
-    """The node that `command` leads to (`("podman", "exec", "-i", NAME)`, `("lxc", "exec", NAME, "--")`).
+    """Return the node that `command` leads to (`("podman", "exec", "-i", NAME)`, `("lxc", "exec", NAME, "--")`).
 
-    To its end `python3` and its arguments are added; what that reads and prints must pass as it is. The agent and all
-    that it started end with its stdin. ProvisionError where the command cannot be started, or nothing answers.
+    `python3` and its arguments are added to its end; what that reads and prints must pass as it is. The agent and all
+    that it started end with its stdin.
+
+    Raises:
+        ProvisionError: The command cannot be started, or nothing answers.
+
     """
     from pytest_hetgpu.extensions.runtimes.agent.link import AgentConnection, boot_command
     from pytest_hetgpu.extensions.runtimes.agent.node import AgentNode

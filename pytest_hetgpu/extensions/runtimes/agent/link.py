@@ -54,13 +54,13 @@ class Pipe(Protocol):
     """Both directions of what the agent has as stdin and stdout. `send` and `recv` are called by one thread each."""
 
     def send(self, data: bytes) -> None:
-        """Writes all of `data`; OSError where nobody reads any more."""
+        """Write all of `data`; OSError if nobody reads any more."""
 
     def recv(self, size: int) -> bytes:
         """At most `size` bytes once there are any, b"" (or OSError) at the end."""
 
     def close(self) -> None:
-        """Ends both directions, and a `recv` in another thread; may be called twice."""
+        """Close both directions, and end a `recv` in another thread; may be called twice."""
 
     def why_ended(self) -> str:
         """Asked once, at the end: what is known of it, for people (the last of stderr, an exit status)."""
@@ -156,13 +156,13 @@ class AgentConnection:
     def call(
         self, op: str, body: bytes = b"", on_output: Callable[[bytes], None] | None = None, **fields: object
     ) -> Call:
-        """Sends a request; `on_output` gets what is streamed before the answer, in the receiving thread."""
+        """Send a request; `on_output` gets what is streamed before the answer, in the receiving thread."""
         call = self._register(next(self._numbers), on_output)
         self._post({"op": op, "id": call.number, **fields}, body)
         return call
 
     def request(self, op: str, body: bytes = b"", *, patience: float = 60.0, **fields: object) -> Reply:
-        """The answer to a request; an agent that gives none within `patience` seconds counts as lost."""
+        """Send a request and return its answer; an agent without one within `patience` seconds counts as lost."""
         call = self.call(op, body, None, **fields)
         reply = self.wait(call, patience)
         if reply is None:
@@ -171,7 +171,7 @@ class AgentConnection:
         return reply
 
     def wait(self, call: Call, seconds: float | None = None) -> Reply | None:
-        """The answer, None if there is none within `seconds`; LostNode if there will be none.
+        """Return the answer, None if there is none within `seconds`; LostNode if there will be none.
 
         ProvisionError if the agent could not do it, with its reason.
         """
@@ -185,7 +185,7 @@ class AgentConnection:
         return self._wait(lambda: call.ended is not None or call.reply is not None, seconds)
 
     def give_up(self, why: str) -> None:
-        """Counts the node as lost."""
+        """Count the node as lost."""
         self._end(why)
         self._pipe.close()
 
@@ -297,7 +297,7 @@ class AgentConnection:
         return taken
 
     def _printed(self) -> str:
-        """What stood before the agent's first word, for an error."""
+        """Return what was printed before the agent's first message, for an error."""
         text = self._noise[:500].decode(errors="replace").strip()
         return f"; it printed: {text}" if text else ""
 
@@ -310,7 +310,7 @@ def _lengths(data: bytes) -> tuple[int, int]:
 
 
 def _hello(name: str, said: Mapping[str, Any]) -> AgentHello:
-    """An agent's first answer, every part of it of its kind."""
+    """Read an agent's first answer, and check the type of each part."""
     known: dict[str, Any] = {one.name: said.get(one.name) for one in fields_of(AgentHello)}
     wrong = [one.name for one in fields_of(AgentHello) if type(known[one.name]).__name__ != one.type]
     if wrong or set(said) - set(known) - {"id"}:
@@ -320,27 +320,27 @@ def _hello(name: str, said: Mapping[str, Any]) -> AgentHello:
 
 
 def checked(name: str, what: str, pattern: str, value: object) -> str:
-    """What a node said, if the whole of it is as `pattern` says: it goes into files of other nodes."""
+    """Return a text of a node if the whole of it has the form `pattern`: it goes into files of other nodes."""
     if not isinstance(value, str) or not re.fullmatch(pattern, value):
         raise ProvisionError(name, f"the node's agent answered with {str(value)[:100]!r}, which is no {what}")
     return value
 
 
 def checked_folder(name: str, value: object) -> str:
-    """A folder on a node, which must do without quotes in ssh's files."""
+    """Return a folder on a node, which must do without quotes in ssh's files."""
     return checked(name, "folder that ssh's files can name", _FOLDER, value)
 
 
 def boot_command(interpreter: str = "python3") -> tuple[str, ...]:
-    """The command that runs the agent on a node, its stdin and stdout being a Link's pipe.
+    """Return the command that runs the agent on a node; its stdin and stdout are the pipe of a connection.
 
-    Its last word says whose it is: seen in a list of processes, and in the environment of all that it starts.
+    Its last word is the owner: seen in a list of processes, and in the environment of all that it starts.
     """
     return (interpreter, "-u", "-c", BOOT, str(len(agent_source())), *filter(None, (tracker().label,)))
 
 
 def agent_source() -> bytes:
-    """What a Link sends first: the agent's modules, and what loads them."""
+    """Return what a connection sends first: the agent's modules, and the code that loads them."""
     folder = REMOTE
     modules = [(name, (folder / f"{name}.py").read_text(encoding="utf-8")) for name in _MODULES]
     return _LOADER.format(modules=modules).encode()

@@ -124,7 +124,7 @@ class AgentNode(RemoteNode):
         return self
 
     def key(self) -> str:
-        """The public half of an ed25519 key pair that lies, made once, in `folder` as `key` and `key.pub`."""
+        """Return the public half of an ed25519 key pair, made once in `folder` as `key` and `key.pub`."""
         return self._key(self.link.request("key").fields.get("public"))
 
     def start_sshd(self, authorized_key: str, environment: Mapping[str, str]) -> SshServer:
@@ -137,7 +137,7 @@ class AgentNode(RemoteNode):
         return SshServer(port=int(port), host_key=self._key(fields.get("host_key")), user=user)
 
     def sshd_log(self) -> tuple[str, ...]:
-        """The last lines that the node's sshd printed: why it let somebody not in."""
+        """Return the last lines that the node's sshd printed: why it refused a login."""
         return self._lines("log", "lines")
 
     def sweep(self) -> tuple[str, ...]:
@@ -158,12 +158,12 @@ class AgentNode(RemoteNode):
                 after()
 
     def _key(self, said: object) -> str:
-        """A public key, without its comment."""
+        """Check a public key; return it without its comment."""
         words = said.split(" ", 2)[:2] if isinstance(said, str) else [str(said)]
         return checked(self.name, "public key of ssh's", _KEY, " ".join(words))
 
     def _lines(self, op: str, name: str, **fields: object) -> tuple[str, ...]:
-        """An answer that is a list of words."""
+        """Return an answer that is a list of words."""
         reply = self.link.request(op, **fields)  # type: ignore[arg-type]
         with self._reading():
             return tuple(map(str, list(reply.fields[name])))
@@ -203,7 +203,7 @@ class _Writer:
                 self.trouble = trouble
 
     def line(self, text: str) -> None:
-        """Writes a line of ours after what was written."""
+        """Write a line of ours after the output."""
         self((b"" if self._ends_line else b"\n") + text.encode(errors="backslashreplace") + b"\n")
 
     def stop(self) -> None:
@@ -274,7 +274,7 @@ class _Run:
         return False
 
     def _finished(self, call: Call, ended: bool) -> Reply | None:
-        """What came of the command, which is told to stop if it has not ended; None from a node that was lost.
+        """Return the command's result, after stopping it if it has not ended; None from a node that was lost.
 
         A KeyboardInterrupt meanwhile means that nothing more is waited for: straight to KILL.
         """

@@ -28,12 +28,12 @@ class NotStarted:
 
 
 def empty() -> LaunchError:
-    """What to raise for a command without a program."""
+    """Return the error of a command without a program."""
     return LaunchError("cannot start an empty command")
 
 
 def error(program: str, why: NotStarted) -> LaunchError:
-    """What to raise for `program`."""
+    """Return the error of a `program` that could not be started."""
     if why.errno is None:
         return LaunchError(f"cannot start {program!r}: {why.text} in its arguments or environment")
     return LaunchError(f"cannot start {program}: {_explained(program, why)}")
@@ -53,7 +53,7 @@ def _explained(program: str, why: NotStarted) -> str:
 
 @contextmanager
 def sink(output: Path) -> Iterator[int]:
-    """The file that a command's output is appended to, made with mode 0600; LaunchError where it cannot be written."""
+    """Open the file that a command's output is appended to (mode 0600); LaunchError if it cannot be written."""
     try:
         file = os.open(output, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as failure:

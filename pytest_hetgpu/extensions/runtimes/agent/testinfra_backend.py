@@ -29,7 +29,7 @@ class AgentBackend(BaseBackend):  # type: ignore[misc]
 
 
 def host_of(member: RemoteNode, name: str) -> Host:
-    """The testinfra host that `member` is, called `name`."""
+    """Return the testinfra host that `member` is, called `name`."""
     backend = AgentBackend(member, name)
     host = Host(backend)
     backend.set_host(host)

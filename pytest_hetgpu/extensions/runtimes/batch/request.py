@@ -57,7 +57,7 @@ def batch_of(hardware: Hardware) -> Batch | None:
 
 
 def groups(kinds: Sequence[str]) -> list[int]:
-    """The component of a heterogeneous job that each node is of: neighbours of one kind share theirs."""
+    """Return the component of a heterogeneous job that each node is of: neighbours of one kind share theirs."""
     found: list[int] = []
     for place, kind in enumerate(kinds):
         found.append(0 if not place else found[-1] + (kind != kinds[place - 1]))
@@ -71,7 +71,7 @@ def one_step(batch: Batch) -> tuple[str, ...]:
 
 
 def request(batch: Batch, nodes: int) -> tuple[str, ...]:
-    """The options of salloc for one component."""
+    """Return the options of salloc for one component."""
     given = {
         "--partition": batch.partition,
         "--account": batch.account,
@@ -105,7 +105,7 @@ def components(name: str, batches: Sequence[Batch], comment: str = "") -> tuple[
 
 
 def cpus(text: str) -> set[int]:
-    """The numbers of `1-7,9`; ValueError for what is no such list."""
+    """Return the numbers of `1-7,9`; ValueError for what is no such list."""
     found: set[int] = set()
     for part in text.split(","):
         first, dash, last = part.partition("-")
@@ -114,5 +114,5 @@ def cpus(text: str) -> set[int]:
 
 
 def mask(text: str) -> str:
-    """A list of CPUs as a mask of Slurm's: `1-7` is 0xfe."""
+    """Convert a list of CPUs to a mask of Slurm: `1-7` is 0xfe."""
     return hex(sum(1 << cpu for cpu in cpus(text)))

@@ -26,7 +26,7 @@ Bind = Annotated[str, Form(r"^/[^:,\x00\s]*(:/[^:,\x00\s]*)?(:ro|:rw)?$", "be /H
 
 
 def _binding(value: Any) -> Any:
-    """A node's name in BINDINGS, a list of CPU lists, or a word of srun's."""
+    """Read a node's name in BINDINGS, a list of CPU lists, or a word of srun."""
     if isinstance(value, str) and value in BINDINGS:
         return list(BINDINGS[value])
     for part in value if isinstance(value, list) else ():

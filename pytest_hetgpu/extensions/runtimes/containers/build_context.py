@@ -79,7 +79,7 @@ def content_digest(folder: str, args: Mapping[str, str]) -> str:
 
 
 def context(folder: str) -> tuple[Entry, ...]:
-    """What a build of `folder` gets, sorted by path: all of it but for what its .dockerignore leaves out.
+    """Return the files that a build of `folder` gets, sorted by path: all that its .dockerignore does not leave out.
 
     The Dockerfile and .dockerignore are always of it. Sockets, pipes and devices are not. Raises UsageError.
     """
@@ -97,7 +97,7 @@ def context(folder: str) -> tuple[Entry, ...]:
 
 
 def ignore_patterns(text: str) -> tuple[Pattern, ...]:
-    """The patterns of a .dockerignore: Go's filepath.Match with `**`, `!` and `#`, relative to the folder.
+    """Read the patterns of a .dockerignore: Go's filepath.Match with `**`, `!` and `#`, relative to the folder.
 
     https://docs.docker.com/build/concepts/context/#dockerignore-files
     """
@@ -113,7 +113,7 @@ def excluded(path: str, patterns: Sequence[Pattern]) -> bool:
 
 
 def base_of(folder: str, args: Mapping[str, str]) -> str:
-    """The image that the build starts from as its argument BASE says, or its default in the Dockerfile; else empty."""
+    """Return the image that the build starts from, by its argument BASE or the Dockerfile's default; else ""."""
     if "BASE" in args:
         return args["BASE"]
     text = Path(folder, DOCKERFILE).read_text(encoding="utf-8", errors="replace")
@@ -186,12 +186,12 @@ def _by_re2(expression: str) -> _Expression | None:
 
 
 def _known(text: str) -> str:
-    """A text without halves of surrogate pairs, which stand for bytes of a name that are no UTF-8."""
+    """Replace halves of surrogate pairs, which stand for bytes of a name that are no UTF-8."""
     return text.encode(errors="replace").decode()
 
 
 def _expression(pattern: str) -> str:
-    """A regular expression for one pattern; `[` without its `]` stands for itself."""
+    """Translate one pattern to a regular expression; `[` without its `]` stands for itself."""
     return "".join(_translated(match) for match in _TOKEN.finditer(pattern))
 
 

@@ -11,7 +11,7 @@ from pytest_hetgpu.model.job import Hardware, Image
 
 
 def image_of(kind: Hardware, places: Iterable[Path], build: tuple[Mapping[str, str], str]) -> Image:
-    """A folder with a Dockerfile, looked for like a matrix, else a reference that an engine has or can pull.
+    """Return the image of a folder with a Dockerfile, looked for like a matrix, else of a reference.
 
     `build` are the arguments and the network that the inventory has for it. UsageError for a folder that is not there.
     """

@@ -130,7 +130,7 @@ def label(text: str) -> str:
 
 
 def object_name(placement: str, token: str = "") -> str:
-    """What the pods of a placement go by: `hetgpu-aws-mixed`, with a token where several may be there at a time."""
+    """Return the name of a placement's pods: `hetgpu-aws-mixed`, with a token if several may be there at a time."""
     plain = re.sub(r"[^a-z0-9]+", "-", placement.lower()).strip("-")
     room = _LONGEST_NAME - len("hetgpu--") - len(token)
     if plain != placement or not 0 < len(plain) <= room:

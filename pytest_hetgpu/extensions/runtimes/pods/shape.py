@@ -135,7 +135,7 @@ class TolerationShape(Shape):
         return self
 
     def toleration(self) -> Toleration:
-        """The noun; a value means Equal."""
+        """Return the noun; a value means Equal."""
         operator = self.operator or ("Equal" if self.value else "Exists")
         return Toleration(self.key or "", operator, self.value, self.effect or "", self.seconds)
 
@@ -197,7 +197,7 @@ class PodsShape(Shape):
 
 
 def reference(image: str) -> str:
-    """An image that a cluster can pull. ValueError for a folder, or anything else."""
+    """Return an image that a cluster can pull; ValueError for a folder, or anything else."""
     if image.startswith(("containers/", "/", ".")):
         raise ValueError(f"a cluster cannot build {show(image)}: build it, push it, and give its reference")
     return _IMAGE.check(image)

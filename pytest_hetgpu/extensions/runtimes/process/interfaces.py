@@ -37,7 +37,7 @@ def network_here(sysfs: Path = _SYSFS) -> Network | None:
 
 
 def _kind(folder: Path, flags: list[str]) -> str:
-    """A bridge or a tunnel by sysfs and flags, else by its name."""
+    """Recognise a bridge or a tunnel by sysfs and flags, else by its name."""
     if (folder / "bridge").is_dir():
         return "bridge"
     try:

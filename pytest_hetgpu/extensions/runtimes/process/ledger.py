@@ -22,10 +22,10 @@ class ResourceTracker:
     """The same for what all processes of a run use, and whoever made it may end before the others."""
 
     def processes(self) -> None:
-        """Processes of this machine are about to be started."""
+        """Record that processes of this machine are about to be started."""
 
     def host(self, host: str, reach: Reach) -> Callable[[], None]:
-        """An agent is about to be started on a host; call what this gives when it has ended by itself."""
+        """Record that an agent is about to be started on a host; call the result when it has ended by itself."""
         return lambda: None
 
     def place(self, spot: Location, *, once: bool = False) -> Callable[[], None]:
@@ -40,7 +40,7 @@ class ResourceTracker:
 
 
 def marked(env: Mapping[str, str], label: str = "") -> dict[str, str]:
-    """An environment for a process of this machine, with that label, else ours where there is one."""
+    """Return the environment of a process of this machine, with that label, else ours if there is one."""
     label = label or tracker().label
     return {**env, VARIABLE: label} if label else dict(env)
 

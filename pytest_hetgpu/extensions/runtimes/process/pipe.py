@@ -75,12 +75,12 @@ class ProcessPipe:
         return self.stderr() or f"the connection ended ({_status(self.returncode())})"
 
     def returncode(self) -> int:
-        """The exit status, waited for if need be."""
+        """Wait for the exit status and return it."""
         self.close()
         return self._process.returncode
 
     def stderr(self) -> str:
-        """The last lines of stderr, once it has ended."""
+        """Return the last lines of stderr, once it has ended."""
         self._listener.join(_PATIENCE)
         return "\n".join(self._lines)
 
