@@ -135,6 +135,7 @@ def test_they_learn_of_it_too_where_nobody_can_say_why(monkeypatch: pytest.Monke
     node = link(*says(MAGIC, frame(HELLO), then="sys.stdin.buffer.read(1)"))
     with pytest.raises(LostNode, match="the connection ended"):
         node.request("interfaces", patience=PATIENCE)
+    node.close()
 
 
 def test_answers_find_who_asked_whatever_their_order() -> None:
