@@ -41,7 +41,7 @@ from pathlib import Path
 def test_cell(cluster, run):
     limit = ("root", "tbf", "rate", Path("rate").read_text(), "burst", "64kb", "latency", "100ms")
     for node in cluster.nodes:
-        said = node.runtime.ask(("tc", "qdisc", "replace", "dev", "eth0", *limit))
+        said = node.runtime.exec(("tc", "qdisc", "replace", "dev", "eth0", *limit))
         assert said.returncode == 0, said.stderr
     run()
 """

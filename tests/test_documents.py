@@ -87,7 +87,7 @@ def test_an_example_loads(name: str, tmp_path: Path) -> None:
         assert known_failures.read(path)
     elif kind == "inventory":
         found = inventory.read(path)
-        assert found.hardware or found.slurm or found.kubernetes
+        assert found.hardware or found.sites
     elif kind == "reader":
         assert CommandSettings.model_validate(yaml.safe_load(text)).patterns
     else:

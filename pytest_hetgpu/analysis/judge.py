@@ -28,13 +28,13 @@ from pytest_hetgpu.analysis.rank_timeline import timeline
 from pytest_hetgpu.config.known_failures.entries import Knowledge
 from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.extensions.transports.base import Transport
-from pytest_hetgpu.model.data_paths import placed
 from pytest_hetgpu.model.failure import Known, Signature
 from pytest_hetgpu.model.job import Job
 from pytest_hetgpu.model.metrics import measurements
 from pytest_hetgpu.model.outcome import Evidence, Finding, Outcome, RunResult
 from pytest_hetgpu.model.transport_classes import by_path
 from pytest_hetgpu.model.verdict import Kind, Verdict
+from pytest_hetgpu.planning.data_paths import placed
 
 JUDGES: tuple[type[Judge], ...] = (
     *(

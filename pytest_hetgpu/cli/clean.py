@@ -7,19 +7,20 @@ import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_hetgpu.cluster.cleanup import findings
 from pytest_hetgpu.cluster.cleanup.findings import Found, Scope
-from pytest_hetgpu.cluster.cleanup.ledger import Ledger, Spot, engine_spot, home, ledgers
+from pytest_hetgpu.cluster.cleanup.ledger import Ledger, home, ledgers
 from pytest_hetgpu.cluster.cleanup.owner import Life, Owner, life, myself
 from pytest_hetgpu.cluster.cleanup.sweep import Place, place_of, why
 from pytest_hetgpu.cluster.cleanup.work import Result, Worked, last_words, work_off
 from pytest_hetgpu.config.inventory import inventory
 from pytest_hetgpu.errors import HetgpuError, UsageError
-from pytest_hetgpu.extensions.runtimes._docker.address import SOCKET
-from pytest_hetgpu.extensions.runtimes._docker.engine import close_engines
+from pytest_hetgpu.extensions.runtimes.lookup import runtimes
+from pytest_hetgpu.extensions.runtimes.traits.leftovers import Location
 from pytest_hetgpu.model.job import Reach
 
 LEFT = 1
@@ -55,10 +56,10 @@ def run(wish: Wish, say: Say, complain: Say, ask: Callable[[str], str] | None = 
     try:
         places, trouble = _places(wish, books)
         found, unseen = _seen(places)
-        usual = _usual_engine(wish, books)
+        usual = _unnamed(wish, books)
         # Most machines have an engine that is nobody's business here: what it says against us is told, no more.
-        remarks = [line for place, line in unseen if place.words == usual]
-        trouble += [line for place, line in unseen if place.words != usual]
+        remarks = [line for place, line in unseen if place.words in usual]
+        trouble += [line for place, line in unseen if place.words not in usual]
         me = myself("")
         scope = Scope(me.uid, me.machine, me.user, wish.all_users, wish.elsewhere)
         sorted_ = findings.sort((one for one in found if wish.concerns(one.thing.owner)), scope, life)
@@ -83,18 +84,16 @@ def run(wish: Wish, say: Say, complain: Say, ask: Callable[[str], str] | None = 
             complain(line)
         return LEFT if left or trouble or unfinished else 0
     finally:
-        close_engines()
+        for _, runtime in runtimes():
+            runtime.shut()
 
 
 def _places(wish: Wish, books: Iterable[Ledger]) -> tuple[list[Place], list[str]]:
     """Everywhere to look: here, the engine here if there is one, what ledgers and the user name. What is no place."""
-    spots = [Spot("processes"), *(_spot_of(url) for url in wish.engines)]
+    spots = [Location("processes"), *_of_engines(wish)]
     spots += [spot for file in wish.inventories for spot in _listed(file)]
     spots += [spot for book in books for spot in book.spots]
-    usual = engine_spot(Reach(), os.environ)
-    url = usual.reach.engine or f"unix://{SOCKET}"
-    if not url.startswith("unix://") or Path(url.removeprefix("unix://")).exists():
-        spots.append(usual)
+    spots += _usual()
     places, trouble = {}, []
     for spot in dict.fromkeys(spots):
         try:
@@ -106,30 +105,44 @@ def _places(wish: Wish, books: Iterable[Ledger]) -> tuple[list[Place], list[str]
     return list(places.values()), trouble
 
 
-def _usual_engine(wish: Wish, books: Iterable[Ledger]) -> str:
-    """The words of the engine that is looked at only because it is there; empty where somebody named it."""
-    usual = engine_spot(Reach(), os.environ)
-    named = [*(_spot_of(url) for url in wish.engines), *(spot for book in books for spot in book.spots)]
-    try:
-        return "" if usual in named else place_of(usual).words
-    except HetgpuError:
-        return ""
+def _usual() -> list[Location]:
+    """The services of this machine: the engine here if there is one."""
+    return [spot for _, runtime in runtimes() if (spot := runtime.default_location(os.environ))]
 
 
-def _spot_of(url: str) -> Spot:
+def _unnamed(wish: Wish, books: Iterable[Ledger]) -> set[str]:
+    """The words of places that are looked at only because they are there: nobody named them."""
+    named = [*_of_engines(wish), *(spot for book in books for spot in book.spots)]
+    found = set()
+    for spot in _usual():
+        with suppress(HetgpuError):
+            found |= set() if spot in named else {place_of(spot).words}
+    return found
+
+
+def _of_engines(wish: Wish) -> list[Location]:
+    return [spot for url in wish.engines for spot in _spots_of(url)]
+
+
+def _spots_of(url: str) -> Iterable[Location]:
     if not url.startswith(("ssh://", "unix://", "tcp://", "https://")):
         raise UsageError(f"--engine {url}: write ssh://USER@HOST, unix:///PATH, or tcp://HOST:PORT for one with TLS")
-    return engine_spot(Reach(url), os.environ)
+    return _services(Reach(url))
 
 
-def _listed(file: Path) -> Iterable[Spot]:
+def _services(reach: Reach) -> Iterable[Location]:
+    """What makes nodes of a host, by whatever runtime."""
+    return [spot for _, runtime in runtimes() if (spot := runtime.location_of(reach, os.environ))]
+
+
+def _listed(file: Path) -> Iterable[Location]:
     """Hosts and engines of an inventory."""
     for hosts in inventory.read(file).hardware.values():
         for host in hosts:
             if host.reach.engine:
-                yield engine_spot(host.reach, os.environ)
+                yield from _services(host.reach)
             if host.address not in inventory.HERE:
-                yield Spot("host", host.address, Reach("", host.reach.user, host.reach.port, host.reach.key))
+                yield Location("host", host.address, Reach("", host.reach.user, host.reach.port, host.reach.key))
 
 
 def _seen(places: Sequence[Place]) -> tuple[list[Found], list[tuple[Place, str]]]:

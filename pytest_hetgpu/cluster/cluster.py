@@ -10,7 +10,7 @@ from pytest_hetgpu.cluster import oom_kills as kills
 from pytest_hetgpu.errors import NotHere, ProvisionError
 from pytest_hetgpu.extensions.hardware.base import Platform
 from pytest_hetgpu.extensions.registry import find
-from pytest_hetgpu.extensions.runtimes.base import Look, Member, Runtime
+from pytest_hetgpu.extensions.runtimes.base import RemoteNode, Runtime, StackDumper
 from pytest_hetgpu.model.job import Job, Node
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Cluster:
                 lost.append(f"node {node.name} ({node.hardware.name} on {node.host}) was lost: {why}")
         return tuple(survivors), tuple(lost)
 
-    def looks(self) -> dict[str, Look]:
+    def looks(self) -> dict[str, StackDumper]:
         """How to look at what runs on the nodes besides the launcher's, by their names."""
         return {node.name: member.stacks for member, node in self._members() if member is not self.launcher}
 
@@ -127,7 +127,7 @@ class Cluster:
         found = {}
         here: tuple[str, int] | None = None
         for one in self.everybody:
-            is_here = not isinstance(one.runtime, Member)
+            is_here = not isinstance(one.runtime, RemoteNode)
             if is_here and here:
                 continue
             try:
@@ -141,8 +141,8 @@ class Cluster:
             here = counted if is_here else here
         return found
 
-    def _members(self) -> list[tuple[Member, Node]]:
-        return [(n.runtime, n.node) for n in self.everybody if isinstance(n.runtime, Member)]
+    def _members(self) -> list[tuple[RemoteNode, Node]]:
+        return [(n.runtime, n.node) for n in self.everybody if isinstance(n.runtime, RemoteNode)]
 
 
 def local(job: Job, runtimes: dict[str, Runtime]) -> Cluster:
@@ -154,14 +154,14 @@ def local(job: Job, runtimes: dict[str, Runtime]) -> Cluster:
     return Cluster(job, nodes, _local(job.launcher, runtimes) if job.launcher else None)
 
 
-def gathered(job: Job, members: Mapping[int, Member], environments: Mapping[int, Environment]) -> Cluster:
+def gathered(job: Job, members: Mapping[int, RemoteNode], environments: Mapping[int, Environment]) -> Cluster:
     """Nodes that were made and joined, by their index. NotHere where one lacks its accelerator."""
     nodes = {node.index: _gathered(node, members[node.index], environments[node.index]) for node in job.everybody}
     ranks = tuple(nodes[node.index] for node in job.nodes)
     return Cluster(job, ranks, nodes[job.launcher.index] if job.launcher else None)
 
 
-def _gathered(node: Node, member: Member, environment: Environment) -> ClusterNode:
+def _gathered(node: Node, member: RemoteNode, environment: Environment) -> ClusterNode:
     if node.ranks:
         _require_devices(node, member)
     return ClusterNode(node, member, environment)

@@ -12,7 +12,8 @@ from pytest_hetgpu.errors import HetgpuError
 from pytest_hetgpu.extensions.fabrics.base import FabricKind
 from pytest_hetgpu.extensions.probes import rdma
 from pytest_hetgpu.extensions.registry import find
-from pytest_hetgpu.extensions.runtimes.base import Member
+from pytest_hetgpu.extensions.runtimes.base import RemoteNode
+from pytest_hetgpu.extensions.runtimes.process.interface_names import kind_of
 from pytest_hetgpu.model.facts import Environment
 from pytest_hetgpu.model.interfaces import (
     LOOPBACK,
@@ -22,7 +23,6 @@ from pytest_hetgpu.model.interfaces import (
     Network,
     choose,
     interface_of,
-    kind_of,
     routed,
 )
 from pytest_hetgpu.model.job import Fabric, Node
@@ -38,7 +38,7 @@ _OTHERS = 4
 _TUNNELS = ("tun", "vxlan", "geneve", "wireguard", "gre", "gretap", "ppp", "ipip")
 
 
-def of(node: Node, member: Member, seen: Environment, *, alone: bool = False, others: Sequence[str] = ()) -> Sight:
+def of(node: Node, member: RemoteNode, seen: Environment, *, alone: bool = False, others: Sequence[str] = ()) -> Sight:
     """The sight of a node; what cannot be told of its network is left open. Never raises for a node that is lost.
 
     `alone` is True if all nodes of the job are on its host; `others` are the hosts of the others.
@@ -60,7 +60,9 @@ def of(node: Node, member: Member, seen: Environment, *, alone: bool = False, ot
     hca = hca if _DEVICE.fullmatch(hca) else ""
     prefix = _prefix(node, member)
     bridges = tuple(name for name in seen.items("nics") if _kind(name, seen) == "bridge")
-    return Sight(member.folder, member.uid == 0, netdev, hca, gid_index, prefix, member.given, interface, bridges)
+    return Sight(
+        member.folder, member.uid == 0, netdev, hca, gid_index, prefix, member.allocated_host, interface, bridges
+    )
 
 
 def _given(node: Node, *, alone: bool) -> bool:
@@ -73,12 +75,12 @@ def _given(node: Node, *, alone: bool) -> bool:
     return own_network or node.hardware.fabric.netdev not in (None, *((LOOPBACK,) * alone))
 
 
-def _prefix(node: Node, member: Member) -> str:
+def _prefix(node: Node, member: RemoteNode) -> str:
     """The prefix of a node's MPI as its ranks will report it: module systems and clusters like links."""
     if not (node.stack and node.stack.prefix):
         return ""
     try:
-        answer = member.ask(("readlink", "-f", node.stack.prefix))
+        answer = member.exec(("readlink", "-f", node.stack.prefix))
     except HetgpuError:
         return ""
     found = answer.stdout.decode(errors="replace").strip()
@@ -122,7 +124,7 @@ def _device(hca: str, port: int) -> str:
     return hca if port == 1 else f"{hca}:{port}"
 
 
-def _interface(member: Member, seen: Environment, hosts: Sequence[str]) -> Choice:
+def _interface(member: RemoteNode, seen: Environment, hosts: Sequence[str]) -> Choice:
     """The interface by which others reach the node; `hosts` are its own and the others, () of a host alone.
 
     A node may know itself by an address of loopback, as on Debian: then the route to another node tells. A tunnel that
@@ -148,9 +150,9 @@ def _interface(member: Member, seen: Environment, hosts: Sequence[str]) -> Choic
     return Choice() if chosen.kind in ("loopback", "nothing") else chosen
 
 
-def _routing(member: Member, hosts: Sequence[str]) -> routing.Routing:
+def _routing(member: RemoteNode, hosts: Sequence[str]) -> routing.Routing:
     """Ask the kernel of the node how it reaches hosts."""
-    answer = member.ask(("python3", f"{member.folder}/programs/{routing.ROUTES_PROGRAM}", *hosts))
+    answer = member.exec(("python3", f"{member.folder}/programs/{routing.ROUTES_PROGRAM}", *hosts))
     return routing.read(answer.stdout) if answer.returncode == 0 else routing.Routing()
 
 

@@ -16,11 +16,10 @@ from pytest_hetgpu.cluster import inspect, network
 from pytest_hetgpu.cluster.ssh import Berth, join
 from pytest_hetgpu.errors import HetgpuError, NotHere
 from pytest_hetgpu.extensions.package_data import REMOTE
-from pytest_hetgpu.extensions.registry import find
-from pytest_hetgpu.extensions.runtimes.base import Gathering, Member, MemberRuntime
+from pytest_hetgpu.extensions.runtimes.base import Deployment, RemoteNode
+from pytest_hetgpu.extensions.runtimes.lookup import runtime_of
 from pytest_hetgpu.model.facts import Environment, found
 from pytest_hetgpu.model.job import Job, Node
-from pytest_hetgpu.model.slurm import SCHEDULERS
 from pytest_hetgpu.planning.placement import Sight
 
 MOST = 4
@@ -33,13 +32,13 @@ class Standing:
     """One placement's nodes, ready: by index, a launcher without ranks the last."""
 
     berths: tuple[Berth, ...]
-    gathering: Gathering
+    deployment: Deployment
     environments: tuple[Environment, ...]
     sights: Mapping[int, Sight]
 
     def close(self) -> None:
         """Leaves nothing of it behind."""
-        _close(self.berths, self.gathering)
+        _close(self.berths, self.deployment)
 
 
 class Placements:
@@ -119,23 +118,23 @@ class Placements:
                 closing.result()
         finally:
             for kind in self._kinds:
-                find("runtimes", kind, MemberRuntime).shut()  # type: ignore[type-abstract]
+                runtime_of(kind).shut()
 
     def _open(self, job: Job) -> Standing:
         name = re.sub(r"[^A-Za-z0-9_.-]", "_", f"{job.matrix}-{job.axes['placement']}")
         owner = f"{getpass.getuser()}@{os.uname().nodename}:{os.getpid()}"
-        gathering = Gathering(name, self.run, owner, job.everybody, partial(self._telling, job))
+        deployment = Deployment(name, self.run, owner, job.everybody, partial(self._telling, job))
         self._kinds |= {node.hardware.runtime for node in job.everybody}
         berths: list[Berth] = []
         try:
-            openers = [_opener(node, gathering) for node in job.everybody]
-            berths += _together(openers, gathering, partial(self._meanwhile, job))
+            openers = [_opener(node, deployment) for node in job.everybody]
+            berths += _together(openers, deployment, partial(self._meanwhile, job))
             environments = _joined_and_seen(berths, job.starter)
             sights = _sights(berths, environments)
         except BaseException:
-            _close(berths, gathering)
+            _close(berths, deployment)
             raise
-        return Standing(tuple(berths), gathering, environments, sights)
+        return Standing(tuple(berths), deployment, environments, sights)
 
 
 def _sights(berths: Sequence[Berth], environments: Sequence[Environment]) -> dict[int, Sight]:
@@ -152,17 +151,17 @@ def _sights(berths: Sequence[Berth], environments: Sequence[Environment]) -> dic
 
 def _ends_within(standing: Standing, job: Job) -> bool:
     """Whether what a scheduler lent would end before the time limit of a job that a fresh loan can outlive."""
-    terms = (berth.member.term for berth in standing.berths)
+    terms = (berth.member.walltime for berth in standing.berths)
     return any(monotonic() - term.began > term.seconds - job.timeout > 0 for term in terms if term)
 
 
-def _close(berths: Sequence[Berth], gathering: Gathering) -> None:
+def _close(berths: Sequence[Berth], deployment: Deployment) -> None:
     try:
         if berths:
             with ThreadPoolExecutor(max_workers=min(16, len(berths))) as pool:
                 list(pool.map(lambda berth: berth.member.close(), berths))
     finally:
-        gathering.close()
+        deployment.close()
 
 
 def identity(job: Job) -> str:
@@ -175,12 +174,12 @@ def _of(node: Node) -> tuple[object, ...]:
     launcher = node.stack.launcher if node.stack else ""
     # What a scheduler chose is no part of what it is asked for.
     host = "" if _lent(node) else node.host
-    asked = (node.hardware.name, node.hardware.batch, node.hardware.pods)
+    asked = (node.hardware.name, node.hardware.settings)
     return node.index, asked, host, node.name, node.reach, node.image, node.container, launcher
 
 
 def _lent(node: Node) -> bool:
-    return node.hardware.runtime in SCHEDULERS
+    return runtime_of(node.hardware.runtime).schedules
 
 
 def rank_programs() -> dict[str, bytes]:
@@ -190,13 +189,12 @@ def rank_programs() -> dict[str, bytes]:
     return {f"programs/{file.name}": file.read_bytes() for file in files}
 
 
-def _opener(node: Node, gathering: Gathering) -> Callable[[], Berth]:
+def _opener(node: Node, deployment: Deployment) -> Callable[[], Berth]:
     def open_node() -> Berth:
-        runtime = find("runtimes", node.hardware.runtime, MemberRuntime)  # type: ignore[type-abstract]
-        member = runtime.open(node, gathering)
+        member = runtime_of(node.hardware.runtime).open(node, deployment)
         try:
             member.put(rank_programs())
-            return Berth(replace(node, host=member.given) if member.given else node, member)
+            return Berth(replace(node, host=member.allocated_host) if member.allocated_host else node, member)
         except BaseException:
             member.close()
             raise
@@ -219,19 +217,19 @@ def _look(berth: Berth) -> Environment:
     except NotHere:
         host = _Asked(berth.member)
     environment = inspect.collect(host, inspect.look_for(berth.node))
-    told = {name: found(value) for name, value in berth.member.told.items()}
+    told = {name: found(value) for name, value in berth.member.provision_facts.items()}
     return replace(environment, facts={**environment.facts, **told}) if told else environment
 
 
 class _Asked:
     """As much of a testinfra host as accounting needs, where testinfra is not installed."""
 
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: RemoteNode) -> None:
         self._member = member
 
     def run(self, command: str, *args: str) -> inspect.Answer:
         """Runs `python3 -c` with these arguments, which is all that `command` ever is."""
-        answer = self._member.ask(("python3", "-c", *args), timeout=2 * inspect.TIMEOUT)
+        answer = self._member.exec(("python3", "-c", *args), timeout=2 * inspect.TIMEOUT)
         return SimpleNamespace(
             rc=answer.returncode,
             stdout=answer.stdout.decode(errors="replace"),
@@ -240,7 +238,7 @@ class _Asked:
 
 
 def _together(
-    openers: Sequence[Callable[[], Berth]], gathering: Gathering, meanwhile: Callable[[], object]
+    openers: Sequence[Callable[[], Berth]], deployment: Deployment, meanwhile: Callable[[], object]
 ) -> list[Berth]:
     """Open all side by side, and do something else. If one fails, close the others and raise the first error."""
     pool = ThreadPoolExecutor(max_workers=min(16, len(openers)))
@@ -250,11 +248,11 @@ def _together(
         meanwhile()
         return [future.result() for future in futures]
     except BaseException:
-        gathering.abandoned.set()
+        deployment.abandoned.set()
         for future in futures:
             future.cancel()
         pool.shutdown(wait=True)
-        members: list[Member] = [
+        members: list[RemoteNode] = [
             future.result().member for future in futures if not future.cancelled() and not future.exception()
         ]
         for member in members:

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from pytest_hetgpu.errors import ProvisionError
-from pytest_hetgpu.extensions.runtimes.base import Member
+from pytest_hetgpu.extensions.runtimes.base import RemoteNode
 from pytest_hetgpu.model.job import Node
 from pytest_hetgpu.planning.placement import address
 from pytest_hetgpu.planning.shell.ssh_config import CONFIG, KNOWN_HOSTS, known_hosts, session_environment, ssh_config
@@ -24,7 +24,7 @@ class Berth:
     """A node with the one who reaches it."""
 
     node: Node
-    member: Member
+    member: RemoteNode
 
     @property
     def words(self) -> str:
@@ -38,7 +38,7 @@ def join(starter: Berth, others: Sequence[Berth]) -> None:
         return
     public = starter.member.key()
     with ThreadPoolExecutor(max_workers=min(32, len(others))) as pool:
-        doors = list(pool.map(lambda berth: berth.member.open_door(public, session_environment(berth.node)), others))
+        doors = list(pool.map(lambda berth: berth.member.start_sshd(public, session_environment(berth.node)), others))
         folder = starter.member.folder
         entries = [(berth.node, door) for berth, door in zip(others, doors, strict=True)]
         files = {CONFIG: ssh_config(folder, entries), KNOWN_HOSTS: known_hosts(entries)}
@@ -49,14 +49,14 @@ def join(starter: Berth, others: Sequence[Berth]) -> None:
 def _try(starter: Berth, other: Berth) -> None:
     config = f"{starter.member.folder}/{CONFIG}"
     try:
-        answer = starter.member.ask(("ssh", "-F", config, other.node.name, "true"), timeout=SLOW)
+        answer = starter.member.exec(("ssh", "-F", config, other.node.name, "true"), timeout=SLOW)
     except ProvisionError as error:
         why = str(error).removeprefix(f"{error.node}: ")
         raise ProvisionError(other.words, f"{starter.words} cannot try ssh to it: {why}") from None
     if answer.returncode:
         said = " ".join(answer.stderr.decode(errors="replace").split()) or f"exit code {answer.returncode}"
         where = f"{address(other.node)} ({_hint(said)})"
-        log = other.member.door_log()
+        log = other.member.sshd_log()
         raise ProvisionError(other.words, f"ssh from {starter.words} to {where} failed: {said}", log)
 
 

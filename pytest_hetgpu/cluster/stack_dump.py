@@ -18,7 +18,7 @@ from typing import Any
 
 from pytest_hetgpu.analysis.logs.records import RecordReader
 from pytest_hetgpu.extensions.runtimes.agent.look import unpacked
-from pytest_hetgpu.extensions.runtimes.base import Look, Overdue
+from pytest_hetgpu.extensions.runtimes.base import StackDumper, TimeoutInfo
 from pytest_hetgpu.extensions.signatures.engine.stack_lines import gdb_threads, main_thread, merged
 from pytest_hetgpu.extensions.signatures.engine.stacks import (
     Position,
@@ -64,7 +64,9 @@ class Seen:
     trouble: str = ""
 
 
-def record(overdue: Overdue, others: Mapping[str, Look], output: Path, ranks: int, kept: Path | None = None) -> None:
+def record(
+    overdue: TimeoutInfo, others: Mapping[str, StackDumper], output: Path, ranks: int, kept: Path | None = None
+) -> None:
     """Looks at a job of so many ranks whose time is over, on the launcher's node and all others, and keeps what it saw.
 
     The file `kept` takes the stacks; without one they lie beside the output.
@@ -91,7 +93,7 @@ def greeted(output: Path) -> Mapping[int, Hello]:
     return reader.finish().hellos
 
 
-def said(answers: Sequence[Answer], hellos: Mapping[int, Hello], ranks: int, overdue: Overdue) -> list[str]:
+def said(answers: Sequence[Answer], hellos: Mapping[int, Hello], ranks: int, overdue: TimeoutInfo) -> list[str]:
     """The lines that tell what was seen: one a rank, and the verdict."""
     seen = {one.position.rank: one for answer in answers for one in _ranks(answer)}
     all_answered = all("ranks" in answer for answer in answers)
@@ -119,7 +121,7 @@ def _halted(answer: Answer) -> Iterable[StoppedProcess]:
             yield StoppedProcess(clean(str(one["name"])), host, int(one["pid"]))
 
 
-def _verdict(positions: Sequence[Position], overdue: Overdue, halted: Sequence[StoppedProcess]) -> list[str]:
+def _verdict(positions: Sequence[Position], overdue: TimeoutInfo, halted: Sequence[StoppedProcess]) -> list[str]:
     """`hetgpu: stuck after 4 s, nothing moved: ...`, or slow; nothing where nothing is known of any rank.
 
     A job with a stopped launcher does not end, whatever its ranks do.
@@ -149,12 +151,12 @@ def _line(seen: Seen) -> str:
     return f"hetgpu: stack: {who} {one.in_words()} [{facts(one)}]"
 
 
-def _asked(look: Look, others: Mapping[str, Look], hellos: Mapping[int, Hello]) -> list[dict[str, Any]]:
+def _asked(look: StackDumper, others: Mapping[str, StackDumper], hellos: Mapping[int, Hello]) -> list[dict[str, Any]]:
     """What the nodes answer, asked at once; the launcher's is asked here, where an interruption reaches it."""
     request = {"hellos": [[rank, hello.pid, hello.host] for rank, hello in hellos.items()], "gap": GAP}
     answers: list[dict[str, Any]] = [{"node": name} for name in ("launcher", *others)]
 
-    def ask(place: int, of: Look) -> None:
+    def ask(place: int, of: StackDumper) -> None:
         try:
             answers[place].update(unpacked(of(request, SECONDS)))
         except Exception as error:  # noqa: BLE001 - the other nodes may know more

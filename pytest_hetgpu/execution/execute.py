@@ -16,7 +16,7 @@ from pytest_hetgpu.cluster.leases.hold import held
 from pytest_hetgpu.errors import LaunchError, ProvisionError
 from pytest_hetgpu.execution.retry.budget import UNLIMITED, Budget
 from pytest_hetgpu.execution.retry.output import LIMIT, limited
-from pytest_hetgpu.extensions.runtimes.base import OnOverdue, Overdue, shrug
+from pytest_hetgpu.extensions.runtimes.base import OnTimeout, TimeoutInfo, ignore
 from pytest_hetgpu.model.job import Job
 from pytest_hetgpu.model.outcome import RunResult
 from pytest_hetgpu.store.files import PRIVATE
@@ -85,7 +85,7 @@ def _bounded(cluster: Cluster, folder: RunFolder, bounds: Bounds) -> RunResult:
         return RunResult(job.command.argv, None, str(output), time.time(), 0.0, timed_out=True, spent=why)
     short = left < job.timeout
     before, kills_before = cluster.traffic(), cluster.oom_kills()
-    overdue: OnOverdue = shrug if short else partial(_look, cluster, output, folder.stacks(job.label))
+    overdue: OnTimeout = ignore if short else partial(_look, cluster, output, folder.stacks(job.label))
     with limited(output, bounds.output) as finish:
         result = cluster.launcher.run(job.command, output=output, timeout=min(left, job.timeout), overdue=overdue)
         left_out = finish()
@@ -110,7 +110,7 @@ def not_started(job: Job, output: Path, why: Sequence[str]) -> RunResult:
     return RunResult(job.command.argv, COMMAND_NOT_FOUND, str(output), time.time(), 0.0)
 
 
-def _look(cluster: Cluster, output: Path, kept: Path, overdue: Overdue) -> None:
+def _look(cluster: Cluster, output: Path, kept: Path, overdue: TimeoutInfo) -> None:
     """Keeps where the ranks of a job are whose time is over, before it is stopped."""
     from pytest_hetgpu.cluster import stack_dump
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 
 LOOPBACK = "lo"
 FREE = "free"
@@ -17,8 +16,6 @@ FREE = "free"
 ROUTES = "/proc/net/route"
 
 _UP = 0x1  # RTF_UP of linux/route.h
-_BRIDGES = ("docker*", "br-*", "virbr*", "cni*", "flannel*", "podman*", "lxcbr*", "lxdbr*", "cbr*")
-_TUNNELS = ("tun*", "tap*", "wg*", "ppp*", "tailscale*", "zt*", "utun*", "vxlan*", "tunl*", "gre*", "sit*", "ip6tnl*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,16 +80,6 @@ def choose(network: Network) -> Choice:
     why = f"no other interface can be used: {others or 'there is none'}"
     loopback = next((one.name for one in network.interfaces if one.kind == "loopback" and one.running), "")
     return Choice(loopback, why, "loopback" if loopback else "nothing")
-
-
-def kind_of(name: str) -> str:
-    """Tell a bridge or a tunnel by the name that engines and VPNs give it; "" for any other interface."""
-    if name == LOOPBACK:
-        return "loopback"
-    for kind, globs in {"bridge": _BRIDGES, "tunnel": _TUNNELS}.items():
-        if any(fnmatchcase(name, glob) for glob in globs):
-            return kind
-    return ""
 
 
 def interface_of(routes: str, address: str | None) -> str:

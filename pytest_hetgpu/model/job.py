@@ -11,9 +11,8 @@ from dataclasses import dataclass, field, replace
 from pytest_hetgpu.model.external_program import ExternalProgram
 from pytest_hetgpu.model.failure import Condition
 from pytest_hetgpu.model.interfaces import Choice
-from pytest_hetgpu.model.kubernetes import Pods
 from pytest_hetgpu.model.records import Point
-from pytest_hetgpu.model.slurm import SCHEDULERS, Batch
+from pytest_hetgpu.model.stored import STORED
 from pytest_hetgpu.model.thresholds import TOLERANCE, Limit, Reference
 from pytest_hetgpu.model.transport_classes import Duty
 from pytest_hetgpu.model.verdict import Kind, Verdict
@@ -120,7 +119,11 @@ class ContainerOptions:
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """A named kind of node. `prefix` is where its stack is ("": PATH finds it); `batch` or `pods` is asked for."""
+    """A named kind of node. `prefix` is where its stack is ("": PATH finds it).
+
+    `settings` are those of its runtime: an object of the runtime's own class, `Stored` in a job that was read back from
+    a run's folder, None for a runtime without any.
+    """
 
     name: str
     accelerator: Accelerator = Accelerator()
@@ -135,8 +138,7 @@ class Hardware:
     env: Mapping[str, str] = field(default_factory=dict)
     mca: Mapping[str, str] = field(default_factory=dict)
     capabilities: frozenset[str] = frozenset()
-    batch: Batch | None = None
-    pods: Pods | None = None
+    settings: object = field(default=None, metadata={STORED: ("batch", "pods", "settings")})
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,14 +200,14 @@ class Node:
 class RankContext:
     """Consecutive ranks that share program, environment and host: one context of an MPMD command line.
 
-    `batch` are the terms of a node that Slurm gave.
+    `settings` are those of their node's hardware.
     """
 
     ranks: int
     host: str
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
-    batch: Batch | None = None
+    settings: object = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,11 +336,6 @@ class Job:
     def starter(self) -> Node:
         """The node that the command is started on."""
         return self.launcher or self.nodes[0]
-
-    @property
-    def hosts(self) -> tuple[str, ...]:
-        """Hosts the job occupies, sorted, each once; not those that a scheduler gave, which are leased already."""
-        return tuple(sorted({node.host for node in self.everybody if node.hardware.runtime not in SCHEDULERS}))
 
     @property
     def joined(self) -> bool:

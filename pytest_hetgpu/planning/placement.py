@@ -10,14 +10,13 @@ from dataclasses import dataclass, field, replace
 from pytest_hetgpu.config.inventory.inventory import HERE, Host, Inventory
 from pytest_hetgpu.config.matrix.document import CellSettings, Document
 from pytest_hetgpu.errors import NotHere
+from pytest_hetgpu.extensions.runtimes.lookup import conflict, runtime_of
 from pytest_hetgpu.extensions.stacks.base import family_of
 from pytest_hetgpu.model.interfaces import Choice, Network, choose
 from pytest_hetgpu.model.job import ContainerOptions, Hardware, Image, Node, Stack
-from pytest_hetgpu.model.kubernetes import quarrel
-from pytest_hetgpu.model.slurm import SCHEDULERS, groups
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")
-# How Docker calls the interface of a container on a network of its own, and Kubernetes the first one of a pod.
+# What engines call the interface of a container on a network of its own.
 CONTAINER_NETDEV = "eth0"
 
 
@@ -65,15 +64,16 @@ def place(document: Document, settings: CellSettings, site: Site) -> tuple[tuple
     """Every node with its host; a launcher without ranks is the last. NotHere where the site lacks one."""
     kinds = tuple(site.inventory.site(document.hardware[name]) for name in settings.hardware)
     ranks = [settings.options.ranks_per_node] * len(settings.nodes) + [0] * bool(settings.launch_from)
-    kinds = _in_components(kinds, ranks)
-    _of_one_kind(kinds, bool(settings.launch_from))
+    kinds = tuple(runtime_of(kind.runtime).in_placement(kinds, ranks, place) for place, kind in enumerate(kinds))
+    if why := conflict(kinds, launcher=bool(settings.launch_from)):
+        raise NotHere(why)
     hosts = site.inventory.bind(kinds)
     network = _network(kinds, hosts)
     _reachable(kinds, hosts)
     names = _names(kinds, hosts, len(kinds) - 1 if settings.launch_from else 0)
     nodes = []
     for index, (kind, host) in enumerate(zip(kinds, hosts, strict=True)):
-        container = replace(kind.container, network=network) if kind.runtime == "docker" else None
+        container = replace(kind.container, network=network) if runtime_of(kind.runtime).uses_containers else None
         node = Node(
             index=index,
             hardware=_seen(kind, _own_netdev(container, hosts), site.seen.get(index)),
@@ -90,27 +90,6 @@ def place(document: Document, settings: CellSettings, site: Site) -> tuple[tuple
     return tuple(nodes), hosts
 
 
-def _in_components(kinds: tuple[Hardware, ...], ranks: Sequence[int]) -> tuple[Hardware, ...]:
-    """Kinds that are Slurm's know which node of which component they are, and what of a shared one is theirs."""
-    components = groups([kind.name for kind in kinds])
-    several = len({*components}) > 1
-    found = []
-    for place, (kind, group) in enumerate(zip(kinds, components, strict=True)):
-        relative = place - components.index(group)
-        if batch := kind.batch:
-            shared = 0 if batch.exclusive else ranks[place]
-            batch = replace(batch, group=group if several else None, relative=relative, ranks=shared)
-        found.append(replace(kind, batch=batch) if batch else kind)
-    return tuple(found)
-
-
-def _of_one_kind(kinds: Sequence[Hardware], launcher: bool) -> None:
-    """NotHere where pods of one placement cannot be made together."""
-    pods = [(kind.name, kind.pods) for kind in kinds if kind.pods]
-    if why := quarrel(pods, launcher=launcher and bool(kinds[-1].pods)):
-        raise NotHere(why)
-
-
 def address(node: Node) -> str:
     """Where the others reach a node: by its name on a network of the placement's own, else by its host's address."""
     if node.container and node.container.network == "user":
@@ -120,7 +99,7 @@ def address(node: Node) -> str:
 
 def _network(kinds: Sequence[Hardware], hosts: Sequence[Host]) -> str:
     """A network of the placement's own is possible where all nodes are containers of one engine."""
-    containers = [kind for kind in kinds if kind.runtime == "docker"]
+    containers = [kind for kind in kinds if runtime_of(kind.runtime).uses_containers]
     wanted = {kind.container.network for kind in containers}
     one_engine = len(containers) == len(kinds) and len({host.reach.engine for host in hosts}) == 1
     if "user" in wanted and not one_engine:
@@ -150,8 +129,9 @@ def _names(kinds: Sequence[Hardware], hosts: Sequence[Host], starter: int) -> li
     names = []
     for index, (kind, host) in enumerate(zip(kinds, hosts, strict=True)):
         plain = _PLAIN.fullmatch(host.address) and many[host.address] == 1 and host.address not in HERE
-        given = kind.runtime == "docker" or kind.runtime in SCHEDULERS  # names of ours
-        if kind.runtime != "docker" and index == starter:
+        runtime = runtime_of(kind.runtime)
+        given = runtime.uses_containers or runtime.schedules  # names of ours
+        if not runtime.uses_containers and index == starter:
             names.append("localhost")
         else:
             names.append(host.address if plain and not given else f"node{index}")
@@ -183,8 +163,8 @@ def _chosen(kind: Hardware, container: ContainerOptions | None, sight: Sight | N
         return Choice(CONTAINER_NETDEV, "the first one on a container's own network")
     if sight and (sight.netdev or (sight.interface and sight.interface.name)):
         return _unnamed(sight.interface or Choice(sight.netdev, "seen on the node"))
-    if kind.pods and not kind.pods.host_network:
-        return Choice(CONTAINER_NETDEV, "the first one of a pod")
+    if known := runtime_of(kind.runtime).known_interface(kind):
+        return known
     if kind.runtime == "local" and not sight:
         return _unnamed(choose(network)) if network else Choice()
     return Choice() if sight else Choice(why="a run chooses it once the node is there")
@@ -199,8 +179,8 @@ def _seen(kind: Hardware, netdev: str, sight: Sight | None) -> Hardware:
     fabric = kind.fabric
     if kind.runtime == "local" and not sight:
         return kind
-    first = CONTAINER_NETDEV if kind.pods and not kind.pods.host_network else ""
-    netdev = fabric.netdev or netdev or (sight.netdev if sight else "") or first
+    known = runtime_of(kind.runtime).known_interface(kind)
+    netdev = fabric.netdev or netdev or (sight.netdev if sight else "") or (known.name if known else "")
     found = replace(
         fabric,
         netdev=netdev or None,
@@ -217,7 +197,7 @@ def _stack(kind: Hardware, host: Host, asked: str | None, site: Site, index: int
     if asked and asked != kind.stack:
         raise NotHere(f"hardware {kind.name} has the stack {kind.stack}, the cell asks for {asked}")
     prefix = host.prefix or kind.prefix
-    if kind.runtime == "slurm" and not prefix and kind.stack in site.stacks:
+    if runtime_of(kind.runtime).shares_files and not prefix and kind.stack in site.stacks:
         return site.stacks[kind.stack]
     stack = family_of(kind.stack).elsewhere(kind.stack, prefix)
     sight = site.seen.get(index)

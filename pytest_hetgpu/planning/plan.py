@@ -17,9 +17,9 @@ from pytest_hetgpu.extensions.readers.base import operation_of
 from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.extensions.transports.base import Rendering
 from pytest_hetgpu.extensions.workloads.base import Workload
-from pytest_hetgpu.model.data_paths import paths
 from pytest_hetgpu.model.job import ON_DEVICE, Demand, Hardware, Job, Node, RankContext, Scenario, Stack
 from pytest_hetgpu.planning import interface_pinning, references
+from pytest_hetgpu.planning.data_paths import paths
 from pytest_hetgpu.planning.placement import Sight, Site, address, place
 
 
@@ -284,7 +284,7 @@ def _contexts(
     # A parameter on the command line of one context would hold for the others too; in its environment it does not.
     own = [{f"OMPI_MCA_{name}": value for name, value in each.items() if name not in shared} for each in mca]
     described = [
-        (node.name, tokens, {**mine, **variables}, node.hardware.batch, node.ranks)
+        (node.name, tokens, {**mine, **variables}, node.hardware.settings, node.ranks)
         for node, tokens, mine, variables in zip(nodes, argv, own, env, strict=True)
     ]
     grouped = itertools.groupby(described, key=lambda item: item[:4])

@@ -15,13 +15,14 @@ from pytest_hetgpu.config.known_failures.load import knowledge
 from pytest_hetgpu.config.matrix.document import Document
 from pytest_hetgpu.config.matrix.reader import read
 from pytest_hetgpu.errors import MatrixError, NotHere, UsageError
-from pytest_hetgpu.extensions.build_context import reference
 from pytest_hetgpu.extensions.package_data import REMOTE, packaged
 from pytest_hetgpu.extensions.registry import names, troubles
+from pytest_hetgpu.extensions.runtimes.containers.image import image_of
+from pytest_hetgpu.extensions.runtimes.lookup import runtime_of
 from pytest_hetgpu.extensions.runtimes.process.interfaces import network_here
 from pytest_hetgpu.extensions.stacks.base import family_of
 from pytest_hetgpu.model.interfaces import Network
-from pytest_hetgpu.model.job import Hardware, Image, Job, Scenario, Stack
+from pytest_hetgpu.model.job import Image, Job, Scenario, Stack
 from pytest_hetgpu.model.messages import known
 from pytest_hetgpu.planning.expand import expand
 from pytest_hetgpu.planning.placement import Sight, Site
@@ -192,8 +193,8 @@ class Suite:
             if isinstance(found, NotHere) and not even_if_absent:
                 raise found
             stacks[name] = family_of(name).planned(name) if isinstance(found, NotHere) else found
-        # A cluster of Slurm's shares its file systems: what is installed here is what its nodes have.
-        for name in {kind.stack for kind in kinds if kind.runtime == "slurm"} - set(stacks):
+        # What is installed here is what nodes have that share its file systems.
+        for name in {kind.stack for kind in kinds if runtime_of(kind.runtime).shares_files} - set(stacks):
             shared = self.stack(name)
             stacks |= {name: shared} if isinstance(shared, Stack) else {}
         return plan(document, scenario, replace(self._site(document, stacks, seen or {}), verbose=verbose))
@@ -237,29 +238,14 @@ def _images(document: Document, found: Inventory, root: Path) -> dict[str, Image
     places = (Path(document.file).parent, root, packaged("containers").parent)
     images, complaints = {}, []
     for name, kind in document.hardware.items():
-        if kind.runtime == "docker" and kind.image:
+        if runtime_of(kind.runtime).uses_containers and kind.image:
             try:
-                images[name] = _image(kind, places, found.build_of(Path(kind.image).name))
+                images[name] = image_of(kind, places, found.build_of(Path(kind.image).name))
             except UsageError as error:
                 complaints.append(f"{document.file}: hardware.{name}.image: {error}")
     if complaints:
         raise MatrixError(complaints)
     return images
-
-
-def _image(kind: Hardware, places: Iterable[Path], build: tuple[Mapping[str, str], str]) -> Image:
-    """A folder with a Dockerfile, looked for like a matrix, else a reference that an engine has or can pull."""
-    wanted = kind.image or ""
-    folder = next((place / wanted for place in places if (place / wanted / "Dockerfile").is_file()), None)
-    if folder is None:
-        if wanted.startswith(("containers/", "/")):
-            looked = ", ".join(dict.fromkeys(str(place / wanted) for place in places))
-            raise UsageError(f"{wanted!r} is no folder with a Dockerfile (looked for {looked})")
-        return Image(wanted)
-    args, network = build
-    args = {**kind.build_args, **args}
-    path = str(folder.resolve())
-    return Image(reference(path, args), path, args, network or kind.build_network)
 
 
 def _labelled(expanded: Sequence[tuple[Document, list[Scenario]]]) -> Iterable[Scenario]:

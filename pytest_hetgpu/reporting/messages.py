@@ -158,7 +158,7 @@ def _lines(job: Job, suite: Suite) -> Iterator[str]:
     yield f"timeout: {job.timeout:g} s"
     environment = "".join(f"{shlex.quote(f'{name}={value}')} " for name, value in sorted(job.command.env.items()))
     yield f"$ {script.started(job, job.command) if job.joined else f'{environment}{shlex.join(job.command.argv)}'}"
-    yield from script.otherwise(job)
+    yield from script.alternatives(job)
 
 
 def _described(node: Node, job: Job) -> str:

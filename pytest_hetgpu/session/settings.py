@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from pytest_hetgpu.extensions.inventories import EXAMPLES
+
 OFF = "off"
 BUGS = ("crash", "wrong_result", "hang", "out_of_memory", "error", "unknown", "missing_library", "gpu_arch_mismatch")
 RETRIABLE = ("network_failure", "launch_failure", "transport_unavailable", "timeout")
@@ -53,7 +55,7 @@ OPTIONS = (
     Option("matrix", "matrix file to run; repeatable", "FILE", "paths"),
     Option(
         "inventory",
-        "where the hardware of the matrix is: a file of ours, or hostfile:PATH, slurm:PATH, kubernetes:PATH, ...",
+        f"where the hardware of the matrix is: a file of ours, or {EXAMPLES}, ...",
         "FILE",
         "source",
         same=True,

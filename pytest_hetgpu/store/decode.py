@@ -12,6 +12,8 @@ from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache
 from typing import Any
 
+from pytest_hetgpu.model.stored import STORED, Stored
+
 Convert = Callable[[Any], Any]
 
 NOT_FINITE = ("NaN", "Infinity", "-Infinity")
@@ -98,7 +100,9 @@ def _container_in(hint: Any) -> Convert:
 
 def _dataclass_in(cls: Any) -> Convert:
     hints = typing.get_type_hints(cls)
-    decoders = tuple((f.name, json_key(f), decoder(hints[f.name])) for f in fields(cls) if f.init)
+    plain = [field for field in fields(cls) if field.init and STORED not in field.metadata]
+    decoders = tuple((field.name, json_key(field), decoder(hints[field.name])) for field in plain)
+    keyed = tuple((field.name, field.metadata[STORED]) for field in fields(cls) if STORED in field.metadata)
     needed = frozenset(f.name for f in fields(cls) if f.init and f.default is MISSING and f.default_factory is MISSING)
 
     def decode_fields(data: Any) -> Any:
@@ -114,9 +118,23 @@ def _dataclass_in(cls: Any) -> Convert:
                     raise
             elif name in needed:
                 raise Misfit(f"a field {key!r}", _NOTHING)
+        for name, keys in keyed:
+            given[name] = _keyed_in(keys, data)
         return cls(**given)
 
     return decode_fields
+
+
+def _keyed_in(keys: Sequence[str], data: Mapping[str, Any]) -> Stored | None:
+    for key in keys:
+        found = data.get(key)
+        if type(found) is dict:
+            return Stored(key, found)
+        if found is not None:
+            misfit = Misfit("an object", found)
+            misfit.place = f".{key}"
+            raise misfit
+    return None
 
 
 _SCALARS: Mapping[Any, str] = {str: "text", int: "an integer", bool: "true or false", _NONE: "null"}

@@ -2,7 +2,8 @@
 
 A reader is lenient where versions differ (a field it does not know is ignored, a missing one takes its default) and
 strict where data is wrong: `RecordError` names the place. Numbers that JSON cannot write are the strings `NaN`,
-`Infinity` and `-Infinity`; a mapping whose keys are neither text, enums nor integers is a list of pairs.
+`Infinity` and `-Infinity`; a mapping whose keys are neither text, enums nor integers is a list of pairs. A field may
+have several keys (`Hardware.settings`): its object is of a class that only an extension knows, and is read as `Stored`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from operator import attrgetter
 from typing import Any, TypeVar
 
 from pytest_hetgpu.errors import HetgpuError
+from pytest_hetgpu.model.stored import STORED, Stored
 from pytest_hetgpu.store.decode import Convert, Misfit, decoder, is_a, is_named_tuple, json_key, key_decoder, optional
 
 T = TypeVar("T")
@@ -84,17 +86,32 @@ def _container_out(hint: Any) -> Convert:
 
 def _dataclass_out(cls: Any) -> Convert:
     hints = typing.get_type_hints(cls)
-    keys = {json_key(field): _encoder(hints[field.name]) for field in fields(cls)}
+    plain = {field.name: json_key(field) for field in fields(cls) if STORED not in field.metadata}
+    keyed = tuple((field.name, field.metadata[STORED]) for field in fields(cls) if STORED in field.metadata)
+    keys = {key: _encoder(hints[name]) for name, key in plain.items()}
     changed = tuple((key, encode) for key, encode in keys.items() if encode is not _same)
-    read = attrgetter(*(field.name for field in fields(cls)), "__class__")
+    read = attrgetter(*plain, "__class__")
 
     def encode_fields(value: Any) -> dict[str, Any]:
         out = dict(zip(keys, read(value), strict=False))
         for key, encode in changed:
             out[key] = encode(out[key])
+        for name, stored in keyed:
+            out |= _keyed_out(stored, getattr(value, name))
         return out
 
     return encode_fields
+
+
+def _keyed_out(keys: Sequence[str], value: Any) -> dict[str, Any]:
+    """All keys of such a field but the last are always there; an object's class says which is its own."""
+    out: dict[str, Any] = dict.fromkeys(keys[:-1])
+    if isinstance(value, Stored):
+        out[value.stored_as] = dict(value.data)
+    elif value is not None:
+        plain = to_json(value) if is_dataclass(value) else value.model_dump(mode="json")
+        out[getattr(value, "stored_as", keys[-1])] = plain
+    return out
 
 
 def _mapping_out(key: Convert, value: Convert, keyed: bool) -> Convert:

@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from pytest_hetgpu.cluster.leases.hold import hold
+from pytest_hetgpu.extensions.runtimes.traits.policy import LeaseRequest
+
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENT = ROOT / "docs" / "how-to" / "adding-an-engine.md"
 SNIPPET = re.compile(r'--8<-- "(examples/boxes/(\S+))"')
@@ -75,6 +78,18 @@ def test_a_cell_runs_on_a_foreign_runtime_by_a_foreign_launcher(
     job = json.loads(cell.read_text())
     assert "boxes" in json.dumps(job)
     assert "-n" in json.dumps(job)
+    assert job["job"]["nodes"][0]["hardware"]["settings"] == {"lid": "open", "site": "lab"}
+
+
+@pytest.mark.usefixtures("boxes", "matrix")
+def test_its_runs_are_reported_where_it_is_not_installed(
+    run_pytest: Run, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_pytest("--hetgpu-matrix", "boxes.yaml", "--hetgpu-inventory", "hosts.yaml").assert_outcomes(passed=1)
+    monkeypatch.delenv("PYTHONPATH")
+    command = (sys.executable, "-m", "pytest_hetgpu.cli", "report", "reports/latest")
+    done = subprocess.run(command, cwd=pytester.path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.usefixtures("boxes", "matrix")
@@ -83,6 +98,75 @@ def test_its_own_trouble_is_a_node_that_cannot_be_made(run_pytest: Run, pytester
     done = run_pytest("--hetgpu-matrix", "boxes.yaml", "--hetgpu-inventory", "hosts.yaml", "-p", "no:xdist")
     assert done.ret == 1
     assert "crate1 is no box: give one in the inventory" in done.stdout.str()
+
+
+@pytest.mark.usefixtures("boxes", "matrix")
+def test_its_settings_are_in_the_plan_and_those_of_a_site_are_put_over_them(
+    run_pytest: Run, pytester: pytest.Pytester
+) -> None:
+    (pytester.path / "hosts.yaml").write_text(
+        'hardware: {box: [box1]}\nboxes: {"*": {site: north}, box: {site: south}}\n'
+    )
+    done = run_pytest("--hetgpu-matrix", "boxes.yaml", "--hetgpu-inventory", "hosts.yaml", "--hetgpu-plan")
+    assert done.ret == 0
+    shown = done.stdout.str()
+    assert "\nenv BOX=box1 LID=open SITE=south mkdir -m 700 /tmp/hetgpu\n" in shown
+    assert "  $ env BOX=box1 LID=open SITE=south " in shown
+    assert "ssh" not in shown.replace("ssh_config", "")
+
+
+@pytest.mark.usefixtures("boxes", "matrix")
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        (
+            "{led: open}",
+            "boxes.yaml:3: unknown key 'led' in hardware.box.boxes (known: lid, site; did you mean 'lid'?)",
+        ),
+        ("{lid: [open]}", "boxes.yaml:3: hardware.box.boxes.lid must be a single value, not a list"),
+    ],
+)
+def test_its_settings_are_checked_like_our_own(
+    run_pytest: Run, pytester: pytest.Pytester, settings: str, told: str
+) -> None:
+    path = pytester.path / "boxes.yaml"
+    path.write_text(path.read_text().replace("{lid: open}", settings))
+    done = run_pytest("--hetgpu-matrix", "boxes.yaml")
+    assert done.ret == 4
+    assert told in done.stderr.str()
+
+
+@pytest.mark.usefixtures("boxes", "matrix")
+def test_its_settings_are_for_its_own_nodes(run_pytest: Run, pytester: pytest.Pytester) -> None:
+    path = pytester.path / "boxes.yaml"
+    path.write_text(path.read_text().replace("runtime: boxes", "runtime: local"))
+    done = run_pytest("--hetgpu-matrix", "boxes.yaml")
+    assert done.ret == 4
+    assert "boxes.yaml:3: hardware.box: 'boxes' is for runtime boxes; this is runtime local" in done.stderr.str()
+
+
+@pytest.mark.usefixtures("boxes")
+def test_its_settings_are_in_the_schema(pytester: pytest.Pytester) -> None:
+    done = subprocess.run(
+        (sys.executable, "-m", "pytest_hetgpu.cli", "schema"), capture_output=True, text=True, check=True
+    )
+    schema = json.loads(done.stdout)
+    assert set(schema["$defs"]["BoxSettings"]["properties"]) == {"lid", "site"}
+    assert "boxes" in schema["$defs"]["HardwareShape"]["properties"]
+
+
+@pytest.mark.usefixtures("boxes", "matrix")
+def test_a_cell_holds_what_the_runtime_says_and_this_machine_stays_free(
+    run_pytest: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HETGPU_LEASE_TIMEOUT", "0.5")
+    with hold([LeaseRequest("host", "localhost")]):
+        done = run_pytest("--hetgpu-matrix", "boxes.yaml", "--hetgpu-inventory", "hosts.yaml")
+        done.assert_outcomes(passed=1)
+    with hold([LeaseRequest("box box1", "box1")]):
+        done = run_pytest("--hetgpu-matrix", "boxes.yaml", "--hetgpu-inventory", "hosts.yaml")
+    done.assert_outcomes(skipped=1)
+    assert "host 'box1' is busy: " in done.stdout.str()
 
 
 @pytest.mark.usefixtures("boxes", "matrix")

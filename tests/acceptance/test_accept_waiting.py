@@ -57,19 +57,26 @@ def test_a_log_has_a_line_of_it(pytester: pytest.Pytester, busy: Claim, workers:
 
 BEHIND_TLS = """\
 from pytest_hetgpu.cluster.leases import hold
+from pytest_hetgpu.extensions.runtimes.docker import Docker
+from pytest_hetgpu.model.job import Hardware, Node, Reach
 
-hold.wanted = lambda nodes: (hold.Wanted("https://gpu1:2376", "gpu1:2376"),)
+NODE = Node(0, Hardware("box", runtime="docker"), "gpu1", 1, reach=Reach("https://gpu1:2376"))
+hold.wanted = lambda nodes: (Docker.lease(NODE),)
 """
 
 
 def test_a_host_that_runs_from_elsewhere_are_not_kept_off_is_noted(
-    pytester: pytest.Pytester, matrix: Matrix, run_pytest: Callable[..., pytest.RunResult]
+    pytester: pytest.Pytester,
+    matrix: Matrix,
+    run_pytest: Callable[..., pytest.RunResult],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     matrix(("good",))
+    monkeypatch.setenv("DOCKER_TLS_VERIFY", "1")
     pytester.makeconftest(BEHIND_TLS)
     done = run_pytest(*ARGV[3:])
     assert done.ret == 0
-    done.stdout.fnmatch_lines(["note: gpu1:2376 was leased on this machine only, *reached over TLS,*) ?1 cell?"])
+    done.stdout.fnmatch_lines(["note: *gpu1:2376 was leased on this machine only, *reached over TLS,*) ?1 cell?"])
 
 
 LOSING = """\

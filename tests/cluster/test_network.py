@@ -13,7 +13,7 @@ from pytest_hetgpu.cluster import network
 from pytest_hetgpu.errors import LostNode
 from pytest_hetgpu.extensions.probes.base import Seen
 from pytest_hetgpu.extensions.probes.rdma import Rdma
-from pytest_hetgpu.extensions.runtimes.base import Answer, Member
+from pytest_hetgpu.extensions.runtimes.base import CommandResult, RemoteNode
 from pytest_hetgpu.model.facts import Environment, Facts, found
 from pytest_hetgpu.model.interfaces import Choice, interface_of
 from pytest_hetgpu.model.job import ContainerOptions, Fabric, Hardware, Node
@@ -41,25 +41,25 @@ class Told:
     said: bytes | None = None
     folder: str = "/run/hetgpu-1"
     uid: int = 1000
-    given: str = ""
+    allocated_host: str = ""
     asked: list[str] = field(default_factory=list)
 
     def read(self, paths: Sequence[str]) -> Mapping[str, bytes | None]:
         self.asked += paths
         return dict.fromkeys(paths, self.routes)
 
-    def ask(self, argv: Sequence[str]) -> Answer:
+    def exec(self, argv: Sequence[str]) -> CommandResult:
         self.asked.append(" ".join(argv))
         assert argv[1] == f"{self.folder}/programs/routes.py"
         if self.said is not None:
-            return Answer(0, self.said, b"")
+            return CommandResult(0, self.said, b"")
         held = {address for each in self.addresses.values() for address in each}
         hosts = {}
         for host in argv[2:]:
             address = self.names.get(host, host if host[0].isdigit() else "")
             source = address if address in held else self.sources.get(address, "10.9.0.5")
             hosts[host] = [[address, source]] * bool(address)
-        return Answer(0, json.dumps({"addresses": self.addresses, "hosts": hosts}).encode(), b"")
+        return CommandResult(0, json.dumps({"addresses": self.addresses, "hosts": hosts}).encode(), b"")
 
 
 class Gone(Told):
@@ -101,7 +101,7 @@ def node(fabric: Fabric = Fabric(), **changes: Any) -> Node:  # noqa: B008 - imm
 
 
 def of(which: Node, member: Told | None = None, seen: Environment | None = None) -> Sight:
-    return network.of(which, cast(Member, member or Told()), seen or Environment())
+    return network.of(which, cast(RemoteNode, member or Told()), seen or Environment())
 
 
 def test_the_folder_and_the_user() -> None:
@@ -232,7 +232,7 @@ def test_nodes_of_one_host_have_one_interface_that_is_no_bridge() -> None:
     """A plan gives containers of one host its loopback, which is known without looking only on several hosts."""
     seen, bridge = Environment(NICS), "172.17.0.1"
     sights = [
-        network.of(one, cast(Member, Told()), seen, alone=True)
+        network.of(one, cast(RemoteNode, Told()), seen, alone=True)
         for one in (node(host=bridge), node(Fabric(netdev="lo"), host=bridge))
     ]
     assert [sight.interface for sight in sights] == [Choice("ens5", "carries the default route")] * 2
@@ -248,7 +248,7 @@ def test_a_node_that_was_lost_is_found_out_by_others() -> None:
 
 def reached(member: Told, seen: Environment | None = None, *, host: str = "node1") -> Choice | None:
     """The interface of a node that has another one beside it."""
-    return network.of(node(host=host), cast(Member, member), seen or Environment(), others=("node2",)).interface
+    return network.of(node(host=host), cast(RemoteNode, member), seen or Environment(), others=("node2",)).interface
 
 
 def test_a_host_that_knows_itself_by_loopback_has_the_interface_of_the_route_to_another_node() -> None:

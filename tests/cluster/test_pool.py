@@ -13,16 +13,15 @@ import pytest
 from pytest_hetgpu.cluster import inspect, pool
 from pytest_hetgpu.cluster.pool import Placements, identity, rank_programs
 from pytest_hetgpu.errors import NotHere, ProvisionError
-from pytest_hetgpu.extensions import registry
 from pytest_hetgpu.extensions.runtimes.base import (
-    Answer,
-    Door,
-    Gathering,
-    Member,
-    MemberRuntime,
-    OnOverdue,
-    Term,
-    shrug,
+    CommandResult,
+    Deployment,
+    NodeProvider,
+    OnTimeout,
+    RemoteNode,
+    SshServer,
+    Walltime,
+    ignore,
 )
 from pytest_hetgpu.model.facts import Environment
 from pytest_hetgpu.model.job import Command, Demand, Hardware, Job, Node, Stack
@@ -31,7 +30,7 @@ from pytest_hetgpu.model.outcome import RunResult
 STACK = Stack("openmpi-5", "Open MPI", "5", "", "mpirun", "python3")
 
 
-class FakeMember(Member):
+class FakeMember(RemoteNode):
     """A node that says yes to everything; `refuses` is the ssh command's complaint."""
 
     def __init__(self, node: Node, refuses: bytes = b"") -> None:
@@ -41,7 +40,7 @@ class FakeMember(Member):
         self.gone: str | None = None
         self.files: dict[str, bytes] = {}
 
-    def run(self, command: Command, *, output: Path, timeout: float, overdue: OnOverdue = shrug) -> RunResult:
+    def run(self, command: Command, *, output: Path, timeout: float, overdue: OnTimeout = ignore) -> RunResult:
         raise AssertionError
 
     def absent(self, paths: Sequence[str]) -> tuple[str, ...]:
@@ -56,8 +55,8 @@ class FakeMember(Member):
     def key(self) -> str:
         return "ssh-ed25519 PUBLIC"
 
-    def ask(self, argv: Sequence[str], *, stdin: bytes = b"", timeout: float = 30.0) -> Answer:
-        return Answer(255 if self.refuses else 0, b"", self.refuses)
+    def exec(self, argv: Sequence[str], *, stdin: bytes = b"", timeout: float = 30.0) -> CommandResult:
+        return CommandResult(255 if self.refuses else 0, b"", self.refuses)
 
     def put(self, files: Mapping[str, bytes]) -> None:
         self.files.update(files)
@@ -65,10 +64,10 @@ class FakeMember(Member):
     def read(self, paths: Sequence[str]) -> dict[str, bytes | None]:
         return dict.fromkeys(paths)
 
-    def open_door(self, authorized_key: str, environment: Mapping[str, str]) -> Door:
-        return Door(4000 + self.node.index, f"ssh-ed25519 HOST{self.node.index}", "root")
+    def start_sshd(self, authorized_key: str, environment: Mapping[str, str]) -> SshServer:
+        return SshServer(4000 + self.node.index, f"ssh-ed25519 HOST{self.node.index}", "root")
 
-    def door_log(self) -> tuple[str, ...]:
+    def sshd_log(self) -> tuple[str, ...]:
         return ("Connection closed",)
 
     def sweep(self) -> tuple[str, ...]:
@@ -91,13 +90,13 @@ class Site:
         self.shut = 0
         self.lock = threading.Lock()
 
-    def runtime(self) -> type[MemberRuntime]:
+    def runtime(self) -> type[NodeProvider]:
         site = self
 
-        class Fake(MemberRuntime):
+        class Fake(NodeProvider):
             @classmethod
-            def open(cls, node: Node, gathering: Gathering) -> Member:
-                assert gathering.token
+            def open(cls, node: Node, deployment: Deployment) -> RemoteNode:
+                assert deployment.token
                 if node.index in site.broken:
                     raise site.broken[node.index]
                 with site.lock:
@@ -115,10 +114,7 @@ class Site:
 def site(monkeypatch: pytest.MonkeyPatch) -> Site:
     found = Site()
 
-    def find(family: str, name: str, kind: type[Any]) -> type[Any]:
-        return found.runtime() if family == "runtimes" else registry.find(family, name, kind)
-
-    monkeypatch.setattr(pool, "find", find)
+    monkeypatch.setattr(pool, "runtime_of", lambda _: found.runtime())
     monkeypatch.setattr(inspect, "collect", lambda *_: Environment())
     return found
 
@@ -203,7 +199,7 @@ def test_a_loan_that_would_end_before_the_cell_are_made_anew(
 ) -> None:
     clock = [1000.0]
     monkeypatch.setattr(pool, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(FakeMember, "term", Term(1000.0, ttl))
+    monkeypatch.setattr(FakeMember, "walltime", Walltime(1000.0, ttl))
     cell, placements = job(), Placements("run")
     # It may have waited for its pods for hours.
     clock[0] -= 5000.0
@@ -251,7 +247,7 @@ def test_nodes_are_looked_at_without_testinfra_too(site: Site, monkeypatch: pyte
 def test_what_fails_to_close_does_not_keep_the_rest(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     placements = Placements("run")
     placements.of(job())
-    monkeypatch.setattr(Gathering, "close", lambda _: 1 / 0)
+    monkeypatch.setattr(Deployment, "close", lambda _: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         placements.close()
     assert [member.closed for member in site.opened] == [1, 1]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pytest_hetgpu.extensions.runtimes.base import Door
+from pytest_hetgpu.extensions.runtimes.base import SshServer
 from pytest_hetgpu.model.job import ContainerOptions, Hardware, Node, Stack
 from pytest_hetgpu.planning.placement import address
 from pytest_hetgpu.planning.shell.ssh_config import known_hosts, session_environment, ssh_config
 
-DOOR = Door(40123, "ssh-ed25519 AAAA", "root")
+DOOR = SshServer(40123, "ssh-ed25519 AAAA", "root")
 
 
 def node(index: int, host: str = "192.0.2.7", network: str = "host") -> Node:

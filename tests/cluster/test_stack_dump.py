@@ -12,7 +12,7 @@ import pytest
 
 from pytest_hetgpu.analysis.logs.parse import read_evidence
 from pytest_hetgpu.cluster import stack_dump
-from pytest_hetgpu.extensions.runtimes.base import Look, Overdue
+from pytest_hetgpu.extensions.runtimes.base import StackDumper, TimeoutInfo
 from pytest_hetgpu.extensions.signatures.engine.stacks import StackFrame, has_moved
 from pytest_hetgpu.model.verdict import Kind
 
@@ -42,7 +42,7 @@ def twice(number: int, frames: Sequence[Any] | None, **changes: Any) -> dict[str
 
 
 def lines(*ranks: Mapping[str, Any], seconds: float = 60.0, quiet: float = 60.0, of: int = 0) -> list[str]:
-    overdue = Overdue(seconds, quiet, lambda *_: b"")
+    overdue = TimeoutInfo(seconds, quiet, lambda *_: b"")
     return stack_dump.said([{"host": "vm", "ranks": list(ranks)}], {}, of or len(ranks), overdue)
 
 
@@ -63,7 +63,7 @@ def test_a_stopped_launcher_explains_whatever_its_ranks_do(tmp_path: Path) -> No
     stopped = [{"pid": 4711, "name": "mpirun"}, {"pid": "?"}, 3]
     answers: list[dict[str, Any]] = [{"host": "vm", "ranks": [twice(0, SUM), MOVED]}]
     answers[0]["stopped"] = stopped
-    said = stack_dump.said(answers, {}, 2, Overdue(60.0, 0.0, lambda *_: b""))
+    said = stack_dump.said(answers, {}, 2, TimeoutInfo(60.0, 0.0, lambda *_: b""))
     halted = "mpirun on vm (pid 4711) was stopped by a signal (state T), send it SIGCONT"
     assert said[2] == f"hetgpu: stopped: {halted}"
     assert said[3].startswith(f"hetgpu: stuck after 60 s: {halted}; ranks 0, 1 wait in MPI_Allreduce (train.py:8)")
@@ -76,7 +76,7 @@ def test_a_stopped_launcher_explains_whatever_its_ranks_do(tmp_path: Path) -> No
 
 def test_a_launcher_that_is_stopped_after_its_ranks_ended(tmp_path: Path) -> None:
     answers = [{"host": "vm", "ranks": [], "stopped": [{"pid": 7, "name": "prted"}, {"pid": 3, "name": "orted"}]}]
-    said = stack_dump.said(answers, {}, 1, Overdue(60.0, 0.0, lambda *_: b""))
+    said = stack_dump.said(answers, {}, 1, TimeoutInfo(60.0, 0.0, lambda *_: b""))
     (tmp_path / "log").write_text("".join(f"{line}\n" for line in said))
     (signature,) = read_evidence(tmp_path / "log").signatures
     assert (signature.kind, signature.key) == (Kind.HANG, "stopped@orted+prted")
@@ -113,7 +113,7 @@ def test_who_is_not_there(tmp_path: Path) -> None:
 
 def test_a_node_that_does_not_answer_leaves_its_ranks_unseen() -> None:
     answers: list[dict[str, Any]] = [{"node": "launcher", "host": "a", "ranks": [twice(0, SUM)]}, {"node": "b"}]
-    said = stack_dump.said(answers, {}, 2, Overdue(60.0, 60.0, lambda *_: b""))
+    said = stack_dump.said(answers, {}, 2, TimeoutInfo(60.0, 60.0, lambda *_: b""))
     assert "rank 1 could not be looked at" in said[-1]
 
 
@@ -170,11 +170,11 @@ def test_names_of_processes_cannot_forge_lines(tmp_path: Path) -> None:
     ],
 )
 def test_an_answer_may_be_anything(ranks: Any) -> None:
-    said = stack_dump.said([{"host": 3, "ranks": ranks}], {}, 1, Overdue(9.0, 9.0, lambda *_: b""))
+    said = stack_dump.said([{"host": 3, "ranks": ranks}], {}, 1, TimeoutInfo(9.0, 9.0, lambda *_: b""))
     assert not any("stuck" in line for line in said)
 
 
-def look(answer: Mapping[str, Any]) -> Look:
+def look(answer: Mapping[str, Any]) -> StackDumper:
     return lambda request, seconds: zlib.compress(json.dumps({**answer, "asked": request["hellos"]}).encode())
 
 
@@ -182,7 +182,7 @@ def test_what_was_seen_is_kept_and_said(tmp_path: Path) -> None:
     output = tmp_path / "output.log"
     output.write_text("half a line")
     others = {"node1": look({"host": "b", "ranks": [twice(1, SLEEP)]})}
-    stack_dump.record(Overdue(4.0, 4.0, look({"host": "a", "ranks": [twice(0, SUM)]})), others, output, 2)
+    stack_dump.record(TimeoutInfo(4.0, 4.0, look({"host": "a", "ranks": [twice(0, SUM)]})), others, output, 2)
     kept = json.loads((tmp_path / "stacks.json").read_text())["nodes"]
     assert [node["node"] for node in kept] == ["launcher", "node1"]
     text = output.read_text()
@@ -199,13 +199,13 @@ def test_it_never_raises(tmp_path: Path) -> None:
     def broken(*_: object) -> bytes:
         raise OSError("no more processes")
 
-    stack_dump.record(Overdue(4.0, 4.0, broken), {"b": broken}, output, 2)
+    stack_dump.record(TimeoutInfo(4.0, 4.0, broken), {"b": broken}, output, 2)
     assert output.read_text().splitlines() == [
         f"hetgpu: stack: rank {rank} could not be looked at [state=unseen]" for rank in (0, 1)
     ]
     assert "no more processes" in (tmp_path / "stacks.json").read_text()
-    stack_dump.record(Overdue(4.0, 4.0, lambda *_: b"\0rubbish"), {}, output, 2)
-    stack_dump.record(Overdue(4.0, 4.0, look({})), {}, tmp_path / "missing" / "output.log", 2)
+    stack_dump.record(TimeoutInfo(4.0, 4.0, lambda *_: b"\0rubbish"), {}, output, 2)
+    stack_dump.record(TimeoutInfo(4.0, 4.0, look({})), {}, tmp_path / "missing" / "output.log", 2)
 
 
 def test_an_interruption_passes(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_an_interruption_passes(tmp_path: Path) -> None:
     output = tmp_path / "output.log"
     output.write_text("")
     with pytest.raises(KeyboardInterrupt):
-        stack_dump.record(Overdue(4.0, 4.0, interrupted), {}, output, 2)
+        stack_dump.record(TimeoutInfo(4.0, 4.0, interrupted), {}, output, 2)
 
 
 def test_a_look_whose_native_frames_are_broken_is_no_movement() -> None:

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from pytest_hetgpu.errors import UsageError
-from pytest_hetgpu.model.data_paths import paths
 from pytest_hetgpu.model.job import Job
 from pytest_hetgpu.model.verdict import Kind
+from pytest_hetgpu.planning.data_paths import paths
 from pytest_hetgpu.planning.suite import Beside, Suite, find_matrix
 from pytest_hetgpu.reporting import messages
 from tests.extensions.launchers.mpirun_words import Meaning, meaning
@@ -102,7 +102,7 @@ def test_an_inventory_example_names_no_host_that_may_exist(name: str) -> None:
         found[0] for found in re.finditer(r"\b\d+\.\d+\.\d+\.\d+\b", hosts) if not DOCUMENTED.fullmatch(found[0])
     ] == []
     # Slurm's nodes have no host yet.
-    bound = [node for job in jobs(name).values() for node in job.everybody if not node.hardware.batch]
+    bound = [node for job in jobs(name).values() for node in job.everybody if node.hardware.runtime != "slurm"]
     assert {node.host for node in bound} <= set(re.findall(r"address: ([\d.]+)", hosts))
 
 

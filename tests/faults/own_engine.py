@@ -83,7 +83,7 @@ class OwnEngine:
 
 def image_here(cell_image: Path) -> str:
     """The reference of the image that nodes are made of, on this machine's engine."""
-    from pytest_hetgpu.extensions.build_context import reference
+    from pytest_hetgpu.extensions.runtimes.containers.build_context import reference
 
     return reference(str(cell_image), {"BASE": "hetgpu-base:bookworm"})
 

@@ -10,12 +10,12 @@ import yaml
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from pytest_hetgpu.config.matrix.hardware import HardwareShape
+from pytest_hetgpu.config.matrix.hardware import shape_of
+from pytest_hetgpu.extensions.runtimes._kubernetes import kubectl
 from pytest_hetgpu.extensions.runtimes._kubernetes.manifests.base import KEPT
 from pytest_hetgpu.extensions.runtimes._kubernetes.manifests.placement import manifests
+from pytest_hetgpu.extensions.runtimes.pods.request import KINDS, object_name
 from pytest_hetgpu.model.job import Node
-from pytest_hetgpu.model.kubernetes import KINDS, object_name
-from pytest_hetgpu.planning.shell import kubectl
 from tests.extensions.runtimes.manifest_schemas import wrong
 from tests.extensions.runtimes.test_manifests import templates
 from tests.fuzz.fuzzing import fuzz, harmless
@@ -113,7 +113,7 @@ def given(draw: st.DrawFn) -> tuple[dict[str, Any], int, str]:
 
 
 def nodes_of(entry: dict[str, Any], count: int) -> list[Node]:
-    kind = HardwareShape.model_validate(entry).hardware("a")
+    kind = shape_of(entry).model_validate(entry).hardware("a")
     return [Node(index, kind, f"node{index}", 1) for index in range(count)]
 
 

@@ -11,8 +11,9 @@ import psutil
 import pytest
 
 from pytest_hetgpu.errors import NotHere
+from pytest_hetgpu.extensions.runtimes.process.interface_names import kind_of
 from pytest_hetgpu.extensions.runtimes.process.interfaces import network_here
-from pytest_hetgpu.model.interfaces import Choice, Interface, Network, choose, kind_of
+from pytest_hetgpu.model.interfaces import Choice, Interface, Network, choose
 from pytest_hetgpu.model.job import Job
 from tests.planning.plan_cases import ALL, Plans, plans
 

@@ -7,9 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_hetgpu.config.inventory.inventory import Host, Inventory, PodsSite
+from pytest_hetgpu.cluster.leases.hold import wanted
+from pytest_hetgpu.config.inventory.inventory import Host, Inventory
 from pytest_hetgpu.config.matrix.document import Document
 from pytest_hetgpu.errors import NotHere
+from pytest_hetgpu.extensions.runtimes.pods.shape import PodsSite
 from pytest_hetgpu.model.interfaces import Choice
 from pytest_hetgpu.model.job import Image, Job, Reach, Stack
 from pytest_hetgpu.planning.expand import expand
@@ -69,7 +71,7 @@ def test_containers_of_one_engine_share_a_network_and_are_called_by_their_place(
         ("node1", "localhost", "user"),
     ]
     assert [node.image for node in job.nodes] == [Image("one:1"), Image("two:1")]
-    assert (job.joined, job.hosts, job.starter.name) == (True, ("localhost",), "node0")
+    assert (job.joined, {node.host for node in job.nodes}, job.starter.name) == (True, {"localhost"}, "node0")
 
 
 def test_each_node_has_its_own_mpi(plans: Plans) -> None:
@@ -199,13 +201,13 @@ def test_pods_are_called_by_their_place_until_they_are_there(plans: Plans) -> No
     ]
     assert [node.hardware.fabric.netdev for node in job.nodes] == ["eth0", None]
     # Nobody else has them, so that no lease is taken.
-    assert job.hosts == ()
+    assert wanted(job.everybody) == ()
     seen = {0: Sight(host="10.244.0.5"), 1: Sight(host="10.244.0.6")}
     there = plans("mixed-ob1-allreduce", replace(SITE, seen=seen), PODS)
     assert [node.host for node in there.nodes] == ["10.244.0.5", "10.244.0.6"]
 
 
 def test_a_site_may_not_ask_for_what_no_pods_of_one_placement_can_be(plans: Plans) -> None:
-    site = Inventory(True, "hosts.yaml", kubernetes={"*": PodsSite(kind="mpijob")})
+    site = Inventory(True, "hosts.yaml", sites={"kubernetes": {"*": PodsSite(kind="mpijob")}})
     with pytest.raises(NotHere, match="an MPIJob has one template for all its workers, and one and two are two"):
         plans("mixed-ob1-allreduce", replace(SITE, inventory=site), PODS)

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from pytest_hetgpu.extensions import build_context
 from pytest_hetgpu.extensions.runtimes._docker import images as _images
 from pytest_hetgpu.extensions.runtimes._docker.engine import engine_of
+from pytest_hetgpu.extensions.runtimes.containers import build_context
 from pytest_hetgpu.model.job import Image, Reach
 from tests.kubernetes.cluster import NAMESPACE, Cluster
 from tests.real.nodes_here import ROOT

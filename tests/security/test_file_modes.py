@@ -13,7 +13,7 @@ import pytest
 from pytest_hetgpu.cluster.cluster import Cluster, ClusterNode
 from pytest_hetgpu.cluster.stack_dump import record
 from pytest_hetgpu.execution.execute import execute, not_started
-from pytest_hetgpu.extensions.runtimes.base import Overdue
+from pytest_hetgpu.extensions.runtimes.base import TimeoutInfo
 from pytest_hetgpu.extensions.runtimes.fake import FakeRuntime
 from pytest_hetgpu.reporting.report import build
 from pytest_hetgpu.reporting.upstream.bundle import bundle
@@ -57,7 +57,7 @@ def everything(reports: Path) -> RunFolder:
         journal.planned(other)
         journal.finished(other, not_started(other, folder.prepare(other.label), ["hetgpu: not ready: x"]))
         journal.judged(other, CRASHED)
-    record(Overdue(1.0, 1.0, lambda *_: b"{}"), {}, folder.log(made.label), 2)
+    record(TimeoutInfo(1.0, 1.0, lambda *_: b"{}"), {}, folder.log(made.label), 2)
     environment.write(folder.path, environment.SeenPlacement("p", {}))
     anonymity.keep(folder.path)
     past_run = past(build(folder.path, "again"), folder.path)

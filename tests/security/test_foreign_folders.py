@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from pytest_hetgpu.errors import UsageError
-from pytest_hetgpu.extensions.build_context import context
 from pytest_hetgpu.extensions.runtimes._docker.networks import _first, _only_file, groups_in
+from pytest_hetgpu.extensions.runtimes.containers.build_context import context
 
 
 @pytest.fixture

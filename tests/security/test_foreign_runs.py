@@ -13,7 +13,7 @@ import pytest
 
 from pytest_hetgpu.cli.report import rejudge
 from pytest_hetgpu.errors import UsageError
-from pytest_hetgpu.extensions.build_context import reference
+from pytest_hetgpu.extensions.runtimes.containers.build_context import reference
 from pytest_hetgpu.model.job import Image
 from pytest_hetgpu.reporting.upstream.bundle import bundle
 from pytest_hetgpu.store.events import MatrixFile

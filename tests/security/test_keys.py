@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from pytest_hetgpu.cluster.ssh import Berth, join
-from pytest_hetgpu.extensions.runtimes.agent.node import Reached
-from pytest_hetgpu.extensions.runtimes.base import Gathering
+from pytest_hetgpu.extensions.runtimes.agent.node import AgentNode
+from pytest_hetgpu.extensions.runtimes.base import Deployment
 from pytest_hetgpu.extensions.runtimes.local import LocalNodes
 from pytest_hetgpu.model.job import Hardware, Node
 
@@ -27,8 +27,8 @@ def umask(request: pytest.FixtureRequest) -> Iterator[int]:
 
 def member(index: int) -> Berth:
     node = Node(index, Hardware("here"), "127.0.0.1", 1, f"n{index}")
-    opened = LocalNodes.open(node, Gathering("test", "run", "me"))
-    assert isinstance(opened, Reached)
+    opened = LocalNodes.open(node, Deployment("test", "run", "me"))
+    assert isinstance(opened, AgentNode)
     return Berth(node, opened)
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pytest_hetgpu.analysis.judges import _external
+from pytest_hetgpu.extensions.runtimes.lookup import loss_of
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.job import Job, Node
 from pytest_hetgpu.model.outcome import Evidence, Finding, RunResult
@@ -31,18 +32,11 @@ class FinishedRun:
     further: tuple[FinishedRun, ...] = ()
 
 
-PREEMPTION_KEYS = frozenset(
-    (
-        *("node-failure@slurm", "preempted@slurm", "cancelled@slurm", "time-limit@slurm"),
-        *("node-lost@kubernetes", "preempted@kubernetes", "deleted@kubernetes", "evicted@kubernetes"),
-        *("time-limit@kubernetes", "no-server@kubernetes", "engine-lost@docker"),
-    )
-)
-"""Keys of signatures by which Slurm, Kubernetes or a container engine took the nodes away; that killed the ranks."""
 _BY_THEM = frozenset({signal.SIGTERM, signal.SIGKILL})
 LOST_INTERFACE = "lost@interface"
 """Key of the signature of a node's interface that has gone since the node was made."""
-_ENGINE_AWAY = frozenset(("engine-lost@docker", "not-ready@engine"))
+_NO_ENGINE = "not-ready@engine"
+"""Key of the signature of nodes that could not be made because their engine had gone."""
 _NO_LAUNCHER = ("no such file", "Stale file handle", "Transport endpoint is not connected", "Input/output error")
 
 
@@ -196,12 +190,12 @@ def has_failed(run: FinishedRun) -> bool:
 def preempted(run: FinishedRun) -> Signature | None:
     """Return the signature of the preemption that explains the run, None for another run.
 
-    Slurm and Kubernetes stop ranks by SIGTERM, and by SIGKILL seconds later. A rank that died otherwise failed by
+    Schedulers stop ranks by SIGTERM, and by SIGKILL seconds later. A rank that died otherwise failed by
     itself. Errors that a launcher logs about lost nodes are no cause. If no node was lost, a failure before may be why
     someone cancelled the run.
     """
     signatures = run.evidence.signatures
-    taken = next((one for one in signatures if one.key in PREEMPTION_KEYS), None)
+    taken = next((one for one in signatures if loss_of(one.key)), None)
     if taken is None or run.result.timed_out or run.result.interrupted is not None:
         return None
     stopped = {entry.name for entry in _BY_THEM}
@@ -235,7 +229,8 @@ def unavailable(run: FinishedRun, cause: Signature | None) -> str:
         return "stack"
     if cause is None:
         return ""
-    if cause.key in _ENGINE_AWAY:
+    loss = loss_of(cause.key)
+    if cause.key == _NO_ENGINE or (loss and loss.service):
         return "engine"
     program = run.job.command.argv[0] if run.job.command.argv else ""
     gone = any(cause.primary_line.startswith(f"cannot start {program}: {why}") for why in _NO_LAUNCHER)

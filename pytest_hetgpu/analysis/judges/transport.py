@@ -6,9 +6,9 @@ import fnmatch
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from pytest_hetgpu.analysis.judges.base import FinishedRun, Judge, Precedence, RatedFinding, cause_of
-from pytest_hetgpu.model.data_paths import paths, placed
 from pytest_hetgpu.model.transport_classes import RDMA, SHARED_MEMORY, TCP, UNKNOWN, Connection, Duty, connection
 from pytest_hetgpu.model.verdict import Kind
+from pytest_hetgpu.planning.data_paths import paths, placed
 
 _ABSENT = {
     RDMA: "no RDMA device took part",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
+from pytest_hetgpu.extensions.signatures.engine.tools import TOOLS
 from pytest_hetgpu.model.lazy_regex import lazy
 
 _PROGRAMS = r"(?:mpirun|mpiexec(?:\.\w+)?|prterun|orterun|srun|torchrun|aprun|jsrun|flux run|horovodrun|deepspeed)"
@@ -51,7 +52,7 @@ _NOT_THE_PROGRAMS = lazy(
             r"^\[[^\[\]\s:]+:\d{2,}(?:\s*:\d+)*\]",
             r"\bNCCL (?:INFO|WARN|TRACE)\b",
             r"^\s*#\d{1,3}\s+0x[0-9a-f]+ |^libfabric:|^libibverbs:|^\[?[WEIF]\d{4} \d\d:",
-            r"^(?:srun|salloc|sbatch|scancel|slurmstepd|slurmd|flux-\w+|mpirun|mpiexec|prterun|docker|timeout)\b.{0,80}:",
+            rf"^(?:{TOOLS})\b.{{0,80}}:",
             r"^FATAL: {3}",
             # Tracebacks and stacks of Python (traceback.c), and torch's additions to an error or its end.
             r"^(?:CUDA|HIP) kernel errors might be|^For debugging consider passing |^Compile with `TORCH_USE_",

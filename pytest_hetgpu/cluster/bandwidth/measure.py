@@ -18,7 +18,7 @@ from pytest_hetgpu.cluster.bandwidth.rates import rated
 from pytest_hetgpu.cluster.cluster import Cluster
 from pytest_hetgpu.cluster.leases.hold import held
 from pytest_hetgpu.errors import HetgpuError, ProvisionError
-from pytest_hetgpu.extensions.runtimes.base import Member
+from pytest_hetgpu.extensions.runtimes.base import RemoteNode
 from pytest_hetgpu.model.bandwidth import Pair, WireReport
 from pytest_hetgpu.model.facts import Environment
 from pytest_hetgpu.model.job import Job, Node
@@ -70,7 +70,7 @@ class Wires:
         return report.limit
 
 
-def measure(job: Job, members: Mapping[int, Member], seen: Mapping[int, Environment], seconds: float) -> WireReport:
+def measure(job: Job, members: Mapping[int, RemoteNode], seen: Mapping[int, Environment], seconds: float) -> WireReport:
     """What there is between the nodes of a job; never raises for what nodes do. Members and facts are by node."""
     began = time.monotonic()
     said = [rated(node, seen.get(node.index, Environment())) for node in job.nodes]
@@ -84,7 +84,7 @@ def measure(job: Job, members: Mapping[int, Member], seen: Mapping[int, Environm
     return WireReport(by_pairs(moved), tuple(moved), known, time.monotonic() - began)
 
 
-def _together(two: Sequence[Two], members: Mapping[int, Member], seconds: float) -> list[Pair]:
+def _together(two: Sequence[Two], members: Mapping[int, RemoteNode], seconds: float) -> list[Pair]:
     """Pairs that share nothing, side by side."""
     if len(two) == 1:
         return [pump(two[0], members, seconds)]
@@ -96,7 +96,7 @@ def _together(two: Sequence[Two], members: Mapping[int, Member], seconds: float)
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def pump(two: Two, members: Mapping[int, Member], seconds: float) -> Pair:
+def pump(two: Two, members: Mapping[int, RemoteNode], seconds: float) -> Pair:
     """Moves data between two nodes. A pair without what went wrong; then nothing of it is left running on them."""
     first, second = two
     token = secrets.token_hex(16)
@@ -114,11 +114,11 @@ def pump(two: Two, members: Mapping[int, Member], seconds: float) -> Pair:
     return found
 
 
-def _asked(node: Node, members: Mapping[int, Member], request: Mapping[str, Any], read: Callable[[bytes], T]) -> T:
+def _asked(node: Node, members: Mapping[int, RemoteNode], request: Mapping[str, Any], read: Callable[[bytes], T]) -> T:
     """What the program on a node answers. Raises what the member raises, ProvisionError where there is no answer."""
     member = members[node.index]
     argv = ("python3", f"{member.folder}/programs/pump.py")
-    answer = member.ask(argv, stdin=json.dumps(request).encode(), timeout=request["limit"] + answers.START)
+    answer = member.exec(argv, stdin=json.dumps(request).encode(), timeout=request["limit"] + answers.START)
     if answer.returncode:
         last = answer.stderr.decode(errors="replace").strip().rpartition("\n")[2]
         raise ProvisionError(name_of(node), f"the pump failed there ({last or f'exit code {answer.returncode}'})")
@@ -128,8 +128,8 @@ def _asked(node: Node, members: Mapping[int, Member], request: Mapping[str, Any]
         raise ProvisionError(name_of(node), str(error)) from None
 
 
-def _members(cluster: Cluster) -> dict[int, Member]:
-    return {one.node.index: one.runtime for one in cluster.nodes if isinstance(one.runtime, Member)}
+def _members(cluster: Cluster) -> dict[int, RemoteNode]:
+    return {one.node.index: one.runtime for one in cluster.nodes if isinstance(one.runtime, RemoteNode)}
 
 
 def _environments(cluster: Cluster) -> dict[int, Environment]:

@@ -7,21 +7,21 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from pytest_hetgpu.cluster.cleanup import ledger
-from pytest_hetgpu.cluster.cleanup.ledger import Spot
 from pytest_hetgpu.cluster.cleanup.owner import Owner, myself
 from pytest_hetgpu.errors import UsageError
-from pytest_hetgpu.extensions.runtimes.process.ledger import VARIABLE, Books, books, keep
+from pytest_hetgpu.extensions.runtimes.process.ledger import VARIABLE, ResourceTracker, tracker, use_tracker
+from pytest_hetgpu.extensions.runtimes.traits.leftovers import Location
 from pytest_hetgpu.model.job import Reach
 
 _FAREWELL = 5.0  # seconds for a guardian that is no longer needed
 
 
-class Guard(Books):
+class Guard(ResourceTracker):
     """Opens the ledger, and starts the guardian, when the first thing is about to be made."""
 
     def __init__(self, owner: Owner) -> None:
@@ -30,7 +30,7 @@ class Guard(Books):
         self._lock = threading.Lock()
         self._path: Path | None = None
         self._guardian: subprocess.Popen[bytes] | None = None
-        self._open: dict[int, Spot] = {}
+        self._open: dict[int, Location] = {}
         self._count = 0
         self.trouble = ""
 
@@ -38,19 +38,14 @@ class Guard(Books):
         if not any(spot.kind == "processes" for spot in tuple(self._open.values())):
             self._note(ledger.processes_spot())
 
-    def engine(self, reach: Reach) -> None:
-        self._note(ledger.engine_spot(reach, os.environ))
-
     def host(self, host: str, reach: Reach) -> Callable[[], None]:
-        number = self._note(Spot("host", host, reach), again=True)
+        return self.place(Location("host", host, reach))
+
+    def place(self, spot: Location, *, once: bool = False) -> Callable[[], None]:
+        number = self._note(spot, again=not once)
         return lambda: self._strike(number)
 
-    def namespace(self, context: str, namespace: str, config: str, kinds: Sequence[str]) -> Callable[[], None]:
-        number = self._note(ledger.namespace_spot(context, namespace, config, kinds), again=True)
-        return lambda: self._strike(number)
-
-    def cleared(self, reach: Reach) -> None:
-        spot = ledger.engine_spot(reach, os.environ)
+    def cleared(self, spot: Location) -> None:
         for number in [number for number, one in self._open.items() if one == spot]:
             self._strike(number)
 
@@ -59,8 +54,8 @@ class Guard(Books):
 
         What may be left stays in the ledger, and the guardian sees to it once this process has ended.
         """
-        if books() is self:
-            keep(Books())
+        if tracker() is self:
+            use_tracker(ResourceTracker())
             _Kept.guard = None
         with self._lock:
             guardian, self._guardian = self._guardian, None
@@ -82,7 +77,7 @@ class Guard(Books):
         else:
             guardian.returncode = 0  # it outlives us, and nobody waits for it
 
-    def _note(self, spot: Spot, *, again: bool = False) -> int:
+    def _note(self, spot: Location, *, again: bool = False) -> int:
         with self._lock:
             known = next((number for number, one in self._open.items() if one == spot), None)
             if known is not None and not again:
@@ -135,6 +130,6 @@ def guarded(run: str) -> Guard:
     owner = myself(run)
     if _Kept.guard is None or (_Kept.guard.owner.pid, _Kept.guard.owner.run) != (owner.pid, owner.run):
         _Kept.guard = Guard(owner)
-        keep(_Kept.guard)
+        use_tracker(_Kept.guard)
         atexit.register(_Kept.guard.close)
     return _Kept.guard

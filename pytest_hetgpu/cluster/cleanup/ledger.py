@@ -10,7 +10,7 @@ import json
 import os
 import stat
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,26 +18,12 @@ from typing import Any
 from pytest_hetgpu.cluster.cleanup.owner import Owner, parse
 from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.extensions.runtimes.process.segments import Segments
+from pytest_hetgpu.extensions.runtimes.traits.leftovers import Location
 from pytest_hetgpu.model.job import Reach
 
 FOLDER_VARIABLE = "HETGPU_LEDGERS"
 ENDING = ".ledger"
 _SEGMENTS = "SEGMENTS"
-_TLS = ("DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH")
-
-
-@dataclass(frozen=True, slots=True)
-class Spot:
-    """A place where something may be: `kind` is processes (of this machine), engine, host or namespace.
-
-    `environ` has what is needed besides: to reach an engine over TLS; of a namespace NAMESPACE, KUBECONFIG and KINDS,
-    `host` being the context; of processes SEGMENTS, the shared memory that was here before them.
-    """
-
-    kind: str
-    host: str = ""
-    reach: Reach = field(default_factory=Reach)
-    environ: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,29 +32,15 @@ class Ledger:
 
     path: Path
     owner: Owner
-    spots: tuple[Spot, ...] = field(default=())
+    spots: tuple[Location, ...] = field(default=())
 
 
-def engine_spot(reach: Reach, environ: Mapping[str, str]) -> Spot:
-    """The place of an engine, so that it is found again without the environment it was found in."""
-    url = reach.engine or environ.get("DOCKER_HOST", "")
-    tls = url.startswith(("tcp://", "https://"))
-    needed = tuple((name, environ[name]) for name in _TLS if tls and name in environ)
-    return Spot("engine", "", Reach(url, reach.user, reach.port, reach.key), needed)
-
-
-def namespace_spot(context: str, namespace: str, config: str, kinds: Sequence[str]) -> Spot:
-    """A namespace of Kubernetes, where objects of these kinds may be."""
-    given = (("NAMESPACE", namespace), ("KUBECONFIG", config), ("KINDS", ",".join(kinds)))
-    return Spot("namespace", context, environ=tuple((name, value) for name, value in given if value))
-
-
-def processes_spot() -> Spot:
+def processes_spot() -> Location:
     """Name this machine as it is before the first process of ours."""
-    return Spot("processes", environ=((_SEGMENTS, " ".join(sorted(Segments().before))),))
+    return Location("processes", environ=((_SEGMENTS, " ".join(sorted(Segments().before))),))
 
 
-def segments_before(spot: Spot) -> Segments | None:
+def segments_before(spot: Location) -> Segments | None:
     """Return the shared memory that was here before the processes of a spot; None if that is not known."""
     before = dict(spot.environ).get(_SEGMENTS) if spot.kind == "processes" else None
     return None if before is None else Segments(before.split())
@@ -79,7 +51,7 @@ def head(owner: Owner) -> str:
     return json.dumps({"owner": owner.text}) + "\n"
 
 
-def opened(number: int, spot: Spot) -> str:
+def opened(number: int, spot: Location) -> str:
     """The line for a place, called by its number when it is closed."""
     reach = {name: getattr(spot.reach, name) for name in Reach.__dataclass_fields__}
     return json.dumps({"at": number, "kind": spot.kind, "host": spot.host, **reach, "environ": spot.environ}) + "\n"
@@ -100,11 +72,11 @@ def read(path: Path) -> Ledger | None:
     owner = parse(str(entries[0].get("owner"))) if entries else None
     if owner is None:
         return None
-    spots: dict[str, Spot] = {}
+    spots: dict[str, Location] = {}
     for entry in entries[1:]:
         if "closed" in entry:
             spots.pop(str(entry["closed"]), None)
-        elif entry.get("kind") in ("processes", "engine", "host", "namespace"):
+        elif entry.get("kind") and "at" in entry:
             spots[str(entry.get("at"))] = _spot(entry)
     return Ledger(path, owner, tuple(dict.fromkeys(spots.values())))
 
@@ -117,10 +89,10 @@ def _entry(line: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _spot(entry: Mapping[str, Any]) -> Spot:
+def _spot(entry: Mapping[str, Any]) -> Location:
     reach = Reach(*(entry.get(name) for name in Reach.__dataclass_fields__))  # type: ignore[arg-type]
     environ = tuple((str(name), str(value)) for name, value in entry.get("environ") or ())
-    return Spot(str(entry["kind"]), str(entry.get("host") or ""), reach, environ)
+    return Location(str(entry["kind"]), str(entry.get("host") or ""), reach, environ)
 
 
 def ledgers(folder: Path) -> Iterable[Ledger]:

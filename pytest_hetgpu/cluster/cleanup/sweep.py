@@ -4,26 +4,19 @@ from __future__ import annotations
 
 import abc
 import json
-import os
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_hetgpu.cluster.cleanup.ledger import Spot
 from pytest_hetgpu.cluster.cleanup.owner import Owner, nobody, parse
 from pytest_hetgpu.errors import HetgpuError, ProvisionError
 from pytest_hetgpu.extensions.package_data import REMOTE
-from pytest_hetgpu.extensions.runtimes._docker import leftovers
-from pytest_hetgpu.extensions.runtimes._docker.engine import engine_of
-from pytest_hetgpu.extensions.runtimes._kubernetes import leavings as _pods
-from pytest_hetgpu.extensions.runtimes._kubernetes.client import Cluster, Refused
-from pytest_hetgpu.extensions.runtimes.process.ledger import LABEL
+from pytest_hetgpu.extensions.runtimes.lookup import runtimes
 from pytest_hetgpu.extensions.runtimes.process.ssh import explained, ssh_command
+from pytest_hetgpu.extensions.runtimes.traits.leftovers import Leftover, LeftoverStore, Location
 from pytest_hetgpu.model.job import Reach
 
 _PATIENCE = 60.0  # seconds for a host to answer
@@ -39,7 +32,7 @@ exec(compile({!r}, "segments.py", "exec"), sys.modules["segments"].__dict__)
 
 @dataclass(frozen=True)
 class Thing:
-    """What carries an owner's label, `kind`: container, network, process, folder, or one of Kubernetes'.
+    """What carries an owner's label, `kind`: process, folder, or one of a runtime's (container, network, ...).
 
     A segment of shared memory carries none: its owner is `nobody`, for no process uses it. Its `ident` is its size.
 
@@ -125,107 +118,42 @@ class Host(_Machine):
         return code, out, explained(self._host, self._reach, said, code)
 
 
-class OnEngine(Place):
-    """A container engine's containers and networks."""
+class AtRuntime(Place):
+    """A place where a runtime makes nodes: a container engine, a namespace."""
 
-    def __init__(self, reach: Reach, environ: Mapping[str, str] | None = None) -> None:
-        with _environment(environ or {}):
-            self._engine = engine_of("engine", reach)
-        self._environ = dict(environ or {})
-        self.words = self._engine.at.where
+    def __init__(self, store: LeftoverStore) -> None:
+        self._store = store
+        self.words, self.within = store.words, store.within
 
     def look(self) -> list[Thing]:
-        things = []
-        for one in self._left():
-            owner = parse(one.labels.get(LABEL, ""))
-            if owner:
-                things.append(Thing(one.kind, one.name, one.ident, owner, one.created))
-        return things
+        found = [(one, parse(one.owner)) for one in self._store.list()]
+        return [Thing(one.kind, one.name, one.ident, owner, one.created, one.going) for one, owner in found if owner]
 
     def clear(self, owners: Iterable[Owner]) -> list[Thing]:
         """As `Place.clear`."""
 
         def take(things: list[Thing]) -> None:
-            for one in things:
-                leftovers.take(self._engine, leftovers.Left(one.kind, one.ident, one.name, {}, None), self.words)
+            self._store.remove([Leftover(one.kind, one.name, one.ident, one.owner.text) for one in things])
 
         return _until_gone(self, owners, take)
 
-    def _left(self) -> list[leftovers.Left]:
-        with _environment(self._environ):
-            return leftovers.labelled(self._engine, self.words)
 
-
-class InNamespace(Place):
-    """A namespace of Kubernetes."""
-
-    def __init__(self, context: str, environ: Mapping[str, str]) -> None:
-        self._cluster = Cluster(context, environ.get("NAMESPACE") or "default", environ.get("KUBECONFIG", ""))
-        self._kinds = tuple(environ["KINDS"].split(",")) if environ.get("KINDS") else _pods.EVERYTHING
-        # A context's name says little: each k3s calls its own `default`.
-        self.words = self._cluster.words + (f" ({self._cluster.config})" if self._cluster.config else "")
-        self.within = self.words
-
-    def look(self) -> list[Thing]:
-        with self._speaking():
-            found = _pods.labelled(self._cluster, self._kinds)
-        return [
-            Thing(one.kind, one.name, one.resource, owner, one.created, one.going)
-            for one in found
-            if (owner := parse(one.owner))
-        ]
-
-    def clear(self, owners: Iterable[Owner]) -> list[Thing]:
-        """As `Place.clear`."""
-
-        def take(things: list[Thing]) -> None:
-            with self._speaking():
-                _pods.take(self._cluster, [(one.ident, one.name) for one in things])
-
-        return _until_gone(self, owners, take)
-
-    @contextmanager
-    def _speaking(self) -> Iterator[None]:
-        try:
-            yield
-        except Refused as refused:
-            raise ProvisionError(self.words, str(refused)) from None
-
-
-def place_of(spot: Spot) -> Place:
-    """Where a ledger says that something may be. ProvisionError for an engine's address that cannot be used."""
-    if spot.kind == "engine":
-        return OnEngine(spot.reach, dict(spot.environ))
-    if spot.kind == "namespace":
-        return InNamespace(spot.host, dict(spot.environ))
-    return Host(spot.host, spot.reach) if spot.kind == "host" else Here()
+def place_of(spot: Location) -> Place:
+    """Where a ledger says that something may be. ProvisionError for a spot that leads nowhere."""
+    if spot.kind == "processes":
+        return Here()
+    if spot.kind == "host":
+        return Host(spot.host, spot.reach)
+    runtime = next((one for _, one in runtimes() if one.location_kind == spot.kind), None)
+    if runtime is None:
+        where = spot.host or spot.reach.engine or spot.kind
+        raise ProvisionError(where, f"no runtime that is installed looks at a place of the kind {spot.kind!r}")
+    return AtRuntime(runtime.leftovers(spot))
 
 
 def why(error: HetgpuError, place: Place) -> str:
     """An error of a place, its name said once."""
     return str(error).removeprefix(f"{place.words}: ").removeprefix("engine: ")
-
-
-_changing = threading.Lock()
-
-
-@contextmanager
-def _environment(environ: Mapping[str, str]) -> Iterator[None]:
-    """What the engine's library reads from the environment, for one that is reached over TLS."""
-    if not environ:
-        yield
-        return
-    with _changing:
-        before = {name: os.environ.get(name) for name in environ}
-        os.environ.update(environ)
-        try:
-            yield
-        finally:
-            for name, value in before.items():
-                if value is None:
-                    del os.environ[name]
-                else:
-                    os.environ[name] = value
 
 
 def _answer(argv: tuple[str, ...], stdin: bytes, words: str) -> tuple[int, bytes, str]:

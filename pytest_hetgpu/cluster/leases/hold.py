@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from pytest_hetgpu.cluster.cleanup.owner import parse
-from pytest_hetgpu.cluster.leases.claims import HOST, Claim, Refused, common_folder
+from pytest_hetgpu.cluster.leases.claims import Claim, Refused, common_folder
 from pytest_hetgpu.cluster.leases.keeper import Keeper, keepers
-from pytest_hetgpu.errors import NotHere, ProvisionError, UsageError
-from pytest_hetgpu.extensions.runtimes._docker.address import address
-from pytest_hetgpu.extensions.runtimes.process.ledger import books
-from pytest_hetgpu.model.job import Job, Node, Reach
-from pytest_hetgpu.model.slurm import SCHEDULERS
+from pytest_hetgpu.errors import NotHere, UsageError
+from pytest_hetgpu.extensions.runtimes.lookup import runtime_of
+from pytest_hetgpu.extensions.runtimes.process.ledger import tracker
+from pytest_hetgpu.extensions.runtimes.traits.policy import LeaseRequest
+from pytest_hetgpu.model.job import Job, Node
 
 FOLDER_VARIABLE = "HETGPU_LEASES"
 TIMEOUT_VARIABLE = "HETGPU_LEASE_TIMEOUT"
@@ -34,20 +34,7 @@ NOTICE = 2.0
 Waits = Callable[[str], None]
 """Is told what is waited for, and who holds it; "" once that is over."""
 
-_UNREACHED = "its engine is reached over TLS, which gives no way to a lock there"
 _ADVICE = f"remove it, or set {FOLDER_VARIABLE} to a folder that only you can write to"
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """One lease: of a machine reached by ssh where `reach` is there, else of a name on this machine.
-
-    `words` name it for people.
-    """
-
-    name: str
-    words: str
-    reach: Reach | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,32 +62,19 @@ class _Lease(Protocol):
     def holder(self) -> Mapping[str, Any]: ...
 
 
-def wanted(nodes: Iterable[Node]) -> tuple[Wanted, ...]:
+def wanted(nodes: Iterable[Node]) -> tuple[LeaseRequest, ...]:
     """The leases that nodes need. A machine has one name, its own, however it is reached: the lock lies on itself.
 
     An engine over TLS gives no way to a lock of its host; there only who starts jobs here is kept out. Nodes that a
     scheduler gives need none: it lends them to nobody else.
     """
-    return tuple(dict.fromkeys(_wanted(node) for node in nodes if node.hardware.runtime not in SCHEDULERS))
-
-
-def _wanted(node: Node) -> Wanted:
-    if node.hardware.runtime == "ssh":
-        return Wanted(node.host, node.host, Reach("", node.reach.user, node.reach.port, node.reach.key))
-    if node.hardware.runtime != "docker":
-        return Wanted(HOST, node.host)
-    try:
-        at = address(node.name, node.reach, os.environ)
-    except ProvisionError:
-        return Wanted(HOST, node.host)  # making the node will say what is the matter
-    if at.by_ssh:
-        return Wanted(at.host, node.host, at.reach)
-    return Wanted(HOST, node.host) if at.local else Wanted(at.url, at.where)
+    found = (runtime_of(node.hardware.runtime).lease(node) for node in nodes)
+    return tuple(dict.fromkeys(one for one in found if one))
 
 
 @contextmanager
 def hold(
-    leases: Iterable[Wanted], *, cell: str = "", timeout: float | None = None, waits: Waits | None = None
+    leases: Iterable[LeaseRequest], *, cell: str = "", timeout: float | None = None, waits: Waits | None = None
 ) -> Iterator[Holding]:
     """Holds all of `leases` for a cell, and yields what is held. `waits` is told where that takes its time.
 
@@ -120,7 +94,7 @@ def hold(
         yield Holding(tuple(one.words for _, one, _ in ordered), here, tuple(lease for lease, _, _ in ordered))
 
 
-def _take(lease: _Lease, one: Wanted, deadline: float, waits: Waits | None) -> None:
+def _take(lease: _Lease, one: LeaseRequest, deadline: float, waits: Waits | None) -> None:
     """Waits for one lease; NotHere names its holder where that takes too long."""
     started = time.monotonic()
     if lease.granted(min(NOTICE, deadline - started)):
@@ -131,7 +105,7 @@ def _take(lease: _Lease, one: Wanted, deadline: float, waits: Waits | None) -> N
     raise NotHere(f"host {one.words!r} is busy: {told(lease.holder())} (waited {waited:.1f} s)")
 
 
-def _granted_late(lease: _Lease, one: Wanted, deadline: float, waits: Waits | None) -> bool:
+def _granted_late(lease: _Lease, one: LeaseRequest, deadline: float, waits: Waits | None) -> bool:
     """Whether a wait that is told of ends well; that it is over is told however it ends."""
     if not waits:
         return lease.granted(deadline - time.monotonic())
@@ -201,7 +175,7 @@ def _user() -> str:
 
 
 def _who(cell: str) -> dict[str, Any]:
-    owner = parse(books().label)
+    owner = parse(tracker().label)
     return {
         "user": _user(),
         "machine": os.uname().nodename,
@@ -212,18 +186,19 @@ def _who(cell: str) -> dict[str, Any]:
     }
 
 
-def _in_order(wanted: tuple[Wanted, ...], who: dict[str, Any], held: ExitStack) -> list[tuple[_Lease, Wanted, str]]:
+def _in_order(
+    wanted: tuple[LeaseRequest, ...], who: dict[str, Any], held: ExitStack
+) -> list[tuple[_Lease, LeaseRequest, str]]:
     """Each lock once, in the order of their identities, which is the same whoever asks and from wherever.
 
     With each comes why it lies here, and not on the machine that it is of, if so.
     """
     asked = [(one.name, one.reach) for one in wanted if one.reach is not None]
     kept = keepers.of(asked) if asked else {}
-    leases: dict[str, tuple[_Lease, Wanted, str]] = {}
+    leases: dict[str, tuple[_Lease, LeaseRequest, str]] = {}
     # What lies here is taken here, though it may be reached from afar, too.
     for one in sorted(wanted, key=lambda one: (one.reach is not None, one.name)):
-        why_here = "" if one.name == HOST else _UNREACHED
-        keeper = kept[one.name, one.reach] if one.reach is not None else why_here
+        keeper = kept[one.name, one.reach] if one.reach is not None else one.alone
         lease, why = (_Afar(keeper, who), "") if isinstance(keeper, Keeper) else (_here(one, who), keeper)
         if lease.identity not in leases:
             leases[lease.identity] = (lease, one, why)
@@ -233,7 +208,7 @@ def _in_order(wanted: tuple[Wanted, ...], who: dict[str, Any], held: ExitStack) 
     return [leases[identity] for identity in sorted(leases)]
 
 
-def _here(one: Wanted, who: dict[str, Any]) -> Claim:
+def _here(one: LeaseRequest, who: dict[str, Any]) -> Claim:
     """Of this machine, or of a name here where a host has no lock of its own."""
     try:
         return Claim(str(_folder()), one.name if one.reach is None else f"host {one.name}", who)

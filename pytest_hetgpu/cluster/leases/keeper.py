@@ -15,7 +15,7 @@ from typing import Any
 
 from pytest_hetgpu.errors import HetgpuError, ProvisionError
 from pytest_hetgpu.extensions.runtimes.agent.link import BOOT
-from pytest_hetgpu.extensions.runtimes.process.ledger import books
+from pytest_hetgpu.extensions.runtimes.process.ledger import tracker
 from pytest_hetgpu.extensions.runtimes.process.pipe import ProcessPipe
 from pytest_hetgpu.extensions.runtimes.process.ssh import explained, ssh_command
 from pytest_hetgpu.model.job import Reach
@@ -34,9 +34,9 @@ class Keeper:
         self.host = host
         self._reach = reach
         text = Path(__file__).with_name("claims.py").read_bytes()
-        label = filter(None, (books().label,))
+        label = filter(None, (tracker().label,))
         argv = ssh_command(host, reach, ("python3", "-u", "-c", BOOT, str(len(text)), *label))
-        self._ended = books().host(host, reach)
+        self._ended = tracker().host(host, reach)
         try:
             self._pipe = ProcessPipe(argv)
         except OSError as error:

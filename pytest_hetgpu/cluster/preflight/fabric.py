@@ -7,13 +7,14 @@ from fnmatch import fnmatchcase
 
 from pytest_hetgpu.cluster.preflight.concern import Cell, Concern, Member
 from pytest_hetgpu.extensions.probes.rdma import choose, table
+from pytest_hetgpu.extensions.runtimes.lookup import runtime_of
+from pytest_hetgpu.extensions.runtimes.process.interface_names import kind_of
 from pytest_hetgpu.model.facts import State
 from pytest_hetgpu.model.verdict import Kind
 
 _RDMA_KINDS = ("roce", "infiniband")
 # Groups and transports of UCX's that need an RDMA device ("Which transports does UCX use?").
 _RDMA_TLS = ("ib", "rc", "rc_*", "dc", "dc_*", "ud", "ud_*")
-_BRIDGES = ("docker*", "br-*", "virbr*", "cni*", "flannel*", "podman*", "lxcbr*")
 # Queues and registered buffers of one UCX worker or NCCL channel take tens of MB; 64 KiB is Linux's old default.
 ENOUGH_MEMLOCK = 64 * 1024**2
 HOPELESS_MEMLOCK = 64 * 1024
@@ -56,7 +57,7 @@ def _rdma(member: Member) -> Iterator[Concern]:
     environment, fabric = member.environment, member.node.hardware.fabric
     if environment.is_absent("rdma"):
         why = "there is no RDMA device"
-        cure = "load the HCA's driver; on Kubernetes ask for the RDMA resource (rdma/rdma: 1) and its network"
+        cure = runtime_of(member.node.hardware.runtime).rdma_advice
         yield Concern(Kind.TRANSPORT_UNAVAILABLE, member.name, why, cure)
         return
     if environment.items("rdma") and environment.is_absent("dev_infiniband"):
@@ -128,7 +129,7 @@ def _bridge(cell: Cell, member: Member) -> Iterator[Concern]:
     """Open MPI's TCP takes every interface, also a bridge whose address is the same on every host, and waits there."""
     if not cell.uses("ob1") or "tcp" not in cell.components("ob1") or not cell.spread:
         return
-    bridges = [name for name in member.environment.items("nics") if any(fnmatchcase(name, glob) for glob in _BRIDGES)]
+    bridges = [name for name in member.environment.items("nics") if kind_of(name) == "bridge"]
     if bridges and not cell.mca("btl_tcp_if_include") and not cell.mca("btl_tcp_if_exclude"):
         why = f"Open MPI's TCP may pick the bridge {bridges[0]}, over which other nodes cannot be reached"
         cure = "name the interface: `fabric: {netdev: ...}` of the hardware, or `netdev` of the transport"

@@ -22,24 +22,25 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationError
 
 from pytest_hetgpu.config.inventory.sources import STDIN, Claim, Gathered, Port, Sources, Spec, User, gather, spec_of
 from pytest_hetgpu.config.matrix import source
-from pytest_hetgpu.config.matrix.batch import SlurmShape
 from pytest_hetgpu.config.matrix.complaints import Complaints
-from pytest_hetgpu.config.matrix.hardware import BuildShape, Prefix
-from pytest_hetgpu.config.matrix.models import Form, Name, Names, Shape, choice
-from pytest_hetgpu.config.matrix.pods import PodsShape, reference
+from pytest_hetgpu.config.matrix.models import choice
+from pytest_hetgpu.config.matrix.runtime_settings import extended, runtime_settings
 from pytest_hetgpu.errors import InventoryError, NotHere
 from pytest_hetgpu.extensions.inventories.base import Found
 from pytest_hetgpu.extensions.registry import names
+from pytest_hetgpu.extensions.runtimes.containers.shapes import BuildShape
+from pytest_hetgpu.extensions.runtimes.lookup import runtime_of
+from pytest_hetgpu.extensions.shapes import Form, Name, Names, Prefix, Shape
 from pytest_hetgpu.model.job import Hardware, Reach
 from pytest_hetgpu.model.messages import show
-from pytest_hetgpu.model.slurm import SCHEDULERS
 
 # What ssh, mpirun and a container engine take as an address: never an option, nothing that a list of hosts would split.
 Address = Annotated[str, Form(r"^[A-Za-z0-9_\[][A-Za-z0-9_.:%\]-]*$", "be a host's name or address")]
@@ -82,19 +83,6 @@ def _host(value: Any) -> Any:
     return {"address": value} if isinstance(value, str) else value
 
 
-class SlurmSite(SlurmShape):
-    """What a site's Slurm is asked for, in the place of what the matrix says; `prefix` is where its nodes have MPI."""
-
-    prefix: Prefix | None = None
-
-
-class PodsSite(PodsShape):
-    """What a site's Kubernetes is asked for, over what the matrix says; `prefix` is where the image has its MPI."""
-
-    image: Annotated[str, AfterValidator(reference)] | None = None
-    prefix: Prefix | None = None
-
-
 class InventoryShape(Shape):
     """The file."""
 
@@ -104,10 +92,21 @@ class InventoryShape(Shape):
     sources: Annotated[Sources, Field(alias="from")] = ()
     stacks: dict[Annotated[str, choice("stacks", "stack")], Path] = {}
     build: Annotated[dict[str, BuildShape], Field(description="by an image's folder name; * for every image")] = {}
-    slurm: Annotated[dict[str, SlurmSite], Field(description="by hardware; * for all that runtime slurm has")] = {}
-    kubernetes: Annotated[
-        dict[str, PodsSite], Field(description="by hardware; * for all that runtime kubernetes has")
-    ] = {}
+
+
+def _shape_of(content: object) -> type[InventoryShape]:
+    """The shape of a file: it has the keys of the runtimes that the file names."""
+    return _with_sites(frozenset(name for name in names("runtimes") if isinstance(content, dict) and name in content))
+
+
+@cache
+def _with_sites(wanted: frozenset[str]) -> type[InventoryShape]:
+    models = runtime_settings(wanted, InventoryShape, lambda runtime: runtime.site_settings)
+    return extended(InventoryShape, {name: (_by_hardware(name, model), {}) for name, model in models.items()})
+
+
+def _by_hardware(runtime: str, model: Any) -> Any:
+    return Annotated[dict[str, model], Field(description=f"by hardware; * for all that runtime {runtime} has")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +133,10 @@ LOCAL = Host("localhost")
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """What is where. Without a file (`given` False) every kind but those with runtime ssh is this machine."""
+    """What is where. Without a file (`given` False) this machine is the only host of most kinds.
+
+    `sites` are the settings of runtimes at this site, by runtime and then by hardware (`*` for all that it has).
+    """
 
     given: bool = False
     file: str = ""
@@ -143,8 +145,7 @@ class Inventory:
     build: Mapping[str, BuildShape] = field(default_factory=dict)
     offers: tuple[Offer, ...] = ()
     gathered: tuple[Gathered, ...] = ()
-    slurm: Mapping[str, SlurmSite] = field(default_factory=dict)
-    kubernetes: Mapping[str, PodsSite] = field(default_factory=dict)
+    sites: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     _known: dict[tuple[str, str, str | None], tuple[Host, ...]] = field(default_factory=dict, repr=False, compare=False)
     _said: dict[str | None, list[int]] = field(default_factory=dict, repr=False, compare=False)
 
@@ -159,7 +160,7 @@ class Inventory:
         used: set[Host] = set()
         hosts: list[Host] = []
         for hardware in nodes:
-            if hardware.runtime in SCHEDULERS:
+            if runtime_of(hardware.runtime).schedules:
                 hosts.append(self._to_come(hardware, len(hosts)))
                 continue
             name, known = hardware.name, self.known(hardware)
@@ -202,31 +203,29 @@ class Inventory:
         yield from ({"password": text} for one in self.gathered for text in one.secrets)
 
     def site(self, hardware: Hardware) -> Hardware:
-        """A kind with what this site's Slurm or Kubernetes is asked for."""
-        batch, pods = hardware.batch, hardware.pods
-        for name in ("*", hardware.name):
-            if batch and name in self.slurm:
-                batch = self.slurm[name].over(batch)
-            if pods and name in self.kubernetes:
-                pods = self.kubernetes[name].over(pods)
-        return (
-            hardware if (batch, pods) == (hardware.batch, hardware.pods) else replace(hardware, batch=batch, pods=pods)
-        )
+        """A kind with the settings that its runtime has at this site."""
+        runtime, settings = runtime_of(hardware.runtime), hardware.settings
+        for site in self._site(hardware):
+            settings = runtime.with_site(settings, site)
+        return hardware if settings == hardware.settings else replace(hardware, settings=settings)
+
+    def _site(self, hardware: Hardware) -> list[Any]:
+        """What the file says of a kind's runtime: of all that it has, then of that kind."""
+        sites = self.sites.get(hardware.runtime, {})
+        return [sites[name] for name in ("*", hardware.name) if name in sites]
 
     def _to_come(self, hardware: Hardware, index: int) -> Host:
         """A node whose host is still to be chosen by a scheduler: it has a name of ours until then."""
-        sites: Mapping[str, SlurmSite | PodsSite] = self.slurm if hardware.runtime == "slurm" else self.kubernetes
-        prefixes = [found for name in ("*", hardware.name) if name in sites and (found := sites[name].prefix)]
+        prefixes = [found for site in self._site(hardware) if (found := getattr(site, "prefix", None))]
         return Host(f"node{index}", prefix=prefixes[-1] if prefixes else "")
 
     def _shared(self, hardware: Hardware, place: int, known: tuple[Host, ...]) -> Host:
         """A host that another node has already, for the node after `place` others of its kind."""
-        shared = hardware.runtime == "local" or (
-            hardware.runtime == "docker" and hardware.accelerator.platform == "cpu"
-        )
+        runtime = runtime_of(hardware.runtime)
+        shared = runtime.shares_host(hardware)
         if shared and known:
             return known[place % len(known)]
-        if not self.given and hardware.runtime != "ssh" and (shared or place == 0):
+        if not self.given and not runtime.needs_inventory and (shared or place == 0):
             return LOCAL
         hint = f" (`hetgpu doctor --list --inventory {self.file}` says what it has)" if self.gathered else ""
         if shared:
@@ -269,12 +268,13 @@ def _of_file(path: Path, files_only: bool) -> Inventory:
         if not isinstance(tree, source.Mapping) and other:
             complaints.add(tree.line, f"the file must be a map{other}")
             raise InventoryError(complaints.listed())
-        shape = InventoryShape.model_validate(source.plain(tree) or {})
+        content = source.plain(tree) or {}
+        shape = _shape_of(content).model_validate(content)
     except source.SourceError as error:
         complaints.add(error.line, f"{error}{other if str(error).startswith('not YAML') else ''}")
         raise InventoryError(complaints.listed()) from None
     except ValidationError as error:
-        complaints.invalid(error, tree, "", InventoryShape)
+        complaints.invalid(error, tree, "", _with_sites(frozenset(names("runtimes"))))
         raise InventoryError(complaints.listed()) from None
     folder = path.parent.absolute()
     hosts = {name: tuple(entry.host(folder) for entry in entries) for name, entries in shape.hardware.items()}
@@ -290,8 +290,7 @@ def _of_file(path: Path, files_only: bool) -> Inventory:
         shape.build,
         offers,
         tuple(one for one, _ in gathered),
-        shape.slurm,
-        shape.kubernetes,
+        {name: getattr(shape, name) for name in type(shape).model_fields if name not in InventoryShape.model_fields},
     )
 
 

@@ -19,11 +19,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BeforeValidator, ConfigDict, Field, create_model, model_validator
 
 from pytest_hetgpu.config.matrix import source
-from pytest_hetgpu.config.matrix.hardware import Prefix
-from pytest_hetgpu.config.matrix.models import Form, Name, Names, Shape
 from pytest_hetgpu.errors import InventoryError, NotHere, UsageError
 from pytest_hetgpu.extensions.inventories.base import UNTOLD, Found, Left, Malformed, Source
 from pytest_hetgpu.extensions.registry import find, names
+from pytest_hetgpu.extensions.shapes import Form, Name, Names, Prefix, Shape
 from pytest_hetgpu.model.job import Hardware
 from pytest_hetgpu.model.messages import known, show
 

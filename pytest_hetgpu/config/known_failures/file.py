@@ -13,9 +13,10 @@ from pytest_hetgpu.config.known_failures import patterns
 from pytest_hetgpu.config.known_failures.entries import Entry, Fit
 from pytest_hetgpu.config.matrix import source
 from pytest_hetgpu.config.matrix.complaints import Complaints
-from pytest_hetgpu.config.matrix.models import NAME, Form, Kinds, Link, Mca, Name, RemedyShape, Shape, Text, Texts
+from pytest_hetgpu.config.matrix.models import Kinds, Link, Mca, RemedyShape
 from pytest_hetgpu.config.matrix.source import SourceError, plain
 from pytest_hetgpu.errors import KnowledgeError
+from pytest_hetgpu.extensions.shapes import NAME, Form, Name, Shape, Text, Texts
 from pytest_hetgpu.model.conditions import check_condition
 from pytest_hetgpu.model.failure import Condition, Known
 from pytest_hetgpu.model.messages import show

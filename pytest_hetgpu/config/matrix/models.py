@@ -7,24 +7,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
-    GetCoreSchemaHandler,
-    GetJsonSchemaHandler,
     model_validator,
 )
-from pydantic_core.core_schema import CoreSchema, no_info_after_validator_function
 
 from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.extensions import registry
 from pytest_hetgpu.extensions.registry import names
+from pytest_hetgpu.extensions.shapes import NAME, Bytes, Env, Form, Name, Shape, Text, Texts, Value, Variable, listed
 from pytest_hetgpu.extensions.stacks.base import stack_names
 from pytest_hetgpu.model.failure import Condition, Known
 from pytest_hetgpu.model.job import Exclusion, Expectation, Origin
@@ -36,12 +32,6 @@ from pytest_hetgpu.model.verdict import Kind
 BAD_KINDS = tuple(kind.value for kind in Kind if kind not in (Kind.PASSED, Kind.SKIPPED))
 # What `requires` may ask of a node as FACT=VALUE.
 FACTS = ("platform", "arch", "fabric", "runtime")
-
-
-def _listed(value: Any) -> Any:
-    if not isinstance(value, (str, list)):
-        raise ValueError(f"a single value or a list is needed here, not {show(value)}")
-    return [value] if isinstance(value, str) else value
 
 
 def choice(family: str, what: str) -> AfterValidator:
@@ -65,26 +55,6 @@ def _kind(name: str) -> str:
     if name not in BAD_KINDS:
         raise ValueError(f"unknown outcome {show(name)} {known(name, BAD_KINDS, len(BAD_KINDS))}")
     return name
-
-
-@dataclass(frozen=True, slots=True)
-class Form:
-    """Text of one pattern, for `Annotated`; `words` say to a person what it must do or be."""
-
-    pattern: str
-    words: str
-
-    def check(self, text: str) -> str:
-        """The text itself; ValueError unless all of it has the form."""
-        if not re.fullmatch(self.pattern, text):
-            raise ValueError(f"{show(text)} must {self.words}")
-        return text
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return no_info_after_validator_function(self.check, handler(source))
-
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        return {**handler(schema), "pattern": self.pattern}
 
 
 def _requirement(text: str) -> str:
@@ -135,23 +105,8 @@ def _alone(value: Any) -> Any:
     return [value] if isinstance(value, dict) else value
 
 
-NAME = Form(
-    # A name starts neither hidden folders nor options.
-    r"^[A-Za-z0-9_][A-Za-z0-9_.+-]{0,79}$",
-    "have only letters, digits and _ . + - (at most 80, the first a letter, digit or _)",
-)
-Name = Annotated[str, NAME]
-Names = Annotated[tuple[Name, ...], BeforeValidator(_listed, json_schema_input_type=Name | list[Name])]
-Variable = Annotated[str, Form(r"^[A-Za-z_][A-Za-z0-9_]*$", "have only letters, digits and _, the first no digit")]
 # Launchers hand it to a shell on the other nodes.
 Device = Annotated[str, Form(r"^[A-Za-z0-9_][A-Za-z0-9_.:@+~-]*$", "be one device: letters, digits and _ . : @ + ~ -")]
-Value = Annotated[
-    str,
-    # The C strings of an environment and a command line end at a NUL.
-    Form(r"^[^\x00]*$", "not hold a NUL character"),
-    Field(json_schema_extra={"type": ["string", "number", "boolean"]}),
-]
-Env = dict[Variable, Value]
 # Open MPI puts parameters into the command line of its daemons, where a shell on the other node reads them between ".
 _Parameter = Annotated[
     Value, Form(r"""^[^\x00-\x1f\x7f"$`\\]*$""", 'hold no control character, and none of " $ ` \\, which shells read')
@@ -159,19 +114,16 @@ _Parameter = Annotated[
 Mca = dict[Variable, _Parameter]
 # What a number in YAML stands for where a text is taken: its source.
 Scalar = str | int | float | bool
-Text = Annotated[str, Field(json_schema_extra={"type": ["string", "number", "boolean"]})]
 Pattern = Annotated[
     tuple[str, ...],
     Field(min_length=1),
-    BeforeValidator(_listed, json_schema_input_type=Scalar | Annotated[list[Scalar], Field(min_length=1)]),
+    BeforeValidator(listed, json_schema_input_type=Scalar | Annotated[list[Scalar], Field(min_length=1)]),
 ]
 Kinds = Annotated[
     tuple[Annotated[str, AfterValidator(_kind)], ...],
     Field(min_length=1),
-    BeforeValidator(_listed, json_schema_input_type=str | Annotated[list[str], Field(min_length=1)]),
+    BeforeValidator(listed, json_schema_input_type=str | Annotated[list[str], Field(min_length=1)]),
 ]
-Texts = Annotated[tuple[str, ...], BeforeValidator(_listed, json_schema_input_type=str | list[str])]
-Bytes = Annotated[int, BeforeValidator(parse_size, json_schema_input_type=str | int)]
 METRICS = ("busbw", "algbw", "latency")
 Size = Annotated[int, BeforeValidator(_size_or_every)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -189,12 +141,6 @@ _Written = Annotated[str, Field(pattern=r"^\s*[0-9]+(\.[0-9]+)?\s*%\s*$")] | Ann
 Percent = Annotated[float, BeforeValidator(_share, json_schema_input_type=_Written | Literal[0])]
 Link = Annotated[str, Form(r"^https?://\S+$", "be a link that starts with https:// or http://")]
 Requirement = Annotated[str, AfterValidator(_requirement)]
-
-
-class Shape(BaseModel):
-    """Base: unknown keys are mistakes."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class ReferenceShape(Shape):
@@ -246,7 +192,7 @@ class Options(Shape):
     stack: Annotated[str, choice("stacks", "stack")] | None = None
     requires: Annotated[
         tuple[Requirement, ...],
-        BeforeValidator(_listed, json_schema_input_type=str | list[str]),
+        BeforeValidator(listed, json_schema_input_type=str | list[str]),
         Field(description="capabilities of every node, or facts: large-bar, platform=rocm"),
     ] = ()
     tolerance: Annotated[Percent, Field(description="what a number may be worse than its reference or baseline")] = (

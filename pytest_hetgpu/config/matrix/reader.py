@@ -16,14 +16,14 @@ from pytest_hetgpu.config.known_failures.load import knowledge as shipped
 from pytest_hetgpu.config.matrix import source
 from pytest_hetgpu.config.matrix.complaints import Complaints
 from pytest_hetgpu.config.matrix.document import MAIN_AXES, Document, Fragment
-from pytest_hetgpu.config.matrix.hardware import HardwareShape
-from pytest_hetgpu.config.matrix.models import NAME
+from pytest_hetgpu.config.matrix.hardware import shape_of, whole_shape
 from pytest_hetgpu.config.matrix.rules import RuleReader
 from pytest_hetgpu.config.matrix.source import Node, Scalar, SourceError, plain
 from pytest_hetgpu.config.matrix.values import AxisReader
 from pytest_hetgpu.errors import MatrixError
+from pytest_hetgpu.extensions.runtimes.lookup import conflict
+from pytest_hetgpu.extensions.shapes import NAME
 from pytest_hetgpu.model.job import Hardware
-from pytest_hetgpu.model.kubernetes import quarrel
 from pytest_hetgpu.model.messages import known, show
 
 TOP = ("name", "hardware", "transports", "axes", "include", "exclude", "expect", "reference")
@@ -96,11 +96,11 @@ class _Reader:
         )
 
     def together(self, placements: Iterable[Fragment], hardware: Mapping[str, Hardware]) -> None:
-        """Complains of a placement whose pods nothing can make together."""
+        """Complains of a placement whose nodes their runtime cannot make together."""
         for placement in placements:
             names = (*placement.nodes, *filter(None, [placement.launch_from]))
-            pods = [(name, kind.pods) for name in names if (kind := hardware.get(name)) and kind.pods]
-            if why := quarrel(pods, launcher=bool(placement.launch_from)):
+            kinds = [kind for name in names if (kind := hardware.get(name))]
+            if why := conflict(kinds, launcher=bool(placement.launch_from)):
                 self.complaints.add(placement.line("nodes"), f"placement {placement.name}: {why}")
 
     def needed(self, tree: source.Mapping, key: str, what: str) -> source.Mapping | None:
@@ -174,7 +174,7 @@ class _Reader:
             value = plain(entry)
             found[name] = Hardware(name)
             try:
-                found[name] = HardwareShape.model_validate({} if value is None else value).hardware(name)
+                found[name] = shape_of(value).model_validate({} if value is None else value).hardware(name)
             except ValidationError as error:
-                self.complaints.invalid(error, entry, f"hardware.{name}", HardwareShape)
+                self.complaints.invalid(error, entry, f"hardware.{name}", whole_shape())
         return found

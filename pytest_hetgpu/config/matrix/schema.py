@@ -9,17 +9,11 @@ from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core.core_schema import DictSchema
 
 from pytest_hetgpu.config.matrix.document import MAIN_AXES
-from pytest_hetgpu.config.matrix.hardware import HardwareShape
-from pytest_hetgpu.config.matrix.models import (
-    NAME,
-    ExcludeShape,
-    ExpectShape,
-    Options,
-    PlacementShape,
-    ReferenceRuleShape,
-)
+from pytest_hetgpu.config.matrix.hardware import whole_shape
+from pytest_hetgpu.config.matrix.models import ExcludeShape, ExpectShape, Options, PlacementShape, ReferenceRuleShape
 from pytest_hetgpu.config.matrix.values import entry_model
 from pytest_hetgpu.extensions.registry import names
+from pytest_hetgpu.extensions.shapes import NAME
 
 Json = dict[str, Any]
 
@@ -40,7 +34,7 @@ def matrix_schema() -> Json:
         "type": "object",
         "properties": {
             "name": _NAME,
-            "hardware": _named({"anyOf": [shapes.of(HardwareShape), _NULL]}),
+            "hardware": _named({"anyOf": [shapes.of(whole_shape()), _NULL]}),
             "transports": transports,
             "axes": {**_named(further, axes), "required": list(MAIN_AXES)},
             "include": {"type": "array", "items": shapes.include()},

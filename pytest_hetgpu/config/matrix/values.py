@@ -13,9 +13,10 @@ from pydantic import BaseModel, ValidationError, create_model
 from pytest_hetgpu.config.matrix import source
 from pytest_hetgpu.config.matrix.complaints import ALL, Complaints
 from pytest_hetgpu.config.matrix.document import COMMON, MAIN_AXES, Axis, Fragment
-from pytest_hetgpu.config.matrix.models import NAME, Options, PlacementShape
+from pytest_hetgpu.config.matrix.models import Options, PlacementShape
 from pytest_hetgpu.config.matrix.source import Node, Scalar, plain
 from pytest_hetgpu.extensions.registry import find, names
+from pytest_hetgpu.extensions.shapes import NAME
 from pytest_hetgpu.extensions.transports.base import Transport
 from pytest_hetgpu.extensions.workloads.base import Workload
 from pytest_hetgpu.model.job import Origin

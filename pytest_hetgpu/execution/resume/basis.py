@@ -76,8 +76,10 @@ def _hosts(inventory: Inventory) -> str:
         "hardware": {name: [to_json(host) for host in hosts] for name, hosts in inventory.hardware.items()},
         "offers": [to_json(offer) for offer in inventory.offers],
         "stacks": {name: str(path) for name, path in inventory.stacks.items()},
-        "slurm": {name: site.model_dump(mode="json") for name, site in inventory.slurm.items()},
-        "kubernetes": {name: site.model_dump(mode="json") for name, site in inventory.kubernetes.items()},
+        "sites": {
+            runtime: {name: site.model_dump(mode="json") for name, site in sites.items()}
+            for runtime, sites in inventory.sites.items()
+        },
         "build": {name: shape.model_dump(mode="json") for name, shape in inventory.build.items()},
     }
     return f"sha256 {hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()}"

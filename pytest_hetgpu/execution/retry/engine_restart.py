@@ -10,8 +10,8 @@ from typing import TypeVar
 
 from pytest_hetgpu.errors import HetgpuError, NotHere
 from pytest_hetgpu.execution.retry.budget import Budget
-from pytest_hetgpu.extensions.registry import find
-from pytest_hetgpu.extensions.runtimes.base import MemberRuntime, Service
+from pytest_hetgpu.extensions.runtimes.base import Service
+from pytest_hetgpu.extensions.runtimes.lookup import runtime_of
 from pytest_hetgpu.model.job import Job
 from pytest_hetgpu.store.journal import Journal
 
@@ -42,7 +42,7 @@ class Returning:
             if (met or service.met) and not self._awaited(job, service, budget):
                 return budget.spent or (
                     f"the container engine at {service.address} went away and has not answered for {_limit():g} s: "
-                    "start its daemon (`sudo systemctl start docker`), then take the run up again with --hetgpu-resume"
+                    f"{service.restart}, then take the run up again with --hetgpu-resume"
                 )
         return ""
 
@@ -94,7 +94,7 @@ def _services(job: Job) -> tuple[Service, ...]:
     found: list[Service] = []
     for kind in dict.fromkeys(node.hardware.runtime for node in job.everybody if job.joined):
         nodes = [node for node in job.everybody if node.hardware.runtime == kind]
-        found += find("runtimes", kind, MemberRuntime).services(nodes)  # type: ignore[type-abstract]
+        found += runtime_of(kind).services(nodes)
     return tuple(found)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
+from pytest_hetgpu.extensions.runtimes.lookup import loss_of
 from pytest_hetgpu.model.outcome import Attempt, Outcome, RunResult
 from pytest_hetgpu.model.verdict import Kind
 
@@ -13,9 +14,6 @@ ENVIRONMENT = (Kind.NETWORK_FAILURE, Kind.LAUNCH_FAILURE)
 
 MAY_BE_RETRIED = (*ENVIRONMENT, Kind.TRANSPORT_UNAVAILABLE, Kind.TIMEOUT)
 """Failures that can be the environment's. All others are about what is tested: a retry would make a pass of a bug."""
-
-ENGINE_LOST = "engine-lost@docker"
-"""The signature's key of a cell under which the container engine went away."""
 
 _TESTED = frozenset((Kind.CRASH, Kind.WRONG_RESULT, Kind.OUT_OF_MEMORY, Kind.GPU_ARCH_MISMATCH, Kind.MISSING_LIBRARY))
 
@@ -42,12 +40,18 @@ def may_be_retried(outcome: Outcome, kinds: Collection[Kind] = MAY_BE_RETRIED) -
     return outcome.verdict.fails and outcome.kind in kinds and not bug
 
 
+def is_service_loss(key: str) -> bool:
+    """Whether a signature's key says that a container engine went away, or whatever else made the nodes."""
+    loss = loss_of(key)
+    return loss is not None and loss.service
+
+
 def lost_its_engine(outcome: Outcome) -> bool:
     """Whether a cell failed for nothing but its container engine, which went away under it.
 
     That is the cause only of a run that shows no other: the engine kills ranks, whose signals are no crash of theirs.
     """
-    lost = outcome.signature is not None and outcome.signature.key == ENGINE_LOST
+    lost = outcome.signature is not None and is_service_loss(outcome.signature.key)
     return lost and outcome.verdict.fails and outcome.kind is Kind.NETWORK_FAILURE
 
 

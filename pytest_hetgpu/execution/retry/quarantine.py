@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from pytest_hetgpu.errors import ENGINE_AWAY
 from pytest_hetgpu.execution.retry.policy import lost_its_engine
+from pytest_hetgpu.extensions.runtimes.lookup import runtime_of
 from pytest_hetgpu.model.job import Job, Node
 from pytest_hetgpu.model.outcome import Outcome, RunResult
-from pytest_hetgpu.model.slurm import SCHEDULERS
 from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.store.events import Health
 
@@ -44,7 +44,7 @@ def name_of(node: Node) -> str:
 
 def names(job: Job) -> tuple[str, ...]:
     """As `named`, of the nodes of a job that can be given up, each once: a scheduler gives others the next time."""
-    mine = (node for node in job.everybody if node.hardware.runtime not in SCHEDULERS)
+    mine = (node for node in job.everybody if not runtime_of(node.hardware.runtime).schedules)
     return tuple(dict.fromkeys(map(name_of, mine)))
 
 

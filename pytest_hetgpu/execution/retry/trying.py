@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from pytest_hetgpu.execution.retry.budget import UNLIMITED, Budget
 from pytest_hetgpu.execution.retry.engine_restart import Returning
-from pytest_hetgpu.execution.retry.policy import ENGINE_LOST, Retries, attempt_of, lost_its_engine, may_be_retried
+from pytest_hetgpu.execution.retry.policy import Retries, attempt_of, is_service_loss, lost_its_engine, may_be_retried
 from pytest_hetgpu.model.job import Job, Scenario
 from pytest_hetgpu.model.outcome import Attempt, Outcome, RunResult
 from pytest_hetgpu.store.folder import ATTEMPT, RunFolder, read_result
@@ -45,7 +45,7 @@ class Trying:
         """
         if self.budget.spent:
             return False
-        absences = sum(one.key == ENGINE_LOST for one in self._failed)
+        absences = sum(is_service_loss(one.key) for one in self._failed)
         if lost_its_engine(outcome) and not absences:
             away = self.returning.away(job, self.budget)
             self._note = f"not run once more: {away}" if away else ""

@@ -12,7 +12,7 @@ from typing import Any
 from pytest_hetgpu.extensions.inventories._gpus import DEVICES, told
 from pytest_hetgpu.extensions.inventories._json import Document, Path
 from pytest_hetgpu.extensions.inventories.base import MOST_HOSTS, Found, Left, Listing, Malformed, Source, number
-from pytest_hetgpu.model.kubernetes import GPUS
+from pytest_hetgpu.extensions.runtimes.pods.request import GPUS
 
 _MARKS = {"cuda": ("nvidia.com/gpu.present", "nvidia.com/gpu.product"), "rocm": ("amd.com/gpu.device-id",)}
 _AMD = ("amd.com/gpu.", "beta.amd.com/gpu.")

@@ -21,8 +21,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.extensions.launchers.base import Launcher, Start
+from pytest_hetgpu.extensions.runtimes.batch.request import Batch, mask
 from pytest_hetgpu.model.job import Command, RankContext, Stack
-from pytest_hetgpu.model.slurm import Batch, mask
 
 MPICH = "MPICH"
 _GPU_FLAGS = {"cuda": "--nv", "rocm": "--rocm"}
@@ -46,13 +46,18 @@ class Srun(Launcher):
         return Command(tuple(tokens))
 
 
+def _batch(context: RankContext) -> Batch | None:
+    return context.settings if isinstance(context.settings, Batch) else None
+
+
 def _group(context: RankContext) -> int | None:
-    return context.batch.group if context.batch else None
+    batch = _batch(context)
+    return batch.group if batch else None
 
 
 def _component(start: Start, contexts: Sequence[RankContext]) -> Iterator[str]:
     first = contexts[0]
-    batch = first.batch
+    batch = _batch(first)
     if batch is None:
         raise NotHere("srun starts ranks on nodes of runtime slurm alone; on these, launcher mpirun does")
     for other in contexts[1:]:

@@ -15,65 +15,72 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
 
 from pytest_hetgpu.errors import NotHere
+from pytest_hetgpu.extensions.runtimes.traits.leftovers import Leftovers
+from pytest_hetgpu.extensions.runtimes.traits.plan_lines import PlanLines
+from pytest_hetgpu.extensions.runtimes.traits.policy import Policy
 from pytest_hetgpu.model.job import Command, Node
 from pytest_hetgpu.model.outcome import RunResult
 
 T = TypeVar("T")
 
-Look = Callable[[Mapping[str, Any], float], bytes]
-"""Asks `remote/stacks.py` on a node, where it has so many seconds; b"" where there is no answer."""
+StackDumper = Callable[[Mapping[str, Any], float], bytes]
+"""Runs `remote/stacks.py` on a node for so many seconds; returns b"" if it gives no answer."""
 
 
 @dataclass(frozen=True, slots=True)
-class Overdue:
-    """A command whose time is over, and which still runs: since when, how long silent, and how to look at it."""
+class TimeoutInfo:
+    """A command that still runs though its time is over."""
 
+    #: Seconds since it was started.
     seconds: float
+    #: Seconds since its last output.
     quiet: float
-    look: Look
+    look: StackDumper
 
 
-OnOverdue = Callable[[Overdue], None]
+OnTimeout = Callable[[TimeoutInfo], None]
 
 
-def shrug(_: Overdue) -> None:
-    """Does nothing about a command whose time is over."""
+def ignore(_: TimeoutInfo) -> None:
+    """Do nothing about a command whose time is over."""
 
 
 class Runtime(abc.ABC):
-    """Where nodes run. One object may serve many commands, one after another or from several threads."""
+    """A place that runs commands. One object may run many, one after another or from several threads."""
 
     @abc.abstractmethod
-    def run(self, command: Command, *, output: Path, timeout: float, overdue: OnOverdue = shrug) -> RunResult:
+    def run(self, command: Command, *, output: Path, timeout: float, overdue: OnTimeout = ignore) -> RunResult:
         """Run `command` to its end, at most `timeout` seconds, and leave nothing of it running.
 
-        A command that runs at the end of its time is stopped after `overdue` was called.
+        A command that still runs then is stopped, after a call of `overdue`. Its stdout and stderr are appended to the
+        file `output` (mode 0600). A command that fails, or is cut short by the timeout or by a KeyboardInterrupt, gives
+        a RunResult like any other.
 
-        What it prints, stdout and stderr as they come, is appended to the file `output` (made with mode 0600).
-        A command that fails, is cut short by the timeout or by a KeyboardInterrupt is a RunResult like any other;
-        raises LaunchError if it could not be started at all.
+        Raises:
+            LaunchError: It could not be started.
+
         """
 
     @abc.abstractmethod
     def absent(self, paths: Sequence[str]) -> tuple[str, ...]:
-        """Those of `paths` (say /dev/kfd) that do not exist on the node, in the order given."""
+        """Return those of `paths` (say /dev/kfd) that do not exist on the node, in the order given."""
 
     @abc.abstractmethod
     def interfaces(self) -> tuple[str, ...]:
-        """Names of the node's network interfaces that are up, loopback first, then by name."""
+        """Return the names of the node's network interfaces that are up, loopback first, then by name."""
 
     def read(self, paths: Sequence[str]) -> dict[str, bytes | None]:
-        """What these files of the node hold, None where one cannot be read. Here: nothing."""
+        """Return the content of files of the node, None for one that cannot be read. By default it reads none."""
         return dict.fromkeys(paths)
 
     @abc.abstractmethod
     def host(self) -> Any:
-        """The node as a testinfra host object; raises NotHere where testinfra is not installed."""
+        """Return the node as a testinfra host object; NotHere if testinfra is not installed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What a short command said; `returncode` as subprocess gives it."""
+class CommandResult:
+    """The exit status of a short command, as subprocess gives it, and its output."""
 
     returncode: int
     stdout: bytes
@@ -81,88 +88,110 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
-    """An sshd of ours on a node: where it listens, the host key it showed (`ssh-ed25519 AAAA...`), whom it lets in."""
+class SshServer:
+    """An sshd of ours on a node."""
 
     port: int
+    #: The public half of its host key: `ssh-ed25519 AAAA...`.
     host_key: str
+    #: The only user that can log in.
     user: str
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
-    """The time that something is lent for: from `began`, by the monotonic clock, so many `seconds`."""
+class Walltime:
+    """The time for which a scheduler has granted nodes."""
 
+    #: Its start, by the monotonic clock.
     began: float
     seconds: float
 
 
-class Member(Runtime):
-    """One node of a job over several hosts. It must be closed; closing leaves nothing of ours on the node.
+class RemoteNode(Runtime):
+    """One node of a job over several hosts.
 
-    `folder` is a private folder (0700) on the node, which is gone with it; `uid` the user that commands run as. What
-    needs the node raises LostNode once it is out of reach.
+    It must be closed; closing leaves nothing of ours on the node. A method that needs the node raises LostNode once the
+    node is out of reach.
     """
 
+    #: A private folder (0700) on the node, which is removed by `close`.
     folder: str
+    #: The user that commands run as.
     uid: int
-    given: str = ""
-    """The host that a scheduler gave, where one chose it."""
-    told: Mapping[str, str] = {}
-    """What is known of how the node was had (say how long that took), by names of facts."""
-    term: Term | None = None
-    """How long a scheduler has lent the node; None where nobody takes it back."""
+    #: The host that a scheduler chose; "" if none did.
+    allocated_host: str = ""
+    #: Facts about how the node was provided, by name: how long that took, for example.
+    provision_facts: Mapping[str, str] = {}
+    #: None if nobody takes the node back.
+    walltime: Walltime | None = None
 
     @abc.abstractmethod
     def key(self) -> str:
-        """Makes a key pair in `folder` (once); the public key. The private one, `FOLDER/key`, never leaves the node."""
+        """Make a key pair in `folder` once; return the public key. The private one never leaves the node."""
 
     @abc.abstractmethod
-    def ask(self, argv: Sequence[str], *, stdin: bytes = b"", timeout: float = 30.0) -> Answer:
-        """What a short command answers. ProvisionError where it cannot be started, or takes over `timeout` seconds."""
+    def exec(self, argv: Sequence[str], *, stdin: bytes = b"", timeout: float = 30.0) -> CommandResult:
+        """Run a short command and return its result.
 
-    @abc.abstractmethod
-    def put(self, files: Mapping[str, bytes]) -> None:
-        """Writes files (mode 0600) below `folder`, by relative paths."""
+        Raises:
+            ProvisionError: It cannot be started, or takes over `timeout` seconds.
 
-    @abc.abstractmethod
-    def read(self, paths: Sequence[str]) -> dict[str, bytes | None]:
-        """What these files of the node hold, None where one cannot be read."""
-
-    @abc.abstractmethod
-    def open_door(self, authorized_key: str, environment: Mapping[str, str]) -> Door:
-        """Starts an sshd for that public key alone, on a free port; its sessions get the node's and this environment.
-
-        A PATH or LD_LIBRARY_PATH given here stands before the node's own. ProvisionError says what is the matter: no
-        sshd, no ssh-keygen, or what sshd complained of.
         """
 
     @abc.abstractmethod
-    def door_log(self) -> tuple[str, ...]:
-        """The last lines that our sshd on the node printed: why it did not let somebody in."""
+    def put(self, files: Mapping[str, bytes]) -> None:
+        """Write files (mode 0600) below `folder`, by relative paths."""
+
+    @abc.abstractmethod
+    def read(self, paths: Sequence[str]) -> dict[str, bytes | None]:
+        """Return the content of files of the node, None for one that cannot be read."""
+
+    @abc.abstractmethod
+    def start_sshd(self, authorized_key: str, environment: Mapping[str, str]) -> SshServer:
+        """Start an sshd for that public key alone, on a free port.
+
+        Its sessions get the node's environment and this one. A PATH or LD_LIBRARY_PATH given here is put before the
+        node's own.
+
+        Raises:
+            ProvisionError: There is no sshd or no ssh-keygen, or sshd refused to start.
+
+        """
+
+    @abc.abstractmethod
+    def sshd_log(self) -> tuple[str, ...]:
+        """Return the last lines that our sshd on the node printed: why it refused a login."""
 
     @abc.abstractmethod
     def sweep(self) -> tuple[str, ...]:
-        """Stops whatever of the last command still runs on the node (not our sshd); what that was, as `NAME (PID)`."""
+        """Stop what still runs of the last command on the node (not our sshd); return its processes as `NAME (PID)`."""
 
     def stacks(self, request: Mapping[str, Any], seconds: float) -> bytes:
-        """As `Look`, at what the last command has on this node. Here: no answer."""
+        """Dump stacks of the last command on this node, as `StackDumper`; by default there are none."""
         return b""
 
     @abc.abstractmethod
     def lost(self) -> str | None:
-        """Why the node is out of reach; None while it is not."""
+        """Return why the node is out of reach; None while it is not."""
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Stops everything of ours on the node. Closing twice is fine; never raises for a node that is lost."""
+        """Stop everything of ours on the node. Closing twice is fine; it never raises for a node that is lost."""
 
 
-class Gathering:
-    """What the nodes of one placement share while they are there, and the labels they carry.
+class Deployment:
+    """The nodes of one placement while they exist: what they share, and the labels of all that is made for them.
 
-    `name` has only characters that engines take, `token` is part of the names of its folders; `run` is the run's name,
-    `owner` says who made it (`USER@HOST:PID`); `nodes` are all of them. `telling` is told what takes its time.
+    Args:
+        name: The placement, in characters that engines take.
+        run: The name of the run.
+        owner: `USER@HOST:PID`.
+        nodes: All nodes of the placement.
+        telling: Called with the reason of a wait, and with "" at its end.
+
+    Attributes:
+        token: A random part of the names of its folders.
+
     """
 
     def __init__(
@@ -176,24 +205,24 @@ class Gathering:
         self._made: dict[Hashable, object] = {}
         self._closing = ExitStack()
         self.abandoned = threading.Event()
-        """Set once nobody wants it any more: who still waits for something gives up."""
+        """Set once nobody wants it any more; threads that wait for something give up."""
         self._lock = threading.Lock()
         self._words = threading.Lock()
 
     def tell(self, what: str) -> None:
-        """Tell what the nodes wait for, in words that go on from a cell's name; "" once that is over."""
+        """Report what the nodes wait for, in words that go on from a cell's name; "" once that is over."""
         with self._words:
             self._telling(what)
 
     def once(self, key: Hashable, make: Callable[[ExitStack], T]) -> T:
-        """What `make` gives, made for the first that asks; what it pushes on its ExitStack is undone by `close`."""
+        """Return the result of `make`, called for the first request; `close` undoes what it pushed on its ExitStack."""
         with self._lock:
             if key not in self._made:
                 self._made[key] = make(self._closing)
             return cast(T, self._made[key])
 
     def close(self) -> None:
-        """Undoes what was made, last first."""
+        """Undo what was made, last first."""
         with self._lock:
             self._made.clear()
             self._closing.close()
@@ -201,6 +230,10 @@ class Gathering:
 
 class Service(Protocol):
     """Something that makes nodes and may be restarted under a run: a container engine."""
+
+    @property
+    def restart(self) -> str:
+        """How a user starts it again, as an order: `start its daemon (...)`."""
 
     @property
     def address(self) -> str:
@@ -218,31 +251,38 @@ class Service(Protocol):
         """Return whether it answers within `patience` seconds."""
 
 
-class MemberRuntime(abc.ABC):
-    """A kind of node that a job over several hosts can have: docker, ssh."""
+class NodeProvider(Policy, PlanLines, Leftovers, abc.ABC):
+    """A runtime: a kind of node that a job over several hosts can have.
+
+    Everything that is peculiar to a runtime belongs to its class: settings and rules (`Policy`), shell lines for the
+    plan (`PlanLines`), locations that `hetgpu clean` looks at (`Leftovers`), and the nodes themselves. Only `open` is
+    abstract; the other methods have the answers for hosts that are reached by ssh.
+    """
 
     @classmethod
     @abc.abstractmethod
-    def open(cls, node: Node, gathering: Gathering) -> Member:
-        """The node, ready for commands; called from several threads.
+    def open(cls, node: Node, deployment: Deployment) -> RemoteNode:
+        """Return the node, ready for commands; called from several threads.
 
-        NotHere where the site lacks what it needs, ProvisionError where it should work and does not; then nothing stays
-        behind.
+        Raises:
+            NotHere: The site lacks something.
+            ProvisionError: It should work and does not. Nothing stays behind.
+
         """
 
     @classmethod
-    def services(cls, nodes: Sequence[Node]) -> tuple[Service, ...]:  # noqa: ARG003 - for who has any
-        """What makes these nodes and may be restarted under a run, each once. Here: nothing."""
+    def services(cls, nodes: Sequence[Node]) -> tuple[Service, ...]:
+        """Return what makes these nodes and may be restarted under a run, each once. By default there is nothing."""
         return ()
 
     @classmethod
     def shut(cls) -> None:
-        """Lets go of what serves all nodes of this kind (connections to engines). Nothing is open any more."""
+        """Close what serves all nodes of this kind (connections to engines); all nodes are closed already."""
         return
 
 
 def testinfra_host(spec: str, **options: str) -> Any:
-    """`testinfra.get_host(spec, **options)`, e.g. `local://`; NotHere, saying how to get it, where that is missing."""
+    """Return `testinfra.get_host(spec, **options)`, e.g. `local://`; NotHere, with advice, if it is not installed."""
     try:
         testinfra = importlib.import_module("testinfra")
     except ImportError as error:
@@ -251,7 +291,7 @@ def testinfra_host(spec: str, **options: str) -> Any:
 
 
 def key_trouble(key: str | None) -> str:
-    """Why ssh would not use the key that the inventory names, told before it is started; "" for a good one, or none."""
+    """Return why ssh would not use the key that the inventory names; "" for a good one, or none."""
     if key is None:
         return ""
     try:

@@ -2,87 +2,144 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
+import os
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar
 
-from pytest_hetgpu.errors import HetgpuError, ProvisionError
-from pytest_hetgpu.extensions.runtimes._docker import images, leftovers, networks
-from pytest_hetgpu.extensions.runtimes._docker.attach import Attached
-from pytest_hetgpu.extensions.runtimes._docker.containers import start
-from pytest_hetgpu.extensions.runtimes._docker.engine import Engine, EngineGone, close_engines, engine_of, engines
-from pytest_hetgpu.extensions.runtimes.agent.link import Link, boot_command
-from pytest_hetgpu.extensions.runtimes.agent.node import Reached
-from pytest_hetgpu.extensions.runtimes.base import Gathering, Member, MemberRuntime, Service
-from pytest_hetgpu.extensions.runtimes.process.ledger import books
-from pytest_hetgpu.model.job import Node
+from pytest_hetgpu.errors import ProvisionError
+from pytest_hetgpu.extensions.runtimes._docker import command_line
+from pytest_hetgpu.extensions.runtimes._docker.address import SOCKET, address, engine_spot
+from pytest_hetgpu.extensions.runtimes._docker.command_line import container_name, docker
+from pytest_hetgpu.extensions.runtimes.base import Deployment, NodeProvider, RemoteNode, Service
+from pytest_hetgpu.extensions.runtimes.traits.leftovers import LeftoverStore, Location
+from pytest_hetgpu.extensions.runtimes.traits.policy import MACHINE, LeaseRequest, Loss
+from pytest_hetgpu.model.job import Hardware, Job, Node, Reach
+
+_OVER_TLS = "its engine is reached over TLS, which gives no way to a lock there"
 
 
-class Docker(MemberRuntime):
+class Docker(NodeProvider):
     """A node is a container whose main process is the node agent: it ends with us, and the engine then removes it."""
 
-    @classmethod
-    def open(cls, node: Node, gathering: Gathering) -> Member:
-        """As `MemberRuntime.open`; its image is pulled or built first where the engine lacks it.
+    uses_containers = True
+    encloses = True
+    losses: ClassVar = {"engine-lost@docker": Loss("the container engine went away", service=True)}
+    client = "docker"
+    build_note = "# --build-arg and --network of docker build are of the site that this was found at: leave them out."
+    location_kind = "engine"
 
-        Where a tunnel to the engine broke, another one is tried.
-        """
-        if node.image is None or node.container is None:
-            raise ProvisionError(node.name, "has no image: give `image` with its hardware")
-        engine = engine_of(node.name, node.reach)
-        try:
-            return _open(engine, node, gathering)
-        except EngineGone as gone:
-            if not engine.reopen(gone.api):
-                raise
-            return _open(engine, node, gathering)
+    @classmethod
+    def open(cls, node: Node, deployment: Deployment) -> RemoteNode:
+        """As `NodeProvider.open`; its image is pulled or built first where the engine lacks it."""
+        from pytest_hetgpu.extensions.runtimes._docker.node import opened
+
+        return opened(node, deployment)
 
     @classmethod
     def services(cls, nodes: Sequence[Node]) -> tuple[Service, ...]:
-        """As `MemberRuntime.services`: the engines; an address that cannot be used is told when a node is opened."""
-        found: dict[Service, None] = {}
-        for node in nodes:
-            with suppress(ProvisionError):
-                found[engine_of(node.name, node.reach)] = None
-        return tuple(found)
+        """As `NodeProvider.services`: the engines."""
+        from pytest_hetgpu.extensions.runtimes._docker.node import services
+
+        return services(nodes)
 
     @classmethod
     def shut(cls) -> None:
-        """Ends the connections to engines, and their tunnels; first looks whether anything of ours is left there."""
-        label = books().label
-        for engine in engines() if label else ():
-            with suppress(HetgpuError):
-                if engine.connected and not leftovers.labelled(engine, "engine", label):
-                    for reach in engine.reaches:
-                        books().cleared(reach)
-        close_engines()
+        """As `NodeProvider.shut`: connections to engines, and their tunnels."""
+        from pytest_hetgpu.extensions.runtimes._docker.node import shut
 
+        shut()
 
-def _open(engine: Engine, node: Node, gathering: Gathering) -> Member:
-    # One that was never reached has nothing of ours, and would be looked for ever after.
-    with engine.speaking(node.name):
-        books().engine(node.reach)
-    gathering.once(("docker leavings", engine), lambda _: networks.remove_left_behind(engine, node.name))
-    pipe = _container(engine, node, gathering)
-    return Reached(node.name, Link(pipe, node.name), after=pipe.close).settled(gathering)
+    @classmethod
+    def check_image(cls, image: str | None) -> None:
+        """As `Policy.check_image`."""
+        if not image:
+            raise ValueError("runtime docker needs an image: a reference, or a folder with a Dockerfile")
 
+    @classmethod
+    def shares_host(cls, hardware: Hardware) -> bool:
+        """As `Policy.shares_host`: only GPUs are for one node alone."""
+        return hardware.accelerator.platform == "cpu"
 
-def _container(engine: Engine, node: Node, gathering: Gathering) -> Attached:
-    """Its container, started; an image that somebody removed since it was seen is made ready again."""
-    assert node.image is not None
-    images.ensure(engine, node.image, node.name, gathering)
-    for again in (True, False):
+    @classmethod
+    def lease(cls, node: Node) -> LeaseRequest | None:
+        """As `Policy.lease`: the engine's machine. One over TLS gives no way to it, and only its name is held here."""
         try:
-            return start(
-                engine,
-                node,
-                gathering,
-                network=networks.network_of(engine, node, gathering),
-                groups=networks.group_numbers(engine, node, gathering),
-                command=boot_command(),
-            )
-        except ProvisionError as error:
-            if not again or "No such image" not in str(error):
-                raise
-        images.forget(engine, node.image)
-        images.ensure(engine, node.image, node.name, gathering)
-    raise AssertionError
+            at = address(node.name, node.reach, os.environ)
+        except ProvisionError:
+            return LeaseRequest(MACHINE, node.host)  # making the node will say what is the matter
+        if at.by_ssh:
+            return LeaseRequest(at.host, node.host, at.reach)
+        return LeaseRequest(MACHINE, node.host) if at.local else LeaseRequest(at.url, at.where, alone=_OVER_TLS)
+
+    @classmethod
+    def prepare(cls, job: Job, nodes: Sequence[Node], placement: str) -> Iterator[str]:
+        """As `PlanLines.prepare`; docker starts ssh by itself, and knows of no key."""
+        by_ssh = (node.reach for node in nodes if node.reach.engine.startswith("ssh://"))
+        for reach in dict.fromkeys(reach for reach in by_ssh if reach.key):
+            assert reach.key
+            yield f"# {shlex.join(docker(reach))} uses your ssh: ssh-add {shlex.quote(reach.key)} first"
+        yield from cls.create(job, nodes, placement)
+
+    @classmethod
+    def create(cls, job: Job, nodes: Sequence[Node], placement: str) -> Iterator[str]:
+        """As `PlanLines.create`: images, the network, the containers."""
+        built = dict.fromkeys(command_line.build_command(node.image, node.reach) for node in nodes if node.image)
+        yield from (shlex.join(command) for command in built if command)
+        if _own_network(nodes):
+            yield shlex.join(command_line.network_command(job.starter.reach, placement))
+        yield from (shlex.join(command_line.run_command(node, placement)) for node in nodes if node.image)
+
+    @classmethod
+    def exec_line(cls, node: Node, placement: str, *argv: str, stdin: bool = False) -> str:
+        """As `PlanLines.exec_line`."""
+        name = container_name(node, placement)
+        return shlex.join((*docker(node.reach), "exec", *("-i",) * stdin, name, *argv))
+
+    @classmethod
+    def copy_line(cls, node: Node, placement: str, source: str, target: str) -> str:
+        """As `PlanLines.copy_line`."""
+        return shlex.join((*docker(node.reach), "cp", source, f"{container_name(node, placement)}:{target}"))
+
+    @classmethod
+    def remove(cls, job: Job, nodes: Sequence[Node], placement: str, folder: str) -> Iterator[str]:
+        """As `PlanLines.remove`."""
+        for node in nodes:
+            yield shlex.join((*docker(node.reach), "rm", "-f", container_name(node, placement)))
+
+    @classmethod
+    def release(cls, job: Job, nodes: Sequence[Node], placement: str) -> Iterator[str]:
+        """As `PlanLines.release`."""
+        if _own_network(nodes):
+            yield shlex.join((*docker(job.starter.reach), "network", "rm", command_line.network_name(placement)))
+
+    @classmethod
+    def sshd_user(cls, node: Node) -> str:
+        """As `PlanLines.sshd_user`: the user of the container, not the one who gets to its host."""
+        user = node.container.user if node.container else ""
+        return user.partition(":")[0] or "root"
+
+    @classmethod
+    def leftovers(cls, location: Location) -> LeftoverStore:
+        """As `Leftovers.leftovers`."""
+        from pytest_hetgpu.extensions.runtimes._docker.leftovers import OnEngine
+
+        return OnEngine(location)
+
+    @classmethod
+    def location_of(cls, reach: Reach, environ: Mapping[str, str]) -> Location | None:
+        """As `Leftovers.location_of`."""
+        return engine_spot(reach, environ)
+
+    @classmethod
+    def default_location(cls, environ: Mapping[str, str]) -> Location | None:
+        """As `Leftovers.default_location`: the engine that DOCKER_HOST names, or whose socket is here."""
+        usual = engine_spot(Reach(), environ)
+        url = usual.reach.engine or f"unix://{SOCKET}"
+        there = not url.startswith("unix://") or Path(url.removeprefix("unix://")).exists()
+        return usual if there else None
+
+
+def _own_network(nodes: Sequence[Node]) -> bool:
+    return any(node.container and node.container.network == "user" for node in nodes)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_hetgpu.errors import NotHere
-from pytest_hetgpu.extensions.runtimes.base import OnOverdue, Overdue, Runtime, shrug
+from pytest_hetgpu.extensions.runtimes.base import OnTimeout, Runtime, TimeoutInfo, ignore
 from pytest_hetgpu.model.job import Command
 from pytest_hetgpu.model.outcome import RunResult
 
@@ -27,7 +27,7 @@ class FakeRuntime(Runtime):
         self._missing = frozenset(missing)
         self._up = tuple(up)
 
-    def run(self, command: Command, *, output: Path, timeout: float, overdue: OnOverdue = shrug) -> RunResult:
+    def run(self, command: Command, *, output: Path, timeout: float, overdue: OnTimeout = ignore) -> RunResult:
         """Ask the function, append what it printed to `output`, and say that it took no time (or, hung, all of it)."""
         started = time.time()
         returncode, printed = self._function(command)
@@ -35,7 +35,7 @@ class FakeRuntime(Runtime):
             sink.write(printed)
         hung = returncode is None
         if hung:
-            overdue(Overdue(timeout, timeout, lambda *_: b""))
+            overdue(TimeoutInfo(timeout, timeout, lambda *_: b""))
         return RunResult(
             argv=command.argv,
             returncode=returncode,
@@ -51,7 +51,7 @@ class FakeRuntime(Runtime):
         return tuple(path for path in paths if path in self._missing)
 
     def interfaces(self) -> tuple[str, ...]:
-        """What was given as `up`."""
+        """Return what was given as `up`."""
         return self._up
 
     def host(self) -> Any:

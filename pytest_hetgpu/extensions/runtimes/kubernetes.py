@@ -6,95 +6,133 @@ Launchers go by ssh between the pods, whose addresses must reach each other.
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
-from pytest_hetgpu.errors import HetgpuError, ProvisionError
-from pytest_hetgpu.extensions.runtimes._kubernetes import client, losses, words
-from pytest_hetgpu.extensions.runtimes._kubernetes.placement import Place, Placement
-from pytest_hetgpu.extensions.runtimes.agent.link import Link, boot_command
-from pytest_hetgpu.extensions.runtimes.agent.node import Reached
-from pytest_hetgpu.extensions.runtimes.base import Gathering, Member, MemberRuntime, Term
-from pytest_hetgpu.extensions.runtimes.process.pipe import ProcessPipe
-from pytest_hetgpu.model.job import Node
-from pytest_hetgpu.model.kubernetes import INJECTED
+from pytest_hetgpu.extensions.runtimes._kubernetes import kubectl
+from pytest_hetgpu.extensions.runtimes.base import Deployment, NodeProvider, RemoteNode
+from pytest_hetgpu.extensions.runtimes.pods.request import GPUS, Pods, quarrel
+from pytest_hetgpu.extensions.runtimes.pods.shape import PodsShape, PodsSite, reference
+from pytest_hetgpu.extensions.runtimes.traits.leftovers import LeftoverStore, Location
+from pytest_hetgpu.extensions.runtimes.traits.plan_lines import words_of
+from pytest_hetgpu.extensions.runtimes.traits.policy import LeaseRequest, Loss
+from pytest_hetgpu.model.interfaces import Choice
+from pytest_hetgpu.model.job import Command, Hardware, Job, Node
 
-_DECIDING = 10.0  # seconds in which a cluster makes up its mind about a pod
-_NO_PYTHON = ('exec: "python3": executable file not found', 'exec: "python3": stat')
+NETDEV = "eth0"
+"""The first interface of a pod."""
 
 
-class Kubernetes(MemberRuntime):
+class Kubernetes(NodeProvider):
     """A node is a pod of its own; the pods of a placement come and go together."""
 
+    settings = PodsShape
+    site_settings = PodsSite
+    request_type = Pods
+    schedules = True
+    encloses = True
+    losses: ClassVar = {
+        "node-lost@kubernetes": Loss("the node of a pod went away"),
+        "preempted@kubernetes": Loss("pods of a higher priority took the place"),
+        "deleted@kubernetes": Loss("somebody deleted a pod"),
+        "evicted@kubernetes": Loss("a node had too little of something, and evicted a pod"),
+        "time-limit@kubernetes": Loss("a pod reached its deadline"),
+        "no-server@kubernetes": Loss("the API server did not answer any more"),
+    }
+    rdma_advice = "load the HCA's driver; on Kubernetes ask for the RDMA resource (rdma/rdma: 1) and its network"
+    client = "kubectl"
+    location_kind = "namespace"
+
     @classmethod
-    def open(cls, node: Node, gathering: Gathering) -> Member:
-        """As `MemberRuntime.open`; the first to ask waits for the pods of all."""
-        client.program()
-        nodes = [one for one in gathering.nodes if one.hardware.runtime == "kubernetes"]
-        placement = gathering.once("kubernetes", lambda closing: _placed(nodes, gathering, closing))
-        if isinstance(placement, HetgpuError):
-            raise placement
-        place = placement.places[[one.index for one in nodes].index(node.index)]
+    def open(cls, node: Node, deployment: Deployment) -> RemoteNode:
+        """As `NodeProvider.open`; the first to ask waits for the pods of all."""
+        from pytest_hetgpu.extensions.runtimes._kubernetes.node import opened
+
+        return opened(node, deployment)
+
+    @classmethod
+    def check_image(cls, image: str | None) -> None:
+        """As `Policy.check_image`."""
+        if not image:
+            raise ValueError("runtime kubernetes needs an image: a reference that the cluster can pull")
         try:
-            pipe = _Exec(placement, place)
-        except OSError as error:
-            raise ProvisionError(node.name, f"kubectl cannot be started: {error.strerror}") from error
-        link = Link(pipe, node.name)
-        placement.hold(place.pod, pipe.cut)
-        return Pod(node.name, link, placement, place).settled(gathering)
+            reference(image)
+        except ValueError as error:
+            raise ValueError(f"image: {error}") from None
 
+    @classmethod
+    def make_settings(cls, given: PodsShape, hardware: Hardware) -> Pods:
+        """As `Policy.make_settings`: the platform's GPUs are asked for unless `resources` says otherwise."""
+        wanted = hardware.accelerator
+        gpus = {GPUS[wanted.platform]: str(wanted.count)} if wanted.platform in GPUS else {}
+        return given.over(Pods(image=hardware.image or "", resources=gpus))
 
-def _placed(nodes: list[Node], gathering: Gathering, closing: ExitStack) -> Placement | HetgpuError:
-    """The placement's pods, or why there are none: which holds for all its nodes."""
-    try:
-        placement = Placement(nodes, gathering)
-    except HetgpuError as error:
-        return error
-    closing.callback(placement.close)
-    return placement
+    @classmethod
+    def with_site(cls, settings: Pods, site: PodsSite) -> Pods:
+        """As `Policy.with_site`."""
+        return site.over(settings)
 
+    @classmethod
+    def conflict(cls, kinds: Sequence[Hardware], *, launcher: bool = False) -> str:
+        """As `Policy.conflict`."""
+        return quarrel([(kind.name, cls.settings_of(kind)) for kind in kinds if kind.settings], launcher=launcher)
 
-class Pod(Reached):
-    """A node that is a pod."""
+    @classmethod
+    def known_interface(cls, hardware: Hardware) -> Choice | None:
+        """As `Policy.known_interface`."""
+        pods = cls.settings_of(hardware)
+        return None if pods is None or pods.host_network else Choice(NETDEV, "the first one of a pod")
 
-    def __init__(self, name: str, link: Link, placement: Placement, place: Place) -> None:
-        super().__init__(name, link)
-        self.given = place.address
-        self.term = Term(placement.began, placement.pods.ttl)
-        self.told = {
-            "kubernetes.pod": f"{placement.cluster.namespace}/{place.pod}",
-            "kubernetes.node": place.host,
-            "kubernetes.queued": f"{placement.queued:.1f} s",
-        }
+    @classmethod
+    def lease(cls, node: Node) -> LeaseRequest | None:
+        """As `Policy.lease`: none."""
+        return None
 
+    @classmethod
+    def allocate(cls, job: Job, nodes: Sequence[Node], placement: str) -> Iterator[str]:
+        """As `PlanLines.allocate`."""
+        yield from kubectl.creation(nodes, placement)
 
-class _Exec(ProcessPipe):
-    """An agent's pipe: a process in a pod, which kubectl and the API server have the ends of."""
+    @classmethod
+    def prepare(cls, job: Job, nodes: Sequence[Node], placement: str) -> Iterator[str]:
+        """As `PlanLines.prepare`."""
+        yield from kubectl.arrival(nodes, placement)
 
-    def __init__(self, placement: Placement, place: Place) -> None:
-        self._cluster, self._place, self._container = placement.cluster, place, placement.pods.container
-        cleared = [word for name in INJECTED.get(placement.pods.kind, ()) for word in ("-u", name)]
-        without = ("env", *cleared) if cleared else ()
-        super().__init__(
-            self._cluster.argv("exec", "-i", place.pod, "-c", self._container, "--", *without, *boot_command()),
-            self._cluster.environment(),
-        )
+    @classmethod
+    def exec_line(cls, node: Node, placement: str, *argv: str, stdin: bool = False) -> str:
+        """As `PlanLines.exec_line`."""
+        return kubectl.on(node, *argv, stdin=stdin)
 
-    def cut(self) -> None:
-        """Ends it: nobody is at the other end any more."""
-        self._process.kill()
+    @classmethod
+    def start_line(cls, job: Job, command: Command, placement: str) -> str:
+        """As `PlanLines.start_line`; hosts in the command stand for the addresses of their pods."""
+        tokens = (*kubectl.cleared(job.starter), *words_of(command))
+        pods = [node for node in job.everybody if node.hardware.runtime == job.starter.hardware.runtime]
+        return kubectl.on(job.starter, *tokens, everybody=pods)
 
-    def why_ended(self) -> str:
-        """As `Pipe.why_ended`: what became of the pod, as the cluster has it, else what kubectl said."""
-        said, pod, at = self.stderr(), self._place.pod, self._cluster
-        if any(sign in said for sign in _NO_PYTHON):
-            return "the image has no python3: a node needs Python 3.6 or newer as `python3` in its PATH"
-        refused = words.refusal(said, at.where, at.namespace, at.context) if "Error from server" in said else None
-        # Then there was no connection, and so nothing is lost.
-        if refused and refused.unreached:
-            return refused.text
-        if told := losses.why_lost(at, pod, self._place.host, self._container, _DECIDING):
-            return told
-        if refused:
-            return refused.text
-        shown = "; ".join(said.splitlines()[-2:])
-        return f"the connection to pod {pod} on {self._place.host} ended{f': {shown}' if shown else ''}"
+    @classmethod
+    def alternatives(cls, job: Job, nodes: Sequence[Node], programs: str) -> Iterator[str]:
+        """As `PlanLines.alternatives`."""
+        yield from kubectl.alternatives(job, nodes, programs)
+
+    @classmethod
+    def remove(cls, job: Job, nodes: Sequence[Node], placement: str, folder: str) -> Iterator[str]:
+        """As `PlanLines.remove`."""
+        yield kubectl.removal(nodes, placement)
+
+    @classmethod
+    def before_sshd(cls, node: Node) -> str:
+        """As `PlanLines.before_sshd`: images seldom have the folder."""
+        return "mkdir -p /run/sshd; "
+
+    @classmethod
+    def address_expression(cls, node: Node, placement: str) -> str:
+        """As `PlanLines.address_expression`."""
+        return kubectl.address(node)
+
+    @classmethod
+    def leftovers(cls, location: Location) -> LeftoverStore:
+        """As `Leftovers.leftovers`."""
+        from pytest_hetgpu.extensions.runtimes._kubernetes.leftovers import Namespace
+
+        return Namespace(location)

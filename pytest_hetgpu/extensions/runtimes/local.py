@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import sys
 import tempfile
@@ -14,23 +15,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_hetgpu.extensions.runtimes.agent.look import looking_here
-from pytest_hetgpu.extensions.runtimes.agent.starting import NotStarted, empty, error, sink
+from pytest_hetgpu.extensions.runtimes.agent.spawn_errors import NotStarted, empty, error, sink
 from pytest_hetgpu.extensions.runtimes.base import (
-    Gathering,
-    Member,
-    MemberRuntime,
-    OnOverdue,
-    Overdue,
+    Deployment,
+    NodeProvider,
+    OnTimeout,
+    RemoteNode,
     Runtime,
-    shrug,
+    TimeoutInfo,
+    ignore,
     testinfra_host,
 )
 from pytest_hetgpu.extensions.runtimes.process.kernel import custody
-from pytest_hetgpu.extensions.runtimes.process.ledger import OWNER_FILE, books
+from pytest_hetgpu.extensions.runtimes.process.ledger import OWNER_FILE, tracker
 from pytest_hetgpu.extensions.runtimes.process.segments import Segments
 from pytest_hetgpu.extensions.runtimes.process.tree import Tree
-from pytest_hetgpu.model.job import Command, Node
+from pytest_hetgpu.model.job import Command, Hardware, Node
 from pytest_hetgpu.model.outcome import RunResult
 
 _NETWORKS = Path("/sys/class/net")
@@ -52,7 +52,7 @@ class Local(Runtime):
 
     grace: float = 2.0
 
-    def run(self, command: Command, *, output: Path, timeout: float, overdue: OnOverdue = shrug) -> RunResult:
+    def run(self, command: Command, *, output: Path, timeout: float, overdue: OnTimeout = ignore) -> RunResult:
         """As `Runtime.run`. Whatever the command started is stopped with it, however far it has wandered off.
 
         `survivors` are named `NAME (PID)`. `quiet` goes by the time of the last write to `output`.
@@ -71,7 +71,9 @@ class Local(Runtime):
                 seconds = time.monotonic() - clock
                 quiet = min(seconds, max(0.0, time.time() - os.fstat(file).st_mtime))
                 if not ended and interrupted is None:
-                    interrupted = _interrupted(overdue, Overdue(seconds, quiet, looking_here(tree.pids)))
+                    from pytest_hetgpu.extensions.runtimes.agent.look import looking_here
+
+                    interrupted = _interrupted(overdue, TimeoutInfo(seconds, quiet, looking_here(tree.pids)))
             finally:
                 returncode = tree.clear(self.grace)
                 segments.clear()
@@ -104,22 +106,37 @@ class Local(Runtime):
         return testinfra_host("local://")
 
 
-class LocalNodes(MemberRuntime):
+class LocalNodes(NodeProvider):
     """A node is this machine, for a job that has others too: commands run below an agent, as on them."""
 
     @classmethod
-    def open(cls, node: Node, gathering: Gathering) -> Member:
-        """As `MemberRuntime.open`."""
-        from pytest_hetgpu.extensions.runtimes.agent.link import Link, boot_command
-        from pytest_hetgpu.extensions.runtimes.agent.node import Reached
+    def open(cls, node: Node, deployment: Deployment) -> RemoteNode:
+        """As `NodeProvider.open`."""
+        from pytest_hetgpu.extensions.runtimes.agent.link import AgentConnection, boot_command
+        from pytest_hetgpu.extensions.runtimes.agent.node import AgentNode
         from pytest_hetgpu.extensions.runtimes.process.pipe import ProcessPipe
 
         name = node.name or node.host
-        link = Link(ProcessPipe(boot_command(sys.executable), inherited(os.environ)), name)
-        return Reached(name, link).settled(gathering)
+        link = AgentConnection(ProcessPipe(boot_command(sys.executable), inherited(os.environ)), name)
+        return AgentNode(name, link).settled(deployment)
+
+    @classmethod
+    def shares_host(cls, hardware: Hardware) -> bool:
+        """As `Policy.shares_host`: all are this machine."""
+        return True
+
+    @classmethod
+    def exec_line(cls, node: Node, placement: str, *argv: str, stdin: bool = False) -> str:
+        """As `PlanLines.exec_line`."""
+        return shlex.join(argv)
+
+    @classmethod
+    def copy_line(cls, node: Node, placement: str, source: str, target: str) -> str:
+        """As `PlanLines.copy_line`."""
+        return shlex.join(("cp", "-r", source, target))
 
 
-def _interrupted(overdue: OnOverdue, what: Overdue) -> str | None:
+def _interrupted(overdue: OnTimeout, what: TimeoutInfo) -> str | None:
     """Has a command looked at whose time is over; the signal that cut that short."""
     try:
         overdue(what)
@@ -143,12 +160,12 @@ def _content(path: str) -> bytes | None:
 
 
 def inherited(environ: Mapping[str, str]) -> dict[str, str]:
-    """What a command gets of our environment: not what would make it a rank of a job that we may be in ourselves."""
+    """Return the part of our environment that a command gets: not what makes it a rank of a job that we may be in."""
     return {name: value for name, value in environ.items() if not _NOT_INHERITED.match(name)}
 
 
 def home(own: Mapping[str, str]) -> dict[str, str]:
-    """The HOME of a command if our environment has none: that of the user database, else its temporary folder.
+    """Return the HOME of a command if our environment has none: that of the user database, else its temporary folder.
 
     Open MPI 5 does not start without one (`Unable to get the user home directory`).
     """
@@ -158,7 +175,7 @@ def home(own: Mapping[str, str]) -> dict[str, str]:
 
 @contextmanager
 def temporary() -> Iterator[dict[str, str]]:
-    """The environment with which a command has a folder of its own for temporary files; none where none can be made.
+    """Yield the variables that give a command a folder of its own for temporary files; none if none can be made.
 
     Open MPI's launchers, when they are killed, leave files named by their process numbers, on which the next launcher
     of that number fails.
@@ -170,7 +187,7 @@ def temporary() -> Iterator[dict[str, str]]:
         return
     try:
         with suppress(OSError):
-            (folder / OWNER_FILE).write_text(books().label)
+            (folder / OWNER_FILE).write_text(tracker().label)
         yield {"TMPDIR": str(folder)}
     finally:
         _remove(folder)

@@ -7,177 +7,103 @@ mpirun starts a heterogeneous job). Slurm's programs and munge must work where w
 
 from __future__ import annotations
 
-import os
-import time
-from collections.abc import Mapping
-from contextlib import ExitStack
+import shlex
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
-from pytest_hetgpu.errors import HetgpuError, ProvisionError
-from pytest_hetgpu.extensions.runtimes._slurm import client, words
-from pytest_hetgpu.extensions.runtimes._slurm.allocation import Allocation, Place
-from pytest_hetgpu.extensions.runtimes.agent.link import BOOT, Link, boot_command
-from pytest_hetgpu.extensions.runtimes.agent.node import Reached
-from pytest_hetgpu.extensions.runtimes.base import Gathering, Member, MemberRuntime, OnOverdue, shrug
-from pytest_hetgpu.extensions.runtimes.process.pipe import ProcessPipe
-from pytest_hetgpu.model.job import Command, Node
-from pytest_hetgpu.model.outcome import RunResult
-from pytest_hetgpu.model.slurm import cpus
-
-AGENT = "hetgpu-agent"
-
-_ONLINE = "/sys/devices/system/cpu/online"
-_DECIDING = 8.0  # seconds in which the controller makes up its mind why a step ended
-# Of the step that the agent is, its children must not think that it is theirs.
-_CLEAN = (
-    "import os;[os.environ.pop(n) for n in list(os.environ) "
-    'if n.startswith(("SLURM_","SLURMD_","SRUN_","PMI")) and n!="SLURM_CONF"];'
-)
+from pytest_hetgpu.extensions.runtimes.base import Deployment, NodeProvider, RemoteNode
+from pytest_hetgpu.extensions.runtimes.batch.request import Batch, components, groups, one_step
+from pytest_hetgpu.extensions.runtimes.batch.shape import SlurmShape, SlurmSite
+from pytest_hetgpu.extensions.runtimes.traits.plan_lines import words_of
+from pytest_hetgpu.extensions.runtimes.traits.policy import LeaseRequest, Loss
+from pytest_hetgpu.model.job import Command, Hardware, Job, Node
 
 
-class Slurm(MemberRuntime):
+class Slurm(NodeProvider):
     """A node is one of an allocation that all nodes of the placement are in."""
 
+    settings = SlurmShape
+    site_settings = SlurmSite
+    request_type = Batch
+    schedules = True
+    shares_files = True
+    losses: ClassVar = {
+        "node-failure@slurm": Loss("the controller lost a node of the allocation"),
+        "preempted@slurm": Loss("a job of a higher priority took the nodes"),
+        "cancelled@slurm": Loss("somebody cancelled the allocation"),
+        "time-limit@slurm": Loss("the allocation reached its time limit"),
+    }
+    foreground_sshd = True
+
     @classmethod
-    def open(cls, node: Node, gathering: Gathering) -> Member:
-        """As `MemberRuntime.open`; the first to ask waits in Slurm's queue for all."""
-        client.program("srun")
-        nodes = [one for one in gathering.nodes if one.hardware.runtime == "slurm"]
-        allocation = gathering.once("slurm", lambda closing: _allocated(nodes, gathering, closing))
-        if isinstance(allocation, HetgpuError):
-            raise allocation
-        place = allocation.places[[one.index for one in nodes].index(node.index)]
-        try:
-            pipe = _Step(allocation, place)
-        except OSError as error:
-            raise ProvisionError(node.name, f"srun cannot be started: {error.strerror}") from error
-        member = Allocated(node.name, Link(pipe, node.name), allocation, place)
-        try:
-            _check_binding(node, member)
-        except BaseException:
-            member.close()
-            raise
-        return member.settled(gathering)
+    def open(cls, node: Node, deployment: Deployment) -> RemoteNode:
+        """As `NodeProvider.open`; the first to ask waits in Slurm's queue for all."""
+        from pytest_hetgpu.extensions.runtimes._slurm.node import opened
 
+        return opened(node, deployment)
 
-def _allocated(nodes: list[Node], gathering: Gathering, closing: ExitStack) -> Allocation | HetgpuError:
-    """The placement's allocation, or why there is none: which holds for all its nodes."""
-    try:
-        allocation = Allocation(nodes, gathering)
-    except HetgpuError as error:
-        return error
-    closing.callback(allocation.close)
-    return allocation
+    @classmethod
+    def make_settings(cls, given: SlurmShape, hardware: Hardware) -> Batch:
+        """As `Policy.make_settings`."""
+        return given.over(Batch(image=hardware.image or "", platform=hardware.accelerator.platform))
 
+    @classmethod
+    def with_site(cls, settings: Batch, site: SlurmSite) -> Batch:
+        """As `Policy.with_site`."""
+        return site.over(settings)
 
-class Allocated(Reached):
-    """A node of an allocation."""
+    @classmethod
+    def in_placement(cls, kinds: Sequence[Hardware], ranks: Sequence[int], index: int) -> Hardware:
+        """As `Policy.in_placement`: which node of which component it is, and what of a shared one is its own."""
+        kind, batch = kinds[index], cls.settings_of(kinds[index])
+        if batch is None:
+            return kind
+        found = groups([one.name for one in kinds])
+        group = found[index] if len({*found}) > 1 else None
+        shared = 0 if batch.exclusive else ranks[index]
+        relative = index - found.index(found[index])
+        return replace(kind, settings=replace(batch, group=group, relative=relative, ranks=shared))
 
-    def __init__(self, name: str, link: Link, allocation: Allocation, place: Place) -> None:
-        super().__init__(name, link)
-        self.given = place.host
-        self.term = allocation.term
-        waited = f" ({allocation.waited})" if allocation.waited else ""
-        self.told = {"slurm.job": allocation.job, "slurm.queued": f"{allocation.queued:.1f} s{waited}"}
-        self._allocation = allocation
+    @classmethod
+    def lease(cls, node: Node) -> LeaseRequest | None:
+        """As `Policy.lease`: none."""
+        return None
 
-    def run(self, command: Command, *, output: Path, timeout: float, overdue: OnOverdue = shrug) -> RunResult:
-        """As `Runtime.run`; srun's ranks are no children of it, so what it leaves is cancelled."""
-        stepping = bool(command.argv) and Path(command.argv[0]).name == "srun"
-        if stepping:
-            command = replace(command, env={"SLURM_JOB_ID": self._allocation.job, **command.env})
-        result = super().run(command, output=output, timeout=timeout, overdue=overdue)
-        if stepping and (result.returncode != 0 or result.timed_out):
-            self._cancel_steps()
-        return result
+    @classmethod
+    def allocate(cls, job: Job, nodes: Sequence[Node], placement: str) -> Iterator[str]:
+        """As `PlanLines.allocate`."""
+        batches = [cls.settings_of(node.hardware) for node in nodes]
+        yield shlex.join(("salloc", *components(f"hetgpu-{placement}", batches)))
 
-    def stacks(self, request: Mapping[str, Any], seconds: float) -> bytes:
-        """As `Member.stacks`, at srun's ranks on the node as well."""
-        try:
-            listed = [self.ask(("scontrol", "listpids", job)).stdout.decode() for job in self._allocation.jobs]
-        except HetgpuError:
-            listed = []
-        pids = [int(row[0]) for text in listed for row in (line.split() for line in text.splitlines()) if _is_rank(row)]
-        return super().stacks({**request, "pids": [pid for pid in pids if pid != self.link.hello.pid]}, seconds)
+    @classmethod
+    def exec_line(cls, node: Node, placement: str, *argv: str, stdin: bool = False) -> str:
+        """As `PlanLines.exec_line`, in the shell that salloc gives."""
+        # Else srun would read what is pasted behind it.
+        unheard = () if stdin else ("--input=none",)
+        return shlex.join((*one_step(cls.settings_of(node.hardware)), *unheard, *argv))
 
-    def _cancel_steps(self) -> None:
-        out, _ = client.ask("squeue", "-h", "-s", "-j", ",".join(self._allocation.jobs), "-o", "%i %j")
-        steps = [line.split(None, 1) for line in out.splitlines()]
-        ours = [step for step, *name in steps if name != [AGENT] and step.rpartition(".")[2].isdigit()]
-        if ours:
-            client.ask("scancel", "--signal=KILL", *ours)
+    @classmethod
+    def start_line(cls, job: Job, command: Command, placement: str) -> str:
+        """As `PlanLines.start_line`."""
+        tokens = words_of(command)
+        if command.argv[0] == "srun":
+            return shlex.join(tokens)
+        # mpirun goes by ssh: of a heterogeneous job Slurm shows it one component.
+        away = ("env", "-u", "SLURM_JOBID", "-u", "SLURM_JOB_ID")
+        return cls.exec_line(job.starter, placement, *away, *tokens)
 
+    @classmethod
+    def remove(cls, job: Job, nodes: Sequence[Node], placement: str, folder: str) -> Iterator[str]:
+        """As `PlanLines.remove`."""
+        yield from (cls.exec_line(node, placement, "rm", "-r", folder) for node in nodes)
 
-class _Step(ProcessPipe):
-    """An agent's pipe: a step on one node that shares it with the steps of cells."""
+    @classmethod
+    def release(cls, job: Job, nodes: Sequence[Node], placement: str) -> Iterator[str]:
+        """As `PlanLines.release`."""
+        yield "exit  # gives the allocation back"
 
-    def __init__(self, allocation: Allocation, place: Place) -> None:
-        self._allocation = allocation
-        self._place = place
-        interpreter, *options = boot_command()
-        options[options.index(BOOT)] = _CLEAN + BOOT
-        group = (f"--het-group={place.group}",) if allocation.several else ()
-        super().__init__(
-            (
-                *(
-                    client.program("srun"),
-                    f"--jobid={allocation.job}",
-                    *group,
-                    f"--job-name={AGENT}",
-                    "--overlap",
-                    "--unbuffered",
-                ),
-                *("--nodes=1", "--ntasks=1", f"--nodelist={place.host}", "--mpi=none", "--cpu-bind=none"),
-                *("--kill-on-bad-exit=0", "--quit-on-interrupt", "--chdir=/", interpreter, *options),
-            ),
-            client.environment(os.environ),
-        )
-
-    def why_ended(self) -> str:
-        """As `Pipe.why_ended`: what became of the job, as the controller has it, else of the node."""
-        said = self.stderr()
-        job, host = self._allocation.job, self._place.host
-        if told := words.ended(job, words.state_said(said) or _verdict(self._allocation)):
-            return told
-        shown = "; ".join(said.splitlines()[-2:])
-        return f"Slurm's step on {host} (job {job}) ended{f': {shown}' if shown else ''}"
-
-
-def _verdict(allocation: Allocation) -> str:
-    """The state that the controller gives a job once it has decided; NODE_FAIL where a node of it is down."""
-    latest = time.monotonic() + _DECIDING
-    state = ""
-    while time.monotonic() < latest:
-        found = client.jobs(allocation.job)
-        states = [one.get("JobState", "") for one in found]
-        state = next((one for one in states if one not in ("RUNNING", "COMPLETING", "COMPLETED")), "")
-        if state:
-            return state
-        hosts = ",".join(place.host for place in allocation.places)
-        down, _ = client.ask("sinfo", "-h", "-N", "-n", hosts, "-o", "%T")
-        if any(word.startswith(("down", "fail")) or word.endswith("*") for word in down.split()):
-            return "NODE_FAIL"
-        if not found:
-            return ""
-        time.sleep(0.2)
-    return state
-
-
-def _is_rank(row: list[str]) -> bool:
-    """Whether a line of `scontrol listpids` is of a task: process, job, step, local and global rank."""
-    return len(row) == 5 and row[0].isdigit() and row[3].isdigit()
-
-
-def _check_binding(node: Node, member: Reached) -> None:
-    """Raises ProvisionError where ranks are to be bound to CPUs that the node has not."""
-    batch = node.hardware.batch
-    if batch is None or not batch.binding:
-        return
-    text = (member.read([_ONLINE])[_ONLINE] or b"").decode(errors="replace").strip()
-    wanted = set().union(*map(cpus, batch.binding))
-    if text and (lacking := sorted(wanted - cpus(text))):
-        raise ProvisionError(
-            node.name, f"cpu_bind names CPU {lacking[0]}, and {member.given} has {text}: give the CPUs of this node"
-        )
+    @classmethod
+    def address_expression(cls, node: Node, placement: str) -> str:
+        """As `PlanLines.address_expression`."""
+        return f"$({cls.exec_line(node, placement, 'hostname')})"

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from pydantic import model_validator
 
+from pytest_hetgpu.extensions.runtimes.process.interface_names import kind_of
 from pytest_hetgpu.extensions.transports import _mpich, _openmpi
 from pytest_hetgpu.extensions.transports._netdev import netdev, nothing_up, only_loopback
 from pytest_hetgpu.extensions.transports._proof import Proof
@@ -19,7 +20,7 @@ from pytest_hetgpu.extensions.transports.base import (
     Words,
     unclassified,
 )
-from pytest_hetgpu.model.interfaces import Choice, kind_of
+from pytest_hetgpu.model.interfaces import Choice
 from pytest_hetgpu.model.job import Fabric, Node, Stack
 from pytest_hetgpu.model.transport_classes import ANY, NO_CARRIER, RDMA, SHARED_MEMORY, TCP, Member
 

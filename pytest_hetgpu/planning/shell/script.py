@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Sequence
 
 from pytest_hetgpu.extensions.fabrics.base import GID_INDEX, gid_needed, gid_words
-from pytest_hetgpu.extensions.runtimes.base import Door
+from pytest_hetgpu.extensions.runtimes.base import SshServer
+from pytest_hetgpu.extensions.runtimes.lookup import by_runtime, runtime_of
 from pytest_hetgpu.model.job import Command, Job, Node
-from pytest_hetgpu.model.kubernetes import object_name
-from pytest_hetgpu.model.slurm import components, one_step
 from pytest_hetgpu.planning.placement import Sight
-from pytest_hetgpu.planning.shell import kubectl, runai
-from pytest_hetgpu.planning.shell.docker import (
-    build_command,
-    container_name,
-    docker,
-    network_command,
-    network_name,
-    run_command,
-)
 from pytest_hetgpu.planning.shell.ssh_config import CONFIG, KEY, KNOWN_HOSTS, session_environment, ssh_config
 
 FOLDER = Sight().folder
@@ -29,33 +18,27 @@ _HOST_KEY, _AUTHORIZED = "host_key", "authorized_keys"
 
 def preparation(job: Job, programs: str) -> Iterator[str]:
     """Shell lines that make a placement's nodes ready and join them; `programs` is our folder of rank programs."""
-    yield from asking(job)
-    yield from readiness(job, programs)
+    yield from allocate(job)
+    yield from prepare(job, programs)
 
 
-def asking(job: Job) -> Iterator[str]:
+def allocate(job: Job) -> Iterator[str]:
     """The lines of `preparation` that ask a scheduler for nodes: before they succeed there is nothing to clean."""
-    placement = placement_name(job)
-    if any(node.hardware.batch for node in job.everybody):
-        batches = [node.hardware.batch for node in job.everybody if node.hardware.batch]
-        yield shlex.join(("salloc", *components(f"hetgpu-{placement}", batches)))
-    if pods := kubectl.ours(job.everybody):
-        yield from kubectl.creation(pods, placement)
+    for runtime, nodes in by_runtime(job.everybody):
+        yield from runtime.allocate(job, nodes, placement_name(job))
 
 
-def readiness(job: Job, programs: str) -> Iterator[str]:
+def creation(job: Job) -> Iterator[str]:
+    """The lines of `preparation` that show how nodes are made: images, their network, themselves."""
+    for runtime, nodes in by_runtime(job.everybody):
+        yield from runtime.create(job, nodes, placement_name(job))
+
+
+def prepare(job: Job, programs: str) -> Iterator[str]:
     """The other lines of `preparation`."""
     placement = placement_name(job)
-    if pods := kubectl.ours(job.everybody):
-        yield from kubectl.arrival(pods, placement)
-    yield from _keys(job)
-    built = dict.fromkeys(build_command(node.image, node.reach) for node in job.everybody if node.image)
-    yield from (shlex.join(command) for command in built if command)
-    if any(node.container and node.container.network == "user" for node in job.everybody):
-        yield shlex.join(network_command(job.starter.reach, placement))
-    for node in job.everybody:
-        if node.image and node.container:
-            yield shlex.join(run_command(node, placement))
+    for runtime, nodes in by_runtime(job.everybody):
+        yield from runtime.prepare(job, nodes, placement)
     for node in job.everybody:
         yield on(node, placement, "mkdir", "-m", "700", FOLDER)
         yield copy(node, placement, programs)
@@ -75,55 +58,24 @@ def _gid_indexes(job: Job, placement: str) -> Iterator[str]:
         yield f"# {on(node, placement, *words)}"
 
 
-def _keys(job: Job) -> Iterator[str]:
-    """What docker needs beforehand: it starts ssh by itself, and knows of no key."""
-    by_ssh = (node.reach for node in job.everybody if node.container and node.reach.engine.startswith("ssh://"))
-    for reach in dict.fromkeys(reach for reach in by_ssh if reach.key):
-        assert reach.key
-        yield f"# {shlex.join(docker(reach))} uses your ssh: ssh-add {shlex.quote(reach.key)} first"
-
-
 def started(job: Job, command: Command) -> str:
-    """The command, as it is started on the node that starts the job; Slurm's in the shell that salloc gives."""
-    if job.starter.hardware.batch:
-        tokens = _with(command)
-        # mpirun goes by ssh: of a heterogeneous job Slurm shows it one component.
-        away = ("env", "-u", "SLURM_JOBID", "-u", "SLURM_JOB_ID")
-        stepping = command.argv[0] == "srun"
-        return shlex.join(
-            tokens if stepping else (*one_step(job.starter.hardware.batch), "--input=none", *away, *tokens)
-        )
-    if job.starter.hardware.pods:
-        tokens = (*kubectl.cleared(job.starter), *_with(command))
-        return kubectl.on(job.starter, *tokens, everybody=job.everybody)
-    return on(job.starter, placement_name(job), *_with(command))
+    """The command, as it is started on the node that starts the job."""
+    return runtime_of(job.starter.hardware.runtime).start_line(job, command, placement_name(job))
 
 
-def otherwise(job: Job) -> Iterator[str]:
+def alternatives(job: Job) -> Iterator[str]:
     """Shell lines, each behind one that says what it is: other ways to start the job, without nodes that stand."""
-    pods = [node.hardware.pods for node in kubectl.ours(job.everybody) if node.hardware.pods]
-    line, programs = runai.batch(pods, object_name(job.label), job.command.argv, f"{FOLDER}/programs")
-    if line:
-        yield from (f"or as a job of RunAI's own, with the rank programs in {programs}:", f"$ {line}")
+    for runtime, nodes in by_runtime(job.everybody):
+        yield from runtime.alternatives(job, nodes, f"{FOLDER}/programs")
 
 
 def cleaning(job: Job) -> Iterator[str]:
     """Shell lines that leave nothing of it."""
-    placement = placement_name(job)
-    if job.starter.hardware.batch:
-        yield from (on(node, placement, "rm", "-r", FOLDER) for node in job.everybody)
-        yield "exit  # gives the allocation back"
-        return
-    if pods := kubectl.ours(job.everybody):
-        yield kubectl.removal(pods, placement)
-    for node in job.everybody:
-        if node.container:
-            yield shlex.join((*docker(node.reach), "rm", "-f", container_name(node, placement)))
-        elif not node.hardware.pods:
-            yield on(node, placement, "pkill", "-f", f"{FOLDER}/{_HOST_KEY}")
-            yield on(node, placement, "rm", "-r", FOLDER)
-    if any(node.container and node.container.network == "user" for node in job.everybody):
-        yield shlex.join((*docker(job.starter.reach), "network", "rm", network_name(placement)))
+    placement, groups = placement_name(job), list(by_runtime(job.everybody))
+    for runtime, nodes in groups:
+        yield from runtime.remove(job, nodes, placement, FOLDER)
+    for runtime, nodes in groups:
+        yield from runtime.release(job, nodes, placement)
 
 
 def placement_name(job: Job) -> str:
@@ -133,43 +85,12 @@ def placement_name(job: Job) -> str:
 
 def on(node: Node, placement: str, *argv: str, stdin: bool = False) -> str:
     """A shell line that runs tokens on a node."""
-    if node.container:
-        return shlex.join((*docker(node.reach), "exec", *("-i",) * stdin, container_name(node, placement), *argv))
-    if node.hardware.batch:
-        # Else srun would read what is pasted behind it.
-        unheard = () if stdin else ("--input=none",)
-        return shlex.join((*one_step(node.hardware.batch), *unheard, *argv))
-    if node.hardware.pods:
-        return kubectl.on(node, *argv, stdin=stdin)
-    if node.hardware.runtime == "local":
-        return shlex.join(argv)
-    # ssh hands its words to the login shell there, which takes them apart again.
-    return shlex.join((*_ssh(node), shlex.join(argv)))
+    return runtime_of(node.hardware.runtime).exec_line(node, placement, *argv, stdin=stdin)
 
 
 def copy(node: Node, placement: str, programs: str) -> str:
     """A shell line that copies the rank programs to a node."""
-    target = f"{FOLDER}/programs"
-    if node.container:
-        name = container_name(node, placement)
-        return shlex.join((*docker(node.reach), "cp", programs, f"{name}:{target}"))
-    if node.hardware.runtime == "local":
-        return shlex.join(("cp", "-r", programs, target))
-    above, _, name = programs.rpartition("/")
-    packed = shlex.join(("tar", "-C", above or ".", "-c", name))
-    return f"{packed} | {on(node, placement, 'tar', '-C', FOLDER, '-x', stdin=True)}"
-
-
-def _with(command: Command) -> tuple[str, ...]:
-    variables = tuple(f"{name}={value}" for name, value in sorted(command.env.items()))
-    return ("env", *variables, *command.argv) if variables else command.argv
-
-
-def _ssh(node: Node) -> tuple[str, ...]:
-    reach = node.reach
-    port = ("-p", str(reach.port)) if reach.port else ()
-    key = ("-i", reach.key) if reach.key else ()
-    return ("ssh", *port, *key, f"{reach.user}@{node.host}" if reach.user else node.host)
+    return runtime_of(node.hardware.runtime).copy_line(node, placement, programs, f"{FOLDER}/programs")
 
 
 def _joined(job: Job, placement: str) -> Iterator[str]:
@@ -180,36 +101,29 @@ def _joined(job: Job, placement: str) -> Iterator[str]:
     for node, door in _doors(others):
         yield on(node, placement, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", f"{FOLDER}/{_HOST_KEY}")
         yield f"{public} | {on(node, placement, 'tee', f'{FOLDER}/{_AUTHORIZED}', stdin=True)}"
-        # What a step of Slurm's leaves in the background ends with it: there the step itself stays.
-        stays = " &" if node.hardware.batch else ""
+        stays = " &" if runtime_of(node.hardware.runtime).foreground_sshd else ""
         yield f"{on(node, placement, 'sh', '-c', _sshd(node, door))}{stays}"
         host_key = on(node, placement, "cat", f"{FOLDER}/{_HOST_KEY}.pub")
         known = on(starter, placement, "tee", "-a", f"{FOLDER}/{KNOWN_HOSTS}", stdin=True)
         yield f"{host_key} | sed 's/^/{node.name} /' | {known}"
     text = ssh_config(FOLDER, _doors(others))
     yield f"{on(starter, placement, 'tee', f'{FOLDER}/{CONFIG}', stdin=True)} <<'END'\n{text}END"
-    for node in (node for node in others if node.hardware.batch or node.hardware.pods):
-        there = kubectl.address(node) if node.hardware.pods else f"$({on(node, placement, 'hostname')})"
-        edit = on(starter, placement, "sed", "-i")
-        yield f'{edit} "s/HostName {node.host}$/HostName {there}/" {FOLDER}/{CONFIG}'
+    for node in others:
+        if there := runtime_of(node.hardware.runtime).address_expression(node, placement):
+            edit = on(starter, placement, "sed", "-i")
+            yield f'{edit} "s/HostName {node.host}$/HostName {there}/" {FOLDER}/{CONFIG}'
 
 
-def _doors(others: Sequence[Node]) -> list[tuple[Node, Door]]:
+def _doors(others: Sequence[Node]) -> list[tuple[Node, SshServer]]:
     """A port each, for nodes may share a host."""
-    return [(node, Door(FIRST_PORT + place, "", _user(node))) for place, node in enumerate(others)]
+    users = [runtime_of(node.hardware.runtime).sshd_user(node) for node in others]
+    return [
+        (node, SshServer(FIRST_PORT + place, "", user))
+        for place, (node, user) in enumerate(zip(others, users, strict=True))
+    ]
 
 
-def _user(node: Node) -> str:
-    """Who our sshd on a node lets in: in a container its own user, not the one who gets to its host.
-
-    Empty for whoever one is by default there.
-    """
-    if node.container:
-        return node.container.user.partition(":")[0] or "root"
-    return node.reach.user or ""
-
-
-def _sshd(node: Node, door: Door) -> str:
+def _sshd(node: Node, door: SshServer) -> str:
     path = f"{session_environment(node)['PATH']}:$PATH" if session_environment(node) else "$PATH"
     options = {
         "AuthorizedKeysFile": f"{FOLDER}/{_AUTHORIZED}",
@@ -220,10 +134,10 @@ def _sshd(node: Node, door: Door) -> str:
         "PidFile": "none",
     }
     given = " ".join(f"-o {name}={value}" for name, value in options.items())
-    stay = "-D " if node.hardware.batch else ""
-    root = "mkdir -p /run/sshd; " if door.user == "root" or node.hardware.pods else ""
+    runtime = runtime_of(node.hardware.runtime)
+    stay = "-D " if runtime.foreground_sshd else ""
     return (
-        f'{root}exec "$(PATH=$PATH:/usr/sbin command -v sshd)" {stay}-f /dev/null -p {door.port} '
+        f'{runtime.before_sshd(node)}exec "$(PATH=$PATH:/usr/sbin command -v sshd)" {stay}-f /dev/null -p {door.port} '
         f"-h {FOLDER}/{_HOST_KEY} "
         f'{given} -o "SetEnv=PATH={path}"'
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pytest_hetgpu.extensions.runtimes.base import Door
+from pytest_hetgpu.extensions.runtimes.base import SshServer
 from pytest_hetgpu.model.job import Node
 from pytest_hetgpu.planning.placement import address
 
@@ -16,17 +16,17 @@ def session_environment(node: Node) -> dict[str, str]:
     return {"PATH": f"{node.stack.prefix}/bin"} if node.stack and node.stack.prefix else {}
 
 
-def ssh_config(folder: str, doors: Iterable[tuple[Node, Door]]) -> str:
+def ssh_config(folder: str, doors: Iterable[tuple[Node, SshServer]]) -> str:
     """The file for `ssh -F`: one entry a node, nothing of the user's, no question ever asked."""
     return "".join(_entry(folder, node, door) for node, door in doors)
 
 
-def known_hosts(doors: Iterable[tuple[Node, Door]]) -> str:
+def known_hosts(doors: Iterable[tuple[Node, SshServer]]) -> str:
     """The host keys as the nodes showed them, by the names that the configuration gives them."""
     return "".join(f"{node.name} {door.host_key}\n" for node, door in doors)
 
 
-def _entry(folder: str, node: Node, door: Door) -> str:
+def _entry(folder: str, node: Node, door: SshServer) -> str:
     settings = {
         # A zone of IPv6 stands behind a %, which begins a token there.
         "HostName": address(node).replace("%", "%%"),

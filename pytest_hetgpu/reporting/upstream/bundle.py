@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import re
 import stat
 import tarfile
 from collections.abc import Iterator, Sequence
@@ -14,7 +13,7 @@ from pathlib import Path
 
 from pytest_hetgpu.cluster.pool import rank_programs
 from pytest_hetgpu.errors import UsageError
-from pytest_hetgpu.extensions.build_context import context
+from pytest_hetgpu.extensions.runtimes.containers.build_context import PRIVATE, context
 from pytest_hetgpu.model.messages import known
 from pytest_hetgpu.reporting.upstream.issue import issue, job_of, title, upstream
 from pytest_hetgpu.reporting.upstream.projects import Project, slug
@@ -31,12 +30,6 @@ LIMIT = 24 << 20
 _CHUNK = 1 << 20
 _MOST_LOGS = 5
 _SPARE = 64 << 10  # what headers take
-# Files of an image's folder that programs keep passwords and keys in. A key in PEM is text: redacted.
-_PRIVATE = re.compile(
-    r"(?i)/(?:\.git|\.ssh|\.aws|\.azure|\.kube|\.docker|\.gnupg|\.config/gcloud)(?:/|$)"
-    r"|/(?:\.env[^/]*|\.npmrc|\.yarnrc[^/]*|\.?netrc|_netrc|\.pypirc|\.pgpass|\.my\.cnf|\.htpasswd|\.git-credentials)$"
-    r"|\.(?:key|p12|pfx|jks|keystore|kdbx|ppk|keytab)$"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +108,7 @@ def _folder(name: str, place: Path) -> Iterator[_File]:
     for entry in context(str(place)):
         if not stat.S_ISREG(entry.mode):
             continue
-        if _PRIVATE.search(f"/{entry.path}"):
+        if PRIVATE.search(f"/{entry.path}"):
             left.append(entry.path)
             continue
         data = Path(place, entry.path).read_bytes()

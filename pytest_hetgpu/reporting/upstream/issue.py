@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from pytest_hetgpu.errors import HetgpuError
+from pytest_hetgpu.extensions.runtimes.lookup import restored
 from pytest_hetgpu.model import rank_outcome
 from pytest_hetgpu.model.facts import shown
 from pytest_hetgpu.model.job import Job
@@ -22,7 +24,7 @@ from pytest_hetgpu.reporting.excerpt import excerpt
 from pytest_hetgpu.reporting.upstream.difference import nearest
 from pytest_hetgpu.reporting.upstream.doing import doing, settings
 from pytest_hetgpu.reporting.upstream.projects import Project, project
-from pytest_hetgpu.reporting.upstream.script import PROGRAMS, portable
+from pytest_hetgpu.reporting.upstream.script import portable
 from pytest_hetgpu.store.cells import CellRecord, RunRecord
 from pytest_hetgpu.store.environment import TELLING, SeenPlacement
 from pytest_hetgpu.store.folder import RunFolder, read_job
@@ -39,7 +41,6 @@ _IMPACTS = {
     Kind.TIMEOUT: "Application hang",
 }
 """What NCCL's form lets one choose from; all else ends the application."""
-_MAKES = re.compile(r"^docker(?: -H \S+)? (?:build|run|network create) ")
 _INTERPRETER = re.compile(r"\]\s+\S*python3?[\d.]*[\[(]|/python3?[\d.]*\(")
 
 
@@ -188,14 +189,15 @@ def _table(placement: SeenPlacement, whose: Project) -> Iterator[list[str]]:
 
 def _containers(job: Job) -> Iterator[str]:
     """How the nodes are made: images, their network, themselves."""
-    made = script.preparation(portable(job), PROGRAMS)
-    yield from (redact(line) for line in made if _MAKES.search(line))
+    yield from map(redact, script.creation(portable(job)))
 
 
 def job_of(folder: RunFolder, cell: CellRecord) -> Job | None:
     """What was started for a cell; None where that was not kept, or cannot be read."""
     try:
-        return read_job(folder.job(cell.label))
+        job = read_job(folder.job(cell.label))
+        launcher = restored(job.launcher) if job.launcher else None
+        return replace(job, nodes=tuple(map(restored, job.nodes)), launcher=launcher)
     except HetgpuError:
         return None
 

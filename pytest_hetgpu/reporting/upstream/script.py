@@ -13,7 +13,8 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 
 from pytest_hetgpu.errors import UsageError
-from pytest_hetgpu.extensions.build_context import reference
+from pytest_hetgpu.extensions.runtimes.containers.build_context import reference
+from pytest_hetgpu.extensions.runtimes.lookup import by_runtime
 from pytest_hetgpu.model.job import Command, Image, Job, Node
 from pytest_hetgpu.planning.shell import script as pasting
 from pytest_hetgpu.store.redaction.rules import REDACTED
@@ -74,8 +75,9 @@ def _lines(job: Job, key: str) -> Iterator[str]:
     # A comment ends with its line: what is said in it must be one.
     yield one_line(f"# Reproduces {key or 'a failure'}: {job.label} of the matrix {job.matrix}.")
     yield f"# Needs a POSIX shell{means}, and the files beside it."
-    if any(node.image and node.image.args for node in job.everybody):
-        yield "# --build-arg and --network of docker build are of the site that this was found at: leave them out."
+    for runtime, nodes in by_runtime(job.everybody):
+        if runtime.build_note and any(node.image and node.image.args for node in nodes):
+            yield runtime.build_note
     if any(REDACTED in token for token in (*job.command.argv, *job.command.env.values())):
         yield f"# A secret was taken out: put yours where it says {REDACTED}."
     yield "set -eu"
@@ -87,9 +89,9 @@ def _lines(job: Job, key: str) -> Iterator[str]:
         yield "}"
         yield "trap 'exit 130' INT TERM HUP"
         # Names of pods are the same for everybody: whose `create` is refused must not remove another's.
-        yield from pasting.asking(job)
+        yield from pasting.allocate(job)
         yield "trap clean EXIT"
-        yield from pasting.readiness(job, PROGRAMS)
+        yield from pasting.prepare(job, PROGRAMS)
     yield "status=0"
     yield f"timeout {max(1, round(job.timeout))} {_started(job)} || status=$?"
     yield 'echo "ended with exit code $status"'
@@ -97,9 +99,8 @@ def _lines(job: Job, key: str) -> Iterator[str]:
 
 
 def _means(job: Job) -> str:
-    if any(node.hardware.pods for node in job.everybody):
-        return ", kubectl"
-    return ", docker" if any(node.container for node in job.everybody) else ", ssh"
+    clients = [runtime.client for runtime, _ in by_runtime(job.everybody)]
+    return f", {next((client for client in clients if client != 'ssh'), 'ssh')}"
 
 
 def _started(job: Job) -> str:

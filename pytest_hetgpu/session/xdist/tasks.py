@@ -10,8 +10,8 @@ from pytest_hetgpu.config.inventory.inventory import HERE, Host, Inventory
 from pytest_hetgpu.config.matrix.document import Document
 from pytest_hetgpu.errors import HetgpuError
 from pytest_hetgpu.execution.retry.quarantine import named
+from pytest_hetgpu.extensions.runtimes.lookup import runtime_of
 from pytest_hetgpu.model.job import Hardware, Scenario
-from pytest_hetgpu.model.slurm import SCHEDULERS
 from pytest_hetgpu.session.xdist.waiting import Task
 
 Seconds = Mapping[tuple[str, str], float]
@@ -65,7 +65,7 @@ def nodes_of(documents: Mapping[str, Document], inventory: Inventory) -> Callabl
                 bound = inventory.bind(kinds_of)
                 both = zip(kinds_of, bound, strict=True)
                 # What a scheduler gives, it gives to one job alone, and may give another the next time.
-                pairs = [(kind, host) for kind, host in both if kind.runtime not in SCHEDULERS]
+                pairs = [(kind, host) for kind, host in both if not runtime_of(kind.runtime).schedules]
                 hosts = frozenset(_machine(kind, host) for kind, host in pairs)
                 known[key] = hosts, frozenset(named(kind.name, host.address) for kind, host in pairs)
         except HetgpuError:

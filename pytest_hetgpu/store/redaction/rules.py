@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from pytest_hetgpu.model.lazy_regex import lazy
+from pytest_hetgpu.store.redaction.words import WORDS
 
 REDACTED = "[redacted]"
 
@@ -36,6 +37,7 @@ _SETTING = (
 )
 _OPTION = r"--?[a-z-]{0,40}(?:password|passphrase|token|secret|api-key|access-key|credentials?)"
 _VALUE = r"""(?!["']?\[redacted\])(?:"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|["']?(?:(?!\\[nr])[^\s"'])+)"""
+_LOGIN = "|".join(map(re.escape, WORDS["login -p"]))
 # What ssh prints after its own prompt.
 _NO_REFUSAL = "(?!Permission denied|Connection (?:closed|reset|refused|timed)|Received disconnect)"
 # A word of small letters that is a value: longer than those of sentences, or another option follows.
@@ -157,7 +159,7 @@ RULES = (
     _after("curl", r"((?<!\w)curl(?!\w)[^\n]{0,200}?\s(?:-u|--user)[ =]{0,4}[^\s:]{1,100}:)\S+"),
     _after("ipmitool", r"((?<!\w)ipmitool[^\n]{0,200}?\s-P\s{0,4})\S+"),
     _after("redis-cli", r"((?<!\w)redis-cli[^\n]{0,200}?\s-a\s{0,4})\S+"),
-    _after(r"(?:docker|podman)\s", r"((?<!\w)(?:docker|podman)\s{1,4}login\s[^\n]{0,200}?-p\s{0,4})\S+"),
+    _after(rf"(?:{_LOGIN})\s", rf"((?<!\w)(?:{_LOGIN})\s{{1,4}}login\s[^\n]{{0,200}}?-p\s{{0,4}})\S+"),
     _after("mysql", r"((?<!\w)mysql(?:dump|admin)?\s(?:[^\n]{0,200}?\s)?-p)(?=\S)\S+"),
     _after("wandb", r"((?<!\w)wandb\s{1,4}login\s[^\n]{0,100}?)[0-9a-f]{32,}"),
     _after(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_hetgpu.errors import ProvisionError
-from pytest_hetgpu.extensions.runtimes.base import Answer, Door, Member, OnOverdue, shrug
+from pytest_hetgpu.extensions.runtimes.base import CommandResult, OnTimeout, RemoteNode, SshServer, ignore
 from pytest_hetgpu.model.bandwidth import Flow
 from pytest_hetgpu.model.job import Command, ContainerOptions, Demand, Fabric, Hardware, Job, Node, Stack
 from pytest_hetgpu.model.outcome import RunResult
@@ -48,7 +48,7 @@ def flow(sender: int, receiver: int, *gbs: float, streams: int = 1, **load: floa
 Says = Callable[[Mapping[str, Any]], Mapping[str, Any] | Exception | bytes]
 
 
-class FakeMember(Member):
+class FakeMember(RemoteNode):
     """A node whose pump answers what `says` makes of the request: an object, bytes as they are, an error raised."""
 
     def __init__(self, index: int, says: Says) -> None:
@@ -60,7 +60,7 @@ class FakeMember(Member):
         self.gone: str | None = None
         self.returncode = 0
 
-    def run(self, command: Command, *, output: Path, timeout: float, overdue: OnOverdue = shrug) -> RunResult:
+    def run(self, command: Command, *, output: Path, timeout: float, overdue: OnTimeout = ignore) -> RunResult:
         raise AssertionError
 
     def absent(self, paths: Sequence[str]) -> tuple[str, ...]:
@@ -75,7 +75,7 @@ class FakeMember(Member):
     def key(self) -> str:
         raise AssertionError
 
-    def ask(self, argv: Sequence[str], *, stdin: bytes = b"", timeout: float = 30.0) -> Answer:
+    def exec(self, argv: Sequence[str], *, stdin: bytes = b"", timeout: float = 30.0) -> CommandResult:
         request = json.loads(stdin)
         assert timeout > request["limit"]
         self.asked.append(request)
@@ -84,7 +84,7 @@ class FakeMember(Member):
         if isinstance(said, Exception):
             raise said
         text = said if isinstance(said, bytes) else json.dumps(said).encode()
-        return Answer(self.returncode, text, b"Traceback\nImportError: no pump\n" if self.returncode else b"")
+        return CommandResult(self.returncode, text, b"Traceback\nImportError: no pump\n" if self.returncode else b"")
 
     def put(self, files: Mapping[str, bytes]) -> None:
         raise AssertionError
@@ -92,10 +92,10 @@ class FakeMember(Member):
     def read(self, paths: Sequence[str]) -> dict[str, bytes | None]:
         raise AssertionError
 
-    def open_door(self, authorized_key: str, environment: Mapping[str, str]) -> Door:
+    def start_sshd(self, authorized_key: str, environment: Mapping[str, str]) -> SshServer:
         raise AssertionError
 
-    def door_log(self) -> tuple[str, ...]:
+    def sshd_log(self) -> tuple[str, ...]:
         raise AssertionError
 
     def sweep(self) -> tuple[str, ...]:

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from pytest_hetgpu.cli.main import main
-from pytest_hetgpu.cluster.cleanup.ledger import ENDING, FOLDER_VARIABLE, head, namespace_spot, opened
+from pytest_hetgpu.cluster.cleanup.ledger import ENDING, FOLDER_VARIABLE, head, opened
 from pytest_hetgpu.cluster.cleanup.owner import Owner, myself
+from pytest_hetgpu.extensions.runtimes._kubernetes.leftovers import namespace_spot
 
 # Objects are files beside the configuration, of which a slow one only says that it goes; a cluster that is "down"
 # answers from the second question on.

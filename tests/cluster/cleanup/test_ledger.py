@@ -10,24 +10,24 @@ import pytest
 
 from pytest_hetgpu.cluster.cleanup.ledger import (
     FOLDER_VARIABLE,
-    Spot,
     closed,
-    engine_spot,
     head,
     home,
     ledgers,
-    namespace_spot,
     opened,
     read,
 )
 from pytest_hetgpu.cluster.cleanup.owner import myself
 from pytest_hetgpu.cluster.cleanup.sweep import place_of
 from pytest_hetgpu.errors import UsageError
+from pytest_hetgpu.extensions.runtimes._docker.address import engine_spot
+from pytest_hetgpu.extensions.runtimes._kubernetes.leftovers import namespace_spot
+from pytest_hetgpu.extensions.runtimes.traits.leftovers import Location
 from pytest_hetgpu.model.job import Reach
 
 ME = myself("run")
-HERE = Spot("processes")
-THERE = Spot("host", "gpu1", Reach("", "ada", 2222, "/home/ada/.ssh/key"))
+HERE = Location("processes")
+THERE = Location("host", "gpu1", Reach("", "ada", 2222, "/home/ada/.ssh/key"))
 
 
 def written(folder: Path, text: str) -> Path:
@@ -66,7 +66,7 @@ def test_an_engine_over_tls_is_found_again_without_the_environment_it_was_found_
     spot = engine_spot(Reach(), environ)
     assert spot.reach.engine == "tcp://gpu1:2376"
     assert dict(spot.environ) == {"DOCKER_TLS_VERIFY": "1", "DOCKER_CERT_PATH": "/c"}
-    assert engine_spot(Reach("ssh://ada@gpu1"), environ) == Spot("engine", "", Reach("ssh://ada@gpu1"))
+    assert engine_spot(Reach("ssh://ada@gpu1"), environ) == Location("engine", "", Reach("ssh://ada@gpu1"))
 
 
 def test_a_namespace_is_found_again_whatever_the_current_context_becomes(tmp_path: Path) -> None:

@@ -9,10 +9,11 @@ import sys
 import time
 
 from pytest_hetgpu.cluster.leases.claims import Line
-from pytest_hetgpu.cluster.leases.hold import Wanted, hold
+from pytest_hetgpu.cluster.leases.hold import hold
+from pytest_hetgpu.extensions.runtimes.traits.policy import LeaseRequest
 
 times, seconds = int(sys.argv[1]), float(sys.argv[2])
-leases = [Wanted(name, name) for name in sys.argv[3:]]
+leases = [LeaseRequest(name, name) for name in sys.argv[3:]]
 print("ready", flush=True)
 sys.stdin.readline()
 join = Line.join

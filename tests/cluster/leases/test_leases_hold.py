@@ -19,16 +19,18 @@ import pytest
 
 import pytest_hetgpu
 from pytest_hetgpu.cluster.leases import claims
-from pytest_hetgpu.cluster.leases.hold import FOLDER_VARIABLE, Holding, Wanted, patience, told
+from pytest_hetgpu.cluster.leases.hold import FOLDER_VARIABLE, Holding, patience, told
 from pytest_hetgpu.cluster.leases.hold import hold as hold_all
 from pytest_hetgpu.errors import NotHere, UsageError
+from pytest_hetgpu.extensions.runtimes.traits.policy import LeaseRequest
 
 PATIENCE = 60.0
 HOLDER = """
 import sys
-from pytest_hetgpu.cluster.leases.hold import Wanted, hold
+from pytest_hetgpu.cluster.leases.hold import hold
+from pytest_hetgpu.extensions.runtimes.traits.policy import LeaseRequest
 for line in sys.stdin:
-    with hold([Wanted(name, name) for name in line.split()]) as held:
+    with hold([LeaseRequest(name, name) for name in line.split()]) as held:
         print("held", *sorted(held.words), flush=True)
         sys.stdin.readline()
     print("freed", flush=True)
@@ -42,7 +44,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def hold(names: Iterable[str], timeout: float | None = None) -> AbstractContextManager[Holding]:
-    return hold_all([Wanted(name, name) for name in names], timeout=timeout)
+    return hold_all([LeaseRequest(name, name) for name in names], timeout=timeout)
 
 
 def environment() -> dict[str, str]:
@@ -98,11 +100,11 @@ def test_a_wait_that_fails_is_told_to_be_over(holders: list[Holder], monkeypatch
     holders[0].take("gpu1")
     told: list[str] = []
     with pytest.raises(NotHere, match="busy"):
-        hold_all([Wanted("gpu1", "gpu1")], timeout=0.5, waits=told.append).__enter__()
+        hold_all([LeaseRequest("gpu1", "gpu1")], timeout=0.5, waits=told.append).__enter__()
     assert told[0].startswith("waits for host gpu1: ")
     assert told[1:] == [""]
     with pytest.raises(NotHere, match="busy"):
-        hold_all([Wanted("gpu1", "gpu1")], timeout=0, waits=told.append).__enter__()
+        hold_all([LeaseRequest("gpu1", "gpu1")], timeout=0, waits=told.append).__enter__()
     assert len(told) == 2
 
 
@@ -205,13 +207,14 @@ def test_an_interrupt_while_waiting_gives_the_claim_up(holders: list[Holder]) ->
 def test_a_forked_child_does_not_keep_a_host_that_was_freed() -> None:
     program = """if True:
         import os
-        from pytest_hetgpu.cluster.leases.hold import Wanted, hold
+        from pytest_hetgpu.cluster.leases.hold import hold
+        from pytest_hetgpu.extensions.runtimes.traits.policy import LeaseRequest
         release, wait = os.pipe()
-        with hold([Wanted("gpu1", "gpu1")]):
+        with hold([LeaseRequest("gpu1", "gpu1")]):
             if os.fork() == 0:
                 os.close(wait)
                 os._exit(len(os.read(release, 1)))
-        with hold([Wanted("gpu1", "gpu1")], timeout=0):
+        with hold([LeaseRequest("gpu1", "gpu1")], timeout=0):
             print("free")
     """
     said = subprocess.run(
@@ -240,7 +243,7 @@ def test_a_folder_that_we_make_is_private_and_its_files_are_for_whoever_gets_in(
 
 
 def test_a_lock_file_names_its_holder_only_while_it_is_held(folder: Path) -> None:
-    with hold_all([Wanted("gpu1", "gpu1")], cell="mixed-ob1-allreduce"):
+    with hold_all([LeaseRequest("gpu1", "gpu1")], cell="mixed-ob1-allreduce"):
         said = json.loads(lock_of(folder).read_text())
         assert (said["pid"], said["cell"], said["machine"]) == (os.getpid(), "mixed-ob1-allreduce", os.uname().nodename)
     assert lock_of(folder).read_text() == ""

@@ -13,8 +13,8 @@ import pytest
 from pytest_hetgpu.cluster.leases import keeper
 from pytest_hetgpu.cluster.leases.keeper import Keeper, Keepers
 from pytest_hetgpu.errors import NotHere
-from pytest_hetgpu.extensions.runtimes.base import Gathering
-from pytest_hetgpu.extensions.runtimes.process.ledger import books
+from pytest_hetgpu.extensions.runtimes.base import Deployment
+from pytest_hetgpu.extensions.runtimes.process.ledger import tracker
 from pytest_hetgpu.extensions.runtimes.ssh import Ssh
 from pytest_hetgpu.model.job import Hardware, Node, Reach
 
@@ -81,10 +81,10 @@ def test_why_a_host_can_have_no_keeper_is_kept_with_it(monkeypatch: pytest.Monke
 
 def test_a_host_that_nothing_leads_to_is_noted_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     noted = Mock()
-    monkeypatch.setattr(books(), "host", noted, raising=False)
+    monkeypatch.setattr(tracker(), "host", noted, raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(NotHere, match="there is no ssh in PATH"):
         Keeper("gpu1", Reach())
     with pytest.raises(NotHere, match="there is no ssh in PATH"):
-        Ssh.open(Node(0, Hardware("there"), "gpu1", 1, "n0"), Gathering("test", "run", "me"))
+        Ssh.open(Node(0, Hardware("there"), "gpu1", 1, "n0"), Deployment("test", "run", "me"))
     noted.assert_not_called()

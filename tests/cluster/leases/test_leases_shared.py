@@ -18,10 +18,10 @@ import pytest
 
 import pytest_hetgpu
 from pytest_hetgpu.cluster.leases.claims import HOST, Claim, common_folder
-from pytest_hetgpu.cluster.leases.hold import FOLDER_VARIABLE, Wanted, hold, shut, wanted
+from pytest_hetgpu.cluster.leases.hold import FOLDER_VARIABLE, hold, shut, wanted
 from pytest_hetgpu.errors import NotHere
+from pytest_hetgpu.extensions.runtimes.traits.policy import LeaseRequest
 from pytest_hetgpu.model.job import Hardware, Node, Reach
-from pytest_hetgpu.model.slurm import SCHEDULERS
 from tests.extensions.runtimes.conftest import loopback, loopback_sshd, openssh
 from tests.extensions.runtimes.loopback import Loopback
 
@@ -85,14 +85,14 @@ def another() -> str:
 @pytest.mark.parametrize("first", ["ours", "theirs"])
 def test_users_of_a_machine_exclude_each_other(name: str, start: Start, another: str, first: str) -> None:
     if first == "ours":  # whose the lock file then is
-        with hold([Wanted(name, "gpu1")]):
+        with hold([LeaseRequest(name, "gpu1")]):
             pass
     theirs = start(name, user=another)
     assert said(theirs) == "held\n"
     with pytest.raises(NotHere, match=f"host 'gpu1' is busy: nobody.* process {theirs.pid}"):
-        hold([Wanted(name, "gpu1")], timeout=0.2).__enter__()
+        hold([LeaseRequest(name, "gpu1")], timeout=0.2).__enter__()
     freed(theirs)
-    with hold([Wanted(name, "gpu1")], timeout=PATIENCE):
+    with hold([LeaseRequest(name, "gpu1")], timeout=PATIENCE):
         waiting = start(name, user=another)
     assert said(waiting) == "held\n"
 
@@ -101,7 +101,7 @@ def test_another_users_holder_that_is_killed_frees_the_host(name: str, start: St
     theirs = start(name, user=another)
     assert said(theirs) == "held\n"
     theirs.send_signal(signal.SIGKILL)
-    with hold([Wanted(name, "gpu1")], timeout=PATIENCE):
+    with hold([LeaseRequest(name, "gpu1")], timeout=PATIENCE):
         pass
 
 
@@ -109,40 +109,40 @@ def test_a_hostile_users_lock_is_named_when_patience_is_over(name: str, start: S
     hostile = start(Claim(common_folder(), name, {}).path + ".lock", user=another)
     assert said(hostile) == "held\n"
     with pytest.raises(NotHere, match=f"busy: nobody holds it, process {hostile.pid} "):
-        hold([Wanted(name, "gpu1")], timeout=0.2).__enter__()
+        hold([LeaseRequest(name, "gpu1")], timeout=0.2).__enter__()
 
 
 @pytest.fixture
-def afar(loopback: Loopback) -> Iterator[Wanted]:
+def afar(loopback: Loopback) -> Iterator[LeaseRequest]:
     """The machine we are on, reached by ssh."""
-    yield Wanted("127.0.0.1", "there", loopback.reach)
+    yield LeaseRequest("127.0.0.1", "there", loopback.reach)
     shut()
 
 
-def arguments(afar: Wanted) -> tuple[str, ...]:
+def arguments(afar: LeaseRequest) -> tuple[str, ...]:
     assert afar.reach
     return afar.name, str(afar.reach.port), str(afar.reach.user), str(afar.reach.key)
 
 
-def test_a_machine_is_held_once_however_many_ways_lead_to_it(afar: Wanted) -> None:
-    with hold([afar, Wanted(HOST, "here")], timeout=PATIENCE) as held:
+def test_a_machine_is_held_once_however_many_ways_lead_to_it(afar: LeaseRequest) -> None:
+    with hold([afar, LeaseRequest(HOST, "here")], timeout=PATIENCE) as held:
         assert (held.words, held.here) == (("here",), {})
 
 
-def test_whoever_holds_a_machine_by_ssh_keeps_its_own_processes_out(afar: Wanted, start: Start) -> None:
+def test_whoever_holds_a_machine_by_ssh_keeps_its_own_processes_out(afar: LeaseRequest, start: Start) -> None:
     theirs = start(*arguments(afar))
     assert said(theirs) == "held\n"
     with pytest.raises(NotHere, match=f"'here' is busy: .* for cell theirs since .* process {theirs.pid} "):
-        hold([Wanted(HOST, "here")], timeout=0.2).__enter__()
+        hold([LeaseRequest(HOST, "here")], timeout=0.2).__enter__()
     theirs.send_signal(signal.SIGKILL)
-    with hold([Wanted(HOST, "here")], timeout=PATIENCE):
+    with hold([LeaseRequest(HOST, "here")], timeout=PATIENCE):
         pass
 
 
 def test_whoever_waits_by_ssh_is_told_who_holds_and_gets_the_machine_when_it_is_free(
-    afar: Wanted, start: Start
+    afar: LeaseRequest, start: Start
 ) -> None:
-    with hold([Wanted(HOST, "here")], cell="mine", timeout=PATIENCE):
+    with hold([LeaseRequest(HOST, "here")], cell="mine", timeout=PATIENCE):
         with pytest.raises(NotHere, match="'there' is busy: this very process holds it for cell mine"):
             hold([afar], timeout=0.2).__enter__()
         waiting = start(*arguments(afar))
@@ -153,7 +153,7 @@ def test_whoever_waits_by_ssh_is_told_who_holds_and_gets_the_machine_when_it_is_
 
 
 def test_whoever_waits_by_ssh_can_say_so_meanwhile_and_still_gets_the_machine(
-    afar: Wanted, start: Start, monkeypatch: pytest.MonkeyPatch
+    afar: LeaseRequest, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pytest_hetgpu.cluster.leases.hold.NOTICE", 0.1)
     theirs = start(HOST)
@@ -172,7 +172,7 @@ def test_whoever_waits_by_ssh_can_say_so_meanwhile_and_still_gets_the_machine(
     assert told[1:] == [""]
 
 
-def test_a_lease_whose_way_there_breaks_is_lost(afar: Wanted) -> None:
+def test_a_lease_whose_way_there_breaks_is_lost(afar: LeaseRequest) -> None:
     with hold([afar], timeout=PATIENCE) as held:
         assert not held.lost
         ways = [child for child in psutil.Process().children(recursive=True) if child.name() == "ssh"]
@@ -186,41 +186,41 @@ def test_a_lease_whose_way_there_breaks_is_lost(afar: Wanted) -> None:
 
 
 def test_a_host_that_cannot_hold_its_own_lease_is_held_here_and_that_is_said(name: str) -> None:
-    closed = Wanted("127.0.0.1", "closed", Reach("", "nobody-there", 2, None))
-    unreached = Wanted(name, "behind")
+    closed = LeaseRequest("127.0.0.1", "closed", Reach("", "nobody-there", 2, None))
+    unreached = LeaseRequest(name, "behind", alone="no way leads to it")
     for _ in range(2):  # the second time it is not asked again
-        with hold([closed, unreached, Wanted(HOST, "here")], timeout=PATIENCE) as held:
+        with hold([closed, unreached, LeaseRequest(HOST, "here")], timeout=PATIENCE) as held:
             assert sorted(held.words) == ["behind", "closed", "here"]
             assert sorted(held.here) == ["behind", "closed"]
             assert held.here["closed"].startswith("nothing listens on 127.0.0.1, port 2: ")
-            assert held.here["behind"] == "its engine is reached over TLS, which gives no way to a lock there"
+            assert held.here["behind"] == "no way leads to it"
 
 
-def leases_of(runtime: str, host: str, reach: Reach) -> tuple[Wanted, ...]:
+def leases_of(runtime: str, host: str, reach: Reach) -> tuple[LeaseRequest, ...]:
     return wanted([Node(0, Hardware("x", runtime=runtime), host, 1, "node0", reach=reach)])
 
 
 def test_a_machine_has_its_own_name_however_it_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DOCKER_HOST", raising=False)
     user = Reach("", "ada", 22, "/key")
-    here = Wanted(HOST, "localhost")
+    here = LeaseRequest(HOST, "localhost")
     assert leases_of("local", "localhost", Reach()) == leases_of("docker", "localhost", Reach()) == (here,)
-    assert leases_of("ssh", "gpu1", user) == (Wanted("gpu1", "gpu1", user),)
+    assert leases_of("ssh", "gpu1", user) == (LeaseRequest("gpu1", "gpu1", user),)
     engine = Reach("ssh://ada@gpu1:22", None, None, "/key")
-    assert leases_of("docker", "gpu1", engine) == (Wanted("gpu1", "gpu1", user),)
+    assert leases_of("docker", "gpu1", engine) == (LeaseRequest("gpu1", "gpu1", user),)
     monkeypatch.setenv("DOCKER_TLS_VERIFY", "1")
     (behind_tls,) = leases_of("docker", "gpu1", Reach("tcp://gpu1:2376"))
     assert behind_tls.reach is None
     assert behind_tls.name != HOST
 
 
-@pytest.mark.parametrize("runtime", SCHEDULERS)
+@pytest.mark.parametrize("runtime", ["slurm", "kubernetes"])
 def test_what_a_scheduler_gives_needs_no_lease_here(runtime: str) -> None:
     given, ours = (
         Node(index, Hardware("x", runtime=kind), "localhost", 1, f"node{index}")
         for index, kind in enumerate((runtime, "local"))
     )
     assert wanted([given]) == ()
-    assert wanted([given, ours]) == (Wanted(HOST, "localhost"),)
+    assert wanted([given, ours]) == (LeaseRequest(HOST, "localhost"),)
     with hold(wanted([given]), timeout=0) as held:
         assert held.words == held.lost == ()

@@ -10,9 +10,9 @@ import pytest
 
 from pytest_hetgpu.config.inventory.inventory import LOCAL, Host, Inventory, read
 from pytest_hetgpu.errors import InventoryError, NotHere
+from pytest_hetgpu.extensions.runtimes.batch.request import Batch
+from pytest_hetgpu.extensions.runtimes.pods.request import Pods
 from pytest_hetgpu.model.job import Accelerator, Hardware, Reach
-from pytest_hetgpu.model.kubernetes import Pods
-from pytest_hetgpu.model.slurm import Batch
 
 GOOD = """\
 hardware:
@@ -228,10 +228,10 @@ def test_hardware_that_the_inventory_lacks(hardware: Hardware) -> None:
 def test_a_sites_slurm_takes_the_place_of_what_the_matrix_says(write: Callable[[str], Path]) -> None:
     text = 'slurm: {"*": {account: p1, time: 20}, gpu: {partition: g, cpu_bind: [1-7, 9], prefix: /opt/mpi}}\n'
     inventory = read(write(text))
-    kind = Hardware("gpu", runtime="slurm", batch=Batch(partition="any", gres="gpu:2", bind="cores"))
-    batch = inventory.site(kind).batch
+    kind = Hardware("gpu", runtime="slurm", settings=Batch(partition="any", gres="gpu:2", bind="cores"))
+    batch = inventory.site(kind).settings
     assert batch == Batch(partition="g", account="p1", time="20", gres="gpu:2", binding=("1-7", "9"))
-    other = inventory.site(replace(kind, name="other")).batch
+    other = inventory.site(replace(kind, name="other")).settings
     assert other == Batch(partition="any", account="p1", time="20", gres="gpu:2", bind="cores")
     # Slurm chooses the hosts; any number of them.
     assert inventory.bind((kind, kind)) == (Host("node0", prefix="/opt/mpi"), Host("node1", prefix="/opt/mpi"))
@@ -262,11 +262,11 @@ def test_a_sites_kubernetes_goes_over_what_the_matrix_says(write: Callable[[str]
         "gpu: {image: 'r/own:2', labels: {a: b}, ttl: 600, prefix: /opt/mpi}}\n"
     )
     inventory = read(write(text))
-    kind = Hardware("gpu", runtime="kubernetes", pods=Pods(image="r/x:1", labels={"team": "x", "c": "d"}))
-    assert inventory.site(kind).pods == Pods(
+    kind = Hardware("gpu", runtime="kubernetes", settings=Pods(image="r/x:1", labels={"team": "x", "c": "d"}))
+    assert inventory.site(kind).settings == Pods(
         image="r/own:2", namespace="n", labels={"team": "mpi", "c": "d", "a": "b"}, ttl=600
     )
-    other = inventory.site(replace(kind, name="other")).pods
+    other = inventory.site(replace(kind, name="other")).settings
     assert other == Pods(image="r/x:1", namespace="n", labels={"team": "mpi", "c": "d"})
     # The cluster chooses the hosts; any number of them.
     assert inventory.bind((kind, kind)) == (Host("node0", prefix="/opt/mpi"), Host("node1", prefix="/opt/mpi"))

@@ -9,9 +9,9 @@ import pytest
 from pydantic import ValidationError
 
 from pytest_hetgpu.config.matrix.document import Document
-from pytest_hetgpu.config.matrix.hardware import HardwareShape
+from pytest_hetgpu.config.matrix.hardware import HardwareShape, shape_of
 from pytest_hetgpu.errors import MatrixError
-from pytest_hetgpu.model.kubernetes import Pods, Toleration
+from pytest_hetgpu.extensions.runtimes.pods.request import Pods, Toleration
 
 BASE = """\
 name: t
@@ -45,8 +45,8 @@ def told(reads: Callable[..., Document]) -> Callable[..., list[str]]:
 
 def pods(platform: str = "cpu", count: int = 1, **settings: Any) -> Pods:
     entry = {"runtime": "kubernetes", "image": "r/x:1", "platform": platform, "count": count, "kubernetes": settings}
-    found = HardwareShape.model_validate(entry).hardware("a").pods
-    assert found
+    found = shape_of(entry).model_validate(entry).hardware("a").settings
+    assert isinstance(found, Pods)
     return found
 
 
@@ -97,7 +97,7 @@ def test_a_pod_needs_an_image_that_a_cluster_can_pull() -> None:
             HardwareShape.model_validate({"runtime": "kubernetes", "image": image})
         assert says in str(caught.value)
     with pytest.raises(ValidationError, match="'kubernetes' is for runtime kubernetes; this is runtime local"):
-        HardwareShape.model_validate({"kubernetes": {}})
+        shape_of({"kubernetes": {}}).model_validate({"kubernetes": {}})
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from pytest_hetgpu.errors import LostNode, ProvisionError
 from pytest_hetgpu.execution.retry.health import NodeHealth
 from pytest_hetgpu.model.job import Command, Demand, Hardware, Job, Node, Stack
 from pytest_hetgpu.model.outcome import Outcome, RunResult
-from pytest_hetgpu.model.slurm import SCHEDULERS
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store.journal import Journal
 
@@ -91,7 +90,7 @@ def test_a_node_that_is_lost_is_blamed_and_one_that_works_is_not(tmp_path: Path)
     assert health.unfit(job("h0", "h2")) == ""
 
 
-@pytest.mark.parametrize("scheduler", SCHEDULERS)
+@pytest.mark.parametrize("scheduler", ["slurm", "kubernetes"])
 def test_what_a_scheduler_chooses_anew_each_time_is_never_given_up(tmp_path: Path, scheduler: str) -> None:
     health = NodeHealth(Journal(tmp_path, "main"))
     planned = job("node0", "node1", lent=scheduler)

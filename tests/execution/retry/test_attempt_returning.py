@@ -45,6 +45,7 @@ class Engine:
     breaks: int = 0
     met: bool = True
     address: str = "unix:///e"
+    restart: str = "start its daemon (`sudo systemctl start docker`)"
     asked: int = 0
 
     def answers(self, patience: float) -> bool:

@@ -10,8 +10,8 @@ from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.extensions.launchers.base import Launcher, Start
 from pytest_hetgpu.extensions.launchers.srun import Srun
 from pytest_hetgpu.extensions.registry import find
+from pytest_hetgpu.extensions.runtimes.batch.request import LUMI_G, Batch
 from pytest_hetgpu.model.job import RankContext, Stack
-from pytest_hetgpu.model.slurm import LUMI_G, Batch
 
 OPEN_MPI = Stack("openmpi-5", "Open MPI", "5", "/s", "/s/bin/mpirun", "/s/bin/python3")
 MPICH = Stack("mpich", "MPICH", "4", "/s", "/s/bin/mpiexec", "/s/bin/python3")

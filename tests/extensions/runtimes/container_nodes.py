@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from pytest_hetgpu.extensions.runtimes.base import Gathering, Member
+from pytest_hetgpu.extensions.runtimes.base import Deployment, RemoteNode
 from pytest_hetgpu.extensions.runtimes.docker import Docker
 from pytest_hetgpu.model.job import ContainerOptions, Hardware, Image, Node, Reach
 
@@ -57,14 +57,14 @@ class Site:
 
     def __init__(self) -> None:
         self.run = f"test-{secrets.token_hex(4)}"
-        self._gatherings: dict[str, Gathering] = {}
-        self._members: list[Member] = []
+        self._deployments: dict[str, Deployment] = {}
+        self._members: list[RemoteNode] = []
 
-    def placement(self, name: str = "mixed") -> Gathering:
-        """The gathering of that name."""
-        return self._gatherings.setdefault(name, Gathering(name, self.run, owner()))
+    def placement(self, name: str = "mixed") -> Deployment:
+        """The deployment of that name."""
+        return self._deployments.setdefault(name, Deployment(name, self.run, owner()))
 
-    def open(self, which: Node, placement: str = "mixed") -> Member:
+    def open(self, which: Node, placement: str = "mixed") -> RemoteNode:
         """The node, opened."""
         member = Docker.open(which, self.placement(placement))
         self._members.append(member)
@@ -81,8 +81,8 @@ class Site:
         """Every node and placement."""
         for member in self._members:
             member.close()
-        for gathering in self._gatherings.values():
-            gathering.close()
+        for deployment in self._deployments.values():
+            deployment.close()
         Docker.shut()
 
 

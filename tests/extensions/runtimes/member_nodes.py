@@ -8,22 +8,22 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pytest_hetgpu.extensions.runtimes.agent.node import Reached
-from pytest_hetgpu.extensions.runtimes.base import Gathering
+from pytest_hetgpu.extensions.runtimes.agent.node import AgentNode
+from pytest_hetgpu.extensions.runtimes.base import Deployment
 from pytest_hetgpu.extensions.runtimes.local import LocalNodes
 from pytest_hetgpu.model.job import Hardware, Node
 
 NODE = Node(0, Hardware("here"), "localhost", 1, "n0")
 
 
-def open_node() -> Reached:
-    member = LocalNodes.open(NODE, Gathering("test", "run", "me"))
-    assert isinstance(member, Reached)
+def open_node() -> AgentNode:
+    member = LocalNodes.open(NODE, Deployment("test", "run", "me"))
+    assert isinstance(member, AgentNode)
     return member
 
 
 @pytest.fixture
-def member() -> Iterator[Reached]:
+def member() -> Iterator[AgentNode]:
     opened = open_node()
     yield opened
     opened.close()

@@ -19,8 +19,9 @@ from pytest_hetgpu.extensions.runtimes._kubernetes.manifests.placement import (
     rank_of,
     selector,
 )
+from pytest_hetgpu.extensions.runtimes.lookup import restored
+from pytest_hetgpu.extensions.runtimes.pods.request import KINDS, UNIFORM, Pods, Toleration, object_name
 from pytest_hetgpu.model.job import Hardware, Node
-from pytest_hetgpu.model.kubernetes import KINDS, UNIFORM, Pods, Toleration, object_name
 from pytest_hetgpu.planning.suite import Beside, Suite
 from pytest_hetgpu.store.encode import from_json, to_json
 from tests.extensions.runtimes.manifest_schemas import schemas, wrong
@@ -48,7 +49,7 @@ FULL: dict[str, Any] = {
 
 
 def node(index: int, name: str, pods: Pods, ranks: int = 1) -> Node:
-    return Node(index, Hardware(name, runtime="kubernetes", pods=pods), f"node{index}", ranks)
+    return Node(index, Hardware(name, runtime="kubernetes", settings=pods), f"node{index}", ranks)
 
 
 def made(kind: str, *names: str, **settings: Any) -> list[dict[str, Any]]:
@@ -294,5 +295,8 @@ def test_the_matrices_that_are_shipped_ask_for_what_the_api_takes(name: str) -> 
 
 
 def test_what_pods_are_asked_for_stays_in_the_record_of_a_job() -> None:
-    kind = Hardware("a", runtime="kubernetes", pods=Pods(**FULL))
-    assert from_json(Hardware, json.loads(json.dumps(to_json(kind)))) == kind
+    kind = Hardware("a", runtime="kubernetes", settings=Pods(**FULL))
+    stored = json.loads(json.dumps(to_json(kind)))
+    assert {"batch", "pods", "settings"} & set(stored) == {"batch", "pods"}
+    node = restored(Node(0, from_json(Hardware, stored), "node0", 1))
+    assert node.hardware == kind

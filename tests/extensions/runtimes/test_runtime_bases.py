@@ -15,7 +15,7 @@ from pytest_hetgpu.errors import ProvisionError
 from pytest_hetgpu.extensions.runtimes._docker import base_images, images
 from pytest_hetgpu.extensions.runtimes._docker.address import Address
 from pytest_hetgpu.extensions.runtimes._docker.engine import Engine, EngineGone, engine_of
-from pytest_hetgpu.extensions.runtimes.base import Gathering
+from pytest_hetgpu.extensions.runtimes.base import Deployment
 from pytest_hetgpu.model.job import Image, Reach
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -93,11 +93,11 @@ def test_a_script_that_fails_says_why(tmp_path: Path) -> None:
 
 
 def test_one_that_nobody_waits_for_any_more_ends(tmp_path: Path) -> None:
-    gathering = Gathering("p", "run", "me@here:1")
-    gathering.abandoned.set()
+    deployment = Deployment("p", "run", "me@here:1")
+    deployment.abandoned.set()
     script = tmp_path / "script"
     script.write_text("sleep 600")
-    code, _ = base_images._run(local(), ("bash", str(script)), gathering)
+    code, _ = base_images._run(local(), ("bash", str(script)), deployment)
     assert code == -15
 
 
@@ -132,12 +132,12 @@ IMAGE = Image("hetgpu-test:1", folder="/nowhere")
 
 
 def test_a_base_that_was_given_up_is_made_for_the_next_who_asks(making: list[int]) -> None:
-    engine, given_up = Engineless(), Gathering("p", "run", "me@here:1")
+    engine, given_up = Engineless(), Deployment("p", "run", "me@here:1")
     given_up.abandoned.set()
     making += [-15, 0]
     with pytest.raises(ProvisionError, match="is no longer waited for"):
         images.ensure(engine, IMAGE, "node0", given_up)
-    images.ensure(engine, IMAGE, "node0", Gathering("p", "run", "me@here:1"))
+    images.ensure(engine, IMAGE, "node0", Deployment("p", "run", "me@here:1"))
     assert making == []
 
 
@@ -161,12 +161,12 @@ def test_who_waits_for_another_process_says_so_and_gives_up(tmp_path: Path, monk
     monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
     engine = Engineless()
     told: list[str] = []
-    gathering = Gathering("p", "run", "me@here:1", telling=told.append)
+    deployment = Deployment("p", "run", "me@here:1", telling=told.append)
     with images._alone(engine, NAME, "node0", None):
-        gathering.abandoned.set()
+        deployment.abandoned.set()
         with (
             pytest.raises(ProvisionError, match="is no longer waited for"),
-            images._alone(engine, NAME, "node0", gathering),
+            images._alone(engine, NAME, "node0", deployment),
         ):
             pass
     assert told == [f"waits for another process, which makes the image {NAME}", ""]
@@ -178,11 +178,11 @@ def test_who_waits_for_another_process_says_so_and_gives_up(tmp_path: Path, monk
 def test_who_waits_goes_on_once_the_other_process_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
     engine, waits = Engineless(), threading.Event()
-    gathering = Gathering("p", "run", "me@here:1", telling=lambda _: waits.set())
+    deployment = Deployment("p", "run", "me@here:1", telling=lambda _: waits.set())
     entered = threading.Event()
 
     def second() -> None:
-        with images._alone(engine, NAME, "node0", gathering):
+        with images._alone(engine, NAME, "node0", deployment):
             entered.set()
 
     thread = threading.Thread(target=second)

@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 from pytest_hetgpu.errors import LostNode, NotHere, ProvisionError
+from pytest_hetgpu.extensions.runtimes._docker.command_line import network_command, run_command
 from pytest_hetgpu.extensions.runtimes._docker.engine import close_engines
-from pytest_hetgpu.extensions.runtimes.process.ledger import books
+from pytest_hetgpu.extensions.runtimes.process.ledger import tracker
 from pytest_hetgpu.model.job import Reach
-from pytest_hetgpu.planning.shell.docker import network_command, run_command
 from tests.extensions.runtimes.container_nodes import BASE, Site, docker, left, local_site, node, owner
 
 pytestmark = pytest.mark.real
@@ -37,10 +37,10 @@ ROOT = Path(__file__).resolve().parents[3]
 def test_nodes_of_a_placement_know_each_other_by_name(site: Site) -> None:
     with ThreadPoolExecutor() as pool:
         first, second = pool.map(site.open, (node(0), node(1)))
-    assert first.ask(("hostname",)).stdout == b"node0\n"
-    found = second.ask(("getent", "hosts", "node0"))
+    assert first.exec(("hostname",)).stdout == b"node0\n"
+    found = second.exec(("getent", "hosts", "node0"))
     assert found.returncode == 0
-    assert found.stdout.split()[0] in first.ask(("hostname", "-i")).stdout.split()
+    assert found.stdout.split()[0] in first.exec(("hostname", "-i")).stdout.split()
 
 
 def test_a_node_carries_labels_and_a_name_for_people(site: Site) -> None:
@@ -59,7 +59,7 @@ def test_a_node_carries_labels_and_a_name_for_people(site: Site) -> None:
 
 def test_closing_is_quick_and_leaves_nothing(site: Site) -> None:
     member = site.open(node(0))
-    member.ask(("sh", "-c", "sleep 1000 & setsid sleep 1000 &"))
+    member.exec(("sh", "-c", "sleep 1000 & setsid sleep 1000 &"))
     started = time.monotonic()
     member.close()
     site.placement().close()
@@ -67,7 +67,7 @@ def test_closing_is_quick_and_leaves_nothing(site: Site) -> None:
     assert time.monotonic() - started < 5
     member.close()
     with pytest.raises(LostNode):
-        member.ask(("true",))
+        member.exec(("true",))
 
 
 def test_a_name_that_is_taken_is_no_obstacle(site: Site) -> None:
@@ -88,36 +88,36 @@ def test_two_placements_at_once_do_not_see_each_other(site: Site) -> None:
     names = (f"hetgpu-{site.run}-{name}-{site.placement(name).token}" for name in ("one", "other"))
     assert networks == [{name} for name in names]
     one.close()
-    assert other.ask(("true",)).returncode == 0
+    assert other.exec(("true",)).returncode == 0
 
 
 def test_the_host_s_network_can_be_had(site: Site) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         member = site.open(node(0, network="host"))
         told = "import socket, sys; socket.create_connection(('127.0.0.1', int(sys.argv[1]))).send(b'here')"
-        assert member.ask(("python3", "-c", told, str(server.getsockname()[1]))).returncode == 0
+        assert member.exec(("python3", "-c", told, str(server.getsockname()[1]))).returncode == 0
         connection, _ = server.accept()
         with connection:
             assert connection.recv(4) == b"here"
-    assert member.ask(("hostname",)).stdout == b"node0\n"
+    assert member.exec(("hostname",)).stdout == b"node0\n"
 
 
 def test_a_killed_container_is_told_as_such(site: Site) -> None:
     member = site.open(node(0))
     docker("kill", site.inspect("node0")["Id"])
     with pytest.raises(LostNode, match=r"node0: .*exit code 137: it was killed \(SIGKILL\)"):
-        member.ask(("sleep", "30"))
+        member.exec(("sleep", "30"))
 
 
 def test_a_process_that_is_killed_leaves_no_container(site: Site) -> None:
     program = f"""
 import time
-from pytest_hetgpu.extensions.runtimes.base import Gathering
+from pytest_hetgpu.extensions.runtimes.base import Deployment
 from pytest_hetgpu.extensions.runtimes.docker import Docker
-from tests.runtimes.container_nodes import node, owner, local_site
-gathering = Gathering("doomed", {site.run!r}, owner())
-members = [Docker.open(node(index), gathering) for index in range(2)]
-members[0].ask(("sh", "-c", "setsid sleep 1000 >/dev/null 2>&1 &"))
+from tests.extensions.runtimes.container_nodes import node, owner, local_site
+deployment = Deployment("doomed", {site.run!r}, owner())
+members = [Docker.open(node(index), deployment) for index in range(2)]
+members[0].exec(("sh", "-c", "setsid sleep 1000 >/dev/null 2>&1 &"))
 print("up", flush=True)
 time.sleep(1000)
 """
@@ -165,7 +165,7 @@ def test_what_a_container_cannot_get_is_said(
 def test_groups_are_the_host_s(site: Site) -> None:
     member = site.open(node(0, groups=("video", "4242")))
     host = next(line for line in Path("/etc/group").read_text().splitlines() if line.startswith("video:"))
-    assert {host.split(":")[2], "4242"} <= set(member.ask(("id", "-G")).stdout.decode().split())
+    assert {host.split(":")[2], "4242"} <= set(member.exec(("id", "-G")).stdout.decode().split())
 
 
 def test_what_is_typed_makes_the_same_container(site: Site, tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def test_what_is_typed_makes_the_same_container(site: Site, tmp_path: Path) -> N
 
 def test_no_engine_is_said(site: Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     noted: list[Reach] = []
-    monkeypatch.setattr(books(), "engine", noted.append, raising=False)
+    monkeypatch.setattr(tracker(), "engine", noted.append, raising=False)
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
     with pytest.raises(NotHere, match=r"node0: the Docker engine at unix://.* does not answer: install Docker"):
         site.open(node(0))

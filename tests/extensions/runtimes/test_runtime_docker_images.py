@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 
 from pytest_hetgpu.errors import ProvisionError
-from pytest_hetgpu.extensions import build_context
 from pytest_hetgpu.extensions.runtimes._docker import images as _images
+from pytest_hetgpu.extensions.runtimes._docker.command_line import build_command
 from pytest_hetgpu.extensions.runtimes._docker.engine import engine_of
+from pytest_hetgpu.extensions.runtimes.containers import build_context
 from pytest_hetgpu.model.job import Image, Reach
-from pytest_hetgpu.planning.shell.docker import build_command
 from tests.extensions.runtimes.container_nodes import BASE, Site, docker, local_site, node
 
 pytestmark = pytest.mark.real
@@ -130,7 +130,7 @@ def test_what_is_ignored_is_not_sent(site: Site, tmp_path: Path) -> None:
     (folder / "secret").write_text("2")
     (folder / ".dockerignore").write_text("*\n!kept\n")
     image = built(folder, "COPY . /sent/")
-    listed = site.open(node(0, image)).ask(("ls", "-A", "/sent")).stdout.split()
+    listed = site.open(node(0, image)).exec(("ls", "-A", "/sent")).stdout.split()
     assert b"kept" in listed
     assert b"secret" not in listed
 

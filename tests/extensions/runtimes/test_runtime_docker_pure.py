@@ -26,7 +26,7 @@ from pytest_hetgpu.extensions.runtimes._docker.containers import (
 from pytest_hetgpu.extensions.runtimes._docker.engine import engine_of
 from pytest_hetgpu.extensions.runtimes._docker.errors import ended, refused, unreachable
 from pytest_hetgpu.extensions.runtimes._docker.networks import group_numbers, groups_in, orphaned
-from pytest_hetgpu.extensions.runtimes.base import Gathering
+from pytest_hetgpu.extensions.runtimes.base import Deployment
 from pytest_hetgpu.extensions.runtimes.docker import Docker
 from pytest_hetgpu.model.job import ContainerOptions, Hardware, Image, Node, Reach
 
@@ -157,7 +157,7 @@ def test_volumes() -> None:
 
 def test_names_have_only_what_engines_take() -> None:
     assert (
-        container_name(Gathering("mixed", "20250101T10:00+x", "me@h:1"), NODE) == "hetgpu-20250101T10-00-x-mixed-node0"
+        container_name(Deployment("mixed", "20250101T10:00+x", "me@h:1"), NODE) == "hetgpu-20250101T10-00-x-mixed-node0"
     )
 
 
@@ -177,7 +177,7 @@ def test_only_what_a_dead_process_of_this_machine_made_is_left_behind() -> None:
     assert not orphaned({"hetgpu.boot": f"another {namespace} {pid} {start}"})
     assert not orphaned({"hetgpu.boot": f"{boot} {namespace} {10**30} {start}"})
     assert orphaned({"hetgpu.boot": f"{boot} {namespace} {os.getpid()} 1"})  # its number is ours now
-    assert not orphaned(labels_of(Gathering("p", "r", "me@h:1")))
+    assert not orphaned(labels_of(Deployment("p", "r", "me@h:1")))
     for other in ({"hetgpu.owner": f"me@h:{pid}"}, {"hetgpu.boot": "nonsense"}, {}):
         assert not orphaned(other)
 
@@ -247,13 +247,13 @@ def test_the_end_of_a_container_is_explained() -> None:
 def test_without_the_sdk_nodes_are_not_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "docker", None)
     with pytest.raises(NotHere, match=r"pip install 'pytest-hetgpu\[docker\]'"):
-        Docker.open(NODE, Gathering("p", "r", "me@h:1"))
+        Docker.open(NODE, Deployment("p", "r", "me@h:1"))
 
 
 def test_a_node_without_an_image_is_said() -> None:
     bare = Node(0, Hardware("cpu"), "localhost", 1, name="node0")
     with pytest.raises(ProvisionError, match="node0: has no image"):
-        Docker.open(bare, Gathering("p", "r", "me@h:1"))
+        Docker.open(bare, Deployment("p", "r", "me@h:1"))
 
 
 def test_the_container_that_shows_a_host_s_groups_carries_labels_too() -> None:
@@ -262,10 +262,10 @@ def test_the_container_that_shows_a_host_s_groups_carries_labels_too() -> None:
         member = tarfile.TarInfo("group")
         member.size = len(b"video:x:44:\n")
         archive.addfile(member, io.BytesIO(b"video:x:44:\n"))
-    engine, gathering = MagicMock(), Gathering("p", "r", "me@h:1")
+    engine, deployment = MagicMock(), Deployment("p", "r", "me@h:1")
     api = engine.speaking.return_value.__enter__.return_value
     api.get_archive.return_value = ([tar.getvalue()], {})
     node = replace(NODE, container=ContainerOptions(groups=("video", "7")))
-    assert group_numbers(engine, node, gathering) == ("44", "7")
-    assert api.create_container.call_args.kwargs["labels"] == labels_of(gathering)
-    assert boot_label(os.getpid()) in labels_of(gathering).values()
+    assert group_numbers(engine, node, deployment) == ("44", "7")
+    assert api.create_container.call_args.kwargs["labels"] == labels_of(deployment)
+    assert boot_label(os.getpid()) in labels_of(deployment).values()

@@ -134,12 +134,12 @@ def test_nodes_of_one_host_share_a_tunnel(site: Site, sshd: Sshd) -> None:
     with ThreadPoolExecutor() as pool:
         first, second = pool.map(site.open, (sshd.node(0), sshd.node(1)))
     other = site.open(sshd.node(0), "other")
-    assert [member.ask(("hostname",)).stdout for member in (first, second, other)] == [
+    assert [member.exec(("hostname",)).stdout for member in (first, second, other)] == [
         b"node0\n",
         b"node1\n",
         b"node0\n",
     ]
-    assert second.ask(("getent", "hosts", "node0")).returncode == 0
+    assert second.exec(("getent", "hosts", "node0")).returncode == 0
     assert len(sshd.connections()) == 1
     site.close()
     assert sshd.connections() == []
@@ -149,7 +149,7 @@ def test_much_goes_through_the_tunnel(site: Site, sshd: Sshd) -> None:
     member = site.open(sshd.node(0))
     data = os.urandom(1 << 16) * 16
     member.put({"data": data})
-    counted = member.ask(("sha256sum", f"{member.folder}/data")).stdout.split()[0]
+    counted = member.exec(("sha256sum", f"{member.folder}/data")).stdout.split()[0]
     assert counted.decode() == hashlib.sha256(data).hexdigest()
 
 
@@ -159,10 +159,10 @@ def test_a_tunnel_that_broke_is_made_again(site: Site, sshd: Sshd) -> None:
     for pid in sshd.connections():
         os.kill(pid, signal.SIGKILL)
     with pytest.raises(LostNode):
-        lost.ask(("sleep", "30"))
+        lost.exec(("sleep", "30"))
     subprocess.run(("docker", "wait", ident), capture_output=True, check=False, timeout=30)
     member = site.open(sshd.node(0))
-    assert member.ask(("hostname",)).stdout == b"node0\n"
+    assert member.exec(("hostname",)).stdout == b"node0\n"
     assert site.inspect("node0")["Id"] != ident
 
 
@@ -170,10 +170,11 @@ def test_a_process_that_is_killed_leaves_neither_tunnel_nor_container(site: Site
     program = f"""
 import time
 from pytest_hetgpu.model.job import *
-from pytest_hetgpu.extensions.runtimes.base import Gathering
+from pytest_hetgpu.model.job import ContainerOptions, Image, Node, Reach
+from pytest_hetgpu.extensions.runtimes.base import Deployment
 from pytest_hetgpu.extensions.runtimes.docker import Docker
-from tests.runtimes.container_nodes import owner
-members = Docker.open({sshd.node(0)!r}, Gathering("doomed", {site.run!r}, owner()))
+from tests.extensions.runtimes.container_nodes import owner
+members = Docker.open({sshd.node(0)!r}, Deployment("doomed", {site.run!r}, owner()))
 print("up", flush=True)
 time.sleep(1000)
 """

@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 from pytest_hetgpu.errors import ProvisionError
-from pytest_hetgpu.extensions.runtimes.agent.node import Reached
-from pytest_hetgpu.extensions.runtimes.base import Door, Gathering
+from pytest_hetgpu.extensions.runtimes.agent.node import AgentNode
+from pytest_hetgpu.extensions.runtimes.base import Deployment, SshServer
 from pytest_hetgpu.extensions.runtimes.local import LocalNodes
 from pytest_hetgpu.model.job import Command, Hardware, Node
 from tests.extensions.runtimes.loopback import keygen
@@ -24,15 +24,15 @@ NODE = Node(0, Hardware("here"), "localhost", 1, "n0")
 
 
 @pytest.fixture
-def member() -> Iterator[Reached]:
+def member() -> Iterator[AgentNode]:
     opened = open_node()
     yield opened
     opened.close()
 
 
-def open_node() -> Reached:
-    member = LocalNodes.open(NODE, Gathering("test", "run", "me"))
-    assert isinstance(member, Reached)
+def open_node() -> AgentNode:
+    member = LocalNodes.open(NODE, Deployment("test", "run", "me"))
+    assert isinstance(member, AgentNode)
     return member
 
 
@@ -43,7 +43,7 @@ class Visitor:
         self.public = keygen(folder / "visitor")
         self.folder = folder
 
-    def visit(self, door: Door, *words: str) -> subprocess.CompletedProcess[str]:
+    def visit(self, door: SshServer, *words: str) -> subprocess.CompletedProcess[str]:
         known = self.folder / "known_hosts"
         known.write_text(f"[127.0.0.1]:{door.port} {door.host_key}\n")
         options = ("BatchMode=yes", "IdentitiesOnly=yes", f"UserKnownHostsFile={known}", "StrictHostKeyChecking=yes")
@@ -51,7 +51,7 @@ class Visitor:
         argv += [word for option in options for word in ("-o", option)]
         return subprocess.run([*argv, *words], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
 
-    def environment(self, door: Door) -> dict[str, str]:
+    def environment(self, door: SshServer) -> dict[str, str]:
         """What sshd starts the login shell with, before a .bashrc changes it."""
         said = self.visit(door, "127.0.0.1", "cat /proc/$$/environ; true")
         assert said.returncode == 0, said.stderr
@@ -63,21 +63,21 @@ def visitor(tmp_path: Path) -> Visitor:
     return Visitor(tmp_path)
 
 
-def test_the_right_key_comes_in_and_finds_the_environment(member: Reached, visitor: Visitor) -> None:
+def test_the_right_key_comes_in_and_finds_the_environment(member: AgentNode, visitor: Visitor) -> None:
     environment = {
         "LD_LIBRARY_PATH": "/opt/a b:/opt/c",
         "HETGPU_ODD": "x \"y\" \\ $HOME 'z' # u\u00fc",
         "PATH": "/odd:/bin",
     }
-    door = member.open_door(visitor.public, environment)
+    door = member.start_sshd(visitor.public, environment)
     assert door.host_key.startswith("ssh-ed25519 ")
     found = visitor.environment(door)
     assert found.pop("PATH") == f"{environment.pop('PATH')}{os.pathsep}{os.environ['PATH']}"
     assert environment.items() <= found.items()
 
 
-def test_without_more_a_visitor_has_the_nodes_own_path(member: Reached, visitor: Visitor) -> None:
-    door = member.open_door(visitor.public, {})
+def test_without_more_a_visitor_has_the_nodes_own_path(member: AgentNode, visitor: Visitor) -> None:
+    door = member.start_sshd(visitor.public, {})
     assert visitor.environment(door)["PATH"] == os.environ["PATH"]
 
 
@@ -94,16 +94,16 @@ def test_an_old_sshd_sets_variables_another_way(
     old.chmod(0o755)
     monkeypatch.setenv("PATH", f"{old.parent}{os.pathsep}{os.environ['PATH']}")
     member = open_node()
-    door = member.open_door(visitor.public, {"HETGPU_ODD": 'x "y" $HOME', "LD_LIBRARY_PATH": "/a:/b"})
+    door = member.start_sshd(visitor.public, {"HETGPU_ODD": 'x "y" $HOME', "LD_LIBRARY_PATH": "/a:/b"})
     said = visitor.visit(door, "127.0.0.1", 'echo "$HETGPU_ODD" "$LD_LIBRARY_PATH"')
     member.close()
     assert said.stdout == 'x "y" $HOME /a:/b\n'
 
 
-def test_nobody_else_comes_in(member: Reached, visitor: Visitor, tmp_path: Path) -> None:
+def test_nobody_else_comes_in(member: AgentNode, visitor: Visitor, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
-    door = member.open_door(visitor.public, {})
+    door = member.start_sshd(visitor.public, {})
     said = Visitor(other).visit(door, "127.0.0.1", "true")
     assert said.returncode == 255
     assert "Permission denied (publickey)" in said.stderr
@@ -119,22 +119,22 @@ def test_nobody_else_comes_in(member: Reached, visitor: Visitor, tmp_path: Path)
         "true",
     )
     assert "Permission denied (publickey)" in by_password.stderr
-    stranger = visitor.visit(Door(door.port, door.host_key, "nobody"), "127.0.0.1", "true")
+    stranger = visitor.visit(SshServer(door.port, door.host_key, "nobody"), "127.0.0.1", "true")
     assert "Permission denied (publickey)" in stranger.stderr
-    assert any("User nobody from 127.0.0.1 not allowed" in line for line in member.door_log())
+    assert any("User nobody from 127.0.0.1 not allowed" in line for line in member.sshd_log())
 
 
-def test_the_door_leads_nowhere_else(member: Reached, visitor: Visitor) -> None:
-    door = member.open_door(visitor.public, {})
+def test_the_door_leads_nowhere_else(member: AgentNode, visitor: Visitor) -> None:
+    door = member.start_sshd(visitor.public, {})
     forward = visitor.visit(door, "-W", "127.0.0.1:22", "127.0.0.1")
     assert forward.returncode != 0
     assert "administratively prohibited" in forward.stderr
 
 
-def test_a_node_visits_with_its_own_key(member: Reached, tmp_path: Path) -> None:
+def test_a_node_visits_with_its_own_key(member: AgentNode, tmp_path: Path) -> None:
     public = member.key()
     assert public == member.key()
-    door = member.open_door(public, {})
+    door = member.start_sshd(public, {})
     member.put({"known_hosts": f"[127.0.0.1]:{door.port} {door.host_key}\n".encode()})
     command = (
         "ssh",
@@ -152,8 +152,8 @@ def test_a_node_visits_with_its_own_key(member: Reached, tmp_path: Path) -> None
     assert result.survivors == ()
 
 
-def test_what_visitors_leave_is_swept_and_the_door_stays(member: Reached, visitor: Visitor) -> None:
-    door = member.open_door(visitor.public, {})
+def test_what_visitors_leave_is_swept_and_the_door_stays(member: AgentNode, visitor: Visitor) -> None:
+    door = member.start_sshd(visitor.public, {})
     left = "sh -c 'trap \"\" TERM HUP; setsid sleep 1000 >/dev/null 2>&1 </dev/null & echo $!'"
     said = visitor.visit(door, "127.0.0.1", left)
     assert said.returncode == 0
@@ -164,8 +164,8 @@ def test_what_visitors_leave_is_swept_and_the_door_stays(member: Reached, visito
     assert member.sweep() == ()
 
 
-def test_a_visitor_who_stays_is_shown_out(member: Reached, visitor: Visitor, tmp_path: Path) -> None:
-    door = member.open_door(visitor.public, {})
+def test_a_visitor_who_stays_is_shown_out(member: AgentNode, visitor: Visitor, tmp_path: Path) -> None:
+    door = member.start_sshd(visitor.public, {})
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     known = tmp_path / "known_hosts"
@@ -190,7 +190,7 @@ def test_a_visitor_who_stays_is_shown_out(member: Reached, visitor: Visitor, tmp
 
 def test_the_door_closes_with_the_node(visitor: Visitor) -> None:
     member = open_node()
-    door = member.open_door(visitor.public, {})
+    door = member.start_sshd(visitor.public, {})
     sshd = [one for one in psutil.Process(member.link.hello.pid).children() if one.name() == "sshd"]
     assert len(sshd) == 1
     member.close()
@@ -198,12 +198,12 @@ def test_the_door_closes_with_the_node(visitor: Visitor) -> None:
     assert "Connection refused" in visitor.visit(door, "127.0.0.1", "true").stderr
 
 
-def test_a_second_door_takes_the_place_of_the_first(member: Reached, visitor: Visitor, tmp_path: Path) -> None:
-    first = member.open_door(visitor.public, {})
+def test_a_second_door_takes_the_place_of_the_first(member: AgentNode, visitor: Visitor, tmp_path: Path) -> None:
+    first = member.start_sshd(visitor.public, {})
     other = tmp_path / "other"
     other.mkdir()
     second_visitor = Visitor(other)
-    second = member.open_door(second_visitor.public, {})
+    second = member.start_sshd(second_visitor.public, {})
     assert "Connection refused" in visitor.visit(first, "127.0.0.1", "true").stderr
     assert visitor.visit(second, "127.0.0.1", "true").returncode == 255
     assert second_visitor.visit(second, "127.0.0.1", "true").returncode == 0
@@ -214,7 +214,7 @@ def refusal(visitor: Visitor, environment: dict[str, str] | None = None) -> str:
     member = open_node()
     try:
         with pytest.raises(ProvisionError) as caught:
-            member.open_door(visitor.public, environment or {})
+            member.start_sshd(visitor.public, environment or {})
         return str(caught.value)
     finally:
         member.close()
@@ -252,14 +252,14 @@ def without_system_folders(source: bytes) -> object:
 
 @pytest.mark.skipif(os.getuid() != 0 or shutil.which("setpriv") is None, reason="only root can become somebody else")
 def test_an_ordinary_user_can_have_a_door_too(visitor: Visitor, tmp_path: Path) -> None:
-    from pytest_hetgpu.extensions.runtimes.agent.link import Link, boot_command
+    from pytest_hetgpu.extensions.runtimes.agent.link import AgentConnection, boot_command
     from pytest_hetgpu.extensions.runtimes.process.pipe import ProcessPipe
 
     nobody = ("setpriv", "--reuid=1", "--regid=1", "--clear-groups", "env", "-u", "TMPDIR", "/usr/bin/python3")
     argv = (*nobody[:-1], *boot_command("/usr/bin/python3"))
-    member = Reached("n0", Link(ProcessPipe(argv), "n0"))
+    member = AgentNode("n0", AgentConnection(ProcessPipe(argv), "n0"))
     try:
         with pytest.raises(ProvisionError, match=r"user \w+ cannot come in by ssh: their shell in /etc/passwd is /"):
-            member.open_door(visitor.public, {})
+            member.start_sshd(visitor.public, {})
     finally:
         member.close()

@@ -10,10 +10,10 @@ import pytest
 
 from pytest_hetgpu.errors import ProvisionError
 from pytest_hetgpu.extensions.runtimes._kubernetes.client import Cluster
-from pytest_hetgpu.extensions.runtimes._kubernetes.placement import Place
-from pytest_hetgpu.extensions.runtimes.agent.link import Link
-from pytest_hetgpu.extensions.runtimes.kubernetes import _Exec
-from pytest_hetgpu.model.kubernetes import Pods
+from pytest_hetgpu.extensions.runtimes._kubernetes.node import _Exec
+from pytest_hetgpu.extensions.runtimes._kubernetes.placement import PodSlot
+from pytest_hetgpu.extensions.runtimes.agent.link import AgentConnection
+from pytest_hetgpu.extensions.runtimes.pods.request import Pods
 
 PLACEMENT = Mock(cluster=Cluster("c", "n"), pods=Pods(image="i:1"))
 
@@ -36,5 +36,5 @@ def test_what_no_command_could_be_run_in_was_not_lost(
     kubectl.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     with pytest.raises(ProvisionError, match=says) as caught:
-        Link(_Exec(PLACEMENT, Place("p", "10.0.0.7", "n1")), "n1", patience=60.0)
+        AgentConnection(_Exec(PLACEMENT, PodSlot("p", "10.0.0.7", "n1")), "n1", patience=60.0)
     assert "lost" not in str(caught.value)

@@ -10,7 +10,7 @@ import pytest
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.extensions.runtimes._kubernetes import client
 from pytest_hetgpu.extensions.runtimes._kubernetes.client import Refused, cluster_of
-from pytest_hetgpu.model.kubernetes import Pods
+from pytest_hetgpu.extensions.runtimes.pods.request import Pods
 
 Says = Callable[[str], None]
 # What kubectl 1.20 answers where there is no kubeconfig.

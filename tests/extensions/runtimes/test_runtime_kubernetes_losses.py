@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_hetgpu.extensions.runtimes._kubernetes import losses, words
+from pytest_hetgpu.extensions.runtimes._kubernetes import messages, pod_failures
 from pytest_hetgpu.extensions.runtimes._kubernetes.client import Cluster, Refused
 
 CLUSTER = Cluster("c", "n")
@@ -17,7 +17,7 @@ REFUSED = "Error from server: error dialing backend: dial tcp 10.0.0.7:10250: co
 BEHIND_A_PROXY = (
     "Error from server: proxy error from 127.0.0.1:6443 while dialing 10.0.0.7:10250, code 502: 502 Bad Gateway"
 )
-AWAY = words.silent("K", 30.0)
+AWAY = messages.silent("K", 30.0)
 
 Answers = Callable[..., None]
 
@@ -26,10 +26,12 @@ Answers = Callable[..., None]
 def kubernetes(monkeypatch: pytest.MonkeyPatch) -> Answers:
     """Has a cluster answer: `pods` to who asks for the pod, one after the other, `exec` to a command in it."""
 
-    def answers(pods: list[Any], exec_: words.Refusal | None = None, events: tuple[dict[str, str], ...] = ()) -> None:
+    def answers(
+        pods: list[Any], exec_: messages.Refusal | None = None, events: tuple[dict[str, str], ...] = ()
+    ) -> None:
         def get(*_: object) -> Any:
             found = pods.pop(0) if len(pods) > 1 else pods[0]
-            if isinstance(found, words.Refusal):
+            if isinstance(found, messages.Refusal):
                 raise Refused(found)
             return found
 
@@ -47,14 +49,14 @@ def kubernetes(monkeypatch: pytest.MonkeyPatch) -> Answers:
 
 
 def why() -> str:
-    return losses.why_lost(CLUSTER, "p", "n1", "main", 0.0)
+    return pod_failures.why_lost(CLUSTER, "p", "n1", "main", 0.0)
 
 
 @pytest.mark.parametrize("said", [REFUSED, BEHIND_A_PROXY])
 def test_a_node_whose_kubelet_is_not_reached_is_lost_whatever_the_cluster_says_of_it_yet(
     kubernetes: Answers, said: str
 ) -> None:
-    kubernetes([RUNS], words.refusal(said, "K", "n"))
+    kubernetes([RUNS], messages.refusal(said, "K", "n"))
     assert why().startswith(
         "pod p lost its node n1: the API server of K does not reach the kubelet of that pod's node, "
     )
@@ -82,10 +84,11 @@ def test_what_the_cluster_says_while_a_node_is_asked_counts_more(kubernetes: Ans
 
 
 @pytest.mark.parametrize(
-    "refusal", [None, words.refusal('pods "p" is forbidden: User "ada" cannot create resource "pods/exec"', "K", "n")]
+    "refusal",
+    [None, messages.refusal('pods "p" is forbidden: User "ada" cannot create resource "pods/exec"', "K", "n")],
 )
 def test_a_node_that_is_there_or_cannot_be_asked_has_nothing_against_it(
-    kubernetes: Answers, refusal: words.Refusal | None
+    kubernetes: Answers, refusal: messages.Refusal | None
 ) -> None:
     kubernetes([RUNS], refusal)
     assert why() == ""
@@ -97,7 +100,7 @@ def test_a_kubectl_that_is_gone_is_said(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 
 def test_a_pod_that_is_gone_is_not_asked(kubernetes: Answers) -> None:
-    kubernetes([words.Refusal("K has no such object", missing=True)], AWAY, ({"reason": "TaintManagerEviction"},))
+    kubernetes([messages.Refusal("K has no such object", missing=True)], AWAY, ({"reason": "TaintManagerEviction"},))
     assert why().startswith("pod p lost its node: the cluster gave that up")
 
 
@@ -112,4 +115,4 @@ def test_a_pod_that_is_gone_is_not_asked(kubernetes: Answers) -> None:
     ],
 )
 def test_a_pod_that_gets_no_requests_any_more_is_doubtful(conditions: object, doubtful: bool) -> None:
-    assert losses.doubtful({"status": {"conditions": conditions}}) is doubtful
+    assert pod_failures.doubtful({"status": {"conditions": conditions}}) is doubtful

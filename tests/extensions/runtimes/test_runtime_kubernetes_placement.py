@@ -8,24 +8,25 @@ from typing import Any
 import pytest
 
 from pytest_hetgpu.errors import HetgpuError, ProvisionError
-from pytest_hetgpu.extensions.runtimes._kubernetes import client, words
+from pytest_hetgpu.extensions.runtimes._kubernetes import client, messages
 from pytest_hetgpu.extensions.runtimes._kubernetes.client import Cluster, Object, Refused
+from pytest_hetgpu.extensions.runtimes._kubernetes.messages import Refusal
 from pytest_hetgpu.extensions.runtimes._kubernetes.placement import Placement
-from pytest_hetgpu.extensions.runtimes._kubernetes.words import Refusal
-from pytest_hetgpu.extensions.runtimes.base import Gathering
+from pytest_hetgpu.extensions.runtimes.base import Deployment
+from pytest_hetgpu.extensions.runtimes.pods.request import Pods
 from pytest_hetgpu.extensions.runtimes.process import ledger
+from pytest_hetgpu.extensions.runtimes.traits.leftovers import Location
 from pytest_hetgpu.model.job import Hardware, Node
-from pytest_hetgpu.model.kubernetes import Pods
 
-NODES = (Node(0, Hardware("h200", runtime="kubernetes", pods=Pods(image="i:1")), "node0", 1, "node0"),)
+NODES = (Node(0, Hardware("h200", runtime="kubernetes", settings=Pods(image="i:1")), "node0", 1, "node0"),)
 
 
-class Book(ledger.Books):
+class Book(ledger.ResourceTracker):
     """Counts the places that were closed."""
 
     struck = 0
 
-    def namespace(self, context: str, namespace: str, config: str, kinds: Sequence[str]) -> Callable[[], None]:
+    def place(self, spot: Location, *, once: bool = False) -> Callable[[], None]:
         def strike() -> None:
             self.struck += 1
 
@@ -35,18 +36,18 @@ class Book(ledger.Books):
 @pytest.fixture
 def book(monkeypatch: pytest.MonkeyPatch) -> Iterator[Book]:
     """The books, and a cluster that removes what it is asked to."""
-    before, found = ledger.books(), Book()
+    before, found = ledger.tracker(), Book()
     monkeypatch.setattr(client, "cluster_of", lambda _: Cluster("c", "n"))
     monkeypatch.setattr(Cluster, "ask", lambda *_, **__: "")
-    ledger.keep(found)
+    ledger.use_tracker(found)
     yield found
-    ledger.keep(before)
+    ledger.use_tracker(before)
 
 
 @pytest.mark.parametrize(
     ("failure", "raised", "struck"),
     [
-        (Refused(words.silent("K", 30.0)), ProvisionError, 0),
+        (Refused(messages.silent("K", 30.0)), ProvisionError, 0),
         (KeyboardInterrupt(), KeyboardInterrupt, 0),
         (Refused(Refusal("K does not take your credentials")), ProvisionError, 1),
         (Refused(Refusal("K knows no MPIJob", absent=True)), HetgpuError, 1),
@@ -61,7 +62,7 @@ def test_what_may_yet_be_made_stays_in_the_books(
 
     monkeypatch.setattr(Cluster, "create", create)
     with pytest.raises(raised):
-        Placement(NODES, Gathering("p", "run", "me@here:1", NODES))
+        Placement(NODES, Deployment("p", "run", "me@here:1", NODES))
     assert book.struck == struck
 
 
@@ -73,7 +74,7 @@ def running(name: str, group: str) -> Object:
 
 def test_of_several_jobs_the_one_that_lacks_pods_says_why(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
     pods = Pods(image="i:1", ready=0.0)
-    kinds = (Hardware(kind, runtime="kubernetes", pods=pods) for kind in "ab")
+    kinds = (Hardware(kind, runtime="kubernetes", settings=pods) for kind in "ab")
     nodes = tuple(Node(place, kind, kind.name, 1, kind.name) for place, kind in enumerate(kinds))
 
     def get(_: Cluster, kind: str, name: str) -> Object:
@@ -89,4 +90,4 @@ def test_of_several_jobs_the_one_that_lacks_pods_says_why(book: Book, monkeypatc
     monkeypatch.setattr(Cluster, "events", events)
     monkeypatch.setattr("pytest_hetgpu.extensions.runtimes._kubernetes.placement.owned", lambda one, _: one)
     with pytest.raises(ProvisionError, match=r"did not start .* in 0 s: Job \S+-1 got no pods: failed calling webhook"):
-        Placement(nodes, Gathering("p", "run", "me@here:1", nodes))
+        Placement(nodes, Deployment("p", "run", "me@here:1", nodes))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pytest_hetgpu.extensions.runtimes._kubernetes import waiting, words
+from pytest_hetgpu.extensions.runtimes._kubernetes import messages, pending_reasons
 
 FORBIDDEN = (
     'Error from server (Forbidden): error when creating "STDIN": jobs.batch is forbidden: User "ada" cannot create '
@@ -45,7 +45,7 @@ NO_EXEC = 'Error from server (Forbidden): pods "p" is forbidden: User "ada" cann
     ],
 )
 def test_a_refusal_is_one_line_with_what_to_do(said: str, says: str) -> None:
-    found = words.refusal(f"E1122 12:00 noise\n{said}\n", "K", "gpu", "c")
+    found = messages.refusal(f"E1122 12:00 noise\n{said}\n", "K", "gpu", "c")
     assert says in found.text
     assert "\n" not in found.text
     assert "noise" not in found.text
@@ -64,7 +64,7 @@ def test_a_refusal_is_one_line_with_what_to_do(said: str, says: str) -> None:
     ],
 )
 def test_a_server_that_may_come_back_is_told_apart(said: str) -> None:
-    found = words.refusal(said, "K", "gpu")
+    found = messages.refusal(said, "K", "gpu")
     assert found.away
     assert "the API server of K does not answer: `kubectl cluster-info` tries it" in found.text
     # Else it would be read as kubectl's own complaint, and as a launch that failed.
@@ -72,7 +72,9 @@ def test_a_server_that_may_come_back_is_told_apart(said: str) -> None:
 
 
 def test_a_kubelet_that_is_away_is_not_taken_for_its_server() -> None:
-    found = words.refusal("Error from server: error dialing backend: dial tcp 10.0.0.7:10250: i/o timeout", "K", "gpu")
+    found = messages.refusal(
+        "Error from server: error dialing backend: dial tcp 10.0.0.7:10250: i/o timeout", "K", "gpu"
+    )
     assert found.unreached
     assert not found.away
     assert found.text == (
@@ -90,7 +92,7 @@ def test_a_kubelet_that_is_away_is_not_taken_for_its_server() -> None:
     ],
 )
 def test_a_kind_that_is_not_known_names_who_brings_it(kind: str, version: str, operator: str) -> None:
-    found = words.refusal(
+    found = messages.refusal(
         f'unable to recognize "STDIN": no matches for kind "{kind}" in version "{version}"', "K", "gpu"
     )
     assert found.absent
@@ -118,14 +120,15 @@ def pod(container: dict[str, Any] | None = None, **status: Any) -> dict[str, Any
     ],
 )
 def test_how_a_pod_ended(status: dict[str, Any], events: tuple[dict[str, Any], ...], says: str) -> None:
-    found = words.ended(pod(**status), events)
+    found = messages.ended(pod(**status), events)
     assert found.startswith(says) if says else not found
 
 
 def test_how_a_container_ended() -> None:
-    assert "killed for its memory" in words.ended(pod({"terminated": {"reason": "OOMKilled", "exitCode": 137}}), ())
+    assert "killed for its memory" in messages.ended(pod({"terminated": {"reason": "OOMKilled", "exitCode": 137}}), ())
     assert (
-        words.ended(pod({"terminated": {"reason": "Error", "exitCode": 3}}), ()) == "pod p ended (Error, exit code 3)"
+        messages.ended(pod({"terminated": {"reason": "Error", "exitCode": 3}}), ())
+        == "pod p ended (Error, exit code 3)"
     )
 
 
@@ -140,14 +143,14 @@ def test_how_a_container_ended() -> None:
     ],
 )
 def test_how_a_pod_was_taken(events: tuple[dict[str, Any], ...], disruption: str, says: str) -> None:
-    assert words.taken("p", events, disruption).startswith(says)
+    assert messages.taken("p", events, disruption).startswith(says)
 
 
 @pytest.mark.parametrize(
     ("message", "final"), [("manifest unknown", True), ("no such host", True), ("i/o timeout", False), ("503", False)]
 )
 def test_an_image_that_cannot_be_pulled_is_final_unless_the_registry_may_come_back(message: str, final: bool) -> None:
-    found = waiting.reason(pod({"waiting": {"reason": "ErrImagePull", "message": message}}))
+    found = pending_reasons.reason(pod({"waiting": {"reason": "ErrImagePull", "message": message}}))
     assert found.text.startswith("the image i cannot be pulled: check its name")
     assert found.final is final
 
@@ -163,7 +166,7 @@ def test_an_image_that_cannot_be_pulled_is_final_unless_the_registry_may_come_ba
 )
 def test_between_two_tries_to_pull_an_image_the_last_ones_cause_counts(cause: str, final: bool, soon: bool) -> None:
     waits = pod({"waiting": {"reason": "ImagePullBackOff", "message": 'Back-off pulling image "i"'}})
-    found = waiting.reason(waits, ({"reason": "Failed", "type": "Warning", "message": cause},))
+    found = pending_reasons.reason(waits, ({"reason": "Failed", "type": "Warning", "message": cause},))
     assert (found.final, found.soon) == (final, soon)
     assert "Back-off pulling" in found.text or cause in found.text
 
@@ -185,7 +188,7 @@ QUOTA = "pods is forbidden: exceeded quota: q, requested: amd.com/gpu={}, used: 
 def test_what_a_controller_was_refused_is_final_only_where_the_next_try_is_refused_too(
     message: str, final: bool
 ) -> None:
-    found = waiting.refused(({"reason": "FailedCreate", "type": "Warning", "message": message},))
+    found = pending_reasons.refused(({"reason": "FailedCreate", "type": "Warning", "message": message},))
     assert found
     assert (found.final, found.soon) == (final, True)
 
@@ -194,7 +197,7 @@ def test_what_a_controller_was_refused_is_final_only_where_the_next_try_is_refus
 def test_a_reason_that_passes_counts_wherever_it_stands_in_a_long_message(count: int) -> None:
     taint = f"1 node(s) had untolerated taint {{{'t' * count}: true}}"
     labels = "4 node(s) didn't match Pod's node affinity/selector"
-    found = waiting.reason(unscheduled(f"0/9 nodes are available: {taint}, {labels}, 4 Insufficient cpu."))
+    found = pending_reasons.reason(unscheduled(f"0/9 nodes are available: {taint}, {labels}, 4 Insufficient cpu."))
     assert not found.soon
     assert len(found.text) < 400
 
@@ -234,14 +237,14 @@ NO_LABELS = "0/1 nodes are available: 1 node(s) didn't match node selector."
 )
 def test_what_a_scheduler_says(message: str, most: str | None, soon: bool, says: str) -> None:
     nodes = most and [{"status": {"allocatable": {"nvidia.com/gpu": most}}}]
-    found = waiting.reason(unscheduled(message), (), nodes or None)
+    found = pending_reasons.reason(unscheduled(message), (), nodes or None)
     assert says in found.text
     assert (found.final, found.soon) == (False, soon)
 
 
 def test_a_cluster_that_grows_is_waited_for() -> None:
     grows = ({"reason": "NotTriggerScaleUp", "message": "no"}, {"reason": "TriggeredScaleUp"})
-    found = waiting.reason(unscheduled(NO_LABELS), grows)
+    found = pending_reasons.reason(unscheduled(NO_LABELS), grows)
     assert not found.soon
     assert "adding a node" in found.text
 
@@ -258,13 +261,13 @@ def test_a_cluster_that_grows_is_waited_for() -> None:
 def test_an_autoscaler_that_adds_no_node_ends_the_wait_for_what_no_node_has(
     message: str, told: str, final: bool
 ) -> None:
-    found = waiting.reason(unscheduled(message), ({"reason": "NotTriggerScaleUp", "message": told},))
+    found = pending_reasons.reason(unscheduled(message), ({"reason": "NotTriggerScaleUp", "message": told},))
     assert found.final is final
 
 
 @pytest.mark.parametrize(("text", "number"), [("2", 2), ("500m", 0.5), ("1Gi", 2**30), ("2k", 2000), ("many", 0)])
 def test_amounts(text: str, number: float) -> None:
-    assert float(waiting.amount(text)) == number
+    assert float(pending_reasons.amount(text)) == number
 
 
 @pytest.mark.parametrize(
@@ -277,4 +280,4 @@ def test_amounts(text: str, number: float) -> None:
     ],
 )
 def test_why_there_are_no_pods(main: dict[str, Any], says: str) -> None:
-    assert says in waiting.unstarted(main)
+    assert says in pending_reasons.unstarted(main)

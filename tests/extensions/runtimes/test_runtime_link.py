@@ -18,8 +18,8 @@ import pytest
 
 import pytest_hetgpu
 from pytest_hetgpu.errors import LostNode, ProvisionError
-from pytest_hetgpu.extensions.runtimes.agent.link import Link, agent_source, boot_command
-from pytest_hetgpu.extensions.runtimes.agent.node import Reached
+from pytest_hetgpu.extensions.runtimes.agent.link import AgentConnection, agent_source, boot_command
+from pytest_hetgpu.extensions.runtimes.agent.node import AgentNode
 from pytest_hetgpu.extensions.runtimes.process.pipe import ProcessPipe
 
 PATIENCE = 60.0
@@ -55,14 +55,14 @@ def says(*data: bytes, then: str = "sys.stdin.buffer.read()") -> tuple[str, ...]
     return (sys.executable, "-S", "-c", program)
 
 
-def link(*argv: str, patience: float = PATIENCE) -> Link:
-    return Link(ProcessPipe(argv), "n0", patience=patience)
+def link(*argv: str, patience: float = PATIENCE) -> AgentConnection:
+    return AgentConnection(ProcessPipe(argv), "n0", patience=patience)
 
 
 def refusal(*argv: str, patience: float = PATIENCE) -> str:
     pipe = ProcessPipe(argv)
     with pytest.raises(ProvisionError) as caught:
-        Link(pipe, "n0", patience=patience)
+        AgentConnection(pipe, "n0", patience=patience)
     assert not isinstance(caught.value, LostNode)
     assert pipe.returncode() is not None  # closed, and its process gone
     return str(caught.value)
@@ -135,6 +135,7 @@ def test_they_learn_of_it_too_where_nobody_can_say_why(monkeypatch: pytest.Monke
     node = link(*says(MAGIC, frame(HELLO), then="sys.stdin.buffer.read(1)"))
     with pytest.raises(LostNode, match="the connection ended"):
         node.request("interfaces", patience=PATIENCE)
+    node.close()
 
 
 def test_answers_find_who_asked_whatever_their_order() -> None:
@@ -181,14 +182,14 @@ def test_an_old_kernel_will_do(
 ) -> None:
     source = change(agent_source())
     monkeypatch.setattr("pytest_hetgpu.extensions.runtimes.agent.link.agent_source", lambda: source)
-    member = Reached("n0", link(*boot_command(sys.executable)))
-    answer = member.ask(
+    member = AgentNode("n0", link(*boot_command(sys.executable)))
+    answer = member.exec(
         ("sh", "-c", "cat; sleep 0.05; echo err >&2; (setsid sleep 1000 &); exit 3"), stdin=b"x" * 100_000
     )
     assert (answer.returncode, answer.stdout, answer.stderr) == (3, b"x" * 100_000, b"err\n")
     assert [name.partition(" ")[0] for name in member.sweep()] == ["sleep"]
     with pytest.raises(ProvisionError, match=r"took more than 0\.1 s"):
-        member.ask(("sleep", "1000"), timeout=0.1)
+        member.exec(("sleep", "1000"), timeout=0.1)
     member.close()
 
 

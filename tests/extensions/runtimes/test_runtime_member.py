@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from pytest_hetgpu.errors import ProvisionError
-from pytest_hetgpu.extensions.runtimes.agent.node import Reached
+from pytest_hetgpu.extensions.runtimes.agent.node import AgentNode
 from pytest_hetgpu.model.job import Command
 from tests.extensions.runtimes.member_nodes import member, output
 
 __all__ = ["member", "output"]
 
 
-def test_files_are_put_below_the_folder(member: Reached) -> None:
+def test_files_are_put_below_the_folder(member: AgentNode) -> None:
     member.put({"programs/a.py": b"\0\xff", "b": b"", "with space/\u00fc": b"x"})
     folder = Path(member.folder)
     assert (folder / "programs" / "a.py").read_bytes() == b"\0\xff"
@@ -27,11 +27,11 @@ def test_files_are_put_below_the_folder(member: Reached) -> None:
     assert (folder / "b").read_bytes() == b"shorter"
 
 
-def test_temporary_files_of_commands_lie_in_the_folder(member: Reached) -> None:
-    assert member.ask(("sh", "-c", "echo $TMPDIR")).stdout.decode().strip() == member.folder
+def test_temporary_files_of_commands_lie_in_the_folder(member: AgentNode) -> None:
+    assert member.exec(("sh", "-c", "echo $TMPDIR")).stdout.decode().strip() == member.folder
 
 
-def test_a_folder_for_temporary_files_that_the_job_sets_is_kept(member: Reached, output: Path) -> None:
+def test_a_folder_for_temporary_files_that_the_job_sets_is_kept(member: AgentNode, output: Path) -> None:
     member.run(Command(("sh", "-c", "echo $TMPDIR"), {"TMPDIR": "/elsewhere"}), output=output, timeout=60.0)
     assert output.read_text() == "/elsewhere\n"
 
@@ -39,7 +39,7 @@ def test_a_folder_for_temporary_files_that_the_job_sets_is_kept(member: Reached,
 @pytest.mark.parametrize(
     "name", ["../out", "a/../../out", "/tmp/hetgpu-out", "", ".", "..", "a\0b", "link/out", "plain/../b", "file-link"]
 )
-def test_no_file_leaves_the_folder(member: Reached, tmp_path: Path, name: str) -> None:
+def test_no_file_leaves_the_folder(member: AgentNode, tmp_path: Path, name: str) -> None:
     (Path(member.folder) / "link").symlink_to(tmp_path)
     (Path(member.folder) / "file-link").symlink_to(tmp_path / "out")
     with pytest.raises(ProvisionError, match=r"does not lie below the folder|Too many levels of symbolic links"):
@@ -47,7 +47,7 @@ def test_no_file_leaves_the_folder(member: Reached, tmp_path: Path, name: str) -
     assert list(tmp_path.iterdir()) == []
 
 
-def test_files_are_read_as_far_as_they_can_be(member: Reached, tmp_path: Path) -> None:
+def test_files_are_read_as_far_as_they_can_be(member: AgentNode, tmp_path: Path) -> None:
     (tmp_path / "large").write_bytes(b"x" * 100_000)
     (tmp_path / "empty").write_bytes(b"")
     os.mkfifo(tmp_path / "fifo")
@@ -58,14 +58,14 @@ def test_files_are_read_as_far_as_they_can_be(member: Reached, tmp_path: Path) -
     assert read["a\0b"] is None
 
 
-def test_absent_paths_and_interfaces(member: Reached, tmp_path: Path) -> None:
+def test_absent_paths_and_interfaces(member: AgentNode, tmp_path: Path) -> None:
     (tmp_path / "dangling").symlink_to("nowhere")
     asked = ("/no/such/kfd", str(tmp_path), "/dev/null", str(tmp_path / "dangling"))
     assert member.absent(asked) == ("/no/such/kfd", str(tmp_path / "dangling"))
     assert member.interfaces()[0] == "lo"
 
 
-def test_the_host_is_a_testinfra_host(member: Reached, tmp_path: Path, testinfra: None) -> None:
+def test_the_host_is_a_testinfra_host(member: AgentNode, tmp_path: Path, testinfra: None) -> None:
     host = member.host()
     (tmp_path / "it's \u00fc").write_text("inside")
     assert host.file("/etc/os-release").content_string == Path("/etc/os-release").read_text()

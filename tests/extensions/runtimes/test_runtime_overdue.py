@@ -17,8 +17,8 @@ import pytest
 
 from pytest_hetgpu.cluster import stack_dump
 from pytest_hetgpu.extensions.runtimes.agent import look
-from pytest_hetgpu.extensions.runtimes.agent.node import Reached
-from pytest_hetgpu.extensions.runtimes.base import Overdue, Runtime
+from pytest_hetgpu.extensions.runtimes.agent.node import AgentNode
+from pytest_hetgpu.extensions.runtimes.base import Runtime, TimeoutInfo
 from pytest_hetgpu.extensions.runtimes.local import Local
 from pytest_hetgpu.extensions.runtimes.process.kernel import custody
 from pytest_hetgpu.model.job import Command
@@ -45,7 +45,7 @@ def node(request: pytest.FixtureRequest) -> Runtime:
     if request.param == "here":
         return Local()
     found = request.getfixturevalue("member")
-    assert isinstance(found, Reached)
+    assert isinstance(found, AgentNode)
     return found
 
 
@@ -94,7 +94,7 @@ def test_what_a_look_has_started_does_not_outlive_it(
 
 
 def test_py_spy_is_sent_where_it_is_needed(
-    member: Reached, output: Path, spied: None, monkeypatch: pytest.MonkeyPatch
+    member: AgentNode, output: Path, spied: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[str] = []
     put = member.link.call
@@ -113,14 +113,14 @@ def test_py_spy_is_sent_where_it_is_needed(
 
 
 def test_a_command_that_ends_in_time_is_not_looked_at(node: Runtime, output: Path) -> None:
-    def never(_: Overdue) -> None:
+    def never(_: TimeoutInfo) -> None:
         raise AssertionError
 
     assert node.run(Command(("/bin/true",)), output=output, timeout=60.0, overdue=never).returncode == 0
 
 
 def test_an_interruption_of_the_look_stops_the_command(node: Runtime, output: Path) -> None:
-    def cut(_: Overdue) -> None:
+    def cut(_: TimeoutInfo) -> None:
         raise KeyboardInterrupt("SIGTERM")
 
     result = node.run(
@@ -129,7 +129,7 @@ def test_an_interruption_of_the_look_stops_the_command(node: Runtime, output: Pa
     assert (result.timed_out, result.interrupted) == (False, "SIGTERM")
 
 
-def test_an_agent_that_cannot_look_is_not_lost(member: Reached, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_agent_that_cannot_look_is_not_lost(member: AgentNode, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(look, "program", lambda: "import time; time.sleep(100)")
     monkeypatch.setattr(look, "MARGIN", 0.1)
     assert member.stacks({"hellos": [], "gap": 0.1}, 0.3) == b""

@@ -19,8 +19,8 @@ import pytest_hetgpu
 from pytest_hetgpu.errors import LaunchError, LostNode, ProvisionError
 from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.extensions.runtimes.agent.link import _MODULES
-from pytest_hetgpu.extensions.runtimes.agent.node import Reached
-from pytest_hetgpu.extensions.runtimes.base import MemberRuntime
+from pytest_hetgpu.extensions.runtimes.agent.node import AgentNode
+from pytest_hetgpu.extensions.runtimes.base import NodeProvider
 from pytest_hetgpu.extensions.runtimes.local import LocalNodes
 from pytest_hetgpu.extensions.runtimes.process.kernel import still_running
 from pytest_hetgpu.model.job import Command
@@ -36,7 +36,7 @@ PYTHON = (sys.executable, "-S", "-c")
 PATIENCE = 60.0
 
 
-def run(member: Reached, output: Path, *argv: str, timeout: float = PATIENCE) -> RunResult:
+def run(member: AgentNode, output: Path, *argv: str, timeout: float = PATIENCE) -> RunResult:
     return member.run(Command(argv), output=output, timeout=timeout)
 
 
@@ -58,7 +58,7 @@ def gone(found: set[int]) -> bool:
 
 
 def test_it_is_found_by_its_name() -> None:
-    assert find("runtimes", "local", MemberRuntime) is LocalNodes  # type: ignore[type-abstract]
+    assert find("runtimes", "local", NodeProvider) is LocalNodes  # type: ignore[type-abstract]
 
 
 def test_the_agent_is_written_for_old_pythons() -> None:
@@ -70,7 +70,7 @@ def test_the_agent_is_written_for_old_pythons() -> None:
         assert "import annotations" not in agent.read_text()  # since 3.7
 
 
-def test_a_node_says_who_it_is(member: Reached) -> None:
+def test_a_node_says_who_it_is(member: AgentNode) -> None:
     hello = member.link.hello
     assert hello.subreaper
     assert hello.uid == os.getuid()
@@ -80,7 +80,7 @@ def test_a_node_says_who_it_is(member: Reached) -> None:
     assert Path(member.folder).stat().st_mode & 0o777 == 0o700
 
 
-def test_the_record_of_a_good_run(member: Reached, output: Path) -> None:
+def test_the_record_of_a_good_run(member: AgentNode, output: Path) -> None:
     before = time.time()
     result = run(member, output, *PYTHON, "import os; os.write(1, b'out\\n'); os.write(2, b'err\\n')")
     run(member, output, "echo", "more")
@@ -97,65 +97,65 @@ def test_the_record_of_a_good_run(member: Reached, output: Path) -> None:
     [("raise SystemExit(3)", 3), ("import os; os.kill(os.getpid(), 11)", -11), ("raise SystemExit(137)", 137)],
 )
 def test_the_return_code_is_as_subprocess_gives_it(
-    member: Reached, output: Path, program: str, returncode: int
+    member: AgentNode, output: Path, program: str, returncode: int
 ) -> None:
     assert run(member, output, *PYTHON, program).returncode == returncode
 
 
-def test_arguments_and_environment_arrive_as_they_are(member: Reached, output: Path) -> None:
+def test_arguments_and_environment_arrive_as_they_are(member: AgentNode, output: Path) -> None:
     show = "import os, sys; print(ascii(sys.argv[1:]), ascii(os.environ['A']), sys.stdin.read())"
     command = Command((*PYTHON, show, "$HOME; `id` *", "", "\u00fc\udcff"), {"A": "x y\n'\"\\"})
     member.run(command, output=output, timeout=PATIENCE)
     assert output.read_text() == "['$HOME; `id` *', '', '\\xfc\\udcff'] 'x y\\n\\'\"\\\\' \n"
 
 
-def test_binary_output_arrives_untouched(member: Reached, output: Path) -> None:
+def test_binary_output_arrives_untouched(member: AgentNode, output: Path) -> None:
     everything = bytes(range(256)) * 4096
     program = "import os; data = bytes(range(256)) * 4096\nwhile data: data = data[os.write(1, data):]"
     run(member, output, *PYTHON, program)
     assert output.read_bytes() == everything
-    answer = member.ask(("cat",), stdin=everything)
+    answer = member.exec(("cat",), stdin=everything)
     assert (answer.returncode, answer.stdout, answer.stderr) == (0, everything, b"")
 
 
-def test_much_output_neither_blocks_nor_is_lost(member: Reached, output: Path) -> None:
+def test_much_output_neither_blocks_nor_is_lost(member: AgentNode, output: Path) -> None:
     size = 1 << 28
     with ThreadPoolExecutor(1) as other:
         running = other.submit(run, member, output, "head", "-c", str(size), "/dev/zero")
-        asked = [member.ask(("echo", str(number))).stdout for number in range(5)]
+        asked = [member.exec(("echo", str(number))).stdout for number in range(5)]
     assert asked == [b"%d\n" % number for number in range(5)]
     assert running.result().returncode == 0
     assert output.stat().st_size == size
 
 
-def test_a_hundred_questions_at_once(member: Reached) -> None:
+def test_a_hundred_questions_at_once(member: AgentNode) -> None:
     with ThreadPoolExecutor(100) as crowd:
-        answers = list(crowd.map(lambda number: member.ask(("echo", str(number))).stdout, range(100)))
+        answers = list(crowd.map(lambda number: member.exec(("echo", str(number))).stdout, range(100)))
     assert answers == [b"%d\n" % number for number in range(100)]
 
 
-def test_a_child_that_keeps_the_pipes_does_not_hold_up_the_answer(member: Reached) -> None:
+def test_a_child_that_keeps_the_pipes_does_not_hold_up_the_answer(member: AgentNode) -> None:
     began = time.monotonic()
-    answer = member.ask(("sh", "-c", "echo said; sleep 100 & exit 4"))
+    answer = member.exec(("sh", "-c", "echo said; sleep 100 & exit 4"))
     assert (answer.returncode, answer.stdout) == (4, b"said\n")
     assert time.monotonic() - began < 10
     assert [name.partition(" ")[0] for name in member.sweep()] == ["sleep"]
 
 
-def test_a_question_without_end_is_cut_short(member: Reached) -> None:
+def test_a_question_without_end_is_cut_short(member: AgentNode) -> None:
     with pytest.raises(ProvisionError, match=r"n0: sh -c sleep 100; true took more than 0.2 s"):
-        member.ask(("sh", "-c", "sleep 100; true"), timeout=0.2)
+        member.exec(("sh", "-c", "sleep 100; true"), timeout=0.2)
     assert member.sweep() == ()
 
 
-def test_a_child_that_goes_on_printing_does_not_hold_up_the_answer_for_ever(member: Reached) -> None:
-    answer = member.ask(("sh", "-c", "yes & sleep 0.1; exit 4"), timeout=0.5)
+def test_a_child_that_goes_on_printing_does_not_hold_up_the_answer_for_ever(member: AgentNode) -> None:
+    answer = member.exec(("sh", "-c", "yes & sleep 0.1; exit 4"), timeout=0.5)
     assert (answer.returncode, answer.stdout[:4]) == (4, b"y\ny\n")
     member.sweep()
 
 
-def test_an_endless_answer_is_capped(member: Reached) -> None:
-    answer = member.ask(("sh", "-c", "head -c 9000000 /dev/zero; echo end >&2"))
+def test_an_endless_answer_is_capped(member: AgentNode) -> None:
+    answer = member.exec(("sh", "-c", "head -c 9000000 /dev/zero; echo end >&2"))
     assert (len(answer.stdout), answer.stderr) == (4 << 20, b"end\n")
 
 
@@ -171,15 +171,15 @@ def test_an_endless_answer_is_capped(member: Reached) -> None:
     ],
 )
 def test_what_cannot_be_started_is_said_plainly(
-    member: Reached, output: Path, argv: tuple[str, ...], says: str
+    member: AgentNode, output: Path, argv: tuple[str, ...], says: str
 ) -> None:
     with pytest.raises(LaunchError, match=says):
         run(member, output, *argv)
     with pytest.raises(ProvisionError, match=says):
-        member.ask(argv)
+        member.exec(argv)
 
 
-def test_after_a_timeout_nothing_is_left(member: Reached, output: Path) -> None:
+def test_after_a_timeout_nothing_is_left(member: AgentNode, output: Path) -> None:
     member.grace = 0.4
     result = run(member, output, *CROWD, "stay", "-", *ROLES, timeout=1.5)
     found = pids(output)
@@ -189,7 +189,7 @@ def test_after_a_timeout_nothing_is_left(member: Reached, output: Path) -> None:
     assert len(result.survivors) == len(ROLES)
 
 
-def test_what_outlives_its_launcher_is_stopped_and_named(member: Reached, output: Path) -> None:
+def test_what_outlives_its_launcher_is_stopped_and_named(member: AgentNode, output: Path) -> None:
     result = run(member, output, *CROWD, "leave", "-", *ROLES)
     found = pids(output)
     assert (result.returncode, result.timed_out) == (0, False)
@@ -199,18 +199,18 @@ def test_what_outlives_its_launcher_is_stopped_and_named(member: Reached, output
     assert not [role for role, pid in found.items() if psutil.pid_exists(pid)]
 
 
-def test_a_sweep_leaves_questions_and_the_node_itself_alone(member: Reached, tmp_path: Path) -> None:
+def test_a_sweep_leaves_questions_and_the_node_itself_alone(member: AgentNode, tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     with ThreadPoolExecutor(1) as other:
-        asked = other.submit(member.ask, ("sh", "-c", f"echo open > {fifo}; exec cat {fifo}"))
+        asked = other.submit(member.exec, ("sh", "-c", f"echo open > {fifo}; exec cat {fifo}"))
         assert fifo.read_text() == "open\n"
         assert member.sweep() == ()
         fifo.write_text("end")
         assert asked.result().stdout == b"end"
 
 
-def test_an_interrupt_stops_the_run_and_is_recorded(member: Reached, output: Path) -> None:
+def test_an_interrupt_stops_the_run_and_is_recorded(member: AgentNode, output: Path) -> None:
     before = signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt("SIGTERM")))
 
     def interrupt() -> None:
@@ -228,7 +228,7 @@ def test_an_interrupt_stops_the_run_and_is_recorded(member: Reached, output: Pat
     assert not [role for role, pid in pids(output).items() if psutil.pid_exists(pid)]
 
 
-def test_a_second_interrupt_waits_for_nothing(member: Reached, output: Path) -> None:
+def test_a_second_interrupt_waits_for_nothing(member: AgentNode, output: Path) -> None:
     member.grace = 1000.0
     before = signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt("SIGTERM")))
     fifo = output.with_name("news")
@@ -252,7 +252,7 @@ def test_a_second_interrupt_waits_for_nothing(member: Reached, output: Path) -> 
     assert not [role for role, pid in pids(output).items() if psutil.pid_exists(pid)]
 
 
-def test_an_output_that_cannot_be_written_stops_nothing_silently(member: Reached) -> None:
+def test_an_output_that_cannot_be_written_stops_nothing_silently(member: AgentNode) -> None:
     with pytest.raises(LaunchError, match="cannot write the output to /dev/full: No space left on device"):
         run(member, Path("/dev/full"), "echo", "word")
 
@@ -301,7 +301,7 @@ def test_a_node_that_is_lost_in_mid_run_ends_the_log(output: Path) -> None:
     assert (result.returncode, result.timed_out, result.interrupted) == (255, False, None)
     assert output.read_text() == "half a line\nhetgpu: node n0 was lost: the connection ended (signal 9)\n"
     assert member.lost() == "the connection ended (signal 9)"
-    for use in (member.sweep, member.interfaces, lambda: member.ask(("true",)), lambda: member.put({"a": b""})):
+    for use in (member.sweep, member.interfaces, lambda: member.exec(("true",)), lambda: member.put({"a": b""})):
         with pytest.raises(LostNode, match=r"n0: the connection ended \(signal 9\)"):
             use()
     member.close()
@@ -315,13 +315,13 @@ def test_a_closed_node_is_gone_for_good() -> None:
     member.close()
     assert member.lost() == "closed"
     with pytest.raises(LostNode, match="closed"):
-        member.ask(("true",))
+        member.exec(("true",))
 
 
 def test_what_is_to_follow_the_end_of_a_node_follows_once() -> None:
     said: list[str] = []
     opened = open_node()
-    member = Reached("n0", opened.link, after=lambda: said.append("removed"))
+    member = AgentNode("n0", opened.link, after=lambda: said.append("removed"))
     member.close()
     member.close()
     assert said == ["removed"]

@@ -15,26 +15,26 @@ from typing import Any
 import pytest
 
 from pytest_hetgpu.errors import HetgpuError, LostNode, ProvisionError
-from pytest_hetgpu.extensions.build_context import reference
 from pytest_hetgpu.extensions.runtimes._docker import images
 from pytest_hetgpu.extensions.runtimes._docker.engine import engine_of
 from pytest_hetgpu.extensions.runtimes._docker.tunnel import tunnel
-from pytest_hetgpu.extensions.runtimes.agent.link import Link, Reply, boot_command, checked_folder
-from pytest_hetgpu.extensions.runtimes.agent.node import Reached
-from pytest_hetgpu.extensions.runtimes.base import Gathering
+from pytest_hetgpu.extensions.runtimes.agent.link import AgentConnection, Reply, boot_command, checked_folder
+from pytest_hetgpu.extensions.runtimes.agent.node import AgentNode
+from pytest_hetgpu.extensions.runtimes.base import Deployment
+from pytest_hetgpu.extensions.runtimes.containers.build_context import reference
 from pytest_hetgpu.extensions.runtimes.local import LocalNodes
 from pytest_hetgpu.extensions.runtimes.process.pipe import ProcessPipe
 from pytest_hetgpu.model.job import Command, Hardware, Image, Node, Reach
 from tests.extensions.runtimes.test_runtime_link import HELLO, MAGIC, agent_module, frame, link, refusal, says
 
 DOOR = {"port": 22, "host_key": "ssh-ed25519 AAAA+/b=", "user": "u"}
-USES: tuple[Callable[[Reached], object], ...] = (
-    lambda node: node.ask(("true",)),
+USES: tuple[Callable[[AgentNode], object], ...] = (
+    lambda node: node.exec(("true",)),
     lambda node: node.read(["/a"]),
     lambda node: node.absent(["/a"]),
-    Reached.interfaces,
-    Reached.sweep,
-    Reached.door_log,
+    AgentNode.interfaces,
+    AgentNode.sweep,
+    AgentNode.sshd_log,
 )
 
 
@@ -45,10 +45,10 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pytest_hetgpu.extensions.runtimes.agent.link._FAREWELL", 0.2)
 
 
-def answering(monkeypatch: pytest.MonkeyPatch, fields: Mapping[str, Any]) -> Reached:
+def answering(monkeypatch: pytest.MonkeyPatch, fields: Mapping[str, Any]) -> AgentNode:
     """A node that answers whatever is asked with `fields`."""
-    monkeypatch.setattr(Link, "request", lambda *_, **__: Reply(fields, b""))
-    return Reached("n0", link(*says(MAGIC, frame(HELLO))))
+    monkeypatch.setattr(AgentConnection, "request", lambda *_, **__: Reply(fields, b""))
+    return AgentNode("n0", link(*says(MAGIC, frame(HELLO))))
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_an_odd_greeting_is_refused(change: dict[str, object]) -> None:
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("value", [None, 1])
 def test_an_answer_that_cannot_be_read_is_a_lost_node(
-    use: Callable[[Reached], object], value: object, monkeypatch: pytest.MonkeyPatch
+    use: Callable[[AgentNode], object], value: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = ("sizes", "exist", "up", "survivors", "lines", "stdout", "returncode") if value else ()
     node = answering(monkeypatch, {**dict.fromkeys(names, value), "failed": value})
@@ -106,13 +106,13 @@ def test_a_door_that_is_none_goes_into_no_other_node_s_files(
 ) -> None:
     node = answering(monkeypatch, {**DOOR, **change})
     with pytest.raises(ProvisionError, match=f"n0: the node's agent answered with .*, which is no {what}"):
-        node.open_door("key", {})
+        node.start_sshd("key", {})
     node.close()
 
 
 def test_doors_keys_and_folders_as_they_should_be(monkeypatch: pytest.MonkeyPatch) -> None:
     node = answering(monkeypatch, {**DOOR, "user": "a.b@c-d$", "public": "ssh-ed25519 AAAA a comment\n"})
-    assert (node.open_door("key", {}).port, node.open_door("key", {}).user) == (22, "a.b@c-d$")
+    assert (node.start_sshd("key", {}).port, node.start_sshd("key", {}).user) == (22, "a.b@c-d$")
     assert node.key() == "ssh-ed25519 AAAA"
     node.close()
     for folder in ("tmp", "/a b", "/a\n", '/"', "", None):
@@ -123,9 +123,9 @@ def test_doors_keys_and_folders_as_they_should_be(monkeypatch: pytest.MonkeyPatc
 def test_a_node_that_does_not_settle_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     opened = answering(monkeypatch, {"folder": "/a\nb"})
-    node = Reached("n0", opened.link, after=lambda: said.append("removed"))
+    node = AgentNode("n0", opened.link, after=lambda: said.append("removed"))
     with pytest.raises(ProvisionError, match="which is no folder"):
-        node.settled(Gathering("p", "r", "me"))
+        node.settled(Deployment("p", "r", "me"))
     assert (said, node.lost()) == (["removed"], "closed")
 
 
@@ -143,7 +143,7 @@ def test_output_that_comes_slowly_comes_whole(tmp_path: Path, monkeypatch: pytes
             return super().recv(min(size, 8192))
 
     monkeypatch.setattr(_link, "_FAREWELL", 20.0)
-    node = Reached("n0", Link(Slow(boot_command(sys.executable)), "n0"))
+    node = AgentNode("n0", AgentConnection(Slow(boot_command(sys.executable)), "n0"))
     result = node.run(Command(("head", "-c", "700000", "/dev/zero")), output=tmp_path / "log", timeout=60)
     assert (result.returncode, (tmp_path / "log").stat().st_size) == (0, 700_000)
     node.close()
@@ -152,7 +152,7 @@ def test_output_that_comes_slowly_comes_whole(tmp_path: Path, monkeypatch: pytes
 def test_a_last_word_that_cannot_be_read_is_a_lost_node(tmp_path: Path) -> None:
     odd = frame({"id": 1, "event": "ended"}) + frame({"id": 1, "returncode": "0", "survivors": 3})
     heard = f"import time; time.sleep(0.5); os.write(1, {odd!r}); signal.pause()"
-    node = Reached("n0", link(*says(MAGIC, frame(HELLO), then=heard)))
+    node = AgentNode("n0", link(*says(MAGIC, frame(HELLO), then=heard)))
     result = node.run(Command(("true",)), output=tmp_path / "log", timeout=60)
     assert result.returncode == 255
     assert (tmp_path / "log").read_text() == "hetgpu: node n0 was lost: the agent's answer cannot be read\n"
@@ -165,7 +165,7 @@ def test_a_temporary_folder_that_ssh_cannot_name_is_passed_over(
     odd = tmp_path / "a b"
     odd.mkdir()
     monkeypatch.setenv("TMPDIR", str(odd))
-    node = LocalNodes.open(Node(0, Hardware("here"), "localhost", 1, "n0"), Gathering("test", "run", "me"))
+    node = LocalNodes.open(Node(0, Hardware("here"), "localhost", 1, "n0"), Deployment("test", "run", "me"))
     assert not Path(node.folder).is_relative_to(odd)
     node.close()
 

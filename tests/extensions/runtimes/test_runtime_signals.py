@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hetgpu.extensions.runtimes.agent.node import Reached
+from pytest_hetgpu.extensions.runtimes.agent.node import AgentNode
 from pytest_hetgpu.extensions.runtimes.process.kernel import still_running
 from tests.extensions.runtimes.member_nodes import member, output
 
@@ -54,9 +54,9 @@ def test_a_wait_for_a_process(interrupting: threading.Thread) -> None:
     assert time.monotonic() - began < SOON
 
 
-def test_a_wait_for_an_answer(interrupting: threading.Thread, member: Reached) -> None:
+def test_a_wait_for_an_answer(interrupting: threading.Thread, member: AgentNode) -> None:
     began = time.monotonic()
     interrupting.start()
     with pytest.raises(KeyboardInterrupt):
-        member.ask(("sleep", str(LONG)), timeout=LONG)
+        member.exec(("sleep", str(LONG)), timeout=LONG)
     assert time.monotonic() - began < SOON

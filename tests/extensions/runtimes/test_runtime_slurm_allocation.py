@@ -10,9 +10,9 @@ import pytest
 from pytest_hetgpu.errors import ProvisionError
 from pytest_hetgpu.extensions.runtimes._slurm import allocation, client
 from pytest_hetgpu.extensions.runtimes._slurm.allocation import Allocation
-from pytest_hetgpu.extensions.runtimes.base import Gathering, Term
+from pytest_hetgpu.extensions.runtimes.base import Deployment, Walltime
+from pytest_hetgpu.extensions.runtimes.batch.request import Batch
 from pytest_hetgpu.model.job import Hardware, Node
-from pytest_hetgpu.model.slurm import Batch
 
 
 class Granted:
@@ -48,16 +48,16 @@ def states(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def made(patience: float) -> Allocation:
-    nodes = (Node(0, Hardware("one", runtime="slurm", batch=Batch(queue=patience)), "one", 1, "one"),)
-    return Allocation(nodes, Gathering("p", "run", "me@here:1", nodes))
+    nodes = (Node(0, Hardware("one", runtime="slurm", settings=Batch(queue=patience)), "one", 1, "one"),)
+    return Allocation(nodes, Deployment("p", "run", "me@here:1", nodes))
 
 
 def test_nodes_that_boot_are_waited_for(states: list[str]) -> None:
     states += ["CONFIGURING", "CONFIGURING", "RUNNING"]
     found = made(60.0)
     assert [place.host for place in found.places] == ["n1"]
-    assert isinstance(found.term, Term)
-    assert found.term.seconds == 1800
+    assert isinstance(found.walltime, Walltime)
+    assert found.walltime.seconds == 1800
     assert Granted.closed == 0
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from pytest_hetgpu.extensions.runtimes._slurm import client
-from pytest_hetgpu.extensions.runtimes._slurm.allocation import term
-from pytest_hetgpu.extensions.runtimes._slurm.waiting import UNSETTLED, Waiting, beyond, seconds
-from pytest_hetgpu.extensions.runtimes.base import Term
+from pytest_hetgpu.extensions.runtimes._slurm.allocation import walltime
+from pytest_hetgpu.extensions.runtimes._slurm.pending_reasons import UNSETTLED, Waiting, beyond, seconds
+from pytest_hetgpu.extensions.runtimes.base import Walltime
 
 PARTITION = (
     "PartitionName=cuda AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL AllocNodes=ALL Default=YES QoS=N/A "
@@ -127,7 +127,7 @@ def test_times_as_slurm_prints_them(text: str, found: int | None) -> None:
 
 def test_how_long_an_allocation_has_is_what_slurm_gave_it() -> None:
     whole = {"TimeLimit": "00:30:00", "RunTime": "00:00:10"}
-    assert term([whole], 1000.0) == Term(990.0, 1800.0)
-    assert term([whole, {"TimeLimit": "00:05:00", "RunTime": "00:00:10"}], 1000.0) == Term(990.0, 300.0)
-    assert term([{"TimeLimit": "1-00:00:00"}], 1000.0) == Term(1000.0, 86400.0)
-    assert term([{"TimeLimit": "UNLIMITED", "RunTime": "00:00:10"}], 1000.0) is None
+    assert walltime([whole], 1000.0) == Walltime(990.0, 1800.0)
+    assert walltime([whole, {"TimeLimit": "00:05:00", "RunTime": "00:00:10"}], 1000.0) == Walltime(990.0, 300.0)
+    assert walltime([{"TimeLimit": "1-00:00:00"}], 1000.0) == Walltime(1000.0, 86400.0)
+    assert walltime([{"TimeLimit": "UNLIMITED", "RunTime": "00:00:10"}], 1000.0) is None

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_hetgpu.extensions.runtimes._slurm import client, words
+from pytest_hetgpu.extensions.runtimes._slurm import client, messages
 
 
 @pytest.mark.parametrize(
     "reason", ["PartitionNodeLimit", "PartitionConfig", "BadConstraints", "JobHeldAdmin", "AssocGrpBillingMinutes"]
 )
 def test_what_no_waiting_ends_has_advice(reason: str) -> None:
-    assert words.never(reason)
+    assert messages.never(reason)
 
 
 @pytest.mark.parametrize("reason", ["Resources", "Priority", "None", "BeginTime", ""])
 def test_what_waiting_may_end_is_waited_for(reason: str) -> None:
-    assert words.never(reason) == ""
-    assert words.passing(reason) == ""
+    assert messages.never(reason) == ""
+    assert messages.passing(reason) == ""
 
 
 @pytest.mark.parametrize(
@@ -32,8 +32,8 @@ def test_what_waiting_may_end_is_waited_for(reason: str) -> None:
     ],
 )
 def test_what_may_pass_is_waited_for_with_advice(reason: str) -> None:
-    assert words.never(reason) == ""
-    assert words.passing(reason)
+    assert messages.never(reason) == ""
+    assert messages.passing(reason)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_what_may_pass_is_waited_for_with_advice(reason: str) -> None:
     ],
 )
 def test_a_refusal_is_one_line_with_what_to_do(said: str, advice: str) -> None:
-    text = words.refused(f"salloc: Pending job allocation 3\n{said}\n{said}")
+    text = messages.refused(f"salloc: Pending job allocation 3\n{said}\n{said}")
     assert advice in text
     assert "\n" not in text
     assert "Pending" not in text
@@ -65,15 +65,15 @@ def test_a_refusal_is_one_line_with_what_to_do(said: str, advice: str) -> None:
     ],
 )
 def test_how_a_job_ended(state: str, text: str) -> None:
-    assert words.ended("7", state) == text
+    assert messages.ended("7", state) == text
 
 
 def test_a_step_tells_why_it_was_ended() -> None:
-    assert words.state_said("error: *** STEP 5.0 ON c1 CANCELLED AT 2026-11-22T19:14:20 DUE TO PREEMPTION ***") == (
+    assert messages.state_said("error: *** STEP 5.0 ON c1 CANCELLED AT 2026-11-22T19:14:20 DUE TO PREEMPTION ***") == (
         "PREEMPTED"
     )
-    assert words.state_said("srun: error: Node failure on c2") == "NODE_FAIL"
-    assert words.state_said("*** STEP 5.0 ON c1 CANCELLED AT 2026-11-22T19:14:20 ***") == ""
+    assert messages.state_said("srun: error: Node failure on c2") == "NODE_FAIL"
+    assert messages.state_said("*** STEP 5.0 ON c1 CANCELLED AT 2026-11-22T19:14:20 ***") == ""
 
 
 def test_a_client_knows_nothing_of_a_job_that_we_are_in() -> None:

@@ -24,8 +24,8 @@ import pytest_hetgpu
 from pytest_hetgpu.errors import LostNode, NotHere, ProvisionError
 from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.extensions.runtimes._docker.tunnel import tunnel
-from pytest_hetgpu.extensions.runtimes.agent.node import Reached
-from pytest_hetgpu.extensions.runtimes.base import Gathering, MemberRuntime, key_trouble
+from pytest_hetgpu.extensions.runtimes.agent.node import AgentNode
+from pytest_hetgpu.extensions.runtimes.base import Deployment, NodeProvider, key_trouble
 from pytest_hetgpu.extensions.runtimes.process.kernel import still_running
 from pytest_hetgpu.extensions.runtimes.process.ssh import explained
 from pytest_hetgpu.extensions.runtimes.ssh import Ssh
@@ -35,9 +35,9 @@ from tests.extensions.runtimes.loopback import Loopback, free_port, keygen
 PATIENCE = 60.0
 
 
-def open_node(reach: Reach, host: str = "127.0.0.1") -> Reached:
-    member = Ssh.open(Node(0, Hardware("there"), host, 1, "n0", reach=reach), Gathering("test", "run", "me"))
-    assert isinstance(member, Reached)
+def open_node(reach: Reach, host: str = "127.0.0.1") -> AgentNode:
+    member = Ssh.open(Node(0, Hardware("there"), host, 1, "n0", reach=reach), Deployment("test", "run", "me"))
+    assert isinstance(member, AgentNode)
     return member
 
 
@@ -46,7 +46,7 @@ def children() -> list[psutil.Process]:
 
 
 def test_it_is_found_by_its_name() -> None:
-    assert find("runtimes", "ssh", MemberRuntime) is Ssh  # type: ignore[type-abstract]
+    assert find("runtimes", "ssh", NodeProvider) is Ssh  # type: ignore[type-abstract]
 
 
 def test_a_host_runs_commands_and_is_left_as_it_was(loopback: Loopback, tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_a_host_runs_commands_and_is_left_as_it_was(loopback: Loopback, tmp_path
     member = open_node(loopback.reach)
     result = member.run(Command(("echo", "a  b; $HOME")), output=tmp_path / "log", timeout=PATIENCE)
     assert (result.returncode, (tmp_path / "log").read_text()) == (0, "a  b; $HOME\n")
-    assert member.ask(("id", "-un")).stdout.decode().strip() == loopback.reach.user
+    assert member.exec(("id", "-un")).stdout.decode().strip() == loopback.reach.user
     member.close()
     assert not Path(member.folder).exists()
     assert not psutil.pid_exists(member.link.hello.pid)
@@ -150,7 +150,7 @@ def test_a_host_that_does_not_answer_in_time() -> None:
 
 
 def test_a_host_without_python(loopback: Loopback, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_hetgpu.extensions.runtimes.ssh.boot_command", lambda: ("nopython3", "-u"))
+    monkeypatch.setattr("pytest_hetgpu.extensions.runtimes._ssh.boot_command", lambda: ("nopython3", "-u"))
     assert "there is no python3 on 127.0.0.1" in refusal(loopback.reach)
     for shell in (
         "bash: line 1: python3: command not found",
@@ -166,9 +166,9 @@ def test_a_login_that_greets_is_heard_over(loopback: Loopback, monkeypatch: pyte
     from pytest_hetgpu.extensions.runtimes.agent.link import boot_command
 
     greeting = ("sh", "-c", 'echo "Welcome to the machine"; exec "$@"', "sh", *boot_command())
-    monkeypatch.setattr("pytest_hetgpu.extensions.runtimes.ssh.boot_command", lambda: greeting)
+    monkeypatch.setattr("pytest_hetgpu.extensions.runtimes._ssh.boot_command", lambda: greeting)
     member = open_node(loopback.reach)
-    assert member.ask(("echo", "x")).stdout == b"x\n"
+    assert member.exec(("echo", "x")).stdout == b"x\n"
     member.close()
 
 

@@ -82,14 +82,14 @@ def test_what_is_no_folder_is_refused(meeting: Path, kind: str) -> None:
     assert re.match(f"h: {meeting} is not ours alone: remove it", refusal())
 
 
-class _Labelled(ledger.Books):
+class _Labelled(ledger.ResourceTracker):
     shared = "of a run"
 
 
 def test_who_leaves_a_broken_tunnel_takes_no_label_from_a_newer_one(
     loopback: Loopback, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ledger._Kept, "books", _Labelled())
+    monkeypatch.setattr(ledger._Kept, "tracker", _Labelled())
     engine = str(tmp_path / "engine.sock")
     with socket.socket(socket.AF_UNIX) as there, ExitStack() as newer:
         there.bind(engine)

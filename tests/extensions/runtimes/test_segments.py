@@ -19,7 +19,7 @@ from typing import IO, Any
 import pytest
 
 import pytest_hetgpu
-from pytest_hetgpu.extensions.runtimes.base import Gathering
+from pytest_hetgpu.extensions.runtimes.base import Deployment
 from pytest_hetgpu.extensions.runtimes.local import Local, LocalNodes
 from pytest_hetgpu.model.job import Command, Hardware, Node
 
@@ -249,7 +249,7 @@ def test_a_job_whose_rank_crashes_leaves_none(stack: str, stacks_here: Callable[
 @pytest.mark.beside
 def test_a_job_below_an_agent_leaves_none(stacks_here: Callable[[str], Path], tmp_path: Path) -> None:
     command, output = crashing("mpich", stacks_here("mpich")), tmp_path / "output.log"
-    member = LocalNodes.open(Node(0, Hardware("here"), "localhost", 1, "n0"), Gathering("test", "run", "me"))
+    member = LocalNodes.open(Node(0, Hardware("here"), "localhost", 1, "n0"), Deployment("test", "run", "me"))
     try:
         assert member.run(command, output=output, timeout=20).returncode != 0
     finally:

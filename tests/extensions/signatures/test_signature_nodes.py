@@ -18,7 +18,7 @@ from pytest_hetgpu.extensions.runtimes._docker import images, tunnel
 from pytest_hetgpu.extensions.runtimes._docker.address import Address, address
 from pytest_hetgpu.extensions.runtimes._docker.engine import Engine
 from pytest_hetgpu.extensions.runtimes._docker.errors import ended, refused, unreachable
-from pytest_hetgpu.extensions.runtimes._slurm import words
+from pytest_hetgpu.extensions.runtimes._slurm import messages
 from pytest_hetgpu.extensions.runtimes.base import key_trouble
 from pytest_hetgpu.extensions.runtimes.process.ssh import explained
 from pytest_hetgpu.extensions.signatures.nodes import Nodes
@@ -224,7 +224,7 @@ def test_a_full_disk_of_a_node() -> None:
 @pytest.mark.parametrize("said", [*ssh._HINTS, "Connection refused", "exit code 255"])
 def test_nodes_that_do_not_reach_each_other(said: str) -> None:
     answer = SimpleNamespace(returncode=255, stderr=said.encode())
-    member: Any = SimpleNamespace(folder="/f", ask=lambda *_, **__: answer, door_log=lambda: ("sshd: no",))
+    member: Any = SimpleNamespace(folder="/f", exec=lambda *_, **__: answer, sshd_log=lambda: ("sshd: no",))
     one, other = (ssh.Berth(Node(i, Hardware("a"), "192.0.2.7", 1, f"node{i}"), member) for i in (0, 1))
     with pytest.raises(ProvisionError) as caught:
         ssh._try(one, other)
@@ -266,7 +266,7 @@ def test_every_trouble_with_a_nodes_own_sshd() -> None:
 )
 def test_what_slurm_took_away_has_slurms_word(state: str, kind: Kind, key: str) -> None:
     parser = Nodes()
-    parser.feed(parse_line(f"hetgpu: node node1 (a on c2) was lost: {words.ended('7', state)}", 1))
+    parser.feed(parse_line(f"hetgpu: node node1 (a on c2) was lost: {messages.ended('7', state)}", 1))
     (match,) = parser.finish()
     assert (match.signature.kind, match.signature.key) == (kind, key)
 
@@ -274,8 +274,8 @@ def test_what_slurm_took_away_has_slurms_word(state: str, kind: Kind, key: str) 
 @pytest.mark.parametrize(
     "said",
     [
-        words.refused("salloc: error: Job submit/allocate failed: Invalid partition name specified"),
-        f"Slurm job 7 can never start (PartitionConfig): {words.never('PartitionConfig')}",
+        messages.refused("salloc: error: Job submit/allocate failed: Invalid partition name specified"),
+        f"Slurm job 7 can never start (PartitionConfig): {messages.never('PartitionConfig')}",
         "Slurm job 7 can never start (PartitionDown): partition closed is down: see `sinfo`",
         "Slurm job 7 did not start in 3 s (Priority): give `queue` of `slurm` more seconds",
         "cpu_bind names CPU 63, and c1 has 0-1: give the CPUs of this node",

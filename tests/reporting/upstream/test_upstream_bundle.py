@@ -13,7 +13,7 @@ import pytest
 
 from pytest_hetgpu.cli.main import main
 from pytest_hetgpu.errors import UsageError
-from pytest_hetgpu.extensions.build_context import reference
+from pytest_hetgpu.extensions.runtimes.containers.build_context import reference
 from pytest_hetgpu.model.job import Command, Image
 from pytest_hetgpu.model.outcome import DebugRun
 from pytest_hetgpu.model.verdict import Kind

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from pytest_hetgpu.model.job import Scenario
-from pytest_hetgpu.model.slurm import SCHEDULERS
 from pytest_hetgpu.planning.suite import Suite
 from pytest_hetgpu.session.xdist.tasks import nodes_of, tasks
 
@@ -52,7 +51,7 @@ def test_cells_of_one_placement_are_a_group() -> None:
     assert first.group == third.group != second.group
 
 
-@pytest.mark.parametrize("scheduler", SCHEDULERS)
+@pytest.mark.parametrize("scheduler", ["slurm", "kubernetes"])
 def test_what_a_scheduler_gives_has_no_host_and_no_name(tmp_path: Path, scheduler: str) -> None:
     matrix = tmp_path / "mine.yaml"
     matrix.write_text(f"""\

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from urllib.parse import SplitResult, urlsplit
 
 from pytest_hetgpu.errors import ProvisionError
+from pytest_hetgpu.extensions.runtimes.traits.leftovers import Location
 from pytest_hetgpu.model.job import Reach
 
 SOCKET = "/var/run/docker.sock"
+_TLS = ("DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH")
 _SCHEMES = ("unix", "ssh", "tcp", "https")
 
 
@@ -38,9 +40,11 @@ class Address:
 
 
 def address(node: str, reach: Reach, environ: Mapping[str, str]) -> Address:
-    """The engine of `reach`; where that is empty, the one DOCKER_HOST names, else this machine's.
+    """Return the engine of `reach`; if that is empty, the one that DOCKER_HOST names, else this machine's.
 
-    ProvisionError (of `node`) for an address that cannot be used, or that would let anyone in.
+    Raises:
+        ProvisionError: The address of `node` cannot be used, or would let anyone in.
+
     """
     url = reach.engine or environ.get("DOCKER_HOST") or f"unix://{SOCKET}"
     source = "" if reach.engine or "DOCKER_HOST" not in environ else "DOCKER_HOST="
@@ -49,6 +53,14 @@ def address(node: str, reach: Reach, environ: Mapping[str, str]) -> Address:
         return _read(node, url, parts, reach, bool(environ.get("DOCKER_TLS_VERIFY")))
     except ValueError as error:
         raise ProvisionError(node, f"{source}{url} is no address of an engine: {error}") from error
+
+
+def engine_spot(reach: Reach, environ: Mapping[str, str]) -> Location:
+    """Return the location of an engine, with what it takes to get there without this environment."""
+    url = reach.engine or environ.get("DOCKER_HOST", "")
+    tls = url.startswith(("tcp://", "https://"))
+    needed = tuple((name, environ[name]) for name in _TLS if tls and name in environ)
+    return Location("engine", "", Reach(url, reach.user, reach.port, reach.key), needed)
 
 
 def _read(node: str, url: str, parts: SplitResult, reach: Reach, tls: bool) -> Address:

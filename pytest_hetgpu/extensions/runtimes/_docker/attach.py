@@ -45,7 +45,7 @@ class Attached:
         threading.Thread(target=self._watch, args=(waiting,), name="hetgpu container", daemon=True).start()
 
     def send(self, data: bytes) -> None:
-        """Writes to the container's stdin; OSError once it is gone."""
+        """Write to the container's stdin; OSError once it is gone."""
         self._socket.sendall(data)
 
     def recv(self, count: int) -> bytes:
@@ -63,7 +63,7 @@ class Attached:
             self._said = (self._said + data)[-_KEPT:]
 
     def close(self) -> None:
-        """Removes the container, then lets go of it. Closing twice is fine."""
+        """Remove the container and close its streams. Closing twice is fine."""
         with self._closing:
             if self._closed:
                 return
@@ -80,7 +80,7 @@ class Attached:
         return ended(self._exit_code(), self._said.decode(errors="replace").strip(), self._where)
 
     def _exit_code(self) -> int | None:
-        """Waits until the container is removed, which the engine does when it ends; None where it does not say so."""
+        """Wait until the engine has removed the ended container; return None if it does not report an exit code."""
         try:
             return self._code.result(_REMOVAL)
         except TimeoutError:
@@ -109,7 +109,7 @@ class Attached:
 
 
 def let_go(stream: Any) -> None:
-    """Ends what `APIClient.attach_socket` gave, also for who waits in `recv`."""
+    """Close what `APIClient.attach_socket` returned, also for a thread that waits in `recv`."""
     with suppress(OSError):
         _socket_of(stream).shutdown(socket.SHUT_RDWR)
     stream._response.close()  # noqa: SLF001 - the SDK hides the connection there

@@ -19,8 +19,8 @@ from typing import IO
 from pytest_hetgpu.errors import ProvisionError
 from pytest_hetgpu.extensions.package_data import PACKAGE
 from pytest_hetgpu.extensions.runtimes._docker.engine import Engine, EngineGone
-from pytest_hetgpu.extensions.runtimes.base import Gathering
-from pytest_hetgpu.extensions.runtimes.process.ledger import books, marked
+from pytest_hetgpu.extensions.runtimes.base import Deployment
+from pytest_hetgpu.extensions.runtimes.process.ledger import marked, tracker
 
 _NAME = re.compile(r"hetgpu-base:(bookworm|trixie)")
 _STEP = 0.25  # seconds between two looks at whether it is still wanted
@@ -35,7 +35,7 @@ def is_ours(name: str) -> bool:
     return _NAME.fullmatch(name) is not None
 
 
-def make(engine: Engine, name: str, node: str, gathering: Gathering | None) -> None:
+def make(engine: Engine, name: str, node: str, deployment: Deployment | None) -> None:
     """Make one of our base images with `containers/make-base`. ProvisionError names the command where we cannot.
 
     EngineGone, if the engine went away meanwhile; a script that fails then says nothing of the image.
@@ -55,10 +55,10 @@ def make(engine: Engine, name: str, node: str, gathering: Gathering | None) -> N
     assert script is not None
     with engine.speaking(node) as api:
         since = engine.watch(api)
-    code, lines = _run(engine, ("bash", str(script), found[1]), gathering)
+    code, lines = _run(engine, ("bash", str(script), found[1]), deployment)
     if not code:
         return
-    if gathering and gathering.abandoned.is_set():
+    if deployment and deployment.abandoned.is_set():
         raise ProvisionError(node, f"the base image {name} {GIVEN_UP}")
     if away := engine.away(since):
         raise EngineGone(node, f"the base image {name} cannot be made: {away}", None)
@@ -67,7 +67,7 @@ def make(engine: Engine, name: str, node: str, gathering: Gathering | None) -> N
 
 
 def _script() -> Path | None:
-    """The script in the wheel, or beside the package in its checkout; never one from a folder of a matrix's."""
+    """Return the script in the wheel, or beside the package in its checkout; never one from a matrix's folder."""
     inside = PACKAGE / "containers" / "make-base"
     if inside.is_file():
         return inside
@@ -88,9 +88,9 @@ def _lacking(engine: Engine, script: Path | None) -> str:
     return "" if os.geteuid() == 0 else "that needs root"
 
 
-def _run(engine: Engine, argv: Sequence[str], gathering: Gathering | None) -> tuple[int, list[str]]:
-    """The script's exit code and its last lines; it runs to its end, or until nobody wants the base any more."""
-    books().processes()
+def _run(engine: Engine, argv: Sequence[str], deployment: Deployment | None) -> tuple[int, list[str]]:
+    """Run the script until it ends, or until nobody wants the base any more; return its exit code and last lines."""
+    tracker().processes()
     environment = marked({**os.environ, "DOCKER_HOST": engine.at.url})
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(
@@ -102,7 +102,7 @@ def _run(engine: Engine, argv: Sequence[str], gathering: Gathering | None) -> tu
             start_new_session=True,
         )
         try:
-            while process.poll() is None and not (gathering and gathering.abandoned.is_set()):
+            while process.poll() is None and not (deployment and deployment.abandoned.is_set()):
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(_STEP)
         finally:

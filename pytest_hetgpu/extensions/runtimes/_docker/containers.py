@@ -12,8 +12,8 @@ from typing import Any
 from pytest_hetgpu.errors import ProvisionError
 from pytest_hetgpu.extensions.runtimes._docker.attach import Attached, let_go
 from pytest_hetgpu.extensions.runtimes._docker.engine import Engine
-from pytest_hetgpu.extensions.runtimes.base import Gathering
-from pytest_hetgpu.extensions.runtimes.process.ledger import LABEL, books
+from pytest_hetgpu.extensions.runtimes.base import Deployment
+from pytest_hetgpu.extensions.runtimes.process.ledger import LABEL, tracker
 from pytest_hetgpu.model.job import ContainerOptions, Node
 
 BOOT_LABEL = "hetgpu.boot"
@@ -21,15 +21,18 @@ BOOT_LABEL = "hetgpu.boot"
 _TRIES = 3  # names
 
 
-def container_name(gathering: Gathering, node: Node) -> str:
+def container_name(deployment: Deployment, node: Node) -> str:
     """`hetgpu-RUN-PLACEMENT-NODE`, for whoever looks at `docker ps`; nothing is ever found by it."""
-    return clean_name(f"hetgpu-{gathering.labels['hetgpu.run']}-{gathering.name}-{node.name}")
+    return clean_name(f"hetgpu-{deployment.labels['hetgpu.run']}-{deployment.name}-{node.name}")
 
 
-def labels_of(gathering: Gathering) -> dict[str, str]:
-    """What everything made on an engine carries; with hetgpu.boot others on this machine know whether we still run."""
-    us = {BOOT_LABEL: boot_label(os.getpid()), LABEL: books().label}
-    return {**gathering.labels, **{name: value for name, value in us.items() if value}}
+def labels_of(deployment: Deployment) -> dict[str, str]:
+    """Return the labels of everything made on an engine.
+
+    By hetgpu.boot other processes on this machine see whether this one still runs.
+    """
+    us = {BOOT_LABEL: boot_label(os.getpid()), LABEL: tracker().label}
+    return {**deployment.labels, **{name: value for name, value in us.items() if value}}
 
 
 def boot_label(pid: int) -> str:
@@ -70,7 +73,7 @@ def host_config(options: ContainerOptions, network: str) -> dict[str, Any]:
 
 
 def gpu_request(gpus: str) -> dict[str, Any]:
-    """What `docker run --gpus` makes of `all`, a count, or `device=0,1` (indices or UUIDs). ValueError for others."""
+    """Return the request that `docker run --gpus` makes of `all`, a count, or `device=0,1`; ValueError for others."""
     wanted = gpus.strip().strip("\"'")
     request: dict[str, Any] = {"driver": "", "count": 0, "device_ids": None, "capabilities": [["gpu"]], "options": {}}
     if wanted == "all":
@@ -94,7 +97,7 @@ def mount(volume: str) -> dict[str, Any]:
 
 
 def _security(option: str) -> str:
-    """A seccomp profile's file is read here, as `docker run` does it: the engine takes only its text."""
+    """Read the file of a seccomp profile, as `docker run` does: the engine takes only its text."""
     key, _, value = option.partition("=")
     if key != "seccomp" or value in ("unconfined", "builtin") or value.startswith("{"):
         return option
@@ -105,16 +108,16 @@ def _security(option: str) -> str:
 
 
 def start(  # noqa: PLR0913
-    engine: Engine, node: Node, gathering: Gathering, *, network: str, groups: Sequence[str], command: Sequence[str]
+    engine: Engine, node: Node, deployment: Deployment, *, network: str, groups: Sequence[str], command: Sequence[str]
 ) -> Attached:
-    """The node's container, running `command`, with its stdin and stdout in our hands.
+    """Start the node's container with `command`, and attach to its stdin and stdout.
 
-    It ends when its stdin does, whatever became of us, and is removed by the engine when it ends. Raises NotHere,
+    It ends when its stdin does, whatever became of us, and the engine removes it when it ends. Raises NotHere,
     ProvisionError, docker.errors.ImageNotFound; then it is gone.
     """
     with engine.speaking(node.name) as api, ExitStack() as unwinding:
         since = engine.watch(api)
-        ident = _create(api, node, gathering, _asked(api, node, network, groups, command))
+        ident = _create(api, node, deployment, _asked(api, node, network, groups, command))
         unwinding.callback(remove, api, ident)
         stream = api.attach_socket(ident, {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1})
         unwinding.callback(let_go, stream)
@@ -162,17 +165,17 @@ def _asked(api: Any, node: Node, network: str, groups: Sequence[str], command: S
     }
 
 
-def _create(api: Any, node: Node, gathering: Gathering, asked: Mapping[str, Any]) -> str:
-    """The id of a new container, of another name where somebody has ours."""
+def _create(api: Any, node: Node, deployment: Deployment, asked: Mapping[str, Any]) -> str:
+    """Create a container and return its id; it gets another name if somebody has ours."""
     import docker
 
-    labels = {**labels_of(gathering), "hetgpu.node": node.name}
-    name = container_name(gathering, node)
+    labels = {**labels_of(deployment), "hetgpu.node": node.name}
+    name = container_name(deployment, node)
     for left in reversed(range(_TRIES)):
         try:
             return str(api.create_container(name=name, labels=labels, **asked)["Id"])
         except docker.errors.APIError as error:
             if error.status_code != 409 or not left:
                 raise
-            name = f"{container_name(gathering, node)}-{os.urandom(3).hex()}"
+            name = f"{container_name(deployment, node)}-{os.urandom(3).hex()}"
     raise AssertionError

@@ -14,7 +14,7 @@ from typing import Any
 
 from pytest_hetgpu.errors import HetgpuError, NotHere, ProvisionError
 from pytest_hetgpu.extensions.runtimes._docker.address import Address, address
-from pytest_hetgpu.extensions.runtimes._docker.errors import Trouble, refused, unreachable
+from pytest_hetgpu.extensions.runtimes._docker.errors import EngineError, refused, unreachable
 from pytest_hetgpu.extensions.runtimes._docker.event_watch import Vigil
 from pytest_hetgpu.extensions.runtimes._docker.tunnel import tunnel
 from pytest_hetgpu.model.job import Reach
@@ -91,7 +91,7 @@ class Engine:
         return self._api is not None
 
     def reopen(self, broken: Any) -> bool:
-        """Drops the connection `broken` if it goes over ssh, so that the next use makes another; else False."""
+        """Drop the connection `broken` if it uses ssh, so that the next use makes another; return whether it did."""
         if self.at.by_ssh:
             self._drop(broken)
         return self.at.by_ssh
@@ -100,6 +100,11 @@ class Engine:
     def address(self) -> str:
         """Where it is, as its users write it."""
         return f"ssh://{self.at.host}" if self.at.by_ssh else self.at.url
+
+    @property
+    def restart(self) -> str:
+        """How it is started again."""
+        return "start its daemon (`sudo systemctl start docker`)"
 
     def watch(self, api: Any) -> int:
         """Watch from now on whether it goes away; return how often it has so far."""
@@ -164,12 +169,12 @@ class Engine:
         return True
 
     def _went(self) -> None:
-        """Counts that it went away."""
+        """Count one absence."""
         self._broke = time.monotonic()
         self.breaks += 1
 
     def close(self) -> None:
-        """Ends the connection and its tunnel."""
+        """Close the connection and its tunnel."""
         self._drop(self._api)
 
     def _drop(self, api: Any) -> None:
@@ -189,7 +194,12 @@ _lock = threading.Lock()
 
 
 def engine_of(node: str, reach: Reach) -> Engine:
-    """The engine that `reach` names, always the same object. ProvisionError for an address that cannot be used."""
+    """Return the engine that `reach` names, always the same object.
+
+    Raises:
+        ProvisionError: The address cannot be used.
+
+    """
     at = address(node, reach, os.environ)
     with _lock:
         engine = _engines.setdefault(at, Engine(at))
@@ -204,7 +214,7 @@ def engines() -> tuple[Engine, ...]:
 
 
 def close_engines() -> None:
-    """Ends every connection; engines that are asked for later are connected anew."""
+    """Close every connection; engines that are asked for later are connected anew."""
     with _lock:
         engines = tuple(_engines.values())
         _engines.clear()
@@ -221,7 +231,7 @@ def _start(api: Any) -> str:
 
 
 def _client(at: Address, opened: ExitStack) -> tuple[Any, Mapping[str, Any]]:
-    """A client, and the keywords that make another one of the same engine."""
+    """Return a client, and the keywords that make another one of the same engine."""
     docker, _ = _foreign()
     if at.local:
         with socket.socket(socket.AF_UNIX) as trial:  # says more plainly than the SDK what is the matter
@@ -237,7 +247,7 @@ def _client(at: Address, opened: ExitStack) -> tuple[Any, Mapping[str, Any]]:
 
 
 def _foreign() -> tuple[ModuleType, tuple[type[Exception], ...]]:
-    """The docker SDK, and what it lets through of what is below it; NotHere where it is not installed."""
+    """Return the docker SDK, and the exceptions that it lets through from below; NotHere if it is not installed."""
     try:
         docker = importlib.import_module("docker")
         requests = importlib.import_module("requests")
@@ -255,5 +265,5 @@ def _timed_out(error: Exception) -> bool:
     return isinstance(error, importlib.import_module("requests").exceptions.Timeout)
 
 
-def _raised(trouble: Trouble, node: str) -> NotHere | ProvisionError:
+def _raised(trouble: EngineError, node: str) -> NotHere | ProvisionError:
     return NotHere(f"{node}: {trouble.text}") if trouble.absent else ProvisionError(node, trouble.text)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class EngineError:
     """`absent`: the site lacks something (its cells are skipped), rather than that something does not work.
 
     `known` is False for words that were never met before, which `text` then just passes on.
@@ -177,14 +177,14 @@ _EXITS = {
 _LAYERS = r"^.*?(?:Client|Server) Error for \S+: |^Error while fetching server API version: "
 
 
-def refused(said: str, where: str) -> Trouble:
-    """What it means that an engine (`where`, as in "this machine's Docker engine") answered with `said`."""
+def refused(said: str, where: str) -> EngineError:
+    """Explain the answer `said` of an engine (`where`, as in "this machine's Docker engine")."""
     found = _look(_TABLE, said, where)
-    return found or Trouble(f"{where} refused: {_short(said)}", known=False)
+    return found or EngineError(f"{where} refused: {_short(said)}", known=False)
 
 
-def unreachable(said: str, where: str) -> Trouble:
-    """What it means that an engine could not be talked to."""
+def unreachable(said: str, where: str) -> EngineError:
+    """Explain why an engine did not answer."""
     found = _look(_NO_ENGINE, said, where)
     assert found is not None
     return found
@@ -201,13 +201,13 @@ def ended(code: int | None, said: str, where: str) -> str:
     return f"the container ended with exit code {code}: {_EXITS.get(code, 'its agent failed')}{told}"
 
 
-def _look(table: Sequence[_Row], said: str, where: str) -> Trouble | None:
+def _look(table: Sequence[_Row], said: str, where: str) -> EngineError | None:
     for row in table:
         match = re.search(row.pattern, said)
         if match:
             what = match.groupdict().get("what") or ""
             text = row.meaning.replace("{where}", where).replace("{what}", what.strip())
-            return Trouble(f"{text} ({_short(said)})", row.absent)
+            return EngineError(f"{text} ({_short(said)})", row.absent)
     return None
 
 

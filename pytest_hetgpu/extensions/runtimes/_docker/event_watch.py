@@ -27,7 +27,7 @@ class Vigil:
         threading.Thread(target=self._listen, name="hetgpu engine", daemon=True).start()
 
     def stop(self) -> None:
-        """Ends it without a word."""
+        """End it without a report."""
         with self._lock:
             self._stopped = True
             if self._stream is not None:

@@ -17,11 +17,11 @@ from typing import IO, Any
 from weakref import WeakKeyDictionary
 
 from pytest_hetgpu.errors import HetgpuError, ProvisionError, UsageError
-from pytest_hetgpu.extensions.build_context import base_of, context
 from pytest_hetgpu.extensions.runtimes._docker import base_images
 from pytest_hetgpu.extensions.runtimes._docker.engine import Engine, EngineGone
 from pytest_hetgpu.extensions.runtimes._docker.errors import refused
-from pytest_hetgpu.extensions.runtimes.base import Gathering
+from pytest_hetgpu.extensions.runtimes.base import Deployment
+from pytest_hetgpu.extensions.runtimes.containers.build_context import base_of, context
 from pytest_hetgpu.model.job import Image
 
 BASE_LABEL = "hetgpu.base-id"
@@ -41,11 +41,11 @@ _known: WeakKeyDictionary[Engine, dict[str, _Readiness]] = WeakKeyDictionary()
 _lock = threading.Lock()
 
 
-def ensure(engine: Engine, image: Image, node: str, gathering: Gathering | None = None) -> None:
+def ensure(engine: Engine, image: Image, node: str, deployment: Deployment | None = None) -> None:
     """Has the image on the engine, or raises NotHere or ProvisionError; the same to all who ask later.
 
-    The `log` of a build that failed is all that it printed. `gathering` is told what takes its time. Errors of a
-    gathering that was abandoned, or of an engine that went away, say nothing of the image: the next who asks tries it.
+    The `log` of a build that failed is all that it printed. `deployment` is told what takes its time. Errors of a
+    deployment that was abandoned, or of an engine that went away, say nothing of the image: the next who asks tries it.
     """
     with _lock:
         readiness = _known.setdefault(engine, {}).setdefault(image.reference, _Readiness())
@@ -55,26 +55,26 @@ def ensure(engine: Engine, image: Image, node: str, gathering: Gathering | None 
         if readiness.done:
             return
         try:
-            _make_plainly(engine, image, node, gathering)
+            _make_plainly(engine, image, node, deployment)
         except EngineGone:
             raise
         except HetgpuError as error:
-            if not (gathering and gathering.abandoned.is_set()):
+            if not (deployment and deployment.abandoned.is_set()):
                 readiness.error = error
             raise
         readiness.done = True
 
 
 def forget(engine: Engine, image: Image) -> None:
-    """Looks again when the image is next asked for: somebody removed it."""
+    """Forget that an image is there, which somebody removed: the next request looks again."""
     with _lock:
         _known.get(engine, {}).pop(image.reference, None)
 
 
-def _make_plainly(engine: Engine, image: Image, node: str, gathering: Gathering | None) -> None:
-    """What is the matter on this machine becomes a ProvisionError: a full disk, a folder that changed meanwhile."""
+def _make_plainly(engine: Engine, image: Image, node: str, deployment: Deployment | None) -> None:
+    """Make an image; trouble on this machine (a full disk, a folder that changed) becomes a ProvisionError."""
     try:
-        _make(engine, image, node, gathering)
+        _make(engine, image, node, deployment)
     except UsageError as error:
         raise ProvisionError(node, f"the image {image.reference} cannot be built now: {error}") from error
     except OSError as error:
@@ -82,7 +82,7 @@ def _make_plainly(engine: Engine, image: Image, node: str, gathering: Gathering 
         raise ProvisionError(node, f"the image {image.reference} cannot be built: {why}") from error
 
 
-def _make(engine: Engine, image: Image, node: str, gathering: Gathering | None) -> None:
+def _make(engine: Engine, image: Image, node: str, deployment: Deployment | None) -> None:
     if not image.folder:
         if _inspect(engine, image.reference, node) is None:
             _pull(engine, image.reference, node)
@@ -90,41 +90,41 @@ def _make(engine: Engine, image: Image, node: str, gathering: Gathering | None) 
     base = _base(engine, image, node)
     if _current(engine, image, base, node):
         return
-    base = base or _own_base(engine, image, node, gathering)
-    with _alone(engine, image.reference, node, gathering):
+    base = base or _own_base(engine, image, node, deployment)
+    with _alone(engine, image.reference, node, deployment):
         if not _current(engine, image, base, node):
-            with _telling(gathering, f"builds the image {image.reference} from {image.folder}"):
+            with _telling(deployment, f"builds the image {image.reference} from {image.folder}"):
                 _build(engine, image, base, node)
 
 
-def _own_base(engine: Engine, image: Image, node: str, gathering: Gathering | None) -> str:
-    """The id of the base of ours that the image is built from, made where the engine lacks it; empty for another."""
+def _own_base(engine: Engine, image: Image, node: str, deployment: Deployment | None) -> str:
+    """Return the id of our own base that the image is built from, made if the engine lacks it; else ""."""
     name = ""
     with contextlib.suppress(OSError):  # a folder that changed meanwhile, of which packing it says more
         name = base_of(image.folder, image.args)
     if not base_images.is_ours(name):
         return ""
-    with _alone(engine, name, node, gathering):
+    with _alone(engine, name, node, deployment):
         if _inspect(engine, name, node) is None:
-            with _telling(gathering, f"makes the base image {name} {base_images.HOW}"):
-                base_images.make(engine, name, node, gathering)
+            with _telling(deployment, f"makes the base image {name} {base_images.HOW}"):
+                base_images.make(engine, name, node, deployment)
     return _base(engine, image, node)
 
 
 @contextlib.contextmanager
-def _telling(gathering: Gathering | None, what: str) -> Iterator[None]:
-    """Who waits for a gathering's nodes is told what takes its time, and when that is over."""
-    if gathering:
-        gathering.tell(what)
+def _telling(deployment: Deployment | None, what: str) -> Iterator[None]:
+    """Who waits for a deployment's nodes is told what takes its time, and when that is over."""
+    if deployment:
+        deployment.tell(what)
     try:
         yield
     finally:
-        if gathering:
-            gathering.tell("")
+        if deployment:
+            deployment.tell("")
 
 
 def _inspect(engine: Engine, reference: str, node: str) -> dict[str, Any] | None:
-    """What the engine says of an image; None: it has none of that name."""
+    """Return what the engine knows of an image; None if it has none of that name."""
     from docker.errors import ImageNotFound, NotFound
 
     with engine.speaking(node) as api:
@@ -136,7 +136,7 @@ def _inspect(engine: Engine, reference: str, node: str) -> dict[str, Any] | None
 
 
 def _base(engine: Engine, image: Image, node: str) -> str:
-    """The id of the image it would be built from, where the engine has that already; else empty."""
+    """Return the id of the image that it would be built from, if the engine has that already; else ""."""
     name = base_of(image.folder, image.args)
     found = _inspect(engine, name, node) if name else None
     return str(found["Id"]) if found else ""
@@ -216,7 +216,7 @@ def _plain(log: str) -> str:
 
 
 def _pack(folder: str, tar: IO[bytes]) -> None:
-    """The build context as a tar: just what the image's digest is made of."""
+    """Pack the build context as a tar: exactly the files of the image's digest."""
     with tarfile.open(mode="w", fileobj=tar) as archive:
         for entry in context(folder):
             archive.add(Path(folder, entry.path), entry.path, recursive=False, filter=_anonymous)
@@ -230,10 +230,10 @@ def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 @contextlib.contextmanager
-def _alone(engine: Engine, reference: str, node: str, gathering: Gathering | None) -> Iterator[None]:
+def _alone(engine: Engine, reference: str, node: str, deployment: Deployment | None) -> Iterator[None]:
     """One build of an image at a time, whatever process of this user's on this machine asks for it.
 
-    Who has to wait tells `gathering`, and raises ProvisionError once that is abandoned.
+    Who has to wait tells `deployment`, and raises ProvisionError once that is abandoned.
     """
     folder = Path(tempfile.gettempdir(), f"hetgpu-{os.geteuid()}")
     _private(folder)
@@ -241,8 +241,8 @@ def _alone(engine: Engine, reference: str, node: str, gathering: Gathering | Non
     lock = os.open(folder / f"build-{name}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         if not _taken(lock):
-            abandoned = gathering.abandoned if gathering else threading.Event()
-            with _telling(gathering, f"waits for another process, which makes the image {reference}"):
+            abandoned = deployment.abandoned if deployment else threading.Event()
+            with _telling(deployment, f"waits for another process, which makes the image {reference}"):
                 while not _taken(lock):
                     if abandoned.wait(_STEP):
                         raise ProvisionError(node, f"the image {reference} {base_images.GIVEN_UP}")
@@ -261,7 +261,7 @@ def _taken(lock: int) -> bool:
 
 
 def _private(folder: Path) -> None:
-    """Makes the folder with mode 0700 if need be; OSError unless it is ours, and only ours to write to."""
+    """Make the folder with mode 0700 if need be; OSError unless it is ours, and only ours to write to."""
     with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=0o700)
     found = folder.lstat()

@@ -3,29 +3,63 @@
 from __future__ import annotations
 
 import calendar
+import os
+import threading
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-from pytest_hetgpu.extensions.runtimes._docker.engine import Engine
+from pytest_hetgpu.extensions.runtimes._docker.engine import Engine, engine_of
 from pytest_hetgpu.extensions.runtimes.process.ledger import LABEL
+from pytest_hetgpu.extensions.runtimes.traits.leftovers import Leftover, LeftoverStore, Location
 
 _GONE = (404, 409)  # not there, or being removed
 
 
-@dataclass(frozen=True, slots=True)
-class Left:
-    """A container or network (`kind`). `created`: seconds since 1970, None where the engine's words are strange."""
+class OnEngine(LeftoverStore):
+    """The containers and networks of an engine; `environ` of its spot has what it takes to reach one over TLS."""
 
-    kind: str
-    ident: str
-    name: str
-    labels: Mapping[str, str]
-    created: float | None
+    def __init__(self, spot: Location) -> None:
+        self._environ = dict(spot.environ)
+        with _environment(self._environ):
+            self._engine = engine_of("engine", spot.reach)
+        self.words = self._engine.at.where
+
+    def list(self) -> list[Leftover]:
+        """As `LeftoverStore.list`."""
+        with _environment(self._environ):
+            return labelled(self._engine, self.words)
+
+    def remove(self, found: Sequence[Leftover]) -> None:
+        """As `LeftoverStore.remove`."""
+        for one in found:
+            take(self._engine, one, self.words)
 
 
-def labelled(engine: Engine, node: str, label: str = "") -> list[Left]:
+_changing = threading.Lock()
+
+
+@contextmanager
+def _environment(environ: Mapping[str, str]) -> Iterator[None]:
+    """Set the variables that the engine's library reads, for an engine that is reached over TLS."""
+    if not environ:
+        yield
+        return
+    with _changing:
+        before = {name: os.environ.get(name) for name in environ}
+        os.environ.update(environ)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    del os.environ[name]
+                else:
+                    os.environ[name] = value
+
+
+def labelled(engine: Engine, node: str, label: str = "") -> list[Leftover]:
     """All that any run has there, containers first; with `label` only what carries just that.
 
     Raises NotHere and ProvisionError of `node` where the engine cannot be asked.
@@ -33,17 +67,17 @@ def labelled(engine: Engine, node: str, label: str = "") -> list[Left]:
     wanted = {"label": [f"{LABEL}={label}" if label else LABEL]}
     with engine.speaking(node) as api:
         found = [
-            Left("container", one["Id"], one["Names"][0].lstrip("/"), one["Labels"], float(one["Created"]))
+            Leftover("container", one["Names"][0].lstrip("/"), one["Id"], one["Labels"][LABEL], float(one["Created"]))
             for one in api.containers(all=True, filters=wanted)
         ]
         found += [
-            Left("network", one["Id"], one["Name"], one["Labels"], _since(str(one["Created"])))
+            Leftover("network", one["Name"], one["Id"], one["Labels"][LABEL], _since(str(one["Created"])))
             for one in api.networks(filters=wanted)
         ]
     return found
 
 
-def take(engine: Engine, left: Left, node: str) -> None:
+def take(engine: Engine, left: Leftover, node: str) -> None:
     """Kills and removes it; one that is gone already is fine. Raises as `labelled`."""
     import docker
 

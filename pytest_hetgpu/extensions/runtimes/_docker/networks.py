@@ -13,25 +13,25 @@ from weakref import WeakKeyDictionary
 from pytest_hetgpu.errors import HetgpuError
 from pytest_hetgpu.extensions.runtimes._docker.containers import BOOT_LABEL, boot_label, clean_name, labels_of, remove
 from pytest_hetgpu.extensions.runtimes._docker.engine import Engine, EngineGone
-from pytest_hetgpu.extensions.runtimes.base import Gathering
+from pytest_hetgpu.extensions.runtimes.base import Deployment
 from pytest_hetgpu.model.job import Node
 
 
-def network_of(engine: Engine, node: Node, gathering: Gathering) -> str:
-    """`host`, or the id of the network that the gathering's nodes on this engine share; it goes with the gathering."""
+def network_of(engine: Engine, node: Node, deployment: Deployment) -> str:
+    """`host`, or the id of the network that the deployment's nodes on this engine share, and which goes with it."""
     assert node.container is not None
     if node.container.network == "host":
         return "host"
 
     def make(closing: ExitStack) -> str:
         # The engine takes a name twice, and then finds neither: two workers may make the same placement.
-        name = clean_name(f"hetgpu-{gathering.labels['hetgpu.run']}-{gathering.name}-{gathering.token}")
+        name = clean_name(f"hetgpu-{deployment.labels['hetgpu.run']}-{deployment.name}-{deployment.token}")
         with engine.speaking(node.name) as api:
-            ident = str(api.create_network(name, driver="bridge", labels=labels_of(gathering))["Id"])
+            ident = str(api.create_network(name, driver="bridge", labels=labels_of(deployment))["Id"])
         closing.callback(_remove_network, engine, ident)
         return ident
 
-    return gathering.once(("docker network", engine), make)
+    return deployment.once(("docker network", engine), make)
 
 
 def _remove_network(engine: Engine, ident: str) -> None:
@@ -45,7 +45,7 @@ def _remove_network(engine: Engine, ident: str) -> None:
 
 
 def _take_network(engine: Engine, ident: str) -> None:
-    """Takes whatever is still in it out first."""
+    """Disconnect all containers from a network, then remove it."""
     with engine.speaking("network") as api:
         try:
             api.remove_network(ident)
@@ -58,9 +58,9 @@ def _take_network(engine: Engine, ident: str) -> None:
 
 
 def remove_left_behind(engine: Engine, node: str) -> tuple[str, ...]:
-    """Removes containers and networks whose owner was a process of this machine and is no more; their names.
+    """Remove containers and networks of dead processes of this machine; return their names.
 
-    Raises NotHere and ProvisionError of `node` where the engine cannot be asked.
+    Raises NotHere and ProvisionError of `node` if the engine cannot be asked.
     """
     removed = []
     ours = {"label": ["hetgpu.run", BOOT_LABEL]}
@@ -96,8 +96,8 @@ def orphaned(labels: Mapping[str, str]) -> bool:
     return bool(now) and now != owner  # its number is another's now
 
 
-def group_numbers(engine: Engine, node: Node, gathering: Gathering) -> tuple[str, ...]:
-    """The node's groups as its container needs them: numbers of the engine's host, whose devices they are for.
+def group_numbers(engine: Engine, node: Node, deployment: Deployment) -> tuple[str, ...]:
+    """Return the node's groups as numbers of the engine's host, to which the devices belong.
 
     A name that the host lacks stays, for the image may know it.
     """
@@ -105,7 +105,7 @@ def group_numbers(engine: Engine, node: Node, gathering: Gathering) -> tuple[str
     groups = node.container.groups
     if all(group.isdecimal() for group in groups):
         return groups
-    known = _groups_of_host(engine, node, gathering)
+    known = _groups_of_host(engine, node, deployment)
     return tuple(known.get(group, group) for group in groups)
 
 
@@ -113,7 +113,7 @@ _MOST_GROUPS = 16 << 20  # bytes
 _hosts: WeakKeyDictionary[Engine, Mapping[str, str]] = WeakKeyDictionary()
 
 
-def _groups_of_host(engine: Engine, node: Node, gathering: Gathering) -> Mapping[str, str]:
+def _groups_of_host(engine: Engine, node: Node, deployment: Deployment) -> Mapping[str, str]:
     """Its /etc/group, read through a container that shows it and is never started."""
     if engine not in _hosts:
         assert node.image is not None
@@ -123,7 +123,7 @@ def _groups_of_host(engine: Engine, node: Node, gathering: Gathering) -> Mapping
                 node.image.reference,
                 ["true"],
                 host_config=api.create_host_config(mounts=[shown]),
-                labels=labels_of(gathering),
+                labels=labels_of(deployment),
             )["Id"]
             try:
                 chunks, _ = api.get_archive(ident, "/hetgpu-group")
@@ -144,7 +144,7 @@ def _first(chunks: Iterable[bytes], most: int) -> bytes:
 
 
 def _only_file(tar: bytes) -> str:
-    """What the first file of an archive holds, as far as that is there; "" for what is no archive."""
+    """Return the content of the first file of an archive, as far as it is there; "" for what is no archive."""
     try:
         with tarfile.open(fileobj=io.BytesIO(tar)) as archive:
             found: Any = next((archive.extractfile(member) for member in archive if member.isfile()), None)

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from pytest_hetgpu.errors import ProvisionError
 from pytest_hetgpu.extensions.runtimes.base import key_trouble
-from pytest_hetgpu.extensions.runtimes.process.ledger import OWNER_FILE, books
+from pytest_hetgpu.extensions.runtimes.process.ledger import OWNER_FILE, tracker
 from pytest_hetgpu.extensions.runtimes.process.pipe import ProcessPipe
 from pytest_hetgpu.extensions.runtimes.process.ssh import explained, ssh_command
 from pytest_hetgpu.model.job import Reach
@@ -52,16 +52,16 @@ _ALONE = secrets.token_hex(16)  # what processes share that are of no run
 
 @contextmanager
 def tunnel(host: str, reach: Reach, socket: str = "/var/run/docker.sock") -> Iterator[str]:
-    """The path of a socket here that leads to `socket` on `host`, as long as the context lasts; only we can reach it.
+    """Open a tunnel to `socket` on `host`; yield the path of a socket here, which only we can reach.
 
-    Processes of one run share one ssh. Who finds it broken opens another; it ends with the last who uses it, however
-    that ends. NotHere without an ssh client; ProvisionError (of `host`) says what is wrong with the way there or with
-    the socket.
+    Processes of one run share one ssh. A process that finds it broken opens another; it ends with the last user,
+    however that ends. NotHere without an ssh client; a ProvisionError (of `host`) names what is wrong with the way
+    there or with the socket.
     """
     trouble = key_trouble(reach.key)
     if trouble:
         raise ProvisionError(host, trouble)
-    shared = hashlib.sha256(repr((books().shared or _ALONE, host, reach, socket)).encode()).hexdigest()[:16]
+    shared = hashlib.sha256(repr((tracker().shared or _ALONE, host, reach, socket)).encode()).hexdigest()[:16]
     folder = Path(tempfile.gettempdir(), f"hetgpu-{shared}")
     with _alone(folder, host, hearing=True):
         use = _joined(folder) or _opened(folder, host, reach, socket)
@@ -113,7 +113,7 @@ def _alone(folder: Path, host: str, *, hearing: bool = False) -> Iterator[None]:
 
 @contextmanager
 def _noting(told: RawIOBase, host: str) -> Iterator[None]:
-    """Writes down why no tunnel could be opened, for those who wait for the lock; nothing if one could."""
+    """Record why no tunnel could be opened, for those who wait for the lock; nothing if one could."""
     told.truncate(0)
     try:
         yield
@@ -123,7 +123,7 @@ def _noting(told: RawIOBase, host: str) -> Iterator[None]:
 
 
 def _clear(folder: Path, number: int) -> None:
-    """Removes it if no tunnel is in it, and it is still the one that was opened as `number`."""
+    """Remove the socket if no tunnel is in it, and it is still the one that was opened as `number`."""
     with suppress(FileNotFoundError):
         if os.fstat(number).st_nlink and not any(map(Path.is_dir, folder.iterdir())):
             shutil.rmtree(folder, ignore_errors=True)
@@ -172,10 +172,10 @@ def _opened(folder: Path, host: str, reach: Reach, socket: str) -> _Use:
     with ExitStack() as undoing:
         undoing.callback(shutil.rmtree, place, ignore_errors=True)
         place.mkdir(mode=0o700)
-        if books().shared:
-            (folder / OWNER_FILE).write_text(books().shared)
+        if tracker().shared:
+            (folder / OWNER_FILE).write_text(tracker().shared)
         os.mkfifo(place / _LIFE, 0o600)
-        pipe = _TunnelPipe(("/bin/sh", "-c", _KEPT, str(place), str(folder), *ssh), label=books().shared)
+        pipe = _TunnelPipe(("/bin/sh", "-c", _KEPT, str(place), str(folder), *ssh), label=tracker().shared)
         undoing.callback(pipe.close)
         undoing.callback(pipe.kill)  # without a writer it waits for ever in opening its fifo
         use = _Use(place, pipe)
@@ -191,14 +191,14 @@ class _TunnelPipe(ProcessPipe):
     given_up = False
 
     def kill(self) -> None:
-        """Ends ssh and the shell round it, whatever they wait for."""
+        """Kill ssh and the shell round it, whatever they wait for."""
         if self._process.poll() is None:
             self.given_up = True
             with suppress(OSError):
                 os.killpg(self._process.pid, signal.SIGKILL)
 
     def abandon(self) -> None:
-        """It goes on without us."""
+        """Leave it to other processes of the run."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
@@ -207,7 +207,7 @@ class _TunnelPipe(ProcessPipe):
 
 
 def _check(pipe: _TunnelPipe, host: str, reach: Reach, socket: str) -> None:
-    """Waits for the word from over there, which comes when the tunnel stands: ssh makes it first."""
+    """Wait for the byte from the other end, which comes when the tunnel stands: ssh makes the socket first."""
     said = b""
     limit = threading.Timer(_PATIENCE, pipe.kill)
     limit.daemon = True

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_hetgpu.errors import NotHere
-from pytest_hetgpu.extensions.runtimes._kubernetes import words
-from pytest_hetgpu.extensions.runtimes._kubernetes.words import Refusal
-from pytest_hetgpu.model.kubernetes import Pods
+from pytest_hetgpu.extensions.runtimes._kubernetes import messages
+from pytest_hetgpu.extensions.runtimes._kubernetes.messages import Refusal
+from pytest_hetgpu.extensions.runtimes.pods.request import Pods
 
 Object = Mapping[str, Any]
 
@@ -51,12 +51,12 @@ class Cluster:
         return f"namespace {self.namespace} of {self.where}"
 
     def argv(self, *rest: str) -> tuple[str, ...]:
-        """A call of kubectl's. NotHere where there is none."""
+        """Return a call of kubectl; NotHere if there is no kubectl."""
         context = (f"--context={self.context}",) if self.context else ()
         return (program(), *context, f"--namespace={self.namespace}", *rest)
 
     def ask(self, *rest: str, stdin: bytes = b"") -> str:
-        """What kubectl prints; Refused where it fails, or is not there any more."""
+        """Return the output of kubectl; Refused if it fails, or is not there any more."""
         try:
             argv = self.argv(f"--request-timeout={_PATIENCE:g}s", *rest)
         except NotHere as missing:
@@ -73,7 +73,7 @@ class Cluster:
         return items
 
     def create(self, *objects: Object) -> Sequence[Object]:
-        """Makes objects, and gives them as the API server has them.
+        """Create objects; return them as the API server has them.
 
         They are ours, and tested against schemas: a server that is older than one of their fields leaves it out.
         """
@@ -81,14 +81,14 @@ class Cluster:
         return _every(self.ask("create", "--validate=false", "-f", "-", "-o", "json", stdin=text), self)
 
     def events(self, *, name: str) -> Sequence[Object]:
-        """What happened to the object of that name; nothing where we may not know, or the server is away."""
+        """Return the events of the object of that name; nothing if we may not see them, or the server is away."""
         try:
             return self.list("events", f"--field-selector=involvedObject.name={name}")
         except Refused:
             return ()
 
     def environment(self) -> dict[str, str]:
-        """What kubectl gets of our environment."""
+        """Return the environment of kubectl."""
         return {**os.environ, "LC_ALL": "C", **({"KUBECONFIG": self.config} if self.config else {})}
 
 
@@ -104,7 +104,7 @@ def program() -> str:
 
 
 def cluster_of(pods: Pods) -> Cluster:
-    """The cluster and namespace that pods are to be in. NotHere where kubectl knows no cluster, Refused as `ask`."""
+    """Return the cluster and namespace of pods; NotHere if kubectl knows no cluster, Refused as `ask`."""
     config = os.pathsep.join(os.path.abspath(one) for one in os.environ.get("KUBECONFIG", "").split(os.pathsep) if one)  # noqa: PTH100 - a list of paths
     asked = Cluster(pods.context, pods.where or "default", config)
     inside = bool(os.environ.get("KUBERNETES_SERVICE_HOST"))
@@ -118,19 +118,19 @@ def cluster_of(pods: Pods) -> Cluster:
     contexts = seen.get("contexts") or ()
     name = pods.context or str(seen.get("current-context") or "")
     if not contexts and not inside:
-        raise NotHere(words.NO_CLUSTER)
+        raise NotHere(messages.NO_CLUSTER)
     given = next((one["context"].get("namespace") for one in contexts if one.get("name") == name), None)
     return Cluster(name, pods.where or given or _own_namespace() or "default", config)
 
 
 def _configuration(asked: Cluster) -> Object:
-    """The kubeconfig, as far as it is of a context or the current one."""
+    """Return the kubeconfig, as far as it is of a context or the current one."""
     context = (f"--context={asked.context}",) if asked.context else ()
     return _read(_answer((program(), *context, "config", "view", "--minify", "-o", "json"), asked, b""), asked)
 
 
 def _own_namespace() -> str:
-    """The namespace of the pod that we are in; "" where we are in none."""
+    """Return the namespace of the pod that we are in; "" outside of pods."""
     try:
         with open("/var/run/secrets/kubernetes.io/serviceaccount/namespace", encoding="utf-8") as file:  # noqa: PTH123
             return file.read().strip()
@@ -149,17 +149,17 @@ def _answer(argv: Sequence[str], cluster: Cluster, stdin: bytes) -> str:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise Refused(words.silent(cluster.where, _PATIENCE + _SLACK)) from None
+        raise Refused(messages.silent(cluster.where, _PATIENCE + _SLACK)) from None
     except OSError as error:
         raise Refused(Refusal(f"kubectl cannot be started: {error.strerror}")) from None
     if done.returncode:
         said = done.stderr.decode(errors="replace")
-        raise Refused(words.refusal(said, cluster.where, cluster.namespace, cluster.context))
+        raise Refused(messages.refusal(said, cluster.where, cluster.namespace, cluster.context))
     return done.stdout.decode(errors="replace")
 
 
 def _read(text: str, cluster: Cluster) -> Object:
-    """The one object that kubectl prints."""
+    """Read the one object that kubectl printed."""
     found = _every(text, cluster)
     if len(found) != 1:
         raise _unreadable(text, cluster)

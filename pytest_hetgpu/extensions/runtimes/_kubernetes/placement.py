@@ -8,21 +8,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pytest_hetgpu.errors import NotHere, ProvisionError
-from pytest_hetgpu.extensions.runtimes._kubernetes import client, leavings, losses, waiting, words
+from pytest_hetgpu.extensions.runtimes._kubernetes import client, leftovers, messages, pending_reasons, pod_failures
 from pytest_hetgpu.extensions.runtimes._kubernetes.client import Object, Refused
 from pytest_hetgpu.extensions.runtimes._kubernetes.manifests.base import Manifest, pods_of, resource
-from pytest_hetgpu.extensions.runtimes._kubernetes.manifests.placement import Place as Position
 from pytest_hetgpu.extensions.runtimes._kubernetes.manifests.placement import (
+    PodPosition,
     manifests,
     owned,
     places,
     rank_of,
     selector,
 )
-from pytest_hetgpu.extensions.runtimes.base import Gathering
-from pytest_hetgpu.extensions.runtimes.process.ledger import LABEL, books
+from pytest_hetgpu.extensions.runtimes.base import Deployment
+from pytest_hetgpu.extensions.runtimes.pods.request import object_name
+from pytest_hetgpu.extensions.runtimes.process.ledger import LABEL, tracker
 from pytest_hetgpu.model.job import Node
-from pytest_hetgpu.model.kubernetes import object_name
 
 _FIRST_LOOK, _LONGEST_LOOK = 0.2, 5.0  # seconds between looks at pods that do not run yet
 _SURE = 60.0  # seconds in which an autoscaler speaks up: it looks every 10 s, and may take a few looks
@@ -31,7 +31,7 @@ _GIVING_BACK = 10.0  # seconds; a guardian goes on where the API server is away
 
 
 @dataclass(frozen=True)
-class Place:
+class PodSlot:
     """Where a node is: its pod, that pod's address, and the host that it is on."""
 
     pod: str
@@ -42,12 +42,12 @@ class Place:
 class Placement:
     """The pods of a placement, ours until `close`. `queued` are the seconds until all ran."""
 
-    def __init__(self, nodes: Sequence[Node], gathering: Gathering) -> None:
-        """Waits until the pods run; ProvisionError where they will not, or not in time, NotHere for an absent kind."""
+    def __init__(self, nodes: Sequence[Node], deployment: Deployment) -> None:
+        """Wait until the pods run; ProvisionError if they will not, or not in time, NotHere for an absent kind."""
         self._label = ", ".join(dict.fromkeys(node.hardware.name for node in nodes))
-        self._gathering = gathering
+        self._deployment = deployment
         self.pods = pods_of(nodes[0])
-        self.name = object_name(gathering.name, gathering.token)
+        self.name = object_name(deployment.name, deployment.token)
         self._positions = places(nodes)
         self._doubts: dict[str, float] = {}
         self._nodes: Sequence[Object] | None = None
@@ -61,11 +61,12 @@ class Placement:
             self.cluster = client.cluster_of(self.pods)
         except Refused as refused:
             raise self._error(refused) from None
-        marks = {**gathering.labels, **({LABEL: books().label} if books().label else {})}
+        marks = {**deployment.labels, **({LABEL: tracker().label} if tracker().label else {})}
         self._made = manifests(nodes, self.name, marks)
-        self._resources = leavings.resources(self._made)
+        self._resources = leftovers.resources(self._made)
         at = self.cluster
-        self._struck = books().namespace(at.context, at.namespace, at.config, self._resources)
+        spot = leftovers.namespace_spot(at.context, at.namespace, at.config, self._resources)
+        self._struck = tracker().place(spot)
         try:
             asked = time.monotonic()
             self._create()
@@ -85,12 +86,12 @@ class Placement:
         self._held[pod] = gone
 
     def close(self) -> None:
-        """Removes everything; what cannot be now is removed by whoever keeps the books."""
+        """Remove everything; a watchdog removes what cannot be removed now."""
         self._over.set()
         deadline = time.monotonic() + _GIVING_BACK
         while True:
             try:
-                leavings.remove(self.cluster, self._resources, selector(self.name))
+                leftovers.remove(self.cluster, self._resources, selector(self.name))
             except Refused as refused:
                 if not refused.refusal.away or time.monotonic() > deadline:
                     return
@@ -111,13 +112,13 @@ class Placement:
             for name in tuple(self._held):
                 if name not in there:
                     self._gone(name)
-                elif name not in self._asked and losses.doubtful(there[name]):
+                elif name not in self._asked and pod_failures.doubtful(there[name]):
                     self._asked.add(name)
                     threading.Thread(target=self._ask, args=(name,), name=f"hetgpu {name}", daemon=True).start()
 
     def _ask(self, name: str) -> None:
         """Whether the node of a pod is there: no stream ends by itself when a host goes dark."""
-        if losses.silence(self.cluster, name, self.pods.container) and not self._over.is_set():
+        if pod_failures.silence(self.cluster, name, self.pods.container) and not self._over.is_set():
             self._gone(name)
         self._asked.discard(name)
 
@@ -141,7 +142,7 @@ class Placement:
         """In the namespace that was looked up, whatever becomes of the context's meanwhile."""
         return {**manifest, "metadata": {**manifest["metadata"], "namespace": self.cluster.namespace}}
 
-    def _running(self, deadline: float, patience: float) -> tuple[Place, ...]:
+    def _running(self, deadline: float, patience: float) -> tuple[PodSlot, ...]:
         pause, why = _FIRST_LOOK, ""
         while True:
             try:
@@ -155,7 +156,7 @@ class Placement:
                 if not refused.refusal.away:
                     raise self._error(refused) from None
                 why = str(refused)
-            if self._gathering.abandoned.wait(min(pause, max(0.0, deadline - time.monotonic()))):
+            if self._deployment.abandoned.wait(min(pause, max(0.0, deadline - time.monotonic()))):
                 raise ProvisionError(self._label, f"the pods of {self.name} were given up while they waited")
             if time.monotonic() >= deadline:
                 raise ProvisionError(
@@ -165,13 +166,13 @@ class Placement:
                 )
             pause = min(1.5 * pause, _LONGEST_LOOK)
 
-    def _placed(self, pods: Sequence[Object]) -> tuple[Place, ...]:
+    def _placed(self, pods: Sequence[Object]) -> tuple[PodSlot, ...]:
         """Where each node is, once all run; () before."""
         found = [_pod_at(position, pods) for position in self._positions]
         if any(one is None or not _runs(one, self.pods.container) for one in found):
             return ()
         return tuple(
-            Place(one["metadata"]["name"], one["status"]["podIP"], one["spec"]["nodeName"]) for one in found if one
+            PodSlot(one["metadata"]["name"], one["status"]["podIP"], one["spec"]["nodeName"]) for one in found if one
         )
 
     def _look(self, pods: Sequence[Object]) -> str:
@@ -182,14 +183,14 @@ class Placement:
             if _runs(pod, self.pods.container):
                 continue
             if pod.get("status", {}).get("phase") in ("Failed", "Succeeded"):
-                raise self._never(words.ended(pod, self.cluster.events(name=name)) or f"pod {name} ended")
-            why = waiting.reason(pod, self.cluster.events(name=name), self._seen(pod))
+                raise self._never(messages.ended(pod, self.cluster.events(name=name)) or f"pod {name} ended")
+            why = pending_reasons.reason(pod, self.cluster.events(name=name), self._seen(pod))
             if self._sure(name, why):
                 raise self._never(f"pod {name}: {why.text}")
             told.append(f"pod {name}: {why.text}")
         return told[0] if told else self._without_pods()
 
-    def _sure(self, name: str, why: waiting.Reason) -> bool:
+    def _sure(self, name: str, why: pending_reasons.Reason) -> bool:
         """Whether no waiting ends a reason, or it has stayed for long enough to believe so."""
         if not why.soon:
             self._doubts.pop(name, None)
@@ -205,20 +206,20 @@ class Placement:
             name = one["metadata"]["name"]
             main = self.cluster.get(resource(one), name)
             if _failed(main):
-                raise self._never(f"{one['kind']} {name} failed: {waiting.unstarted(main)}")
+                raise self._never(f"{one['kind']} {name} failed: {pending_reasons.unstarted(main)}")
             if _has_all(main):
                 continue
-            if refused := waiting.refused(self.cluster.events(name=name)):
+            if refused := pending_reasons.refused(self.cluster.events(name=name)):
                 text = f"{one['kind']} {name} got no pods: {refused.text}"
                 if self._sure(name, refused):
                     raise self._never(text)
                 told.append(text)
             else:
-                told.append(f"{one['kind']} {name} has too few pods: {waiting.unstarted(main)}")
+                told.append(f"{one['kind']} {name} has too few pods: {pending_reasons.unstarted(main)}")
         return told[0] if told else "there are too few pods"
 
     def _seen(self, pod: Object) -> Sequence[Object] | None:
-        """The cluster's nodes, looked at once, for a pod that waits for room; () where we may not see them."""
+        """Return the cluster's nodes, looked up once, for a pod that waits for room; () if we may not see them."""
         if self._nodes is None and "Insufficient" in str(pod.get("status", {}).get("conditions")):
             try:
                 self._nodes = self.cluster.list("nodes")
@@ -238,7 +239,7 @@ def _counts(pod: Object) -> bool:
     return not pod["metadata"].get("deletionTimestamp")
 
 
-def _pod_at(position: Position, pods: Sequence[Object]) -> Object | None:
+def _pod_at(position: PodPosition, pods: Sequence[Object]) -> Object | None:
     group = sorted(
         (one for one in pods if one["metadata"]["labels"].get("hetgpu.group") == position.group), key=rank_of
     )

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 
 from pytest_hetgpu.errors import ProvisionError
 from pytest_hetgpu.extensions.package_data import REMOTE
-from pytest_hetgpu.extensions.runtimes._slurm import client, words
-from pytest_hetgpu.extensions.runtimes._slurm.waiting import Fields, Waiting, seconds
-from pytest_hetgpu.extensions.runtimes.base import Gathering, Term
+from pytest_hetgpu.extensions.runtimes._slurm import client, messages
+from pytest_hetgpu.extensions.runtimes._slurm.pending_reasons import Fields, Waiting, seconds
+from pytest_hetgpu.extensions.runtimes.base import Deployment, Walltime
+from pytest_hetgpu.extensions.runtimes.batch.request import batch_of, components
 from pytest_hetgpu.model.job import Node
-from pytest_hetgpu.model.slurm import components
 
 _FIRST_LOOK, _LONGEST_LOOK = 0.3, 10.0  # seconds between looks at why a job waits
 _BOOTING = 2.0  # seconds between looks at whether nodes are up
@@ -29,7 +29,7 @@ _GRANTED = "Granted job allocation"
 
 
 @dataclass(frozen=True)
-class Place:
+class NodeSlot:
     """Where a node is in an allocation: its host, and its component."""
 
     host: str
@@ -71,18 +71,18 @@ class Keeper:
 class Allocation:
     """The nodes of a placement, ours until `close`. `queued` are the seconds that it waited."""
 
-    def __init__(self, nodes: Sequence[Node], gathering: Gathering) -> None:
-        """Waits until the nodes are there; ProvisionError where they will not be, or not in time."""
+    def __init__(self, nodes: Sequence[Node], deployment: Deployment) -> None:
+        """Wait until the nodes are there; ProvisionError if they will not be, or not in time."""
         self._name = ", ".join(dict.fromkeys(node.hardware.name for node in nodes))
         self._waiting = Waiting()
-        self._keeper = Keeper((client.program("salloc"), *options(nodes, gathering)))
+        self._keeper = Keeper((client.program("salloc"), *options(nodes, deployment)))
         try:
             asked = time.monotonic()
-            patience = min(node.hardware.batch.queue for node in nodes if node.hardware.batch)
-            self.job = self._granted(patience, gathering)
-            found = self._booted(asked + patience, patience, gathering)
+            patience = min(batch.queue for batch in map(batch_of, (node.hardware for node in nodes)) if batch)
+            self.job = self._granted(patience, deployment)
+            found = self._booted(asked + patience, patience, deployment)
             self.queued = time.monotonic() - asked
-            self.term = term(found, time.monotonic())
+            self.walltime = walltime(found, time.monotonic())
             self.jobs, self.places = self._placed(nodes, found)
         except BaseException:
             self._keeper.close()
@@ -99,10 +99,10 @@ class Allocation:
         return ", ".join(self._waiting.reasons)
 
     def close(self) -> None:
-        """Gives it back."""
+        """Give the allocation back."""
         self._keeper.close()
 
-    def _granted(self, patience: float, gathering: Gathering) -> str:
+    def _granted(self, patience: float, deployment: Deployment) -> str:
         said: list[str] = []
         deadline, pause = time.monotonic() + patience, _FIRST_LOOK
         while True:
@@ -110,31 +110,31 @@ class Allocation:
             with suppress(queue.Empty):
                 line = self._keeper.lines.get(timeout=pause)
             if line is None:
-                raise ProvisionError(self._name, words.refused("\n".join(said)))
+                raise ProvisionError(self._name, messages.refused("\n".join(said)))
             said += [line] if line else []
             number = next((found[1] for one in said if (found := _NUMBER.search(one))), "")
             if _GRANTED in line:
                 return number
-            if gathering.abandoned.is_set():
+            if deployment.abandoned.is_set():
                 raise ProvisionError(self._name, f"Slurm job {number} was given up while it waited")
             if not line and number:
                 self._look(number, deadline, patience)
                 pause = min(2 * pause, _LONGEST_LOOK, max(_FIRST_LOOK, deadline - time.monotonic()))
 
-    def _booted(self, deadline: float, patience: float, gathering: Gathering) -> Sequence[Fields]:
-        """The components, once their nodes are up: clouds and sites that save power boot them for whoever got them."""
+    def _booted(self, deadline: float, patience: float, deployment: Deployment) -> Sequence[Fields]:
+        """Return the components once their nodes are up: clouds, and sites that save power, boot them on demand."""
         while True:
             found = client.jobs(self.job)
             if not any("CONFIGURING" in one.get("JobState", "") for one in found):
                 return found
-            if gathering.abandoned.wait(_BOOTING):
+            if deployment.abandoned.wait(_BOOTING):
                 raise ProvisionError(self._name, f"Slurm job {self.job} was given up while its nodes booted")
             if time.monotonic() >= deadline:
                 why = f"the nodes of Slurm job {self.job} were not up after {patience:g} s (CONFIGURING)"
                 raise ProvisionError(self._name, f"{why}: give `queue` of `slurm` more seconds")
 
     def _look(self, job: str, deadline: float, patience: float) -> None:
-        """Raises ProvisionError for a job that can never start, or that has waited long enough."""
+        """Raise ProvisionError for a job that can never start, or that has waited long enough."""
         now = time.monotonic()
         if never := self._waiting.look(client.jobs(job), client.partition, now):
             raise ProvisionError(self._name, f"Slurm job {job} can never start {never}")
@@ -142,25 +142,25 @@ class Allocation:
             why = f"Slurm job {job} did not start in {patience:g} s ({self._waiting.why()})"
             raise ProvisionError(self._name, f"{why}: give `queue` of `slurm` more seconds")
 
-    def _placed(self, nodes: Sequence[Node], found: Sequence[Fields]) -> tuple[tuple[str, ...], tuple[Place, ...]]:
+    def _placed(self, nodes: Sequence[Node], found: Sequence[Fields]) -> tuple[tuple[str, ...], tuple[NodeSlot, ...]]:
         places = []
         for group, component in enumerate(found):
             out, _ = client.ask("scontrol", "show", "hostnames", component.get("NodeList", ""))
-            places += [Place(host, group) for host in out.split()]
+            places += [NodeSlot(host, group) for host in out.split()]
         if len(places) < len(nodes):
             raise ProvisionError(self._name, f"Slurm job {self.job} has {len(places)} nodes of {len(nodes)}")
         return tuple(one["JobId"] for one in found), tuple(places)
 
 
-def term(components: Sequence[Fields], now: float) -> Term | None:
+def walltime(components: Sequence[Fields], now: float) -> Walltime | None:
     """How long an allocation has from now, as Slurm counts it; None for one without a limit."""
     told = ((seconds(one.get("TimeLimit", "")), seconds(one.get("RunTime", "")) or 0) for one in components)
-    terms = [Term(now - run, float(limit)) for limit, run in told if limit]
+    terms = [Walltime(now - run, float(limit)) for limit, run in told if limit]
     return min(terms, key=lambda one: one.began + one.seconds, default=None)
 
 
-def options(nodes: Sequence[Node], gathering: Gathering) -> tuple[str, ...]:
+def options(nodes: Sequence[Node], deployment: Deployment) -> tuple[str, ...]:
     """salloc's words for a placement; its labels are the job's comment."""
-    batches = [node.hardware.batch for node in nodes if node.hardware.batch]
-    comment = ",".join(f"{key}={value}" for key, value in sorted(gathering.labels.items()))
-    return components(f"hetgpu-{gathering.name}", batches, comment)
+    batches = [batch for node in nodes if (batch := batch_of(node.hardware))]
+    comment = ",".join(f"{key}={value}" for key, value in sorted(deployment.labels.items()))
+    return components(f"hetgpu-{deployment.name}", batches, comment)

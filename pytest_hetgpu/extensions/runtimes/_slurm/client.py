@@ -15,7 +15,7 @@ _KEPT = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT", "SLURM_TIME_FORMAT")
 
 
 def environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """What a client gets of our environment: nothing of a job that we may be in ourselves."""
+    """Return the environment of a client: without the variables of a job that we may be in ourselves."""
     ours = {name: value for name, value in environ.items() if not name.startswith(("SLURM_", "SRUN_")) or name in _KEPT}
     # States and times are read here.
     return {**ours, "LC_ALL": "C", "SLURM_TIME_FORMAT": "standard"}
@@ -33,7 +33,7 @@ def program(name: str) -> str:
 
 
 def ask(*argv: str) -> tuple[str, str]:
-    """What a client prints, on stdout and on stderr; nothing on stdout where it fails."""
+    """Return what a client prints, on stdout and on stderr; "" for stdout if it fails."""
     try:
         done = subprocess.run(
             argv,
@@ -50,18 +50,18 @@ def ask(*argv: str) -> tuple[str, str]:
 
 
 def fields(line: str) -> dict[str, str]:
-    """A line of `scontrol -o show`: its words `NAME=VALUE`."""
+    """Split a line of `scontrol -o show` into its words `NAME=VALUE`."""
     return dict(word.split("=", 1) for word in line.split() if "=" in word)
 
 
 def jobs(job: str) -> Sequence[Mapping[str, str]]:
-    """What the controller knows of a job, a component each; () where it knows nothing any more."""
+    """Return what the controller knows of a job, one entry per component; () if it knows nothing any more."""
     out, _ = ask("scontrol", "-o", "show", "job", job)
     found = [fields(line) for line in out.splitlines()]
     return sorted((one for one in found if "JobId" in one), key=lambda one: int(one.get("HetJobOffset", "0")))
 
 
 def partition(name: str) -> Mapping[str, str]:
-    """What the controller has of a partition; {} where it does not say."""
+    """Return what the controller has of a partition; {} if it does not answer."""
     out, _ = ask("scontrol", "-o", "show", "partition", name)
     return fields(out)

@@ -5,22 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytest_hetgpu.errors import ProvisionError
-from pytest_hetgpu.extensions.runtimes.agent.link import Link, boot_command
-from pytest_hetgpu.extensions.runtimes.agent.node import Reached
-from pytest_hetgpu.extensions.runtimes.base import Gathering, Member
-from pytest_hetgpu.extensions.runtimes.process.pipe import ProcessPipe
+from pytest_hetgpu.extensions.runtimes.base import Deployment, RemoteNode
 from pytest_hetgpu.model.job import Node
 
 
-def reached_by(command: Sequence[str], node: Node, gathering: Gathering) -> Member:
-    """The node that `command` leads to (`("podman", "exec", "-i", NAME)`, `("lxc", "exec", NAME, "--")`).
+def reached_by(command: Sequence[str], node: Node, deployment: Deployment) -> RemoteNode:
+    """Return the node that `command` leads to (`("podman", "exec", "-i", NAME)`, `("lxc", "exec", NAME, "--")`).
 
-    To its end `python3` and its arguments are added; what that reads and prints must pass as it is. The agent and all
-    that it started end with its stdin. ProvisionError where the command cannot be started, or nothing answers.
+    `python3` and its arguments are added to its end; what that reads and prints must pass as it is. The agent and all
+    that it started end with its stdin.
+
+    Raises:
+        ProvisionError: The command cannot be started, or nothing answers.
+
     """
+    from pytest_hetgpu.extensions.runtimes.agent.link import AgentConnection, boot_command
+    from pytest_hetgpu.extensions.runtimes.agent.node import AgentNode
+    from pytest_hetgpu.extensions.runtimes.process.pipe import ProcessPipe
+
     name = node.name or node.host
     try:
         pipe = ProcessPipe((*command, *boot_command()))
     except OSError as error:
         raise ProvisionError(name, f"{command[0]} cannot be started: {error.strerror}") from error
-    return Reached(name, Link(pipe, name)).settled(gathering)
+    return AgentNode(name, AgentConnection(pipe, name)).settled(deployment)

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from pytest_hetgpu.errors import LostNode, ProvisionError
 from pytest_hetgpu.extensions.package_data import REMOTE
 from pytest_hetgpu.extensions.runtimes.process.kernel import HEEDING
-from pytest_hetgpu.extensions.runtimes.process.ledger import books
+from pytest_hetgpu.extensions.runtimes.process.ledger import tracker
 
 BOOT = 'import sys;exec(compile(sys.stdin.buffer.read(int(sys.argv[1])),"agent","exec"))'
 
@@ -54,20 +54,20 @@ class Pipe(Protocol):
     """Both directions of what the agent has as stdin and stdout. `send` and `recv` are called by one thread each."""
 
     def send(self, data: bytes) -> None:
-        """Writes all of `data`; OSError where nobody reads any more."""
+        """Write all of `data`; OSError if nobody reads any more."""
 
     def recv(self, size: int) -> bytes:
         """At most `size` bytes once there are any, b"" (or OSError) at the end."""
 
     def close(self) -> None:
-        """Ends both directions, and a `recv` in another thread; may be called twice."""
+        """Close both directions, and end a `recv` in another thread; may be called twice."""
 
     def why_ended(self) -> str:
         """Asked once, at the end: what is known of it, for people (the last of stderr, an exit status)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Hello:
+class AgentHello:
     """What an agent says of its node first. `path` is its PATH, `folder` its private folder."""
 
     pid: int
@@ -94,19 +94,19 @@ class Call:
     """A request on its way. `number` is what others may name it by, `ended` when the command that it runs ended."""
 
     number: int
-    heard: Callable[[bytes], None] | None
+    on_output: Callable[[bytes], None] | None
     ended: float | None = None
     reply: Reply | None = None
 
 
-class Link:
+class AgentConnection:
     """Requests to the agent at the other end of `pipe`, several at a time and from several threads.
 
     Making one sends the agent and waits at most `patience` seconds for its hello; ProvisionError, with `name` and the
     reason, where none comes, and then the pipe is closed.
     """
 
-    hello: Hello
+    hello: AgentHello
 
     def __init__(self, pipe: Pipe, name: str, *, patience: float = 60.0) -> None:
         self.name = name
@@ -117,7 +117,7 @@ class Link:
         self._lost: str | None = None
         self._closed = False
         self._noise = b""
-        self._heard = time.monotonic()
+        self._last_received = time.monotonic()
         # One thread sends and one receives, so that a signal's exception never leaves half a frame in the pipe.
         self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         greeting = self._register(0, None)
@@ -133,7 +133,7 @@ class Link:
             self._shut()
             raise
 
-    def _greeted(self, greeting: Call, patience: float) -> Hello:
+    def _greeted(self, greeting: Call, patience: float) -> AgentHello:
         try:
             reply = self.wait(greeting, patience)
         except LostNode as error:
@@ -151,16 +151,18 @@ class Link:
 
     def silent(self) -> float:
         """Seconds since anything came from the agent."""
-        return time.monotonic() - self._heard
+        return time.monotonic() - self._last_received
 
-    def call(self, op: str, body: bytes = b"", heard: Callable[[bytes], None] | None = None, **fields: object) -> Call:
-        """Sends a request; `heard` gets what is streamed before the answer, in the receiving thread."""
-        call = self._register(next(self._numbers), heard)
+    def call(
+        self, op: str, body: bytes = b"", on_output: Callable[[bytes], None] | None = None, **fields: object
+    ) -> Call:
+        """Send a request; `on_output` gets what is streamed before the answer, in the receiving thread."""
+        call = self._register(next(self._numbers), on_output)
         self._post({"op": op, "id": call.number, **fields}, body)
         return call
 
     def request(self, op: str, body: bytes = b"", *, patience: float = 60.0, **fields: object) -> Reply:
-        """The answer to a request; an agent that gives none within `patience` seconds counts as lost."""
+        """Send a request and return its answer; an agent without one within `patience` seconds counts as lost."""
         call = self.call(op, body, None, **fields)
         reply = self.wait(call, patience)
         if reply is None:
@@ -169,7 +171,7 @@ class Link:
         return reply
 
     def wait(self, call: Call, seconds: float | None = None) -> Reply | None:
-        """The answer, None if there is none within `seconds`; LostNode if there will be none.
+        """Return the answer, None if there is none within `seconds`; LostNode if there will be none.
 
         ProvisionError if the agent could not do it, with its reason.
         """
@@ -183,7 +185,7 @@ class Link:
         return self._wait(lambda: call.ended is not None or call.reply is not None, seconds)
 
     def give_up(self, why: str) -> None:
-        """Counts the node as lost."""
+        """Count the node as lost."""
         self._end(why)
         self._pipe.close()
 
@@ -202,8 +204,8 @@ class Link:
         self._outbox.put(None)
         self._pipe.close()
 
-    def _register(self, number: int, heard: Callable[[bytes], None] | None) -> Call:
-        call = Call(number, heard)
+    def _register(self, number: int, on_output: Callable[[bytes], None] | None) -> Call:
+        call = Call(number, on_output)
         with self._changed:
             self._calls[number] = call
         return call
@@ -262,8 +264,8 @@ class Link:
             elif event == "ended":
                 call.ended = time.monotonic()
             self._changed.notify_all()
-        if event == "output" and call.heard is not None:
-            call.heard(reply.body)
+        if event == "output" and call.on_output is not None:
+            call.on_output(reply.body)
 
     def _end(self, why: str) -> None:
         with self._changed:
@@ -288,14 +290,14 @@ class Link:
             data = self._pipe.recv(_CHUNK)
             if not data:
                 raise EOFError
-            self._heard = time.monotonic()
+            self._last_received = time.monotonic()
             self._buffer += data
         taken = bytes(self._buffer[:size])
         del self._buffer[:size]
         return taken
 
     def _printed(self) -> str:
-        """What stood before the agent's first word, for an error."""
+        """Return what was printed before the agent's first message, for an error."""
         text = self._noise[:500].decode(errors="replace").strip()
         return f"; it printed: {text}" if text else ""
 
@@ -307,38 +309,38 @@ def _lengths(data: bytes) -> tuple[int, int]:
     return head, body
 
 
-def _hello(name: str, said: Mapping[str, Any]) -> Hello:
-    """An agent's first answer, every part of it of its kind."""
-    known: dict[str, Any] = {one.name: said.get(one.name) for one in fields_of(Hello)}
-    wrong = [one.name for one in fields_of(Hello) if type(known[one.name]).__name__ != one.type]
+def _hello(name: str, said: Mapping[str, Any]) -> AgentHello:
+    """Read an agent's first answer, and check the type of each part."""
+    known: dict[str, Any] = {one.name: said.get(one.name) for one in fields_of(AgentHello)}
+    wrong = [one.name for one in fields_of(AgentHello) if type(known[one.name]).__name__ != one.type]
     if wrong or set(said) - set(known) - {"id"}:
         raise ProvisionError(name, f"its agent's greeting cannot be read ({', '.join(wrong) or 'it says too much'})")
     checked_folder(name, known["folder"])
-    return Hello(**known)
+    return AgentHello(**known)
 
 
 def checked(name: str, what: str, pattern: str, value: object) -> str:
-    """What a node said, if the whole of it is as `pattern` says: it goes into files of other nodes."""
+    """Return a text of a node if the whole of it has the form `pattern`: it goes into files of other nodes."""
     if not isinstance(value, str) or not re.fullmatch(pattern, value):
         raise ProvisionError(name, f"the node's agent answered with {str(value)[:100]!r}, which is no {what}")
     return value
 
 
 def checked_folder(name: str, value: object) -> str:
-    """A folder on a node, which must do without quotes in ssh's files."""
+    """Return a folder on a node, which must do without quotes in ssh's files."""
     return checked(name, "folder that ssh's files can name", _FOLDER, value)
 
 
 def boot_command(interpreter: str = "python3") -> tuple[str, ...]:
-    """The command that runs the agent on a node, its stdin and stdout being a Link's pipe.
+    """Return the command that runs the agent on a node; its stdin and stdout are the pipe of a connection.
 
-    Its last word says whose it is: seen in a list of processes, and in the environment of all that it starts.
+    Its last word is the owner: seen in a list of processes, and in the environment of all that it starts.
     """
-    return (interpreter, "-u", "-c", BOOT, str(len(agent_source())), *filter(None, (books().label,)))
+    return (interpreter, "-u", "-c", BOOT, str(len(agent_source())), *filter(None, (tracker().label,)))
 
 
 def agent_source() -> bytes:
-    """What a Link sends first: the agent's modules, and what loads them."""
+    """Return what a connection sends first: the agent's modules, and the code that loads them."""
     folder = REMOTE
     modules = [(name, (folder / f"{name}.py").read_text(encoding="utf-8")) for name in _MODULES]
     return _LOADER.format(modules=modules).encode()

@@ -19,8 +19,8 @@ from typing import Any
 
 from pytest_hetgpu.errors import HetgpuError
 from pytest_hetgpu.extensions.package_data import REMOTE
-from pytest_hetgpu.extensions.runtimes.agent.link import Call, Link, Reply
-from pytest_hetgpu.extensions.runtimes.base import Look
+from pytest_hetgpu.extensions.runtimes.agent.link import AgentConnection, Call, Reply
+from pytest_hetgpu.extensions.runtimes.base import StackDumper
 
 TOOL = "py-spy"
 MARGIN = 1.0  # seconds that an answer may come late
@@ -30,7 +30,7 @@ _PAUSE = 0.01
 
 
 def program() -> str:
-    """The text of the program that looks at processes."""
+    """Return the text of the program that looks at processes."""
     return (REMOTE / "stacks.py").read_text(encoding="utf-8")
 
 
@@ -42,12 +42,12 @@ def py_spy() -> str | None:
 
 
 def machine() -> str:
-    """What this machine calls itself, for what runs on it may run on others of that name."""
+    """Return this machine's own name, for what runs on it may run on others of that name."""
     return platform.machine() if sys.platform == "linux" else ""
 
 
-def looking_here(pids: Callable[[], Iterable[int]]) -> Look:
-    """Looks at processes of this machine, `pids` and what descends from them."""
+def looking_here(pids: Callable[[], Iterable[int]]) -> StackDumper:
+    """Look at processes of this machine, `pids` and their descendants."""
 
     def look(request: Mapping[str, Any], seconds: float) -> bytes:
         asked = {**request, "pids": sorted(pids()), "seconds": seconds, "py_spy": py_spy(), "alone": True}
@@ -57,7 +57,7 @@ def looking_here(pids: Callable[[], Iterable[int]]) -> Look:
 
 
 def _answer(request: bytes, seconds: float) -> bytes:
-    """What the program prints; whatever it has started is gone with it."""
+    """Return the program's output; whatever it has started is gone with it."""
     pipe = subprocess.PIPE
     argv = (sys.executable, "-I", "-c", program())
     # It makes a group of its own, so that all of it can be killed, and stays in our session: it is none of the job's.
@@ -75,15 +75,15 @@ def _answer(request: bytes, seconds: float) -> bytes:
 
 
 def _reap(group: int) -> None:
-    """Takes in what the program had started and could not wait for: it is ours, where orphans are."""
+    """Reap what the program had started and could not wait for: orphans are ours."""
     latest = time.monotonic() + MARGIN
     with suppress(ChildProcessError):
         while os.waitpid(-group, os.WNOHANG) != (0, 0) or time.monotonic() < latest:
             time.sleep(_PAUSE)
 
 
-def looking_over(link: Link, folder: str, request: Mapping[str, Any], seconds: float) -> bytes:
-    """Looks at what runs below the agent of `link`, sending py-spy to its `folder` where it is needed and can be."""
+def looking_over(link: AgentConnection, folder: str, request: Mapping[str, Any], seconds: float) -> bytes:
+    """Look at what runs below the agent of `link`; py-spy is sent to its `folder` if it is needed and can be used."""
     deadline = time.monotonic() + seconds
     asked = {"pids": [], **request, "below": [link.hello.pid]}
     tool = py_spy()
@@ -103,7 +103,7 @@ def wants(answer: bytes) -> bool:
 
 
 def unpacked(answer: bytes) -> dict[str, Any]:
-    """What a node answered; empty where it is nothing, or no answer."""
+    """Unpack a node's answer; empty if it is nothing, or no answer."""
     try:
         found = json.loads(zlib.decompressobj().decompress(answer, LARGEST))
     except (zlib.error, ValueError, RecursionError):
@@ -111,7 +111,7 @@ def unpacked(answer: bytes) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _asked(link: Link, request: Mapping[str, Any], deadline: float) -> bytes:
+def _asked(link: AgentConnection, request: Mapping[str, Any], deadline: float) -> bytes:
     left = max(0.1, deadline - time.monotonic())
     body = json.dumps({**request, "seconds": left}).encode()
     argv = ["python3", "-c", program()]
@@ -120,8 +120,8 @@ def _asked(link: Link, request: Mapping[str, Any], deadline: float) -> bytes:
     return reply.body[:size] if reply is not None and isinstance(size, int) else b""
 
 
-def _reply(link: Link, call: Call, seconds: float) -> Reply | None:
-    """The answer; None where there is none in time, which makes no node a lost one."""
+def _reply(link: AgentConnection, call: Call, seconds: float) -> Reply | None:
+    """Return the answer; None if there is none in time, which makes no node a lost one."""
     try:
         return link.wait(call, max(0.1, seconds))
     except HetgpuError:

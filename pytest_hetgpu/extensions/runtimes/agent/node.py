@@ -12,10 +12,18 @@ from pathlib import Path
 from typing import Any
 
 from pytest_hetgpu.errors import HetgpuError, LaunchError, LostNode, NotHere, ProvisionError
-from pytest_hetgpu.extensions.runtimes.agent.link import Call, Link, Reply, checked, checked_folder
+from pytest_hetgpu.extensions.runtimes.agent.link import AgentConnection, Call, Reply, checked, checked_folder
 from pytest_hetgpu.extensions.runtimes.agent.look import looking_over
-from pytest_hetgpu.extensions.runtimes.agent.starting import NotStarted, empty, error, sink
-from pytest_hetgpu.extensions.runtimes.base import Answer, Door, Gathering, Member, OnOverdue, Overdue, shrug
+from pytest_hetgpu.extensions.runtimes.agent.spawn_errors import NotStarted, empty, error, sink
+from pytest_hetgpu.extensions.runtimes.base import (
+    CommandResult,
+    Deployment,
+    OnTimeout,
+    RemoteNode,
+    SshServer,
+    TimeoutInfo,
+    ignore,
+)
 from pytest_hetgpu.model.job import Command
 from pytest_hetgpu.model.outcome import RunResult
 
@@ -28,13 +36,15 @@ _KEY = r"ssh-ed25519 [A-Za-z0-9+/=]+"
 _USER = r"[A-Za-z0-9_][A-Za-z0-9_.@-]*\$?"
 
 
-class Reached(Member):
+class AgentNode(RemoteNode):
     """The node at the other end of `link`, called `name` in errors.
 
     `grace` is the seconds a command has to clean up when it must stop. `after` is run once, at the end of `close`.
     """
 
-    def __init__(self, name: str, link: Link, *, grace: float = 2.0, after: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, name: str, link: AgentConnection, *, grace: float = 2.0, after: Callable[[], None] = lambda: None
+    ) -> None:
         self.name = name
         self.link = link
         self.folder = link.hello.folder
@@ -42,7 +52,7 @@ class Reached(Member):
         self.grace = grace
         self._after: Callable[[], None] | None = after
 
-    def run(self, command: Command, *, output: Path, timeout: float, overdue: OnOverdue = shrug) -> RunResult:
+    def run(self, command: Command, *, output: Path, timeout: float, overdue: OnTimeout = ignore) -> RunResult:
         """As `Runtime.run`. Where the node is lost meanwhile: return code 255, and the output's last line says why."""
         if not command.argv:
             raise empty()
@@ -64,8 +74,8 @@ class Reached(Member):
             raise NotHere(f"testinfra cannot be imported ({missing}): pip install pytest-testinfra") from missing
         return host_of(self, self.name)
 
-    def ask(self, argv: Sequence[str], *, stdin: bytes = b"", timeout: float = 30.0) -> Answer:
-        """As `Member.ask`; of stdout and stderr the first 4 MiB each."""
+    def exec(self, argv: Sequence[str], *, stdin: bytes = b"", timeout: float = 30.0) -> CommandResult:
+        """As `RemoteNode.exec`; of stdout and stderr the first 4 MiB each."""
         if not argv:
             raise ProvisionError(self.name, str(empty()))
         reply = self.link.request(
@@ -83,14 +93,14 @@ class Reached(Member):
             if not fields["ended"]:
                 raise ProvisionError(self.name, f"{' '.join(argv)[:200]} took more than {timeout:g} s")
             cut = fields["stdout"]
-            return Answer(fields["returncode"], reply.body[:cut], reply.body[cut:])
+            return CommandResult(fields["returncode"], reply.body[:cut], reply.body[cut:])
 
     def put(self, files: Mapping[str, bytes]) -> None:
         sizes = [(name, len(content)) for name, content in files.items()]
         self.link.request("put", b"".join(files.values()), files=sizes)
 
     def read(self, paths: Sequence[str]) -> dict[str, bytes | None]:
-        """As `Member.read`; the first 64 KiB of each, and None for what is no ordinary file, too."""
+        """As `RemoteNode.read`; the first 64 KiB of each, and None for what is no ordinary file, too."""
         reply = self.link.request("read", paths=list(paths))
         found: dict[str, bytes | None] = {}
         at = 0
@@ -100,13 +110,13 @@ class Reached(Member):
                 at += size or 0
         return found
 
-    def settled(self, gathering: Gathering) -> Reached:
+    def settled(self, deployment: Deployment) -> AgentNode:
         """Itself, its folder called as those of the placement's other nodes are, unless two of them share a host.
 
         Closed where that cannot be.
         """
         try:
-            said = self.link.request("settle", name=f"hetgpu-{gathering.token}").fields
+            said = self.link.request("settle", name=f"hetgpu-{deployment.token}").fields
             self.folder = checked_folder(self.name, said.get("folder"))
         except BaseException:
             self.close()
@@ -114,20 +124,20 @@ class Reached(Member):
         return self
 
     def key(self) -> str:
-        """The public half of an ed25519 key pair that lies, made once, in `folder` as `key` and `key.pub`."""
+        """Return the public half of an ed25519 key pair, made once in `folder` as `key` and `key.pub`."""
         return self._key(self.link.request("key").fields.get("public"))
 
-    def open_door(self, authorized_key: str, environment: Mapping[str, str]) -> Door:
-        """As `Member.open_door`. A second door takes the place of the first."""
+    def start_sshd(self, authorized_key: str, environment: Mapping[str, str]) -> SshServer:
+        """As `RemoteNode.start_sshd`. A second one takes the place of the first."""
         fields = self.link.request("door", patience=150.0, key=authorized_key, env=dict(environment)).fields
         port = checked(self.name, "port", r"[1-9][0-9]{0,4}", str(fields.get("port")))
         if int(port) > 0xFFFF:
             raise ProvisionError(self.name, f"the node's agent answered with {port}, which is no port")
         user = checked(self.name, "user name", _USER, fields.get("user"))
-        return Door(port=int(port), host_key=self._key(fields.get("host_key")), user=user)
+        return SshServer(port=int(port), host_key=self._key(fields.get("host_key")), user=user)
 
-    def door_log(self) -> tuple[str, ...]:
-        """The last lines that the node's sshd printed: why it let somebody not in."""
+    def sshd_log(self) -> tuple[str, ...]:
+        """Return the last lines that the node's sshd printed: why it refused a login."""
         return self._lines("log", "lines")
 
     def sweep(self) -> tuple[str, ...]:
@@ -148,12 +158,12 @@ class Reached(Member):
                 after()
 
     def _key(self, said: object) -> str:
-        """A public key, without its comment."""
+        """Check a public key; return it without its comment."""
         words = said.split(" ", 2)[:2] if isinstance(said, str) else [str(said)]
         return checked(self.name, "public key of ssh's", _KEY, " ".join(words))
 
     def _lines(self, op: str, name: str, **fields: object) -> tuple[str, ...]:
-        """An answer that is a list of words."""
+        """Return an answer that is a list of words."""
         reply = self.link.request(op, **fields)  # type: ignore[arg-type]
         with self._reading():
             return tuple(map(str, list(reply.fields[name])))
@@ -193,7 +203,7 @@ class _Writer:
                 self.trouble = trouble
 
     def line(self, text: str) -> None:
-        """Writes a line of ours after what was written."""
+        """Write a line of ours after the output."""
         self((b"" if self._ends_line else b"\n") + text.encode(errors="backslashreplace") + b"\n")
 
     def stop(self) -> None:
@@ -204,18 +214,18 @@ class _Writer:
 class _Run:
     """One command on a node, from its start to its RunResult."""
 
-    def __init__(self, member: Reached, command: Command, writer: _Writer) -> None:
+    def __init__(self, member: AgentNode, command: Command, writer: _Writer) -> None:
         self._node = member
         self._command = command
         self._writer = writer
         self._interrupted: str | None = None
         self._lost: str | None = None
 
-    def result(self, timeout: float, overdue: OnOverdue) -> RunResult:
+    def result(self, timeout: float, overdue: OnTimeout) -> RunResult:
         started, clock = time.time(), time.monotonic()
         self._writer.last = clock
         call = self._node.link.call(
-            "run", heard=self._writer, argv=list(self._command.argv), env=dict(self._command.env)
+            "run", on_output=self._writer, argv=list(self._command.argv), env=dict(self._command.env)
         )
         ended = timed_out = False
         try:
@@ -223,7 +233,7 @@ class _Run:
             seconds = (call.ended or time.monotonic()) - clock
             quiet = min(seconds, max(0.0, clock + seconds - self._writer.last))
             if not ended and self._interrupted is None and self._lost is None:
-                timed_out = self._looked(overdue, Overdue(seconds, quiet, self._node.stacks))
+                timed_out = self._looked(overdue, TimeoutInfo(seconds, quiet, self._node.stacks))
         finally:
             try:
                 reply = self._finished(call, ended)
@@ -246,7 +256,7 @@ class _Run:
             survivors=tuple(fields["survivors"]),
         )
 
-    def _looked(self, overdue: OnOverdue, what: Overdue) -> bool:
+    def _looked(self, overdue: OnTimeout, what: TimeoutInfo) -> bool:
         """Has the command looked at, whose time is over; False where that was cut short."""
         try:
             overdue(what)
@@ -264,7 +274,7 @@ class _Run:
         return False
 
     def _finished(self, call: Call, ended: bool) -> Reply | None:
-        """What came of the command, which is told to stop if it has not ended; None from a node that was lost.
+        """Return the command's result, after stopping it if it has not ended; None from a node that was lost.
 
         A KeyboardInterrupt meanwhile means that nothing more is waited for: straight to KILL.
         """

@@ -7,7 +7,7 @@ from typing import Any
 from testinfra.backend.base import BaseBackend, CommandResult
 from testinfra.host import Host
 
-from pytest_hetgpu.extensions.runtimes.base import Member
+from pytest_hetgpu.extensions.runtimes.base import RemoteNode
 
 _PATIENCE = 120.0  # seconds for one command of testinfra's
 
@@ -17,19 +17,19 @@ class AgentBackend(BaseBackend):  # type: ignore[misc]
 
     NAME = "hetgpu"
 
-    def __init__(self, member: Member, name: str, **options: Any) -> None:
+    def __init__(self, member: RemoteNode, name: str, **options: Any) -> None:
         self._member = member
         super().__init__(name, **options)
 
     def run(self, command: str, *args: str, **kwargs: Any) -> CommandResult:
         """As testinfra's backends do; LostNode or ProvisionError where the node does not answer."""
         line = self.encode(self.get_command(command, *args))
-        answer = self._member.ask(("/bin/sh", "-c", line.decode(errors="surrogateescape")), timeout=_PATIENCE)
+        answer = self._member.exec(("/bin/sh", "-c", line.decode(errors="surrogateescape")), timeout=_PATIENCE)
         return self.result(answer.returncode, line, answer.stdout, answer.stderr)
 
 
-def host_of(member: Member, name: str) -> Host:
-    """The testinfra host that `member` is, called `name`."""
+def host_of(member: RemoteNode, name: str) -> Host:
+    """Return the testinfra host that `member` is, called `name`."""
     backend = AgentBackend(member, name)
     host = Host(backend)
     backend.set_host(host)

@@ -6,7 +6,8 @@ import contextlib
 import ipaddress
 from pathlib import Path
 
-from pytest_hetgpu.model.interfaces import ROUTES, Interface, Network, kind_of
+from pytest_hetgpu.extensions.runtimes.process.interface_names import kind_of
+from pytest_hetgpu.model.interfaces import ROUTES, Interface, Network
 
 _SYSFS = Path("/sys/class/net")
 _ETHERNET, _INFINIBAND = "1", "32"  # ARPHRD_* of linux/if_arp.h
@@ -36,7 +37,7 @@ def network_here(sysfs: Path = _SYSFS) -> Network | None:
 
 
 def _kind(folder: Path, flags: list[str]) -> str:
-    """A bridge or a tunnel by sysfs and flags, else by its name."""
+    """Recognise a bridge or a tunnel by sysfs and flags, else by its name."""
     if (folder / "bridge").is_dir():
         return "bridge"
     try:

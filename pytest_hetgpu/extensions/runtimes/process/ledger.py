@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
+from pytest_hetgpu.extensions.runtimes.traits.leftovers import Location
 from pytest_hetgpu.model.job import Reach
 
 LABEL = "hetgpu.label"
@@ -11,7 +12,7 @@ VARIABLE = "HETGPU_OWNER"
 OWNER_FILE = ".owner"
 
 
-class Books:
+class ResourceTracker:
     """Keeps none. Each method is called before anything is made at that place."""
 
     label = ""
@@ -21,41 +22,38 @@ class Books:
     """The same for what all processes of a run use, and whoever made it may end before the others."""
 
     def processes(self) -> None:
-        """Processes of this machine are about to be started."""
-
-    def engine(self, reach: Reach) -> None:
-        """Containers and networks are about to be made on the engine of `reach`."""
+        """Record that processes of this machine are about to be started."""
 
     def host(self, host: str, reach: Reach) -> Callable[[], None]:
-        """An agent is about to be started on a host; call what this gives when it has ended by itself."""
+        """Record that an agent is about to be started on a host; call the result when it has ended by itself."""
         return lambda: None
 
-    def namespace(self, context: str, namespace: str, config: str, kinds: Sequence[str]) -> Callable[[], None]:
-        """Objects of these kinds are about to be made in a namespace of Kubernetes (`config`: KUBECONFIG's files).
+    def place(self, spot: Location, *, once: bool = False) -> Callable[[], None]:
+        """Something is about to be made at a spot; call what this gives when it is gone.
 
-        Call what this gives when they are gone.
+        `once`: a spot that is known already is not written down again.
         """
         return lambda: None
 
-    def cleared(self, reach: Reach) -> None:
-        """Nothing with our label is on the engine of `reach` any more."""
+    def cleared(self, spot: Location) -> None:
+        """Nothing with our label is at a spot any more."""
 
 
 def marked(env: Mapping[str, str], label: str = "") -> dict[str, str]:
-    """An environment for a process of this machine, with that label, else ours where there is one."""
-    label = label or books().label
+    """Return the environment of a process of this machine, with that label, else ours if there is one."""
+    label = label or tracker().label
     return {**env, VARIABLE: label} if label else dict(env)
 
 
 class _Kept:
-    books = Books()
+    tracker = ResourceTracker()
 
 
-def keep(books: Books) -> None:
-    """From now on everything is told to `books`."""
-    _Kept.books = books
+def use_tracker(tracker: ResourceTracker) -> None:
+    """From now on everything is told to the tracker."""
+    _Kept.tracker = tracker
 
 
-def books() -> Books:
+def tracker() -> ResourceTracker:
     """Who is to be told."""
-    return _Kept.books
+    return _Kept.tracker

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from pytest_hetgpu.extensions.runtimes.process.ledger import books, marked
+from pytest_hetgpu.extensions.runtimes.process.ledger import marked, tracker
 
 _PATIENCE = 5.0  # seconds for a process whose pipe is closed to end by itself
 _LINES, _LONGEST = 40, 1000  # of stderr that are kept, and bytes in one
@@ -24,7 +24,7 @@ class ProcessPipe:
 
     def __init__(self, argv: Sequence[str], env: Mapping[str, str] | None = None, label: str = "") -> None:
         pipe = subprocess.PIPE
-        books().processes()
+        tracker().processes()
         env = marked(os.environ if env is None else env, label)
         self._process = subprocess.Popen(
             argv, stdin=pipe, stdout=pipe, stderr=pipe, env=env, bufsize=0, start_new_session=True
@@ -75,12 +75,12 @@ class ProcessPipe:
         return self.stderr() or f"the connection ended ({_status(self.returncode())})"
 
     def returncode(self) -> int:
-        """The exit status, waited for if need be."""
+        """Wait for the exit status and return it."""
         self.close()
         return self._process.returncode
 
     def stderr(self) -> str:
-        """The last lines of stderr, once it has ended."""
+        """Return the last lines of stderr, once it has ended."""
         self._listener.join(_PATIENCE)
         return "\n".join(self._lines)
 

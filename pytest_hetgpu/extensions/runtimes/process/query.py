@@ -11,7 +11,7 @@ _SECONDS = 30.0
 
 
 def ask(commands: Sequence[tuple[str, ...]]) -> bytes:
-    """What the first of `commands` prints that ends well. NotHere says of each why it did not."""
+    """Return the output of the first of `commands` that succeeds; NotHere names for each why it did not."""
     told: list[str] = []
     for command in commands:
         name = " ".join(command)

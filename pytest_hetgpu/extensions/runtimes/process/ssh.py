@@ -25,7 +25,7 @@ _OPTIONS = (
 
 
 def ssh_command(host: str, reach: Reach, remote: Sequence[str], *options: str) -> tuple[str, ...]:
-    """The call of ssh that runs `remote` (tokens) on `host`. NotHere without an ssh client."""
+    """Return the call of ssh that runs `remote` (tokens) on `host`; NotHere without an ssh client."""
     ssh = shutil.which("ssh")
     if ssh is None:
         raise NotHere("there is no ssh in PATH: install the OpenSSH client (openssh-client)")
@@ -37,7 +37,7 @@ def ssh_command(host: str, reach: Reach, remote: Sequence[str], *options: str) -
 
 
 def _login(host: str, reach: Reach) -> str:
-    """What a user types to try it."""
+    """Return the command that a user types to try it."""
     port = f" -p {reach.port}" if reach.port is not None else ""
     key = f" -i {shlex.quote(reach.key)}" if reach.key is not None else ""
     return f"ssh{port}{key} {f'{reach.user}@' if reach.user else ''}{host.strip('[]')}"

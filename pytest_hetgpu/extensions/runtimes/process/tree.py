@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pytest_hetgpu.extensions.runtimes.process.kernel import children, custody, still_running
-from pytest_hetgpu.extensions.runtimes.process.ledger import books, marked
+from pytest_hetgpu.extensions.runtimes.process.ledger import marked, tracker
 
 if TYPE_CHECKING:
     import psutil
@@ -31,7 +31,7 @@ class Tree:
     """One job's processes. `env` is the environment its launcher gets, the label (a random hex word) on top of it."""
 
     def __init__(self, env: Mapping[str, str], word: str) -> None:
-        books().processes()
+        tracker().processes()
         outer = env.get(LABEL)
         self.env = {**marked(env), LABEL: f"{outer}/{word}" if outer else word}
         self.survivors: dict[int, str] = {}
@@ -53,7 +53,7 @@ class Tree:
         return not still_running(self._launchers(), seconds)
 
     def pids(self) -> set[int]:
-        """The job's processes that run now."""
+        """Return the job's processes that run now."""
         return set(self._left())
 
     def clear(self, grace: float) -> int | None:
@@ -114,7 +114,7 @@ class Tree:
             self.survivors[pid] = _name(left[pid])
 
     def _left(self) -> dict[int, psutil.Process]:
-        """The job's processes that still run, the launcher included, by pid; reaps those that ended and fell to us."""
+        """Return the job's processes that still run, with the launcher, by pid; reap orphans that ended."""
         members = self._members()
         running = still_running(members, 0)
         for pid in members.keys() - running - self._launchers():
@@ -198,7 +198,7 @@ def _session(pid: int) -> int | None:
 
 
 def _environment(process: psutil.Process) -> dict[str, str]:
-    """What a process was started with; empty where it ended, is not ours to read, or has overwritten it."""
+    """Return the environment that a process was started with; empty if it ended, or is not ours to read."""
     import psutil
 
     try:

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pytest_hetgpu.extensions.runtimes.pods.request import GPUS, RUNAI, Pods, Toleration, label
 from pytest_hetgpu.model.job import Node
-from pytest_hetgpu.model.kubernetes import GPUS, RUNAI, Pods, Toleration, label
 
 Manifest = dict[str, Any]
 
@@ -52,14 +52,15 @@ class Asked:
 
 
 def resource(manifest: Manifest) -> str:
-    """What kubectl calls the kind of an object."""
+    """Return kubectl's name for the kind of an object."""
     return RESOURCES[manifest["apiVersion"], manifest["kind"]]
 
 
 def pods_of(node: Node) -> Pods:
-    """What a node of runtime kubernetes asks for."""
-    assert node.hardware.pods
-    return node.hardware.pods
+    """Return the settings of a node that is a pod."""
+    pods = node.hardware.settings
+    assert isinstance(pods, Pods)
+    return pods
 
 
 def metadata(asked: Asked, name: str, pods: Pods) -> Manifest:
@@ -74,7 +75,7 @@ def metadata(asked: Asked, name: str, pods: Pods) -> Manifest:
 
 
 def template(asked: Asked, group: Group) -> Manifest:
-    """The pod of a group: it waits, with no rights in the cluster, until it is deleted or its time is over."""
+    """Return the pod of a group: it waits, with no rights in the cluster, until it is deleted or its time is over."""
     pods = pods_of(group.nodes[0])
     labels, annotations = _queue(pods, apart=False)
     spec: Manifest = {
@@ -107,7 +108,7 @@ def template(asked: Asked, group: Group) -> Manifest:
 
 
 def service(asked: Asked) -> Manifest:
-    """A headless Service: names for all pods of a placement, also before they are ready."""
+    """Return a headless Service: names for all pods of a placement, also before they are ready."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -117,7 +118,7 @@ def service(asked: Asked) -> Manifest:
 
 
 def limits(pods: Pods) -> dict[str, str]:
-    """What a pod gets; `0` of something is none of it."""
+    """Return the resources that a pod gets; `0` of something is none of it."""
     return {name: amount for name, amount in pods.resources.items() if amount != "0"}
 
 
@@ -127,7 +128,7 @@ def gpus(pods: Pods) -> str:
 
 
 def groups_by_kind(nodes: Sequence[Node]) -> tuple[Group, ...]:
-    """A group for each kind of hardware, in the order in which they come first."""
+    """Return a group for each kind of hardware, in the order in which they come first."""
     names = list(dict.fromkeys(node.hardware.name for node in nodes))
     return tuple(
         Group(str(place), tuple(node for node in nodes if node.hardware.name == name))

@@ -15,7 +15,7 @@ from pytest_hetgpu.extensions.runtimes._kubernetes.manifests.base import (
 
 
 def render(asked: Asked) -> list[Manifest]:
-    """The Jobs, then the Service."""
+    """Return the Jobs, then the Service."""
     return [*(_job(asked, group) for group in asked.groups), service(asked)]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytest_hetgpu.extensions.runtimes._kubernetes.manifests.base import KEPT_AFTER, Manifest
-from pytest_hetgpu.model.kubernetes import Pods
+from pytest_hetgpu.extensions.runtimes.pods.request import Pods
 
 
 def run_policy(pods: Pods) -> Manifest:

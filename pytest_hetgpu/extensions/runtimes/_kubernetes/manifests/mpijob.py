@@ -16,14 +16,14 @@ LAUNCHER, WORKER = "launcher", "worker"
 
 
 def groups(nodes: tuple[Node, ...]) -> tuple[Group, ...]:
-    """The workers, and the launcher where it is a node."""
+    """Return the workers, and the launcher if it is a node."""
     ranked = tuple(node for node in nodes if node.ranks)
     other = tuple(node for node in nodes if not node.ranks)
     return tuple(Group(name, found) for name, found in ((WORKER, ranked), (LAUNCHER, other)) if found)
 
 
 def render(asked: Asked) -> list[Manifest]:
-    """The one object."""
+    """Return the one object."""
     workers = asked.groups[0]
     launcher = asked.groups[1] if len(asked.groups) > 1 else None
     spec: dict[str, Any] = {
@@ -46,7 +46,7 @@ def render(asked: Asked) -> list[Manifest]:
 
 
 def _waiting(asked: Asked, workers: Group) -> Manifest:
-    """A launcher that is no node: the workers' pod without what only ranks need."""
+    """Return a launcher that is no node: the workers' pod without the parts that only ranks need."""
     pod = template(asked, Group(LAUNCHER, workers.nodes))
     container = pod["spec"]["containers"][0]
     container.pop("resources", None)

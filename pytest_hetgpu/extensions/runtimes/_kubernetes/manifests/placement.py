@@ -22,7 +22,7 @@ _RENDER = {"job": job.render, "mpijob": mpijob.render, "pytorchjob": pytorchjob.
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PodPosition:
     """Which pod a node is: of those with the label `GROUP: group`, in the order of `rank_of`, the one at `position`."""
 
     group: str
@@ -30,35 +30,35 @@ class Place:
 
 
 def manifests(nodes: Sequence[Node], name: str, marks: Mapping[str, str]) -> list[Manifest]:
-    """What is to be created for the nodes of runtime kubernetes of one placement; the main object is the first.
+    """Return the objects for the nodes of runtime kubernetes of one placement; the main object is the first.
 
     `name` is from `pods.object_name`. `marks` (`hetgpu.run`, `hetgpu.owner`, ...) become labels of all objects and pods
-    as far as labels can hold them, and annotations in full. What comes after the main object is to be `owned` by it.
+    as far as labels can hold them, and annotations in full. The objects after the main one must be `owned` by it.
     """
     return _RENDER[pods_of(nodes[0]).kind](Asked(name, marks, groups(nodes)))
 
 
 def groups(nodes: Sequence[Node]) -> tuple[Group, ...]:
-    """The nodes by the template that their pods have."""
+    """Group the nodes by the template of their pods."""
     kind = pods_of(nodes[0]).kind
     if kind == "mpijob":
         return mpijob.groups(tuple(nodes))
     return pytorchjob.groups(tuple(nodes)) if kind == "pytorchjob" else groups_by_kind(nodes)
 
 
-def places(nodes: Sequence[Node]) -> tuple[Place, ...]:
-    """The pod of each node, in the order of the nodes."""
-    found = {node.index: Place(one.name, at) for one in groups(nodes) for at, node in enumerate(one.nodes)}
+def places(nodes: Sequence[Node]) -> tuple[PodPosition, ...]:
+    """Return the pod of each node, in the order of the nodes."""
+    found = {node.index: PodPosition(one.name, at) for one in groups(nodes) for at, node in enumerate(one.nodes)}
     return tuple(found[node.index] for node in nodes)
 
 
 def selector(name: str, group: str | None = None) -> str:
-    """The label selector (`kubectl -l`) of all pods of a placement, or of one group."""
+    """Return the label selector (`kubectl -l`) of all pods of a placement, or of one group."""
     return f"{NAME}={name}" + ("" if group is None else f",{GROUP}={group}")
 
 
 def rank_of(pod: Mapping[str, Any]) -> tuple[int, str]:
-    """What pods of a group are sorted by: their number where their controller gives them one, else their name."""
+    """Return the sort key of a pod in its group: its number if its controller gives one, else its name."""
     meta = pod.get("metadata", {})
     told = {**meta.get("annotations", {}), **meta.get("labels", {})}
     keys = ("batch.kubernetes.io/job-completion-index", "training.kubeflow.org/replica-index", "volcano.sh/task-index")
@@ -67,7 +67,7 @@ def rank_of(pod: Mapping[str, Any]) -> tuple[int, str]:
 
 
 def owned(manifest: Manifest, main: Mapping[str, Any]) -> Manifest:
-    """A manifest that goes when the main object goes; `main` is as the API server has it, with its uid."""
+    """Return a manifest that goes when the main object goes; `main` is as the API server has it, with its uid."""
     owner = {
         "apiVersion": main["apiVersion"],
         "kind": main["kind"],

@@ -10,12 +10,12 @@ _REPLICAS = {"master": "Master", "worker": "Worker"}
 
 
 def groups(nodes: tuple[Node, ...]) -> tuple[Group, ...]:
-    """The master, and the workers where there are any."""
+    """Return the master, and the workers if there are any."""
     return tuple(Group(name, found) for name, found in (("master", nodes[:1]), ("worker", nodes[1:])) if found)
 
 
 def render(asked: Asked) -> list[Manifest]:
-    """The one object."""
+    """Return the one object."""
     found = {_REPLICAS[group.name]: replicas(template(asked, group), len(group.nodes)) for group in asked.groups}
     return [
         {

@@ -13,7 +13,7 @@ from pytest_hetgpu.extensions.runtimes._kubernetes.manifests.base import (
 
 
 def render(asked: Asked) -> list[Manifest]:
-    """The Job, then the Service."""
+    """Return the Job, then the Service."""
     tasks = []
     for group in asked.groups:
         pod = template(asked, group)

@@ -1,0 +1,86 @@
+"""A node that is a container: made, started, and served."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+
+from pytest_hetgpu.errors import HetgpuError, ProvisionError
+from pytest_hetgpu.extensions.runtimes._docker import images, leftovers, networks
+from pytest_hetgpu.extensions.runtimes._docker.address import engine_spot
+from pytest_hetgpu.extensions.runtimes._docker.attach import Attached
+from pytest_hetgpu.extensions.runtimes._docker.containers import start
+from pytest_hetgpu.extensions.runtimes._docker.engine import Engine, EngineGone, close_engines, engine_of, engines
+from pytest_hetgpu.extensions.runtimes.agent.link import AgentConnection, boot_command
+from pytest_hetgpu.extensions.runtimes.agent.node import AgentNode
+from pytest_hetgpu.extensions.runtimes.base import Deployment, RemoteNode, Service
+from pytest_hetgpu.extensions.runtimes.process.ledger import tracker
+from pytest_hetgpu.model.job import Node
+
+
+def opened(node: Node, deployment: Deployment) -> RemoteNode:
+    """Return the node; its image is pulled or built first where the engine lacks it.
+
+    Where a tunnel to the engine broke, another one is tried.
+    """
+    if node.image is None or node.container is None:
+        raise ProvisionError(node.name, "has no image: give `image` with its hardware")
+    engine = engine_of(node.name, node.reach)
+    try:
+        return _open(engine, node, deployment)
+    except EngineGone as gone:
+        if not engine.reopen(gone.api):
+            raise
+        return _open(engine, node, deployment)
+
+
+def services(nodes: Sequence[Node]) -> tuple[Service, ...]:
+    """Return the engines of nodes; an address that cannot be used is told when a node is opened."""
+    found: dict[Service, None] = {}
+    for node in nodes:
+        with suppress(ProvisionError):
+            found[engine_of(node.name, node.reach)] = None
+    return tuple(found)
+
+
+def shut() -> None:
+    """End the connections to engines, and their tunnels; first look whether anything of ours is left there."""
+    label = tracker().label
+    for engine in engines() if label else ():
+        with suppress(HetgpuError):
+            if engine.connected and not leftovers.labelled(engine, "engine", label):
+                for reach in engine.reaches:
+                    tracker().cleared(engine_spot(reach, os.environ))
+    close_engines()
+
+
+def _open(engine: Engine, node: Node, deployment: Deployment) -> RemoteNode:
+    # One that was never reached has nothing of ours, and would be looked for ever after.
+    with engine.speaking(node.name):
+        tracker().place(engine_spot(node.reach, os.environ), once=True)
+    deployment.once(("docker leavings", engine), lambda _: networks.remove_left_behind(engine, node.name))
+    pipe = _container(engine, node, deployment)
+    return AgentNode(node.name, AgentConnection(pipe, node.name), after=pipe.close).settled(deployment)
+
+
+def _container(engine: Engine, node: Node, deployment: Deployment) -> Attached:
+    """Its container, started; an image that somebody removed since it was seen is made ready again."""
+    assert node.image is not None
+    images.ensure(engine, node.image, node.name, deployment)
+    for again in (True, False):
+        try:
+            return start(
+                engine,
+                node,
+                deployment,
+                network=networks.network_of(engine, node, deployment),
+                groups=networks.group_numbers(engine, node, deployment),
+                command=boot_command(),
+            )
+        except ProvisionError as error:
+            if not again or "No such image" not in str(error):
+                raise
+        images.forget(engine, node.image)
+        images.ensure(engine, node.image, node.name, deployment)
+    raise AssertionError

@@ -1,0 +1,28 @@
+"""The image of a kind of hardware: built from a folder that is there, or a reference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from pytest_hetgpu.errors import UsageError
+from pytest_hetgpu.extensions.runtimes.containers.build_context import DOCKERFILE, reference
+from pytest_hetgpu.model.job import Hardware, Image
+
+
+def image_of(kind: Hardware, places: Iterable[Path], build: tuple[Mapping[str, str], str]) -> Image:
+    """Return the image of a folder with a Dockerfile, looked for like a matrix, else of a reference.
+
+    `build` are the arguments and the network that the inventory has for it. UsageError for a folder that is not there.
+    """
+    wanted = kind.image or ""
+    folder = next((place / wanted for place in places if (place / wanted / DOCKERFILE).is_file()), None)
+    if folder is None:
+        if wanted.startswith(("containers/", "/")):
+            looked = ", ".join(dict.fromkeys(str(place / wanted) for place in places))
+            raise UsageError(f"{wanted!r} is no folder with a {DOCKERFILE} (looked for {looked})")
+        return Image(wanted)
+    args, network = build
+    args = {**kind.build_args, **args}
+    path = str(folder.resolve())
+    return Image(reference(path, args), path, args, network or kind.build_network)

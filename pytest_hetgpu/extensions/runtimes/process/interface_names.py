@@ -1,0 +1,20 @@
+"""What the name of an interface says of it: engines, virtual machines and VPNs have names of their own. Pure."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+from pytest_hetgpu.model.interfaces import LOOPBACK
+
+_BRIDGES = ("docker*", "br-*", "virbr*", "cni*", "flannel*", "podman*", "lxcbr*", "lxdbr*", "cbr*")
+_TUNNELS = ("tun*", "tap*", "wg*", "ppp*", "tailscale*", "zt*", "utun*", "vxlan*", "tunl*", "gre*", "sit*", "ip6tnl*")
+
+
+def kind_of(name: str) -> str:
+    """Tell a bridge or a tunnel by the name that engines and VPNs give it; "" for any other interface."""
+    if name == LOOPBACK:
+        return "loopback"
+    for kind, globs in {"bridge": _BRIDGES, "tunnel": _TUNNELS}.items():
+        if any(fnmatchcase(name, glob) for glob in globs):
+            return kind
+    return ""

@@ -1,0 +1,86 @@
+"""The locations at which killed runs of a runtime leave things: how they are recorded, listed and cleared."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from pytest_hetgpu.model.job import Reach
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A place at which things of a run may be left.
+
+    A ledger records it, so it holds all that is needed to get there after this process has ended.
+    """
+
+    #: `processes` (of this machine), `host`, or the `location_kind` of a runtime.
+    kind: str
+    #: The host, or whatever else the runtime puts there.
+    host: str = ""
+    reach: Reach = field(default_factory=Reach)
+    environ: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """A thing that carries a label of ours."""
+
+    #: `container`, `network`, `pod`, ...
+    kind: str
+    name: str
+    #: The identifier that the runtime removes it by.
+    ident: str
+    #: The text of its label.
+    owner: str
+    #: Seconds since 1970, None if that is not known.
+    created: float | None = None
+    #: It was removed already, and only takes its time.
+    going: bool = False
+
+
+class LeftoverStore(abc.ABC):
+    """The things at one location. Errors are HetgpuErrors."""
+
+    #: The location, for people.
+    words: str
+    #: Names are unique only within this; "" if they are unique everywhere.
+    within: str = ""
+
+    @abc.abstractmethod
+    def list(self) -> list[Leftover]:
+        """Return everything that carries a label of ours."""
+
+    @abc.abstractmethod
+    def remove(self, found: Sequence[Leftover]) -> None:
+        """Remove things; one that is gone already is fine."""
+
+
+class Leftovers:
+    """The locations of a runtime. There are none by default: what runs on hosts ends with the agent."""
+
+    location_kind: ClassVar[str] = ""
+    """The `kind` of its locations; "" for a runtime without any."""
+
+    @classmethod
+    def leftovers(cls, location: Location) -> LeftoverStore:
+        """Return the things at a location of its kind.
+
+        Raises:
+            ProvisionError: The location cannot be used.
+
+        """
+        raise NotImplementedError(location.kind)
+
+    @classmethod
+    def location_of(cls, reach: Reach, environ: Mapping[str, str]) -> Location | None:
+        """Return the location of the service that makes nodes of a host; None if there is no service."""
+        return None
+
+    @classmethod
+    def default_location(cls, environ: Mapping[str, str]) -> Location | None:
+        """Return the location of this machine's service; None if there seems to be none."""
+        return None

@@ -1,0 +1,103 @@
+"""A runtime's shell lines for `--hetgpu-plan`: its nodes made, used and removed by hand. Pure.
+
+The lines of a placement come in this order: `allocate`, `prepare`, then for each node a folder and the programs of the
+ranks (`inside`, `copy`), an sshd if there are several nodes, the command (`start`), `remove`, `release`.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+from pytest_hetgpu.model.job import Command, Job, Node
+
+
+def words_of(command: Command) -> tuple[str, ...]:
+    """Return a command with its variables: `env NAME=VALUE ... program`."""
+    variables = tuple(f"{name}={value}" for name, value in sorted(command.env.items()))
+    return ("env", *variables, *command.argv) if variables else command.argv
+
+
+class PlanLines:
+    """The lines. `nodes` are those of a job that are of this runtime; `placement` is the name for what is made."""
+
+    client: ClassVar[str] = "ssh"
+    """The program that the lines need."""
+    build_note: ClassVar[str] = ""
+    """A line about images that are built, for whoever runs the lines elsewhere."""
+    foreground_sshd: ClassVar[bool] = False
+    """A process that a line leaves in the background ends with that line: an sshd stays in the foreground."""
+
+    @classmethod
+    def allocate(cls, job: Job, nodes: Sequence[Node], placement: str) -> Iterator[str]:
+        """Return the lines that ask for nodes: before they succeed there is nothing to remove."""
+        yield from ()
+
+    @classmethod
+    def prepare(cls, job: Job, nodes: Sequence[Node], placement: str) -> Iterator[str]:
+        """Return the lines after which commands can be run on the nodes."""
+        yield from cls.create(job, nodes, placement)
+
+    @classmethod
+    def create(cls, job: Job, nodes: Sequence[Node], placement: str) -> Iterator[str]:
+        """Return the lines of `prepare` that show how the nodes are made."""
+        yield from ()
+
+    @classmethod
+    def exec_line(cls, node: Node, placement: str, *argv: str, stdin: bool = False) -> str:
+        """Return the line that runs tokens on a node; `stdin`: they read what the line gets."""
+        # ssh hands its words to the login shell there, which takes them apart again.
+        return shlex.join((*_ssh(node), shlex.join(argv)))
+
+    @classmethod
+    def copy_line(cls, node: Node, placement: str, source: str, target: str) -> str:
+        """Return the line that copies a folder of this machine to `target` on a node; their last parts are equal."""
+        above, _, name = source.rpartition("/")
+        packed = shlex.join(("tar", "-C", above or ".", "-c", name))
+        folder = target.rpartition("/")[0]
+        return f"{packed} | {cls.exec_line(node, placement, 'tar', '-C', folder, '-x', stdin=True)}"
+
+    @classmethod
+    def start_line(cls, job: Job, command: Command, placement: str) -> str:
+        """Return the line that starts a job's command, on a node of this runtime."""
+        return cls.exec_line(job.starter, placement, *words_of(command))
+
+    @classmethod
+    def alternatives(cls, job: Job, nodes: Sequence[Node], programs: str) -> Iterator[str]:
+        """Return other ways to start the job, each behind a line that says what it is."""
+        yield from ()
+
+    @classmethod
+    def remove(cls, job: Job, nodes: Sequence[Node], placement: str, folder: str) -> Iterator[str]:
+        """Return the lines that remove all that was made on nodes, or the nodes; `folder` is ours on each of them."""
+        for node in nodes:
+            yield cls.exec_line(node, placement, "pkill", "-f", f"{folder}/host_key")
+            yield cls.exec_line(node, placement, "rm", "-r", folder)
+
+    @classmethod
+    def release(cls, job: Job, nodes: Sequence[Node], placement: str) -> Iterator[str]:
+        """Return the lines that remove what nodes shared, after all else was removed."""
+        yield from ()
+
+    @classmethod
+    def sshd_user(cls, node: Node) -> str:
+        """Return the user of our sshd on a node; "" for whoever commands run as."""
+        return node.reach.user or ""
+
+    @classmethod
+    def before_sshd(cls, node: Node) -> str:
+        """Return shell words that stand before our sshd."""
+        return "mkdir -p /run/sshd; " if cls.sshd_user(node) == "root" else ""
+
+    @classmethod
+    def address_expression(cls, node: Node, placement: str) -> str:
+        """Return shell words for the address of a node whose host is not known before it is there; else ""."""
+        return ""
+
+
+def _ssh(node: Node) -> tuple[str, ...]:
+    reach = node.reach
+    port = ("-p", str(reach.port)) if reach.port else ()
+    key = ("-i", reach.key) if reach.key else ()
+    return ("ssh", *port, *key, f"{reach.user}@{node.host}" if reach.user else node.host)

@@ -1,0 +1,135 @@
+"""A runtime's settings, and how its nodes are placed, named and leased. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from pytest_hetgpu.errors import UsageError
+from pytest_hetgpu.model.interfaces import Choice
+from pytest_hetgpu.model.job import Hardware, Node, Reach
+from pytest_hetgpu.model.stored import Stored
+
+MACHINE = "host"
+"""The name of a lease of a whole machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRequest:
+    """One lease: of a machine reached by ssh if `reach` is given, else of a name on this machine.
+
+    `words` name it for people. `alone`: why runs that are started on other machines are not kept off, if they are not.
+    """
+
+    name: str
+    words: str
+    reach: Reach | None = None
+    alone: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A way in which nodes are taken from a job that did nothing wrong.
+
+    `service`: it is what makes the nodes that went away; once it is back the cell can be run again.
+    """
+
+    why: str
+    service: bool = False
+
+
+class Policy:
+    """The settings of a runtime, and the rules for its nodes."""
+
+    settings: ClassVar[Any] = None
+    """The pydantic model of its key of a kind of hardware, which has the name of the runtime; None for no such key."""
+    site_settings: ClassVar[Any] = None
+    """The same for its key of an inventory: a map from names of hardware, or `*`, to this model.
+
+    `prefix` in there is the folder of the MPI.
+    """
+    request_type: ClassVar[Any] = None
+    """The class of what `make_settings` returns, if that is not `settings`: a frozen dataclass."""
+
+    schedules: ClassVar[bool] = False
+    """A scheduler chooses the hosts, and lends them to nobody else."""
+    uses_containers: ClassVar[bool] = False
+    """The nodes are containers, made of `image` with the options of `container` and `build`."""
+    encloses: ClassVar[bool] = False
+    """MPI libraries take every node for a host of its own."""
+    shares_files: ClassVar[bool] = False
+    """The nodes see the file systems of this machine, and the MPIs installed here."""
+    needs_inventory: ClassVar[bool] = False
+    """Without an inventory there is no node; else this machine is the only one."""
+
+    losses: ClassVar[Mapping[str, Loss]] = {}
+    """Keys of signatures, `WHAT@RUNTIME`, for the ways in which its nodes can be taken away."""
+    rdma_advice: ClassVar[str] = "load the HCA's driver"
+    """How a node gets the RDMA device that it lacks."""
+
+    @classmethod
+    def check_image(cls, image: str | None) -> None:
+        """Raise ValueError for an `image` that its nodes cannot have."""
+
+    @classmethod
+    def make_settings(cls, given: Any, hardware: Hardware) -> object:
+        """Return the settings of a kind of hardware, from a `settings` model; `hardware` has all other keys."""
+        return given
+
+    @classmethod
+    def with_site(cls, settings: Any, site: Any) -> object:
+        """Return settings with those of a site (a `site_settings` model) put over them."""
+        if settings is None:
+            return site
+        given = {name: getattr(site, name) for name in site.model_fields_set if name in type(settings).model_fields}
+        return settings.model_copy(update=given)
+
+    @classmethod
+    def settings_of(cls, hardware: Hardware) -> Any:
+        """Return the settings of a kind of hardware of this runtime, also if its job was read from a run's folder."""
+        found = hardware.settings
+        if not isinstance(found, Stored):
+            return found
+        shape = cls.request_type or cls.settings
+        if shape is None:
+            return None
+        from pydantic import TypeAdapter, ValidationError
+
+        try:
+            return TypeAdapter(shape).validate_python(found.data)
+        except ValidationError as error:
+            what = error.errors(include_url=False)[0]
+            place = ".".join(map(str, what["loc"]))
+            raise UsageError(f"the settings of {hardware.name} cannot be read: {place}: {what['msg']}") from None
+
+    @classmethod
+    def in_placement(cls, kinds: Sequence[Hardware], ranks: Sequence[int], index: int) -> Hardware:
+        """Return the kind at `index` of a placement, with what its settings say of its place there."""
+        return kinds[index]
+
+    @classmethod
+    def conflict(cls, kinds: Sequence[Hardware], *, launcher: bool = False) -> str:
+        """Return why kinds of this runtime cannot be nodes of one placement, and what to do; "" if they can.
+
+        `launcher`: the last is a node without ranks.
+        """
+        return ""
+
+    @classmethod
+    def shares_host(cls, hardware: Hardware) -> bool:
+        """Return whether several nodes of a kind may be on one host."""
+        return False
+
+    @classmethod
+    def known_interface(cls, hardware: Hardware) -> Choice | None:
+        """Return the interface of a node's TCP if it is known before the node is there."""
+        return None
+
+    @classmethod
+    def lease(cls, node: Node) -> LeaseRequest | None:
+        """Return what a cell holds for itself while it uses a node; None if nobody else can get that node.
+
+        By default that is all of this machine.
+        """
+        return LeaseRequest(MACHINE, node.host)
