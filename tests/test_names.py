@@ -14,46 +14,25 @@ PACKAGE = ROOT / "pytest_hetgpu"
 
 #: Shared names that are still to be cleared, with the modules that share them. This set may only shrink.
 PENDING: dict[str, frozenset[str]] = {
-    "Answer": frozenset(["cluster.inspect", "extensions.runtimes.base"]),
     "Cells": frozenset(["config.matrix.references", "session.terminal.running"]),
     "Choice": frozenset(["extensions.probes.rdma", "model.interfaces"]),
     "Claim": frozenset(["cluster.leases.claims", "config.inventory.sources"]),
     "Cluster": frozenset(["cluster.cluster", "extensions.runtimes._kubernetes.client"]),
     "Device": frozenset(["extensions.probes._pci", "model.records"]),
     "Document": frozenset(["config.matrix.document", "extensions.inventories._json"]),
-    "Entry": frozenset(["config.known_failures.entries", "extensions.build_context"]),
     "Found": frozenset(["cluster.cleanup.findings", "extensions.inventories.base"]),
-    "Hello": frozenset(["extensions.runtimes.agent.link", "model.records"]),
     "Host": frozenset(["cluster.cleanup.sweep", "config.inventory.inventory"]),
     "Keeper": frozenset(["cluster.leases.keeper", "extensions.runtimes._slurm.allocation"]),
-    "Left": frozenset(
-        [
-            "extensions.inventories.base",
-            "extensions.runtimes._docker.leftovers",
-            "extensions.runtimes._kubernetes.leavings",
-        ]
-    ),
-    "Member": frozenset(["cluster.preflight.concern", "extensions.runtimes.base", "model.transport_classes"]),
+    "Member": frozenset(["cluster.preflight.concern", "model.transport_classes"]),
     "Moved": frozenset(["cluster.bandwidth.answers", "cluster.drift"]),
-    "Pattern": frozenset(["extensions.build_context", "extensions.output_patterns"]),
-    "Place": frozenset(
-        [
-            "cluster.cleanup.sweep",
-            "extensions.runtimes._kubernetes.manifests.placement",
-            "extensions.runtimes._kubernetes.placement",
-            "extensions.runtimes._slurm.allocation",
-        ]
-    ),
     "Refused": frozenset(["cluster.leases.claims", "extensions.runtimes._kubernetes.client"]),
     "Rule": frozenset(["config.matrix.document", "execution.resume.rules", "store.redaction.rules"]),
     "Run": frozenset(["session.fixtures", "store.events"]),
     "Seen": frozenset(["cluster.stack_dump", "extensions.probes.base"]),
     "State": frozenset(["model.facts", "store.cells"]),
-    "Waiting": frozenset(["extensions.runtimes._slurm.waiting", "session.xdist.waiting"]),
     "Wish": frozenset(["cli.clean", "cli.compare"]),
     "_Kept": frozenset(["cluster.cleanup.guard", "extensions.runtimes.process.ledger"]),
     "_Reader": frozenset(["config.matrix.reader", "config.matrix.references"]),
-    "_Row": frozenset(["extensions.runtimes._docker.errors", "extensions.runtimes._kubernetes.words"]),
     "_Writer": frozenset(["extensions.runtimes.agent.node", "reporting.junit"]),
 }
 

@@ -31,6 +31,8 @@ from pytest_hetgpu.model.verdict import Kind
 
 _LAUNCH = Kind.LAUNCH_FAILURE
 _NETWORK = Kind.NETWORK_FAILURE
+_TIMEOUT = Kind.TIMEOUT
+_LIMIT, _RELAYED = Priority.LIMIT, Priority.RELAYED
 _MOST = 10_000
 _MOST_NAMED = 64
 
@@ -105,7 +107,7 @@ class Slurm(RuleParser):
             "Application launch ",
             _LAUNCH,
             "{why}@slurm",
-            Priority.RELAYED,
+            _RELAYED,
             r"srun: error: Application launch (?:add )?failed: (?P<detail>(?P<why>.*\S))",
         ),
         MatchRule("timeout waiting for task launch", _LAUNCH, "no-start@slurm"),
@@ -117,7 +119,7 @@ class Slurm(RuleParser):
         ),
         MatchRule("incorrect PMIx library version loaded", _LAUNCH, "bad-library@libpmix"),
         *(
-            MatchRule(words, _LAUNCH, "no-mpi-plugin@slurm", Priority.RELAYED, rf"error: .*(?P<detail>{words}.*)")
+            MatchRule(words, _LAUNCH, "no-mpi-plugin@slurm", _RELAYED, rf"error: .*(?P<detail>{words}.*)")
             for words in (
                 "Invalid MPI type ",
                 "plugin name for mpi/",
@@ -129,12 +131,7 @@ class Slurm(RuleParser):
             )
         ),
         MatchRule(
-            "Error handler invoked: status",
-            Kind.ERROR,
-            "peer-gone@pmix",
-            Priority.CONSEQUENCE,
-            "mpi/pmix",
-            fatal=False,
+            "Error handler invoked: status", Kind.ERROR, "peer-gone@pmix", Priority.CONSEQUENCE, "mpi/pmix", fatal=False
         ),
         MatchRule(
             "collective timeout",
@@ -177,7 +174,7 @@ class Slurm(RuleParser):
             "Failed to invoke ",
             _LAUNCH,
             "plugin@slurm",
-            Priority.RELAYED,
+            _RELAYED,
             r"error: (?:\w+: )?(?P<detail>Failed to invoke (?:spank|task) plugin.*)",
         ),
         MatchRule(
@@ -186,14 +183,10 @@ class Slurm(RuleParser):
             "prolog@slurm",
             pattern=r"error: (?P<detail>(?:TaskProlog|--task-prolog) failed.*)",
         ),
-        MatchRule("Unable to configure MPI plugin", _LAUNCH, "mpi-plugin@slurm", Priority.RELAYED),
-        MatchRule("Failed mpi_g_slurmstepd_prefork", _LAUNCH, "mpi-plugin@slurm", Priority.RELAYED),
+        MatchRule("Unable to configure MPI plugin", _LAUNCH, "mpi-plugin@slurm", _RELAYED),
+        MatchRule("Failed mpi_g_slurmstepd_prefork", _LAUNCH, "mpi-plugin@slurm", _RELAYED),
         MatchRule(
-            "IO setup failed",
-            _LAUNCH,
-            "no-output@slurm",
-            Priority.RELAYED,
-            r"slurmstepd.*(?P<detail>IO setup failed.*)",
+            "IO setup failed", _LAUNCH, "no-output@slurm", _RELAYED, r"slurmstepd.*(?P<detail>IO setup failed.*)"
         ),
         MatchRule(
             "Could not open output file",
@@ -231,27 +224,23 @@ class Slurm(RuleParser):
             r"srun: error: (?P<detail>Aborting, (?:io|step|can not).*)",
         ),
         MatchRule(
-            "has exceeded its time limit",
-            Kind.TIMEOUT,
-            "time-limit@slurm",
-            Priority.LIMIT,
-            r"salloc: .*has exceeded its time",
+            "has exceeded its time limit", _TIMEOUT, "time-limit@slurm", _LIMIT, r"salloc: .*has exceeded its time"
         ),
         MatchRule(
             "Slurm job ", _LAUNCH, "expired@slurm", pattern=r"srun: error: (?P<detail>Slurm job \d+ has expired)"
         ),
         MatchRule(
             "Job allocation ",
-            Kind.TIMEOUT,
+            _TIMEOUT,
             "cancelled@slurm",
-            Priority.LIMIT,
+            _LIMIT,
             r"salloc: (?:error: )?Job allocation \d+ has been revoked",
         ),
         MatchRule(
             "Job allocation ",
             _LAUNCH,
             "revoked@slurm",
-            Priority.RELAYED,
+            _RELAYED,
             r"srun: (?:error: )?(?P<detail>Job allocation \d+ has been revoked)",
         ),
         MatchRule("srun: unrecognized option", _LAUNCH, "bad-option@slurm"),
@@ -264,7 +253,7 @@ class Slurm(RuleParser):
                 words,
                 _LAUNCH,
                 "{why}@slurm",
-                Priority.RELAYED,
+                _RELAYED,
                 r": error: (?P<detail>(?P<why>(?:[Ii]nvalid |Memory specification |CPU count |ntasks-per).*\S))",
                 fatal=False,
             )
@@ -342,7 +331,7 @@ class Slurm(RuleParser):
         failed = min((told.line.number for told in self._told if told.reason.priority is Priority.EXIT), default=None)
         of = next((told.reason.signal for told in self._told if told.reason.signal in ("SIGTERM", "SIGKILL")), None)
         for line, host, why in self._cancelled:
-            kind, key, priority = Kind.TIMEOUT, _LIMITS.get(why, _CANCELLATION), CUT_OFF
+            kind, key, priority = _TIMEOUT, _LIMITS.get(why, _CANCELLATION), CUT_OFF
             signal = exit_by_signal(number).signal if (number := signal_number(why.replace("SIGNAL ", ""))) else of
             if why.startswith("NODE FAILURE"):
                 kind, key, priority, signal = _NETWORK, "node-failure@slurm", Priority.EXIT, None

@@ -6,7 +6,7 @@ import pytest
 
 from pytest_hetgpu.extensions.runtimes._slurm import client
 from pytest_hetgpu.extensions.runtimes._slurm.allocation import walltime
-from pytest_hetgpu.extensions.runtimes._slurm.pending_reasons import UNSETTLED, Waiting, beyond, seconds
+from pytest_hetgpu.extensions.runtimes._slurm.pending_reasons import UNSETTLED, PendingJob, beyond, seconds
 from pytest_hetgpu.extensions.runtimes.base import Walltime
 
 PARTITION = (
@@ -33,9 +33,9 @@ def job(
 
 def test_the_reason_of_a_job_that_the_scheduler_has_not_seen_is_not_taken_for_what_it_says() -> None:
     """0.3 s after its submission a job of nine days had PartitionConfig, 0.4 s later PartitionTimeLimit."""
-    waiting = Waiting()
+    waiting = PendingJob()
     first = waiting.look([job("PartitionConfig", time="9-00:00:00")], partition, 0.3)
-    later = Waiting().look([job("PartitionTimeLimit", time="9-00:00:00")], partition, 0.9)
+    later = PendingJob().look([job("PartitionTimeLimit", time="9-00:00:00")], partition, 0.9)
     assert first == later
     assert first == (
         "(PartitionTimeLimit): `time` asks for 9-00:00:00, and partition cuda allows 01:00:00: give less, or take "
@@ -44,38 +44,38 @@ def test_the_reason_of_a_job_that_the_scheduler_has_not_seen_is_not_taken_for_wh
 
 
 def test_a_reason_that_no_limit_explains_is_waited_for_a_while() -> None:
-    waiting = Waiting()
+    waiting = PendingJob()
     jobs = [job("PartitionConfig")]
     assert [bool(waiting.look(jobs, partition, now)) for now in (0.3, 0.9, UNSETTLED)] == [False] * 3
     assert waiting.look(jobs, partition, UNSETTLED + 1).startswith("(PartitionConfig): the partition does not take it")
 
 
 def test_a_reason_that_goes_away_begins_anew() -> None:
-    waiting = Waiting()
+    waiting = PendingJob()
     looks = [("PartitionConfig", 0.0), ("Resources", 5.0), ("PartitionConfig", 6.0), ("PartitionConfig", UNSETTLED + 1)]
     assert [waiting.look([job(reason)], partition, now) for reason, now in looks] == [""] * 4
     assert waiting.reasons == ("PartitionConfig",)
 
 
 def test_a_reason_counts_when_it_is_seen_twice() -> None:
-    waiting = Waiting()
+    waiting = PendingJob()
     assert waiting.look([job("BadConstraints")], partition, 0.3) == ""
     assert waiting.look([job("BadConstraints")], partition, 0.9).startswith("(BadConstraints): no node has what")
 
 
 def test_each_component_of_a_heterogeneous_job_is_looked_at() -> None:
-    found = Waiting().look([job("None"), job("PartitionConfig", nodes="3")], partition, 0.3)
+    found = PendingJob().look([job("None"), job("PartitionConfig", nodes="3")], partition, 0.3)
     assert found.startswith("(PartitionNodeLimit): partition cuda has 2 nodes, and 3 are asked for")
 
 
 def test_a_job_that_runs_waits_for_nothing() -> None:
-    waiting = Waiting()
+    waiting = PendingJob()
     assert [waiting.look([job("BadConstraints", state="RUNNING")], partition, now) for now in (0.3, 0.9)] == ["", ""]
     assert waiting.reasons == ()
 
 
 def test_nodes_that_are_not_there_now_are_waited_for_and_named() -> None:
-    waiting = Waiting()
+    waiting = PendingJob()
     for now in (0.3, 0.9, 500.0):
         assert waiting.look([job("ReqNodeNotAvail,_UnavailableNodes:c1")], partition, now) == ""
     assert waiting.why() == (
@@ -88,8 +88,8 @@ def test_of_several_partitions_one_that_takes_the_job_is_enough() -> None:
     def has(name: str) -> dict[str, str]:
         return partition(name, state="DOWN" if name == "closed" else "UP")
 
-    assert Waiting().look([job("PartitionConfig", name="closed,cuda")], has, 0.3) == ""
-    assert Waiting().look([job("PartitionConfig", name="closed")], has, 0.3).startswith("(PartitionDown): partition")
+    assert PendingJob().look([job("PartitionConfig", name="closed,cuda")], has, 0.3) == ""
+    assert PendingJob().look([job("PartitionConfig", name="closed")], has, 0.3).startswith("(PartitionDown): partition")
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ _REASONS = {
 }
 
 
-class _Row(NamedTuple):
+class _Reason(NamedTuple):
     """What is said, and what it means: {where} is the cluster, {groups} those of the pattern."""
 
     pattern: str
@@ -55,67 +55,67 @@ class _Row(NamedTuple):
 
 # The first that fits counts.
 _TABLE = (
-    _Row(
+    _Reason(
         r"is forbidden: exceeded quota: (?P<what>[^\n]*)",
         "{where} has no more room for it in namespace {namespace}: see `kubectl describe quota -n {namespace}`",
     ),
-    _Row(
+    _Reason(
         r'violates PodSecurity "?(?P<what>[^\n"]*)',
         "namespace {namespace} does not allow such pods (PodSecurity {what}): leave out what it names, or ask "
         "who runs it",
     ),
-    _Row(
+    _Reason(
         r"admission webhook \"?(?P<what>[^\"\s]+)\"? denied the request",
         "{where} does not admit it (webhook {what}): its words say why",
     ),
-    _Row(
+    _Reason(
         r'User "(?P<user>[^"]*)" cannot (?P<verb>\w+) resource "(?P<resource>[^"]+)"'
         r'(?: in API group "(?P<group>[^"]*)")?(?: in the namespace "(?P<there>[^"]+)")?',
         "{user} may not {verb} {resource} in namespace {there} of {where}: check with `kubectl auth can-i {verb} "
         "{typed} -n {there}{context}`, and ask for that right",
     ),
-    _Row(
+    _Reason(
         r"\(Unauthorized\)|the server has asked for the client to provide credentials|must be logged in",
         "{where} does not take your credentials. They have expired, or are another cluster's; log in again, and check "
         "with `kubectl auth can-i get pods{context}`",
     ),
-    _Row(
+    _Reason(
         r"getting credentials: (?P<what>[^\n]*)",
         "the credentials for {where} cannot be had: log in again",
     ),
-    _Row(
+    _Reason(
         r'namespaces "(?P<what>[^"]+)" not found',
         "{where} has no namespace {what}: see `kubectl get namespaces{context}`, and `kubernetes: namespace` of "
         "matrix and inventory",
     ),
-    _Row(
+    _Reason(
         r'no matches for kind "(?P<kind>\w+)" in (?:version|group) "(?P<what>[^"]+)"|doesn\'t have a resource type',
         "{where} knows no {kind} of {what}: it lacks {operator}; `kind: job` needs none",
         "absent",
     ),
-    _Row(r"\(NotFound\)", "{where} has no such object", "missing"),
-    _Row(
+    _Reason(r"\(NotFound\)", "{where} has no such object", "missing"),
+    _Reason(
         r'context "?(?P<what>[^"\n]+?)"? does not exist|(?:cannot locate context|'
         r"context was not found for specified context:) (?P<other>\S+)",
         "kubectl has no context {what}{other}: see `kubectl config get-contexts`, and `kubernetes: context` of "
         "matrix and inventory",
     ),
-    _Row(
+    _Reason(
         r"no configuration has been provided|current-context is not set|current-context must exist",
         NO_CLUSTER,
         "absent",
     ),
-    _Row(
+    _Reason(
         r"error dialing backend: |proxy error from \S+ while dialing ",
         "the API server of {where} does not reach the kubelet of that pod's node, which `kubectl exec` needs: "
         "`kubectl get nodes{context}` shows whether it is there",
         "unreached",
     ),
-    _Row(
+    _Reason(
         r"x509: |certificate signed by unknown|tls: ",
         "the certificate of {where}, or yours, is not good for it: see its `kubectl config view{context}`",
     ),
-    _Row(
+    _Reason(
         r"was refused|[Cc]onnection refused|no such host|i/o timeout|no route to host|network is unreachable|"
         r"TLS handshake timeout|Client\.Timeout exceeded|context deadline exceeded|connection reset|unexpected EOF|"
         r": EOF|"

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pytest_hetgpu.errors import ProvisionError
 from pytest_hetgpu.extensions.package_data import REMOTE
 from pytest_hetgpu.extensions.runtimes._slurm import client, messages
-from pytest_hetgpu.extensions.runtimes._slurm.pending_reasons import Fields, Waiting, seconds
+from pytest_hetgpu.extensions.runtimes._slurm.pending_reasons import Fields, PendingJob, seconds
 from pytest_hetgpu.extensions.runtimes.base import Deployment, Walltime
 from pytest_hetgpu.extensions.runtimes.batch.request import batch_of, components
 from pytest_hetgpu.model.job import Node
@@ -74,7 +74,7 @@ class Allocation:
     def __init__(self, nodes: Sequence[Node], deployment: Deployment) -> None:
         """Wait until the nodes are there; ProvisionError if they will not be, or not in time."""
         self._name = ", ".join(dict.fromkeys(node.hardware.name for node in nodes))
-        self._waiting = Waiting()
+        self._waiting = PendingJob()
         self._keeper = Keeper((client.program("salloc"), *options(nodes, deployment)))
         try:
             asked = time.monotonic()

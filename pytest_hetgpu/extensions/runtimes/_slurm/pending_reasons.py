@@ -22,7 +22,7 @@ _TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
 _ENDLESS = ("UNLIMITED", "INFINITE")
 
 
-class Waiting:
+class PendingJob:
     """What a job waits for. `reasons` are the latest, in Slurm's words."""
 
     def __init__(self) -> None:

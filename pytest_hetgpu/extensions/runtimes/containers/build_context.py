@@ -32,7 +32,7 @@ _FROM = re.compile(r"^[ \t]*FROM[ \t]", re.IGNORECASE | re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ContextFile:
     """One file, folder or link of a build context: its `path` below the folder, its `mode` as lstat says."""
 
     path: str
@@ -47,7 +47,7 @@ class _Expression(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Pattern:
+class IgnorePattern:
     """One line of a .dockerignore."""
 
     expression: _Expression
@@ -78,7 +78,7 @@ def content_digest(folder: str, args: Mapping[str, str]) -> str:
     return digest.hexdigest()[:_DIGITS]
 
 
-def context(folder: str) -> tuple[Entry, ...]:
+def context(folder: str) -> tuple[ContextFile, ...]:
     """Return the files that a build of `folder` gets, sorted by path: all that its .dockerignore does not leave out.
 
     The Dockerfile and .dockerignore are always of it. Sockets, pipes and devices are not. Raises UsageError.
@@ -96,7 +96,7 @@ def context(folder: str) -> tuple[Entry, ...]:
         raise UsageError(f"{ignored}: is not UTF-8") from error
 
 
-def ignore_patterns(text: str) -> tuple[Pattern, ...]:
+def ignore_patterns(text: str) -> tuple[IgnorePattern, ...]:
     """Read the patterns of a .dockerignore: Go's filepath.Match with `**`, `!` and `#`, relative to the folder.
 
     https://docs.docker.com/build/concepts/context/#dockerignore-files
@@ -105,7 +105,7 @@ def ignore_patterns(text: str) -> tuple[Pattern, ...]:
     return tuple(pattern for line in lines if line for pattern in _pattern(line))
 
 
-def excluded(path: str, patterns: Sequence[Pattern]) -> bool:
+def excluded(path: str, patterns: Sequence[IgnorePattern]) -> bool:
     """Whether the last pattern that speaks of `path` leaves it out."""
     if path in (DOCKERFILE, IGNORED):
         return False
@@ -144,22 +144,22 @@ def _content(path: Path, mode: int) -> bytes:
         raise UsageError(f"{path}: cannot be read for the image: {error.strerror}") from error
 
 
-def _walk(root: Path, below: str, patterns: Sequence[Pattern]) -> Iterator[Entry]:
+def _walk(root: Path, below: str, patterns: Sequence[IgnorePattern]) -> Iterator[ContextFile]:
     for found in (root / below).iterdir():
         path = f"{below}{found.name}"
         mode = found.lstat().st_mode
         left_out = excluded(path, patterns)
         if not left_out and (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)):
-            yield Entry(path, mode)
+            yield ContextFile(path, mode)
         if stat.S_ISDIR(mode) and not (left_out and not any(pattern.keeps for pattern in patterns)):
             yield from _walk(root, f"{path}/", patterns)
 
 
-def _pattern(line: str) -> Iterator[Pattern]:
+def _pattern(line: str) -> Iterator[IgnorePattern]:
     keeps = line.startswith("!")
     clean = os.path.normpath("/" + line.removeprefix("!").strip()).lstrip("/")
     if clean:
-        yield Pattern(_compiled(clean), keeps)
+        yield IgnorePattern(_compiled(clean), keeps)
 
 
 def _compiled(pattern: str) -> _Expression:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import select
 import threading
@@ -11,6 +10,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import ctypes
 
 _SET_CHILD_SUBREAPER, _GET_CHILD_SUBREAPER = 36, 37
 _THREADS = "/proc/self/task"
@@ -127,10 +130,14 @@ custody = Custody()
 
 
 def _become_subreaper(flag: int) -> bool:
+    import ctypes
+
     return _prctl(_SET_CHILD_SUBREAPER, ctypes.c_ulong(flag))
 
 
 def _subreaper() -> int:
+    import ctypes
+
     flag = ctypes.c_int(0)
     _prctl(_GET_CHILD_SUBREAPER, ctypes.byref(flag))
     return flag.value
@@ -138,6 +145,8 @@ def _subreaper() -> int:
 
 @cache
 def _libc() -> ctypes.CDLL:
+    import ctypes  # a listing has no use for it
+
     return ctypes.CDLL(None)
 
 
