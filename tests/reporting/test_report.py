@@ -141,7 +141,8 @@ def test_a_report_that_cannot_be_made_leaves_the_old_one(run: RunFolder) -> None
 
 
 def test_writing_a_journal_imports_nothing_heavy() -> None:
-    modules = ", ".join(f"pytest_hetgpu.reporting.{name}" for name in ("journal", "folder", "pairs", "report", "table"))
+    names = ("store.journal", "store.folder", "store.properties", "reporting.report", "reporting.table")
+    modules = ", ".join(f"pytest_hetgpu.{name}" for name in names)
     code = f"import sys, {modules}; print({{'pytest', 'junitparser', 'pydantic', 'yaml'}} & set(sys.modules))"
     root = Path(__file__).parents[2]
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root)

@@ -187,7 +187,7 @@ def test_of_a_sole_writer_there_is_one(tmp_path: Path) -> None:
 WRITER = """
 import sys
 from pathlib import Path
-from pytest_hetgpu.reporting.journal import Journal
+from pytest_hetgpu.store.journal import Journal
 from tests.reporting.report_samples import PASSED, job, result
 folder, writer, count = sys.argv[1:]
 journal = Journal(Path(folder), writer)

@@ -17,7 +17,7 @@ HEAVY = {
 }
 EXPLAIN = """
 import sys
-from pytest_hetgpu.cli import main
+from pytest_hetgpu.cli.main import main
 code = main(["explain", "--json", sys.argv[1]])
 print(*sys.modules, file=sys.stderr)
 sys.exit(code)
@@ -29,10 +29,10 @@ def spy(*given):
     compiled.append(sys._getframe(1).f_globals["__name__"])
     return compile(*given)
 re.compile = spy
-from pytest_hetgpu.explain import command
-from pytest_hetgpu.logs.transcript import dialects
+from pytest_hetgpu.cli.explain import command
+from pytest_hetgpu.analysis.logs.transcript import dialects
 dialects()
-print(*(name for name in compiled if name.startswith("pytest_hetgpu.signatures")))
+print(*(name for name in compiled if name.startswith("pytest_hetgpu.extensions.signatures")))
 """
 
 

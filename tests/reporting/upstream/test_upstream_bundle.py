@@ -61,7 +61,7 @@ def test_a_key_brings_all_its_cells(run: RunFolder, tmp_path: Path) -> None:
     assert (made.project.name, made.title.split(" ")[0]) == ("UCX", "SIGSEGV")
     found = contents(*made.files)
     names = {name.removeprefix(f"{NAME}/") for name in found}
-    assert {"issue.md", "reproduce.sh", "remote/allreduce.py", "remote/harness.py"} <= names
+    assert {"issue.md", "reproduce.sh", "programs/allreduce.py", "programs/harness.py"} <= names
     assert {name for name in names if name.startswith("cells/")} == {
         *(f"cells/mixed-ucx-{cell}/{file}" for cell in ("allreduce", "gather") for file in ("job.json", "output.log")),
         "cells/mixed-ucx-allreduce/debug.log",

@@ -11,7 +11,7 @@ from pytest_hetgpu.store.redaction.redact import redact
 
 PACKAGE = Path(pytest_hetgpu.__file__).parent
 # Patterns of secrets and texts that are no messages.
-NO_MESSAGES = ("redaction_rules.py", "redaction.py")
+NO_MESSAGES = ("rules.py", "redact.py")
 
 
 def sentences(path: Path) -> Iterator[str]:
