@@ -39,7 +39,7 @@ def main() -> None:
         os.chdir(place)  # reports name files as they are seen from here
         made = Path("reports") / "sample"
         shutil.copytree(run, made)
-        anonymity.keep(made)
+        anonymity.mark_anonymous(made)
         report.build(made, RERUN)
         bundle(made, CRASH, Path("bundle.tar.gz"))
         shutil.rmtree(SAMPLE, ignore_errors=True)

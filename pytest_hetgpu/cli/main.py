@@ -156,10 +156,10 @@ def _explain(parsed: argparse.Namespace) -> int:
 
 def _report(parsed: argparse.Namespace) -> int:
     from pytest_hetgpu.cli.report import rejudge
-    from pytest_hetgpu.store.text import visible
+    from pytest_hetgpu.store.text import escape_controls
 
     for line in rejudge(parsed.folder, parsed.knowledge, parsed.history, anonymous=parsed.anonymise):
-        print(visible(line))
+        print(escape_controls(line))
     return 0
 
 

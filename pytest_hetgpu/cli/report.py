@@ -25,14 +25,14 @@ from pytest_hetgpu.planning.suite import Suite
 from pytest_hetgpu.reporting.messages import rerun
 from pytest_hetgpu.reporting.report import build
 from pytest_hetgpu.store import writer_lock
-from pytest_hetgpu.store.cells import CellRecord, lost_logs, read_run
+from pytest_hetgpu.store.cells import CellRecord, missing_logs, read_run
 from pytest_hetgpu.store.encode import RecordError
-from pytest_hetgpu.store.events import Run
+from pytest_hetgpu.store.events import SessionStarted
 from pytest_hetgpu.store.files import refuse_links
 from pytest_hetgpu.store.folder import RunFolder, read_job, read_result
 from pytest_hetgpu.store.journal import Journal
 from pytest_hetgpu.store.redaction import anonymity
-from pytest_hetgpu.store.redaction.redact import learn
+from pytest_hetgpu.store.redaction.redact import register_secrets
 
 WRITER = "rejudged"
 _MOST = 10
@@ -56,11 +56,11 @@ def rejudge(
         raise UsageError(f"{run}: not a run's folder (it has no journal)")
     refuse_links(run)
     record = read_run(run)
-    _learn(record.sessions if folder.unpublished() else ())
+    _learn(record.sessions if folder.unpublished_logs() else ())
     known = _knowledge(run, record.sessions, added)
     changed = 0
     # What is said here is said after all that was there; of a run that goes on, before what is still to come.
-    part = record.part + (not writer_lock.alive(run / "journal" / "main.jsonl"))
+    part = record.part + (not writer_lock.writer_alive(run / "journal" / "main.jsonl"))
     with closing(Journal(run, WRITER, part)) as journal:
         for cell in record.cells:
             folder.redact_again(cell.label)
@@ -78,38 +78,39 @@ def rejudge(
                 was, now = (f"{o.kind.value} ({o.verdict.value})" for o in (before, after))
                 yield f"{cell.label}: was {was}, is {now}: {after.why}"
     if anonymous:
-        anonymity.keep(run)
+        anonymity.mark_anonymous(run)
     commands = {(cell.matrix, cell.label): _again(cell, record.sessions) for cell in record.cells}
-    lost = lost_logs(record, folder)
+    lost = missing_logs(record, folder)
     if lost:
         yield f"{len(lost)} logs are gone, their cells stay as they were judged: {', '.join(lost[:_MOST])}"
     build(run, lambda matrix, label: commands[matrix, label])
     yield f"{changed} verdicts changed; reports rebuilt in {run}"
     if history:
         from pytest_hetgpu.store.history import put
-        from pytest_hetgpu.store.run_summary import past
+        from pytest_hetgpu.store.run_summary import summarise
 
-        yield put(history, past(read_run(run), run)) or f"put into {history}"
+        yield put(history, summarise(read_run(run), run)) or f"put into {history}"
 
 
-def _learn(sessions: Sequence[Run]) -> None:
+def _learn(sessions: Sequence[SessionStarted]) -> None:
     """Has what is secret in this environment, and in the matrices and inventories of these sessions, redacted.
 
     What is not there any more is left out; nothing is asked of this machine or of its standard input.
     """
-    learn(os.environ)
+    register_secrets(os.environ)
     files = [Path(session.folder, matrix.file) for session in sessions for matrix in session.matrices]
     for file in dict.fromkeys(files):
         with suppress(HetgpuError, OSError):
             suite = Suite.load([file], file.parent, timeout=math.inf, environ=os.environ)
-            learn({}, *suite.settings())
+            register_secrets({}, *suite.settings())
     given = [(session.folder, text) for session in sessions for text in _values(_options(session), _INVENTORY)]
     for folder, text in dict.fromkeys(given):
         with suppress(HetgpuError, OSError):
             spec = spec_of(text)
             place = Path(folder, os.path.expanduser(spec.path or "" if spec else text))  # noqa: PTH111 - as elsewhere
             if spec is None or spec.is_file:
-                learn({}, *inventory.read(f"{spec.kind}:{place}" if spec else place, files_only=True).settings())
+                source = f"{spec.kind}:{place}" if spec else place
+                register_secrets({}, *inventory.read(source, files_only=True).settings())
 
 
 def _judged(cell: CellRecord, folder: RunFolder, known: Knowledge | None) -> Outcome | None:
@@ -141,7 +142,7 @@ def _again_judged(
     return str(log.relative_to(folder.path)), outcome
 
 
-def _knowledge(run: Path, sessions: Sequence[Run], added: Sequence[Path]) -> Knowledge | None:
+def _knowledge(run: Path, sessions: Sequence[SessionStarted], added: Sequence[Path]) -> Knowledge | None:
     """What the run knew of failures; None for the shipped entries alone. Without its files no verdict is touched."""
     files = added or [
         Path(session.folder, file) for session in sessions for file in _values(_options(session), _KNOWLEDGE)
@@ -155,14 +156,14 @@ def _knowledge(run: Path, sessions: Sequence[Run], added: Sequence[Path]) -> Kno
     return knowledge(tuple(dict.fromkeys(files))) if files else None
 
 
-def _again(cell: CellRecord, sessions: Sequence[Run]) -> str:
+def _again(cell: CellRecord, sessions: Sequence[SessionStarted]) -> str:
     """The command that runs a cell once more, with the options of the last session that had its matrix."""
     had = ((one.file, _options(session)) for session in sessions for one in session.matrices if one.name == cell.matrix)
     *_, (file, options) = ((f"{cell.matrix}.yaml", ()), *had)
     return shlex.join(rerun(file, cell.scenario, options))
 
 
-def _options(session: Run) -> tuple[str, ...]:
+def _options(session: SessionStarted) -> tuple[str, ...]:
     """What a session's cells need again; of a journal that does not tell, what its command line has of it."""
     given = ((option, value) for option in _OPTIONS for value in _values(session.argv, option))
     return session.options or tuple(itertools.chain.from_iterable(given))

@@ -11,8 +11,8 @@ from pytest_hetgpu.model.records import Measurement
 from pytest_hetgpu.model.sizes import show_size
 from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.store.cells import CellRecord
-from pytest_hetgpu.store.environment import SeenPlacement
-from pytest_hetgpu.store.text import escape
+from pytest_hetgpu.store.environment import PlacementFacts
+from pytest_hetgpu.store.text import escape_markdown
 
 MOST = 200
 """Placements that the table holds."""
@@ -28,7 +28,7 @@ class Best(NamedTuple):
     cell: CellRecord
 
 
-def lines(cells: Sequence[CellRecord], placements: Sequence[SeenPlacement]) -> Iterator[str]:
+def lines(cells: Sequence[CellRecord], placements: Sequence[PlacementFacts]) -> Iterator[str]:
     """Paragraphs of Markdown; nothing where no wire was looked at."""
     measured = [placement for placement in placements if placement.wire]
     if not measured:
@@ -60,11 +60,11 @@ def best(cells: Iterable[CellRecord]) -> Best | None:
     return max(every, key=lambda one: one.fraction, default=None)
 
 
-def _of(placement: SeenPlacement, cells: Iterable[CellRecord]) -> Iterator[CellRecord]:
+def _of(placement: PlacementFacts, cells: Iterable[CellRecord]) -> Iterator[CellRecord]:
     return (cell for cell in cells if f"{cell.matrix}-{cell.axes.get('placement')}" == placement.name)
 
 
-def _row(placement: SeenPlacement, one: Best | None) -> str:
+def _row(placement: PlacementFacts, one: Best | None) -> str:
     assert placement.wire
     limit = placement.wire.limit
     entries = [placement.name, f"{gbs(limit.gbs)} GB/s" if limit.gbs else "-", told(limit)]
@@ -73,4 +73,4 @@ def _row(placement: SeenPlacement, one: Best | None) -> str:
         entries += [f"{gbs(one.measured.value)} GB/s at {where}", percent(one.fraction), one.cell.label]
     else:
         entries += ["-", "-", "-"]
-    return f"| {' | '.join(map(escape, entries))} |"
+    return f"| {' | '.join(map(escape_markdown, entries))} |"

@@ -11,8 +11,8 @@ from pytest_hetgpu.model.job import Expectation
 from pytest_hetgpu.model.outcome import Outcome
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store.cells import CellRecord
-from pytest_hetgpu.store.folder import RAW, RunFolder
-from pytest_hetgpu.store.properties import before, flaky
+from pytest_hetgpu.store.folder import PRIVATE_LOGS, RunFolder
+from pytest_hetgpu.store.properties import attempt_lines, describe_flaky
 from pytest_hetgpu.store.redaction.redact import redact_argv
 from pytest_hetgpu.store.text import one_line
 
@@ -41,7 +41,7 @@ def expected(expectation: Expectation | None) -> str:
 def headline(record: CellRecord) -> str:
     """One line of at most 300 characters: the verdict, the kind and the signature's key (or, without one, why)."""
     outcome = record.outcome
-    found = f"flaky: {flaky(outcome)}" if outcome.flaky else outcome.kind.value
+    found = f"flaky: {describe_flaky(outcome)}" if outcome.flaky else outcome.kind.value
     if outcome.signature:
         found = f"{found} {outcome.signature.key}"
     elif outcome.verdict is Verdict.NEW and outcome.why:
@@ -78,7 +78,7 @@ def details(record: CellRecord, rerun: Rerun) -> Iterator[str]:
     yield from (one_line(line, _LINE) for line in knowing(outcome.known))
     if outcome.others:
         yield f"also in the log: {one_line(', '.join(f'{o.key} (line {o.line})' for o in outcome.others[:5]), _LINE)}"
-    yield from (one_line(f"attempt {number}: {line}", _LINE) for number, line in enumerate(before(outcome), 1))
+    yield from (one_line(f"attempt {number}: {line}", _LINE) for number, line in enumerate(attempt_lines(outcome), 1))
     if outcome.debug:
         yield one_line(debugged(outcome), _LINE)
     yield from (f"note: {one_line(note, _LINE)}" for note in outcome.notes)
@@ -139,9 +139,9 @@ def again(record: CellRecord, rerun: Rerun) -> str:
 
 def private(folder: RunFolder) -> str:
     """How many logs held secrets, and where they are as they were printed; "" if none did."""
-    count = folder.raw_logs()
+    count = folder.count_raw_logs()
     if not count:
         return ""
     logs, are = ("log", "log is") if count == 1 else ("logs", "logs are")
-    place = f"{folder.path.parent.name}/{RAW}/{folder.path.resolve().name}"
+    place = f"{folder.path.parent.name}/{PRIVATE_LOGS}/{folder.path.resolve().name}"
     return f"{count} {logs} held secrets: the text here is redacted, the raw {are} in {place} (not for publishing)"

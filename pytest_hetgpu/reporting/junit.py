@@ -21,7 +21,7 @@ from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.reporting.cell_text import Rerun, brief, details, headline
 from pytest_hetgpu.store.cells import CellRecord, RunRecord
 from pytest_hetgpu.store.folder import RunFolder
-from pytest_hetgpu.store.properties import to_pairs
+from pytest_hetgpu.store.properties import to_properties
 from pytest_hetgpu.store.text import clean, one_line, tail
 
 _xml: Any = junitparser  # typed, but for half of what is used here
@@ -134,7 +134,7 @@ def _axis(cell: CellRecord, name: str) -> str:
 def _properties(cell: CellRecord, *, measured: bool) -> Any:
     outcome = cell.outcome if measured else replace(cell.outcome, measurements=())
     properties = _xml.Properties()
-    for name, value in to_pairs(outcome, label=clean(cell.label), matrix=clean(cell.matrix)):
+    for name, value in to_properties(outcome, label=clean(cell.label), matrix=clean(cell.matrix)):
         properties.append(_xml.Property(name, str(value)))
     return properties
 

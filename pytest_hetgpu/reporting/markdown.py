@@ -18,9 +18,9 @@ from pytest_hetgpu.model.verdict import Verdict
 from pytest_hetgpu.reporting import scaling_table
 from pytest_hetgpu.reporting.cell_text import Rerun, again, debugged, expected, words
 from pytest_hetgpu.reporting.grid import Grid, carried, grids
-from pytest_hetgpu.store.cells import CellRecord, RunRecord, utc
-from pytest_hetgpu.store.properties import before, flaky
-from pytest_hetgpu.store.text import escape, one_line
+from pytest_hetgpu.store.cells import CellRecord, RunRecord, format_utc
+from pytest_hetgpu.store.properties import attempt_lines, describe_flaky
+from pytest_hetgpu.store.text import escape_markdown, one_line
 
 T = TypeVar("T")
 
@@ -68,7 +68,7 @@ def render(
     parts += _flaky(record)
     parts += _skips(record)
     parts += _quarantine(record)
-    parts += scaling_table.paragraphs(record, escape)
+    parts += scaling_table.paragraphs(record, escape_markdown)
     parts += nodes
     parts += _legend(record)
     parts += _lost(lost)
@@ -85,7 +85,7 @@ def code(text: str, limit: int = 300) -> str:
 
 def _link(text: str) -> str:
     line = one_line(text, 1000)
-    return f"<{line}>" if _LINK.fullmatch(line) else escape(line)
+    return f"<{line}>" if _LINK.fullmatch(line) else escape_markdown(line)
 
 
 def _cut(text: str) -> str:
@@ -98,7 +98,7 @@ def _cut(text: str) -> str:
 
 
 def _list(texts: Iterable[str]) -> str:
-    return ", ".join(map(escape, texts))
+    return ", ".join(map(escape_markdown, texts))
 
 
 def _matrices(record: RunRecord) -> list[str]:
@@ -107,13 +107,16 @@ def _matrices(record: RunRecord) -> list[str]:
 
 def _sentence(record: RunRecord) -> str:
     files = {matrix.name: matrix.file for session in record.sessions for matrix in session.matrices}
-    named = [f"{escape(name)} ({code(files[name])})" if name in files else escape(name) for name in _matrices(record)]
+    named = [
+        f"{escape_markdown(name)} ({code(files[name])})" if name in files else escape_markdown(name)
+        for name in _matrices(record)
+    ]
     times = [session.started for session in record.sessions[:1]] or [c.started for c in record.cells if c.started]
     hosts = dict.fromkeys(session.host for session in record.sessions)
     stacks = dict.fromkeys(cell.outcome.stack for cell in record.cells if cell.outcome.stack)
     said = f"The matrix {' and '.join(named) or '(none)'} was run"
-    said += f" on {utc(min(times))}" if times else ""
-    taken_up = [utc(session.started) for session in record.sessions[1:]]
+    said += f" on {format_utc(min(times))}" if times else ""
+    taken_up = [format_utc(session.started) for session in record.sessions[1:]]
     said += f" (taken up again on {_list(taken_up)})" if taken_up else ""
     said += f" from the host {_list(hosts)}" if hosts else ""
     return f"{said}, {f'with {_list(stacks)}' if stacks else 'and no rank said which MPI it loaded'}."
@@ -133,18 +136,18 @@ def _grids(record: RunRecord) -> Iterator[str]:
     found = grids(record.cells)
     for grid in found:
         if len(found) > 1:
-            yield f"### {escape(grid.matrix)}"
-        heading = [" / ".join(map(escape, grid.axes)) or "cell", *map(escape, grid.columns)]
+            yield f"### {escape_markdown(grid.matrix)}"
+        heading = [" / ".join(map(escape_markdown, grid.axes)) or "cell", *map(escape_markdown, grid.columns)]
         kept, left = _within(grid.rows, partial(_row, grid), GRID_BUDGET // len(found))
         yield "\n".join((f"| {' | '.join(heading)} |", "|---" * len(heading) + "|", *kept))
         if left:
             yield f"{left} more rows are left out here; `junit.xml` has every cell."
         if lines := carried(grid, MANY_COLUMNS):
-            yield "\n".join(("The data was carried by:", "", *(f"- {escape(line)}" for line in lines)))
+            yield "\n".join(("The data was carried by:", "", *(f"- {escape_markdown(line)}" for line in lines)))
 
 
 def _row(grid: Grid, row: str) -> str:
-    return f"| {escape(row)} | {' | '.join(_entries(grid, row, column) for column in grid.columns)} |"
+    return f"| {escape_markdown(row)} | {' | '.join(_entries(grid, row, column) for column in grid.columns)} |"
 
 
 def _entries(grid: Grid, row: str, column: str) -> str:
@@ -161,10 +164,10 @@ def _entries(grid: Grid, row: str, column: str) -> str:
 def _entry(workload: str, outcome: Outcome) -> str:
     symbol, meaning = SYMBOLS[outcome.verdict]
     if outcome.verdict is Verdict.OK:
-        return f"{symbol} {escape(workload)}{' (flaky)' if outcome.flaky else ''}"
+        return f"{symbol} {escape_markdown(workload)}{' (flaky)' if outcome.flaky else ''}"
     if outcome.verdict in _QUALIFIED:
         meaning = f"{words(outcome.kind)} ({_QUALIFIED[outcome.verdict]})"
-    return f"{symbol} {escape(workload)}: {meaning}"
+    return f"{symbol} {escape_markdown(workload)}: {meaning}"
 
 
 def _not_ok(record: RunRecord, log: Callable[[str], str | None], rerun: Rerun) -> Iterator[str]:
@@ -184,25 +187,25 @@ def _not_ok(record: RunRecord, log: Callable[[str], str | None], rerun: Rerun) -
 
 def _detail(cell: CellRecord, log: str | None, rerun: Rerun) -> Iterator[str]:
     outcome = cell.outcome
-    yield f"### {escape(cell.label)}\n"
-    yield f"- {words(outcome.kind)}: {escape(outcome.why) or 'no reason was given'}"
+    yield f"### {escape_markdown(cell.label)}\n"
+    yield f"- {words(outcome.kind)}: {escape_markdown(outcome.why) or 'no reason was given'}"
     if outcome.signature:
         yield f"- signature: {code(outcome.signature.key)}"
         yield f"- line {outcome.signature.line} of its log: {code(outcome.signature.primary_line)}"
     if outcome.carried:
-        yield f"- data carried by: {escape(told(outcome.carried))}"
+        yield f"- data carried by: {escape_markdown(told(outcome.carried))}"
     if ranks := rank_outcome.in_words(outcome.fates):
-        yield f"- ranks: {escape(ranks)}"
+        yield f"- ranks: {escape_markdown(ranks)}"
     yield from _known(outcome.known)
     if outcome.verdict in (Verdict.CHANGED, Verdict.FIXED):
         yield f"- expected: {code(expected(outcome.expectation))}"
     if cell.issue:
         yield f"- issue: {_link(cell.issue)}"
-    yield from (f"- attempt {number}: {escape(line)}" for number, line in enumerate(before(outcome), 1))
+    yield from (f"- attempt {number}: {escape_markdown(line)}" for number, line in enumerate(attempt_lines(outcome), 1))
     if outcome.debug:
-        yield f"- {escape(debugged(outcome))}"
-    yield from (f"- preflight: {escape(concern)}" for concern in outcome.concerns)
-    yield from (f"- note: {escape(note)}" for note in outcome.notes)
+        yield f"- {escape_markdown(debugged(outcome))}"
+    yield from (f"- preflight: {escape_markdown(concern)}" for concern in outcome.concerns)
+    yield from (f"- note: {escape_markdown(note)}" for note in outcome.notes)
     yield f"- run just this cell again: {code(again(cell, rerun), 2000)}"
     if log:
         stacks = f", [stacks.json]({quote(log.rpartition('/')[0])}/stacks.json)" if _looked(outcome) else ""
@@ -219,10 +222,10 @@ def _known(known: Iterable[Known]) -> Iterator[str]:
     """What is established about a failure."""
     for entry in known:
         sure = "" if entry.status == "established" else f" ({entry.status})"
-        yield f"- known{sure}, {code(entry.id)}: {escape(entry.title)}. {escape(entry.cause)}"
+        yield f"- known{sure}, {code(entry.id)}: {escape_markdown(entry.title)}. {escape_markdown(entry.cause)}"
         settings = " ".join(code(setting) for setting in entry.typed)
         if entry.fix or settings:
-            yield f"  - cure: {' '.join(filter(None, (escape(entry.fix), settings)))}"
+            yield f"  - cure: {' '.join(filter(None, (escape_markdown(entry.fix), settings)))}"
         if entry.links:
             yield f"  - {', '.join(map(_link, entry.links))}"
 
@@ -240,8 +243,10 @@ def _flaky(record: RunRecord) -> Iterator[str]:
 
 
 def _attempts(cell: CellRecord) -> str:
-    lines = (f"  - attempt {number}: {escape(line)}" for number, line in enumerate(before(cell.outcome), 1))
-    return "\n".join((f"- {escape(cell.label)} {flaky(cell.outcome)}", *lines))
+    lines = (
+        f"  - attempt {number}: {escape_markdown(line)}" for number, line in enumerate(attempt_lines(cell.outcome), 1)
+    )
+    return "\n".join((f"- {escape_markdown(cell.label)} {describe_flaky(cell.outcome)}", *lines))
 
 
 def _quarantine(record: RunRecord) -> Iterator[str]:
@@ -250,7 +255,7 @@ def _quarantine(record: RunRecord) -> Iterator[str]:
     nodes = dict.fromkeys(one for why in reasons for one in why.split("; ") if IN_QUARANTINE in one)
     if nodes:
         yield "## Nodes in quarantine"
-        yield "\n".join(f"- {escape(line)}" for line in nodes)
+        yield "\n".join(f"- {escape_markdown(line)}" for line in nodes)
 
 
 def _skips(record: RunRecord) -> Iterator[str]:
@@ -269,10 +274,10 @@ def _skips(record: RunRecord) -> Iterator[str]:
 
 def _skip(group: tuple[tuple[str, str], list[str]]) -> str:
     (why, issue), labels = group
-    shown = ", ".join(map(escape, labels[:LABELS_A_REASON]))
+    shown = ", ".join(map(escape_markdown, labels[:LABELS_A_REASON]))
     more = len(labels) - LABELS_A_REASON
     link = f" ({_link(issue)})" if issue else ""
-    return f"- {escape(why) or 'no reason was given'}{link}: {shown}{f' and {more} more' if more > 0 else ''}"
+    return f"- {escape_markdown(why) or 'no reason was given'}{link}: {shown}{f' and {more} more' if more > 0 else ''}"
 
 
 def _legend(record: RunRecord) -> Iterator[str]:
@@ -294,7 +299,7 @@ def _legend(record: RunRecord) -> Iterator[str]:
 def _lost(labels: Sequence[str]) -> Iterator[str]:
     if labels:
         more = f" and {len(labels) - LABELS_A_REASON} more" if len(labels) > LABELS_A_REASON else ""
-        shown = f"{', '.join(map(escape, labels[:LABELS_A_REASON]))}{more}"
+        shown = f"{', '.join(map(escape_markdown, labels[:LABELS_A_REASON]))}{more}"
         yield f"Logs that are not there any more, so that nothing is quoted from them and no verdict changes: {shown}."
 
 

@@ -16,9 +16,9 @@ from pytest_hetgpu.model.job import Job, Node, Scenario
 from pytest_hetgpu.planning.shell import script
 from pytest_hetgpu.planning.suite import Suite
 from pytest_hetgpu.reporting.cell_text import debugged, knowing
-from pytest_hetgpu.store.properties import before
+from pytest_hetgpu.store.properties import attempt_lines
 from pytest_hetgpu.store.redaction.redact import redact, redact_argv
-from pytest_hetgpu.store.text import clean, shown
+from pytest_hetgpu.store.text import clean, display_path
 
 if TYPE_CHECKING:
     from pytest_hetgpu.model.outcome import Finding, Outcome
@@ -44,7 +44,7 @@ def runner() -> tuple[str, ...]:
     found = shutil.which("pytest")
     if found and beside.exists() and Path(found).samefile(beside):
         return ("pytest",)
-    return (shown(beside),) if beside.exists() else (sys.executable, "-m", "pytest")
+    return (display_path(beside),) if beside.exists() else (sys.executable, "-m", "pytest")
 
 
 def describe(job: Job, outcome: Outcome, log: str, once_more: str) -> str:
@@ -56,7 +56,7 @@ def describe(job: Job, outcome: Outcome, log: str, once_more: str) -> str:
     lines += [f"  {one.judge}: {one.why}" for one in outcome.findings if not _told(one, outcome)]
     lines += [f"  ranks: {told}" for told in filter(None, [rank_outcome.in_words(outcome.fates)])]
     lines += [f"  {line}" for line in knowing(outcome.known)]
-    lines += [f"  attempt {number}: {told}" for number, told in enumerate(before(outcome), 1)]
+    lines += [f"  attempt {number}: {told}" for number, told in enumerate(attempt_lines(outcome), 1)]
     lines += [f"  {told}" for told in filter(None, [debugged(outcome)])]
     lines += [f"  preflight: {concern}" for concern in outcome.concerns]
     lines += [f"  note: {note}" for note in outcome.notes]
@@ -67,8 +67,8 @@ def describe(job: Job, outcome: Outcome, log: str, once_more: str) -> str:
 def unreported(run: Path, error: Exception) -> str:
     """What to say where the reports of a run could not be written."""
     return (
-        f"reports: not written ({error}); what was judged is in {shown(run / 'journal')}: "
-        f"hetgpu report {shlex.quote(shown(run))} builds them, once there is room"
+        f"reports: not written ({error}); what was judged is in {display_path(run / 'journal')}: "
+        f"hetgpu report {shlex.quote(display_path(run))} builds them, once there is room"
     )
 
 
@@ -80,8 +80,8 @@ def known_for(outcome: Outcome) -> str:
 
 def _told(finding: Finding, outcome: Outcome) -> bool:
     """Whether the reason, or the signature and its line, say what a finding says."""
-    shown = outcome.signature
-    if shown and finding.signature == shown and finding.why.startswith(shown.key):
+    quoted = outcome.signature
+    if quoted and finding.signature == quoted and finding.why.startswith(quoted.key):
         return True
     return finding.why in outcome.why
 
@@ -117,7 +117,7 @@ def _same_nodes(one: Job, other: Job) -> bool:
 def _prepared(job: Job) -> Iterator[str]:
     yield ""
     yield f"# placement {job.axes['placement']}: its nodes, made and joined once (started from {job.starter.name})"
-    yield from script.preparation(job, shown(PROGRAMS))
+    yield from script.preparation(job, display_path(PROGRAMS))
 
 
 def _cleaned(job: Job) -> Iterator[str]:

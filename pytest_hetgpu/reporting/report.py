@@ -12,15 +12,15 @@ from pytest_hetgpu.errors import HetgpuError
 from pytest_hetgpu.reporting import markdown
 from pytest_hetgpu.reporting.cell_text import Rerun, private
 from pytest_hetgpu.store import writer_lock
-from pytest_hetgpu.store.cells import RunRecord, lost_logs, read_run
+from pytest_hetgpu.store.cells import RunRecord, missing_logs, read_run
 from pytest_hetgpu.store.files import write_atomically
 from pytest_hetgpu.store.folder import RunFolder
-from pytest_hetgpu.store.redaction.anonymity import kept, without_names
-from pytest_hetgpu.store.text import escape
+from pytest_hetgpu.store.redaction.anonymity import anonymised, is_anonymous
+from pytest_hetgpu.store.text import escape_markdown
 
 if TYPE_CHECKING:
     from pytest_hetgpu.analysis.baseline import Baseline
-    from pytest_hetgpu.store.environment import SeenPlacement
+    from pytest_hetgpu.store.environment import PlacementFacts
 
 
 class ReportError(HetgpuError):
@@ -39,7 +39,7 @@ def build(run_folder: Path, rerun: Rerun, trouble: list[str] | None = None) -> R
     record = read_run(run_folder)
     folder = RunFolder(run_folder)
     _settle(record, folder)
-    with without_names(record, folder) if kept(run_folder) else nullcontext():
+    with anonymised(record, folder) if is_anonymous(run_folder) else nullcontext():
         unwritten = list(_build(record, folder, rerun))
     if unwritten:
         said = f"{', '.join(unwritten)}; `hetgpu report {shlex.quote(str(run_folder))}` builds the reports again"
@@ -52,11 +52,11 @@ def build(run_folder: Path, rerun: Rerun, trouble: list[str] | None = None) -> R
 def _settle(record: RunRecord, folder: RunFolder) -> None:
     """Publishes the redacted output of commands that ran when their processes were killed; of running ones nothing."""
     writers = {folder.log(cell.label).parent.name: cell.writer for cell in record.cells}
-    for attempt, name in folder.unpublished():
-        if name in writers and not writer_lock.alive(folder.path / "journal" / f"{writers[name]}.jsonl"):
+    for attempt, name in folder.unpublished_logs():
+        if name in writers and not writer_lock.writer_alive(folder.path / "journal" / f"{writers[name]}.jsonl"):
             with suppress(OSError):  # what is not published is not shown either
                 attempt.publish(name, ended=False)
-    folder.tidy()
+    folder.remove_empty_folders()
 
 
 def _build(record: RunRecord, folder: RunFolder, rerun: Rerun) -> Iterator[str]:
@@ -66,7 +66,7 @@ def _build(record: RunRecord, folder: RunFolder, rerun: Rerun) -> Iterator[str]:
     from pytest_hetgpu.store import environment
 
     run_folder = folder.path
-    lost = lost_logs(record, folder)
+    lost = missing_logs(record, folder)
     placements = environment.read_all(run_folder)
     issues: dict[str, str] = {}
 
@@ -93,7 +93,7 @@ def _build(record: RunRecord, folder: RunFolder, rerun: Rerun) -> Iterator[str]:
 
 
 def _page(
-    record: RunRecord, folder: RunFolder, rerun: Rerun, placements: Sequence[SeenPlacement], issues: Mapping[str, str]
+    record: RunRecord, folder: RunFolder, rerun: Rerun, placements: Sequence[PlacementFacts], issues: Mapping[str, str]
 ) -> bytes:
     """The page, which links to the issues that were written."""
     from pytest_hetgpu.analysis.baseline import kept_with
@@ -120,13 +120,13 @@ def _before(record: RunRecord, folder: RunFolder) -> Baseline | None:
 
     first = record.sessions[0]
     matrices = {matrix.name for session in record.sessions for matrix in session.matrices}
-    found = history.before(folder.history, first.id or folder.path.resolve().name, matrices, first.started)
+    found = history.previous_run(folder.history, first.id or folder.path.resolve().name, matrices, first.started)
     return Baseline(Side("the run before", (found,))) if found else None
 
 
-def _nodes(record: RunRecord, placements: Sequence[SeenPlacement], folder: RunFolder) -> Iterator[str]:
+def _nodes(record: RunRecord, placements: Sequence[PlacementFacts], folder: RunFolder) -> Iterator[str]:
     """Where raw logs are; what the nodes and the ways between them were found to be. Imports only what is needed."""
-    yield from filter(None, [escape(private(folder))])
+    yield from filter(None, [escape_markdown(private(folder))])
     if placements:
         from pytest_hetgpu.reporting import bandwidth_table, nodes_table
 

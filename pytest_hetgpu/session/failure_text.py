@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pytest_hetgpu.reporting import messages
 from pytest_hetgpu.store.encode import RecordError
 from pytest_hetgpu.store.folder import read_job
-from pytest_hetgpu.store.text import shown
+from pytest_hetgpu.store.text import display_path
 
 if TYPE_CHECKING:
     from pytest_hetgpu.execution.runner import Recorder
@@ -24,7 +24,7 @@ def again(recorder: Recorder, matrix: str, label: str) -> str:
 
 def describe(recorder: Recorder, job: Job, outcome: Outcome) -> str:
     """Return the text of a failing test."""
-    log = shown(recorder.folder.log(job.label))
+    log = display_path(recorder.folder.log(job.label))
     return messages.describe(job, outcome, log, again(recorder, job.matrix, job.label))
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_hetgpu.execution.resume import earlier, kept
 from pytest_hetgpu.execution.runner import Beginning, Recorder
 from pytest_hetgpu.session.settings import OFF, Settings
-from pytest_hetgpu.store.text import shown
+from pytest_hetgpu.store.text import display_path
 
 if TYPE_CHECKING:
     from pytest_hetgpu.analysis.baseline import Baseline
@@ -59,5 +59,5 @@ def take_up(suite: Suite, settings: Settings, here: Path, begun: Beginning) -> O
 
     folder = earlier.find(str(settings.resume), here / settings.reports, here)
     before = earlier.take_up(folder, begun.basis)
-    said = kept.told(shown(folder), suite.select(settings.cell), before.record)
+    said = kept.told(display_path(folder), suite.select(settings.cell), before.record)
     return Opened(next_part(suite, before, begun), before.kept, said, list(kept.remarks(before.record)))

@@ -20,9 +20,9 @@ from pathlib import Path
 from pytest_hetgpu.errors import HetgpuError
 from pytest_hetgpu.store.files import READABLE, make_folder
 
-PATIENCE = 30.0
+BUSY_TIMEOUT = 30.0
 """Seconds that a session waits for others who write."""
-APPLICATION = 0x68677075
+APPLICATION_ID = 0x68677075
 MIGRATIONS = (
     """
     CREATE TABLE run (
@@ -51,7 +51,7 @@ MIGRATIONS = (
     "ALTER TABLE measurement ADD COLUMN samples TEXT NOT NULL DEFAULT ''",
 )
 """What makes the tables of each version of those of the one before; `;` ends a statement, and stands nowhere else."""
-_WORDS = (
+_MESSAGES = (
     ("locked", "another process has been writing for too long"),
     ("unable to open", "it cannot be opened"),
     ("readonly", "it may not be written to"),
@@ -63,13 +63,13 @@ class HistoryError(HetgpuError):
     """A history that cannot be read or written; it is as it was."""
 
 
-class _Damaged(Exception):
+class _DamagedFileError(Exception):
     """What SQLite says of a file that is none of its own, or broken."""
 
 
 def write(path: Path, change: Callable[[sqlite3.Connection], object]) -> str:
     """Makes a change in one transaction. Gives "", or what became of a damaged file; raises HistoryError."""
-    with _told(path):
+    with _history_errors(path):
         with contextlib.suppress(FileExistsError):
             make_folder(path.parent)
         if path.exists() and not path.is_file():
@@ -77,53 +77,53 @@ def write(path: Path, change: Callable[[sqlite3.Connection], object]) -> str:
         # SQLite would make it as the umask says, and its own journals as this file is.
         with contextlib.suppress(OSError):  # what is wrong with the place, SQLite says
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, READABLE))
-    with contextlib.suppress(_Damaged):
+    with contextlib.suppress(_DamagedFileError):
         _write(path, change)
         return ""
-    with _alone(path.parent):
+    with _folder_lock(path.parent):
         # Another session may have met the damage too, and put the file aside already.
         try:
             _write(path, change)
-        except _Damaged as damage:
+        except _DamagedFileError as damage:
             why = str(damage)
         else:
             return ""
-        aside = _put_aside(path)
+        aside = _rename_damaged(path)
         try:
             _write(path, change)
-        except _Damaged as damage:
+        except _DamagedFileError as damage:
             raise HistoryError(f"{path}: {damage}") from None
     return f"{path} was damaged ({why}); it is kept as {aside.name}, and a new history begun"
 
 
 def _write(path: Path, change: Callable[[sqlite3.Connection], object]) -> None:
-    with _told(path), closing(sqlite3.connect(path, timeout=PATIENCE, isolation_level=None)) as db:
+    with _history_errors(path), closing(sqlite3.connect(path, timeout=BUSY_TIMEOUT, isolation_level=None)) as db:
         db.execute("PRAGMA foreign_keys = ON")
         with db:
             db.execute("BEGIN IMMEDIATE")
-            _prepare(db, path)
+            _migrate(db, path)
             change(db)
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[sqlite3.Connection]:
+def connect(path: Path) -> Iterator[sqlite3.Connection]:
     """The file, to read from. Raises HistoryError where there is none, or it cannot be read."""
     if not path.is_file():
         raise HistoryError(f"there is no history {path}")
     try:
         # Not read-only: what a killed writer left half done is undone by whoever comes next.
         with (
-            _told(path),
-            closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", PATIENCE, uri=True)) as db,
+            _history_errors(path),
+            closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", BUSY_TIMEOUT, uri=True)) as db,
         ):
             db.row_factory = sqlite3.Row
             db.text_factory = lambda data: data.decode("utf-8", "replace")
             with db:
                 if _version(db, path) < len(MIGRATIONS):
                     db.execute("BEGIN IMMEDIATE")
-                    _prepare(db, path)
+                    _migrate(db, path)
             yield db
-    except _Damaged as damage:
+    except _DamagedFileError as damage:
         raise HistoryError(f"{path} is damaged ({damage})") from None
 
 
@@ -131,7 +131,7 @@ def _version(db: sqlite3.Connection, path: Path) -> int:
     """How many migrations the file has seen. Raises HistoryError for what is not ours, or newer than we are."""
     version, owner = (int(db.execute(f"PRAGMA {name}").fetchone()[0]) for name in ("user_version", "application_id"))
     empty = not version and not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-    if not empty and owner != APPLICATION:
+    if not empty and owner != APPLICATION_ID:
         raise HistoryError(f"{path} is an SQLite file of something else; it is left alone")
     if version > len(MIGRATIONS):
         raise HistoryError(
@@ -140,27 +140,27 @@ def _version(db: sqlite3.Connection, path: Path) -> int:
     return version
 
 
-def _prepare(db: sqlite3.Connection, path: Path) -> None:
+def _migrate(db: sqlite3.Connection, path: Path) -> None:
     """Brings the tables up to date, in the transaction that is open."""
     version = _version(db, path)
     for statement in ";".join(MIGRATIONS[version:]).split(";"):
         db.execute(statement)
     if version < len(MIGRATIONS):
-        db.execute(f"PRAGMA application_id = {APPLICATION}")
+        db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         db.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
+def _history_errors(path: Path) -> Iterator[None]:
     """What SQLite and the system complain of, in our words."""
     try:
         yield
     except sqlite3.Error as error:
         # What a file holds has the plain class; trouble of the moment has classes below it.
         if type(error) is sqlite3.DatabaseError:
-            raise _Damaged(str(error)) from None
+            raise _DamagedFileError(str(error)) from None
         said = str(error)
-        raise HistoryError(f"{path}: {next((ours for theirs, ours in _WORDS if theirs in said), said)}") from None
+        raise HistoryError(f"{path}: {next((ours for theirs, ours in _MESSAGES if theirs in said), said)}") from None
     except (ValueError, TypeError) as error:
         raise HistoryError(f"{path}: what it holds cannot be read ({error})") from None
     except OSError as error:
@@ -168,7 +168,7 @@ def _told(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def _folder_lock(folder: Path) -> Iterator[None]:
     """One process at a time, as far as the file system can tell; the folder itself is locked, so nothing is left."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
@@ -179,12 +179,12 @@ def _alone(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _put_aside(path: Path) -> Path:
+def _rename_damaged(path: Path) -> Path:
     """Renames a damaged file to a name that is free, and what SQLite keeps beside it likewise."""
     stem = f"{path.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}"
     names = (path.with_name(f"{stem}{f'-{place}' if place else ''}") for place in range(1000))
     aside = next(name for name in names if not name.exists())
-    with _told(path):
+    with _history_errors(path):
         path.rename(aside)
         for suffix in ("-journal", "-wal", "-shm"):
             with contextlib.suppress(FileNotFoundError):

@@ -11,15 +11,15 @@ from pytest_hetgpu.errors import StorageError
 
 JUDGE = "storage"
 """Whose finding it is that a cell could not be recorded: such a cell is run again."""
-_TROUBLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.ESTALE)
+_DISK_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.ESTALE)
 
 
 @contextmanager
-def writing(folder: Path) -> Iterator[None]:
+def storage_errors(folder: Path) -> Iterator[None]:
     """Inside it a disk that takes nothing (full, read-only, gone) is a StorageError, which names `folder` or a file."""
     try:
         yield
     except OSError as error:
-        if error.errno not in _TROUBLE:
+        if error.errno not in _DISK_ERRNOS:
             raise
         raise StorageError(f"{error.filename or folder}: cannot be written ({error.strerror})") from error

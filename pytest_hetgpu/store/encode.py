@@ -18,7 +18,7 @@ from operator import attrgetter
 from typing import Any, TypeVar
 
 from pytest_hetgpu.errors import HetgpuError
-from pytest_hetgpu.store.decode import Convert, Misfit, decoder, is_a, is_named_tuple, key_decoder, optional
+from pytest_hetgpu.store.decode import Converter, DecodeError, decoder, is_a, is_named_tuple, key_decoder, optional
 
 T = TypeVar("T")
 
@@ -42,34 +42,34 @@ def from_json(cls: type[T], data: object) -> T:
     hint: Any = cls
     try:
         made: T = decoder(hint)(data)
-    except Misfit as misfit:
+    except DecodeError as misfit:
         raise RecordError(f"{cls.__name__}{misfit}") from None
     return made
 
 
 @cache
-def _encoder(hint: Any) -> Convert:
+def _encoder(hint: Any) -> Converter:
     """The function that turns a value of this type into JSON types; `_same` where it is one already."""
     if hint in (str, int, bool, type(None)):
-        return _same
+        return _unchanged
     if hint is float:
-        return _float_out
+        return _encode_float
     if is_a(hint, enum.Enum):
         return attrgetter("value")
     if is_dataclass(hint):
-        return _dataclass_out(hint)
+        return _dataclass_encoder(hint)
     inner = optional(hint)
     if inner is not None:
         encode = _encoder(inner)
-        return encode if encode is _same else lambda value: None if value is None else encode(value)
-    return _container_out(hint)
+        return encode if encode is _unchanged else lambda value: None if value is None else encode(value)
+    return _container_encoder(hint)
 
 
-def _container_out(hint: Any) -> Convert:
+def _container_encoder(hint: Any) -> Converter:
     named = tuple(typing.get_type_hints(hint).values()) if is_named_tuple(hint) else ()
     origin, arguments = (tuple, named) if named else (typing.get_origin(hint), typing.get_args(hint))
     if is_a(origin, Mapping):
-        return _mapping_out(_encoder(arguments[0]), _encoder(arguments[1]), key_decoder(arguments[0]) is not None)
+        return _mapping_encoder(_encoder(arguments[0]), _encoder(arguments[1]), key_decoder(arguments[0]) is not None)
     if is_a(origin, AbstractSet):
         encode = _encoder(arguments[0])
         return lambda value: sorted(map(encode, value))
@@ -78,14 +78,14 @@ def _container_out(hint: Any) -> Convert:
         return lambda value: [encode(item) for encode, item in zip(parts, value, strict=True)]
     if is_a(origin, Sequence):
         encode = _encoder(arguments[0])
-        return list if encode is _same else lambda value: [encode(item) for item in value]
+        return list if encode is _unchanged else lambda value: [encode(item) for item in value]
     raise TypeError(f"no JSON form for {hint}")
 
 
-def _dataclass_out(cls: Any) -> Convert:
+def _dataclass_encoder(cls: Any) -> Converter:
     hints = typing.get_type_hints(cls)
     names = tuple(field.name for field in fields(cls))
-    changed = tuple((name, encode) for name in names if (encode := _encoder(hints[name])) is not _same)
+    changed = tuple((name, encode) for name in names if (encode := _encoder(hints[name])) is not _unchanged)
     read = attrgetter(*names, "__class__")
 
     def encode_fields(value: Any) -> dict[str, Any]:
@@ -97,17 +97,17 @@ def _dataclass_out(cls: Any) -> Convert:
     return encode_fields
 
 
-def _mapping_out(key: Convert, value: Convert, keyed: bool) -> Convert:
+def _mapping_encoder(key: Converter, value: Converter, keyed: bool) -> Converter:
     if not keyed:
         return lambda mapping: [[key(k), value(v)] for k, v in mapping.items()]
     return lambda mapping: {str(key(k)): value(v) for k, v in mapping.items()}
 
 
-def _same(value: Any) -> Any:
+def _unchanged(value: Any) -> Any:
     return value
 
 
-def _float_out(value: Any) -> Any:
+def _encode_float(value: Any) -> Any:
     if math.isfinite(value):
         return value
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"

@@ -30,7 +30,7 @@ from pytest_hetgpu.store.redaction.redact import redact_json
 
 SCHEMA = 1
 # What is worth a line of the summary also where it is the same everywhere.
-TELLING = (
+SUMMARY_FACTS = (
     "os",
     "kernel",
     "container",
@@ -52,7 +52,7 @@ TELLING = (
 
 
 @dataclass(frozen=True, slots=True)
-class SeenNode:
+class NodeFacts:
     """One node: its kind of hardware, its host, and what was seen of it."""
 
     hardware: str
@@ -61,11 +61,11 @@ class SeenNode:
 
 
 @dataclass(frozen=True, slots=True)
-class SeenPlacement:
+class PlacementFacts:
     """A placement's nodes by name (`node0`, `node1`, ..., `launcher`), in the order of their ranks; what is between."""
 
     name: str
-    nodes: Mapping[str, SeenNode]
+    nodes: Mapping[str, NodeFacts]
     wire: WireReport | None = None
 
     @property
@@ -80,34 +80,34 @@ def path_of(run: Path, placement: str) -> Path:
     return run / "placements" / (name if name.strip(".") else f"_{name}") / "environment.json"
 
 
-def write(run: Path, placement: SeenPlacement) -> Path:
+def write(run: Path, placement: PlacementFacts) -> Path:
     """Keeps what was seen, redacted, in a file that only its owner may read; it is seen in full or not at all.
 
     What the file says of the wire stays, if the placement says nothing of it. Two who write must not do it at once: who
     looks at nodes, or measures between them, holds their leases.
     """
     path = path_of(run, placement.name)
-    placement = replace(placement, wire=placement.wire or wire_of(run, placement.name))
+    placement = replace(placement, wire=placement.wire or read_wire(run, placement.name))
     make_folder(path.parent, below=run)
-    write_atomically(path, f"{json.dumps(_to_json(placement), indent=1)}\n".encode("ascii"), PRIVATE)
+    write_atomically(path, f"{json.dumps(_placement_json(placement), indent=1)}\n".encode("ascii"), PRIVATE)
     return path
 
 
-def read(path: Path) -> SeenPlacement:
+def read(path: Path) -> PlacementFacts:
     """What `write` kept. Raises RecordError, naming the file, where it cannot be read."""
     try:
         data = json.loads(path.read_bytes())
         if data["schema"] > SCHEMA:
             raise RecordError(f"{path}: written by a newer version (schema {data['schema']}, known: {SCHEMA})")
-        nodes = {str(name): _node(one) for name, one in data["nodes"].items()}
-        return SeenPlacement(str(data["placement"]), nodes, _wire(data))
+        nodes = {str(name): _read_node(one) for name, one in data["nodes"].items()}
+        return PlacementFacts(str(data["placement"]), nodes, _decode_wire(data))
     except OSError as error:
         raise RecordError(f"{path}: {error.strerror}") from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise RecordError(f"{path}: not the environment of a placement ({type(error).__name__}: {error})") from None
 
 
-def wire_of(run: Path, placement: str) -> WireReport | None:
+def read_wire(run: Path, placement: str) -> WireReport | None:
     """What the run knows of a placement's wire so far; None where nobody measured it, or it cannot be read."""
     try:
         return read(path_of(run, placement)).wire
@@ -115,16 +115,16 @@ def wire_of(run: Path, placement: str) -> WireReport | None:
         return None
 
 
-def keep_wire(run: Path, placement: str, report: WireReport) -> None:
+def write_wire(run: Path, placement: str, report: WireReport) -> None:
     """Adds what was found between the nodes to what was seen of them."""
     try:
         seen = read(path_of(run, placement))
     except RecordError:
-        seen = SeenPlacement(placement, {})
+        seen = PlacementFacts(placement, {})
     write(run, replace(seen, wire=report))
 
 
-def read_all(run: Path) -> tuple[SeenPlacement, ...]:
+def read_all(run: Path) -> tuple[PlacementFacts, ...]:
     """Every placement that a run looked at, by name; a file that cannot be read is passed over."""
     found = []
     for path in sorted(run.glob("placements/*/environment.json")):
@@ -135,7 +135,7 @@ def read_all(run: Path) -> tuple[SeenPlacement, ...]:
     return tuple(found)
 
 
-def _to_json(placement: SeenPlacement) -> dict[str, Any]:
+def _placement_json(placement: PlacementFacts) -> dict[str, Any]:
     nodes = {
         name: {
             "hardware": node.hardware,
@@ -151,10 +151,10 @@ def _to_json(placement: SeenPlacement) -> dict[str, Any]:
 
 def facts_json(environment: Environment) -> dict[str, Any]:
     """Facts by name as JSON has them, without secrets."""
-    return {name: _fact(name, fact) for name, fact in environment.facts.items()}
+    return {name: _fact_json(name, fact) for name, fact in environment.facts.items()}
 
 
-def _fact(name: str, fact: Fact) -> dict[str, Any]:
+def _fact_json(name: str, fact: Fact) -> dict[str, Any]:
     """A fact with its secrets out; one that is a variable is redacted by that variable's name too."""
     value = list(fact.value) if isinstance(fact.value, tuple) else fact.value
     if name.startswith("env.") and isinstance(value, str):
@@ -162,12 +162,12 @@ def _fact(name: str, fact: Fact) -> dict[str, Any]:
     return {"state": fact.state.value, "value": redact_json(value), "why": redact_json(fact.why)}
 
 
-def _node(data: Mapping[str, Any]) -> SeenNode:
+def _read_node(data: Mapping[str, Any]) -> NodeFacts:
     facts = {str(name): _read_fact(one) for name, one in data["facts"].items()}
-    return SeenNode(str(data["hardware"]), str(data["host"]), Environment(facts))
+    return NodeFacts(str(data["hardware"]), str(data["host"]), Environment(facts))
 
 
-def _wire(data: Mapping[str, Any]) -> WireReport | None:
+def _decode_wire(data: Mapping[str, Any]) -> WireReport | None:
     try:
         return from_json(WireReport, data["wire"]) if "wire" in data else None
     except RecordError as error:

@@ -29,7 +29,7 @@ class MatrixFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class SessionStarted:
     """A session began: `argv` is pytest's command line, `started` in seconds since 1970, `package` our version.
 
     `options` is what must be typed for a cell to be the same again (also what came from ini files and variables), and
@@ -62,7 +62,7 @@ class Planned:
 
 
 @dataclass(frozen=True, slots=True)
-class Waits:
+class WaitingForHost:
     """A cell waits for a host: `why` says for which, and who holds it; "" once it has what it waited for."""
 
     matrix: str
@@ -130,7 +130,7 @@ class Skipped:
 
 
 @dataclass(frozen=True, slots=True)
-class Wired:
+class BandwidthMeasured:
     """What the way between the nodes of a placement can carry was found out."""
 
     matrix: str
@@ -139,7 +139,7 @@ class Wired:
 
 
 @dataclass(frozen=True, slots=True)
-class Health:
+class HealthReported:
     """What a job over several nodes told of them: they are `HARDWARE on HOST`, once each.
 
     `came_up` is whether a rank reported, `failed` says of nodes why they are blamed; `suspect` is a failure to start
@@ -156,17 +156,17 @@ class Health:
 
 
 CellEvent = Planned | Started | Finished | Attempted | Judged | Accepted | Skipped
-Event = Run | Wired | Health | Waits | CellEvent
+Event = SessionStarted | BandwidthMeasured | HealthReported | WaitingForHost | CellEvent
 
 EVENTS: Mapping[str, type[Event]] = {
-    "run": Run,
-    "wire": Wired,
+    "run": SessionStarted,
+    "wire": BandwidthMeasured,
     "planned": Planned,
-    "waits": Waits,
+    "waits": WaitingForHost,
     "started": Started,
     "finished": Finished,
     "attempted": Attempted,
-    "health": Health,
+    "health": HealthReported,
     "judged": Judged,
     "accepted": Accepted,
     "skipped": Skipped,
@@ -183,7 +183,7 @@ def journal_schema() -> dict[str, Any]:
     definitions = schema["$defs"]
     for name, cls in EVENTS.items():
         shape = definitions[cls.__name__]
-        shape["properties"] = {**_envelope(name), **_LATER, **shape["properties"]}
+        shape["properties"] = {**_envelope(name), **_ADDED_LATER, **shape["properties"]}
         shape["required"] = [*_envelope(name), *shape["required"]]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -194,7 +194,7 @@ def journal_schema() -> dict[str, Any]:
 
 
 # Lines of earlier versions have none.
-_LATER = {"part": {"type": "integer", "minimum": 0}, "clock": {"type": "number"}}
+_ADDED_LATER = {"part": {"type": "integer", "minimum": 0}, "clock": {"type": "number"}}
 
 
 def _envelope(name: str) -> dict[str, Any]:

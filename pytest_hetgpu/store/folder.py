@@ -19,7 +19,7 @@ from pytest_hetgpu.model.job import Job
 from pytest_hetgpu.model.outcome import RunResult
 from pytest_hetgpu.store.encode import RecordError, from_json, to_json
 from pytest_hetgpu.store.files import FOLDER, PRIVATE, PRIVATE_FOLDER, make_folder, write_atomically
-from pytest_hetgpu.store.redaction.log import holds_secrets, publish
+from pytest_hetgpu.store.redaction.log import contains_secrets, publish
 from pytest_hetgpu.store.redaction.redact import redact_json
 
 __all__ = [
@@ -27,9 +27,9 @@ __all__ = [
     "LONGEST_NAME",
     "SCHEMA",
     "RunFolder",
-    "point_to",
     "read_job",
     "read_result",
+    "update_latest",
     "write_atomically",
 ]
 
@@ -37,12 +37,12 @@ T = TypeVar("T")
 
 SCHEMA = 1
 LONGEST_NAME = 200
-_TRIES = 5
+_MOST_TRIES = 5
 ATTEMPT = "attempt-"
 """Begins the names of the folders that hold attempts at a cell which another one followed."""
 HISTORY = "history.sqlite"
 """The file beside all runs of a folder that knows of every one of them."""
-RAW = ".private"
+PRIVATE_LOGS = ".private"
 """The folder beside all runs that holds their raw logs. Nothing publishes it."""
 
 
@@ -72,7 +72,7 @@ class RunFolder:
             raise UsageError(f"reports folder {reports}: not a directory ({error.filename} is in the way)") from None
         except OSError as error:
             raise UsageError(f"reports folder {reports}: not writable ({error.strerror})") from None
-        point_to(path)
+        update_latest(path)
         return cls(path)
 
     @property
@@ -80,7 +80,7 @@ class RunFolder:
         """Where the run is remembered unless the user wants it elsewhere."""
         return self.path.parent / HISTORY
 
-    def further(self, attempt: str) -> RunFolder:
+    def for_attempt(self, attempt: str) -> RunFolder:
         """The same run's folder, for what a further attempt of each cell leaves."""
         return replace(self, attempt=attempt)
 
@@ -96,7 +96,7 @@ class RunFolder:
     @property
     def private(self) -> Path:
         """Where the raw logs of the run are: those of running cells, and those in which secrets were found."""
-        return self.path.parent / RAW / self.path.name
+        return self.path.parent / PRIVATE_LOGS / self.path.name
 
     def log(self, label: str) -> Path:
         """Where the redacted output of a cell is, once its command has ended."""
@@ -119,10 +119,10 @@ class RunFolder:
         make_folder(self.scenario(label), below=self.path)
         return self.log(label)
 
-    def begin(self, label: str) -> Path:
+    def start_log(self, label: str) -> Path:
         """Makes room for a command's output, in the place of any before it; returns where it goes, raw."""
         self.prepare(label).unlink(missing_ok=True)
-        self.make_private()
+        self.make_private_folders()
         self.raw(label).unlink(missing_ok=True)
         return self.raw(label)
 
@@ -131,26 +131,26 @@ class RunFolder:
         publish(self.raw(label), self.prepare(label), ended=ended)
         return self.log(label)
 
-    def unpublished(self) -> list[tuple[RunFolder, str]]:
+    def unpublished_logs(self) -> list[tuple[RunFolder, str]]:
         """Raw logs of which there is no redacted text yet, by attempt and name of the cell's folder."""
         raws = [path.relative_to(self.private) for path in self.private.rglob("*.log") if path.is_file()]
-        found = [(self.further(_named(path.parent)), path.stem) for path in sorted(raws)]
+        found = [(self.for_attempt(_attempt_name(path.parent)), path.stem) for path in sorted(raws)]
         return [(folder, name) for folder, name in found if not folder.log(name).exists()]
 
     def redact_again(self, label: str) -> None:
         """Redacts a cell's logs that an earlier version wrote, or in which secrets are known now. Raises OSError."""
         for log in sorted(self.scenario(label).rglob("output.log")):
-            folder = self.further(_named(log.parent.relative_to(self.scenario(label))))
-            if not folder.raw(label).exists() and holds_secrets(log):
-                folder.make_private()
+            folder = self.for_attempt(_attempt_name(log.parent.relative_to(self.scenario(label))))
+            if not folder.raw(label).exists() and contains_secrets(log):
+                folder.make_private_folders()
                 log.replace(folder.raw(label))
                 folder.publish(label)
 
-    def raw_logs(self) -> int:
+    def count_raw_logs(self) -> int:
         """How many logs of the run are private: redaction found something in each."""
         return sum(1 for path in self.private.rglob("*.log") if path.is_file()) if self.private.is_dir() else 0
 
-    def tidy(self) -> None:
+    def remove_empty_folders(self) -> None:
         """Removes the private folders that hold no log."""
         for folder in (*sorted(self.private.rglob("*"), reverse=True), self.private):
             with contextlib.suppress(OSError):
@@ -161,11 +161,11 @@ class RunFolder:
                 (above / ".gitignore").unlink()
             above.rmdir()
 
-    def make_private(self) -> None:
+    def make_private_folders(self) -> None:
         """Makes the private folders. Another run that ends may remove them meanwhile; then they are made again."""
         place = self.raw("x").parent
         above = self.private.parent
-        for _ in range(_TRIES):
+        for _ in range(_MOST_TRIES):
             with contextlib.suppress(FileNotFoundError):
                 for folder in reversed((place, *place.parents)):
                     if folder == above or above in folder.parents:
@@ -177,53 +177,53 @@ class RunFolder:
                 if place.is_dir():
                     return
 
-    def take_private(self, before: RunFolder) -> None:
+    def take_raw_logs(self, before: RunFolder) -> None:
         """Moves the raw logs of the run here, which was at `before`; to a folder of ours alone. Raises OSError."""
         if before.private == self.private or not before.private.is_dir():
             return
         for log in sorted(before.private.rglob("*.log")):
             to = self.private / log.relative_to(before.private)
-            self.further(_named(to.parent.relative_to(self.private))).make_private()
+            self.for_attempt(_attempt_name(to.parent.relative_to(self.private))).make_private_folders()
             if self.private.parent.lstat().st_uid != os.geteuid():
                 raise PermissionError(errno.EACCES, "belongs to somebody else", str(self.private.parent))
             if not to.exists():
                 log.replace(to)
-        before.tidy()
+        before.remove_empty_folders()
 
-    def set_aside(self, label: str, attempt: RunFolder) -> None:
+    def move_attempt(self, label: str, attempt: RunFolder) -> None:
         """Moves what an attempt at a cell left into the folder of that attempt."""
         attempt.prepare(label)
-        self.move_raw(label, attempt)
+        self.move_raw_log(label, attempt)
         for path in (self.log, self.job, self.stacks):
             if path(label).exists():
                 path(label).replace(attempt.scenario(label) / path(label).name)
 
-    def move_raw(self, label: str, attempt: RunFolder) -> None:
+    def move_raw_log(self, label: str, attempt: RunFolder) -> None:
         """Makes a cell's raw log, if there is one, that of an attempt."""
         if self.raw(label).exists():
-            attempt.make_private()
+            attempt.make_private_folders()
             self.raw(label).replace(attempt.raw(label))
 
-    def forget(self, label: str) -> None:
+    def remove(self, label: str) -> None:
         """Removes what an attempt left."""
         shutil.rmtree(self.scenario(label), ignore_errors=True)
         self.raw(label).unlink(missing_ok=True)
 
-    def put_aside(self, label: str, part: str) -> None:
+    def archive_raw_logs(self, label: str, part: str) -> None:
         """Moves the raw logs of a cell, of all its attempts, into the folder of an earlier part. Raises OSError."""
-        for attempt, name in self.unpublished():
+        for attempt, name in self.unpublished_logs():
             # Commands of a part that was killed may have printed what nobody has redacted.
             if name == self._name(label):
                 attempt.publish(name, ended=False)
         for path in sorted(self.private.rglob(f"{self._name(label)}.log")):
             before = path.parent.relative_to(self.private)
             if not before.parts or not before.parts[0].startswith(part.rstrip("0123456789")):
-                self.further(_named(before)).move_raw(label, self.further(str(Path(part, before))))
+                self.for_attempt(_attempt_name(before)).move_raw_log(label, self.for_attempt(str(Path(part, before))))
 
-    def forget_attempts(self, label: str) -> None:
+    def remove_attempts(self, label: str) -> None:
         """Removes the folders of attempts at a cell that another one followed."""
         for folder in self.scenario(label).glob(f"{ATTEMPT}*"):
-            self.further(folder.name).forget(label)
+            self.for_attempt(folder.name).remove(label)
 
     def write_job(self, job: Job, result: RunResult | None = None) -> None:
         """Keeps the job, and what it left once that is known, redacted. Replaces what was kept before."""
@@ -236,13 +236,13 @@ class RunFolder:
 
 def read_job(path: Path) -> Job:
     """The Job that `write_job` kept in the file `path`. Raises RecordError, naming it, where it cannot be read."""
-    return _member(path, Job, _load(path).get("job"))
+    return _decode_member(path, Job, _load(path).get("job"))
 
 
 def read_result(path: Path) -> RunResult | None:
     """The RunResult in the file `path`, None if the job never ended. Raises as `read_job`."""
     data = _load(path).get("result")
-    return None if data is None else _member(path, RunResult, data)
+    return None if data is None else _decode_member(path, RunResult, data)
 
 
 def _new_folder(reports: Path) -> Path:
@@ -255,12 +255,12 @@ def _new_folder(reports: Path) -> Path:
         return path
 
 
-def _named(attempt: Path) -> str:
+def _attempt_name(attempt: Path) -> str:
     """The name of an attempt by its path, which is `.` for the cell's own folder."""
     return str(attempt) if attempt.parts else ""
 
 
-def point_to(run: Path) -> None:
+def update_latest(run: Path) -> None:
     """Makes `latest` lead to a run: a link, or the file `latest.txt` where there can be no link of that name."""
     link = run.parent / "latest"
     temporary = run.parent / f".latest.{run.name}"
@@ -288,7 +288,7 @@ def _load(path: Path) -> dict[str, Any]:
     return dict(data)
 
 
-def _member(path: Path, cls: type[T], data: object) -> T:
+def _decode_member(path: Path, cls: type[T], data: object) -> T:
     try:
         return from_json(cls, data)
     except RecordError as error:

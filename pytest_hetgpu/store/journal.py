@@ -25,12 +25,12 @@ from pytest_hetgpu.model.bandwidth import WireReport
 from pytest_hetgpu.model.job import Job, Scenario
 from pytest_hetgpu.model.outcome import Attempt, Outcome, RunResult
 from pytest_hetgpu.store import events, rescue, writer_lock
-from pytest_hetgpu.store.cells import CellRecord, RunRecord, State, read, read_run
+from pytest_hetgpu.store.cells import CellRecord, RunRecord, read_run
 from pytest_hetgpu.store.encode import to_json
 from pytest_hetgpu.store.events import MatrixFile, journal_schema
 from pytest_hetgpu.store.files import make_folder
 from pytest_hetgpu.store.redaction.redact import redact_json
-from pytest_hetgpu.store.reserved_space import Reserve
+from pytest_hetgpu.store.reserved_space import ReservedSpace
 
 __all__ = [
     "CellRecord",
@@ -38,10 +38,8 @@ __all__ = [
     "JournalError",
     "MatrixFile",
     "RunRecord",
-    "State",
     "journal_schema",
     "matrix_file",
-    "read",
     "read_run",
 ]
 
@@ -80,16 +78,16 @@ class Journal:
         try:
             make_folder(self.path.parent)
             self._fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            writer_lock.enter(self._fd, self.path, sole=sole)
-            self._order, self._torn = _written(self.path)
+            writer_lock.acquire(self._fd, self.path, sole=sole)
+            self._order, self._torn = _count_lines(self.path)
         except OSError as error:
             raise JournalError(f"journal {self.path}: cannot be opened ({error.strerror})") from error
-        self._reserve = Reserve(self.path)
+        self._reserved = ReservedSpace(self.path)
         if not self._order:
             for place in (self.path.parent, folder, folder.parent):
-                _sync_names(place)
+                _sync_folder(place)
 
-    def run(
+    def session_started(
         self,
         matrices: Sequence[MatrixFile],
         argv: Sequence[str],
@@ -100,7 +98,7 @@ class Journal:
 
         `basis` is what their verdicts rest on (`execution/resume/basis.py`).
         """
-        began = events.Run(
+        began = events.SessionStarted(
             __version__,
             tuple(matrices),
             tuple(argv),
@@ -119,13 +117,13 @@ class Journal:
         argv = cell.command.argv if isinstance(cell, Job) else ()
         self._append(events.Planned(*_identity(cell), cell.label, _axes(cell), argv=argv, position=position))
 
-    def wire(self, job: Job, report: WireReport) -> None:
+    def bandwidth_measured(self, job: Job, report: WireReport) -> None:
         """What the way between the nodes of the job's placement can carry was found out."""
-        self._append(events.Wired(job.matrix, job.axes["placement"], report))
+        self._append(events.BandwidthMeasured(job.matrix, job.axes["placement"], report))
 
-    def waits(self, cell: Job | Scenario, why: str) -> None:
+    def waiting(self, cell: Job | Scenario, why: str) -> None:
         """The cell waits for a host, and who holds it; "" once it waits no more."""
-        self._append(events.Waits(*_identity(cell), cell.label, why))
+        self._append(events.WaitingForHost(*_identity(cell), cell.label, why))
 
     def started(self, cell: Job | Scenario) -> None:
         """The cell's command is about to be started by this process."""
@@ -139,7 +137,7 @@ class Journal:
         """An attempt at the cell failed, and another one follows."""
         self._append(events.Attempted(*_identity(cell), number, attempt))
 
-    def health(self, seen: events.Health) -> None:
+    def health(self, seen: events.HealthReported) -> None:
         """A job over several nodes told something of them."""
         self._append(seen)
 
@@ -156,16 +154,16 @@ class Journal:
         with self._lock:
             if not self._is_lost():
                 return
-            home = rescue.found_again(self._fd, self.path)
+            home = rescue.relocate(self._fd, self.path)
             if home.fd != self._fd:
-                writer_lock.enter(home.fd, home.path, sole=False)
+                writer_lock.acquire(home.fd, home.path, sole=False)
                 os.close(self._fd)
             self._fd, self.path, self.folder = home.fd, home.path, home.run
-            self._reserve.moved(home.path)
-            self.lost = rescue.told(self._first, home)
+            self._reserved.moved_to(home.path)
+            self.lost = rescue.describe_loss(self._first, home)
         raise rescue.FolderLost(self.lost)
 
-    def astray(self) -> bool:
+    def is_lost(self) -> bool:
         """Return whether the folder of the run is lost and `check` has not raised yet. Any thread may call it."""
         with self._lock:
             return not self.lost and self._is_lost()
@@ -173,9 +171,9 @@ class Journal:
     def _is_lost(self) -> bool:
         return self._fd >= 0 and rescue.is_lost(self._fd, self.path)
 
-    def make_room(self) -> None:
+    def release_reserved_space(self) -> None:
         """Gives up what is kept back on a full disk, so that a few lines more can be written."""
-        self._reserve.give_up()
+        self._reserved.release()
 
     def skipped(
         self, cell: Job | Scenario, reason: str, *, issue: str | None = None, position: int | None = None
@@ -190,7 +188,7 @@ class Journal:
             if self._fd >= 0:
                 os.close(self._fd)
                 self._fd = -1
-                self._reserve.give_up()
+                self._reserved.release()
 
     def _append(self, event: events.Event, *, durable: bool = False) -> None:
         line = {
@@ -224,7 +222,7 @@ class Journal:
                 raise JournalError(f"journal {self.path}: cannot be written ({error.strerror})") from error
 
 
-def _sync_names(folder: Path) -> None:
+def _sync_folder(folder: Path) -> None:
     """Has the names in a folder on the disk itself: what is synced below them must be found again."""
     with suppress(OSError):
         opened = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
@@ -242,7 +240,7 @@ def _axes(cell: Job | Scenario) -> Mapping[str, str]:
     return cell.axes if isinstance(cell, Job) else dict(zip(cell.axes, cell.values, strict=True))
 
 
-def _written(path: Path) -> tuple[int, bool]:
+def _count_lines(path: Path) -> tuple[int, bool]:
     """Lines in a journal so far, and whether its last one lacks its end."""
     if not path.is_file():
         return 0, False

@@ -14,9 +14,9 @@ from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store.encode import RecordError
 from pytest_hetgpu.store.text import clean, one_line
 
-Pair = tuple[str, str | int | float]
+Property = tuple[str, str | int | float]
 
-SHAKY = "passed at attempt "
+FLAKY_PREFIX = "passed at attempt "
 _LIMIT = 1000
 # `of_wire[...]` follows from what is there besides it.
 _CARRIED = re.compile(r"carried_by\[([\w-]+)\]")
@@ -24,7 +24,7 @@ _MEASUREMENT = re.compile(r"(?!of_wire\[)\w+\[\d+,[^\[\]]*\]")
 
 
 @dataclass(frozen=True, slots=True)
-class CellPairs:
+class CellProperties:
     """What the pairs of a cell say. `scenario` is its label, `signature` the key, `seconds` how long it ran.
 
     `tool` is a foreign program with its version. `carried` names what carried the data by path.
@@ -57,7 +57,7 @@ class CellPairs:
     kept: str = ""
 
 
-def to_pairs(outcome: Outcome, *, label: str, matrix: str) -> list[Pair]:
+def to_properties(outcome: Outcome, *, label: str, matrix: str) -> list[Property]:
     """The outcome of the cell `label`, text in one line each and redacted; what is empty is left out."""
     issue = outcome.expectation.issue if outcome.expectation else None
     texts = {
@@ -80,33 +80,33 @@ def to_pairs(outcome: Outcome, *, label: str, matrix: str) -> list[Pair]:
             for path, names in outcome.carried.items()
         },
         "wire_told": one_line(told(outcome.wire), _LIMIT) if outcome.wire else "",
-        "flaky": one_line(flaky(outcome), _LIMIT),
-        **{f"attempt_{number}": one_line(line, _LIMIT) for number, line in enumerate(before(outcome), 1)},
+        "flaky": one_line(describe_flaky(outcome), _LIMIT),
+        **{f"attempt_{number}": one_line(line, _LIMIT) for number, line in enumerate(attempt_lines(outcome), 1)},
     }
-    pairs: list[Pair] = [(name, text) for name, text in texts.items() if text]
+    pairs: list[Property] = [(name, text) for name, text in texts.items() if text]
     if outcome.attempts:
         pairs.append(("attempts", len(outcome.attempts) + 1))
     pairs.append(("seconds", float(outcome.seconds)))
     pairs += ((clean(item.name), float(item.value)) for item in outcome.measurements)
-    return [*pairs, *_of_wire(outcome)]
+    return [*pairs, *_bandwidth_properties(outcome)]
 
 
-def before(outcome: Outcome) -> Iterator[str]:
+def attempt_lines(outcome: Outcome) -> Iterator[str]:
     """A line for each attempt that failed before the last one: `network failure KEY: why (LOG)`."""
     for one in outcome.attempts:
         why = one.why if one.why.startswith(one.key) else f"{one.key}: {one.why}"
         yield f"{one.kind.value.replace('_', ' ')}: {why} ({one.log})"
 
 
-def flaky(outcome: Outcome) -> str:
+def describe_flaky(outcome: Outcome) -> str:
     """`passed at attempt 2, after network failure`; "" for a cell that is not flaky."""
     if not outcome.flaky:
         return ""
     kinds = dict.fromkeys(one.kind.value.replace("_", " ") for one in outcome.attempts)
-    return f"{SHAKY}{len(outcome.attempts) + 1}, after {' and '.join(kinds)}"
+    return f"{FLAKY_PREFIX}{len(outcome.attempts) + 1}, after {' and '.join(kinds)}"
 
 
-def _of_wire(outcome: Outcome) -> Iterator[Pair]:
+def _bandwidth_properties(outcome: Outcome) -> Iterator[Property]:
     """The limit between the nodes, and each bus bandwidth as a fraction of it: `of_wire[SIZE,DTYPE]`."""
     if outcome.wire and outcome.wire.gbs:
         yield "wire", float(outcome.wire.gbs)
@@ -116,7 +116,7 @@ def _of_wire(outcome: Outcome) -> Iterator[Pair]:
             yield clean(f"of_wire[{item.point}]"), fraction
 
 
-def from_pairs(pairs: Iterable[tuple[str, object]]) -> CellPairs | None:
+def from_properties(pairs: Iterable[tuple[str, object]]) -> CellProperties | None:
     """What `to_pairs` was told, other people's properties ignored; None if these are not a cell's.
 
     Raises RecordError for an outcome, verdict or number that cannot be one.
@@ -126,7 +126,7 @@ def from_pairs(pairs: Iterable[tuple[str, object]]) -> CellPairs | None:
         return None
     text = {name: str(value) for name, value in found.items()}
     try:
-        return CellPairs(
+        return CellProperties(
             scenario=text["scenario"],
             matrix=text.get("matrix", ""),
             kind=Kind(text["outcome"]),

@@ -9,11 +9,11 @@ from pathlib import Path
 _BYTES = 64 << 10
 
 
-class Reserve:
+class ReservedSpace:
     """A file of that size beside a journal while it is written; without one where the disk does not give it."""
 
     def __init__(self, journal: Path) -> None:
-        self.moved(journal)
+        self.moved_to(journal)
         if not hasattr(os, "posix_fallocate"):
             return
         with suppress(OSError):
@@ -23,11 +23,11 @@ class Reserve:
             finally:
                 os.close(file)
 
-    def moved(self, journal: Path) -> None:
+    def moved_to(self, journal: Path) -> None:
         """Note the place of the journal, which may be a new one."""
         self._path = journal.with_name(f".{journal.stem}.reserve")
 
-    def give_up(self) -> None:
+    def release(self) -> None:
         """Gives the room back. Doing so twice is fine."""
         with suppress(OSError):
             self._path.unlink()

@@ -13,17 +13,17 @@ from pytest_hetgpu.model.records import Measurement
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store.cells import CellRecord, RunRecord
 from pytest_hetgpu.store.events import MatrixFile
-from pytest_hetgpu.store.properties import SHAKY, flaky
+from pytest_hetgpu.store.properties import FLAKY_PREFIX, describe_flaky
 from pytest_hetgpu.store.text import one_line
 
 # Programs that measure: ours and other Python ones, OSU's, those of nccl-tests and rccl-tests, Intel's.
 _PROGRAM = re.compile(r"\w+\.py|osu_\w+|\w+_perf|IMB-\w+")
-_STARTER = "foreign.py"  # of ours, which becomes the program that measures
-_NAMES = 1000
+_WRAPPER = "foreign.py"  # of ours, which becomes the program that measures
+_LONGEST_NAME = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class PastCell:
+class CellSummary:
     """What became of a cell, and what it measured.
 
     `facts` are versions and settings; `tool` is the program that measured. What is not known is empty, a measurement's
@@ -47,7 +47,7 @@ class PastCell:
     @property
     def flaky(self) -> str:
         """How it had failed before it passed: `passed at attempt 2, after network failure`; "" where it did not."""
-        return self.why if self.kind is Kind.PASSED and self.why.startswith(SHAKY) else ""
+        return self.why if self.kind is Kind.PASSED and self.why.startswith(FLAKY_PREFIX) else ""
 
     @property
     def memory(self) -> str:
@@ -56,7 +56,7 @@ class PastCell:
 
 
 @dataclass(frozen=True, slots=True)
-class PastRun:
+class RunSummary:
     """A run: `started` in seconds since 1970, the `machine` that pytest ran on, our version as `package`."""
 
     id: str
@@ -65,52 +65,52 @@ class PastRun:
     machine: str
     package: str
     matrices: tuple[MatrixFile, ...]
-    cells: tuple[PastCell, ...]
+    cells: tuple[CellSummary, ...]
 
 
-def past(record: RunRecord, folder: Path) -> PastRun:
+def summarise(record: RunRecord, folder: Path) -> RunSummary:
     """What a journal tells, as far as it is worth keeping. `folder` is where the run is now."""
     folder = folder.resolve()
     sessions = record.sessions
     # The first session is the first, whatever clocks said since.
     begun = [session.started for session in sessions[:1]] or [cell.started for cell in record.cells if cell.started]
-    return PastRun(
-        id=one_line(next((session.id for session in sessions if session.id), folder.name), _NAMES),
+    return RunSummary(
+        id=one_line(next((session.id for session in sessions if session.id), folder.name), _LONGEST_NAME),
         folder=str(folder),
         started=min(filter(math.isfinite, begun), default=0.0),
-        machine=one_line(sessions[-1].host, _NAMES) if sessions else "",
-        package=one_line(sessions[-1].package, _NAMES) if sessions else "",
+        machine=one_line(sessions[-1].host, _LONGEST_NAME) if sessions else "",
+        package=one_line(sessions[-1].package, _LONGEST_NAME) if sessions else "",
         matrices=tuple({matrix.name: matrix for session in sessions for matrix in session.matrices}.values()),
-        cells=tuple(map(_cell, record.cells)),
+        cells=tuple(map(_summarise_cell, record.cells)),
     )
 
 
-def _cell(record: CellRecord) -> PastCell:
+def _summarise_cell(record: CellRecord) -> CellSummary:
     outcome = record.outcome
-    return PastCell(
+    return CellSummary(
         matrix=record.matrix,
         scenario=record.scenario,
         kind=outcome.kind,
         verdict=outcome.verdict,
         axes=record.axes,
-        signature=one_line(outcome.signature.key, _NAMES) if outcome.signature else "",
-        why=one_line(flaky(outcome) or outcome.why, _NAMES),
+        signature=one_line(outcome.signature.key, _LONGEST_NAME) if outcome.signature else "",
+        why=one_line(describe_flaky(outcome) or outcome.why, _LONGEST_NAME),
         seconds=outcome.seconds,
-        stack=one_line(outcome.stack, _NAMES),
+        stack=one_line(outcome.stack, _LONGEST_NAME),
         transports=outcome.transports,
-        facts={**outcome.facts, **_wire(outcome)},
-        tool=outcome.facts.get("tool") or program(record.result.argv if record.result else record.argv),
+        facts={**outcome.facts, **_wire_fact(outcome)},
+        tool=outcome.facts.get("tool") or benchmark_program(record.result.argv if record.result else record.argv),
         measurements=outcome.measurements,
     )
 
 
-def _wire(outcome: Outcome) -> dict[str, str]:
+def _wire_fact(outcome: Outcome) -> dict[str, str]:
     """What the way between the nodes could carry, in two digits: further ones differ from run to run."""
     wire = outcome.wire
-    return {"wire": one_line(f"{wire.gbs:.2g} GB/s ({wire.source})", _NAMES)} if wire and wire.gbs else {}
+    return {"wire": one_line(f"{wire.gbs:.2g} GB/s ({wire.source})", _LONGEST_NAME)} if wire and wire.gbs else {}
 
 
-def program(argv: Sequence[str]) -> str:
+def benchmark_program(argv: Sequence[str]) -> str:
     """The program that measures in a command line: `allreduce.py`, `osu_latency`; "" where none is recognised."""
     names = (PurePosixPath(token).name for token in argv if "=" not in token)
-    return next((name for name in names if _PROGRAM.fullmatch(name) and name != _STARTER), "")
+    return next((name for name in names if _PROGRAM.fullmatch(name) and name != _WRAPPER), "")

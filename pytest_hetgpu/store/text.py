@@ -19,7 +19,7 @@ _NEWLINES = lazy(r"\r\n?|[\x0b\x0c\x85\u2028\u2029]")
 _UNFIT = lazy("[\x00-\x08\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff\u202a-\u202e\u2066-\u2069]")
 
 
-_OBEYED = lazy("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_CONTROLS = lazy("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def clean(text: str) -> str:
@@ -29,11 +29,11 @@ def clean(text: str) -> str:
     return _UNFIT.sub("", _NEWLINES.sub("\n", _TERMINAL.sub("", text)))
 
 
-def visible(text: str) -> str:
+def escape_controls(text: str) -> str:
     """The text with what a terminal would obey written as Python does: for lines whose every character matters."""
     if text.isascii() and text.isprintable():
         return text
-    return _OBEYED.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def one_line(text: str, limit: int = 300) -> str:
@@ -57,11 +57,11 @@ def tail(path: Path) -> str:
     text = clean(data.decode("utf-8", "replace"))
     if "PRIVATE KEY" in text:
         text = redact(text)
-    shown = redact("\n".join(text.rstrip().split("\n")[-TAIL_LINES:])).encode("utf-8")
-    return shown[-TAIL_BYTES:].decode("utf-8", "ignore")
+    kept = redact("\n".join(text.rstrip().split("\n")[-TAIL_LINES:])).encode("utf-8")
+    return kept[-TAIL_BYTES:].decode("utf-8", "ignore")
 
 
-def shown(path: Path) -> str:
+def display_path(path: Path) -> str:
     """Relative to here when it is below here."""
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
@@ -70,6 +70,6 @@ def shown(path: Path) -> str:
 _MARKS = re.compile(r"[\\`*\[\]<>|~&$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 
 
-def escape(text: str, limit: int = 300) -> str:
+def escape_markdown(text: str, limit: int = 300) -> str:
     """Text in one line that Markdown shows as it is."""
     return _MARKS.sub(r"\\\g<0>", one_line(text, limit))

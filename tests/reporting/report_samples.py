@@ -23,7 +23,7 @@ from pytest_hetgpu.model.job import (
 from pytest_hetgpu.model.outcome import Finding, Outcome, RunResult
 from pytest_hetgpu.model.records import Measurement, Point
 from pytest_hetgpu.model.verdict import Kind, Verdict
-from pytest_hetgpu.store.cells import CellRecord, State
+from pytest_hetgpu.store.cells import CellRecord, CellState
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -108,7 +108,7 @@ def cell(label: str, outcome: Outcome, /, **changes: Any) -> CellRecord:
         label=label,
         axes=dict(zip(AXES, label.split("-"), strict=False)),
         argv=("/opt/ompi/bin/mpirun", "-np", "2", "prog"),
-        state=State.JUDGED,
+        state=CellState.JUDGED,
         outcome=outcome,
         result=result(),
         started=1.7e9,

@@ -31,7 +31,7 @@ REPORTS = ("junit.xml", "summary.md", "index.html")
 def made(reports: Path) -> RunFolder:
     folder = RunFolder.create(reports)
     with closing(Journal(folder.path, "main")) as journal:
-        journal.run([MatrixFile("aws", "aws.yaml", "0" * 64)], ["pytest"])
+        journal.session_started([MatrixFile("aws", "aws.yaml", "0" * 64)], ["pytest"])
         run_cell(folder, journal, SEND, PASSED)
         run_cell(folder, journal, REDUCE, CRASHED, b"a line\n" * 70)
     return folder

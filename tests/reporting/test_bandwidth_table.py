@@ -13,13 +13,13 @@ from pytest_hetgpu.model.outcome import Wire
 from pytest_hetgpu.model.records import Measurement, Point
 from pytest_hetgpu.reporting import bandwidth_table, report
 from pytest_hetgpu.store import environment
-from pytest_hetgpu.store.environment import SeenPlacement
+from pytest_hetgpu.store.environment import PlacementFacts
 from pytest_hetgpu.store.folder import RunFolder
 from pytest_hetgpu.store.journal import Journal
 from tests.reporting.report_samples import CRASHED, PASSED, cell, run_cell
 
 WIRE = Wire(2.5, "pump 1, 4 streams", ("node1", "node0"), 36.4)
-MIXED = SeenPlacement("aws-mixed", {}, WireReport(WIRE))
+MIXED = PlacementFacts("aws-mixed", {}, WireReport(WIRE))
 
 
 def test_a_placement_has_its_limit_and_the_most_that_a_cell_got_of_it() -> None:
@@ -52,12 +52,12 @@ def test_a_limit_that_is_not_known_says_why() -> None:
 
 
 def test_without_any_there_is_no_section() -> None:
-    assert list(bandwidth_table.lines([], [SeenPlacement("aws-mixed", {})])) == []
+    assert list(bandwidth_table.lines([], [PlacementFacts("aws-mixed", {})])) == []
 
 
 def test_it_is_in_the_summary_of_a_run(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path / "reports")
-    environment.keep_wire(folder.path, "aws-mixed", WireReport(WIRE))
+    environment.write_wire(folder.path, "aws-mixed", WireReport(WIRE))
     with closing(Journal(folder.path, "main")) as journal:
         run_cell(folder, journal, "mixed-ucx-send", replace(PASSED, wire=WIRE))
     report.build(folder.path, "rerun {label}")

@@ -112,7 +112,7 @@ def test_no_report_holds_any(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path / "reports")
     texts = [text for text, _ in KINDS.values()]
     with closing(Journal(folder.path, "main")) as journal:
-        journal.run([MatrixFile("aws", "aws.yaml", "0" * 64)], ["pytest", *texts])
+        journal.session_started([MatrixFile("aws", "aws.yaml", "0" * 64)], ["pytest", *texts])
         for number, text in enumerate(texts):
             line = text.split("\n")[0]
             signature = replace(SIGNATURE, primary_line=line, line=3)
@@ -127,7 +127,7 @@ def test_no_report_holds_any(tmp_path: Path) -> None:
             )
             outcome = replace(outcome, findings=(Finding("signature", Kind.CRASH, text, signature),))
             made = job(f"mixed-ucx-w{number}", command=Command(("mpirun", text, *text.split()), {"SETTING": text}))
-            folder.begin(made.label).write_text(f"first\n\n{text}\nlast\n")
+            folder.start_log(made.label).write_text(f"first\n\n{text}\nlast\n")
             log = folder.publish(made.label)
             journal.planned(made)
             journal.started(made)

@@ -18,7 +18,7 @@ from pytest_hetgpu.model.records import Measurement, Point
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.reporting import junit
 from pytest_hetgpu.store.cells import CellRecord, RunRecord
-from pytest_hetgpu.store.events import Run
+from pytest_hetgpu.store.events import SessionStarted
 from pytest_hetgpu.store.folder import RunFolder
 from tests.reporting.report_samples import (
     CHANGED,
@@ -35,7 +35,7 @@ from tests.reporting.report_samples import (
 )
 
 RERUN = "pytest --hetgpu-matrix {matrix}.yaml --hetgpu-cell {label}"
-SESSION = Run("0.1.0", (), ("pytest",), "login1", 1.6e9)
+SESSION = SessionStarted("0.1.0", (), ("pytest",), "login1", 1.6e9)
 ALL = (
     *(cell("mixed-ucx-send", PASSED), cell("mixed-ucx-allreduce", CRASHED), cell("mixed-ob1-send", KNOWN)),
     *(cell("mixed-ob1-ddp", CHANGED), cell("cpu-ucx-send", FIXED), cell("cpu-ucx-ddp", UNREAD)),

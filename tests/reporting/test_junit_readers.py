@@ -17,12 +17,12 @@ from junitparser import JUnitXml
 
 from pytest_hetgpu.reporting import junit
 from pytest_hetgpu.store.cells import RunRecord
-from pytest_hetgpu.store.events import Run
+from pytest_hetgpu.store.events import SessionStarted
 from pytest_hetgpu.store.folder import RunFolder
 from tests.reporting.report_samples import CHANGED, CRASHED, FIXED, KNOWN, NOT_RUN, PASSED, UNREAD, cell, job
 
 RERUN = "pytest --hetgpu-cell {label}"
-SESSION = Run("0.1.0", (), ("pytest",), "login1", 1.6e9)
+SESSION = SessionStarted("0.1.0", (), ("pytest",), "login1", 1.6e9)
 GITLABS_LIMIT = 30_000_000
 OUTCOMES = {
     "mixed-ucx-send": PASSED,

@@ -30,7 +30,7 @@ def run(tmp_path: Path) -> RunFolder:
     folder = RunFolder.create(tmp_path / "reports")
     log = f"\x1b[31m{SECRET}\x1b[0m \xff ]]>\n".encode("latin-1")
     with closing(Journal(folder.path, "gw0")) as journal:
-        journal.run([MatrixFile("aws", "aws.yaml", "0" * 64)], ["pytest", f"--token={SECRET}"])
+        journal.session_started([MatrixFile("aws", "aws.yaml", "0" * 64)], ["pytest", f"--token={SECRET}"])
         for label, outcome in {
             "mixed-ucx-send": PASSED,
             "mixed-ucx-allreduce": replace(CRASHED, why=f"refused {SECRET}"),

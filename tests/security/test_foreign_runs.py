@@ -28,7 +28,7 @@ LABEL = "mixed-ucx-send"
 def run(tmp_path: Path) -> RunFolder:
     folder = RunFolder.create(tmp_path / "reports")
     with closing(Journal(folder.path, "main")) as journal:
-        journal.run([MatrixFile("aws", "aws.yaml", "0" * 64)], ["pytest"])
+        journal.session_started([MatrixFile("aws", "aws.yaml", "0" * 64)], ["pytest"])
         run_cell(folder, journal, LABEL, CRASHED)
     return folder
 

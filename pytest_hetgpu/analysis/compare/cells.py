@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pytest_hetgpu.analysis.compare.sides import Identity, Side, Way
 from pytest_hetgpu.model.verdict import Kind, Verdict
-from pytest_hetgpu.store.run_summary import PastCell
+from pytest_hetgpu.store.run_summary import CellSummary
 
 _WORKS = (Kind.PASSED, Kind.SLOW)
 
@@ -71,7 +71,7 @@ class KeyChange:
     after: tuple[Identity, ...]
 
 
-def state(cells: Sequence[PastCell]) -> State | None:
+def state(cells: Sequence[CellSummary]) -> State | None:
     """What became of a cell that several runs have, the newest first; None where there is none."""
     if not cells:
         return None

@@ -14,7 +14,7 @@ from pytest_hetgpu.analysis.compare.numbers import NumberChange
 from pytest_hetgpu.analysis.compare.sides import Identity, Side, Way
 from pytest_hetgpu.model.sample import Sample
 from pytest_hetgpu.model.sizes import show_size
-from pytest_hetgpu.store.cells import utc
+from pytest_hetgpu.store.cells import format_utc
 from pytest_hetgpu.store.text import clean
 
 SCHEMA = 1
@@ -61,9 +61,10 @@ def _side(side: Side) -> str:
     matrices = ", ".join(sorted(side.matrices))
     if len(runs) == 1:
         run = runs[0]
-        when = f", {utc(run.started)}" if run.started else ""
+        when = f", {format_utc(run.started)}" if run.started else ""
         return f"{side.name}{f' ({run.id})' if run.id not in side.name else ''}{when}: {matrices}"
-    return f"{side.name}, {len(runs)} runs from {utc(runs[-1].started)} to {utc(runs[0].started)}: {matrices}"
+    first, last = (format_utc(run.started) for run in (runs[-1], runs[0]))
+    return f"{side.name}, {len(runs)} runs from {first} to {last}: {matrices}"
 
 
 def _name(*, several: bool) -> Callable[[Identity], str]:

@@ -21,11 +21,11 @@ from pytest_hetgpu.model.verdict import Verdict
 from pytest_hetgpu.reporting import cell_text
 from pytest_hetgpu.reporting.excerpt import excerpt
 from pytest_hetgpu.reporting.html.times import times
-from pytest_hetgpu.store.cells import CellRecord, RunRecord, utc
+from pytest_hetgpu.store.cells import CellRecord, RunRecord, format_utc
 from pytest_hetgpu.store.encode import RecordError
-from pytest_hetgpu.store.environment import TELLING, SeenPlacement
+from pytest_hetgpu.store.environment import SUMMARY_FACTS, PlacementFacts
 from pytest_hetgpu.store.folder import RunFolder, read_job
-from pytest_hetgpu.store.properties import before, flaky
+from pytest_hetgpu.store.properties import attempt_lines, describe_flaky
 from pytest_hetgpu.store.text import one_line
 
 LONG = 1000
@@ -38,8 +38,8 @@ def page_facts(
     record: RunRecord,
     folder: RunFolder,
     rerun: cell_text.Rerun,
-    placements: Iterable[SeenPlacement],
-    before: Baseline | None,
+    placements: Iterable[PlacementFacts],
+    earlier: Baseline | None,
 ) -> dict[str, Any]:
     """A run as the page knows it: see `assets/` for who reads what."""
     times = [one.started for one in record.sessions[:1]] or [cell.started for cell in record.cells if cell.started]
@@ -48,14 +48,14 @@ def page_facts(
     return {
         "run": folder.path.resolve().name,
         "matrices": [[one_line(name), one_line(files.get(name, ""))] for name in matrices],
-        "started": utc(min(times)) if times else "",
+        "started": format_utc(min(times)) if times else "",
         "hosts": [one_line(host) for host in dict.fromkeys(session.host for session in record.sessions)],
         "unread": dict(record.unread),
         "private": one_line(cell_text.private(folder), LONG),
         "cells": [_cell(cell, folder, rerun) for cell in record.cells],
         "placements": [_placement(one) for one in placements],
-        "changes": list(_changes(record, before)) if before else [],
-        "baseline": one_line(before.name) if before else "",
+        "changes": list(_changes(record, earlier)) if earlier else [],
+        "baseline": one_line(earlier.name) if earlier else "",
     }
 
 
@@ -70,7 +70,7 @@ def _cell(cell: CellRecord, folder: RunFolder, rerun: cell_text.Rerun) -> dict[s
         "headline": cell_text.headline(cell),
         "seconds": round(outcome.seconds, 3),
         "key": one_line(outcome.signature.key, LONG) if outcome.signature else "",
-        "started": utc(cell.started) if cell.started else "",
+        "started": format_utc(cell.started) if cell.started else "",
         "command": cell_text.command_of(cell),
         "again": cell_text.again(cell, rerun),
         "stack": one_line(outcome.stack),
@@ -79,8 +79,8 @@ def _cell(cell: CellRecord, folder: RunFolder, rerun: cell_text.Rerun) -> dict[s
         "facts": {one_line(name): one_line(value) for name, value in outcome.facts.items()},
         "notes": [one_line(note, LONG) for note in (*outcome.concerns, *outcome.notes)],
         "issue": one_line(cell.issue or "", LONG),
-        "flaky": flaky(outcome),
-        "attempts": [one_line(line, LONG) for line in before(outcome)],
+        "flaky": describe_flaky(outcome),
+        "attempts": [one_line(line, LONG) for line in attempt_lines(outcome)],
         "series": _series(outcome.measurements),
         "timeline": times(outcome),
     }
@@ -167,14 +167,14 @@ def _busbw(job: Job, point: Point, limit: Limit) -> float | None:
         return None
 
 
-def _placement(seen: SeenPlacement) -> dict[str, Any]:
+def _placement(seen: PlacementFacts) -> dict[str, Any]:
     """Nodes and what was found of them; `rows` are `[fact, telling, differs, value of each node]`."""
     differing = {row.fact: row.values for row in seen.skew}
     facts = dict.fromkeys(fact for node in seen.nodes.values() for fact in node.environment.facts)
     rows: list[list[Any]] = []
     for fact in dict.fromkeys((*differing, *facts)):
         values = differing.get(fact) or tuple(shown(node.environment.fact(fact)) for node in seen.nodes.values())
-        telling = fact in differing or (fact in TELLING and any(value not in _NOTHING for value in values))
+        telling = fact in differing or (fact in SUMMARY_FACTS and any(value not in _NOTHING for value in values))
         rows.append([one_line(fact), telling, fact in differing, *(one_line(value, 120) for value in values)])
     limit = seen.wire.limit if seen.wire else None
     return {
@@ -185,9 +185,9 @@ def _placement(seen: SeenPlacement) -> dict[str, Any]:
     }
 
 
-def _changes(record: RunRecord, before: Baseline) -> Iterator[Mapping[str, str]]:
+def _changes(record: RunRecord, earlier: Baseline) -> Iterator[Mapping[str, str]]:
     """Cells that are not what they were when the baseline was taken, and those that one of the two lacks."""
-    was = {identity: cells[0] for identity, cells in before.side.cells.items()}
+    was = {identity: cells[0] for identity, cells in earlier.side.cells.items()}
     for cell in record.cells:
         old = was.get((cell.matrix, cell.scenario))
         now = (cell.outcome.kind.value, cell.outcome.signature.key if cell.outcome.signature else "")

@@ -23,7 +23,7 @@ from pytest_hetgpu.store import environment
 from pytest_hetgpu.store.cells import CellRecord, RunRecord, read_run
 from pytest_hetgpu.store.files import refuse_links, write_atomically
 from pytest_hetgpu.store.folder import RunFolder
-from pytest_hetgpu.store.redaction.anonymity import kept, without_names
+from pytest_hetgpu.store.redaction.anonymity import anonymised, is_anonymous
 from pytest_hetgpu.store.redaction.redact import redact_bytes, redact_json
 
 LIMIT = 24 << 20
@@ -65,7 +65,7 @@ def bundle(run: Path, wanted: str, out: Path | None = None, limit: int = LIMIT) 
     cells = _cells(record, wanted)
     name = slug(wanted)
     first = out or Path(f"{name}.tar.gz")
-    with without_names(record, folder) if kept(run) else nullcontext():
+    with anonymised(record, folder) if is_anonymous(run) else nullcontext():
         small, logs = list(_small(record, folder, cells)), list(_logs(folder, cells))
     whole = sum(len(one.data) for one in (*small, *logs)) + _SPARE <= limit
     parts = [[*small, *logs]] if whole else [small, *_split(logs, limit - _SPARE)]

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 
 from pytest_hetgpu.extensions.package_data import REMOTE
 from pytest_hetgpu.model.job import Job
-from pytest_hetgpu.store.run_summary import program
+from pytest_hetgpu.store.run_summary import benchmark_program
 from pytest_hetgpu.store.text import one_line
 
 _LONGEST = 1200
@@ -22,7 +22,7 @@ def doing(job: Job) -> str:
     """`2 processes on 2 nodes run guarded_send.py. Sends from memory that ...`: what its own program says of itself."""
     ranks = sum(node.ranks for node in job.nodes)
     where = f"{len(job.nodes)} nodes" if len(job.nodes) > 1 else "one node"
-    name = program(job.command.argv)
+    name = benchmark_program(job.command.argv)
     runs = f"run `{name}`" if name else "take part"
     told = description(name)
     return f"{ranks} process{'es' * (ranks != 1)} on {where} {runs}.{f' What it does: {told}' if told else ''}"

@@ -24,10 +24,10 @@ from pytest_hetgpu.reporting.upstream.doing import doing, settings
 from pytest_hetgpu.reporting.upstream.projects import Project, project
 from pytest_hetgpu.reporting.upstream.script import PROGRAMS, portable
 from pytest_hetgpu.store.cells import CellRecord, RunRecord
-from pytest_hetgpu.store.environment import TELLING, SeenPlacement
+from pytest_hetgpu.store.environment import SUMMARY_FACTS, PlacementFacts
 from pytest_hetgpu.store.folder import RunFolder, read_job
 from pytest_hetgpu.store.redaction.redact import redact, redact_argv
-from pytest_hetgpu.store.text import escape, one_line
+from pytest_hetgpu.store.text import escape_markdown, one_line
 
 LONGEST = 60_000
 """Characters of an issue's text; GitHub takes 65,536."""
@@ -46,7 +46,7 @@ _INTERPRETER = re.compile(r"\]\s+\S*python3?[\d.]*[\[(]|/python3?[\d.]*\(")
 _WEB = re.compile(r"https?://[^\s<>\"`|\\\[\]()*]+")
 
 
-def issue(run: RunRecord, folder: RunFolder, cells: Sequence[CellRecord], placements: Iterable[SeenPlacement]) -> str:
+def issue(run: RunRecord, folder: RunFolder, cells: Sequence[CellRecord], placements: Iterable[PlacementFacts]) -> str:
     """The issue of all cells that share a signature, told by the first of them."""
     cell = cells[0]
     found = _facts(run, folder, cells, {one.name: one for one in placements})
@@ -57,7 +57,7 @@ def issue(run: RunRecord, folder: RunFolder, cells: Sequence[CellRecord], placem
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.filters |= {"fenced": fenced, "code": code, "words": partial(escape, limit=2000)}
+    made.filters |= {"fenced": fenced, "code": code, "words": partial(escape_markdown, limit=2000)}
     text = made.get_template(f"{upstream(cell).template}.md.j2").render(found)
     text = re.sub(r"\n{3,}", "\n\n", text)
     return (
@@ -99,7 +99,7 @@ _NAMED = (
 
 
 def _facts(
-    run: RunRecord, folder: RunFolder, cells: Sequence[CellRecord], seen: Mapping[str, SeenPlacement]
+    run: RunRecord, folder: RunFolder, cells: Sequence[CellRecord], seen: Mapping[str, PlacementFacts]
 ) -> dict[str, Any]:
     cell = cells[0]
     outcome, signature = cell.outcome, cell.outcome.signature
@@ -114,21 +114,23 @@ def _facts(
         "doing": doing(job) if job else "",
         "summary": _summary(run, cells),
         "settings": list(settings((*job.command.argv, *_variables(job)))) if job else [],
-        "reason": escape(outcome.expectation.reason or "", 500) if outcome.expectation else "",
+        "reason": escape_markdown(outcome.expectation.reason or "", 500) if outcome.expectation else "",
         "key": signature.key if signature else "",
-        "what": escape(outcome.why, 1000),
+        "what": escape_markdown(outcome.why, 1000),
         "excerpt": "\n".join(trimmed(text for _, text in lines))
         or (one_line(signature.primary_line, 1000) if signature else ""),
-        "ranks": escape(rank_outcome.in_words(outcome.fates), 1000),
-        "nodes": [escape(f"{name}: {node.hardware}") for name, node in placement.nodes.items()] if placement else [],
+        "ranks": escape_markdown(rank_outcome.in_words(outcome.fates), 1000),
+        "nodes": [escape_markdown(f"{name}: {node.hardware}") for name, node in placement.nodes.items()]
+        if placement
+        else [],
         "facts": list(_table(placement, upstream(cell))) if placement else [],
         "versions": list(_versions(cell)),
-        "stack": escape(outcome.stack),
+        "stack": escape_markdown(outcome.stack),
         "containers": (containers := list(_containers(job)) if job else []),
         "site_arguments": any(" --build-arg " in line for line in containers),
         "command": _command(job) if job else cell_text.command_of(cell),
         "nearest": _nearest(near) if near else None,
-        "others": [(escape(other.label), ", ".join(_versions(other))) for other in cells[1:][:_MOST_CELLS]],
+        "others": [(escape_markdown(other.label), ", ".join(_versions(other))) for other in cells[1:][:_MOST_CELLS]],
         "more": max(0, len(cells) - 1 - _MOST_CELLS),
         "known": outcome.known,
         "links": list(
@@ -136,7 +138,7 @@ def _facts(
                 _link, dict.fromkeys(filter(None, (cell.issue, *(ln for entry in outcome.known for ln in entry.links))))
             )
         ),
-        "debug": escape(cell_text.debugged(outcome), 500),
+        "debug": escape_markdown(cell_text.debugged(outcome), 500),
         "has_script": job is not None,
         "impact": _IMPACTS.get(outcome.kind, "Application crash"),
     }
@@ -144,7 +146,7 @@ def _facts(
 
 def _versions(cell: CellRecord) -> Iterator[str]:
     facts = cell.outcome.facts
-    yield from (escape(f"{name} {facts[key]}") for key, name in _NAMED if key in facts)
+    yield from (escape_markdown(f"{name} {facts[key]}") for key, name in _NAMED if key in facts)
 
 
 def _variables(job: Job) -> list[str]:
@@ -156,34 +158,36 @@ def _summary(run: RunRecord, cells: Sequence[CellRecord]) -> str:
     works = sum(one.outcome.kind.value == "passed" for one in ran)
     many = f"{len(cells)} of {len(ran)} jobs" if len(cells) > 1 else f"One of {len(ran)} jobs"
     verb = "end" if len(cells) > 1 else "ends"
-    return escape(
+    return escape_markdown(
         f"{many} that were run over other nodes, transports and programs {verb} like this; {works} work.", 1000
     )
 
 
 def _link(text: str) -> str:
     """An address of the web as it is; anything else as words."""
-    return text if _WEB.fullmatch(text) else escape(text)
+    return text if _WEB.fullmatch(text) else escape_markdown(text)
 
 
 def _nearest(near: Any) -> dict[str, Any]:
     return {
         "label": one_line(near.cell.label),
-        "axes": [(escape(axis), one_line(failing), one_line(working)) for axis, failing, working in near.axes],
+        "axes": [(escape_markdown(axis), one_line(failing), one_line(working)) for axis, failing, working in near.axes],
         "failing": redact_argv(list(near.only_failing))[:20],
         "working": redact_argv(list(near.only_working))[:20],
     }
 
 
-def _table(placement: SeenPlacement, whose: Project) -> Iterator[list[str]]:
+def _table(placement: PlacementFacts, whose: Project) -> Iterator[list[str]]:
     differing = {row.fact: row.values for row in placement.skew}
     told = [
-        fact for fact in dict.fromkeys((*whose.facts, *TELLING, *differing)) if not fact.startswith(("clock", "env."))
+        fact
+        for fact in dict.fromkeys((*whose.facts, *SUMMARY_FACTS, *differing))
+        if not fact.startswith(("clock", "env."))
     ]
     for fact in told:
-        values = [escape(shown(node.environment.fact(fact)), 100) for node in placement.nodes.values()]
+        values = [escape_markdown(shown(node.environment.fact(fact)), 100) for node in placement.nodes.values()]
         if any(value not in ("-", "?") for value in values):
-            yield [f"{'≠ ' if fact in differing else ''}{escape(fact)}", *values]
+            yield [f"{'≠ ' if fact in differing else ''}{escape_markdown(fact)}", *values]
 
 
 def _containers(job: Job) -> Iterator[str]:

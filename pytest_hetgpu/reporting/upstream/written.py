@@ -8,7 +8,7 @@ from pytest_hetgpu.model.verdict import Verdict
 from pytest_hetgpu.reporting.upstream.issue import issue
 from pytest_hetgpu.reporting.upstream.projects import named
 from pytest_hetgpu.store.cells import CellRecord, RunRecord
-from pytest_hetgpu.store.environment import SeenPlacement
+from pytest_hetgpu.store.environment import PlacementFacts
 from pytest_hetgpu.store.files import make_folder, write_atomically
 from pytest_hetgpu.store.folder import RunFolder
 
@@ -17,7 +17,7 @@ MOST = 200
 _FAILED = (Verdict.NEW, Verdict.CHANGED, Verdict.KNOWN)
 
 
-def write(record: RunRecord, folder: RunFolder, placements: Iterable[SeenPlacement]) -> dict[str, str]:
+def write(record: RunRecord, folder: RunFolder, placements: Iterable[PlacementFacts]) -> dict[str, str]:
     """Writes the issues, new failures first; those of an earlier judgement go. Gives the file of each key."""
     groups: dict[str, list[CellRecord]] = {}
     for verdict in _FAILED:

@@ -24,9 +24,9 @@ from pytest_hetgpu.store.redaction import redact
 
 MARKER = "anonymous"
 """An empty file in a run's folder: its reports are built without names, whoever builds them."""
-_HEAD = 64 << 10
-_HELLO = re.compile(rb'"host":"([^"\\]{1,200})"')
-_EVERYWHERE = re.compile(r"(?:localhost|node\d+|launcher|root|127\..*|0\.0\.0\.0|::1?|\d+)?")
+_HEAD_BYTES = 64 << 10
+_HOST_FIELD = re.compile(rb'"host":"([^"\\]{1,200})"')
+_COMMON_NAME = re.compile(r"(?:localhost|node\d+|launcher|root|127\..*|0\.0\.0\.0|::1?|\d+)?")
 _HOME = re.compile(r"(?P<where>/home/|/Users/)(?P<name>[\w.-]+)")
 _IPV4 = re.compile(r"(?<![\w.])(?:(?:25[0-5]|2[0-4]\d|1?\d?\d)\.){3}(?:25[0-5]|2[0-4]\d|1?\d?\d)(?![\w.]*\w)")
 _GROUP = "[0-9A-Fa-f]"
@@ -37,7 +37,7 @@ _IPV6 = re.compile(
 _MAC = re.compile(r"(?<![\w:])(?:[0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}(?![\w:])")
 
 
-class Names:
+class Pseudonyms:
     """Gives every name a stand-in: `host-A`, `user-A`, `address-1`.
 
     Known hosts and users have theirs by the alphabet, so that reports and bundles of one run agree; what is known by
@@ -63,7 +63,7 @@ class Names:
     def _one_of(self, kind: str, names: Iterable[str]) -> re.Pattern[str] | None:
         """One pattern for all names, with the domains behind them; None where there is none."""
         short = {name.partition(".")[0] if not _IPV4.fullmatch(name) else "" for name in names}
-        wanted = sorted(name for name in short - self._spared if not _EVERYWHERE.fullmatch(name))
+        wanted = sorted(name for name in short - self._spared if not _COMMON_NAME.fullmatch(name))
         if not wanted:
             return None
         for name in wanted:
@@ -86,7 +86,7 @@ class Names:
     def _address(self, found: re.Match[str]) -> str:
         text = found[0]
         # `ab::cd` may be a name of C++'s.
-        if _EVERYWHERE.fullmatch(text) or (":" in text and (len(text) < 6 or not re.search(r"\d", text))):
+        if _COMMON_NAME.fullmatch(text) or (":" in text and (len(text) < 6 or not re.search(r"\d", text))):
             return text
         return self._stand_in("address", text.lower())
 
@@ -97,24 +97,24 @@ def _letters(number: int) -> str:
 
 
 @contextmanager
-def without_names(record: RunRecord, folder: RunFolder) -> Iterator[None]:
+def anonymised(record: RunRecord, folder: RunFolder) -> Iterator[None]:
     """All that is redacted meanwhile has stand-ins for the names of this run."""
     hosts = {session.host for session in record.sessions}
     users = {getpass.getuser()}
     spared = {value for cell in record.cells for value in (cell.matrix, *cell.axes.values())}
-    for job in _jobs(record, folder):
+    for job in _one_job_per_placement(record, folder):
         spared |= {node.hardware.name for node in job.everybody}
         for node in job.everybody:
             user, _, host = node.reach.engine.rpartition("://")[2].rpartition("@")
             hosts |= {node.host, host.partition("/")[0].partition(":")[0]}
             users |= {node.reach.user or "", user}
     for cell in record.cells:
-        hosts |= set(_seen(cell, folder))
-    with redact.standing_in(Names(filter(None, hosts), filter(None, users), spared)):
+        hosts |= set(_logged_hosts(cell, folder))
+    with redact.replacing_names(Pseudonyms(filter(None, hosts), filter(None, users), spared)):
         yield
 
 
-def _jobs(record: RunRecord, folder: RunFolder) -> Iterator[Job]:
+def _one_job_per_placement(record: RunRecord, folder: RunFolder) -> Iterator[Job]:
     """A job of each placement."""
     seen = set()
     for cell in record.cells:
@@ -129,7 +129,7 @@ def _jobs(record: RunRecord, folder: RunFolder) -> Iterator[Job]:
         seen.add(placement)
 
 
-def _seen(cell: CellRecord, folder: RunFolder) -> Iterator[str]:
+def _logged_hosts(cell: CellRecord, folder: RunFolder) -> Iterator[str]:
     """Hosts that a failed cell's output names: those of its signature, and what its ranks said of themselves."""
     signature = cell.outcome.signature
     yield from signature.hosts if signature else ()
@@ -137,18 +137,18 @@ def _seen(cell: CellRecord, folder: RunFolder) -> Iterator[str]:
         return
     try:
         with folder.log(cell.label).open("rb") as log:
-            head = log.read(_HEAD)
+            head = log.read(_HEAD_BYTES)
     except OSError:
         return
-    for host in dict.fromkeys(_HELLO.findall(head)):
+    for host in dict.fromkeys(_HOST_FIELD.findall(head)):
         yield json.loads(b'"%b"' % host) if host.isascii() else ""
 
 
-def kept(folder: Path) -> bool:
+def is_anonymous(folder: Path) -> bool:
     """Whether a run's reports are to be without names."""
     return (folder / MARKER).exists()
 
 
-def keep(folder: Path) -> None:
+def mark_anonymous(folder: Path) -> None:
     """Has a run's reports built without names from now on."""
     (folder / MARKER).touch(mode=READABLE)

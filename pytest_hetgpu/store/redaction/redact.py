@@ -21,100 +21,100 @@ from pytest_hetgpu.store.redaction import known_forms, secret_values
 from pytest_hetgpu.store.redaction.rules import (
     BEGINNING,
     ENDING,
-    KEY_SIGN,
+    KEY_TRIGGER,
     REDACTED,
     RULES,
-    Rule,
+    RedactionRule,
     is_secret_name,
     is_secret_option,
 )
-from pytest_hetgpu.store.redaction.secret_pieces import Pieces
+from pytest_hetgpu.store.redaction.secret_pieces import SecretPieces
 
 __all__ = [
     "LONGEST_KEY",
     "REDACTED",
+    "clear_secrets",
     "end_of_known",
-    "forget",
     "is_secret_name",
-    "learn",
     "redact",
     "redact_argv",
     "redact_bytes",
     "redact_env",
     "redact_json",
     "redact_unfinished",
-    "signs",
-    "standing_in",
+    "register_secrets",
+    "replacing_names",
+    "trigger_pattern",
 ]
 
 LONGEST_KEY = 1 << 14
 """Characters of a private key: one whose end is farther from its beginning has lost it."""
 
-_GOES_ON = "0" * 64  # what makes most tokens whole
-_SHORTEST_BEGUN, _LONGEST_BEGUN = 3, 256  # characters of a secret's beginning
-_TELLING_WORDS = 6
+_CONTINUATION = "0" * 64  # what makes most tokens whole
+_SHORTEST_PREFIX, _LONGEST_PREFIX = 3, 256  # characters of a secret's beginning
+_CONTEXT_WORDS = 6
 _VALUE_FOLLOWS = ("-env", "-genv")
 _names: ContextVar[Callable[[str], str] | None] = ContextVar("_names", default=None)
-_IDENTITY = ("matrix", "scenario", "label", "axes")
-_SIGNS = (*(f"(?:{rule.sign})".encode() for rule in RULES), KEY_SIGN.encode())
-_OF_SIGNATURE = "key"
+_CELL_NAMES = ("matrix", "scenario", "label", "axes")
+_TRIGGERS = (*(f"(?:{rule.trigger})".encode() for rule in RULES), KEY_TRIGGER.encode())
+_SIGNATURE_KEY = "key"
 _BODY = re.compile(r"(?:\\n|[\s\\]|[A-Za-z0-9+/=]{16,}|[A-Za-z-]{4,20}: [^\n]{1,80}\n)*")
 _BODY_LINE = re.compile(r"(?:\S{0,40}[\s:>])?[A-Za-z0-9+/=]+\s*")
 
 
-class _Known:
+class _KnownSecrets:
     """The values that this process knows to be secret: every thread of it redacts them."""
 
     values: ClassVar[frozenset[str]] = frozenset()
-    forms: ClassVar[known_forms.Forms] = known_forms.of_values(())
+    forms: ClassVar[known_forms.SecretForms] = known_forms.forms_of_values(())
     heads: ClassVar[Pattern] = any_of(())
-    pieces: ClassVar[Pieces] = Pieces(())
-    signs: ClassVar[Pattern | None] = None
+    pieces: ClassVar[SecretPieces] = SecretPieces(())
+    trigger: ClassVar[Pattern | None] = None
 
 
-def learn(env: Mapping[str, str], *settings: Any) -> None:
+def register_secrets(env: Mapping[str, str], *settings: Any) -> None:
     """Has the secret values of an environment and of settings (JSON data) redacted from now on, wherever they stand."""
-    found = {*secret_values.of_environment(env, is_secret_name)}
+    found = {*secret_values.secrets_in_environment(env, is_secret_name)}
     for tree in settings:
-        found |= {*secret_values.of_settings(tree, is_secret_name, is_secret_option)}
-    _keep(_Known.values | found)
+        found |= {*secret_values.secrets_in_settings(tree, is_secret_name, is_secret_option)}
+    _replace_secrets(_KnownSecrets.values | found)
 
 
-def forget() -> None:
+def clear_secrets() -> None:
     """Forgets the values that were learned."""
-    _keep(frozenset())
+    _replace_secrets(frozenset())
 
 
-def _keep(values: Iterable[str]) -> None:
+def _replace_secrets(values: Iterable[str]) -> None:
     known = frozenset(values)
-    if known != _Known.values:
-        forms = known_forms.of_values(known)
-        _Known.values, _Known.forms = known, forms
-        _Known.heads = _pattern(forms.heads) if forms.heads else any_of(())
-        _Known.pieces = Pieces(forms.texts)
-        _Known.signs = None
+    if known != _KnownSecrets.values:
+        forms = known_forms.forms_of_values(known)
+        _KnownSecrets.values, _KnownSecrets.forms = known, forms
+        _KnownSecrets.heads = _pattern(forms.heads) if forms.heads else any_of(())
+        _KnownSecrets.pieces = SecretPieces(forms.texts)
+        _KnownSecrets.trigger = None
 
 
-def signs() -> Pattern:
+def trigger_pattern() -> Pattern:
     """A pattern that is found in every text with a secret. It is found in some others, too."""
-    if _Known.signs is None:
+    if _KnownSecrets.trigger is None:
         edges = (
             re.escape(data)
-            for edge in _Known.pieces.edges
-            for data in {secret_values.in_bytes(edge), edge.encode("utf-8", "surrogatepass")}
+            for edge in _KnownSecrets.pieces.edges
+            for data in {secret_values.to_bytes(edge), edge.encode("utf-8", "surrogatepass")}
         )
-        _Known.signs = _pattern(b"|".join([*_SIGNS, *filter(None, [_Known.forms.heads]), *edges]))
-    return _Known.signs
+        _KnownSecrets.trigger = _pattern(b"|".join([*_TRIGGERS, *filter(None, [_KnownSecrets.forms.heads]), *edges]))
+    return _KnownSecrets.trigger
 
 
 def end_of_known(data: bytes) -> int:
     """Return the last place to which the first known value may reach, maybe beyond the data; 0 if none begins."""
-    found = _Known.heads.search(data)
-    return found.start() + _Known.forms.longest if found else 0
+    found = _KnownSecrets.heads.search(data)
+    return found.start() + _KnownSecrets.forms.longest if found else 0
 
 
 @contextmanager
-def standing_in(names: Callable[[str], str]) -> Iterator[None]:
+def replacing_names(names: Callable[[str], str]) -> Iterator[None]:
     """Whatever is redacted meanwhile goes through `names`, too."""
     before = _names.set(names)
     try:
@@ -126,7 +126,7 @@ def standing_in(names: Callable[[str], str]) -> Iterator[None]:
 def redact(text: str) -> str:
     """The text without its secrets. Redacting twice changes nothing."""
     data = text.encode("utf-8", "surrogatepass")
-    if signs().search(data):
+    if trigger_pattern().search(data):
         text = _without_secrets(text, data)
     names = _names.get()
     return names(text) if names else text
@@ -139,31 +139,31 @@ def redact_bytes(data: bytes) -> bytes:
 
 def redact_unfinished(text: str) -> str:
     """As `redact` of a text that goes on: what may be the beginning of a secret at its end is left out, too."""
-    text = redact(text + _GOES_ON).removesuffix(_GOES_ON)
-    end = text[-_LONGEST_BEGUN:]
-    begun = {form[:_SHORTEST_BEGUN] for form in _Known.forms.texts}
-    for place in range(len(end) - _SHORTEST_BEGUN + 1):
+    text = redact(text + _CONTINUATION).removesuffix(_CONTINUATION)
+    end = text[-_LONGEST_PREFIX:]
+    begun = {form[:_SHORTEST_PREFIX] for form in _KnownSecrets.forms.texts}
+    for place in range(len(end) - _SHORTEST_PREFIX + 1):
         rest = end[place:]
-        if rest[:_SHORTEST_BEGUN] in begun and any(form.startswith(rest) for form in _Known.forms.texts):
+        if rest[:_SHORTEST_PREFIX] in begun and any(form.startswith(rest) for form in _KnownSecrets.forms.texts):
             return f"{text[: len(text) - len(end) + place]}{REDACTED}"
     return text
 
 
 def _without_secrets(text: str, data: bytes) -> str:
-    if _Known.heads.search(data):
+    if _KnownSecrets.heads.search(data):
         text = _without_known(data).decode("utf-8", "surrogatepass")
-    text = _Known.pieces.without(text, REDACTED)
+    text = _KnownSecrets.pieces.without(text, REDACTED)
     if "PRIVATE KEY" in text:
         text = _without_keys(text)
-    for sign, rule in _rules():
-        if sign.search(data):
+    for trigger, rule in _rules():
+        if trigger.search(data):
             text = rule.pattern.sub(rule.replacement, text)
     return text
 
 
 def _without_known(data: bytes) -> bytes:
     """The data without known values, the longest where several begin."""
-    forms, find = _Known.forms, _Known.heads.search
+    forms, find = _KnownSecrets.forms, _KnownSecrets.heads.search
     kept: list[bytes] = []
     at = 0
     head = find(data)
@@ -178,9 +178,9 @@ def _without_known(data: bytes) -> bytes:
 
 
 @cache
-def _rules() -> tuple[tuple[Pattern, Rule], ...]:
-    """Each rule with its sign as a pattern."""
-    return tuple((_pattern(rule.sign.encode()), rule) for rule in RULES)
+def _rules() -> tuple[tuple[Pattern, RedactionRule], ...]:
+    """Each rule with its trigger as a pattern."""
+    return tuple((_pattern(rule.trigger.encode()), rule) for rule in RULES)
 
 
 def _pattern(expression: bytes) -> Pattern:
@@ -196,7 +196,7 @@ def _without_keys(text: str) -> str:
         if found.start() < at:
             continue
         place = bisect_left(ends, found.end())
-        kept += _headless(text[at : found.start()]), REDACTED
+        kept += _without_key_ends(text[at : found.start()]), REDACTED
         if place < len(ends) and ends[place] - found.end() <= LONGEST_KEY:
             at = ends[place]
         elif len(text) - found.end() <= LONGEST_KEY:
@@ -204,10 +204,10 @@ def _without_keys(text: str) -> str:
         else:
             body = _BODY.match(text, found.end())
             at = body.end() if body else found.end()
-    return "".join((*kept, _headless(text[at:])))
+    return "".join((*kept, _without_key_ends(text[at:])))
 
 
-def _headless(text: str) -> str:
+def _without_key_ends(text: str) -> str:
     """The text without the ends of keys whose beginnings are missing."""
     kept: list[str] = []
     at = 0
@@ -240,17 +240,17 @@ def redact_argv(argv: Sequence[str]) -> list[str]:
         elif value and name.replace("_", "a").isalnum() and is_secret_name(name):
             out.append(f"{name}{equals}{REDACTED}")
         else:
-            out.append(_redact_word(argv, place) if telling else redact(token))
+            out.append(_redact_token(argv, place) if telling else redact(token))
     return out
 
 
-def _redact_word(argv: Sequence[str], place: int) -> str:
+def _redact_token(argv: Sequence[str], place: int) -> str:
     """A token without secrets, also one that the tokens before it tell: `curl -u me:...`, `sshpass -p ...`."""
     token = argv[place]
     alone = redact(token)
     if alone != token or " " in token or not place:
         return alone
-    before = " ".join(argv[max(0, place - _TELLING_WORDS) : place])
+    before = " ".join(argv[max(0, place - _CONTEXT_WORDS) : place])
     return redact(f"{before} {token}").rpartition(" ")[2]
 
 
@@ -271,10 +271,10 @@ def redact_json(value: Any) -> Any:
 
 
 def _redact_member(name: str, value: Any) -> Any:
-    if name in _IDENTITY:
+    if name in _CELL_NAMES:
         return value
     if name == "env" and isinstance(value, dict):
         return redact_env({key: str(item) for key, item in value.items()})
-    if value and isinstance(value, str) and name != _OF_SIGNATURE and is_secret_name(name):
+    if value and isinstance(value, str) and name != _SIGNATURE_KEY and is_secret_name(name):
         return REDACTED
     return redact_json(value)

@@ -13,11 +13,11 @@ LONG = 64
 """Characters: only values with more are looked for in pieces."""
 
 _SHORTEST = 6  # characters of a piece with dots at its cut
-_ENOUGH = 32  # characters of a piece without
+_SHORTEST_WITHOUT_DOTS = 32  # characters of a piece without
 _DOTS = "..."
 
 
-class Pieces:
+class SecretPieces:
     """Finds the beginnings and ends of secrets (each in one of its forms)."""
 
     def __init__(self, forms: Iterable[str]) -> None:
@@ -50,18 +50,22 @@ class Pieces:
 
     def _piece(self, text: str, least: int, start: int, edge: str) -> tuple[int, int]:
         """Return the place of the piece whose edge was found, at or after `least`; two equal places for none."""
-        after = max((_common(text[start : start + len(one)], one) for one in self._heads.get(edge, ())), default=0)
-        if after >= _ENOUGH or (after and text.startswith(_DOTS, start + after)):
+        after = max(
+            (_common_prefix_length(text[start : start + len(one)], one) for one in self._heads.get(edge, ())), default=0
+        )
+        if after >= _SHORTEST_WITHOUT_DOTS or (after and text.startswith(_DOTS, start + after)):
             return start, start + after
         end = start + _SHORTEST
         whole = self._tails.get(edge, ())
-        before = max((_common(text[max(least, end - len(one)) : end][::-1], one[::-1]) for one in whole), default=0)
-        if before >= _ENOUGH or (before and text.endswith(_DOTS, least, end - before)):
+        before = max(
+            (_common_prefix_length(text[max(least, end - len(one)) : end][::-1], one[::-1]) for one in whole), default=0
+        )
+        if before >= _SHORTEST_WITHOUT_DOTS or (before and text.endswith(_DOTS, least, end - before)):
             return end - before, end
         return start, start
 
 
-def _common(one: str, other: str) -> int:
+def _common_prefix_length(one: str, other: str) -> int:
     """Count the characters that two texts have in common at their beginning."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((place for place, (left, right) in pairs if left != right), min(len(one), len(other)))

@@ -7,7 +7,7 @@ import pytest
 from pytest_hetgpu.analysis.compare.cells import CellChange, KeyChange, changes, keys, state
 from pytest_hetgpu.analysis.compare.sides import Side, Way
 from pytest_hetgpu.model.verdict import Kind, Verdict
-from pytest_hetgpu.store.run_summary import PastCell
+from pytest_hetgpu.store.run_summary import CellSummary
 from tests.analysis.compare.compare_samples import KEY, OTHER, absent, bad, good, series, side
 
 KNOWN = bad("c", verdict=Verdict.KNOWN)
@@ -49,7 +49,7 @@ def only(before: Side, after: Side) -> CellChange:
         (absent("c"), KNOWN, Way.CHANGED),
     ],
 )
-def test_a_cell_of_both_sides(before: PastCell, after: PastCell, way: Way) -> None:
+def test_a_cell_of_both_sides(before: CellSummary, after: CellSummary, way: Way) -> None:
     assert only(side(before), side(after)).way is way
 
 
@@ -63,7 +63,7 @@ def test_a_cell_of_both_sides(before: PastCell, after: PastCell, way: Way) -> No
         (FIXED, Way.APPEARED, Way.WORSE),
     ],
 )
-def test_a_cell_of_one_side(cell: PastCell, appeared: Way, vanished: Way) -> None:
+def test_a_cell_of_one_side(cell: CellSummary, appeared: Way, vanished: Way) -> None:
     came, left = only(side(), side(cell)), only(side(cell), side())
     assert (came.way, came.before, left.way, left.after) == (appeared, None, vanished, None)
 

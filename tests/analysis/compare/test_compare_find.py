@@ -21,7 +21,7 @@ from pytest_hetgpu.store.cells import read_run
 from pytest_hetgpu.store.events import MatrixFile
 from pytest_hetgpu.store.folder import RunFolder
 from pytest_hetgpu.store.journal import Journal
-from pytest_hetgpu.store.run_summary import past
+from pytest_hetgpu.store.run_summary import summarise
 from tests.analysis.compare.compare_samples import bad, good, run
 from tests.reporting.report_samples import CRASHED, KEY, PASSED, run_cell
 
@@ -38,10 +38,10 @@ def make(outcome: Outcome, matrix: str = "aws") -> Path:
     """A run's folder below `reports`, with its reports, and in the history."""
     folder = RunFolder.create(Path("reports"))
     with closing(Journal(folder.path, "main")) as journal:
-        journal.run([MatrixFile(matrix, f"{matrix}.yaml", "0" * 64)], ["pytest"])
+        journal.session_started([MatrixFile(matrix, f"{matrix}.yaml", "0" * 64)], ["pytest"])
         run_cell(folder, journal, "mixed-ucx-send", outcome)
     report.build(folder.path, "pytest --hetgpu-cell {label}")
-    history.put(folder.history, past(read_run(folder.path), folder.path))
+    history.put(folder.history, summarise(read_run(folder.path), folder.path))
     return folder.path
 
 

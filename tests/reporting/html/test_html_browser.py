@@ -52,7 +52,7 @@ def browser(request: pytest.FixtureRequest) -> Iterator[Browser]:
 
 def written(folder: RunFolder, outcomes: dict[str, Any], log: bytes) -> Path:
     with closing(Journal(folder.path, "main")) as journal:
-        journal.run([MatrixFile("aws", "aws.yaml", "0" * 64)], ["pytest"])
+        journal.session_started([MatrixFile("aws", "aws.yaml", "0" * 64)], ["pytest"])
         for label, outcome in outcomes.items():
             run_cell(folder, journal, label, outcome, log)
         journal.skipped(scenario("mixed-nccl-send"), "no GPU")

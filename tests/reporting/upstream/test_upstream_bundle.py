@@ -35,7 +35,7 @@ def run(tmp_path: Path) -> RunFolder:
         log = f"-----BEGIN PRIVATE KEY-----\nMIIEow\n-----END PRIVATE KEY-----\ntoken={SECRET}\n".encode()
         debug = DebugRun(Kind.CRASH, KEY, "scenarios/mixed-ucx-allreduce/debug/output.log", 1.0)
         run_cell(folder, journal, "mixed-ucx-allreduce", replace(CRASHED, debug=debug), log)
-        again = folder.further("debug").log("mixed-ucx-allreduce")
+        again = folder.for_attempt("debug").log("mixed-ucx-allreduce")
         again.parent.mkdir()
         again.write_text("more\n")
         run_cell(folder, journal, "mixed-ucx-gather", CRASHED, b"another\n")

@@ -20,7 +20,7 @@ from pytest_hetgpu.reporting.upstream.difference import nearest
 from pytest_hetgpu.reporting.upstream.doing import description
 from pytest_hetgpu.reporting.upstream.issue import LONGEST, fenced, issue, title, trimmed
 from pytest_hetgpu.store.cells import CellRecord, RunRecord, read_run
-from pytest_hetgpu.store.environment import SeenNode, SeenPlacement
+from pytest_hetgpu.store.environment import NodeFacts, PlacementFacts
 from pytest_hetgpu.store.folder import RunFolder
 from pytest_hetgpu.store.journal import Journal
 from tests.reporting.report_samples import CRASHED, ISSUE, KNOWN, PASSED, SIGNATURE, cell, job, result, run_cell
@@ -30,11 +30,11 @@ SECRET = "ghp_" + "s3cr3t12" * 5
 SIGNED = replace(SIGNATURE, function="uct_rocm_copy_ep_put_short", entry_point="MPI_Send")
 FAILED = replace(CRASHED, signature=SIGNED, facts={"ucx": "1.18.0", "openmpi": "5.0.11"})
 CAUSE = Known("large-bar", "no Large BAR", "The CPU copies.", "Set a threshold.", links=(ISSUE,), status="established")
-PLACEMENT = SeenPlacement(
+PLACEMENT = PlacementFacts(
     "aws-mixed",
     {
-        "node0": SeenNode("g4ad", "10.0.0.1", Environment({"ucx": found("1.18.0"), "kernel": found("6.1")})),
-        "node1": SeenNode("g4dn", "10.0.0.2", Environment({"ucx": found("1.20.1"), "kernel": found("6.1")})),
+        "node0": NodeFacts("g4ad", "10.0.0.1", Environment({"ucx": found("1.18.0"), "kernel": found("6.1")})),
+        "node1": NodeFacts("g4dn", "10.0.0.2", Environment({"ucx": found("1.20.1"), "kernel": found("6.1")})),
     },
 )
 
