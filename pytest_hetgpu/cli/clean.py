@@ -22,11 +22,11 @@ from pytest_hetgpu.extensions.runtimes._docker.address import SOCKET
 from pytest_hetgpu.extensions.runtimes._docker.engine import close_engines
 from pytest_hetgpu.model.job import Reach
 
-LEFT = 1
+EXIT_LEFTOVERS = 1
 
 
 @dataclass(frozen=True)
-class Wish:
+class CleanOptions:
     """What the user asked for; `engines` and `inventories` are further places, `runs` the only ones that matter."""
 
     yes: bool = False
@@ -43,54 +43,56 @@ class Wish:
         return not self.runs or owner.run in self.runs
 
 
-Say = Callable[[str], None]
+Print = Callable[[str], None]
 
 
-def run(wish: Wish, say: Say, complain: Say, ask: Callable[[str], str] | None = None) -> int:
+def run(options: CleanOptions, print_line: Print, print_error: Print, ask: Callable[[str], str] | None = None) -> int:
     """Shows, removes what may be removed, and gives the exit status: 0 nothing is left, 1 something is.
 
     `ask` puts a question to the user, None where nobody is there. UsageError for what cannot be read.
     """
-    books = [book for book in ledgers(home()) if wish.concerns(book.owner)]
+    run_ledgers = [ledger for ledger in ledgers(home()) if options.concerns(ledger.owner)]
     try:
-        places, trouble = _places(wish, books)
-        found, unseen = _seen(places)
-        usual = _usual_engine(wish, books)
+        places, trouble = _find_places(options, run_ledgers)
+        found, unseen = _inspect(places)
+        usual = _usual_engine(options, run_ledgers)
         # Most machines have an engine that is nobody's business here: what it says against us is told, no more.
         remarks = [line for place, line in unseen if place.words == usual]
         trouble += [line for place, line in unseen if place.words != usual]
         me = myself("")
-        scope = Scope(me.uid, me.machine, me.user, wish.all_users, wish.elsewhere)
-        sorted_ = findings.sort((one for one in found if wish.concerns(one.thing.owner)), scope, life)
-        for line in () if wish.json else [*remarks, *trouble]:
-            complain(line)
-        if wish.json:
-            _tell(sorted_.dead, sorted_.kept, trouble, say)
+        scope = Scope(me.uid, me.machine, me.user, options.all_users, options.elsewhere)
+        plan = findings.sort((one for one in found if options.concerns(one.thing.owner)), scope, life)
+        for line in () if options.json else [*remarks, *trouble]:
+            print_error(line)
+        if options.json:
+            _print_json(plan.dead, plan.kept, trouble, print_line)
         else:
-            _show(sorted_.dead, sorted_.kept, say)
-        if sorted_.dead and not (wish.yes or _agreed(sorted_.dead, ask)):
-            if not wish.json:
-                say("nothing was removed; `hetgpu clean --yes` removes it")
-            return LEFT
-        left = _removed(sorted_.dead)
+            _print_table(plan.dead, plan.kept, print_line)
+        if plan.dead and not (options.yes or _confirm(plan.dead, ask)):
+            if not options.json:
+                print_line("nothing was removed; `hetgpu clean --yes` removes it")
+            return EXIT_LEFTOVERS
+        left = _remove(plan.dead)
         for line in left:
-            complain(f"not removed: {line}")
-        if sorted_.dead and not left and not wish.json:
-            say(f"removed {findings.counted(sorted_.dead)}")
+            print_error(f"not removed: {line}")
+        if plan.dead and not left and not options.json:
+            print_line(f"removed {findings.counted(plan.dead)}")
         # What a place has that did not answer was shown to nobody, so working a ledger off needs --yes.
-        unfinished = _closed(books, bool(left), blind=bool(trouble) and not wish.yes, forget=wish.forget)
+        unfinished = _close_ledgers(
+            run_ledgers, bool(left), blind=bool(trouble) and not options.yes, forget=options.forget
+        )
         for line in unfinished:
-            complain(line)
-        return LEFT if left or trouble or unfinished else 0
+            print_error(line)
+        return EXIT_LEFTOVERS if left or trouble or unfinished else 0
     finally:
         close_engines()
 
 
-def _places(wish: Wish, books: Iterable[Ledger]) -> tuple[list[Place], list[str]]:
+def _find_places(options: CleanOptions, run_ledgers: Iterable[Ledger]) -> tuple[list[Place], list[str]]:
     """Everywhere to look: here, the engine here if there is one, what ledgers and the user name. What is no place."""
-    spots = [Spot("processes"), *(_spot_of(url) for url in wish.engines)]
-    spots += [spot for file in wish.inventories for spot in _listed(file)]
-    spots += [spot for book in books for spot in book.spots]
+    spots = [Spot("processes"), *(_engine_location(url) for url in options.engines)]
+    spots += [spot for file in options.inventories for spot in _inventory_locations(file)]
+    spots += [spot for ledger in run_ledgers for spot in ledger.spots]
     usual = engine_spot(Reach(), os.environ)
     url = usual.reach.engine or f"unix://{SOCKET}"
     if not url.startswith("unix://") or Path(url.removeprefix("unix://")).exists():
@@ -106,23 +108,26 @@ def _places(wish: Wish, books: Iterable[Ledger]) -> tuple[list[Place], list[str]
     return list(places.values()), trouble
 
 
-def _usual_engine(wish: Wish, books: Iterable[Ledger]) -> str:
+def _usual_engine(options: CleanOptions, run_ledgers: Iterable[Ledger]) -> str:
     """The words of the engine that is looked at only because it is there; empty where somebody named it."""
     usual = engine_spot(Reach(), os.environ)
-    named = [*(_spot_of(url) for url in wish.engines), *(spot for book in books for spot in book.spots)]
+    named = [
+        *(_engine_location(url) for url in options.engines),
+        *(spot for ledger in run_ledgers for spot in ledger.spots),
+    ]
     try:
         return "" if usual in named else place_of(usual).words
     except HetgpuError:
         return ""
 
 
-def _spot_of(url: str) -> Spot:
+def _engine_location(url: str) -> Spot:
     if not url.startswith(("ssh://", "unix://", "tcp://", "https://")):
         raise UsageError(f"--engine {url}: write ssh://USER@HOST, unix:///PATH, or tcp://HOST:PORT for one with TLS")
     return engine_spot(Reach(url), os.environ)
 
 
-def _listed(file: Path) -> Iterable[Spot]:
+def _inventory_locations(file: Path) -> Iterable[Spot]:
     """Hosts and engines of an inventory."""
     for hosts in inventory.read(file).hardware.values():
         for host in hosts:
@@ -132,7 +137,7 @@ def _listed(file: Path) -> Iterable[Spot]:
                 yield Spot("host", host.address, Reach("", host.reach.user, host.reach.port, host.reach.key))
 
 
-def _seen(places: Sequence[Place]) -> tuple[list[Found], list[tuple[Place, str]]]:
+def _inspect(places: Sequence[Place]) -> tuple[list[Found], list[tuple[Place, str]]]:
     """What is there, looked at side by side; a place that does not answer is named, and the rest goes on."""
 
     def look(place: Place) -> tuple[list[Found], str]:
@@ -148,7 +153,7 @@ def _seen(places: Sequence[Place]) -> tuple[list[Found], list[tuple[Place, str]]
     return list(once.values()), [(place, said) for place, (_, said) in zip(places, answers, strict=True) if said]
 
 
-def _removed(dead: Iterable[Found]) -> list[str]:
+def _remove(dead: Iterable[Found]) -> list[str]:
     """Removes them; sentences on what is still there."""
     owners: dict[Place, set[Owner]] = {}
     for one in dead:
@@ -162,36 +167,36 @@ def _removed(dead: Iterable[Found]) -> list[str]:
     return left
 
 
-def _closed(books: Iterable[Ledger], failed: bool, *, blind: bool, forget: bool) -> list[str]:
+def _close_ledgers(run_ledgers: Iterable[Ledger], failed: bool, *, blind: bool, forget: bool) -> list[str]:
     """Ledgers of dead runs with nothing left go; what keeps others. If `blind` nothing is removed but ledgers."""
     if failed:
         return []
     lines = []
-    for book in books:
-        if life(book.owner) is Life.DEAD:
-            worked = Worked(Result.LEFT) if blind else work_off(book.path)
+    for ledger in run_ledgers:
+        if life(ledger.owner) is Life.DEAD:
+            worked = Worked(Result.LEFT) if blind else work_off(ledger.path)
             if worked.result is Result.LEFT and forget:
-                book.path.unlink(missing_ok=True)
-                book.path.with_suffix(".log").unlink(missing_ok=True)
+                ledger.path.unlink(missing_ok=True)
+                ledger.path.with_suffix(".log").unlink(missing_ok=True)
             elif worked.result is Result.LEFT:
-                lines += [f"run {book.owner.run}: {line}" for line in worked.trouble or last_words(book.path)]
+                lines += [f"run {ledger.owner.run}: {line}" for line in worked.trouble or last_words(ledger.path)]
     return lines
 
 
-def _agreed(dead: Sequence[Found], ask: Callable[[str], str] | None) -> bool:
+def _confirm(dead: Sequence[Found], ask: Callable[[str], str] | None) -> bool:
     if ask is None:
         return False
     return ask(f"remove {findings.counted(dead)}? [y/N] ").strip().lower() in ("y", "yes")
 
 
-def _show(dead: Sequence[Found], kept: Iterable[str], say: Say) -> None:
+def _print_table(dead: Sequence[Found], kept: Iterable[str], print_line: Print) -> None:
     for line in findings.table(dead, time.time()) if dead else ["nothing of a dead run was found"]:
-        say(line)
+        print_line(line)
     for line in kept:
-        say(line)
+        print_line(line)
 
 
-def _tell(dead: Iterable[Found], kept: Iterable[str], trouble: Iterable[str], say: Say) -> None:
+def _print_json(dead: Iterable[Found], kept: Iterable[str], trouble: Iterable[str], print_line: Print) -> None:
     things = [
         {
             "what": one.thing.kind,
@@ -204,4 +209,4 @@ def _tell(dead: Iterable[Found], kept: Iterable[str], trouble: Iterable[str], sa
         }
         for one in dead
     ]
-    say(json.dumps({"left": things, "kept": list(kept), "trouble": list(trouble)}))
+    print_line(json.dumps({"left": things, "kept": list(kept), "trouble": list(trouble)}))

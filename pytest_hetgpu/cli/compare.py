@@ -17,7 +17,7 @@ EXIT_WORSE = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class CompareOptions:
     """How to compare; `tolerance` as the user wrote it, in percent."""
 
     tolerance: str = "10"
@@ -25,26 +25,26 @@ class Wish:
     json: bool = False
 
 
-def places(reports: Path | None, history: Path | None, environ: Mapping[str, str]) -> Places:
+def run_places(reports: Path | None, history: Path | None, environ: Mapping[str, str]) -> Places:
     """Where runs are looked for: as told, else by the variables that pytest's options have, else below `reports`."""
     found = reports or Path(environ.get("HETGPU_REPORTS") or "reports")
     told = environ.get("HETGPU_HISTORY", "")
     return Places(found, history or (Path(told) if told not in ("", "off") else found / HISTORY))
 
 
-def run(before: str, after: str, where: Places, wish: Wish, say: Callable[[str], object]) -> int:
+def run(before: str, after: str, where: Places, options: CompareOptions, print_line: Callable[[str], object]) -> int:
     """Prints the comparison; 1 where something is worse, else 0. UsageError where there is nothing to compare."""
-    tolerance = _percent(wish.tolerance)
-    comparison = compare(*sides(before, after, where), tolerance / 100, common=wish.common)
-    if wish.json:
-        say(as_json(comparison))
+    tolerance = _parse_percent(options.tolerance)
+    comparison = compare(*sides(before, after, where), tolerance / 100, common=options.common)
+    if options.json:
+        print_line(as_json(comparison))
     else:
         for line in as_text(comparison):
-            say(line)
+            print_line(line)
     return EXIT_WORSE if comparison.worse else 0
 
 
-def _percent(text: str) -> float:
+def _parse_percent(text: str) -> float:
     try:
         value = float(text.strip().removesuffix("%"))
     except ValueError:

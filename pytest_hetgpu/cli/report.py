@@ -22,7 +22,7 @@ from pytest_hetgpu.execution.retry.policy import settled
 from pytest_hetgpu.execution.retry.trying import kept
 from pytest_hetgpu.model.outcome import Outcome, RunResult
 from pytest_hetgpu.planning.suite import Suite
-from pytest_hetgpu.reporting.messages import rerun
+from pytest_hetgpu.reporting.messages import rerun_argv
 from pytest_hetgpu.reporting.report import build
 from pytest_hetgpu.store import writer_lock
 from pytest_hetgpu.store.cells import CellRecord, missing_logs, read_run
@@ -56,7 +56,7 @@ def rejudge(
         raise UsageError(f"{run}: not a run's folder (it has no journal)")
     refuse_links(run)
     record = read_run(run)
-    _learn(record.sessions if folder.unpublished_logs() else ())
+    _register_run_secrets(record.sessions if folder.unpublished_logs() else ())
     known = _knowledge(run, record.sessions, added)
     changed = 0
     # What is said here is said after all that was there; of a run that goes on, before what is still to come.
@@ -65,7 +65,7 @@ def rejudge(
         for cell in record.cells:
             folder.redact_again(cell.label)
             try:
-                after = _judged(cell, folder, known)
+                after = _rejudge_cell(cell, folder, known)
             except RecordError as error:
                 yield f"{cell.label}: stays as it was judged: {error}"
                 continue
@@ -92,7 +92,7 @@ def rejudge(
         yield put(history, summarise(read_run(run), run)) or f"put into {history}"
 
 
-def _learn(sessions: Sequence[SessionStarted]) -> None:
+def _register_run_secrets(sessions: Sequence[SessionStarted]) -> None:
     """Has what is secret in this environment, and in the matrices and inventories of these sessions, redacted.
 
     What is not there any more is left out; nothing is asked of this machine or of its standard input.
@@ -113,7 +113,7 @@ def _learn(sessions: Sequence[SessionStarted]) -> None:
                 register_secrets({}, *inventory.read(source, files_only=True).settings())
 
 
-def _judged(cell: CellRecord, folder: RunFolder, known: Knowledge | None) -> Outcome | None:
+def _rejudge_cell(cell: CellRecord, folder: RunFolder, known: Knowledge | None) -> Outcome | None:
     """What a cell's log shows now; None where there is none (any more), or its test failed for a reason of its own.
 
     Raises RecordError where what was started is not known: its file is damaged, or of a newer version.
@@ -160,7 +160,7 @@ def _again(cell: CellRecord, sessions: Sequence[SessionStarted]) -> str:
     """The command that runs a cell once more, with the options of the last session that had its matrix."""
     had = ((one.file, _options(session)) for session in sessions for one in session.matrices if one.name == cell.matrix)
     *_, (file, options) = ((f"{cell.matrix}.yaml", ()), *had)
-    return shlex.join(rerun(file, cell.scenario, options))
+    return shlex.join(rerun_argv(file, cell.scenario, options))
 
 
 def _options(session: SessionStarted) -> tuple[str, ...]:

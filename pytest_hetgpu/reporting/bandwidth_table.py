@@ -14,13 +14,13 @@ from pytest_hetgpu.store.cells import CellRecord
 from pytest_hetgpu.store.environment import PlacementFacts
 from pytest_hetgpu.store.text import escape_markdown
 
-MOST = 200
+MOST_PLACEMENTS = 200
 """Placements that the table holds."""
 HEADING = ("placement", "limit", "measured by", "best busbw", "of the limit", "of the cell")
-_WORKS = (Kind.PASSED, Kind.SLOW)
+_WORKING = (Kind.PASSED, Kind.SLOW)
 
 
-class Best(NamedTuple):
+class BestBandwidth(NamedTuple):
     """The highest bandwidth of a placement as a fraction of its wire's, and whose it is."""
 
     fraction: float
@@ -28,18 +28,19 @@ class Best(NamedTuple):
     cell: CellRecord
 
 
-def lines(cells: Sequence[CellRecord], placements: Sequence[PlacementFacts]) -> Iterator[str]:
+def render(cells: Sequence[CellRecord], placements: Sequence[PlacementFacts]) -> Iterator[str]:
     """Paragraphs of Markdown; nothing where no wire was looked at."""
     measured = [placement for placement in placements if placement.wire]
     if not measured:
         return
-    found = {placement.name: best(_of(placement, cells)) for placement in measured}
+    found = {placement.name: find_best(_cells_of(placement, cells)) for placement in measured}
     yield "## What the wire can carry"
     rows = [f"| {' | '.join(HEADING)} |", "|---" * len(HEADING) + "|"]
-    rows += (_row(placement, found[placement.name]) for placement in measured[:MOST])
+    rows += (_row(placement, found[placement.name]) for placement in measured[:MOST_PLACEMENTS])
     yield "\n".join(rows)
-    if len(measured) > MOST:
-        yield f"{len(measured) - MOST} more placements are left out here; see `placements/*/environment.json`."
+    if len(measured) > MOST_PLACEMENTS:
+        more = len(measured) - MOST_PLACEMENTS
+        yield f"{more} more placements are left out here; see `placements/*/environment.json`."
     yield (
         "The limit is in GB/s (1e9 bytes a second) one way between the two nodes of a placement that are the slowest, "
         "over plain TCP, or the rate of the adapters where data passes the kernel by."
@@ -48,23 +49,23 @@ def lines(cells: Sequence[CellRecord], placements: Sequence[PlacementFacts]) -> 
         yield MORE
 
 
-def best(cells: Iterable[CellRecord]) -> Best | None:
+def find_best(cells: Iterable[CellRecord]) -> BestBandwidth | None:
     """The highest fraction of cells that work; None where none has one."""
     every = (
-        Best(fraction, measured, cell)
+        BestBandwidth(fraction, measured, cell)
         for cell in cells
-        if cell.outcome.kind in _WORKS
+        if cell.outcome.kind in _WORKING
         for measured in cell.outcome.measurements
         if (fraction := of_wire(measured, cell.outcome.wire)) is not None
     )
     return max(every, key=lambda one: one.fraction, default=None)
 
 
-def _of(placement: PlacementFacts, cells: Iterable[CellRecord]) -> Iterator[CellRecord]:
+def _cells_of(placement: PlacementFacts, cells: Iterable[CellRecord]) -> Iterator[CellRecord]:
     return (cell for cell in cells if f"{cell.matrix}-{cell.axes.get('placement')}" == placement.name)
 
 
-def _row(placement: PlacementFacts, one: Best | None) -> str:
+def _row(placement: PlacementFacts, one: BestBandwidth | None) -> str:
     assert placement.wire
     limit = placement.wire.limit
     entries = [placement.name, f"{gbs(limit.gbs)} GB/s" if limit.gbs else "-", told(limit)]

@@ -24,12 +24,12 @@ _COMMAND = 8000
 _FINDINGS = 20
 
 
-def words(kind: Kind) -> str:
+def display_kind(kind: Kind) -> str:
     """`wrong result`, for people."""
     return kind.value.replace("_", " ")
 
 
-def expected(expectation: Expectation | None) -> str:
+def describe_expectation(expectation: Expectation | None) -> str:
     """`crash SIGSEGV@...` or `hang or timeout`: what a cell was expected to do instead of passing."""
     if expectation is None:
         return "a failure"
@@ -46,24 +46,25 @@ def headline(record: CellRecord) -> str:
         found = f"{found} {outcome.signature.key}"
     elif outcome.verdict is Verdict.NEW and outcome.why:
         found = f"{found}: {outcome.why}"
+    expected = describe_expectation(outcome.expectation)
     said = {
         Verdict.OK: found,
         Verdict.NEW: f"new {found}",
-        Verdict.KNOWN: f"known: {known_as(record)}",
-        Verdict.CHANGED: f"changed: found {found}, expected {expected(outcome.expectation)}",
-        Verdict.FIXED: f"fixed: found {found}, expected {expected(outcome.expectation)} ({known_as(record)})",
+        Verdict.KNOWN: f"known: {known_by(record)}",
+        Verdict.CHANGED: f"changed: found {found}, expected {expected}",
+        Verdict.FIXED: f"fixed: found {found}, expected {expected} ({known_by(record)})",
         Verdict.NOT_RUN: f"{outcome.why or 'not run'}{f' ({record.issue})' if record.issue else ''}",
     }
     return one_line(said[outcome.verdict], _MESSAGE)
 
 
-def known_as(record: CellRecord) -> str:
+def known_by(record: CellRecord) -> str:
     """By what a known failure is known: its issue link, its reason, or what was expected."""
     expectation = record.outcome.expectation
-    return record.issue or (expectation.reason if expectation else None) or expected(expectation)
+    return record.issue or (expectation.reason if expectation else None) or describe_expectation(expectation)
 
 
-def details(record: CellRecord, rerun: Rerun) -> Iterator[str]:
+def detail_lines(record: CellRecord, rerun: Rerun) -> Iterator[str]:
     """Everything known of a cell that is not ok, a line each: why, findings, signature, issue, commands."""
     outcome = record.outcome
     yield one_line(outcome.why or headline(record), _LINE)
@@ -75,32 +76,32 @@ def details(record: CellRecord, rerun: Rerun) -> Iterator[str]:
     told = rank_outcome.in_words(outcome.fates)
     if told:
         yield f"ranks: {one_line(told, _LINE)}"
-    yield from (one_line(line, _LINE) for line in knowing(outcome.known))
+    yield from (one_line(line, _LINE) for line in known_failure_lines(outcome.known))
     if outcome.others:
         yield f"also in the log: {one_line(', '.join(f'{o.key} (line {o.line})' for o in outcome.others[:5]), _LINE)}"
     yield from (one_line(f"attempt {number}: {line}", _LINE) for number, line in enumerate(attempt_lines(outcome), 1))
     if outcome.debug:
-        yield one_line(debugged(outcome), _LINE)
+        yield one_line(describe_debug_rerun(outcome), _LINE)
     yield from (f"note: {one_line(note, _LINE)}" for note in outcome.notes)
     if outcome.expectation:
-        yield f"expected: {expected(outcome.expectation)}"
+        yield f"expected: {describe_expectation(outcome.expectation)}"
     if record.issue:
         yield f"issue: {one_line(record.issue, _LINE)}"
-    command = command_of(record)
+    command = format_command(record)
     if command:
         yield f"command: {command}"
-    yield f"run again: {again(record, rerun)}"
+    yield f"run again: {format_rerun(record, rerun)}"
 
 
-def brief(record: CellRecord, rerun: Rerun) -> Iterator[str]:
+def brief_lines(record: CellRecord, rerun: Rerun) -> Iterator[str]:
     """Of that what a report has room for that holds very many cells: why, signature, and the command."""
     yield one_line(record.outcome.why or headline(record))
     if record.outcome.signature:
         yield f"signature: {one_line(record.outcome.signature.key)}"
-    yield f"run again: {again(record, rerun)}"
+    yield f"run again: {format_rerun(record, rerun)}"
 
 
-def knowing(known: Sequence[Known]) -> Iterator[str]:
+def known_failure_lines(known: Sequence[Known]) -> Iterator[str]:
     """What is established about a failure, some lines an entry: cause, cure, settings, link."""
     for entry in known:
         sure = "" if entry.status == "established" else f" ({entry.status})"
@@ -114,7 +115,7 @@ def knowing(known: Sequence[Known]) -> Iterator[str]:
             yield f"  see {entry.url}"
 
 
-def debugged(outcome: Outcome) -> str:
+def describe_debug_rerun(outcome: Outcome) -> str:
     """What the debug rerun did, and where its log is; "" where there was none."""
     if outcome.debug is None:
         return ""
@@ -124,20 +125,20 @@ def debugged(outcome: Outcome) -> str:
     return f"debug rerun: {what}, {outcome.debug.log}"
 
 
-def command_of(record: CellRecord) -> str:
+def format_command(record: CellRecord) -> str:
     """What was started, as one would type it in a shell; empty where that is unknown."""
     argv = record.result.argv if record.result else record.argv
     return one_line(shlex.join(redact_argv(argv)), _COMMAND) if argv else ""
 
 
-def again(record: CellRecord, rerun: Rerun) -> str:
+def format_rerun(record: CellRecord, rerun: Rerun) -> str:
     """The command that runs just this cell again: asked of `rerun`, or its text with {matrix} and {label} filled in."""
     if callable(rerun):
         return one_line(rerun(record.matrix, record.label), _COMMAND)
     return one_line(rerun.replace("{matrix}", record.matrix).replace("{label}", record.label), _COMMAND)
 
 
-def private(folder: RunFolder) -> str:
+def describe_private_logs(folder: RunFolder) -> str:
     """How many logs held secrets, and where they are as they were printed; "" if none did."""
     count = folder.count_raw_logs()
     if not count:

@@ -11,14 +11,14 @@ from pytest_hetgpu.store.redaction.redact import redact
 from pytest_hetgpu.store.text import clean
 
 BEFORE, AFTER = 8, 30
-FURTHEST = 200_000
+LAST_LINE = 200_000
 """Lines of a log that are gone through for one excerpt; what stands further down is quoted without neighbours."""
 _LONGEST = 400
 
 
 def excerpt(log: Path, line: int) -> list[list[Any]]:
     """`[number, text]` of the lines around one, as a terminal shows them, redacted; nothing where there is no log."""
-    if not 0 < line <= FURTHEST:
+    if not 0 < line <= LAST_LINE:
         return []
     try:
         until = takewhile(lambda one: one[1] <= line + AFTER, Output(log).lines())

@@ -27,7 +27,7 @@ class Grid:
     cells: Mapping[tuple[str, str, str], Outcome]
 
 
-def carriers(grid: Grid) -> dict[str, str]:
+def carriers_by_column(grid: Grid) -> dict[str, str]:
     """Return what carried the data of each column's cells, in one line; columns of which nothing is known are left out.
 
     Cells of one column may differ, by their stacks or nodes: their components are put together by path.
@@ -36,17 +36,17 @@ def carriers(grid: Grid) -> dict[str, str]:
     for (_, column, _), outcome in grid.cells.items():
         for path, names in outcome.carried.items():
             seen.setdefault(column, {}).setdefault(path, set()).update(names)
-    found = {column: _by_path(paths) for column, paths in seen.items()}
+    found = {column: _sort_by_path(paths) for column, paths in seen.items()}
     return {column: told(found[column]) for column in grid.columns if column in found}
 
 
-def carried(grid: Grid, most: int) -> list[str]:
+def carrier_lines(grid: Grid, most: int) -> list[str]:
     """Return a line for each of the first `most` columns, `ucx-tcp: ucx/tcp (on-host)`, and how many more there are."""
-    lines = [f"{column}: {line}" for column, line in carriers(grid).items()]
+    lines = [f"{column}: {line}" for column, line in carriers_by_column(grid).items()]
     return [*lines[:most], *((f"{len(lines) - most} more are in junit.xml",) if len(lines) > most else ())]
 
 
-def _by_path(seen: Mapping[str, set[str]]) -> dict[str, tuple[str, ...]]:
+def _sort_by_path(seen: Mapping[str, set[str]]) -> dict[str, tuple[str, ...]]:
     return {path: tuple(sorted(seen[path])) for path in (*PATHS, UNKNOWN) if path in seen}
 
 

@@ -16,8 +16,14 @@ from pytest_hetgpu.model.outcome import Outcome
 from pytest_hetgpu.model.transport_classes import told
 from pytest_hetgpu.model.verdict import Verdict
 from pytest_hetgpu.reporting import scaling_table
-from pytest_hetgpu.reporting.cell_text import Rerun, again, debugged, expected, words
-from pytest_hetgpu.reporting.grid import Grid, carried, grids
+from pytest_hetgpu.reporting.cell_text import (
+    Rerun,
+    describe_debug_rerun,
+    describe_expectation,
+    display_kind,
+    format_rerun,
+)
+from pytest_hetgpu.reporting.grid import Grid, carrier_lines, grids
 from pytest_hetgpu.store.cells import CellRecord, RunRecord, format_utc
 from pytest_hetgpu.store.properties import attempt_lines, describe_flaky
 from pytest_hetgpu.store.text import escape_markdown, one_line
@@ -28,7 +34,7 @@ T = TypeVar("T")
 LIMIT = 1_000_000
 GRID_BUDGET, DETAILS_BUDGET, SKIPS_BUDGET = 450_000, 350_000, 100_000
 MANY_WORKLOADS = 12
-LABELS_A_REASON = 20
+LABELS_PER_REASON = 20
 MANY_COLUMNS = 200
 
 SYMBOLS = {
@@ -39,8 +45,8 @@ SYMBOLS = {
     Verdict.KNOWN: ("🟡", "known failure"),
     Verdict.NOT_RUN: ("⚪", "not run"),
 }
-_QUALIFIED = {Verdict.NEW: "new", Verdict.CHANGED: "not as expected", Verdict.KNOWN: "known"}
-_COUNTED = {
+_QUALIFIERS = {Verdict.NEW: "new", Verdict.CHANGED: "not as expected", Verdict.KNOWN: "known"}
+_COUNT_PHRASES = {
     Verdict.OK: ("works", "work"),
     Verdict.NEW: ("is a new failure", "are new failures"),
     Verdict.CHANGED: ("fails, but not as expected", "fail, but not as expected"),
@@ -71,8 +77,8 @@ def render(
     parts += scaling_table.paragraphs(record, escape_markdown)
     parts += nodes
     parts += _legend(record)
-    parts += _lost(lost)
-    return _cut("\n\n".join(parts) + "\n")
+    parts += _missing_logs(lost)
+    return _truncate("\n\n".join(parts) + "\n")
 
 
 def code(text: str, limit: int = 300) -> str:
@@ -88,7 +94,7 @@ def _link(text: str) -> str:
     return f"<{line}>" if _LINK.fullmatch(line) else escape_markdown(line)
 
 
-def _cut(text: str) -> str:
+def _truncate(text: str) -> str:
     """What no part could foresee, say ten thousand columns, ends here."""
     data = text.encode()
     if len(data) <= LIMIT:
@@ -124,7 +130,7 @@ def _sentence(record: RunRecord) -> str:
 
 def _totals(record: RunRecord) -> str:
     counted = Counter(cell.outcome.verdict for cell in record.cells)
-    said = [f"{counted[v]} {_COUNTED[v][counted[v] != 1]}" for v in SYMBOLS if counted[v]]
+    said = [f"{counted[v]} {_COUNT_PHRASES[v][counted[v] != 1]}" for v in SYMBOLS if counted[v]]
     shaky = sum(cell.outcome.flaky for cell in record.cells)
     said += [f"{shaky} of all {'is' if shaky == 1 else 'are'} flaky"] if shaky else []
     cells = "1 cell" if len(record.cells) == 1 else f"{len(record.cells)} cells"
@@ -138,11 +144,11 @@ def _grids(record: RunRecord) -> Iterator[str]:
         if len(found) > 1:
             yield f"### {escape_markdown(grid.matrix)}"
         heading = [" / ".join(map(escape_markdown, grid.axes)) or "cell", *map(escape_markdown, grid.columns)]
-        kept, left = _within(grid.rows, partial(_row, grid), GRID_BUDGET // len(found))
+        kept, left = _fit_budget(grid.rows, partial(_row, grid), GRID_BUDGET // len(found))
         yield "\n".join((f"| {' | '.join(heading)} |", "|---" * len(heading) + "|", *kept))
         if left:
             yield f"{left} more rows are left out here; `junit.xml` has every cell."
-        if lines := carried(grid, MANY_COLUMNS):
+        if lines := carrier_lines(grid, MANY_COLUMNS):
             yield "\n".join(("The data was carried by:", "", *(f"- {escape_markdown(line)}" for line in lines)))
 
 
@@ -165,8 +171,8 @@ def _entry(workload: str, outcome: Outcome) -> str:
     symbol, meaning = SYMBOLS[outcome.verdict]
     if outcome.verdict is Verdict.OK:
         return f"{symbol} {escape_markdown(workload)}{' (flaky)' if outcome.flaky else ''}"
-    if outcome.verdict in _QUALIFIED:
-        meaning = f"{words(outcome.kind)} ({_QUALIFIED[outcome.verdict]})"
+    if outcome.verdict in _QUALIFIERS:
+        meaning = f"{display_kind(outcome.kind)} ({_QUALIFIERS[outcome.verdict]})"
     return f"{symbol} {escape_markdown(workload)}: {meaning}"
 
 
@@ -178,17 +184,17 @@ def _not_ok(record: RunRecord, log: Callable[[str], str | None], rerun: Rerun) -
             continue
         symbol, meaning = SYMBOLS[verdict]
         yield f"## {symbol} {meaning.capitalize()}: {len(cells)}"
-        kept, left = _within(cells, lambda cell: "\n".join(_detail(cell, log(cell.label), rerun)), budget)
+        kept, left = _fit_budget(cells, lambda cell: "\n".join(_detail_lines(cell, log(cell.label), rerun)), budget)
         budget -= sum(len(text.encode()) for text in kept)
         yield from kept
         if left:
             yield f"{left} more are left out here; `junit.xml` has every cell."
 
 
-def _detail(cell: CellRecord, log: str | None, rerun: Rerun) -> Iterator[str]:
+def _detail_lines(cell: CellRecord, log: str | None, rerun: Rerun) -> Iterator[str]:
     outcome = cell.outcome
     yield f"### {escape_markdown(cell.label)}\n"
-    yield f"- {words(outcome.kind)}: {escape_markdown(outcome.why) or 'no reason was given'}"
+    yield f"- {display_kind(outcome.kind)}: {escape_markdown(outcome.why) or 'no reason was given'}"
     if outcome.signature:
         yield f"- signature: {code(outcome.signature.key)}"
         yield f"- line {outcome.signature.line} of its log: {code(outcome.signature.primary_line)}"
@@ -196,29 +202,29 @@ def _detail(cell: CellRecord, log: str | None, rerun: Rerun) -> Iterator[str]:
         yield f"- data carried by: {escape_markdown(told(outcome.carried))}"
     if ranks := rank_outcome.in_words(outcome.fates):
         yield f"- ranks: {escape_markdown(ranks)}"
-    yield from _known(outcome.known)
+    yield from _known_failure_lines(outcome.known)
     if outcome.verdict in (Verdict.CHANGED, Verdict.FIXED):
-        yield f"- expected: {code(expected(outcome.expectation))}"
+        yield f"- expected: {code(describe_expectation(outcome.expectation))}"
     if cell.issue:
         yield f"- issue: {_link(cell.issue)}"
     yield from (f"- attempt {number}: {escape_markdown(line)}" for number, line in enumerate(attempt_lines(outcome), 1))
     if outcome.debug:
-        yield f"- {escape_markdown(debugged(outcome))}"
+        yield f"- {escape_markdown(describe_debug_rerun(outcome))}"
     yield from (f"- preflight: {escape_markdown(concern)}" for concern in outcome.concerns)
     yield from (f"- note: {escape_markdown(note)}" for note in outcome.notes)
-    yield f"- run just this cell again: {code(again(cell, rerun), 2000)}"
+    yield f"- run just this cell again: {code(format_rerun(cell, rerun), 2000)}"
     if log:
-        stacks = f", [stacks.json]({quote(log.rpartition('/')[0])}/stacks.json)" if _looked(outcome) else ""
+        stacks = f", [stacks.json]({quote(log.rpartition('/')[0])}/stacks.json)" if _has_stacks(outcome) else ""
         yield f"- log: [output.log]({quote(log)}){stacks}"
 
 
-def _looked(outcome: Outcome) -> bool:
+def _has_stacks(outcome: Outcome) -> bool:
     """Whether the stacks of the cell's ranks were taken: a line of ours says so."""
     said = (finding.signature.primary_line for finding in outcome.findings if finding.signature)
     return any(line.startswith(("hetgpu: stuck", "hetgpu: slow")) for line in said)
 
 
-def _known(known: Iterable[Known]) -> Iterator[str]:
+def _known_failure_lines(known: Iterable[Known]) -> Iterator[str]:
     """What is established about a failure."""
     for entry in known:
         sure = "" if entry.status == "established" else f" ({entry.status})"
@@ -236,7 +242,7 @@ def _flaky(record: RunRecord) -> Iterator[str]:
     if not cells:
         return
     yield f"## Flaky: {len(cells)}"
-    kept, left = _within(cells, _attempts, SKIPS_BUDGET)
+    kept, left = _fit_budget(cells, _attempts, SKIPS_BUDGET)
     yield "\n".join(kept)
     if left:
         yield f"{left} more are left out here; `junit.xml` has every cell."
@@ -266,7 +272,7 @@ def _skips(record: RunRecord) -> Iterator[str]:
     if not reasons:
         return
     yield f"## {SYMBOLS[Verdict.NOT_RUN][0]} Not run: {sum(map(len, reasons.values()))}"
-    kept, left = _within(tuple(reasons.items()), _skip, SKIPS_BUDGET)
+    kept, left = _fit_budget(tuple(reasons.items()), _skip, SKIPS_BUDGET)
     yield "\n".join(kept)
     if left:
         yield f"{left} more reasons are left out here; `junit.xml` has every cell."
@@ -274,8 +280,8 @@ def _skips(record: RunRecord) -> Iterator[str]:
 
 def _skip(group: tuple[tuple[str, str], list[str]]) -> str:
     (why, issue), labels = group
-    shown = ", ".join(map(escape_markdown, labels[:LABELS_A_REASON]))
-    more = len(labels) - LABELS_A_REASON
+    shown = ", ".join(map(escape_markdown, labels[:LABELS_PER_REASON]))
+    more = len(labels) - LABELS_PER_REASON
     link = f" ({_link(issue)})" if issue else ""
     return f"- {escape_markdown(why) or 'no reason was given'}{link}: {shown}{f' and {more} more' if more > 0 else ''}"
 
@@ -296,14 +302,14 @@ def _legend(record: RunRecord) -> Iterator[str]:
         yield f"Lines of the journal that could not be read: {said}."
 
 
-def _lost(labels: Sequence[str]) -> Iterator[str]:
+def _missing_logs(labels: Sequence[str]) -> Iterator[str]:
     if labels:
-        more = f" and {len(labels) - LABELS_A_REASON} more" if len(labels) > LABELS_A_REASON else ""
-        shown = f"{', '.join(map(escape_markdown, labels[:LABELS_A_REASON]))}{more}"
+        more = f" and {len(labels) - LABELS_PER_REASON} more" if len(labels) > LABELS_PER_REASON else ""
+        shown = f"{', '.join(map(escape_markdown, labels[:LABELS_PER_REASON]))}{more}"
         yield f"Logs that are not there any more, so that nothing is quoted from them and no verdict changes: {shown}."
 
 
-def _within(items: Sequence[T], text: Callable[[T], str], budget: int) -> tuple[list[str], int]:
+def _fit_budget(items: Sequence[T], text: Callable[[T], str], budget: int) -> tuple[list[str], int]:
     """The texts of as many items as fit in `budget` bytes, from the first on, and how many items are left."""
     kept: list[str] = []
     for item in items:

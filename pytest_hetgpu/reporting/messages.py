@@ -15,7 +15,7 @@ from pytest_hetgpu.model import rank_outcome
 from pytest_hetgpu.model.job import Job, Node, Scenario
 from pytest_hetgpu.planning.shell import script
 from pytest_hetgpu.planning.suite import Suite
-from pytest_hetgpu.reporting.cell_text import debugged, knowing
+from pytest_hetgpu.reporting.cell_text import describe_debug_rerun, known_failure_lines
 from pytest_hetgpu.store.properties import attempt_lines
 from pytest_hetgpu.store.redaction.redact import redact, redact_argv
 from pytest_hetgpu.store.text import clean, display_path
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 PROGRAMS = REMOTE
 
 
-def again(suite: Suite, matrix: str, label: str, options: Sequence[str] = ()) -> str:
+def rerun_command(suite: Suite, matrix: str, label: str, options: Sequence[str] = ()) -> str:
     """The command that runs just this cell once more, with the options that it had."""
     scenario = next((s.id for s in suite.scenarios if s.label == label and s.matrix == matrix), label)
     file = suite.documents[matrix].file if matrix in suite.documents else "MATRIX"
-    return shlex.join(rerun(file, scenario, options))
+    return shlex.join(rerun_argv(file, scenario, options))
 
 
-def rerun(file: str, scenario: str, options: Sequence[str] = ()) -> tuple[str, ...]:
+def rerun_argv(file: str, scenario: str, options: Sequence[str] = ()) -> tuple[str, ...]:
     """The tokens of a command that runs one cell of a matrix file."""
-    return (*runner(), "--hetgpu-matrix", file, *options, "--hetgpu-cell", scenario)
+    return (*pytest_argv(), "--hetgpu-matrix", file, *options, "--hetgpu-cell", scenario)
 
 
-def runner() -> tuple[str, ...]:
+def pytest_argv() -> tuple[str, ...]:
     """How pytest is started in this environment: by its plain name only where that finds this environment's."""
     beside = Path(sys.executable).with_name("pytest")
     found = shutil.which("pytest")
@@ -47,24 +47,24 @@ def runner() -> tuple[str, ...]:
     return (display_path(beside),) if beside.exists() else (sys.executable, "-m", "pytest")
 
 
-def describe(job: Job, outcome: Outcome, log: str, once_more: str) -> str:
+def failure_text(job: Job, outcome: Outcome, log: str, once_more: str) -> str:
     """The text of a failing test: what, why, the line to quote, the command, the log, and how to run it again."""
     lines = [f"{outcome.kind.value} ({outcome.verdict.value}): {outcome.why}"]
     signature = outcome.signature
     if signature:
         lines += [f"  signature: {signature.key}", f"  line {signature.line}: {signature.primary_line}"]
-    lines += [f"  {one.judge}: {one.why}" for one in outcome.findings if not _told(one, outcome)]
+    lines += [f"  {one.judge}: {one.why}" for one in outcome.findings if not _is_redundant(one, outcome)]
     lines += [f"  ranks: {told}" for told in filter(None, [rank_outcome.in_words(outcome.fates)])]
-    lines += [f"  {line}" for line in knowing(outcome.known)]
+    lines += [f"  {line}" for line in known_failure_lines(outcome.known)]
     lines += [f"  attempt {number}: {told}" for number, told in enumerate(attempt_lines(outcome), 1)]
-    lines += [f"  {told}" for told in filter(None, [debugged(outcome)])]
+    lines += [f"  {told}" for told in filter(None, [describe_debug_rerun(outcome)])]
     lines += [f"  preflight: {concern}" for concern in outcome.concerns]
     lines += [f"  note: {note}" for note in outcome.notes]
     lines += [f"  command: {shlex.join(redact_argv(job.command.argv))}", f"  log:     {log}", f"  again:   {once_more}"]
     return redact("\n".join(map(clean, lines)))
 
 
-def unreported(run: Path, error: Exception) -> str:
+def describe_unwritten_reports(run: Path, error: Exception) -> str:
     """What to say where the reports of a run could not be written."""
     return (
         f"reports: not written ({error}); what was judged is in {display_path(run / 'journal')}: "
@@ -72,13 +72,13 @@ def unreported(run: Path, error: Exception) -> str:
     )
 
 
-def known_for(outcome: Outcome) -> str:
+def expected_reason(outcome: Outcome) -> str:
     """Why a failure was expected: its link, its reason, else what happened."""
     expected = outcome.expectation
     return (expected.issue or expected.reason if expected else None) or outcome.why
 
 
-def _told(finding: Finding, outcome: Outcome) -> bool:
+def _is_redundant(finding: Finding, outcome: Outcome) -> bool:
     """Whether the reason, or the signature and its line, say what a finding says."""
     quoted = outcome.signature
     if quoted and finding.signature == quoted and finding.why.startswith(quoted.key):
@@ -86,7 +86,7 @@ def _told(finding: Finding, outcome: Outcome) -> bool:
     return finding.why in outcome.why
 
 
-def planned(suite: Suite, scenarios: Iterable[Scenario]) -> Iterator[str]:
+def plan_lines(suite: Suite, scenarios: Iterable[Scenario]) -> Iterator[str]:
     """Every job's nodes and exact command, as it could be pasted into a shell; how nodes are made, once a placement."""
     prepared: Job | None = None
     for scenario in scenarios:
@@ -100,39 +100,39 @@ def planned(suite: Suite, scenarios: Iterable[Scenario]) -> Iterator[str]:
             yield from ("", scenario.label, f"  not run: {error}")
             continue
         if prepared and not _same_nodes(prepared, job):
-            yield from _cleaned(prepared)
+            yield from _cleanup_lines(prepared)
             prepared = None
         if job.joined and prepared is None:
             prepared = job
-            yield from _prepared(job)
-        yield from ("", scenario.label, *(f"  {line}" for line in _lines(job, suite)))
+            yield from _preparation_lines(job)
+        yield from ("", scenario.label, *(f"  {line}" for line in _job_lines(job, suite)))
     if prepared:
-        yield from _cleaned(prepared)
+        yield from _cleanup_lines(prepared)
 
 
 def _same_nodes(one: Job, other: Job) -> bool:
     return other.joined and script.placement_name(one) == script.placement_name(other)
 
 
-def _prepared(job: Job) -> Iterator[str]:
+def _preparation_lines(job: Job) -> Iterator[str]:
     yield ""
     yield f"# placement {job.axes['placement']}: its nodes, made and joined once (started from {job.starter.name})"
     yield from script.preparation(job, display_path(PROGRAMS))
 
 
-def _cleaned(job: Job) -> Iterator[str]:
+def _cleanup_lines(job: Job) -> Iterator[str]:
     yield ""
     yield f"# placement {job.axes['placement']}: nothing left of it"
     yield from script.cleaning(job)
 
 
-def _lines(job: Job, suite: Suite) -> Iterator[str]:
+def _job_lines(job: Job, suite: Suite) -> Iterator[str]:
     for node in job.nodes:
         ranks = f"{node.ranks} rank{'s' * (node.ranks > 1)}"
-        yield f"node {node.index}: {_described(node, job)}, {ranks}"
+        yield f"node {node.index}: {_describe_node(node, job)}, {ranks}"
     yield from (f"interface  node{node.index}: {node.interface}" for node in job.nodes if node.interface)
     if job.launcher:
-        yield f"started from: {_described(job.launcher, job)}, no ranks"
+        yield f"started from: {_describe_node(job.launcher, job)}, no ranks"
     for name in dict.fromkeys(n.stack.name for n in job.everybody if n.stack and n.hardware.runtime == "local"):
         stack = suite.stack(name)
         if isinstance(stack, NotHere):
@@ -143,7 +143,7 @@ def _lines(job: Job, suite: Suite) -> Iterator[str]:
     yield from script.otherwise(job)
 
 
-def _described(node: Node, job: Job) -> str:
+def _describe_node(node: Node, job: Job) -> str:
     where = f"{node.hardware.name} ({node.hardware.accelerator.platform}) on {node.host}"
     if not job.joined:
         return where

@@ -15,7 +15,7 @@ BUDGET = 100_000
 WIDEST = 80
 
 
-def lines(placements: Sequence[PlacementFacts]) -> Iterator[str]:
+def render(placements: Sequence[PlacementFacts]) -> Iterator[str]:
     """The summary's section on the nodes, a paragraph at a time; nothing where no node was looked at."""
     placements = [placement for placement in placements if placement.nodes]
     if not placements:
@@ -42,17 +42,17 @@ def _table(placement: PlacementFacts) -> Iterator[str]:
     ]
     yield f"| | {' | '.join(heading)} |"
     yield "|---" * (len(nodes) + 1) + "|"
-    for fact in dict.fromkeys((*_told(nodes.values()), *differing)):
+    for fact in dict.fromkeys((*_summary_facts(nodes.values()), *differing)):
         values = differing.get(fact) or tuple(shown(node.environment.fact(fact)) for node in nodes.values())
         mark = "≠ " if fact in differing else ""
-        yield f"| {mark}{escape_markdown(fact)} | {' | '.join(map(_cell, values))} |"
+        yield f"| {mark}{escape_markdown(fact)} | {' | '.join(map(_table_cell, values))} |"
 
 
-def _told(nodes: Iterable[NodeFacts]) -> Iterator[str]:
+def _summary_facts(nodes: Iterable[NodeFacts]) -> Iterator[str]:
     """The telling facts that some node has."""
     environments = [node.environment for node in nodes]
     return (name for name in SUMMARY_FACTS if any(environment.text(name) for environment in environments))
 
 
-def _cell(value: str) -> str:
+def _table_cell(value: str) -> str:
     return escape_markdown(value if len(value) <= WIDEST else f"{value[: WIDEST - 3]}...")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pytest_hetgpu.errors import HetgpuError
 from pytest_hetgpu.reporting import markdown
-from pytest_hetgpu.reporting.cell_text import Rerun, private
+from pytest_hetgpu.reporting.cell_text import Rerun, describe_private_logs
 from pytest_hetgpu.store import writer_lock
 from pytest_hetgpu.store.cells import RunRecord, missing_logs, read_run
 from pytest_hetgpu.store.files import write_atomically
@@ -38,9 +38,9 @@ def build(run_folder: Path, rerun: Rerun, trouble: list[str] | None = None) -> R
     """
     record = read_run(run_folder)
     folder = RunFolder(run_folder)
-    _settle(record, folder)
+    _publish_pending_logs(record, folder)
     with anonymised(record, folder) if is_anonymous(run_folder) else nullcontext():
-        unwritten = list(_build(record, folder, rerun))
+        unwritten = list(_write_reports(record, folder, rerun))
     if unwritten:
         said = f"{', '.join(unwritten)}; `hetgpu report {shlex.quote(str(run_folder))}` builds the reports again"
         if trouble is None:
@@ -49,7 +49,7 @@ def build(run_folder: Path, rerun: Rerun, trouble: list[str] | None = None) -> R
     return record
 
 
-def _settle(record: RunRecord, folder: RunFolder) -> None:
+def _publish_pending_logs(record: RunRecord, folder: RunFolder) -> None:
     """Publishes the redacted output of commands that ran when their processes were killed; of running ones nothing."""
     writers = {folder.log(cell.label).parent.name: cell.writer for cell in record.cells}
     for attempt, name in folder.unpublished_logs():
@@ -59,10 +59,10 @@ def _settle(record: RunRecord, folder: RunFolder) -> None:
     folder.remove_empty_folders()
 
 
-def _build(record: RunRecord, folder: RunFolder, rerun: Rerun) -> Iterator[str]:
+def _write_reports(record: RunRecord, folder: RunFolder, rerun: Rerun) -> Iterator[str]:
     """Writes all of it, what CI needs first; gives what could not be written, and why."""
     from pytest_hetgpu.reporting import junit
-    from pytest_hetgpu.reporting.upstream import written
+    from pytest_hetgpu.reporting.upstream import write_issues
     from pytest_hetgpu.store import environment
 
     run_folder = folder.path
@@ -75,12 +75,12 @@ def _build(record: RunRecord, folder: RunFolder, rerun: Rerun) -> Iterator[str]:
         return str(path.relative_to(run_folder)) if path.exists() else None
 
     def summary() -> str:
-        return markdown.render(record, log, rerun, _nodes(record, placements, folder), lost)
+        return markdown.render(record, log, rerun, _node_sections(record, placements, folder), lost)
 
     parts: dict[str, Callable[[], object]] = {
         "junit.xml": lambda: write_atomically(run_folder / "junit.xml", junit.render(record, folder, rerun)),
         "summary.md": lambda: write_atomically(run_folder / "summary.md", summary().encode("utf-8")),
-        "issues": lambda: issues.update(written.write(record, folder, placements)),
+        "issues": lambda: issues.update(write_issues.write_issues(record, folder, placements)),
         "index.html": lambda: write_atomically(
             run_folder / "index.html", _page(record, folder, rerun, placements, issues)
         ),
@@ -97,20 +97,20 @@ def _page(
 ) -> bytes:
     """The page, which links to the issues that were written."""
     from pytest_hetgpu.analysis.baseline import kept_with
-    from pytest_hetgpu.reporting.html import facts, page
+    from pytest_hetgpu.reporting.html import page, page_data
 
     try:
         baseline = kept_with(folder.path)
     except HetgpuError:
         baseline = None
-    earlier = None if baseline else _before(record, folder)
-    found = facts.page_facts(record, folder, rerun, placements, baseline or earlier)
+    earlier = None if baseline else _previous_run(record, folder)
+    found = page_data.page_data(record, folder, rerun, placements, baseline or earlier)
     if earlier:
         found["baseline"] = f"the run before, {earlier.side.runs[0].id}"
     return page.render({**found, "issues": dict(issues)}).encode("utf-8")
 
 
-def _before(record: RunRecord, folder: RunFolder) -> Baseline | None:
+def _previous_run(record: RunRecord, folder: RunFolder) -> Baseline | None:
     """The run before, where the history beside this run knows of one."""
     if not (record.sessions and folder.history.is_file()):
         return None
@@ -124,11 +124,11 @@ def _before(record: RunRecord, folder: RunFolder) -> Baseline | None:
     return Baseline(Side("the run before", (found,))) if found else None
 
 
-def _nodes(record: RunRecord, placements: Sequence[PlacementFacts], folder: RunFolder) -> Iterator[str]:
+def _node_sections(record: RunRecord, placements: Sequence[PlacementFacts], folder: RunFolder) -> Iterator[str]:
     """Where raw logs are; what the nodes and the ways between them were found to be. Imports only what is needed."""
-    yield from filter(None, [escape_markdown(private(folder))])
+    yield from filter(None, [escape_markdown(describe_private_logs(folder))])
     if placements:
         from pytest_hetgpu.reporting import bandwidth_table, nodes_table
 
-        yield from bandwidth_table.lines(record.cells, placements)
-        yield from nodes_table.lines(placements)
+        yield from bandwidth_table.render(record.cells, placements)
+        yield from nodes_table.render(placements)

@@ -8,7 +8,7 @@ from pytest_hetgpu.analysis.scaling import Cell, Curve, curves
 from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.store.cells import RunRecord
 
-_MOST = 50
+_MOST_CURVES = 50
 
 
 def paragraphs(record: RunRecord, escape: Callable[[str], str]) -> Iterator[str]:
@@ -21,8 +21,8 @@ def paragraphs(record: RunRecord, escape: Callable[[str], str]) -> Iterator[str]
     found = curves(cells)
     if not found:
         return
-    rows = [row for curve in found[:_MOST] for row in _rows(curve, escape)]
-    more = f"\n\nand {len(found) - _MOST} more" if len(found) > _MOST else ""
+    rows = [row for curve in found[:_MOST_CURVES] for row in _rows(curve, escape)]
+    more = f"\n\nand {len(found) - _MOST_CURVES} more" if len(found) > _MOST_CURVES else ""
     head = "| cells | scaling | ranks | measured | efficiency |\n|---|---|---:|---:|---:|"
     yield "## Scaling"
     yield "\n".join([head, *rows]) + more

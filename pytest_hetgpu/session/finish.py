@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_hetgpu.errors import StorageError, UsageError
 from pytest_hetgpu.reporting import messages
-from pytest_hetgpu.reporting.cell_text import private
+from pytest_hetgpu.reporting.cell_text import describe_private_logs
 from pytest_hetgpu.reporting.report import build
 from pytest_hetgpu.session import failure_text, signals
 from pytest_hetgpu.store.disk_errors import storage_errors
@@ -50,7 +50,11 @@ def end(recorder: Recorder, live: Live | None, code: int) -> int:
                         trouble = report(recorder)
                 except (StorageError, UsageError, FileNotFoundError) as error:  # the last two: it is gone
                     # Where the journal is lost, that was said, and nothing is left to build reports of.
-                    trouble = [] if recorder.journal.lost else [messages.unreported(recorder.folder.path, error)]
+                    trouble = (
+                        []
+                        if recorder.journal.lost
+                        else [messages.describe_unwritten_reports(recorder.folder.path, error)]
+                    )
                     code = UNREPORTED if code in (NOTHING_NEW, NOTHING_RAN) else code
                 live.trouble += trouble
     return code
@@ -66,7 +70,7 @@ def report(recorder: Recorder) -> list[str]:
         anonymity.mark_anonymous(run)
     trouble = [recorder.guard.trouble] if recorder.guard.trouble else []
     record = build(run, partial(failure_text.again, recorder), trouble)
-    trouble += filter(None, [private(recorder.folder)])
+    trouble += filter(None, [describe_private_logs(recorder.folder)])
     # The folder of a history that was renamed, or deleted, with the run is not made again.
     lost = bool(recorder.journal.lost)
     if recorder.history is None or not record.cells or (lost and not recorder.history.parent.is_dir()):

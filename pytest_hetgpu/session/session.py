@@ -188,7 +188,7 @@ class Session:
         if cell.outcome.verdict.fails and not cell.accepted:
             pytest.fail(failure_text.kept(self.recorder, cell), pytrace=False)
         if cell.outcome.verdict.value == "known":
-            pytest.xfail(one_line(messages.known_for(cell.outcome), LONGEST_REASON))
+            pytest.xfail(one_line(messages.expected_reason(cell.outcome), LONGEST_REASON))
         return True
 
     @pytest.hookimpl(optionalhook=True)
@@ -231,7 +231,7 @@ class Session:
             return None
         scenarios = [scenario for item in session.items if (scenario := cell_of(item))]
         writer = self.config.get_terminal_writer()
-        for line in messages.planned(self.suite, scenarios):
+        for line in messages.plan_lines(self.suite, scenarios):
             writer.line(escape_controls(redact(line)))
         return True
 

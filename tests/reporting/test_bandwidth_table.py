@@ -30,7 +30,7 @@ def test_a_placement_has_its_limit_and_the_most_that_a_cell_got_of_it() -> None:
         cell("mixed-ob1-allreduce", replace(CRASHED, wire=WIRE, measurements=PASSED.measurements)),
         cell("other-ob1-allreduce", replace(PASSED, wire=Wire(0.1))),
     ]
-    heading, table, legend = bandwidth_table.lines(cells, [MIXED])
+    heading, table, legend = bandwidth_table.render(cells, [MIXED])
     assert heading == "## What the wire can carry"
     assert table.splitlines()[2] == (
         "| aws-mixed | 2.5 GB/s | pump 1, 4 streams, node1 to node0, round trip 36 us "
@@ -42,17 +42,17 @@ def test_a_placement_has_its_limit_and_the_most_that_a_cell_got_of_it() -> None:
 
 def test_more_than_the_wire_is_explained() -> None:
     fast = cell("mixed-ucx-send", replace(PASSED, wire=Wire(0.5)))
-    *_, explained = bandwidth_table.lines([fast], [replace(MIXED, wire=WireReport(Wire(0.5, "pump 1, 1 stream")))])
+    *_, explained = bandwidth_table.render([fast], [replace(MIXED, wire=WireReport(Wire(0.5, "pump 1, 1 stream")))])
     assert explained.startswith("More than the wire carried")
 
 
 def test_a_limit_that_is_not_known_says_why() -> None:
-    _, table, _ = bandwidth_table.lines([], [replace(MIXED, wire=WireReport(Wire(why="node1: timed | out")))])
+    _, table, _ = bandwidth_table.render([], [replace(MIXED, wire=WireReport(Wire(why="node1: timed | out")))])
     assert table.splitlines()[2] == r"| aws-mixed | - | not known: node1: timed \| out | - | - | - |"
 
 
 def test_without_any_there_is_no_section() -> None:
-    assert list(bandwidth_table.lines([], [PlacementFacts("aws-mixed", {})])) == []
+    assert list(bandwidth_table.render([], [PlacementFacts("aws-mixed", {})])) == []
 
 
 def test_it_is_in_the_summary_of_a_run(tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ def test_a_newer_file_and_a_missing_one(tmp_path: Path) -> None:
 
 
 def test_the_summary_marks_what_differs() -> None:
-    text = "\n".join(nodes_table.lines([placement()]))
+    text = "\n".join(nodes_table.render([placement()]))
     rows = [line for line in text.splitlines() if line.startswith("|")]
     assert rows == [
         "| | node0 (g4dn on 10.0.0.5) | node1 (g4ad on 10.0.0.6) |",
@@ -119,13 +119,13 @@ def test_the_summary_marks_what_differs() -> None:
 
 
 def test_values_are_escaped_and_cut() -> None:
-    text = "\n".join(nodes_table.lines([placement(os=found("a|b<script> " + "x" * 200))]))
+    text = "\n".join(nodes_table.render([placement(os=found("a|b<script> " + "x" * 200))]))
     assert "a\\|b\\<script\\>" in text
     assert "x" * 80 not in text
 
 
 def test_without_nodes_there_is_no_section() -> None:
-    assert list(nodes_table.lines([])) == []
+    assert list(nodes_table.render([])) == []
 
 
 def test_very_many_placements_do_not_fill_the_summary() -> None:
@@ -133,7 +133,7 @@ def test_very_many_placements_do_not_fill_the_summary() -> None:
         placement(f"p{number}", **{f"fact{i}": found("x" * 60) for i in range(5)}, ucx=found(str(number)))
         for number in range(900)
     ]
-    text = "\n".join(nodes_table.lines(every))
+    text = "\n".join(nodes_table.render(every))
     assert len(text.encode()) < nodes_table.BUDGET + 10_000
     assert "more placements are left out here" in text
 
@@ -176,4 +176,4 @@ def test_a_wire_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 
 def test_a_placement_that_nobody_looked_at_is_no_table() -> None:
-    assert list(nodes_table.lines([PlacementFacts("mixed", {}, WIRE)])) == []
+    assert list(nodes_table.render([PlacementFacts("mixed", {}, WIRE)])) == []

@@ -13,7 +13,7 @@ from pytest_hetgpu.model.job import Command
 from pytest_hetgpu.model.outcome import Finding
 from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.reporting import report
-from pytest_hetgpu.reporting.upstream.bundle import bundle
+from pytest_hetgpu.reporting.upstream.bundle import write_bundle
 from pytest_hetgpu.store.events import MatrixFile
 from pytest_hetgpu.store.folder import RunFolder
 from pytest_hetgpu.store.journal import Journal
@@ -139,7 +139,7 @@ def test_no_report_holds_any(tmp_path: Path) -> None:
     report.build(folder.path, "pytest --hetgpu-cell {label}")
     archives: list[Path] = []
     for wanted in (KEY, *(f"mixed-ucx-w{number}" for number in range(len(texts)))):
-        archives += bundle(folder.path, wanted, tmp_path / f"{len(archives)}.tar.gz").files
+        archives += write_bundle(folder.path, wanted, tmp_path / f"{len(archives)}.tar.gz").files
     written = {str(path): path.read_bytes() for path in folder.path.rglob("*") if path.is_file()}
     for path in archives:
         with tarfile.open(path) as archive:

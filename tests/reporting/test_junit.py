@@ -245,8 +245,8 @@ def test_secrets_in_commands_do_not_reach_it(folder: RunFolder) -> None:
 
 
 def test_the_file_stays_small_enough_for_gitlab(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(junit, "ALL_TAILS", 50)
-    monkeypatch.setattr(junit, "ALL_MEASUREMENTS", 1)
+    monkeypatch.setattr(junit, "MOST_TAILS", 50)
+    monkeypatch.setattr(junit, "MOST_MEASUREMENTS", 1)
     for label in ("a-b-c", "a-b-d"):
         log(folder, label, b"y" * 60 + b"\n")
     cells = (cell("a-b-c", CRASHED), cell("a-b-d", CRASHED), cell("a-b-e", PASSED))
@@ -264,7 +264,7 @@ def test_what_would_be_too_large_for_its_readers_has_less_in_it(
     made = cell("a-b-c", replace(CRASHED, measurements=PASSED.measurements))
 
     def found(largest: int) -> tuple[bool, bool, bool]:
-        monkeypatch.setattr(junit, "LARGEST", largest)
+        monkeypatch.setattr(junit, "LARGEST_REPORT", largest)
         one = case(folder, made)
         text = child(one, "failure").text or ""
         assert f"signature: {KEY}" in text

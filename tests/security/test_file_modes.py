@@ -16,7 +16,7 @@ from pytest_hetgpu.execution.execute import execute, not_started
 from pytest_hetgpu.extensions.runtimes.base import Overdue
 from pytest_hetgpu.extensions.runtimes.fake import FakeRuntime
 from pytest_hetgpu.reporting.report import build
-from pytest_hetgpu.reporting.upstream.bundle import bundle
+from pytest_hetgpu.reporting.upstream.bundle import write_bundle
 from pytest_hetgpu.store import environment, history
 from pytest_hetgpu.store.events import MatrixFile
 from pytest_hetgpu.store.files import write_atomically
@@ -62,7 +62,7 @@ def everything(reports: Path) -> RunFolder:
     anonymity.mark_anonymous(folder.path)
     past_run = summarise(build(folder.path, "again"), folder.path)
     assert history.put(folder.history, past_run) == ""
-    bundle(folder.path, KEY, folder.path / "bundle.tar.gz")
+    write_bundle(folder.path, KEY, folder.path / "bundle.tar.gz")
     return folder
 
 

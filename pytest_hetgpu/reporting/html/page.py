@@ -25,16 +25,16 @@ def render(facts: Mapping[str, Any]) -> str:
     """`index.html` of what `page_facts` gave."""
     loader = PackageLoader("pytest_hetgpu.reporting.html", "assets")
     made = Environment(loader=loader, autoescape=select_autoescape(), undefined=StrictUndefined)
-    scripts = Markup("\n").join(_asset(name) for name in SCRIPTS)
+    scripts = Markup("\n").join(_read_asset(name) for name in SCRIPTS)
     return made.get_template("index.html.j2").render(
         facts=facts,
-        style=_asset("style.css"),
+        style=_read_asset("style.css"),
         script=scripts,
         charts=packed_charts() if any({"series", "timeline"} & cell.keys() for cell in facts["cells"]) else "",
     )
 
 
-def _asset(name: str) -> Markup:
+def _read_asset(name: str) -> Markup:
     text = (resources.files(__package__) / "assets" / name).read_text(encoding="utf-8")
     return Markup(text)  # noqa: S704 - ours, with nothing of a run: facts go through `tojson`, which leaves no markup
 

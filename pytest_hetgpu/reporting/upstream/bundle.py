@@ -16,9 +16,9 @@ from pytest_hetgpu.cluster.pool import rank_programs
 from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.extensions.build_context import context
 from pytest_hetgpu.model.messages import known
-from pytest_hetgpu.reporting.upstream.issue import issue, job_of, title, upstream
+from pytest_hetgpu.reporting.upstream.issue import read_stored_job, render_issue, title, upstream_of
 from pytest_hetgpu.reporting.upstream.projects import Project, slug
-from pytest_hetgpu.reporting.upstream.script import PROGRAMS, image_folders, script
+from pytest_hetgpu.reporting.upstream.script import PROGRAMS, image_folders, render_script
 from pytest_hetgpu.store import environment
 from pytest_hetgpu.store.cells import CellRecord, RunRecord, read_run
 from pytest_hetgpu.store.files import refuse_links, write_atomically
@@ -30,7 +30,7 @@ LIMIT = 24 << 20
 """Bytes of an archive; GitHub takes 25 MB."""
 _CHUNK = 1 << 20
 _MOST_LOGS = 5
-_SPARE = 64 << 10  # what headers take
+_HEADER_BYTES = 64 << 10  # what headers take
 # Files of an image's folder that programs keep passwords and keys in. A key in PEM is text: redacted.
 _PRIVATE = re.compile(
     r"(?i)/(?:\.git|\.ssh|\.aws|\.azure|\.kube|\.docker|\.gnupg|\.config/gcloud)(?:/|$)"
@@ -55,30 +55,30 @@ class _File:
     mode: int = 0o644
 
 
-def bundle(run: Path, wanted: str, out: Path | None = None, limit: int = LIMIT) -> Bundle:
+def write_bundle(run: Path, wanted: str, out: Path | None = None, limit: int = LIMIT) -> Bundle:
     """Writes the archives of a cell, by its label, or of all cells of a signature's key; `out` is the first one's path.
 
     Raises UsageError for a run, a cell or a key that is not there, and for a place that cannot be written.
     """
     refuse_links(run)
     record, folder = read_run(run), RunFolder(run)
-    cells = _cells(record, wanted)
+    cells = _find_cells(record, wanted)
     name = slug(wanted)
     first = out or Path(f"{name}.tar.gz")
     with anonymised(record, folder) if is_anonymous(run) else nullcontext():
-        small, logs = list(_small(record, folder, cells)), list(_logs(folder, cells))
-    whole = sum(len(one.data) for one in (*small, *logs)) + _SPARE <= limit
-    parts = [[*small, *logs]] if whole else [small, *_split(logs, limit - _SPARE)]
+        small, logs = list(_main_files(record, folder, cells)), list(_log_files(folder, cells))
+    whole = sum(len(one.data) for one in (*small, *logs)) + _HEADER_BYTES <= limit
+    parts = [[*small, *logs]] if whole else [small, *_split(logs, limit - _HEADER_BYTES)]
     paths = [first, *(first.with_name(f"{_stem(first)}-logs-{number}.tar.gz") for number in range(1, len(parts)))]
     try:
         for path, files in zip(paths, parts, strict=True):
-            write_atomically(path, _packed(name, files))
+            write_atomically(path, _pack(name, files))
     except OSError as error:
         raise UsageError(f"{error.filename or first}: cannot be written ({error.strerror})") from None
-    return Bundle(tuple(paths), title(cells[0]), upstream(cells[0]))
+    return Bundle(tuple(paths), title(cells[0]), upstream_of(cells[0]))
 
 
-def _cells(record: RunRecord, wanted: str) -> list[CellRecord]:
+def _find_cells(record: RunRecord, wanted: str) -> list[CellRecord]:
     found = [cell for cell in record.cells if wanted in (cell.label, cell.scenario)]
     found = found or [cell for cell in record.cells if cell.outcome.signature and cell.outcome.signature.key == wanted]
     if not found:
@@ -88,28 +88,28 @@ def _cells(record: RunRecord, wanted: str) -> list[CellRecord]:
     return found
 
 
-def _small(record: RunRecord, folder: RunFolder, cells: Sequence[CellRecord]) -> Iterator[_File]:
+def _main_files(record: RunRecord, folder: RunFolder, cells: Sequence[CellRecord]) -> Iterator[_File]:
     """The issue, the script with what it needs, and what was asked of the cells."""
-    yield _File("issue.md", issue(record, folder, cells, environment.read_all(folder.path)).encode())
+    yield _File("issue.md", render_issue(record, folder, cells, environment.read_all(folder.path)).encode())
     cell = cells[0]
-    job = job_of(folder, cell)
+    job = read_stored_job(folder, cell)
     if job:
         key = cell.outcome.signature.key if cell.outcome.signature else ""
-        yield _File("reproduce.sh", script(job, key).encode(), 0o755)
+        yield _File("reproduce.sh", render_script(job, key).encode(), 0o755)
         for name, data in sorted(rank_programs().items()):
             yield _File(f"{PROGRAMS}/{Path(name).name}", data)
         for name, place in image_folders(job).items():
-            yield from _folder(name, Path(place))
+            yield from _image_files(name, Path(place))
     for one in cells[:_MOST_LOGS]:
         for path in (folder.job(one.label), folder.stacks(one.label)):
             if path.is_file():
-                yield _File(f"cells/{path.parent.name}/{path.name}", _redacted(path))
+                yield _File(f"cells/{path.parent.name}/{path.name}", _read_redacted(path))
     for path in {environment.path_of(folder.path, f"{one.matrix}-{one.axes.get('placement')}") for one in cells}:
         if path.is_file():
-            yield _File(f"placements/{path.parent.name}.json", _redacted(path))
+            yield _File(f"placements/{path.parent.name}.json", _read_redacted(path))
 
 
-def _folder(name: str, place: Path) -> Iterator[_File]:
+def _image_files(name: str, place: Path) -> Iterator[_File]:
     """An image's build context without secrets: its text redacted, and files left out that are made to hold them."""
     left = []
     for entry in context(str(place)):
@@ -127,7 +127,7 @@ def _folder(name: str, place: Path) -> Iterator[_File]:
         yield _File(f"{name}.left-out.txt", redact_bytes("\n".join((*lines, "")).encode("utf-8", "surrogateescape")))
 
 
-def _logs(folder: RunFolder, cells: Sequence[CellRecord]) -> Iterator[_File]:
+def _log_files(folder: RunFolder, cells: Sequence[CellRecord]) -> Iterator[_File]:
     """Output of the first cells, their debug reruns' too."""
     for cell in cells[:_MOST_LOGS]:
         logs = {"output.log": folder.log(cell.label)}
@@ -135,10 +135,10 @@ def _logs(folder: RunFolder, cells: Sequence[CellRecord]) -> Iterator[_File]:
             logs["debug.log"] = folder.path / cell.outcome.debug.log
         for name, path in logs.items():
             if path.is_file() and path.resolve().is_relative_to(folder.path.resolve()):
-                yield _File(f"cells/{folder.scenario(cell.label).name}/{name}", _redacted(path))
+                yield _File(f"cells/{folder.scenario(cell.label).name}/{name}", _read_redacted(path))
 
 
-def _redacted(path: Path) -> bytes:
+def _read_redacted(path: Path) -> bytes:
     """A file without secrets, some lines at a time; a key that lies across them is recognised from both sides."""
     if path.suffix == ".json":
         with suppress(ValueError, RecursionError):
@@ -169,7 +169,7 @@ def _split(logs: Sequence[_File], limit: int) -> Iterator[list[_File]]:
         yield part
 
 
-def _packed(name: str, files: Sequence[_File]) -> bytes:
+def _pack(name: str, files: Sequence[_File]) -> bytes:
     """A tar of files below a folder; nothing in it says who made it, or when."""
     made = io.BytesIO()
     with tarfile.open(fileobj=made, mode="w:gz", compresslevel=6) as archive:

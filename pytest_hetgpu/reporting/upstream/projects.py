@@ -32,10 +32,10 @@ RCCL = Project("RCCL", "rccl", "https://github.com/ROCm/rccl/issues", ("rccl", "
 PYTORCH = Project(
     "PyTorch", "pytorch", "https://github.com/pytorch/pytorch/issues", ("torch", "torch.cuda", "torch.hip")
 )
-NOBODY = Project("", "plain", "")
+NO_PROJECT = Project("", "plain", "")
 
 # The first that a library, a signature's key or a family of transports speaks of; the narrower word first.
-_WORDS: tuple[tuple[str, Project], ...] = (
+_PATTERNS: tuple[tuple[str, Project], ...] = (
     (r"libuc[tpsm]|\bucx\b|ucp_|uct_|PROTO_INFO", UCX),
     (r"libucc|\bucc\b|ucc_", UCC),
     (r"librccl|rccl", RCCL),
@@ -47,15 +47,15 @@ _WORDS: tuple[tuple[str, Project], ...] = (
 )
 
 
-def project(library: str | None, key: str, stack: str) -> Project:
+def find_project(library: str | None, key: str, stack: str) -> Project:
     """The project of a failure: by the library at fault, else by the signature's key, else by the MPI that ran."""
     for text in (library or "", key):
-        for pattern, found in _WORDS:
+        for pattern, found in _PATTERNS:
             if text and re.search(pattern, text):
                 return found
     return next(
         (found for name, found in (("Open MPI", OPENMPI), ("MPICH", MPICH), ("torch", PYTORCH)) if name in stack),
-        NOBODY,
+        NO_PROJECT,
     )
 
 
@@ -64,7 +64,7 @@ def slug(key: str) -> str:
     return re.sub(r"[^A-Za-z0-9.+-]+", "-", key).strip("-.")[:80] or "failure"
 
 
-def named(keys: Sequence[str]) -> dict[str, str]:
+def file_names(keys: Sequence[str]) -> dict[str, str]:
     """A file's name for each key; keys whose names would be one are numbered."""
     made: dict[str, str] = {}
     for key in keys:

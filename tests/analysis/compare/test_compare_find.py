@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pytest_hetgpu.analysis.compare.find import Places, find, sides
-from pytest_hetgpu.cli.compare import places
+from pytest_hetgpu.cli.compare import run_places
 from pytest_hetgpu.cli.main import main
 from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.model.outcome import Outcome
@@ -31,7 +31,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
     monkeypatch.chdir(tmp_path)
     for name in ("HETGPU_HISTORY", "HETGPU_REPORTS"):
         monkeypatch.delenv(name, raising=False)
-    return places(None, None, {})
+    return run_places(None, None, {})
 
 
 def make(outcome: Outcome, matrix: str = "aws") -> Path:
@@ -141,7 +141,7 @@ def test_folders_and_files_that_are_no_runs(here: Places) -> None:
 
 def test_where_runs_are_looked_for() -> None:
     def told(reports: str | None = None, history_: str | None = None, **environ: str) -> tuple[str, str]:
-        found = places(Path(reports) if reports else None, Path(history_) if history_ else None, environ)
+        found = run_places(Path(reports) if reports else None, Path(history_) if history_ else None, environ)
         return str(found.reports), str(found.history)
 
     assert told() == told(HETGPU_HISTORY="off") == ("reports", "reports/history.sqlite")

@@ -14,8 +14,8 @@ import pytest
 
 from pytest_hetgpu.model.outcome import Span, Timeline
 from pytest_hetgpu.reporting import report
-from pytest_hetgpu.reporting.html.facts import page_facts
 from pytest_hetgpu.reporting.html.page import render
+from pytest_hetgpu.reporting.html.page_data import page_data
 from pytest_hetgpu.store.cells import RunRecord
 from pytest_hetgpu.store.events import MatrixFile
 from pytest_hetgpu.store.folder import RunFolder
@@ -335,7 +335,7 @@ def test_five_thousand_cells_open_in_two_seconds(browser: Browser, tmp_path: Pat
     measured = replace(PASSED, measurements=CURVE * 2, timeline=WHOLE)
     outcomes = (measured if i % 5 else failed for i in range(5000))
     cells = tuple(cell(f"p{i % 50}-t{i // 50 % 10}-w{i // 500}", outcome) for i, outcome in enumerate(outcomes))
-    facts = page_facts(RunRecord(cells), RunFolder(tmp_path), RERUN, (), None)
+    facts = page_data(RunRecord(cells), RunFolder(tmp_path), RERUN, (), None)
     (tmp_path / "index.html").write_text(render(facts), encoding="utf-8")
     page = browser.new_page()
     took = []

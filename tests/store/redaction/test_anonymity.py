@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pytest_hetgpu.cli.report import rejudge
 from pytest_hetgpu.model.job import Reach
 from pytest_hetgpu.reporting import report
-from pytest_hetgpu.reporting.upstream.bundle import bundle
+from pytest_hetgpu.reporting.upstream.bundle import write_bundle
 from pytest_hetgpu.store.events import MatrixFile
 from pytest_hetgpu.store.folder import RunFolder
 from pytest_hetgpu.store.journal import Journal
@@ -107,7 +107,7 @@ def texts(folder: RunFolder, place: Path) -> dict[str, str]:
     page = (folder.path / "index.html").read_text()
     found["index.html"] = page[page.index('id="facts"') : page.index('id="charts"')]
     found |= {path.name: path.read_text() for path in (folder.path / "issues").iterdir()}
-    with tarfile.open(bundle(folder.path, KEY, place / "b.tar.gz").files[0]) as archive:
+    with tarfile.open(write_bundle(folder.path, KEY, place / "b.tar.gz").files[0]) as archive:
         for entry in archive:
             opened = archive.extractfile(entry)
             if opened and "/programs/" not in entry.name:

@@ -36,21 +36,21 @@ _MARKS = (
 
 
 @contextmanager
-def readable(name: str) -> Iterator[Path]:
+def open_log(name: str) -> Iterator[Path]:
     """The log `name` as a regular file; a pipe or device is read once, text of two or four bytes a character decoded.
 
     Raises UsageError where there is none, and for packed data.
     """
     try:
-        with _regular(name) as path, path.open("rb") as log:
+        with _regular_file(name) as path, path.open("rb") as log:
             head = log.read(_SAMPLE)
             log.seek(0)
             _refuse_packed(name, head)
-            encoding = encoding_of(head)
+            encoding = detect_encoding(head)
             if encoding is None:
                 yield path
                 return
-            with _temporary() as copy:
+            with _temporary_file() as copy:
                 _decode(log, encoding, copy)
                 yield Path(copy.name)
     except (OSError, ValueError) as error:
@@ -58,17 +58,17 @@ def readable(name: str) -> Iterator[Path]:
 
 
 @contextmanager
-def _regular(name: str) -> Iterator[Path]:
+def _regular_file(name: str) -> Iterator[Path]:
     path = Path(name)
     if name == STDIN:
-        with _copied(_standard_input()) as copy:
+        with _copy_pipe(_standard_input()) as copy:
             yield copy
     elif path.is_dir():
         raise UsageError(f"{name}: is a directory; name the log in it (of a run of ours scenarios/ID/output.log)")
     elif stat.S_ISREG(path.stat().st_mode):
         yield path
     else:
-        with path.open("rb") as pipe, _copied(pipe) as copy:
+        with path.open("rb") as pipe, _copy_pipe(pipe) as copy:
             yield copy
 
 
@@ -81,14 +81,14 @@ def _standard_input() -> IO[bytes]:
 
 
 @contextmanager
-def _copied(pipe: IO[bytes]) -> Iterator[Path]:
-    with _temporary() as copy:
+def _copy_pipe(pipe: IO[bytes]) -> Iterator[Path]:
+    with _temporary_file() as copy:
         shutil.copyfileobj(pipe, copy)
         copy.flush()
         yield Path(copy.name)
 
 
-def _temporary() -> AbstractContextManager[IO[bytes]]:
+def _temporary_file() -> AbstractContextManager[IO[bytes]]:
     import tempfile
 
     return tempfile.NamedTemporaryFile(prefix="hetgpu-")
@@ -101,7 +101,7 @@ def _refuse_packed(name: str, head: bytes) -> None:
             raise UsageError(f"{name}: is packed ({kind}); unpack it: {tool} {log} | hetgpu explain")
 
 
-def encoding_of(head: bytes) -> str | None:
+def detect_encoding(head: bytes) -> str | None:
     """The encoding of a log that begins so, where its characters are wider than a byte; None for all others.
 
     Without a mark, Latin letters tell: every other byte is zero.

@@ -18,17 +18,17 @@ _SETTING = re.compile(
 )
 
 
-def doing(job: Job) -> str:
+def describe_job(job: Job) -> str:
     """`2 processes on 2 nodes run guarded_send.py. Sends from memory that ...`: what its own program says of itself."""
     ranks = sum(node.ranks for node in job.nodes)
     where = f"{len(job.nodes)} nodes" if len(job.nodes) > 1 else "one node"
     name = benchmark_program(job.command.argv)
     runs = f"run `{name}`" if name else "take part"
-    told = description(name)
+    told = program_description(name)
     return f"{ranks} process{'es' * (ranks != 1)} on {where} {runs}.{f' What it does: {told}' if told else ''}"
 
 
-def description(name: str) -> str:
+def program_description(name: str) -> str:
     """The prose of a rank program's docstring, in one line; "" for what is not ours."""
     place = REMOTE / PurePosixPath(name).name
     if not name.endswith(".py") or not place.is_file():
@@ -38,6 +38,6 @@ def description(name: str) -> str:
     return one_line(" ".join(prose), _LONGEST)
 
 
-def settings(argv: Sequence[str]) -> Iterator[str]:
+def library_settings(argv: Sequence[str]) -> Iterator[str]:
     """The variables of libraries that a command line sets, as a maintainer asks for them."""
     yield from dict.fromkeys(one_line(token, 200) for token in argv if _SETTING.fullmatch(token))
