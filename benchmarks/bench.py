@@ -252,7 +252,7 @@ def nodes(folder: Path, runs: int) -> None:
         return lambda: seconds(node_cells(folder, number), folder, **env)
 
     def by_hand(number: int) -> float:
-        return seconds([BY_HAND, str(number), image, str(ROOT / "pytest_hetgpu" / "programs"), *command], folder, **env)
+        return seconds([BY_HAND, str(number), image, str(ROOT / "pytest_hetgpu" / "remote"), *command], folder, **env)
 
     seconds(node_cells(folder, 1), folder, **env)
     image, command = planned_nodes(folder)

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PROGRAMS = ROOT / "pytest_hetgpu" / "programs"
+PROGRAMS = ROOT / "pytest_hetgpu" / "remote"
 MPIRUN = ("--oversubscribe", "--mca", "pml", "ob1", "--mca", "btl", "sm,self")
 ITERATIONS = {8: 2000, 1 << 20: 60, 4 << 20: 20}
 FRAME = """

@@ -30,7 +30,7 @@ ALLOW = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "
 
 def debug_log(stack: Path) -> bytes:
     """What UCX logs at level debug while two ranks exchange messages."""
-    program = ROOT / "pytest_hetgpu" / "programs" / "allreduce.py"
+    program = ROOT / "pytest_hetgpu" / "remote" / "allreduce.py"
     mca = ("pml", "ucx"), ("opal_common_ucx_tls", "any"), ("opal_common_ucx_devices", "any")
     command = [str(stack / "bin" / "mpirun"), "-np", "2", *(word for pair in mca for word in ("--mca", *pair))]
     command += [str(stack / "bin" / "python"), "-m", "mpi4py", str(program)]

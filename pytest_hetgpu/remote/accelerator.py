@@ -19,7 +19,7 @@ TOPOLOGY = "/sys/class/kfd/kfd/topology/nodes"
 RANK_ON_NODE = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
 
 
-class Accelerator:
+class DriverDevice:
     """One device, made this process's own. `held` are the bytes allocated of it, `peak` the most that ever were."""
 
     files: Tuple[str, ...] = ()
@@ -29,18 +29,18 @@ class Accelerator:
         self.held = self.peak = 0
         self.sizes: Dict[int, int] = {}
         count = ctypes.c_int()
-        self.start(count)
+        self.count_devices(count)
         if not count.value:
             raise OSError("it sees no device")
         self.index = local % count.value
         self.name, self.arch, self.memory = "", "", 0
-        self.use()
+        self.select()
 
-    def start(self, count: ctypes.c_int) -> None:
+    def count_devices(self, count: ctypes.c_int) -> None:
         """Gets the library ready and counts its devices. Raises OSError."""
         raise NotImplementedError
 
-    def use(self) -> None:
+    def select(self) -> None:
         """Makes the device this process's own, and learns its name, architecture and memory in bytes."""
         raise NotImplementedError
 
@@ -77,29 +77,29 @@ class Accelerator:
         """Frees an address."""
         raise NotImplementedError
 
-    def put(self, address: int, source: int, size: int) -> None:
+    def copy_to_device(self, address: int, source: int, size: int) -> None:
         """Copies bytes of the host to the device, and waits until they are there."""
         raise NotImplementedError
 
-    def get(self, target: int, address: int, size: int) -> None:
+    def copy_to_host(self, target: int, address: int, size: int) -> None:
         """Copies bytes of the device to the host, and waits until they are there."""
         raise NotImplementedError
 
-    def settle(self) -> None:
+    def synchronize(self) -> None:
         """Waits until everything on the device is done."""
         raise NotImplementedError
 
 
-class Cuda(Accelerator):
+class CudaDevice(DriverDevice):
     """A device of NVIDIA's driver; the context is the primary one, which the CUDA runtime and UCX share."""
 
     files = ("libcuda.so.1",)
 
-    def start(self, count: ctypes.c_int) -> None:
+    def count_devices(self, count: ctypes.c_int) -> None:
         self.call("cuInit", 0)
         self.call("cuDeviceGetCount", ctypes.byref(count))
 
-    def use(self) -> None:
+    def select(self) -> None:
         device, context, total = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_size_t()
         self.call("cuDeviceGet", ctypes.byref(device), self.index)
         self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
@@ -131,18 +131,18 @@ class Cuda(Accelerator):
     def release(self, address: int) -> None:
         self.call("cuMemFree_v2", ctypes.c_void_p(address))
 
-    def put(self, address: int, source: int, size: int) -> None:
+    def copy_to_device(self, address: int, source: int, size: int) -> None:
         self.call("cuMemcpyHtoD_v2", ctypes.c_void_p(address), ctypes.c_void_p(source), ctypes.c_size_t(size))
-        self.settle()
+        self.synchronize()
 
-    def get(self, target: int, address: int, size: int) -> None:
+    def copy_to_host(self, target: int, address: int, size: int) -> None:
         self.call("cuMemcpyDtoH_v2", ctypes.c_void_p(target), ctypes.c_void_p(address), ctypes.c_size_t(size))
 
-    def settle(self) -> None:
+    def synchronize(self) -> None:
         self.call("cuCtxSynchronize")
 
 
-class Rocm(Accelerator):
+class RocmDevice(DriverDevice):
     """A device of the HIP runtime. Its structures differ between releases, so the kernel tells the architecture."""
 
     files = (
@@ -150,18 +150,18 @@ class Rocm(Accelerator):
         *(f"libamdhip64.so.{major}" for major in (7, 6, 5)),
     )
 
-    def start(self, count: ctypes.c_int) -> None:
+    def count_devices(self, count: ctypes.c_int) -> None:
         self.call("hipInit", 0)
         self.call("hipGetDeviceCount", ctypes.byref(count))
 
-    def use(self) -> None:
+    def select(self) -> None:
         self.call("hipSetDevice", self.index)
         name, place, total = ctypes.create_string_buffer(256), ctypes.create_string_buffer(64), ctypes.c_size_t()
         self.call("hipDeviceGetName", name, len(name), self.index)
         self.call("hipDeviceTotalMem", ctypes.byref(total), self.index)
         self.call("hipDeviceGetPCIBusId", place, len(place), self.index)
         self.name, self.memory = name.value.decode(errors="replace"), total.value
-        self.arch = gfx(place.value.decode(errors="replace"))
+        self.arch = gfx_name(place.value.decode(errors="replace"))
 
     def error(self, code: int) -> str:
         self.library.hipGetErrorName.restype = ctypes.c_char_p
@@ -176,27 +176,27 @@ class Rocm(Accelerator):
     def release(self, address: int) -> None:
         self.call("hipFree", ctypes.c_void_p(address))
 
-    def put(self, address: int, source: int, size: int) -> None:
+    def copy_to_device(self, address: int, source: int, size: int) -> None:
         self.copy(address, source, size, TO_DEVICE)
-        self.settle()
+        self.synchronize()
 
-    def get(self, target: int, address: int, size: int) -> None:
+    def copy_to_host(self, target: int, address: int, size: int) -> None:
         self.copy(target, address, size, TO_HOST)
 
     def copy(self, target: int, source: int, size: int, way: int) -> None:
         """Copies bytes one of the two ways."""
         self.call("hipMemcpy", ctypes.c_void_p(target), ctypes.c_void_p(source), ctypes.c_size_t(size), way)
 
-    def settle(self) -> None:
+    def synchronize(self) -> None:
         self.call("hipDeviceSynchronize")
 
 
-def accelerator() -> Accelerator:
+def open_device() -> DriverDevice:
     """The device of this rank, those of a node dealt out in turn. Ends the program where there is none."""
     local = next((int(os.environ[name]) for name in RANK_ON_NODE if os.environ.get(name, "").isdigit()), 0)
     reasons: List[str] = []
-    for kind in (Cuda, Rocm):
-        library, why = load(kind.files)
+    for kind in (CudaDevice, RocmDevice):
+        library, why = load_library(kind.files)
         if library is not None:
             try:
                 return kind(library, local)
@@ -206,7 +206,7 @@ def accelerator() -> Accelerator:
     sys.exit(f"no accelerator for device or managed memory on {os.uname().nodename}: {'; '.join(reasons)}")
 
 
-def load(files: Tuple[str, ...]) -> Tuple[Optional[ctypes.CDLL], str]:
+def load_library(files: Tuple[str, ...]) -> Tuple[Optional[ctypes.CDLL], str]:
     """The first of these libraries that can be loaded; else why the first cannot."""
     why = ""
     for file in files:
@@ -217,7 +217,7 @@ def load(files: Tuple[str, ...]) -> Tuple[Optional[ctypes.CDLL], str]:
     return None, why
 
 
-def gfx(place: str, topology: str = TOPOLOGY) -> str:
+def gfx_name(place: str, topology: str = TOPOLOGY) -> str:
     """`gfx1011` of the device at `0000:c1:00.0`, "" where the kernel does not tell.
 
     `location_id` is bus, device and function in one number; of `gfx_target_version` 100101 two digits each are minor

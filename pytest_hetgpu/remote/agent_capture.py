@@ -8,12 +8,12 @@ import subprocess
 import time
 from typing import Any, Dict, Iterator, Optional
 
-from agent_tree import LOOK_EVERY, pidfd, still_running
+from agent_tree import POLL_INTERVAL, pidfd, still_running
 
 CAPTURE, FILE_CAPTURE, CHUNK = 4 << 20, 64 << 10, 256 << 10  # bytes
 
 
-class Captured:
+class CapturedOutput:
     """What a process prints, the first 4 MiB of each stream; `stdin` is given to it."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", stdin: bytes) -> None:
@@ -41,7 +41,7 @@ class Captured:
         try:
             while True:
                 left = max(0.0, deadline - time.monotonic())
-                wait = 0.0 if over else min(left, 3600.0 if ending >= 0 else LOOK_EVERY)
+                wait = 0.0 if over else min(left, 3600.0 if ending >= 0 else POLL_INTERVAL)
                 events = self.poll.poll(wait * 1000)
                 news = [self.transfer(file) for file, _ in events if file != ending]
                 # Only a look that began after its end has seen all that it wrote.
@@ -77,7 +77,7 @@ class Captured:
         return iter([bytes(said) for said in self.said.values()])
 
 
-def content(path: str) -> Optional[bytes]:
+def read_file(path: str) -> Optional[bytes]:
     """The first 64 KiB of an ordinary file; None where it cannot be read."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

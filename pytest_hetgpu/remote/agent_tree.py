@@ -14,7 +14,7 @@ Table = Dict[int, Tuple[int, str, str]]
 
 PR_SET_CHILD_SUBREAPER = 36
 SYS_PIDFD_OPEN = 434  # on every architecture
-LOOK_EVERY = 0.01  # seconds
+POLL_INTERVAL = 0.01  # seconds
 
 
 def become_subreaper() -> bool:
@@ -57,7 +57,7 @@ def still_running(pids: Iterable[int], seconds: Optional[float]) -> Set[int]:
             except OSError as error:
                 if error.errno == errno.ESRCH:
                     continue
-                return look_often(set(pids), deadline)  # a kernel before 5.3, or no descriptors left
+                return poll_processes(set(pids), deadline)  # a kernel before 5.3, or no descriptors left
             running[handle] = pid
             poll.register(handle, select.POLLIN)
         while running:
@@ -75,17 +75,17 @@ def still_running(pids: Iterable[int], seconds: Optional[float]) -> Set[int]:
             os.close(handle)
 
 
-def look_often(pids: Set[int], deadline: Optional[float]) -> Set[int]:
+def poll_processes(pids: Set[int], deadline: Optional[float]) -> Set[int]:
     """As `still_running`, where the kernel cannot tell when a process ends."""
     while True:
         table = processes()
         left = {pid for pid in pids if pid in table and table[pid][2] not in "ZX"}
         if not left or (deadline is not None and time.monotonic() > deadline):
             return left
-        time.sleep(LOOK_EVERY)
+        time.sleep(POLL_INTERVAL)
 
 
-def send(pids: Iterable[int], *numbers: int) -> None:
+def send_signals(pids: Iterable[int], *numbers: int) -> None:
     """Sends signals to processes that may be gone."""
     for pid in pids:
         for number in numbers:
@@ -93,7 +93,7 @@ def send(pids: Iterable[int], *numbers: int) -> None:
                 os.kill(pid, number)
 
 
-def below(table: Table, roots: Iterable[int], spared: Iterable[int] = ()) -> Iterator[int]:
+def descendants(table: Table, roots: Iterable[int], spared: Iterable[int] = ()) -> Iterator[int]:
     """Descendants of `roots`, without those of `spared` and themselves."""
     children: Dict[int, List[int]] = collections.defaultdict(list)
     for pid, (parent, _, _) in table.items():

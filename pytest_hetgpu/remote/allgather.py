@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from harness import MPI, Operation, main, pattern
+from harness import MPI, MpiOperation, main, pattern
 
 
-class Allgather(Operation):
+class MpiAllgather(MpiOperation):
     """Each rank gives one block and verifies all; in place its own already lies where it belongs."""
 
     name = "allgather"
@@ -26,4 +26,4 @@ class Allgather(Operation):
 
 
 if __name__ == "__main__":
-    main(Allgather)
+    main(MpiAllgather)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from harness import MPI, Reduction, main
+from harness import MPI, MpiReduction, main
 
 
-class Allreduce(Reduction):
+class MpiAllreduce(MpiReduction):
     """Each rank contributes its own pattern; every rank verifies the sum."""
 
     name = "allreduce"
@@ -21,4 +21,4 @@ class Allreduce(Reduction):
 
 
 if __name__ == "__main__":
-    main(Allreduce)
+    main(MpiAllreduce)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from harness import MPI, Operation, main, pattern
+from harness import MPI, MpiOperation, main, pattern
 
 
-class Alltoall(Operation):
+class MpiAlltoall(MpiOperation):
     """Each rank verifies the block that each rank had for it."""
 
     name = "alltoall"
@@ -25,4 +25,4 @@ class Alltoall(Operation):
 
 
 if __name__ == "__main__":
-    main(Alltoall)
+    main(MpiAlltoall)

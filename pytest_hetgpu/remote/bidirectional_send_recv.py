@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from harness import Operation, main, pattern
+from harness import MpiOperation, main, pattern
 
 
-class BidirectionalSendRecv(Operation):
+class MpiBidirectionalSendRecv(MpiOperation):
     """Each side verifies the other's data."""
 
     name = "bidirectional_send_recv"
@@ -22,4 +22,4 @@ class BidirectionalSendRecv(Operation):
 
 
 if __name__ == "__main__":
-    main(BidirectionalSendRecv)
+    main(MpiBidirectionalSendRecv)

@@ -41,7 +41,7 @@ _TIES = re.compile(r"PMIX_|PMI2?_|PRTE_|OMPI_COMM_WORLD_|OMPI_UNIVERSE_|OMPI_MCA
 
 def no_program() -> NoReturn:
     """Starts a program file that is not there."""
-    again(program=str(Path(__file__).with_name(f"{ABSENT}.py")))
+    restart(program=str(Path(__file__).with_name(f"{ABSENT}.py")))
 
 
 def no_interpreter() -> NoReturn:
@@ -51,7 +51,7 @@ def no_interpreter() -> NoReturn:
 
 def missing_mpi() -> NoReturn:
     """Looks for libmpi where there is none."""
-    again(MPI4PY_LIBMPI=f"/{ABSENT}/libmpi.so")
+    restart(MPI4PY_LIBMPI=f"/{ABSENT}/libmpi.so")
 
 
 def other_mpi() -> NoReturn:
@@ -62,17 +62,17 @@ def other_mpi() -> NoReturn:
         sys.exit(f"there is no libmpi to copy in {home}")
     copy = os.memfd_create(original.name, 0)
     os.write(copy, original.read_bytes())
-    again(LD_PRELOAD=f"/proc/self/fd/{copy}", LD_LIBRARY_PATH=f"{home}:{home / 'openmpi'}")
+    restart(LD_PRELOAD=f"/proc/self/fd/{copy}", LD_LIBRARY_PATH=f"{home}:{home / 'openmpi'}")
 
 
 def alone() -> NoReturn:
     """Every rank forgets its launcher, and makes a world of its own."""
     for name in [name for name in os.environ if _TIES.match(name)]:
         del os.environ[name]
-    again()
+    restart()
 
 
-def again(program: str = __file__, **env: str) -> NoReturn:
+def restart(program: str = __file__, **env: str) -> NoReturn:
     """Starts this rank's program once more, without the fault, in a changed environment."""
     os.execve(sys.executable, [sys.executable, "-m", "mpi4py", program], {**os.environ, **env})
 
@@ -227,9 +227,9 @@ def launched_rank() -> int:
 def run(options: argparse.Namespace) -> None:
     """The all-reduce of 1 KiB, with the fault that was asked for."""
     import numpy as np
-    from harness import MPI, Reduction, main
+    from harness import MPI, MpiReduction, main
 
-    class Faulty(Reduction):
+    class Faulty(MpiReduction):
         """Sums every rank's pattern, in MPI's own way or with a reduction of ours."""
 
         name = "fault"

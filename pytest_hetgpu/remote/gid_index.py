@@ -20,7 +20,7 @@ from typing import Dict, Iterator, List, NamedTuple, Optional
 SYSFS = "/sys/class/infiniband"
 
 
-class Gid(NamedTuple):
+class GidRow(NamedTuple):
     """A row of a GID table that fits."""
 
     link_local: bool
@@ -47,7 +47,7 @@ def main(argv: List[str], sysfs: str = SYSFS) -> int:
     return os.execvpe(argv[2], argv[2:], environment)
 
 
-def variables(found: Gid, named: bool) -> Dict[str, str]:
+def variables(found: GidRow, named: bool) -> Dict[str, str]:
     """Return what NCCL and UCX must be told; the HCA only if it was not `named`."""
     index = str(found.index)
     settings = {"NCCL_IB_GID_INDEX": index, "UCX_IB_GID_INDEX": index}
@@ -57,13 +57,13 @@ def variables(found: Gid, named: bool) -> Dict[str, str]:
     return settings
 
 
-def find(sysfs: Path, hca: str, netdev: str) -> Optional[Gid]:
+def find(sysfs: Path, hca: str, netdev: str) -> Optional[GidRow]:
     """Return the row to name, None if none fits."""
     device, _, port = hca.partition(":")
     return min(_rows(sysfs, device, port, netdev), default=None)
 
 
-def _rows(sysfs: Path, device: str, port: str, netdev: str) -> Iterator[Gid]:
+def _rows(sysfs: Path, device: str, port: str, netdev: str) -> Iterator[GidRow]:
     for folder in sysfs.glob(f"{device or '*'}/ports/{port or '*'}"):
         if _text(folder / "link_layer") != "Ethernet" or "ACTIVE" not in _text(folder / "state"):
             continue
@@ -74,7 +74,7 @@ def _rows(sysfs: Path, device: str, port: str, netdev: str) -> Iterator[Gid]:
                 continue
             if netdev and _text(attributes / "ndevs" / file.name) != netdev:
                 continue
-            yield Gid(address.is_link_local, folder.parent.parent.name, int(folder.name), int(file.name))
+            yield GidRow(address.is_link_local, folder.parent.parent.name, int(folder.name), int(file.name))
 
 
 def _ipv4(gid: str) -> Optional[ipaddress.IPv4Address]:

@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from harness import Operation, main, pattern
+from harness import MpiOperation, main, pattern
 
 
-class GuardedSend(Operation):
+class MpiGuardedSend(MpiOperation):
     """The receiver verifies what arrives, the sender that its own pages are as they were."""
 
     name = "guarded_send"
@@ -28,7 +28,7 @@ class GuardedSend(Operation):
         return self.rank % 2 == 0
 
     def sent(self) -> np.ndarray[Any, Any]:
-        return pattern(self.rank, self.count, self.dtype) if self.sends else self.nothing()
+        return pattern(self.rank, self.count, self.dtype) if self.sends else self.empty_buffer()
 
     def step(self) -> None:
         if self.sends:
@@ -37,8 +37,8 @@ class GuardedSend(Operation):
             self.comm.Recv(self.result, self.peer)
 
     def expected(self) -> np.ndarray[Any, Any]:
-        return self.nothing() if self.sends else pattern(self.peer, self.count, self.dtype)
+        return self.empty_buffer() if self.sends else pattern(self.peer, self.count, self.dtype)
 
 
 if __name__ == "__main__":
-    main(GuardedSend)
+    main(MpiGuardedSend)

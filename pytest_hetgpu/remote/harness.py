@@ -29,30 +29,30 @@ from typing import Any, Iterator, List, Type
 
 import mpi4py
 import numpy as np
-from accelerator import Accelerator, accelerator
-from memory import KINDS, ON_DEVICE, Guarded, Managed, Memory, OnDevice
+from accelerator import DriverDevice, open_device
+from memory import KINDS, ON_DEVICE, DeviceMemory, GuardedMemory, ManagedMemory, Memory
 
 # A device must be chosen before MPI is initialised, which the import does: an MPI that knows devices asks for it then.
-DEVICE = accelerator() if {*sys.argv} & {*ON_DEVICE} else None
+DEVICE = open_device() if {*sys.argv} & {*ON_DEVICE} else None
 
 from mpi4py import MPI  # noqa: E402
-from operations import PERIODS, ROOT, Compared, Operation, Reduction, highest, pattern  # noqa: E402
-from report import PLACES, Point, Turn, emit, emit_checks, emit_row, emit_wrong, now, positive_numbers  # noqa: E402
+from operations import PERIODS, ROOT, Compared, MpiOperation, MpiReduction, highest, pattern  # noqa: E402
+from report import PLACES, SweepPoint, Timing, emit, emit_checks, emit_row, emit_wrong, now, positive_numbers  # noqa: E402
 
-__all__ = ["MPI", "ROOT", "Operation", "Reduction", "main", "pattern"]
+__all__ = ["MPI", "ROOT", "MpiOperation", "MpiReduction", "main", "pattern"]
 
 
-def main(kind: Type[Operation]) -> None:
+def main(kind: Type[MpiOperation]) -> None:
     """Runs an operation at every point asked for on the command line, and reports."""
     options = arguments(kind)
     comm = MPI.COMM_WORLD
-    greet(comm)
-    refuse(kind, comm.Get_size(), options)
+    emit_hello(comm)
+    check_world(kind, comm.Get_size(), options)
     checks: List[List[Any]] = []
     for repeat, point in itertools.product(range(options.repeats if kind.timed else 1), list(points(kind, options))):
         dtype = np.dtype(np.uint8 if point.dtype == "none" else point.dtype)
         count = point.size // dtype.itemsize
-        room = memory_of(options.memory)
+        room = make_memory(options.memory)
         operation = kind(comm, count, dtype, in_place=bool(point.place), room=room)
         wrong = run_point(operation, point, options, repeat)
         room.release()
@@ -60,19 +60,19 @@ def main(kind: Type[Operation]) -> None:
             checks.append([point.size, point.dtype, wrong, *filter(None, [point.place])])
     emit_checks(comm.Get_rank(), checks)
     if DEVICE:
-        account(comm.Get_rank(), DEVICE)
+        emit_device(comm.Get_rank(), DEVICE)
     emit(t="done", rank=comm.Get_rank(), at=now())
 
 
-def memory_of(name: str) -> Memory:
+def make_memory(name: str) -> Memory:
     """Where the data of one operation is to lie."""
     if name in ON_DEVICE:
         assert DEVICE
-        return Managed(DEVICE) if name == "managed" else OnDevice(DEVICE)
-    return Guarded() if name == "guarded" else Memory()
+        return ManagedMemory(DEVICE) if name == "managed" else DeviceMemory(DEVICE)
+    return GuardedMemory() if name == "guarded" else Memory()
 
 
-def account(rank: int, device: Accelerator) -> None:
+def emit_device(rank: int, device: DriverDevice) -> None:
     """Says which device this rank used, and how much of it."""
     emit(
         t="device",
@@ -85,16 +85,16 @@ def account(rank: int, device: Accelerator) -> None:
     )
 
 
-def points(kind: Type[Operation], options: argparse.Namespace) -> Iterator[Point]:
+def points(kind: Type[MpiOperation], options: argparse.Namespace) -> Iterator[SweepPoint]:
     """All points of a run; what moves no data has one of 0 bytes."""
     if not kind.sweeps:
-        yield Point(0, "none")
+        yield SweepPoint(0, "none")
         return
     for size, dtype, place in itertools.product(options.sizes, options.dtypes, PLACES[options.in_place]):
-        yield Point(size, dtype.name, place)
+        yield SweepPoint(size, dtype.name, place)
 
 
-def arguments(kind: Type[Operation]) -> argparse.Namespace:
+def arguments(kind: Type[MpiOperation]) -> argparse.Namespace:
     """The command line, as the module's docstring describes it; ends the program on a mistake in it."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--sizes", type=positive_numbers, required=kind.sweeps, default=[])
@@ -115,16 +115,16 @@ def arguments(kind: Type[Operation]) -> argparse.Namespace:
     return options
 
 
-def refuse(kind: Type[Operation], ranks: int, options: argparse.Namespace) -> None:
+def check_world(kind: Type[MpiOperation], ranks: int, options: argparse.Namespace) -> None:
     """Ends the program where a world of so many ranks cannot do what is asked."""
     if kind.paired and ranks % 2:
         sys.exit(f"{kind.name} works between pairs of ranks: it needs an even number of them, not {ranks}")
     for size, dtype in itertools.product(options.sizes, options.dtypes):
         if kind.splits and size % (dtype.itemsize * ranks):
             sys.exit(f"{kind.name} cannot divide {size} bytes of {dtype.name} among {ranks} ranks")
-        if issubclass(kind, Reduction) and dtype == np.float16:
+        if issubclass(kind, MpiReduction) and dtype == np.float16:
             sys.exit(f"{kind.name} cannot sum {dtype.name}: MPI has no such type")
-        if issubclass(kind, Reduction) and ranks * min(PERIODS) > highest(dtype):
+        if issubclass(kind, MpiReduction) and ranks * min(PERIODS) > highest(dtype):
             sys.exit(f"{kind.name} cannot sum {dtype.name} of {ranks} ranks: more than {highest(dtype)} overflow")
 
 
@@ -136,7 +136,7 @@ def element_types(text: str) -> List[np.dtype[Any]]:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def greet(comm: MPI.Intracomm) -> None:
+def emit_hello(comm: MPI.Intracomm) -> None:
     """Says who this rank is and which MPI it has loaded, for a launcher may start it with another than was meant.
 
     No rank goes on before all have greeted: a crash of the first would take the greetings of the others with it.
@@ -148,7 +148,7 @@ def greet(comm: MPI.Intracomm) -> None:
         host=platform.node(),
         pid=os.getpid(),
         library=" ".join(MPI.Get_library_version().replace("\0", " ").split())[:120],
-        libmpi=mapped_library(),
+        libmpi=loaded_library(),
         mpi4py=mpi4py.__version__,
         python=platform.python_version(),
         at=now(),
@@ -156,7 +156,7 @@ def greet(comm: MPI.Intracomm) -> None:
     comm.Barrier()
 
 
-def mapped_library() -> str:
+def loaded_library() -> str:
     """Real path of the file whose MPI this process calls: the mapping that holds the function's address."""
     function = ctypes.CDLL(MPI.__file__).MPI_Get_library_version
     address = ctypes.cast(function, ctypes.c_void_p).value or 0
@@ -168,7 +168,7 @@ def mapped_library() -> str:
     return ""
 
 
-def run_point(operation: Operation, point: Point, options: argparse.Namespace, repeat: int) -> int:
+def run_point(operation: MpiOperation, point: SweepPoint, options: argparse.Namespace, repeat: int) -> int:
     """Times the operation; the first time it verifies one step more. Returns this rank's number of wrong elements."""
     if operation.timed:
         operation.fill()
@@ -177,11 +177,11 @@ def run_point(operation: Operation, point: Point, options: argparse.Namespace, r
         operation.guard(False)
     if repeat:
         return 0
-    operation.prove()
-    return sum(verify(operation, point, compared) for compared in operation.outcome())
+    operation.run_verified()
+    return sum(verify(operation, point, compared) for compared in operation.comparisons())
 
 
-def measure(operation: Operation, point: Point, options: argparse.Namespace, repeat: int) -> None:
+def measure(operation: MpiOperation, point: SweepPoint, options: argparse.Namespace, repeat: int) -> None:
     """Times iterations on every rank; rank 0 reports seconds for one operation.
 
     After the first repeat the connections are there; only buffers are new, and one iteration warms them up.
@@ -196,11 +196,11 @@ def measure(operation: Operation, point: Point, options: argparse.Namespace, rep
     mine = (time.perf_counter() - started) / options.iterations / operation.per_step
     everyone = comm.gather(mine)
     if everyone is not None:
-        turn = Turn(operation.name, operation.ranks, options.iterations, repeat)
-        emit_row(turn, point, everyone)
+        timing = Timing(operation.name, operation.ranks, options.iterations, repeat)
+        emit_row(timing, point, everyone)
 
 
-def verify(operation: Operation, point: Point, compared: Compared) -> int:
+def verify(operation: MpiOperation, point: SweepPoint, compared: Compared) -> int:
     """Compares every element of a buffer with what it must be; reports the first that differs. Returns how many do."""
     buffer, got, wanted = compared
     differs = got != wanted

@@ -14,7 +14,7 @@ import os
 from typing import Any, Dict, List, Union
 
 import numpy as np
-from accelerator import Accelerator
+from accelerator import DriverDevice
 
 NO_ACCESS = 0
 FULL_ACCESS = mmap.PROT_READ | mmap.PROT_WRITE
@@ -29,7 +29,7 @@ HostArray = np.ndarray[Any, Any]
 class DeviceArray:
     """Elements on an accelerator, one after the other; MPI takes their address by the CUDA array interface."""
 
-    def __init__(self, device: Accelerator, address: int, size: int, dtype: np.dtype[Any]) -> None:
+    def __init__(self, device: DriverDevice, address: int, size: int, dtype: np.dtype[Any]) -> None:
         self.device, self.address, self.size, self.dtype = device, address, size, dtype
 
     @property
@@ -84,7 +84,7 @@ class Memory:
         """Frees what numpy does not free by itself."""
 
 
-class Guarded(Memory):
+class GuardedMemory(Memory):
     """Pages of their own under mprotect."""
 
     def array(self, count: int, dtype: np.dtype[Any]) -> Array:
@@ -99,19 +99,19 @@ class Guarded(Memory):
             raise OSError(ctypes.get_errno(), f"mprotect: {os.strerror(ctypes.get_errno())}")
 
 
-class OnDevice(Memory):
+class DeviceMemory(Memory):
     """An accelerator's own."""
 
     managed = False
 
-    def __init__(self, device: Accelerator) -> None:
+    def __init__(self, device: DriverDevice) -> None:
         self.device = device
         self.addresses: List[int] = []
 
     def array(self, count: int, dtype: np.dtype[Any]) -> Array:
-        return DeviceArray(self.device, self.take(count * dtype.itemsize), count, dtype)
+        return DeviceArray(self.device, self.allocate(count * dtype.itemsize), count, dtype)
 
-    def take(self, size: int) -> int:
+    def allocate(self, size: int) -> int:
         """The address of so many bytes."""
         self.addresses.append(self.device.allocate(size, self.managed))
         return self.addresses[-1]
@@ -122,35 +122,35 @@ class OnDevice(Memory):
         if values.nbytes != array.nbytes:
             raise ValueError(f"{values.nbytes} bytes do not fill an array of {array.nbytes}")
         if values.nbytes:
-            self.device.put(array.address, values.ctypes.data, values.nbytes)
+            self.device.copy_to_device(array.address, values.ctypes.data, values.nbytes)
 
     def read(self, array: Array) -> HostArray:
         assert isinstance(array, DeviceArray)
         found = np.empty(array.size, array.dtype)
         if found.nbytes:
-            self.device.settle()
-            self.device.get(found.ctypes.data, array.address, found.nbytes)
+            self.device.synchronize()
+            self.device.copy_to_host(found.ctypes.data, array.address, found.nbytes)
         return found
 
     def release(self) -> None:
-        self.device.settle()
+        self.device.synchronize()
         while self.addresses:
             self.device.free(self.addresses.pop())
 
 
-class Managed(OnDevice):
+class ManagedMemory(DeviceMemory):
     """An accelerator's, which the host sees as an array of its own; MPI must find out by the address what it is."""
 
     managed = True
 
     def array(self, count: int, dtype: np.dtype[Any]) -> Array:
         size = count * dtype.itemsize
-        return np.frombuffer((ctypes.c_ubyte * max(1, size)).from_address(self.take(size)), dtype, count)
+        return np.frombuffer((ctypes.c_ubyte * max(1, size)).from_address(self.allocate(size)), dtype, count)
 
     def write(self, array: Array, values: HostArray) -> None:
         Memory.write(self, array, values)
 
     def read(self, array: Array) -> HostArray:
-        self.device.settle()
+        self.device.synchronize()
         # A copy: the pages go back before what was read is looked at.
         return Memory.read(self, array).copy()

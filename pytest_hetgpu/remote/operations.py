@@ -20,7 +20,7 @@ RANK_SHIFT = 7
 Compared = Tuple[str, "np.ndarray[Any, Any]", "np.ndarray[Any, Any]"]
 
 
-class Operation:
+class MpiOperation:
     """One operation at one point, `count` elements of `dtype`; programs override what differs.
 
     `sent` says what is in `data` before a step, and still after it; `expected` what a step leaves in `result`.
@@ -105,14 +105,14 @@ class Operation:
         """Takes from the CPU the right to touch what this rank sends, or gives it back. Raises OSError."""
         self.room.guard(self.read_by_mpi(), closed)
 
-    def prove(self) -> None:
+    def run_verified(self) -> None:
         """Does the one step that is verified."""
         self.fill()
         self.guard(True)
         self.step()
         self.guard(False)
 
-    def outcome(self) -> List[Compared]:
+    def comparisons(self) -> List[Compared]:
         """What is verified: the result, and that what MPI may only read is as it was; no element twice."""
         only_sent = self.in_place and self.data.size > self.result.size and not self.overwrites
         result = [] if only_sent else [("", self.room.read(self.result), self.wanted)]
@@ -123,12 +123,12 @@ class Operation:
         """The rank's part of what is divided among all."""
         return whole[self.rank * self.block :][: self.block]
 
-    def nothing(self) -> np.ndarray[Any, Any]:
+    def empty_buffer(self) -> np.ndarray[Any, Any]:
         """The contents of a buffer that this rank does not have."""
         return np.empty(0, self.dtype)
 
 
-class Reduction(Operation):
+class MpiReduction(MpiOperation):
     """Sums what all ranks give. No sum leaves the type's range, where every MPI counts in its own way."""
 
     has_in_place = True

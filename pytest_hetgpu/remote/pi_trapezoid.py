@@ -13,7 +13,7 @@ import time
 import torch
 import torch.distributed as dist
 from report import emit, emit_checks, now
-from torch_world import World, join, leave
+from torch_world import ProcessGroup, join, leave
 
 ROUNDING = 1e-12
 FIELDS = {"size": 8, "dtype": "float64"}
@@ -45,7 +45,7 @@ def main() -> None:
     leave(world)
 
 
-def part(world: World, intervals: int) -> torch.Tensor:
+def part(world: ProcessGroup, intervals: int) -> torch.Tensor:
     """The intervals of this rank: neighbouring ones, as many as any other's or one less."""
     low, high = (intervals * rank // world.ranks for rank in (world.rank, world.rank + 1))
     at = torch.arange(low, high + 1, dtype=torch.float64, device=world.device) / intervals

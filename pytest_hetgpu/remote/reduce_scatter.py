@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from harness import MPI, Reduction, main
+from harness import MPI, MpiReduction, main
 
 
-class ReduceScatter(Reduction):
+class MpiReduceScatter(MpiReduction):
     """Each rank gives all elements and verifies its own block of the sum; in place that is the first of the buffer."""
 
     name = "reduce_scatter"
@@ -25,4 +25,4 @@ class ReduceScatter(Reduction):
 
 
 if __name__ == "__main__":
-    main(ReduceScatter)
+    main(MpiReduceScatter)

@@ -19,7 +19,7 @@ POINTS_PER_RECORD = 50
 PLACES = {"false": ("",), "true": ("in",), "both": ("", "in")}
 
 
-class Point(NamedTuple):
+class SweepPoint(NamedTuple):
     """One measured point: bytes, name of the element type, and `in` where it is in place."""
 
     size: int
@@ -46,7 +46,7 @@ def emit(**record: Any) -> None:
         line = line[os.write(STDOUT, line) :]
 
 
-class Turn(NamedTuple):
+class Timing(NamedTuple):
     """One timing: how many timed iterations of which operation by how many ranks, and which repeat it is."""
 
     operation: str
@@ -55,15 +55,15 @@ class Turn(NamedTuple):
     repeat: int
 
 
-def emit_row(turn: Turn, point: Point, seconds: List[float]) -> None:
+def emit_row(timing: Timing, point: SweepPoint, seconds: List[float]) -> None:
     """Reports what an operation took at a point: seconds of one operation on each rank."""
     emit(
         t="row",
-        op=turn.operation,
+        op=timing.operation,
         **point.fields(),
-        ranks=turn.ranks,
-        repeat=turn.repeat,
-        iterations=turn.iterations,
+        ranks=timing.ranks,
+        repeat=timing.repeat,
+        iterations=timing.iterations,
         seconds=sum(seconds) / len(seconds),
         min=min(seconds),
         max=max(seconds),
@@ -71,7 +71,7 @@ def emit_row(turn: Turn, point: Point, seconds: List[float]) -> None:
     )
 
 
-def emit_wrong(rank: int, point: Point, buffer: str, count: int, first: Tuple[int, Any, Any]) -> None:
+def emit_wrong(rank: int, point: SweepPoint, buffer: str, count: int, first: Tuple[int, Any, Any]) -> None:
     """Reports wrong elements of a buffer (`sent`, "" for the result), and of the first index, wanted and got."""
     index, expected, got = first
     named = {"buffer": buffer} if buffer else {}

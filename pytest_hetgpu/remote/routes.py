@@ -24,7 +24,7 @@ DISCARD = 9  # a port to which nothing is sent
 
 def main() -> None:
     """Answer for the hosts that the arguments name."""
-    print(json.dumps({"addresses": addresses(), "hosts": {host: reached(host) for host in sys.argv[1:]}}))
+    print(json.dumps({"addresses": addresses(), "hosts": {host: resolve(host) for host in sys.argv[1:]}}))
 
 
 def addresses() -> Dict[str, List[str]]:
@@ -62,16 +62,16 @@ def ipv6() -> List[Tuple[str, str]]:
     return [(row[5], socket.inet_ntop(socket.AF_INET6, bytes.fromhex(row[0]))) for row in rows if len(row) == 6]
 
 
-def reached(host: str) -> List[Tuple[str, str]]:
+def resolve(host: str) -> List[Tuple[str, str]]:
     """Return the addresses of a host, each with the source address to it; none for a name that does not resolve."""
     try:
         rows = socket.getaddrinfo(host, DISCARD, 0, socket.SOCK_DGRAM)
     except (OSError, UnicodeError):
         return []
-    return [(str(row[4][0]).partition("%")[0], source(row[0], row[4])) for row in rows]
+    return [(str(row[4][0]).partition("%")[0], source_address(row[0], row[4])) for row in rows]
 
 
-def source(family: int, address: Tuple[object, ...]) -> str:
+def source_address(family: int, address: Tuple[object, ...]) -> str:
     """Return our end of a connected UDP socket: connect(2) asks the routing table, with its rules."""
     with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as asking:
         asking.connect(address)

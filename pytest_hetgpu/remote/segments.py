@@ -26,7 +26,7 @@ FIRST_PID = "pid:[4026531836]"  # the PID namespace of no container (linux/proc_
 GONE, DENIED = (errno.ENOENT, errno.ESRCH), (errno.EACCES, errno.EPERM)
 
 
-class Use(NamedTuple):
+class SegmentUse(NamedTuple):
     """The segments that processes use, and the processes of this user that cannot be looked at."""
 
     held: Set[str]
@@ -114,10 +114,10 @@ def doubt(unread: List[int]) -> str:
     return ""
 
 
-def used(wanted: Iterable[str], pids: Optional[Iterable[int]] = None) -> Use:
+def used(wanted: Iterable[str], pids: Optional[Iterable[int]] = None) -> SegmentUse:
     """Return those of the segments that processes use, of `pids` only, and the processes that cannot be looked at."""
     patterns = {name: name.encode() for name in wanted}
-    use = Use(set(), [])
+    use = SegmentUse(set(), [])
     for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if pids is None else pids:  # noqa: PTH208
         text = held_by(pid)
         if text is None:

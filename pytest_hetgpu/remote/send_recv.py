@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from harness import Operation, main, pattern
+from harness import MpiOperation, main, pattern
 
 
-class SendRecv(Operation):
+class MpiSendRecv(MpiOperation):
     """The even rank sends first; each side verifies the other's data."""
 
     name = "send_recv"
@@ -28,4 +28,4 @@ class SendRecv(Operation):
 
 
 if __name__ == "__main__":
-    main(SendRecv)
+    main(MpiSendRecv)

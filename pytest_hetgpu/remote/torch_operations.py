@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Type
 
 import torch
 import torch.distributed as dist
-from torch_world import World
+from torch_world import ProcessGroup
 
 ROOT = 0
 PERIOD = 251
@@ -20,7 +20,7 @@ RANK_SHIFT = 7
 LATE = 0.05  # seconds; many times what a barrier takes that holds nobody
 
 
-class Operation:
+class TorchOperation:
     """One operation at one point, `count` elements of `dtype` on the world's device."""
 
     name = ""
@@ -30,7 +30,7 @@ class Operation:
     splits = False  # the elements of a point are divided among the ranks
     reduces = False  # in place, by summing
 
-    def __init__(self, world: World, count: int, dtype: torch.dtype) -> None:
+    def __init__(self, world: ProcessGroup, count: int, dtype: torch.dtype) -> None:
         self.world, self.rank, self.ranks = world, world.rank, world.ranks
         self.count, self.dtype, self.block = count, dtype, count // self.ranks
         self.given, self.wanted = self.sent(), self.expected()
@@ -65,11 +65,11 @@ class Operation:
             self.result.copy_(poisoned(self.wanted) if self.receives else self.wanted)
         self.data.copy_(self.given)
 
-    def prove(self) -> Dict[str, List[torch.Tensor]]:
+    def run_verified(self) -> Dict[str, List[torch.Tensor]]:
         """Does the one step that is verified; what is in each buffer, and what must be."""
         self.fill()
         self.step()
-        self.world.settle()
+        self.world.synchronize()
         compared = {"": [self.result, self.wanted]}
         if not self.reduces:
             compared["sent"] = [self.data, self.given]
@@ -80,7 +80,7 @@ class Operation:
         numbers = torch.arange(count, dtype=torch.int64, device=self.world.device)
         return ((numbers + RANK_SHIFT * rank) % period + 1).to(self.dtype)
 
-    def nothing(self) -> torch.Tensor:
+    def empty_tensor(self) -> torch.Tensor:
         """No elements."""
         return torch.empty(0, dtype=self.dtype, device=self.world.device)
 
@@ -89,7 +89,7 @@ class Operation:
         return whole[self.rank * self.block : (self.rank + 1) * self.block]
 
 
-class Reduction(Operation):
+class TorchReduction(TorchOperation):
     """Sums over all ranks, with numbers so small that every type holds their sum."""
 
     reduces = True
@@ -110,7 +110,7 @@ class Reduction(Operation):
         return self.pattern(rank, self.count, period)
 
 
-class Allreduce(Reduction):
+class TorchAllreduce(TorchReduction):
     """The sum, on every rank."""
 
     name = "allreduce"
@@ -122,7 +122,7 @@ class Allreduce(Reduction):
         return self.total()
 
 
-class Reduce(Reduction):
+class TorchReduce(TorchReduction):
     """The sum, on the root; torch leaves open what the others' tensors hold then."""
 
     name = "reduce"
@@ -130,15 +130,15 @@ class Reduce(Reduction):
     def step(self) -> None:
         dist.reduce(self.data, ROOT)
 
-    def prove(self) -> Dict[str, List[torch.Tensor]]:
-        found = super().prove()
+    def run_verified(self) -> Dict[str, List[torch.Tensor]]:
+        found = super().run_verified()
         return found if self.rank == ROOT else {}
 
     def expected(self) -> torch.Tensor:
         return self.total()
 
 
-class ReduceScatter(Reduction):
+class TorchReduceScatter(TorchReduction):
     """A block of the sum for every rank."""
 
     name = "reduce_scatter"
@@ -152,7 +152,7 @@ class ReduceScatter(Reduction):
         return self.own_block(self.total())
 
 
-class Broadcast(Operation):
+class TorchBroadcast(TorchOperation):
     """The root's data, on every rank, in one tensor."""
 
     name = "broadcast"
@@ -171,7 +171,7 @@ class Broadcast(Operation):
         return self.pattern(ROOT, self.count)
 
 
-class Allgather(Operation):
+class TorchAllgather(TorchOperation):
     """A block from every rank, all of them on every rank."""
 
     name = "allgather"
@@ -187,7 +187,7 @@ class Allgather(Operation):
         return torch.cat([self.pattern(rank, self.block) for rank in range(self.ranks)])
 
 
-class Gather(Allgather):
+class TorchGather(TorchAllgather):
     """A block from every rank, all of them on the root."""
 
     name = "gather"
@@ -200,14 +200,14 @@ class Gather(Allgather):
         dist.gather(self.data, list(self.result.split(self.block)) if self.receives else None, ROOT)
 
 
-class Scatter(Operation):
+class TorchScatter(TorchOperation):
     """The root's data, a block of it for every rank."""
 
     name = "scatter"
     splits = True
 
     def sent(self) -> torch.Tensor:
-        return self.pattern(ROOT, self.count) if self.rank == ROOT else self.nothing()
+        return self.pattern(ROOT, self.count) if self.rank == ROOT else self.empty_tensor()
 
     def step(self) -> None:
         dist.scatter(self.result, list(self.data.split(self.block)) if self.rank == ROOT else None, ROOT)
@@ -216,7 +216,7 @@ class Scatter(Operation):
         return self.own_block(self.pattern(ROOT, self.count)).clone()
 
 
-class Alltoall(Operation):
+class TorchAlltoall(TorchOperation):
     """A block from every rank for every rank."""
 
     name = "alltoall"
@@ -229,7 +229,7 @@ class Alltoall(Operation):
         return torch.cat([self.own_block(self.pattern(rank, self.count)) for rank in range(self.ranks)])
 
 
-class SendRecv(Operation):
+class TorchSendRecv(TorchOperation):
     """Ping-pong between ranks 2i and 2i+1, all pairs at once."""
 
     name = "send_recv"
@@ -248,7 +248,7 @@ class SendRecv(Operation):
         return self.pattern(self.peer, self.count)
 
 
-class BidirectionalSendRecv(SendRecv):
+class TorchBidirectionalSendRecv(TorchSendRecv):
     """Both ranks of a pair send at the same time."""
 
     name = "bidirectional_send_recv"
@@ -260,14 +260,14 @@ class BidirectionalSendRecv(SendRecv):
             work.wait()
 
 
-class Barrier(Operation):
+class TorchBarrier(TorchOperation):
     """A barrier: no data, only a time. It is right where nobody gets through before one that comes late."""
 
     name = "barrier"
     sweeps = False
 
     def sent(self) -> torch.Tensor:
-        return self.nothing()
+        return self.empty_tensor()
 
     def expected(self) -> torch.Tensor:
         return torch.ones(1, dtype=self.dtype, device=self.world.device)
@@ -275,16 +275,16 @@ class Barrier(Operation):
     def step(self) -> None:
         self.world.barrier()
 
-    def prove(self) -> Dict[str, List[torch.Tensor]]:
+    def run_verified(self) -> Dict[str, List[torch.Tensor]]:
         """The last rank comes late: the others must have waited for most of that time."""
         self.fill()
         self.step()
-        self.world.settle()
+        self.world.synchronize()
         late, started = self.rank == self.ranks - 1, time.perf_counter()
         if late:
             time.sleep(LATE)
         self.step()
-        self.world.settle()
+        self.world.synchronize()
         waited = late or time.perf_counter() - started > LATE / 2
         return {"": [self.wanted * int(waited), self.wanted]}
 
@@ -306,19 +306,19 @@ def poisoned(wanted: torch.Tensor) -> torch.Tensor:
     return torch.bitwise_not(wanted.contiguous().view(torch.uint8)).view(wanted.dtype)
 
 
-OPERATIONS: Dict[str, Type[Operation]] = {
+OPERATIONS: Dict[str, Type[TorchOperation]] = {
     kind.name: kind
     for kind in (
-        Allreduce,
-        Reduce,
-        ReduceScatter,
-        Broadcast,
-        Allgather,
-        Gather,
-        Scatter,
-        Alltoall,
-        SendRecv,
-        BidirectionalSendRecv,
-        Barrier,
+        TorchAllreduce,
+        TorchReduce,
+        TorchReduceScatter,
+        TorchBroadcast,
+        TorchAllgather,
+        TorchGather,
+        TorchScatter,
+        TorchAlltoall,
+        TorchSendRecv,
+        TorchBidirectionalSendRecv,
+        TorchBarrier,
     )
 }

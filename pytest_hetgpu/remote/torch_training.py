@@ -13,21 +13,21 @@ from typing import Any, Callable, List, NamedTuple, Tuple
 import torch
 import torch.distributed as dist
 from report import emit, emit_checks, now
-from torch_world import World, leave
+from torch_world import ProcessGroup, leave
 
 SEED = 20240229
 FEATURES = 32
 LEAST_FALL = 0.5  # the last epoch's loss is at most this part of the first's
 
 
-class Task(NamedTuple):
+class TrainingData(NamedTuple):
     """All samples, `inputs` of shape (samples, FEATURES) and `targets` of shape (samples, 1)."""
 
     inputs: torch.Tensor
     targets: torch.Tensor
 
 
-class Told(NamedTuple):
+class TrainingRecord(NamedTuple):
     """What a training run showed: mean loss of each epoch, seconds of a step, samples a second of all ranks."""
 
     losses: List[float]
@@ -47,16 +47,16 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def task(samples: int, device: torch.device, dtype: torch.dtype) -> Task:
+def make_data(samples: int, device: torch.device, dtype: torch.dtype) -> TrainingData:
     """The same samples on every rank."""
     dice = torch.Generator().manual_seed(SEED)
     inputs = torch.randn(samples, FEATURES, generator=dice, dtype=torch.float64)
     teacher = torch.randn(FEATURES, 1, generator=dice, dtype=torch.float64)
     targets = torch.tanh(inputs @ teacher / FEATURES**0.5)
-    return Task(inputs.to(device, dtype), targets.to(device, dtype))
+    return TrainingData(inputs.to(device, dtype), targets.to(device, dtype))
 
 
-def student(hidden: int, device: torch.device, dtype: torch.dtype) -> torch.nn.Module:
+def make_model(hidden: int, device: torch.device, dtype: torch.dtype) -> torch.nn.Module:
     """The network with its first weights, the same on every rank."""
     torch.manual_seed(SEED)
     layers = (torch.nn.Linear(FEATURES, hidden), torch.nn.ReLU(), torch.nn.Linear(hidden, 1))
@@ -64,8 +64,8 @@ def student(hidden: int, device: torch.device, dtype: torch.dtype) -> torch.nn.M
 
 
 def train(
-    world: World, model: torch.nn.Module, data: Task, options: argparse.Namespace, share: Tuple[int, int]
-) -> Told:
+    world: ProcessGroup, model: torch.nn.Module, data: TrainingData, options: argparse.Namespace, share: Tuple[int, int]
+) -> TrainingRecord:
     """Trains on the samples of share (index, of how many): each step takes the same batch, divided among the shares."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     index, shares = share
@@ -75,7 +75,7 @@ def train(
     losses: List[float] = []
     timed = 0.0
     for epoch in range(options.epochs):
-        world.settle()
+        world.synchronize()
         started, total = time.perf_counter(), 0.0
         for step in range(steps):
             low = step * whole + index * part
@@ -84,17 +84,17 @@ def train(
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             total += float(loss.detach())
-        world.settle()
+        world.synchronize()
         # The first epoch holds what happens once: connections, buckets, kernels.
         timed += (time.perf_counter() - started) * (epoch > 0 or options.epochs == 1)
         losses.append(total / steps)
     counted = steps * max(1, options.epochs - 1)
-    return Told(losses, timed / counted, counted * whole / timed)
+    return TrainingRecord(losses, timed / counted, counted * whole / timed)
 
 
-def mean_of_ranks(world: World, values: List[float]) -> List[float]:
+def mean_of_ranks(world: ProcessGroup, values: List[float]) -> List[float]:
     """The mean over ranks of each value."""
-    found = torch.tensor(values, dtype=torch.float64, device=world.desk)
+    found = torch.tensor(values, dtype=torch.float64, device=world.exchange_device)
     dist.all_reduce(found)
     return [float(value) / world.ranks for value in found]
 
@@ -104,11 +104,11 @@ def size_of(model: torch.nn.Module) -> int:
     return sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
 
 
-def tell(name: str, world: World, told: Told, point: Tuple[int, str], wrong: int) -> None:
+def report_training(name: str, world: ProcessGroup, record: TrainingRecord, point: Tuple[int, str], wrong: int) -> None:
     """Reports time, rate and check of a training, and ends."""
     size, dtype = point
-    losses = mean_of_ranks(world, told.losses)
-    step, rate = mean_of_ranks(world, [told.step, told.rate])
+    losses = mean_of_ranks(world, record.losses)
+    step, rate = mean_of_ranks(world, [record.step, record.rate])
     fields = {"size": size, "dtype": dtype}
     if world.rank == 0:
         emit(t="row", op=name, **fields, ranks=world.ranks, iterations=len(losses), seconds=step, at=now())
@@ -122,13 +122,13 @@ def tell(name: str, world: World, told: Told, point: Tuple[int, str], wrong: int
     leave(world)
 
 
-def flat(parameters: Any) -> torch.Tensor:
+def flatten(parameters: Any) -> torch.Tensor:
     """All parameters one after the other."""
     return torch.cat([parameter.detach().reshape(-1) for parameter in parameters])
 
 
 def compare(
-    world: World,
+    world: ProcessGroup,
     fields: Any,
     got: torch.Tensor,
     wanted: torch.Tensor,

@@ -44,7 +44,7 @@ ESTABLISHED = "01"
 TCP_TABLES = ("/proc/self/net/tcp", "/proc/self/net/tcp6")
 
 
-class Place(NamedTuple):
+class RankInfo(NamedTuple):
     """Which of how many ranks a process is, on its node too, and who says so."""
 
     rank: int
@@ -53,29 +53,29 @@ class Place(NamedTuple):
     by: str
 
 
-class World(NamedTuple):
+class ProcessGroup(NamedTuple):
     """The joined group: its place in it, the device that its tensors are on, the backend."""
 
-    place: Place
+    info: RankInfo
     device: torch.device
     backend: str
 
     @property
     def rank(self) -> int:
         """Which of all processes it is."""
-        return self.place.rank
+        return self.info.rank
 
     @property
     def ranks(self) -> int:
         """How many there are."""
-        return self.place.size
+        return self.info.size
 
     @property
-    def desk(self) -> torch.device:
+    def exchange_device(self) -> torch.device:
         """Where ranks exchange what they have measured: Gloo gathers host memory only, NCCL only a GPU's."""
         return self.device if self.backend == "nccl" else torch.device("cpu")
 
-    def settle(self) -> None:
+    def synchronize(self) -> None:
         """Waits until what was started on an accelerator is done."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
@@ -88,7 +88,7 @@ class World(NamedTuple):
             dist.barrier()
 
 
-def place(environment: Dict[str, str]) -> Place:
+def find_rank(environment: Dict[str, str]) -> RankInfo:
     """Who this process is, as its launcher says. Ends the program where none does, or what it says is no rank."""
     for launcher, sign, names in LAUNCHERS:
         if sign not in environment:
@@ -100,37 +100,37 @@ def place(environment: Dict[str, str]) -> Place:
             sys.exit(f"{launcher} started this process, but does not say which it is: {said}")
         if not 0 <= rank < size or local < 0:
             sys.exit(f"{launcher} started this process as one that there cannot be: {said}")
-        return Place(rank, size, local, launcher)
+        return RankInfo(rank, size, local, launcher)
     pods = {name: environment[name] for name in ("RANK", "WORLD_SIZE") if name in environment}
     told = f" ({pods} without LOCAL_RANK may count pods, not processes)" if pods else ""
     sys.exit(f"no launcher says which rank this process is{told}: start it with torchrun, mpirun or srun")
 
 
-def join(backend: str, memory: str) -> World:
+def join(backend: str, memory: str) -> ProcessGroup:
     """Greets, then joins the group of all ranks; a backend that this build lacks raises RuntimeError."""
     warnings.filterwarnings("ignore", category=FutureWarning)
-    mine = place(dict(os.environ))
+    mine = find_rank(dict(os.environ))
     warn_of_pods(mine)
     built = dist.is_backend_available(backend)
     device = device_of(mine, backend, memory) if built else torch.device("cpu")
-    greet(mine)
+    emit_hello(mine)
     if not built:
         # That, and what torch says of it when it is asked to use the backend all the same.
         how = f"torch.distributed.is_backend_available({backend!r}) is False in torch {torch.__version__}"
         emit(t="lacks", rank=mine.rank, what=f"backend {backend}", how=how)
-    tell_address(mine)
-    dist.init_process_group(backend, init_method="env://", timeout=LIMIT, **bound(backend, device))
+    set_rendezvous(mine)
+    dist.init_process_group(backend, init_method="env://", timeout=LIMIT, **nccl_options(backend, device))
     if (dist.get_rank(), dist.get_world_size()) != (mine.rank, mine.size):
         group = f"rank {dist.get_rank()} of {dist.get_world_size()}"
         sys.exit(f"{mine.by} says that this is rank {mine.rank} of {mine.size}, the group that it is {group}")
-    world = World(mine, device, backend)
+    world = ProcessGroup(mine, device, backend)
     # A crash of the first would take the greetings of the others with it.
     world.barrier()
-    prove(world)
+    emit_carrier(world)
     return world
 
 
-def leave(world: World) -> None:
+def leave(world: ProcessGroup) -> None:
     """Says what the device was used for, and that this rank has come to its end."""
     if world.device.type == "cuda":
         found = torch.cuda.get_device_properties(world.device)
@@ -139,7 +139,7 @@ def leave(world: World) -> None:
             rank=world.rank,
             index=world.device.index,
             name=found.name,
-            arch=arch(found),
+            arch=arch_name(found),
             memory=found.total_memory,
             peak=torch.cuda.max_memory_allocated(world.device),
         )
@@ -151,7 +151,7 @@ def leave(world: World) -> None:
     dist.destroy_process_group()
 
 
-def device_of(mine: Place, backend: str, memory: str) -> torch.device:
+def device_of(mine: RankInfo, backend: str, memory: str) -> torch.device:
     """The accelerator of this rank, those of a node dealt out in turn; NCCL moves nothing else."""
     if memory != "device" and backend != "nccl":
         return torch.device("cpu")
@@ -164,19 +164,19 @@ def device_of(mine: Place, backend: str, memory: str) -> torch.device:
     return device
 
 
-def bound(backend: str, device: torch.device) -> Dict[str, Any]:
+def nccl_options(backend: str, device: torch.device) -> Dict[str, Any]:
     """The device that NCCL's communicator is for: without it the first collective guesses."""
     return {"device_id": device} if backend == "nccl" and device.type == "cuda" else {}
 
 
-def arch(properties: Any) -> str:
+def arch_name(properties: Any) -> str:
     """`sm_90`, or `gfx1011` without the features behind it."""
     if torch.version.hip:
         return str(properties.gcnArchName).partition(":")[0]
     return f"sm_{properties.major}{properties.minor}"
 
 
-def warn_of_pods(mine: Place) -> None:
+def warn_of_pods(mine: RankInfo) -> None:
     """Says once that RANK and WORLD_SIZE of the environment are not those of the processes."""
     outer = tuple(os.environ.get(name, "") for name in ("RANK", "WORLD_SIZE"))
     if mine.rank == 0 and all(outer) and outer != (str(mine.rank), str(mine.size)):
@@ -187,7 +187,7 @@ def warn_of_pods(mine: Place) -> None:
         )
 
 
-def tell_address(mine: Place) -> None:
+def set_rendezvous(mine: RankInfo) -> None:
     """Puts into the environment what torch reads there; torchrun has done so itself."""
     if mine.by == "torchrun":
         return
@@ -199,7 +199,7 @@ def tell_address(mine: Place) -> None:
     os.environ.setdefault("MASTER_PORT", "0")
 
 
-def greet(mine: Place) -> None:
+def emit_hello(mine: RankInfo) -> None:
     """Says who this rank is, on which node of the job, and which libraries it has loaded."""
     emit(
         t="hello",
@@ -238,15 +238,15 @@ def mapped(name: str) -> str:
     return ""
 
 
-def prove(world: World) -> None:
+def emit_carrier(world: ProcessGroup) -> None:
     """Gloo says nothing of what it uses; its connections to other ranks do, and are told by the kernel."""
     if world.backend != "gloo" or world.ranks == 1:
         return
-    if connected(int(os.environ["MASTER_PORT"])):
+    if has_peer_connection(int(os.environ["MASTER_PORT"])):
         emit(t="carried", rank=world.rank, by="gloo/tcp")
 
 
-def connected(store: int) -> bool:
+def has_peer_connection(store: int) -> bool:
     """Whether this process has a TCP connection that is none to the store, which listens on that port."""
     mine = own_sockets()
     for table in TCP_TABLES:
@@ -266,13 +266,13 @@ def own_sockets() -> Set[str]:
     """Inodes of this process's sockets."""
     found = set()
     for descriptor in Path("/proc/self/fd").iterdir():
-        target = link_of(descriptor)
+        target = read_link(descriptor)
         if target and target.startswith("socket:["):
             found.add(target[len("socket:[") : -1])
     return found
 
 
-def link_of(path: Path) -> Optional[str]:
+def read_link(path: Path) -> Optional[str]:
     """Where a link leads, None where it has just gone."""
     try:
         return os.readlink(path)  # noqa: PTH115 - Path.readlink is from Python 3.9
@@ -280,7 +280,7 @@ def link_of(path: Path) -> Optional[str]:
         return None
 
 
-def shape(text: str) -> Tuple[str, torch.dtype]:
+def parse_dtype(text: str) -> Tuple[str, torch.dtype]:
     """A type's name and torch's type of that name. Ends the program for one that torch lacks."""
     found = getattr(torch, text, None)
     if not isinstance(found, torch.dtype):

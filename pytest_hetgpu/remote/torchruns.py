@@ -23,12 +23,12 @@ import tempfile
 import threading
 from typing import List, NamedTuple, NoReturn, Tuple
 
-LAST_WORDS = 10.0  # seconds that other agents have after one has failed
+FAILURE_GRACE = 10.0  # seconds that other agents have after one has failed
 GRACE = 5.0  # seconds from TERM to KILL
 HERE = ("localhost", "127.0.0.1")
 
 
-class Context(NamedTuple):
+class AgentContext(NamedTuple):
     """One agent: on which host, as which tokens."""
 
     host: str
@@ -39,12 +39,12 @@ def main() -> int:
     """The launcher, or one agent's minder."""
     arguments = sys.argv[1:]
     if arguments[:1] == ["--agent"]:
-        return mind(arguments[1:])
-    config, contexts = parsed(arguments)
+        return run_agent(arguments[1:])
+    config, contexts = parse_arguments(arguments)
     return launch(config, contexts)
 
 
-def parsed(arguments: List[str]) -> Tuple[str, List[Context]]:
+def parse_arguments(arguments: List[str]) -> Tuple[str, List[AgentContext]]:
     """The ssh configuration, and the contexts. Ends the program for what it cannot read."""
     config = ""
     if arguments[:1] == ["--ssh-config"]:
@@ -55,24 +55,24 @@ def parsed(arguments: List[str]) -> Tuple[str, List[Context]]:
     for tokens in contexts:
         if tokens[:1] != ["-np"] or tokens[2:3] != ["-H"] or len(tokens) < 5:
             sys.exit(f"torchruns.py: a context is -np RANKS -H HOST COMMAND..., not {shlex.join(tokens)!r}")
-    return config, [Context(tokens[3], tokens[4:]) for tokens in contexts]
+    return config, [AgentContext(tokens[3], tokens[4:]) for tokens in contexts]
 
 
-def launch(config: str, contexts: List[Context]) -> int:
+def launch(config: str, contexts: List[AgentContext]) -> int:
     """Starts the minders, and waits for all; returns the first code that is not 0."""
     ended: queue.Queue[Tuple[int, int]] = queue.Queue()
     minders: List[subprocess.Popen[bytes]] = []
 
     def stop(number: int, _frame: object) -> NoReturn:
-        close(minders)
+        close_minders(minders)
         sys.exit(128 + number)
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, stop)
     for context in contexts:
-        minders.append(subprocess.Popen(started(config, context), stdin=subprocess.PIPE))  # noqa: PERF401 - for `stop`
+        minders.append(subprocess.Popen(agent_command(config, context), stdin=subprocess.PIPE))  # noqa: PERF401 - for `stop`
     for place, minder in enumerate(minders):
-        threading.Thread(target=wait, args=(place, minder, ended), daemon=True).start()
+        threading.Thread(target=report_exit, args=(place, minder, ended), daemon=True).start()
     first, limit = 0, None  # type: Tuple[int, Optional[float]]
     for _ in minders:
         try:
@@ -80,16 +80,16 @@ def launch(config: str, contexts: List[Context]) -> int:
         except queue.Empty:
             break
         if code and not first:
-            first, limit = code, LAST_WORDS
+            first, limit = code, FAILURE_GRACE
             if code == 255 and contexts[place].host not in HERE:
                 print(f"torchruns.py: the agent on {contexts[place].host} is gone (ssh: 255)", file=sys.stderr)
-    close(minders)
+    close_minders(minders)
     for minder in minders:
         minder.wait()
     return first
 
 
-def started(config: str, context: Context) -> List[str]:
+def agent_command(config: str, context: AgentContext) -> List[str]:
     """The minder of an agent, as tokens; ssh hands one line to the shell of its far end."""
     tokens = [interpreter(context), os.path.realpath(__file__), "--agent", *context.argv]
     if context.host in (*HERE, os.uname().nodename) or not config:
@@ -97,18 +97,18 @@ def started(config: str, context: Context) -> List[str]:
     return ["ssh", "-F", config, context.host, shlex.join(tokens)]
 
 
-def interpreter(context: Context) -> str:
+def interpreter(context: AgentContext) -> str:
     """The Python of an agent: what stands before `-m torch.distributed.run`."""
     return context.argv[context.argv.index("torch.distributed.run") - 2]
 
 
-def wait(place: int, minder: subprocess.Popen[bytes], ended: queue.Queue[Tuple[int, int]]) -> None:
+def report_exit(place: int, minder: subprocess.Popen[bytes], ended: queue.Queue[Tuple[int, int]]) -> None:
     """Reports how a minder ended; a signal as 128 and its number."""
     code = minder.wait()
     ended.put((place, code if code >= 0 else 128 - code))
 
 
-def close(minders: List[subprocess.Popen[bytes]]) -> None:
+def close_minders(minders: List[subprocess.Popen[bytes]]) -> None:
     """Lets minders know that they are to end."""
     for minder in minders:
         if minder.stdin:
@@ -116,7 +116,7 @@ def close(minders: List[subprocess.Popen[bytes]]) -> None:
                 minder.stdin.close()
 
 
-def mind(argv: List[str]) -> int:
+def run_agent(argv: List[str]) -> int:
     """Runs one torchrun to its end, or until standard input ends."""
     logs = tempfile.mkdtemp(prefix="hetgpu-torchrun-")
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
@@ -127,14 +127,14 @@ def mind(argv: List[str]) -> int:
         command = [*argv[:where], "--log-dir", logs, *argv[where:]]
         agent = subprocess.Popen(command, stdin=subprocess.DEVNULL, env=environment)
         try:
-            return watch(agent)
+            return wait_for_agent(agent)
         finally:
-            end(agent)
+            terminate_agent(agent)
     finally:
         shutil.rmtree(logs, ignore_errors=True)
 
 
-def watch(agent: subprocess.Popen[bytes]) -> int:
+def wait_for_agent(agent: subprocess.Popen[bytes]) -> int:
     """The agent's exit code; that of TERM where standard input ended first."""
     gone, told = os.pipe()
 
@@ -152,7 +152,7 @@ def watch(agent: subprocess.Popen[bytes]) -> int:
             return 128 + signal.SIGTERM
 
 
-def end(agent: subprocess.Popen[bytes]) -> None:
+def terminate_agent(agent: subprocess.Popen[bytes]) -> None:
     """Ends an agent, which ends its ranks on TERM."""
     if agent.poll() is not None:
         return

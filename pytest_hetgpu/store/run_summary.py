@@ -18,7 +18,8 @@ from pytest_hetgpu.store.text import one_line
 
 # Programs that measure: ours and other Python ones, OSU's, those of nccl-tests and rccl-tests, Intel's.
 _PROGRAM = re.compile(r"\w+\.py|osu_\w+|\w+_perf|IMB-\w+")
-_WRAPPER = "foreign.py"  # of ours, which becomes the program that measures
+# Ours, which becomes the program that measures; the second name is that of earlier versions.
+_WRAPPERS = ("run_external.py", "foreign.py")
 _LONGEST_NAME = 1000
 
 
@@ -113,4 +114,4 @@ def _wire_fact(outcome: Outcome) -> dict[str, str]:
 def benchmark_program(argv: Sequence[str]) -> str:
     """The program that measures in a command line: `allreduce.py`, `osu_latency`; "" where none is recognised."""
     names = (PurePosixPath(token).name for token in argv if "=" not in token)
-    return next((name for name in names if _PROGRAM.fullmatch(name) and name != _WRAPPER), "")
+    return next((name for name in names if _PROGRAM.fullmatch(name) and name not in _WRAPPERS), "")

@@ -106,8 +106,8 @@ def test_the_kernel_tells_the_architecture_of_a_place(tmp_path: Path) -> None:
         text = f"simd_count {node}\ngfx_target_version {version}\ndomain 0\nlocation_id {location}\n"
         (folder / "properties").write_text(text)
     code = (
-        f"import sys; sys.path.insert(0, {str(PROGRAMS)!r}); from accelerator import gfx; t = {str(tmp_path)!r}\n"
-        "print(*(gfx(place, t) or '-' for place in ('0000:c1:00.0', '0000:83:00.0', '0001:83:00.0', 'what', '')))"
+        f"import sys; sys.path.insert(0, {str(PROGRAMS)!r}); from accelerator import gfx_name; t = {str(tmp_path)!r}\n"
+        "print(*(gfx_name(place, t) or '-' for place in ('0000:c1:00.0', '0000:83:00.0', '0001:83:00.0', 'what', '')))"
     )
     done = subprocess.run((sys.executable, "-c", code), capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["gfx1011", "gfx90a", "-", "-", "-"]

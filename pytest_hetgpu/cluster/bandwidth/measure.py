@@ -117,7 +117,7 @@ def pump(two: Two, members: Mapping[int, Member], seconds: float) -> Pair:
 def _asked(node: Node, members: Mapping[int, Member], request: Mapping[str, Any], read: Callable[[bytes], T]) -> T:
     """What the program on a node answers. Raises what the member raises, ProvisionError where there is no answer."""
     member = members[node.index]
-    argv = ("python3", f"{member.folder}/programs/pump.py")
+    argv = ("python3", f"{member.folder}/programs/tcp_probe.py")
     answer = member.ask(argv, stdin=json.dumps(request).encode(), timeout=request["limit"] + answers.START)
     if answer.returncode:
         last = answer.stderr.decode(errors="replace").strip().rpartition("\n")[2]

@@ -21,7 +21,7 @@ from pytest_hetgpu.model.outcome import RunResult
 T = TypeVar("T")
 
 Look = Callable[[Mapping[str, Any], float], bytes]
-"""Asks `remote/stacks.py` on a node, where it has so many seconds; b"" where there is no answer."""
+"""Asks `remote/dump_stacks.py` on a node, where it has so many seconds; b"" where there is no answer."""
 
 
 @dataclass(frozen=True, slots=True)

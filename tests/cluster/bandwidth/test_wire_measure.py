@@ -44,7 +44,7 @@ def test_one_node_listens_and_the_other_connects() -> None:
     assert (ask["seconds"], ask["streams"], ask["iperf3"]) == (0.5, [1, 4], True)
     assert ask["token"] == serve["token"]
     assert len(ask["token"]) == 32
-    assert nodes[0].argv == [("python3", "/tmp/f0/programs/pump.py")]
+    assert nodes[0].argv == [("python3", "/tmp/f0/programs/tcp_probe.py")]
     assert nodes[0].swept == nodes[1].swept == 0
 
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Iterator, List, Tuple
 
-from pump_streams import Fields, Trouble
+from tcp_probe_streams import Fields, ProbeError
 
 SIOCGIFADDR = 0x8915  # linux/sockios.h
 LINK_LOCAL = 0x20  # a scope in /proc/net/if_inet6
@@ -38,7 +38,7 @@ def endpoint(family: int, address: str, port: int, netdev: str) -> Tuple[Any, ..
     return address, port, 0, socket.if_nametoindex(netdev) if local and netdev else 0
 
 
-def listening(asked: Fields) -> socket.socket:
+def listen_on_node(asked: Fields) -> socket.socket:
     """A socket that listens on the node's address in the network; Trouble where it has none."""
     netdev, host = asked["netdev"], asked["host"]
     if netdev:
@@ -50,7 +50,7 @@ def listening(asked: Fields) -> socket.socket:
         try:
             found = socket.getaddrinfo(host, 0, 0, socket.SOCK_STREAM)
         except OSError as error:
-            raise Trouble(f"{host}: {error.strerror}") from None
+            raise ProbeError(f"{host}: {error.strerror}") from None
         candidates = [(family, name) for family, _, _, _, name in found]
         lacking = f"{host} is no address of its own"
     for family, name in candidates:
@@ -63,10 +63,10 @@ def listening(asked: Fields) -> socket.socket:
             listener.close()
             continue
         return listener
-    raise Trouble(lacking)
+    raise ProbeError(lacking)
 
 
-def place() -> str:
+def network_id() -> str:
     """Equal where two processes have one network between them that is no wire: that of one kernel's namespace."""
     with suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip() + os.readlink("/proc/self/ns/net")  # noqa: PTH115

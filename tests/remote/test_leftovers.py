@@ -18,7 +18,7 @@ import pytest
 from pytest_hetgpu.cluster.cleanup.owner import Owner, myself
 from pytest_hetgpu.cluster.cleanup.sweep import program
 
-PROGRAM = Path(__file__).parents[2] / "pytest_hetgpu" / "remote" / "sweep.py"
+PROGRAM = Path(__file__).parents[2] / "pytest_hetgpu" / "remote" / "leftovers.py"
 
 
 @pytest.fixture

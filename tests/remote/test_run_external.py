@@ -14,7 +14,7 @@ import pytest
 from pytest_hetgpu.analysis.logs.output import Output, Start
 from pytest_hetgpu.analysis.logs.records import RecordReader, Records
 
-PROGRAM = Path(__file__).resolve().parents[2] / "pytest_hetgpu" / "remote" / "foreign.py"
+PROGRAM = Path(__file__).resolve().parents[2] / "pytest_hetgpu" / "remote" / "run_external.py"
 
 
 def started(*arguments: str, **env: str) -> subprocess.Popen[bytes]:
@@ -152,7 +152,7 @@ def free_port() -> int:
 def test_a_client_starts_when_its_server_listens_and_is_its_first_connection(tmp_path: Path, first: int) -> None:
     port = str(free_port())
     command = (
-        *("--door", f"127.0.0.1:{port}", "--", sys.executable, "-c", SERVER, port),
+        *("--server", f"127.0.0.1:{port}", "--", sys.executable, "-c", SERVER, port),
         *(":::", sys.executable, "-c", CLIENT, port),
     )
     ranks = {rank: started(*command, PMI_RANK=str(rank), PMI_SIZE="2") for rank in (first, 1 - first)}

@@ -21,11 +21,11 @@ MARGIN = 3.0  # seconds after which a stream ends that nobody ended
 ABORT = struct.pack("ii", 1, 0)  # SO_LINGER: what is still on its way when a stream ends is dropped, not waited for
 
 
-class Trouble(Exception):
+class ProbeError(Exception):
     """What went wrong, for people."""
 
 
-def pull(streams: Sequence[socket.socket], warm: float, seconds: float, intervals: int) -> Fields:
+def receive_data(streams: Sequence[socket.socket], warm: float, seconds: float, intervals: int) -> Fields:
     """Takes data in from all streams, and then closes them.
 
     Gives `rates`, bytes a second over all streams for each interval after the `warm` seconds, and `core` and `machine`
@@ -33,19 +33,19 @@ def pull(streams: Sequence[socket.socket], warm: float, seconds: float, interval
     """
     start = time.monotonic() + warm
     marks = [start + seconds * place / intervals for place in range(intervals + 1)]
-    said, load = together(streams, lambda stream: _pulled(stream, marks), warm + seconds + 2 * MARGIN)
+    said, load = run_streams(streams, lambda stream: _receive_stream(stream, marks), warm + seconds + 2 * MARGIN)
     counts = [sum(one["counts"][place] for one in said) for place in range(len(marks))]
     rates = [(counts[place + 1] - counts[place]) * intervals / seconds for place in range(intervals)]
     return dict(load, rates=rates)
 
 
-def push(streams: Sequence[socket.socket], warm: float, seconds: float) -> Fields:
+def send_data(streams: Sequence[socket.socket], warm: float, seconds: float) -> Fields:
     """Sends over all streams until the other end closes them; how busy that kept us."""
     deadline = time.monotonic() + warm + seconds + MARGIN
-    return together(streams, lambda stream: _pushed(stream, deadline), warm + seconds + 2 * MARGIN)[1]
+    return run_streams(streams, lambda stream: _send_stream(stream, deadline), warm + seconds + 2 * MARGIN)[1]
 
 
-def _pulled(stream: socket.socket, marks: Sequence[float]) -> Fields:
+def _receive_stream(stream: socket.socket, marks: Sequence[float]) -> Fields:
     """Bytes that had come at each of the times `marks`."""
     block = memoryview(bytearray(LEAST))
     counts = []  # type: List[float]
@@ -59,7 +59,7 @@ def _pulled(stream: socket.socket, marks: Sequence[float]) -> Fields:
             size = 0
         else:
             if not size:
-                raise Trouble("the other end closed a stream too early")
+                raise ProbeError("the other end closed a stream too early")
         now = time.monotonic()
         # What came since the last look came evenly.
         while len(counts) < len(marks) and marks[len(counts)] <= now:
@@ -69,12 +69,12 @@ def _pulled(stream: socket.socket, marks: Sequence[float]) -> Fields:
     return {"counts": counts}
 
 
-def _pushed(stream: socket.socket, deadline: float) -> Fields:
+def _send_stream(stream: socket.socket, deadline: float) -> Fields:
     block = memoryview(bytes(BLOCK))
     while True:
         left = deadline - time.monotonic()
         if left <= 0:
-            raise Trouble("the other end did not stop taking data in")
+            raise ProbeError("the other end did not stop taking data in")
         _wait_at_most(stream, socket.SO_SNDTIMEO, left)
         try:
             for _ in range(64):
@@ -91,7 +91,7 @@ def _wait_at_most(stream: socket.socket, option: int, seconds: float) -> None:
     stream.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", micro // 1000000, micro % 1000000))
 
 
-def together(
+def run_streams(
     streams: Sequence[socket.socket], work: Callable[[socket.socket], Fields], limit: float
 ) -> Tuple[List[Fields], Fields]:
     """What `work` gives for each stream, each in a process of its own that lives `limit` seconds; closes the streams.
@@ -99,28 +99,28 @@ def together(
     Besides `core`, the largest share of a core that such a process had, and `machine`, the share of all cores that was
     in use, by whomever.
     """
-    before, began = ticks(), time.monotonic()
+    before, began = cpu_ticks(), time.monotonic()
     children = []
     for stream in streams:
         stream.setblocking(True)
         heard, tell = os.pipe()
         pid = os.fork()
         if not pid:
-            ends_by_itself(limit)
-            _child(stream, [other for other in streams if other is not stream], work, tell)
+            set_alarm(limit)
+            _run_child(stream, [other for other in streams if other is not stream], work, tell)
         os.close(tell)
         children.append((pid, heard))
     for stream in streams:
         stream.close()
-    said = [_heard(pid, heard) for pid, heard in children]
+    said = [_read_result(pid, heard) for pid, heard in children]
     seconds = max(time.monotonic() - began, 1e-9)
     for one in said:
         if one.get("why"):
-            raise Trouble(one["why"])
-    return said, {"core": max(one["cpu"] for one in said) / seconds, "machine": busy(before)}
+            raise ProbeError(one["why"])
+    return said, {"core": max(one["cpu"] for one in said) / seconds, "machine": busy_share(before)}
 
 
-def _child(
+def _run_child(
     stream: socket.socket, others: Sequence[socket.socket], work: Callable[[socket.socket], Fields], tell: int
 ) -> None:
     """Never returns."""
@@ -130,7 +130,7 @@ def _child(
             other.close()
         stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, ABORT)
         answer = work(stream)
-    except (OSError, Trouble) as error:
+    except (OSError, ProbeError) as error:
         answer = {"why": str(error)}
     finally:
         with suppress(BaseException):
@@ -140,29 +140,29 @@ def _child(
         os._exit(0)
 
 
-def _heard(pid: int, pipe: int) -> Fields:
+def _read_result(pid: int, pipe: int) -> Fields:
     with open(pipe, "rb") as file:
         text = file.read()
     os.waitpid(pid, 0)
     return json.loads(text.decode()) if text else {"why": "a stream's process was killed"}
 
 
-def ends_by_itself(seconds: float) -> None:
+def set_alarm(seconds: float) -> None:
     """Whatever happens, this process is gone after so many seconds."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
-def ticks() -> List[int]:
+def cpu_ticks() -> List[int]:
     """Ticks since boot of all cores together, by what they did: user, nice, system, idle, iowait, ... (proc(5))."""
     with suppress(OSError, ValueError, IndexError):
         return [int(word) for word in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
     return []
 
 
-def busy(before: Sequence[int]) -> float:
+def busy_share(before: Sequence[int]) -> float:
     """The share of all cores' time since `before` that was used, by whomever; 0 where the kernel does not tell."""
-    after = ticks()
+    after = cpu_ticks()
     spent = [after[place] - before[place] for place in range(min(len(before), len(after)))]
     whole = sum(spent)
     return 1.0 - (spent[3] + spent[4]) / whole if whole > 0 else 0.0

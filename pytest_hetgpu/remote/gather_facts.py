@@ -1,6 +1,6 @@
 """Looks at the machine it runs on and prints one JSON object: everything in one round trip. Stdlib only, Python 3.6+.
 
-    python3 look.py '{"files": [...], "paths": [...], "commands": {...}, ...}'     (or the request on stdin)
+    python3 gather_facts.py '{"files": [...], "paths": [...], "commands": {...}, ...}'     (or the request on stdin)
 
 The request, every key optional; a glob may hold `{lib}`, `{bin}` or `{site}`, which stand for the folders below:
   files     globs, or [glob, most bytes]: their texts; at most 64 KiB each, and ten thousand files in all
@@ -47,7 +47,7 @@ MOST_FILES = 10000
 MOST_OUTPUT = 256 * 1024
 MOST_SEARCHED = 512 * 1024 * 1024
 TIMEOUT = 10.0
-USUAL = ("/usr/local", "/usr", "")
+USUAL_PREFIXES = ("/usr/local", "/usr", "")
 LOADERS = ("/lib64/ld-linux-*.so.*", "/lib/ld-linux-*.so.*", "/lib64/ld64.so.*", "/lib/ld-musl-*.so.*")
 VENDORS = ("/opt/rocm", "/usr/local/cuda", "/opt/conda/envs/*", "/opt/conda")
 
@@ -55,15 +55,15 @@ VENDORS = ("/opt/rocm", "/usr/local/cuda", "/opt/conda/envs/*", "/opt/conda")
 def main() -> None:
     """Answers the request in the first argument, or on stdin."""
     request = json.loads(sys.argv[1] if len(sys.argv) > 1 else sys.stdin.read())
-    sys.stdout.write(json.dumps(look(request)) + "\n")
+    sys.stdout.write(json.dumps(gather(request)) + "\n")
 
 
-def look(request: Answer) -> Answer:
+def gather(request: Answer) -> Answer:
     """The answer to one request."""
     started = time.monotonic()
     os.environ.update(request.get("environ", {}))
     root = request.get("root", "").rstrip("/")
-    places = folders(request.get("prefixes") or found_prefixes())
+    places = search_folders(request.get("prefixes") or found_prefixes())
     files, unread = read_files(request, root, places)
     environ = dict(os.environ, LC_ALL="C", PATH=os.pathsep.join(places["bin"]))
     return {
@@ -73,8 +73,8 @@ def look(request: Answer) -> Answer:
         "files": files,
         "unread": unread,
         "paths": {path: access(root + path) for path in matches(request.get("paths", ()), root, places)},
-        "space": {path: space(path) for path in request.get("space", ()) if os.path.isdir(path)},
-        "strings": {name: search(one, places) for name, one in request.get("strings", {}).items()},
+        "space": {path: file_system_space(path) for path in request.get("space", ()) if os.path.isdir(path)},
+        "strings": {name: search_strings(one, places) for name, one in request.get("strings", {}).items()},
         "env": {name: os.environ[name] for name in request.get("env", ()) if name in os.environ},
         "seconds": round(time.monotonic() - started, 3),
         "epoch": time.time(),
@@ -105,22 +105,22 @@ def found_prefixes() -> List[str]:
     return [str(Path(launcher).resolve().parent.parent)] if launcher else []
 
 
-def folders(prefixes: Iterable[str]) -> Places:
+def search_folders(prefixes: Iterable[str]) -> Places:
     """Where libraries, programs and Python packages lie, in the order in which a loader would look."""
     given = [prefix for prefix in prefixes if prefix]
     others = [path for pattern in VENDORS for path in sorted(glob.glob(pattern))]
-    every = given + list(USUAL) + others
+    every = given + list(USUAL_PREFIXES) + others
     libraries = [os.path.join(prefix, part) for prefix in given for part in library_parts()]
-    libraries += split("LD_LIBRARY_PATH")
-    libraries += configured() + [os.path.join(prefix, part) for prefix in every for part in library_parts()]
-    programs = [os.path.join(prefix, "bin") for prefix in given] + split("PATH")
+    libraries += folders_in_variable("LD_LIBRARY_PATH")
+    libraries += loader_folders() + [os.path.join(prefix, part) for prefix in every for part in library_parts()]
+    programs = [os.path.join(prefix, "bin") for prefix in given] + folders_in_variable("PATH")
     programs += [os.path.join(prefix, part) for prefix in every for part in ("bin", "sbin")]
     packages = [path for path in sysconfig.get_paths().values() if path.endswith("-packages")]
     packages += [path for prefix in given for path in python_packages(prefix)]
     packages += [path for prefix in every for path in python_packages(prefix)]
     own = [path for path in sys.path if path.endswith("-packages")]
     first = [path for prefix in given for path in python_packages(prefix)]
-    return {"lib": there(libraries), "bin": there(programs), "site": there(first + own + packages)}
+    return {"lib": existing(libraries), "bin": existing(programs), "site": existing(first + own + packages)}
 
 
 def library_parts() -> Tuple[str, ...]:
@@ -134,12 +134,12 @@ def python_packages(prefix: str) -> List[str]:
     return [path for pattern in patterns for path in sorted(glob.glob(os.path.join(prefix, pattern)), reverse=True)]
 
 
-def split(name: str) -> List[str]:
+def folders_in_variable(name: str) -> List[str]:
     """The folders that a variable lists."""
     return [path for path in os.environ.get(name, "").split(os.pathsep) if path.startswith("/")]
 
 
-def configured() -> List[str]:
+def loader_folders() -> List[str]:
     """Folders that the loader's configuration names."""
     found = []
     for path in sorted(glob.glob("/etc/ld.so.conf.d/*.conf")):
@@ -151,7 +151,7 @@ def configured() -> List[str]:
     return found
 
 
-def there(paths: Iterable[str]) -> List[str]:
+def existing(paths: Iterable[str]) -> List[str]:
     """Folders that exist, each once, by the first name they have."""
     kept = {}  # type: Dict[str, str]
     for path in paths:
@@ -210,13 +210,13 @@ def access(path: str) -> Answer:
     return {"real": os.path.realpath(path), "may": allowed}
 
 
-def space(path: str) -> Answer:
+def file_system_space(path: str) -> Answer:
     """Bytes of a file system, and how many are free."""
     found = os.statvfs(path)
     return {"size": found.f_blocks * found.f_frsize, "free": found.f_bavail * found.f_frsize}
 
 
-def search(one: Answer, places: Places) -> Dict[str, List[str]]:
+def search_strings(one: Answer, places: Places) -> Dict[str, List[str]]:
     """Texts in binary files, by path."""
     pattern = re.compile(one["pattern"].encode())
     found = {}  # type: Dict[str, List[str]]
@@ -258,7 +258,7 @@ def run_all(request: Answer, places: Places, environ: Dict[str, str]) -> Dict[st
 
 def run_one(argv: List[str], environ: Dict[str, str], deadline: float) -> Answer:
     """One command: its return code and what it printed, or that it is missing, or took too long."""
-    argv = [token for word in argv for token in stand_in(word)]
+    argv = [token for word in argv for token in expand_word(word)]
     if time.monotonic() >= deadline:
         return {"timeout": True}
     try:
@@ -274,10 +274,10 @@ def run_one(argv: List[str], environ: Dict[str, str], deadline: float) -> Answer
         os.killpg(process.pid, 9)
         process.communicate()
         return {"timeout": True}
-    return {"rc": process.returncode, "out": text_of(out), "err": text_of(err)}
+    return {"rc": process.returncode, "out": decode_output(out), "err": decode_output(err)}
 
 
-def stand_in(word: str) -> List[str]:
+def expand_word(word: str) -> List[str]:
     """What a word of a command stands for."""
     if word == "{python}":
         return [sys.executable]
@@ -289,7 +289,7 @@ def stand_in(word: str) -> List[str]:
     return [loader] if loader == "ldd" else ["env", "LD_TRACE_LOADED_OBJECTS=1", loader]
 
 
-def text_of(data: bytes) -> str:
+def decode_output(data: bytes) -> str:
     """What a command printed, cut."""
     return data[:MOST_OUTPUT].decode("utf-8", "replace")
 

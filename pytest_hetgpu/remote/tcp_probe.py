@@ -1,6 +1,6 @@
 """How fast data gets from one node to another over plain TCP: `serve` on the one, then `measure` on the other.
 
-    python3 pump.py < REQUEST > ANSWER
+    python3 tcp_probe.py < REQUEST > ANSWER
 
 Request and answer are a JSON object each. Both requests have:
 
@@ -38,9 +38,9 @@ import time
 from contextlib import suppress
 from typing import Callable, Iterator, List, NoReturn, Tuple
 
-from pump_iperf3 import iperf3_client, iperf3_server, iperf3_version
-from pump_place import addresses, endpoint, listening, place
-from pump_streams import Fields, Trouble, ends_by_itself, pull, push
+from tcp_probe_iperf3 import iperf3_client, iperf3_server, iperf3_version
+from tcp_probe_network import addresses, endpoint, listen_on_node, network_id
+from tcp_probe_streams import Fields, ProbeError, receive_data, send_data, set_alarm
 
 TOOL = "pump 1"
 PATIENCE = 3.0  # seconds for a connection, or a word on it
@@ -49,47 +49,47 @@ CONTROL, STREAM = b"C", b"S"
 TRIPS, TRIPS_FOR = 1000, 0.1  # round trips, and the seconds that they may take
 
 
-def signed(token: str, nonce: bytes, role: bytes) -> bytes:
+def sign_nonce(token: str, nonce: bytes, role: bytes) -> bytes:
     """The proof that one knows the token, good for this nonce alone."""
     return hmac.new(token.encode(), nonce + role, hashlib.sha256).digest()
 
 
-def exactly(conn: socket.socket, size: int) -> bytes:
+def receive_exactly(conn: socket.socket, size: int) -> bytes:
     """So many bytes of a connection; Trouble where it ends before."""
     data = b""
     while len(data) < size:
         more = conn.recv(size - len(data))
         if not more:
-            raise Trouble("the connection was closed")
+            raise ProbeError("the connection was closed")
         data += more
     return data
 
 
-class Control:
+class ControlChannel:
     """Lines of JSON on a connection."""
 
     def __init__(self, conn: socket.socket) -> None:
         self.conn = conn
         self.file = conn.makefile("rb")
 
-    def say(self, fields: Fields) -> None:
+    def send_line(self, fields: Fields) -> None:
         """Sends one."""
         self.conn.sendall(json.dumps(fields).encode() + b"\n")
 
-    def hear(self, seconds: float) -> Fields:
+    def receive_line(self, seconds: float) -> Fields:
         """Waits for one; {} at the end. Trouble where none comes, and for what the other end says went wrong."""
         self.conn.settimeout(seconds)
         try:
             line = self.file.readline(1 << 20)
         except socket.timeout:  # noqa: UP041 - another error before 3.10
-            raise Trouble(f"no word from the other node for {seconds:g} s") from None
+            raise ProbeError(f"no word from the other node for {seconds:g} s") from None
         fields = json.loads(line.decode()) if line else {}  # type: Fields
         if fields.get("error"):
-            raise Trouble(fields["error"])
+            raise ProbeError(fields["error"])
         return fields
 
 
-class Server:
+class ProbeServer:
     """Serves one client, on whose control connection the requests come; the methods named `do_...` are these."""
 
     def __init__(self, listener: socket.socket, asked: Fields) -> None:
@@ -103,38 +103,38 @@ class Server:
             self.listener.settimeout(max(0.01, self.deadline - time.monotonic()))
             conn, _ = self.listener.accept()
             nonce = os.urandom(NONCE)
-            with suppress(OSError, Trouble):
+            with suppress(OSError, ProbeError):
                 conn.settimeout(PATIENCE)
                 conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 conn.sendall(nonce)
-                said = exactly(conn, len(role) + DIGEST)
-                if said[:1] == role and hmac.compare_digest(said[1:], signed(self.token, nonce, role)):
+                said = receive_exactly(conn, len(role) + DIGEST)
+                if said[:1] == role and hmac.compare_digest(said[1:], sign_nonce(self.token, nonce, role)):
                     return conn
             conn.close()
 
     def serve(self) -> None:
         """Answers until the client closes its control connection."""
-        control = Control(self.accept(CONTROL))
+        control = ControlChannel(self.accept(CONTROL))
         while True:
-            request = control.hear(max(0.01, self.deadline - time.monotonic()))
+            request = control.receive_line(max(0.01, self.deadline - time.monotonic()))
             if not request:
                 return
             try:
-                control.say(getattr(self, "do_" + request["do"])(request, control))
-            except (OSError, Trouble) as error:
-                control.say({"error": str(error)})
+                control.send_line(getattr(self, "do_" + request["do"])(request, control))
+            except (OSError, ProbeError) as error:
+                control.send_line({"error": str(error)})
 
     def streams(self, count: int) -> List[socket.socket]:
         """So many connections for data."""
         return [self.accept(STREAM) for _ in range(count)]
 
-    def do_there(self, request: Fields, _: Control) -> Fields:
-        return pull(self.streams(request["streams"]), request["warm"], request["seconds"], request["intervals"])
+    def do_there(self, request: Fields, _: ControlChannel) -> Fields:
+        return receive_data(self.streams(request["streams"]), request["warm"], request["seconds"], request["intervals"])
 
-    def do_back(self, request: Fields, _: Control) -> Fields:
-        return push(self.streams(request["streams"]), request["warm"], request["seconds"])
+    def do_back(self, request: Fields, _: ControlChannel) -> Fields:
+        return send_data(self.streams(request["streams"]), request["warm"], request["seconds"])
 
-    def do_echo(self, _: Fields, __: Control) -> Fields:
+    def do_echo(self, _: Fields, __: ControlChannel) -> Fields:
         with self.accept(STREAM) as conn:
             block = conn.recv(PING)
             while block:
@@ -142,28 +142,30 @@ class Server:
                 block = conn.recv(PING)
         return {}
 
-    def do_iperf3(self, request: Fields, control: Control) -> Fields:
+    def do_iperf3(self, request: Fields, control: ControlChannel) -> Fields:
         """Tells the client the port of a server of iperf3's, and waits until that has served once."""
-        return iperf3_server(self.listener, request["patience"], control.say) if request["use"] else iperf3_version()
+        return (
+            iperf3_server(self.listener, request["patience"], control.send_line) if request["use"] else iperf3_version()
+        )
 
 
 def serve(asked: Fields) -> Fields:
     """Where we listen; the process that serves is another one, which nobody waits for."""
-    listener = listening(asked)
+    listener = listen_on_node(asked)
     name = listener.getsockname()
     if os.fork():
-        return {"address": name[0], "port": name[1], "place": place()}
+        return {"address": name[0], "port": name[1], "place": network_id()}
     try:
         nothing = os.open(os.devnull, os.O_RDWR)
         for file in (0, 1, 2):
             os.dup2(nothing, file)
-        ends_by_itself(asked["limit"] + 1.0)
-        Server(listener, asked).serve()
+        set_alarm(asked["limit"] + 1.0)
+        ProbeServer(listener, asked).serve()
     finally:
         os._exit(0)
 
 
-class Client:
+class ProbeClient:
     """One who measures."""
 
     def __init__(self, asked: Fields) -> None:
@@ -172,7 +174,7 @@ class Client:
         self.peer = endpoint(self.family, asked["address"].partition("%")[0], asked["port"], asked["netdev"])
         own = [address for family, address in addresses(asked["netdev"]) if family == self.family]
         self.source = endpoint(self.family, own[0], 0, asked["netdev"]) if asked["netdev"] and own else None
-        self.control = Control(self.connect(CONTROL))
+        self.control = ControlChannel(self.connect(CONTROL))
 
     def connect(self, role: bytes) -> socket.socket:
         """A connection that the server has let in; Trouble that names its address."""
@@ -183,24 +185,24 @@ class Client:
             if self.source:
                 conn.bind(self.source)
             conn.connect(self.peer)
-            conn.sendall(role + signed(self.asked["token"], exactly(conn, NONCE), role))
-        except (OSError, Trouble) as error:
+            conn.sendall(role + sign_nonce(self.asked["token"], receive_exactly(conn, NONCE), role))
+        except (OSError, ProbeError) as error:
             conn.close()
-            raise Trouble(f"{self.peer[0]} port {self.peer[1]}: {getattr(error, 'strerror', '') or error}") from None
+            raise ProbeError(f"{self.peer[0]} port {self.peer[1]}: {getattr(error, 'strerror', '') or error}") from None
         return conn
 
     def rtt(self) -> Fields:
         """Seconds until a small message is back."""
-        self.control.say({"do": "echo"})
+        self.control.send_line({"do": "echo"})
         trips = []
         with self.connect(STREAM) as conn:
             end = time.monotonic() + TRIPS_FOR
             while len(trips) < TRIPS and (len(trips) < 3 or time.monotonic() < end):
                 began = time.monotonic()
                 conn.sendall(b"\0" * PING)
-                exactly(conn, PING)
+                receive_exactly(conn, PING)
                 trips.append(time.monotonic() - began)
-        self.control.hear(PATIENCE)
+        self.control.receive_line(PATIENCE)
         counted = sorted(trips[len(trips) // 10 :])
         return {"median": counted[len(counted) // 2], "least": counted[0]}
 
@@ -208,44 +210,44 @@ class Client:
         """Data one way, counted by who receives it."""
         asked = self.asked
         plan = {"streams": streams, "warm": warm, "seconds": asked["seconds"], "intervals": asked["intervals"]}
-        self.control.say(dict(plan, do=way))
+        self.control.send_line(dict(plan, do=way))
         conns = [self.connect(STREAM) for _ in range(streams)]
         if way == "there":
-            sent = push(conns, warm, asked["seconds"])
-            received = self.control.hear(PATIENCE)
+            sent = send_data(conns, warm, asked["seconds"])
+            received = self.control.receive_line(PATIENCE)
         else:
-            received = pull(conns, warm, asked["seconds"], asked["intervals"])
-            sent = self.control.hear(PATIENCE)
+            received = receive_data(conns, warm, asked["seconds"], asked["intervals"])
+            sent = self.control.receive_line(PATIENCE)
         load = {name: max(sent[name], received[name]) for name in ("core", "machine")}
         return dict(load, way=way, streams=streams, rates=received["rates"])
 
     def iperf3(self, way: str, streams: int, _: float) -> Fields:
         """The same, by iperf3."""
         patience = self.asked["seconds"] + 2 * PATIENCE
-        self.control.say({"do": "iperf3", "use": True, "patience": patience})
-        port = self.control.hear(PATIENCE)["port"]
+        self.control.send_line({"do": "iperf3", "use": True, "patience": patience})
+        port = self.control.receive_line(PATIENCE)["port"]
         own = self.source[0] if self.source else ""
         try:
             flow = {"way": way, "streams": streams, "seconds": self.asked["seconds"]}
             return iperf3_client(self.peer[0], port, own, flow)
         finally:
-            self.control.hear(patience)
+            self.control.receive_line(patience)
 
     def tools(self) -> Iterator[Tuple[str, Callable[[str, int, float], Fields]]]:
         """Who may move the data: iperf3 where both have it, and it is wanted; then ourselves."""
         own = iperf3_version()["version"] if self.asked["iperf3"] and not self.peer[0].startswith("fe80:") else ""
         if own:
-            self.control.say({"do": "iperf3", "use": False})
-            if self.control.hear(PATIENCE)["version"]:
+            self.control.send_line({"do": "iperf3", "use": False})
+            if self.control.receive_line(PATIENCE)["version"]:
                 yield own, self.iperf3
         yield TOOL, self.flow
 
 
 def measure(asked: Fields) -> Fields:
     """Round trips, then data both ways over each number of streams; as much of it as went well."""
-    found = {"tool": TOOL, "place": place(), "flows": []}  # type: Fields
+    found = {"tool": TOOL, "place": network_id(), "flows": []}  # type: Fields
     try:
-        client = Client(asked)
+        client = ProbeClient(asked)
         found["rtt"] = client.rtt()
         # A window of TCP's opens within some round trips.
         warm = max(asked["warm"], min(20 * found["rtt"]["median"], 2.0))
@@ -254,13 +256,13 @@ def measure(asked: Fields) -> Fields:
             try:
                 for streams in asked["streams"]:
                     found["flows"] += [flow(way, streams, warm) for way in ("there", "back")]
-            except Trouble as trouble:
+            except ProbeError as trouble:
                 if tool == TOOL:
                     raise
                 found["passed_over"] = str(trouble)
             else:
                 break
-    except (OSError, Trouble) as error:
+    except (OSError, ProbeError) as error:
         found["error"] = str(error)
     return found
 
@@ -268,10 +270,10 @@ def measure(asked: Fields) -> Fields:
 def main() -> NoReturn:
     """Answers one request."""
     asked = json.loads(sys.stdin.read())
-    ends_by_itself(asked["limit"] + 1.0)
+    set_alarm(asked["limit"] + 1.0)
     try:
         answer = {"serve": serve, "measure": measure}[asked["do"]](asked)
-    except (OSError, Trouble) as error:
+    except (OSError, ProbeError) as error:
         answer = {"error": str(error)}
     sys.stdout.write(json.dumps(answer) + "\n")
     sys.exit(0)

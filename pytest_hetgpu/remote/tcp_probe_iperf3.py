@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Callable
 
-from pump_streams import Fields, Trouble, busy, ends_by_itself, ticks
+from tcp_probe_streams import Fields, ProbeError, busy_share, cpu_ticks, set_alarm
 
 PROGRAM = "iperf3"
 
@@ -41,7 +41,7 @@ def iperf3_server(listener: socket.socket, patience: float, say: Callable[[Field
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        preexec_fn=partial(ends_by_itself, patience + 2),  # noqa: PLW1509 - no threads here; an alarm outlives exec(2)
+        preexec_fn=partial(set_alarm, patience + 2),  # noqa: PLW1509 - no threads here; an alarm outlives exec(2)
     )
     try:
         assert server.stdout is not None
@@ -49,7 +49,7 @@ def iperf3_server(listener: socket.socket, patience: float, say: Callable[[Field
         while b"listening" not in said:
             line = server.stdout.readline()
             if not line:
-                raise Trouble(f"iperf3 does not serve: {' '.join(said.decode(errors='replace').split())[-200:]}")
+                raise ProbeError(f"iperf3 does not serve: {' '.join(said.decode(errors='replace').split())[-200:]}")
             said += line
         say({"port": port})
         with suppress(subprocess.TimeoutExpired):
@@ -66,19 +66,19 @@ def iperf3_client(address: str, port: int, own: str, flow: Fields) -> Fields:
     argv = [PROGRAM, "--client", address, "--port", str(port), "--json", "--parallel", str(flow["streams"])]
     argv += ["--time", str(max(1, math.ceil(flow["seconds"])))]
     argv += ["--reverse"] * (flow["way"] == "back") + (["--bind", own] if own else [])
-    before = ticks()
+    before = cpu_ticks()
     done = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     try:
         text = done.communicate(timeout=flow["seconds"] + 5)[0]
     except subprocess.TimeoutExpired:
         done.kill()
         done.communicate()
-        raise Trouble("iperf3 did not end") from None
-    load = {"way": flow["way"], "streams": flow["streams"], "machine": busy(before)}
-    return dict(load, **read(text.decode(errors="replace")))
+        raise ProbeError("iperf3 did not end") from None
+    load = {"way": flow["way"], "streams": flow["streams"], "machine": busy_share(before)}
+    return dict(load, **parse_result(text.decode(errors="replace")))
 
 
-def read(text: str) -> Fields:
+def parse_result(text: str) -> Fields:
     """`rates` and `core` of what `iperf3 --json` printed. Trouble where that is no result.
 
     `end.sum_received` is the receiver's; utilisation is of iperf3's process (one thread until 3.16), in percent of a
@@ -87,9 +87,9 @@ def read(text: str) -> Fields:
     try:
         said = json.loads(text)
         if said.get("error"):
-            raise Trouble(f"iperf3: {said['error']}")
+            raise ProbeError(f"iperf3: {said['error']}")
         load = said["end"]["cpu_utilization_percent"]
         rate = float(said["end"]["sum_received"]["bits_per_second"]) / 8
         return {"rates": [rate], "core": max(float(load["host_total"]), float(load["remote_total"])) / 100}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise Trouble(f"what iperf3 printed cannot be read ({type(error).__name__}: {error})") from None
+        raise ProbeError(f"what iperf3 printed cannot be read ({type(error).__name__}: {error})") from None

@@ -14,8 +14,8 @@ import threading
 import time
 from typing import List
 
-PATIENCE = 10.0  # seconds for salloc to give back what it has
-CANCELLING = 120.0  # seconds in which a controller that is away may come back
+RELEASE_TIMEOUT = 10.0  # seconds for salloc to give back what it has
+CANCEL_TIMEOUT = 120.0  # seconds in which a controller that is away may come back
 _NUMBER = re.compile(rb"(?:[Jj]ob allocation|job) (\d+)")
 
 
@@ -54,7 +54,7 @@ def main(argv: List[str]) -> int:
         with contextlib.suppress(OSError):
             os.write(1, line)
     try:
-        status = salloc.wait(PATIENCE)
+        status = salloc.wait(RELEASE_TIMEOUT)
     except subprocess.TimeoutExpired:
         salloc.kill()
         status = salloc.wait()
@@ -65,7 +65,7 @@ def main(argv: List[str]) -> int:
 
 def cancel(job: str) -> None:
     """Makes sure that the job is over, also where the controller is away for a while."""
-    latest = time.monotonic() + CANCELLING
+    latest = time.monotonic() + CANCEL_TIMEOUT
     while time.monotonic() < latest:
         done = subprocess.run(
             ["scancel", "--quiet", job], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False

@@ -2,7 +2,7 @@
 
     [--folder GLOB]...   folders to look for the program in before all others
     [--mpi4py]           the program is a Python one over mpi4py: which MPI that loads is to be said
-    [--door HOST:PORT]   rank 0 serves on that port, and the others wait until it does
+    [--server HOST:PORT]   rank 0 serves on that port, and the others wait until it does
     -- PROGRAM ARGS...   what the rank becomes; of several with `:::` between them rank I takes the Ith, or the last
 
 The rank keeps its process id: launchers, debuggers and logs see the program itself. Where it is not found, a record
@@ -31,13 +31,13 @@ from typing import Any, Dict, Iterable, Iterator, List, NoReturn, Tuple
 
 STDOUT = 1
 NOT_FOUND, NOT_STARTED = 127, 126
-PATIENCE = 60.0  # seconds for a server to listen
-PAUSE = 0.02
+SERVER_TIMEOUT = 60.0  # seconds for a server to listen
+POLL_INTERVAL = 0.02
 MOST_LOOKED, LONGEST = 20, 150
 BETWEEN = ":::"
 
 # Where suites install what is in no PATH.
-USUAL = (
+USUAL_FOLDERS = (
     *(f"{prefix}/libexec/osu-micro-benchmarks/*/*" for prefix in ("/usr/local", "/usr", "/opt/osu*", "/opt/mpi")),
     *(f"{prefix}/{name}-tests/build" for prefix in ("/usr/local", "/opt") for name in ("nccl", "rccl")),
 )
@@ -50,29 +50,29 @@ PROGRAM_HEADER, INTERPRETER, LONGEST_PATH = 0x38, 3, 4096  # of ELF64 (elf.h)
 
 def main(arguments: List[str]) -> NoReturn:
     """Says who this rank is, then becomes its program."""
-    options, commands = parsed(arguments)
+    options, commands = parse_arguments(arguments)
     rank, size = from_environment(RANKS, 0), from_environment(SIZES, 1)
     command = commands[min(rank, len(commands) - 1)]
-    path, looked = found(command[0], options.folder)
-    library, file, versions = mpi4py_library() if options.mpi4py else own_library(path)
+    path, looked = find_program(command[0], options.folder)
+    library, file, versions = mpi4py_library() if options.mpi4py else linked_mpi(path)
     host = platform.node()
     now = round(time.time(), 3)
     emit(t="hello", rank=rank, size=size, host=host, pid=os.getpid(), library=library, libmpi=file, at=now)
     emit(t="program", rank=rank, host=host, name=command[0], path=path, looked=looked, versions=versions)
     if not path:
         sys.exit(NOT_FOUND)
-    if options.door:
-        meet(rank, options.door)
-    become(path, command)
+    if options.server:
+        wait_for_server(rank, options.server)
+    exec_program(path, command)
 
 
-def parsed(arguments: List[str]) -> Tuple[argparse.Namespace, List[List[str]]]:
+def parse_arguments(arguments: List[str]) -> Tuple[argparse.Namespace, List[List[str]]]:
     """The options, and the command of each rank."""
     split = arguments.index("--")
     parser = argparse.ArgumentParser()
     parser.add_argument("--folder", action="append", default=[])
     parser.add_argument("--mpi4py", action="store_true")
-    parser.add_argument("--door", default="")
+    parser.add_argument("--server", default="")
     commands: List[List[str]] = [[]]
     for word in arguments[split + 1 :]:
         if word == BETWEEN:
@@ -87,13 +87,13 @@ def from_environment(names: Tuple[str, ...], default: int) -> int:
     return next((int(os.environ[name]) for name in names if os.environ.get(name, "").isdigit()), default)
 
 
-def found(program: str, folders: List[str]) -> Tuple[str, List[str]]:
+def find_program(program: str, folders: List[str]) -> Tuple[str, List[str]]:
     """The program's path; where it is nowhere "", and where it was looked for, as far as a record has room."""
     if "/" in program:
         return (program, []) if executable(program) else ("", [program])
     beside = str(Path(sys.executable).parent)  # without following links: the stack's own bin
     path = [folder for folder in os.environ.get("PATH", os.defpath).split(os.pathsep) if folder]
-    looked = list(dict.fromkeys([*matching(folders), beside, *path, *matching(USUAL)]))
+    looked = list(dict.fromkeys([*existing_folders(folders), beside, *path, *existing_folders(USUAL_FOLDERS)]))
     for folder in looked:
         candidate = f"{folder}/{program}"
         if executable(candidate):
@@ -102,7 +102,7 @@ def found(program: str, folders: List[str]) -> Tuple[str, List[str]]:
     return "", [folder[:LONGEST] for folder in dict.fromkeys([*folders, *looked])][:MOST_LOOKED]
 
 
-def matching(patterns: Iterable[str]) -> Iterator[str]:
+def existing_folders(patterns: Iterable[str]) -> Iterator[str]:
     """Folders that there are."""
     for pattern in patterns:
         yield from sorted(str(path) for path in Path("/").glob(pattern.lstrip("/")) if path.is_dir())
@@ -113,7 +113,7 @@ def executable(path: str) -> bool:
     return Path(path).is_file() and os.access(path, os.X_OK)
 
 
-def become(path: str, command: List[str]) -> NoReturn:
+def exec_program(path: str, command: List[str]) -> NoReturn:
     """Replaces this process. What was found by its name alone is called by its name, as a shell would."""
     plain = "/" in command[0] or shutil.which(command[0]) != path
     try:
@@ -133,23 +133,23 @@ def mpi4py_library() -> Tuple[str, str, Dict[str, str]]:
     except (ImportError, RuntimeError):
         return "", "", {}  # the program itself will say why
     handle = ctypes.CDLL(MPI.__file__)
-    return plain_text(MPI.Get_library_version()), mapped(handle), {"mpi4py": mpi4py.__version__}
+    return plain_text(MPI.Get_library_version()), library_path(handle), {"mpi4py": mpi4py.__version__}
 
 
-def own_library(path: str) -> Tuple[str, str, Dict[str, str]]:
+def linked_mpi(path: str) -> Tuple[str, str, Dict[str, str]]:
     """The same of the MPI that a dynamic program is linked with; nothing for a program that is not."""
-    for file in linked(path) if path else ():
+    for file in linked_libraries(path) if path else ():
         try:
             handle = ctypes.CDLL(file)
             length, text = ctypes.c_int(), ctypes.create_string_buffer(1 << 16)
             handle.MPI_Get_library_version(text, ctypes.byref(length))
         except (OSError, AttributeError):
             continue
-        return plain_text(text.value.decode(errors="replace")), mapped(handle), {}
+        return plain_text(text.value.decode(errors="replace")), library_path(handle), {}
     return "", "", {}
 
 
-def linked(path: str) -> Iterator[str]:
+def linked_libraries(path: str) -> Iterator[str]:
     """Files of MPI's library that the loader would take for a program. The program itself is not started."""
     try:
         loader = interpreter_of(path)
@@ -188,7 +188,7 @@ def interpreter_of(path: str) -> str:
     return ""
 
 
-def mapped(handle: ctypes.CDLL) -> str:
+def library_path(handle: ctypes.CDLL) -> str:
     """Real path of the file that holds the MPI which a library calls."""
     address = ctypes.cast(handle.MPI_Get_library_version, ctypes.c_void_p).value or 0
     for line in Path("/proc/self/maps").read_text(errors="replace").splitlines():
@@ -204,52 +204,52 @@ def plain_text(text: str) -> str:
     return " ".join(text.replace("\0", " ").split())[:120]
 
 
-def meet(rank: int, door: str) -> None:
-    """Rank 0 goes on and opens the door behind itself; the others wait at it.
+def wait_for_server(rank: int, server: str) -> None:
+    """Leave a doorkeeper behind on rank 0; on other ranks wait until it lets this one in.
 
-    A server takes the first connection for its client, so nobody may try whether it listens. The door is the next port:
-    there a child of rank 0's listens once the kernel says that rank 0 does.
+    A server takes the first connection for its client, so no rank may probe its port. The doorkeeper is a child of rank
+    0. It listens on the next port as soon as the kernel shows that rank 0 listens.
     """
-    host, _, port = door.rpartition(":")
+    host, _, port = server.rpartition(":")
     if rank == 0:
-        serve(int(port))
+        start_doorkeeper(int(port))
         return
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + SERVER_TIMEOUT
     while True:
         try:
-            socket.create_connection((host, int(port) + 1), timeout=PATIENCE).close()
+            socket.create_connection((host, int(port) + 1), timeout=SERVER_TIMEOUT).close()
         except OSError:
             if time.monotonic() > deadline:
                 raise
-            time.sleep(PAUSE)
+            time.sleep(POLL_INTERVAL)
         else:
             return
 
 
-def serve(port: int) -> None:
+def start_doorkeeper(port: int) -> None:
     """Leaves a child behind that lets one client in as soon as something listens on the port."""
     parent = os.getpid()
     if os.fork():
         return
-    deadline = time.monotonic() + PATIENCE
-    while not listening(port):
+    deadline = time.monotonic() + SERVER_TIMEOUT
+    while not is_listening(port):
         if time.monotonic() > deadline or os.getppid() != parent:
             os._exit(0)
-        time.sleep(PAUSE)
-    with socket.socket() as door:
-        door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        door.settimeout(PATIENCE)
+        time.sleep(POLL_INTERVAL)
+    with socket.socket() as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server.settimeout(SERVER_TIMEOUT)
         try:
-            door.bind(("", port + 1))
-            door.listen()
-            door.accept()[0].close()
+            server.bind(("", port + 1))
+            server.listen()
+            server.accept()[0].close()
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 print(f"cannot start a server: port {port + 1} beside its own is taken", flush=True)
     os._exit(0)
 
 
-def listening(port: int) -> bool:
+def is_listening(port: int) -> bool:
     """Whether any process in this network namespace listens on a TCP port (proc_net_tcp.txt: state 0A)."""
     for name in ("tcp", "tcp6"):
         try:

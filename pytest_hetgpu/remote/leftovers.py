@@ -22,14 +22,14 @@ import segments
 MARK = "hetgpu-owner-1/"
 NOBODY = "nobody"
 PREFIX = b"HETGPU_OWNER="
-PLACES = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - only looked through
-LOOK_EVERY = 0.02  # seconds
+FOLDERS = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - only looked through
+POLL_INTERVAL = 0.02  # seconds
 TICKS = os.sysconf("SC_CLK_TCK")
 
-Thing = Dict[str, Any]
+Leftover = Dict[str, Any]
 
 
-def content(path: str) -> bytes:
+def read_file(path: str) -> bytes:
     """A file's beginning; empty where it cannot be read."""
     try:
         with open(path, "rb") as file:  # noqa: PTH123
@@ -40,21 +40,21 @@ def content(path: str) -> bytes:
 
 def label_of(pid: str) -> str:
     """Whose a process says it is; empty: nobody's."""
-    words = content("/proc/" + pid + "/cmdline").rstrip(b"\0").split(b"\0")
+    words = read_file("/proc/" + pid + "/cmdline").rstrip(b"\0").split(b"\0")
     if words and words[-1].startswith(MARK.encode()):
         return words[-1].decode(errors="replace")
-    for entry in content("/proc/" + pid + "/environ").split(b"\0"):
+    for entry in read_file("/proc/" + pid + "/environ").split(b"\0"):
         if entry.startswith(PREFIX + MARK.encode()):
             return entry[len(PREFIX) :].decode(errors="replace")
     return ""
 
 
-def processes() -> Tuple[List[Thing], Dict[int, int]]:
+def processes() -> Tuple[List[Leftover], Dict[int, int]]:
     """Labelled processes that run, and every process's parent."""
     found, parents = [], {}
-    boot = next((int(line.split()[1]) for line in content("/proc/stat").splitlines() if line.startswith(b"btime")), 0)
+    boot = next((int(line.split()[1]) for line in read_file("/proc/stat").splitlines() if line.startswith(b"btime")), 0)
     for entry in os.listdir("/proc"):  # noqa: PTH208
-        name, _, rest = content("/proc/" + entry + "/stat").decode(errors="replace").partition("(")[2].rpartition(")")
+        name, _, rest = read_file("/proc/" + entry + "/stat").decode(errors="replace").partition("(")[2].rpartition(")")
         fields = rest.split()
         if not entry.isdigit() or len(fields) < 20 or fields[0] in "ZX":
             continue
@@ -66,16 +66,16 @@ def processes() -> Tuple[List[Thing], Dict[int, int]]:
     return found, parents
 
 
-def folders() -> Iterator[Thing]:
+def folders() -> Iterator[Leftover]:
     """Labelled folders of agents and tunnels."""
-    places = {os.path.realpath(place) for place in (*PLACES, os.environ.get("TMPDIR") or "/tmp")}  # noqa: S108
+    places = {os.path.realpath(place) for place in (*FOLDERS, os.environ.get("TMPDIR") or "/tmp")}  # noqa: S108
     for place in sorted(places):
         for path in sorted(Path(place).glob("hetgpu-*/.owner")):
             with contextlib.suppress(OSError):
                 found, sign = os.lstat(str(path.parent)), os.lstat(str(path))
                 # Only its owner can have signed it.
                 if stat.S_ISDIR(found.st_mode) and stat.S_ISREG(sign.st_mode) and sign.st_uid == found.st_uid:
-                    label = content(str(path)).decode(errors="replace").strip()
+                    label = read_file(str(path)).decode(errors="replace").strip()
                     if label.startswith(MARK):
                         name = str(path.parent)
                         yield {
@@ -83,7 +83,7 @@ def folders() -> Iterator[Thing]:
                         }  # fmt: skip
 
 
-def shared() -> Iterator[Thing]:
+def shared() -> Iterator[Leftover]:
     """Segments of shared memory of this user that no process uses, `ident` is their size; with `stays` one may."""
     seen = segments.scan()
     for found, why in ((seen.unused, ""), (seen.doubtful, seen.why)):
@@ -94,7 +94,7 @@ def shared() -> Iterator[Thing]:
             }  # fmt: skip
 
 
-def below(roots: Set[int], parents: Dict[int, int]) -> Set[int]:
+def descendants(roots: Set[int], parents: Dict[int, int]) -> Set[int]:
     """`roots` and all that descends from them, but for ourselves and whoever started us."""
     spared, pid = {os.getpid()}, os.getpid()
     while pid in parents and parents[pid] not in spared:
@@ -107,7 +107,7 @@ def below(roots: Set[int], parents: Dict[int, int]) -> Set[int]:
     return taken - spared
 
 
-def kill(labels: Set[str], patience: float) -> Set[str]:
+def kill_owned(labels: Set[str], patience: float) -> Set[str]:
     """Ends the processes of these owners and what descends from them, looking again until a look finds none.
 
     Gives the segments of shared memory that they used.
@@ -116,7 +116,7 @@ def kill(labels: Set[str], patience: float) -> Set[str]:
     held = set()  # type: Set[str]
     while True:
         found, parents = processes()
-        taken = below({thing["ident"] for thing in found if thing["owner"] in labels}, parents)
+        taken = descendants({thing["ident"] for thing in found if thing["owner"] in labels}, parents)
         if not taken or time.monotonic() > deadline:
             return held
         held |= segments.used(segments.names(), taken).held
@@ -127,9 +127,9 @@ def kill(labels: Set[str], patience: float) -> Set[str]:
                 os.kill(pid, signal.SIGCONT)
         asked = time.monotonic() + 1.0
         while sparing and time.monotonic() < asked and any(Path("/proc", str(pid)).exists() for pid in taken):
-            time.sleep(LOOK_EVERY)
+            time.sleep(POLL_INTERVAL)
         sparing = False
-        time.sleep(LOOK_EVERY)
+        time.sleep(POLL_INTERVAL)
 
 
 def main() -> None:
@@ -137,7 +137,7 @@ def main() -> None:
     request = json.loads(sys.argv[1])
     labels, trouble = set(request["remove"]), []
     if labels:
-        held = kill(labels, request["patience"])
+        held = kill_owned(labels, request["patience"])
         segments.remove(held | (segments.names() if NOBODY in labels else set()))
         for folder in list(folders()):
             if folder["owner"] in labels:

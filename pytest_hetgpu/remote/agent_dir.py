@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Dict
 
-from agent_door import Trouble
+from agent_sshd import AgentError
 from agent_tree import become_subreaper
 
 Fields = Dict[str, Any]
@@ -26,19 +26,19 @@ def private_folder() -> str:
             folder = os.path.realpath(tempfile.mkdtemp(prefix="hetgpu-", dir=where))
             found = os.lstat(folder)
             if found.st_uid == os.getuid() and stat.S_IMODE(found.st_mode) == 0o700:
-                sign(folder)
+                write_owner(folder)
                 return folder
-    raise Trouble(f"no folder to write to: tried {', '.join(filter(None, candidates))}")
+    raise AgentError(f"no folder to write to: tried {', '.join(filter(None, candidates))}")
 
 
-def sign(folder: str) -> None:
+def write_owner(folder: str) -> None:
     """Leaves word of whose the folder is, for whoever finds it when we were killed."""
     owner = os.environ.get("HETGPU_OWNER")
     if owner:
         Path(folder, ".owner").write_text(owner)
 
 
-def hello(folder: str) -> Fields:
+def describe_node(folder: str) -> Fields:
     """Who and where we are."""
     try:
         user = pwd.getpwuid(os.getuid()).pw_name

@@ -43,10 +43,10 @@ MOST_RANKS, MOST_FRAMES, MOST_THREADS = 512, 150, 24
 LONGEST_TEXT, LONGEST_WORD = 20000, 300  # characters
 LONGEST_FILE = 4 << 20  # bytes
 QUICK = 1.5  # seconds: what took longer is not done twice
-UNEVEN = 0.381966  # of the gap: no loop's period fits both
+GAP_FRACTION = 0.381966  # of the gap: no loop's period fits both
 
 
-def content(pid: int, name: str) -> bytes:
+def read_proc(pid: int, name: str) -> bytes:
     """A file of /proc/PID; empty where it cannot be read."""
     try:
         with open(f"/proc/{pid}/{name}", "rb") as file:  # noqa: PTH123 - reads a bounded part
@@ -55,9 +55,9 @@ def content(pid: int, name: str) -> bytes:
         return b""
 
 
-def text(pid: int, name: str) -> str:
+def read_proc_line(pid: int, name: str) -> str:
     """The same as one line of text."""
-    return " ".join(content(pid, name).decode(errors="replace").split())[:LONGEST_WORD]
+    return " ".join(read_proc(pid, name).decode(errors="replace").split())[:LONGEST_WORD]
 
 
 def processes() -> Dict[int, Tuple[int, str, str]]:
@@ -65,14 +65,14 @@ def processes() -> Dict[int, Tuple[int, str, str]]:
     table = {}
     for entry in os.listdir("/proc"):  # noqa: PTH208 - names are what is needed
         if entry.isdigit():
-            name, _, rest = content(int(entry), "stat").decode(errors="replace").partition("(")[2].rpartition(")")
+            name, _, rest = read_proc(int(entry), "stat").decode(errors="replace").partition("(")[2].rpartition(")")
             if rest:
                 state, parent = rest.split()[:2]
                 table[int(entry)] = (int(parent), name, state)
     return table
 
 
-def below(table: Dict[int, Tuple[int, str, str]], roots: Iterable[int], spared: Set[int]) -> Set[int]:
+def descendants(table: Dict[int, Tuple[int, str, str]], roots: Iterable[int], spared: Set[int]) -> Set[int]:
     """Descendants of `roots`, without those of `spared`."""
     children = {}  # type: Dict[int, List[int]]
     for pid, (parent, _, _) in table.items():
@@ -86,52 +86,52 @@ def below(table: Dict[int, Tuple[int, str, str]], roots: Iterable[int], spared: 
     return found
 
 
-def told_rank(pid: int) -> Dict[bytes, int]:
+def launcher_ranks(pid: int) -> Dict[bytes, int]:
     """What launchers have told a process of its rank."""
     told = {}
-    for entry in content(pid, "environ").split(b"\0"):
+    for entry in read_proc(pid, "environ").split(b"\0"):
         name, _, value = entry.partition(b"=")
         if name in RANK_NAMES and re.match(rb"\d{1,7}\Z", value):
             told[name] = int(value)
     return told
 
 
-def of_job(request: Fields, table: Dict[int, Tuple[int, str, str]]) -> Set[int]:
+def job_processes(request: Fields, table: Dict[int, Tuple[int, str, str]]) -> Set[int]:
     """The processes of the job that are here."""
     mine = {os.getpid()}
     pids = {pid for pid in request.get("pids", ()) if pid in table} - mine
-    return pids | below(table, [*request.get("below", ()), *pids], mine)
+    return pids | descendants(table, [*request.get("below", ()), *pids], mine)
 
 
 def stopped(pids: Set[int], ranks: Iterable[int], table: Dict[int, Tuple[int, str, str]]) -> List[Fields]:
     """Those that a signal has stopped (state T), without ranks and what these have started."""
-    launching = pids - set(ranks) - below(table, ranks, set())
-    return [{"pid": pid, "name": called(pid, table[pid][1])} for pid in sorted(launching) if table[pid][2] == "T"]
+    launching = pids - set(ranks) - descendants(table, ranks, set())
+    return [{"pid": pid, "name": command_name(pid, table[pid][1])} for pid in sorted(launching) if table[pid][2] == "T"]
 
 
-def called(pid: int, name: str) -> str:
+def command_name(pid: int, name: str) -> str:
     """What a process is called: by the kernel, in full where its command has that name."""
-    command = content(pid, "cmdline").partition(b"\0")[0].decode(errors="replace").rpartition("/")[2]
+    command = read_proc(pid, "cmdline").partition(b"\0")[0].decode(errors="replace").rpartition("/")[2]
     return command[:LONGEST_WORD] if command.startswith(name) else name
 
 
-def who_is_rank(request: Fields, pids: Set[int], table: Dict[int, Tuple[int, str, str]]) -> Dict[int, int]:
+def find_ranks(request: Fields, pids: Set[int], table: Dict[int, Tuple[int, str, str]]) -> Dict[int, int]:
     """The ranks here and their processes."""
     mine = {os.getpid()}
     host = platform.node().split(".")[0]
     ranks = {rank: pid for rank, pid, where in request.get("hellos", ()) if pid in pids and where.split(".")[0] == host}
-    told = {pid: told_rank(pid) for pid in sorted(pids)}
+    told = {pid: launcher_ranks(pid) for pid in sorted(pids)}
     name = next((name for name in RANK_NAMES if any(name in one for one in told.values())), b"")
     candidates = {}  # type: Dict[int, List[int]]
     for pid, names in told.items():
         if name in names and names[name] not in ranks:
             candidates.setdefault(names[name], []).append(pid)
     for rank, found in candidates.items():
-        depth = {pid: len(below(table, [pid], mine)) for pid in found}
+        depth = {pid: len(descendants(table, [pid], mine)) for pid in found}
         ranks[rank] = min(
             found,
             key=lambda pid: (
-                not COMMUNICATES.search(content(pid, "maps")),
+                not COMMUNICATES.search(read_proc(pid, "maps")),
                 table[pid][1] in WRAPPERS,
                 -depth[pid],
                 pid,
@@ -140,15 +140,15 @@ def who_is_rank(request: Fields, pids: Set[int], table: Dict[int, Tuple[int, str
     return dict(sorted(ranks.items())[:MOST_RANKS])
 
 
-class Looker:
+class StackSampler:
     """Looks at processes with whatever is there, until `deadline`."""
 
     def __init__(self, request: Fields) -> None:
         self.deadline = time.monotonic() + request["seconds"]
         self.gap = request["gap"]
-        self.py_spy = unpacked(request.get("py_spy") or "") or shutil.which("py-spy")
+        self.py_spy = unpack_tool(request.get("py_spy") or "") or shutil.which("py-spy")
         self.gdb = shutil.which("gdb")
-        self.turn = threading.Semaphore(max(4, 2 * (os.cpu_count() or 1)))
+        self.slots = threading.Semaphore(max(4, 2 * (os.cpu_count() or 1)))
         self.running = set()  # type: Set[subprocess.Popen[bytes]]
 
     def left(self) -> float:
@@ -157,7 +157,7 @@ class Looker:
 
     def run(self, *argv: str) -> Tuple[int, bytes, str]:
         """Exit status, output and complaint of a command that has only the time that is left."""
-        with self.turn:
+        with self.slots:
             if self.left() <= 0.1:
                 return 1, b"", "no time was left"
             pipe = subprocess.PIPE
@@ -191,7 +191,7 @@ class Looker:
             ways = (["--native"], []) if state not in "Tt" else (["--nonblocking"],)
             for way in ways:
                 code, out, said = self.run(self.py_spy, "dump", "--json", "--full-filenames", "--pid", str(pid), *way)
-                threads = frames_of(out) if not code else None
+                threads = parse_py_spy(out) if not code else None
                 if threads is not None:
                     seen = {"tool": "py-spy", "threads": threads}  # type: Fields
                     return seen if not is_broken(threads) else dict(seen, **self.by_gdb(pid, trouble))
@@ -212,23 +212,26 @@ class Looker:
     def sample(self, pid: int, python: bool, stacks: bool) -> Fields:
         """One look at a process."""
         began = time.monotonic()
-        status = content(pid, "stat").decode(errors="replace").rpartition(")")[2].split()
+        status = read_proc(pid, "stat").decode(errors="replace").rpartition(")")[2].split()
         found = {"state": status[0] if status else "X"}  # type: Fields
         if len(status) > 12:
             found["cpu"] = int(status[11]) + int(status[12])
-        moved = re.findall(rb"^[rw]char: (\d+)", content(pid, "io"), re.MULTILINE)
+        moved = re.findall(rb"^[rw]char: (\d+)", read_proc(pid, "io"), re.MULTILINE)
         found["io"] = sum(map(int, moved)) if moved else None
-        found["wchan"], found["syscall"] = text(pid, "wchan"), text(pid, "syscall").partition(" ")[0]
-        found["kernel"] = text(pid, "stack")
+        found["wchan"], found["syscall"] = (
+            read_proc_line(pid, "wchan"),
+            read_proc_line(pid, "syscall").partition(" ")[0],
+        )
+        found["kernel"] = read_proc_line(pid, "stack")
         if stacks and found["state"] not in "ZX":
             found.update(self.stacks(pid, found["state"], python))
         found["took"] = round(time.monotonic() - began, 3)
         return found
 
-    def look(self, rank: int, pid: int, answer: List[Fields]) -> None:
+    def sample_rank(self, rank: int, pid: int, answer: List[Fields]) -> None:
         """Two looks at one rank, some time apart; a third at one that runs: a loop may be where it was by chance."""
         python = is_python(pid)
-        one = {"rank": rank, "pid": pid, "name": text(pid, "comm"), "python": python, "samples": []}  # type: Fields
+        one = {"rank": rank, "pid": pid, "name": read_proc_line(pid, "comm"), "python": python, "samples": []}  # type: Fields
         answer.append(one)
         began = time.monotonic()
         first = self.sample(pid, python, True)
@@ -237,16 +240,16 @@ class Looker:
         again = first.get("tool") != "proc" and first["took"] < min(QUICK, self.left())
         one["samples"].append(self.sample(pid, python, again))
         if first["state"] == "R" and again and first["took"] + self.gap < self.left():
-            time.sleep(self.gap * UNEVEN)
+            time.sleep(self.gap * GAP_FRACTION)
             one["samples"].append(self.sample(pid, python, again))
 
 
 def is_python(pid: int) -> bool:
     """Whether a process is an interpreter of Python, or holds one."""
-    return bool(PYTHON.search(content(pid, "maps")))
+    return bool(PYTHON.search(read_proc(pid, "maps")))
 
 
-def unpacked(path: str) -> Optional[str]:
+def unpack_tool(path: str) -> Optional[str]:
     """A tool that was sent here, made ready to run."""
     if not path.endswith(".z"):
         return path or None
@@ -259,7 +262,7 @@ def unpacked(path: str) -> Optional[str]:
     return str(tool)
 
 
-def frames_of(said: bytes) -> Optional[List[Fields]]:
+def parse_py_spy(said: bytes) -> Optional[List[Fields]]:
     """py-spy's threads: of each frame its function, file, line, and library where it is native; innermost first."""
     try:
         threads = json.loads(said.decode(errors="replace"))
@@ -295,23 +298,23 @@ def main() -> None:
     if request.get("alone"):
         os.setpgid(0, 0)
     table = processes()
-    pids = of_job(request, table)
-    ranks = who_is_rank(request, pids, table)
-    looker = Looker(request)
+    pids = job_processes(request, table)
+    ranks = find_ranks(request, pids, table)
+    sampler = StackSampler(request)
     answer = {"host": platform.node(), "machine": platform.machine(), "ranks": []}  # type: Fields
     answer["stopped"] = stopped(pids, ranks.values(), table)
-    wants = not looker.py_spy and request.get("offer") == platform.machine() and any(map(is_python, ranks.values()))
+    wants = not sampler.py_spy and request.get("offer") == platform.machine() and any(map(is_python, ranks.values()))
     answer["wants"] = wants
     if not wants:
         threads = [
-            threading.Thread(target=looker.look, args=(rank, pid, answer["ranks"]), daemon=True)
+            threading.Thread(target=sampler.sample_rank, args=(rank, pid, answer["ranks"]), daemon=True)
             for rank, pid in ranks.items()
         ]
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(max(0.0, looker.left() + 0.2))
-        looker.stop()
+            thread.join(max(0.0, sampler.left() + 0.2))
+        sampler.stop()
     sys.stdout.buffer.write(zlib.compress(json.dumps(answer).encode()))
     sys.stdout.buffer.flush()
     os._exit(0)

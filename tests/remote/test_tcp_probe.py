@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 PROGRAMS = Path(__file__).resolve().parents[2] / "pytest_hetgpu" / "remote"
-FILES = ("pump.py", "pump_place.py", "pump_streams.py", "pump_iperf3.py")
+FILES = ("tcp_probe.py", "tcp_probe_network.py", "tcp_probe_streams.py", "tcp_probe_iperf3.py")
 PLAN = {"streams": [1, 2], "seconds": 0.1, "warm": 0.02, "intervals": 4, "iperf3": False}
 SO_MAX_PACING_RATE = 47  # asm-generic/socket.h
 
@@ -50,7 +50,7 @@ with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as conn:
 def ask(request: dict[str, Any], path: str) -> dict[str, Any]:
     """The program's answer."""
     done = subprocess.run(
-        [sys.executable, str(PROGRAMS / "pump.py")],
+        [sys.executable, str(PROGRAMS / "tcp_probe.py")],
         input=json.dumps(request),
         capture_output=True,
         text=True,
@@ -191,7 +191,7 @@ def test_a_server_that_nobody_comes_to_ends_by_itself() -> None:
 def test_what_comes_at_a_known_pace_is_read_as_that() -> None:
     sys.path.insert(0, str(PROGRAMS))
     try:
-        streams = importlib.import_module("pump_streams")
+        streams = importlib.import_module("tcp_probe_streams")
     finally:
         sys.path.remove(str(PROGRAMS))
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -199,7 +199,7 @@ def test_what_comes_at_a_known_pace_is_read_as_that() -> None:
         argv = [sys.executable, "-c", PACED, *map(str, (port, SO_MAX_PACING_RATE, 20_000_000))]
         senders = [subprocess.Popen(argv) for _ in range(2)]
         conns = [listener.accept()[0] for _ in senders]
-    found = streams.pull(conns, 0.2, 0.5, 5)
+    found = streams.receive_data(conns, 0.2, 0.5, 5)
     assert [sender.wait(20) for sender in senders] == [0, 0]
     assert sorted(found["rates"])[2] == pytest.approx(40e6, rel=0.1)
 
