@@ -1,4 +1,4 @@
-"""`hetgpu clean`: shows what dead runs have left, and removes it when told to."""
+"""`hetgpu clean`: shows the leftovers of dead runs, and removes them on request."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EXIT_LEFTOVERS = 1
 
 @dataclass(frozen=True)
 class CleanOptions:
-    """What the user asked for; `engines` and `inventories` are further places, `runs` the only ones that matter."""
+    """The options of the command; `engines` and `inventories` are further places, `runs` the only ones to clean."""
 
     yes: bool = False
     json: bool = False
@@ -39,7 +39,7 @@ class CleanOptions:
     runs: tuple[str, ...] = ()
 
     def concerns(self, owner: Owner) -> bool:
-        """Whether an owner's things are meant."""
+        """Return whether the resources of an owner are included."""
         return not self.runs or owner.run in self.runs
 
 
@@ -47,16 +47,16 @@ Print = Callable[[str], None]
 
 
 def run(options: CleanOptions, print_line: Print, print_error: Print, ask: Callable[[str], str] | None = None) -> int:
-    """Shows, removes what may be removed, and gives the exit status: 0 nothing is left, 1 something is.
+    """Show leftovers and remove those that may be removed. Return 0 if none are left, else 1.
 
-    `ask` puts a question to the user, None where nobody is there. UsageError for what cannot be read.
+    `ask` puts a question to the user; None if there is no terminal. Raises UsageError for input that cannot be read.
     """
     run_ledgers = [ledger for ledger in ledgers(home()) if options.concerns(ledger.owner)]
     try:
         places, trouble = _find_places(options, run_ledgers)
         found, unseen = _inspect(places)
         usual = _usual_engine(options, run_ledgers)
-        # Most machines have an engine that is nobody's business here: what it says against us is told, no more.
+        # Most machines have an engine that no run here used: its errors are only remarks.
         remarks = [line for place, line in unseen if place.words == usual]
         trouble += [line for place, line in unseen if place.words != usual]
         me = myself("")
@@ -77,7 +77,7 @@ def run(options: CleanOptions, print_line: Print, print_error: Print, ask: Calla
             print_error(f"not removed: {line}")
         if plan.dead and not left and not options.json:
             print_line(f"removed {findings.counted(plan.dead)}")
-        # What a place has that did not answer was shown to nobody, so working a ledger off needs --yes.
+        # The leftovers of a place that did not answer were not shown, so cleaning by ledger needs --yes.
         unfinished = _close_ledgers(
             run_ledgers, bool(left), blind=bool(trouble) and not options.yes, forget=options.forget
         )
@@ -89,7 +89,10 @@ def run(options: CleanOptions, print_line: Print, print_error: Print, ask: Calla
 
 
 def _find_places(options: CleanOptions, run_ledgers: Iterable[Ledger]) -> tuple[list[Place], list[str]]:
-    """Everywhere to look: here, the engine here if there is one, what ledgers and the user name. What is no place."""
+    """Return all places to inspect, and the errors of those that cannot be.
+
+    They are this machine, its engine if it has one, and the places that ledgers and the user name.
+    """
     spots = [Spot("processes"), *(_engine_location(url) for url in options.engines)]
     spots += [spot for file in options.inventories for spot in _inventory_locations(file)]
     spots += [spot for ledger in run_ledgers for spot in ledger.spots]
@@ -101,7 +104,7 @@ def _find_places(options: CleanOptions, run_ledgers: Iterable[Ledger]) -> tuple[
     for spot in dict.fromkeys(spots):
         try:
             place = place_of(spot)
-            # In one namespace each run looks for kinds of its own.
+            # In one namespace, each run inspects its own kinds of resources.
             places[place.words, spot.environ if place.within else ()] = place
         except HetgpuError as error:
             trouble.append(str(error))
@@ -109,7 +112,7 @@ def _find_places(options: CleanOptions, run_ledgers: Iterable[Ledger]) -> tuple[
 
 
 def _usual_engine(options: CleanOptions, run_ledgers: Iterable[Ledger]) -> str:
-    """The words of the engine that is looked at only because it is there; empty where somebody named it."""
+    """Return the name of the default engine if it is inspected only because it exists; "" if it was named."""
     usual = engine_spot(Reach(), os.environ)
     named = [
         *(_engine_location(url) for url in options.engines),
@@ -128,7 +131,7 @@ def _engine_location(url: str) -> Spot:
 
 
 def _inventory_locations(file: Path) -> Iterable[Spot]:
-    """Hosts and engines of an inventory."""
+    """Yield the hosts and engines of an inventory."""
     for hosts in inventory.read(file).hardware.values():
         for host in hosts:
             if host.reach.engine:
@@ -138,7 +141,7 @@ def _inventory_locations(file: Path) -> Iterable[Spot]:
 
 
 def _inspect(places: Sequence[Place]) -> tuple[list[Found], list[tuple[Place, str]]]:
-    """What is there, looked at side by side; a place that does not answer is named, and the rest goes on."""
+    """Inspect all places in parallel. A place that does not answer becomes an error line."""
 
     def look(place: Place) -> tuple[list[Found], str]:
         try:
@@ -148,13 +151,13 @@ def _inspect(places: Sequence[Place]) -> tuple[list[Found], list[tuple[Place, st
 
     with ThreadPoolExecutor(max_workers=min(16, len(places))) as pool:
         answers = list(pool.map(look, places))
-    # This machine may be a host of the inventory, too.
+    # This machine may also be a host of the inventory.
     once = {(one.place.within, one.thing): one for found, _ in answers for one in found}
     return list(once.values()), [(place, said) for place, (_, said) in zip(places, answers, strict=True) if said]
 
 
 def _remove(dead: Iterable[Found]) -> list[str]:
-    """Removes them; sentences on what is still there."""
+    """Remove leftovers; return a sentence on each one that remains."""
     owners: dict[Place, set[Owner]] = {}
     for one in dead:
         owners.setdefault(one.place, set()).add(one.thing.owner)
@@ -168,7 +171,10 @@ def _remove(dead: Iterable[Found]) -> list[str]:
 
 
 def _close_ledgers(run_ledgers: Iterable[Ledger], failed: bool, *, blind: bool, forget: bool) -> list[str]:
-    """Ledgers of dead runs with nothing left go; what keeps others. If `blind` nothing is removed but ledgers."""
+    """Remove the ledgers of dead runs without leftovers; return the reasons why others stay.
+
+    If `blind`, remove nothing but ledgers.
+    """
     if failed:
         return []
     lines = []

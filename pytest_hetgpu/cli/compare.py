@@ -1,4 +1,4 @@
-"""`hetgpu compare`: two names in, what differs out."""
+"""`hetgpu compare`: prints the differences between two runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EXIT_WORSE = 1
 
 @dataclass(frozen=True, slots=True)
 class CompareOptions:
-    """How to compare; `tolerance` as the user wrote it, in percent."""
+    """The options of the command; `tolerance` is the user's text, in percent."""
 
     tolerance: str = "10"
     common: bool = False
@@ -26,14 +26,17 @@ class CompareOptions:
 
 
 def run_places(reports: Path | None, history: Path | None, environ: Mapping[str, str]) -> Places:
-    """Where runs are looked for: as told, else by the variables that pytest's options have, else below `reports`."""
+    """Return the places of runs: as given, else by the variables of pytest's options, else below `reports`."""
     found = reports or Path(environ.get("HETGPU_REPORTS") or "reports")
     told = environ.get("HETGPU_HISTORY", "")
     return Places(found, history or (Path(told) if told not in ("", "off") else found / HISTORY))
 
 
 def run(before: str, after: str, where: Places, options: CompareOptions, print_line: Callable[[str], object]) -> int:
-    """Prints the comparison; 1 where something is worse, else 0. UsageError where there is nothing to compare."""
+    """Print the comparison; return 1 if something is worse, else 0.
+
+    Raises UsageError if there is nothing to compare.
+    """
     tolerance = _parse_percent(options.tolerance)
     comparison = compare(*sides(before, after, where), tolerance / 100, common=options.common)
     if options.json:

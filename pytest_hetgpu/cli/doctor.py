@@ -1,4 +1,4 @@
-"""`hetgpu doctor`: looks at this machine, or at every host of an inventory, and says what may break jobs there."""
+"""`hetgpu doctor`: inspects this machine or the hosts of an inventory, and lists the problems that jobs would meet."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from pytest_hetgpu.store.text import clean
 
 @dataclass(frozen=True, slots=True)
 class HostConnection:
-    """How a host is come to: by ssh to `address`; "" is this machine."""
+    """The connection to a host: ssh to `address`; "" is this machine."""
 
     address: str = ""
     user: str | None = None
@@ -46,7 +46,7 @@ class HostConnection:
 
 
 Connect = Callable[[HostConnection], Any]
-"""Gives the testinfra host at the end of a connection."""
+"""Returns the testinfra host of a connection."""
 
 USUAL_STACK = Hardware("").stack
 MOST_AT_ONCE = 16
@@ -57,28 +57,27 @@ _MARKS = {State.ABSENT: "-", State.UNKNOWN: "?"}
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What was seen of one host. `kinds` of hardware are there; `trouble` says why nothing was seen.
-
-    `stacks` are the MPIs found, the one that is taken unasked first.
-    """
+    """The facts and concerns of one host; `trouble` is the reason if it could not be inspected."""
 
     name: str
     environment: Environment = field(default_factory=Environment)
     concerns: tuple[Concern, ...] = ()
+    #: the MPIs found, the default one first
     stacks: tuple[Stack, ...] = ()
     trouble: str = ""
+    #: the kinds of hardware on the host
     kinds: tuple[str, ...] = ()
 
     @property
     def fine(self) -> bool:
-        """Whether it could be looked at, and nothing certain speaks against it."""
+        """Whether the host was inspected, and no certain concern exists."""
         return not self.trouble and not any(concern.certain for concern in self.concerns)
 
 
 def connection_to(host: Host) -> HostConnection:
-    """Where its engine is, for that can be reached from here; `address` may be for the other hosts alone."""
+    """Return the connection to a host's engine, which is reachable from here; `address` may serve other hosts only."""
     info = host.reach
-    with suppress(ValueError):  # an IPv6 address without brackets is none of a URL
+    with suppress(ValueError):  # an IPv6 address without brackets is invalid in a URL
         engine = urlsplit(info.engine)
         name, user, port = engine.hostname or "", engine.username or info.user, engine.port or info.port
         if engine.scheme == "ssh" and name:
@@ -90,7 +89,7 @@ def connection_to(host: Host) -> HostConnection:
 
 
 def connect(connection: HostConnection) -> Any:
-    """The testinfra host of this machine, or of one over ssh. NotHere without testinfra."""
+    """Return the testinfra host of this machine, or of one over ssh. Raises NotHere without testinfra."""
     if not connection.address:
         return testinfra_host("local://")
     plain = replace(connection, user=quote(connection.user) if connection.user else None)
@@ -99,9 +98,9 @@ def connect(connection: HostConnection) -> Any:
 
 
 def examine(suite: Suite, connect: Connect = connect) -> tuple[Diagnosis, ...]:
-    """Looks at every host of a suite's inventory, or at this machine where that names none; each once, several at once.
+    """Inspect every host of a suite's inventory once, in parallel; this machine if the inventory has none.
 
-    Raises NotHere where testinfra is not installed. A host that is out of reach is a Diagnosis with its trouble.
+    Raises NotHere if testinfra is not installed. An unreachable host becomes a Diagnosis with trouble.
     """
     places = _group_by_connection(suite.inventory) or {HostConnection(): [("", LOCAL)]}
     stacks = _local_stacks(suite)
@@ -129,7 +128,7 @@ def diagnose(
     prefixes: Sequence[str] = (),
     stacks: tuple[Stack, ...] = (),
 ) -> Diagnosis:
-    """Looks at one host. `prefixes` are searched first, then the folders of `stacks`, which are on it."""
+    """Inspect one host. Search `prefixes` first, then the folders of its `stacks`."""
     trouble = key_trouble(connection.key)
     if trouble:
         return Diagnosis(name, trouble=trouble)
@@ -142,7 +141,7 @@ def diagnose(
 
 
 def _group_by_connection(inventory: Inventory) -> dict[HostConnection, list[tuple[str, Host]]]:
-    """The entries of the inventory, each with its kind, by the connection to them."""
+    """Group the entries of the inventory, each with its kind, by their connection."""
     places: dict[HostConnection, list[tuple[str, Host]]] = {}
     for kind, hosts in inventory.hardware.items():
         for host in hosts:
@@ -153,7 +152,7 @@ def _group_by_connection(inventory: Inventory) -> dict[HostConnection, list[tupl
 
 
 def _display_name(connection: HostConnection, entries: Sequence[tuple[str, Host]]) -> str:
-    """`g4ad, other on 10.0.0.5`, with how it was reached where that is elsewhere."""
+    """Format `g4ad, other on 10.0.0.5`, with the connection if it leads elsewhere."""
     kinds = dict.fromkeys(kind for kind, _ in entries)
     if not any(kinds):
         return str(connection)
@@ -163,14 +162,14 @@ def _display_name(connection: HostConnection, entries: Sequence[tuple[str, Host]
 
 
 def _local_stacks(suite: Suite) -> tuple[Stack, ...]:
-    """The stacks of this machine, the one that is taken unasked first."""
+    """Return the stacks of this machine, the default one first."""
     ordered = sorted(stack_names(), key=lambda name: (name != USUAL_STACK, name))
     found = map(suite.stack, ordered)
     return tuple(stack for stack in found if not isinstance(stack, NotHere))
 
 
 def render(diagnoses: Sequence[Diagnosis], width: int | None = None) -> Iterator[str]:
-    """The lines of a report for a terminal: each host's facts by subject, then what is the matter."""
+    """Yield the lines of a report for a terminal: the facts of each host by subject, then the concerns."""
     columns = width or shutil.get_terminal_size((100, 24)).columns
     for diagnosis in diagnoses:
         yield diagnosis.name
@@ -188,7 +187,7 @@ def render(diagnoses: Sequence[Diagnosis], width: int | None = None) -> Iterator
 
 
 def _subject_lines(title: str, facts: Mapping[str, Fact], width: int) -> Iterator[str]:
-    """A subject in one line where nothing of it is there, else with a line for each fact."""
+    """Yield one line for an absent subject, else one line per fact."""
     if all(fact.state is State.ABSENT for fact in facts.values()):
         why = next(iter(facts.values())).why
         yield f"  {title}: -{f' ({why})' if why else ''}"
@@ -207,7 +206,7 @@ def _display_fact(name: str, fact: Fact) -> str:
 
 
 def _format_bytes(size: int) -> str:
-    """`23.5 GiB`; what is less than a MiB in KiB."""
+    """Format a size as `23.5 GiB`; sizes below a MiB in KiB."""
     for power, unit in ((3, "GiB"), (2, "MiB")):
         if size >= 1024**power:
             return f"{size / 1024**power:.3g} {unit}"
@@ -224,9 +223,9 @@ def _concern_lines(diagnosis: Diagnosis, width: int) -> Iterator[str]:
 
 
 def to_json(diagnoses: Sequence[Diagnosis], inventory: Inventory | None = None) -> str:
-    """The same for programs: an object with `hosts`, each with its kinds, facts, stacks, concerns and trouble.
+    """Build the same report for programs: an object with `hosts`, each with kinds, facts, stacks, concerns and trouble.
 
-    `inventory` is what each of its sources gives, `extensions` what other packages add.
+    `inventory` lists the hosts of each source, `extensions` those of other packages.
     """
     from pytest_hetgpu.store.environment import facts_json
 
@@ -253,9 +252,9 @@ def to_json(diagnoses: Sequence[Diagnosis], inventory: Inventory | None = None) 
 
 
 def run(given: str | None, as_json: bool, print_line: Callable[[str], None], only_list: bool = False) -> int:
-    """The subcommand: 0 where everything is fine, 1 where something is not. UsageError for a bad inventory.
+    """Run the subcommand; return 0 if everything is fine, else 1. Raises UsageError for a bad inventory.
 
-    `only_list`: says what the inventory gives, and looks at no host.
+    With `only_list`, print the hosts of the inventory, and inspect none.
     """
     suite = Suite.load((), Path.cwd(), timeout=PROBE_TIMEOUT, environ=os.environ, beside=Beside(given))
     if only_list and not given:

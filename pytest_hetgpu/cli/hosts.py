@@ -1,4 +1,4 @@
-"""What an inventory gives, in words and for programs: each kind with its hosts, and what was left out with why."""
+"""The hosts of an inventory as text and as data: each kind with its hosts, and omitted entries with reasons."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pytest_hetgpu.model.messages import known
 from pytest_hetgpu.store.text import clean
 
 MOST_SHOWN = 20
-"""Hosts of one kind, and things left out, that are written one a line; of more there is only the number."""
+"""The largest number of hosts of one kind, or of omitted entries, with a line each; the others are counted."""
 
 
 def inventory_lines(inventory: Inventory) -> Iterator[str]:
-    """Lines for a terminal."""
+    """Yield lines for a terminal."""
     for name, hosts in inventory.hardware.items():
         yield f"{inventory.file} gives {name}: {_count(len(hosts), 'host')}"
         yield from _first_lines([_describe_host(host) for host in hosts])
@@ -26,7 +26,7 @@ def inventory_lines(inventory: Inventory) -> Iterator[str]:
 
 
 def inventory_json(inventory: Inventory) -> list[dict[str, Any]]:
-    """The same as data: a list of sources, each with its `hosts` and what was `left` out."""
+    """Return the same as data: a list of sources, each with its `hosts` and the omitted entries in `left`."""
     hosts_of = _hosts(inventory)
     sources: list[dict[str, Any]] = []
     if inventory.hardware:
@@ -40,7 +40,7 @@ def inventory_json(inventory: Inventory) -> list[dict[str, Any]]:
 
 
 def extension_lines() -> Iterator[str]:
-    """What other packages add, and what of them nobody asks for."""
+    """Yield the extensions of other packages, and those of unknown families."""
     for one in registry.added():
         yield f"{one.family}: {clean(str(one))}"
     for one in registry.strangers():

@@ -21,10 +21,10 @@ _GC_THRESHOLD = 50_000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one subcommand.
+    """Run one subcommand.
 
-    Exit codes: 0; 1 for what `doctor` is concerned about, is worse to `compare`, or stays after `clean`; 4 for what
-    cannot be done; 130 for Ctrl-C.
+    Return 0 for success. Return 1 if `doctor` has concerns, `compare` found something worse, or `clean` left something.
+    Return 4 for an error, and 130 for Ctrl-C.
     """
     if arguments is None:
         _disable_garbage_collection()
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output has gone (`| head`); what is still buffered would raise again at exit.
+        # The reader of our output has closed it (`| head`); buffered output would raise again at exit.
         sys.stderr.close()
         return 0
 
@@ -126,16 +126,16 @@ def _add_clean(clean: argparse.ArgumentParser) -> None:
 
 
 def _disable_garbage_collection() -> None:
-    """What a process of one command loads stays to its end: no time goes into looking for garbage in it.
+    """Disable garbage collection, which is useless in a process of one command.
 
-    That would be a fifth of what it takes to explain a small log.
+    It would take a fifth of the time that explaining a small log takes.
     """
     gc.set_threshold(_GC_THRESHOLD)
     atexit.register(gc.freeze)
 
 
 def _escape_unencodable_output() -> None:
-    """What the terminal's encoding lacks is written as an escape, not a mistake."""
+    """Print characters that the terminal's encoding lacks as escapes, instead of failing."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 

@@ -1,4 +1,4 @@
-"""Judges stored logs again: verdicts come from what is on disk, so a better reading needs no second run."""
+"""Judges stored logs again. Verdicts come from the logs on disk, so an improved judge needs no second run."""
 
 from __future__ import annotations
 
@@ -44,12 +44,13 @@ _OPTIONS = (_INVENTORY, _KNOWLEDGE, "--hetgpu-timeout", "--hetgpu-preflight")
 def rejudge(
     run: Path, added: Sequence[Path] = (), history: Path | None = None, *, anonymous: bool = False
 ) -> Iterator[str]:
-    """Journals a new outcome for every finished cell of a run, rebuilds its reports; yields a line a changed verdict.
+    """Journal a new outcome for every finished cell of a run and rebuild its reports. Yield a line per changed verdict.
 
-    What is known of failures is what the run knew, besides the shipped entries: its own files, or `added` instead of
-    them. `anonymous`: reports have stand-ins for names from now on. Afterwards it puts the run into a `history`. Raises
-    UsageError, before any verdict is touched, for a folder that is no run's and for a file that is gone; HistoryError
-    for a history that cannot be written.
+    Known failures are the shipped entries and those of the run's own files, or of `added` in their place. `anonymous`
+    switches the reports to pseudonyms from now on. At the end, the run is stored in `history`.
+
+    Raises UsageError, before any verdict is touched, if the folder is no run's or a file is gone. Raises HistoryError
+    if the history cannot be written.
     """
     folder = RunFolder(run)
     if not (run / "journal").is_dir():
@@ -57,9 +58,9 @@ def rejudge(
     refuse_links(run)
     record = read_run(run)
     _register_run_secrets(record.sessions if folder.unpublished_logs() else ())
-    known = _knowledge(run, record.sessions, added)
+    known = _known_failures(run, record.sessions, added)
     changed = 0
-    # What is said here is said after all that was there; of a run that goes on, before what is still to come.
+    # These events follow all earlier ones. In a run that is still going, they precede all later ones.
     part = record.part + (not writer_lock.writer_alive(run / "journal" / "main.jsonl"))
     with closing(Journal(run, WRITER, part)) as journal:
         for cell in record.cells:
@@ -79,7 +80,7 @@ def rejudge(
                 yield f"{cell.label}: was {was}, is {now}: {after.why}"
     if anonymous:
         anonymity.mark_anonymous(run)
-    commands = {(cell.matrix, cell.label): _again(cell, record.sessions) for cell in record.cells}
+    commands = {(cell.matrix, cell.label): _rerun_command(cell, record.sessions) for cell in record.cells}
     lost = missing_logs(record, folder)
     if lost:
         yield f"{len(lost)} logs are gone, their cells stay as they were judged: {', '.join(lost[:_MOST])}"
@@ -93,9 +94,9 @@ def rejudge(
 
 
 def _register_run_secrets(sessions: Sequence[SessionStarted]) -> None:
-    """Has what is secret in this environment, and in the matrices and inventories of these sessions, redacted.
+    """Register the secrets of this environment, and of the matrices and inventories of these sessions, for redaction.
 
-    What is not there any more is left out; nothing is asked of this machine or of its standard input.
+    Missing files are skipped. No command of this machine is run, and standard input is not read.
     """
     register_secrets(os.environ)
     files = [Path(session.folder, matrix.file) for session in sessions for matrix in session.matrices]
@@ -114,9 +115,9 @@ def _register_run_secrets(sessions: Sequence[SessionStarted]) -> None:
 
 
 def _rejudge_cell(cell: CellRecord, folder: RunFolder, known: Knowledge | None) -> Outcome | None:
-    """What a cell's log shows now; None where there is none (any more), or its test failed for a reason of its own.
+    """Judge the log of a cell again. Return None if there is none, or its test failed for a reason of its own.
 
-    Raises RecordError where what was started is not known: its file is damaged, or of a newer version.
+    Raises RecordError if the stored job is damaged, or of a newer version.
     """
     path = folder.job(cell.label)
     result = read_result(path) if path.exists() else None
@@ -126,24 +127,27 @@ def _rejudge_cell(cell: CellRecord, folder: RunFolder, known: Knowledge | None) 
         or any(one.judge == SCENARIO for one in cell.outcome.findings)
     ):
         return None
-    # The run may have been moved since: its log lies beside its job.
+    # The run may have been moved: use the log beside the job.
     further = [again for _, again in launches(folder, cell.label)]
-    judged = [_again_judged(one, cell.label, before, known) for one, before in kept(folder, cell.label)]
-    judged.append(_again_judged(folder, cell.label, result, known, further))
+    judged = [_rejudge_attempt(one, cell.label, before, known) for one, before in kept(folder, cell.label)]
+    judged.append(_rejudge_attempt(folder, cell.label, result, known, further))
     return replace(settled(judged), concerns=cell.outcome.concerns, debug=cell.outcome.debug)
 
 
-def _again_judged(
+def _rejudge_attempt(
     folder: RunFolder, label: str, result: RunResult, known: Knowledge | None, further: Sequence[RunResult] = ()
 ) -> tuple[str, Outcome]:
-    """What an attempt's log shows now, with the path of that log from the run's folder."""
+    """Judge the log of an attempt; return the path of the log from the run's folder, and the outcome."""
     log = folder.log(label)
     outcome = judge_output(read_job(folder.job(label)), replace(result, output=str(log)), known, further)
     return str(log.relative_to(folder.path)), outcome
 
 
-def _knowledge(run: Path, sessions: Sequence[SessionStarted], added: Sequence[Path]) -> Knowledge | None:
-    """What the run knew of failures; None for the shipped entries alone. Without its files no verdict is touched."""
+def _known_failures(run: Path, sessions: Sequence[SessionStarted], added: Sequence[Path]) -> Knowledge | None:
+    """Return the known failures that the run used; None for the shipped entries alone.
+
+    Raises UsageError if one of the run's files is missing.
+    """
     files = added or [
         Path(session.folder, file) for session in sessions for file in _values(_options(session), _KNOWLEDGE)
     ]
@@ -156,21 +160,21 @@ def _knowledge(run: Path, sessions: Sequence[SessionStarted], added: Sequence[Pa
     return knowledge(tuple(dict.fromkeys(files))) if files else None
 
 
-def _again(cell: CellRecord, sessions: Sequence[SessionStarted]) -> str:
-    """The command that runs a cell once more, with the options of the last session that had its matrix."""
+def _rerun_command(cell: CellRecord, sessions: Sequence[SessionStarted]) -> str:
+    """Format the command that runs a cell again, with the options of the last session with its matrix."""
     had = ((one.file, _options(session)) for session in sessions for one in session.matrices if one.name == cell.matrix)
     *_, (file, options) = ((f"{cell.matrix}.yaml", ()), *had)
     return shlex.join(rerun_argv(file, cell.scenario, options))
 
 
 def _options(session: SessionStarted) -> tuple[str, ...]:
-    """What a session's cells need again; of a journal that does not tell, what its command line has of it."""
+    """Return the options that a session's cells need again, from the command line if the journal lacks them."""
     given = ((option, value) for option in _OPTIONS for value in _values(session.argv, option))
     return session.options or tuple(itertools.chain.from_iterable(given))
 
 
 def _values(words: Sequence[str], option: str) -> Iterator[str]:
-    """The values that an option was given, as two words or as one."""
+    """Yield the values of an option, given as two words or as one."""
     for word, after in itertools.pairwise((*words, "")):
         if word == option:
             yield after

@@ -1,4 +1,4 @@
-"""An accelerator of this node through the library of its driver, called by ctypes: nothing has to be installed for it.
+"""An accelerator of this node, used through the library of its driver by ctypes. Nothing has to be installed.
 
 CUDA: the driver API of `libcuda.so.1` (https://docs.nvidia.com/cuda/cuda-driver-api/). ROCm: the runtime API of
 `libamdhip64.so` (https://rocm.docs.amd.com/projects/HIP/en/latest/). Every call is checked. Needs Python 3.8.
@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
-MANAGED = 1  # CU_MEM_ATTACH_GLOBAL, hipMemAttachGlobal: any device and the host may touch it
+MANAGED = 1  # CU_MEM_ATTACH_GLOBAL, hipMemAttachGlobal: any device and the host may access it
 MAJOR, MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_*
 TO_DEVICE, TO_HOST = 1, 2  # hipMemcpyHostToDevice, hipMemcpyDeviceToHost
 TOPOLOGY = "/sys/class/kfd/kfd/topology/nodes"
@@ -20,7 +20,7 @@ RANK_ON_NODE = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"
 
 
 class DriverDevice:
-    """One device, made this process's own. `held` are the bytes allocated of it, `peak` the most that ever were."""
+    """One device, selected for this process. `held` counts the allocated bytes, `peak` their maximum."""
 
     files: Tuple[str, ...] = ()
 
@@ -37,25 +37,25 @@ class DriverDevice:
         self.select()
 
     def count_devices(self, count: ctypes.c_int) -> None:
-        """Gets the library ready and counts its devices. Raises OSError."""
+        """Initialise the library and count its devices. Raises OSError."""
         raise NotImplementedError
 
     def select(self) -> None:
-        """Makes the device this process's own, and learns its name, architecture and memory in bytes."""
+        """Select the device for this process; read its name, architecture and memory in bytes."""
         raise NotImplementedError
 
     def call(self, function: str, *arguments: Any) -> None:
-        """Calls a function that returns an error code. Raises OSError for one that is not 0."""
+        """Call a function that returns an error code. Raises OSError if it is not 0."""
         code = getattr(self.library, function)(*arguments)
         if code:
             raise OSError(code, f"{function}: {self.error(code)}")
 
     def error(self, code: int) -> str:
-        """The library's name for an error code."""
+        """Return the library's name for an error code."""
         raise NotImplementedError
 
     def allocate(self, size: int, managed: bool) -> int:
-        """The address of so many bytes on the device; `managed` ones the host may touch as well."""
+        """Allocate bytes on the device and return their address; the host may access `managed` ones, too."""
         found = ctypes.c_void_p()
         self.reserve(found, max(1, size), managed)
         address = found.value or 0
@@ -65,33 +65,33 @@ class DriverDevice:
         return address
 
     def free(self, address: int) -> None:
-        """Gives back what `allocate` gave."""
+        """Free an address that `allocate` returned."""
         self.held -= self.sizes.pop(address)
         self.release(address)
 
     def reserve(self, found: ctypes.c_void_p, size: int, managed: bool) -> None:
-        """Allocates, and puts the address into `found`."""
+        """Allocate, and store the address in `found`."""
         raise NotImplementedError
 
     def release(self, address: int) -> None:
-        """Frees an address."""
+        """Free an address in the library."""
         raise NotImplementedError
 
     def copy_to_device(self, address: int, source: int, size: int) -> None:
-        """Copies bytes of the host to the device, and waits until they are there."""
+        """Copy bytes of the host to the device, and wait for the end of the copy."""
         raise NotImplementedError
 
     def copy_to_host(self, target: int, address: int, size: int) -> None:
-        """Copies bytes of the device to the host, and waits until they are there."""
+        """Copy bytes of the device to the host, and wait for the end of the copy."""
         raise NotImplementedError
 
     def synchronize(self) -> None:
-        """Waits until everything on the device is done."""
+        """Wait until all work on the device is done."""
         raise NotImplementedError
 
 
 class CudaDevice(DriverDevice):
-    """A device of NVIDIA's driver; the context is the primary one, which the CUDA runtime and UCX share."""
+    """A device of the NVIDIA driver. It uses the primary context, which the CUDA runtime and UCX share."""
 
     files = ("libcuda.so.1",)
 
@@ -112,7 +112,7 @@ class CudaDevice(DriverDevice):
         self.arch = f"sm_{major}{minor}"
 
     def attribute(self, which: int, device: ctypes.c_int) -> int:
-        """A number that the driver knows of a device."""
+        """Read a numeric attribute of a device."""
         found = ctypes.c_int()
         self.call("cuDeviceGetAttribute", ctypes.byref(found), which, device)
         return found.value
@@ -143,7 +143,7 @@ class CudaDevice(DriverDevice):
 
 
 class RocmDevice(DriverDevice):
-    """A device of the HIP runtime. Its structures differ between releases, so the kernel tells the architecture."""
+    """A device of the HIP runtime. HIP's structures differ between releases, so the kernel provides the architecture."""
 
     files = (
         *("libamdhip64.so", "/opt/rocm/lib/libamdhip64.so"),
@@ -184,7 +184,7 @@ class RocmDevice(DriverDevice):
         self.copy(target, address, size, TO_HOST)
 
     def copy(self, target: int, source: int, size: int, way: int) -> None:
-        """Copies bytes one of the two ways."""
+        """Copy bytes in one of the two directions."""
         self.call("hipMemcpy", ctypes.c_void_p(target), ctypes.c_void_p(source), ctypes.c_size_t(size), way)
 
     def synchronize(self) -> None:
@@ -192,7 +192,7 @@ class RocmDevice(DriverDevice):
 
 
 def open_device() -> DriverDevice:
-    """The device of this rank, those of a node dealt out in turn. Ends the program where there is none."""
+    """Open the device of this rank; ranks of a node take its devices in turn. Exit if there is none."""
     local = next((int(os.environ[name]) for name in RANK_ON_NODE if os.environ.get(name, "").isdigit()), 0)
     reasons: List[str] = []
     for kind in (CudaDevice, RocmDevice):
@@ -207,7 +207,7 @@ def open_device() -> DriverDevice:
 
 
 def load_library(files: Tuple[str, ...]) -> Tuple[Optional[ctypes.CDLL], str]:
-    """The first of these libraries that can be loaded; else why the first cannot."""
+    """Load the first of these libraries that can be loaded, else return the error of the first."""
     why = ""
     for file in files:
         try:
@@ -218,10 +218,10 @@ def load_library(files: Tuple[str, ...]) -> Tuple[Optional[ctypes.CDLL], str]:
 
 
 def gfx_name(place: str, topology: str = TOPOLOGY) -> str:
-    """`gfx1011` of the device at `0000:c1:00.0`, "" where the kernel does not tell.
+    """Return `gfx1011` for the device at `0000:c1:00.0`; "" if the kernel lists no such device.
 
-    `location_id` is bus, device and function in one number; of `gfx_target_version` 100101 two digits each are minor
-    and stepping, which the name writes in hexadecimal.
+    `location_id` is bus, device and function in one number. The last four digits of `gfx_target_version` 100101 are two
+    each for minor and stepping, which the name writes in hexadecimal.
     """
     try:
         domain, bus, rest = place.split(":")

@@ -1,8 +1,8 @@
-"""The node agent: runs commands on one node for whoever holds its pipe, and leaves nothing when the pipe closes.
+"""The node agent. It runs commands on one node for the process that holds its pipe, and cleans up when the pipe closes.
 
-It is not imported: its text, and that of the modules beside it that it imports, is sent over the pipe and run by any
-Python 3.6 or later. Then it says MAGIC, and on stdin and stdout speaks frames, each `struct !II` (lengths of a JSON
-header and of a body) and both of them: requests in, each with an `id`, answers out with the same.
+It is never imported. Its text, with that of the modules that it imports, is sent over the pipe. Python 3.6 or later
+runs it. Then it prints MAGIC, and exchanges frames on stdin and stdout. A frame is `struct !II` (the lengths of a JSON
+header and of a body), then header and body. Each request has an `id`, and its answer has the same.
 """
 
 import contextlib
@@ -30,18 +30,18 @@ from segments import remove
 Fields = Dict[str, Any]
 Answer = Tuple[Fields, bytes]
 
-MAGIC = b"\0hetgpu-agent 1\0"  # whatever stands before it, a login shell has printed
-LINGER = 0.25  # seconds in which what a command left may end by itself
-KILL_LIMIT = 10.0  # seconds after which a process that even KILL does not end is given up
+MAGIC = b"\0hetgpu-agent 1\0"  # a login shell may print text before it
+LINGER = 0.25  # seconds in which leftovers of a command may end by themselves
+KILL_LIMIT = 10.0  # seconds to wait for a process after KILL
 CHUNK = 256 << 10  # bytes of output in one frame
-PIECE = 16 << 10  # bytes written at once, so that a slow link is seen to move
+PIECE = 16 << 10  # bytes written at once, so that progress on a slow link is visible
 BACKLOG = 2 << 20  # bytes: more than a pipe holds (F_SETPIPE_SZ below) and one chunk
 F_SETPIPE_SZ = 1031
 IFF_UP, IFF_LOOPBACK = 0x1, 0x8  # linux/if.h
 
 
 class StreamedCommand:
-    """A command that streams. `pid` is set once it was started (`launched`) and until it is reaped."""
+    """A command with streamed output. `pid` is set from its start (`launched`) until it is reaped."""
 
     def __init__(self) -> None:
         self.launched = threading.Event()
@@ -52,24 +52,24 @@ class StreamedCommand:
 
 
 class Agent:
-    """What answers requests, each in a thread of its own; the methods named `do_...` are the requests."""
+    """The server of requests, each in a thread of its own; the methods named `do_...` are the requests."""
 
     def __init__(self, out: int, folder: str) -> None:
         self.out = out
         self.folder = folder
-        self.lock = threading.Lock()  # for what follows, and to start processes
+        self.lock = threading.Lock()  # for the fields below, and to start processes
         self.writing = threading.Lock()
         self.closing = False
-        self.moved = 0  # bytes that we said
-        self.segments = segments()  # of shared memory, that were here before us
+        self.moved = 0  # bytes that we sent
+        self.segments = segments()  # segments of shared memory that existed before us
         self.owned: Set[int] = set()
         self.runs: Dict[int, StreamedCommand] = {}
         self.sshd = AgentSshd(folder, self.start)
 
     def send_frame(self, fields: Fields, body: bytes = b"") -> None:
-        """Sends one frame; none any more once we end, for what then comes of commands is our own doing.
+        """Send one frame. Send none after the end has begun: later output of commands is caused by our own signals.
 
-        Where nobody hears it, ends the agent.
+        If the pipe is broken, end the agent.
         """
         head = json.dumps(fields).encode()
         left = memoryview(struct.pack("!II", len(head), len(body)) + head + body)
@@ -83,7 +83,7 @@ class Agent:
                 os.kill(os.getpid(), signal.SIGTERM)
 
     def serve(self) -> None:
-        """Answers requests until the pipe closes."""
+        """Answer requests until the pipe closes."""
         while True:
             sizes = sys.stdin.buffer.read(8)
             if len(sizes) < 8:
@@ -98,17 +98,17 @@ class Agent:
             threading.Thread(target=self.answer, args=(fields, content), daemon=True).start()
 
     def answer(self, request: Fields, body: bytes) -> None:
-        """Does what is asked, and says what came of it."""
+        """Run one request and send its result."""
         try:
             fields, said = getattr(self, "do_" + request["op"])(request, body)
         except AgentError as error:
             fields, said = {"error": str(error)}, b""
-        except Exception as error:  # noqa: BLE001 - whoever asked waits for an answer
+        except Exception as error:  # noqa: BLE001 - the client waits for an answer
             fields, said = {"error": f"{type(error).__name__}: {error}"}, b""
         self.send_frame(dict(fields, id=request["id"]), said)
 
     def start(self, argv: List[str], env: Dict[str, str], **files: Any) -> "subprocess.Popen[bytes]":
-        """Starts a process that is ours until it is given to `reap`."""
+        """Start a process that is owned by the agent until `reap`."""
         with self.lock:
             if self.closing:
                 raise OSError(errno.ESHUTDOWN, "the agent is ending")
@@ -121,7 +121,7 @@ class Agent:
             return process
 
     def reap(self, process: "subprocess.Popen[bytes]") -> Optional[int]:
-        """The return code of a process that ended; None for one that KILL does not end."""
+        """Return the return code of a process that ended; None if even KILL does not end it."""
         if still_running([process.pid], KILL_LIMIT):
             return None
         with self.lock:
@@ -129,7 +129,7 @@ class Agent:
             return process.wait()
 
     def do_ask(self, request: Fields, body: bytes) -> Answer:
-        """A short command's whole answer: what it wrote until it ended, though its children may hold the pipes on."""
+        """Run a short command and return its whole output until it ends, even if its children keep the pipes open."""
         pipe = subprocess.PIPE
         try:
             process = self.start(
@@ -145,7 +145,7 @@ class Agent:
         return {"ended": ended, "returncode": self.reap(process), "stdout": len(out)}, out + err
 
     def do_run(self, request: Fields, _: bytes) -> Answer:
-        """A command whose output is passed on as it comes; when it ends, whatever it left is stopped."""
+        """Run a command and forward its output as it comes. Stop all leftovers when it ends."""
         run = self.runs[request["id"]]
         heard, tell = os.pipe()
         with contextlib.suppress(OSError):
@@ -169,9 +169,9 @@ class Agent:
         return {"returncode": self.reap(process), "survivors": survivors, "cut": cut}, b""
 
     def drain(self, forwarder: threading.Thread, run: StreamedCommand) -> bool:
-        """Waits for the rest of a run's output as long as anything moves; whether it was all passed on.
+        """Wait for the rest of a command's output while data moves; return whether all of it was forwarded.
 
-        Nobody of the run writes any more: beyond what the pipe can hold it comes from elsewhere.
+        The command has ended: data beyond the capacity of the pipe comes from other processes.
         """
         end, before, now = run.passed + BACKLOG, -1, 0
         while forwarder.is_alive() and run.passed < end and before != now:
@@ -181,7 +181,7 @@ class Agent:
         return not forwarder.is_alive() or run.passed >= end
 
     def forward_output(self, heard: int, number: int, run: StreamedCommand) -> None:
-        """Passes a run's output on until nobody can write any more."""
+        """Forward the output of a command until no process holds its pipe."""
         with open(heard, "rb", buffering=0) as pipe:
             for chunk in iter(lambda: pipe.read(CHUNK), b""):
                 run.passing = True
@@ -190,7 +190,7 @@ class Agent:
                 run.passed += len(chunk)
 
     def do_stop(self, request: Fields, _: bytes) -> Answer:
-        """Asks a run's command to end, and kills it after `grace` seconds; with 0 also all it started, at once."""
+        """Ask a command to end, and kill it after `grace` seconds; with 0, kill all its processes at once."""
         run = self.runs[request["run"]]
         run.launched.wait()
         run.linger, run.grace = 0.0, request["grace"] / 2
@@ -208,7 +208,7 @@ class Agent:
         return {"survivors": self.stop_strays(request["linger"], request["grace"])}, b""
 
     def find_strays(self, mine: Optional[int] = None) -> Dict[int, str]:
-        """What runs below us, by pid: not what we started ourselves and still attend to, but for `mine`."""
+        """Return running descendants by pid, without the processes that the agent owns; include `mine`."""
         table = processes()
         listener = self.sshd.process.pid if self.sshd.process else 0
         with self.lock:
@@ -222,14 +222,14 @@ class Agent:
         return {pid: table[pid][1] for pid in found if table[pid][2] not in "ZX"}
 
     def stop_strays(self, linger: float, grace: float, mine: Optional[int] = None) -> List[str]:
-        """Stops all strays: they have `linger` seconds to end by themselves, `grace` after TERM, then comes KILL."""
+        """Stop all strays: wait `linger` seconds, then send TERM, wait `grace` seconds, then send KILL."""
         still_running(self.find_strays(mine), linger)
         names = found = self.find_strays(mine)
         if found and grace:
             send_signals(found, signal.SIGTERM, signal.SIGCONT)
             still_running(found, grace)
         deadline, empty = time.monotonic() + KILL_LIMIT, 0
-        while found and empty < 2:  # one look misses what forks meanwhile
+        while found and empty < 2:  # one listing misses processes that fork meanwhile
             left = self.find_strays(mine)
             names = {**names, **left}
             empty = 0 if left else empty + 1
@@ -242,7 +242,7 @@ class Agent:
         return [f"{name} ({pid})" for pid, name in sorted(names.items()) if not name.startswith("sshd")]
 
     def do_put(self, request: Fields, body: bytes) -> Answer:
-        """Writes files, one after another in `body`, below the folder."""
+        """Write files, one after another in `body`, below the folder."""
         at = 0
         for name, size in request["files"]:
             path = Path(self.folder, name)
@@ -277,10 +277,10 @@ class Agent:
         return {"public": make_key(self.folder + "/key")}, b""
 
     def do_settle(self, request: Fields, _: bytes) -> Answer:
-        """Gives the folder the name that its siblings on other nodes have, if nobody here has it."""
+        """Rename the folder to the name that the other nodes use, if that name is free here."""
         wanted = Path(self.folder).with_name(Path(request["name"]).name)
         with contextlib.suppress(OSError):
-            wanted.mkdir(0o700)  # fails where anything is there already, a link too
+            wanted.mkdir(0o700)  # fails if the name exists, even as a link
             Path(self.folder).rename(wanted)
             self.folder = self.sshd.folder = str(wanted)
         return {"folder": self.folder}, b""
@@ -297,7 +297,7 @@ class Agent:
         return {"lines": list(self.sshd.log)}, b""
 
     def shut_down(self) -> NoReturn:
-        """Kills whatever runs below us, removes the folder, and ends, whatever other threads wait for."""
+        """Kill all descendants, remove the folder, and exit, even if other threads wait."""
         with self.lock:
             self.closing = True
             self.owned.clear()
@@ -308,7 +308,7 @@ class Agent:
 
 
 def describe_failure(error: Exception, request: Fields) -> Fields:
-    """Why a command was not started, in the words of which `_starting.py` makes a sentence."""
+    """Return the reasons why a command was not started, from which `_starting.py` builds a sentence."""
     env = dict(os.environ, **request["env"])
     path = env.get("PATH", "")
     sizes = (len(os.fsencode(text)) + 1 for text in (*request["argv"], *env, *env.values()))
@@ -319,7 +319,7 @@ def describe_failure(error: Exception, request: Fields) -> Fields:
 
 
 def main() -> None:
-    """Serves until the pipe closes or a signal ends it."""
+    """Serve until the pipe closes or a signal ends the agent."""
     out = os.dup(1)
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 1)

@@ -1,4 +1,4 @@
-"""What the node agent takes in of others: the output of short commands, and files. Python 3.6 or later."""
+"""Bounded reads of the node agent: the output of short commands, and files. Python 3.6 or later."""
 
 import contextlib
 import os
@@ -14,7 +14,7 @@ CAPTURE, FILE_CAPTURE, CHUNK = 4 << 20, 64 << 10, 256 << 10  # bytes
 
 
 class CapturedOutput:
-    """What a process prints, the first 4 MiB of each stream; `stdin` is given to it."""
+    """The output of a process, up to 4 MiB of each stream; the process reads `stdin`."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", stdin: bytes) -> None:
         self.process = process
@@ -31,7 +31,7 @@ class CapturedOutput:
                     self.said[file.fileno()] = bytearray()
 
     def until_ended(self, deadline: float) -> bool:
-        """Reads until the process has ended and all that it wrote is read; False if it runs at `deadline`."""
+        """Read until the process has ended and all its output is read; return False if it still runs at `deadline`."""
         try:
             ending = pidfd(self.process.pid)
             self.poll.register(ending, select.POLLIN)
@@ -44,7 +44,7 @@ class CapturedOutput:
                 wait = 0.0 if over else min(left, 3600.0 if ending >= 0 else POLL_INTERVAL)
                 events = self.poll.poll(wait * 1000)
                 news = [self.transfer(file) for file, _ in events if file != ending]
-                # Only a look that began after its end has seen all that it wrote.
+                # Only a poll that began after the end of the process has seen all its output.
                 if (over and not any(news)) or left <= 0:
                     return over
                 over = (ending, select.POLLIN) in events or (ending < 0 and not still_running([self.process.pid], 0))
@@ -53,7 +53,7 @@ class CapturedOutput:
                 os.close(ending)
 
     def transfer(self, file: int) -> bool:
-        """Moves what can be moved; whether more may come from the process."""
+        """Move data without blocking; return whether more may come from the process."""
         try:
             if file not in self.said:
                 self.left = self.left[os.write(file, self.left[:CHUNK]) :]
@@ -70,7 +70,7 @@ class CapturedOutput:
         return bool(moved) and file in self.said
 
     def close(self) -> Iterator[bytes]:
-        """What it wrote to stdout, and to stderr."""
+        """Close the pipes; return the contents of stdout and stderr."""
         for file in self.files.values():
             with contextlib.suppress(OSError):
                 file.close()
@@ -78,7 +78,7 @@ class CapturedOutput:
 
 
 def read_file(path: str) -> Optional[bytes]:
-    """The first 64 KiB of an ordinary file; None where it cannot be read."""
+    """Read the first 64 KiB of a regular file; return None if it cannot be read."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(file, "rb", buffering=0) as opened:  # noqa: PTH123 - it is a descriptor

@@ -1,4 +1,4 @@
-"""Where the node agent is: its private folder, and what it says of its node first."""
+"""The private folder of the node agent, and its first message about the node."""
 
 import contextlib
 import os
@@ -17,7 +17,7 @@ Fields = Dict[str, Any]
 
 
 def private_folder() -> str:
-    """A new folder of mode 0700 that is ours alone, its path one that ssh's files and options take without quotes."""
+    """Create a folder of mode 0700 that we own. Its path needs no quotes in files and options of ssh."""
     candidates = [os.environ.get("TMPDIR"), "/tmp", "/var/tmp", "/dev/shm"]  # noqa: S108 - mkdtemp makes it ours
     for where in filter(None, candidates):
         if not re.match(r"[A-Za-z0-9_./+-]+\Z", os.path.realpath(where)):
@@ -32,14 +32,14 @@ def private_folder() -> str:
 
 
 def write_owner(folder: str) -> None:
-    """Leaves word of whose the folder is, for whoever finds it when we were killed."""
+    """Write the label of the owner into the folder, so that leftovers of a killed agent can be found."""
     owner = os.environ.get("HETGPU_OWNER")
     if owner:
         Path(folder, ".owner").write_text(owner)
 
 
 def describe_node(folder: str) -> Fields:
-    """Who and where we are."""
+    """Return the facts of the first message: process, host, user, folder."""
     try:
         user = pwd.getpwuid(os.getuid()).pw_name
     except KeyError:

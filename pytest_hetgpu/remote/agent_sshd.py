@@ -1,4 +1,7 @@
-"""The node agent's sshd: one key's owner may come in, on a free port, and nothing else works. Python 3.6 or later."""
+"""The sshd of the node agent: it accepts the owner of one key on a free port, and forwards nothing.
+
+Python 3.6 or later.
+"""
 
 import collections
 import os
@@ -51,11 +54,11 @@ LogLevel INFO
 
 
 class AgentError(Exception):
-    """What cannot be done on this node, in words for the user."""
+    """An error on this node, with a message for the user."""
 
 
 def find_program(name: str) -> str:
-    """The absolute path of a program of OpenSSH's, which may lie where PATH does not lead."""
+    """Return the absolute path of an OpenSSH program, which may be outside PATH."""
     path = os.environ.get("PATH", os.defpath)
     found = shutil.which(name, path=os.pathsep.join((path, *ELSEWHERE)))
     if not found:
@@ -66,7 +69,7 @@ def find_program(name: str) -> str:
 
 
 def make_key(path: str) -> str:
-    """Makes an ed25519 key pair and returns the public key, `ssh-ed25519 AAAA...`."""
+    """Create an ed25519 key pair and return the public key, `ssh-ed25519 AAAA...`."""
     if not Path(path).exists():
         made = subprocess.run(
             [find_program("ssh-keygen"), "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", path],
@@ -81,7 +84,7 @@ def make_key(path: str) -> str:
 
 
 def find_account() -> Tuple[str, bool]:
-    """Our user, and whether PAM must be asked to let them in; Trouble where sshd would refuse the account."""
+    """Return our user, and whether PAM must decide on it. Raises AgentError if sshd would refuse the account."""
     try:
         user = pwd.getpwuid(os.getuid())
     except KeyError:
@@ -103,7 +106,10 @@ def find_account() -> Tuple[str, bool]:
 
 
 def read_shadow(user: str) -> Tuple[str, int]:
-    """The password field and the last day (since 1970, -1: none) of an account, as far as we may see them."""
+    """Return the password field and the last day of an account, as far as readable.
+
+    The day counts from 1970; -1 stands for none.
+    """
     try:
         lines = Path("/etc/shadow").read_text(errors="replace").splitlines()
         fields = next(line.split(":") for line in lines if line.startswith(user + ":"))
@@ -113,7 +119,7 @@ def read_shadow(user: str) -> Tuple[str, int]:
 
 
 def free_port() -> int:
-    """A port that nobody listens on, on any address, right now."""
+    """Return a port that is free on all addresses right now."""
     for family, address in ((socket.AF_INET6, "::"), (socket.AF_INET, "")):
         try:
             with socket.socket(family, socket.SOCK_STREAM) as probe:
@@ -125,7 +131,7 @@ def free_port() -> int:
 
 
 class AgentSshd:
-    """An sshd that listens. `log` holds the last lines it printed."""
+    """A listening sshd; `log` holds the last lines that it printed."""
 
     def __init__(self, folder: str, start: Start) -> None:
         self.folder = folder
@@ -134,7 +140,7 @@ class AgentSshd:
         self.process: Optional[subprocess.Popen[bytes]] = None
 
     def open(self, key: str, environment: Dict[str, str]) -> Dict[str, object]:
-        """Starts it for the owner of `key`; its port, host key and user."""
+        """Start sshd for the owner of `key`; return its port, host key and user."""
         sshd = find_program("sshd")
         user, pam = find_account()
         host_key = make_key(self.folder + "/host_key")
@@ -159,21 +165,21 @@ class AgentSshd:
         raise AgentError("sshd does not start: " + (complaint or "it says nothing"))
 
     def write(self, key: str, pairs: List[str], by_key: bool, user: str, **settings: object) -> None:
-        """Writes sshd's files."""
+        """Write the files of sshd."""
         options = extra = ""
         if pairs and by_key:
             extra = "PermitUserEnvironment yes"
             options = ",".join('environment="{}"'.format(pair.replace('"', '\\"')) for pair in pairs) + " "
         elif pairs:  # one line: of several the first counts
             extra = "SetEnv " + " ".join('"{}"'.format(re.sub(r'(["\\])', r"\\\1", pair)) for pair in pairs)
-        # In `NAME@HOST` sshd takes what follows the @ for where the visitor must come from.
+        # In `NAME@HOST`, sshd takes HOST as the host that the client must come from.
         allow = "" if "@" in user else "AllowUsers " + user
         text = CONFIG.format(folder=self.folder.replace("%", "%%"), environment=extra, allow=allow, **settings)
         for name, content in (("sshd_config", text), ("authorized_keys", options + key + "\n")):
             Path(self.folder, name).write_bytes(content.encode("utf-8", "surrogateescape"))
 
     def listen(self, sshd: str) -> Optional[str]:
-        """Starts sshd; None once it listens, else what it complained of."""
+        """Start sshd; return None once it listens, else its error."""
         self.close()
         self.log.clear()
         argv = [sshd, "-D", "-e", "-f", self.folder + "/sshd_config"]
@@ -190,7 +196,7 @@ class AgentSshd:
         return f"it did not listen within {LISTEN_TIMEOUT:g} s" if late and not said else said
 
     def read_output(self, process: "subprocess.Popen[bytes]", decided: threading.Event) -> None:
-        """Keeps what sshd prints, for ever; `decided` is set when it listens, and when it ends."""
+        """Store the output of sshd until it ends. Set `decided` when it listens, and when it ends."""
         assert process.stderr is not None
         with process.stderr as said:
             for line in said:
@@ -200,7 +206,7 @@ class AgentSshd:
         decided.set()
 
     def close(self) -> None:
-        """Ends the listener; who came in through it stays."""
+        """Stop the listener; open connections stay."""
         if self.process is not None:
             self.process.kill()
             self.process.wait()

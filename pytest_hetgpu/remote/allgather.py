@@ -9,7 +9,7 @@ from harness import MPI, MpiOperation, main, pattern
 
 
 class MpiAllgather(MpiOperation):
-    """Each rank gives one block and verifies all; in place its own already lies where it belongs."""
+    """All-gather: each rank sends one block and verifies all; in place, its own block is already in position."""
 
     name = "allgather"
     splits = True

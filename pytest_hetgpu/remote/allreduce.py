@@ -9,7 +9,7 @@ from harness import MPI, MpiReduction, main
 
 
 class MpiAllreduce(MpiReduction):
-    """Each rank contributes its own pattern; every rank verifies the sum."""
+    """All-reduce: each rank contributes its own pattern and verifies the sum."""
 
     name = "allreduce"
 

@@ -9,7 +9,7 @@ from harness import MPI, MpiOperation, main, pattern
 
 
 class MpiAlltoall(MpiOperation):
-    """Each rank verifies the block that each rank had for it."""
+    """All-to-all: each rank verifies the blocks that it received from every rank."""
 
     name = "alltoall"
     splits = True

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from harness import MPI, MpiOperation, main
 
-LATE = 0.002  # seconds; many times what a barrier takes that holds nobody
+LATE = 0.002  # seconds; many times the duration of a barrier without late ranks
 MOST_LATE = 16
 
 
 class MpiBarrier(MpiOperation):
-    """Some ranks in turn come late, and say so to all others; none of these may get through before it has the word."""
+    """Barrier: late ranks, in turn, send a word to all others, which must not leave before they have it."""
 
     name = "barrier"
     sweeps = False
@@ -25,7 +25,7 @@ class MpiBarrier(MpiOperation):
         return np.ones(len(self.late_ranks()), self.dtype)
 
     def late_ranks(self) -> range:
-        """All ranks, or some of very many."""
+        """Return all ranks, or some of very many."""
         return range(0, self.ranks, -(-self.ranks // MOST_LATE))
 
     def step(self) -> None:
@@ -37,7 +37,7 @@ class MpiBarrier(MpiOperation):
             self.result[index] = self.enter_late() if self.rank == late else self.enter_early(late)
 
     def enter_late(self) -> bool:
-        """Enters the barrier when every other rank is sure to have the word."""
+        """Enter the barrier after every other rank has the word."""
         time.sleep(LATE)
         for other in range(self.ranks):
             if other != self.rank:
@@ -47,7 +47,7 @@ class MpiBarrier(MpiOperation):
         return True
 
     def enter_early(self, late: int) -> bool:
-        """Whether the word was there when the barrier let this rank go."""
+        """Return whether the word had arrived when the barrier released this rank."""
         word = self.comm.Irecv([bytearray(1), 0, MPI.BYTE], late)
         self.step()
         there = word.Test()

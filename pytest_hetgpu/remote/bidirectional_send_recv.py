@@ -9,7 +9,7 @@ from harness import MpiOperation, main, pattern
 
 
 class MpiBidirectionalSendRecv(MpiOperation):
-    """Each side verifies the other's data."""
+    """Send and receive at once: each side verifies the data of the other."""
 
     name = "bidirectional_send_recv"
     paired = True

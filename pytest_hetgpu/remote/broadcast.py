@@ -10,7 +10,7 @@ from memory import Array
 
 
 class MpiBroadcast(MpiOperation):
-    """Every rank verifies the root's pattern, the root that it still has it."""
+    """Broadcast: every rank verifies the root's pattern, the root that its own is unchanged."""
 
     name = "broadcast"
 

@@ -12,7 +12,7 @@ DTYPE = torch.float32
 
 
 def main() -> None:
-    """Trains, and compares every parameter with rank 0's, bit by bit."""
+    """Train, and compare every parameter with rank 0's, bit by bit."""
     options = arguments()
     world = join(options.backend, options.memory)
     model = make_model(options.hidden, world.device, DTYPE)

@@ -1,21 +1,21 @@
-"""Looks where the ranks of a job are that does not end: what each process is called, does, and waits in.
+"""Dumps the stacks of a hanging job's ranks on this node: state, wait channel and threads of each process.
 
     python3 -c THIS < REQUEST > ANSWER
 
-It runs on the node by itself, with Python 3.6 or later and nothing else. The request is a JSON object:
+It runs on the node alone, with Python 3.6 or later and nothing else. The request is a JSON object:
 
     pids      processes that may be ranks
-    below     processes whose descendants may be, too
-    hellos    [[rank, pid, host], ...]: who has said that it is a rank
-    py_spy    where py-spy is, if it is not on the PATH; a name that ends in .z is unpacked first
-    offer     the machine (`x86_64`) for which py-spy can be sent: if ranks need it, nothing is looked at but that said
-    seconds   the time there is for all of it
-    gap       seconds between two looks at one process
-    alone     whether to make a process group of its own
+    below     processes whose descendants may be ranks, too
+    hellos    [[rank, pid, host], ...]: the ranks that reported
+    py_spy    the path of py-spy, if it is not on PATH; a name that ends in .z is unpacked first
+    offer     the machine (`x86_64`) for which py-spy can be sent: if ranks need it, the answer only asks for it
+    seconds   the time for all of it
+    gap       seconds between two samples of one process
+    alone     whether to create a process group
 
-The answer is JSON, compressed by zlib: `host`, `machine`, `wants`, `ranks`, and `stopped`: the launchers and daemons
-that a signal has stopped. A process that is a rank by a variable of its launcher counts where none of that rank has
-said hello. Of its environment nothing else is read or kept.
+The answer is JSON, compressed by zlib: `host`, `machine`, `wants`, `ranks`, and `stopped`. The last are the launchers
+and daemons that a signal has stopped. A process with a rank in a launcher's variable counts if that rank did not
+report. Nothing else of its environment is read or kept.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ from typing import Any, Dict, Iterable, List, Optional, Set, Tuple
 
 Fields = Dict[str, Any]
 
-# What launchers tell a process of its rank, the nearest to MPI first: batch systems also tell it those around it.
+# Rank variables of launchers, the nearest to MPI first: a batch system also sets its own for the same process.
 RANK_NAMES = (b"OMPI_COMM_WORLD_RANK", b"PMIX_RANK", b"PMI_RANK", b"RANK", b"SLURM_PROCID")
 COMMUNICATES = re.compile(rb"/lib(?:mpi|mpich|mpi_cray|nccl|rccl|torch_cpu|shmem|oshmem)\b[^/\n]*\.so")
 PYTHON = re.compile(rb"/(?:lib)?python[23][\d.]*(?:\.so[\d.]*)?$", re.MULTILINE)
@@ -42,12 +42,12 @@ WRAPPERS = ("sh", "bash", "dash", "env", "timeout", "numactl", "time", "nice", "
 MOST_RANKS, MOST_FRAMES, MOST_THREADS = 512, 150, 24
 LONGEST_TEXT, LONGEST_WORD = 20000, 300  # characters
 LONGEST_FILE = 4 << 20  # bytes
-QUICK = 1.5  # seconds: what took longer is not done twice
+QUICK = 1.5  # seconds: slower samples are not repeated
 GAP_FRACTION = 0.381966  # of the gap: no loop's period fits both
 
 
 def read_proc(pid: int, name: str) -> bytes:
-    """A file of /proc/PID; empty where it cannot be read."""
+    """Read a file of /proc/PID; return b"" if it cannot be read."""
     try:
         with open(f"/proc/{pid}/{name}", "rb") as file:  # noqa: PTH123 - reads a bounded part
             return file.read(LONGEST_FILE)
@@ -56,12 +56,12 @@ def read_proc(pid: int, name: str) -> bytes:
 
 
 def read_proc_line(pid: int, name: str) -> str:
-    """The same as one line of text."""
+    """Read a file of /proc/PID as one line of text."""
     return " ".join(read_proc(pid, name).decode(errors="replace").split())[:LONGEST_WORD]
 
 
 def processes() -> Dict[int, Tuple[int, str, str]]:
-    """Parent, name and state of every process."""
+    """Return parent, name and state of every process."""
     table = {}
     for entry in os.listdir("/proc"):  # noqa: PTH208 - names are what is needed
         if entry.isdigit():
@@ -73,7 +73,7 @@ def processes() -> Dict[int, Tuple[int, str, str]]:
 
 
 def descendants(table: Dict[int, Tuple[int, str, str]], roots: Iterable[int], spared: Set[int]) -> Set[int]:
-    """Descendants of `roots`, without those of `spared`."""
+    """Return the descendants of `roots`, without `spared` and their descendants."""
     children = {}  # type: Dict[int, List[int]]
     for pid, (parent, _, _) in table.items():
         children.setdefault(parent, []).append(pid)
@@ -87,7 +87,7 @@ def descendants(table: Dict[int, Tuple[int, str, str]], roots: Iterable[int], sp
 
 
 def launcher_ranks(pid: int) -> Dict[bytes, int]:
-    """What launchers have told a process of its rank."""
+    """Return the ranks that launchers set in the environment of a process, by variable."""
     told = {}
     for entry in read_proc(pid, "environ").split(b"\0"):
         name, _, value = entry.partition(b"=")
@@ -97,26 +97,26 @@ def launcher_ranks(pid: int) -> Dict[bytes, int]:
 
 
 def job_processes(request: Fields, table: Dict[int, Tuple[int, str, str]]) -> Set[int]:
-    """The processes of the job that are here."""
+    """Return the processes of the job on this node."""
     mine = {os.getpid()}
     pids = {pid for pid in request.get("pids", ()) if pid in table} - mine
     return pids | descendants(table, [*request.get("below", ()), *pids], mine)
 
 
-def stopped(pids: Set[int], ranks: Iterable[int], table: Dict[int, Tuple[int, str, str]]) -> List[Fields]:
-    """Those that a signal has stopped (state T), without ranks and what these have started."""
+def stopped_processes(pids: Set[int], ranks: Iterable[int], table: Dict[int, Tuple[int, str, str]]) -> List[Fields]:
+    """List processes stopped by a signal (state T), without ranks and their descendants."""
     launching = pids - set(ranks) - descendants(table, ranks, set())
     return [{"pid": pid, "name": command_name(pid, table[pid][1])} for pid in sorted(launching) if table[pid][2] == "T"]
 
 
 def command_name(pid: int, name: str) -> str:
-    """What a process is called: by the kernel, in full where its command has that name."""
+    """Return the kernel's name of a process, in full if its command begins with that name."""
     command = read_proc(pid, "cmdline").partition(b"\0")[0].decode(errors="replace").rpartition("/")[2]
     return command[:LONGEST_WORD] if command.startswith(name) else name
 
 
 def find_ranks(request: Fields, pids: Set[int], table: Dict[int, Tuple[int, str, str]]) -> Dict[int, int]:
-    """The ranks here and their processes."""
+    """Return the ranks on this node and their processes."""
     mine = {os.getpid()}
     host = platform.node().split(".")[0]
     ranks = {rank: pid for rank, pid, where in request.get("hellos", ()) if pid in pids and where.split(".")[0] == host}
@@ -141,7 +141,7 @@ def find_ranks(request: Fields, pids: Set[int], table: Dict[int, Tuple[int, str,
 
 
 class StackSampler:
-    """Looks at processes with whatever is there, until `deadline`."""
+    """A sampler of processes with the tools at hand, until `deadline`."""
 
     def __init__(self, request: Fields) -> None:
         self.deadline = time.monotonic() + request["seconds"]
@@ -152,11 +152,11 @@ class StackSampler:
         self.running = set()  # type: Set[subprocess.Popen[bytes]]
 
     def left(self) -> float:
-        """Seconds until the deadline."""
+        """Return the seconds until the deadline."""
         return self.deadline - time.monotonic()
 
     def run(self, *argv: str) -> Tuple[int, bytes, str]:
-        """Exit status, output and complaint of a command that has only the time that is left."""
+        """Run a command until the deadline; return exit status, output and error text."""
         with self.slots:
             if self.left() <= 0.1:
                 return 1, b"", "no time was left"
@@ -178,16 +178,16 @@ class StackSampler:
         return process.returncode, out, " ".join(said[:8])[:LONGEST_WORD]
 
     def stop(self) -> None:
-        """Ends what still runs."""
+        """Kill the commands that still run."""
         for process in list(self.running):
             with contextlib.suppress(OSError):
                 process.kill()
 
     def stacks(self, pid: int, state: str, python: bool) -> Fields:
-        """The stacks of one process, by the best tool that works; else what was the trouble."""
+        """Return the stacks of one process by the best working tool, else the errors."""
         trouble = []
         if python and self.py_spy:
-            # Where native frames cannot be had, and where a stopped process cannot be stopped once more.
+            # Without native frames, they may be unavailable; a stopped process cannot be stopped again.
             ways = (["--native"], []) if state not in "Tt" else (["--nonblocking"],)
             for way in ways:
                 code, out, said = self.run(self.py_spy, "dump", "--json", "--full-filenames", "--pid", str(pid), *way)
@@ -199,7 +199,7 @@ class StackSampler:
         return dict({"tool": "proc", "trouble": trouble}, **self.by_gdb(pid, trouble))
 
     def by_gdb(self, pid: int, trouble: List[str]) -> Fields:
-        """What gdb prints of a process's threads; empty where it does not work."""
+        """Return gdb's output for the threads of a process; {} if gdb does not work."""
         if self.gdb:
             quiet = ("-iex", "set debuginfod enabled off", "-iex", "set auto-load no", "-ex", "set width 0")
             words = ("-ex", "set print frame-arguments none", "-ex", f"thread apply all bt {MOST_FRAMES}")
@@ -210,7 +210,7 @@ class StackSampler:
         return {}
 
     def sample(self, pid: int, python: bool, stacks: bool) -> Fields:
-        """One look at a process."""
+        """Take one sample of a process."""
         began = time.monotonic()
         status = read_proc(pid, "stat").decode(errors="replace").rpartition(")")[2].split()
         found = {"state": status[0] if status else "X"}  # type: Fields
@@ -229,7 +229,7 @@ class StackSampler:
         return found
 
     def sample_rank(self, rank: int, pid: int, answer: List[Fields]) -> None:
-        """Two looks at one rank, some time apart; a third at one that runs: a loop may be where it was by chance."""
+        """Take two samples of one rank, some time apart. Take a third if it runs, since it may be in a loop."""
         python = is_python(pid)
         one = {"rank": rank, "pid": pid, "name": read_proc_line(pid, "comm"), "python": python, "samples": []}  # type: Fields
         answer.append(one)
@@ -245,12 +245,12 @@ class StackSampler:
 
 
 def is_python(pid: int) -> bool:
-    """Whether a process is an interpreter of Python, or holds one."""
+    """Return whether a process is a Python interpreter, or embeds one."""
     return bool(PYTHON.search(read_proc(pid, "maps")))
 
 
 def unpack_tool(path: str) -> Optional[str]:
-    """A tool that was sent here, made ready to run."""
+    """Unpack a tool that was sent here, and return its path."""
     if not path.endswith(".z"):
         return path or None
     tool = Path(path[:-2])
@@ -263,7 +263,10 @@ def unpack_tool(path: str) -> Optional[str]:
 
 
 def parse_py_spy(said: bytes) -> Optional[List[Fields]]:
-    """py-spy's threads: of each frame its function, file, line, and library where it is native; innermost first."""
+    """Parse the threads of py-spy; return None if they are invalid.
+
+    Each frame is [function, file, line, library of a native frame], innermost first.
+    """
     try:
         threads = json.loads(said.decode(errors="replace"))
         return [
@@ -288,12 +291,12 @@ def parse_py_spy(said: bytes) -> Optional[List[Fields]]:
 
 
 def is_broken(threads: List[Fields]) -> bool:
-    """Whether py-spy lost its way among the native frames of a thread: it then names a file `?`."""
+    """Return whether py-spy failed to unwind the native frames of a thread: it then names a file `?`."""
     return any(frame[1] == "?" for thread in threads for frame in thread["frames"])
 
 
 def main() -> None:
-    """Reads the request, looks, and answers before the time is over."""
+    """Read the request, sample the ranks, and answer before the time is over."""
     request = json.loads(sys.stdin.buffer.read().decode())
     if request.get("alone"):
         os.setpgid(0, 0)
@@ -302,7 +305,7 @@ def main() -> None:
     ranks = find_ranks(request, pids, table)
     sampler = StackSampler(request)
     answer = {"host": platform.node(), "machine": platform.machine(), "ranks": []}  # type: Fields
-    answer["stopped"] = stopped(pids, ranks.values(), table)
+    answer["stopped"] = stopped_processes(pids, ranks.values(), table)
     wants = not sampler.py_spy and request.get("offer") == platform.machine() and any(map(is_python, ranks.values()))
     answer["wants"] = wants
     if not wants:

@@ -1,7 +1,7 @@
-"""Sharded training: each rank keeps a part of the parameters (FSDP2), and all together must learn what one would.
+"""Sharded training: each rank keeps a part of the parameters (FSDP2), and together they learn as one process would.
 
-Every rank also trains the whole network alone on all samples; the parameters gathered at the end must be equal to
-that run's but for the order in which gradients are summed, which in float64 leaves far less than the tolerance.
+Every rank also trains the whole network alone on all samples. The parameters gathered at the end must be equal to that
+run's, except for the order in which gradients are summed. In float64, that leaves far less than the tolerance.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ RELATIVE, ABSOLUTE = 1e-8, 1e-10
 
 
 def main() -> None:
-    """Trains sharded and whole, gathers, compares."""
+    """Train sharded and whole, gather the parameters, and compare them."""
     options = arguments()
     world = join(options.backend, options.memory)
     data = make_data(options.samples, world.device, DTYPE)

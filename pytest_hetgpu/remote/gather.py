@@ -9,7 +9,7 @@ from harness import MPI, ROOT, MpiOperation, main, pattern
 
 
 class MpiGather(MpiOperation):
-    """The root verifies all blocks, the others that their buffers are untouched."""
+    """Gather: the root verifies all blocks, the others that their buffers are untouched."""
 
     name = "gather"
     splits = True

@@ -1,14 +1,14 @@
-"""Finds the GID index that a RoCE job must name on the machine it runs on. Stdlib only, Python 3.6+.
+"""Finds the GID index that a RoCE job must name on its machine. Stdlib only, Python 3.6+.
 
     python3 gid_index.py HCA NETDEV                         prints the index
     python3 gid_index.py HCA NETDEV PROGRAM [ARGUMENT...]   runs a program with NCCL_IB_GID_INDEX and UCX_IB_GID_INDEX
 
-`-` in place of HCA (`mlx5_0`, `mlx5_0:2`) or NETDEV takes any; the HCA that is found is then named to the program, too
-(NCCL_IB_HCA, UCX_NET_DEVICES). Variables that are set already stay as they are.
+`-` in place of HCA (`mlx5_0`, `mlx5_0:2`) or NETDEV takes any. The found HCA is then passed to the program, too
+(NCCL_IB_HCA, UCX_NET_DEVICES). Variables that are already set stay.
 
-The index is that of the first GID, by HCA, port and index, on an active Ethernet port, whose type is RoCE v2 and which
-maps an IPv4 address (EPFL RCP, "Using RDMA for efficient inter-node communication"); one of a link-local address
-(169.254.0.0/16) only if there is no other. A program runs without the variables if no GID fits.
+The index is that of the first GID, by HCA, port and index, on an active Ethernet port. Its type must be RoCE v2, and it
+must map an IPv4 address. (Source: EPFL RCP, "Using RDMA for efficient inter-node communication".) A link-local address
+(169.254.0.0/16) counts only if there is no other. If no GID fits, the program runs without the variables.
 """
 
 import ipaddress
@@ -21,7 +21,7 @@ SYSFS = "/sys/class/infiniband"
 
 
 class GidRow(NamedTuple):
-    """A row of a GID table that fits."""
+    """A matching row of a GID table."""
 
     link_local: bool
     hca: str
@@ -48,7 +48,7 @@ def main(argv: List[str], sysfs: str = SYSFS) -> int:
 
 
 def variables(found: GidRow, named: bool) -> Dict[str, str]:
-    """Return what NCCL and UCX must be told; the HCA only if it was not `named`."""
+    """Return the variables for NCCL and UCX; those of the HCA only if it was not `named`."""
     index = str(found.index)
     settings = {"NCCL_IB_GID_INDEX": index, "UCX_IB_GID_INDEX": index}
     if not named:
@@ -58,7 +58,7 @@ def variables(found: GidRow, named: bool) -> Dict[str, str]:
 
 
 def find(sysfs: Path, hca: str, netdev: str) -> Optional[GidRow]:
-    """Return the row to name, None if none fits."""
+    """Return the row to name; None if none fits."""
     device, _, port = hca.partition(":")
     return min(_rows(sysfs, device, port, netdev), default=None)
 

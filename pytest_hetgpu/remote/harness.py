@@ -1,18 +1,18 @@
-"""The frame of what ranks execute: arguments, greeting, timing, verification, records.
+"""The frame of rank programs: arguments, greeting, timing, verification, records.
 
-It runs where nothing else of this package is installed: Python 3.8, mpi4py and numpy are all it needs. Programs are
-started with `python -m mpi4py PROGRAM.py ARGS`: then an error that one rank does not catch ends the whole job, instead
-of leaving the others waiting for ever. A program describes one `Operation` and hands it to `main`, which reads
+It runs without the rest of this package: it needs Python 3.8, mpi4py and numpy only. Start a program with `python -m
+mpi4py PROGRAM.py ARGS`. Then an uncaught error of one rank ends the whole job, instead of leaving the others waiting
+forever. A program describes one `MpiOperation` and passes it to `main`, which reads
 
     --sizes 8,1024       bytes of a point; it has size // itemsize elements
     --dtypes float32     element types, by their numpy names
     --in-place false     or true, or both: each point twice
-    --memory host        or guarded, device, managed, as `memory.py` says
+    --memory host        or guarded, device, managed (see `memory.py`)
     --iterations 20      timed iterations
-    --warmup 5           untimed ones before them, where the point is met for the first time; later one
-    --repeats 1          how often all points are gone through; results are verified the first time
+    --warmup 5           untimed ones before them on the first visit of a point; one later
+    --repeats 1          passes over all points; results are verified in the first
 
-and writes records, as `report.py` says.
+and writes records (see `report.py`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ import numpy as np
 from accelerator import DriverDevice, open_device
 from memory import KINDS, ON_DEVICE, DeviceMemory, GuardedMemory, ManagedMemory, Memory
 
-# A device must be chosen before MPI is initialised, which the import does: an MPI that knows devices asks for it then.
+# The device must be selected before the import initialises MPI: a device-aware MPI queries it at that time.
 DEVICE = open_device() if {*sys.argv} & {*ON_DEVICE} else None
 
 from mpi4py import MPI  # noqa: E402
@@ -43,7 +43,7 @@ __all__ = ["MPI", "ROOT", "MpiOperation", "MpiReduction", "main", "pattern"]
 
 
 def main(kind: Type[MpiOperation]) -> None:
-    """Runs an operation at every point asked for on the command line, and reports."""
+    """Run an operation at every point of the command line, and report."""
     options = arguments(kind)
     comm = MPI.COMM_WORLD
     emit_hello(comm)
@@ -65,7 +65,7 @@ def main(kind: Type[MpiOperation]) -> None:
 
 
 def make_memory(name: str) -> Memory:
-    """Where the data of one operation is to lie."""
+    """Return the memory of this kind for the data of one operation."""
     if name in ON_DEVICE:
         assert DEVICE
         return ManagedMemory(DEVICE) if name == "managed" else DeviceMemory(DEVICE)
@@ -73,7 +73,7 @@ def make_memory(name: str) -> Memory:
 
 
 def emit_device(rank: int, device: DriverDevice) -> None:
-    """Says which device this rank used, and how much of it."""
+    """Report the device of this rank and its peak memory."""
     emit(
         t="device",
         rank=rank,
@@ -86,7 +86,7 @@ def emit_device(rank: int, device: DriverDevice) -> None:
 
 
 def points(kind: Type[MpiOperation], options: argparse.Namespace) -> Iterator[SweepPoint]:
-    """All points of a run; what moves no data has one of 0 bytes."""
+    """Yield all points of a run; an operation without data has one of 0 bytes."""
     if not kind.sweeps:
         yield SweepPoint(0, "none")
         return
@@ -95,7 +95,7 @@ def points(kind: Type[MpiOperation], options: argparse.Namespace) -> Iterator[Sw
 
 
 def arguments(kind: Type[MpiOperation]) -> argparse.Namespace:
-    """The command line, as the module's docstring describes it; ends the program on a mistake in it."""
+    """Parse the command line (see the module's docstring); exit if it is wrong."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--sizes", type=positive_numbers, required=kind.sweeps, default=[])
     parser.add_argument("--dtypes", type=element_types, default="float32")
@@ -116,7 +116,7 @@ def arguments(kind: Type[MpiOperation]) -> argparse.Namespace:
 
 
 def check_world(kind: Type[MpiOperation], ranks: int, options: argparse.Namespace) -> None:
-    """Ends the program where a world of so many ranks cannot do what is asked."""
+    """Exit if a world of `ranks` ranks cannot run the request."""
     if kind.paired and ranks % 2:
         sys.exit(f"{kind.name} works between pairs of ranks: it needs an even number of them, not {ranks}")
     for size, dtype in itertools.product(options.sizes, options.dtypes):
@@ -129,7 +129,7 @@ def check_world(kind: Type[MpiOperation], ranks: int, options: argparse.Namespac
 
 
 def element_types(text: str) -> List[np.dtype[Any]]:
-    """`float32,int32` as numpy's types."""
+    """Parse `float32,int32` into numpy types."""
     try:
         return [np.dtype(word) for word in text.split(",")]
     except TypeError as error:
@@ -137,9 +137,9 @@ def element_types(text: str) -> List[np.dtype[Any]]:
 
 
 def emit_hello(comm: MPI.Intracomm) -> None:
-    """Says who this rank is and which MPI it has loaded, for a launcher may start it with another than was meant.
+    """Report this rank and the MPI that it loaded: a launcher may load another one than intended.
 
-    No rank goes on before all have greeted: a crash of the first would take the greetings of the others with it.
+    No rank goes on before all have reported. A crash of the first would lose the reports of the others.
     """
     emit(
         t="hello",
@@ -157,7 +157,7 @@ def emit_hello(comm: MPI.Intracomm) -> None:
 
 
 def loaded_library() -> str:
-    """Real path of the file whose MPI this process calls: the mapping that holds the function's address."""
+    """Return the real path of the loaded MPI: the mapping that holds the address of its function."""
     function = ctypes.CDLL(MPI.__file__).MPI_Get_library_version
     address = ctypes.cast(function, ctypes.c_void_p).value or 0
     for line in Path("/proc/self/maps").read_text(errors="replace").splitlines():
@@ -169,7 +169,7 @@ def loaded_library() -> str:
 
 
 def run_point(operation: MpiOperation, point: SweepPoint, options: argparse.Namespace, repeat: int) -> int:
-    """Times the operation; the first time it verifies one step more. Returns this rank's number of wrong elements."""
+    """Time the operation, and verify one more step on the first visit. Return this rank's number of wrong elements."""
     if operation.timed:
         operation.fill()
         operation.guard(True)
@@ -182,9 +182,9 @@ def run_point(operation: MpiOperation, point: SweepPoint, options: argparse.Name
 
 
 def measure(operation: MpiOperation, point: SweepPoint, options: argparse.Namespace, repeat: int) -> None:
-    """Times iterations on every rank; rank 0 reports seconds for one operation.
+    """Time iterations on every rank; rank 0 reports seconds per operation.
 
-    After the first repeat the connections are there; only buffers are new, and one iteration warms them up.
+    After the first repeat, the connections exist. Only buffers are new, and one iteration warms them up.
     """
     comm = operation.comm
     for _ in range(min(options.warmup, 1) if repeat else options.warmup):
@@ -201,7 +201,7 @@ def measure(operation: MpiOperation, point: SweepPoint, options: argparse.Namesp
 
 
 def verify(operation: MpiOperation, point: SweepPoint, compared: Compared) -> int:
-    """Compares every element of a buffer with what it must be; reports the first that differs. Returns how many do."""
+    """Compare every element of a buffer with its expected value; report the first wrong one. Return their number."""
     buffer, got, wanted = compared
     differs = got != wanted
     count = int(np.count_nonzero(differs))

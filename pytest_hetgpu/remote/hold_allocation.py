@@ -1,7 +1,7 @@
-"""Holds an allocation of Slurm's as long as somebody holds our stdin: `python3 -c TEXT salloc OPTIONS...`.
+"""Holds a Slurm allocation while a process holds our stdin: `python3 -c TEXT salloc OPTIONS...`.
 
-What salloc says goes to stdout. salloc runs `cat` on a pipe of ours: it gives the allocation back when that ends, even
-if we are killed. Nothing else tells a job that still waits, so that one is cancelled by its number.
+The output of salloc goes to stdout. salloc runs `cat` on a pipe of ours. When `cat` ends, salloc gives the allocation
+back, even if we are killed. A job that still waits does not notice that, so it is cancelled by its number.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ _NUMBER = re.compile(rb"(?:[Jj]ob allocation|job) (\d+)")
 
 
 def main(argv: List[str]) -> int:
-    """The exit status of salloc."""
+    """Run salloc; return its exit status."""
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     heard, held = os.pipe()
@@ -40,7 +40,7 @@ def main(argv: List[str]) -> int:
         os.close(held)
         if salloc.poll() is None:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                # Granted, it ends with its cat; waiting, it ends when it is told to.
+                # With an allocation, salloc ends with its cat; while it waits, it needs a signal.
                 salloc.wait(0.2)
             salloc.terminate()
 
@@ -64,7 +64,7 @@ def main(argv: List[str]) -> int:
 
 
 def cancel(job: str) -> None:
-    """Makes sure that the job is over, also where the controller is away for a while."""
+    """Cancel the job, even if the controller is away for a while."""
     latest = time.monotonic() + CANCEL_TIMEOUT
     while time.monotonic() < latest:
         done = subprocess.run(

@@ -1,9 +1,11 @@
-"""What runs have left on one machine: processes and folders that carry an owner's label. Python 3.6 or later.
+"""Finds leftovers of runs on one machine: processes and folders with an owner's label. Python 3.6 or later.
 
-Called with one JSON argument `{"remove": [LABEL, ...], "patience": SECONDS}`; removes what carries one of these labels
-(as far as its user may), then prints all that carries any: `{"things": [{kind, name, ident, owner, since}],
-"trouble": [...]}`. Segments of shared memory (`segments.py`) carry no label. Those that processes with such a label use
-go with them; those that no process uses are printed with the owner NOBODY, which is a label here.
+The JSON argument is `{"remove": [LABEL, ...], "patience": SECONDS}`. First, everything with one of these labels is
+removed, as far as the user may. Then everything with any label is printed: `{"things": [{kind, name, ident, owner,
+since}], "trouble": [...]}`.
+
+Segments of shared memory (`segments.py`) carry no label. Those in use by labelled processes go with them. Unused ones
+are printed with the owner `NOBODY`, which serves as a label here.
 """
 
 import contextlib
@@ -30,7 +32,7 @@ Leftover = Dict[str, Any]
 
 
 def read_file(path: str) -> bytes:
-    """A file's beginning; empty where it cannot be read."""
+    """Read the beginning of a file; return b"" if it cannot be read."""
     try:
         with open(path, "rb") as file:  # noqa: PTH123
             return file.read(1 << 20)
@@ -39,7 +41,7 @@ def read_file(path: str) -> bytes:
 
 
 def label_of(pid: str) -> str:
-    """Whose a process says it is; empty: nobody's."""
+    """Return the owner's label of a process; "" without one."""
     words = read_file("/proc/" + pid + "/cmdline").rstrip(b"\0").split(b"\0")
     if words and words[-1].startswith(MARK.encode()):
         return words[-1].decode(errors="replace")
@@ -50,7 +52,7 @@ def label_of(pid: str) -> str:
 
 
 def processes() -> Tuple[List[Leftover], Dict[int, int]]:
-    """Labelled processes that run, and every process's parent."""
+    """Return labelled running processes, and the parent of every process."""
     found, parents = [], {}
     boot = next((int(line.split()[1]) for line in read_file("/proc/stat").splitlines() if line.startswith(b"btime")), 0)
     for entry in os.listdir("/proc"):  # noqa: PTH208
@@ -67,13 +69,13 @@ def processes() -> Tuple[List[Leftover], Dict[int, int]]:
 
 
 def folders() -> Iterator[Leftover]:
-    """Labelled folders of agents and tunnels."""
+    """Yield labelled folders of agents and tunnels."""
     places = {os.path.realpath(place) for place in (*FOLDERS, os.environ.get("TMPDIR") or "/tmp")}  # noqa: S108
     for place in sorted(places):
         for path in sorted(Path(place).glob("hetgpu-*/.owner")):
             with contextlib.suppress(OSError):
                 found, sign = os.lstat(str(path.parent)), os.lstat(str(path))
-                # Only its owner can have signed it.
+                # Only the owner of the folder can have written this file.
                 if stat.S_ISDIR(found.st_mode) and stat.S_ISREG(sign.st_mode) and sign.st_uid == found.st_uid:
                     label = read_file(str(path)).decode(errors="replace").strip()
                     if label.startswith(MARK):
@@ -84,7 +86,10 @@ def folders() -> Iterator[Leftover]:
 
 
 def shared() -> Iterator[Leftover]:
-    """Segments of shared memory of this user that no process uses, `ident` is their size; with `stays` one may."""
+    """Yield unused segments of shared memory of this user; `ident` is their size.
+
+    `stays` is the reason why a segment may still be in use.
+    """
     seen = segments.scan()
     for found, why in ((seen.unused, ""), (seen.doubtful, seen.why)):
         for name, status in sorted(found.items()):
@@ -95,7 +100,7 @@ def shared() -> Iterator[Leftover]:
 
 
 def descendants(roots: Set[int], parents: Dict[int, int]) -> Set[int]:
-    """`roots` and all that descends from them, but for ourselves and whoever started us."""
+    """Return `roots` and their descendants, without this process and its ancestors."""
     spared, pid = {os.getpid()}, os.getpid()
     while pid in parents and parents[pid] not in spared:
         pid = parents[pid]
@@ -108,9 +113,9 @@ def descendants(roots: Set[int], parents: Dict[int, int]) -> Set[int]:
 
 
 def kill_owned(labels: Set[str], patience: float) -> Set[str]:
-    """Ends the processes of these owners and what descends from them, looking again until a look finds none.
+    """Kill the processes of these owners and their descendants, until none is found.
 
-    Gives the segments of shared memory that they used.
+    Return the segments of shared memory that they used.
     """
     deadline, sparing = time.monotonic() + patience, True
     held = set()  # type: Set[str]
@@ -122,7 +127,7 @@ def kill_owned(labels: Set[str], patience: float) -> Set[str]:
         held |= segments.used(segments.names(), taken).held
         for pid in taken:
             with contextlib.suppress(OSError):
-                # An agent that is asked ends its own processes and removes its folder; then nobody is asked any more.
+                # An agent ends its own processes and removes its folder on TERM. After the first round, KILL follows.
                 os.kill(pid, signal.SIGTERM if sparing else signal.SIGKILL)
                 os.kill(pid, signal.SIGCONT)
         asked = time.monotonic() + 1.0
@@ -133,7 +138,7 @@ def kill_owned(labels: Set[str], patience: float) -> Set[str]:
 
 
 def main() -> None:
-    """Removes what is asked for, and says what there is."""
+    """Remove the requested leftovers, and print all others."""
     request = json.loads(sys.argv[1])
     labels, trouble = set(request["remove"]), []
     if labels:

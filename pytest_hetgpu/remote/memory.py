@@ -1,9 +1,7 @@
-"""Where the data of operations lies, and how it gets in and out: the host's memory, guarded pages, an accelerator's.
+"""The memory of an operation's data, and copies in and out.
 
-host      numpy's
-guarded   pages of the host that the CPU may not touch while MPI reads them
-device    an accelerator's own, of which the host has addresses only
-managed   an accelerator's that the host may touch, too
+host      numpy's guarded   pages of the host that the CPU may not access while MPI reads them device    memory of an
+accelerator, of which the host has addresses only managed   memory of an accelerator that the host may access, too
 """
 
 from __future__ import annotations
@@ -27,14 +25,14 @@ HostArray = np.ndarray[Any, Any]
 
 
 class DeviceArray:
-    """Elements on an accelerator, one after the other; MPI takes their address by the CUDA array interface."""
+    """Contiguous elements on an accelerator; MPI takes their address by the CUDA array interface."""
 
     def __init__(self, device: DriverDevice, address: int, size: int, dtype: np.dtype[Any]) -> None:
         self.device, self.address, self.size, self.dtype = device, address, size, dtype
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all elements."""
+        """The size of all elements in bytes."""
         return self.size * self.dtype.itemsize
 
     @property
@@ -61,31 +59,31 @@ Array = Union[HostArray, DeviceArray]
 
 
 class Memory:
-    """The host's. All arrays of one operation come from one `Memory`, and are gone after `release`."""
+    """The memory of the host. All arrays of one operation come from one `Memory`, and are freed by `release`."""
 
     def array(self, count: int, dtype: np.dtype[Any]) -> Array:
-        """Room for `count` elements, with anything in it."""
+        """Allocate `count` uninitialised elements."""
         return np.empty(count, dtype)
 
     def write(self, array: Array, values: HostArray) -> None:
-        """Puts values into an array, all of it."""
+        """Fill an array with values."""
         assert isinstance(array, np.ndarray)
         array[:] = values
 
     def read(self, array: Array) -> HostArray:
-        """What is in an array."""
+        """Return the contents of an array."""
         assert isinstance(array, np.ndarray)
         return array
 
     def guard(self, array: Array, closed: bool) -> None:
-        """Takes from the CPU the right to touch an array, or gives it back, where that is possible. Raises OSError."""
+        """Deny the CPU access to an array, or allow it again, if this memory supports that. Raises OSError."""
 
     def release(self) -> None:
-        """Frees what numpy does not free by itself."""
+        """Free memory that numpy does not free by itself."""
 
 
 class GuardedMemory(Memory):
-    """Pages of their own under mprotect."""
+    """Separate pages under mprotect."""
 
     def array(self, count: int, dtype: np.dtype[Any]) -> Array:
         pages = mmap.mmap(-1, max(1, count * dtype.itemsize), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
@@ -100,7 +98,7 @@ class GuardedMemory(Memory):
 
 
 class DeviceMemory(Memory):
-    """An accelerator's own."""
+    """The memory of an accelerator."""
 
     managed = False
 
@@ -112,7 +110,7 @@ class DeviceMemory(Memory):
         return DeviceArray(self.device, self.allocate(count * dtype.itemsize), count, dtype)
 
     def allocate(self, size: int) -> int:
-        """The address of so many bytes."""
+        """Allocate bytes and return their address."""
         self.addresses.append(self.device.allocate(size, self.managed))
         return self.addresses[-1]
 
@@ -139,7 +137,7 @@ class DeviceMemory(Memory):
 
 
 class ManagedMemory(DeviceMemory):
-    """An accelerator's, which the host sees as an array of its own; MPI must find out by the address what it is."""
+    """Managed memory of an accelerator. The host uses it as an array; MPI must recognise it by its address."""
 
     managed = True
 
@@ -152,5 +150,5 @@ class ManagedMemory(DeviceMemory):
 
     def read(self, array: Array) -> HostArray:
         self.device.synchronize()
-        # A copy: the pages go back before what was read is looked at.
+        # A copy: the pages are freed before the values are compared.
         return Memory.read(self, array).copy()

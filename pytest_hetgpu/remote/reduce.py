@@ -9,7 +9,7 @@ from harness import MPI, ROOT, MpiReduction, main
 
 
 class MpiReduce(MpiReduction):
-    """The root verifies the sum, the others that their buffers are untouched."""
+    """Reduce: the root verifies the sum, the others that their buffers are untouched."""
 
     name = "reduce"
     rooted = True

@@ -1,4 +1,4 @@
-"""Sum over all ranks, of which each gets one block."""
+"""Sum over all ranks, divided into one block per rank."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from harness import MPI, MpiReduction, main
 
 
 class MpiReduceScatter(MpiReduction):
-    """Each rank gives all elements and verifies its own block of the sum; in place that is the first of the buffer."""
+    """Reduce-scatter: each rank verifies its block of the sum, which in place is the first of the buffer."""
 
     name = "reduce_scatter"
     splits = True

@@ -2,8 +2,8 @@
 
     python3 routes.py HOST...
 
-`addresses` holds the addresses of each interface. `hosts` holds, per host, its addresses as this node resolves them,
-each with the source address that the kernel takes to reach it, "" if there is no route. No packet is sent.
+`addresses` holds the addresses of each interface. `hosts` holds, per host, its addresses as this node resolves them.
+Beside each is the source address that the kernel takes to reach it, or "" if there is no route. No packet is sent.
 """
 
 import array
@@ -36,7 +36,7 @@ def addresses() -> Dict[str, List[str]]:
 
 
 def ipv4() -> List[Tuple[str, str]]:
-    """Return interfaces with an IPv4 address each; one with several addresses has several rows."""
+    """Return interface and IPv4 address pairs; an interface with several addresses has several rows."""
     rows = array.array("B", bytes(MOST))
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
         try:
@@ -54,7 +54,7 @@ def interface(label: bytes) -> str:
 
 
 def ipv6() -> List[Tuple[str, str]]:
-    """Return interfaces with an IPv6 address each."""
+    """Return interface and IPv6 address pairs."""
     lines = []  # type: List[str]
     with suppress(OSError):
         lines = Path("/proc/net/if_inet6").read_text().splitlines()
@@ -63,7 +63,7 @@ def ipv6() -> List[Tuple[str, str]]:
 
 
 def resolve(host: str) -> List[Tuple[str, str]]:
-    """Return the addresses of a host, each with the source address to it; none for a name that does not resolve."""
+    """Return the addresses of a host, each with the source address to it; [] if the name does not resolve."""
     try:
         rows = socket.getaddrinfo(host, DISCARD, 0, socket.SOCK_DGRAM)
     except (OSError, UnicodeError):
@@ -72,7 +72,7 @@ def resolve(host: str) -> List[Tuple[str, str]]:
 
 
 def source_address(family: int, address: Tuple[object, ...]) -> str:
-    """Return our end of a connected UDP socket: connect(2) asks the routing table, with its rules."""
+    """Return our end of a connected UDP socket: connect(2) applies the routing table and its rules."""
     with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as asking:
         asking.connect(address)
         return str(asking.getsockname()[0]).partition("%")[0]

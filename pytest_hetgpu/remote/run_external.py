@@ -1,13 +1,13 @@
-"""Starts a program that is not ours as this rank, after it has said who it is and which MPI that program will load.
+"""Starts an external program as this rank. Before, it reports the rank and the MPI that the program will load.
 
-    [--folder GLOB]...   folders to look for the program in before all others
-    [--mpi4py]           the program is a Python one over mpi4py: which MPI that loads is to be said
+    [--folder GLOB]...     folders to search for the program before all others
+    [--mpi4py]             the program uses mpi4py: report the MPI that it loads
     [--server HOST:PORT]   rank 0 serves on that port, and the others wait until it does
-    -- PROGRAM ARGS...   what the rank becomes; of several with `:::` between them rank I takes the Ith, or the last
+    -- PROGRAM ARGS...     the command of the rank; with several, separated by `:::`, rank I takes the Ith or the last
 
-The rank keeps its process id: launchers, debuggers and logs see the program itself. Where it is not found, a record
-says where it was looked for, and the rank ends with 127. Records are framed as `harness.py` says; nothing but Python
-3.8 is needed.
+The rank keeps its process id, so launchers, debuggers and logs show the program itself. If the program is not found, a
+record lists the searched folders, and the rank exits with 127. Records have the frame of `report.py`. Needs nothing but
+Python 3.8.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ POLL_INTERVAL = 0.02
 MOST_LOOKED, LONGEST = 20, 150
 BETWEEN = ":::"
 
-# Where suites install what is in no PATH.
+# Folders of benchmark suites outside PATH.
 USUAL_FOLDERS = (
     *(f"{prefix}/libexec/osu-micro-benchmarks/*/*" for prefix in ("/usr/local", "/usr", "/opt/osu*", "/opt/mpi")),
     *(f"{prefix}/{name}-tests/build" for prefix in ("/usr/local", "/opt") for name in ("nccl", "rccl")),
@@ -49,7 +49,7 @@ PROGRAM_HEADER, INTERPRETER, LONGEST_PATH = 0x38, 3, 4096  # of ELF64 (elf.h)
 
 
 def main(arguments: List[str]) -> NoReturn:
-    """Says who this rank is, then becomes its program."""
+    """Report this rank, then replace it by its program."""
     options, commands = parse_arguments(arguments)
     rank, size = from_environment(RANKS, 0), from_environment(SIZES, 1)
     command = commands[min(rank, len(commands) - 1)]
@@ -67,7 +67,7 @@ def main(arguments: List[str]) -> NoReturn:
 
 
 def parse_arguments(arguments: List[str]) -> Tuple[argparse.Namespace, List[List[str]]]:
-    """The options, and the command of each rank."""
+    """Return the options, and the command of each rank."""
     split = arguments.index("--")
     parser = argparse.ArgumentParser()
     parser.add_argument("--folder", action="append", default=[])
@@ -83,12 +83,15 @@ def parse_arguments(arguments: List[str]) -> Tuple[argparse.Namespace, List[List
 
 
 def from_environment(names: Tuple[str, ...], default: int) -> int:
-    """The first of these variables that holds a number: launchers tell ranks who they are."""
+    """Return the first of these variables that holds a number: launchers set the rank in them."""
     return next((int(os.environ[name]) for name in names if os.environ.get(name, "").isdigit()), default)
 
 
 def find_program(program: str, folders: List[str]) -> Tuple[str, List[str]]:
-    """The program's path; where it is nowhere "", and where it was looked for, as far as a record has room."""
+    """Return the path of the program; if it is missing, "" and the searched folders.
+
+    The folders are cut to the room of a record.
+    """
     if "/" in program:
         return (program, []) if executable(program) else ("", [program])
     beside = str(Path(sys.executable).parent)  # without following links: the stack's own bin
@@ -98,23 +101,23 @@ def find_program(program: str, folders: List[str]) -> Tuple[str, List[str]]:
         candidate = f"{folder}/{program}"
         if executable(candidate):
             return candidate, []
-    # A glob that fits no folder is worth saying, too.
+    # Include globs that match no folder.
     return "", [folder[:LONGEST] for folder in dict.fromkeys([*folders, *looked])][:MOST_LOOKED]
 
 
 def existing_folders(patterns: Iterable[str]) -> Iterator[str]:
-    """Folders that there are."""
+    """Yield existing folders that match."""
     for pattern in patterns:
         yield from sorted(str(path) for path in Path("/").glob(pattern.lstrip("/")) if path.is_dir())
 
 
 def executable(path: str) -> bool:
-    """Whether there is such a program."""
+    """Return whether such a program exists."""
     return Path(path).is_file() and os.access(path, os.X_OK)
 
 
 def exec_program(path: str, command: List[str]) -> NoReturn:
-    """Replaces this process. What was found by its name alone is called by its name, as a shell would."""
+    """Replace this process. A program found by its plain name keeps that name, as in a shell."""
     plain = "/" in command[0] or shutil.which(command[0]) != path
     try:
         os.execv(path, [path if plain else command[0], *command[1:]])
@@ -124,20 +127,20 @@ def exec_program(path: str, command: List[str]) -> NoReturn:
 
 
 def mpi4py_library() -> Tuple[str, str, Dict[str, str]]:
-    """What mpi4py's MPI says of itself, the file it is in, and mpi4py's version; MPI is not started for that."""
+    """Return the version text of mpi4py's MPI, its file, and mpi4py's version, without starting MPI."""
     try:
         import mpi4py
 
         mpi4py.rc.initialize = False
         from mpi4py import MPI
     except (ImportError, RuntimeError):
-        return "", "", {}  # the program itself will say why
+        return "", "", {}  # the program itself reports the error
     handle = ctypes.CDLL(MPI.__file__)
     return plain_text(MPI.Get_library_version()), library_path(handle), {"mpi4py": mpi4py.__version__}
 
 
 def linked_mpi(path: str) -> Tuple[str, str, Dict[str, str]]:
-    """The same of the MPI that a dynamic program is linked with; nothing for a program that is not."""
+    """Return the same for the MPI that a dynamic program is linked with; "" for other programs."""
     for file in linked_libraries(path) if path else ():
         try:
             handle = ctypes.CDLL(file)
@@ -150,10 +153,10 @@ def linked_mpi(path: str) -> Tuple[str, str, Dict[str, str]]:
 
 
 def linked_libraries(path: str) -> Iterator[str]:
-    """Files of MPI's library that the loader would take for a program. The program itself is not started."""
+    """Yield the MPI libraries that the loader would take for a program, without starting it."""
     try:
         loader = interpreter_of(path)
-    except (OSError, OverflowError, ValueError, struct.error):  # damaged; to start it will tell
+    except (OSError, OverflowError, ValueError, struct.error):  # damaged; starting it reports the error
         return
     if not loader:
         return
@@ -170,7 +173,7 @@ def linked_libraries(path: str) -> Iterator[str]:
 
 
 def interpreter_of(path: str) -> str:
-    """The loader that a 64-bit ELF program asks for, "" for what is none: a script, a static program."""
+    """Return the loader of a 64-bit ELF program; "" for scripts and static programs."""
     with Path(path).open("rb") as program:
         head = program.read(64)
         if head[:5] != b"\x7fELF\x02":
@@ -189,7 +192,7 @@ def interpreter_of(path: str) -> str:
 
 
 def library_path(handle: ctypes.CDLL) -> str:
-    """Real path of the file that holds the MPI which a library calls."""
+    """Return the real path of the file that holds the MPI of a library."""
     address = ctypes.cast(handle.MPI_Get_library_version, ctypes.c_void_p).value or 0
     for line in Path("/proc/self/maps").read_text(errors="replace").splitlines():
         fields = line.split(maxsplit=5)
@@ -200,7 +203,7 @@ def library_path(handle: ctypes.CDLL) -> str:
 
 
 def plain_text(text: str) -> str:
-    """In one line, as far as a record has room for it."""
+    """Return a text as one line, as far as a record has room."""
     return " ".join(text.replace("\0", " ").split())[:120]
 
 
@@ -227,7 +230,7 @@ def wait_for_server(rank: int, server: str) -> None:
 
 
 def start_doorkeeper(port: int) -> None:
-    """Leaves a child behind that lets one client in as soon as something listens on the port."""
+    """Leave a child behind that accepts one client as soon as a process listens on the port."""
     parent = os.getpid()
     if os.fork():
         return
@@ -250,7 +253,7 @@ def start_doorkeeper(port: int) -> None:
 
 
 def is_listening(port: int) -> bool:
-    """Whether any process in this network namespace listens on a TCP port (proc_net_tcp.txt: state 0A)."""
+    """Return whether any process in this network namespace listens on a TCP port (proc_net_tcp.txt: state 0A)."""
     for name in ("tcp", "tcp6"):
         try:
             lines = Path("/proc/net", name).read_text().splitlines()[1:]
@@ -263,7 +266,7 @@ def is_listening(port: int) -> bool:
 
 
 def emit(**record: Any) -> None:
-    """Writes one record by one system call."""
+    """Write one record by one system call."""
     payload = json.dumps(record, separators=(",", ":")).encode("ascii")
     line = b"@hetgpu:%04d:%08x:%b\n" % (len(payload), zlib.crc32(payload), payload)
     while line:

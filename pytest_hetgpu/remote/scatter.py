@@ -9,7 +9,7 @@ from harness import MPI, ROOT, MpiOperation, main, pattern
 
 
 class MpiScatter(MpiOperation):
-    """Each rank verifies its own block of the root's pattern; in place the root's stays where it is."""
+    """Scatter: each rank verifies its own block of the root's pattern; in place, the root's block stays."""
 
     name = "scatter"
     splits = True

@@ -9,7 +9,7 @@ from harness import MpiOperation, main, pattern
 
 
 class MpiSendRecv(MpiOperation):
-    """The even rank sends first; each side verifies the other's data."""
+    """Ping-pong: the even rank sends first; each side verifies the data of the other."""
 
     name = "send_recv"
     per_step = 2

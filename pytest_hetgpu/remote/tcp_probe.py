@@ -1,31 +1,37 @@
-"""How fast data gets from one node to another over plain TCP: `serve` on the one, then `measure` on the other.
+"""Measures the TCP bandwidth from one node to another: `serve` on the one, then `measure` on the other.
 
     python3 tcp_probe.py < REQUEST > ANSWER
 
 Request and answer are a JSON object each. Both requests have:
 
     do        `serve` or `measure`
-    token     a random text that both are told and nobody else; who does not know it is not served
-    netdev    the node's interface in the network to measure; "" where `host` is to tell
-    host      how others call the node: its address is listened on where there is no `netdev`
-    limit     seconds after which whatever is left of it ends by itself
+    token     a random secret of the two nodes; clients without it are not served
+    netdev    the node's interface in the network to measure; "" to use `host`
+    host      the node's name for others: the address to listen on if there is no `netdev`
+    limit     seconds after which all remaining processes end by themselves
 
-The server listens on one address, on a port of the kernel's choice; what answers (`address`, `port`, `place`) ends at
-once and leaves a process behind, which serves one client and ends. To measure is also told:
+The server listens on one address, on a port of the kernel's choice. The answering process (`address`, `port`, `place`)
+ends at once. It leaves a process behind, which serves one client and ends. `measure` also takes:
 
-    address, port    what the server answered
-    streams          numbers of connections to use at once, [1, 4]
-    seconds          how long data is counted, each time
-    warm             seconds before that in which it flows uncounted
-    intervals        how many parts that time has
-    iperf3           whether to leave it to iperf3 where both have that
+    address, port    the answer of the server
+    streams          numbers of parallel connections, [1, 4]
+    seconds          the time in which data is counted, per measurement
+    warm             seconds of uncounted data before that
+    intervals        the number of parts of that time
+    iperf3           whether to use iperf3 if both nodes have it
 
-Its answer: `tool`; `flows`, a list with `way` (`there`: from here to the server; `back`), `streams`, `rates` (bytes a
-second at the receiver, one an interval), `core` (the largest share of a core that a stream's process had) and `machine`
-(the share of all cores that was busy, of the busier node); `rtt` with `median` and `least` (seconds until 8 bytes are
-back); `place`. With trouble there is `error` in it as well; `passed_over` is why iperf3 could not do it.
+Its answer has `tool`, `flows`, `rtt` and `place`. Each of `flows` has these fields:
 
-It runs on nodes by itself, with Python 3.6 or later and what lies beside it.
+    way       `there`: from here to the server; `back`
+    streams   the number of connections
+    rates     bytes per second at the receiver, one per interval
+    core      the largest share of a core that a stream's process used
+    machine   the busy share of all cores, on the busier node
+
+`rtt` has `median` and `least` (seconds of a round trip of 8 bytes). After a failure there is `error`, too.
+`passed_over` is the reason why iperf3 was not used.
+
+It runs on nodes alone, with Python 3.6 or later and the modules beside it.
 """
 
 import hashlib
@@ -50,12 +56,12 @@ TRIPS, TRIPS_FOR = 1000, 0.1  # round trips, and the seconds that they may take
 
 
 def sign_nonce(token: str, nonce: bytes, role: bytes) -> bytes:
-    """The proof that one knows the token, good for this nonce alone."""
+    """Return the proof of the token for this nonce alone."""
     return hmac.new(token.encode(), nonce + role, hashlib.sha256).digest()
 
 
 def receive_exactly(conn: socket.socket, size: int) -> bytes:
-    """So many bytes of a connection; Trouble where it ends before."""
+    """Receive `size` bytes. Raises ProbeError if the connection ends before."""
     data = b""
     while len(data) < size:
         more = conn.recv(size - len(data))
@@ -66,18 +72,18 @@ def receive_exactly(conn: socket.socket, size: int) -> bytes:
 
 
 class ControlChannel:
-    """Lines of JSON on a connection."""
+    """A connection that carries lines of JSON."""
 
     def __init__(self, conn: socket.socket) -> None:
         self.conn = conn
         self.file = conn.makefile("rb")
 
     def send_line(self, fields: Fields) -> None:
-        """Sends one."""
+        """Send one object."""
         self.conn.sendall(json.dumps(fields).encode() + b"\n")
 
     def receive_line(self, seconds: float) -> Fields:
-        """Waits for one; {} at the end. Trouble where none comes, and for what the other end says went wrong."""
+        """Receive one object; {} at the end. Raises ProbeError on a timeout, and for an error of the other node."""
         self.conn.settimeout(seconds)
         try:
             line = self.file.readline(1 << 20)
@@ -90,7 +96,10 @@ class ControlChannel:
 
 
 class ProbeServer:
-    """Serves one client, on whose control connection the requests come; the methods named `do_...` are these."""
+    """A server of one client, whose requests come on its control connection.
+
+    The methods named `do_...` are the requests.
+    """
 
     def __init__(self, listener: socket.socket, asked: Fields) -> None:
         self.listener = listener
@@ -98,7 +107,7 @@ class ProbeServer:
         self.deadline = time.monotonic() + asked["limit"]
 
     def accept(self, role: bytes) -> socket.socket:
-        """The next connection of somebody who knows the token and wants this; all others are closed."""
+        """Accept the next connection with the token and this role; close all others."""
         while True:
             self.listener.settimeout(max(0.01, self.deadline - time.monotonic()))
             conn, _ = self.listener.accept()
@@ -113,7 +122,7 @@ class ProbeServer:
             conn.close()
 
     def serve(self) -> None:
-        """Answers until the client closes its control connection."""
+        """Answer until the client closes its control connection."""
         control = ControlChannel(self.accept(CONTROL))
         while True:
             request = control.receive_line(max(0.01, self.deadline - time.monotonic()))
@@ -125,7 +134,7 @@ class ProbeServer:
                 control.send_line({"error": str(error)})
 
     def streams(self, count: int) -> List[socket.socket]:
-        """So many connections for data."""
+        """Accept `count` connections for data."""
         return [self.accept(STREAM) for _ in range(count)]
 
     def do_there(self, request: Fields, _: ControlChannel) -> Fields:
@@ -143,14 +152,14 @@ class ProbeServer:
         return {}
 
     def do_iperf3(self, request: Fields, control: ControlChannel) -> Fields:
-        """Tells the client the port of a server of iperf3's, and waits until that has served once."""
+        """Send the port of an iperf3 server to the client, and wait until it has served once."""
         return (
             iperf3_server(self.listener, request["patience"], control.send_line) if request["use"] else iperf3_version()
         )
 
 
 def serve(asked: Fields) -> Fields:
-    """Where we listen; the process that serves is another one, which nobody waits for."""
+    """Leave a server process behind; return its address."""
     listener = listen_on_node(asked)
     name = listener.getsockname()
     if os.fork():
@@ -166,7 +175,7 @@ def serve(asked: Fields) -> Fields:
 
 
 class ProbeClient:
-    """One who measures."""
+    """The measuring side of a probe."""
 
     def __init__(self, asked: Fields) -> None:
         self.asked = asked
@@ -177,7 +186,7 @@ class ProbeClient:
         self.control = ControlChannel(self.connect(CONTROL))
 
     def connect(self, role: bytes) -> socket.socket:
-        """A connection that the server has let in; Trouble that names its address."""
+        """Connect with the token. Raises ProbeError that names the server's address."""
         conn = socket.socket(self.family, socket.SOCK_STREAM)
         try:
             conn.settimeout(PATIENCE)
@@ -192,7 +201,7 @@ class ProbeClient:
         return conn
 
     def rtt(self) -> Fields:
-        """Seconds until a small message is back."""
+        """Measure the round trip of a small message, in seconds."""
         self.control.send_line({"do": "echo"})
         trips = []
         with self.connect(STREAM) as conn:
@@ -207,7 +216,7 @@ class ProbeClient:
         return {"median": counted[len(counted) // 2], "least": counted[0]}
 
     def flow(self, way: str, streams: int, warm: float) -> Fields:
-        """Data one way, counted by who receives it."""
+        """Measure data in one direction, counted by the receiver."""
         asked = self.asked
         plan = {"streams": streams, "warm": warm, "seconds": asked["seconds"], "intervals": asked["intervals"]}
         self.control.send_line(dict(plan, do=way))
@@ -222,7 +231,7 @@ class ProbeClient:
         return dict(load, way=way, streams=streams, rates=received["rates"])
 
     def iperf3(self, way: str, streams: int, _: float) -> Fields:
-        """The same, by iperf3."""
+        """Measure data in one direction by iperf3."""
         patience = self.asked["seconds"] + 2 * PATIENCE
         self.control.send_line({"do": "iperf3", "use": True, "patience": patience})
         port = self.control.receive_line(PATIENCE)["port"]
@@ -234,7 +243,7 @@ class ProbeClient:
             self.control.receive_line(patience)
 
     def tools(self) -> Iterator[Tuple[str, Callable[[str, int, float], Fields]]]:
-        """Who may move the data: iperf3 where both have it, and it is wanted; then ourselves."""
+        """Yield the tools to try: iperf3 if both nodes have it and it is wanted, then our own."""
         own = iperf3_version()["version"] if self.asked["iperf3"] and not self.peer[0].startswith("fe80:") else ""
         if own:
             self.control.send_line({"do": "iperf3", "use": False})
@@ -244,12 +253,12 @@ class ProbeClient:
 
 
 def measure(asked: Fields) -> Fields:
-    """Round trips, then data both ways over each number of streams; as much of it as went well."""
+    """Measure round trips, then data both ways over each number of streams; return the successful part."""
     found = {"tool": TOOL, "place": network_id(), "flows": []}  # type: Fields
     try:
         client = ProbeClient(asked)
         found["rtt"] = client.rtt()
-        # A window of TCP's opens within some round trips.
+        # The TCP window opens within some round trips.
         warm = max(asked["warm"], min(20 * found["rtt"]["median"], 2.0))
         for tool, flow in client.tools():
             found.update(tool=tool, flows=[])
@@ -268,7 +277,7 @@ def measure(asked: Fields) -> Fields:
 
 
 def main() -> NoReturn:
-    """Answers one request."""
+    """Answer one request."""
     asked = json.loads(sys.stdin.read())
     set_alarm(asked["limit"] + 1.0)
     try:

@@ -1,6 +1,6 @@
-"""iperf3, where both nodes have it: https://software.es.net/iperf/invoking.html. Python 3.6 or later.
+"""Measurements by iperf3, if both nodes have it: https://software.es.net/iperf/invoking.html. Python 3.6 or later.
 
-Its servers ask nobody who they are, so one is started for each test, on the one address, and serves once.
+Its server does not authenticate clients. So each test starts one, on the one address, for one client.
 """
 
 import json
@@ -18,7 +18,7 @@ PROGRAM = "iperf3"
 
 
 def iperf3_version() -> Fields:
-    """`version`: `iperf3 3.12`, "" where it is not installed."""
+    """Return `version`: `iperf3 3.12`, or "" if it is not installed."""
     where = shutil.which(PROGRAM)
     if not where:
         return {"version": ""}
@@ -30,7 +30,7 @@ def iperf3_version() -> Fields:
 
 
 def iperf3_server(listener: socket.socket, patience: float, say: Callable[[Fields], None]) -> Fields:
-    """Serves once on the address of `listener`, having told the port with `say`; stopped after `patience` seconds."""
+    """Serve once on the address of `listener`; send the port with `say`; stop after `patience` seconds."""
     address = listener.getsockname()[0]
     with socket.socket(listener.family, socket.SOCK_STREAM) as probe:
         probe.bind((address, 0))
@@ -62,7 +62,7 @@ def iperf3_server(listener: socket.socket, patience: float, say: Callable[[Field
 
 
 def iperf3_client(address: str, port: int, own: str, flow: Fields) -> Fields:
-    """What came of a flow (`way`, `streams`, `seconds`), its first moments too; iperf3 counts whole seconds."""
+    """Measure a flow (`way`, `streams`, `seconds`), including its first moments; iperf3 counts whole seconds."""
     argv = [PROGRAM, "--client", address, "--port", str(port), "--json", "--parallel", str(flow["streams"])]
     argv += ["--time", str(max(1, math.ceil(flow["seconds"])))]
     argv += ["--reverse"] * (flow["way"] == "back") + (["--bind", own] if own else [])
@@ -79,10 +79,10 @@ def iperf3_client(address: str, port: int, own: str, flow: Fields) -> Fields:
 
 
 def parse_result(text: str) -> Fields:
-    """`rates` and `core` of what `iperf3 --json` printed. Trouble where that is no result.
+    """Parse the output of `iperf3 --json` into `rates` and `core`. Raises ProbeError if it is no result.
 
-    `end.sum_received` is the receiver's; utilisation is of iperf3's process (one thread until 3.16), in percent of a
-    core.
+    `end.sum_received` is the receiver's. Utilisation is that of iperf3's process (one thread until 3.16), in percent of
+    a core.
     """
     try:
         said = json.loads(text)

@@ -1,6 +1,6 @@
-"""Data over TCP connections, a process each: pushed until nobody takes it, or taken in for a fixed time and counted.
+"""Data over TCP connections, with one process per connection: sent until the peer closes, or received and counted.
 
-Processes and not threads: several threads of one interpreter share a core where blocks are small. Python 3.6 or later.
+Threads of one interpreter would share a core when blocks are small. Python 3.6 or later.
 """
 
 import json
@@ -17,19 +17,19 @@ from typing import Any, Callable, Dict, List, Sequence, Tuple
 Fields = Dict[str, Any]
 
 BLOCK, LEAST = 1 << 20, 256 << 10  # bytes that are given to the kernel at once, and asked of it
-MARGIN = 3.0  # seconds after which a stream ends that nobody ended
-ABORT = struct.pack("ii", 1, 0)  # SO_LINGER: what is still on its way when a stream ends is dropped, not waited for
+MARGIN = 3.0  # seconds after which a stream ends by itself
+ABORT = struct.pack("ii", 1, 0)  # SO_LINGER: drop data in flight when a stream ends
 
 
 class ProbeError(Exception):
-    """What went wrong, for people."""
+    """An error of the measurement, with a message for people."""
 
 
 def receive_data(streams: Sequence[socket.socket], warm: float, seconds: float, intervals: int) -> Fields:
-    """Takes data in from all streams, and then closes them.
+    """Receive data from all streams, and then close them.
 
-    Gives `rates`, bytes a second over all streams for each interval after the `warm` seconds, and `core` and `machine`
-    as `together` has them. Trouble where a stream ended before.
+    Return `rates`, in bytes per second over all streams, one per interval after the `warm` seconds. `core` and
+    `machine` are those of `run_streams`. Raises ProbeError if a stream ended before.
     """
     start = time.monotonic() + warm
     marks = [start + seconds * place / intervals for place in range(intervals + 1)]
@@ -40,17 +40,17 @@ def receive_data(streams: Sequence[socket.socket], warm: float, seconds: float, 
 
 
 def send_data(streams: Sequence[socket.socket], warm: float, seconds: float) -> Fields:
-    """Sends over all streams until the other end closes them; how busy that kept us."""
+    """Send over all streams until the other end closes them; return the load as `run_streams` does."""
     deadline = time.monotonic() + warm + seconds + MARGIN
     return run_streams(streams, lambda stream: _send_stream(stream, deadline), warm + seconds + 2 * MARGIN)[1]
 
 
 def _receive_stream(stream: socket.socket, marks: Sequence[float]) -> Fields:
-    """Bytes that had come at each of the times `marks`."""
+    """Return the bytes received until each of the times `marks`."""
     block = memoryview(bytearray(LEAST))
     counts = []  # type: List[float]
     total, before = 0, time.monotonic()
-    # Whole blocks, so that small packets do not wake the interpreter; where they are long in coming, what there is.
+    # Whole blocks, so that small packets do not wake the interpreter; after the timeout, a part of a block.
     _wait_at_most(stream, socket.SO_RCVTIMEO, (marks[1] - marks[0]) / 4)
     while len(counts) < len(marks):
         try:
@@ -61,7 +61,7 @@ def _receive_stream(stream: socket.socket, marks: Sequence[float]) -> Fields:
             if not size:
                 raise ProbeError("the other end closed a stream too early")
         now = time.monotonic()
-        # What came since the last look came evenly.
+        # Assume that data since the last receive came evenly.
         while len(counts) < len(marks) and marks[len(counts)] <= now:
             counts.append(total + size * min(1.0, max(0.0, (marks[len(counts)] - before) / (now - before))))
         total += size
@@ -86,7 +86,7 @@ def _send_stream(stream: socket.socket, deadline: float) -> Fields:
 
 
 def _wait_at_most(stream: socket.socket, option: int, seconds: float) -> None:
-    """By the kernel: a timeout of Python's own would cost a poll(2) for each call."""
+    """Set a timeout in the kernel: Python's own timeout would cost a poll(2) per call."""
     micro = max(1000, int(seconds * 1e6))
     stream.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", micro // 1000000, micro % 1000000))
 
@@ -94,10 +94,10 @@ def _wait_at_most(stream: socket.socket, option: int, seconds: float) -> None:
 def run_streams(
     streams: Sequence[socket.socket], work: Callable[[socket.socket], Fields], limit: float
 ) -> Tuple[List[Fields], Fields]:
-    """What `work` gives for each stream, each in a process of its own that lives `limit` seconds; closes the streams.
+    """Run `work` for each stream in a process of its own, for at most `limit` seconds; close the streams.
 
-    Besides `core`, the largest share of a core that such a process had, and `machine`, the share of all cores that was
-    in use, by whomever.
+    Return the results, and the load. `core` is the largest share of a core that such a process used. `machine` is the
+    busy share of all cores, by all processes.
     """
     before, began = cpu_ticks(), time.monotonic()
     children = []
@@ -123,7 +123,7 @@ def run_streams(
 def _run_child(
     stream: socket.socket, others: Sequence[socket.socket], work: Callable[[socket.socket], Fields], tell: int
 ) -> None:
-    """Never returns."""
+    """Run `work` and exit; never return."""
     answer = {"why": "a stream's process failed"}  # type: Fields
     try:
         for other in others:
@@ -148,20 +148,20 @@ def _read_result(pid: int, pipe: int) -> Fields:
 
 
 def set_alarm(seconds: float) -> None:
-    """Whatever happens, this process is gone after so many seconds."""
+    """End this process after so many seconds, whatever happens."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
 def cpu_ticks() -> List[int]:
-    """Ticks since boot of all cores together, by what they did: user, nice, system, idle, iowait, ... (proc(5))."""
+    """Return ticks since boot of all cores: user, nice, system, idle, iowait, ... (proc(5))."""
     with suppress(OSError, ValueError, IndexError):
         return [int(word) for word in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
     return []
 
 
 def busy_share(before: Sequence[int]) -> float:
-    """The share of all cores' time since `before` that was used, by whomever; 0 where the kernel does not tell."""
+    """Return the busy share of all cores' time since `before`; 0 if the kernel does not provide it."""
     after = cpu_ticks()
     spent = [after[place] - before[place] for place in range(min(len(before), len(after)))]
     whole = sum(spent)

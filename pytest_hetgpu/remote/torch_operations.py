@@ -1,7 +1,7 @@
-"""What ranks do with torch.distributed at one point: tensors, their contents, and what must be in them afterwards.
+"""Operations of torch.distributed at one point: tensors, their contents, and their expected contents afterwards.
 
-All data are whole numbers that every type can hold exactly, so a result is right or it is not. `data` is what a rank
-gives, `result` what it gets; torch reduces in place only, where the two are one tensor.
+All data are whole numbers that every type represents exactly, so comparisons are exact. `data` is sent, `result` is
+received. torch reduces in place only: then the two are one tensor.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ROOT = 0
 PERIOD = 251
 PERIODS = (PERIOD, 61, 31, 13, 5, 3, 2, 1)
 RANK_SHIFT = 7
-LATE = 0.05  # seconds; many times what a barrier takes that holds nobody
+LATE = 0.05  # seconds; many times the duration of a barrier without late ranks
 
 
 class TorchOperation:
@@ -48,25 +48,25 @@ class TorchOperation:
         return True
 
     def sent(self) -> torch.Tensor:
-        """What this rank gives."""
+        """Return the data that this rank sends."""
         return self.pattern(self.rank, self.count)
 
     def expected(self) -> torch.Tensor:
-        """What a step after `fill` must have left in `result`."""
+        """Return the contents of `result` after `fill` and one step."""
         raise NotImplementedError
 
     def step(self) -> None:
-        """Does one iteration."""
+        """Run one iteration."""
         raise NotImplementedError
 
     def fill(self) -> None:
-        """Puts the rank's pattern into what it gives, and into `result` nothing of what a step must leave there."""
+        """Fill `data` with the rank's pattern, and `result` with values that differ from the expected ones."""
         if self.result is not self.data:
             self.result.copy_(poisoned(self.wanted) if self.receives else self.wanted)
         self.data.copy_(self.given)
 
     def run_verified(self) -> Dict[str, List[torch.Tensor]]:
-        """Does the one step that is verified; what is in each buffer, and what must be."""
+        """Run the one step that is verified; return the contents of each buffer, and the expected ones."""
         self.fill()
         self.step()
         self.world.synchronize()
@@ -76,21 +76,21 @@ class TorchOperation:
         return compared
 
     def pattern(self, rank: int, count: int, period: int = PERIOD) -> torch.Tensor:
-        """`count` whole numbers from 1 to `period` that differ between neighbouring indices and ranks."""
+        """Return `count` whole numbers from 1 to `period` that differ between neighbouring indices and ranks."""
         numbers = torch.arange(count, dtype=torch.int64, device=self.world.device)
         return ((numbers + RANK_SHIFT * rank) % period + 1).to(self.dtype)
 
     def empty_tensor(self) -> torch.Tensor:
-        """No elements."""
+        """Return a tensor without elements."""
         return torch.empty(0, dtype=self.dtype, device=self.world.device)
 
     def own_block(self, whole: torch.Tensor) -> torch.Tensor:
-        """The part of this rank of what is divided among all."""
+        """Return this rank's part of data that is divided among all."""
         return whole[self.rank * self.block : (self.rank + 1) * self.block]
 
 
 class TorchReduction(TorchOperation):
-    """Sums over all ranks, with numbers so small that every type holds their sum."""
+    """A sum over all ranks, with numbers so small that every type represents their sum."""
 
     reduces = True
 
@@ -98,20 +98,20 @@ class TorchReduction(TorchOperation):
         return self.addend(self.rank)
 
     def total(self) -> torch.Tensor:
-        """The sum over all ranks."""
+        """Return the sum over all ranks."""
         found = torch.zeros(self.count, dtype=torch.int64, device=self.world.device)
         for rank in range(self.ranks):
             found += self.addend(rank).to(torch.int64)
         return found.to(self.dtype)
 
     def addend(self, rank: int) -> torch.Tensor:
-        """What a rank gives."""
+        """Return the contribution of a rank."""
         period = next((one for one in PERIODS if one * self.ranks <= highest(self.dtype)), 1)
         return self.pattern(rank, self.count, period)
 
 
 class TorchAllreduce(TorchReduction):
-    """The sum, on every rank."""
+    """All-reduce: the sum, on every rank."""
 
     name = "allreduce"
 
@@ -123,7 +123,7 @@ class TorchAllreduce(TorchReduction):
 
 
 class TorchReduce(TorchReduction):
-    """The sum, on the root; torch leaves open what the others' tensors hold then."""
+    """Reduce: the sum, on the root; torch leaves the tensors of the others undefined."""
 
     name = "reduce"
 
@@ -139,7 +139,7 @@ class TorchReduce(TorchReduction):
 
 
 class TorchReduceScatter(TorchReduction):
-    """A block of the sum for every rank."""
+    """Reduce-scatter: a block of the sum for every rank."""
 
     name = "reduce_scatter"
     reduces = False
@@ -153,7 +153,7 @@ class TorchReduceScatter(TorchReduction):
 
 
 class TorchBroadcast(TorchOperation):
-    """The root's data, on every rank, in one tensor."""
+    """Broadcast: the root's data, on every rank, in one tensor."""
 
     name = "broadcast"
 
@@ -172,7 +172,7 @@ class TorchBroadcast(TorchOperation):
 
 
 class TorchAllgather(TorchOperation):
-    """A block from every rank, all of them on every rank."""
+    """All-gather: a block from every rank, all of them on every rank."""
 
     name = "allgather"
     splits = True
@@ -188,7 +188,7 @@ class TorchAllgather(TorchOperation):
 
 
 class TorchGather(TorchAllgather):
-    """A block from every rank, all of them on the root."""
+    """Gather: a block from every rank, all of them on the root."""
 
     name = "gather"
 
@@ -201,7 +201,7 @@ class TorchGather(TorchAllgather):
 
 
 class TorchScatter(TorchOperation):
-    """The root's data, a block of it for every rank."""
+    """Scatter: the root's data, a block of it for every rank."""
 
     name = "scatter"
     splits = True
@@ -217,7 +217,7 @@ class TorchScatter(TorchOperation):
 
 
 class TorchAlltoall(TorchOperation):
-    """A block from every rank for every rank."""
+    """All-to-all: a block from every rank for every rank."""
 
     name = "alltoall"
     splits = True
@@ -249,7 +249,7 @@ class TorchSendRecv(TorchOperation):
 
 
 class TorchBidirectionalSendRecv(TorchSendRecv):
-    """Both ranks of a pair send at the same time."""
+    """Send and receive at once, on both ranks of a pair."""
 
     name = "bidirectional_send_recv"
     per_step = 1
@@ -261,7 +261,7 @@ class TorchBidirectionalSendRecv(TorchSendRecv):
 
 
 class TorchBarrier(TorchOperation):
-    """A barrier: no data, only a time. It is right where nobody gets through before one that comes late."""
+    """Barrier: no data, only a time. No rank may leave before a late one has entered."""
 
     name = "barrier"
     sweeps = False
@@ -276,7 +276,7 @@ class TorchBarrier(TorchOperation):
         self.world.barrier()
 
     def run_verified(self) -> Dict[str, List[torch.Tensor]]:
-        """The last rank comes late: the others must have waited for most of that time."""
+        """Let the last rank come late: the others must wait for most of that time."""
         self.fill()
         self.step()
         self.world.synchronize()
@@ -290,19 +290,19 @@ class TorchBarrier(TorchOperation):
 
 
 def single(name: str, older: str) -> Any:
-    """A collective by its name in torch from 2.13 on, or by the older one."""
+    """Return a collective by its name in torch 2.13 and later, or by the older one."""
     return getattr(dist, name, None) or getattr(dist, older)
 
 
 def highest(dtype: torch.dtype) -> int:
-    """The largest whole number up to which a type has all of them."""
+    """Return the largest whole number up to which a type represents all of them."""
     if not dtype.is_floating_point:
         return int(torch.iinfo(dtype).max)
     return round(2 / torch.finfo(dtype).eps)
 
 
 def poisoned(wanted: torch.Tensor) -> torch.Tensor:
-    """A tensor that differs from `wanted` in every bit of every element."""
+    """Return a tensor that differs from `wanted` in every bit of every element."""
     return torch.bitwise_not(wanted.contiguous().view(torch.uint8)).view(wanted.dtype)
 
 

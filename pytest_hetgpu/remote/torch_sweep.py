@@ -2,7 +2,7 @@
 
     torch_sweep.py --operation allreduce --backend gloo --sizes 8,1024 --dtypes float32
 
-takes sizes, dtypes, iterations, warm-up and repeats as `harness.py` does, and writes records as `report.py` says.
+takes sizes, dtypes, iterations, warm-up and repeats as `harness.py` does, and writes records (see `report.py`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torch_world import ProcessGroup, join, leave, parse_dtype
 
 
 def main() -> None:
-    """Runs the operation at every point asked for on the command line, and reports."""
+    """Run the operation at every point of the command line, and report."""
     options = arguments()
     world = join(options.backend, options.memory)
     check_world(options, world.ranks)
@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def arguments() -> argparse.Namespace:
-    """The command line, as the module's docstring describes it; ends the program on a mistake in it."""
+    """Parse the command line (see the module's docstring); exit if it is wrong."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--operation", choices=tuple(OPERATIONS), required=True)
     parser.add_argument("--backend", required=True)
@@ -58,7 +58,7 @@ def arguments() -> argparse.Namespace:
 
 
 def points(options: argparse.Namespace) -> Iterator[SweepPoint]:
-    """All points of a run; what moves no data has one of 0 bytes."""
+    """Yield all points of a run; an operation without data has one of 0 bytes."""
     kind = OPERATIONS[options.operation]
     if not kind.sweeps:
         yield SweepPoint(0, "none")
@@ -68,7 +68,7 @@ def points(options: argparse.Namespace) -> Iterator[SweepPoint]:
 
 
 def check_world(options: argparse.Namespace, ranks: int) -> None:
-    """Ends the program where a world of so many ranks cannot do what is asked."""
+    """Exit if a world of `ranks` ranks cannot run the request."""
     kind = OPERATIONS[options.operation]
     if kind.paired and ranks % 2:
         sys.exit(f"{kind.name} works between pairs of ranks: it needs an even number of them, not {ranks}")
@@ -82,7 +82,7 @@ def check_world(options: argparse.Namespace, ranks: int) -> None:
 
 
 def measure(operation: TorchOperation, point: SweepPoint, options: argparse.Namespace, repeat: int) -> None:
-    """Times iterations on every rank; rank 0 reports seconds for one operation, mean over iterations and ranks."""
+    """Time iterations on every rank; rank 0 reports seconds per operation, the mean over iterations and ranks."""
     world = operation.world
     for _ in range(min(options.warmup, 1) if repeat else options.warmup):
         operation.step()
@@ -101,14 +101,14 @@ def measure(operation: TorchOperation, point: SweepPoint, options: argparse.Name
 
 
 def times_of_all(world: ProcessGroup, mine: float) -> List[float]:
-    """One number of every rank, on every rank."""
+    """Gather one number of every rank, on every rank."""
     found = [torch.zeros(1, dtype=torch.float64, device=world.exchange_device) for _ in range(world.ranks)]
     dist.all_gather(found, torch.full_like(found[0], mine))
     return [float(one) for one in found]
 
 
 def verify(operation: TorchOperation, point: SweepPoint) -> int:
-    """Compares every element with what it must be; reports the first that differs. Returns how many do."""
+    """Compare every element with its expected value; report the first wrong one. Return their number."""
     total = 0
     for buffer, (got, wanted) in operation.run_verified().items():
         differs = got != wanted

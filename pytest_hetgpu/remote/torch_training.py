@@ -1,7 +1,7 @@
-"""What the training programs share: a small regression task whose answer is known, and how a run of it is told.
+"""The common part of the training programs: a small regression task with a known answer, and the report of its run.
 
 The task is a student network that learns a fixed teacher's outputs. Data, teacher and first weights come from fixed
-seeds, so every rank can make all of them, and every run of any number of ranks starts equal.
+seeds. So every rank can make all of them, and runs with any number of ranks start equal.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class TrainingData(NamedTuple):
 
 
 class TrainingRecord(NamedTuple):
-    """What a training run showed: mean loss of each epoch, seconds of a step, samples a second of all ranks."""
+    """The numbers of a training run: mean loss per epoch, seconds per step, samples per second of all ranks."""
 
     losses: List[float]
     step: float
@@ -36,19 +36,19 @@ class TrainingRecord(NamedTuple):
 
 
 def arguments() -> argparse.Namespace:
-    """The command line of a training program."""
+    """Parse the command line of a training program."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--backend", required=True)
     parser.add_argument("--memory", choices=("host", "device"), default="host")
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--samples", type=int, default=4096)
-    parser.add_argument("--batch", type=int, default=64, help="samples a rank and step")
+    parser.add_argument("--batch", type=int, default=64, help="samples per rank and step")
     parser.add_argument("--hidden", type=int, default=64, help="units of the hidden layer")
     return parser.parse_args()
 
 
 def make_data(samples: int, device: torch.device, dtype: torch.dtype) -> TrainingData:
-    """The same samples on every rank."""
+    """Make the same samples on every rank."""
     dice = torch.Generator().manual_seed(SEED)
     inputs = torch.randn(samples, FEATURES, generator=dice, dtype=torch.float64)
     teacher = torch.randn(FEATURES, 1, generator=dice, dtype=torch.float64)
@@ -57,7 +57,7 @@ def make_data(samples: int, device: torch.device, dtype: torch.dtype) -> Trainin
 
 
 def make_model(hidden: int, device: torch.device, dtype: torch.dtype) -> torch.nn.Module:
-    """The network with its first weights, the same on every rank."""
+    """Make the network with its first weights, the same on every rank."""
     torch.manual_seed(SEED)
     layers = (torch.nn.Linear(FEATURES, hidden), torch.nn.ReLU(), torch.nn.Linear(hidden, 1))
     return torch.nn.Sequential(*layers).to(device, dtype)
@@ -66,7 +66,7 @@ def make_model(hidden: int, device: torch.device, dtype: torch.dtype) -> torch.n
 def train(
     world: ProcessGroup, model: torch.nn.Module, data: TrainingData, options: argparse.Namespace, share: Tuple[int, int]
 ) -> TrainingRecord:
-    """Trains on the samples of share (index, of how many): each step takes the same batch, divided among the shares."""
+    """Train on the samples of share (index, number of shares). Each step divides the same batch among the shares."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     index, shares = share
     whole = options.batch * world.ranks
@@ -93,19 +93,19 @@ def train(
 
 
 def mean_of_ranks(world: ProcessGroup, values: List[float]) -> List[float]:
-    """The mean over ranks of each value."""
+    """Return the mean over ranks of each value."""
     found = torch.tensor(values, dtype=torch.float64, device=world.exchange_device)
     dist.all_reduce(found)
     return [float(value) / world.ranks for value in found]
 
 
 def size_of(model: torch.nn.Module) -> int:
-    """Bytes of all parameters."""
+    """Return the bytes of all parameters."""
     return sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
 
 
 def report_training(name: str, world: ProcessGroup, record: TrainingRecord, point: Tuple[int, str], wrong: int) -> None:
-    """Reports time, rate and check of a training, and ends."""
+    """Report time, rate and check of a training, and leave the process group."""
     size, dtype = point
     losses = mean_of_ranks(world, record.losses)
     step, rate = mean_of_ranks(world, [record.step, record.rate])
@@ -123,7 +123,7 @@ def report_training(name: str, world: ProcessGroup, record: TrainingRecord, poin
 
 
 def flatten(parameters: Any) -> torch.Tensor:
-    """All parameters one after the other."""
+    """Concatenate all parameters."""
     return torch.cat([parameter.detach().reshape(-1) for parameter in parameters])
 
 
@@ -134,7 +134,7 @@ def compare(
     wanted: torch.Tensor,
     equal: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
 ) -> int:
-    """How many parameters differ, the first of which is reported."""
+    """Count the parameters that differ, and report the first."""
     differs = ~equal(got, wanted)
     count = int(differs.sum())
     if count:

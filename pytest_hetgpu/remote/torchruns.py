@@ -1,11 +1,12 @@
-"""Starts one torchrun a node, and ends them all together.
+"""Starts one torchrun per node, and ends them all together.
 
     torchruns.py [--ssh-config FILE] -np 2 -H nodeA env K=V PYTHON -m torch.distributed.run ... : -np 2 -H nodeB ...
 
-starts an agent for each context: here for `localhost` and for this host's own name, elsewhere by `ssh -F FILE nodeB`.
-It ends with the code of the first agent that failed, after it gave the others time for their last words. Each agent
-has a minder, this program with `--agent`, on its node: it gives torchrun a folder for logs and removes it, and ends
-torchrun when its standard input does, which is when whoever started it is gone. Needs Python 3.8.
+starts an agent per context: directly for `localhost` and for this host's own name, else by `ssh -F FILE nodeB`. It
+exits with the code of the first agent that failed, after the others had time for their last output.
+
+Each agent has a minder on its node, which is this program with `--agent`. The minder creates a log folder for torchrun
+and removes it. It ends torchrun when its standard input closes: then the launcher is gone. Needs Python 3.8.
 """
 
 from __future__ import annotations
@@ -23,20 +24,20 @@ import tempfile
 import threading
 from typing import List, NamedTuple, NoReturn, Tuple
 
-FAILURE_GRACE = 10.0  # seconds that other agents have after one has failed
+FAILURE_GRACE = 10.0  # seconds for the other agents after one has failed
 GRACE = 5.0  # seconds from TERM to KILL
 HERE = ("localhost", "127.0.0.1")
 
 
 class AgentContext(NamedTuple):
-    """One agent: on which host, as which tokens."""
+    """One agent: its host and its tokens."""
 
     host: str
     argv: List[str]
 
 
 def main() -> int:
-    """The launcher, or one agent's minder."""
+    """Run the launcher, or one agent's minder."""
     arguments = sys.argv[1:]
     if arguments[:1] == ["--agent"]:
         return run_agent(arguments[1:])
@@ -45,7 +46,7 @@ def main() -> int:
 
 
 def parse_arguments(arguments: List[str]) -> Tuple[str, List[AgentContext]]:
-    """The ssh configuration, and the contexts. Ends the program for what it cannot read."""
+    """Return the ssh configuration, and the contexts. Exit if the arguments are wrong."""
     config = ""
     if arguments[:1] == ["--ssh-config"]:
         config, arguments = arguments[1], arguments[2:]
@@ -59,7 +60,7 @@ def parse_arguments(arguments: List[str]) -> Tuple[str, List[AgentContext]]:
 
 
 def launch(config: str, contexts: List[AgentContext]) -> int:
-    """Starts the minders, and waits for all; returns the first code that is not 0."""
+    """Start the minders, and wait for all; return the first code that is not 0."""
     ended: queue.Queue[Tuple[int, int]] = queue.Queue()
     minders: List[subprocess.Popen[bytes]] = []
 
@@ -90,7 +91,7 @@ def launch(config: str, contexts: List[AgentContext]) -> int:
 
 
 def agent_command(config: str, context: AgentContext) -> List[str]:
-    """The minder of an agent, as tokens; ssh hands one line to the shell of its far end."""
+    """Return the command of an agent's minder, as tokens; ssh passes one line to the remote shell."""
     tokens = [interpreter(context), os.path.realpath(__file__), "--agent", *context.argv]
     if context.host in (*HERE, os.uname().nodename) or not config:
         return tokens
@@ -98,18 +99,18 @@ def agent_command(config: str, context: AgentContext) -> List[str]:
 
 
 def interpreter(context: AgentContext) -> str:
-    """The Python of an agent: what stands before `-m torch.distributed.run`."""
+    """Return the Python of an agent: the token before `-m torch.distributed.run`."""
     return context.argv[context.argv.index("torch.distributed.run") - 2]
 
 
 def report_exit(place: int, minder: subprocess.Popen[bytes], ended: queue.Queue[Tuple[int, int]]) -> None:
-    """Reports how a minder ended; a signal as 128 and its number."""
+    """Report the end of a minder; a signal as 128 and its number."""
     code = minder.wait()
     ended.put((place, code if code >= 0 else 128 - code))
 
 
 def close_minders(minders: List[subprocess.Popen[bytes]]) -> None:
-    """Lets minders know that they are to end."""
+    """Close the standard input of minders, which ends them."""
     for minder in minders:
         if minder.stdin:
             with contextlib.suppress(OSError):
@@ -117,12 +118,12 @@ def close_minders(minders: List[subprocess.Popen[bytes]]) -> None:
 
 
 def run_agent(argv: List[str]) -> int:
-    """Runs one torchrun to its end, or until standard input ends."""
+    """Run one torchrun to its end, or until standard input closes."""
     logs = tempfile.mkdtemp(prefix="hetgpu-torchrun-")
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     where = argv.index("torch.distributed.run") + 1
     try:
-        # torchrun passes on what ranks write. Buffered, all of it would be lost when the agent has to be killed.
+        # torchrun forwards the output of ranks. If buffered, it would be lost when the agent is killed.
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
         command = [*argv[:where], "--log-dir", logs, *argv[where:]]
         agent = subprocess.Popen(command, stdin=subprocess.DEVNULL, env=environment)
@@ -135,7 +136,7 @@ def run_agent(argv: List[str]) -> int:
 
 
 def wait_for_agent(agent: subprocess.Popen[bytes]) -> int:
-    """The agent's exit code; that of TERM where standard input ended first."""
+    """Return the agent's exit code; that of TERM if standard input closed first."""
     gone, told = os.pipe()
 
     def await_end() -> None:
@@ -153,7 +154,7 @@ def wait_for_agent(agent: subprocess.Popen[bytes]) -> int:
 
 
 def terminate_agent(agent: subprocess.Popen[bytes]) -> None:
-    """Ends an agent, which ends its ranks on TERM."""
+    """End an agent; on TERM it ends its ranks."""
     if agent.poll() is not None:
         return
     agent.terminate()

@@ -1,4 +1,4 @@
-"""The summary's section on what the way between nodes can carry, and how much of that the cells got."""
+"""The summary's section on the bandwidth between nodes, and on the share of it that the cells reached."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from pytest_hetgpu.store.environment import PlacementFacts
 from pytest_hetgpu.store.text import escape_markdown
 
 MOST_PLACEMENTS = 200
-"""Placements that the table holds."""
+"""The largest number of placements in the table."""
 HEADING = ("placement", "limit", "measured by", "best busbw", "of the limit", "of the cell")
 _WORKING = (Kind.PASSED, Kind.SLOW)
 
 
 class BestBandwidth(NamedTuple):
-    """The highest bandwidth of a placement as a fraction of its wire's, and whose it is."""
+    """The highest bandwidth of a placement as a fraction of its limit, with its cell."""
 
     fraction: float
     measured: Measurement
@@ -29,7 +29,7 @@ class BestBandwidth(NamedTuple):
 
 
 def render(cells: Sequence[CellRecord], placements: Sequence[PlacementFacts]) -> Iterator[str]:
-    """Paragraphs of Markdown; nothing where no wire was looked at."""
+    """Yield paragraphs of Markdown; nothing if no bandwidth was measured."""
     measured = [placement for placement in placements if placement.wire]
     if not measured:
         return
@@ -50,7 +50,7 @@ def render(cells: Sequence[CellRecord], placements: Sequence[PlacementFacts]) ->
 
 
 def find_best(cells: Iterable[CellRecord]) -> BestBandwidth | None:
-    """The highest fraction of cells that work; None where none has one."""
+    """Return the highest fraction among working cells; None if there is none."""
     every = (
         BestBandwidth(fraction, measured, cell)
         for cell in cells

@@ -1,4 +1,4 @@
-"""What reports say of a cell, in words: one source for JUnit and Markdown."""
+"""The text of reports about a cell: one source for JUnit and Markdown."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _FINDINGS = 20
 
 
 def display_kind(kind: Kind) -> str:
-    """`wrong result`, for people."""
+    """Format a kind for people: `wrong result`."""
     return kind.value.replace("_", " ")
 
 
 def describe_expectation(expectation: Expectation | None) -> str:
-    """`crash SIGSEGV@...` or `hang or timeout`: what a cell was expected to do instead of passing."""
+    """Format the expected failure of a cell: `crash SIGSEGV@...` or `hang or timeout`."""
     if expectation is None:
         return "a failure"
     what = one_line(expectation.known or "") or " or ".join(kind.value for kind in expectation.kinds)
@@ -39,7 +39,7 @@ def describe_expectation(expectation: Expectation | None) -> str:
 
 
 def headline(record: CellRecord) -> str:
-    """One line of at most 300 characters: the verdict, the kind and the signature's key (or, without one, why)."""
+    """Return one line of at most 300 characters: the verdict, the kind, and the signature's key or else the reason."""
     outcome = record.outcome
     found = f"flaky: {describe_flaky(outcome)}" if outcome.flaky else outcome.kind.value
     if outcome.signature:
@@ -59,13 +59,13 @@ def headline(record: CellRecord) -> str:
 
 
 def known_by(record: CellRecord) -> str:
-    """By what a known failure is known: its issue link, its reason, or what was expected."""
+    """Return the identity of a known failure: its issue link, its reason, or the expectation."""
     expectation = record.outcome.expectation
     return record.issue or (expectation.reason if expectation else None) or describe_expectation(expectation)
 
 
 def detail_lines(record: CellRecord, rerun: Rerun) -> Iterator[str]:
-    """Everything known of a cell that is not ok, a line each: why, findings, signature, issue, commands."""
+    """Yield all facts of a cell that is not ok, one per line: reason, findings, signature, issue, commands."""
     outcome = record.outcome
     yield one_line(outcome.why or headline(record), _LINE)
     for finding in outcome.findings[:_FINDINGS]:
@@ -94,7 +94,7 @@ def detail_lines(record: CellRecord, rerun: Rerun) -> Iterator[str]:
 
 
 def brief_lines(record: CellRecord, rerun: Rerun) -> Iterator[str]:
-    """Of that what a report has room for that holds very many cells: why, signature, and the command."""
+    """Yield the most important lines of a cell, for a report of very many cells: reason, signature, command."""
     yield one_line(record.outcome.why or headline(record))
     if record.outcome.signature:
         yield f"signature: {one_line(record.outcome.signature.key)}"
@@ -102,7 +102,7 @@ def brief_lines(record: CellRecord, rerun: Rerun) -> Iterator[str]:
 
 
 def known_failure_lines(known: Sequence[Known]) -> Iterator[str]:
-    """What is established about a failure, some lines an entry: cause, cure, settings, link."""
+    """Yield lines on each known failure: cause, fix, settings, link."""
     for entry in known:
         sure = "" if entry.status == "established" else f" ({entry.status})"
         yield f"known{sure}: {entry.title} [{entry.id}]: {entry.cause}"
@@ -116,7 +116,7 @@ def known_failure_lines(known: Sequence[Known]) -> Iterator[str]:
 
 
 def describe_debug_rerun(outcome: Outcome) -> str:
-    """What the debug rerun did, and where its log is; "" where there was none."""
+    """Describe the result of the debug rerun and the place of its log; return "" if there was none."""
     if outcome.debug is None:
         return ""
     own = outcome.signature.key if outcome.signature else ""
@@ -126,20 +126,23 @@ def describe_debug_rerun(outcome: Outcome) -> str:
 
 
 def format_command(record: CellRecord) -> str:
-    """What was started, as one would type it in a shell; empty where that is unknown."""
+    """Format the command of the cell as one would type it in a shell; return "" if it is unknown."""
     argv = record.result.argv if record.result else record.argv
     return one_line(shlex.join(redact_argv(argv)), _COMMAND) if argv else ""
 
 
 def format_rerun(record: CellRecord, rerun: Rerun) -> str:
-    """The command that runs just this cell again: asked of `rerun`, or its text with {matrix} and {label} filled in."""
+    """Return the command that runs just this cell again.
+
+    Call `rerun`, or fill in {matrix} and {label} if it is a text.
+    """
     if callable(rerun):
         return one_line(rerun(record.matrix, record.label), _COMMAND)
     return one_line(rerun.replace("{matrix}", record.matrix).replace("{label}", record.label), _COMMAND)
 
 
 def describe_private_logs(folder: RunFolder) -> str:
-    """How many logs held secrets, and where they are as they were printed; "" if none did."""
+    """Count the logs with secrets and name the folder of the raw logs; return "" if there are none."""
     count = folder.count_raw_logs()
     if not count:
         return ""

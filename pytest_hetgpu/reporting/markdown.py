@@ -1,4 +1,4 @@
-"""`summary.md`: a run for a person who never saw this project. What is known of a cell is escaped, cut and redacted."""
+"""`summary.md`: a run for a reader new to this project. All texts of cells are escaped, cut and redacted."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ from pytest_hetgpu.store.text import escape_markdown, one_line
 
 T = TypeVar("T")
 
-# Bytes in all, which GitHub and GitLab still show, and bytes for the parts that can grow.
+#: Bytes of the summary: GitHub and GitLab show no more.
 LIMIT = 1_000_000
+#: Bytes of the parts that can grow.
 GRID_BUDGET, DETAILS_BUDGET, SKIPS_BUDGET = 450_000, 350_000, 100_000
 MANY_WORKLOADS = 12
 LABELS_PER_REASON = 20
@@ -64,9 +65,10 @@ def render(
     nodes: Iterable[str] = (),
     lost: Sequence[str] = (),
 ) -> str:
-    """The summary of a run. `log` gives the path of a cell's log from the summary's folder, None if there is none.
+    """Build the summary of a run.
 
-    `nodes` are paragraphs on what the nodes were found to be; `lost` are cells whose log is not there any more.
+    `log` returns the path of a cell's log from the summary's folder, or None. `nodes` are paragraphs on the nodes.
+    `lost` are the cells whose log is missing.
     """
     parts = [f"# Compatibility of {_list(_matrices(record)) or 'nothing'}", _sentence(record), _totals(record)]
     parts += _grids(record)
@@ -82,7 +84,7 @@ def render(
 
 
 def code(text: str, limit: int = 300) -> str:
-    """Text in one line as a code span, whatever backticks it holds."""
+    """Format a text, in one line, as a code span, whatever backticks it holds."""
     line = one_line(text, limit)
     fence = "`" * (max((len(run) for run in re.findall("`+", line)), default=0) + 1)
     pad = " " if line.startswith("`") or line.endswith("`") or not line else ""
@@ -95,7 +97,7 @@ def _link(text: str) -> str:
 
 
 def _truncate(text: str) -> str:
-    """What no part could foresee, say ten thousand columns, ends here."""
+    """Cut a text at the size limit, which unforeseen input (ten thousand columns) may exceed."""
     data = text.encode()
     if len(data) <= LIMIT:
         return text
@@ -157,7 +159,7 @@ def _row(grid: Grid, row: str) -> str:
 
 
 def _entries(grid: Grid, row: str, column: str) -> str:
-    """What became of each workload in a place of the grid; many that work are only counted."""
+    """Format the outcome of each workload in one entry of the grid; only count working ones if there are many."""
     found = [(name, grid.cells.get((row, column, name))) for name in grid.workloads]
     present = [(name, outcome) for name, outcome in found if outcome]
     good = sum(outcome.verdict is Verdict.OK for _, outcome in present)
@@ -219,13 +221,13 @@ def _detail_lines(cell: CellRecord, log: str | None, rerun: Rerun) -> Iterator[s
 
 
 def _has_stacks(outcome: Outcome) -> bool:
-    """Whether the stacks of the cell's ranks were taken: a line of ours says so."""
+    """Return whether the stacks of the cell's ranks were dumped, by our own line in the log."""
     said = (finding.signature.primary_line for finding in outcome.findings if finding.signature)
     return any(line.startswith(("hetgpu: stuck", "hetgpu: slow")) for line in said)
 
 
 def _known_failure_lines(known: Iterable[Known]) -> Iterator[str]:
-    """What is established about a failure."""
+    """Yield lines on each known failure."""
     for entry in known:
         sure = "" if entry.status == "established" else f" ({entry.status})"
         yield f"- known{sure}, {code(entry.id)}: {escape_markdown(entry.title)}. {escape_markdown(entry.cause)}"
@@ -237,7 +239,7 @@ def _known_failure_lines(known: Iterable[Known]) -> Iterator[str]:
 
 
 def _flaky(record: RunRecord) -> Iterator[str]:
-    """Cells that failed and then passed: they work, and are not to be relied on."""
+    """Yield the cells that failed and then passed: they work, but not reliably."""
     cells = [cell for cell in record.cells if cell.outcome.flaky]
     if not cells:
         return
@@ -256,7 +258,7 @@ def _attempts(cell: CellRecord) -> str:
 
 
 def _quarantine(record: RunRecord) -> Iterator[str]:
-    """Nodes that were given up: cells that were not run for that are among those above."""
+    """Yield the nodes in quarantine. Their cells are also listed as not run."""
     reasons = (cell.outcome.why for cell in record.cells if cell.outcome.verdict is Verdict.NOT_RUN)
     nodes = dict.fromkeys(one for why in reasons for one in why.split("; ") if IN_QUARANTINE in one)
     if nodes:
@@ -310,7 +312,7 @@ def _missing_logs(labels: Sequence[str]) -> Iterator[str]:
 
 
 def _fit_budget(items: Sequence[T], text: Callable[[T], str], budget: int) -> tuple[list[str], int]:
-    """The texts of as many items as fit in `budget` bytes, from the first on, and how many items are left."""
+    """Return the texts of as many items as fit in `budget` bytes, and the number of items left out."""
     kept: list[str] = []
     for item in items:
         made = text(item)

@@ -1,4 +1,4 @@
-"""Cells in words: failure texts, plans, and the command that runs one cell again."""
+"""Texts about cells for the terminal: failure texts, plans, and the command that runs one cell again."""
 
 from __future__ import annotations
 
@@ -27,19 +27,22 @@ PROGRAMS = REMOTE
 
 
 def rerun_command(suite: Suite, matrix: str, label: str, options: Sequence[str] = ()) -> str:
-    """The command that runs just this cell once more, with the options that it had."""
+    """Format the command that runs just this cell again, with the options that it had."""
     scenario = next((s.id for s in suite.scenarios if s.label == label and s.matrix == matrix), label)
     file = suite.documents[matrix].file if matrix in suite.documents else "MATRIX"
     return shlex.join(rerun_argv(file, scenario, options))
 
 
 def rerun_argv(file: str, scenario: str, options: Sequence[str] = ()) -> tuple[str, ...]:
-    """The tokens of a command that runs one cell of a matrix file."""
+    """Return the tokens of a command that runs one cell of a matrix file."""
     return (*pytest_argv(), "--hetgpu-matrix", file, *options, "--hetgpu-cell", scenario)
 
 
 def pytest_argv() -> tuple[str, ...]:
-    """How pytest is started in this environment: by its plain name only where that finds this environment's."""
+    """Return the command that starts pytest in this environment.
+
+    Use the plain name only if PATH leads to the pytest of this environment.
+    """
     beside = Path(sys.executable).with_name("pytest")
     found = shutil.which("pytest")
     if found and beside.exists() and Path(found).samefile(beside):
@@ -48,7 +51,7 @@ def pytest_argv() -> tuple[str, ...]:
 
 
 def failure_text(job: Job, outcome: Outcome, log: str, once_more: str) -> str:
-    """The text of a failing test: what, why, the line to quote, the command, the log, and how to run it again."""
+    """Build the text of a failing test: outcome, reason, quoted line, command, log, and rerun command."""
     lines = [f"{outcome.kind.value} ({outcome.verdict.value}): {outcome.why}"]
     signature = outcome.signature
     if signature:
@@ -65,7 +68,7 @@ def failure_text(job: Job, outcome: Outcome, log: str, once_more: str) -> str:
 
 
 def describe_unwritten_reports(run: Path, error: Exception) -> str:
-    """What to say where the reports of a run could not be written."""
+    """Format the message for reports that could not be written."""
     return (
         f"reports: not written ({error}); what was judged is in {display_path(run / 'journal')}: "
         f"hetgpu report {shlex.quote(display_path(run))} builds them, once there is room"
@@ -73,13 +76,13 @@ def describe_unwritten_reports(run: Path, error: Exception) -> str:
 
 
 def expected_reason(outcome: Outcome) -> str:
-    """Why a failure was expected: its link, its reason, else what happened."""
+    """Return the reason for an expected failure: its link, its reason, else that of the outcome."""
     expected = outcome.expectation
     return (expected.issue or expected.reason if expected else None) or outcome.why
 
 
 def _is_redundant(finding: Finding, outcome: Outcome) -> bool:
-    """Whether the reason, or the signature and its line, say what a finding says."""
+    """Return whether the reason of the outcome, or its signature, already contains a finding."""
     quoted = outcome.signature
     if quoted and finding.signature == quoted and finding.why.startswith(quoted.key):
         return True
@@ -87,7 +90,10 @@ def _is_redundant(finding: Finding, outcome: Outcome) -> bool:
 
 
 def plan_lines(suite: Suite, scenarios: Iterable[Scenario]) -> Iterator[str]:
-    """Every job's nodes and exact command, as it could be pasted into a shell; how nodes are made, once a placement."""
+    """Yield the nodes and the exact command of every job, ready to paste into a shell.
+
+    The preparation of nodes appears once per placement.
+    """
     prepared: Job | None = None
     for scenario in scenarios:
         if scenario.excluded:

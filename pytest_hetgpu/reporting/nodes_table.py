@@ -1,4 +1,4 @@
-"""The table of nodes in the summary: facts per node, and what differs."""
+"""The table of nodes in the summary: the facts of each node, and their differences."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from pytest_hetgpu.model.facts import shown
 from pytest_hetgpu.store.environment import SUMMARY_FACTS, NodeFacts, PlacementFacts
 from pytest_hetgpu.store.text import escape_markdown
 
-# Bytes of the summary that all placements together may take, and letters of one value.
+#: Bytes of all placements together.
 BUDGET = 100_000
-
-
+#: Characters of one value.
 WIDEST = 80
 
 
 def render(placements: Sequence[PlacementFacts]) -> Iterator[str]:
-    """The summary's section on the nodes, a paragraph at a time; nothing where no node was looked at."""
+    """Yield the section on nodes in paragraphs; nothing if no node was inspected."""
     placements = [placement for placement in placements if placement.nodes]
     if not placements:
         return
@@ -49,7 +48,7 @@ def _table(placement: PlacementFacts) -> Iterator[str]:
 
 
 def _summary_facts(nodes: Iterable[NodeFacts]) -> Iterator[str]:
-    """The telling facts that some node has."""
+    """Return the summary facts that some node has."""
     environments = [node.environment for node in nodes]
     return (name for name in SUMMARY_FACTS if any(environment.text(name) for environment in environments))
 

@@ -1,4 +1,4 @@
-"""Builds a run's reports from its journal: what was written before the last `kill -9` is enough."""
+"""Builds the reports of a run from its journal, even if the run was killed with `kill -9`."""
 
 from __future__ import annotations
 
@@ -24,17 +24,15 @@ if TYPE_CHECKING:
 
 
 class ReportError(HetgpuError):
-    """Not every report of a run could be written; it says which, and why."""
+    """A run whose reports were not all written; the message names them and the reasons."""
 
 
 def build(run_folder: Path, rerun: Rerun, trouble: list[str] | None = None) -> RunRecord:
-    """Writes `junit.xml`, `summary.md`, `issues/` and `index.html` into the run's folder, each in full or not at all.
+    """Write `junit.xml`, `summary.md`, `issues/` and `index.html`, each in full or not at all; return the record.
 
-    Returns what it read.
-
-    `rerun(matrix, label)` is the command that runs just that cell again; a text may stand for it, in which `{matrix}`
-    and `{label}` are filled in. One that cannot be written does not cost the others: `trouble` gets a line on it,
-    without a list ReportError is raised at the end. Raises UsageError where the folder holds no journal.
+    `rerun(matrix, label)` returns the command that runs just that cell again. It may be a text instead, in which
+    `{matrix}` and `{label}` are filled in. A failure to write one report does not stop the others. It adds a line to
+    `trouble`; without that list, ReportError is raised at the end. Raises UsageError if the folder holds no journal.
     """
     record = read_run(run_folder)
     folder = RunFolder(run_folder)
@@ -50,17 +48,17 @@ def build(run_folder: Path, rerun: Rerun, trouble: list[str] | None = None) -> R
 
 
 def _publish_pending_logs(record: RunRecord, folder: RunFolder) -> None:
-    """Publishes the redacted output of commands that ran when their processes were killed; of running ones nothing."""
+    """Publish the redacted output of commands of killed processes. Publish nothing of running ones."""
     writers = {folder.log(cell.label).parent.name: cell.writer for cell in record.cells}
     for attempt, name in folder.unpublished_logs():
         if name in writers and not writer_lock.writer_alive(folder.path / "journal" / f"{writers[name]}.jsonl"):
-            with suppress(OSError):  # what is not published is not shown either
+            with suppress(OSError):  # reports show published logs only
                 attempt.publish(name, ended=False)
     folder.remove_empty_folders()
 
 
 def _write_reports(record: RunRecord, folder: RunFolder, rerun: Rerun) -> Iterator[str]:
-    """Writes all of it, what CI needs first; gives what could not be written, and why."""
+    """Write all reports, those that CI needs first; yield each one that could not be written, with the reason."""
     from pytest_hetgpu.reporting import junit
     from pytest_hetgpu.reporting.upstream import write_issues
     from pytest_hetgpu.store import environment
@@ -95,7 +93,7 @@ def _write_reports(record: RunRecord, folder: RunFolder, rerun: Rerun) -> Iterat
 def _page(
     record: RunRecord, folder: RunFolder, rerun: Rerun, placements: Sequence[PlacementFacts], issues: Mapping[str, str]
 ) -> bytes:
-    """The page, which links to the issues that were written."""
+    """Build the page, with links to the written issues."""
     from pytest_hetgpu.analysis.baseline import kept_with
     from pytest_hetgpu.reporting.html import page, page_data
 
@@ -111,7 +109,7 @@ def _page(
 
 
 def _previous_run(record: RunRecord, folder: RunFolder) -> Baseline | None:
-    """The run before, where the history beside this run knows of one."""
+    """Return the previous run, if the history beside this run has one."""
     if not (record.sessions and folder.history.is_file()):
         return None
     from pytest_hetgpu.analysis.baseline import Baseline
@@ -125,7 +123,7 @@ def _previous_run(record: RunRecord, folder: RunFolder) -> Baseline | None:
 
 
 def _node_sections(record: RunRecord, placements: Sequence[PlacementFacts], folder: RunFolder) -> Iterator[str]:
-    """Where raw logs are; what the nodes and the ways between them were found to be. Imports only what is needed."""
+    """Yield the place of raw logs, and the sections on nodes and bandwidth. Import only needed modules."""
     yield from filter(None, [escape_markdown(describe_private_logs(folder))])
     if placements:
         from pytest_hetgpu.reporting import bandwidth_table, nodes_table

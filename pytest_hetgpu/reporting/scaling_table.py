@@ -1,4 +1,4 @@
-"""Scaling in `summary.md`: a table of efficiency over the number of ranks."""
+"""The table of parallel efficiency over the number of ranks in `summary.md`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MOST_CURVES = 50
 
 
 def paragraphs(record: RunRecord, escape: Callable[[str], str]) -> Iterator[str]:
-    """One table for all curves of the run; nothing where no cells differ in their ranks only."""
+    """Yield one table for all curves of the run; nothing if no cells differ in their ranks only."""
     cells = (
         Cell({"matrix": cell.matrix, **cell.axes}, cell.outcome.measurements)
         for cell in record.cells

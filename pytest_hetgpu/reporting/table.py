@@ -1,4 +1,4 @@
-"""The grid of a run as plain text for a terminal: one letter a workload, coloured by whoever prints it."""
+"""The grid of a run as plain text for a terminal: one letter per workload, with markup."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MOST_CARRIERS = 20
 
 
 def table(cells: Iterable[CellRecord], width: int = 80) -> list[Row]:
-    """Lines for a terminal of `width` columns, each a tuple of (text, markup) with pytest's names of markup.
+    """Build the lines for a terminal of `width` columns, each a tuple of (text, markup) with pytest's names of markup.
 
     `for row in table(cells): [tw.write(text, **markup) for text, markup in row]; tw.line()`. No cells, no lines.
     """
@@ -47,7 +47,7 @@ def table(cells: Iterable[CellRecord], width: int = 80) -> list[Row]:
 
 
 def _table(grid: Grid, width: int) -> Iterator[Row]:
-    """Blocks of columns below each other, then the names that had to be shortened, then the workloads by position."""
+    """Yield blocks of columns below each other, then shortened names in full, then the workloads by position."""
     rows = _shorten_all(grid.rows, width // 3)
     margin = max(map(len, rows.values())) + len(_GAP)
     letters = min(len(grid.workloads), max(1, width - margin - len(_GAP)))
@@ -70,7 +70,7 @@ def _table(grid: Grid, width: int) -> Iterator[Row]:
 
 
 def _headings(names: Sequence[str], letters: int, room: int) -> dict[str, str]:
-    """Column headings; up to six are made to fit side by side where the letters below them do."""
+    """Return column headings; shorten up to six so that they fit side by side, if their letters do."""
     short = _shorten_all(names, room - len(_GAP))
     wide = sum(max(len(text), letters) + len(_GAP) for text in short.values()) > room
     if not wide or len(names) > _SIDE_BY_SIDE:
@@ -79,7 +79,7 @@ def _headings(names: Sequence[str], letters: int, room: int) -> dict[str, str]:
 
 
 def _shorten_all(names: Sequence[str], limit: int) -> dict[str, str]:
-    """Names cut in their middle to `limit` characters; numbers in their place if two then look the same."""
+    """Cut names in their middle to `limit` characters; use numbers instead if two look the same then."""
     short = {name: _shorten(one_line(name) or "-", limit) for name in names}
     if len(set(short.values())) == len(names):
         return short
@@ -94,7 +94,7 @@ def _shorten(name: str, limit: int) -> str:
 
 
 def _split_columns(columns: Mapping[str, str], letters: int, room: int) -> Iterator[dict[str, int]]:
-    """Columns with their widths, as many at a time as there is room for."""
+    """Yield blocks of columns with their widths, as many per block as fit."""
     block: dict[str, int] = {}
     used = 0
     for name, short in columns.items():
@@ -117,7 +117,7 @@ def _cells(grid: Grid, row: str, *, block: Mapping[str, int], workloads: Sequenc
 
 
 def _join_segments(segments: Iterable[Segment]) -> Row:
-    """Neighbours of one markup as one segment, blanks at the end left out."""
+    """Merge neighbours of the same markup, and strip blanks at the end."""
     joined = [("".join(text for text, _ in run), markup) for markup, run in groupby(segments, key=itemgetter(1))]
     text, markup = joined[-1]
     return (*joined[:-1], (text.rstrip(), markup)) if text.strip() else tuple(joined[:-1])

@@ -1,4 +1,4 @@
-"""A run as its journals tell it: every writer's events merged into one record a cell."""
+"""A run as its journals record it: the events of all writers, merged into one record per cell."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _WRITER_STATES = {
 
 
 class CellState(str, enum.Enum):
-    """How far a cell came."""
+    """The last step that a cell reached."""
 
     PLANNED = "planned"
     STARTED = "started"
@@ -51,12 +51,10 @@ class CellState(str, enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class CellRecord:
-    """What the journal knows of a cell: of several attempts the last.
+    """The state of one cell according to the journal; after several attempts, that of the last.
 
-    `outcome` is always there: `unknown` and `new` for a cell that was started and not judged, `skipped` and `not_run`
-    for one that never started. `started` is in seconds since 1970; `skip_issue` the link given with the skip. `writer`
-    and `part` are whose event was the last; `accepted` says that its test passed whatever the outcome. `attempts` are
-    those that failed while the cell was in flight.
+    `outcome` is always set. A cell that was started and not judged is `unknown` and `new`. A cell that never started is
+    `skipped` and `not_run`.
     """
 
     matrix: str
@@ -68,77 +66,81 @@ class CellRecord:
     state: CellState = CellState.PLANNED
     outcome: Outcome = NEVER_STARTED
     result: RunResult | None = None
+    #: seconds since 1970
     started: float | None = None
     pid: int | None = None
+    #: the link given with the skip
     skip_issue: str | None = None
+    #: the writer and the part of the last event
     writer: str = ""
     part: int = 0
+    #: whether the test passed whatever the outcome
     accepted: bool = False
+    #: those that failed while the cell was in flight
     attempts: tuple[Attempt, ...] = ()
 
     @property
     def issue(self) -> str | None:
-        """The link given for its failure, or for its absence."""
+        """The link given for the failure of the cell, or for its absence."""
         expectation = self.outcome.expectation
         return (expectation.issue if expectation else None) or self.skip_issue
 
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """A run's cells, in the order of the matrix files as far as that is known, and its sessions.
+    """The cells and sessions of a run."""
 
-    `unread` counts journal lines that were left out: `damaged` (a half line, garbage), `newer` (of a later version).
-    `part` counts how often the run was taken up again.
-    """
-
+    #: in the order of the matrix files, as far as that is known
     cells: tuple[CellRecord, ...]
     sessions: tuple[SessionStarted, ...] = ()
+    #: journal lines that were left out: `damaged` (half a line, garbage), `newer` (of a later version)
     unread: Mapping[str, int] = field(default_factory=dict)
+    #: how often the run was resumed
     part: int = 0
 
 
 def read_cells(run_folder: Path) -> list[CellRecord]:
-    """The cells of a run; as `read_run`."""
+    """Read the cells of a run, as `read_run` does."""
     return list(read_run(run_folder).cells)
 
 
 def read_run(run_folder: Path, before: int | None = None) -> RunRecord:
-    """All that the journals in `run_folder` tell. Lines that cannot be read are counted and left out.
+    """Merge the journals in `run_folder` into one record. Unreadable lines are counted and left out.
 
-    With `before` only what was there when that part began. Raises UsageError where the folder holds no journal.
+    With `before`, ignore that part of the run and all later ones. Raises UsageError if the folder holds no journal.
     """
     journals = run_folder / "journal"
     if not journals.is_dir():
         raise UsageError(f"{run_folder}: not the folder of a run (it holds no folder `journal`)")
-    moments, unread = read_events(journals)
+    logged, unread = read_events(journals)
     cells: dict[tuple[str, str], CellRecord] = {}
     sessions: dict[int, SessionStarted] = {}
     began: list[SessionStarted] = []
-    for moment in moments:
-        if before is not None and moment.part >= before:
+    for entry in logged:
+        if before is not None and entry.part >= before:
             break
-        event = moment.event
+        event = entry.event
         if isinstance(event, SessionStarted):
-            sessions[moment.part] = event
+            sessions[entry.part] = event
             began.append(event)
             continue
         if isinstance(event, BandwidthMeasured | HealthReported | WaitingForHost):
-            continue  # cells carry what it says of them
+            continue  # the records of cells hold the same facts
         identity = (event.matrix, event.scenario)
         record = cells.get(identity) or CellRecord(*identity, label=event.scenario)
-        cells[identity] = replace(_apply(record, event, moment.epoch), writer=moment.writer, part=moment.part)
+        cells[identity] = replace(_apply(record, event, entry.epoch), writer=entry.writer, part=entry.part)
     concluded = (_with_interruption(record, run_folder, sessions.get(record.part)) for record in cells.values())
     ordered = sorted(concluded, key=lambda r: math.inf if r.position is None else r.position)
-    return RunRecord(tuple(ordered), tuple(began), unread, max((moment.part for moment in moments), default=0))
+    return RunRecord(tuple(ordered), tuple(began), unread, max((entry.part for entry in logged), default=0))
 
 
 def missing_logs(record: RunRecord, folder: RunFolder) -> tuple[str, ...]:
-    """The labels of cells that ran, and whose output is not there any more."""
+    """List the labels of cells that ran and have no log any more."""
     return tuple(cell.label for cell in record.cells if cell.result and not folder.log(cell.label).exists())
 
 
 def format_utc(epoch: float) -> str:
-    """Seconds since 1970 as `2026-11-20 14:08:03 UTC`; the number itself where no calendar reaches."""
+    """Format seconds since 1970 as `2026-11-20 14:08:03 UTC`; print the number itself if it is outside the calendar."""
     try:
         return f"{datetime.fromtimestamp(epoch, timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
     except (OverflowError, ValueError, OSError):
@@ -146,7 +148,7 @@ def format_utc(epoch: float) -> str:
 
 
 def _apply(record: CellRecord, event: CellEvent, epoch: float) -> CellRecord:
-    """The record once the event happened."""
+    """Apply an event to the record of its cell."""
     match event:
         case Planned():
             after = _with_plan(record, event)
@@ -182,7 +184,7 @@ def _with_plan(record: CellRecord, event: Planned | Skipped) -> CellRecord:
 
 
 def _with_interruption(record: CellRecord, folder: Path, session: SessionStarted | None) -> CellRecord:
-    """A cell in flight is a new failure that nobody could read, never a pass."""
+    """Turn a cell in flight into a new failure of unknown kind. Never turn it into a pass."""
     if record.state not in (CellState.STARTED, CellState.FINISHED):
         return record
     since = "at a time unknown" if record.started is None else f"at {format_utc(record.started)}"

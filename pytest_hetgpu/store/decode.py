@@ -1,4 +1,4 @@
-"""The reading half of `serial`: a checking converter for each type hint, built once."""
+"""The reading half of the JSON conversion: one checking converter per type hint, built once."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ _MISSING = object()
 
 
 class DecodeError(Exception):
-    """A value of the wrong shape; `place` grows on the way out."""
+    """A value of the wrong shape; `path` grows on the way out."""
 
-    def __init__(self, wanted: str, found: object) -> None:
-        self.place = ""
-        self.wanted = wanted
+    def __init__(self, expected: str, found: object) -> None:
+        self.path = ""
+        self.expected = expected
         self.found = "nothing" if found is _MISSING else reprlib.repr(found)
 
     def __str__(self) -> str:
-        return f"{self.place}: wanted {self.wanted}, found {self.found}"
+        return f"{self.path}: wanted {self.expected}, found {self.found}"
 
 
 def is_a(hint: Any, kind: type) -> bool:
-    """Whether a hint is a class below `kind` (false for `list[int]` and other things that are no class)."""
-    # Python 3.10 takes `list[int]` for a type.
+    """Return whether a hint is a class below `kind`; False for `list[int]` and other hints that are no class."""
+    # In Python 3.10 `list[int]` is an instance of type.
     return typing.get_origin(hint) is None and isinstance(hint, type) and issubclass(hint, kind)
 
 
 def is_named_tuple(hint: Any) -> bool:
-    """Whether a hint is a class of named tuples, which are lists in JSON."""
+    """Return whether a hint is a class of named tuples, which are lists in JSON."""
     return is_a(hint, tuple) and hasattr(hint, "_fields")
 
 
 def optional(hint: Any) -> Any:
-    """X of `X | None`, else None. Raises TypeError for other unions: they have no place in our data."""
+    """Return X of `X | None`, else None. Raises TypeError for other unions, which our data does not use."""
     if typing.get_origin(hint) not in (typing.Union, types.UnionType):
         return None
     others = [arm for arm in typing.get_args(hint) if arm is not _NONE]
@@ -54,7 +54,7 @@ def optional(hint: Any) -> Any:
 
 @cache
 def decoder(hint: Any) -> Converter:
-    """The function that checks JSON types and turns them into a value of this type, or raises Misfit."""
+    """Return the function that checks JSON data and converts it to this type, or raises DecodeError."""
     if hint is float:
         return _decode_float
     if hint in _SCALARS:
@@ -101,8 +101,8 @@ def _dataclass_decoder(cls: Any) -> Converter:
             if name in data:
                 try:
                     given[name] = decode(data[name])
-                except DecodeError as misfit:
-                    misfit.place = f".{name}{misfit.place}"
+                except DecodeError as error:
+                    error.path = f".{name}{error.path}"
                     raise
             elif name in needed:
                 raise DecodeError(f"a field {name!r}", _MISSING)
@@ -114,10 +114,10 @@ def _dataclass_decoder(cls: Any) -> Converter:
 _SCALARS: Mapping[Any, str] = {str: "text", int: "an integer", bool: "true or false", _NONE: "null"}
 
 
-def _scalar_decoder(kind: type, wanted: str) -> Converter:
+def _scalar_decoder(kind: type, expected: str) -> Converter:
     def decode(value: Any) -> Any:
         if type(value) is not kind:
-            raise DecodeError(wanted, value)
+            raise DecodeError(expected, value)
         return value
 
     return decode
@@ -146,11 +146,11 @@ def _enum_decoder(cls: Any) -> Converter:
 
 
 def _decode_at(place: object, decode: Converter, value: Any) -> Any:
-    """A member of a list or mapping; what is wrong with it is said with its place."""
+    """Decode a member of a list or mapping; add its position to the path of an error."""
     try:
         return decode(value)
-    except DecodeError as misfit:
-        misfit.place = f"[{place!r}]{misfit.place}"
+    except DecodeError as error:
+        error.path = f"[{place!r}]{error.path}"
         raise
 
 
@@ -187,7 +187,10 @@ def _pairs_decoder(key: Converter, value: Converter) -> Converter:
 
 
 def key_decoder(hint: Any) -> Converter | None:
-    """How the name of a JSON member becomes a key of this type; None where it cannot, and pairs are written."""
+    """Return the function that converts a JSON member name to a key of this type.
+
+    Return None if such keys are written as pairs.
+    """
     if hint is int:
         return _decode_integer_key
     return decoder(hint) if hint is str or is_a(hint, enum.Enum) else None

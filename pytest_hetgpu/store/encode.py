@@ -1,8 +1,8 @@
-"""Our frozen dataclasses <-> plain JSON, by their fields and type hints.
+"""Converts our frozen dataclasses to plain JSON and back, by their fields and type hints.
 
-A reader is lenient where versions differ (a field it does not know is ignored, a missing one takes its default) and
-strict where data is wrong: `RecordError` names the place. Numbers that JSON cannot write are the strings `NaN`,
-`Infinity` and `-Infinity`; a mapping whose keys are neither text, enums nor integers is a list of pairs.
+A reader is lenient across versions: it ignores unknown fields, and gives missing ones their default. It is strict about
+wrong data: `RecordError` names the path. Numbers that JSON lacks are the strings `NaN`, `Infinity` and `-Infinity`. A
+mapping whose keys are neither text, enums nor integers is a list of pairs.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ T = TypeVar("T")
 
 
 class RecordError(HetgpuError):
-    """Stored data that does not have the shape of what it is read as."""
+    """Stored data of the wrong shape."""
 
 
 def to_json(obj: object) -> dict[str, Any]:
-    """A dataclass as a dict of JSON types only. Raises TypeError for a field type that has no JSON form."""
+    """Convert a dataclass to a dict of JSON types only. Raises TypeError for a field type that has no JSON form."""
     cls: Any = type(obj)
     converted: dict[str, Any] = _encoder(cls)(obj)
     return converted
 
 
 def from_json(cls: type[T], data: object) -> T:
-    """The `cls` that `to_json` wrote.
+    """Convert data that `to_json` wrote back to a `cls`.
 
-    Raises RecordError naming the place: `Outcome.measurements[3].value: wanted a number, found 'x'`.
+    Raises RecordError naming the path: `Outcome.measurements[3].value: wanted a number, found 'x'`.
     """
     hint: Any = cls
     try:
         made: T = decoder(hint)(data)
-    except DecodeError as misfit:
-        raise RecordError(f"{cls.__name__}{misfit}") from None
+    except DecodeError as error:
+        raise RecordError(f"{cls.__name__}{error}") from None
     return made
 
 
 @cache
 def _encoder(hint: Any) -> Converter:
-    """The function that turns a value of this type into JSON types; `_same` where it is one already."""
+    """Return the function that converts a value of this type to JSON types; `_unchanged` if it is one already."""
     if hint in (str, int, bool, type(None)):
         return _unchanged
     if hint is float:

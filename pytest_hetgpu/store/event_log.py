@@ -1,4 +1,4 @@
-"""The lines of all of a run's journals as events in the order they happened. Damage is counted, never raised."""
+"""Reads all journals of a run as events, in the order in which they happened. Damage is counted, never raised."""
 
 from __future__ import annotations
 
@@ -18,10 +18,7 @@ _LARGEST_NUMBER = 1e300
 
 
 class LoggedEvent(NamedTuple):
-    """An event, when it was written (seconds since 1970) and by which writer, in which part of the run.
-
-    `order` is where it belongs among all others.
-    """
+    """An event with its time (seconds since 1970), its writer and its part of the run; `order` sorts all events."""
 
     epoch: float
     writer: str
@@ -31,14 +28,14 @@ class LoggedEvent(NamedTuple):
 
 
 class _UnreadableLineError(Exception):
-    """A line that says nothing to us; its argument is the reason under which it is counted."""
+    """A line that cannot be read; the argument is the reason under which it is counted."""
 
 
 def read_events(journals: Path) -> tuple[list[LoggedEvent], Counter[str]]:
-    """The events in a folder of journals, and how many lines were left out: `damaged`, or `newer` than this version.
+    """Read the events in a folder of journals, and count the lines left out: `damaged`, or `newer` than this version.
 
-    A writer's own order always holds; between writers the part decides, then the machine's monotonic clock (of lines
-    that lack it, the wall clock).
+    The order within one journal always holds. Between journals the part decides first, then the monotonic clock of the
+    machine. Lines without that clock are sorted by the wall clock.
     """
     unread: Counter[str] = Counter()
     writers = [list(_read_journal(path, unread)) for path in sorted(journals.glob("*.jsonl"))]
@@ -50,18 +47,18 @@ def _read_journal(path: Path, unread: Counter[str]) -> Iterator[LoggedEvent]:
     try:
         for line in _lines(path):
             try:
-                moment = _parse(line, path.stem)
+                entry = _parse(line, path.stem)
             except _UnreadableLineError as reason:
                 unread[str(reason)] += 1
                 continue
-            latest = max(latest, moment.order)
-            yield moment._replace(order=latest)
+            latest = max(latest, entry.order)
+            yield entry._replace(order=latest)
     except OSError:
         unread["damaged"] += 1
 
 
 def _lines(path: Path) -> Iterator[bytes]:
-    """Lines that are not blank; of one that is too long to be ours, the beginning only."""
+    """Yield the lines that are not blank; cut those that are too long to be ours."""
     if not path.is_file():
         return
     with path.open("rb") as file:

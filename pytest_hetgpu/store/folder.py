@@ -1,4 +1,4 @@
-"""The folder of a run: where each report lies, and how a cell's job is kept so that it can be judged again."""
+"""The folder of a run: the place of each report, and of the stored job of each cell."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ SCHEMA = 1
 LONGEST_NAME = 200
 _MOST_TRIES = 5
 ATTEMPT = "attempt-"
-"""Begins the names of the folders that hold attempts at a cell which another one followed."""
+"""The prefix of folders of attempts at a cell that another attempt followed."""
 HISTORY = "history.sqlite"
-"""The file beside all runs of a folder that knows of every one of them."""
+"""The file with the history of all runs in the same folder."""
 PRIVATE_LOGS = ".private"
 """The folder beside all runs that holds their raw logs. Nothing publishes it."""
 
@@ -50,8 +50,8 @@ PRIVATE_LOGS = ".private"
 class RunFolder:
     """`reports/<run>/`: `journal/`, `scenarios/<label>/output.log` and `job.json`, and the reports made of them.
 
-    What a further `attempt` leaves lies in a folder of that name below the cell's. Raw logs lie in
-    `reports/.private/<run>/`, whose owner alone may read it.
+    The files of a further `attempt` lie in a folder of that name below the cell's. Raw logs lie in
+    `reports/.private/<run>/`, which only its owner may read.
     """
 
     path: Path
@@ -59,9 +59,9 @@ class RunFolder:
 
     @classmethod
     def create(cls, reports: Path) -> RunFolder:
-        """A new folder `YYYYMMDD-HHMMSS-xxxx` (local time) below `reports`; `reports/latest` points to it.
+        """Create a folder `YYYYMMDD-HHMMSS-xxxx` (local time) below `reports`, and point `reports/latest` to it.
 
-        Raises UsageError, naming `reports`, where it cannot be made.
+        Raises UsageError, naming `reports`, if that fails.
         """
         try:
             make_folder(reports)
@@ -77,15 +77,15 @@ class RunFolder:
 
     @property
     def history(self) -> Path:
-        """Where the run is remembered unless the user wants it elsewhere."""
+        """The default place of the history."""
         return self.path.parent / HISTORY
 
     def for_attempt(self, attempt: str) -> RunFolder:
-        """The same run's folder, for what a further attempt of each cell leaves."""
+        """Return the folder of the same run for the files of a further attempt."""
         return replace(self, attempt=attempt)
 
     def scenario(self, label: str) -> Path:
-        """Where the files of a cell lie: always below `scenarios/`, whatever the label."""
+        """Return the folder of a cell's files: always below `scenarios/`, whatever the label."""
         return self.path / "scenarios" / self._name(label) / self.attempt
 
     @staticmethod
@@ -95,50 +95,53 @@ class RunFolder:
 
     @property
     def private(self) -> Path:
-        """Where the raw logs of the run are: those of running cells, and those in which secrets were found."""
+        """The folder of raw logs: those of running cells, and those with secrets."""
         return self.path.parent / PRIVATE_LOGS / self.path.name
 
     def log(self, label: str) -> Path:
-        """Where the redacted output of a cell is, once its command has ended."""
+        """Return the file of a cell's redacted output, which exists once its command has ended."""
         return self.scenario(label) / "output.log"
 
     def raw(self, label: str) -> Path:
-        """Where a cell's output goes, as its command prints it."""
+        """Return the file that receives a cell's output unchanged."""
         return self.private / self.attempt / f"{self._name(label)}.log"
 
     def job(self, label: str) -> Path:
-        """Where a cell's Job and RunResult are kept."""
+        """Return the file of a cell's Job and RunResult."""
         return self.scenario(label) / "job.json"
 
     def stacks(self, label: str) -> Path:
-        """Where the stacks of a cell's ranks are kept, if they were taken (`forensics.FILE`)."""
+        """Return the file of the stacks of a cell's ranks, if they were dumped (`cluster/stack_dump.py`)."""
         return self.scenario(label) / "stacks.json"
 
     def prepare(self, label: str) -> Path:
-        """Makes a cell's folder; returns where its redacted output goes. Raises OSError if the run's folder is gone."""
+        """Create a cell's folder; return the file of its redacted output.
+
+        Raises OSError if the run's folder is gone.
+        """
         make_folder(self.scenario(label), below=self.path)
         return self.log(label)
 
     def start_log(self, label: str) -> Path:
-        """Makes room for a command's output, in the place of any before it; returns where it goes, raw."""
+        """Remove earlier output of a cell; return the file for the raw output of its next command."""
         self.prepare(label).unlink(missing_ok=True)
         self.make_private_folders()
         self.raw(label).unlink(missing_ok=True)
         return self.raw(label)
 
     def publish(self, label: str, *, ended: bool = True) -> Path:
-        """Puts the redacted output of a cell whose command has `ended` into its folder. Raises OSError."""
+        """Write the redacted output of a cell into its folder once the command has `ended`. Raises OSError."""
         publish(self.raw(label), self.prepare(label), ended=ended)
         return self.log(label)
 
     def unpublished_logs(self) -> list[tuple[RunFolder, str]]:
-        """Raw logs of which there is no redacted text yet, by attempt and name of the cell's folder."""
+        """List raw logs without redacted text, as attempt and name of the cell's folder."""
         raws = [path.relative_to(self.private) for path in self.private.rglob("*.log") if path.is_file()]
         found = [(self.for_attempt(_attempt_name(path.parent)), path.stem) for path in sorted(raws)]
         return [(folder, name) for folder, name in found if not folder.log(name).exists()]
 
     def redact_again(self, label: str) -> None:
-        """Redacts a cell's logs that an earlier version wrote, or in which secrets are known now. Raises OSError."""
+        """Redact a cell's logs that an earlier version wrote, or that hold secrets known since. Raises OSError."""
         for log in sorted(self.scenario(label).rglob("output.log")):
             folder = self.for_attempt(_attempt_name(log.parent.relative_to(self.scenario(label))))
             if not folder.raw(label).exists() and contains_secrets(log):
@@ -147,11 +150,11 @@ class RunFolder:
                 folder.publish(label)
 
     def count_raw_logs(self) -> int:
-        """How many logs of the run are private: redaction found something in each."""
+        """Count the private logs of the run, each of which holds a secret."""
         return sum(1 for path in self.private.rglob("*.log") if path.is_file()) if self.private.is_dir() else 0
 
     def remove_empty_folders(self) -> None:
-        """Removes the private folders that hold no log."""
+        """Remove the private folders that hold no log."""
         for folder in (*sorted(self.private.rglob("*"), reverse=True), self.private):
             with contextlib.suppress(OSError):
                 folder.rmdir()
@@ -162,7 +165,7 @@ class RunFolder:
             above.rmdir()
 
     def make_private_folders(self) -> None:
-        """Makes the private folders. Another run that ends may remove them meanwhile; then they are made again."""
+        """Create the private folders. Try again if another run that ends removes them meanwhile."""
         place = self.raw("x").parent
         above = self.private.parent
         for _ in range(_MOST_TRIES):
@@ -178,7 +181,7 @@ class RunFolder:
                     return
 
     def take_raw_logs(self, before: RunFolder) -> None:
-        """Moves the raw logs of the run here, which was at `before`; to a folder of ours alone. Raises OSError."""
+        """Move the raw logs of the run from its former place `before` to private folders here. Raises OSError."""
         if before.private == self.private or not before.private.is_dir():
             return
         for log in sorted(before.private.rglob("*.log")):
@@ -191,7 +194,7 @@ class RunFolder:
         before.remove_empty_folders()
 
     def move_attempt(self, label: str, attempt: RunFolder) -> None:
-        """Moves what an attempt at a cell left into the folder of that attempt."""
+        """Move the files of an attempt at a cell into the folder of that attempt."""
         attempt.prepare(label)
         self.move_raw_log(label, attempt)
         for path in (self.log, self.job, self.stacks):
@@ -199,20 +202,20 @@ class RunFolder:
                 path(label).replace(attempt.scenario(label) / path(label).name)
 
     def move_raw_log(self, label: str, attempt: RunFolder) -> None:
-        """Makes a cell's raw log, if there is one, that of an attempt."""
+        """Move a cell's raw log, if there is one, to an attempt."""
         if self.raw(label).exists():
             attempt.make_private_folders()
             self.raw(label).replace(attempt.raw(label))
 
     def remove(self, label: str) -> None:
-        """Removes what an attempt left."""
+        """Remove all files of an attempt at a cell."""
         shutil.rmtree(self.scenario(label), ignore_errors=True)
         self.raw(label).unlink(missing_ok=True)
 
     def archive_raw_logs(self, label: str, part: str) -> None:
-        """Moves the raw logs of a cell, of all its attempts, into the folder of an earlier part. Raises OSError."""
+        """Move the raw logs of all attempts at a cell into the folder of an earlier part. Raises OSError."""
         for attempt, name in self.unpublished_logs():
-            # Commands of a part that was killed may have printed what nobody has redacted.
+            # A killed part may leave output that was never redacted.
             if name == self._name(label):
                 attempt.publish(name, ended=False)
         for path in sorted(self.private.rglob(f"{self._name(label)}.log")):
@@ -221,26 +224,26 @@ class RunFolder:
                 self.for_attempt(_attempt_name(before)).move_raw_log(label, self.for_attempt(str(Path(part, before))))
 
     def remove_attempts(self, label: str) -> None:
-        """Removes the folders of attempts at a cell that another one followed."""
+        """Remove the folders of attempts at a cell that another attempt followed."""
         for folder in self.scenario(label).glob(f"{ATTEMPT}*"):
             self.for_attempt(folder.name).remove(label)
 
     def write_job(self, job: Job, result: RunResult | None = None) -> None:
-        """Keeps the job, and what it left once that is known, redacted. Replaces what was kept before."""
+        """Store the redacted job, with its result once there is one. Replace the file of before."""
         self.prepare(job.label)
         kept = {"schema": SCHEMA, "job": to_json(job), "result": to_json(result) if result else None}
-        # A part a line: the encoder that indents is many times slower, and this is written twice a cell.
+        # One line per part: the indenting encoder is many times slower, and each cell writes this file twice.
         parts = ",\n".join(f'"{name}": {json.dumps(value)}' for name, value in redact_json(kept).items())
         write_atomically(self.job(job.label), f"{{{parts}}}\n".encode("ascii"), PRIVATE)
 
 
 def read_job(path: Path) -> Job:
-    """The Job that `write_job` kept in the file `path`. Raises RecordError, naming it, where it cannot be read."""
+    """Read the Job that `write_job` stored. Raises RecordError, naming the file, if it cannot be read."""
     return _decode_member(path, Job, _load(path).get("job"))
 
 
 def read_result(path: Path) -> RunResult | None:
-    """The RunResult in the file `path`, None if the job never ended. Raises as `read_job`."""
+    """Read the RunResult in the file `path`; None if the job never ended. Raises RecordError as `read_job` does."""
     data = _load(path).get("result")
     return None if data is None else _decode_member(path, RunResult, data)
 
@@ -256,12 +259,12 @@ def _new_folder(reports: Path) -> Path:
 
 
 def _attempt_name(attempt: Path) -> str:
-    """The name of an attempt by its path, which is `.` for the cell's own folder."""
+    """Return the name of an attempt by its path, which is `.` for the cell's own folder."""
     return str(attempt) if attempt.parts else ""
 
 
 def update_latest(run: Path) -> None:
-    """Makes `latest` lead to a run: a link, or the file `latest.txt` where there can be no link of that name."""
+    """Let `latest` lead to a run: as a link, or as the file `latest.txt` on a file system without links."""
     link = run.parent / "latest"
     temporary = run.parent / f".latest.{run.name}"
     try:

@@ -1,6 +1,6 @@
-"""The history of all runs: what is put into the file, and read from it.
+"""Reads and writes runs in the history.
 
-A run is put in with one transaction, and replaces what the file held of that very run.
+One transaction stores a run, and replaces any earlier record of the same run.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
 
 
 class HistoryEntry(NamedTuple):
-    """A run as a list of the history has it."""
+    """A run in a list of the history."""
 
     id: str
     started: float
@@ -42,7 +42,7 @@ class HistoryEntry(NamedTuple):
 
 
 def put_or_explain(path: Path, run: RunSummary) -> list[str]:
-    """Puts a run into the history, at the end of a session. Gives what the user should be told, and never raises."""
+    """Store a run at the end of a session. Return messages for the user; never raise."""
     try:
         said = put(path, run)
     except Exception as error:  # noqa: BLE001 - the run is over and reported, whatever is wrong with the history
@@ -52,15 +52,12 @@ def put_or_explain(path: Path, run: RunSummary) -> list[str]:
 
 
 def put(path: Path, run: RunSummary) -> str:
-    """Puts a run in, in place of what was there of it. Gives "", or what became of a damaged file.
-
-    Raises HistoryError where that cannot be done.
-    """
+    """Store a run in place of its earlier record. Return "", or a sentence on a damaged file. Raises HistoryError."""
     return database.write(path, lambda db: _insert(db, path, run))
 
 
 def list_runs(path: Path) -> tuple[HistoryEntry, ...]:
-    """The runs in the history, the newest first. Raises HistoryError where it cannot be read, or is not there."""
+    """List the runs in the history, the newest first. Raises HistoryError if the file is missing or cannot be read."""
     with database.connect(path) as db:
         names: dict[str, set[str]] = {}
         for run, name in db.execute("SELECT run, name FROM matrix"):
@@ -70,7 +67,7 @@ def list_runs(path: Path) -> tuple[HistoryEntry, ...]:
 
 
 def load_run(path: Path, run: str, *, measured: bool = True) -> RunSummary:
-    """One run of the history, its numbers where they are `measured`. Raises HistoryError where it is not there."""
+    """Read one run, with its measurements if `measured`. Raises HistoryError if the history lacks it."""
     with database.connect(path) as db:
         row = db.execute("SELECT folder, started, machine, package FROM run WHERE id = ?", (run,)).fetchone()
         if row is None:
@@ -81,7 +78,7 @@ def load_run(path: Path, run: str, *, measured: bool = True) -> RunSummary:
 
 
 def last_durations(path: Path, runs: int = 10) -> dict[tuple[str, str], float]:
-    """What each cell (matrix, id) took the last time, in the newest `runs`; nothing where there is no history."""
+    """Return the last duration in seconds of each cell (matrix, id) in the newest `runs`; {} without a history."""
     if not path.is_file():
         return {}
     with database.connect(path) as db:
@@ -95,9 +92,9 @@ def last_durations(path: Path, runs: int = 10) -> dict[tuple[str, str], float]:
 
 
 def previous_run(path: Path, run: str, matrices: Iterable[str], until: float = math.inf) -> RunSummary | None:
-    """The newest run but `run` itself that has one of the matrices and started before `until`, without its numbers.
+    """Find the newest other run with one of the matrices that started before `until`. Omit its measurements.
 
-    None where there is none, and where the history cannot be read.
+    Return None if there is none, or if the history cannot be read.
     """
     wanted = frozenset(matrices)
     try:
@@ -126,7 +123,7 @@ def _insert(db: sqlite3.Connection, path: Path, run: RunSummary) -> None:
 
 
 def _insert_row(db: sqlite3.Connection, table: str, values: Sequence[object]) -> int | None:
-    """Puts one row in, its text fit for UTF-8."""
+    """Insert one row, with its text made valid UTF-8."""
     fit = [value.encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else value for value in values]
     marks = ", ".join("?" * len(values))
     return db.execute(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", fit).lastrowid  # noqa: S608 - names of ours
@@ -160,7 +157,7 @@ def _load_cells(db: sqlite3.Connection, run: str, *, measured: bool) -> Iterator
 
 
 def _load_measurements(db: sqlite3.Connection, run: str) -> dict[int, list[Measurement]]:
-    """The measurements of each cell, by its number."""
+    """Read the measurements of each cell, by the number of the cell."""
     found: dict[int, list[Measurement]] = {}
     rows = db.execute(
         "SELECT measurement.* FROM measurement JOIN cell ON cell.id = cell WHERE run = ?"
@@ -177,7 +174,7 @@ def _load_measurements(db: sqlite3.Connection, run: str) -> dict[int, list[Measu
 
 
 def _nan_to_null(value: float) -> float | None:
-    """SQLite knows no NaN."""
+    """Replace NaN by None: SQLite has no NaN."""
     return None if math.isnan(value) else value
 
 

@@ -1,4 +1,4 @@
-"""An Outcome as flat (name, value) pairs and back: what pytest's `user_properties` and JUnit's properties hold."""
+"""Converts an Outcome to flat (name, value) pairs and back, for pytest's `user_properties` and JUnit's properties."""
 
 from __future__ import annotations
 
@@ -18,47 +18,50 @@ Property = tuple[str, str | int | float]
 
 FLAKY_PREFIX = "passed at attempt "
 _LIMIT = 1000
-# `of_wire[...]` follows from what is there besides it.
+# `of_wire[...]` follows from the other properties.
 _CARRIED = re.compile(r"carried_by\[([\w-]+)\]")
 _MEASUREMENT = re.compile(r"(?!of_wire\[)\w+\[\d+,[^\[\]]*\]")
 
 
 @dataclass(frozen=True, slots=True)
 class CellProperties:
-    """What the pairs of a cell say. `scenario` is its label, `signature` the key, `seconds` how long it ran.
+    """The properties of a cell."""
 
-    `tool` is a foreign program with its version. `carried` names what carried the data by path.
-
-    `measurements` maps `busbw[SIZE,DTYPE]` (in place `busbw[SIZE,DTYPE,in]`) and `algbw[...]` to GB/s (1e9 B/s),
-    `latency[...]` to microseconds. `wire` is in GB/s; `wire_told` says by whom, or why it is not known. `attempts` are
-    all that were made; `flaky` says of a cell that failed and then passed how it had failed. `kept` says of a resumed
-    run's cell when it was run.
-    """
-
+    #: the label of the cell
     scenario: str
     matrix: str
     kind: Kind
     verdict: Verdict
     why: str = ""
+    #: the key
     signature: str = ""
     issue: str = ""
     stack: str = ""
+    #: an external program with its version
     tool: str = ""
     transports: tuple[str, ...] = ()
+    #: the components that carried the data, by path
     carried: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     preflight: str = ""
     notes: str = ""
+    #: the duration of the command
     seconds: float = 0.0
+    #: `busbw[SIZE,DTYPE]` (in place `busbw[SIZE,DTYPE,in]`) and `algbw[...]` in GB/s (1e9 B/s), `latency[...]` in us
     measurements: Mapping[str, float] = field(default_factory=dict)
+    #: the bandwidth limit in GB/s
     wire: float | None = None
+    #: the source of `wire`, or the reason why it is unknown
     wire_told: str = ""
+    #: all attempts, the last one included
     attempts: int = 1
+    #: how a cell failed before it passed
     flaky: str = ""
+    #: when a cell of a resumed run was run
     kept: str = ""
 
 
 def to_properties(outcome: Outcome, *, label: str, matrix: str) -> list[Property]:
-    """The outcome of the cell `label`, text in one line each and redacted; what is empty is left out."""
+    """Convert the outcome of the cell `label` to pairs. Text is one redacted line each; empty values are left out."""
     issue = outcome.expectation.issue if outcome.expectation else None
     texts = {
         "outcome": outcome.kind.value,
@@ -92,14 +95,14 @@ def to_properties(outcome: Outcome, *, label: str, matrix: str) -> list[Property
 
 
 def attempt_lines(outcome: Outcome) -> Iterator[str]:
-    """A line for each attempt that failed before the last one: `network failure KEY: why (LOG)`."""
+    """Yield one line per failed attempt before the last one: `network failure KEY: why (LOG)`."""
     for one in outcome.attempts:
         why = one.why if one.why.startswith(one.key) else f"{one.key}: {one.why}"
         yield f"{one.kind.value.replace('_', ' ')}: {why} ({one.log})"
 
 
 def describe_flaky(outcome: Outcome) -> str:
-    """`passed at attempt 2, after network failure`; "" for a cell that is not flaky."""
+    """Format `passed at attempt 2, after network failure`; return "" for a cell that is not flaky."""
     if not outcome.flaky:
         return ""
     kinds = dict.fromkeys(one.kind.value.replace("_", " ") for one in outcome.attempts)
@@ -107,7 +110,7 @@ def describe_flaky(outcome: Outcome) -> str:
 
 
 def _bandwidth_properties(outcome: Outcome) -> Iterator[Property]:
-    """The limit between the nodes, and each bus bandwidth as a fraction of it: `of_wire[SIZE,DTYPE]`."""
+    """Yield the bandwidth limit between the nodes, and each bus bandwidth as a fraction of it."""
     if outcome.wire and outcome.wire.gbs:
         yield "wire", float(outcome.wire.gbs)
     for item in outcome.measurements:
@@ -117,9 +120,9 @@ def _bandwidth_properties(outcome: Outcome) -> Iterator[Property]:
 
 
 def from_properties(pairs: Iterable[tuple[str, object]]) -> CellProperties | None:
-    """What `to_pairs` was told, other people's properties ignored; None if these are not a cell's.
+    """Read pairs that `to_properties` made; ignore others. Return None if they are not the pairs of a cell.
 
-    Raises RecordError for an outcome, verdict or number that cannot be one.
+    Raises RecordError for an invalid outcome, verdict or number.
     """
     found = dict(pairs)
     if not {"outcome", "verdict", "scenario"} <= found.keys():

@@ -1,7 +1,7 @@
-"""A run's folder that is renamed or deleted while its journals are written: noticed, found again, or rescued.
+"""A run folder that is renamed or deleted while its journals are written: detected, found again, or rescued.
 
 An open file outlives its name. The kernel names the new place of a renamed folder. The contents of a deleted journal
-can be read until it is closed, and are copied to a folder beside the old one.
+can be read until it is closed. They are copied to a folder beside the old one.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from pytest_hetgpu.store.folder import RunFolder, update_latest
 
 RESCUED_SUFFIX = ".rescued"
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
-_HEAD = 4 << 10  # bytes: the first line of a journal has the time of its first event
+_HEAD = 4 << 10  # bytes: the first line of a journal holds the time of its first event
 _CHUNK = 1 << 20
 
 
 class FolderLost(StorageError):
-    """A run's folder that is no longer at its path; the message says what became of it, and how to go on."""
+    """A run folder that is no longer at its path; the message describes the loss and how to go on."""
 
 
 @dataclass(frozen=True)
 class JournalLocation:
-    """The place of a journal after its run's folder was lost; `fd` is open on `path` for appending.
+    """The place of a journal after its run folder was lost; `fd` is open on `path` for appending.
 
-    `rescued` is True for a copy, and None where nothing could be copied. `loss` is what became of the folder.
+    `rescued` is True for a copy, and None if nothing could be copied. `loss` describes the loss of the folder.
     """
 
     path: Path
@@ -63,7 +63,7 @@ def is_lost(fd: int, path: Path) -> bool:
 
 
 def relocate(fd: int, path: Path) -> JournalLocation:
-    """Return the new place of the journal `fd`, which is no longer at `path`; copy it where it has none."""
+    """Return the new place of the journal `fd`, which is no longer at `path`; copy it if it has none."""
     with suppress(OSError):
         now = Path(os.readlink(f"/proc/self/fd/{fd}"))  # noqa: PTH115 - the kernel's text, " (deleted)" at its end
         if not is_lost(fd, now):
@@ -79,7 +79,7 @@ def relocate(fd: int, path: Path) -> JournalLocation:
 
 
 def describe_loss(run: Path, home: JournalLocation) -> str:
-    """Return the sentence on what became of the folder `run`, and what to do."""
+    """Describe the loss of the run folder `run`, and how to go on."""
     said = f"{run} was {home.loss} while cells ran, so the run stops"
     before = RunFolder(run)
     left = f"; its raw logs are still in {before.private}" if before.count_raw_logs() else ""
@@ -110,12 +110,12 @@ def detect_loss(check: Callable[[], None]) -> Iterator[None]:
 def _loss(fd: int) -> str:
     try:
         return "moved out of reach" if os.fstat(fd).st_nlink else "deleted"
-    except OSError:  # its server has forgotten it
+    except OSError:  # a stale handle of a network file system
         return "deleted"
 
 
 def _candidate_folders(run: Path) -> Iterator[Path]:
-    """Give folders that may hold a copy of the run, best first; each is ours alone."""
+    """Yield folders that may hold a copy of the run, best first; each is ours alone."""
     for parent in (run.parent, *list(run.parent.parents)[:2], Path(tempfile.gettempdir())):
         folder = parent / f"{run.name.removesuffix(RESCUED_SUFFIX)}{RESCUED_SUFFIX}"
         with suppress(OSError):
@@ -126,7 +126,7 @@ def _candidate_folders(run: Path) -> Iterator[Path]:
 
 
 def _copy_journal(fd: int, path: Path) -> tuple[Path, int]:
-    """Write what the open file `fd` holds to `path`; return that, and its open file."""
+    """Copy the contents of the open file `fd` to `path`; return the path and its open file."""
     path.parent.mkdir(mode=0o700, exist_ok=True)
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
     to = os.open(path, flags, 0o600)
@@ -145,7 +145,7 @@ def _copy_journal(fd: int, path: Path) -> tuple[Path, int]:
 
 
 def _move_raw_logs(before: Path, now: Path) -> None:
-    """Move the run's raw logs to its new place. Have `latest` lead there if both are in one folder of reports."""
+    """Move the run's raw logs to its new place. Let `latest` lead there if both are in one folder of reports."""
     run, found = before.parent.parent, now.parent.parent
     with suppress(OSError):
         RunFolder(found).take_raw_logs(RunFolder(run))

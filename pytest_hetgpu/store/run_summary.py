@@ -1,4 +1,4 @@
-"""A run as history and `hetgpu compare` know it: what became of each cell, and its numbers."""
+"""A run as history and `hetgpu compare` store it: the outcome of each cell, and its numbers."""
 
 from __future__ import annotations
 
@@ -16,20 +16,16 @@ from pytest_hetgpu.store.events import MatrixFile
 from pytest_hetgpu.store.properties import FLAKY_PREFIX, describe_flaky
 from pytest_hetgpu.store.text import one_line
 
-# Programs that measure: ours and other Python ones, OSU's, those of nccl-tests and rccl-tests, Intel's.
+# Benchmarks: Python programs, OSU's, nccl-tests and rccl-tests, Intel's.
 _PROGRAM = re.compile(r"\w+\.py|osu_\w+|\w+_perf|IMB-\w+")
-# Ours, which becomes the program that measures; the second name is that of earlier versions.
+# Our wrapper of external programs; the second name is that of earlier versions.
 _WRAPPERS = ("run_external.py", "foreign.py")
 _LONGEST_NAME = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class CellSummary:
-    """What became of a cell, and what it measured.
-
-    `facts` are versions and settings; `tool` is the program that measured. What is not known is empty, a measurement's
-    number of ranks then 0.
-    """
+    """The outcome of a cell, and its measurements."""
 
     matrix: str
     scenario: str
@@ -41,39 +37,45 @@ class CellSummary:
     seconds: float = 0.0
     stack: str = ""
     transports: tuple[str, ...] = ()
+    #: versions and settings
     facts: Mapping[str, str] = field(default_factory=dict)
+    #: the benchmark program; "" if unknown
     tool: str = ""
+    #: 0 ranks if unknown
     measurements: tuple[Measurement, ...] = ()
 
     @property
     def flaky(self) -> str:
-        """How it had failed before it passed: `passed at attempt 2, after network failure`; "" where it did not."""
+        """How the cell failed before it passed: `passed at attempt 2, after network failure`; "" if it is not flaky."""
         return self.why if self.kind is Kind.PASSED and self.why.startswith(FLAKY_PREFIX) else ""
 
     @property
     def memory(self) -> str:
-        """Where the data was: `host`, `guarded`."""
+        """The place of the data: `host`, `guarded`."""
         return self.facts.get("memory", "")
 
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """A run: `started` in seconds since 1970, the `machine` that pytest ran on, our version as `package`."""
+    """A run as history stores it."""
 
     id: str
     folder: str
+    #: seconds since 1970
     started: float
+    #: the host of pytest
     machine: str
+    #: our version
     package: str
     matrices: tuple[MatrixFile, ...]
     cells: tuple[CellSummary, ...]
 
 
 def summarise(record: RunRecord, folder: Path) -> RunSummary:
-    """What a journal tells, as far as it is worth keeping. `folder` is where the run is now."""
+    """Summarise the record of a run; `folder` is its present place."""
     folder = folder.resolve()
     sessions = record.sessions
-    # The first session is the first, whatever clocks said since.
+    # The first session is the earliest, even if the clock was set back later.
     begun = [session.started for session in sessions[:1]] or [cell.started for cell in record.cells if cell.started]
     return RunSummary(
         id=one_line(next((session.id for session in sessions if session.id), folder.name), _LONGEST_NAME),
@@ -106,12 +108,12 @@ def _summarise_cell(record: CellRecord) -> CellSummary:
 
 
 def _wire_fact(outcome: Outcome) -> dict[str, str]:
-    """What the way between the nodes could carry, in two digits: further ones differ from run to run."""
+    """Return the bandwidth between the nodes in two digits: further ones differ from run to run."""
     wire = outcome.wire
     return {"wire": one_line(f"{wire.gbs:.2g} GB/s ({wire.source})", _LONGEST_NAME)} if wire and wire.gbs else {}
 
 
 def benchmark_program(argv: Sequence[str]) -> str:
-    """The program that measures in a command line: `allreduce.py`, `osu_latency`; "" where none is recognised."""
+    """Find the program that measures in a command line: `allreduce.py`, `osu_latency`; "" if none is recognised."""
     names = (PurePosixPath(token).name for token in argv if "=" not in token)
     return next((name for name in names if _PROGRAM.fullmatch(name) and name not in _WRAPPERS), "")

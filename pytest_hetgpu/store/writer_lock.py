@@ -1,6 +1,7 @@
-"""Who writes to a run: each writer holds a lock on its journal as long as it lives, which the kernel frees.
+"""A lock per writer of a run. Each writer locks its journal while it lives, and the kernel frees the lock.
 
-A lock is a flock(2) on the journal itself. Where a file system has none nobody can be told to live, and all goes on.
+The lock is a flock(2) on the journal itself. On a file system without locks, no writer can be detected, and all else
+works.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from pathlib import Path
 
 from pytest_hetgpu.errors import UsageError
 
-_PROBE_SECONDS = 0.5  # seconds that somebody who only looks whether a writer lives may take
-_TAIL_BYTES = 1 << 16  # bytes at the end of a journal in which its writer is looked for
+_PROBE_SECONDS = 0.5  # a probe (`writer_alive`) of another process may hold the lock for this time
+_TAIL_BYTES = 1 << 16  # the end of a journal, which names its writer
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, errno.EBADF)
 
 
 def acquire(journal: int, path: Path, *, sole: bool) -> None:
-    """Marks the open file of a journal as written by this process. UsageError for a `sole` one that has its writer."""
+    """Lock the open file of a journal for this process. Raises UsageError if a `sole` journal has a writer."""
     deadline = time.monotonic() + _PROBE_SECONDS
     while True:
         try:
@@ -40,7 +41,7 @@ def acquire(journal: int, path: Path, *, sole: bool) -> None:
 
 
 def writer_alive(path: Path) -> bool | None:
-    """Whether the writer of a journal lives; None where that cannot be told."""
+    """Return whether the writer of a journal lives; None if that cannot be detected."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -58,7 +59,7 @@ def writer_alive(path: Path) -> bool | None:
 
 
 def wait_for_writers(journals: Iterable[Path], seconds: float) -> None:
-    """Returns once all writers of these journals have ended; UsageError, naming one, if that takes too long."""
+    """Wait until all writers of these journals have ended. Raises UsageError, naming one, after `seconds`."""
     deadline = time.monotonic() + seconds
     for path in journals:
         while writer_alive(path):
@@ -69,7 +70,7 @@ def wait_for_writers(journals: Iterable[Path], seconds: float) -> None:
 
 
 def describe_writer(path: Path) -> str:
-    """Whom the journal names as its last writer: `process 4711 on host`."""
+    """Describe the last writer that the journal names: `process 4711 on host`."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - _TAIL_BYTES))

@@ -1,4 +1,4 @@
-"""`hetgpu explain`: logs in, answers out."""
+"""`hetgpu explain`: reads logs, prints explanations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EXIT_UNREADABLE = 4
 
 
 def run(logs: Sequence[str], *, json: bool, added: Sequence[Path], print_line: Callable[[str], object]) -> int:
-    """Explains each log; 0, or 4 where one could not be read. Raises KnowledgeError for a file that is wrong."""
+    """Explain each log; return 0, or 4 if one could not be read. Raises KnowledgeError for a wrong file."""
     known = knowledge(tuple(added))
     code = 0
     for place, name in enumerate(logs or (STDIN,)):

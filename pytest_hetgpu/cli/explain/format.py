@@ -1,4 +1,4 @@
-"""An explanation as JSON and as text for a terminal."""
+"""Formats an explanation as JSON and as text for a terminal."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ WIDTH = 120
 _MOST = 12
 _FEWEST_IN_A_RANGE = 3
 
-# Marks of direction that XML may hold; a terminal obeys them.
+# Marks of text direction: valid in XML, but a terminal obeys them.
 _DIRECTIONS = lazy("[\u061c\u200e\u200f]")
 
 
 def as_json(file: str, explanation: Explanation) -> str:
-    """One line of JSON. Fields of a failure are null where the log does not tell, and for a run that was fine."""
+    """Format one line of JSON. Fields of a failure are null if the log lacks them, and for a run that was fine."""
     signature = explanation.signature
     fields: Json = {"file": file, "outcome": explanation.outcome.value, **_signature(signature)}
     fields |= {
@@ -69,12 +69,15 @@ def _exit(ended: RankExit) -> Json:
 
 
 def as_text(file: str, explanation: Explanation) -> str:
-    """Some lines for a person: what failed, where, the line to quote, what is known, what else is in the log."""
+    """Format some lines for a person: failure, place, quoted line, known failures, other failures."""
     return "\n".join(map(display_line, _lines(file, explanation)))
 
 
 def display_line(text: str) -> str:
-    """A text as one line that holds nothing a terminal would obey. All that is not JSON goes out through this."""
+    """Return a text as one line without anything that a terminal would obey.
+
+    All output but JSON passes through here.
+    """
     return _DIRECTIONS.sub("", clean(text)).replace("\n", " ")
 
 
@@ -149,7 +152,7 @@ def _parser_error_lines(explanation: Explanation) -> Iterator[str]:
 
 
 def _wrap(text: str, indent: str, *, whole: bool = False) -> Iterator[str]:
-    """Lines of a text; a quoted line is cut, not broken."""
+    """Yield the lines of a text; cut a quoted line instead of breaking it."""
     line = display_line(text)
     if whole:
         yield indent + (line if len(line) <= WIDTH * 3 else f"{line[: WIDTH * 3]} ...")
@@ -160,7 +163,7 @@ def _wrap(text: str, indent: str, *, whole: bool = False) -> Iterator[str]:
 
 
 def _ranges(ranks: Sequence[int]) -> str:
-    """`0, 1, 4-499`: runs of ranks that follow each other, and how many ranks are in those left out."""
+    """Format `0, 1, 4-499`: ranges of consecutive ranks, and the number of ranks left out."""
     runs: list[list[int]] = []
     for rank in ranks:
         if runs and rank == runs[-1][1] + 1:

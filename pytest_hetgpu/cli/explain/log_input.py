@@ -1,4 +1,4 @@
-"""Logs made files that can be read more than once: whatever they come from, and in UTF-8."""
+"""Opens logs of any origin as regular files in UTF-8, which can be read more than once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PACKED = (
     (b"\x28\xb5\x2f\xfd", "zstd", "zstdcat"),
     (b"PK\x03\x04", "zip", "unzip -p"),
 )
-# The longer first: UTF-32's begins like that of UTF-16.
+# Longer marks first: that of UTF-32 begins like that of UTF-16.
 _MARKS = (
     (codecs.BOM_UTF32_LE, "utf-32-le"),
     (codecs.BOM_UTF32_BE, "utf-32-be"),
@@ -37,9 +37,9 @@ _MARKS = (
 
 @contextmanager
 def open_log(name: str) -> Iterator[Path]:
-    """The log `name` as a regular file; a pipe or device is read once, text of two or four bytes a character decoded.
+    """Open the log `name` as a regular file. A pipe or device is read once; UTF-16 and UTF-32 are decoded.
 
-    Raises UsageError where there is none, and for packed data.
+    Raises UsageError if there is no such log, and for packed data.
     """
     try:
         with _regular_file(name) as path, path.open("rb") as log:
@@ -102,9 +102,9 @@ def _refuse_packed(name: str, head: bytes) -> None:
 
 
 def detect_encoding(head: bytes) -> str | None:
-    """The encoding of a log that begins so, where its characters are wider than a byte; None for all others.
+    """Return the encoding of a log with characters wider than a byte, by its beginning; None for all others.
 
-    Without a mark, Latin letters tell: every other byte is zero.
+    Without a byte order mark, Latin letters show it: every other byte is zero.
     """
     marked = next((encoding for mark, encoding in _MARKS if head.startswith(mark)), None)
     if marked:

@@ -1,4 +1,4 @@
-"""What the page holds, as JSON: everything in it is cleaned, cut and redacted here."""
+"""The data of the page as JSON: all of it is cleaned, cut and redacted here."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def page_data(
     placements: Iterable[PlacementFacts],
     earlier: Baseline | None,
 ) -> dict[str, Any]:
-    """A run as the page knows it: see `assets/` for who reads what."""
+    """Convert a run to the data of its page; the scripts in `assets/` read it."""
     starts = [one.started for one in record.sessions[:1]] or [cell.started for cell in record.cells if cell.started]
     files = {matrix.name: matrix.file for session in record.sessions for matrix in session.matrices}
     matrices = dict.fromkeys(cell.matrix for cell in record.cells)
@@ -95,7 +95,7 @@ def _cell(cell: CellRecord, folder: RunFolder, rerun: cell_text.Rerun) -> dict[s
         told["limits"] = _limits(folder.job(cell.label))
     if outcome.verdict not in _NOT_FAILED:
         told |= _failure(outcome, log)
-    # A page of thousands of cells holds nothing empty.
+    # Leave out empty values: a page may hold thousands of cells.
     return {name: value for name, value in told.items() if value not in ("", [], {}, None)}
 
 
@@ -133,7 +133,7 @@ def _known(entry: Known) -> dict[str, Any]:
 
 
 def _series(measurements: Iterable[Measurement]) -> list[dict[str, Any]]:
-    """A series for each metric, type and place: `[bytes, value, lowest, highest]` of each size."""
+    """Return one series per metric, type and place: `[bytes, value, lowest, highest]` of each size."""
     found: dict[tuple[str, str, str, str], list[list[float]]] = {}
     for one in measurements:
         spread = sample(one.samples)
@@ -145,7 +145,7 @@ def _series(measurements: Iterable[Measurement]) -> list[dict[str, Any]]:
 
 
 def _limits(path: Path) -> list[dict[str, Any]]:
-    """What a cell's times were held against, as bus bandwidths: `[bytes, GB/s]` from each source."""
+    """Return the thresholds for a cell's times as bus bandwidths: `[bytes, GB/s]` from each source."""
     try:
         job = read_job(path)
     except RecordError:
@@ -170,7 +170,7 @@ def _busbw(job: Job, point: Point, limit: Limit) -> float | None:
 
 
 def _placement(seen: PlacementFacts) -> dict[str, Any]:
-    """Nodes and what was found of them; `rows` are `[fact, telling, differs, value of each node]`."""
+    """Convert nodes and their facts; `rows` are `[fact, telling, differs, value of each node]`."""
     differing = {row.fact: row.values for row in seen.skew}
     facts = dict.fromkeys(fact for node in seen.nodes.values() for fact in node.environment.facts)
     rows: list[list[Any]] = []
@@ -188,7 +188,7 @@ def _placement(seen: PlacementFacts) -> dict[str, Any]:
 
 
 def _changes(record: RunRecord, earlier: Baseline) -> Iterator[Mapping[str, str]]:
-    """Cells that are not what they were when the baseline was taken, and those that one of the two lacks."""
+    """Yield cells that differ from the baseline, and those that the baseline lacks."""
     was = {identity: cells[0] for identity, cells in earlier.side.cells.items()}
     for cell in record.cells:
         old = was.get((cell.matrix, cell.scenario))

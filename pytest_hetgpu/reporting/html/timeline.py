@@ -1,4 +1,4 @@
-"""A cell's timeline as the page shows it: a row a rank, and what clocks are to be doubted."""
+"""The timeline of a cell for the page: one row per rank, and notes on clocks that are wrong."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from pytest_hetgpu.model.outcome import Outcome, Timeline
 from pytest_hetgpu.store.text import one_line
 
 LARGEST_CLOCK_ERROR = 0.5
-"""Seconds that a rank may start before its job, or end after it, before its node's clock is doubted."""
+"""Seconds; a rank that starts earlier before its job, or ends later after it, shows a wrong clock."""
 _FINISHED = "finished"
 _GROUPS = (("finished", "finished"), ("never started", "never started"), ("was stuck", "stuck"))
 
 
 def timeline_data(outcome: Outcome) -> dict[str, Any]:
-    """The timeline of a cell: `rows` are `[rank, node, start, end, fate, group]`, seconds after the job's start.
+    """Return the timeline of a cell; {} if none is known.
 
-    `rest` is `[how many others, earliest start, latest end]`. Empty where nothing is known.
+    `rows` are `[rank, node, start, end, fate, group]`, in seconds after the start of the job. `rest` is `[number of
+    other ranks, earliest start, latest end]`.
     """
     line = outcome.timeline
     if line is None:
@@ -43,13 +44,13 @@ def timeline_data(outcome: Outcome) -> dict[str, Any]:
 
 
 def _group(fate: str, *, own: bool) -> str:
-    """What a fate comes to: the colours of the page."""
+    """Return the colour group of a rank's outcome."""
     known = next((group for start, group in _GROUPS if fate.startswith(start)), None)
     return known or ("failed" if own else "stopped")
 
 
 def _clock_notes(line: Timeline) -> Iterator[str]:
-    """A sentence on each node whose ranks started before their job or ended after it."""
+    """Yield a sentence on each node whose ranks started before their job or ended after it."""
     for place, node in enumerate(line.nodes):
         mine = [one for one in line.spans if one.node == place]
         early = _largest_error(-one.start for one in mine if one.start is not None)

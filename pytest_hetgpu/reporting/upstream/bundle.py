@@ -1,4 +1,4 @@
-"""`hetgpu bundle RUN CELL|KEY`: everything that an upstream issue needs, as archives that its tracker takes."""
+"""`hetgpu bundle RUN CELL|KEY`: all files that an upstream issue needs, as archives that its tracker accepts."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ LIMIT = 24 << 20
 """Bytes of an archive; GitHub takes 25 MB."""
 _CHUNK = 1 << 20
 _MOST_LOGS = 5
-_HEADER_BYTES = 64 << 10  # what headers take
-# Files of an image's folder that programs keep passwords and keys in. A key in PEM is text: redacted.
+_HEADER_BYTES = 64 << 10  # an estimate for all headers
+# Files in which programs keep passwords and keys. A key in PEM is text, which is redacted.
 _PRIVATE = re.compile(
     r"(?i)/(?:\.git|\.ssh|\.aws|\.azure|\.kube|\.docker|\.gnupg|\.config/gcloud)(?:/|$)"
     r"|/(?:\.env[^/]*|\.npmrc|\.yarnrc[^/]*|\.?netrc|_netrc|\.pypirc|\.pgpass|\.my\.cnf|\.htpasswd|\.git-credentials)$"
@@ -41,7 +41,7 @@ _PRIVATE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """The archives, the first of which has all but long logs; the issue's title, and whose tracker it is for."""
+    """The written archives, the first of which holds all but long logs; the issue's title and its project."""
 
     files: tuple[Path, ...]
     title: str
@@ -56,9 +56,10 @@ class _File:
 
 
 def write_bundle(run: Path, wanted: str, out: Path | None = None, limit: int = LIMIT) -> Bundle:
-    """Writes the archives of a cell, by its label, or of all cells of a signature's key; `out` is the first one's path.
+    """Write the archives of a cell, by its label, or of all cells with a signature key.
 
-    Raises UsageError for a run, a cell or a key that is not there, and for a place that cannot be written.
+    `out` is the path of the first archive. Raises UsageError if the run, the cell or the key does not exist, or an
+    archive cannot be written.
     """
     refuse_links(run)
     record, folder = read_run(run), RunFolder(run)
@@ -89,7 +90,7 @@ def _find_cells(record: RunRecord, wanted: str) -> list[CellRecord]:
 
 
 def _main_files(record: RunRecord, folder: RunFolder, cells: Sequence[CellRecord]) -> Iterator[_File]:
-    """The issue, the script with what it needs, and what was asked of the cells."""
+    """Yield the issue, the script with the files that it needs, and the stored jobs of the cells."""
     yield _File("issue.md", render_issue(record, folder, cells, environment.read_all(folder.path)).encode())
     cell = cells[0]
     job = read_stored_job(folder, cell)
@@ -110,7 +111,10 @@ def _main_files(record: RunRecord, folder: RunFolder, cells: Sequence[CellRecord
 
 
 def _image_files(name: str, place: Path) -> Iterator[_File]:
-    """An image's build context without secrets: its text redacted, and files left out that are made to hold them."""
+    """Yield the build context of an image without secrets.
+
+    Text is redacted, and files of kinds that hold secrets are left out.
+    """
     left = []
     for entry in context(str(place)):
         if not stat.S_ISREG(entry.mode):
@@ -128,7 +132,7 @@ def _image_files(name: str, place: Path) -> Iterator[_File]:
 
 
 def _log_files(folder: RunFolder, cells: Sequence[CellRecord]) -> Iterator[_File]:
-    """Output of the first cells, their debug reruns' too."""
+    """Yield the output of the first cells and of their debug reruns."""
     for cell in cells[:_MOST_LOGS]:
         logs = {"output.log": folder.log(cell.label)}
         if cell.outcome.debug:
@@ -139,7 +143,7 @@ def _log_files(folder: RunFolder, cells: Sequence[CellRecord]) -> Iterator[_File
 
 
 def _read_redacted(path: Path) -> bytes:
-    """A file without secrets, some lines at a time; a key that lies across them is recognised from both sides."""
+    """Read a file without secrets, some lines at a time. A key that lies across them is recognised from both sides."""
     if path.suffix == ".json":
         with suppress(ValueError, RecursionError):
             return json.dumps(redact_json(json.loads(path.read_bytes())), indent=1).encode()
@@ -151,7 +155,7 @@ def _read_redacted(path: Path) -> bytes:
 
 
 def _split(logs: Sequence[_File], limit: int) -> Iterator[list[_File]]:
-    """Logs in parts that fit however little they can be compressed, cut at line ends."""
+    """Split logs into parts that fit even if they cannot be compressed, at line ends."""
     part: list[_File] = []
     room = limit
     for log in logs:
@@ -170,7 +174,7 @@ def _split(logs: Sequence[_File], limit: int) -> Iterator[list[_File]]:
 
 
 def _pack(name: str, files: Sequence[_File]) -> bytes:
-    """A tar of files below a folder; nothing in it says who made it, or when."""
+    """Build a tar of files below a folder, without the name of its author or a date."""
     made = io.BytesIO()
     with tarfile.open(fileobj=made, mode="w:gz", compresslevel=6) as archive:
         for one in files:

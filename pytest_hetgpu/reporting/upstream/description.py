@@ -1,4 +1,4 @@
-"""What a job does, for somebody who knows neither this project nor its programs."""
+"""Describes a job to a reader who is new to this project and its programs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SETTING = re.compile(
 
 
 def describe_job(job: Job) -> str:
-    """`2 processes on 2 nodes run guarded_send.py. Sends from memory that ...`: what its own program says of itself."""
+    """Describe a job: `2 processes on 2 nodes run guarded_send.py. ...`, with the docstring of the program."""
     ranks = sum(node.ranks for node in job.nodes)
     where = f"{len(job.nodes)} nodes" if len(job.nodes) > 1 else "one node"
     name = benchmark_program(job.command.argv)
@@ -29,7 +29,7 @@ def describe_job(job: Job) -> str:
 
 
 def program_description(name: str) -> str:
-    """The prose of a rank program's docstring, in one line; "" for what is not ours."""
+    """Return the prose of a rank program's docstring, in one line; "" if the program is not ours."""
     place = REMOTE / PurePosixPath(name).name
     if not name.endswith(".py") or not place.is_file():
         return ""
@@ -39,5 +39,5 @@ def program_description(name: str) -> str:
 
 
 def library_settings(argv: Sequence[str]) -> Iterator[str]:
-    """The variables of libraries that a command line sets, as a maintainer asks for them."""
+    """Yield the library variables that a command line sets, as maintainers ask for them."""
     yield from dict.fromkeys(one_line(token, 200) for token in argv if _SETTING.fullmatch(token))

@@ -1,4 +1,4 @@
-"""The text of an issue: what a maintainer needs, in the order of the upstream's own form."""
+"""The text of an issue: the facts that a maintainer needs, in the order of the upstream's own form."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _IMPACTS = {
     Kind.HANG: "Application hang",
     Kind.TIMEOUT: "Application hang",
 }
-"""What NCCL's form lets one choose from; all else ends the application."""
+"""The choices of NCCL's form; every other kind is an application crash."""
 _CREATES_NODE = re.compile(r"^docker(?: -H \S+)? (?:build|run|network create) ")
 _INTERPRETER = re.compile(r"\]\s+\S*python3?[\d.]*[\[(]|/python3?[\d.]*\(")
 
@@ -49,7 +49,7 @@ _WEB_ADDRESS = re.compile(r"https?://[^\s<>\"`|\\\[\]()*]+")
 def render_issue(
     run: RunRecord, folder: RunFolder, cells: Sequence[CellRecord], placements: Iterable[PlacementFacts]
 ) -> str:
-    """The issue of all cells that share a signature, told by the first of them."""
+    """Render the issue of all cells that share a signature; the first cell is the example."""
     cell = cells[0]
     found = _template_values(run, folder, cells, {one.name: one for one in placements})
     made = Environment(  # noqa: S701 - Markdown: what is quoted is fenced or escaped, never markup of its own
@@ -70,7 +70,7 @@ def render_issue(
 
 
 def upstream_of(cell: CellRecord) -> Project:
-    """Whose tracker it goes to."""
+    """Return the project whose tracker the issue belongs to."""
     signature = cell.outcome.signature
     return find_project(
         signature.library if signature else None, signature.key if signature else "", cell.outcome.stack
@@ -78,7 +78,7 @@ def upstream_of(cell: CellRecord) -> Project:
 
 
 def title(cell: CellRecord) -> str:
-    """`SIGSEGV in uct_tcp_ep_am_short (libuct.so) under MPI_Send, UCX 1.20.1`."""
+    """Format `SIGSEGV in uct_tcp_ep_am_short (libuct.so) under MPI_Send, UCX 1.20.1`."""
     signature, facts = cell.outcome.signature, cell.outcome.facts
     if signature is None:
         return one_line(f"{cell_text.display_kind(cell.outcome.kind)}: {cell.outcome.why}", 200)
@@ -112,7 +112,7 @@ def _template_values(
     placement = seen.get(f"{cell.matrix}-{cell.axes.get('placement')}")
     job = read_stored_job(folder, cell)
     return {
-        # It stands in a comment, which it may not end.
+        # The title is inside a comment, and must not end it.
         "title": title(cell).replace("-->", "-- >"),
         "project": upstream_of(cell).name,
         "doing": describe_job(job) if job else "",
@@ -168,7 +168,7 @@ def _summary(run: RunRecord, cells: Sequence[CellRecord]) -> str:
 
 
 def _link(text: str) -> str:
-    """An address of the web as it is; anything else as words."""
+    """Return a web address unchanged; escape any other text."""
     return text if _WEB_ADDRESS.fullmatch(text) else escape_markdown(text)
 
 
@@ -195,13 +195,13 @@ def _facts_table(placement: PlacementFacts, whose: Project) -> Iterator[list[str
 
 
 def _container_commands(job: Job) -> Iterator[str]:
-    """How the nodes are made: images, their network, themselves."""
+    """Yield the commands that create the nodes: images, network, containers."""
     made = script.preparation(portable_job(job), PROGRAMS)
     yield from (redact(line) for line in made if _CREATES_NODE.search(line))
 
 
 def read_stored_job(folder: RunFolder, cell: CellRecord) -> Job | None:
-    """What was started for a cell; None where that was not kept, or cannot be read."""
+    """Return the stored job of a cell; None if it is missing or cannot be read."""
     try:
         return read_job(folder.job(cell.label))
     except HetgpuError:
@@ -209,14 +209,14 @@ def read_stored_job(folder: RunFolder, cell: CellRecord) -> Job | None:
 
 
 def _portable_command(job: Job) -> str:
-    """As `reproduce.sh` starts it."""
+    """Format the command as `reproduce.sh` starts it."""
     command = portable_job(job).command
     variables = _variables(job)
     return shlex.join([*(("env", *variables) if variables else ()), *redact_argv(list(command.argv))])
 
 
 def trim_interpreter_frames(lines: Iterable[str]) -> Iterator[str]:
-    """A backtrace without the interpreter's own frames, of which there are dozens: their number stands for them."""
+    """Replace the many frames of the Python interpreter in a backtrace by their number."""
     for inside, group in groupby(lines, key=lambda line: bool(_INTERPRETER.search(line))):
         kept = list(group)
         yield from (
@@ -225,12 +225,12 @@ def trim_interpreter_frames(lines: Iterable[str]) -> Iterator[str]:
 
 
 def fenced(text: str, language: str = "") -> str:
-    """Text as a block of code, whatever backticks it holds."""
+    """Format a text as a block of code, whatever backticks it holds."""
     longest = max((len(run) for run in re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{text}\n{fence}"
 
 
 def code(text: str) -> str:
-    """Text in one line as a code span."""
+    """Format a text, in one line, as a code span."""
     return markdown.code(text, 1000)

@@ -1,7 +1,7 @@
 """`reproduce.sh`: one cell without this project, by docker, ssh and mpirun. Pure.
 
-The lines are those of `--hetgpu-plan`. What they need lies beside the script: `programs/` (what ranks execute) and the
-folders of images. Whatever happens, nothing is left behind.
+The lines are those of `--hetgpu-plan`. The files that they need lie beside the script: `programs/` (the programs of
+ranks) and the folders of images. The script always cleans up.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _RUN_FOLDER = re.compile(rf"{re.escape(shell_script.FOLDER)}-[A-Za-z0-9]{{8}}(?=
 
 
 def render_script(job: Job, key: str) -> str:
-    """The script of a job; `key` is what it must end in."""
+    """Render the script of a job; `key` is the expected signature."""
     return "\n".join(_lines(portable_job(job), key)) + "\n"
 
 
 def portable_job(job: Job) -> Job:
-    """The job without paths of this machine and run: relative to the script, or a fixed folder on nodes."""
+    """Replace paths of this machine and run by paths relative to the script, or by a fixed folder on nodes."""
     argv = tuple(portable_token(token) for token in job.command.argv)
     nodes = tuple(map(_portable_node, job.nodes))
     launcher = _portable_node(job.launcher) if job.launcher else None
@@ -38,13 +38,13 @@ def portable_job(job: Job) -> Job:
 
 
 def image_folders(job: Job) -> dict[str, str]:
-    """Where each image that is built has its folder here, by its folder beside the script."""
+    """Return the local folder of each image that is built, by its folder beside the script."""
     images = (node.image for node in job.everybody if node.image and node.image.folder and _is_unchanged(node.image))
     return {_relative_folder(image.folder): image.folder for image in images}
 
 
 def _is_unchanged(image: Image) -> bool:
-    """Whether a folder is still what the image was built of: a stored job may name any folder of this machine."""
+    """Return whether a folder still matches the built image: a stored job may name any folder of this machine."""
     try:
         return reference(image.folder, image.args) == image.reference
     except UsageError:
@@ -62,7 +62,7 @@ def _portable_node(node: Node) -> Node:
 
 
 def portable_token(token: str) -> str:
-    """A token without this run's folder on nodes, and without the place where this project is installed."""
+    """Replace this run's folder on nodes, and the place of this installation, in a token."""
     token = _RUN_FOLDER.sub(shell_script.FOLDER, token)
     return re.sub(r"[^\s=]*/pytest_hetgpu/remote(?=/|$)", f"./{PROGRAMS}", token)
 
@@ -70,7 +70,7 @@ def portable_token(token: str) -> str:
 def _lines(job: Job, key: str) -> Iterator[str]:
     means = _required_tools(job) if job.joined else ""
     yield "#!/bin/sh"
-    # A comment ends with its line: what is said in it must be one.
+    # The text of a comment must be one line.
     yield one_line(f"# Reproduces {key or 'a failure'}: {job.label} of the matrix {job.matrix}.")
     yield f"# Needs a POSIX shell{means}, and the files beside it."
     if any(node.image and node.image.args for node in job.everybody):
@@ -85,7 +85,7 @@ def _lines(job: Job, key: str) -> Iterator[str]:
         yield from (f"  {line} >/dev/null 2>&1" for line in shell_script.cleaning(job))
         yield "}"
         yield "trap 'exit 130' INT TERM HUP"
-        # Names of pods are the same for everybody: whose `create` is refused must not remove another's.
+        # All users have the same pod names: a script whose `create` is refused must not remove the pods of another.
         yield from shell_script.asking(job)
         yield "trap clean EXIT"
         yield from shell_script.readiness(job, PROGRAMS)

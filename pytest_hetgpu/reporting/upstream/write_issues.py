@@ -18,7 +18,7 @@ _FAILED = (Verdict.NEW, Verdict.CHANGED, Verdict.KNOWN)
 
 
 def write_issues(record: RunRecord, folder: RunFolder, placements: Iterable[PlacementFacts]) -> dict[str, str]:
-    """Writes the issues, new failures first; those of an earlier judgement go. Gives the file of each key."""
+    """Write the issues, new failures first, and remove those of an earlier judgement. Return the file of each key."""
     groups: dict[str, list[CellRecord]] = {}
     for verdict in _FAILED:
         for cell in record.cells:

@@ -1,7 +1,7 @@
-"""Finds values that are known to be secret in bytes, in whichever form they were printed. Pure.
+"""Finds known secret values in bytes, in any printed form. Pure.
 
-A form is looked for by its head: RE2 has no room for all of a private key's forms. The rest is compared where a head
-was found.
+A search first finds the head of a form: RE2 has no room for all forms of a private key. It compares the rest at each
+head.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class SecretForms(NamedTuple):
 
     #: every form
     texts: frozenset[str]
-    #: by their first bytes, the longest first
+    #: forms by their first bytes, the longest first
     plain: Mapping[bytes, list[bytes]]
     #: as `plain`; line ends may stand between any two of their characters
     base64: Mapping[bytes, list[bytes]]
-    #: an expression that is found wherever a form begins, also in bytes that were not read as text, in RE2's syntax
+    #: an expression in RE2's syntax that matches the head of every form, in undecoded bytes, too
     heads: bytes
     #: bytes that a form takes at most
     longest: int
@@ -47,7 +47,7 @@ class SecretForms(NamedTuple):
 
 
 def forms_of_values(values: Iterable[str]) -> SecretForms:
-    """The forms of values."""
+    """Collect the forms of values."""
     values = tuple(values)
     texts = {form for value in values for form in secret_values.printed_forms(value)}
     plain = {form.encode("utf-8", "surrogatepass") for form in texts}
@@ -62,7 +62,7 @@ def forms_of_values(values: Iterable[str]) -> SecretForms:
 
 
 def _longest_match(forms: Mapping[bytes, list[bytes]], data: bytes) -> int:
-    """The length of the longest form with which the data begin."""
+    """Return the length of the longest form with which the data begin."""
     return next((len(form) for form in forms.get(data[:_PREFIX], ()) if data.startswith(form)), 0)
 
 
@@ -78,6 +78,6 @@ def _base64_head(form: bytes) -> bytes:
 
 
 def _file_bytes(form: str) -> Iterator[bytes]:
-    """The bytes of a form before it was read as text, where bytes that are no UTF-8 became surrogates."""
+    """Yield a form as it stands in a file, if its surrogates stand for bytes that are not UTF-8."""
     with suppress(UnicodeEncodeError):
         yield form.encode("utf-8", "surrogateescape")

@@ -1,7 +1,8 @@
-"""A log without its secrets: one pass over output of any size, of which only lines that may hold one cost more.
+"""Redacts a log of any size in one pass. Only lines that may hold a secret cost more than a search.
 
-A job's output is written to a private folder (`RunFolder.raw`). Once the job has ended, `publish` puts the redacted
-text where reports, recipes and judges find it. The raw log stays private if the two differ, and else there is one file.
+The output of a job goes to a private folder (`RunFolder.raw`). After the job has ended, `publish` writes the redacted
+text to the cell's folder for reports, recipes and judges. The raw log stays private if the two differ. Otherwise only
+one file remains.
 """
 
 from __future__ import annotations
@@ -15,24 +16,24 @@ from pytest_hetgpu.store.files import PRIVATE
 from pytest_hetgpu.store.redaction.redact import LONGEST_KEY, end_of_known, redact_bytes, trigger_pattern
 
 BLOCK = 1 << 20
-_CUT_CONTEXT = 2 * LONGEST_KEY  # bytes on both sides of a cut that are looked at together
+_CUT_CONTEXT = 2 * LONGEST_KEY  # bytes on both sides of a cut that are redacted together as a check
 _MOST_TRIES = 12  # per mark; each try goes back twice as far as the one before
 _STEP = 64
-_LOOKAHEAD = 128  # bytes after a line in which a known value that begins there is recognised
-_CONTEXT_LINES = 2  # lines before and after one that may hold a secret, which may begin or end there
+_LOOKAHEAD = 128  # bytes after a line; a known value that begins there is recognised
+_CONTEXT_LINES = 2  # a secret may begin so many lines before its trigger, and end so many after it
 
 
 class LogRedactor:
-    """Redacts a stream of bytes. The result is the same however the stream is cut into chunks.
+    """A redactor of a byte stream. The result does not depend on how the stream is cut into chunks.
 
-    Memory: some MiB, whatever the size. A secret that is longer than 16 KiB may stay in part.
+    It needs some MiB of memory, whatever the size. A secret longer than 16 KiB may stay in part.
     """
 
     def __init__(self) -> None:
         self._rest = bytearray()
 
     def feed(self, data: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Takes the next bytes; gives pieces that are complete, each as it was and redacted."""
+        """Take the next bytes; yield complete pieces, each as it was and redacted."""
         self._rest += data
         while len(self._rest) >= BLOCK + _CUT_CONTEXT:
             end = _cut_position(self._rest)
@@ -41,14 +42,14 @@ class LogRedactor:
             yield piece, redact_piece(piece)
 
     def finish(self) -> Iterator[tuple[bytes, bytes]]:
-        """Gives what is left at the end of the stream."""
+        """Yield the rest at the end of the stream."""
         piece, self._rest = bytes(self._rest), bytearray()
         if piece:
             yield piece, redact_piece(piece)
 
 
 def redact_piece(piece: bytes) -> bytes:
-    """A piece of a log without its secrets. Only lines near a sign of one are read as text."""
+    """Redact a piece of a log. Only lines near a trigger are decoded."""
     kept: list[bytes] = []
     at = 0
     for start, end in _suspect_ranges(piece):
@@ -58,7 +59,7 @@ def redact_piece(piece: bytes) -> bytes:
 
 
 def _suspect_ranges(piece: bytes) -> Iterator[tuple[int, int]]:
-    """Where lines stand that may hold a secret, with the lines beside them, which may be part of it."""
+    """Yield the ranges of lines that may hold a secret. A range includes the lines beside a trigger."""
     find = trigger_pattern().search
     start = end = -1
     found = find(piece)
@@ -99,7 +100,7 @@ def _line_end(piece: bytes, place: int) -> int:
 
 
 def _cut_position(data: bytearray) -> int:
-    """Where the first piece ends: at the last place up to BLOCK, best a line's end, that parts no secret."""
+    """Return the end of the first piece: the last safe cut up to BLOCK, preferably at a line end."""
     for mark in (b"\n", b" "):
         place, step = BLOCK, _STEP
         for _ in range(_MOST_TRIES):
@@ -109,7 +110,7 @@ def _cut_position(data: bytearray) -> int:
             if _is_safe_cut(data, place + 1):
                 return place + 1
             place, step = place - step, 2 * step
-    # A line of a megabyte without a blank that would do.
+    # A line of a megabyte without a usable blank.
     tries = range(BLOCK, BLOCK // 2, -BLOCK // 8)
     return next((place for place in tries if _is_safe_cut(data, place)), BLOCK)
 
@@ -122,16 +123,16 @@ def _is_safe_cut(data: bytearray, place: int) -> bool:
 
 
 def contains_secrets(log: Path) -> bool:
-    """Whether redaction would change a log. Raises OSError."""
+    """Return whether redaction would change a log. Raises OSError."""
     with log.open("rb", buffering=0) as source:
         return any(piece != text for piece, text in _pieces(source.fileno()))
 
 
 def publish(raw: Path, log: Path, *, ended: bool = True) -> bool:
-    """Puts the redacted text of `raw` where `log` is, in full or not at all; returns whether redaction found anything.
+    """Write the redacted text of `raw` to `log`, in full or not at all; return whether it differs.
 
-    If it did, `raw` stays; else there is only `log` afterwards. Somebody may still write to `raw` unless its job has
-    `ended`: then `log` is a file of its own. Raises OSError; FileNotFoundError if there is no `raw`.
+    If it differs, `raw` stays; otherwise only `log` remains. A process may still write to `raw` unless its job has
+    `ended`; then `log` is a file of its own. Raises OSError; FileNotFoundError if there is no `raw`.
     """
     temporary = log.with_name(f".{log.name}.{os.getpid()}.tmp")
     temporary.unlink(missing_ok=True)
@@ -152,7 +153,7 @@ def publish(raw: Path, log: Path, *, ended: bool = True) -> bool:
 
 
 def _write(source: int, path: Path, *, always: bool) -> bool:
-    """Writes the redacted text of a file from where it first differs on, with all before; says whether it differs."""
+    """Write the redacted text of a file if it differs, or `always`; return whether it differs."""
     out = _create(path) if always else -1
     differs, place = False, 0
     try:

@@ -1,9 +1,10 @@
-"""Takes secrets out of everything that goes into a report.
+"""Removes secrets from everything that goes into a report.
 
-A secret is known by its own form (a private key, a cloud or forge token), by what stands before it (`password=`,
-`Authorization:`, the user part of a URL), by the name of the variable that holds it, or by its value, once this
-process has learned that. `[redacted]` takes its place. Patterns start at a word's edge or a fixed mark and are bounded,
-so that a line of 1 MB takes linear time.
+A secret is recognised in four ways. The first is its own form (a private key, a cloud or forge token). The second is
+the text before it (`password=`, `Authorization:`, the user part of a URL). The third is the name of its variable. The
+fourth is its value, once this process has registered it. `[redacted]` takes its place.
+
+Patterns are bounded, and start at the edge of a word or at a fixed mark. A line of 1 MB takes linear time.
 """
 
 from __future__ import annotations
@@ -48,9 +49,9 @@ __all__ = [
 ]
 
 LONGEST_KEY = 1 << 14
-"""Characters of a private key: one whose end is farther from its beginning has lost it."""
+"""Characters of a private key; if the end is farther from the beginning, the end is missing."""
 
-_CONTINUATION = "0" * 64  # what makes most tokens whole
+_CONTINUATION = "0" * 64  # completes most tokens
 _SHORTEST_PREFIX, _LONGEST_PREFIX = 3, 256  # characters of a secret's beginning
 _CONTEXT_WORDS = 6
 _VALUE_FOLLOWS = ("-env", "-genv")
@@ -63,7 +64,7 @@ _BODY_LINE = re.compile(r"(?:\S{0,40}[\s:>])?[A-Za-z0-9+/=]+\s*")
 
 
 class _KnownSecrets:
-    """The values that this process knows to be secret: every thread of it redacts them."""
+    """The registered secret values: every thread of this process redacts them."""
 
     values: ClassVar[frozenset[str]] = frozenset()
     forms: ClassVar[known_forms.SecretForms] = known_forms.forms_of_values(())
@@ -73,7 +74,7 @@ class _KnownSecrets:
 
 
 def register_secrets(env: Mapping[str, str], *settings: Any) -> None:
-    """Has the secret values of an environment and of settings (JSON data) redacted from now on, wherever they stand."""
+    """Redact the secret values of an environment and of settings (JSON data) from now on, wherever they appear."""
     found = {*secret_values.secrets_in_environment(env, is_secret_name)}
     for tree in settings:
         found |= {*secret_values.secrets_in_settings(tree, is_secret_name, is_secret_option)}
@@ -81,7 +82,7 @@ def register_secrets(env: Mapping[str, str], *settings: Any) -> None:
 
 
 def clear_secrets() -> None:
-    """Forgets the values that were learned."""
+    """Clear the registered values."""
     _replace_secrets(frozenset())
 
 
@@ -96,7 +97,7 @@ def _replace_secrets(values: Iterable[str]) -> None:
 
 
 def trigger_pattern() -> Pattern:
-    """A pattern that is found in every text with a secret. It is found in some others, too."""
+    """Return a pattern that matches every text with a secret. It matches some others, too."""
     if _KnownSecrets.trigger is None:
         edges = (
             re.escape(data)
@@ -108,14 +109,14 @@ def trigger_pattern() -> Pattern:
 
 
 def end_of_known(data: bytes) -> int:
-    """Return the last place to which the first known value may reach, maybe beyond the data; 0 if none begins."""
+    """Return the last position that the first known value may reach, maybe beyond the data; 0 if none begins."""
     found = _KnownSecrets.heads.search(data)
     return found.start() + _KnownSecrets.forms.longest if found else 0
 
 
 @contextmanager
 def replacing_names(names: Callable[[str], str]) -> Iterator[None]:
-    """Whatever is redacted meanwhile goes through `names`, too."""
+    """Apply `names` to all text that is redacted inside the context."""
     before = _names.set(names)
     try:
         yield
@@ -124,7 +125,7 @@ def replacing_names(names: Callable[[str], str]) -> Iterator[None]:
 
 
 def redact(text: str) -> str:
-    """The text without its secrets. Redacting twice changes nothing."""
+    """Remove the secrets from a text. Redacting twice changes nothing."""
     data = text.encode("utf-8", "surrogatepass")
     if trigger_pattern().search(data):
         text = _without_secrets(text, data)
@@ -133,12 +134,12 @@ def redact(text: str) -> str:
 
 
 def redact_bytes(data: bytes) -> bytes:
-    """Return output without its secrets; bytes that are no UTF-8 stay as they are."""
+    """Remove the secrets from output; keep bytes that are not UTF-8."""
     return redact(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
 
 def redact_unfinished(text: str) -> str:
-    """As `redact` of a text that goes on: what may be the beginning of a secret at its end is left out, too."""
+    """Redact a text that will continue: remove a possible beginning of a secret at its end, too."""
     text = redact(text + _CONTINUATION).removesuffix(_CONTINUATION)
     end = text[-_LONGEST_PREFIX:]
     begun = {form[:_SHORTEST_PREFIX] for form in _KnownSecrets.forms.texts}
@@ -162,7 +163,7 @@ def _without_secrets(text: str, data: bytes) -> str:
 
 
 def _without_known(data: bytes) -> bytes:
-    """The data without known values, the longest where several begin."""
+    """Remove known values from the data, the longest if several begin at one place."""
     forms, find = _KnownSecrets.forms, _KnownSecrets.heads.search
     kept: list[bytes] = []
     at = 0
@@ -179,7 +180,7 @@ def _without_known(data: bytes) -> bytes:
 
 @cache
 def _rules() -> tuple[tuple[Pattern, RedactionRule], ...]:
-    """Each rule with its trigger as a pattern."""
+    """Return each rule with its trigger as a pattern."""
     return tuple((_pattern(rule.trigger.encode()), rule) for rule in RULES)
 
 
@@ -188,7 +189,7 @@ def _pattern(expression: bytes) -> Pattern:
 
 
 def _without_keys(text: str) -> str:
-    """The text without private keys, and without what is left of one whose beginning or end is missing."""
+    """Remove private keys, and the remains of keys whose beginning or end is missing."""
     ends = [found.end() for found in ENDING.finditer(text)]
     kept: list[str] = []
     at = 0
@@ -208,7 +209,7 @@ def _without_keys(text: str) -> str:
 
 
 def _without_key_ends(text: str) -> str:
-    """The text without the ends of keys whose beginnings are missing."""
+    """Remove the ends of keys whose beginnings are missing."""
     kept: list[str] = []
     at = 0
     for found in ENDING.finditer(text):
@@ -222,15 +223,15 @@ def _without_key_ends(text: str) -> str:
 
 
 def redact_env(env: Mapping[str, str]) -> dict[str, str]:
-    """An environment without the values whose name or own form says that they are secret."""
+    """Remove the values of an environment that are secret by their name or by their own form."""
     return {name: REDACTED if value and is_secret_name(name) else redact(value) for name, value in env.items()}
 
 
 def redact_argv(argv: Sequence[str]) -> list[str]:
-    """A command line without secrets, token by token: `TOKEN=...`, `--password ...`, MPICH's `-genv NAME VALUE`."""
+    """Remove secrets from a command line, token by token: `TOKEN=...`, `--password ...`, MPICH's `-genv NAME VALUE`."""
     out: list[str] = []
     whole = " ".join(argv)
-    telling = redact(whole) != whole  # else no token is told by others, and most command lines have no secret
+    telling = redact(whole) != whole  # else no token marks another; most command lines hold no secret
     for place, token in enumerate(argv):
         before = argv[place - 1] if place else ""
         named = place > 1 and argv[place - 2] in _VALUE_FOLLOWS and is_secret_name(before)
@@ -245,7 +246,7 @@ def redact_argv(argv: Sequence[str]) -> list[str]:
 
 
 def _redact_token(argv: Sequence[str], place: int) -> str:
-    """A token without secrets, also one that the tokens before it tell: `curl -u me:...`, `sshpass -p ...`."""
+    """Redact a token, also if only the tokens before it mark it as secret: `curl -u me:...`, `sshpass -p ...`."""
     token = argv[place]
     alone = redact(token)
     if alone != token or " " in token or not place:
@@ -255,10 +256,10 @@ def _redact_token(argv: Sequence[str], place: int) -> str:
 
 
 def redact_json(value: Any) -> Any:
-    """JSON data without secrets; objects under the name `env` are environments, lists of text are command lines.
+    """Remove secrets from JSON data. Objects named `env` are environments, and lists of text are command lines.
 
-    A text whose own name is that of a secret is one, but for the `key` of a signature. Names of cells (`matrix`,
-    `scenario`, `label`, `axes`) stay: what was written of a cell must find it again.
+    A text with the name of a secret is secret, except for the `key` of a signature. Names of cells (`matrix`,
+    `scenario`, `label`, `axes`) stay, because later events must match them.
     """
     if isinstance(value, str):
         return redact(value)

@@ -1,4 +1,4 @@
-"""The forms and the neighbours by which secrets are known, as a table of patterns; `redaction` applies it. Pure."""
+"""The patterns of secrets by form and by context, as a table that `redact` applies. Pure."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ REDACTED = "[redacted]"
 _SECRET_NAME = lazy(
     r"KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|_PWD$|(?:^|_)(?:PASS|AUTH|CREDS|PAT|COOKIES?)$|(?:^|_|BIND|ROOT)PW$"
 )
-# Settings of UCX, NCCL, PMIx and Hugging Face that only look secret: partition keys, memory keys, counts, switches.
+# Harmless settings of UCX, NCCL, PMIx and Hugging Face: partition keys, memory keys, counts, switches.
 _HARMLESS = lazy(
     r"(?:IB|OPENIB)_PKEY|(?:^|_)[A-Z]?[LMR]KEY(?=_|$)|KEYVAL|KEYMAP|KEYBOARD|^PMIX_KEY|TOKENIZERS?(?=_|$)"
     r"|(?:MAX|MIN|NEW|NUM)_TOKENS"
 )
 
 _HEADER = r"(?:proxy-)?authorization|private-token|job-token|x-[a-z-]{0,30}(?:token|key|secret)|set-cookie"
-# Of a request, whose line is all cookies.
+# The header of a request, which holds nothing but cookies.
 _HEADER += r"|cookie(?=[\"']?\s{0,4}:\s{0,4}[\"']?[^\s;=\"']{1,200}=)"
 _VARIABLE = r"[A-Z0-9_]{0,60}(?:(?:KEY|TOKEN|SECRET|PASS|CREDENTIAL|PWD|AUTH)[A-Z0-9_]{0,60}|CREDS|_PAT|PW|COOKIES?)"
 _VARIABLE_TRIGGER = "(?:(?:KEY|TOKEN|SECRET|PASS|CREDENTIAL|PWD|AUTH)[A-Z0-9_]*|CREDS|_PAT|PW|COOKIES?)"
@@ -35,9 +35,9 @@ _SETTING = (
 )
 _OPTION = r"--?[a-z-]{0,40}(?:password|passphrase|token|secret|api-key|access-key|credentials?)"
 _VALUE = r"""(?!["']?\[redacted\])(?:"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|["']?(?:(?!\\[nr])[^\s"'])+)"""
-# What ssh prints after its own prompt.
+# Output of ssh after its own prompt.
 _NOT_SSH_OUTPUT = "(?!Permission denied|Connection (?:closed|reset|refused|timed)|Received disconnect)"
-# A word of small letters that is a value: longer than those of sentences, or another option follows.
+# A lowercase word that is a value: it is longer than the words of sentences, or another option follows.
 _PLAIN_WORD = (
     r"(?=[a-z]{15}|(?!(?:after|before|excludes|given|implies|means|needs|overrides|requires|using|without)[ \t])"
     r"[a-z]{5,}[ \t]{1,4}--?[a-z])"
@@ -51,9 +51,9 @@ _AFTER = rf"\1{REDACTED}"
 
 
 class RedactionRule(NamedTuple):
-    """A kind of secret: what `pattern` finds becomes `replacement`.
+    """A kind of secret: `replacement` replaces each match of `pattern`.
 
-    `trigger` is in RE2's syntax. It is found in every text in which the pattern is found: a cheap first look.
+    `trigger` is in RE2's syntax. It matches every text that the pattern matches, as a cheap first search.
     """
 
     trigger: str
@@ -62,12 +62,12 @@ class RedactionRule(NamedTuple):
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a variable of this name holds a secret, as far as a name can tell."""
+    """Return whether a variable of this name holds a secret, judged by the name alone."""
     return _SECRET_NAME.search(_HARMLESS.sub("", name.upper())) is not None
 
 
 def is_secret_option(word: str) -> bool:
-    """Whether a word of a command line is an option whose value is secret."""
+    """Return whether a word of a command line is an option with a secret value."""
     return SECRET_OPTION.fullmatch(word) is not None
 
 
@@ -123,7 +123,7 @@ RULES = (
     _pattern_rule("MUNGE:", r"(?<=MUNGE:)[\w+/=]{10,}"),
     _pattern_rule("eyJ", r"(?<![\w-])eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"),
     _pattern_rule(r"://[^\s/:@'\"]*:[^\s/'\"]*@", r"(?<=://)([^\s/:@'\"]*:)[^\s/'\"]*@", f"{_AFTER}@"),
-    # In place of a user: a user's name is short, or has no digit.
+    # A token in place of a user: the name of a user is short, or has no digit.
     _prefix_rule(
         "https?://[A-Za-z0-9_.~%+-]{12,}@",
         r"(https?://)(?=[A-Za-z_.~%+-]{0,60}\d|[A-Za-z0-9_.~%+-]{20})[A-Za-z0-9_.~%+-]{12,}(?=@)",
@@ -163,7 +163,7 @@ RULES = (
         "[?&](?i:[a-z0-9_-]*(?:key|token|signature|sig))=",
         r"([?&](?i:[\w-]{0,40}(?:key|token|signature|sig))=)[^\s&\"']+",
     ),
-    # Behind an option stands its value, unless it is a sentence that goes on in plain words.
+    # The value of an option follows it, unless it is part of a sentence in plain words.
     _prefix_rule(
         r"-(?:password|passphrase|token|secret|api-key|access-key|credentials?)\s",
         rf"((?<![\w-]){_OPTION}[ \t]{{1,4}})(?!\[redacted\]|-)(?:(?=[^\s]*[^a-z\s.,:;()'\"-])|{_PLAIN_WORD})\S+",

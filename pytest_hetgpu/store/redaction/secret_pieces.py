@@ -1,4 +1,4 @@
-"""Beginnings and ends of long secret values, whose rest was left out before the text was redacted.
+"""Finds beginnings and ends of long secret values whose rest was cut before the text was redacted.
 
 pytest shows `'abcdef...uvwxyz'` for a long text, in assertions and among local variables. Pure.
 """
@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 LONG = 64
-"""Characters: only values with more are looked for in pieces."""
+"""Characters; only longer values are searched for in pieces."""
 
 _SHORTEST = 6  # characters of a piece with dots at its cut
 _SHORTEST_WITHOUT_DOTS = 32  # characters of a piece without
@@ -18,7 +18,7 @@ _DOTS = "..."
 
 
 class SecretPieces:
-    """Finds the beginnings and ends of secrets (each in one of its forms)."""
+    """A search for the beginnings and ends of secrets (each in one of its forms)."""
 
     def __init__(self, forms: Iterable[str]) -> None:
         self._heads: dict[str, list[str]] = defaultdict(list)
@@ -32,11 +32,11 @@ class SecretPieces:
 
     @property
     def edges(self) -> list[str]:
-        """Texts of which each piece has one."""
+        """Texts of which each piece holds one."""
         return sorted({*self._heads, *self._tails})
 
     def without(self, text: str, mark: str) -> str:
-        """The text with `mark` in the place of each piece."""
+        """Replace each piece in the text by `mark`."""
         kept: list[str] = []
         at = 0
         for found in self._pattern.finditer(text) if self._pattern else ():
@@ -49,7 +49,7 @@ class SecretPieces:
         return "".join((*kept, text[at:]))
 
     def _piece(self, text: str, least: int, start: int, edge: str) -> tuple[int, int]:
-        """Return the place of the piece whose edge was found, at or after `least`; two equal places for none."""
+        """Return the range of the piece at a found edge, at or after `least`; an empty range for none."""
         after = max(
             (_common_prefix_length(text[start : start + len(one)], one) for one in self._heads.get(edge, ())), default=0
         )
@@ -66,6 +66,6 @@ class SecretPieces:
 
 
 def _common_prefix_length(one: str, other: str) -> int:
-    """Count the characters that two texts have in common at their beginning."""
+    """Count the characters that two texts share at their beginning."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((place for place, (left, right) in pairs if left != right), min(len(one), len(other)))

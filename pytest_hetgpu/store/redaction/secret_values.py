@@ -1,7 +1,7 @@
-"""Values that are secret wherever they turn up: chosen from environments and settings, in each form that is printed.
+"""Values that are secret wherever they appear: chosen from environments and settings, in each printed form.
 
-A variable's name says that its value is secret. Not every such value can be looked for in other text: `true`,
-`1048576`, a path or a common word is no secret by itself, and taking it out everywhere would blank out a report. Pure.
+The name of a variable marks its value as secret. Some such values cannot be searched for in other text: `true`,
+`1048576`, a path, a common word. Removing them everywhere would blank out a report. Pure.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from urllib.parse import quote, quote_plus
 from pytest_hetgpu.model.verdict import Kind, Verdict
 
 SHORTEST = 6
-"""Characters of a value that is looked for; a shorter one is redacted only beside its name."""
+"""Characters of a value that is searched for; a shorter one is redacted only beside its name."""
 
 _LONGEST = 1 << 16
 _SHORTEST_LINE = 16  # characters of one line of a value of several lines
@@ -125,7 +125,7 @@ _LINE_ENDS = re.compile(r"[\r\n]+")
 
 
 def is_distinctive(value: str) -> bool:
-    """Whether a value that is said to be secret can be looked for in any text."""
+    """Return whether a secret value can be searched for in any text."""
     bare = value.strip().strip("\"'")
     if not SHORTEST <= len(bare) <= _LONGEST or len(set(bare)) < _LEAST_DIFFERENT:
         return False
@@ -135,7 +135,7 @@ def is_distinctive(value: str) -> bool:
 
 
 def secrets_in_environment(env: Mapping[str, str], is_secret_name: Any) -> Iterator[str]:
-    """The values of an environment that are secret by the names of their variables, and the passwords in its URLs."""
+    """Yield the values that are secret by the names of their variables, and the passwords in URLs."""
     for name, value in env.items():
         if is_secret_name(name) and not _LOCATION_NAME.search(name):
             yield value
@@ -144,7 +144,7 @@ def secrets_in_environment(env: Mapping[str, str], is_secret_name: Any) -> Itera
 
 
 def secrets_in_settings(tree: Any, is_secret_name: Any, is_secret_option: Any) -> Iterator[str]:
-    """The values in settings (JSON data) that stand under a secret name, or on a command line behind one."""
+    """Yield the values in settings (JSON data) under a secret name, or after a secret option on a command line."""
     if isinstance(tree, Mapping):
         texts = {str(name): item for name, item in tree.items() if isinstance(item, str)}
         yield from secrets_in_environment(texts, is_secret_name)
@@ -166,7 +166,7 @@ def secrets_in_settings(tree: Any, is_secret_name: Any, is_secret_option: Any) -
 
 
 def printed_forms(value: str) -> set[str]:
-    """Each text that shows a value: as it is, and as URLs, JSON, HTML, Python and shells write it."""
+    """Return each text that shows a value: unchanged, and as URLs, JSON, HTML, Python and shells write it."""
     found: set[str] = set()
     for part in {value, value.strip(), *_searchable_lines(value)}:
         if not is_distinctive(part):
@@ -182,13 +182,13 @@ def printed_forms(value: str) -> set[str]:
 
 
 def base64_forms(value: str) -> set[str]:
-    """Each text that shows a value in base64, without the line ends that may stand between any two characters."""
+    """Return each text that shows a value in base64, without the line ends that may be between any two characters."""
     parts = {part for part in (value, value.strip(), *_searchable_lines(value)) if is_distinctive(part)}
     return {form for part in parts for form in _aligned_base64(to_bytes(part))}
 
 
 def to_bytes(text: str) -> bytes:
-    """A text as bytes, whatever it holds: bytes that are no UTF-8 (in an environment, a log) are what they were."""
+    """Encode any text; bytes that are not UTF-8 (in an environment, a log) are restored."""
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:  # a half of a surrogate pair, as JSON can have it
@@ -196,13 +196,13 @@ def to_bytes(text: str) -> bytes:
 
 
 def _searchable_lines(value: str) -> list[str]:
-    """The lines of a value that has several, where each can be looked for by itself."""
+    """Return the lines of a value of several lines, as far as each can be searched for alone."""
     lines = [line.strip() for line in _LINE_ENDS.split(value.strip())]
     return [one for one in lines if len(one) >= _SHORTEST_LINE and not one.startswith("--")] if len(lines) > 1 else []
 
 
 def _aligned_base64(data: bytes) -> set[str]:
-    """What of a value's base64 is the same whatever stands before and after it, at each of the three alignments."""
+    """Return the part of a value's base64 that is independent of its surroundings, at each of the three alignments."""
     found: set[str] = set()
     for before in range(3):
         first, last = -(-before * 4 // 3), (before + len(data)) * 8 // 6
@@ -212,7 +212,7 @@ def _aligned_base64(data: bytes) -> set[str]:
 
 
 def _is_path(text: str) -> bool:
-    """Whether a text is the path of a file: what the file holds is the secret, and not where it is."""
+    """Return whether a text is the path of a file. The contents of the file are secret, the path is not."""
     found = _PATH.fullmatch(text.removeprefix("file://"))
     return bool(found) and not any(map(_is_random, re.split(r"[/\\]", text)))
 
