@@ -153,7 +153,7 @@ def _inspect(places: Sequence[Place]) -> tuple[list[Found], list[tuple[Place, st
         answers = list(pool.map(look, places))
     # This machine may also be a host of the inventory.
     once = {(one.place.within, one.thing): one for found, _ in answers for one in found}
-    return list(once.values()), [(place, said) for place, (_, said) in zip(places, answers, strict=True) if said]
+    return list(once.values()), [(place, error) for place, (_, error) in zip(places, answers, strict=True) if error]
 
 
 def _remove(dead: Iterable[Found]) -> list[str]:

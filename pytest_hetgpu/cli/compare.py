@@ -28,8 +28,8 @@ class CompareOptions:
 def run_places(reports: Path | None, history: Path | None, environ: Mapping[str, str]) -> Places:
     """Return the places of runs: as given, else by the variables of pytest's options, else below `reports`."""
     found = reports or Path(environ.get("HETGPU_REPORTS") or "reports")
-    told = environ.get("HETGPU_HISTORY", "")
-    return Places(found, history or (Path(told) if told not in ("", "off") else found / HISTORY))
+    value = environ.get("HETGPU_HISTORY", "")
+    return Places(found, history or (Path(value) if value not in ("", "off") else found / HISTORY))
 
 
 def run(before: str, after: str, where: Places, options: CompareOptions, print_line: Callable[[str], object]) -> int:

@@ -195,9 +195,9 @@ def _subject_lines(title: str, facts: Mapping[str, Fact], width: int) -> Iterato
     yield f"  {title}"
     for name, fact in facts.items():
         why = f" ({fact.why})" if fact.why else ""
-        said = clean(redact(f"{_display_fact(name, fact)}{why}"))
+        text = clean(redact(f"{_display_fact(name, fact)}{why}"))
         head = f"    {name:<22} "
-        yield from textwrap.wrap(said, width, initial_indent=head, subsequent_indent=" " * 27) or [head]
+        yield from textwrap.wrap(text, width, initial_indent=head, subsequent_indent=" " * 27) or [head]
 
 
 def _display_fact(name: str, fact: Fact) -> str:
@@ -218,8 +218,8 @@ def _concern_lines(diagnosis: Diagnosis, width: int) -> Iterator[str]:
         yield "  Nothing is the matter."
     for concern in diagnosis.concerns:
         mark = "!" if concern.certain else "~"
-        said = f"{concern.why}: {concern.cure}"
-        yield from textwrap.wrap(said, width, initial_indent=f"  {mark} ", subsequent_indent="    ")
+        text = f"{concern.why}: {concern.cure}"
+        yield from textwrap.wrap(text, width, initial_indent=f"  {mark} ", subsequent_indent="    ")
 
 
 def to_json(diagnoses: Sequence[Diagnosis], inventory: Inventory | None = None) -> str:

@@ -85,24 +85,24 @@ def _count(count: int, what: str) -> str:
 
 def _describe_claim(claim: Claim, host: Host) -> str:
     found = claim.found
-    told = [
+    details = [
         f"called {found.name}" if found.name not in ("", found.address) else "",
         f"{found.gpus} GPU{'s' * (found.gpus != 1)}" if found.gpus else "",
         f"{found.slots} slot{'s' * (found.slots != 1)}" if found.slots is not None else "",
         f"groups {' '.join(found.groups)}" if found.groups else "",
     ]
-    return ", ".join(filter(None, (_describe_host(host), *told)))
+    return ", ".join(filter(None, (_describe_host(host), *details)))
 
 
 def _describe_host(host: Host) -> str:
     reach = host.reach
-    told = [
+    details = [
         f"user {reach.user}" if reach.user else "",
         f"port {reach.port}" if reach.port else "",
         f"key {reach.key}" if reach.key else "",
         f"engine {reach.engine}" if reach.engine and host.address not in reach.engine else "",
     ]
-    return ", ".join(filter(None, (host.address, *told)))
+    return ", ".join(filter(None, (host.address, *details)))
 
 
 def _host_json(host: Host) -> dict[str, Any]:
@@ -118,5 +118,5 @@ def _host_json(host: Host) -> dict[str, Any]:
 
 def _claim_json(claim: Claim) -> dict[str, Any]:
     found = claim.found
-    told = {"name": found.name, "groups": list(found.groups), "gpus": found.gpus, "slots": found.slots}
-    return {"kind": kind_of(claim), **told, "line": found.line}
+    details = {"name": found.name, "groups": list(found.groups), "gpus": found.gpus, "slots": found.slots}
+    return {"kind": kind_of(claim), **details, "line": found.line}

@@ -143,7 +143,7 @@ class CudaDevice(DriverDevice):
 
 
 class RocmDevice(DriverDevice):
-    """A device of the HIP runtime. HIP's structures differ between releases, so the kernel provides the architecture."""
+    """A device of the HIP runtime. HIP structures differ between releases, so the kernel provides the architecture."""
 
     files = (
         *("libamdhip64.so", "/opt/rocm/lib/libamdhip64.so"),

@@ -100,12 +100,12 @@ class Agent:
     def answer(self, request: Fields, body: bytes) -> None:
         """Run one request and send its result."""
         try:
-            fields, said = getattr(self, "do_" + request["op"])(request, body)
+            fields, body = getattr(self, "do_" + request["op"])(request, body)
         except AgentError as error:
-            fields, said = {"error": str(error)}, b""
+            fields, body = {"error": str(error)}, b""
         except Exception as error:  # noqa: BLE001 - the client waits for an answer
-            fields, said = {"error": f"{type(error).__name__}: {error}"}, b""
-        self.send_frame(dict(fields, id=request["id"]), said)
+            fields, body = {"error": f"{type(error).__name__}: {error}"}, b""
+        self.send_frame(dict(fields, id=request["id"]), body)
 
     def start(self, argv: List[str], env: Dict[str, str], **files: Any) -> "subprocess.Popen[bytes]":
         """Start a process that is owned by the agent until `reap`."""
@@ -137,29 +137,31 @@ class Agent:
             )
         except (OSError, ValueError) as error:
             return {"failed": describe_failure(error, request)}, b""
-        said = CapturedOutput(process, body)
-        ended = said.until_ended(time.monotonic() + request["timeout"])
+        captured = CapturedOutput(process, body)
+        ended = captured.until_ended(time.monotonic() + request["timeout"])
         if not ended:
             send_signals([process.pid, *descendants(processes(), [process.pid])], signal.SIGKILL)
-        out, err = said.close()
+        out, err = captured.close()
         return {"ended": ended, "returncode": self.reap(process), "stdout": len(out)}, out + err
 
     def do_run(self, request: Fields, _: bytes) -> Answer:
         """Run a command and forward its output as it comes. Stop all leftovers when it ends."""
         run = self.runs[request["id"]]
-        heard, tell = os.pipe()
+        read_end, write_end = os.pipe()
         with contextlib.suppress(OSError):
-            fcntl.fcntl(heard, F_SETPIPE_SZ, 1 << 20)
+            fcntl.fcntl(read_end, F_SETPIPE_SZ, 1 << 20)
         try:
-            process = self.start(request["argv"], request["env"], stdin=subprocess.DEVNULL, stdout=tell, stderr=tell)
+            process = self.start(
+                request["argv"], request["env"], stdin=subprocess.DEVNULL, stdout=write_end, stderr=write_end
+            )
             run.pid = process.pid
         except (OSError, ValueError) as error:
-            os.close(heard)
+            os.close(read_end)
             return {"failed": describe_failure(error, request)}, b""
         finally:
             run.launched.set()
-            os.close(tell)
-        forwarder = threading.Thread(target=self.forward_output, args=(heard, request["id"], run), daemon=True)
+            os.close(write_end)
+        forwarder = threading.Thread(target=self.forward_output, args=(read_end, request["id"], run), daemon=True)
         forwarder.start()
         still_running([process.pid], None)
         self.send_frame({"id": request["id"], "event": "ended"})
@@ -180,9 +182,9 @@ class Agent:
             now = self.moved if run.passing else run.passed
         return not forwarder.is_alive() or run.passed >= end
 
-    def forward_output(self, heard: int, number: int, run: StreamedCommand) -> None:
+    def forward_output(self, read_end: int, number: int, run: StreamedCommand) -> None:
         """Forward the output of a command until no process holds its pipe."""
-        with open(heard, "rb", buffering=0) as pipe:
+        with open(read_end, "rb", buffering=0) as pipe:
             for chunk in iter(lambda: pipe.read(CHUNK), b""):
                 run.passing = True
                 self.send_frame({"id": number, "event": "output"}, chunk)

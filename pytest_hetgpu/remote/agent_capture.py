@@ -21,14 +21,14 @@ class CapturedOutput:
         self.left = memoryview(stdin)
         self.poll = select.poll()
         self.files: Dict[int, Any] = {}
-        self.said: Dict[int, bytearray] = {}
+        self.output: Dict[int, bytearray] = {}
         for file in (process.stdout, process.stderr, process.stdin):
             if file is not None:
                 os.set_blocking(file.fileno(), False)
                 self.files[file.fileno()] = file
                 self.poll.register(file, select.POLLOUT if file is process.stdin else select.POLLIN)
                 if file is not process.stdin:
-                    self.said[file.fileno()] = bytearray()
+                    self.output[file.fileno()] = bytearray()
 
     def until_ended(self, deadline: float) -> bool:
         """Read until the process has ended and all its output is read; return False if it still runs at `deadline`."""
@@ -55,26 +55,26 @@ class CapturedOutput:
     def transfer(self, file: int) -> bool:
         """Move data without blocking; return whether more may come from the process."""
         try:
-            if file not in self.said:
+            if file not in self.output:
                 self.left = self.left[os.write(file, self.left[:CHUNK]) :]
                 moved = len(self.left)
             else:
                 chunk = os.read(file, CHUNK)
                 moved = len(chunk)
-                self.said[file] += chunk[: CAPTURE - len(self.said[file])]
+                self.output[file] += chunk[: CAPTURE - len(self.output[file])]
         except OSError:  # it has closed its stdin
             moved = 0
         if not moved:
             self.poll.unregister(file)
             self.files.pop(file).close()
-        return bool(moved) and file in self.said
+        return bool(moved) and file in self.output
 
     def close(self) -> Iterator[bytes]:
         """Close the pipes; return the contents of stdout and stderr."""
         for file in self.files.values():
             with contextlib.suppress(OSError):
                 file.close()
-        return iter([bytes(said) for said in self.said.values()])
+        return iter([bytes(output) for output in self.output.values()])
 
 
 def read_file(path: str) -> Optional[bytes]:

@@ -192,14 +192,14 @@ class AgentSshd:
         if any("Server listening" in line for line in self.log):
             return None
         self.close()
-        said = "; ".join(line for line in self.log if not line.startswith("debug"))
-        return f"it did not listen within {LISTEN_TIMEOUT:g} s" if late and not said else said
+        text = "; ".join(line for line in self.log if not line.startswith("debug"))
+        return f"it did not listen within {LISTEN_TIMEOUT:g} s" if late and not text else text
 
     def read_output(self, process: "subprocess.Popen[bytes]", decided: threading.Event) -> None:
         """Store the output of sshd until it ends. Set `decided` when it listens, and when it ends."""
         assert process.stderr is not None
-        with process.stderr as said:
-            for line in said:
+        with process.stderr as text:
+            for line in text:
                 self.log.append(line.decode(errors="replace").strip())
                 if b"Server listening" in line:
                     decided.set()

@@ -88,12 +88,12 @@ def descendants(table: Dict[int, Tuple[int, str, str]], roots: Iterable[int], sp
 
 def launcher_ranks(pid: int) -> Dict[bytes, int]:
     """Return the ranks that launchers set in the environment of a process, by variable."""
-    told = {}
+    found = {}
     for entry in read_proc(pid, "environ").split(b"\0"):
         name, _, value = entry.partition(b"=")
         if name in RANK_NAMES and re.match(rb"\d{1,7}\Z", value):
-            told[name] = int(value)
-    return told
+            found[name] = int(value)
+    return found
 
 
 def job_processes(request: Fields, table: Dict[int, Tuple[int, str, str]]) -> Set[int]:
@@ -120,10 +120,10 @@ def find_ranks(request: Fields, pids: Set[int], table: Dict[int, Tuple[int, str,
     mine = {os.getpid()}
     host = platform.node().split(".")[0]
     ranks = {rank: pid for rank, pid, where in request.get("hellos", ()) if pid in pids and where.split(".")[0] == host}
-    told = {pid: launcher_ranks(pid) for pid in sorted(pids)}
-    name = next((name for name in RANK_NAMES if any(name in one for one in told.values())), b"")
+    by_pid = {pid: launcher_ranks(pid) for pid in sorted(pids)}
+    name = next((name for name in RANK_NAMES if any(name in one for one in by_pid.values())), b"")
     candidates = {}  # type: Dict[int, List[int]]
-    for pid, names in told.items():
+    for pid, names in by_pid.items():
         if name in names and names[name] not in ranks:
             candidates.setdefault(names[name], []).append(pid)
     for rank, found in candidates.items():
@@ -174,8 +174,8 @@ class StackSampler:
                 return 1, b"", f"{Path(argv[0]).name} took too long"
             finally:
                 self.running.discard(process)
-        said = [line.strip() for line in err.decode(errors="replace").splitlines() if line.strip()]
-        return process.returncode, out, " ".join(said[:8])[:LONGEST_WORD]
+        text = [line.strip() for line in err.decode(errors="replace").splitlines() if line.strip()]
+        return process.returncode, out, " ".join(text[:8])[:LONGEST_WORD]
 
     def stop(self) -> None:
         """Kill the commands that still run."""
@@ -190,12 +190,12 @@ class StackSampler:
             # Without native frames, they may be unavailable; a stopped process cannot be stopped again.
             ways = (["--native"], []) if state not in "Tt" else (["--nonblocking"],)
             for way in ways:
-                code, out, said = self.run(self.py_spy, "dump", "--json", "--full-filenames", "--pid", str(pid), *way)
+                code, out, text = self.run(self.py_spy, "dump", "--json", "--full-filenames", "--pid", str(pid), *way)
                 threads = parse_py_spy(out) if not code else None
                 if threads is not None:
                     seen = {"tool": "py-spy", "threads": threads}  # type: Fields
                     return seen if not is_broken(threads) else dict(seen, **self.by_gdb(pid, trouble))
-                trouble.append(f"py-spy: {said}")
+                trouble.append(f"py-spy: {text}")
         return dict({"tool": "proc", "trouble": trouble}, **self.by_gdb(pid, trouble))
 
     def by_gdb(self, pid: int, trouble: List[str]) -> Fields:
@@ -203,10 +203,10 @@ class StackSampler:
         if self.gdb:
             quiet = ("-iex", "set debuginfod enabled off", "-iex", "set auto-load no", "-ex", "set width 0")
             words = ("-ex", "set print frame-arguments none", "-ex", f"thread apply all bt {MOST_FRAMES}")
-            _, out, said = self.run(self.gdb, "-nx", "-batch", *quiet, *words, "-p", str(pid))
+            _, out, text = self.run(self.gdb, "-nx", "-batch", *quiet, *words, "-p", str(pid))
             if b"\n#" in out:
                 return {"tool": "gdb", "text": out.decode(errors="replace")[-LONGEST_TEXT:]}
-            trouble.append(f"gdb: {said}")
+            trouble.append(f"gdb: {text}")
         return {}
 
     def sample(self, pid: int, python: bool, stacks: bool) -> Fields:
@@ -262,13 +262,13 @@ def unpack_tool(path: str) -> Optional[str]:
     return str(tool)
 
 
-def parse_py_spy(said: bytes) -> Optional[List[Fields]]:
+def parse_py_spy(text: bytes) -> Optional[List[Fields]]:
     """Parse the threads of py-spy; return None if they are invalid.
 
     Each frame is [function, file, line, library of a native frame], innermost first.
     """
     try:
-        threads = json.loads(said.decode(errors="replace"))
+        threads = json.loads(text.decode(errors="replace"))
         return [
             {
                 "tid": thread.get("os_thread_id"),

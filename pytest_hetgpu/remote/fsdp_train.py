@@ -1,7 +1,7 @@
 """Sharded training: each rank keeps a part of the parameters (FSDP2), and together they learn as one process would.
 
-Every rank also trains the whole network alone on all samples. The parameters gathered at the end must be equal to that
-run's, except for the order in which gradients are summed. In float64, that leaves far less than the tolerance.
+Every rank also trains the whole network alone on all samples. The parameters gathered at the end must equal those of
+that run. Only the order of summing gradients may differ, which in float64 leaves far less than the tolerance.
 """
 
 from __future__ import annotations

@@ -24,7 +24,6 @@ import os
 import platform
 import sys
 import time
-from pathlib import Path
 from typing import Any, Iterator, List, Type
 
 import mpi4py
@@ -37,7 +36,19 @@ DEVICE = open_device() if {*sys.argv} & {*ON_DEVICE} else None
 
 from mpi4py import MPI  # noqa: E402
 from operations import PERIODS, ROOT, Compared, MpiOperation, MpiReduction, highest, pattern  # noqa: E402
-from report import PLACES, SweepPoint, Timing, emit, emit_checks, emit_row, emit_wrong, now, positive_numbers  # noqa: E402
+from report import (  # noqa: E402
+    PLACES,
+    SweepPoint,
+    Timing,
+    emit,
+    emit_checks,
+    emit_row,
+    emit_wrong,
+    library_path,
+    now,
+    positive_numbers,
+    version_line,
+)
 
 __all__ = ["MPI", "ROOT", "MpiOperation", "MpiReduction", "main", "pattern"]
 
@@ -147,25 +158,13 @@ def emit_hello(comm: MPI.Intracomm) -> None:
         size=comm.Get_size(),
         host=platform.node(),
         pid=os.getpid(),
-        library=" ".join(MPI.Get_library_version().replace("\0", " ").split())[:120],
-        libmpi=loaded_library(),
+        library=version_line(MPI.Get_library_version()),
+        libmpi=library_path(ctypes.CDLL(MPI.__file__)),
         mpi4py=mpi4py.__version__,
         python=platform.python_version(),
         at=now(),
     )
     comm.Barrier()
-
-
-def loaded_library() -> str:
-    """Return the real path of the loaded MPI: the mapping that holds the address of its function."""
-    function = ctypes.CDLL(MPI.__file__).MPI_Get_library_version
-    address = ctypes.cast(function, ctypes.c_void_p).value or 0
-    for line in Path("/proc/self/maps").read_text(errors="replace").splitlines():
-        fields = line.split(maxsplit=5)
-        low, high = (int(bound, 16) for bound in fields[0].split("-"))
-        if low <= address < high:
-            return os.path.realpath(fields[5])
-    return ""
 
 
 def run_point(operation: MpiOperation, point: SweepPoint, options: argparse.Namespace, repeat: int) -> int:

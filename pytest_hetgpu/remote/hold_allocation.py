@@ -23,12 +23,12 @@ def main(argv: List[str]) -> int:
     """Run salloc; return its exit status."""
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    heard, held = os.pipe()
-    os.set_inheritable(held, False)
+    read_end, write_end = os.pipe()
+    os.set_inheritable(write_end, False)
     salloc = subprocess.Popen(
-        [*argv, "cat"], stdin=heard, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
+        [*argv, "cat"], stdin=read_end, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
     )
-    os.close(heard)
+    os.close(read_end)
     jobs: List[str] = []
     released = threading.Event()
 
@@ -37,7 +37,7 @@ def main(argv: List[str]) -> int:
             while os.read(0, 4096):
                 pass
         released.set()
-        os.close(held)
+        os.close(write_end)
         if salloc.poll() is None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 # With an allocation, salloc ends with its cat; while it waits, it needs a signal.
@@ -45,9 +45,9 @@ def main(argv: List[str]) -> int:
             salloc.terminate()
 
     threading.Thread(target=release, daemon=True).start()
-    said = salloc.stderr
-    assert said is not None
-    for line in said:
+    output = salloc.stderr
+    assert output is not None
+    for line in output:
         found = _NUMBER.search(line)
         if found and not jobs:
             jobs.append(found.group(1).decode())

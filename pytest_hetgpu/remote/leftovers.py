@@ -130,8 +130,8 @@ def kill_owned(labels: Set[str], patience: float) -> Set[str]:
                 # An agent ends its own processes and removes its folder on TERM. After the first round, KILL follows.
                 os.kill(pid, signal.SIGTERM if sparing else signal.SIGKILL)
                 os.kill(pid, signal.SIGCONT)
-        asked = time.monotonic() + 1.0
-        while sparing and time.monotonic() < asked and any(Path("/proc", str(pid)).exists() for pid in taken):
+        deadline = time.monotonic() + 1.0
+        while sparing and time.monotonic() < deadline and any(Path("/proc", str(pid)).exists() for pid in taken):
             time.sleep(POLL_INTERVAL)
         sparing = False
         time.sleep(POLL_INTERVAL)

@@ -7,10 +7,12 @@ time, by the clock of its node. Needs nothing but Python 3.8.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import time
 import zlib
+from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Tuple
 
 STDOUT = 1
@@ -91,6 +93,22 @@ def emit_checks(rank: int, checks: List[List[Any]]) -> None:
     """Report the points that a rank has verified, as `[size, dtype, wrong elements]`, with a place if there is one."""
     for start in range(0, len(checks), POINTS_PER_RECORD):
         emit(t="check", rank=rank, points=checks[start : start + POINTS_PER_RECORD])
+
+
+def version_line(text: str) -> str:
+    """Return the version text of a library as one line, as far as a record has room."""
+    return " ".join(text.replace("\0", " ").split())[:120]
+
+
+def library_path(handle: ctypes.CDLL) -> str:
+    """Return the real path of the MPI that a library calls: the mapping that holds the address of its function."""
+    address = ctypes.cast(handle.MPI_Get_library_version, ctypes.c_void_p).value or 0
+    for line in Path("/proc/self/maps").read_text(errors="replace").splitlines():
+        fields = line.split(maxsplit=5)
+        low, high = (int(bound, 16) for bound in fields[0].split("-"))
+        if low <= address < high:
+            return os.path.realpath(fields[5])
+    return ""
 
 
 def positive_numbers(text: str) -> List[int]:

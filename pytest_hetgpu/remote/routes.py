@@ -38,9 +38,9 @@ def addresses() -> Dict[str, List[str]]:
 def ipv4() -> List[Tuple[str, str]]:
     """Return interface and IPv4 address pairs; an interface with several addresses has several rows."""
     rows = array.array("B", bytes(MOST))
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            answer = fcntl.ioctl(asking.fileno(), SIOCGIFCONF, struct.pack("iP", MOST, rows.buffer_info()[0]))
+            answer = fcntl.ioctl(probe.fileno(), SIOCGIFCONF, struct.pack("iP", MOST, rows.buffer_info()[0]))
         except OSError:
             return []
     data = rows.tobytes()[: struct.unpack("iP", answer)[0]]
@@ -73,9 +73,9 @@ def resolve(host: str) -> List[Tuple[str, str]]:
 
 def source_address(family: int, address: Tuple[object, ...]) -> str:
     """Return our end of a connected UDP socket: connect(2) applies the routing table and its rules."""
-    with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as asking:
-        asking.connect(address)
-        return str(asking.getsockname()[0]).partition("%")[0]
+    with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.connect(address)
+        return str(probe.getsockname()[0]).partition("%")[0]
     return ""
 
 

@@ -29,6 +29,8 @@ import zlib
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, NoReturn, Tuple
 
+from report import library_path, now, version_line
+
 STDOUT = 1
 NOT_FOUND, NOT_STARTED = 127, 126
 SERVER_TIMEOUT = 60.0  # seconds for a server to listen
@@ -56,8 +58,7 @@ def main(arguments: List[str]) -> NoReturn:
     path, looked = find_program(command[0], options.folder)
     library, file, versions = mpi4py_library() if options.mpi4py else linked_mpi(path)
     host = platform.node()
-    now = round(time.time(), 3)
-    emit(t="hello", rank=rank, size=size, host=host, pid=os.getpid(), library=library, libmpi=file, at=now)
+    emit(t="hello", rank=rank, size=size, host=host, pid=os.getpid(), library=library, libmpi=file, at=now())
     emit(t="program", rank=rank, host=host, name=command[0], path=path, looked=looked, versions=versions)
     if not path:
         sys.exit(NOT_FOUND)
@@ -136,7 +137,7 @@ def mpi4py_library() -> Tuple[str, str, Dict[str, str]]:
     except (ImportError, RuntimeError):
         return "", "", {}  # the program itself reports the error
     handle = ctypes.CDLL(MPI.__file__)
-    return plain_text(MPI.Get_library_version()), library_path(handle), {"mpi4py": mpi4py.__version__}
+    return version_line(MPI.Get_library_version()), library_path(handle), {"mpi4py": mpi4py.__version__}
 
 
 def linked_mpi(path: str) -> Tuple[str, str, Dict[str, str]]:
@@ -148,7 +149,7 @@ def linked_mpi(path: str) -> Tuple[str, str, Dict[str, str]]:
             handle.MPI_Get_library_version(text, ctypes.byref(length))
         except (OSError, AttributeError):
             continue
-        return plain_text(text.value.decode(errors="replace")), library_path(handle), {}
+        return version_line(text.value.decode(errors="replace")), library_path(handle), {}
     return "", "", {}
 
 
@@ -189,22 +190,6 @@ def interpreter_of(path: str) -> str:
                 program.seek(offset)
                 return program.read(min(size, LONGEST_PATH)).rstrip(b"\0").decode(errors="replace")
     return ""
-
-
-def library_path(handle: ctypes.CDLL) -> str:
-    """Return the real path of the file that holds the MPI of a library."""
-    address = ctypes.cast(handle.MPI_Get_library_version, ctypes.c_void_p).value or 0
-    for line in Path("/proc/self/maps").read_text(errors="replace").splitlines():
-        fields = line.split(maxsplit=5)
-        low, high = (int(bound, 16) for bound in fields[0].split("-"))
-        if low <= address < high:
-            return os.path.realpath(fields[5])
-    return ""
-
-
-def plain_text(text: str) -> str:
-    """Return a text as one line, as far as a record has room."""
-    return " ".join(text.replace("\0", " ").split())[:120]
 
 
 def wait_for_server(rank: int, server: str) -> None:

@@ -101,10 +101,10 @@ class ProbeServer:
     The methods named `do_...` are the requests.
     """
 
-    def __init__(self, listener: socket.socket, asked: Fields) -> None:
+    def __init__(self, listener: socket.socket, request: Fields) -> None:
         self.listener = listener
-        self.token = asked["token"]
-        self.deadline = time.monotonic() + asked["limit"]
+        self.token = request["token"]
+        self.deadline = time.monotonic() + request["limit"]
 
     def accept(self, role: bytes) -> socket.socket:
         """Accept the next connection with the token and this role; close all others."""
@@ -116,8 +116,8 @@ class ProbeServer:
                 conn.settimeout(PATIENCE)
                 conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 conn.sendall(nonce)
-                said = receive_exactly(conn, len(role) + DIGEST)
-                if said[:1] == role and hmac.compare_digest(said[1:], sign_nonce(self.token, nonce, role)):
+                reply = receive_exactly(conn, len(role) + DIGEST)
+                if reply[:1] == role and hmac.compare_digest(reply[1:], sign_nonce(self.token, nonce, role)):
                     return conn
             conn.close()
 
@@ -158,9 +158,9 @@ class ProbeServer:
         )
 
 
-def serve(asked: Fields) -> Fields:
+def serve(request: Fields) -> Fields:
     """Leave a server process behind; return its address."""
-    listener = listen_on_node(asked)
+    listener = listen_on_node(request)
     name = listener.getsockname()
     if os.fork():
         return {"address": name[0], "port": name[1], "place": network_id()}
@@ -168,8 +168,8 @@ def serve(asked: Fields) -> Fields:
         nothing = os.open(os.devnull, os.O_RDWR)
         for file in (0, 1, 2):
             os.dup2(nothing, file)
-        set_alarm(asked["limit"] + 1.0)
-        ProbeServer(listener, asked).serve()
+        set_alarm(request["limit"] + 1.0)
+        ProbeServer(listener, request).serve()
     finally:
         os._exit(0)
 
@@ -177,12 +177,12 @@ def serve(asked: Fields) -> Fields:
 class ProbeClient:
     """The measuring side of a probe."""
 
-    def __init__(self, asked: Fields) -> None:
-        self.asked = asked
-        self.family = socket.AF_INET6 if ":" in asked["address"] else socket.AF_INET
-        self.peer = endpoint(self.family, asked["address"].partition("%")[0], asked["port"], asked["netdev"])
-        own = [address for family, address in addresses(asked["netdev"]) if family == self.family]
-        self.source = endpoint(self.family, own[0], 0, asked["netdev"]) if asked["netdev"] and own else None
+    def __init__(self, request: Fields) -> None:
+        self.request = request
+        self.family = socket.AF_INET6 if ":" in request["address"] else socket.AF_INET
+        self.peer = endpoint(self.family, request["address"].partition("%")[0], request["port"], request["netdev"])
+        own = [address for family, address in addresses(request["netdev"]) if family == self.family]
+        self.source = endpoint(self.family, own[0], 0, request["netdev"]) if request["netdev"] and own else None
         self.control = ControlChannel(self.connect(CONTROL))
 
     def connect(self, role: bytes) -> socket.socket:
@@ -194,7 +194,7 @@ class ProbeClient:
             if self.source:
                 conn.bind(self.source)
             conn.connect(self.peer)
-            conn.sendall(role + sign_nonce(self.asked["token"], receive_exactly(conn, NONCE), role))
+            conn.sendall(role + sign_nonce(self.request["token"], receive_exactly(conn, NONCE), role))
         except (OSError, ProbeError) as error:
             conn.close()
             raise ProbeError(f"{self.peer[0]} port {self.peer[1]}: {getattr(error, 'strerror', '') or error}") from None
@@ -217,34 +217,34 @@ class ProbeClient:
 
     def flow(self, way: str, streams: int, warm: float) -> Fields:
         """Measure data in one direction, counted by the receiver."""
-        asked = self.asked
-        plan = {"streams": streams, "warm": warm, "seconds": asked["seconds"], "intervals": asked["intervals"]}
+        request = self.request
+        plan = {"streams": streams, "warm": warm, "seconds": request["seconds"], "intervals": request["intervals"]}
         self.control.send_line(dict(plan, do=way))
         conns = [self.connect(STREAM) for _ in range(streams)]
         if way == "there":
-            sent = send_data(conns, warm, asked["seconds"])
+            sent = send_data(conns, warm, request["seconds"])
             received = self.control.receive_line(PATIENCE)
         else:
-            received = receive_data(conns, warm, asked["seconds"], asked["intervals"])
+            received = receive_data(conns, warm, request["seconds"], request["intervals"])
             sent = self.control.receive_line(PATIENCE)
         load = {name: max(sent[name], received[name]) for name in ("core", "machine")}
         return dict(load, way=way, streams=streams, rates=received["rates"])
 
     def iperf3(self, way: str, streams: int, _: float) -> Fields:
         """Measure data in one direction by iperf3."""
-        patience = self.asked["seconds"] + 2 * PATIENCE
+        patience = self.request["seconds"] + 2 * PATIENCE
         self.control.send_line({"do": "iperf3", "use": True, "patience": patience})
         port = self.control.receive_line(PATIENCE)["port"]
         own = self.source[0] if self.source else ""
         try:
-            flow = {"way": way, "streams": streams, "seconds": self.asked["seconds"]}
+            flow = {"way": way, "streams": streams, "seconds": self.request["seconds"]}
             return iperf3_client(self.peer[0], port, own, flow)
         finally:
             self.control.receive_line(patience)
 
     def tools(self) -> Iterator[Tuple[str, Callable[[str, int, float], Fields]]]:
         """Yield the tools to try: iperf3 if both nodes have it and it is wanted, then our own."""
-        own = iperf3_version()["version"] if self.asked["iperf3"] and not self.peer[0].startswith("fe80:") else ""
+        own = iperf3_version()["version"] if self.request["iperf3"] and not self.peer[0].startswith("fe80:") else ""
         if own:
             self.control.send_line({"do": "iperf3", "use": False})
             if self.control.receive_line(PATIENCE)["version"]:
@@ -252,18 +252,18 @@ class ProbeClient:
         yield TOOL, self.flow
 
 
-def measure(asked: Fields) -> Fields:
+def measure(request: Fields) -> Fields:
     """Measure round trips, then data both ways over each number of streams; return the successful part."""
     found = {"tool": TOOL, "place": network_id(), "flows": []}  # type: Fields
     try:
-        client = ProbeClient(asked)
+        client = ProbeClient(request)
         found["rtt"] = client.rtt()
         # The TCP window opens within some round trips.
-        warm = max(asked["warm"], min(20 * found["rtt"]["median"], 2.0))
+        warm = max(request["warm"], min(20 * found["rtt"]["median"], 2.0))
         for tool, flow in client.tools():
             found.update(tool=tool, flows=[])
             try:
-                for streams in asked["streams"]:
+                for streams in request["streams"]:
                     found["flows"] += [flow(way, streams, warm) for way in ("there", "back")]
             except ProbeError as trouble:
                 if tool == TOOL:
@@ -278,10 +278,10 @@ def measure(asked: Fields) -> Fields:
 
 def main() -> NoReturn:
     """Answer one request."""
-    asked = json.loads(sys.stdin.read())
-    set_alarm(asked["limit"] + 1.0)
+    request = json.loads(sys.stdin.read())
+    set_alarm(request["limit"] + 1.0)
     try:
-        answer = {"serve": serve, "measure": measure}[asked["do"]](asked)
+        answer = {"serve": serve, "measure": measure}[request["do"]](request)
     except (OSError, ProbeError) as error:
         answer = {"error": str(error)}
     sys.stdout.write(json.dumps(answer) + "\n")

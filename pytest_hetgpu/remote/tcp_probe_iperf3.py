@@ -23,8 +23,8 @@ def iperf3_version() -> Fields:
     if not where:
         return {"version": ""}
     try:
-        said = subprocess.check_output([where, "--version"], stderr=subprocess.STDOUT, timeout=5).decode()
-        return {"version": f"{PROGRAM} {said.split()[1]}"}
+        output = subprocess.check_output([where, "--version"], stderr=subprocess.STDOUT, timeout=5).decode()
+        return {"version": f"{PROGRAM} {output.split()[1]}"}
     except (OSError, subprocess.SubprocessError, IndexError, UnicodeDecodeError):
         return {"version": ""}
 
@@ -45,12 +45,12 @@ def iperf3_server(listener: socket.socket, patience: float, say: Callable[[Field
     )
     try:
         assert server.stdout is not None
-        said = b""
-        while b"listening" not in said:
+        output = b""
+        while b"listening" not in output:
             line = server.stdout.readline()
             if not line:
-                raise ProbeError(f"iperf3 does not serve: {' '.join(said.decode(errors='replace').split())[-200:]}")
-            said += line
+                raise ProbeError(f"iperf3 does not serve: {' '.join(output.decode(errors='replace').split())[-200:]}")
+            output += line
         say({"port": port})
         with suppress(subprocess.TimeoutExpired):
             server.communicate(timeout=patience)
@@ -85,11 +85,11 @@ def parse_result(text: str) -> Fields:
     a core.
     """
     try:
-        said = json.loads(text)
-        if said.get("error"):
-            raise ProbeError(f"iperf3: {said['error']}")
-        load = said["end"]["cpu_utilization_percent"]
-        rate = float(said["end"]["sum_received"]["bits_per_second"]) / 8
+        output = json.loads(text)
+        if output.get("error"):
+            raise ProbeError(f"iperf3: {output['error']}")
+        load = output["end"]["cpu_utilization_percent"]
+        rate = float(output["end"]["sum_received"]["bits_per_second"]) / 8
         return {"rates": [rate], "core": max(float(load["host_total"]), float(load["remote_total"])) / 100}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ProbeError(f"what iperf3 printed cannot be read ({type(error).__name__}: {error})") from None

@@ -19,8 +19,8 @@ LINK_LOCAL = 0x20  # a scope in /proc/net/if_inet6
 
 def addresses(netdev: str) -> Iterator[Tuple[socket.AddressFamily, str]]:
     """Yield the addresses of an interface, IPv4 before IPv6, link-local ones last."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking, suppress(OSError):
-        found = fcntl.ioctl(asking.fileno(), SIOCGIFADDR, struct.pack("256s", netdev.encode()[:15]))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, suppress(OSError):
+        found = fcntl.ioctl(probe.fileno(), SIOCGIFADDR, struct.pack("256s", netdev.encode()[:15]))
         yield socket.AF_INET, socket.inet_ntoa(found[20:24])
     rows: List[List[str]] = []
     with suppress(OSError):
@@ -38,9 +38,9 @@ def endpoint(family: int, address: str, port: int, netdev: str) -> Tuple[Any, ..
     return address, port, 0, socket.if_nametoindex(netdev) if local and netdev else 0
 
 
-def listen_on_node(asked: Fields) -> socket.socket:
+def listen_on_node(request: Fields) -> socket.socket:
     """Listen on the node's address in the network. Raises ProbeError if it has none."""
-    netdev, host = asked["netdev"], asked["host"]
+    netdev, host = request["netdev"], request["host"]
     if netdev:
         candidates = [(family, endpoint(family, address, 0, netdev)) for family, address in addresses(netdev)]
         lacking = f"its interface {netdev} has no address"

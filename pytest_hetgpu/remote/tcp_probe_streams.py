@@ -33,8 +33,8 @@ def receive_data(streams: Sequence[socket.socket], warm: float, seconds: float, 
     """
     start = time.monotonic() + warm
     marks = [start + seconds * place / intervals for place in range(intervals + 1)]
-    said, load = run_streams(streams, lambda stream: _receive_stream(stream, marks), warm + seconds + 2 * MARGIN)
-    counts = [sum(one["counts"][place] for one in said) for place in range(len(marks))]
+    results, load = run_streams(streams, lambda stream: _receive_stream(stream, marks), warm + seconds + 2 * MARGIN)
+    counts = [sum(one["counts"][place] for one in results) for place in range(len(marks))]
     rates = [(counts[place + 1] - counts[place]) * intervals / seconds for place in range(intervals)]
     return dict(load, rates=rates)
 
@@ -103,25 +103,25 @@ def run_streams(
     children = []
     for stream in streams:
         stream.setblocking(True)
-        heard, tell = os.pipe()
+        read_end, write_end = os.pipe()
         pid = os.fork()
         if not pid:
             set_alarm(limit)
-            _run_child(stream, [other for other in streams if other is not stream], work, tell)
-        os.close(tell)
-        children.append((pid, heard))
+            _run_child(stream, [other for other in streams if other is not stream], work, write_end)
+        os.close(write_end)
+        children.append((pid, read_end))
     for stream in streams:
         stream.close()
-    said = [_read_result(pid, heard) for pid, heard in children]
+    results = [_read_result(pid, read_end) for pid, read_end in children]
     seconds = max(time.monotonic() - began, 1e-9)
-    for one in said:
+    for one in results:
         if one.get("why"):
             raise ProbeError(one["why"])
-    return said, {"core": max(one["cpu"] for one in said) / seconds, "machine": busy_share(before)}
+    return results, {"core": max(one["cpu"] for one in results) / seconds, "machine": busy_share(before)}
 
 
 def _run_child(
-    stream: socket.socket, others: Sequence[socket.socket], work: Callable[[socket.socket], Fields], tell: int
+    stream: socket.socket, others: Sequence[socket.socket], work: Callable[[socket.socket], Fields], write_end: int
 ) -> None:
     """Run `work` and exit; never return."""
     answer = {"why": "a stream's process failed"}  # type: Fields
@@ -136,7 +136,7 @@ def _run_child(
         with suppress(BaseException):
             stream.close()
             used = resource.getrusage(resource.RUSAGE_SELF)
-            os.write(tell, json.dumps(dict(answer, cpu=used.ru_utime + used.ru_stime)).encode())
+            os.write(write_end, json.dumps(dict(answer, cpu=used.ru_utime + used.ru_stime)).encode())
         os._exit(0)
 
 

@@ -1,4 +1,4 @@
-"""The common part of the training programs: a small regression task with a known answer, and the report of its run.
+"""The common part of the training programs: a small regression task with a known answer, and its report.
 
 The task is a student network that learns a fixed teacher's outputs. Data, teacher and first weights come from fixed
 seeds. So every rank can make all of them, and runs with any number of ranks start equal.
@@ -116,8 +116,8 @@ def report_training(name: str, world: ProcessGroup, record: TrainingRecord, poin
         emit(t="figure", metric="loss", value=losses[-1], unit="", **fields, ranks=world.ranks)
     if not losses[-1] <= LEAST_FALL * losses[0]:
         wrong += 1
-        said = {"expected": f"at most {LEAST_FALL * losses[0]:.6g}", "got": f"{losses[-1]:.6g}"}
-        emit(t="wrong", rank=world.rank, **fields, buffer="the loss", index=len(losses) - 1, count=1, **said)
+        shown = {"expected": f"at most {LEAST_FALL * losses[0]:.6g}", "got": f"{losses[-1]:.6g}"}
+        emit(t="wrong", rank=world.rank, **fields, buffer="the loss", index=len(losses) - 1, count=1, **shown)
     emit_checks(world.rank, [[size, dtype, wrong]])
     leave(world)
 
@@ -139,6 +139,6 @@ def compare(
     count = int(differs.sum())
     if count:
         index = int(differs.to(torch.uint8).argmax())
-        said = {"expected": repr(float(wanted[index])), "got": repr(float(got[index]))}
-        emit(t="wrong", rank=world.rank, **fields, buffer="the parameters", index=index, count=count, **said)
+        shown = {"expected": repr(float(wanted[index])), "got": repr(float(got[index]))}
+        emit(t="wrong", rank=world.rank, **fields, buffer="the parameters", index=index, count=count, **shown)
     return count

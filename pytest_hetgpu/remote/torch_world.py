@@ -93,17 +93,17 @@ def find_rank(environment: Dict[str, str]) -> RankInfo:
     for launcher, sign, names in LAUNCHERS:
         if sign not in environment:
             continue
-        said = {name: environment.get(name, "nothing") for name in names}
+        values = {name: environment.get(name, "nothing") for name in names}
         try:
-            rank, size, local = (int(said[name]) for name in names)
+            rank, size, local = (int(values[name]) for name in names)
         except ValueError:
-            sys.exit(f"{launcher} started this process, but does not say which it is: {said}")
+            sys.exit(f"{launcher} started this process, but does not say which it is: {values}")
         if not 0 <= rank < size or local < 0:
-            sys.exit(f"{launcher} started this process as one that there cannot be: {said}")
+            sys.exit(f"{launcher} started this process as one that there cannot be: {values}")
         return RankInfo(rank, size, local, launcher)
     pods = {name: environment[name] for name in ("RANK", "WORLD_SIZE") if name in environment}
-    told = f" ({pods} without LOCAL_RANK may count pods, not processes)" if pods else ""
-    sys.exit(f"no launcher says which rank this process is{told}: start it with torchrun, mpirun or srun")
+    hint = f" ({pods} without LOCAL_RANK may count pods, not processes)" if pods else ""
+    sys.exit(f"no launcher says which rank this process is{hint}: start it with torchrun, mpirun or srun")
 
 
 def join(backend: str, memory: str) -> ProcessGroup:

@@ -137,16 +137,16 @@ def run_agent(argv: List[str]) -> int:
 
 def wait_for_agent(agent: subprocess.Popen[bytes]) -> int:
     """Return the agent's exit code; that of TERM if standard input closed first."""
-    gone, told = os.pipe()
+    read_end, write_end = os.pipe()
 
     def await_end() -> None:
         agent.wait()
-        os.close(told)
+        os.close(write_end)
 
     threading.Thread(target=await_end, daemon=True).start()
     while True:
-        ready, _, _ = select.select([0, gone], [], [])
-        if gone in ready:
+        ready, _, _ = select.select([0, read_end], [], [])
+        if read_end in ready:
             code = agent.wait()
             return code if code >= 0 else 128 - code
         if not os.read(0, 4096):

@@ -47,7 +47,7 @@ def headline(record: CellRecord) -> str:
     elif outcome.verdict is Verdict.NEW and outcome.why:
         found = f"{found}: {outcome.why}"
     expected = describe_expectation(outcome.expectation)
-    said = {
+    headlines = {
         Verdict.OK: found,
         Verdict.NEW: f"new {found}",
         Verdict.KNOWN: f"known: {known_by(record)}",
@@ -55,7 +55,7 @@ def headline(record: CellRecord) -> str:
         Verdict.FIXED: f"fixed: found {found}, expected {expected} ({known_by(record)})",
         Verdict.NOT_RUN: f"{outcome.why or 'not run'}{f' ({record.issue})' if record.issue else ''}",
     }
-    return one_line(said[outcome.verdict], _MESSAGE)
+    return one_line(headlines[outcome.verdict], _MESSAGE)
 
 
 def known_by(record: CellRecord) -> str:
@@ -73,9 +73,9 @@ def detail_lines(record: CellRecord, rerun: Rerun) -> Iterator[str]:
     if outcome.signature:
         yield f"signature: {one_line(outcome.signature.key, _LINE)}"
         yield f"line {outcome.signature.line}: {one_line(outcome.signature.primary_line, _LINE)}"
-    told = rank_outcome.in_words(outcome.fates)
-    if told:
-        yield f"ranks: {one_line(told, _LINE)}"
+    ranks = rank_outcome.in_words(outcome.fates)
+    if ranks:
+        yield f"ranks: {one_line(ranks, _LINE)}"
     yield from (one_line(line, _LINE) for line in known_failure_lines(outcome.known))
     if outcome.others:
         yield f"also in the log: {one_line(', '.join(f'{o.key} (line {o.line})' for o in outcome.others[:5]), _LINE)}"

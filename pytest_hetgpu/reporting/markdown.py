@@ -122,21 +122,21 @@ def _sentence(record: RunRecord) -> str:
     times = [session.started for session in record.sessions[:1]] or [c.started for c in record.cells if c.started]
     hosts = dict.fromkeys(session.host for session in record.sessions)
     stacks = dict.fromkeys(cell.outcome.stack for cell in record.cells if cell.outcome.stack)
-    said = f"The matrix {' and '.join(named) or '(none)'} was run"
-    said += f" on {format_utc(min(times))}" if times else ""
+    text = f"The matrix {' and '.join(named) or '(none)'} was run"
+    text += f" on {format_utc(min(times))}" if times else ""
     taken_up = [format_utc(session.started) for session in record.sessions[1:]]
-    said += f" (taken up again on {_list(taken_up)})" if taken_up else ""
-    said += f" from the host {_list(hosts)}" if hosts else ""
-    return f"{said}, {f'with {_list(stacks)}' if stacks else 'and no rank said which MPI it loaded'}."
+    text += f" (taken up again on {_list(taken_up)})" if taken_up else ""
+    text += f" from the host {_list(hosts)}" if hosts else ""
+    return f"{text}, {f'with {_list(stacks)}' if stacks else 'and no rank said which MPI it loaded'}."
 
 
 def _totals(record: RunRecord) -> str:
     counted = Counter(cell.outcome.verdict for cell in record.cells)
-    said = [f"{counted[v]} {_COUNT_PHRASES[v][counted[v] != 1]}" for v in SYMBOLS if counted[v]]
+    parts = [f"{counted[v]} {_COUNT_PHRASES[v][counted[v] != 1]}" for v in SYMBOLS if counted[v]]
     shaky = sum(cell.outcome.flaky for cell in record.cells)
-    said += [f"{shaky} of all {'is' if shaky == 1 else 'are'} flaky"] if shaky else []
+    parts += [f"{shaky} of all {'is' if shaky == 1 else 'are'} flaky"] if shaky else []
     cells = "1 cell" if len(record.cells) == 1 else f"{len(record.cells)} cells"
-    return f"**Of {cells}, {', '.join(said)}.**" if said else "**No cell was recorded.**"
+    return f"**Of {cells}, {', '.join(parts)}.**" if parts else "**No cell was recorded.**"
 
 
 def _grids(record: RunRecord) -> Iterator[str]:
@@ -222,8 +222,8 @@ def _detail_lines(cell: CellRecord, log: str | None, rerun: Rerun) -> Iterator[s
 
 def _has_stacks(outcome: Outcome) -> bool:
     """Return whether the stacks of the cell's ranks were dumped, by our own line in the log."""
-    said = (finding.signature.primary_line for finding in outcome.findings if finding.signature)
-    return any(line.startswith(("hetgpu: stuck", "hetgpu: slow")) for line in said)
+    lines = (finding.signature.primary_line for finding in outcome.findings if finding.signature)
+    return any(line.startswith(("hetgpu: stuck", "hetgpu: slow")) for line in lines)
 
 
 def _known_failure_lines(known: Iterable[Known]) -> Iterator[str]:
@@ -300,8 +300,8 @@ def _legend(record: RunRecord) -> Iterator[str]:
         "signatures. A known failure is one that the matrix file expects."
     )
     if record.unread:
-        said = ", ".join(f"{count} {reason}" for reason, count in sorted(record.unread.items()))
-        yield f"Lines of the journal that could not be read: {said}."
+        counts = ", ".join(f"{count} {reason}" for reason, count in sorted(record.unread.items()))
+        yield f"Lines of the journal that could not be read: {counts}."
 
 
 def _missing_logs(labels: Sequence[str]) -> Iterator[str]:

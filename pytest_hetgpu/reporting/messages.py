@@ -57,10 +57,10 @@ def failure_text(job: Job, outcome: Outcome, log: str, once_more: str) -> str:
     if signature:
         lines += [f"  signature: {signature.key}", f"  line {signature.line}: {signature.primary_line}"]
     lines += [f"  {one.judge}: {one.why}" for one in outcome.findings if not _is_redundant(one, outcome)]
-    lines += [f"  ranks: {told}" for told in filter(None, [rank_outcome.in_words(outcome.fates)])]
+    lines += [f"  ranks: {line}" for line in filter(None, [rank_outcome.in_words(outcome.fates)])]
     lines += [f"  {line}" for line in known_failure_lines(outcome.known)]
-    lines += [f"  attempt {number}: {told}" for number, told in enumerate(attempt_lines(outcome), 1)]
-    lines += [f"  {told}" for told in filter(None, [describe_debug_rerun(outcome)])]
+    lines += [f"  attempt {number}: {line}" for number, line in enumerate(attempt_lines(outcome), 1)]
+    lines += [f"  {line}" for line in filter(None, [describe_debug_rerun(outcome)])]
     lines += [f"  preflight: {concern}" for concern in outcome.concerns]
     lines += [f"  note: {note}" for note in outcome.notes]
     lines += [f"  command: {shlex.join(redact_argv(job.command.argv))}", f"  log:     {log}", f"  again:   {once_more}"]

@@ -40,10 +40,10 @@ def build(run_folder: Path, rerun: Rerun, trouble: list[str] | None = None) -> R
     with anonymised(record, folder) if is_anonymous(run_folder) else nullcontext():
         unwritten = list(_write_reports(record, folder, rerun))
     if unwritten:
-        said = f"{', '.join(unwritten)}; `hetgpu report {shlex.quote(str(run_folder))}` builds the reports again"
+        message = f"{', '.join(unwritten)}; `hetgpu report {shlex.quote(str(run_folder))}` builds the reports again"
         if trouble is None:
-            raise ReportError(f"not written: {said}")
-        trouble.append(f"reports: not written: {said}")
+            raise ReportError(f"not written: {message}")
+        trouble.append(f"reports: not written: {message}")
     return record
 
 

@@ -160,8 +160,9 @@ def _history_errors(path: Path) -> Iterator[None]:
         # A damaged file raises the class itself; a temporary error raises a subclass.
         if type(error) is sqlite3.DatabaseError:
             raise _DamagedFileError(str(error)) from None
-        said = str(error)
-        raise HistoryError(f"{path}: {next((ours for theirs, ours in _MESSAGES if theirs in said), said)}") from None
+        message = str(error)
+        ours = next((text for sqlite_text, text in _MESSAGES if sqlite_text in message), message)
+        raise HistoryError(f"{path}: {ours}") from None
     except (ValueError, TypeError) as error:
         raise HistoryError(f"{path}: what it holds cannot be read ({error})") from None
     except OSError as error:

@@ -44,11 +44,11 @@ class HistoryEntry(NamedTuple):
 def put_or_explain(path: Path, run: RunSummary) -> list[str]:
     """Store a run at the end of a session. Return messages for the user; never raise."""
     try:
-        said = put(path, run)
+        message = put(path, run)
     except Exception as error:  # noqa: BLE001 - the run is over and reported, whatever is wrong with the history
         later = f"hetgpu report {shlex.quote(run.folder)} --history FILE puts it in later"
         return [f"history: this run is not in it ({error}); {later}"]
-    return [f"history: {said}"] if said else []
+    return [f"history: {message}"] if message else []
 
 
 def put(path: Path, run: RunSummary) -> str:

@@ -80,15 +80,15 @@ def relocate(fd: int, path: Path) -> JournalLocation:
 
 def describe_loss(run: Path, home: JournalLocation) -> str:
     """Describe the loss of the run folder `run`, and how to go on."""
-    said = f"{run} was {home.loss} while cells ran, so the run stops"
+    message = f"{run} was {home.loss} while cells ran, so the run stops"
     before = RunFolder(run)
     left = f"; its raw logs are still in {before.private}" if before.count_raw_logs() else ""
     if home.rescued is None:
-        return f"{said}; its journal could not be copied anywhere{left}"
+        return f"{message}; its journal could not be copied anywhere{left}"
     so = "what was judged is" if home.rescued else "everything is"
     there = shlex.quote(str(home.run))
     again = f"`hetgpu report {there}` builds its reports, pytest with `--hetgpu-resume={there}` runs the other cells"
-    return f"{said}; {so} in {home.run} now: {again}{left}"
+    return f"{message}; {so} in {home.run} now: {again}{left}"
 
 
 @contextmanager

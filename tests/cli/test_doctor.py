@@ -1,4 +1,4 @@
-"""`hetgpu doctor`: what it says of a machine, and how it ends."""
+"""`hetgpu doctor`: its report on a machine, and its exit code."""
 
 from __future__ import annotations
 

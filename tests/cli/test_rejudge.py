@@ -1,4 +1,4 @@
-"""With what a stored run is judged again: the options of its sessions, told or typed."""
+"""The inputs of a second judgement: the options of the run's sessions, or typed ones."""
 
 from __future__ import annotations
 

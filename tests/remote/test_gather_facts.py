@@ -1,4 +1,4 @@
-"""The program that looks at a node, run for real."""
+"""The program that gathers facts of a node, run for real."""
 
 from __future__ import annotations
 

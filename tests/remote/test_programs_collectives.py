@@ -42,7 +42,7 @@ for name, kind in KINDS.items():
 
 
 def every(kinds: dict[str, str]) -> str:
-    """A program that runs operations one after the other with all their types and places."""
+    """Return a program that runs operations one after the other with all their types and places."""
     facts = {"KINDS": kinds, "SUMS": SUMS, "IN_PLACE": IN_PLACE, "SUMMED": list(SUMMED), "MOVED": list(ITEM_BYTES)}
     return "".join(f"{name} = {value!r}\n" for name, value in facts.items()) + ALL
 
@@ -65,7 +65,7 @@ def test_the_tables_here_are_those_of_the_workloads() -> None:
 def test_every_operation_is_right_in_every_type_and_place(
     mpirun: Mpirun, ranks: int, transport: str, memory: str
 ) -> None:
-    """`unguarded`: memory of its own pages, as guarded memory is, but open."""
+    """Run `unguarded`, too: separate pages as in guarded memory, but accessible."""
     kinds = {name: kind for name, kind in KINDS.items() if name not in PAIRED or ranks % 2 == 0}
     opened = "import memory\nmemory.NO_ACCESS = memory.FULL_ACCESS\n" if memory == "unguarded" else ""
     guarded = ("--memory", "guarded") if memory == "unguarded" else ()

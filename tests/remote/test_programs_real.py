@@ -1,4 +1,4 @@
-"""The programs under a real mpirun: what they report must be true, and what goes wrong must show."""
+"""The programs under a real mpirun: their records are true, and errors are detected."""
 
 from __future__ import annotations
 

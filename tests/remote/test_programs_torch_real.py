@@ -124,7 +124,7 @@ Torchrun = Callable[..., Ran]
 
 @pytest.fixture
 def torchrun(torch_python: str, tmp_path: Path) -> Torchrun:
-    """Runs a program, or the source of one that lies beside ours, on so many ranks."""
+    """Run a program, or the source of one that lies beside ours, on so many ranks."""
 
     def run(program: str, *args: str, ranks: int = 2, **variables: str) -> Ran:
         path = PROGRAMS / program

@@ -1,4 +1,4 @@
-"""Cells, jobs and outcomes that the tests of the reports share."""
+"""Cells, jobs and outcomes for the tests of reports."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pytest_hetgpu.store.folder import RunFolder
     from pytest_hetgpu.store.journal import Journal
 
+RERUN = "pytest --hetgpu-cell {label}"
 KEY = "SIGSEGV@libuct_rocm.so!uct_rocm_copy_ep_put_short"
 ISSUE = "https://github.com/openucx/ucc/issues/1043"
 AXES = ("placement", "transport", "workload")
@@ -117,7 +118,7 @@ def cell(label: str, outcome: Outcome, /, **changes: Any) -> CellRecord:
 
 
 def run_cell(folder: RunFolder, journal: Journal, label: str, outcome: Outcome, log: bytes = b"a line\n") -> Path:
-    """Everything that running a cell leaves; returns its log."""
+    """Write all files of a cell's run; return its log."""
     made = job(label)
     path = folder.prepare(label)
     path.write_bytes(log)

@@ -1,4 +1,4 @@
-"""The summary's section on what the way between nodes can carry."""
+"""The summary's section on the bandwidth between nodes."""
 
 from __future__ import annotations
 

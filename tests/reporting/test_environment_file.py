@@ -1,4 +1,4 @@
-"""What a placement's nodes were seen to be: its file, and its part of the summary."""
+"""The stored facts of a placement's nodes, and their part of the summary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run seeded with sixty kinds of secret, wherever a text can come from: no report, issue or bundle holds one."""
+"""A run seeded with sixty kinds of secret in every source of text: no report, issue or bundle holds one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What readers of `junit.xml` are told, checked on the parsed file."""
+"""The contents of `junit.xml`, checked on the parsed file."""
 
 from __future__ import annotations
 

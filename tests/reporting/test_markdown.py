@@ -1,4 +1,4 @@
-"""`summary.md` is read by people: what it says, and that nothing in it can be anything but text."""
+"""The contents of `summary.md`, and that all quoted text stays text."""
 
 from __future__ import annotations
 

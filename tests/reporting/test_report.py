@@ -1,4 +1,4 @@
-"""From the files of a run to its reports."""
+"""The reports of a run, built from its files."""
 
 from __future__ import annotations
 
@@ -18,15 +18,14 @@ from pytest_hetgpu.reporting.table import table
 from pytest_hetgpu.store.events import MatrixFile
 from pytest_hetgpu.store.folder import RunFolder
 from pytest_hetgpu.store.journal import Journal
-from tests.reporting.report_samples import CHANGED, CRASHED, FIXED, KEY, KNOWN, PASSED, job, run_cell, scenario
+from tests.reporting.report_samples import CHANGED, CRASHED, FIXED, KEY, KNOWN, PASSED, RERUN, job, run_cell, scenario
 
-RERUN = "pytest --hetgpu-cell {label}"
 SECRET = "ghp_" + "s3cr3t12" * 5
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> RunFolder:
-    """A run that was cut short after everything had happened once, with a secret wherever one could be."""
+    """A run that was interrupted after every event had happened once, with a secret in every possible place."""
     folder = RunFolder.create(tmp_path / "reports")
     log = f"\x1b[31m{SECRET}\x1b[0m \xff ]]>\n".encode("latin-1")
     with closing(Journal(folder.path, "gw0")) as journal:

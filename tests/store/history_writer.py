@@ -1,4 +1,4 @@
-"""A process that puts many runs into a history: FILE NAME COUNT. Says `ready`, and begins when a line comes."""
+"""Stores many runs in a history: FILE NAME COUNT. Prints `ready`, and begins after one line of input."""
 
 from __future__ import annotations
 

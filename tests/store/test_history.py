@@ -1,4 +1,4 @@
-"""Runs go into the history and come back, whoever else writes, and whatever the file is."""
+"""Runs go into the history and come back, with several writers and with damaged files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a writer leaves on disk: whole lines, its own file, no secrets, whatever happens to it."""
+"""The files of a writer: whole lines, its own file, no secrets, even after kills and full disks."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 
 def write_all(folder: Path, writer: str = "main") -> Path:
-    """One event of each kind."""
+    """Write one event of each kind."""
     with closing(Journal(folder, writer)) as journal:
         journal.session_started([MatrixFile("aws", "aws.yaml", "0" * 64)], ["pytest", "--hetgpu-matrix", "aws.yaml"])
         journal.planned(job(), 3)
@@ -226,7 +226,7 @@ def test_a_killed_writer_leaves_all_that_it_judged(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("names", [("gw0", "gw1"), ("same", "same")])
 def test_two_writers_at_once(tmp_path: Path, names: tuple[str, str]) -> None:
-    """Even two that were given one name keep each other's lines whole."""
+    """Even two writers of one name keep each other's lines whole."""
     with writer(tmp_path, names[0], 300) as one, writer(tmp_path, names[1], 300) as two:
         one.communicate()
         two.communicate()

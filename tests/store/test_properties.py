@@ -1,4 +1,4 @@
-"""An outcome travels as flat pairs and arrives as what it was."""
+"""An outcome survives the way through flat pairs."""
 
 from __future__ import annotations
 

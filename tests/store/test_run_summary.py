@@ -1,4 +1,4 @@
-"""What a journal tells of a run, as history keeps it."""
+"""The summary of a run from its journal, as history stores it."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def page_data(
 
 def _cell(cell: CellRecord, folder: RunFolder, rerun: cell_text.Rerun) -> dict[str, Any]:
     outcome = cell.outcome
-    told: dict[str, Any] = {
+    data: dict[str, Any] = {
         "id": one_line(cell.label, LONGEST_TEXT),
         "matrix": one_line(cell.matrix),
         "axes": {one_line(axis): one_line(value) for axis, value in cell.axes.items()},
@@ -86,17 +86,17 @@ def _cell(cell: CellRecord, folder: RunFolder, rerun: cell_text.Rerun) -> dict[s
     }
     log = folder.log(cell.label)
     if log.exists():
-        told["log"] = log.relative_to(folder.path).as_posix()
+        data["log"] = log.relative_to(folder.path).as_posix()
     elif cell.result:
-        told["lost"] = log.relative_to(folder.path).as_posix()
+        data["lost"] = log.relative_to(folder.path).as_posix()
     if outcome.wire:
-        told["wire"] = {"gbs": outcome.wire.gbs, "told": one_line(wire_told(outcome.wire))}
+        data["wire"] = {"gbs": outcome.wire.gbs, "told": one_line(wire_told(outcome.wire))}
     if outcome.measurements:
-        told["limits"] = _limits(folder.job(cell.label))
+        data["limits"] = _limits(folder.job(cell.label))
     if outcome.verdict not in _NOT_FAILED:
-        told |= _failure(outcome, log)
+        data |= _failure(outcome, log)
     # Leave out empty values: a page may hold thousands of cells.
-    return {name: value for name, value in told.items() if value not in ("", [], {}, None)}
+    return {name: value for name, value in data.items() if value not in ("", [], {}, None)}
 
 
 def _failure(outcome: Outcome, log: Path) -> dict[str, Any]:
@@ -196,5 +196,5 @@ def _changes(record: RunRecord, earlier: Baseline) -> Iterator[Mapping[str, str]
         if old is None:
             yield {"id": one_line(cell.label, LONGEST_TEXT), "was": "not there", "is": one_line(" ".join(now))}
         elif (old.kind.value, old.signature) != now:
-            said = one_line(" ".join((old.kind.value, old.signature)))
-            yield {"id": one_line(cell.label, LONGEST_TEXT), "was": said, "is": one_line(" ".join(now))}
+            before = one_line(" ".join((old.kind.value, old.signature)))
+            yield {"id": one_line(cell.label, LONGEST_TEXT), "was": before, "is": one_line(" ".join(now))}

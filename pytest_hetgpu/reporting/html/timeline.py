@@ -28,9 +28,9 @@ def timeline_data(outcome: Outcome) -> dict[str, Any]:
     for one in line.spans:
         fate = fates.get(one.rank)
         name = line.nodes[one.node] if 0 <= one.node < len(line.nodes) else ""
-        told = fate.fate if fate else _FINISHED
-        group = _group(told, own=bool(fate and fate.own))
-        rows.append([one.rank, one_line(name), one.start, one.end, one_line(told), group])
+        status = fate.fate if fate else _FINISHED
+        group = _group(status, own=bool(fate and fate.own))
+        rows.append([one.rank, one_line(name), one.start, one.end, one_line(status), group])
     others = line.ranks - len(rows)
     found = {
         "seconds": line.seconds,

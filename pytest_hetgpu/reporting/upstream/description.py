@@ -24,8 +24,8 @@ def describe_job(job: Job) -> str:
     where = f"{len(job.nodes)} nodes" if len(job.nodes) > 1 else "one node"
     name = benchmark_program(job.command.argv)
     runs = f"run `{name}`" if name else "take part"
-    told = program_description(name)
-    return f"{ranks} process{'es' * (ranks != 1)} on {where} {runs}.{f' What it does: {told}' if told else ''}"
+    prose = program_description(name)
+    return f"{ranks} process{'es' * (ranks != 1)} on {where} {runs}.{f' What it does: {prose}' if prose else ''}"
 
 
 def program_description(name: str) -> str:

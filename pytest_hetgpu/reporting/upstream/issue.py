@@ -183,12 +183,12 @@ def _nearest_values(near: Any) -> dict[str, Any]:
 
 def _facts_table(placement: PlacementFacts, whose: Project) -> Iterator[list[str]]:
     differing = {row.fact: row.values for row in placement.skew}
-    told = [
+    facts = [
         fact
         for fact in dict.fromkeys((*whose.facts, *SUMMARY_FACTS, *differing))
         if not fact.startswith(("clock", "env."))
     ]
-    for fact in told:
+    for fact in facts:
         values = [escape_markdown(shown(node.environment.fact(fact)), 100) for node in placement.nodes.values()]
         if any(value not in ("-", "?") for value in values):
             yield [f"{'≠ ' if fact in differing else ''}{escape_markdown(fact)}", *values]

@@ -1,4 +1,4 @@
-"""An explanation in JSON and in words."""
+"""An explanation in JSON and as text."""
 
 from __future__ import annotations
 

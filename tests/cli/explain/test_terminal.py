@@ -1,4 +1,4 @@
-"""What reaches a terminal: nothing that it would obey, in any encoding, and the true number of ranks."""
+"""Terminal output: nothing that a terminal would obey, in any encoding, and the true number of ranks."""
 
 from __future__ import annotations
 

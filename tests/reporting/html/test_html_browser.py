@@ -1,4 +1,4 @@
-"""The page in a real browser: what a reader sees, clicks and types."""
+"""The page in a real browser: views, clicks and typed filters."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pytest_hetgpu.store.events import MatrixFile
 from pytest_hetgpu.store.folder import RunFolder
 from pytest_hetgpu.store.journal import Journal
 from tests.reporting.html.browser_samples import BROKE_OFF, CURVE, EVIL, FATES, OUTCOMES, WHOLE
-from tests.reporting.report_samples import CRASHED, KEY, PASSED, cell, job, result, run_cell, scenario
+from tests.reporting.report_samples import CRASHED, KEY, PASSED, RERUN, cell, job, result, run_cell, scenario
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Dialog, Page, Request
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.real
 
 Lacking = Callable[[str, str], None]
-RERUN = "pytest --hetgpu-cell {label}"
 SAMPLE = Path(__file__).resolve().parents[3] / "reports" / "sample"
 
 
@@ -68,7 +67,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def page(browser: Browser, file: Path) -> Iterator[Page]:
-    """The page, opened from disk; nothing may be fetched, thrown or asked by it."""
+    """The page, opened from disk; it must not fetch, throw or prompt."""
     made = browser.new_page(viewport={"width": 1300, "height": 900})
     trouble: list[str] = []
 
@@ -267,7 +266,7 @@ def test_hostile_names_are_shown_and_never_obeyed(browser: Browser, tmp_path: Pa
 
 
 def test_the_sample_from_its_matrix_to_a_log_and_a_curve(browser: Browser) -> None:
-    """What a reader does with the report that the project shows."""
+    """Follow a reader through the sample report."""
     page = browser.new_page(viewport={"width": 1300, "height": 900})
     page.goto((SAMPLE / "index.html").as_uri())
     page.select_option('select[name="placement"]', "same")

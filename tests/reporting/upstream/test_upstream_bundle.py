@@ -1,4 +1,4 @@
-"""The archives of a failure: complete, small enough, free of secrets; and the script in them."""
+"""The archives of a failure: complete, small enough, free of secrets; and their script."""
 
 from __future__ import annotations
 

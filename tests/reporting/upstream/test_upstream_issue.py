@@ -1,4 +1,4 @@
-"""The text of an issue: what a maintainer needs, in the upstream's own form, and nothing that is nobody's business."""
+"""The text of an issue: the facts that a maintainer needs, in the upstream's own form, and nothing private."""
 
 from __future__ import annotations
 
@@ -23,9 +23,8 @@ from pytest_hetgpu.store.cells import CellRecord, RunRecord, read_run
 from pytest_hetgpu.store.environment import NodeFacts, PlacementFacts
 from pytest_hetgpu.store.folder import RunFolder
 from pytest_hetgpu.store.journal import Journal
-from tests.reporting.report_samples import CRASHED, ISSUE, KNOWN, PASSED, SIGNATURE, cell, job, result, run_cell
+from tests.reporting.report_samples import CRASHED, ISSUE, KNOWN, PASSED, RERUN, SIGNATURE, cell, job, result, run_cell
 
-RERUN = "pytest --hetgpu-cell {label}"
 SECRET = "ghp_" + "s3cr3t12" * 5
 SIGNED = replace(SIGNATURE, function="uct_rocm_copy_ep_put_short", entry_point="MPI_Send")
 FAILED = replace(CRASHED, signature=SIGNED, facts={"ucx": "1.18.0", "openmpi": "5.0.11"})

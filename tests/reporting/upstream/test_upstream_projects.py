@@ -1,4 +1,4 @@
-"""Whose bug it may be, and what files of its report are called."""
+"""The upstream project of a failure, and the file names of its report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stand-ins for machines and people: everywhere, always the same, and nothing else is touched."""
+"""Pseudonyms for machines and people: the same everywhere, and no other text changes."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_only_meanwhile() -> None:
 
 @pytest.fixture
 def run(tmp_path: Path) -> RunFolder:
-    """A run whose machines and user are named wherever they can be."""
+    """A run that names its machines and user in every possible place."""
     folder = RunFolder.create(tmp_path / "reports")
     said = "gpu7.corp said 10.1.2.3 to alice in /home/alice/lab"
     log = b'@hetgpu:0030:00000000:{"t":"hello","rank":0,"host":"gpu8"}\n' + f"[gpu8:1] {said}\n".encode() * 5

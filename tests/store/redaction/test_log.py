@@ -1,4 +1,4 @@
-"""A log's secrets are found wherever they stand in it, however it is read; what is clean stays as it is."""
+"""Secrets are found anywhere in a log, however it is read; other text stays."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def known() -> Iterator[None]:
 
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks so small that what is made up here has many of them."""
+    """Shrink the blocks, so that short test data spans many of them."""
     monkeypatch.setattr(redacted_log, "BLOCK", SMALL)
     monkeypatch.setattr(redacted_log, "_CUT_CONTEXT", 1 << 10)
 

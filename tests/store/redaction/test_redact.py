@@ -1,4 +1,4 @@
-"""No secret reaches a report, and what merely looks like one stays readable."""
+"""No secret reaches a report, and harmless text that resembles one stays readable."""
 
 from __future__ import annotations
 

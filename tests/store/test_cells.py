@@ -1,4 +1,4 @@
-"""A run is read back from its journals, however they were left."""
+"""A run is read back from its journals, even damaged ones."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def only(folder: Path) -> Any:
 
 
 def put(folder: Path, writer: str, *events: dict[str, Any]) -> None:
-    """Lines as another version, or another clock, might have written them."""
+    """Write lines as another version, or another clock, might have written them."""
     path = folder / "journal" / f"{writer}.jsonl"
     path.parent.mkdir(exist_ok=True)
     with path.open("a") as file:

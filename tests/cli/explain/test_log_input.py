@@ -1,4 +1,4 @@
-"""Logs that are no plain files of UTF-8: pipes, other encodings, packed data."""
+"""Logs other than plain UTF-8 files: pipes, other encodings, packed data."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_packed_data_is_named_with_what_unpacks_it(
 
 
 def piped(path: Path, data: bytes) -> threading.Thread:
-    """A pipe in `path` into which somebody writes `data` once."""
+    """Create a pipe in `path`; a thread writes `data` to it once."""
     os.mkfifo(path)
     writer = threading.Thread(target=path.write_bytes, args=(data,), daemon=True)
     writer.start()
@@ -138,7 +138,7 @@ def test_standard_input_that_is_closed(monkeypatch: pytest.MonkeyPatch, capsys: 
 
 
 class Terminal(io.TextIOWrapper):
-    """Standard input that somebody types."""
+    """Standard input from a keyboard."""
 
     def isatty(self) -> bool:
         return True
@@ -153,7 +153,7 @@ def test_who_types_is_told_how_to_end(monkeypatch: pytest.MonkeyPatch, capsys: p
 
 
 class Interrupted(Terminal):
-    """Somebody who gives up."""
+    """Standard input that ends with Ctrl-C."""
 
     @property
     def buffer(self) -> Any:

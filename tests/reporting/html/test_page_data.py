@@ -1,4 +1,4 @@
-"""What the page is told of a run: all that a reader needs, nothing that must not leave the machine."""
+"""The data of the page: complete for a reader, without anything that must not leave the machine."""
 
 from __future__ import annotations
 
@@ -23,9 +23,8 @@ from pytest_hetgpu.reporting.html.page_data import page_data
 from pytest_hetgpu.store.cells import read_run
 from pytest_hetgpu.store.folder import RunFolder
 from pytest_hetgpu.store.journal import Journal
-from tests.reporting.report_samples import CRASHED, KEY, KNOWN, PASSED, job, run_cell, scenario
+from tests.reporting.report_samples import CRASHED, KEY, KNOWN, PASSED, RERUN, job, run_cell, scenario
 
-RERUN = "pytest --hetgpu-cell {label}"
 SECRET = "ghp_" + "s3cr3t12" * 5
 LARGE = Point(1 << 20, "float32")
 
@@ -36,7 +35,7 @@ def folder(tmp_path: Path) -> RunFolder:
 
 
 def facts(folder: RunFolder, **outcomes: Any) -> dict[str, dict[str, Any]]:
-    """Each cell's facts by its transport."""
+    """Return each cell's data by its transport."""
     with closing(Journal(folder.path, "main")) as journal:
         for transport, outcome in outcomes.items():
             run_cell(folder, journal, f"mixed-{transport}-allreduce", outcome, b"first\n" * 70 + b"last\n")
