@@ -33,7 +33,7 @@ def made(place: Path, cells: int, failing: int, logs: int) -> RunFolder:
     """A run whose logs are holes but for their ends."""
     folder = RunFolder.create(place)
     with closing(Journal(folder.path, "main")) as journal:
-        journal.run([MatrixFile("aws", "aws.yaml", "0" * 64)], ["pytest"])
+        journal.session_started([MatrixFile("aws", "aws.yaml", "0" * 64)], ["pytest"])
         for i in range(cells):
             label = f"p{i % 10}-t{i // 10 % 10}-w{i // 100}"
             one = job(label)

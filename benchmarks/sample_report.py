@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pytest_hetgpu.reporting import report
-from pytest_hetgpu.reporting.upstream.bundle import bundle
+from pytest_hetgpu.reporting.upstream.bundle import write_bundle
 from pytest_hetgpu.store.redaction import anonymity
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -39,13 +39,13 @@ def main() -> None:
         os.chdir(place)  # reports name files as they are seen from here
         made = Path("reports") / "sample"
         shutil.copytree(run, made)
-        anonymity.keep(made)
+        anonymity.mark_anonymous(made)
         report.build(made, RERUN)
-        bundle(made, CRASH, Path("bundle.tar.gz"))
+        write_bundle(made, CRASH, Path("bundle.tar.gz"))
         shutil.rmtree(SAMPLE, ignore_errors=True)
         SAMPLE.mkdir(parents=True)
         for label in WITH_LOGS:
-            bundle(made, label, Path("cell.tar.gz"))
+            write_bundle(made, label, Path("cell.tar.gz"))
             _unpacked(Path("cell.tar.gz"), lambda name: name.endswith(OPEN), SAMPLE / "scenarios" / label)
         _unpacked(Path("bundle.tar.gz"), lambda name: name.endswith("/reproduce.sh"), SAMPLE / "scenarios" / CRASH)
         shutil.copytree(made / "issues", SAMPLE / "issues")

@@ -26,14 +26,10 @@ PENDING: dict[str, frozenset[str]] = {
     "Member": frozenset(["cluster.preflight.concern", "model.transport_classes"]),
     "Moved": frozenset(["cluster.bandwidth.answers", "cluster.drift"]),
     "Refused": frozenset(["cluster.leases.claims", "extensions.runtimes._kubernetes.client"]),
-    "Rule": frozenset(["config.matrix.document", "execution.resume.rules", "store.redaction.rules"]),
-    "Run": frozenset(["session.fixtures", "store.events"]),
+    "Rule": frozenset(["config.matrix.document", "execution.resume.rules"]),
     "Seen": frozenset(["cluster.stack_dump", "extensions.probes.base"]),
-    "State": frozenset(["model.facts", "store.cells"]),
-    "Wish": frozenset(["cli.clean", "cli.compare"]),
     "_Kept": frozenset(["cluster.cleanup.guard", "extensions.runtimes.process.ledger"]),
     "_Reader": frozenset(["config.matrix.reader", "config.matrix.references"]),
-    "_Writer": frozenset(["extensions.runtimes.agent.node", "reporting.junit"]),
 }
 
 

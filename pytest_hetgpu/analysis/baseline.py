@@ -24,7 +24,7 @@ from pytest_hetgpu.planning.references import Limits, told_as
 from pytest_hetgpu.planning.suite import Suite
 from pytest_hetgpu.store.events import MatrixFile
 from pytest_hetgpu.store.folder import HISTORY
-from pytest_hetgpu.store.run_summary import PastCell, PastRun, program
+from pytest_hetgpu.store.run_summary import CellSummary, RunSummary, benchmark_program
 
 FILE = "baseline.json"
 _MICRO = 1e6
@@ -88,7 +88,7 @@ class Baseline:
         if not demand.owes(point):
             return replace(limit, lacks=_instead(point, demand.points))
         # The release of an external program is known only after its run.
-        tool = "" if demand.external else program(job.command.argv)
+        tool = "" if demand.external else benchmark_program(job.command.argv)
         traits = Traits(demand.counted, tool, demand.facts.get("memory", ""))
         like = [time for time in found[point] if not time.traits.unlike(traits)]
         if not like:
@@ -109,13 +109,13 @@ class _Time:
     traits: Traits
 
 
-def _working(cells: Sequence[PastCell]) -> list[PastCell]:
+def _working(cells: Sequence[CellSummary]) -> list[CellSummary]:
     """Return the runs in which a cell passed; if there are none, those in which it was slow."""
     ran = [cell for cell in cells if cell.verdict is not Verdict.NOT_RUN]
     return next(filter(None, ([c for c in ran if c.kind is kind] for kind in (Kind.PASSED, Kind.SLOW))), [])
 
 
-def _times(cells: Iterable[PastCell]) -> dict[Point, list[_Time]]:
+def _times(cells: Iterable[CellSummary]) -> dict[Point, list[_Time]]:
     found: dict[Point, list[_Time]] = {}
     for cell in cells:
         times: dict[Point, _Time] = {}
@@ -127,7 +127,7 @@ def _times(cells: Iterable[PastCell]) -> dict[Point, list[_Time]]:
     return found
 
 
-def _time(cell: PastCell, one: Measurement) -> _Time:
+def _time(cell: CellSummary, one: Measurement) -> _Time:
     middle, *samples = (_seconds(one, value) for value in (one.value, *(one.samples or (one.value,))))
     return _Time(middle, tuple(samples), Traits(one.ranks, cell.tool, cell.memory))
 
@@ -156,7 +156,7 @@ def find_baseline(
 
     Raise UsageError if there is no such run, or if it shares no matrix, no cell or no number with this run.
     """
-    this = Side("this run", (PastRun("", "", 0.0, "", "", tuple(matrices), ()),))
+    this = Side("this run", (RunSummary("", "", 0.0, "", "", tuple(matrices), ()),))
     path = Path(name)
     side = find("last:1", replace(places, history=path), this) if _is_history(path) else find(name, places, this)
     if not side.matrices.keys() & this.matrices.keys():
@@ -187,7 +187,7 @@ def _is_history(path: Path) -> bool:
         return False
 
 
-def _pruned(cells: Iterable[PastCell], wanted: set[tuple[str, str]]) -> Iterator[PastCell]:
+def _pruned(cells: Iterable[CellSummary], wanted: set[tuple[str, str]]) -> Iterator[CellSummary]:
     """Yield the cells that this run may have, reduced to their times."""
     for cell in cells:
         if (cell.matrix, cell.scenario) in wanted:

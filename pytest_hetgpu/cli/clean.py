@@ -1,4 +1,4 @@
-"""`hetgpu clean`: shows what dead runs have left, and removes it when told to."""
+"""`hetgpu clean`: shows the leftovers of dead runs, and removes them on request."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from pytest_hetgpu.extensions.runtimes.lookup import runtimes
 from pytest_hetgpu.extensions.runtimes.traits.leftovers import Location
 from pytest_hetgpu.model.job import Reach
 
-LEFT = 1
+EXIT_LEFTOVERS = 1
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What the user asked for; `engines` and `inventories` are further places, `runs` the only ones that matter."""
+class CleanOptions:
+    """The options of the command; `engines` and `inventories` are further places, `runs` the only ones to clean."""
 
     yes: bool = False
     json: bool = False
@@ -40,103 +40,108 @@ class Wish:
     runs: tuple[str, ...] = ()
 
     def concerns(self, owner: Owner) -> bool:
-        """Whether an owner's things are meant."""
+        """Return whether the resources of an owner are included."""
         return not self.runs or owner.run in self.runs
 
 
-Say = Callable[[str], None]
+Print = Callable[[str], None]
 
 
-def run(wish: Wish, say: Say, complain: Say, ask: Callable[[str], str] | None = None) -> int:
-    """Shows, removes what may be removed, and gives the exit status: 0 nothing is left, 1 something is.
+def run(options: CleanOptions, print_line: Print, print_error: Print, ask: Callable[[str], str] | None = None) -> int:
+    """Show leftovers and remove those that may be removed. Return 0 if none are left, else 1.
 
-    `ask` puts a question to the user, None where nobody is there. UsageError for what cannot be read.
+    `ask` puts a question to the user; None if there is no terminal. Raises UsageError for input that cannot be read.
     """
-    books = [book for book in ledgers(home()) if wish.concerns(book.owner)]
+    run_ledgers = [ledger for ledger in ledgers(home()) if options.concerns(ledger.owner)]
     try:
-        places, trouble = _places(wish, books)
-        found, unseen = _seen(places)
-        usual = _unnamed(wish, books)
-        # Most machines have an engine that is nobody's business here: what it says against us is told, no more.
+        places, trouble = _find_places(options, run_ledgers)
+        found, unseen = _inspect(places)
+        usual = _usual_only(options, run_ledgers)
+        # Most machines have an engine that no run here used: its errors are only remarks.
         remarks = [line for place, line in unseen if place.words in usual]
         trouble += [line for place, line in unseen if place.words not in usual]
         me = myself("")
-        scope = Scope(me.uid, me.machine, me.user, wish.all_users, wish.elsewhere)
-        sorted_ = findings.sort((one for one in found if wish.concerns(one.thing.owner)), scope, life)
-        for line in () if wish.json else [*remarks, *trouble]:
-            complain(line)
-        if wish.json:
-            _tell(sorted_.dead, sorted_.kept, trouble, say)
+        scope = Scope(me.uid, me.machine, me.user, options.all_users, options.elsewhere)
+        plan = findings.sort((one for one in found if options.concerns(one.thing.owner)), scope, life)
+        for line in () if options.json else [*remarks, *trouble]:
+            print_error(line)
+        if options.json:
+            _print_json(plan.dead, plan.kept, trouble, print_line)
         else:
-            _show(sorted_.dead, sorted_.kept, say)
-        if sorted_.dead and not (wish.yes or _agreed(sorted_.dead, ask)):
-            if not wish.json:
-                say("nothing was removed; `hetgpu clean --yes` removes it")
-            return LEFT
-        left = _removed(sorted_.dead)
+            _print_table(plan.dead, plan.kept, print_line)
+        if plan.dead and not (options.yes or _confirm(plan.dead, ask)):
+            if not options.json:
+                print_line("nothing was removed; `hetgpu clean --yes` removes it")
+            return EXIT_LEFTOVERS
+        left = _remove(plan.dead)
         for line in left:
-            complain(f"not removed: {line}")
-        if sorted_.dead and not left and not wish.json:
-            say(f"removed {findings.counted(sorted_.dead)}")
-        # What a place has that did not answer was shown to nobody, so working a ledger off needs --yes.
-        unfinished = _closed(books, bool(left), blind=bool(trouble) and not wish.yes, forget=wish.forget)
+            print_error(f"not removed: {line}")
+        if plan.dead and not left and not options.json:
+            print_line(f"removed {findings.counted(plan.dead)}")
+        # The leftovers of a place that did not answer were not shown, so cleaning by ledger needs --yes.
+        unfinished = _close_ledgers(
+            run_ledgers, bool(left), blind=bool(trouble) and not options.yes, forget=options.forget
+        )
         for line in unfinished:
-            complain(line)
-        return LEFT if left or trouble or unfinished else 0
+            print_error(line)
+        return EXIT_LEFTOVERS if left or trouble or unfinished else 0
     finally:
         for _, runtime in runtimes():
             runtime.shut()
 
 
-def _places(wish: Wish, books: Iterable[Ledger]) -> tuple[list[Place], list[str]]:
-    """Everywhere to look: here, the engine here if there is one, what ledgers and the user name. What is no place."""
-    spots = [Location("processes"), *_of_engines(wish)]
-    spots += [spot for file in wish.inventories for spot in _listed(file)]
-    spots += [spot for book in books for spot in book.spots]
-    spots += _usual()
+def _find_places(options: CleanOptions, run_ledgers: Iterable[Ledger]) -> tuple[list[Place], list[str]]:
+    """Return all places to inspect, and the errors of those that cannot be.
+
+    They are this machine, its engine if it has one, and the places that ledgers and the user name.
+    """
+    spots = [Location("processes"), *_engine_locations(options)]
+    spots += [spot for file in options.inventories for spot in _inventory_locations(file)]
+    spots += [spot for ledger in run_ledgers for spot in ledger.spots]
+    spots += _default_locations()
     places, trouble = {}, []
     for spot in dict.fromkeys(spots):
         try:
             place = place_of(spot)
-            # In one namespace each run looks for kinds of its own.
+            # In one namespace, each run inspects its own kinds of resources.
             places[place.words, spot.environ if place.within else ()] = place
         except HetgpuError as error:
             trouble.append(str(error))
     return list(places.values()), trouble
 
 
-def _usual() -> list[Location]:
-    """The services of this machine: the engine here if there is one."""
+def _default_locations() -> list[Location]:
+    """Return the services of this machine: its engine if there is one."""
     return [spot for _, runtime in runtimes() if (spot := runtime.default_location(os.environ))]
 
 
-def _unnamed(wish: Wish, books: Iterable[Ledger]) -> set[str]:
-    """The words of places that are looked at only because they are there: nobody named them."""
-    named = [*_of_engines(wish), *(spot for book in books for spot in book.spots)]
+def _usual_only(options: CleanOptions, run_ledgers: Iterable[Ledger]) -> set[str]:
+    """Return the names of places that are inspected only because they exist: nothing names them."""
+    named = [*_engine_locations(options), *(spot for ledger in run_ledgers for spot in ledger.spots)]
     found = set()
-    for spot in _usual():
+    for spot in _default_locations():
         with suppress(HetgpuError):
             found |= set() if spot in named else {place_of(spot).words}
     return found
 
 
-def _of_engines(wish: Wish) -> list[Location]:
-    return [spot for url in wish.engines for spot in _spots_of(url)]
+def _engine_locations(options: CleanOptions) -> list[Location]:
+    return [spot for url in options.engines for spot in _locations_of_url(url)]
 
 
-def _spots_of(url: str) -> Iterable[Location]:
+def _locations_of_url(url: str) -> Iterable[Location]:
     if not url.startswith(("ssh://", "unix://", "tcp://", "https://")):
         raise UsageError(f"--engine {url}: write ssh://USER@HOST, unix:///PATH, or tcp://HOST:PORT for one with TLS")
     return _services(Reach(url))
 
 
 def _services(reach: Reach) -> Iterable[Location]:
-    """What makes nodes of a host, by whatever runtime."""
+    """Return the services that create nodes on a host, of any runtime."""
     return [spot for _, runtime in runtimes() if (spot := runtime.location_of(reach, os.environ))]
 
 
-def _listed(file: Path) -> Iterable[Location]:
-    """Hosts and engines of an inventory."""
+def _inventory_locations(file: Path) -> Iterable[Location]:
+    """Yield the hosts and engines of an inventory."""
     for hosts in inventory.read(file).hardware.values():
         for host in hosts:
             if host.reach.engine:
@@ -145,8 +150,8 @@ def _listed(file: Path) -> Iterable[Location]:
                 yield Location("host", host.address, Reach("", host.reach.user, host.reach.port, host.reach.key))
 
 
-def _seen(places: Sequence[Place]) -> tuple[list[Found], list[tuple[Place, str]]]:
-    """What is there, looked at side by side; a place that does not answer is named, and the rest goes on."""
+def _inspect(places: Sequence[Place]) -> tuple[list[Found], list[tuple[Place, str]]]:
+    """Inspect all places in parallel. A place that does not answer becomes an error line."""
 
     def look(place: Place) -> tuple[list[Found], str]:
         try:
@@ -156,13 +161,13 @@ def _seen(places: Sequence[Place]) -> tuple[list[Found], list[tuple[Place, str]]
 
     with ThreadPoolExecutor(max_workers=min(16, len(places))) as pool:
         answers = list(pool.map(look, places))
-    # This machine may be a host of the inventory, too.
+    # This machine may also be a host of the inventory.
     once = {(one.place.within, one.thing): one for found, _ in answers for one in found}
-    return list(once.values()), [(place, said) for place, (_, said) in zip(places, answers, strict=True) if said]
+    return list(once.values()), [(place, error) for place, (_, error) in zip(places, answers, strict=True) if error]
 
 
-def _removed(dead: Iterable[Found]) -> list[str]:
-    """Removes them; sentences on what is still there."""
+def _remove(dead: Iterable[Found]) -> list[str]:
+    """Remove leftovers; return a sentence on each one that remains."""
     owners: dict[Place, set[Owner]] = {}
     for one in dead:
         owners.setdefault(one.place, set()).add(one.thing.owner)
@@ -175,36 +180,39 @@ def _removed(dead: Iterable[Found]) -> list[str]:
     return left
 
 
-def _closed(books: Iterable[Ledger], failed: bool, *, blind: bool, forget: bool) -> list[str]:
-    """Ledgers of dead runs with nothing left go; what keeps others. If `blind` nothing is removed but ledgers."""
+def _close_ledgers(run_ledgers: Iterable[Ledger], failed: bool, *, blind: bool, forget: bool) -> list[str]:
+    """Remove the ledgers of dead runs without leftovers; return the reasons why others stay.
+
+    If `blind`, remove nothing but ledgers.
+    """
     if failed:
         return []
     lines = []
-    for book in books:
-        if life(book.owner) is Life.DEAD:
-            worked = Worked(Result.LEFT) if blind else work_off(book.path)
+    for ledger in run_ledgers:
+        if life(ledger.owner) is Life.DEAD:
+            worked = Worked(Result.LEFT) if blind else work_off(ledger.path)
             if worked.result is Result.LEFT and forget:
-                book.path.unlink(missing_ok=True)
-                book.path.with_suffix(".log").unlink(missing_ok=True)
+                ledger.path.unlink(missing_ok=True)
+                ledger.path.with_suffix(".log").unlink(missing_ok=True)
             elif worked.result is Result.LEFT:
-                lines += [f"run {book.owner.run}: {line}" for line in worked.trouble or last_words(book.path)]
+                lines += [f"run {ledger.owner.run}: {line}" for line in worked.trouble or last_words(ledger.path)]
     return lines
 
 
-def _agreed(dead: Sequence[Found], ask: Callable[[str], str] | None) -> bool:
+def _confirm(dead: Sequence[Found], ask: Callable[[str], str] | None) -> bool:
     if ask is None:
         return False
     return ask(f"remove {findings.counted(dead)}? [y/N] ").strip().lower() in ("y", "yes")
 
 
-def _show(dead: Sequence[Found], kept: Iterable[str], say: Say) -> None:
+def _print_table(dead: Sequence[Found], kept: Iterable[str], print_line: Print) -> None:
     for line in findings.table(dead, time.time()) if dead else ["nothing of a dead run was found"]:
-        say(line)
+        print_line(line)
     for line in kept:
-        say(line)
+        print_line(line)
 
 
-def _tell(dead: Iterable[Found], kept: Iterable[str], trouble: Iterable[str], say: Say) -> None:
+def _print_json(dead: Iterable[Found], kept: Iterable[str], trouble: Iterable[str], print_line: Print) -> None:
     things = [
         {
             "what": one.thing.kind,
@@ -217,4 +225,4 @@ def _tell(dead: Iterable[Found], kept: Iterable[str], trouble: Iterable[str], sa
         }
         for one in dead
     ]
-    say(json.dumps({"left": things, "kept": list(kept), "trouble": list(trouble)}))
+    print_line(json.dumps({"left": things, "kept": list(kept), "trouble": list(trouble)}))

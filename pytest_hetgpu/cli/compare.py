@@ -1,4 +1,4 @@
-"""`hetgpu compare`: two names in, what differs out."""
+"""`hetgpu compare`: prints the differences between two runs."""
 
 from __future__ import annotations
 
@@ -17,34 +17,39 @@ EXIT_WORSE = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """How to compare; `tolerance` as the user wrote it, in percent."""
+class CompareOptions:
+    """The options of the command; `tolerance` is the user's text, in percent."""
 
     tolerance: str = "10"
     common: bool = False
     json: bool = False
 
 
-def places(reports: Path | None, history: Path | None, environ: Mapping[str, str]) -> RunLocations:
-    """Where runs are looked for: as told, else by the variables that pytest's options have, else below `reports`."""
+def run_places(reports: Path | None, history: Path | None, environ: Mapping[str, str]) -> RunLocations:
+    """Return the places of runs: as given, else by the variables of pytest's options, else below `reports`."""
     found = reports or Path(environ.get("HETGPU_REPORTS") or "reports")
-    told = environ.get("HETGPU_HISTORY", "")
-    return RunLocations(found, history or (Path(told) if told not in ("", "off") else found / HISTORY))
+    value = environ.get("HETGPU_HISTORY", "")
+    return RunLocations(found, history or (Path(value) if value not in ("", "off") else found / HISTORY))
 
 
-def run(before: str, after: str, where: RunLocations, wish: Wish, say: Callable[[str], object]) -> int:
-    """Prints the comparison; 1 where something is worse, else 0. UsageError where there is nothing to compare."""
-    tolerance = _percent(wish.tolerance)
-    comparison = compare(*sides(before, after, where), tolerance / 100, common=wish.common)
-    if wish.json:
-        say(as_json(comparison))
+def run(
+    before: str, after: str, where: RunLocations, options: CompareOptions, print_line: Callable[[str], object]
+) -> int:
+    """Print the comparison; return 1 if something is worse, else 0.
+
+    Raises UsageError if there is nothing to compare.
+    """
+    tolerance = _parse_percent(options.tolerance)
+    comparison = compare(*sides(before, after, where), tolerance / 100, common=options.common)
+    if options.json:
+        print_line(as_json(comparison))
     else:
         for line in as_text(comparison):
-            say(line)
+            print_line(line)
     return EXIT_WORSE if comparison.worse else 0
 
 
-def _percent(text: str) -> float:
+def _parse_percent(text: str) -> float:
     try:
         value = float(text.strip().removesuffix("%"))
     except ValueError:

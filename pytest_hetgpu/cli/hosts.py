@@ -1,4 +1,4 @@
-"""What an inventory gives, in words and for programs: each kind with its hosts, and what was left out with why."""
+"""The hosts of an inventory as text and as data: each kind with its hosts, and omitted entries with reasons."""
 
 from __future__ import annotations
 
@@ -11,36 +11,36 @@ from pytest_hetgpu.extensions import registry
 from pytest_hetgpu.model.messages import known
 from pytest_hetgpu.store.text import clean
 
-SHOWN = 20
-"""Hosts of one kind, and things left out, that are written one a line; of more there is only the number."""
+MOST_SHOWN = 20
+"""The largest number of hosts of one kind, or of omitted entries, with a line each; the others are counted."""
 
 
-def listed(inventory: Inventory) -> Iterator[str]:
-    """Lines for a terminal."""
+def inventory_lines(inventory: Inventory) -> Iterator[str]:
+    """Yield lines for a terminal."""
     for name, hosts in inventory.hardware.items():
         yield f"{inventory.file} gives {name}: {_count(len(hosts), 'host')}"
-        yield from _some([_host(host) for host in hosts])
+        yield from _first_lines([_describe_host(host) for host in hosts])
     hosts_of = _hosts(inventory)
     for one in inventory.gathered:
-        yield from _of_source(one, hosts_of)
+        yield from _source_lines(one, hosts_of)
 
 
-def listed_json(inventory: Inventory) -> list[dict[str, Any]]:
-    """The same as data: a list of sources, each with its `hosts` and what was `left` out."""
+def inventory_json(inventory: Inventory) -> list[dict[str, Any]]:
+    """Return the same as data: a list of sources, each with its `hosts` and the omitted entries in `left`."""
     hosts_of = _hosts(inventory)
     sources: list[dict[str, Any]] = []
     if inventory.hardware:
-        hosts = [{"kind": name, **_data(host)} for name, hosts in inventory.hardware.items() for host in hosts]
+        hosts = [{"kind": name, **_host_json(host)} for name, hosts in inventory.hardware.items() for host in hosts]
         sources.append({"source": inventory.file, "hosts": hosts, "left": []})
     for one in inventory.gathered:
-        claims = [{**_claim_data(claim), **_data(hosts_of[id(claim)])} for claim in one.claims]
+        claims = [{**_claim_json(claim), **_host_json(hosts_of[id(claim)])} for claim in one.claims]
         left = [{"name": entry.name, "why": entry.why, "line": entry.line} for entry in one.left]
         sources.append({"source": str(one.spec), "hosts": claims, "left": left})
     return sources
 
 
-def extensions_listed() -> Iterator[str]:
-    """What other packages add, and what of them nobody asks for."""
+def extension_lines() -> Iterator[str]:
+    """Yield the extensions of other packages, and those of unknown families."""
     for one in registry.added():
         yield f"{one.family}: {clean(str(one))}"
     for one in registry.strangers():
@@ -51,26 +51,31 @@ def _hosts(inventory: Inventory) -> Mapping[int, Host]:
     return {id(offer.claim): offer.host for offer in inventory.offers}
 
 
-def _of_source(one: Gathered, hosts_of: Mapping[int, Host]) -> Iterator[str]:
+def _source_lines(one: Gathered, hosts_of: Mapping[int, Host]) -> Iterator[str]:
     yield f"{clean(str(one.spec))} ({one.title}) gives {_count(len(one.claims), 'host')}"
     kinds: dict[str, list[Claim]] = {}
     for claim in one.claims:
         kinds.setdefault(kind_of(claim), []).append(claim)
     for kind, claims in kinds.items():
         yield f"  {clean(kind)}: {_count(len(claims), 'host')}"
-        yield from (f"  {line}" for line in _some([_claim(claim, hosts_of[id(claim)]) for claim in claims]))
+        yield from (
+            f"  {line}" for line in _first_lines([_describe_claim(claim, hosts_of[id(claim)]) for claim in claims])
+        )
     if one.left:
         yield "  left out:"
-        yield from (f"  {line}" for line in _some([f"{entry.name} {entry.why}{_at(entry.line)}" for entry in one.left]))
+        yield from (
+            f"  {line}"
+            for line in _first_lines([f"{entry.name} {entry.why}{_line_suffix(entry.line)}" for entry in one.left])
+        )
 
 
-def _some(lines: list[str]) -> Iterator[str]:
-    yield from (f"  {clean(line)}" for line in lines[:SHOWN])
-    if len(lines) > SHOWN:
-        yield f"  ... and {len(lines) - SHOWN:,} more"
+def _first_lines(lines: list[str]) -> Iterator[str]:
+    yield from (f"  {clean(line)}" for line in lines[:MOST_SHOWN])
+    if len(lines) > MOST_SHOWN:
+        yield f"  ... and {len(lines) - MOST_SHOWN:,} more"
 
 
-def _at(line: int | None) -> str:
+def _line_suffix(line: int | None) -> str:
     return f", line {line}" if line else ""
 
 
@@ -78,29 +83,29 @@ def _count(count: int, what: str) -> str:
     return f"{count:,} {what}{'s' * (count != 1)}"
 
 
-def _claim(claim: Claim, host: Host) -> str:
+def _describe_claim(claim: Claim, host: Host) -> str:
     found = claim.found
-    told = [
+    details = [
         f"called {found.name}" if found.name not in ("", found.address) else "",
         f"{found.gpus} GPU{'s' * (found.gpus != 1)}" if found.gpus else "",
         f"{found.slots} slot{'s' * (found.slots != 1)}" if found.slots is not None else "",
         f"groups {' '.join(found.groups)}" if found.groups else "",
     ]
-    return ", ".join(filter(None, (_host(host), *told)))
+    return ", ".join(filter(None, (_describe_host(host), *details)))
 
 
-def _host(host: Host) -> str:
+def _describe_host(host: Host) -> str:
     reach = host.reach
-    told = [
+    details = [
         f"user {reach.user}" if reach.user else "",
         f"port {reach.port}" if reach.port else "",
         f"key {reach.key}" if reach.key else "",
         f"engine {reach.engine}" if reach.engine and host.address not in reach.engine else "",
     ]
-    return ", ".join(filter(None, (host.address, *told)))
+    return ", ".join(filter(None, (host.address, *details)))
 
 
-def _data(host: Host) -> dict[str, Any]:
+def _host_json(host: Host) -> dict[str, Any]:
     reach = host.reach
     return {
         "address": host.address,
@@ -111,7 +116,7 @@ def _data(host: Host) -> dict[str, Any]:
     }
 
 
-def _claim_data(claim: Claim) -> dict[str, Any]:
+def _claim_json(claim: Claim) -> dict[str, Any]:
     found = claim.found
-    told = {"name": found.name, "groups": list(found.groups), "gpus": found.gpus, "slots": found.slots}
-    return {"kind": kind_of(claim), **told, "line": found.line}
+    details = {"name": found.name, "groups": list(found.groups), "gpus": found.gpus, "slots": found.slots}
+    return {"kind": kind_of(claim), **details, "line": found.line}

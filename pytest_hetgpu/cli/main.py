@@ -17,35 +17,35 @@ from pytest_hetgpu.errors import HetgpuError
 
 EXIT_USAGE = 4
 EXIT_INTERRUPTED = 130
-_MADE_AT_THE_START = 50_000
+_GC_THRESHOLD = 50_000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one subcommand.
+    """Run one subcommand.
 
-    Exit codes: 0; 1 for what `doctor` is concerned about, is worse to `compare`, or stays after `clean`; 4 for what
-    cannot be done; 130 for Ctrl-C.
+    Return 0 for success. Return 1 if `doctor` has concerns, `compare` found something worse, or `clean` left something.
+    Return 4 for an error, and 130 for Ctrl-C.
     """
     if arguments is None:
-        _keep_what_is_loaded()
+        _disable_garbage_collection()
     parser = _parser()
     try:
         parsed = parser.parse_args(arguments)
     except SystemExit as stop:
         return EXIT_USAGE if stop.code == 2 else int(stop.code or 0)
     command: Callable[[argparse.Namespace], int] = parsed.run
-    _write_anything()
+    _escape_unencodable_output()
     try:
         return command(parsed)
     except HetgpuError as error:
-        from pytest_hetgpu.cli.explain.wording import shown
+        from pytest_hetgpu.cli.explain.format import display_line
 
-        print("ERROR: " + "\n".join(map(shown, str(error).split("\n"))), file=sys.stderr)
+        print("ERROR: " + "\n".join(map(display_line, str(error).split("\n"))), file=sys.stderr)
         return EXIT_USAGE
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output has gone (`| head`); what is still buffered would raise again at exit.
+        # The reader of our output has closed it (`| head`); buffered output would raise again at exit.
         sys.stderr.close()
         return 0
 
@@ -125,17 +125,17 @@ def _add_clean(clean: argparse.ArgumentParser) -> None:
     clean.set_defaults(run=_clean)
 
 
-def _keep_what_is_loaded() -> None:
-    """What a process of one command loads stays to its end: no time goes into looking for garbage in it.
+def _disable_garbage_collection() -> None:
+    """Disable garbage collection, which is useless in a process of one command.
 
-    That would be a fifth of what it takes to explain a small log.
+    It would take a fifth of the time that explaining a small log takes.
     """
-    gc.set_threshold(_MADE_AT_THE_START)
+    gc.set_threshold(_GC_THRESHOLD)
     atexit.register(gc.freeze)
 
 
-def _write_anything() -> None:
-    """What the terminal's encoding lacks is written as an escape, not a mistake."""
+def _escape_unencodable_output() -> None:
+    """Print characters that the terminal's encoding lacks as escapes, instead of failing."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 
@@ -151,22 +151,22 @@ def _schema(parsed: argparse.Namespace) -> int:
 def _explain(parsed: argparse.Namespace) -> int:
     from pytest_hetgpu.cli.explain.command import run
 
-    return run(parsed.logs, json=parsed.json, added=parsed.knowledge, say=print)
+    return run(parsed.logs, json=parsed.json, added=parsed.knowledge, print_line=print)
 
 
 def _report(parsed: argparse.Namespace) -> int:
     from pytest_hetgpu.cli.report import rejudge
-    from pytest_hetgpu.store.text import visible
+    from pytest_hetgpu.store.text import escape_controls
 
     for line in rejudge(parsed.folder, parsed.knowledge, parsed.history, anonymous=parsed.anonymise):
-        print(visible(line))
+        print(escape_controls(line))
     return 0
 
 
 def _bundle(parsed: argparse.Namespace) -> int:
-    from pytest_hetgpu.reporting.upstream.bundle import bundle
+    from pytest_hetgpu.reporting.upstream.bundle import write_bundle
 
-    made = bundle(parsed.folder, parsed.wanted, parsed.output)
+    made = write_bundle(parsed.folder, parsed.wanted, parsed.output)
     print(made.title)
     for path in made.files:
         print(f"  {path}  ({path.stat().st_size / 1e6:.2f} MB)")
@@ -176,10 +176,10 @@ def _bundle(parsed: argparse.Namespace) -> int:
 
 
 def _compare(parsed: argparse.Namespace) -> int:
-    from pytest_hetgpu.cli.compare import Wish, places, run
+    from pytest_hetgpu.cli.compare import CompareOptions, run, run_places
 
-    where = places(parsed.reports, parsed.history, os.environ)
-    return run(parsed.before, parsed.after, where, Wish(parsed.tolerance, parsed.common, parsed.json), print)
+    where = run_places(parsed.reports, parsed.history, os.environ)
+    return run(parsed.before, parsed.after, where, CompareOptions(parsed.tolerance, parsed.common, parsed.json), print)
 
 
 def _doctor(parsed: argparse.Namespace) -> int:
@@ -189,9 +189,11 @@ def _doctor(parsed: argparse.Namespace) -> int:
 
 
 def _clean(parsed: argparse.Namespace) -> int:
-    from pytest_hetgpu.cli.clean import Wish, run
+    from pytest_hetgpu.cli.clean import CleanOptions, run
 
     places = tuple(parsed.engine), tuple(parsed.inventory)
-    wish = Wish(parsed.yes, parsed.json, *places, parsed.all_users, parsed.elsewhere, parsed.forget, tuple(parsed.runs))
+    options = CleanOptions(
+        parsed.yes, parsed.json, *places, parsed.all_users, parsed.elsewhere, parsed.forget, tuple(parsed.runs)
+    )
     asking = sys.stdin.isatty() and sys.stdout.isatty() and not parsed.json
-    return run(wish, print, lambda line: print(line, file=sys.stderr), input if asking else None)
+    return run(options, print, lambda line: print(line, file=sys.stderr), input if asking else None)

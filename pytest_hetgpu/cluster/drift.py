@@ -15,7 +15,7 @@ from pytest_hetgpu.model.facts import shown
 from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.store import environment
 from pytest_hetgpu.store.encode import RecordError
-from pytest_hetgpu.store.environment import TELLING, SeenPlacement
+from pytest_hetgpu.store.environment import SUMMARY_FACTS, PlacementFacts
 
 FIRST = "first-environment.json"
 """Beside `environment.json`, which a further part writes anew: what the first part saw."""
@@ -37,7 +37,7 @@ def set_first(run: Path) -> None:
             shutil.copy2(path, path.with_name(FIRST))
 
 
-def moved(run: Path, now: SeenPlacement) -> Iterator[Concern]:
+def moved(run: Path, now: PlacementFacts) -> Iterator[Concern]:
     """Each version that a node had in the first part and has not now; nothing in the first part itself."""
     path = environment.path_of(run, now.name).with_name(FIRST)
     if not path.exists():
@@ -49,7 +49,7 @@ def moved(run: Path, now: SeenPlacement) -> Iterator[Concern]:
     for name, node in now.nodes.items():
         if name not in before.nodes:
             continue
-        for fact in TELLING:
+        for fact in SUMMARY_FACTS:
             was, told = (shown(one.environment.fact(fact)) for one in (before.nodes[name], node))
             if was != told and _UNKNOWN not in (was, told):
                 why = f"{fact} is {told}, but was {was} in the first part of this run"

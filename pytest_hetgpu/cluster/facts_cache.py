@@ -19,7 +19,7 @@ from pytest_hetgpu.errors import HetgpuError, NotHere
 from pytest_hetgpu.model.facts import Environment
 from pytest_hetgpu.model.job import Job
 from pytest_hetgpu.store import environment as files
-from pytest_hetgpu.store.environment import SeenNode, SeenPlacement
+from pytest_hetgpu.store.environment import NodeFacts, PlacementFacts
 
 if TYPE_CHECKING:
     from pytest_hetgpu.model.job import Scenario
@@ -99,7 +99,7 @@ class Surroundings:
         name = _placement(cluster)
         if name not in self._kept and any(environment.facts for environment in seen.values()):
             self._kept.add(name)
-            placement = SeenPlacement(name, _named(cluster, seen))
+            placement = PlacementFacts(name, _named(cluster, seen))
             files.write(self.run, placement)
             self._moved[name] = tuple(moved(self.run, placement))
         return seen
@@ -153,10 +153,10 @@ def _placement(cluster: Cluster) -> str:
     return f"{cluster.job.matrix}-{cluster.job.axes['placement']}"
 
 
-def _named(cluster: Cluster, seen: Mapping[int, Environment]) -> dict[str, SeenNode]:
+def _named(cluster: Cluster, seen: Mapping[int, Environment]) -> dict[str, NodeFacts]:
     named = {}
     for member in cluster.everybody:
         node = member.node
         name = f"node{node.index}" if node.ranks else "launcher"
-        named[name] = SeenNode(node.hardware.name, node.host, seen[node.index])
+        named[name] = NodeFacts(node.hardware.name, node.host, seen[node.index])
     return named

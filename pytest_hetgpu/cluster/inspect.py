@@ -81,7 +81,7 @@ def look_for(node: Node) -> Look:
 
 
 def read(text: str) -> Environment:
-    """The facts in what `remote/look.py` printed; lines before its own (a login's greeting) are passed over."""
+    """The facts in what `remote/gather_facts.py` printed; lines before its own (a login's greeting) are passed over."""
     line = _last(text, 0)
     try:
         seen = Seen.of(json.loads(line))
@@ -92,11 +92,11 @@ def read(text: str) -> Environment:
 
 def program() -> str:
     """The text of the program that looks at a node."""
-    return (REMOTE / "look.py").read_text(encoding="utf-8")
+    return (REMOTE / "gather_facts.py").read_text(encoding="utf-8")
 
 
 def request(look: Look = Look()) -> dict[str, Any]:  # noqa: B008 - immutable
-    """What all probes ask for, in the words of `remote/look.py`."""
+    """What all probes ask for, in the words of `remote/gather_facts.py`."""
     asked: dict[str, Any] = {"prefixes": list(look.prefixes), "environ": dict(look.environ)}
     asked |= {"timeout": look.timeout, "root": look.root}
     for part in ("files", "skip", "paths", "space", "env"):

@@ -24,7 +24,7 @@ from pytest_hetgpu.planning.placement import Sight
 
 MOST = 4
 TRIES = 2
-_NOT_FOR_RANKS = ("__init__", "agent", "look", "sweep")
+_NOT_FOR_RANKS = ("__init__", "agent", "gather_facts", "leftovers")
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Before a job that does not end is stopped: the stacks of its ranks, kept beside its output, and said in its output.
 
-`stacks.json` holds what `remote/stacks.py` saw on each node. What it means stands as lines of ours in output.log,
+`stacks.json` holds what `remote/dump_stacks.py` saw on each node. What it means stands as lines of ours in output.log,
 which `extensions/signatures/stacks.py` reads, so that whoever explains that log alone comes to the same end.
 """
 

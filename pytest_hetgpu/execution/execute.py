@@ -22,7 +22,7 @@ from pytest_hetgpu.model.outcome import RunResult
 from pytest_hetgpu.store.files import PRIVATE
 from pytest_hetgpu.store.folder import RunFolder
 from pytest_hetgpu.store.journal import Journal
-from pytest_hetgpu.store.redaction.redact import learn
+from pytest_hetgpu.store.redaction.redact import register_secrets
 
 COMMAND_NOT_FOUND = 127
 
@@ -47,10 +47,10 @@ def execute(cluster: Cluster, folder: RunFolder, journal: Journal | None, bounds
     It is stopped when its own time is over, or the run's.
     """
     job = cluster.job
-    learn(job.command.env, list(job.command.argv))
-    output = folder.begin(job.label)
+    register_secrets(job.command.env, list(job.command.argv))
+    output = folder.start_log(job.label)
     folder.write_job(job)
-    with held(job, journal.waits if journal else None) as holding:
+    with held(job, journal.waiting if journal else None) as holding:
         if journal:
             journal.started(job)
         try:
@@ -99,7 +99,7 @@ def _bounded(cluster: Cluster, folder: RunFolder, bounds: Bounds) -> RunResult:
 
 def never_started(job: Job, folder: RunFolder, journal: Journal, why: Sequence[str]) -> RunResult:
     """As `execute` of a job whose nodes are not ready for it, with the lines `why` alone in its log."""
-    output = folder.begin(job.label)
+    output = folder.start_log(job.label)
     journal.started(job)
     return _recorded(job, not_started(job, output, why), folder, journal)
 

@@ -59,12 +59,12 @@ class Speeds:
         """Further launches of a cell that seems slow, until that is sure or cleared up, or its nodes are gone."""
         job = cluster.job
         for folder, _ in launches(self.folder, job.label):
-            folder.forget(job.label)
+            folder.remove(job.label)
         further: list[RunResult] = []
         while job.demand.limits and self.judged(job, result, further=further).inconclusive:
             if self.bounds.budget.spent:
                 break
-            folder = self.folder.further(f"{AGAIN}-{len(further) + 2}")
+            folder = self.folder.for_attempt(f"{AGAIN}-{len(further) + 2}")
             try:
                 again = execute(cluster, folder, None, self.bounds)
             except (NotHere, ProvisionError):  # a host was taken or lost meanwhile: what was measured stands
@@ -77,7 +77,7 @@ class Speeds:
     def _measured(self, job: Job, cell: str) -> Times | str:
         """What another cell measured in this run, or why it did not; one that has not ended is run beside this one."""
         scenario = next(one for one in self.suite.scenarios if (one.matrix, one.id) == (job.matrix, cell))
-        beside = self.folder.further(f"{BESIDE}-{self.writer}")
+        beside = self.folder.for_attempt(f"{BESIDE}-{self.writer}")
         for folder in (self.folder, beside):
             outcome = self._ended(folder, scenario.label)
             if outcome:
@@ -109,7 +109,7 @@ def _times(outcome: Outcome) -> Times | str:
 def launches(folder: RunFolder, label: str) -> Iterator[tuple[RunFolder, RunResult]]:
     """The further launches of a cell that were kept and came to an end of their own, in their order."""
     number = 2
-    while (again := folder.further(f"{AGAIN}-{number}")).job(label).exists():
+    while (again := folder.for_attempt(f"{AGAIN}-{number}")).job(label).exists():
         result = read_result(again.job(label))
         if result is not None and not result.spent:
             yield again, replace(result, output=str(again.log(label)))

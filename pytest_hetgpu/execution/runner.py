@@ -31,11 +31,11 @@ from pytest_hetgpu.model.outcome import Outcome, RunResult
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.planning.references import over_wire
 from pytest_hetgpu.planning.suite import Suite
-from pytest_hetgpu.store.disk_errors import writing
+from pytest_hetgpu.store.disk_errors import storage_errors
 from pytest_hetgpu.store.folder import RunFolder
 from pytest_hetgpu.store.journal import Journal, matrix_file
-from pytest_hetgpu.store.properties import Pair, to_pairs
-from pytest_hetgpu.store.text import shown
+from pytest_hetgpu.store.properties import Property, to_properties
+from pytest_hetgpu.store.text import display_path
 
 if TYPE_CHECKING:
     from pytest_hetgpu.analysis.baseline import Baseline
@@ -93,7 +93,7 @@ class Recorder:
         """Opens a new run below the folder `reports`; its `baseline` is kept with it. UsageError, StorageError."""
         folder = RunFolder.create(reports)
         if baseline:
-            with writing(folder.path):
+            with storage_errors(folder.path):
                 baseline.save(folder.path)
         recorder = cls(suite, folder, Journal(folder.path, MAIN, sole=True))
         recorder.begin(begun, baseline)
@@ -102,10 +102,10 @@ class Recorder:
     def begin(self, begun: Beginning, baseline: Baseline | None) -> None:
         """Journals that a session begins, held against that baseline, which lies in the run's folder."""
         self.baseline = baseline
-        against = ("--hetgpu-baseline", shown(baseline.path_in(self.folder.path))) if baseline else ()
+        against = ("--hetgpu-baseline", display_path(baseline.path_in(self.folder.path))) if baseline else ()
         self.options = (*begun.options, *against)
         matrices = [matrix_file(document.name, Path(document.file)) for document in self.suite.documents.values()]
-        self.journal.run(matrices, begun.arguments, self.options, begun.basis)
+        self.journal.session_started(matrices, begun.arguments, self.options, begun.basis)
 
     @classmethod
     def join(cls, suite: Suite, run: Path, writer: str, part: int = 0, owner: str = "") -> Recorder:
@@ -114,13 +114,13 @@ class Recorder:
         recorder.guard.shared = owner or recorder.guard.label
         return recorder
 
-    def skip(self, scenario: Scenario, reason: str, issue: str | None = None) -> list[Pair]:
+    def skip(self, scenario: Scenario, reason: str, issue: str | None = None) -> list[Property]:
         """Records that a cell is not run; gives what its test report is to hold."""
         self.journal.skipped(
             scenario, reason, issue=issue, position=self.suite.position(scenario.matrix, scenario.label)
         )
         outcome = Outcome(Kind.SKIPPED, Verdict.NOT_RUN, why=reason)
-        return to_pairs(outcome, label=scenario.label, matrix=scenario.matrix)
+        return to_properties(outcome, label=scenario.label, matrix=scenario.matrix)
 
     def provision(self, scenario: Scenario) -> Cluster:
         """The nodes of a cell. NotHere where one, or its stack, is missing; ProvisionError where one cannot be made.
@@ -160,7 +160,7 @@ class Recorder:
 
         if self.surroundings is None:
             self.surroundings = facts_cache.Surroundings(self.folder.path, self.early)
-        hold, meanwhile = partial(held, cluster.job, self.journal.waits), partial(self.meanwhile, cluster.job)
+        hold, meanwhile = partial(held, cluster.job, self.journal.waiting), partial(self.meanwhile, cluster.job)
         seen = self.surroundings.of(cluster, hold, meanwhile)
         job = facts_cache.informed(cluster.job, seen)
         return replace(cluster.informed(seen), job=job, concerns=(*check(job, seen), *self.surroundings.moved(cluster)))
@@ -173,21 +173,21 @@ class Recorder:
         if self.placements is None:
             from pytest_hetgpu.cluster.pool import Placements
 
-            self.placements = Placements(self.folder.path.name, self.journal.waits, self.meanwhile)
+            self.placements = Placements(self.folder.path.name, self.journal.waiting, self.meanwhile)
         unfit = self.health.unfit(job)
         budget, back = self.trying.budget, self.trying.returning
         if not (unfit or self.placements.ready(job)):
             unfit = back.away(job, budget, met=self.health.met(job))
         if unfit:
             raise NotHere(unfit)
-        with held(job, self.journal.waits):
+        with held(job, self.journal.waiting):
             make, forgive = partial(self.placements.of, job), partial(self.placements.forgive, job)
             standing = self.health.made(job, partial(back.made, job, make, forgive, budget), forgive)
         members = {berth.node.index: berth.member for berth in standing.berths}
         environments = dict(enumerate(standing.environments))
         return clusters.gathered(self.suite.job(scenario, standing.sights, verbose=verbose), members, environments)
 
-    def broken(self, scenario: Scenario, error: ProvisionError) -> tuple[Job, Outcome, list[Pair]]:
+    def broken(self, scenario: Scenario, error: ProvisionError) -> tuple[Job, Outcome, list[Property]]:
         """Records a cell whose nodes could not be made ready: it is judged like one that did not start."""
         job = self.suite.job(scenario)
         _, outcome = self._not_ready(job, error)
@@ -225,19 +225,19 @@ class Recorder:
         judged = judge_output(job, result, self._knowledge(), further)
         return replace(judged, concerns=tuple(map(str, concerns)))
 
-    def _over(self, job: Job, outcome: Outcome) -> tuple[Outcome, list[Pair]]:
+    def _over(self, job: Job, outcome: Outcome) -> tuple[Outcome, list[Property]]:
         """The cell has its outcome, with the attempts that came before: it goes to the journal."""
         outcome = self.trying.told(outcome)
         self.journal.judged(job, outcome)
         self.outcomes[job.matrix, job.label] = outcome
         self.trying.over()
-        return outcome, to_pairs(outcome, label=job.label, matrix=job.matrix)
+        return outcome, to_properties(outcome, label=job.label, matrix=job.matrix)
 
     def _knowledge(self) -> Knowledge | None:
         """The known failures of this run; None for the shipped ones alone, which are read when they are needed."""
         return knowledge(self.suite.knowledge_files) if self.suite.knowledge_files else None
 
-    def run(self, cluster: Cluster) -> tuple[RunResult, Outcome, list[Pair]]:
+    def run(self, cluster: Cluster) -> tuple[RunResult, Outcome, list[Property]]:
         """Executes and judges one cell, again after failures that are to be tried again.
 
         What judges read is on disk before they do. Where preflight is strict and certain of a failure, that is the

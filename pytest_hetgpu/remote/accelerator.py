@@ -1,4 +1,4 @@
-"""An accelerator of this node through the library of its driver, called by ctypes: nothing has to be installed for it.
+"""An accelerator of this node, used through the library of its driver by ctypes. Nothing has to be installed.
 
 CUDA: the driver API of `libcuda.so.1` (https://docs.nvidia.com/cuda/cuda-driver-api/). ROCm: the runtime API of
 `libamdhip64.so` (https://rocm.docs.amd.com/projects/HIP/en/latest/). Every call is checked. Needs Python 3.8.
@@ -12,15 +12,15 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
-MANAGED = 1  # CU_MEM_ATTACH_GLOBAL, hipMemAttachGlobal: any device and the host may touch it
+MANAGED = 1  # CU_MEM_ATTACH_GLOBAL, hipMemAttachGlobal: any device and the host may access it
 MAJOR, MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_*
 TO_DEVICE, TO_HOST = 1, 2  # hipMemcpyHostToDevice, hipMemcpyDeviceToHost
 TOPOLOGY = "/sys/class/kfd/kfd/topology/nodes"
 RANK_ON_NODE = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
 
 
-class Accelerator:
-    """One device, made this process's own. `held` are the bytes allocated of it, `peak` the most that ever were."""
+class DriverDevice:
+    """One device, selected for this process. `held` counts the allocated bytes, `peak` their maximum."""
 
     files: Tuple[str, ...] = ()
 
@@ -29,33 +29,33 @@ class Accelerator:
         self.held = self.peak = 0
         self.sizes: Dict[int, int] = {}
         count = ctypes.c_int()
-        self.start(count)
+        self.count_devices(count)
         if not count.value:
             raise OSError("it sees no device")
         self.index = local % count.value
         self.name, self.arch, self.memory = "", "", 0
-        self.use()
+        self.select()
 
-    def start(self, count: ctypes.c_int) -> None:
-        """Gets the library ready and counts its devices. Raises OSError."""
+    def count_devices(self, count: ctypes.c_int) -> None:
+        """Initialise the library and count its devices. Raises OSError."""
         raise NotImplementedError
 
-    def use(self) -> None:
-        """Makes the device this process's own, and learns its name, architecture and memory in bytes."""
+    def select(self) -> None:
+        """Select the device for this process; read its name, architecture and memory in bytes."""
         raise NotImplementedError
 
     def call(self, function: str, *arguments: Any) -> None:
-        """Calls a function that returns an error code. Raises OSError for one that is not 0."""
+        """Call a function that returns an error code. Raises OSError if it is not 0."""
         code = getattr(self.library, function)(*arguments)
         if code:
             raise OSError(code, f"{function}: {self.error(code)}")
 
     def error(self, code: int) -> str:
-        """The library's name for an error code."""
+        """Return the library's name for an error code."""
         raise NotImplementedError
 
     def allocate(self, size: int, managed: bool) -> int:
-        """The address of so many bytes on the device; `managed` ones the host may touch as well."""
+        """Allocate bytes on the device and return their address; the host may access `managed` ones, too."""
         found = ctypes.c_void_p()
         self.reserve(found, max(1, size), managed)
         address = found.value or 0
@@ -65,41 +65,41 @@ class Accelerator:
         return address
 
     def free(self, address: int) -> None:
-        """Gives back what `allocate` gave."""
+        """Free an address that `allocate` returned."""
         self.held -= self.sizes.pop(address)
         self.release(address)
 
     def reserve(self, found: ctypes.c_void_p, size: int, managed: bool) -> None:
-        """Allocates, and puts the address into `found`."""
+        """Allocate, and store the address in `found`."""
         raise NotImplementedError
 
     def release(self, address: int) -> None:
-        """Frees an address."""
+        """Free an address in the library."""
         raise NotImplementedError
 
-    def put(self, address: int, source: int, size: int) -> None:
-        """Copies bytes of the host to the device, and waits until they are there."""
+    def copy_to_device(self, address: int, source: int, size: int) -> None:
+        """Copy bytes of the host to the device, and wait for the end of the copy."""
         raise NotImplementedError
 
-    def get(self, target: int, address: int, size: int) -> None:
-        """Copies bytes of the device to the host, and waits until they are there."""
+    def copy_to_host(self, target: int, address: int, size: int) -> None:
+        """Copy bytes of the device to the host, and wait for the end of the copy."""
         raise NotImplementedError
 
-    def settle(self) -> None:
-        """Waits until everything on the device is done."""
+    def synchronize(self) -> None:
+        """Wait until all work on the device is done."""
         raise NotImplementedError
 
 
-class Cuda(Accelerator):
-    """A device of NVIDIA's driver; the context is the primary one, which the CUDA runtime and UCX share."""
+class CudaDevice(DriverDevice):
+    """A device of the NVIDIA driver. It uses the primary context, which the CUDA runtime and UCX share."""
 
     files = ("libcuda.so.1",)
 
-    def start(self, count: ctypes.c_int) -> None:
+    def count_devices(self, count: ctypes.c_int) -> None:
         self.call("cuInit", 0)
         self.call("cuDeviceGetCount", ctypes.byref(count))
 
-    def use(self) -> None:
+    def select(self) -> None:
         device, context, total = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_size_t()
         self.call("cuDeviceGet", ctypes.byref(device), self.index)
         self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
@@ -112,7 +112,7 @@ class Cuda(Accelerator):
         self.arch = f"sm_{major}{minor}"
 
     def attribute(self, which: int, device: ctypes.c_int) -> int:
-        """A number that the driver knows of a device."""
+        """Read a numeric attribute of a device."""
         found = ctypes.c_int()
         self.call("cuDeviceGetAttribute", ctypes.byref(found), which, device)
         return found.value
@@ -131,37 +131,37 @@ class Cuda(Accelerator):
     def release(self, address: int) -> None:
         self.call("cuMemFree_v2", ctypes.c_void_p(address))
 
-    def put(self, address: int, source: int, size: int) -> None:
+    def copy_to_device(self, address: int, source: int, size: int) -> None:
         self.call("cuMemcpyHtoD_v2", ctypes.c_void_p(address), ctypes.c_void_p(source), ctypes.c_size_t(size))
-        self.settle()
+        self.synchronize()
 
-    def get(self, target: int, address: int, size: int) -> None:
+    def copy_to_host(self, target: int, address: int, size: int) -> None:
         self.call("cuMemcpyDtoH_v2", ctypes.c_void_p(target), ctypes.c_void_p(address), ctypes.c_size_t(size))
 
-    def settle(self) -> None:
+    def synchronize(self) -> None:
         self.call("cuCtxSynchronize")
 
 
-class Rocm(Accelerator):
-    """A device of the HIP runtime. Its structures differ between releases, so the kernel tells the architecture."""
+class RocmDevice(DriverDevice):
+    """A device of the HIP runtime. HIP structures differ between releases, so the kernel provides the architecture."""
 
     files = (
         *("libamdhip64.so", "/opt/rocm/lib/libamdhip64.so"),
         *(f"libamdhip64.so.{major}" for major in (7, 6, 5)),
     )
 
-    def start(self, count: ctypes.c_int) -> None:
+    def count_devices(self, count: ctypes.c_int) -> None:
         self.call("hipInit", 0)
         self.call("hipGetDeviceCount", ctypes.byref(count))
 
-    def use(self) -> None:
+    def select(self) -> None:
         self.call("hipSetDevice", self.index)
         name, place, total = ctypes.create_string_buffer(256), ctypes.create_string_buffer(64), ctypes.c_size_t()
         self.call("hipDeviceGetName", name, len(name), self.index)
         self.call("hipDeviceTotalMem", ctypes.byref(total), self.index)
         self.call("hipDeviceGetPCIBusId", place, len(place), self.index)
         self.name, self.memory = name.value.decode(errors="replace"), total.value
-        self.arch = gfx(place.value.decode(errors="replace"))
+        self.arch = gfx_name(place.value.decode(errors="replace"))
 
     def error(self, code: int) -> str:
         self.library.hipGetErrorName.restype = ctypes.c_char_p
@@ -176,27 +176,27 @@ class Rocm(Accelerator):
     def release(self, address: int) -> None:
         self.call("hipFree", ctypes.c_void_p(address))
 
-    def put(self, address: int, source: int, size: int) -> None:
+    def copy_to_device(self, address: int, source: int, size: int) -> None:
         self.copy(address, source, size, TO_DEVICE)
-        self.settle()
+        self.synchronize()
 
-    def get(self, target: int, address: int, size: int) -> None:
+    def copy_to_host(self, target: int, address: int, size: int) -> None:
         self.copy(target, address, size, TO_HOST)
 
     def copy(self, target: int, source: int, size: int, way: int) -> None:
-        """Copies bytes one of the two ways."""
+        """Copy bytes in one of the two directions."""
         self.call("hipMemcpy", ctypes.c_void_p(target), ctypes.c_void_p(source), ctypes.c_size_t(size), way)
 
-    def settle(self) -> None:
+    def synchronize(self) -> None:
         self.call("hipDeviceSynchronize")
 
 
-def accelerator() -> Accelerator:
-    """The device of this rank, those of a node dealt out in turn. Ends the program where there is none."""
+def open_device() -> DriverDevice:
+    """Open the device of this rank; ranks of a node take its devices in turn. Exit if there is none."""
     local = next((int(os.environ[name]) for name in RANK_ON_NODE if os.environ.get(name, "").isdigit()), 0)
     reasons: List[str] = []
-    for kind in (Cuda, Rocm):
-        library, why = load(kind.files)
+    for kind in (CudaDevice, RocmDevice):
+        library, why = load_library(kind.files)
         if library is not None:
             try:
                 return kind(library, local)
@@ -206,8 +206,8 @@ def accelerator() -> Accelerator:
     sys.exit(f"no accelerator for device or managed memory on {os.uname().nodename}: {'; '.join(reasons)}")
 
 
-def load(files: Tuple[str, ...]) -> Tuple[Optional[ctypes.CDLL], str]:
-    """The first of these libraries that can be loaded; else why the first cannot."""
+def load_library(files: Tuple[str, ...]) -> Tuple[Optional[ctypes.CDLL], str]:
+    """Load the first of these libraries that can be loaded, else return the error of the first."""
     why = ""
     for file in files:
         try:
@@ -217,11 +217,11 @@ def load(files: Tuple[str, ...]) -> Tuple[Optional[ctypes.CDLL], str]:
     return None, why
 
 
-def gfx(place: str, topology: str = TOPOLOGY) -> str:
-    """`gfx1011` of the device at `0000:c1:00.0`, "" where the kernel does not tell.
+def gfx_name(place: str, topology: str = TOPOLOGY) -> str:
+    """Return `gfx1011` for the device at `0000:c1:00.0`; "" if the kernel lists no such device.
 
-    `location_id` is bus, device and function in one number; of `gfx_target_version` 100101 two digits each are minor
-    and stepping, which the name writes in hexadecimal.
+    `location_id` is bus, device and function in one number. The last four digits of `gfx_target_version` 100101 are two
+    each for minor and stepping, which the name writes in hexadecimal.
     """
     try:
         domain, bus, rest = place.split(":")

@@ -1,8 +1,8 @@
-"""The node agent: runs commands on one node for whoever holds its pipe, and leaves nothing when the pipe closes.
+"""The node agent. It runs commands on one node for the process that holds its pipe, and cleans up when the pipe closes.
 
-It is not imported: its text, and that of the modules beside it that it imports, is sent over the pipe and run by any
-Python 3.6 or later. Then it says MAGIC, and on stdin and stdout speaks frames, each `struct !II` (lengths of a JSON
-header and of a body) and both of them: requests in, each with an `id`, answers out with the same.
+It is never imported. Its text, with that of the modules that it imports, is sent over the pipe. Python 3.6 or later
+runs it. Then it prints MAGIC, and exchanges frames on stdin and stdout. A frame is `struct !II` (the lengths of a JSON
+header and of a body), then header and body. Each request has an `id`, and its answer has the same.
 """
 
 import contextlib
@@ -20,28 +20,28 @@ import time
 from pathlib import Path
 from typing import Any, Dict, List, NoReturn, Optional, Set, Tuple
 
-from agent_capture import Captured, content
-from agent_door import Door, Trouble, make_key
-from agent_place import hello, private_folder
-from agent_tree import below, processes, send, still_running
+from agent_capture import CapturedOutput, read_file
+from agent_dir import describe_node, private_folder
+from agent_sshd import AgentError, AgentSshd, make_key
+from agent_tree import descendants, processes, send_signals, still_running
 from segments import names as segments
 from segments import remove
 
 Fields = Dict[str, Any]
 Answer = Tuple[Fields, bytes]
 
-MAGIC = b"\0hetgpu-agent 1\0"  # whatever stands before it, a login shell has printed
-LINGER = 0.25  # seconds in which what a command left may end by itself
-KILL_LIMIT = 10.0  # seconds after which a process that even KILL does not end is given up
+MAGIC = b"\0hetgpu-agent 1\0"  # a login shell may print text before it
+LINGER = 0.25  # seconds in which leftovers of a command may end by themselves
+KILL_LIMIT = 10.0  # seconds to wait for a process after KILL
 CHUNK = 256 << 10  # bytes of output in one frame
-PIECE = 16 << 10  # bytes written at once, so that a slow link is seen to move
+PIECE = 16 << 10  # bytes written at once, so that progress on a slow link is visible
 BACKLOG = 2 << 20  # bytes: more than a pipe holds (F_SETPIPE_SZ below) and one chunk
 F_SETPIPE_SZ = 1031
 IFF_UP, IFF_LOOPBACK = 0x1, 0x8  # linux/if.h
 
 
-class Run:
-    """A command that streams. `pid` is set once it was started (`launched`) and until it is reaped."""
+class StreamedCommand:
+    """A command with streamed output. `pid` is set from its start (`launched`) until it is reaped."""
 
     def __init__(self) -> None:
         self.launched = threading.Event()
@@ -52,24 +52,24 @@ class Run:
 
 
 class Agent:
-    """What answers requests, each in a thread of its own; the methods named `do_...` are the requests."""
+    """The server of requests, each in a thread of its own; the methods named `do_...` are the requests."""
 
     def __init__(self, out: int, folder: str) -> None:
         self.out = out
         self.folder = folder
-        self.lock = threading.Lock()  # for what follows, and to start processes
+        self.lock = threading.Lock()  # for the fields below, and to start processes
         self.writing = threading.Lock()
         self.closing = False
-        self.moved = 0  # bytes that we said
-        self.segments = segments()  # of shared memory, that were here before us
+        self.moved = 0  # bytes that we sent
+        self.segments = segments()  # segments of shared memory that existed before us
         self.owned: Set[int] = set()
-        self.runs: Dict[int, Run] = {}
-        self.door = Door(folder, self.start)
+        self.runs: Dict[int, StreamedCommand] = {}
+        self.sshd = AgentSshd(folder, self.start)
 
-    def say(self, fields: Fields, body: bytes = b"") -> None:
-        """Sends one frame; none any more once we end, for what then comes of commands is our own doing.
+    def send_frame(self, fields: Fields, body: bytes = b"") -> None:
+        """Send one frame. Send none after the end has begun: later output of commands is caused by our own signals.
 
-        Where nobody hears it, ends the agent.
+        If the pipe is broken, end the agent.
         """
         head = json.dumps(fields).encode()
         left = memoryview(struct.pack("!II", len(head), len(body)) + head + body)
@@ -83,7 +83,7 @@ class Agent:
                 os.kill(os.getpid(), signal.SIGTERM)
 
     def serve(self) -> None:
-        """Answers requests until the pipe closes."""
+        """Answer requests until the pipe closes."""
         while True:
             sizes = sys.stdin.buffer.read(8)
             if len(sizes) < 8:
@@ -93,22 +93,22 @@ class Agent:
             if fields["op"] == "bye":
                 return
             if fields["op"] == "run":
-                self.runs[fields["id"]] = Run()
+                self.runs[fields["id"]] = StreamedCommand()
             content = sys.stdin.buffer.read(body)
             threading.Thread(target=self.answer, args=(fields, content), daemon=True).start()
 
     def answer(self, request: Fields, body: bytes) -> None:
-        """Does what is asked, and says what came of it."""
+        """Run one request and send its result."""
         try:
-            fields, said = getattr(self, "do_" + request["op"])(request, body)
-        except Trouble as error:
-            fields, said = {"error": str(error)}, b""
-        except Exception as error:  # noqa: BLE001 - whoever asked waits for an answer
-            fields, said = {"error": f"{type(error).__name__}: {error}"}, b""
-        self.say(dict(fields, id=request["id"]), said)
+            fields, body = getattr(self, "do_" + request["op"])(request, body)
+        except AgentError as error:
+            fields, body = {"error": str(error)}, b""
+        except Exception as error:  # noqa: BLE001 - the client waits for an answer
+            fields, body = {"error": f"{type(error).__name__}: {error}"}, b""
+        self.send_frame(dict(fields, id=request["id"]), body)
 
     def start(self, argv: List[str], env: Dict[str, str], **files: Any) -> "subprocess.Popen[bytes]":
-        """Starts a process that is ours until it is given to `reap`."""
+        """Start a process that is owned by the agent until `reap`."""
         with self.lock:
             if self.closing:
                 raise OSError(errno.ESHUTDOWN, "the agent is ending")
@@ -121,7 +121,7 @@ class Agent:
             return process
 
     def reap(self, process: "subprocess.Popen[bytes]") -> Optional[int]:
-        """The return code of a process that ended; None for one that KILL does not end."""
+        """Return the return code of a process that ended; None if even KILL does not end it."""
         if still_running([process.pid], KILL_LIMIT):
             return None
         with self.lock:
@@ -129,91 +129,93 @@ class Agent:
             return process.wait()
 
     def do_ask(self, request: Fields, body: bytes) -> Answer:
-        """A short command's whole answer: what it wrote until it ended, though its children may hold the pipes on."""
+        """Run a short command and return its whole output until it ends, even if its children keep the pipes open."""
         pipe = subprocess.PIPE
         try:
             process = self.start(
                 request["argv"], request["env"], stdin=pipe if body else subprocess.DEVNULL, stdout=pipe, stderr=pipe
             )
         except (OSError, ValueError) as error:
-            return {"failed": failure(error, request)}, b""
-        said = Captured(process, body)
-        ended = said.until_ended(time.monotonic() + request["timeout"])
+            return {"failed": describe_failure(error, request)}, b""
+        captured = CapturedOutput(process, body)
+        ended = captured.until_ended(time.monotonic() + request["timeout"])
         if not ended:
-            send([process.pid, *below(processes(), [process.pid])], signal.SIGKILL)
-        out, err = said.close()
+            send_signals([process.pid, *descendants(processes(), [process.pid])], signal.SIGKILL)
+        out, err = captured.close()
         return {"ended": ended, "returncode": self.reap(process), "stdout": len(out)}, out + err
 
     def do_run(self, request: Fields, _: bytes) -> Answer:
-        """A command whose output is passed on as it comes; when it ends, whatever it left is stopped."""
+        """Run a command and forward its output as it comes. Stop all leftovers when it ends."""
         run = self.runs[request["id"]]
-        heard, tell = os.pipe()
+        read_end, write_end = os.pipe()
         with contextlib.suppress(OSError):
-            fcntl.fcntl(heard, F_SETPIPE_SZ, 1 << 20)
+            fcntl.fcntl(read_end, F_SETPIPE_SZ, 1 << 20)
         try:
-            process = self.start(request["argv"], request["env"], stdin=subprocess.DEVNULL, stdout=tell, stderr=tell)
+            process = self.start(
+                request["argv"], request["env"], stdin=subprocess.DEVNULL, stdout=write_end, stderr=write_end
+            )
             run.pid = process.pid
         except (OSError, ValueError) as error:
-            os.close(heard)
-            return {"failed": failure(error, request)}, b""
+            os.close(read_end)
+            return {"failed": describe_failure(error, request)}, b""
         finally:
             run.launched.set()
-            os.close(tell)
-        pump = threading.Thread(target=self.pump, args=(heard, request["id"], run), daemon=True)
-        pump.start()
+            os.close(write_end)
+        forwarder = threading.Thread(target=self.forward_output, args=(read_end, request["id"], run), daemon=True)
+        forwarder.start()
         still_running([process.pid], None)
-        self.say({"id": request["id"], "event": "ended"})
-        survivors = self.sweep(run.linger, run.grace, process.pid)
-        cut = not self.drained(pump, run)
+        self.send_frame({"id": request["id"], "event": "ended"})
+        survivors = self.stop_strays(run.linger, run.grace, process.pid)
+        cut = not self.drain(forwarder, run)
         run.pid = None
         return {"returncode": self.reap(process), "survivors": survivors, "cut": cut}, b""
 
-    def drained(self, pump: threading.Thread, run: Run) -> bool:
-        """Waits for the rest of a run's output as long as anything moves; whether it was all passed on.
+    def drain(self, forwarder: threading.Thread, run: StreamedCommand) -> bool:
+        """Wait for the rest of a command's output while data moves; return whether all of it was forwarded.
 
-        Nobody of the run writes any more: beyond what the pipe can hold it comes from elsewhere.
+        The command has ended: data beyond the capacity of the pipe comes from other processes.
         """
         end, before, now = run.passed + BACKLOG, -1, 0
-        while pump.is_alive() and run.passed < end and before != now:
+        while forwarder.is_alive() and run.passed < end and before != now:
             before = self.moved if run.passing else run.passed
-            pump.join(KILL_LIMIT)
+            forwarder.join(KILL_LIMIT)
             now = self.moved if run.passing else run.passed
-        return not pump.is_alive() or run.passed >= end
+        return not forwarder.is_alive() or run.passed >= end
 
-    def pump(self, heard: int, number: int, run: Run) -> None:
-        """Passes a run's output on until nobody can write any more."""
-        with open(heard, "rb", buffering=0) as pipe:
+    def forward_output(self, read_end: int, number: int, run: StreamedCommand) -> None:
+        """Forward the output of a command until no process holds its pipe."""
+        with open(read_end, "rb", buffering=0) as pipe:
             for chunk in iter(lambda: pipe.read(CHUNK), b""):
                 run.passing = True
-                self.say({"id": number, "event": "output"}, chunk)
+                self.send_frame({"id": number, "event": "output"}, chunk)
                 run.passing = False
                 run.passed += len(chunk)
 
     def do_stop(self, request: Fields, _: bytes) -> Answer:
-        """Asks a run's command to end, and kills it after `grace` seconds; with 0 also all it started, at once."""
+        """Ask a command to end, and kill it after `grace` seconds; with 0, kill all its processes at once."""
         run = self.runs[request["run"]]
         run.launched.wait()
         run.linger, run.grace = 0.0, request["grace"] / 2
         if run.pid is not None:
             if request["grace"]:
-                send([run.pid], signal.SIGTERM, signal.SIGCONT)  # a stopped process acts on nothing but KILL
+                send_signals([run.pid], signal.SIGTERM, signal.SIGCONT)  # a stopped process acts on nothing but KILL
                 still_running([run.pid], request["grace"])
             if run.pid is not None:
-                send([run.pid], signal.SIGKILL)
+                send_signals([run.pid], signal.SIGKILL)
             if not request["grace"]:
-                self.sweep(0.0, 0.0)
+                self.stop_strays(0.0, 0.0)
         return {}, b""
 
     def do_sweep(self, request: Fields, _: bytes) -> Answer:
-        return {"survivors": self.sweep(request["linger"], request["grace"])}, b""
+        return {"survivors": self.stop_strays(request["linger"], request["grace"])}, b""
 
-    def strays(self, mine: Optional[int] = None) -> Dict[int, str]:
-        """What runs below us, by pid: not what we started ourselves and still attend to, but for `mine`."""
+    def find_strays(self, mine: Optional[int] = None) -> Dict[int, str]:
+        """Return running descendants by pid, without the processes that the agent owns; include `mine`."""
         table = processes()
-        listener = self.door.process.pid if self.door.process else 0
+        listener = self.sshd.process.pid if self.sshd.process else 0
         with self.lock:
             spared = self.owned - {mine, listener}
-            found = [pid for pid in below(table, [os.getpid()], spared) if pid != listener]
+            found = [pid for pid in descendants(table, [os.getpid()], spared) if pid != listener]
             for pid in found:
                 parent, _, state = table[pid]
                 if state == "Z" and parent == os.getpid() and pid not in self.owned:
@@ -221,38 +223,38 @@ class Agent:
                         os.waitpid(pid, os.WNOHANG)
         return {pid: table[pid][1] for pid in found if table[pid][2] not in "ZX"}
 
-    def sweep(self, linger: float, grace: float, mine: Optional[int] = None) -> List[str]:
-        """Stops all strays: they have `linger` seconds to end by themselves, `grace` after TERM, then comes KILL."""
-        still_running(self.strays(mine), linger)
-        names = found = self.strays(mine)
+    def stop_strays(self, linger: float, grace: float, mine: Optional[int] = None) -> List[str]:
+        """Stop all strays: wait `linger` seconds, then send TERM, wait `grace` seconds, then send KILL."""
+        still_running(self.find_strays(mine), linger)
+        names = found = self.find_strays(mine)
         if found and grace:
-            send(found, signal.SIGTERM, signal.SIGCONT)
+            send_signals(found, signal.SIGTERM, signal.SIGCONT)
             still_running(found, grace)
         deadline, empty = time.monotonic() + KILL_LIMIT, 0
-        while found and empty < 2:  # one look misses what forks meanwhile
-            left = self.strays(mine)
+        while found and empty < 2:  # one listing misses processes that fork meanwhile
+            left = self.find_strays(mine)
             names = {**names, **left}
             empty = 0 if left else empty + 1
             if time.monotonic() > deadline:
                 names.update({pid: name + ", which KILL did not end" for pid, name in left.items()})
                 break
-            send(left, signal.SIGKILL)
+            send_signals(left, signal.SIGKILL)
             still_running(left, deadline - time.monotonic())
         remove(segments() - self.segments)
         return [f"{name} ({pid})" for pid, name in sorted(names.items()) if not name.startswith("sshd")]
 
     def do_put(self, request: Fields, body: bytes) -> Answer:
-        """Writes files, one after another in `body`, below the folder."""
+        """Write files, one after another in `body`, below the folder."""
         at = 0
         for name, size in request["files"]:
             path = Path(self.folder, name)
             if not name or "\0" in name or name.startswith("/") or {"..", "."} & set(name.split("/")):
-                raise Trouble(f"{name!r} does not lie below the folder")
+                raise AgentError(f"{name!r} does not lie below the folder")
             for parent in reversed(path.relative_to(self.folder).parents):
                 with contextlib.suppress(FileExistsError):
                     Path(self.folder, parent).mkdir(0o700)
             if path.parent.resolve() != path.parent:
-                raise Trouble(f"{name!r} does not lie below the folder")
+                raise AgentError(f"{name!r} does not lie below the folder")
             file = os.open(str(path), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             with open(file, "wb") as opened:  # noqa: PTH123 - it is a descriptor
                 opened.write(body[at : at + size])
@@ -260,7 +262,7 @@ class Agent:
         return {}, b""
 
     def do_read(self, request: Fields, _: bytes) -> Answer:
-        found = [content(path) for path in request["paths"]]
+        found = [read_file(path) for path in request["paths"]]
         return {"sizes": [None if one is None else len(one) for one in found]}, b"".join(filter(None, found))
 
     def do_exists(self, request: Fields, _: bytes) -> Answer:
@@ -269,7 +271,7 @@ class Agent:
     def do_interfaces(self, _: Fields, __: bytes) -> Answer:
         flags = {}
         for listed in Path("/sys/class/net").glob("*/flags"):
-            flags[listed.parent.name] = int((content(str(listed)) or b"0").decode(), 16)
+            flags[listed.parent.name] = int((read_file(str(listed)) or b"0").decode(), 16)
         up = [name for name, flag in flags.items() if flag & IFF_UP]
         return {"up": sorted(up, key=lambda name: (not flags[name] & IFF_LOOPBACK, name))}, b""
 
@@ -277,38 +279,38 @@ class Agent:
         return {"public": make_key(self.folder + "/key")}, b""
 
     def do_settle(self, request: Fields, _: bytes) -> Answer:
-        """Gives the folder the name that its siblings on other nodes have, if nobody here has it."""
+        """Rename the folder to the name that the other nodes use, if that name is free here."""
         wanted = Path(self.folder).with_name(Path(request["name"]).name)
         with contextlib.suppress(OSError):
-            wanted.mkdir(0o700)  # fails where anything is there already, a link too
+            wanted.mkdir(0o700)  # fails if the name exists, even as a link
             Path(self.folder).rename(wanted)
-            self.folder = self.door.folder = str(wanted)
+            self.folder = self.sshd.folder = str(wanted)
         return {"folder": self.folder}, b""
 
-    def do_door(self, request: Fields, _: bytes) -> Answer:
+    def do_start_sshd(self, request: Fields, _: bytes) -> Answer:
         env = {"TMPDIR": self.folder, **request["env"]}
         env.update({name: os.environ[name] for name in ("HETGPU_OWNER",) if name in os.environ})
         for name in ("PATH", "LD_LIBRARY_PATH"):
             places = list(filter(None, (env.get(name), os.environ.get(name))))
             env.update({name: os.pathsep.join(places)} if places else {})
-        return dict(self.door.open(request["key"], env)), b""
+        return dict(self.sshd.open(request["key"], env)), b""
 
     def do_log(self, _: Fields, __: bytes) -> Answer:
-        return {"lines": list(self.door.log)}, b""
+        return {"lines": list(self.sshd.log)}, b""
 
-    def end(self) -> NoReturn:
-        """Kills whatever runs below us, removes the folder, and ends, whatever other threads wait for."""
+    def shut_down(self) -> NoReturn:
+        """Kill all descendants, remove the folder, and exit, even if other threads wait."""
         with self.lock:
             self.closing = True
             self.owned.clear()
-        self.door.process = None
-        self.sweep(0.0, 0.0)
+        self.sshd.process = None
+        self.stop_strays(0.0, 0.0)
         shutil.rmtree(self.folder, ignore_errors=True)
         os._exit(0)
 
 
-def failure(error: Exception, request: Fields) -> Fields:
-    """Why a command was not started, in the words of which `_starting.py` makes a sentence."""
+def describe_failure(error: Exception, request: Fields) -> Fields:
+    """Return the reasons why a command was not started, from which `_starting.py` builds a sentence."""
     env = dict(os.environ, **request["env"])
     path = env.get("PATH", "")
     sizes = (len(os.fsencode(text)) + 1 for text in (*request["argv"], *env, *env.values()))
@@ -319,7 +321,7 @@ def failure(error: Exception, request: Fields) -> Fields:
 
 
 def main() -> None:
-    """Serves until the pipe closes or a signal ends it."""
+    """Serve until the pipe closes or a signal ends the agent."""
     out = os.dup(1)
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 1)
@@ -328,19 +330,19 @@ def main() -> None:
         os.environ["HETGPU_OWNER"] = sys.argv[2]
     try:
         agent = Agent(out, private_folder())
-    except Trouble as error:
-        Agent(out, "").say({"id": 0, "error": str(error)})
+    except AgentError as error:
+        Agent(out, "").send_frame({"id": 0, "error": str(error)})
         return
     try:
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda *_: sys.exit(0))
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        agent.say(dict(hello(agent.folder), id=0))
+        agent.send_frame(dict(describe_node(agent.folder), id=0))
         agent.serve()
     finally:
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
-        agent.end()
+        agent.shut_down()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the node agent knows of processes: who runs, who descends from whom, and when they end. Python 3.6 or later."""
+"""The processes of a node: their table, their descendants, and their end. Python 3.6 or later."""
 
 import collections
 import contextlib
@@ -14,16 +14,16 @@ Table = Dict[int, Tuple[int, str, str]]
 
 PR_SET_CHILD_SUBREAPER = 36
 SYS_PIDFD_OPEN = 434  # on every architecture
-LOOK_EVERY = 0.01  # seconds
+POLL_INTERVAL = 0.01  # seconds
 
 
 def become_subreaper() -> bool:
-    """Lets our descendants' orphans fall to us; whether the kernel agreed."""
+    """Adopt orphaned descendants; return whether the kernel agreed."""
     return bool(ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(1), 0, 0, 0) == 0)
 
 
 def pidfd(pid: int) -> int:
-    """A file descriptor that is readable once the process has ended; OSError where there is none."""
+    """Return a file descriptor that is readable once the process has ended. Raises OSError if there is none."""
     if hasattr(os, "pidfd_open"):
         return int(os.pidfd_open(pid))
     handle = int(ctypes.CDLL(None, use_errno=True).syscall(SYS_PIDFD_OPEN, pid, 0))
@@ -33,7 +33,7 @@ def pidfd(pid: int) -> int:
 
 
 def processes() -> Table:
-    """Parent, name and state (Z: ended, not reaped) of every process."""
+    """Return parent, name and state (Z: ended, not reaped) of every process."""
     table: Table = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -46,7 +46,7 @@ def processes() -> Table:
 
 
 def still_running(pids: Iterable[int], seconds: Optional[float]) -> Set[int]:
-    """Those of `pids` that still run when all have ended or `seconds` (None: any time) have passed. Reaps none."""
+    """Return those of `pids` that still run after `seconds` (None: no limit), or {} once all have ended. Reap none."""
     deadline = None if seconds is None else time.monotonic() + seconds
     poll = select.poll()
     running: Dict[int, int] = {}
@@ -57,7 +57,7 @@ def still_running(pids: Iterable[int], seconds: Optional[float]) -> Set[int]:
             except OSError as error:
                 if error.errno == errno.ESRCH:
                     continue
-                return look_often(set(pids), deadline)  # a kernel before 5.3, or no descriptors left
+                return poll_processes(set(pids), deadline)  # a kernel before 5.3, or no descriptors left
             running[handle] = pid
             poll.register(handle, select.POLLIN)
         while running:
@@ -75,26 +75,26 @@ def still_running(pids: Iterable[int], seconds: Optional[float]) -> Set[int]:
             os.close(handle)
 
 
-def look_often(pids: Set[int], deadline: Optional[float]) -> Set[int]:
-    """As `still_running`, where the kernel cannot tell when a process ends."""
+def poll_processes(pids: Set[int], deadline: Optional[float]) -> Set[int]:
+    """Do the same as `still_running` on a kernel that cannot notify about the end of a process."""
     while True:
         table = processes()
         left = {pid for pid in pids if pid in table and table[pid][2] not in "ZX"}
         if not left or (deadline is not None and time.monotonic() > deadline):
             return left
-        time.sleep(LOOK_EVERY)
+        time.sleep(POLL_INTERVAL)
 
 
-def send(pids: Iterable[int], *numbers: int) -> None:
-    """Sends signals to processes that may be gone."""
+def send_signals(pids: Iterable[int], *numbers: int) -> None:
+    """Send signals to processes that may have ended."""
     for pid in pids:
         for number in numbers:
             with contextlib.suppress(OSError):
                 os.kill(pid, number)
 
 
-def below(table: Table, roots: Iterable[int], spared: Iterable[int] = ()) -> Iterator[int]:
-    """Descendants of `roots`, without those of `spared` and themselves."""
+def descendants(table: Table, roots: Iterable[int], spared: Iterable[int] = ()) -> Iterator[int]:
+    """Yield the descendants of `roots`, without `spared` and their descendants."""
     children: Dict[int, List[int]] = collections.defaultdict(list)
     for pid, (parent, _, _) in table.items():
         children[parent].append(pid)

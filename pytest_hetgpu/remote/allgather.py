@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from harness import MPI, Operation, main, pattern
+from harness import MPI, MpiOperation, main, pattern
 
 
-class Allgather(Operation):
-    """Each rank gives one block and verifies all; in place its own already lies where it belongs."""
+class MpiAllgather(MpiOperation):
+    """All-gather: each rank sends one block and verifies all; in place, its own block is already in position."""
 
     name = "allgather"
     splits = True
@@ -26,4 +26,4 @@ class Allgather(Operation):
 
 
 if __name__ == "__main__":
-    main(Allgather)
+    main(MpiAllgather)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from harness import MPI, Reduction, main
+from harness import MPI, MpiReduction, main
 
 
-class Allreduce(Reduction):
-    """Each rank contributes its own pattern; every rank verifies the sum."""
+class MpiAllreduce(MpiReduction):
+    """All-reduce: each rank contributes its own pattern and verifies the sum."""
 
     name = "allreduce"
 
@@ -21,4 +21,4 @@ class Allreduce(Reduction):
 
 
 if __name__ == "__main__":
-    main(Allreduce)
+    main(MpiAllreduce)

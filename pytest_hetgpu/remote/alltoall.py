@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from harness import MPI, Operation, main, pattern
+from harness import MPI, MpiOperation, main, pattern
 
 
-class Alltoall(Operation):
-    """Each rank verifies the block that each rank had for it."""
+class MpiAlltoall(MpiOperation):
+    """All-to-all: each rank verifies the blocks that it received from every rank."""
 
     name = "alltoall"
     splits = True
@@ -25,4 +25,4 @@ class Alltoall(Operation):
 
 
 if __name__ == "__main__":
-    main(Alltoall)
+    main(MpiAlltoall)

@@ -6,38 +6,38 @@ import time
 from typing import Any
 
 import numpy as np
-from harness import MPI, Operation, main
+from harness import MPI, MpiOperation, main
 
-LATE = 0.002  # seconds; many times what a barrier takes that holds nobody
+LATE = 0.002  # seconds; many times the duration of a barrier without late ranks
 MOST_LATE = 16
 
 
-class Barrier(Operation):
-    """Some ranks in turn come late, and say so to all others; none of these may get through before it has the word."""
+class MpiBarrier(MpiOperation):
+    """Barrier: late ranks, in turn, send a word to all others, which must not leave before they have it."""
 
     name = "barrier"
     sweeps = False
 
     def sent(self) -> np.ndarray[Any, Any]:
-        return self.nothing()
+        return self.empty_buffer()
 
     def expected(self) -> np.ndarray[Any, Any]:
         return np.ones(len(self.late_ranks()), self.dtype)
 
     def late_ranks(self) -> range:
-        """All ranks, or some of very many."""
+        """Return all ranks, or some of very many."""
         return range(0, self.ranks, -(-self.ranks // MOST_LATE))
 
     def step(self) -> None:
         self.comm.Barrier()
 
-    def prove(self) -> None:
+    def run_verified(self) -> None:
         self.fill()
         for index, late in enumerate(self.late_ranks()):
-            self.result[index] = self.come_late() if self.rank == late else self.wait_for(late)
+            self.result[index] = self.enter_late() if self.rank == late else self.enter_early(late)
 
-    def come_late(self) -> bool:
-        """Enters the barrier when every other rank is sure to have the word."""
+    def enter_late(self) -> bool:
+        """Enter the barrier after every other rank has the word."""
         time.sleep(LATE)
         for other in range(self.ranks):
             if other != self.rank:
@@ -46,8 +46,8 @@ class Barrier(Operation):
         self.step()
         return True
 
-    def wait_for(self, late: int) -> bool:
-        """Whether the word was there when the barrier let this rank go."""
+    def enter_early(self, late: int) -> bool:
+        """Return whether the word had arrived when the barrier released this rank."""
         word = self.comm.Irecv([bytearray(1), 0, MPI.BYTE], late)
         self.step()
         there = word.Test()
@@ -56,4 +56,4 @@ class Barrier(Operation):
 
 
 if __name__ == "__main__":
-    main(Barrier)
+    main(MpiBarrier)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from harness import Operation, main, pattern
+from harness import MpiOperation, main, pattern
 
 
-class BidirectionalSendRecv(Operation):
-    """Each side verifies the other's data."""
+class MpiBidirectionalSendRecv(MpiOperation):
+    """Send and receive at once: each side verifies the data of the other."""
 
     name = "bidirectional_send_recv"
     paired = True
@@ -22,4 +22,4 @@ class BidirectionalSendRecv(Operation):
 
 
 if __name__ == "__main__":
-    main(BidirectionalSendRecv)
+    main(MpiBidirectionalSendRecv)

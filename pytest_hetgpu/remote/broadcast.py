@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from harness import ROOT, Operation, main, pattern
+from harness import ROOT, MpiOperation, main, pattern
 from memory import Array
 
 
-class Broadcast(Operation):
-    """Every rank verifies the root's pattern, the root that it still has it."""
+class MpiBroadcast(MpiOperation):
+    """Broadcast: every rank verifies the root's pattern, the root that its own is unchanged."""
 
     name = "broadcast"
 
@@ -19,7 +19,7 @@ class Broadcast(Operation):
         return not self.is_root
 
     def sent(self) -> np.ndarray[Any, Any]:
-        return self.nothing()
+        return self.empty_buffer()
 
     def read_by_mpi(self) -> Array:
         return self.result if self.is_root else self.data
@@ -32,4 +32,4 @@ class Broadcast(Operation):
 
 
 if __name__ == "__main__":
-    main(Broadcast)
+    main(MpiBroadcast)

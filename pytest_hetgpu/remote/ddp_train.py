@@ -5,26 +5,26 @@ from __future__ import annotations
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
-from torch_training import arguments, compare, flat, size_of, student, task, tell, train
+from torch_training import arguments, compare, flatten, make_data, make_model, report_training, size_of, train
 from torch_world import join
 
 DTYPE = torch.float32
 
 
 def main() -> None:
-    """Trains, and compares every parameter with rank 0's, bit by bit."""
+    """Train, and compare every parameter with rank 0's, bit by bit."""
     options = arguments()
     world = join(options.backend, options.memory)
-    model = student(options.hidden, world.device, DTYPE)
+    model = make_model(options.hidden, world.device, DTYPE)
     devices = [world.device] if world.device.type == "cuda" else None
-    data = task(options.samples, world.device, DTYPE)
-    told = train(world, DistributedDataParallel(model, device_ids=devices), data, options, (world.rank, world.ranks))
-    mine = flat(model.parameters())
+    data = make_data(options.samples, world.device, DTYPE)
+    record = train(world, DistributedDataParallel(model, device_ids=devices), data, options, (world.rank, world.ranks))
+    mine = flatten(model.parameters())
     roots = mine.clone()
     dist.broadcast(roots, 0)
     fields = {"size": size_of(model), "dtype": "float32"}
     wrong = compare(world, fields, mine, roots, torch.eq)
-    tell("ddp_train", world, told, (fields["size"], "float32"), wrong)
+    report_training("ddp_train", world, record, (fields["size"], "float32"), wrong)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 """A checked all-reduce in which one rank fails, for real and in one of the ways that ranks do fail.
 
     --fault NAME   one of FAULTS
-    --rank 1       the rank that fails; `flood` and `slow` are done by all, `cut` by the last
+    --rank 1       the rank that fails; `flood` and `slow` run on all ranks, `cut` on the last
     --when before  before the rank enters the all-reduce, or `in`: in its reduction, called by MPI
 
-Some faults take place before there is an MPI: nothing here imports it until they had their turn.
+Some faults happen before MPI starts, so this module imports MPI only after them.
 """
 
 from __future__ import annotations
@@ -35,65 +35,65 @@ STEP = 0.1
 MOMENT = 0.01
 
 _RANK_NAMES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")
-# What ties a process to its launcher.
+# Variables that tie a process to its launcher.
 _TIES = re.compile(r"PMIX_|PMI2?_|PRTE_|OMPI_COMM_WORLD_|OMPI_UNIVERSE_|OMPI_MCA_(?:ess|orte_|prte_)|HYDI_|MPI_LOCAL")
 
 
 def no_program() -> NoReturn:
-    """Starts a program file that is not there."""
-    again(program=str(Path(__file__).with_name(f"{ABSENT}.py")))
+    """Start a program file that does not exist."""
+    restart(program=str(Path(__file__).with_name(f"{ABSENT}.py")))
 
 
 def no_interpreter() -> NoReturn:
-    """Starts an interpreter that is not there, as a launcher's context would: by env."""
+    """Start an interpreter that does not exist through env, as in a launcher's context."""
     os.execvp("env", ["env", f"/{ABSENT}/bin/python3", __file__])
 
 
 def missing_mpi() -> NoReturn:
-    """Looks for libmpi where there is none."""
-    again(MPI4PY_LIBMPI=f"/{ABSENT}/libmpi.so")
+    """Search libmpi in a folder without it."""
+    restart(MPI4PY_LIBMPI=f"/{ABSENT}/libmpi.so")
 
 
 def other_mpi() -> NoReturn:
-    """Loads a libmpi that lies elsewhere than the stack's own: a copy of it in memory, so it does run."""
+    """Load a working copy of libmpi from another place (memory) than the stack's own."""
     home = Path(sys.prefix) / "lib"
     original = next(home.glob("libmpi.so.[0-9]*"), None)
     if original is None:
         sys.exit(f"there is no libmpi to copy in {home}")
     copy = os.memfd_create(original.name, 0)
     os.write(copy, original.read_bytes())
-    again(LD_PRELOAD=f"/proc/self/fd/{copy}", LD_LIBRARY_PATH=f"{home}:{home / 'openmpi'}")
+    restart(LD_PRELOAD=f"/proc/self/fd/{copy}", LD_LIBRARY_PATH=f"{home}:{home / 'openmpi'}")
 
 
 def alone() -> NoReturn:
-    """Every rank forgets its launcher, and makes a world of its own."""
+    """Drop the launcher's variables on every rank, so that each makes a world of its own."""
     for name in [name for name in os.environ if _TIES.match(name)]:
         del os.environ[name]
-    again()
+    restart()
 
 
-def again(program: str = __file__, **env: str) -> NoReturn:
-    """Starts this rank's program once more, without the fault, in a changed environment."""
+def restart(program: str = __file__, **env: str) -> NoReturn:
+    """Start this rank's program again, without the fault, in a changed environment."""
     os.execve(sys.executable, [sys.executable, "-m", "mpi4py", program], {**os.environ, **env})
 
 
 def segfault() -> None:
-    """Writes to an address that is nobody's."""
+    """Write to an unmapped address."""
     ctypes.memset(8, 0, 8)
 
 
 def kill() -> None:
-    """Dies as from the kernel's OOM killer, or an administrator's."""
+    """Die as from the kernel's OOM killer, or an administrator's kill."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def raises() -> NoReturn:
-    """An error of the program's own."""
+    """Raise an error of the program's own."""
     raise ValueError("raised on purpose")
 
 
 def no_memory() -> None:
-    """Asks numpy for more than there can be."""
+    """Ask numpy for more memory than exists."""
     import numpy as np
 
     limit_memory()
@@ -101,7 +101,7 @@ def no_memory() -> None:
 
 
 def no_malloc() -> None:
-    """Leaves the libraries no memory to work with."""
+    """Leave the libraries no memory to work with."""
     import numpy as np
     from mpi4py import MPI
 
@@ -112,28 +112,28 @@ def no_malloc() -> None:
 
 
 def limit_memory(spare: int = SPARE_MEMORY) -> None:
-    """Lets this process grow by so many bytes, and no more."""
+    """Limit the growth of this process to `spare` bytes."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     limit = pages * resource.getpagesize() + spare
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
 def fill_memory() -> NoReturn:
-    """Uses memory up, as far as that is safe: the kernel is to end it before."""
+    """Fill the memory up to a safe limit; the kernel is expected to end the process before."""
     held = [bytearray(b"x") * SPARE_MEMORY for _ in range(MOST_FILLED // SPARE_MEMORY)]
     raise MemoryError(f"{len(held)} blocks: nothing ended this process: it needs a limit of memory below 4 GiB")
 
 
 def hang() -> NoReturn:
-    """Waits for what never comes."""
+    """Wait forever."""
     while True:
         signal.pause()
 
 
 def cut() -> None:
-    """The last rank's connections to the others of this host end, as by a firewall; the launcher's stay.
+    """Cut the last rank's connections to the others of this host, as a firewall would; keep the launcher's.
 
-    The others sleep meanwhile, for who only reads cannot tell a connection that was cut from a peer that has gone.
+    The others sleep meanwhile: a rank that only reads cannot distinguish a cut connection from a closed one.
     """
     from mpi4py import MPI
 
@@ -147,17 +147,17 @@ def cut() -> None:
     for descriptor, (local, remote) in connections(mine).items():
         if (remote, local) in ends:
             connection = socket.socket(fileno=os.dup(descriptor))
-            connection.shutdown(socket.SHUT_WR)  # of what it reads it would see an end
+            connection.shutdown(socket.SHUT_WR)  # a shutdown for reading would look like an end
             connection.close()
 
 
 def state_of(pid: int) -> str:
-    """A letter: what a process does (proc_pid_stat(5)); who waits for MPI runs."""
+    """Return the state letter of a process (proc_pid_stat(5)); a rank that waits for MPI runs (R)."""
     return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
 
 
 def connections(pid: int) -> Dict[int, Tuple[str, str]]:
-    """Local and remote end of each TCP connection of a process, by descriptor."""
+    """Return local and remote end of each TCP connection of a process, by descriptor."""
     ends = {}
     for table in ("tcp", "tcp6"):
         lines = Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]
@@ -173,7 +173,7 @@ def connections(pid: int) -> Dict[int, Tuple[str, str]]:
 
 
 def slow() -> NoReturn:
-    """Gets on, and never to an end."""
+    """Make progress without ever reaching the end."""
     from mpi4py import MPI
 
     for step in itertools.count():
@@ -184,7 +184,7 @@ def slow() -> NoReturn:
 
 
 def flood() -> None:
-    """Writes as fast as it can, and what it writes sounds bad."""
+    """Write alarming text as fast as possible."""
     for start in range(0, FLOOD_LINES, 100):
         text = b"".join(FLOOD_LINE % number + b"\n" for number in range(start, start + 100))
         while text:
@@ -220,17 +220,17 @@ FAULTS = ("none", *BEFORE_MPI, *AT_THE_COLLECTIVE, *IN_THE_DATA, *TOGETHER)
 
 
 def launched_rank() -> int:
-    """The rank of this process as its launcher told it; -1 where it did not."""
+    """Return the rank of this process from its launcher's variables; -1 without any."""
     return next((int(os.environ[name]) for name in _RANK_NAMES if name in os.environ), -1)
 
 
 def run(options: argparse.Namespace) -> None:
-    """The all-reduce of 1 KiB, with the fault that was asked for."""
+    """Run the all-reduce of 1 KiB with the requested fault."""
     import numpy as np
-    from harness import MPI, Reduction, main
+    from harness import MPI, MpiReduction, main
 
-    class Faulty(Reduction):
-        """Sums every rank's pattern, in MPI's own way or with a reduction of ours."""
+    class Faulty(MpiReduction):
+        """A sum of every rank's pattern, by MPI's own operation or by a reduction of ours."""
 
         name = "fault"
         timed = False
@@ -255,7 +255,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def reduction(fault: Any, dtype: Any) -> Any:
-    """A sum as MPI calls it from within a collective, failing where there is a fault."""
+    """Return a sum that MPI calls within a collective; it fails if there is a fault."""
     import numpy as np
 
     def add(source: Any, target: Any, _datatype: Any) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from harness import MPI, ROOT, Operation, main, pattern
+from harness import MPI, ROOT, MpiOperation, main, pattern
 
 
-class Gather(Operation):
-    """The root verifies all blocks, the others that their buffers are untouched."""
+class MpiGather(MpiOperation):
+    """Gather: the root verifies all blocks, the others that their buffers are untouched."""
 
     name = "gather"
     splits = True
@@ -33,4 +33,4 @@ class Gather(Operation):
 
 
 if __name__ == "__main__":
-    main(Gather)
+    main(MpiGather)

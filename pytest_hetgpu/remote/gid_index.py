@@ -1,14 +1,14 @@
-"""Finds the GID index that a RoCE job must name on the machine it runs on. Stdlib only, Python 3.6+.
+"""Finds the GID index that a RoCE job must name on its machine. Stdlib only, Python 3.6+.
 
     python3 gid_index.py HCA NETDEV                         prints the index
     python3 gid_index.py HCA NETDEV PROGRAM [ARGUMENT...]   runs a program with NCCL_IB_GID_INDEX and UCX_IB_GID_INDEX
 
-`-` in place of HCA (`mlx5_0`, `mlx5_0:2`) or NETDEV takes any; the HCA that is found is then named to the program, too
-(NCCL_IB_HCA, UCX_NET_DEVICES). Variables that are set already stay as they are.
+`-` in place of HCA (`mlx5_0`, `mlx5_0:2`) or NETDEV takes any. The found HCA is then passed to the program, too
+(NCCL_IB_HCA, UCX_NET_DEVICES). Variables that are already set stay.
 
-The index is that of the first GID, by HCA, port and index, on an active Ethernet port, whose type is RoCE v2 and which
-maps an IPv4 address (EPFL RCP, "Using RDMA for efficient inter-node communication"); one of a link-local address
-(169.254.0.0/16) only if there is no other. A program runs without the variables if no GID fits.
+The index is that of the first GID, by HCA, port and index, on an active Ethernet port. Its type must be RoCE v2, and it
+must map an IPv4 address. (Source: EPFL RCP, "Using RDMA for efficient inter-node communication".) A link-local address
+(169.254.0.0/16) counts only if there is no other. If no GID fits, the program runs without the variables.
 """
 
 import ipaddress
@@ -20,8 +20,8 @@ from typing import Dict, Iterator, List, NamedTuple, Optional
 SYSFS = "/sys/class/infiniband"
 
 
-class Gid(NamedTuple):
-    """A row of a GID table that fits."""
+class GidRow(NamedTuple):
+    """A matching row of a GID table."""
 
     link_local: bool
     hca: str
@@ -47,8 +47,8 @@ def main(argv: List[str], sysfs: str = SYSFS) -> int:
     return os.execvpe(argv[2], argv[2:], environment)
 
 
-def variables(found: Gid, named: bool) -> Dict[str, str]:
-    """Return what NCCL and UCX must be told; the HCA only if it was not `named`."""
+def variables(found: GidRow, named: bool) -> Dict[str, str]:
+    """Return the variables for NCCL and UCX; those of the HCA only if it was not `named`."""
     index = str(found.index)
     settings = {"NCCL_IB_GID_INDEX": index, "UCX_IB_GID_INDEX": index}
     if not named:
@@ -57,13 +57,13 @@ def variables(found: Gid, named: bool) -> Dict[str, str]:
     return settings
 
 
-def find(sysfs: Path, hca: str, netdev: str) -> Optional[Gid]:
-    """Return the row to name, None if none fits."""
+def find(sysfs: Path, hca: str, netdev: str) -> Optional[GidRow]:
+    """Return the row to name; None if none fits."""
     device, _, port = hca.partition(":")
     return min(_rows(sysfs, device, port, netdev), default=None)
 
 
-def _rows(sysfs: Path, device: str, port: str, netdev: str) -> Iterator[Gid]:
+def _rows(sysfs: Path, device: str, port: str, netdev: str) -> Iterator[GidRow]:
     for folder in sysfs.glob(f"{device or '*'}/ports/{port or '*'}"):
         if _text(folder / "link_layer") != "Ethernet" or "ACTIVE" not in _text(folder / "state"):
             continue
@@ -74,7 +74,7 @@ def _rows(sysfs: Path, device: str, port: str, netdev: str) -> Iterator[Gid]:
                 continue
             if netdev and _text(attributes / "ndevs" / file.name) != netdev:
                 continue
-            yield Gid(address.is_link_local, folder.parent.parent.name, int(folder.name), int(file.name))
+            yield GidRow(address.is_link_local, folder.parent.parent.name, int(folder.name), int(file.name))
 
 
 def _ipv4(gid: str) -> Optional[ipaddress.IPv4Address]:

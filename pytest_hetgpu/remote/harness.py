@@ -1,18 +1,18 @@
-"""The frame of what ranks execute: arguments, greeting, timing, verification, records.
+"""The frame of rank programs: arguments, greeting, timing, verification, records.
 
-It runs where nothing else of this package is installed: Python 3.8, mpi4py and numpy are all it needs. Programs are
-started with `python -m mpi4py PROGRAM.py ARGS`: then an error that one rank does not catch ends the whole job, instead
-of leaving the others waiting for ever. A program describes one `Operation` and hands it to `main`, which reads
+It runs without the rest of this package: it needs Python 3.8, mpi4py and numpy only. Start a program with `python -m
+mpi4py PROGRAM.py ARGS`. Then an uncaught error of one rank ends the whole job, instead of leaving the others waiting
+forever. A program describes one `MpiOperation` and passes it to `main`, which reads
 
     --sizes 8,1024       bytes of a point; it has size // itemsize elements
     --dtypes float32     element types, by their numpy names
     --in-place false     or true, or both: each point twice
-    --memory host        or guarded, device, managed, as `memory.py` says
+    --memory host        or guarded, device, managed (see `memory.py`)
     --iterations 20      timed iterations
-    --warmup 5           untimed ones before them, where the point is met for the first time; later one
-    --repeats 1          how often all points are gone through; results are verified the first time
+    --warmup 5           untimed ones before them on the first visit of a point; one later
+    --repeats 1          passes over all points; results are verified in the first
 
-and writes records, as `report.py` says.
+and writes records (see `report.py`).
 """
 
 from __future__ import annotations
@@ -24,35 +24,46 @@ import os
 import platform
 import sys
 import time
-from pathlib import Path
 from typing import Any, Iterator, List, Type
 
 import mpi4py
 import numpy as np
-from accelerator import Accelerator, accelerator
-from memory import KINDS, ON_DEVICE, Guarded, Managed, Memory, OnDevice
+from accelerator import DriverDevice, open_device
+from memory import KINDS, ON_DEVICE, DeviceMemory, GuardedMemory, ManagedMemory, Memory
 
-# A device must be chosen before MPI is initialised, which the import does: an MPI that knows devices asks for it then.
-DEVICE = accelerator() if {*sys.argv} & {*ON_DEVICE} else None
+# The device must be selected before the import initialises MPI: a device-aware MPI queries it at that time.
+DEVICE = open_device() if {*sys.argv} & {*ON_DEVICE} else None
 
 from mpi4py import MPI  # noqa: E402
-from operations import PERIODS, ROOT, Compared, Operation, Reduction, highest, pattern  # noqa: E402
-from report import PLACES, Point, Turn, emit, emit_checks, emit_row, emit_wrong, now, positive_numbers  # noqa: E402
+from operations import PERIODS, ROOT, Compared, MpiOperation, MpiReduction, highest, pattern  # noqa: E402
+from report import (  # noqa: E402
+    PLACES,
+    SweepPoint,
+    Timing,
+    emit,
+    emit_checks,
+    emit_row,
+    emit_wrong,
+    library_path,
+    now,
+    positive_numbers,
+    version_line,
+)
 
-__all__ = ["MPI", "ROOT", "Operation", "Reduction", "main", "pattern"]
+__all__ = ["MPI", "ROOT", "MpiOperation", "MpiReduction", "main", "pattern"]
 
 
-def main(kind: Type[Operation]) -> None:
-    """Runs an operation at every point asked for on the command line, and reports."""
+def main(kind: Type[MpiOperation]) -> None:
+    """Run an operation at every point of the command line, and report."""
     options = arguments(kind)
     comm = MPI.COMM_WORLD
-    greet(comm)
-    refuse(kind, comm.Get_size(), options)
+    emit_hello(comm)
+    check_world(kind, comm.Get_size(), options)
     checks: List[List[Any]] = []
     for repeat, point in itertools.product(range(options.repeats if kind.timed else 1), list(points(kind, options))):
         dtype = np.dtype(np.uint8 if point.dtype == "none" else point.dtype)
         count = point.size // dtype.itemsize
-        room = memory_of(options.memory)
+        room = make_memory(options.memory)
         operation = kind(comm, count, dtype, in_place=bool(point.place), room=room)
         wrong = run_point(operation, point, options, repeat)
         room.release()
@@ -60,20 +71,20 @@ def main(kind: Type[Operation]) -> None:
             checks.append([point.size, point.dtype, wrong, *filter(None, [point.place])])
     emit_checks(comm.Get_rank(), checks)
     if DEVICE:
-        account(comm.Get_rank(), DEVICE)
+        emit_device(comm.Get_rank(), DEVICE)
     emit(t="done", rank=comm.Get_rank(), at=now())
 
 
-def memory_of(name: str) -> Memory:
-    """Where the data of one operation is to lie."""
+def make_memory(name: str) -> Memory:
+    """Return the memory of this kind for the data of one operation."""
     if name in ON_DEVICE:
         assert DEVICE
-        return Managed(DEVICE) if name == "managed" else OnDevice(DEVICE)
-    return Guarded() if name == "guarded" else Memory()
+        return ManagedMemory(DEVICE) if name == "managed" else DeviceMemory(DEVICE)
+    return GuardedMemory() if name == "guarded" else Memory()
 
 
-def account(rank: int, device: Accelerator) -> None:
-    """Says which device this rank used, and how much of it."""
+def emit_device(rank: int, device: DriverDevice) -> None:
+    """Report the device of this rank and its peak memory."""
     emit(
         t="device",
         rank=rank,
@@ -85,17 +96,17 @@ def account(rank: int, device: Accelerator) -> None:
     )
 
 
-def points(kind: Type[Operation], options: argparse.Namespace) -> Iterator[Point]:
-    """All points of a run; what moves no data has one of 0 bytes."""
+def points(kind: Type[MpiOperation], options: argparse.Namespace) -> Iterator[SweepPoint]:
+    """Yield all points of a run; an operation without data has one of 0 bytes."""
     if not kind.sweeps:
-        yield Point(0, "none")
+        yield SweepPoint(0, "none")
         return
     for size, dtype, place in itertools.product(options.sizes, options.dtypes, PLACES[options.in_place]):
-        yield Point(size, dtype.name, place)
+        yield SweepPoint(size, dtype.name, place)
 
 
-def arguments(kind: Type[Operation]) -> argparse.Namespace:
-    """The command line, as the module's docstring describes it; ends the program on a mistake in it."""
+def arguments(kind: Type[MpiOperation]) -> argparse.Namespace:
+    """Parse the command line (see the module's docstring); exit if it is wrong."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--sizes", type=positive_numbers, required=kind.sweeps, default=[])
     parser.add_argument("--dtypes", type=element_types, default="float32")
@@ -115,31 +126,31 @@ def arguments(kind: Type[Operation]) -> argparse.Namespace:
     return options
 
 
-def refuse(kind: Type[Operation], ranks: int, options: argparse.Namespace) -> None:
-    """Ends the program where a world of so many ranks cannot do what is asked."""
+def check_world(kind: Type[MpiOperation], ranks: int, options: argparse.Namespace) -> None:
+    """Exit if a world of `ranks` ranks cannot run the request."""
     if kind.paired and ranks % 2:
         sys.exit(f"{kind.name} works between pairs of ranks: it needs an even number of them, not {ranks}")
     for size, dtype in itertools.product(options.sizes, options.dtypes):
         if kind.splits and size % (dtype.itemsize * ranks):
             sys.exit(f"{kind.name} cannot divide {size} bytes of {dtype.name} among {ranks} ranks")
-        if issubclass(kind, Reduction) and dtype == np.float16:
+        if issubclass(kind, MpiReduction) and dtype == np.float16:
             sys.exit(f"{kind.name} cannot sum {dtype.name}: MPI has no such type")
-        if issubclass(kind, Reduction) and ranks * min(PERIODS) > highest(dtype):
+        if issubclass(kind, MpiReduction) and ranks * min(PERIODS) > highest(dtype):
             sys.exit(f"{kind.name} cannot sum {dtype.name} of {ranks} ranks: more than {highest(dtype)} overflow")
 
 
 def element_types(text: str) -> List[np.dtype[Any]]:
-    """`float32,int32` as numpy's types."""
+    """Parse `float32,int32` into numpy types."""
     try:
         return [np.dtype(word) for word in text.split(",")]
     except TypeError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def greet(comm: MPI.Intracomm) -> None:
-    """Says who this rank is and which MPI it has loaded, for a launcher may start it with another than was meant.
+def emit_hello(comm: MPI.Intracomm) -> None:
+    """Report this rank and the MPI that it loaded: a launcher may load another one than intended.
 
-    No rank goes on before all have greeted: a crash of the first would take the greetings of the others with it.
+    No rank goes on before all have reported. A crash of the first would lose the reports of the others.
     """
     emit(
         t="hello",
@@ -147,8 +158,8 @@ def greet(comm: MPI.Intracomm) -> None:
         size=comm.Get_size(),
         host=platform.node(),
         pid=os.getpid(),
-        library=" ".join(MPI.Get_library_version().replace("\0", " ").split())[:120],
-        libmpi=mapped_library(),
+        library=version_line(MPI.Get_library_version()),
+        libmpi=library_path(ctypes.CDLL(MPI.__file__)),
         mpi4py=mpi4py.__version__,
         python=platform.python_version(),
         at=now(),
@@ -156,20 +167,8 @@ def greet(comm: MPI.Intracomm) -> None:
     comm.Barrier()
 
 
-def mapped_library() -> str:
-    """Real path of the file whose MPI this process calls: the mapping that holds the function's address."""
-    function = ctypes.CDLL(MPI.__file__).MPI_Get_library_version
-    address = ctypes.cast(function, ctypes.c_void_p).value or 0
-    for line in Path("/proc/self/maps").read_text(errors="replace").splitlines():
-        fields = line.split(maxsplit=5)
-        low, high = (int(bound, 16) for bound in fields[0].split("-"))
-        if low <= address < high:
-            return os.path.realpath(fields[5])
-    return ""
-
-
-def run_point(operation: Operation, point: Point, options: argparse.Namespace, repeat: int) -> int:
-    """Times the operation; the first time it verifies one step more. Returns this rank's number of wrong elements."""
+def run_point(operation: MpiOperation, point: SweepPoint, options: argparse.Namespace, repeat: int) -> int:
+    """Time the operation, and verify one more step on the first visit. Return this rank's number of wrong elements."""
     if operation.timed:
         operation.fill()
         operation.guard(True)
@@ -177,14 +176,14 @@ def run_point(operation: Operation, point: Point, options: argparse.Namespace, r
         operation.guard(False)
     if repeat:
         return 0
-    operation.prove()
-    return sum(verify(operation, point, compared) for compared in operation.outcome())
+    operation.run_verified()
+    return sum(verify(operation, point, compared) for compared in operation.comparisons())
 
 
-def measure(operation: Operation, point: Point, options: argparse.Namespace, repeat: int) -> None:
-    """Times iterations on every rank; rank 0 reports seconds for one operation.
+def measure(operation: MpiOperation, point: SweepPoint, options: argparse.Namespace, repeat: int) -> None:
+    """Time iterations on every rank; rank 0 reports seconds per operation.
 
-    After the first repeat the connections are there; only buffers are new, and one iteration warms them up.
+    After the first repeat, the connections exist. Only buffers are new, and one iteration warms them up.
     """
     comm = operation.comm
     for _ in range(min(options.warmup, 1) if repeat else options.warmup):
@@ -196,12 +195,12 @@ def measure(operation: Operation, point: Point, options: argparse.Namespace, rep
     mine = (time.perf_counter() - started) / options.iterations / operation.per_step
     everyone = comm.gather(mine)
     if everyone is not None:
-        turn = Turn(operation.name, operation.ranks, options.iterations, repeat)
-        emit_row(turn, point, everyone)
+        timing = Timing(operation.name, operation.ranks, options.iterations, repeat)
+        emit_row(timing, point, everyone)
 
 
-def verify(operation: Operation, point: Point, compared: Compared) -> int:
-    """Compares every element of a buffer with what it must be; reports the first that differs. Returns how many do."""
+def verify(operation: MpiOperation, point: SweepPoint, compared: Compared) -> int:
+    """Compare every element of a buffer with its expected value; report the first wrong one. Return their number."""
     buffer, got, wanted = compared
     differs = got != wanted
     count = int(np.count_nonzero(differs))

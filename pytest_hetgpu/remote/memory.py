@@ -1,9 +1,7 @@
-"""Where the data of operations lies, and how it gets in and out: the host's memory, guarded pages, an accelerator's.
+"""The memory of an operation's data, and copies in and out.
 
-host      numpy's
-guarded   pages of the host that the CPU may not touch while MPI reads them
-device    an accelerator's own, of which the host has addresses only
-managed   an accelerator's that the host may touch, too
+host      numpy's guarded   pages of the host that the CPU may not access while MPI reads them device    memory of an
+accelerator, of which the host has addresses only managed   memory of an accelerator that the host may access, too
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ import os
 from typing import Any, Dict, List, Union
 
 import numpy as np
-from accelerator import Accelerator
+from accelerator import DriverDevice
 
 NO_ACCESS = 0
 FULL_ACCESS = mmap.PROT_READ | mmap.PROT_WRITE
@@ -27,14 +25,14 @@ HostArray = np.ndarray[Any, Any]
 
 
 class DeviceArray:
-    """Elements on an accelerator, one after the other; MPI takes their address by the CUDA array interface."""
+    """Contiguous elements on an accelerator; MPI takes their address by the CUDA array interface."""
 
-    def __init__(self, device: Accelerator, address: int, size: int, dtype: np.dtype[Any]) -> None:
+    def __init__(self, device: DriverDevice, address: int, size: int, dtype: np.dtype[Any]) -> None:
         self.device, self.address, self.size, self.dtype = device, address, size, dtype
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all elements."""
+        """The size of all elements in bytes."""
         return self.size * self.dtype.itemsize
 
     @property
@@ -61,31 +59,31 @@ Array = Union[HostArray, DeviceArray]
 
 
 class Memory:
-    """The host's. All arrays of one operation come from one `Memory`, and are gone after `release`."""
+    """The memory of the host. All arrays of one operation come from one `Memory`, and are freed by `release`."""
 
     def array(self, count: int, dtype: np.dtype[Any]) -> Array:
-        """Room for `count` elements, with anything in it."""
+        """Allocate `count` uninitialised elements."""
         return np.empty(count, dtype)
 
     def write(self, array: Array, values: HostArray) -> None:
-        """Puts values into an array, all of it."""
+        """Fill an array with values."""
         assert isinstance(array, np.ndarray)
         array[:] = values
 
     def read(self, array: Array) -> HostArray:
-        """What is in an array."""
+        """Return the contents of an array."""
         assert isinstance(array, np.ndarray)
         return array
 
     def guard(self, array: Array, closed: bool) -> None:
-        """Takes from the CPU the right to touch an array, or gives it back, where that is possible. Raises OSError."""
+        """Deny the CPU access to an array, or allow it again, if this memory supports that. Raises OSError."""
 
     def release(self) -> None:
-        """Frees what numpy does not free by itself."""
+        """Free memory that numpy does not free by itself."""
 
 
-class Guarded(Memory):
-    """Pages of their own under mprotect."""
+class GuardedMemory(Memory):
+    """Separate pages under mprotect."""
 
     def array(self, count: int, dtype: np.dtype[Any]) -> Array:
         pages = mmap.mmap(-1, max(1, count * dtype.itemsize), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
@@ -99,20 +97,20 @@ class Guarded(Memory):
             raise OSError(ctypes.get_errno(), f"mprotect: {os.strerror(ctypes.get_errno())}")
 
 
-class OnDevice(Memory):
-    """An accelerator's own."""
+class DeviceMemory(Memory):
+    """The memory of an accelerator."""
 
     managed = False
 
-    def __init__(self, device: Accelerator) -> None:
+    def __init__(self, device: DriverDevice) -> None:
         self.device = device
         self.addresses: List[int] = []
 
     def array(self, count: int, dtype: np.dtype[Any]) -> Array:
-        return DeviceArray(self.device, self.take(count * dtype.itemsize), count, dtype)
+        return DeviceArray(self.device, self.allocate(count * dtype.itemsize), count, dtype)
 
-    def take(self, size: int) -> int:
-        """The address of so many bytes."""
+    def allocate(self, size: int) -> int:
+        """Allocate bytes and return their address."""
         self.addresses.append(self.device.allocate(size, self.managed))
         return self.addresses[-1]
 
@@ -122,35 +120,35 @@ class OnDevice(Memory):
         if values.nbytes != array.nbytes:
             raise ValueError(f"{values.nbytes} bytes do not fill an array of {array.nbytes}")
         if values.nbytes:
-            self.device.put(array.address, values.ctypes.data, values.nbytes)
+            self.device.copy_to_device(array.address, values.ctypes.data, values.nbytes)
 
     def read(self, array: Array) -> HostArray:
         assert isinstance(array, DeviceArray)
         found = np.empty(array.size, array.dtype)
         if found.nbytes:
-            self.device.settle()
-            self.device.get(found.ctypes.data, array.address, found.nbytes)
+            self.device.synchronize()
+            self.device.copy_to_host(found.ctypes.data, array.address, found.nbytes)
         return found
 
     def release(self) -> None:
-        self.device.settle()
+        self.device.synchronize()
         while self.addresses:
             self.device.free(self.addresses.pop())
 
 
-class Managed(OnDevice):
-    """An accelerator's, which the host sees as an array of its own; MPI must find out by the address what it is."""
+class ManagedMemory(DeviceMemory):
+    """Managed memory of an accelerator. The host uses it as an array; MPI must recognise it by its address."""
 
     managed = True
 
     def array(self, count: int, dtype: np.dtype[Any]) -> Array:
         size = count * dtype.itemsize
-        return np.frombuffer((ctypes.c_ubyte * max(1, size)).from_address(self.take(size)), dtype, count)
+        return np.frombuffer((ctypes.c_ubyte * max(1, size)).from_address(self.allocate(size)), dtype, count)
 
     def write(self, array: Array, values: HostArray) -> None:
         Memory.write(self, array, values)
 
     def read(self, array: Array) -> HostArray:
-        self.device.settle()
-        # A copy: the pages go back before what was read is looked at.
+        self.device.synchronize()
+        # A copy: the pages are freed before the values are compared.
         return Memory.read(self, array).copy()

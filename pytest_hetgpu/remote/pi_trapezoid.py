@@ -1,7 +1,7 @@
-"""The first distributed program: pi as an integral by the trapezoid rule, a part of it on each rank, summed on all.
+"""The first distributed program: pi as an integral by the trapezoid rule. Each rank computes a part; all get the sum.
 
 The integral of 4 / (1 + x^2) from 0 to 1 is pi. The rule's error is at most h^2 / 12 times the largest second
-derivative, which is 8 (at x = 0), with h = 1 / intervals.
+derivative, with h = 1 / intervals. That derivative is 8 (at x = 0).
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import time
 import torch
 import torch.distributed as dist
 from report import emit, emit_checks, now
-from torch_world import World, join, leave
+from torch_world import ProcessGroup, join, leave
 
 ROUNDING = 1e-12
 FIELDS = {"size": 8, "dtype": "float64"}
 
 
 def main() -> None:
-    """Integrates, sums, and compares with pi on every rank."""
+    """Integrate, sum, and compare with pi on every rank."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--backend", required=True)
     parser.add_argument("--memory", choices=("host", "device"), default="host")
@@ -45,8 +45,8 @@ def main() -> None:
     leave(world)
 
 
-def part(world: World, intervals: int) -> torch.Tensor:
-    """The intervals of this rank: neighbouring ones, as many as any other's or one less."""
+def part(world: ProcessGroup, intervals: int) -> torch.Tensor:
+    """Integrate the intervals of this rank: neighbouring ones, in equal shares up to one interval."""
     low, high = (intervals * rank // world.ranks for rank in (world.rank, world.rank + 1))
     at = torch.arange(low, high + 1, dtype=torch.float64, device=world.device) / intervals
     heights = 4 / (1 + at * at)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from harness import MPI, ROOT, Reduction, main
+from harness import MPI, ROOT, MpiReduction, main
 
 
-class Reduce(Reduction):
-    """The root verifies the sum, the others that their buffers are untouched."""
+class MpiReduce(MpiReduction):
+    """Reduce: the root verifies the sum, the others that their buffers are untouched."""
 
     name = "reduce"
     rooted = True
@@ -26,4 +26,4 @@ class Reduce(Reduction):
 
 
 if __name__ == "__main__":
-    main(Reduce)
+    main(MpiReduce)

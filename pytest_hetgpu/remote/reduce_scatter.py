@@ -1,15 +1,15 @@
-"""Sum over all ranks, of which each gets one block."""
+"""Sum over all ranks, divided into one block per rank."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-from harness import MPI, Reduction, main
+from harness import MPI, MpiReduction, main
 
 
-class ReduceScatter(Reduction):
-    """Each rank gives all elements and verifies its own block of the sum; in place that is the first of the buffer."""
+class MpiReduceScatter(MpiReduction):
+    """Reduce-scatter: each rank verifies its block of the sum, which in place is the first of the buffer."""
 
     name = "reduce_scatter"
     splits = True
@@ -25,4 +25,4 @@ class ReduceScatter(Reduction):
 
 
 if __name__ == "__main__":
-    main(ReduceScatter)
+    main(MpiReduceScatter)

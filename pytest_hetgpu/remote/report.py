@@ -1,16 +1,18 @@
-"""What ranks write: lines of ASCII on standard output, `@hetgpu:LLLL:CCCCCCCC:PAYLOAD`.
+"""The records of ranks: lines of ASCII on standard output, `@hetgpu:LLLL:CCCCCCCC:PAYLOAD`.
 
-PAYLOAD is a JSON object of at most 4000 bytes, LLLL its length in decimal and CCCCCCCC its CRC-32 in hexadecimal
-digits, so that a reader can tell a whole record from what a launcher has cut or mixed with other output. `at` of a
-record is when it was written, by the clock of its node. Needs nothing but Python 3.8.
+PAYLOAD is a JSON object of at most 4000 bytes. LLLL is its length in decimal, and CCCCCCCC its CRC-32 in hexadecimal
+digits. So a reader recognises a record that a launcher has cut or mixed with other output. `at` of a record is its
+time, by the clock of its node. Needs nothing but Python 3.8.
 """
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import time
 import zlib
+from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Tuple
 
 STDOUT = 1
@@ -19,25 +21,25 @@ POINTS_PER_RECORD = 50
 PLACES = {"false": ("",), "true": ("in",), "both": ("", "in")}
 
 
-class Point(NamedTuple):
-    """One measured point: bytes, name of the element type, and `in` where it is in place."""
+class SweepPoint(NamedTuple):
+    """One measured point: bytes, name of the element type, and `in` if it is in place."""
 
     size: int
     dtype: str
     place: str = ""
 
     def fields(self) -> Dict[str, Any]:
-        """As records hold it: what is not in place says nothing of a place."""
+        """Return the fields of a record; a point that is not in place has no `place`."""
         return {"size": self.size, "dtype": self.dtype, **({"place": self.place} if self.place else {})}
 
 
 def now() -> float:
-    """Seconds since 1970 by this node's clock, to the millisecond: the `at` of a record."""
+    """Return seconds since 1970 by this node's clock, to the millisecond: the `at` of a record."""
     return round(time.time(), 3)
 
 
 def emit(**record: Any) -> None:
-    """Writes one record by one system call. Raises ValueError for a payload the protocol has no room for."""
+    """Write one record by one system call. Raises ValueError if the payload is too long."""
     payload = json.dumps(record, separators=(",", ":")).encode("ascii")
     if len(payload) > LONGEST_PAYLOAD:
         raise ValueError(f"a record of {len(payload)} bytes, more than {LONGEST_PAYLOAD}: {payload[:80]!r}...")
@@ -46,8 +48,8 @@ def emit(**record: Any) -> None:
         line = line[os.write(STDOUT, line) :]
 
 
-class Turn(NamedTuple):
-    """One timing: how many timed iterations of which operation by how many ranks, and which repeat it is."""
+class Timing(NamedTuple):
+    """One timing: the operation, the number of ranks and of timed iterations, and the repeat."""
 
     operation: str
     ranks: int
@@ -55,15 +57,15 @@ class Turn(NamedTuple):
     repeat: int
 
 
-def emit_row(turn: Turn, point: Point, seconds: List[float]) -> None:
-    """Reports what an operation took at a point: seconds of one operation on each rank."""
+def emit_row(timing: Timing, point: SweepPoint, seconds: List[float]) -> None:
+    """Report the duration of an operation at a point: `seconds` per operation on each rank."""
     emit(
         t="row",
-        op=turn.operation,
+        op=timing.operation,
         **point.fields(),
-        ranks=turn.ranks,
-        repeat=turn.repeat,
-        iterations=turn.iterations,
+        ranks=timing.ranks,
+        repeat=timing.repeat,
+        iterations=timing.iterations,
         seconds=sum(seconds) / len(seconds),
         min=min(seconds),
         max=max(seconds),
@@ -71,8 +73,8 @@ def emit_row(turn: Turn, point: Point, seconds: List[float]) -> None:
     )
 
 
-def emit_wrong(rank: int, point: Point, buffer: str, count: int, first: Tuple[int, Any, Any]) -> None:
-    """Reports wrong elements of a buffer (`sent`, "" for the result), and of the first index, wanted and got."""
+def emit_wrong(rank: int, point: SweepPoint, buffer: str, count: int, first: Tuple[int, Any, Any]) -> None:
+    """Report wrong elements of a buffer (`sent`, "" for the result), and the first one: index, expected, got."""
     index, expected, got = first
     named = {"buffer": buffer} if buffer else {}
     emit(
@@ -88,13 +90,29 @@ def emit_wrong(rank: int, point: Point, buffer: str, count: int, first: Tuple[in
 
 
 def emit_checks(rank: int, checks: List[List[Any]]) -> None:
-    """Reports the points that a rank has verified, as `[size, dtype, wrong elements]` or with a place behind them."""
+    """Report the points that a rank has verified, as `[size, dtype, wrong elements]`, with a place if there is one."""
     for start in range(0, len(checks), POINTS_PER_RECORD):
         emit(t="check", rank=rank, points=checks[start : start + POINTS_PER_RECORD])
 
 
+def version_line(text: str) -> str:
+    """Return the version text of a library as one line, as far as a record has room."""
+    return " ".join(text.replace("\0", " ").split())[:120]
+
+
+def library_path(handle: ctypes.CDLL) -> str:
+    """Return the real path of the MPI that a library calls: the mapping that holds the address of its function."""
+    address = ctypes.cast(handle.MPI_Get_library_version, ctypes.c_void_p).value or 0
+    for line in Path("/proc/self/maps").read_text(errors="replace").splitlines():
+        fields = line.split(maxsplit=5)
+        low, high = (int(bound, 16) for bound in fields[0].split("-"))
+        if low <= address < high:
+            return os.path.realpath(fields[5])
+    return ""
+
+
 def positive_numbers(text: str) -> List[int]:
-    """`8,1024` as numbers."""
+    """Parse `8,1024` into numbers."""
     numbers = [int(word) for word in text.split(",")]
     if min(numbers) < 1:
         raise ValueError(text)

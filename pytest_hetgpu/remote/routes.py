@@ -2,8 +2,8 @@
 
     python3 routes.py HOST...
 
-`addresses` holds the addresses of each interface. `hosts` holds, per host, its addresses as this node resolves them,
-each with the source address that the kernel takes to reach it, "" if there is no route. No packet is sent.
+`addresses` holds the addresses of each interface. `hosts` holds, per host, its addresses as this node resolves them.
+Beside each is the source address that the kernel takes to reach it, or "" if there is no route. No packet is sent.
 """
 
 import array
@@ -24,7 +24,7 @@ DISCARD = 9  # a port to which nothing is sent
 
 def main() -> None:
     """Answer for the hosts that the arguments name."""
-    print(json.dumps({"addresses": addresses(), "hosts": {host: reached(host) for host in sys.argv[1:]}}))
+    print(json.dumps({"addresses": addresses(), "hosts": {host: resolve(host) for host in sys.argv[1:]}}))
 
 
 def addresses() -> Dict[str, List[str]]:
@@ -36,11 +36,11 @@ def addresses() -> Dict[str, List[str]]:
 
 
 def ipv4() -> List[Tuple[str, str]]:
-    """Return interfaces with an IPv4 address each; one with several addresses has several rows."""
+    """Return interface and IPv4 address pairs; an interface with several addresses has several rows."""
     rows = array.array("B", bytes(MOST))
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            answer = fcntl.ioctl(asking.fileno(), SIOCGIFCONF, struct.pack("iP", MOST, rows.buffer_info()[0]))
+            answer = fcntl.ioctl(probe.fileno(), SIOCGIFCONF, struct.pack("iP", MOST, rows.buffer_info()[0]))
         except OSError:
             return []
     data = rows.tobytes()[: struct.unpack("iP", answer)[0]]
@@ -54,7 +54,7 @@ def interface(label: bytes) -> str:
 
 
 def ipv6() -> List[Tuple[str, str]]:
-    """Return interfaces with an IPv6 address each."""
+    """Return interface and IPv6 address pairs."""
     lines = []  # type: List[str]
     with suppress(OSError):
         lines = Path("/proc/net/if_inet6").read_text().splitlines()
@@ -62,20 +62,20 @@ def ipv6() -> List[Tuple[str, str]]:
     return [(row[5], socket.inet_ntop(socket.AF_INET6, bytes.fromhex(row[0]))) for row in rows if len(row) == 6]
 
 
-def reached(host: str) -> List[Tuple[str, str]]:
-    """Return the addresses of a host, each with the source address to it; none for a name that does not resolve."""
+def resolve(host: str) -> List[Tuple[str, str]]:
+    """Return the addresses of a host, each with the source address to it; [] if the name does not resolve."""
     try:
         rows = socket.getaddrinfo(host, DISCARD, 0, socket.SOCK_DGRAM)
     except (OSError, UnicodeError):
         return []
-    return [(str(row[4][0]).partition("%")[0], source(row[0], row[4])) for row in rows]
+    return [(str(row[4][0]).partition("%")[0], source_address(row[0], row[4])) for row in rows]
 
 
-def source(family: int, address: Tuple[object, ...]) -> str:
-    """Return our end of a connected UDP socket: connect(2) asks the routing table, with its rules."""
-    with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as asking:
-        asking.connect(address)
-        return str(asking.getsockname()[0]).partition("%")[0]
+def source_address(family: int, address: Tuple[object, ...]) -> str:
+    """Return our end of a connected UDP socket: connect(2) applies the routing table and its rules."""
+    with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.connect(address)
+        return str(probe.getsockname()[0]).partition("%")[0]
     return ""
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from harness import MPI, ROOT, Operation, main, pattern
+from harness import MPI, ROOT, MpiOperation, main, pattern
 
 
-class Scatter(Operation):
-    """Each rank verifies its own block of the root's pattern; in place the root's stays where it is."""
+class MpiScatter(MpiOperation):
+    """Scatter: each rank verifies its own block of the root's pattern; in place, the root's block stays."""
 
     name = "scatter"
     splits = True
@@ -17,7 +17,7 @@ class Scatter(Operation):
     has_in_place = True
 
     def sent(self) -> np.ndarray[Any, Any]:
-        return pattern(ROOT, self.count, self.dtype) if self.is_root else self.nothing()
+        return pattern(ROOT, self.count, self.dtype) if self.is_root else self.empty_buffer()
 
     def step(self) -> None:
         given = self.data if self.is_root else None
@@ -28,4 +28,4 @@ class Scatter(Operation):
 
 
 if __name__ == "__main__":
-    main(Scatter)
+    main(MpiScatter)

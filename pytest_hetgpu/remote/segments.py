@@ -1,10 +1,10 @@
-"""Shared memory that MPI leaves in /dev/shm when ranks are killed: which of it nobody uses, and its removal.
+"""Finds shared memory that MPI leaves in /dev/shm when ranks are killed, and removes unused segments.
 
     python3 - '["mpich_shm_1bb34a04_0", ...]' < THIS
 
 removes those of these segments that no process uses. The names are those of MPICH 5 (`mpich_shm_WORLD_NODE`), of Open
 MPI 4 (`vader_segment.HOST.UID.JOB.RANK`) and 5 (`sm_segment...`), and of UCX. A segment counts only if it is a file of
-this user that no other user may open, and if it is proven that no process uses it. Python 3.6 or later.
+this user that no other user may open. It must also be proven that no process uses it. Python 3.6 or later.
 """
 
 import contextlib
@@ -26,15 +26,15 @@ FIRST_PID = "pid:[4026531836]"  # the PID namespace of no container (linux/proc_
 GONE, DENIED = (errno.ENOENT, errno.ESRCH), (errno.EACCES, errno.EPERM)
 
 
-class Use(NamedTuple):
-    """The segments that processes use, and the processes of this user that cannot be looked at."""
+class SegmentUse(NamedTuple):
+    """The segments in use, and the processes of this user that cannot be inspected."""
 
     held: Set[str]
     unread: List[int]
 
 
 class SegmentScan(NamedTuple):
-    """Segments of this user: those that no process uses, and those of which that is not proven, with the reason."""
+    """The segments of this user: `unused` ones, and `doubtful` ones with the reason `why`."""
 
     unused: Dict[str, os.stat_result]
     doubtful: Dict[str, os.stat_result]
@@ -42,7 +42,7 @@ class SegmentScan(NamedTuple):
 
 
 def names() -> Set[str]:
-    """Return the names of all segments of MPI there are, whoever made them."""
+    """Return the names of all MPI segments, of any user."""
     try:
         return {name for name in os.listdir(FOLDER) if NAME.match(name)}  # noqa: PTH208 - names are what is needed
     except OSError:
@@ -50,7 +50,7 @@ def names() -> Set[str]:
 
 
 def scan(wanted: Optional[Iterable[str]] = None) -> SegmentScan:
-    """Return the segments of this user, of `wanted` only. Those that a process is seen to use are left out."""
+    """Return the segments of this user, of `wanted` only. Omit those that a process visibly uses."""
     found = {}
     for name in names() if wanted is None else wanted:
         with contextlib.suppress(OSError):
@@ -69,7 +69,7 @@ def scan(wanted: Optional[Iterable[str]] = None) -> SegmentScan:
 
 
 def on_tmpfs() -> bool:
-    """Return whether the folder is a tmpfs: an overlay may forget who has a file mapped."""
+    """Return whether the folder is a tmpfs: an overlay may lose track of mapped files."""
     try:
         device = os.stat(FOLDER).st_dev  # noqa: PTH116
         with open("/proc/self/mountinfo") as file:  # noqa: PTH123
@@ -83,7 +83,7 @@ def on_tmpfs() -> bool:
 def unopened(path: str) -> bool:
     """Return whether it is certain that no process of any namespace has a file open or mapped.
 
-    The kernel grants a write lease only on a file that nobody else has open, and a mapping keeps its file open. Linux
+    The kernel grants a write lease only on a file that is not open elsewhere. A mapping keeps its file open. Linux
     before 5.3 grants none on a tmpfs.
     """
     try:
@@ -102,7 +102,7 @@ def unopened(path: str) -> bool:
 
 
 def doubt(unread: List[int]) -> str:
-    """Return why /proc does not show every process that may use a segment; empty if it does."""
+    """Return why /proc may not show every process that uses a segment; "" if it does."""
     try:
         if os.readlink("/proc/self/ns/pid") != FIRST_PID:  # noqa: PTH115
             return "processes outside this container may use it; run `hetgpu clean` on its host"
@@ -114,10 +114,10 @@ def doubt(unread: List[int]) -> str:
     return ""
 
 
-def used(wanted: Iterable[str], pids: Optional[Iterable[int]] = None) -> Use:
-    """Return those of the segments that processes use, of `pids` only, and the processes that cannot be looked at."""
+def used(wanted: Iterable[str], pids: Optional[Iterable[int]] = None) -> SegmentUse:
+    """Return the segments in use by processes (`pids` only), and the processes that cannot be inspected."""
     patterns = {name: name.encode() for name in wanted}
-    use = Use(set(), [])
+    use = SegmentUse(set(), [])
     for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if pids is None else pids:  # noqa: PTH208
         text = held_by(pid)
         if text is None:
@@ -128,15 +128,16 @@ def used(wanted: Iterable[str], pids: Optional[Iterable[int]] = None) -> Use:
 
 
 def held_by(pid: int) -> Optional[bytes]:
-    """Return the names of files that a process has open or mapped; None for one of ours that cannot be looked at.
+    """Return the names of files that a process has open or mapped.
 
-    Open files come first: a process that maps a file has it open until then.
+    Return None for a process of ours that cannot be inspected. Open files come first: a process that maps a file has it
+    open until then.
     """
     place = f"/proc/{pid}"
     try:
         with open(place + "/stat", "rb") as file:  # noqa: PTH123
             fields = file.read().rpartition(b")")[2].split()
-        if fields[0] in b"ZX":  # nothing is shown of one that ended, though a thread of it may live and have it all
+        if fields[0] in b"ZX":  # /proc shows nothing of an ended process, but one of its threads may still run
             return b"" if int(fields[17]) <= 1 else None
         links = [target(place + "/fd/" + number) for number in os.listdir(place + "/fd")]  # noqa: PTH208
         with open(place + "/maps", "rb") as file:  # noqa: PTH123
@@ -156,7 +157,7 @@ def target(link: str) -> bytes:
 
 
 def ours(pid: int) -> bool:
-    """Return whether a process may use what only this user may open. The first process is no rank."""
+    """Return whether a process may open the files of this user. The first process is no rank."""
     try:
         return pid > 1 and os.lstat(f"/proc/{pid}").st_uid == os.geteuid()
     except OSError as error:
@@ -164,7 +165,7 @@ def ours(pid: int) -> bool:
 
 
 def remove(wanted: Iterable[str]) -> List[str]:
-    """Remove those of the segments that are ours and that nobody uses; return their names."""
+    """Remove those of the segments that are ours and unused; return their names."""
     removed = []
     for name in scan(wanted).unused:
         with contextlib.suppress(OSError):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from harness import Operation, main, pattern
+from harness import MpiOperation, main, pattern
 
 
-class SendRecv(Operation):
-    """The even rank sends first; each side verifies the other's data."""
+class MpiSendRecv(MpiOperation):
+    """Ping-pong: the even rank sends first; each side verifies the data of the other."""
 
     name = "send_recv"
     per_step = 2
@@ -28,4 +28,4 @@ class SendRecv(Operation):
 
 
 if __name__ == "__main__":
-    main(SendRecv)
+    main(MpiSendRecv)

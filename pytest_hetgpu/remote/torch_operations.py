@@ -1,7 +1,7 @@
-"""What ranks do with torch.distributed at one point: tensors, their contents, and what must be in them afterwards.
+"""Operations of torch.distributed at one point: tensors, their contents, and their expected contents afterwards.
 
-All data are whole numbers that every type can hold exactly, so a result is right or it is not. `data` is what a rank
-gives, `result` what it gets; torch reduces in place only, where the two are one tensor.
+All data are whole numbers that every type represents exactly, so comparisons are exact. `data` is sent, `result` is
+received. torch reduces in place only: then the two are one tensor.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from typing import Any, Dict, List, Type
 
 import torch
 import torch.distributed as dist
-from torch_world import World
+from torch_world import ProcessGroup
 
 ROOT = 0
 PERIOD = 251
 PERIODS = (PERIOD, 61, 31, 13, 5, 3, 2, 1)
 RANK_SHIFT = 7
-LATE = 0.05  # seconds; many times what a barrier takes that holds nobody
+LATE = 0.05  # seconds; many times the duration of a barrier without late ranks
 
 
-class Operation:
+class TorchOperation:
     """One operation at one point, `count` elements of `dtype` on the world's device."""
 
     name = ""
@@ -30,7 +30,7 @@ class Operation:
     splits = False  # the elements of a point are divided among the ranks
     reduces = False  # in place, by summing
 
-    def __init__(self, world: World, count: int, dtype: torch.dtype) -> None:
+    def __init__(self, world: ProcessGroup, count: int, dtype: torch.dtype) -> None:
         self.world, self.rank, self.ranks = world, world.rank, world.ranks
         self.count, self.dtype, self.block = count, dtype, count // self.ranks
         self.given, self.wanted = self.sent(), self.expected()
@@ -48,49 +48,49 @@ class Operation:
         return True
 
     def sent(self) -> torch.Tensor:
-        """What this rank gives."""
+        """Return the data that this rank sends."""
         return self.pattern(self.rank, self.count)
 
     def expected(self) -> torch.Tensor:
-        """What a step after `fill` must have left in `result`."""
+        """Return the contents of `result` after `fill` and one step."""
         raise NotImplementedError
 
     def step(self) -> None:
-        """Does one iteration."""
+        """Run one iteration."""
         raise NotImplementedError
 
     def fill(self) -> None:
-        """Puts the rank's pattern into what it gives, and into `result` nothing of what a step must leave there."""
+        """Fill `data` with the rank's pattern, and `result` with values that differ from the expected ones."""
         if self.result is not self.data:
             self.result.copy_(poisoned(self.wanted) if self.receives else self.wanted)
         self.data.copy_(self.given)
 
-    def prove(self) -> Dict[str, List[torch.Tensor]]:
-        """Does the one step that is verified; what is in each buffer, and what must be."""
+    def run_verified(self) -> Dict[str, List[torch.Tensor]]:
+        """Run the one step that is verified; return the contents of each buffer, and the expected ones."""
         self.fill()
         self.step()
-        self.world.settle()
+        self.world.synchronize()
         compared = {"": [self.result, self.wanted]}
         if not self.reduces:
             compared["sent"] = [self.data, self.given]
         return compared
 
     def pattern(self, rank: int, count: int, period: int = PERIOD) -> torch.Tensor:
-        """`count` whole numbers from 1 to `period` that differ between neighbouring indices and ranks."""
+        """Return `count` whole numbers from 1 to `period` that differ between neighbouring indices and ranks."""
         numbers = torch.arange(count, dtype=torch.int64, device=self.world.device)
         return ((numbers + RANK_SHIFT * rank) % period + 1).to(self.dtype)
 
-    def nothing(self) -> torch.Tensor:
-        """No elements."""
+    def empty_tensor(self) -> torch.Tensor:
+        """Return a tensor without elements."""
         return torch.empty(0, dtype=self.dtype, device=self.world.device)
 
     def own_block(self, whole: torch.Tensor) -> torch.Tensor:
-        """The part of this rank of what is divided among all."""
+        """Return this rank's part of data that is divided among all."""
         return whole[self.rank * self.block : (self.rank + 1) * self.block]
 
 
-class Reduction(Operation):
-    """Sums over all ranks, with numbers so small that every type holds their sum."""
+class TorchReduction(TorchOperation):
+    """A sum over all ranks, with numbers so small that every type represents their sum."""
 
     reduces = True
 
@@ -98,20 +98,20 @@ class Reduction(Operation):
         return self.addend(self.rank)
 
     def total(self) -> torch.Tensor:
-        """The sum over all ranks."""
+        """Return the sum over all ranks."""
         found = torch.zeros(self.count, dtype=torch.int64, device=self.world.device)
         for rank in range(self.ranks):
             found += self.addend(rank).to(torch.int64)
         return found.to(self.dtype)
 
     def addend(self, rank: int) -> torch.Tensor:
-        """What a rank gives."""
+        """Return the contribution of a rank."""
         period = next((one for one in PERIODS if one * self.ranks <= highest(self.dtype)), 1)
         return self.pattern(rank, self.count, period)
 
 
-class Allreduce(Reduction):
-    """The sum, on every rank."""
+class TorchAllreduce(TorchReduction):
+    """All-reduce: the sum, on every rank."""
 
     name = "allreduce"
 
@@ -122,24 +122,24 @@ class Allreduce(Reduction):
         return self.total()
 
 
-class Reduce(Reduction):
-    """The sum, on the root; torch leaves open what the others' tensors hold then."""
+class TorchReduce(TorchReduction):
+    """Reduce: the sum, on the root; torch leaves the tensors of the others undefined."""
 
     name = "reduce"
 
     def step(self) -> None:
         dist.reduce(self.data, ROOT)
 
-    def prove(self) -> Dict[str, List[torch.Tensor]]:
-        found = super().prove()
+    def run_verified(self) -> Dict[str, List[torch.Tensor]]:
+        found = super().run_verified()
         return found if self.rank == ROOT else {}
 
     def expected(self) -> torch.Tensor:
         return self.total()
 
 
-class ReduceScatter(Reduction):
-    """A block of the sum for every rank."""
+class TorchReduceScatter(TorchReduction):
+    """Reduce-scatter: a block of the sum for every rank."""
 
     name = "reduce_scatter"
     reduces = False
@@ -152,8 +152,8 @@ class ReduceScatter(Reduction):
         return self.own_block(self.total())
 
 
-class Broadcast(Operation):
-    """The root's data, on every rank, in one tensor."""
+class TorchBroadcast(TorchOperation):
+    """Broadcast: the root's data, on every rank, in one tensor."""
 
     name = "broadcast"
 
@@ -171,8 +171,8 @@ class Broadcast(Operation):
         return self.pattern(ROOT, self.count)
 
 
-class Allgather(Operation):
-    """A block from every rank, all of them on every rank."""
+class TorchAllgather(TorchOperation):
+    """All-gather: a block from every rank, all of them on every rank."""
 
     name = "allgather"
     splits = True
@@ -187,8 +187,8 @@ class Allgather(Operation):
         return torch.cat([self.pattern(rank, self.block) for rank in range(self.ranks)])
 
 
-class Gather(Allgather):
-    """A block from every rank, all of them on the root."""
+class TorchGather(TorchAllgather):
+    """Gather: a block from every rank, all of them on the root."""
 
     name = "gather"
 
@@ -200,14 +200,14 @@ class Gather(Allgather):
         dist.gather(self.data, list(self.result.split(self.block)) if self.receives else None, ROOT)
 
 
-class Scatter(Operation):
-    """The root's data, a block of it for every rank."""
+class TorchScatter(TorchOperation):
+    """Scatter: the root's data, a block of it for every rank."""
 
     name = "scatter"
     splits = True
 
     def sent(self) -> torch.Tensor:
-        return self.pattern(ROOT, self.count) if self.rank == ROOT else self.nothing()
+        return self.pattern(ROOT, self.count) if self.rank == ROOT else self.empty_tensor()
 
     def step(self) -> None:
         dist.scatter(self.result, list(self.data.split(self.block)) if self.rank == ROOT else None, ROOT)
@@ -216,8 +216,8 @@ class Scatter(Operation):
         return self.own_block(self.pattern(ROOT, self.count)).clone()
 
 
-class Alltoall(Operation):
-    """A block from every rank for every rank."""
+class TorchAlltoall(TorchOperation):
+    """All-to-all: a block from every rank for every rank."""
 
     name = "alltoall"
     splits = True
@@ -229,7 +229,7 @@ class Alltoall(Operation):
         return torch.cat([self.own_block(self.pattern(rank, self.count)) for rank in range(self.ranks)])
 
 
-class SendRecv(Operation):
+class TorchSendRecv(TorchOperation):
     """Ping-pong between ranks 2i and 2i+1, all pairs at once."""
 
     name = "send_recv"
@@ -248,8 +248,8 @@ class SendRecv(Operation):
         return self.pattern(self.peer, self.count)
 
 
-class BidirectionalSendRecv(SendRecv):
-    """Both ranks of a pair send at the same time."""
+class TorchBidirectionalSendRecv(TorchSendRecv):
+    """Send and receive at once, on both ranks of a pair."""
 
     name = "bidirectional_send_recv"
     per_step = 1
@@ -260,14 +260,14 @@ class BidirectionalSendRecv(SendRecv):
             work.wait()
 
 
-class Barrier(Operation):
-    """A barrier: no data, only a time. It is right where nobody gets through before one that comes late."""
+class TorchBarrier(TorchOperation):
+    """Barrier: no data, only a time. No rank may leave before a late one has entered."""
 
     name = "barrier"
     sweeps = False
 
     def sent(self) -> torch.Tensor:
-        return self.nothing()
+        return self.empty_tensor()
 
     def expected(self) -> torch.Tensor:
         return torch.ones(1, dtype=self.dtype, device=self.world.device)
@@ -275,50 +275,50 @@ class Barrier(Operation):
     def step(self) -> None:
         self.world.barrier()
 
-    def prove(self) -> Dict[str, List[torch.Tensor]]:
-        """The last rank comes late: the others must have waited for most of that time."""
+    def run_verified(self) -> Dict[str, List[torch.Tensor]]:
+        """Let the last rank come late: the others must wait for most of that time."""
         self.fill()
         self.step()
-        self.world.settle()
+        self.world.synchronize()
         late, started = self.rank == self.ranks - 1, time.perf_counter()
         if late:
             time.sleep(LATE)
         self.step()
-        self.world.settle()
+        self.world.synchronize()
         waited = late or time.perf_counter() - started > LATE / 2
         return {"": [self.wanted * int(waited), self.wanted]}
 
 
 def single(name: str, older: str) -> Any:
-    """A collective by its name in torch from 2.13 on, or by the older one."""
+    """Return a collective by its name in torch 2.13 and later, or by the older one."""
     return getattr(dist, name, None) or getattr(dist, older)
 
 
 def highest(dtype: torch.dtype) -> int:
-    """The largest whole number up to which a type has all of them."""
+    """Return the largest whole number up to which a type represents all of them."""
     if not dtype.is_floating_point:
         return int(torch.iinfo(dtype).max)
     return round(2 / torch.finfo(dtype).eps)
 
 
 def poisoned(wanted: torch.Tensor) -> torch.Tensor:
-    """A tensor that differs from `wanted` in every bit of every element."""
+    """Return a tensor that differs from `wanted` in every bit of every element."""
     return torch.bitwise_not(wanted.contiguous().view(torch.uint8)).view(wanted.dtype)
 
 
-OPERATIONS: Dict[str, Type[Operation]] = {
+OPERATIONS: Dict[str, Type[TorchOperation]] = {
     kind.name: kind
     for kind in (
-        Allreduce,
-        Reduce,
-        ReduceScatter,
-        Broadcast,
-        Allgather,
-        Gather,
-        Scatter,
-        Alltoall,
-        SendRecv,
-        BidirectionalSendRecv,
-        Barrier,
+        TorchAllreduce,
+        TorchReduce,
+        TorchReduceScatter,
+        TorchBroadcast,
+        TorchAllgather,
+        TorchGather,
+        TorchScatter,
+        TorchAlltoall,
+        TorchSendRecv,
+        TorchBidirectionalSendRecv,
+        TorchBarrier,
     )
 }

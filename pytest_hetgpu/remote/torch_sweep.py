@@ -2,7 +2,7 @@
 
     torch_sweep.py --operation allreduce --backend gloo --sizes 8,1024 --dtypes float32
 
-takes sizes, dtypes, iterations, warm-up and repeats as `harness.py` does, and writes records as `report.py` says.
+takes sizes, dtypes, iterations, warm-up and repeats as `harness.py` does, and writes records (see `report.py`).
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from typing import Any, Iterator, List
 
 import torch
 import torch.distributed as dist
-from report import Point, Turn, emit_checks, emit_row, emit_wrong, positive_numbers
-from torch_operations import OPERATIONS, PERIODS, Operation, highest
-from torch_world import World, join, leave, shape
+from report import SweepPoint, Timing, emit_checks, emit_row, emit_wrong, positive_numbers
+from torch_operations import OPERATIONS, PERIODS, TorchOperation, highest
+from torch_world import ProcessGroup, join, leave, parse_dtype
 
 
 def main() -> None:
-    """Runs the operation at every point asked for on the command line, and reports."""
+    """Run the operation at every point of the command line, and report."""
     options = arguments()
     world = join(options.backend, options.memory)
-    refuse(options, world.ranks)
+    check_world(options, world.ranks)
     checks: List[List[Any]] = []
     for repeat, point in itertools.product(range(options.repeats), list(points(options))):
-        _, dtype = shape("uint8" if point.dtype == "none" else point.dtype)
+        _, dtype = parse_dtype("uint8" if point.dtype == "none" else point.dtype)
         operation = OPERATIONS[options.operation](world, point.size // dtype.itemsize, dtype)
         operation.fill()
         measure(operation, point, options, repeat)
@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def arguments() -> argparse.Namespace:
-    """The command line, as the module's docstring describes it; ends the program on a mistake in it."""
+    """Parse the command line (see the module's docstring); exit if it is wrong."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--operation", choices=tuple(OPERATIONS), required=True)
     parser.add_argument("--backend", required=True)
@@ -57,22 +57,22 @@ def arguments() -> argparse.Namespace:
     return options
 
 
-def points(options: argparse.Namespace) -> Iterator[Point]:
-    """All points of a run; what moves no data has one of 0 bytes."""
+def points(options: argparse.Namespace) -> Iterator[SweepPoint]:
+    """Yield all points of a run; an operation without data has one of 0 bytes."""
     kind = OPERATIONS[options.operation]
     if not kind.sweeps:
-        yield Point(0, "none")
+        yield SweepPoint(0, "none")
         return
     for size, dtype in itertools.product(options.sizes, options.dtypes.split(",")):
-        yield Point(size, dtype, "in" if kind.reduces else "")
+        yield SweepPoint(size, dtype, "in" if kind.reduces else "")
 
 
-def refuse(options: argparse.Namespace, ranks: int) -> None:
-    """Ends the program where a world of so many ranks cannot do what is asked."""
+def check_world(options: argparse.Namespace, ranks: int) -> None:
+    """Exit if a world of `ranks` ranks cannot run the request."""
     kind = OPERATIONS[options.operation]
     if kind.paired and ranks % 2:
         sys.exit(f"{kind.name} works between pairs of ranks: it needs an even number of them, not {ranks}")
-    for size, (name, dtype) in itertools.product(options.sizes, map(shape, options.dtypes.split(","))):
+    for size, (name, dtype) in itertools.product(options.sizes, map(parse_dtype, options.dtypes.split(","))):
         if size < dtype.itemsize:
             sys.exit(f"size {size} holds no element of {name} ({dtype.itemsize} bytes)")
         if kind.splits and size % (dtype.itemsize * ranks):
@@ -81,36 +81,36 @@ def refuse(options: argparse.Namespace, ranks: int) -> None:
             sys.exit(f"{kind.name} cannot sum {name} of {ranks} ranks: more than {highest(dtype)} overflow")
 
 
-def measure(operation: Operation, point: Point, options: argparse.Namespace, repeat: int) -> None:
-    """Times iterations on every rank; rank 0 reports seconds for one operation, mean over iterations and ranks."""
+def measure(operation: TorchOperation, point: SweepPoint, options: argparse.Namespace, repeat: int) -> None:
+    """Time iterations on every rank; rank 0 reports seconds per operation, the mean over iterations and ranks."""
     world = operation.world
     for _ in range(min(options.warmup, 1) if repeat else options.warmup):
         operation.step()
-    world.settle()
+    world.synchronize()
     world.barrier()
-    world.settle()
+    world.synchronize()
     started = time.perf_counter()
     for _ in range(options.iterations):
         operation.step()
-    world.settle()
+    world.synchronize()
     mine = (time.perf_counter() - started) / options.iterations / operation.per_step
     everyone = times_of_all(world, mine)
     if world.rank == 0:
-        turn = Turn(operation.name, world.ranks, options.iterations, repeat)
-        emit_row(turn, point, everyone)
+        timing = Timing(operation.name, world.ranks, options.iterations, repeat)
+        emit_row(timing, point, everyone)
 
 
-def times_of_all(world: World, mine: float) -> List[float]:
-    """One number of every rank, on every rank."""
-    found = [torch.zeros(1, dtype=torch.float64, device=world.desk) for _ in range(world.ranks)]
+def times_of_all(world: ProcessGroup, mine: float) -> List[float]:
+    """Gather one number of every rank, on every rank."""
+    found = [torch.zeros(1, dtype=torch.float64, device=world.exchange_device) for _ in range(world.ranks)]
     dist.all_gather(found, torch.full_like(found[0], mine))
     return [float(one) for one in found]
 
 
-def verify(operation: Operation, point: Point) -> int:
-    """Compares every element with what it must be; reports the first that differs. Returns how many do."""
+def verify(operation: TorchOperation, point: SweepPoint) -> int:
+    """Compare every element with its expected value; report the first wrong one. Return their number."""
     total = 0
-    for buffer, (got, wanted) in operation.prove().items():
+    for buffer, (got, wanted) in operation.run_verified().items():
         differs = got != wanted
         count = int(differs.sum())
         total += count

@@ -1,7 +1,7 @@
-"""What the training programs share: a small regression task whose answer is known, and how a run of it is told.
+"""The common part of the training programs: a small regression task with a known answer, and its report.
 
 The task is a student network that learns a fixed teacher's outputs. Data, teacher and first weights come from fixed
-seeds, so every rank can make all of them, and every run of any number of ranks starts equal.
+seeds. So every rank can make all of them, and runs with any number of ranks start equal.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from typing import Any, Callable, List, NamedTuple, Tuple
 import torch
 import torch.distributed as dist
 from report import emit, emit_checks, now
-from torch_world import World, leave
+from torch_world import ProcessGroup, leave
 
 SEED = 20240229
 FEATURES = 32
 LEAST_FALL = 0.5  # the last epoch's loss is at most this part of the first's
 
 
-class Task(NamedTuple):
+class TrainingData(NamedTuple):
     """All samples, `inputs` of shape (samples, FEATURES) and `targets` of shape (samples, 1)."""
 
     inputs: torch.Tensor
     targets: torch.Tensor
 
 
-class Told(NamedTuple):
-    """What a training run showed: mean loss of each epoch, seconds of a step, samples a second of all ranks."""
+class TrainingRecord(NamedTuple):
+    """The numbers of a training run: mean loss per epoch, seconds per step, samples per second of all ranks."""
 
     losses: List[float]
     step: float
@@ -36,37 +36,37 @@ class Told(NamedTuple):
 
 
 def arguments() -> argparse.Namespace:
-    """The command line of a training program."""
+    """Parse the command line of a training program."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--backend", required=True)
     parser.add_argument("--memory", choices=("host", "device"), default="host")
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--samples", type=int, default=4096)
-    parser.add_argument("--batch", type=int, default=64, help="samples a rank and step")
+    parser.add_argument("--batch", type=int, default=64, help="samples per rank and step")
     parser.add_argument("--hidden", type=int, default=64, help="units of the hidden layer")
     return parser.parse_args()
 
 
-def task(samples: int, device: torch.device, dtype: torch.dtype) -> Task:
-    """The same samples on every rank."""
+def make_data(samples: int, device: torch.device, dtype: torch.dtype) -> TrainingData:
+    """Make the same samples on every rank."""
     dice = torch.Generator().manual_seed(SEED)
     inputs = torch.randn(samples, FEATURES, generator=dice, dtype=torch.float64)
     teacher = torch.randn(FEATURES, 1, generator=dice, dtype=torch.float64)
     targets = torch.tanh(inputs @ teacher / FEATURES**0.5)
-    return Task(inputs.to(device, dtype), targets.to(device, dtype))
+    return TrainingData(inputs.to(device, dtype), targets.to(device, dtype))
 
 
-def student(hidden: int, device: torch.device, dtype: torch.dtype) -> torch.nn.Module:
-    """The network with its first weights, the same on every rank."""
+def make_model(hidden: int, device: torch.device, dtype: torch.dtype) -> torch.nn.Module:
+    """Make the network with its first weights, the same on every rank."""
     torch.manual_seed(SEED)
     layers = (torch.nn.Linear(FEATURES, hidden), torch.nn.ReLU(), torch.nn.Linear(hidden, 1))
     return torch.nn.Sequential(*layers).to(device, dtype)
 
 
 def train(
-    world: World, model: torch.nn.Module, data: Task, options: argparse.Namespace, share: Tuple[int, int]
-) -> Told:
-    """Trains on the samples of share (index, of how many): each step takes the same batch, divided among the shares."""
+    world: ProcessGroup, model: torch.nn.Module, data: TrainingData, options: argparse.Namespace, share: Tuple[int, int]
+) -> TrainingRecord:
+    """Train on the samples of share (index, number of shares). Each step divides the same batch among the shares."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     index, shares = share
     whole = options.batch * world.ranks
@@ -75,7 +75,7 @@ def train(
     losses: List[float] = []
     timed = 0.0
     for epoch in range(options.epochs):
-        world.settle()
+        world.synchronize()
         started, total = time.perf_counter(), 0.0
         for step in range(steps):
             low = step * whole + index * part
@@ -84,31 +84,31 @@ def train(
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             total += float(loss.detach())
-        world.settle()
+        world.synchronize()
         # The first epoch holds what happens once: connections, buckets, kernels.
         timed += (time.perf_counter() - started) * (epoch > 0 or options.epochs == 1)
         losses.append(total / steps)
     counted = steps * max(1, options.epochs - 1)
-    return Told(losses, timed / counted, counted * whole / timed)
+    return TrainingRecord(losses, timed / counted, counted * whole / timed)
 
 
-def mean_of_ranks(world: World, values: List[float]) -> List[float]:
-    """The mean over ranks of each value."""
-    found = torch.tensor(values, dtype=torch.float64, device=world.desk)
+def mean_of_ranks(world: ProcessGroup, values: List[float]) -> List[float]:
+    """Return the mean over ranks of each value."""
+    found = torch.tensor(values, dtype=torch.float64, device=world.exchange_device)
     dist.all_reduce(found)
     return [float(value) / world.ranks for value in found]
 
 
 def size_of(model: torch.nn.Module) -> int:
-    """Bytes of all parameters."""
+    """Return the bytes of all parameters."""
     return sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
 
 
-def tell(name: str, world: World, told: Told, point: Tuple[int, str], wrong: int) -> None:
-    """Reports time, rate and check of a training, and ends."""
+def report_training(name: str, world: ProcessGroup, record: TrainingRecord, point: Tuple[int, str], wrong: int) -> None:
+    """Report time, rate and check of a training, and leave the process group."""
     size, dtype = point
-    losses = mean_of_ranks(world, told.losses)
-    step, rate = mean_of_ranks(world, [told.step, told.rate])
+    losses = mean_of_ranks(world, record.losses)
+    step, rate = mean_of_ranks(world, [record.step, record.rate])
     fields = {"size": size, "dtype": dtype}
     if world.rank == 0:
         emit(t="row", op=name, **fields, ranks=world.ranks, iterations=len(losses), seconds=step, at=now())
@@ -116,29 +116,29 @@ def tell(name: str, world: World, told: Told, point: Tuple[int, str], wrong: int
         emit(t="figure", metric="loss", value=losses[-1], unit="", **fields, ranks=world.ranks)
     if not losses[-1] <= LEAST_FALL * losses[0]:
         wrong += 1
-        said = {"expected": f"at most {LEAST_FALL * losses[0]:.6g}", "got": f"{losses[-1]:.6g}"}
-        emit(t="wrong", rank=world.rank, **fields, buffer="the loss", index=len(losses) - 1, count=1, **said)
+        shown = {"expected": f"at most {LEAST_FALL * losses[0]:.6g}", "got": f"{losses[-1]:.6g}"}
+        emit(t="wrong", rank=world.rank, **fields, buffer="the loss", index=len(losses) - 1, count=1, **shown)
     emit_checks(world.rank, [[size, dtype, wrong]])
     leave(world)
 
 
-def flat(parameters: Any) -> torch.Tensor:
-    """All parameters one after the other."""
+def flatten(parameters: Any) -> torch.Tensor:
+    """Concatenate all parameters."""
     return torch.cat([parameter.detach().reshape(-1) for parameter in parameters])
 
 
 def compare(
-    world: World,
+    world: ProcessGroup,
     fields: Any,
     got: torch.Tensor,
     wanted: torch.Tensor,
     equal: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
 ) -> int:
-    """How many parameters differ, the first of which is reported."""
+    """Count the parameters that differ, and report the first."""
     differs = ~equal(got, wanted)
     count = int(differs.sum())
     if count:
         index = int(differs.to(torch.uint8).argmax())
-        said = {"expected": repr(float(wanted[index])), "got": repr(float(got[index]))}
-        emit(t="wrong", rank=world.rank, **fields, buffer="the parameters", index=index, count=count, **said)
+        shown = {"expected": repr(float(wanted[index])), "got": repr(float(got[index]))}
+        emit(t="wrong", rank=world.rank, **fields, buffer="the parameters", index=index, count=count, **shown)
     return count

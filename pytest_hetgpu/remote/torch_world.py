@@ -1,16 +1,16 @@
-"""A rank of torch.distributed: which it is, how it gets to the others, what it says of itself.
+"""A rank of torch.distributed: its number, its process group, and its report.
 
-A launcher tells each process who it is, each by variables of its own. Some platforms set RANK and WORLD_SIZE for whole
-pods (Kubeflow's training operator, and RunAI with it), where they count pods, not processes. So these two are believed
-only where torchrun has set them, or where no launcher of processes has spoken:
+Each launcher sets the rank of a process in variables of its own. Some platforms set RANK and WORLD_SIZE per pod
+(Kubeflow's training operator, and RunAI with it), and count pods, not processes. So these two are used only if torchrun
+has set them, or no other launcher is found:
 
-| who started this process | it says so by | rank, size, rank on the node |
+| launcher | its mark | rank, size, rank on the node |
 |---|---|---|
 | torchrun | `TORCHELASTIC_RUN_ID` | `RANK` `WORLD_SIZE` `LOCAL_RANK` |
 | Open MPI | `OMPI_COMM_WORLD_RANK` | `OMPI_COMM_WORLD_RANK` `..._SIZE` `..._LOCAL_RANK` |
 | MPICH (Hydra) | `PMI_RANK` | `PMI_RANK` `PMI_SIZE` `MPI_LOCALRANKID` |
 | srun | `SLURM_STEP_ID` | `SLURM_PROCID` `SLURM_STEP_NUM_TASKS` `SLURM_LOCALID` |
-| anything else | `LOCAL_RANK` | `RANK` `WORLD_SIZE` `LOCAL_RANK` |
+| any other | `LOCAL_RANK` | `RANK` `WORLD_SIZE` `LOCAL_RANK` |
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ ESTABLISHED = "01"
 TCP_TABLES = ("/proc/self/net/tcp", "/proc/self/net/tcp6")
 
 
-class Place(NamedTuple):
-    """Which of how many ranks a process is, on its node too, and who says so."""
+class RankInfo(NamedTuple):
+    """The rank of a process, the size of its world, its rank on the node, and the launcher."""
 
     rank: int
     size: int
@@ -53,85 +53,85 @@ class Place(NamedTuple):
     by: str
 
 
-class World(NamedTuple):
-    """The joined group: its place in it, the device that its tensors are on, the backend."""
+class ProcessGroup(NamedTuple):
+    """The joined group: the rank in it, the device of its tensors, the backend."""
 
-    place: Place
+    info: RankInfo
     device: torch.device
     backend: str
 
     @property
     def rank(self) -> int:
-        """Which of all processes it is."""
-        return self.place.rank
+        """The rank of this process."""
+        return self.info.rank
 
     @property
     def ranks(self) -> int:
-        """How many there are."""
-        return self.place.size
+        """The number of ranks."""
+        return self.info.size
 
     @property
-    def desk(self) -> torch.device:
-        """Where ranks exchange what they have measured: Gloo gathers host memory only, NCCL only a GPU's."""
+    def exchange_device(self) -> torch.device:
+        """The device for exchanging measurements: Gloo gathers host memory only, NCCL only a GPU's."""
         return self.device if self.backend == "nccl" else torch.device("cpu")
 
-    def settle(self) -> None:
-        """Waits until what was started on an accelerator is done."""
+    def synchronize(self) -> None:
+        """Wait until all work on an accelerator is done."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
     def barrier(self) -> None:
-        """A barrier; NCCL wants to be told by which device."""
+        """Wait for all ranks; NCCL needs the device for that."""
         if self.backend == "nccl":
             dist.barrier(device_ids=[self.device.index])
         else:
             dist.barrier()
 
 
-def place(environment: Dict[str, str]) -> Place:
-    """Who this process is, as its launcher says. Ends the program where none does, or what it says is no rank."""
+def find_rank(environment: Dict[str, str]) -> RankInfo:
+    """Return the rank that the launcher set. Exit if there is none, or it is invalid."""
     for launcher, sign, names in LAUNCHERS:
         if sign not in environment:
             continue
-        said = {name: environment.get(name, "nothing") for name in names}
+        values = {name: environment.get(name, "nothing") for name in names}
         try:
-            rank, size, local = (int(said[name]) for name in names)
+            rank, size, local = (int(values[name]) for name in names)
         except ValueError:
-            sys.exit(f"{launcher} started this process, but does not say which it is: {said}")
+            sys.exit(f"{launcher} started this process, but does not say which it is: {values}")
         if not 0 <= rank < size or local < 0:
-            sys.exit(f"{launcher} started this process as one that there cannot be: {said}")
-        return Place(rank, size, local, launcher)
+            sys.exit(f"{launcher} started this process as one that there cannot be: {values}")
+        return RankInfo(rank, size, local, launcher)
     pods = {name: environment[name] for name in ("RANK", "WORLD_SIZE") if name in environment}
-    told = f" ({pods} without LOCAL_RANK may count pods, not processes)" if pods else ""
-    sys.exit(f"no launcher says which rank this process is{told}: start it with torchrun, mpirun or srun")
+    hint = f" ({pods} without LOCAL_RANK may count pods, not processes)" if pods else ""
+    sys.exit(f"no launcher says which rank this process is{hint}: start it with torchrun, mpirun or srun")
 
 
-def join(backend: str, memory: str) -> World:
-    """Greets, then joins the group of all ranks; a backend that this build lacks raises RuntimeError."""
+def join(backend: str, memory: str) -> ProcessGroup:
+    """Report this rank, then join the group of all ranks. Raises RuntimeError if this build lacks the backend."""
     warnings.filterwarnings("ignore", category=FutureWarning)
-    mine = place(dict(os.environ))
+    mine = find_rank(dict(os.environ))
     warn_of_pods(mine)
     built = dist.is_backend_available(backend)
     device = device_of(mine, backend, memory) if built else torch.device("cpu")
-    greet(mine)
+    emit_hello(mine)
     if not built:
-        # That, and what torch says of it when it is asked to use the backend all the same.
+        # Report it, and let torch raise its own error below.
         how = f"torch.distributed.is_backend_available({backend!r}) is False in torch {torch.__version__}"
         emit(t="lacks", rank=mine.rank, what=f"backend {backend}", how=how)
-    tell_address(mine)
-    dist.init_process_group(backend, init_method="env://", timeout=LIMIT, **bound(backend, device))
+    set_rendezvous(mine)
+    dist.init_process_group(backend, init_method="env://", timeout=LIMIT, **nccl_options(backend, device))
     if (dist.get_rank(), dist.get_world_size()) != (mine.rank, mine.size):
         group = f"rank {dist.get_rank()} of {dist.get_world_size()}"
         sys.exit(f"{mine.by} says that this is rank {mine.rank} of {mine.size}, the group that it is {group}")
-    world = World(mine, device, backend)
+    world = ProcessGroup(mine, device, backend)
     # A crash of the first would take the greetings of the others with it.
     world.barrier()
-    prove(world)
+    emit_carrier(world)
     return world
 
 
-def leave(world: World) -> None:
-    """Says what the device was used for, and that this rank has come to its end."""
+def leave(world: ProcessGroup) -> None:
+    """Report the use of the device and the end of this rank."""
     if world.device.type == "cuda":
         found = torch.cuda.get_device_properties(world.device)
         emit(
@@ -139,20 +139,20 @@ def leave(world: World) -> None:
             rank=world.rank,
             index=world.device.index,
             name=found.name,
-            arch=arch(found),
+            arch=arch_name(found),
             memory=found.total_memory,
             peak=torch.cuda.max_memory_allocated(world.device),
         )
     emit(t="done", rank=world.rank, at=now())
     world.barrier()
-    # A DistributedDataParallel is part of a cycle and holds the group. Where both outlive the interpreter, Gloo's
-    # threads ask for Python's lock in vain, and a rank dies of SIGABRT: 10 of 200 with PyTorch 2.13, with this none.
+    # A DistributedDataParallel is part of a cycle and holds the group. If both outlive the interpreter, Gloo's threads
+    # wait for Python's lock in vain, and a rank dies of SIGABRT: 10 of 200 with PyTorch 2.13, none with this line.
     gc.collect()
     dist.destroy_process_group()
 
 
-def device_of(mine: Place, backend: str, memory: str) -> torch.device:
-    """The accelerator of this rank, those of a node dealt out in turn; NCCL moves nothing else."""
+def device_of(mine: RankInfo, backend: str, memory: str) -> torch.device:
+    """Return the accelerator of this rank; ranks of a node take its devices in turn. NCCL moves device memory only."""
     if memory != "device" and backend != "nccl":
         return torch.device("cpu")
     count = torch.cuda.device_count()
@@ -164,20 +164,20 @@ def device_of(mine: Place, backend: str, memory: str) -> torch.device:
     return device
 
 
-def bound(backend: str, device: torch.device) -> Dict[str, Any]:
-    """The device that NCCL's communicator is for: without it the first collective guesses."""
+def nccl_options(backend: str, device: torch.device) -> Dict[str, Any]:
+    """Return the device of NCCL's communicator: without it, the first collective guesses."""
     return {"device_id": device} if backend == "nccl" and device.type == "cuda" else {}
 
 
-def arch(properties: Any) -> str:
-    """`sm_90`, or `gfx1011` without the features behind it."""
+def arch_name(properties: Any) -> str:
+    """Return `sm_90`, or `gfx1011` without the features after it."""
     if torch.version.hip:
         return str(properties.gcnArchName).partition(":")[0]
     return f"sm_{properties.major}{properties.minor}"
 
 
-def warn_of_pods(mine: Place) -> None:
-    """Says once that RANK and WORLD_SIZE of the environment are not those of the processes."""
+def warn_of_pods(mine: RankInfo) -> None:
+    """Print one warning if RANK and WORLD_SIZE of the environment are not those of the processes."""
     outer = tuple(os.environ.get(name, "") for name in ("RANK", "WORLD_SIZE"))
     if mine.rank == 0 and all(outer) and outer != (str(mine.rank), str(mine.size)):
         print(
@@ -187,8 +187,8 @@ def warn_of_pods(mine: Place) -> None:
         )
 
 
-def tell_address(mine: Place) -> None:
-    """Puts into the environment what torch reads there; torchrun has done so itself."""
+def set_rendezvous(mine: RankInfo) -> None:
+    """Set the variables that torch reads; torchrun has set them itself."""
     if mine.by == "torchrun":
         return
     os.environ.update(RANK=str(mine.rank), WORLD_SIZE=str(mine.size), LOCAL_RANK=str(mine.local))
@@ -199,8 +199,8 @@ def tell_address(mine: Place) -> None:
     os.environ.setdefault("MASTER_PORT", "0")
 
 
-def greet(mine: Place) -> None:
-    """Says who this rank is, on which node of the job, and which libraries it has loaded."""
+def emit_hello(mine: RankInfo) -> None:
+    """Report this rank, its node of the job, and the loaded libraries."""
     emit(
         t="hello",
         rank=mine.rank,
@@ -217,7 +217,7 @@ def greet(mine: Place) -> None:
 
 
 def versions() -> Dict[str, str]:
-    """What this build of torch holds, by the names that conditions use."""
+    """Return the versions of this build of torch, by the names that conditions use."""
     found = {}
     if torch.version.hip:
         found["rocm"] = torch.version.hip.partition("-")[0]
@@ -230,7 +230,7 @@ def versions() -> Dict[str, str]:
 
 
 def mapped(name: str) -> str:
-    """Real path of a library that this process has loaded, "" where it has none of that name."""
+    """Return the real path of a loaded library of that name; "" if there is none."""
     for line in Path("/proc/self/maps").read_text(errors="replace").splitlines():
         path = line.split(maxsplit=5)[5:]
         if path and Path(path[0]).name.startswith(name):
@@ -238,16 +238,16 @@ def mapped(name: str) -> str:
     return ""
 
 
-def prove(world: World) -> None:
-    """Gloo says nothing of what it uses; its connections to other ranks do, and are told by the kernel."""
+def emit_carrier(world: ProcessGroup) -> None:
+    """Report Gloo's transport. Gloo prints nothing, but the kernel lists its connections to other ranks."""
     if world.backend != "gloo" or world.ranks == 1:
         return
-    if connected(int(os.environ["MASTER_PORT"])):
+    if has_peer_connection(int(os.environ["MASTER_PORT"])):
         emit(t="carried", rank=world.rank, by="gloo/tcp")
 
 
-def connected(store: int) -> bool:
-    """Whether this process has a TCP connection that is none to the store, which listens on that port."""
+def has_peer_connection(store: int) -> bool:
+    """Return whether this process has a TCP connection other than that to the store, which listens on that port."""
     mine = own_sockets()
     for table in TCP_TABLES:
         try:
@@ -263,25 +263,25 @@ def connected(store: int) -> bool:
 
 
 def own_sockets() -> Set[str]:
-    """Inodes of this process's sockets."""
+    """Return the inodes of this process's sockets."""
     found = set()
     for descriptor in Path("/proc/self/fd").iterdir():
-        target = link_of(descriptor)
+        target = read_link(descriptor)
         if target and target.startswith("socket:["):
             found.add(target[len("socket:[") : -1])
     return found
 
 
-def link_of(path: Path) -> Optional[str]:
-    """Where a link leads, None where it has just gone."""
+def read_link(path: Path) -> Optional[str]:
+    """Return the target of a link; None if it has just gone."""
     try:
         return os.readlink(path)  # noqa: PTH115 - Path.readlink is from Python 3.9
     except OSError:
         return None
 
 
-def shape(text: str) -> Tuple[str, torch.dtype]:
-    """A type's name and torch's type of that name. Ends the program for one that torch lacks."""
+def parse_dtype(text: str) -> Tuple[str, torch.dtype]:
+    """Return the name of a type and torch's type. Exit if torch lacks it."""
     found = getattr(torch, text, None)
     if not isinstance(found, torch.dtype):
         sys.exit(f"torch has no type {text}")

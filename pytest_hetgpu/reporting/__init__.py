@@ -1,1 +1,1 @@
-"""What a run leaves behind."""
+"""Reports of a run, built from its journal."""

@@ -1,4 +1,4 @@
-"""The summary's section on what the way between nodes can carry, and how much of that the cells got."""
+"""The summary's section on the bandwidth between nodes, and on the share of it that the cells reached."""
 
 from __future__ import annotations
 
@@ -11,35 +11,36 @@ from pytest_hetgpu.model.records import Measurement
 from pytest_hetgpu.model.sizes import show_size
 from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.store.cells import CellRecord
-from pytest_hetgpu.store.environment import SeenPlacement
-from pytest_hetgpu.store.text import escape
+from pytest_hetgpu.store.environment import PlacementFacts
+from pytest_hetgpu.store.text import escape_markdown
 
-MOST = 200
-"""Placements that the table holds."""
+MOST_PLACEMENTS = 200
+"""The largest number of placements in the table."""
 HEADING = ("placement", "limit", "measured by", "best busbw", "of the limit", "of the cell")
-_WORKS = (Kind.PASSED, Kind.SLOW)
+_WORKING = (Kind.PASSED, Kind.SLOW)
 
 
-class Best(NamedTuple):
-    """The highest bandwidth of a placement as a fraction of its wire's, and whose it is."""
+class BestBandwidth(NamedTuple):
+    """The highest bandwidth of a placement as a fraction of its limit, with its cell."""
 
     fraction: float
     measured: Measurement
     cell: CellRecord
 
 
-def lines(cells: Sequence[CellRecord], placements: Sequence[SeenPlacement]) -> Iterator[str]:
-    """Paragraphs of Markdown; nothing where no wire was looked at."""
+def render(cells: Sequence[CellRecord], placements: Sequence[PlacementFacts]) -> Iterator[str]:
+    """Yield paragraphs of Markdown; nothing if no bandwidth was measured."""
     measured = [placement for placement in placements if placement.wire]
     if not measured:
         return
-    found = {placement.name: best(_of(placement, cells)) for placement in measured}
+    found = {placement.name: find_best(_cells_of(placement, cells)) for placement in measured}
     yield "## What the wire can carry"
     rows = [f"| {' | '.join(HEADING)} |", "|---" * len(HEADING) + "|"]
-    rows += (_row(placement, found[placement.name]) for placement in measured[:MOST])
+    rows += (_row(placement, found[placement.name]) for placement in measured[:MOST_PLACEMENTS])
     yield "\n".join(rows)
-    if len(measured) > MOST:
-        yield f"{len(measured) - MOST} more placements are left out here; see `placements/*/environment.json`."
+    if len(measured) > MOST_PLACEMENTS:
+        more = len(measured) - MOST_PLACEMENTS
+        yield f"{more} more placements are left out here; see `placements/*/environment.json`."
     yield (
         "The limit is in GB/s (1e9 bytes a second) one way between the two nodes of a placement that are the slowest, "
         "over plain TCP, or the rate of the adapters where data passes the kernel by."
@@ -48,23 +49,23 @@ def lines(cells: Sequence[CellRecord], placements: Sequence[SeenPlacement]) -> I
         yield MORE
 
 
-def best(cells: Iterable[CellRecord]) -> Best | None:
-    """The highest fraction of cells that work; None where none has one."""
+def find_best(cells: Iterable[CellRecord]) -> BestBandwidth | None:
+    """Return the highest fraction among working cells; None if there is none."""
     every = (
-        Best(fraction, measured, cell)
+        BestBandwidth(fraction, measured, cell)
         for cell in cells
-        if cell.outcome.kind in _WORKS
+        if cell.outcome.kind in _WORKING
         for measured in cell.outcome.measurements
         if (fraction := of_wire(measured, cell.outcome.wire)) is not None
     )
     return max(every, key=lambda one: one.fraction, default=None)
 
 
-def _of(placement: SeenPlacement, cells: Iterable[CellRecord]) -> Iterator[CellRecord]:
+def _cells_of(placement: PlacementFacts, cells: Iterable[CellRecord]) -> Iterator[CellRecord]:
     return (cell for cell in cells if f"{cell.matrix}-{cell.axes.get('placement')}" == placement.name)
 
 
-def _row(placement: SeenPlacement, one: Best | None) -> str:
+def _row(placement: PlacementFacts, one: BestBandwidth | None) -> str:
     assert placement.wire
     limit = placement.wire.limit
     entries = [placement.name, f"{gbs(limit.gbs)} GB/s" if limit.gbs else "-", told(limit)]
@@ -73,4 +74,4 @@ def _row(placement: SeenPlacement, one: Best | None) -> str:
         entries += [f"{gbs(one.measured.value)} GB/s at {where}", percent(one.fraction), one.cell.label]
     else:
         entries += ["-", "-", "-"]
-    return f"| {' | '.join(map(escape, entries))} |"
+    return f"| {' | '.join(map(escape_markdown, entries))} |"

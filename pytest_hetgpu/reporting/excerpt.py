@@ -1,4 +1,4 @@
-"""The quoted line of a failure among its neighbours in the log."""
+"""The quoted line of a failure with the lines around it in the log."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from pytest_hetgpu.store.redaction.redact import redact
 from pytest_hetgpu.store.text import clean
 
 BEFORE, AFTER = 8, 30
-FURTHEST = 200_000
-"""Lines of a log that are gone through for one excerpt; what stands further down is quoted without neighbours."""
+LAST_LINE = 200_000
+"""The last line number with an excerpt; later lines are quoted without their neighbours."""
 _LONGEST = 400
 
 
 def excerpt(log: Path, line: int) -> list[list[Any]]:
-    """`[number, text]` of the lines around one, as a terminal shows them, redacted; nothing where there is no log."""
-    if not 0 < line <= FURTHEST:
+    """Return `[number, text]` of the lines around one, redacted, as a terminal shows them; [] without a log."""
+    if not 0 < line <= LAST_LINE:
         return []
     try:
         until = takewhile(lambda one: one[1] <= line + AFTER, OutputLines(log).lines())
-        # A line too long comes in pieces, each with its number.
+        # A line that is too long comes in pieces, each with the same number.
         window = list(islice((one for one in until if one[1] >= line - BEFORE), BEFORE + AFTER + 1))
     except OSError:
         return []
@@ -30,6 +30,6 @@ def excerpt(log: Path, line: int) -> list[list[Any]]:
         return []
     shown = redact("\n".join(clean(text).replace("\n", " ")[:_LONGEST] for text, _ in window)).split("\n")
     if len(shown) != len(window):
-        # A private key over several lines has become one; which line is which cannot be told any more.
+        # A private key over several lines has become one, so the line numbers are lost.
         return [[window[0][1], text] for text in shown]
     return [[number, text] for text, (_, number) in zip(shown, window, strict=True)]

@@ -1,4 +1,7 @@
-"""A run's cells as one grid a matrix: placements (and further axes) down, transports across, workloads in each cell."""
+"""The cells of a run as one grid per matrix.
+
+Placements (and further axes) are rows, transports are columns, and each entry holds the workloads.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,10 @@ TRANSPORT, WORKLOAD = "transport", "workload"
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """`cells` maps (row, column, workload) to what became of it; a combination that the matrix lacks is not in it.
+    """The grid of one matrix; `cells` maps (row, column, workload) to an outcome, and lacks missing combinations.
 
-    A row is named by the values of all axes but transport and workload, `placement / tuning`; order is the cells' own.
+    A row is named by the values of all axes but transport and workload: `placement / tuning`. The order is that of the
+    cells.
     """
 
     matrix: str
@@ -27,31 +31,31 @@ class Grid:
     cells: Mapping[tuple[str, str, str], Outcome]
 
 
-def carriers(grid: Grid) -> dict[str, str]:
-    """Return what carried the data of each column's cells, in one line; columns of which nothing is known are left out.
+def carriers_by_column(grid: Grid) -> dict[str, str]:
+    """Return one line per column with the components that carried the data; omit columns without any.
 
-    Cells of one column may differ, by their stacks or nodes: their components are put together by path.
+    Cells of one column may differ by their stacks or nodes. Their components are merged by path.
     """
     seen: dict[str, dict[str, set[str]]] = {}
     for (_, column, _), outcome in grid.cells.items():
         for path, names in outcome.carried.items():
             seen.setdefault(column, {}).setdefault(path, set()).update(names)
-    found = {column: _by_path(paths) for column, paths in seen.items()}
+    found = {column: _sort_by_path(paths) for column, paths in seen.items()}
     return {column: told(found[column]) for column in grid.columns if column in found}
 
 
-def carried(grid: Grid, most: int) -> list[str]:
-    """Return a line for each of the first `most` columns, `ucx-tcp: ucx/tcp (on-host)`, and how many more there are."""
-    lines = [f"{column}: {line}" for column, line in carriers(grid).items()]
+def carrier_lines(grid: Grid, most: int) -> list[str]:
+    """Return a line per column, `ucx-tcp: ucx/tcp (on-host)`, at most `most`, and the number of the others."""
+    lines = [f"{column}: {line}" for column, line in carriers_by_column(grid).items()]
     return [*lines[:most], *((f"{len(lines) - most} more are in junit.xml",) if len(lines) > most else ())]
 
 
-def _by_path(seen: Mapping[str, set[str]]) -> dict[str, tuple[str, ...]]:
+def _sort_by_path(seen: Mapping[str, set[str]]) -> dict[str, tuple[str, ...]]:
     return {path: tuple(sorted(seen[path])) for path in (*PATHS, UNKNOWN) if path in seen}
 
 
 def grids(cells: Iterable[CellRecord]) -> list[Grid]:
-    """One grid for each matrix, in the order given."""
+    """Build one grid per matrix, in the given order."""
     matrices: dict[str, list[CellRecord]] = {}
     for cell in cells:
         matrices.setdefault(cell.matrix, []).append(cell)

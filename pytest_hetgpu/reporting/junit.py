@@ -1,7 +1,8 @@
-"""`junit.xml`: one suite a placement, one case a cell. Imports junitparser (50 ms), so it is imported when it is used.
+"""`junit.xml`: one suite per placement, one case per cell.
 
-What its many readers agree on: unique classname and name, a plain decimal `time`, a one-line `message`, the full text
-in the body, the log's end and `[[ATTACHMENT|path]]` lines in the first `<system-out>`. Numbers are properties too.
+Its readers need unique classnames and names, a plain decimal `time`, and a one-line `message`. The full text is in the
+body. The first `<system-out>` holds the end of the log and the `[[ATTACHMENT|path]]` lines. Numbers are properties,
+too. junitparser takes 50 ms to import, so import this module only when it is used.
 """
 
 from __future__ import annotations
@@ -18,26 +19,27 @@ import junitparser
 from junitparser import Error, Failure, Skipped, TestCase, xunit2
 
 from pytest_hetgpu.model.verdict import Kind, Verdict
-from pytest_hetgpu.reporting.cell_text import Rerun, brief, details, headline
+from pytest_hetgpu.reporting.cell_text import Rerun, brief_lines, detail_lines, headline
 from pytest_hetgpu.store.cells import CellRecord, RunRecord
 from pytest_hetgpu.store.folder import RunFolder
-from pytest_hetgpu.store.properties import to_pairs
+from pytest_hetgpu.store.properties import to_properties
 from pytest_hetgpu.store.text import clean, one_line, tail
 
 _xml: Any = junitparser  # typed, but for half of what is used here
 _xunit2: Any = xunit2
-# GitLab refuses a report above 30 MB: bytes of it, characters of log in all, and measurements above which none becomes
-# a property.
-LARGEST = 29_000_000
-ALL_TAILS = 8 * 1024 * 1024
-ALL_MEASUREMENTS = 200_000
-LONGEST = 1e9  # seconds
-LOST = "(the log is not there any more)"
-LEFT_OUT = "(the end of the log is left out here, this report would grow too large: see the file)"
+#: Bytes; GitLab refuses a report above 30 MB.
+LARGEST_REPORT = 29_000_000
+#: Characters of log tails in all.
+MOST_TAILS = 8 * 1024 * 1024
+#: With more measurements, none becomes a property.
+MOST_MEASUREMENTS = 200_000
+LONGEST_TIME = 1e9  # seconds
+LOG_MISSING = "(the log is not there any more)"
+TAIL_OMITTED = "(the end of the log is left out here, this report would grow too large: see the file)"
 
 
-class Room(NamedTuple):
-    """What is put into a report: characters of logs' ends in all, whether numbers, and whether all that is known."""
+class SizeBudget(NamedTuple):
+    """The contents of a report: the characters of log tails, and whether it holds measurements and full details."""
 
     tails: int
     measured: bool
@@ -45,26 +47,30 @@ class Room(NamedTuple):
 
 
 def render(record: RunRecord, folder: RunFolder, rerun: Rerun) -> bytes:
-    """The XML of a run. Reads the logs in `folder` for their ends; `rerun` gives the command for a cell.
+    """Build the XML of a run. `folder` holds the logs; `rerun` gives the command for a cell.
 
-    What would be too large for its readers is written again with less in it.
+    If the XML is too large for its readers, build it again with less in it.
     """
-    measured = sum(len(cell.outcome.measurements) for cell in record.cells) <= ALL_MEASUREMENTS
+    measured = sum(len(cell.outcome.measurements) for cell in record.cells) <= MOST_MEASUREMENTS
     data = b""
-    for room in (Room(ALL_TAILS, measured), Room(ALL_TAILS // 2, measured=False), Room(0, measured=False, full=False)):
-        data = _rendered(record, folder, rerun, room)
-        if len(data) <= LARGEST:
+    for budget in (
+        SizeBudget(MOST_TAILS, measured),
+        SizeBudget(MOST_TAILS // 2, measured=False),
+        SizeBudget(0, measured=False, full=False),
+    ):
+        data = _render_within(record, folder, rerun, budget)
+        if len(data) <= LARGEST_REPORT:
             break
     return data
 
 
-def _rendered(record: RunRecord, folder: RunFolder, rerun: Rerun, room: Room) -> bytes:
+def _render_within(record: RunRecord, folder: RunFolder, rerun: Rerun, budget: SizeBudget) -> bytes:
     suites: dict[tuple[str, str], list[CellRecord]] = {}
     for cell in record.cells:
         suites.setdefault((cell.matrix, _axis(cell, "placement")), []).append(cell)
     several = len({cell.matrix for cell in record.cells}) > 1
-    writer = _Writer(RunFolder(folder.path.resolve()), rerun, Path.cwd(), room)
-    root = _xunit2.JUnitXml("pytest-hetgpu")  # whose attributes are those of the published schemas
+    writer = _CaseWriter(RunFolder(folder.path.resolve()), rerun, Path.cwd(), budget)
+    root = _xunit2.JUnitXml("pytest-hetgpu")  # its attributes are those of the published schemas
     for (matrix, placement), cells in suites.items():
         suite = _xml.TestSuite(one_line(f"{matrix}.{placement}" if several else placement))
         suite.hostname = one_line(record.sessions[-1].host) if record.sessions else "localhost"
@@ -79,27 +85,27 @@ def _rendered(record: RunRecord, folder: RunFolder, rerun: Rerun, room: Room) ->
 
 
 @dataclass
-class _Writer:
-    """Makes cases; `tails` counts the characters of log put into them so far."""
+class _CaseWriter:
+    """A builder of cases; `tails` counts the characters of log in them so far."""
 
     folder: RunFolder
     rerun: Rerun
     here: Path
-    room: Room
+    budget: SizeBudget
     tails: int = 0
 
     def case(self, cell: CellRecord) -> TestCase:
-        """One cell as a case."""
+        """Convert a cell to a case."""
         classname = f"{_axis(cell, 'placement')}.{_axis(cell, 'transport')}"
         case = _xml.TestCase(clean(cell.label), one_line(classname), _seconds(cell))
-        case.append(_properties(cell, measured=self.room.measured))
+        case.append(_properties(cell, measured=self.budget.measured))
         result = _result(cell)
         lines = list(self._output(cell))
         if result is not None:
             case.append(result)
-            text = "\n".join(details(cell, self.rerun) if self.room.full else brief(cell, self.rerun))
+            text = "\n".join(detail_lines(cell, self.rerun) if self.budget.full else brief_lines(cell, self.rerun))
             if isinstance(result, Skipped):
-                lines.insert(0, f"{_inert(text)}\n")
+                lines.insert(0, f"{_without_attachments(text)}\n")
             else:
                 result.text = text
         if lines:
@@ -108,22 +114,22 @@ class _Writer:
         return made
 
     def _output(self, cell: CellRecord) -> Iterator[str]:
-        """The end of the log of a cell that is not ok, then a line for each of its files."""
+        """Yield the end of the log if the cell is not ok, then a line per file of the cell."""
         log = self.folder.log(cell.label)
         if cell.outcome.verdict not in (Verdict.OK, Verdict.NOT_RUN):
-            end = _inert(tail(log)) if self.tails < self.room.tails else LEFT_OUT
+            end = _without_attachments(tail(log)) if self.tails < self.budget.tails else TAIL_OMITTED
             self.tails += len(end)
             if end:
                 yield end
             elif cell.result and not log.exists():
-                yield LOST
+                yield LOG_MISSING
         for path in (log, self.folder.stacks(cell.label), self.folder.job(cell.label)):
             if path.exists():
-                yield f"[[ATTACHMENT|{_from(self.here, path)}]]"
+                yield f"[[ATTACHMENT|{_attachment_path(self.here, path)}]]"
 
 
-def _inert(text: str) -> str:
-    """Text from a log, which may not name files for GitLab to attach."""
+def _without_attachments(text: str) -> str:
+    """Escape attachment marks in the text of a log, so that GitLab attaches no file that a log names."""
     return text.replace("[[ATTACHMENT|", "[ [ATTACHMENT|")
 
 
@@ -134,7 +140,7 @@ def _axis(cell: CellRecord, name: str) -> str:
 def _properties(cell: CellRecord, *, measured: bool) -> Any:
     outcome = cell.outcome if measured else replace(cell.outcome, measurements=())
     properties = _xml.Properties()
-    for name, value in to_pairs(outcome, label=clean(cell.label), matrix=clean(cell.matrix)):
+    for name, value in to_properties(outcome, label=clean(cell.label), matrix=clean(cell.matrix)):
         properties.append(_xml.Property(name, str(value)))
     return properties
 
@@ -151,13 +157,13 @@ def _result(cell: CellRecord) -> Failure | Error | Skipped | None:
 
 
 def _seconds(cell: CellRecord) -> float:
-    """Rounded and bounded, so that it is never written with an exponent."""
+    """Round and bound the duration, so that it is never written with an exponent."""
     seconds = cell.outcome.seconds
-    return round(min(max(seconds, 0.0), LONGEST), 3) if math.isfinite(seconds) else 0.0
+    return round(min(max(seconds, 0.0), LONGEST_TIME), 3) if math.isfinite(seconds) else 0.0
 
 
 def _timestamp(cells: Iterable[CellRecord], record: RunRecord) -> str:
-    """When the suite's first cell started, in UTC, in the only form that the Ant schema allows."""
+    """Return the start of the suite's first cell in UTC, in the only format that the Ant schema allows."""
     epochs = [cell.started for cell in cells if cell.started is not None] or [s.started for s in record.sessions]
     try:
         return f"{datetime.fromtimestamp(min(epochs, default=0.0), timezone.utc):%Y-%m-%dT%H:%M:%S}"
@@ -165,6 +171,6 @@ def _timestamp(cells: Iterable[CellRecord], record: RunRecord) -> str:
         return "1970-01-01T00:00:00"
 
 
-def _from(here: Path, path: Path) -> str:
-    """Relative to the current directory if inside it (GitLab wants that), else absolute (Jenkins does)."""
+def _attachment_path(here: Path, path: Path) -> str:
+    """Return a path relative to the current directory if inside it (for GitLab), else absolute (for Jenkins)."""
     return str(path.relative_to(here) if path.is_relative_to(here) else path)

@@ -1,4 +1,4 @@
-"""`summary.md`: a run for a person who never saw this project. What is known of a cell is escaped, cut and redacted."""
+"""`summary.md`: a run for a reader new to this project. All texts of cells are escaped, cut and redacted."""
 
 from __future__ import annotations
 
@@ -16,19 +16,26 @@ from pytest_hetgpu.model.outcome import Outcome
 from pytest_hetgpu.model.transport_classes import told
 from pytest_hetgpu.model.verdict import Verdict
 from pytest_hetgpu.reporting import scaling_table
-from pytest_hetgpu.reporting.cell_text import Rerun, again, debugged, expected, words
-from pytest_hetgpu.reporting.grid import Grid, carried, grids
-from pytest_hetgpu.store.cells import CellRecord, RunRecord, utc
-from pytest_hetgpu.store.properties import before, flaky
-from pytest_hetgpu.store.text import escape, one_line
+from pytest_hetgpu.reporting.cell_text import (
+    Rerun,
+    describe_debug_rerun,
+    describe_expectation,
+    display_kind,
+    format_rerun,
+)
+from pytest_hetgpu.reporting.grid import Grid, carrier_lines, grids
+from pytest_hetgpu.store.cells import CellRecord, RunRecord, format_utc
+from pytest_hetgpu.store.properties import attempt_lines, describe_flaky
+from pytest_hetgpu.store.text import escape_markdown, one_line
 
 T = TypeVar("T")
 
-# Bytes in all, which GitHub and GitLab still show, and bytes for the parts that can grow.
+#: Bytes of the summary: GitHub and GitLab show no more.
 LIMIT = 1_000_000
+#: Bytes of the parts that can grow.
 GRID_BUDGET, DETAILS_BUDGET, SKIPS_BUDGET = 450_000, 350_000, 100_000
 MANY_WORKLOADS = 12
-LABELS_A_REASON = 20
+LABELS_PER_REASON = 20
 MANY_COLUMNS = 200
 
 SYMBOLS = {
@@ -39,8 +46,8 @@ SYMBOLS = {
     Verdict.KNOWN: ("🟡", "known failure"),
     Verdict.NOT_RUN: ("⚪", "not run"),
 }
-_QUALIFIED = {Verdict.NEW: "new", Verdict.CHANGED: "not as expected", Verdict.KNOWN: "known"}
-_COUNTED = {
+_QUALIFIERS = {Verdict.NEW: "new", Verdict.CHANGED: "not as expected", Verdict.KNOWN: "known"}
+_COUNT_PHRASES = {
     Verdict.OK: ("works", "work"),
     Verdict.NEW: ("is a new failure", "are new failures"),
     Verdict.CHANGED: ("fails, but not as expected", "fail, but not as expected"),
@@ -58,9 +65,10 @@ def render(
     nodes: Iterable[str] = (),
     lost: Sequence[str] = (),
 ) -> str:
-    """The summary of a run. `log` gives the path of a cell's log from the summary's folder, None if there is none.
+    """Build the summary of a run.
 
-    `nodes` are paragraphs on what the nodes were found to be; `lost` are cells whose log is not there any more.
+    `log` returns the path of a cell's log from the summary's folder, or None. `nodes` are paragraphs on the nodes.
+    `lost` are the cells whose log is missing.
     """
     parts = [f"# Compatibility of {_list(_matrices(record)) or 'nothing'}", _sentence(record), _totals(record)]
     parts += _grids(record)
@@ -68,15 +76,15 @@ def render(
     parts += _flaky(record)
     parts += _skips(record)
     parts += _quarantine(record)
-    parts += scaling_table.paragraphs(record, escape)
+    parts += scaling_table.paragraphs(record, escape_markdown)
     parts += nodes
     parts += _legend(record)
-    parts += _lost(lost)
-    return _cut("\n\n".join(parts) + "\n")
+    parts += _missing_logs(lost)
+    return _truncate("\n\n".join(parts) + "\n")
 
 
 def code(text: str, limit: int = 300) -> str:
-    """Text in one line as a code span, whatever backticks it holds."""
+    """Format a text, in one line, as a code span, whatever backticks it holds."""
     line = one_line(text, limit)
     fence = "`" * (max((len(run) for run in re.findall("`+", line)), default=0) + 1)
     pad = " " if line.startswith("`") or line.endswith("`") or not line else ""
@@ -85,11 +93,11 @@ def code(text: str, limit: int = 300) -> str:
 
 def _link(text: str) -> str:
     line = one_line(text, 1000)
-    return f"<{line}>" if _LINK.fullmatch(line) else escape(line)
+    return f"<{line}>" if _LINK.fullmatch(line) else escape_markdown(line)
 
 
-def _cut(text: str) -> str:
-    """What no part could foresee, say ten thousand columns, ends here."""
+def _truncate(text: str) -> str:
+    """Cut a text at the size limit, which unforeseen input (ten thousand columns) may exceed."""
     data = text.encode()
     if len(data) <= LIMIT:
         return text
@@ -98,7 +106,7 @@ def _cut(text: str) -> str:
 
 
 def _list(texts: Iterable[str]) -> str:
-    return ", ".join(map(escape, texts))
+    return ", ".join(map(escape_markdown, texts))
 
 
 def _matrices(record: RunRecord) -> list[str]:
@@ -107,25 +115,28 @@ def _matrices(record: RunRecord) -> list[str]:
 
 def _sentence(record: RunRecord) -> str:
     files = {matrix.name: matrix.file for session in record.sessions for matrix in session.matrices}
-    named = [f"{escape(name)} ({code(files[name])})" if name in files else escape(name) for name in _matrices(record)]
+    named = [
+        f"{escape_markdown(name)} ({code(files[name])})" if name in files else escape_markdown(name)
+        for name in _matrices(record)
+    ]
     times = [session.started for session in record.sessions[:1]] or [c.started for c in record.cells if c.started]
     hosts = dict.fromkeys(session.host for session in record.sessions)
     stacks = dict.fromkeys(cell.outcome.stack for cell in record.cells if cell.outcome.stack)
-    said = f"The matrix {' and '.join(named) or '(none)'} was run"
-    said += f" on {utc(min(times))}" if times else ""
-    taken_up = [utc(session.started) for session in record.sessions[1:]]
-    said += f" (taken up again on {_list(taken_up)})" if taken_up else ""
-    said += f" from the host {_list(hosts)}" if hosts else ""
-    return f"{said}, {f'with {_list(stacks)}' if stacks else 'and no rank said which MPI it loaded'}."
+    text = f"The matrix {' and '.join(named) or '(none)'} was run"
+    text += f" on {format_utc(min(times))}" if times else ""
+    taken_up = [format_utc(session.started) for session in record.sessions[1:]]
+    text += f" (taken up again on {_list(taken_up)})" if taken_up else ""
+    text += f" from the host {_list(hosts)}" if hosts else ""
+    return f"{text}, {f'with {_list(stacks)}' if stacks else 'and no rank said which MPI it loaded'}."
 
 
 def _totals(record: RunRecord) -> str:
     counted = Counter(cell.outcome.verdict for cell in record.cells)
-    said = [f"{counted[v]} {_COUNTED[v][counted[v] != 1]}" for v in SYMBOLS if counted[v]]
+    parts = [f"{counted[v]} {_COUNT_PHRASES[v][counted[v] != 1]}" for v in SYMBOLS if counted[v]]
     shaky = sum(cell.outcome.flaky for cell in record.cells)
-    said += [f"{shaky} of all {'is' if shaky == 1 else 'are'} flaky"] if shaky else []
+    parts += [f"{shaky} of all {'is' if shaky == 1 else 'are'} flaky"] if shaky else []
     cells = "1 cell" if len(record.cells) == 1 else f"{len(record.cells)} cells"
-    return f"**Of {cells}, {', '.join(said)}.**" if said else "**No cell was recorded.**"
+    return f"**Of {cells}, {', '.join(parts)}.**" if parts else "**No cell was recorded.**"
 
 
 def _grids(record: RunRecord) -> Iterator[str]:
@@ -133,22 +144,22 @@ def _grids(record: RunRecord) -> Iterator[str]:
     found = grids(record.cells)
     for grid in found:
         if len(found) > 1:
-            yield f"### {escape(grid.matrix)}"
-        heading = [" / ".join(map(escape, grid.axes)) or "cell", *map(escape, grid.columns)]
-        kept, left = _within(grid.rows, partial(_row, grid), GRID_BUDGET // len(found))
+            yield f"### {escape_markdown(grid.matrix)}"
+        heading = [" / ".join(map(escape_markdown, grid.axes)) or "cell", *map(escape_markdown, grid.columns)]
+        kept, left = _fit_budget(grid.rows, partial(_row, grid), GRID_BUDGET // len(found))
         yield "\n".join((f"| {' | '.join(heading)} |", "|---" * len(heading) + "|", *kept))
         if left:
             yield f"{left} more rows are left out here; `junit.xml` has every cell."
-        if lines := carried(grid, MANY_COLUMNS):
-            yield "\n".join(("The data was carried by:", "", *(f"- {escape(line)}" for line in lines)))
+        if lines := carrier_lines(grid, MANY_COLUMNS):
+            yield "\n".join(("The data was carried by:", "", *(f"- {escape_markdown(line)}" for line in lines)))
 
 
 def _row(grid: Grid, row: str) -> str:
-    return f"| {escape(row)} | {' | '.join(_entries(grid, row, column) for column in grid.columns)} |"
+    return f"| {escape_markdown(row)} | {' | '.join(_entries(grid, row, column) for column in grid.columns)} |"
 
 
 def _entries(grid: Grid, row: str, column: str) -> str:
-    """What became of each workload in a place of the grid; many that work are only counted."""
+    """Format the outcome of each workload in one entry of the grid; only count working ones if there are many."""
     found = [(name, grid.cells.get((row, column, name))) for name in grid.workloads]
     present = [(name, outcome) for name, outcome in found if outcome]
     good = sum(outcome.verdict is Verdict.OK for _, outcome in present)
@@ -161,10 +172,10 @@ def _entries(grid: Grid, row: str, column: str) -> str:
 def _entry(workload: str, outcome: Outcome) -> str:
     symbol, meaning = SYMBOLS[outcome.verdict]
     if outcome.verdict is Verdict.OK:
-        return f"{symbol} {escape(workload)}{' (flaky)' if outcome.flaky else ''}"
-    if outcome.verdict in _QUALIFIED:
-        meaning = f"{words(outcome.kind)} ({_QUALIFIED[outcome.verdict]})"
-    return f"{symbol} {escape(workload)}: {meaning}"
+        return f"{symbol} {escape_markdown(workload)}{' (flaky)' if outcome.flaky else ''}"
+    if outcome.verdict in _QUALIFIERS:
+        meaning = f"{display_kind(outcome.kind)} ({_QUALIFIERS[outcome.verdict]})"
+    return f"{symbol} {escape_markdown(workload)}: {meaning}"
 
 
 def _not_ok(record: RunRecord, log: Callable[[str], str | None], rerun: Rerun) -> Iterator[str]:
@@ -175,82 +186,84 @@ def _not_ok(record: RunRecord, log: Callable[[str], str | None], rerun: Rerun) -
             continue
         symbol, meaning = SYMBOLS[verdict]
         yield f"## {symbol} {meaning.capitalize()}: {len(cells)}"
-        kept, left = _within(cells, lambda cell: "\n".join(_detail(cell, log(cell.label), rerun)), budget)
+        kept, left = _fit_budget(cells, lambda cell: "\n".join(_detail_lines(cell, log(cell.label), rerun)), budget)
         budget -= sum(len(text.encode()) for text in kept)
         yield from kept
         if left:
             yield f"{left} more are left out here; `junit.xml` has every cell."
 
 
-def _detail(cell: CellRecord, log: str | None, rerun: Rerun) -> Iterator[str]:
+def _detail_lines(cell: CellRecord, log: str | None, rerun: Rerun) -> Iterator[str]:
     outcome = cell.outcome
-    yield f"### {escape(cell.label)}\n"
-    yield f"- {words(outcome.kind)}: {escape(outcome.why) or 'no reason was given'}"
+    yield f"### {escape_markdown(cell.label)}\n"
+    yield f"- {display_kind(outcome.kind)}: {escape_markdown(outcome.why) or 'no reason was given'}"
     if outcome.signature:
         yield f"- signature: {code(outcome.signature.key)}"
         yield f"- line {outcome.signature.line} of its log: {code(outcome.signature.primary_line)}"
     if outcome.carried:
-        yield f"- data carried by: {escape(told(outcome.carried))}"
+        yield f"- data carried by: {escape_markdown(told(outcome.carried))}"
     if ranks := rank_outcome.in_words(outcome.rank_outcomes):
-        yield f"- ranks: {escape(ranks)}"
-    yield from _known(outcome.known)
+        yield f"- ranks: {escape_markdown(ranks)}"
+    yield from _known_failure_lines(outcome.known)
     if outcome.verdict in (Verdict.CHANGED, Verdict.FIXED):
-        yield f"- expected: {code(expected(outcome.expectation))}"
+        yield f"- expected: {code(describe_expectation(outcome.expectation))}"
     if cell.issue:
         yield f"- issue: {_link(cell.issue)}"
-    yield from (f"- attempt {number}: {escape(line)}" for number, line in enumerate(before(outcome), 1))
+    yield from (f"- attempt {number}: {escape_markdown(line)}" for number, line in enumerate(attempt_lines(outcome), 1))
     if outcome.debug:
-        yield f"- {escape(debugged(outcome))}"
-    yield from (f"- preflight: {escape(concern)}" for concern in outcome.concerns)
-    yield from (f"- note: {escape(note)}" for note in outcome.notes)
-    yield f"- run just this cell again: {code(again(cell, rerun), 2000)}"
+        yield f"- {escape_markdown(describe_debug_rerun(outcome))}"
+    yield from (f"- preflight: {escape_markdown(concern)}" for concern in outcome.concerns)
+    yield from (f"- note: {escape_markdown(note)}" for note in outcome.notes)
+    yield f"- run just this cell again: {code(format_rerun(cell, rerun), 2000)}"
     if log:
-        stacks = f", [stacks.json]({quote(log.rpartition('/')[0])}/stacks.json)" if _looked(outcome) else ""
+        stacks = f", [stacks.json]({quote(log.rpartition('/')[0])}/stacks.json)" if _has_stacks(outcome) else ""
         yield f"- log: [output.log]({quote(log)}){stacks}"
 
 
-def _looked(outcome: Outcome) -> bool:
-    """Whether the stacks of the cell's ranks were taken: a line of ours says so."""
-    said = (finding.signature.primary_line for finding in outcome.findings if finding.signature)
-    return any(line.startswith(("hetgpu: stuck", "hetgpu: slow")) for line in said)
+def _has_stacks(outcome: Outcome) -> bool:
+    """Return whether the stacks of the cell's ranks were dumped, by our own line in the log."""
+    lines = (finding.signature.primary_line for finding in outcome.findings if finding.signature)
+    return any(line.startswith(("hetgpu: stuck", "hetgpu: slow")) for line in lines)
 
 
-def _known(known: Iterable[Known]) -> Iterator[str]:
-    """What is established about a failure."""
+def _known_failure_lines(known: Iterable[Known]) -> Iterator[str]:
+    """Yield lines on each known failure."""
     for entry in known:
         sure = "" if entry.status == "established" else f" ({entry.status})"
-        yield f"- known{sure}, {code(entry.id)}: {escape(entry.title)}. {escape(entry.cause)}"
+        yield f"- known{sure}, {code(entry.id)}: {escape_markdown(entry.title)}. {escape_markdown(entry.cause)}"
         settings = " ".join(code(setting) for setting in entry.typed)
         if entry.fix or settings:
-            yield f"  - cure: {' '.join(filter(None, (escape(entry.fix), settings)))}"
+            yield f"  - cure: {' '.join(filter(None, (escape_markdown(entry.fix), settings)))}"
         if entry.links:
             yield f"  - {', '.join(map(_link, entry.links))}"
 
 
 def _flaky(record: RunRecord) -> Iterator[str]:
-    """Cells that failed and then passed: they work, and are not to be relied on."""
+    """Yield the cells that failed and then passed: they work, but not reliably."""
     cells = [cell for cell in record.cells if cell.outcome.flaky]
     if not cells:
         return
     yield f"## Flaky: {len(cells)}"
-    kept, left = _within(cells, _attempts, SKIPS_BUDGET)
+    kept, left = _fit_budget(cells, _attempts, SKIPS_BUDGET)
     yield "\n".join(kept)
     if left:
         yield f"{left} more are left out here; `junit.xml` has every cell."
 
 
 def _attempts(cell: CellRecord) -> str:
-    lines = (f"  - attempt {number}: {escape(line)}" for number, line in enumerate(before(cell.outcome), 1))
-    return "\n".join((f"- {escape(cell.label)} {flaky(cell.outcome)}", *lines))
+    lines = (
+        f"  - attempt {number}: {escape_markdown(line)}" for number, line in enumerate(attempt_lines(cell.outcome), 1)
+    )
+    return "\n".join((f"- {escape_markdown(cell.label)} {describe_flaky(cell.outcome)}", *lines))
 
 
 def _quarantine(record: RunRecord) -> Iterator[str]:
-    """Nodes that were given up: cells that were not run for that are among those above."""
+    """Yield the nodes in quarantine. Their cells are also listed as not run."""
     reasons = (cell.outcome.why for cell in record.cells if cell.outcome.verdict is Verdict.NOT_RUN)
     nodes = dict.fromkeys(one for why in reasons for one in why.split("; ") if IN_QUARANTINE in one)
     if nodes:
         yield "## Nodes in quarantine"
-        yield "\n".join(f"- {escape(line)}" for line in nodes)
+        yield "\n".join(f"- {escape_markdown(line)}" for line in nodes)
 
 
 def _skips(record: RunRecord) -> Iterator[str]:
@@ -261,7 +274,7 @@ def _skips(record: RunRecord) -> Iterator[str]:
     if not reasons:
         return
     yield f"## {SYMBOLS[Verdict.NOT_RUN][0]} Not run: {sum(map(len, reasons.values()))}"
-    kept, left = _within(tuple(reasons.items()), _skip, SKIPS_BUDGET)
+    kept, left = _fit_budget(tuple(reasons.items()), _skip, SKIPS_BUDGET)
     yield "\n".join(kept)
     if left:
         yield f"{left} more reasons are left out here; `junit.xml` has every cell."
@@ -269,10 +282,10 @@ def _skips(record: RunRecord) -> Iterator[str]:
 
 def _skip(group: tuple[tuple[str, str], list[str]]) -> str:
     (why, issue), labels = group
-    shown = ", ".join(map(escape, labels[:LABELS_A_REASON]))
-    more = len(labels) - LABELS_A_REASON
+    shown = ", ".join(map(escape_markdown, labels[:LABELS_PER_REASON]))
+    more = len(labels) - LABELS_PER_REASON
     link = f" ({_link(issue)})" if issue else ""
-    return f"- {escape(why) or 'no reason was given'}{link}: {shown}{f' and {more} more' if more > 0 else ''}"
+    return f"- {escape_markdown(why) or 'no reason was given'}{link}: {shown}{f' and {more} more' if more > 0 else ''}"
 
 
 def _legend(record: RunRecord) -> Iterator[str]:
@@ -287,19 +300,19 @@ def _legend(record: RunRecord) -> Iterator[str]:
         "signatures. A known failure is one that the matrix file expects."
     )
     if record.unread:
-        said = ", ".join(f"{count} {reason}" for reason, count in sorted(record.unread.items()))
-        yield f"Lines of the journal that could not be read: {said}."
+        counts = ", ".join(f"{count} {reason}" for reason, count in sorted(record.unread.items()))
+        yield f"Lines of the journal that could not be read: {counts}."
 
 
-def _lost(labels: Sequence[str]) -> Iterator[str]:
+def _missing_logs(labels: Sequence[str]) -> Iterator[str]:
     if labels:
-        more = f" and {len(labels) - LABELS_A_REASON} more" if len(labels) > LABELS_A_REASON else ""
-        shown = f"{', '.join(map(escape, labels[:LABELS_A_REASON]))}{more}"
+        more = f" and {len(labels) - LABELS_PER_REASON} more" if len(labels) > LABELS_PER_REASON else ""
+        shown = f"{', '.join(map(escape_markdown, labels[:LABELS_PER_REASON]))}{more}"
         yield f"Logs that are not there any more, so that nothing is quoted from them and no verdict changes: {shown}."
 
 
-def _within(items: Sequence[T], text: Callable[[T], str], budget: int) -> tuple[list[str], int]:
-    """The texts of as many items as fit in `budget` bytes, from the first on, and how many items are left."""
+def _fit_budget(items: Sequence[T], text: Callable[[T], str], budget: int) -> tuple[list[str], int]:
+    """Return the texts of as many items as fit in `budget` bytes, and the number of items left out."""
     kept: list[str] = []
     for item in items:
         made = text(item)

@@ -1,4 +1,4 @@
-"""Cells in words: failure texts, plans, and the command that runs one cell again."""
+"""Texts about cells for the terminal: failure texts, plans, and the command that runs one cell again."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from pytest_hetgpu.extensions.package_data import REMOTE
 from pytest_hetgpu.model import rank_outcome
 from pytest_hetgpu.model.job import Job, Node, Scenario
 from pytest_hetgpu.planning.suite import Suite
-from pytest_hetgpu.reporting.cell_text import debugged, knowing
-from pytest_hetgpu.store.properties import before
+from pytest_hetgpu.reporting.cell_text import describe_debug_rerun, known_failure_lines
+from pytest_hetgpu.store.properties import attempt_lines
 from pytest_hetgpu.store.redaction.redact import redact, redact_argv
-from pytest_hetgpu.store.text import clean, shown
+from pytest_hetgpu.store.text import clean, display_path
 
 if TYPE_CHECKING:
     from pytest_hetgpu.model.outcome import Finding, Outcome
@@ -27,77 +27,83 @@ if TYPE_CHECKING:
 PROGRAMS = REMOTE
 
 
-def again(suite: Suite, matrix: str, label: str, options: Sequence[str] = ()) -> str:
-    """The command that runs just this cell once more, with the options that it had."""
+def rerun_command(suite: Suite, matrix: str, label: str, options: Sequence[str] = ()) -> str:
+    """Format the command that runs just this cell again, with the options that it had."""
     try:
         scenario = suite.scenarios[suite.position(matrix, label)].id
     except KeyError:  # of a matrix that has changed since
         scenario = label
     file = suite.documents[matrix].file if matrix in suite.documents else "MATRIX"
-    return shlex.join(rerun(file, scenario, options))
+    return shlex.join(rerun_argv(file, scenario, options))
 
 
-def rerun(file: str, scenario: str, options: Sequence[str] = ()) -> tuple[str, ...]:
-    """The tokens of a command that runs one cell of a matrix file."""
-    return (*runner(), "--hetgpu-matrix", file, *options, "--hetgpu-cell", scenario)
+def rerun_argv(file: str, scenario: str, options: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return the tokens of a command that runs one cell of a matrix file."""
+    return (*pytest_argv(), "--hetgpu-matrix", file, *options, "--hetgpu-cell", scenario)
 
 
-def runner() -> tuple[str, ...]:
-    """How pytest is started in this environment: by its plain name only where that finds this environment's."""
-    return _runner(sys.executable, os.environ.get("PATH", ""), Path.cwd())
+def pytest_argv() -> tuple[str, ...]:
+    """Return the command that starts pytest in this environment.
+
+    Use the plain name only if PATH leads to the pytest of this environment.
+    """
+    return _pytest_argv(sys.executable, os.environ.get("PATH", ""), Path.cwd())
 
 
 @lru_cache(maxsize=8)
-def _runner(python: str, path: str, _: Path) -> tuple[str, ...]:
-    """A report asks for it once per cell, and looking along PATH takes its time."""
+def _pytest_argv(python: str, path: str, _: Path) -> tuple[str, ...]:
+    """Search PATH once for all cells of a report: a search takes time."""
     beside = Path(python).with_name("pytest")
     found = shutil.which("pytest", path=path)
     if found and beside.exists() and Path(found).samefile(beside):
         return ("pytest",)
-    return (shown(beside),) if beside.exists() else (python, "-m", "pytest")
+    return (display_path(beside),) if beside.exists() else (python, "-m", "pytest")
 
 
-def describe(job: Job, outcome: Outcome, log: str, once_more: str) -> str:
-    """The text of a failing test: what, why, the line to quote, the command, the log, and how to run it again."""
+def failure_text(job: Job, outcome: Outcome, log: str, once_more: str) -> str:
+    """Build the text of a failing test: outcome, reason, quoted line, command, log, and rerun command."""
     lines = [f"{outcome.kind.value} ({outcome.verdict.value}): {outcome.why}"]
     signature = outcome.signature
     if signature:
         lines += [f"  signature: {signature.key}", f"  line {signature.line}: {signature.primary_line}"]
-    lines += [f"  {one.judge}: {one.why}" for one in outcome.findings if not _told(one, outcome)]
-    lines += [f"  ranks: {told}" for told in filter(None, [rank_outcome.in_words(outcome.rank_outcomes)])]
-    lines += [f"  {line}" for line in knowing(outcome.known)]
-    lines += [f"  attempt {number}: {told}" for number, told in enumerate(before(outcome), 1)]
-    lines += [f"  {told}" for told in filter(None, [debugged(outcome)])]
+    lines += [f"  {one.judge}: {one.why}" for one in outcome.findings if not _is_redundant(one, outcome)]
+    lines += [f"  ranks: {line}" for line in filter(None, [rank_outcome.in_words(outcome.rank_outcomes)])]
+    lines += [f"  {line}" for line in known_failure_lines(outcome.known)]
+    lines += [f"  attempt {number}: {line}" for number, line in enumerate(attempt_lines(outcome), 1)]
+    lines += [f"  {line}" for line in filter(None, [describe_debug_rerun(outcome)])]
     lines += [f"  preflight: {concern}" for concern in outcome.concerns]
     lines += [f"  note: {note}" for note in outcome.notes]
     lines += [f"  command: {shlex.join(redact_argv(job.command.argv))}", f"  log:     {log}", f"  again:   {once_more}"]
     return redact("\n".join(map(clean, lines)))
 
 
-def unreported(run: Path, error: Exception) -> str:
-    """What to say where the reports of a run could not be written."""
+def describe_unwritten_reports(run: Path, error: Exception) -> str:
+    """Format the message for reports that could not be written."""
     return (
-        f"reports: not written ({error}); what was judged is in {shown(run / 'journal')}: "
-        f"hetgpu report {shlex.quote(shown(run))} builds them, once there is room"
+        f"reports: not written ({error}); what was judged is in {display_path(run / 'journal')}: "
+        f"hetgpu report {shlex.quote(display_path(run))} builds them, once there is room"
     )
 
 
-def known_for(outcome: Outcome) -> str:
-    """Why a failure was expected: its link, its reason, else what happened."""
+def expected_reason(outcome: Outcome) -> str:
+    """Return the reason for an expected failure: its link, its reason, else that of the outcome."""
     expected = outcome.expectation
     return (expected.issue or expected.reason if expected else None) or outcome.why
 
 
-def _told(finding: Finding, outcome: Outcome) -> bool:
-    """Whether the reason, or the signature and its line, say what a finding says."""
-    shown = outcome.signature
-    if shown and finding.signature == shown and finding.why.startswith(shown.key):
+def _is_redundant(finding: Finding, outcome: Outcome) -> bool:
+    """Return whether the reason of the outcome, or its signature, already contains a finding."""
+    quoted = outcome.signature
+    if quoted and finding.signature == quoted and finding.why.startswith(quoted.key):
         return True
     return finding.why in outcome.why
 
 
-def planned(suite: Suite, scenarios: Iterable[Scenario]) -> Iterator[str]:
-    """Every job's nodes and exact command, as it could be pasted into a shell; how nodes are made, once a placement."""
+def plan_lines(suite: Suite, scenarios: Iterable[Scenario]) -> Iterator[str]:
+    """Yield the nodes and the exact command of every job, ready to paste into a shell.
+
+    The preparation of nodes appears once per placement.
+    """
     prepared: Job | None = None
     for scenario in scenarios:
         if scenario.excluded:
@@ -110,14 +116,14 @@ def planned(suite: Suite, scenarios: Iterable[Scenario]) -> Iterator[str]:
             yield from ("", scenario.label, f"  not run: {error}")
             continue
         if prepared and not _same_nodes(prepared, job):
-            yield from _cleaned(prepared)
+            yield from _cleanup_lines(prepared)
             prepared = None
         if job.joined and prepared is None:
             prepared = job
-            yield from _prepared(job)
-        yield from ("", scenario.label, *(f"  {line}" for line in _lines(job, suite)))
+            yield from _preparation_lines(job)
+        yield from ("", scenario.label, *(f"  {line}" for line in _job_lines(job, suite)))
     if prepared:
-        yield from _cleaned(prepared)
+        yield from _cleanup_lines(prepared)
 
 
 def _same_nodes(one: Job, other: Job) -> bool:
@@ -126,15 +132,15 @@ def _same_nodes(one: Job, other: Job) -> bool:
     return other.joined and script.placement_name(one) == script.placement_name(other)
 
 
-def _prepared(job: Job) -> Iterator[str]:
+def _preparation_lines(job: Job) -> Iterator[str]:
     from pytest_hetgpu.planning.shell import script
 
     yield ""
     yield f"# placement {job.axes['placement']}: its nodes, made and joined once (started from {job.starter.name})"
-    yield from script.preparation(job, shown(PROGRAMS))
+    yield from script.preparation(job, display_path(PROGRAMS))
 
 
-def _cleaned(job: Job) -> Iterator[str]:
+def _cleanup_lines(job: Job) -> Iterator[str]:
     from pytest_hetgpu.planning.shell import script
 
     yield ""
@@ -142,15 +148,15 @@ def _cleaned(job: Job) -> Iterator[str]:
     yield from script.cleaning(job)
 
 
-def _lines(job: Job, suite: Suite) -> Iterator[str]:
+def _job_lines(job: Job, suite: Suite) -> Iterator[str]:
     from pytest_hetgpu.planning.shell import script
 
     for node in job.nodes:
         ranks = f"{node.ranks} rank{'s' * (node.ranks > 1)}"
-        yield f"node {node.index}: {_described(node, job)}, {ranks}"
+        yield f"node {node.index}: {_describe_node(node, job)}, {ranks}"
     yield from (f"interface  node{node.index}: {node.interface}" for node in job.nodes if node.interface)
     if job.launcher:
-        yield f"started from: {_described(job.launcher, job)}, no ranks"
+        yield f"started from: {_describe_node(job.launcher, job)}, no ranks"
     for name in dict.fromkeys(n.stack.name for n in job.everybody if n.stack and n.hardware.runtime == "local"):
         stack = suite.stack(name)
         if isinstance(stack, NotHere):
@@ -161,7 +167,7 @@ def _lines(job: Job, suite: Suite) -> Iterator[str]:
     yield from script.alternatives(job)
 
 
-def _described(node: Node, job: Job) -> str:
+def _describe_node(node: Node, job: Job) -> str:
     where = f"{node.hardware.name} ({node.hardware.accelerator.platform}) on {node.host}"
     if not job.joined:
         return where

@@ -1,22 +1,21 @@
-"""The table of nodes in the summary: facts per node, and what differs."""
+"""The table of nodes in the summary: the facts of each node, and their differences."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
 from pytest_hetgpu.model.facts import shown
-from pytest_hetgpu.store.environment import TELLING, SeenNode, SeenPlacement
-from pytest_hetgpu.store.text import escape
+from pytest_hetgpu.store.environment import SUMMARY_FACTS, NodeFacts, PlacementFacts
+from pytest_hetgpu.store.text import escape_markdown
 
-# Bytes of the summary that all placements together may take, and letters of one value.
+#: Bytes of all placements together.
 BUDGET = 100_000
-
-
+#: Characters of one value.
 WIDEST = 80
 
 
-def lines(placements: Sequence[SeenPlacement]) -> Iterator[str]:
-    """The summary's section on the nodes, a paragraph at a time; nothing where no node was looked at."""
+def render(placements: Sequence[PlacementFacts]) -> Iterator[str]:
+    """Yield the section on nodes in paragraphs; nothing if no node was inspected."""
     placements = [placement for placement in placements if placement.nodes]
     if not placements:
         return
@@ -29,27 +28,30 @@ def lines(placements: Sequence[SeenPlacement]) -> Iterator[str]:
         if budget < 0:
             yield f"{len(placements) - left} more placements are left out here; see `placements/*/environment.json`."
             return
-        yield f"### {escape(placement.name)}"
+        yield f"### {escape_markdown(placement.name)}"
         yield text
 
 
-def _table(placement: SeenPlacement) -> Iterator[str]:
+def _table(placement: PlacementFacts) -> Iterator[str]:
     nodes = placement.nodes
     differing = {row.fact: row.values for row in placement.skew}
-    heading = [f"{escape(name)} ({escape(node.hardware)} on {escape(node.host)})" for name, node in nodes.items()]
+    heading = [
+        f"{escape_markdown(name)} ({escape_markdown(node.hardware)} on {escape_markdown(node.host)})"
+        for name, node in nodes.items()
+    ]
     yield f"| | {' | '.join(heading)} |"
     yield "|---" * (len(nodes) + 1) + "|"
-    for fact in dict.fromkeys((*_told(nodes.values()), *differing)):
+    for fact in dict.fromkeys((*_summary_facts(nodes.values()), *differing)):
         values = differing.get(fact) or tuple(shown(node.environment.fact(fact)) for node in nodes.values())
         mark = "≠ " if fact in differing else ""
-        yield f"| {mark}{escape(fact)} | {' | '.join(map(_cell, values))} |"
+        yield f"| {mark}{escape_markdown(fact)} | {' | '.join(map(_table_cell, values))} |"
 
 
-def _told(nodes: Iterable[SeenNode]) -> Iterator[str]:
-    """The telling facts that some node has."""
+def _summary_facts(nodes: Iterable[NodeFacts]) -> Iterator[str]:
+    """Return the summary facts that some node has."""
     environments = [node.environment for node in nodes]
-    return (name for name in TELLING if any(environment.text(name) for environment in environments))
+    return (name for name in SUMMARY_FACTS if any(environment.text(name) for environment in environments))
 
 
-def _cell(value: str) -> str:
-    return escape(value if len(value) <= WIDEST else f"{value[: WIDEST - 3]}...")
+def _table_cell(value: str) -> str:
+    return escape_markdown(value if len(value) <= WIDEST else f"{value[: WIDEST - 3]}...")

@@ -1,4 +1,4 @@
-"""Builds a run's reports from its journal: what was written before the last `kill -9` is enough."""
+"""Builds the reports of a run from its journal, even if the run was killed with `kill -9`."""
 
 from __future__ import annotations
 
@@ -12,75 +12,84 @@ from typing import TYPE_CHECKING
 
 from pytest_hetgpu.errors import HetgpuError
 from pytest_hetgpu.reporting import markdown
-from pytest_hetgpu.reporting.cell_text import Rerun, private
+from pytest_hetgpu.reporting.cell_text import Rerun, describe_private_logs
 from pytest_hetgpu.store import writer_lock
-from pytest_hetgpu.store.cells import RunRecord, lost_logs, read_run
+from pytest_hetgpu.store.cells import RunRecord, missing_logs, read_run
 from pytest_hetgpu.store.files import write_atomically
 from pytest_hetgpu.store.folder import RunFolder
-from pytest_hetgpu.store.redaction.anonymity import kept, without_names
-from pytest_hetgpu.store.text import escape
+from pytest_hetgpu.store.redaction.anonymity import anonymised, is_anonymous
+from pytest_hetgpu.store.text import escape_markdown
 
 if TYPE_CHECKING:
     from pytest_hetgpu.analysis.baseline import Baseline
-    from pytest_hetgpu.store.environment import SeenPlacement
+    from pytest_hetgpu.store.environment import PlacementFacts
+
+
+LOADED_LATE = (
+    "pytest_hetgpu.reporting.junit",
+    "pytest_hetgpu.store.run_summary",
+    "pytest_hetgpu.store.history",
+    "pytest_hetgpu.reporting.bandwidth_table",
+    "pytest_hetgpu.reporting.upstream.write_issues",
+    "pytest_hetgpu.reporting.html.page_data",
+)
+"""Modules that only reports need, which `get_ready` loads."""
 
 
 class ReportError(HetgpuError):
-    """Not every report of a run could be written; it says which, and why."""
+    """A run whose reports were not all written; the message names them and the reasons."""
 
 
 def build(run_folder: Path, rerun: Rerun, trouble: list[str] | None = None) -> RunRecord:
-    """Writes `junit.xml`, `summary.md`, `issues/` and `index.html` into the run's folder, each in full or not at all.
+    """Write `junit.xml`, `summary.md`, `issues/` and `index.html`, each in full or not at all; return the record.
 
-    Returns what it read.
-
-    `rerun(matrix, label)` is the command that runs just that cell again; a text may stand for it, in which `{matrix}`
-    and `{label}` are filled in. One that cannot be written does not cost the others: `trouble` gets a line on it,
-    without a list ReportError is raised at the end. Raises UsageError where the folder holds no journal.
+    `rerun(matrix, label)` returns the command that runs just that cell again. It may be a text instead, in which
+    `{matrix}` and `{label}` are filled in. A failure to write one report does not stop the others. It adds a line to
+    `trouble`; without that list, ReportError is raised at the end. Raises UsageError if the folder holds no journal.
     """
     record = read_run(run_folder)
     folder = RunFolder(run_folder)
-    _settle(record, folder)
-    with without_names(record, folder) if kept(run_folder) else nullcontext():
-        unwritten = list(_build(record, folder, rerun))
+    _publish_pending_logs(record, folder)
+    with anonymised(record, folder) if is_anonymous(run_folder) else nullcontext():
+        unwritten = list(_write_reports(record, folder, rerun))
     if unwritten:
-        said = f"{', '.join(unwritten)}; `hetgpu report {shlex.quote(str(run_folder))}` builds the reports again"
+        message = f"{', '.join(unwritten)}; `hetgpu report {shlex.quote(str(run_folder))}` builds the reports again"
         if trouble is None:
-            raise ReportError(f"not written: {said}")
-        trouble.append(f"reports: not written: {said}")
+            raise ReportError(f"not written: {message}")
+        trouble.append(f"reports: not written: {message}")
     return record
 
 
 def get_ready(meanwhile: Callable[[], object]) -> None:
-    """Load what builds reports, and do something else. What fails here fails again when it is needed."""
+    """Load what builds reports, and call `meanwhile`. Errors are suppressed: they occur again at the real use."""
     from pytest_hetgpu.reporting.html import page
 
     with suppress(Exception), ThreadPoolExecutor(max_workers=1) as pool:
-        pool.submit(page.packed_charts)  # compressing takes no turn of the interpreter's
+        pool.submit(page.packed_charts)  # compression does not hold the interpreter's lock
         meanwhile()
         page.template()
-        for name in ("junit", "past", "history", "wires", "upstream.written", "html.facts"):
-            importlib.import_module(f"{__package__}.{name}")
+        for name in LOADED_LATE:
+            importlib.import_module(name)
 
 
-def _settle(record: RunRecord, folder: RunFolder) -> None:
-    """Publishes the redacted output of commands that ran when their processes were killed; of running ones nothing."""
+def _publish_pending_logs(record: RunRecord, folder: RunFolder) -> None:
+    """Publish the redacted output of commands of killed processes. Publish nothing of running ones."""
     writers = {folder.log(cell.label).parent.name: cell.writer for cell in record.cells}
-    for attempt, name in folder.unpublished():
-        if name in writers and not writer_lock.alive(folder.path / "journal" / f"{writers[name]}.jsonl"):
-            with suppress(OSError):  # what is not published is not shown either
+    for attempt, name in folder.unpublished_logs():
+        if name in writers and not writer_lock.writer_alive(folder.path / "journal" / f"{writers[name]}.jsonl"):
+            with suppress(OSError):  # reports show published logs only
                 attempt.publish(name, ended=False)
-    folder.tidy()
+    folder.remove_empty_folders()
 
 
-def _build(record: RunRecord, folder: RunFolder, rerun: Rerun) -> Iterator[str]:
-    """Writes all of it, what CI needs first; gives what could not be written, and why."""
+def _write_reports(record: RunRecord, folder: RunFolder, rerun: Rerun) -> Iterator[str]:
+    """Write all reports, those that CI needs first; yield each one that could not be written, with the reason."""
     from pytest_hetgpu.reporting import junit
-    from pytest_hetgpu.reporting.upstream import written
+    from pytest_hetgpu.reporting.upstream import write_issues
     from pytest_hetgpu.store import environment
 
     run_folder = folder.path
-    lost = lost_logs(record, folder)
+    lost = missing_logs(record, folder)
     placements = environment.read_all(run_folder)
     issues: dict[str, str] = {}
 
@@ -89,12 +98,12 @@ def _build(record: RunRecord, folder: RunFolder, rerun: Rerun) -> Iterator[str]:
         return str(path.relative_to(run_folder)) if path.exists() else None
 
     def summary() -> str:
-        return markdown.render(record, log, rerun, _nodes(record, placements, folder), lost)
+        return markdown.render(record, log, rerun, _node_sections(record, placements, folder), lost)
 
     parts: dict[str, Callable[[], object]] = {
         "junit.xml": lambda: write_atomically(run_folder / "junit.xml", junit.render(record, folder, rerun)),
         "summary.md": lambda: write_atomically(run_folder / "summary.md", summary().encode("utf-8")),
-        "issues": lambda: issues.update(written.write(record, folder, placements)),
+        "issues": lambda: issues.update(write_issues.write_issues(record, folder, placements)),
         "index.html": lambda: write_atomically(
             run_folder / "index.html", _page(record, folder, rerun, placements, issues)
         ),
@@ -107,25 +116,25 @@ def _build(record: RunRecord, folder: RunFolder, rerun: Rerun) -> Iterator[str]:
 
 
 def _page(
-    record: RunRecord, folder: RunFolder, rerun: Rerun, placements: Sequence[SeenPlacement], issues: Mapping[str, str]
+    record: RunRecord, folder: RunFolder, rerun: Rerun, placements: Sequence[PlacementFacts], issues: Mapping[str, str]
 ) -> bytes:
-    """The page, which links to the issues that were written."""
+    """Build the page, with links to the written issues."""
     from pytest_hetgpu.analysis.baseline import saved_baseline
-    from pytest_hetgpu.reporting.html import facts, page
+    from pytest_hetgpu.reporting.html import page, page_data
 
     try:
         baseline = saved_baseline(folder.path)
     except HetgpuError:
         baseline = None
-    earlier = None if baseline else _before(record, folder)
-    found = facts.page_facts(record, folder, rerun, placements, baseline or earlier)
+    earlier = None if baseline else _previous_run(record, folder)
+    found = page_data.page_data(record, folder, rerun, placements, baseline or earlier)
     if earlier:
         found["baseline"] = f"the run before, {earlier.side.runs[0].id}"
     return page.render({**found, "issues": dict(issues)}).encode("utf-8")
 
 
-def _before(record: RunRecord, folder: RunFolder) -> Baseline | None:
-    """The run before, where the history beside this run knows of one."""
+def _previous_run(record: RunRecord, folder: RunFolder) -> Baseline | None:
+    """Return the previous run, if the history beside this run has one."""
     if not (record.sessions and folder.history.is_file()):
         return None
     from pytest_hetgpu.analysis.baseline import Baseline
@@ -134,15 +143,15 @@ def _before(record: RunRecord, folder: RunFolder) -> Baseline | None:
 
     first = record.sessions[0]
     matrices = {matrix.name for session in record.sessions for matrix in session.matrices}
-    found = history.before(folder.history, first.id or folder.path.resolve().name, matrices, first.started)
+    found = history.previous_run(folder.history, first.id or folder.path.resolve().name, matrices, first.started)
     return Baseline(Side("the run before", (found,))) if found else None
 
 
-def _nodes(record: RunRecord, placements: Sequence[SeenPlacement], folder: RunFolder) -> Iterator[str]:
-    """Where raw logs are; what the nodes and the ways between them were found to be. Imports only what is needed."""
-    yield from filter(None, [escape(private(folder))])
+def _node_sections(record: RunRecord, placements: Sequence[PlacementFacts], folder: RunFolder) -> Iterator[str]:
+    """Yield the place of raw logs, and the sections on nodes and bandwidth. Import only needed modules."""
+    yield from filter(None, [escape_markdown(describe_private_logs(folder))])
     if placements:
         from pytest_hetgpu.reporting import bandwidth_table, nodes_table
 
-        yield from bandwidth_table.lines(record.cells, placements)
-        yield from nodes_table.lines(placements)
+        yield from bandwidth_table.render(record.cells, placements)
+        yield from nodes_table.render(placements)

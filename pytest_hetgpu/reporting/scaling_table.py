@@ -1,4 +1,4 @@
-"""Scaling in `summary.md`: a table of efficiency over the number of ranks."""
+"""The table of parallel efficiency over the number of ranks in `summary.md`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pytest_hetgpu.analysis.scaling import Curve, ScalingCell, curves
 from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.store.cells import RunRecord
 
-_MOST = 50
+_MOST_CURVES = 50
 
 
 def paragraphs(record: RunRecord, escape: Callable[[str], str]) -> Iterator[str]:
-    """One table for all curves of the run; nothing where no cells differ in their ranks only."""
+    """Yield one table for all curves of the run; nothing if no cells differ in their ranks only."""
     cells = (
         ScalingCell({"matrix": cell.matrix, **cell.axes}, cell.outcome.measurements)
         for cell in record.cells
@@ -21,8 +21,8 @@ def paragraphs(record: RunRecord, escape: Callable[[str], str]) -> Iterator[str]
     found = curves(cells)
     if not found:
         return
-    rows = [row for curve in found[:_MOST] for row in _rows(curve, escape)]
-    more = f"\n\nand {len(found) - _MOST} more" if len(found) > _MOST else ""
+    rows = [row for curve in found[:_MOST_CURVES] for row in _rows(curve, escape)]
+    more = f"\n\nand {len(found) - _MOST_CURVES} more" if len(found) > _MOST_CURVES else ""
     head = "| cells | scaling | ranks | measured | efficiency |\n|---|---|---:|---:|---:|"
     yield "## Scaling"
     yield "\n".join([head, *rows]) + more

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pytest_hetgpu.reporting import messages
 from pytest_hetgpu.store.encode import RecordError
 from pytest_hetgpu.store.folder import read_job
-from pytest_hetgpu.store.text import shown
+from pytest_hetgpu.store.text import display_path
 
 if TYPE_CHECKING:
     from pytest_hetgpu.execution.runner import Recorder
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 def again(recorder: Recorder, matrix: str, label: str) -> str:
     """Return the command that runs just this cell once more."""
-    return messages.again(recorder.suite, matrix, label, recorder.options)
+    return messages.rerun_command(recorder.suite, matrix, label, recorder.options)
 
 
 def describe(recorder: Recorder, job: Job, outcome: Outcome) -> str:
     """Return the text of a failing test."""
-    log = shown(recorder.folder.log(job.label))
-    return messages.describe(job, outcome, log, again(recorder, job.matrix, job.label))
+    log = display_path(recorder.folder.log(job.label))
+    return messages.failure_text(job, outcome, log, again(recorder, job.matrix, job.label))
 
 
 def kept(recorder: Recorder, cell: CellRecord) -> str:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from pytest_hetgpu.errors import StorageError, UsageError
 from pytest_hetgpu.reporting import messages
-from pytest_hetgpu.reporting.cell_text import private
+from pytest_hetgpu.reporting.cell_text import describe_private_logs
 from pytest_hetgpu.reporting.report import build
 from pytest_hetgpu.session import failure_text, signals
-from pytest_hetgpu.store.disk_errors import writing
+from pytest_hetgpu.store.disk_errors import storage_errors
 from pytest_hetgpu.store.folder import RunFolder
 from pytest_hetgpu.store.redaction import anonymity
 from pytest_hetgpu.store.rescue import FolderLost
@@ -46,11 +46,15 @@ def end(recorder: Recorder, live: Live | None, code: int) -> int:
                 if live.nothing_ran and code == NOTHING_NEW:
                     code = NOTHING_RAN
                 try:
-                    with writing(recorder.folder.path):
+                    with storage_errors(recorder.folder.path):
                         trouble = report(recorder)
                 except (StorageError, UsageError, FileNotFoundError) as error:  # the last two: it is gone
                     # Where the journal is lost, that was said, and nothing is left to build reports of.
-                    trouble = [] if recorder.journal.lost else [messages.unreported(recorder.folder.path, error)]
+                    trouble = (
+                        []
+                        if recorder.journal.lost
+                        else [messages.describe_unwritten_reports(recorder.folder.path, error)]
+                    )
                     code = UNREPORTED if code in (NOTHING_NEW, NOTHING_RAN) else code
                 live.trouble += trouble
     return code
@@ -63,15 +67,15 @@ def report(recorder: Recorder) -> list[str]:
     """
     run = recorder.folder.path
     if recorder.anonymous:
-        anonymity.keep(run)
+        anonymity.mark_anonymous(run)
     trouble = [recorder.guard.trouble] if recorder.guard.trouble else []
     record = build(run, partial(failure_text.again, recorder), trouble)
-    trouble += filter(None, [private(recorder.folder)])
+    trouble += filter(None, [describe_private_logs(recorder.folder)])
     # The folder of a history that was renamed, or deleted, with the run is not made again.
     lost = bool(recorder.journal.lost)
     if recorder.history is None or not record.cells or (lost and not recorder.history.parent.is_dir()):
         return trouble
     from pytest_hetgpu.store import history
-    from pytest_hetgpu.store.run_summary import past
+    from pytest_hetgpu.store.run_summary import summarise
 
-    return [*trouble, *history.kept(recorder.history, past(record, run))]
+    return [*trouble, *history.put_or_explain(recorder.history, summarise(record, run))]

@@ -60,9 +60,9 @@ class Run:
             assert session.recorder is not None
             pytest.fail(describe(session.recorder, self._cluster.job, outcome), pytrace=False)
         if check and outcome.verdict.value == "known":
-            from pytest_hetgpu.reporting.messages import known_for
+            from pytest_hetgpu.reporting.messages import expected_reason
 
-            pytest.xfail(_words(known_for(outcome)))
+            pytest.xfail(_words(expected_reason(outcome)))
         return outcome
 
 

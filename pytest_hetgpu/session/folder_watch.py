@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from pytest_hetgpu.store.journal import Journal
-from pytest_hetgpu.store.rescue import present
+from pytest_hetgpu.store.rescue import detect_loss
 
 EVERY = 1.0  # seconds
 
@@ -46,7 +46,7 @@ class FolderWatch:
     @contextmanager
     def present(self) -> Iterator[None]:
         """As `rescue.present`. A folder that is lost while something inside waits interrupts that."""
-        with present(self._journal.check):
+        with detect_loss(self._journal.check):
             self._in_cell = threading.current_thread() is threading.main_thread()
             try:
                 yield
@@ -58,7 +58,7 @@ class FolderWatch:
     def _work(self) -> None:
         while not self._over.wait(EVERY):
             with self._lock:
-                if not self._journal.astray():
+                if not self._journal.is_lost():
                     continue
                 self._say()
                 if self._in_cell and callable(signal.getsignal(signal.SIGTERM)):

@@ -24,9 +24,9 @@ from pytest_hetgpu.session.interrupted_cells import InFlight
 from pytest_hetgpu.session.marks import marked, registered
 from pytest_hetgpu.session.redacted_reports import RedactedReports
 from pytest_hetgpu.session.settings import OFF, OPTIONS, Settings
-from pytest_hetgpu.store.disk_errors import writing
-from pytest_hetgpu.store.redaction.redact import forget, learn, redact
-from pytest_hetgpu.store.text import one_line, visible
+from pytest_hetgpu.store.disk_errors import storage_errors
+from pytest_hetgpu.store.redaction.redact import clear_secrets, redact, register_secrets
+from pytest_hetgpu.store.text import escape_controls, one_line
 
 if TYPE_CHECKING:
     from pytest_hetgpu.cluster.cluster import Cluster
@@ -55,9 +55,9 @@ class Session:
     @classmethod
     def open(cls, config: pytest.Config, settings: Settings) -> Session:
         """Reads the matrices and opens the run. pytest.UsageError (exit 4) for anything that cannot be run."""
-        learn(os.environ)
+        register_secrets(os.environ)
         config.pluginmanager.register(RedactedReports(), "hetgpu-redacted-reports")
-        config.add_cleanup(forget)
+        config.add_cleanup(clear_secrets)
         try:
             suite = Suite.load(
                 settings.matrix,
@@ -66,7 +66,7 @@ class Session:
                 environ=os.environ,
                 beside=Beside(settings.inventory, settings.knowledge),
             )
-            learn({}, *suite.settings())
+            register_secrets({}, *suite.settings())
             session = cls(config, settings, suite)
             session.marks = registered(config, suite, pytest.mark)
             if config.args_source is not config.ArgsSource.ARGS:
@@ -187,7 +187,7 @@ class Session:
         if cell.outcome.verdict.fails and not cell.accepted:
             pytest.fail(failure_text.kept(self.recorder, cell), pytrace=False)
         if cell.outcome.verdict.value == "known":
-            pytest.xfail(one_line(messages.known_for(cell.outcome), LONGEST_REASON))
+            pytest.xfail(one_line(messages.expected_reason(cell.outcome), LONGEST_REASON))
         return True
 
     @pytest.hookimpl(optionalhook=True)
@@ -230,8 +230,8 @@ class Session:
             return None
         scenarios = [scenario for item in session.items if (scenario := cell_of(item))]
         writer = self.config.get_terminal_writer()
-        for line in messages.planned(self.suite, scenarios):
-            writer.line(visible(redact(line)))
+        for line in messages.plan_lines(self.suite, scenarios):
+            writer.line(escape_controls(redact(line)))
         return True
 
     @pytest.hookimpl(tryfirst=True)
@@ -292,7 +292,7 @@ class Session:
         """Inside it a disk that takes nothing, or a lost run folder, is the end of this cell and of the session."""
         assert self.recorder is not None
         try:
-            with self.watch.present(), writing(self.recorder.folder.path):
+            with self.watch.present(), storage_errors(self.recorder.folder.path):
                 yield
         except StorageError as error:
             item.user_properties += unjudged.unrecorded(self.recorder, scenario, error)

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from pytest_hetgpu.session.closed_terminal import Outlets
 from pytest_hetgpu.store.journal import Journal
 from pytest_hetgpu.store.rescue import FolderLost
-from pytest_hetgpu.store.writer_lock import alive
+from pytest_hetgpu.store.writer_lock import writer_alive
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -101,7 +101,7 @@ def running(run: Path, part: int) -> set[int]:
     """
     pids: dict[tuple[str, str], int] = {}
     for path in sorted((run / "journal").glob("*.jsonl")):
-        for line in path.read_bytes().splitlines() if alive(path) is not False else ():
+        for line in path.read_bytes().splitlines() if writer_alive(path) is not False else ():
             try:
                 event = json.loads(line)
                 cell = (event["matrix"], event["scenario"])

@@ -12,7 +12,7 @@ from pytest_hetgpu.execution.resume import earlier, kept
 from pytest_hetgpu.execution.runner import Beginning, Recorder
 from pytest_hetgpu.reporting import report
 from pytest_hetgpu.session.settings import OFF, Settings
-from pytest_hetgpu.store.text import shown
+from pytest_hetgpu.store.text import display_path
 
 if TYPE_CHECKING:
     from pytest_hetgpu.analysis.baseline import Baseline
@@ -62,12 +62,12 @@ def take_up(suite: Suite, settings: Settings, here: Path, begun: Beginning) -> O
 
     folder = earlier.find(str(settings.resume), here / settings.reports, here)
     before = earlier.take_up(folder, begun.basis)
-    said = kept.told(shown(folder), suite.select(settings.cell), before.record)
+    said = kept.told(display_path(folder), suite.select(settings.cell), before.record)
     return Opened(_reporting(next_part(suite, before, begun)), before.kept, said, list(kept.remarks(before.record)))
 
 
 def _reporting(recorder: Recorder) -> Recorder:
-    """The recorder of a process that builds reports, too, and gets ready for them."""
+    """Return a recorder that also prepares for the reports, which its process builds."""
     recorder.meanwhile = _get_ready
     return recorder
 

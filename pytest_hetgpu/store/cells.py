@@ -1,4 +1,4 @@
-"""A run as its journals tell it: every writer's events merged into one record a cell."""
+"""A run as its journals record it: the events of all writers, merged into one record per cell."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.model.outcome import Attempt, Outcome, RunResult
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store import writer_lock
-from pytest_hetgpu.store.event_log import timeline
+from pytest_hetgpu.store.event_log import read_events
 from pytest_hetgpu.store.events import (
     Accepted,
     Attempted,
+    BandwidthMeasured,
     CellEvent,
     Finished,
-    Health,
+    HealthReported,
     Planned,
-    Run,
+    SessionStarted,
     Skipped,
     Started,
-    Waits,
-    Wired,
+    WaitingForHost,
 )
 from pytest_hetgpu.store.folder import RunFolder
 
 NEVER_STARTED = Outcome(Kind.SKIPPED, Verdict.NOT_RUN, why="never started: the run ended before its turn")
 
 
-_FATES = {
+_WRITER_STATES = {
     True: "is still running",
     False: "is gone: killed, or stopped with its machine, before it could say more",
     None: "said no more",
 }
 
 
-class State(str, enum.Enum):
-    """How far a cell came."""
+class CellState(str, enum.Enum):
+    """The last step that a cell reached."""
 
     PLANNED = "planned"
     STARTED = "started"
@@ -51,12 +51,10 @@ class State(str, enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class CellRecord:
-    """What the journal knows of a cell: of several attempts the last.
+    """The state of one cell according to the journal; after several attempts, that of the last.
 
-    `outcome` is always there: `unknown` and `new` for a cell that was started and not judged, `skipped` and `not_run`
-    for one that never started. `started` is in seconds since 1970; `skip_issue` the link given with the skip. `writer`
-    and `part` are whose event was the last; `accepted` says that its test passed whatever the outcome. `attempts` are
-    those that failed while the cell was in flight.
+    `outcome` is always set. A cell that was started and not judged is `unknown` and `new`. A cell that never started is
+    `skipped` and `not_run`.
     """
 
     matrix: str
@@ -65,111 +63,117 @@ class CellRecord:
     axes: Mapping[str, str] = field(default_factory=dict)
     argv: tuple[str, ...] = ()
     position: int | None = None
-    state: State = State.PLANNED
+    state: CellState = CellState.PLANNED
     outcome: Outcome = NEVER_STARTED
     result: RunResult | None = None
+    #: seconds since 1970
     started: float | None = None
     pid: int | None = None
+    #: the link given with the skip
     skip_issue: str | None = None
+    #: the writer and the part of the last event
     writer: str = ""
     part: int = 0
+    #: whether the test passed whatever the outcome
     accepted: bool = False
+    #: those that failed while the cell was in flight
     attempts: tuple[Attempt, ...] = ()
 
     @property
     def issue(self) -> str | None:
-        """The link given for its failure, or for its absence."""
+        """The link given for the failure of the cell, or for its absence."""
         expectation = self.outcome.expectation
         return (expectation.issue if expectation else None) or self.skip_issue
 
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """A run's cells, in the order of the matrix files as far as that is known, and its sessions.
+    """The cells and sessions of a run."""
 
-    `unread` counts journal lines that were left out: `damaged` (a half line, garbage), `newer` (of a later version).
-    `part` counts how often the run was taken up again.
-    """
-
+    #: in the order of the matrix files, as far as that is known
     cells: tuple[CellRecord, ...]
-    sessions: tuple[Run, ...] = ()
+    sessions: tuple[SessionStarted, ...] = ()
+    #: journal lines that were left out: `damaged` (half a line, garbage), `newer` (of a later version)
     unread: Mapping[str, int] = field(default_factory=dict)
+    #: how often the run was resumed
     part: int = 0
 
 
-def read(run_folder: Path) -> list[CellRecord]:
-    """The cells of a run; as `read_run`."""
+def read_cells(run_folder: Path) -> list[CellRecord]:
+    """Read the cells of a run, as `read_run` does."""
     return list(read_run(run_folder).cells)
 
 
 def read_run(run_folder: Path, before: int | None = None) -> RunRecord:
-    """All that the journals in `run_folder` tell. Lines that cannot be read are counted and left out.
+    """Merge the journals in `run_folder` into one record. Unreadable lines are counted and left out.
 
-    With `before` only what was there when that part began. Raises UsageError where the folder holds no journal.
+    With `before`, ignore that part of the run and all later ones. Raises UsageError if the folder holds no journal.
     """
     journals = run_folder / "journal"
     if not journals.is_dir():
         raise UsageError(f"{run_folder}: not the folder of a run (it holds no folder `journal`)")
-    moments, unread = timeline(journals)
+    logged, unread = read_events(journals)
     cells: dict[tuple[str, str], CellRecord] = {}
-    sessions: dict[int, Run] = {}
-    began: list[Run] = []
-    for moment in moments:
-        if before is not None and moment.part >= before:
+    sessions: dict[int, SessionStarted] = {}
+    began: list[SessionStarted] = []
+    for entry in logged:
+        if before is not None and entry.part >= before:
             break
-        event = moment.event
-        if isinstance(event, Run):
-            sessions[moment.part] = event
+        event = entry.event
+        if isinstance(event, SessionStarted):
+            sessions[entry.part] = event
             began.append(event)
             continue
-        if isinstance(event, Wired | Health | Waits):
-            continue  # cells carry what it says of them
+        if isinstance(event, BandwidthMeasured | HealthReported | WaitingForHost):
+            continue  # the records of cells hold the same facts
         identity = (event.matrix, event.scenario)
         record = cells.get(identity) or CellRecord(*identity, label=event.scenario)
-        cells[identity] = replace(_after(record, event, moment.epoch), writer=moment.writer, part=moment.part)
-    concluded = (_concluded(record, run_folder, sessions.get(record.part)) for record in cells.values())
+        cells[identity] = replace(_apply(record, event, entry.epoch), writer=entry.writer, part=entry.part)
+    concluded = (_with_interruption(record, run_folder, sessions.get(record.part)) for record in cells.values())
     ordered = sorted(concluded, key=lambda r: math.inf if r.position is None else r.position)
-    return RunRecord(tuple(ordered), tuple(began), unread, max((moment.part for moment in moments), default=0))
+    return RunRecord(tuple(ordered), tuple(began), unread, max((entry.part for entry in logged), default=0))
 
 
-def lost_logs(record: RunRecord, folder: RunFolder) -> tuple[str, ...]:
-    """The labels of cells that ran, and whose output is not there any more."""
+def missing_logs(record: RunRecord, folder: RunFolder) -> tuple[str, ...]:
+    """List the labels of cells that ran and have no log any more."""
     return tuple(cell.label for cell in record.cells if cell.result and not folder.log(cell.label).exists())
 
 
-def utc(epoch: float) -> str:
-    """Seconds since 1970 as `2026-11-20 14:08:03 UTC`; the number itself where no calendar reaches."""
+def format_utc(epoch: float) -> str:
+    """Format seconds since 1970 as `2026-11-20 14:08:03 UTC`; print the number itself if it is outside the calendar."""
     try:
         return f"{datetime.fromtimestamp(epoch, timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
     except (OverflowError, ValueError, OSError):
         return f"{epoch:g} s after 1970"
 
 
-def _after(record: CellRecord, event: CellEvent, epoch: float) -> CellRecord:
-    """The record once the event happened."""
+def _apply(record: CellRecord, event: CellEvent, epoch: float) -> CellRecord:
+    """Apply an event to the record of its cell."""
     match event:
         case Planned():
-            after = _placed(record, event)
+            after = _with_plan(record, event)
         case Attempted(number=number, attempt=attempt):
-            after = replace(record, state=State.FINISHED, attempts=(*record.attempts[: number - 1], attempt))
+            after = replace(record, state=CellState.FINISHED, attempts=(*record.attempts[: number - 1], attempt))
         case Skipped():
             outcome = Outcome(Kind.SKIPPED, Verdict.NOT_RUN, why=event.reason)
-            skipped = replace(_placed(record, event), state=State.SKIPPED, outcome=outcome, skip_issue=event.issue)
+            skipped = replace(
+                _with_plan(record, event), state=CellState.SKIPPED, outcome=outcome, skip_issue=event.issue
+            )
             after = replace(skipped, result=None, started=None, pid=None)
         case Started(pid=pid):
             after = replace(
-                record, state=State.STARTED, started=epoch, pid=pid, result=None, skip_issue=None, accepted=False
+                record, state=CellState.STARTED, started=epoch, pid=pid, result=None, skip_issue=None, accepted=False
             )
         case Finished(result=result):
-            after = replace(record, state=State.FINISHED, result=result)
+            after = replace(record, state=CellState.FINISHED, result=result)
         case Accepted():
             after = replace(record, accepted=True)
         case _:
-            after = replace(record, state=State.JUDGED, outcome=event.outcome, skip_issue=None, attempts=())
+            after = replace(record, state=CellState.JUDGED, outcome=event.outcome, skip_issue=None, attempts=())
     return after
 
 
-def _placed(record: CellRecord, event: Planned | Skipped) -> CellRecord:
+def _with_plan(record: CellRecord, event: Planned | Skipped) -> CellRecord:
     return replace(
         record,
         label=event.label,
@@ -179,18 +183,18 @@ def _placed(record: CellRecord, event: Planned | Skipped) -> CellRecord:
     )
 
 
-def _concluded(record: CellRecord, folder: Path, session: Run | None) -> CellRecord:
-    """A cell in flight is a new failure that nobody could read, never a pass."""
-    if record.state not in (State.STARTED, State.FINISHED):
+def _with_interruption(record: CellRecord, folder: Path, session: SessionStarted | None) -> CellRecord:
+    """Turn a cell in flight into a new failure of unknown kind. Never turn it into a pass."""
+    if record.state not in (CellState.STARTED, CellState.FINISHED):
         return record
-    since = "at a time unknown" if record.started is None else f"at {utc(record.started)}"
+    since = "at a time unknown" if record.started is None else f"at {format_utc(record.started)}"
     why = f"cut short: started {since}, never judged"
     if record.result:
         why += f"; its command had ended with return code {record.result.returncode}"
     if record.pid is not None:
         who = f"process {record.pid} ({record.writer}){f' on {session.host}' if session else ''}"
-        living = writer_lock.alive(folder / "journal" / f"{record.writer}.jsonl")
-        why += f"; {who}, which ran it, {_FATES[living]}"
+        living = writer_lock.writer_alive(folder / "journal" / f"{record.writer}.jsonl")
+        why += f"; {who}, which ran it, {_WRITER_STATES[living]}"
     seconds = record.result.seconds if record.result else 0.0
     outcome = Outcome(Kind.UNKNOWN, Verdict.NEW, why=why, seconds=seconds, attempts=record.attempts)
     return replace(record, outcome=outcome)

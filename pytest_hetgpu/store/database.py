@@ -1,9 +1,10 @@
-"""The file of the history: SQLite that several sessions may write to at once, and that is never lost.
+"""The SQLite file of the history. Several sessions may write to it at once, and none of its data is ever lost.
 
-Its `user_version` is the number of `MIGRATIONS` it has seen: an older file is brought up to date, a newer one refused
-and left alone, a damaged one put aside. It has SQLite's rollback journal, not WAL: WAL needs memory that all writers
-share, which hosts with one network file system do not have, and its second file is forgotten when someone copies the
-first.
+`user_version` is the number of `MIGRATIONS` applied to the file. An older file is migrated, and a newer one is refused
+and left alone. A damaged file is renamed.
+
+The file uses SQLite's rollback journal, not WAL. WAL needs memory that all writers share, and hosts with one network
+file system have none. A copy of the first file without its WAL would also lack data.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from pathlib import Path
 from pytest_hetgpu.errors import HetgpuError
 from pytest_hetgpu.store.files import READABLE, make_folder
 
-PATIENCE = 30.0
-"""Seconds that a session waits for others who write."""
-APPLICATION = 0x68677075
+BUSY_TIMEOUT = 30.0
+"""Seconds that a session waits for other writers."""
+APPLICATION_ID = 0x68677075
 MIGRATIONS = (
     """
     CREATE TABLE run (
@@ -50,8 +51,8 @@ MIGRATIONS = (
     """,
     "ALTER TABLE measurement ADD COLUMN samples TEXT NOT NULL DEFAULT ''",
 )
-"""What makes the tables of each version of those of the one before; `;` ends a statement, and stands nowhere else."""
-_WORDS = (
+"""Statements that turn the tables of one version into those of the next; `;` only ever ends a statement."""
+_MESSAGES = (
     ("locked", "another process has been writing for too long"),
     ("unable to open", "it cannot be opened"),
     ("readonly", "it may not be written to"),
@@ -60,78 +61,78 @@ _WORDS = (
 
 
 class HistoryError(HetgpuError):
-    """A history that cannot be read or written; it is as it was."""
+    """A history that cannot be read or written; its file is unchanged."""
 
 
-class _Damaged(Exception):
-    """What SQLite says of a file that is none of its own, or broken."""
+class _DamagedFileError(Exception):
+    """A file that is no SQLite database, or a broken one; the argument is SQLite's message."""
 
 
 def write(path: Path, change: Callable[[sqlite3.Connection], object]) -> str:
-    """Makes a change in one transaction. Gives "", or what became of a damaged file; raises HistoryError."""
-    with _told(path):
+    """Apply a change in one transaction. Return "", or a sentence on a damaged file. Raises HistoryError."""
+    with _history_errors(path):
         with contextlib.suppress(FileExistsError):
             make_folder(path.parent)
         if path.exists() and not path.is_file():
             raise HistoryError(f"{path} is not a file")
-        # SQLite would make it as the umask says, and its own journals as this file is.
-        with contextlib.suppress(OSError):  # what is wrong with the place, SQLite says
+        # SQLite would take the mode from the umask; it gives its own journals the mode of this file.
+        with contextlib.suppress(OSError):  # SQLite reports the error
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, READABLE))
-    with contextlib.suppress(_Damaged):
+    with contextlib.suppress(_DamagedFileError):
         _write(path, change)
         return ""
-    with _alone(path.parent):
-        # Another session may have met the damage too, and put the file aside already.
+    with _folder_lock(path.parent):
+        # Another session may have found the damage too, and renamed the file already.
         try:
             _write(path, change)
-        except _Damaged as damage:
+        except _DamagedFileError as damage:
             why = str(damage)
         else:
             return ""
-        aside = _put_aside(path)
+        aside = _rename_damaged(path)
         try:
             _write(path, change)
-        except _Damaged as damage:
+        except _DamagedFileError as damage:
             raise HistoryError(f"{path}: {damage}") from None
     return f"{path} was damaged ({why}); it is kept as {aside.name}, and a new history begun"
 
 
 def _write(path: Path, change: Callable[[sqlite3.Connection], object]) -> None:
-    with _told(path), closing(sqlite3.connect(path, timeout=PATIENCE, isolation_level=None)) as db:
+    with _history_errors(path), closing(sqlite3.connect(path, timeout=BUSY_TIMEOUT, isolation_level=None)) as db:
         db.execute("PRAGMA foreign_keys = ON")
         with db:
             db.execute("BEGIN IMMEDIATE")
-            _prepare(db, path)
+            _migrate(db, path)
             change(db)
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[sqlite3.Connection]:
-    """The file, to read from. Raises HistoryError where there is none, or it cannot be read."""
+def connect(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open the file for reading. Raises HistoryError if it is missing or cannot be read."""
     if not path.is_file():
         raise HistoryError(f"there is no history {path}")
     try:
-        # Not read-only: what a killed writer left half done is undone by whoever comes next.
+        # Not read-only: the next process to open the file rolls back the transaction of a killed writer.
         with (
-            _told(path),
-            closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", PATIENCE, uri=True)) as db,
+            _history_errors(path),
+            closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", BUSY_TIMEOUT, uri=True)) as db,
         ):
             db.row_factory = sqlite3.Row
             db.text_factory = lambda data: data.decode("utf-8", "replace")
             with db:
                 if _version(db, path) < len(MIGRATIONS):
                     db.execute("BEGIN IMMEDIATE")
-                    _prepare(db, path)
+                    _migrate(db, path)
             yield db
-    except _Damaged as damage:
+    except _DamagedFileError as damage:
         raise HistoryError(f"{path} is damaged ({damage})") from None
 
 
 def _version(db: sqlite3.Connection, path: Path) -> int:
-    """How many migrations the file has seen. Raises HistoryError for what is not ours, or newer than we are."""
+    """Return how many migrations the file has seen. Raises HistoryError for a foreign or newer file."""
     version, owner = (int(db.execute(f"PRAGMA {name}").fetchone()[0]) for name in ("user_version", "application_id"))
     empty = not version and not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-    if not empty and owner != APPLICATION:
+    if not empty and owner != APPLICATION_ID:
         raise HistoryError(f"{path} is an SQLite file of something else; it is left alone")
     if version > len(MIGRATIONS):
         raise HistoryError(
@@ -140,27 +141,28 @@ def _version(db: sqlite3.Connection, path: Path) -> int:
     return version
 
 
-def _prepare(db: sqlite3.Connection, path: Path) -> None:
-    """Brings the tables up to date, in the transaction that is open."""
+def _migrate(db: sqlite3.Connection, path: Path) -> None:
+    """Bring the tables up to date, inside the open transaction."""
     version = _version(db, path)
     for statement in ";".join(MIGRATIONS[version:]).split(";"):
         db.execute(statement)
     if version < len(MIGRATIONS):
-        db.execute(f"PRAGMA application_id = {APPLICATION}")
+        db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         db.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
-    """What SQLite and the system complain of, in our words."""
+def _history_errors(path: Path) -> Iterator[None]:
+    """Turn errors of SQLite and of the operating system into HistoryError with a message of ours."""
     try:
         yield
     except sqlite3.Error as error:
-        # What a file holds has the plain class; trouble of the moment has classes below it.
+        # A damaged file raises the class itself; a temporary error raises a subclass.
         if type(error) is sqlite3.DatabaseError:
-            raise _Damaged(str(error)) from None
-        said = str(error)
-        raise HistoryError(f"{path}: {next((ours for theirs, ours in _WORDS if theirs in said), said)}") from None
+            raise _DamagedFileError(str(error)) from None
+        message = str(error)
+        ours = next((text for sqlite_text, text in _MESSAGES if sqlite_text in message), message)
+        raise HistoryError(f"{path}: {ours}") from None
     except (ValueError, TypeError) as error:
         raise HistoryError(f"{path}: what it holds cannot be read ({error})") from None
     except OSError as error:
@@ -168,8 +170,11 @@ def _told(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """One process at a time, as far as the file system can tell; the folder itself is locked, so nothing is left."""
+def _folder_lock(folder: Path) -> Iterator[None]:
+    """Admit one process at a time, as far as the file system supports locks.
+
+    The folder itself is locked, so that no file remains.
+    """
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         with contextlib.suppress(OSError):
@@ -179,12 +184,12 @@ def _alone(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _put_aside(path: Path) -> Path:
-    """Renames a damaged file to a name that is free, and what SQLite keeps beside it likewise."""
+def _rename_damaged(path: Path) -> Path:
+    """Rename a damaged file to a free name, together with the files that SQLite keeps beside it."""
     stem = f"{path.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}"
     names = (path.with_name(f"{stem}{f'-{place}' if place else ''}") for place in range(1000))
     aside = next(name for name in names if not name.exists())
-    with _told(path):
+    with _history_errors(path):
         path.rename(aside)
         for suffix in ("-journal", "-wal", "-shm"):
             with contextlib.suppress(FileNotFoundError):

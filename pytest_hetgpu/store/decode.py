@@ -1,4 +1,4 @@
-"""The reading half of `serial`: a checking converter for each type hint, built once."""
+"""The reading half of the JSON conversion: one checking converter per type hint, built once."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from typing import Any
 
 from pytest_hetgpu.model.stored import STORED, Stored
 
-Convert = Callable[[Any], Any]
+Converter = Callable[[Any], Any]
 
 NOT_FINITE = ("NaN", "Infinity", "-Infinity")
 _NONE = type(None)
-_NOTHING = object()
+_MISSING = object()
 
 
-class Misfit(Exception):
-    """A value of the wrong shape; `place` grows on the way out."""
+class DecodeError(Exception):
+    """A value of the wrong shape; `path` grows on the way out."""
 
-    def __init__(self, wanted: str, found: object) -> None:
-        self.place = ""
-        self.wanted = wanted
-        self.found = "nothing" if found is _NOTHING else reprlib.repr(found)
+    def __init__(self, expected: str, found: object) -> None:
+        self.path = ""
+        self.expected = expected
+        self.found = "nothing" if found is _MISSING else reprlib.repr(found)
 
     def __str__(self) -> str:
-        return f"{self.place}: wanted {self.wanted}, found {self.found}"
+        return f"{self.path}: wanted {self.expected}, found {self.found}"
 
 
 def is_a(hint: Any, kind: type) -> bool:
-    """Whether a hint is a class below `kind` (false for `list[int]` and other things that are no class)."""
-    # Python 3.10 takes `list[int]` for a type.
+    """Return whether a hint is a class below `kind`; False for `list[int]` and other hints that are no class."""
+    # In Python 3.10 `list[int]` is an instance of type.
     return typing.get_origin(hint) is None and isinstance(hint, type) and issubclass(hint, kind)
 
 
 def is_named_tuple(hint: Any) -> bool:
-    """Whether a hint is a class of named tuples, which are lists in JSON."""
+    """Return whether a hint is a class of named tuples, which are lists in JSON."""
     return is_a(hint, tuple) and hasattr(hint, "_fields")
 
 
@@ -53,7 +53,7 @@ def json_key(field: Field[Any]) -> str:
 
 
 def optional(hint: Any) -> Any:
-    """X of `X | None`, else None. Raises TypeError for other unions: they have no place in our data."""
+    """Return X of `X | None`, else None. Raises TypeError for other unions, which our data does not use."""
     if typing.get_origin(hint) not in (typing.Union, types.UnionType):
         return None
     others = [arm for arm in typing.get_args(hint) if arm is not _NONE]
@@ -63,42 +63,42 @@ def optional(hint: Any) -> Any:
 
 
 @cache
-def decoder(hint: Any) -> Convert:
-    """The function that checks JSON types and turns them into a value of this type, or raises Misfit."""
+def decoder(hint: Any) -> Converter:
+    """Return the function that checks JSON data and converts it to this type, or raises DecodeError."""
     if hint is float:
-        return _float_in
+        return _decode_float
     if hint in _SCALARS:
-        return _scalar_in(hint, _SCALARS[hint])
+        return _scalar_decoder(hint, _SCALARS[hint])
     if is_a(hint, enum.Enum):
-        return _enum_in(hint)
+        return _enum_decoder(hint)
     if is_dataclass(hint):
-        return _dataclass_in(hint)
+        return _dataclass_decoder(hint)
     inner = optional(hint)
     if inner is not None:
         decode = decoder(inner)
         return lambda value: None if value is None else decode(value)
-    return _container_in(hint)
+    return _container_decoder(hint)
 
 
-def _container_in(hint: Any) -> Convert:
+def _container_decoder(hint: Any) -> Converter:
     if is_named_tuple(hint):
-        parts = _fixed_in(tuple(map(decoder, typing.get_type_hints(hint).values())))
+        parts = _fixed_decoder(tuple(map(decoder, typing.get_type_hints(hint).values())))
         return lambda data: hint(*parts(data))
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if is_a(origin, Mapping):
         key = key_decoder(arguments[0])
         value = decoder(arguments[1])
-        return _pairs_in(decoder(arguments[0]), value) if key is None else _mapping_in(key, value)
+        return _pairs_decoder(decoder(arguments[0]), value) if key is None else _mapping_decoder(key, value)
     if origin is tuple and arguments[-1:] != (...,):
-        return _fixed_in(tuple(map(decoder, arguments)))
+        return _fixed_decoder(tuple(map(decoder, arguments)))
     if is_a(origin, AbstractSet):
-        return _items_in(decoder(arguments[0]), frozenset)
+        return _items_decoder(decoder(arguments[0]), frozenset)
     if is_a(origin, Sequence):
-        return _items_in(decoder(arguments[0]), tuple if origin is not list else list)
+        return _items_decoder(decoder(arguments[0]), tuple if origin is not list else list)
     raise TypeError(f"no JSON form for {hint}")
 
 
-def _dataclass_in(cls: Any) -> Convert:
+def _dataclass_decoder(cls: Any) -> Converter:
     hints = typing.get_type_hints(cls)
     plain = [field for field in fields(cls) if field.init and STORED not in field.metadata]
     decoders = tuple((field.name, json_key(field), decoder(hints[field.name])) for field in plain)
@@ -107,49 +107,49 @@ def _dataclass_in(cls: Any) -> Convert:
 
     def decode_fields(data: Any) -> Any:
         if type(data) is not dict:
-            raise Misfit("an object", data)
+            raise DecodeError("an object", data)
         given = {}
         for name, key, decode in decoders:
             if key in data:
                 try:
                     given[name] = decode(data[key])
-                except Misfit as misfit:
-                    misfit.place = f".{key}{misfit.place}"
+                except DecodeError as error:
+                    error.path = f".{key}{error.path}"
                     raise
             elif name in needed:
-                raise Misfit(f"a field {key!r}", _NOTHING)
+                raise DecodeError(f"a field {key!r}", _MISSING)
         for name, keys in keyed:
-            given[name] = _keyed_in(keys, data)
+            given[name] = _decode_keyed(keys, data)
         return cls(**given)
 
     return decode_fields
 
 
-def _keyed_in(keys: Sequence[str], data: Mapping[str, Any]) -> Stored | None:
+def _decode_keyed(keys: Sequence[str], data: Mapping[str, Any]) -> Stored | None:
     for key in keys:
         found = data.get(key)
         if type(found) is dict:
             return Stored(key, found)
         if found is not None:
-            misfit = Misfit("an object", found)
-            misfit.place = f".{key}"
-            raise misfit
+            error = DecodeError("an object", found)
+            error.path = f".{key}"
+            raise error
     return None
 
 
 _SCALARS: Mapping[Any, str] = {str: "text", int: "an integer", bool: "true or false", _NONE: "null"}
 
 
-def _scalar_in(kind: type, wanted: str) -> Convert:
+def _scalar_decoder(kind: type, expected: str) -> Converter:
     def decode(value: Any) -> Any:
         if type(value) is not kind:
-            raise Misfit(wanted, value)
+            raise DecodeError(expected, value)
         return value
 
     return decode
 
 
-def _float_in(value: Any) -> float:
+def _decode_float(value: Any) -> float:
     if type(value) is float:
         return value
     if type(value) is int or (type(value) is str and value in NOT_FINITE):
@@ -157,70 +157,73 @@ def _float_in(value: Any) -> float:
             return float(value)
         except OverflowError:
             pass
-    raise Misfit("a number", value)
+    raise DecodeError("a number", value)
 
 
-def _enum_in(cls: Any) -> Convert:
+def _enum_decoder(cls: Any) -> Converter:
     members = {member.value: member for member in cls}
 
     def decode(value: Any) -> Any:
         if type(value) is not str or value not in members:
-            raise Misfit(f"one of {', '.join(members)}", value)
+            raise DecodeError(f"one of {', '.join(members)}", value)
         return members[value]
 
     return decode
 
 
-def _at(place: object, decode: Convert, value: Any) -> Any:
-    """A member of a list or mapping; what is wrong with it is said with its place."""
+def _decode_at(place: object, decode: Converter, value: Any) -> Any:
+    """Decode a member of a list or mapping; add its position to the path of an error."""
     try:
         return decode(value)
-    except Misfit as misfit:
-        misfit.place = f"[{place!r}]{misfit.place}"
+    except DecodeError as error:
+        error.path = f"[{place!r}]{error.path}"
         raise
 
 
-def _items_in(decode: Convert, make: Callable[[Iterable[Any]], Any]) -> Convert:
+def _items_decoder(decode: Converter, make: Callable[[Iterable[Any]], Any]) -> Converter:
     def decode_items(data: Any) -> Any:
         if type(data) is not list:
-            raise Misfit("a list", data)
-        return make([_at(place, decode, item) for place, item in enumerate(data)])
+            raise DecodeError("a list", data)
+        return make([_decode_at(place, decode, item) for place, item in enumerate(data)])
 
     return decode_items
 
 
-def _fixed_in(decoders: tuple[Convert, ...]) -> Convert:
+def _fixed_decoder(decoders: tuple[Converter, ...]) -> Converter:
     def decode_items(data: Any) -> Any:
         if type(data) is not list or len(data) != len(decoders):
-            raise Misfit(f"a list of {len(decoders)}", data)
+            raise DecodeError(f"a list of {len(decoders)}", data)
         return tuple(decode(item) for decode, item in zip(decoders, data, strict=True))
 
     return decode_items
 
 
-def _mapping_in(key: Convert, value: Convert) -> Convert:
+def _mapping_decoder(key: Converter, value: Converter) -> Converter:
     def decode_mapping(data: Any) -> Any:
         if type(data) is not dict:
-            raise Misfit("an object", data)
-        return {_at(name, key, name): _at(name, value, item) for name, item in data.items()}
+            raise DecodeError("an object", data)
+        return {_decode_at(name, key, name): _decode_at(name, value, item) for name, item in data.items()}
 
     return decode_mapping
 
 
-def _pairs_in(key: Convert, value: Convert) -> Convert:
-    pairs = _items_in(_fixed_in((key, value)), tuple)
+def _pairs_decoder(key: Converter, value: Converter) -> Converter:
+    pairs = _items_decoder(_fixed_decoder((key, value)), tuple)
     return lambda data: dict(pairs(data))
 
 
-def key_decoder(hint: Any) -> Convert | None:
-    """How the name of a JSON member becomes a key of this type; None where it cannot, and pairs are written."""
+def key_decoder(hint: Any) -> Converter | None:
+    """Return the function that converts a JSON member name to a key of this type.
+
+    Return None if such keys are written as pairs.
+    """
     if hint is int:
-        return _integer_key
+        return _decode_integer_key
     return decoder(hint) if hint is str or is_a(hint, enum.Enum) else None
 
 
-def _integer_key(name: str) -> int:
+def _decode_integer_key(name: str) -> int:
     try:
         return int(name)
     except ValueError:
-        raise Misfit("an integer", name) from None
+        raise DecodeError("an integer", name) from None

@@ -1,4 +1,4 @@
-"""Trouble with the disk, told from mistakes."""
+"""Errors of the disk, apart from errors of the program."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from pathlib import Path
 from pytest_hetgpu.errors import StorageError
 
 JUDGE = "storage"
-"""Whose finding it is that a cell could not be recorded: such a cell is run again."""
-_TROUBLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.ESTALE)
+"""The judge of the finding that a cell could not be recorded: such a cell is run again."""
+_DISK_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.ESTALE)
 
 
 @contextmanager
-def writing(folder: Path) -> Iterator[None]:
-    """Inside it a disk that takes nothing (full, read-only, gone) is a StorageError, which names `folder` or a file."""
+def storage_errors(folder: Path) -> Iterator[None]:
+    """Turn an error of the disk (full, read-only, gone) into a StorageError that names the file, or `folder`."""
     try:
         yield
     except OSError as error:
-        if error.errno not in _TROUBLE:
+        if error.errno not in _DISK_ERRNOS:
             raise
         raise StorageError(f"{error.filename or folder}: cannot be written ({error.strerror})") from error

@@ -1,9 +1,9 @@
-"""Our frozen dataclasses <-> plain JSON, by their fields and type hints.
+"""Converts our frozen dataclasses to plain JSON and back, by their fields and type hints.
 
-A reader is lenient where versions differ (a field it does not know is ignored, a missing one takes its default) and
-strict where data is wrong: `RecordError` names the place. Numbers that JSON cannot write are the strings `NaN`,
-`Infinity` and `-Infinity`; a mapping whose keys are neither text, enums nor integers is a list of pairs. A field may
-have several keys (`Hardware.settings`): its object is of a class that only an extension knows, and is read as `Stored`.
+A reader is lenient across versions: it ignores unknown fields, and gives missing ones their default. It is strict about
+wrong data: `RecordError` names the path. Numbers that JSON lacks are the strings `NaN`, `Infinity` and `-Infinity`. A
+mapping whose keys are neither text, enums nor integers is a list of pairs. A field may have several keys
+(`Hardware.settings`): only an extension has the class of its object, which is read as `Stored`.
 """
 
 from __future__ import annotations
@@ -20,58 +20,67 @@ from typing import Any, TypeVar
 
 from pytest_hetgpu.errors import HetgpuError
 from pytest_hetgpu.model.stored import STORED, Stored
-from pytest_hetgpu.store.decode import Convert, Misfit, decoder, is_a, is_named_tuple, json_key, key_decoder, optional
+from pytest_hetgpu.store.decode import (
+    Converter,
+    DecodeError,
+    decoder,
+    is_a,
+    is_named_tuple,
+    json_key,
+    key_decoder,
+    optional,
+)
 
 T = TypeVar("T")
 
 
 class RecordError(HetgpuError):
-    """Stored data that does not have the shape of what it is read as."""
+    """Stored data of the wrong shape."""
 
 
 def to_json(obj: object) -> dict[str, Any]:
-    """A dataclass as a dict of JSON types only. Raises TypeError for a field type that has no JSON form."""
+    """Convert a dataclass to a dict of JSON types only. Raises TypeError for a field type that has no JSON form."""
     cls: Any = type(obj)
     converted: dict[str, Any] = _encoder(cls)(obj)
     return converted
 
 
 def from_json(cls: type[T], data: object) -> T:
-    """The `cls` that `to_json` wrote.
+    """Convert data that `to_json` wrote back to a `cls`.
 
-    Raises RecordError naming the place: `Outcome.measurements[3].value: wanted a number, found 'x'`.
+    Raises RecordError naming the path: `Outcome.measurements[3].value: wanted a number, found 'x'`.
     """
     hint: Any = cls
     try:
         made: T = decoder(hint)(data)
-    except Misfit as misfit:
-        raise RecordError(f"{cls.__name__}{misfit}") from None
+    except DecodeError as error:
+        raise RecordError(f"{cls.__name__}{error}") from None
     return made
 
 
 @cache
-def _encoder(hint: Any) -> Convert:
-    """The function that turns a value of this type into JSON types; `_same` where it is one already."""
+def _encoder(hint: Any) -> Converter:
+    """Return the function that converts a value of this type to JSON types; `_unchanged` if it is one already."""
     if hint in (str, int, bool, type(None)):
-        return _same
+        return _unchanged
     if hint is float:
-        return _float_out
+        return _encode_float
     if is_a(hint, enum.Enum):
         return attrgetter("value")
     if is_dataclass(hint):
-        return _dataclass_out(hint)
+        return _dataclass_encoder(hint)
     inner = optional(hint)
     if inner is not None:
         encode = _encoder(inner)
-        return encode if encode is _same else lambda value: None if value is None else encode(value)
-    return _container_out(hint)
+        return encode if encode is _unchanged else lambda value: None if value is None else encode(value)
+    return _container_encoder(hint)
 
 
-def _container_out(hint: Any) -> Convert:
+def _container_encoder(hint: Any) -> Converter:
     named = tuple(typing.get_type_hints(hint).values()) if is_named_tuple(hint) else ()
     origin, arguments = (tuple, named) if named else (typing.get_origin(hint), typing.get_args(hint))
     if is_a(origin, Mapping):
-        return _mapping_out(_encoder(arguments[0]), _encoder(arguments[1]), key_decoder(arguments[0]) is not None)
+        return _mapping_encoder(_encoder(arguments[0]), _encoder(arguments[1]), key_decoder(arguments[0]) is not None)
     if is_a(origin, AbstractSet):
         encode = _encoder(arguments[0])
         return lambda value: sorted(map(encode, value))
@@ -80,16 +89,16 @@ def _container_out(hint: Any) -> Convert:
         return lambda value: [encode(item) for encode, item in zip(parts, value, strict=True)]
     if is_a(origin, Sequence):
         encode = _encoder(arguments[0])
-        return list if encode is _same else lambda value: [encode(item) for item in value]
+        return list if encode is _unchanged else lambda value: [encode(item) for item in value]
     raise TypeError(f"no JSON form for {hint}")
 
 
-def _dataclass_out(cls: Any) -> Convert:
+def _dataclass_encoder(cls: Any) -> Converter:
     hints = typing.get_type_hints(cls)
     plain = {field.name: json_key(field) for field in fields(cls) if STORED not in field.metadata}
     keyed = tuple((field.name, field.metadata[STORED]) for field in fields(cls) if STORED in field.metadata)
     keys = {key: _encoder(hints[name]) for name, key in plain.items()}
-    changed = tuple((key, encode) for key, encode in keys.items() if encode is not _same)
+    changed = tuple((key, encode) for key, encode in keys.items() if encode is not _unchanged)
     read = attrgetter(*plain, "__class__")
 
     def encode_fields(value: Any) -> dict[str, Any]:
@@ -97,14 +106,14 @@ def _dataclass_out(cls: Any) -> Convert:
         for key, encode in changed:
             out[key] = encode(out[key])
         for name, stored in keyed:
-            out |= _keyed_out(stored, getattr(value, name))
+            out |= _encode_keyed(stored, getattr(value, name))
         return out
 
     return encode_fields
 
 
-def _keyed_out(keys: Sequence[str], value: Any) -> dict[str, Any]:
-    """All keys of such a field but the last are always there; an object's class says which is its own."""
+def _encode_keyed(keys: Sequence[str], value: Any) -> dict[str, Any]:
+    """Return all keys of such a field but the last, and the one key of its object, which its class names."""
     out: dict[str, Any] = dict.fromkeys(keys[:-1])
     if isinstance(value, Stored):
         out[value.stored_as] = dict(value.data)
@@ -114,17 +123,17 @@ def _keyed_out(keys: Sequence[str], value: Any) -> dict[str, Any]:
     return out
 
 
-def _mapping_out(key: Convert, value: Convert, keyed: bool) -> Convert:
+def _mapping_encoder(key: Converter, value: Converter, keyed: bool) -> Converter:
     if not keyed:
         return lambda mapping: [[key(k), value(v)] for k, v in mapping.items()]
     return lambda mapping: {str(key(k)): value(v) for k, v in mapping.items()}
 
 
-def _same(value: Any) -> Any:
+def _unchanged(value: Any) -> Any:
     return value
 
 
-def _float_out(value: Any) -> Any:
+def _encode_float(value: Any) -> Any:
     if math.isfinite(value):
         return value
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"

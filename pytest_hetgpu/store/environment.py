@@ -1,4 +1,4 @@
-"""`placements/<name>/environment.json`: what each node of a placement was seen to be, and its part of the summary.
+"""`placements/<name>/environment.json`: the facts of each node of a placement, as stored and in the summary.
 
     {"schema": 1, "placement": "mixed",
      "nodes": {"node0": {"hardware": "g4dn", "host": "10.0.0.5",
@@ -7,9 +7,9 @@
      "wire": {"limit": {"gbs": 1.17, "source": "pump 1, 4 streams", "between": ["node1", "node0"], ...},
               "pairs": [...], "rated": [...], "seconds": 1.7}}
 
-A fact's `state` is found, absent or unknown; its `value` a text or a list of texts, null where nothing was found. In
-`skew` `-` stands for what is absent and `?` for what is unknown. `wire` is there once somebody has measured it
-(`model/bandwidth.py`); of a run that looks at no node it is all there is.
+The `state` of a fact is found, absent or unknown. Its `value` is a text, a list of texts, or null if nothing was found.
+In `skew`, `-` stands for an absent fact and `?` for an unknown one. `wire` is present once the bandwidth was measured
+(`model/bandwidth.py`). A run that inspects no node stores `wire` only.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from pytest_hetgpu.store.folder import LONGEST_NAME
 from pytest_hetgpu.store.redaction.redact import redact_json
 
 SCHEMA = 1
-# What is worth a line of the summary also where it is the same everywhere.
-TELLING = (
+# Facts with a line in the summary even if all nodes agree.
+SUMMARY_FACTS = (
     "os",
     "kernel",
     "container",
@@ -52,8 +52,8 @@ TELLING = (
 
 
 @dataclass(frozen=True, slots=True)
-class SeenNode:
-    """One node: its kind of hardware, its host, and what was seen of it."""
+class NodeFacts:
+    """One node: its hardware kind, its host, and its facts."""
 
     hardware: str
     host: str
@@ -61,71 +61,74 @@ class SeenNode:
 
 
 @dataclass(frozen=True, slots=True)
-class SeenPlacement:
-    """A placement's nodes by name (`node0`, `node1`, ..., `launcher`), in the order of their ranks; what is between."""
+class PlacementFacts:
+    """The nodes of a placement, and the bandwidth between them.
+
+    Names are `node0`, `node1`, ..., `launcher`, in the order of ranks.
+    """
 
     name: str
-    nodes: Mapping[str, SeenNode]
+    nodes: Mapping[str, NodeFacts]
     wire: WireReport | None = None
 
     @property
     def skew(self) -> tuple[SkewRow, ...]:
-        """What differs between the nodes, a value for each."""
+        """The facts that differ between nodes, with one value per node."""
         return skew({name: node.environment for name, node in self.nodes.items()})
 
 
 def path_of(run: Path, placement: str) -> Path:
-    """Where a placement's file lies in a run's folder: always below `placements/`, whatever its name."""
+    """Return the file of a placement in a run's folder: always below `placements/`, whatever the name."""
     name = re.sub(r"[^A-Za-z0-9_.+-]", "_", placement)[:LONGEST_NAME]
     return run / "placements" / (name if name.strip(".") else f"_{name}") / "environment.json"
 
 
-def write(run: Path, placement: SeenPlacement) -> Path:
-    """Keeps what was seen, redacted, in a file that only its owner may read; it is seen in full or not at all.
+def write(run: Path, placement: PlacementFacts) -> Path:
+    """Store the facts of a placement, redacted, in one atomic write. Only the owner may read the file.
 
-    What the file says of the wire stays, if the placement says nothing of it. Two who write must not do it at once: who
-    looks at nodes, or measures between them, holds their leases.
+    Keep the stored bandwidth if `placement` has none. Two processes must not write at once: a process that inspects
+    nodes, or measures between them, holds their leases.
     """
     path = path_of(run, placement.name)
-    placement = replace(placement, wire=placement.wire or wire_of(run, placement.name))
+    placement = replace(placement, wire=placement.wire or read_wire(run, placement.name))
     make_folder(path.parent, below=run)
-    write_atomically(path, f"{json.dumps(_to_json(placement), indent=1)}\n".encode("ascii"), PRIVATE)
+    write_atomically(path, f"{json.dumps(_placement_json(placement), indent=1)}\n".encode("ascii"), PRIVATE)
     return path
 
 
-def read(path: Path) -> SeenPlacement:
-    """What `write` kept. Raises RecordError, naming the file, where it cannot be read."""
+def read(path: Path) -> PlacementFacts:
+    """Read a file that `write` stored. Raises RecordError, naming the file, if it cannot be read."""
     try:
         data = json.loads(path.read_bytes())
         if data["schema"] > SCHEMA:
             raise RecordError(f"{path}: written by a newer version (schema {data['schema']}, known: {SCHEMA})")
-        nodes = {str(name): _node(one) for name, one in data["nodes"].items()}
-        return SeenPlacement(str(data["placement"]), nodes, _wire(data))
+        nodes = {str(name): _read_node(one) for name, one in data["nodes"].items()}
+        return PlacementFacts(str(data["placement"]), nodes, _decode_wire(data))
     except OSError as error:
         raise RecordError(f"{path}: {error.strerror}") from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise RecordError(f"{path}: not the environment of a placement ({type(error).__name__}: {error})") from None
 
 
-def wire_of(run: Path, placement: str) -> WireReport | None:
-    """What the run knows of a placement's wire so far; None where nobody measured it, or it cannot be read."""
+def read_wire(run: Path, placement: str) -> WireReport | None:
+    """Return the stored bandwidth of a placement; None if it was not measured, or cannot be read."""
     try:
         return read(path_of(run, placement)).wire
     except RecordError:
         return None
 
 
-def keep_wire(run: Path, placement: str, report: WireReport) -> None:
-    """Adds what was found between the nodes to what was seen of them."""
+def write_wire(run: Path, placement: str, report: WireReport) -> None:
+    """Add the measured bandwidth to the stored facts of a placement."""
     try:
         seen = read(path_of(run, placement))
     except RecordError:
-        seen = SeenPlacement(placement, {})
+        seen = PlacementFacts(placement, {})
     write(run, replace(seen, wire=report))
 
 
-def read_all(run: Path) -> tuple[SeenPlacement, ...]:
-    """Every placement that a run looked at, by name; a file that cannot be read is passed over."""
+def read_all(run: Path) -> tuple[PlacementFacts, ...]:
+    """Read the facts of every inspected placement, by name; skip files that cannot be read."""
     found = []
     for path in sorted(run.glob("placements/*/environment.json")):
         try:
@@ -135,7 +138,7 @@ def read_all(run: Path) -> tuple[SeenPlacement, ...]:
     return tuple(found)
 
 
-def _to_json(placement: SeenPlacement) -> dict[str, Any]:
+def _placement_json(placement: PlacementFacts) -> dict[str, Any]:
     nodes = {
         name: {
             "hardware": node.hardware,
@@ -150,24 +153,24 @@ def _to_json(placement: SeenPlacement) -> dict[str, Any]:
 
 
 def facts_json(environment: Environment) -> dict[str, Any]:
-    """Facts by name as JSON has them, without secrets."""
-    return {name: _fact(name, fact) for name, fact in environment.facts.items()}
+    """Convert facts to JSON data by name, without secrets."""
+    return {name: _fact_json(name, fact) for name, fact in environment.facts.items()}
 
 
-def _fact(name: str, fact: Fact) -> dict[str, Any]:
-    """A fact with its secrets out; one that is a variable is redacted by that variable's name too."""
+def _fact_json(name: str, fact: Fact) -> dict[str, Any]:
+    """Convert a fact to JSON data without secrets. The value of a variable is redacted by the variable's name, too."""
     value = list(fact.value) if isinstance(fact.value, tuple) else fact.value
     if name.startswith("env.") and isinstance(value, str):
         value = redact_json({"env": {name.removeprefix("env."): value}})["env"][name.removeprefix("env.")]
     return {"state": fact.state.value, "value": redact_json(value), "why": redact_json(fact.why)}
 
 
-def _node(data: Mapping[str, Any]) -> SeenNode:
+def _read_node(data: Mapping[str, Any]) -> NodeFacts:
     facts = {str(name): _read_fact(one) for name, one in data["facts"].items()}
-    return SeenNode(str(data["hardware"]), str(data["host"]), Environment(facts))
+    return NodeFacts(str(data["hardware"]), str(data["host"]), Environment(facts))
 
 
-def _wire(data: Mapping[str, Any]) -> WireReport | None:
+def _decode_wire(data: Mapping[str, Any]) -> WireReport | None:
     try:
         return from_json(WireReport, data["wire"]) if "wire" in data else None
     except RecordError as error:

@@ -1,4 +1,4 @@
-"""The lines of all of a run's journals as events in the order they happened. Damage is counted, never raised."""
+"""Reads all journals of a run as events, in the order in which they happened. Damage is counted, never raised."""
 
 from __future__ import annotations
 
@@ -14,14 +14,11 @@ from pytest_hetgpu.store.encode import RecordError, from_json
 from pytest_hetgpu.store.events import EVENTS, SCHEMA, Event
 
 LONGEST_LINE = 16 * 1024 * 1024
-_LARGEST = 1e300
+_LARGEST_NUMBER = 1e300
 
 
-class Moment(NamedTuple):
-    """An event, when it was written (seconds since 1970) and by which writer, in which part of the run.
-
-    `order` is where it belongs among all others.
-    """
+class LoggedEvent(NamedTuple):
+    """An event with its time (seconds since 1970), its writer and its part of the run; `order` sorts all events."""
 
     epoch: float
     writer: str
@@ -30,38 +27,38 @@ class Moment(NamedTuple):
     order: tuple[float, ...] = ()
 
 
-class _Unread(Exception):
-    """A line that says nothing to us; its argument is the reason under which it is counted."""
+class _UnreadableLineError(Exception):
+    """A line that cannot be read; the argument is the reason under which it is counted."""
 
 
-def timeline(journals: Path) -> tuple[list[Moment], Counter[str]]:
-    """The events in a folder of journals, and how many lines were left out: `damaged`, or `newer` than this version.
+def read_events(journals: Path) -> tuple[list[LoggedEvent], Counter[str]]:
+    """Read the events in a folder of journals, and count the lines left out: `damaged`, or `newer` than this version.
 
-    A writer's own order always holds; between writers the part decides, then the machine's monotonic clock (of lines
-    that lack it, the wall clock).
+    The order within one journal always holds. Between journals the part decides first, then the monotonic clock of the
+    machine. Lines without that clock are sorted by the wall clock.
     """
     unread: Counter[str] = Counter()
-    writers = [list(_moments(path, unread)) for path in sorted(journals.glob("*.jsonl"))]
+    writers = [list(_read_journal(path, unread)) for path in sorted(journals.glob("*.jsonl"))]
     return list(heapq.merge(*writers, key=attrgetter("order"))), unread
 
 
-def _moments(path: Path, unread: Counter[str]) -> Iterator[Moment]:
+def _read_journal(path: Path, unread: Counter[str]) -> Iterator[LoggedEvent]:
     latest: tuple[float, ...] = ()
     try:
         for line in _lines(path):
             try:
-                moment = _read(line, path.stem)
-            except _Unread as reason:
+                entry = _parse(line, path.stem)
+            except _UnreadableLineError as reason:
                 unread[str(reason)] += 1
                 continue
-            latest = max(latest, moment.order)
-            yield moment._replace(order=latest)
+            latest = max(latest, entry.order)
+            yield entry._replace(order=latest)
     except OSError:
         unread["damaged"] += 1
 
 
 def _lines(path: Path) -> Iterator[bytes]:
-    """Lines that are not blank; of one that is too long to be ours, the beginning only."""
+    """Yield the lines that are not blank; cut those that are too long to be ours."""
     if not path.is_file():
         return
     with path.open("rb") as file:
@@ -73,25 +70,25 @@ def _lines(path: Path) -> Iterator[bytes]:
                 yield line
 
 
-def _read(line: bytes, writer: str) -> Moment:
+def _parse(line: bytes, writer: str) -> LoggedEvent:
     try:
         data: Any = json.loads(line.decode("utf-8"))
     except (ValueError, RecursionError):
-        raise _Unread("damaged") from None
+        raise _UnreadableLineError("damaged") from None
     schema = data.get("schema") if isinstance(data, dict) else None
     if type(schema) is not int or schema < 1:
-        raise _Unread("damaged")
+        raise _UnreadableLineError("damaged")
     if schema > SCHEMA or data.get("event") not in EVENTS:
-        raise _Unread("newer")
+        raise _UnreadableLineError("newer")
     epoch, part = data.get("epoch"), data.get("part", 0)
     clock = data.get("clock", epoch)
-    if not (_number(epoch) and _number(clock) and type(part) is int):
-        raise _Unread("damaged")
+    if not (_is_number(epoch) and _is_number(clock) and type(part) is int):
+        raise _UnreadableLineError("damaged")
     try:
-        return Moment(float(epoch), writer, from_json(EVENTS[data["event"]], data), part, (part, clock))
+        return LoggedEvent(float(epoch), writer, from_json(EVENTS[data["event"]], data), part, (part, clock))
     except RecordError:
-        raise _Unread("damaged") from None
+        raise _UnreadableLineError("damaged") from None
 
 
-def _number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < _LARGEST
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < _LARGEST_NUMBER

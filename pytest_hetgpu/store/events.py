@@ -1,10 +1,11 @@
-"""What a journal's lines say: one dataclass an event, and the published JSON Schema of all of them.
+"""The lines of a journal: one dataclass per event, and the published JSON Schema of all of them.
 
-A line is `{"schema": 1, "event": NAME, "epoch": S, "order": N, "part": P, "clock": S, ...the event's own fields}`:
-`epoch` is seconds since 1970 when it was written, `order` grows by one with each line of a writer. What was before what
-follows from `part`, which grows whenever the run is taken up again, and within a part from `clock`, the machine's
-monotonic clock in seconds, which all writers of a part share: a wall clock may go back. A version that changes the
-meaning of a field or takes one away counts `schema` up; a new field with a default does not.
+A line is `{"schema": 1, "event": NAME, "epoch": S, "order": N, "part": P, "clock": S, ...the fields of the event}`.
+`epoch` is the time of writing in seconds since 1970. `order` grows by one with each line of a writer. `part` grows
+whenever the run is resumed. `clock` is the machine's monotonic clock in seconds, which all writers of a part share.
+
+`part` and then `clock` give the order of events, because a wall clock may go back. A version that changes the meaning
+of a field, or removes one, increments `schema`. A new field with a default does not.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ SCHEMA = 1
 
 @dataclass(frozen=True, slots=True)
 class MatrixFile:
-    """A matrix of the run: its name, its file as given, and the SHA-256 of what was read (hexadecimal)."""
+    """A matrix of the run: its name, its file as given, and the SHA-256 of the contents (hexadecimal)."""
 
     name: str
     file: str
@@ -29,29 +30,32 @@ class MatrixFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """A session began: `argv` is pytest's command line, `started` in seconds since 1970, `package` our version.
+class SessionStarted:
+    """The start of a pytest session."""
 
-    `options` is what must be typed for a cell to be the same again (also what came from ini files and variables), and
-    `folder` the one that it is typed in. `id` is the name that the run's folder was made with, `pid` the process that
-    pytest was started as. `basis` is what verdicts rest on, by name: digests of files, images, versions, options.
-    """
-
+    #: our version
     package: str
     matrices: tuple[MatrixFile, ...]
+    #: the command line of pytest
     argv: tuple[str, ...]
     host: str
+    #: seconds since 1970
     started: float
+    #: all that must be typed to repeat a cell, from ini files and variables, too
     options: tuple[str, ...] = ()
+    #: the current directory
     folder: str = ""
+    #: the name of the run's folder when it was created
     id: str = ""
+    #: the process of pytest
     pid: int = 0
+    #: the inputs of the verdicts, by name: digests of files, images, versions, options
     basis: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A cell will be run with `argv`. `position` is its place in the order of the matrix files."""
+    """A cell that will run with `argv`; `position` is its place in the order of the matrix files."""
 
     matrix: str
     scenario: str
@@ -62,8 +66,8 @@ class Planned:
 
 
 @dataclass(frozen=True, slots=True)
-class Waits:
-    """A cell waits for a host: `why` says for which, and who holds it; "" once it has what it waited for."""
+class WaitingForHost:
+    """A cell that waits for a host: `why` names the host and its holder; "" ends the wait."""
 
     matrix: str
     scenario: str
@@ -73,7 +77,7 @@ class Waits:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A cell's command is about to be started by process `pid`."""
+    """The imminent start of a cell's command by process `pid`."""
 
     matrix: str
     scenario: str
@@ -82,7 +86,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A cell's command ended, however it did."""
+    """The end of a cell's command, whether it succeeded or not."""
 
     matrix: str
     scenario: str
@@ -91,7 +95,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A cell has its outcome."""
+    """The outcome of a cell."""
 
     matrix: str
     scenario: str
@@ -100,7 +104,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The test of a cell passed though its outcome is a failure: it looks at that by itself."""
+    """A test that passed although the outcome of its cell is a failure: the test inspects the outcome itself."""
 
     matrix: str
     scenario: str
@@ -108,7 +112,7 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Attempted:
-    """An attempt at a cell failed, and another one follows; `number` counts from 1."""
+    """A failed attempt at a cell, which another attempt follows; `number` counts from 1."""
 
     matrix: str
     scenario: str
@@ -118,7 +122,7 @@ class Attempted:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A cell is not run, and why; `issue` is the link that the matrix gives for it."""
+    """A cell that is not run, with the reason; `issue` is the link that the matrix gives for it."""
 
     matrix: str
     scenario: str
@@ -130,8 +134,8 @@ class Skipped:
 
 
 @dataclass(frozen=True, slots=True)
-class Wired:
-    """What the way between the nodes of a placement can carry was found out."""
+class BandwidthMeasured:
+    """The bandwidth between the nodes of a placement."""
 
     matrix: str
     placement: str
@@ -139,34 +143,34 @@ class Wired:
 
 
 @dataclass(frozen=True, slots=True)
-class Health:
-    """What a job over several nodes told of them: they are `HARDWARE on HOST`, once each.
-
-    `came_up` is whether a rank reported, `failed` says of nodes why they are blamed; `suspect` is a failure to start
-    that names none of them, "" for none. They are not `ready` where no job could be started on them.
-    """
+class HealthReported:
+    """The health of nodes (`HARDWARE on HOST`, once each) as seen by a job over several of them."""
 
     matrix: str
     scenario: str
     nodes: tuple[str, ...]
+    #: whether a rank reported
     came_up: bool
+    #: the reason for each node that is blamed
     failed: Mapping[str, str] = field(default_factory=dict)
+    #: a failure to start that names no node; "" for none
     suspect: str = ""
+    #: False if no job could be started on the nodes
     ready: bool = True
 
 
 CellEvent = Planned | Started | Finished | Attempted | Judged | Accepted | Skipped
-Event = Run | Wired | Health | Waits | CellEvent
+Event = SessionStarted | BandwidthMeasured | HealthReported | WaitingForHost | CellEvent
 
 EVENTS: Mapping[str, type[Event]] = {
-    "run": Run,
-    "wire": Wired,
+    "run": SessionStarted,
+    "wire": BandwidthMeasured,
     "planned": Planned,
-    "waits": Waits,
+    "waits": WaitingForHost,
     "started": Started,
     "finished": Finished,
     "attempted": Attempted,
-    "health": Health,
+    "health": HealthReported,
     "judged": Judged,
     "accepted": Accepted,
     "skipped": Skipped,
@@ -175,7 +179,7 @@ NAMES: Mapping[type[Event], str] = {cls: name for name, cls in EVENTS.items()}
 
 
 def journal_schema() -> dict[str, Any]:
-    """JSON Schema (2020-12) of one line of a journal."""
+    """Return the JSON Schema (2020-12) of one line of a journal."""
     from pydantic import TypeAdapter
 
     adapters = [(name, "validation", TypeAdapter(cls)) for name, cls in EVENTS.items()]
@@ -183,7 +187,7 @@ def journal_schema() -> dict[str, Any]:
     definitions = schema["$defs"]
     for name, cls in EVENTS.items():
         shape = definitions[cls.__name__]
-        shape["properties"] = {**_envelope(name), **_LATER, **shape["properties"]}
+        shape["properties"] = {**_envelope(name), **_ADDED_LATER, **shape["properties"]}
         shape["required"] = [*_envelope(name), *shape["required"]]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -193,8 +197,8 @@ def journal_schema() -> dict[str, Any]:
     }
 
 
-# Lines of earlier versions have none.
-_LATER = {"part": {"type": "integer", "minimum": 0}, "clock": {"type": "number"}}
+# Fields that lines of earlier versions lack.
+_ADDED_LATER = {"part": {"type": "integer", "minimum": 0}, "clock": {"type": "number"}}
 
 
 def _envelope(name: str) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""How files and folders of a run are made: whatever the umask, nobody but their owner may write to them.
+"""Creation of a run's files and folders: whatever the umask, only their owner may write to them.
 
-Reports are readable as the umask says. What holds environments or output (`PRIVATE`) is its owner's alone to read.
+The umask decides who may read reports. Only the owner may read files with environments or output (`PRIVATE`).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ PRIVATE, READABLE, FOLDER, PRIVATE_FOLDER = 0o600, 0o644, 0o755, 0o700
 
 
 def make_folder(path: Path, below: Path | None = None) -> None:
-    """Makes a folder, and those above it that are missing. Raises OSError; FileExistsError for what is no folder.
+    """Create a folder and its missing parents. Raises OSError; FileExistsError if a file has that name.
 
-    The folder `below` is never made: a run's folder that was renamed must not come back empty.
+    Never create the folder `below`: a renamed run folder must not reappear empty.
     """
     if path.is_dir():
         return
@@ -28,9 +28,9 @@ def make_folder(path: Path, below: Path | None = None) -> None:
 
 
 def write_atomically(path: Path, data: bytes, mode: int = READABLE) -> None:
-    """Puts `data` where it is seen in full or not at all; `mode` as far as the umask lets it."""
+    """Write `data` to `path` in full or not at all; the umask may reduce `mode`."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    # Of an earlier process with our number; and no link that somebody laid there is followed.
+    # An earlier process may have had our number. O_NOFOLLOW: a link planted here is not followed.
     temporary.unlink(missing_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
@@ -46,12 +46,12 @@ def write_atomically(path: Path, data: bytes, mode: int = READABLE) -> None:
 
 
 def refuse_links(run: Path) -> None:
-    """Raises UsageError for a run's folder with a link, a pipe or a device in it: what these lead to would be shown.
+    """Raise UsageError if a run's folder holds a link, a pipe or a device, whose target would be shown.
 
-    No run of ours has any; one that was handed on by somebody may.
+    Our runs hold none. A run folder received from another person may.
     """
     if not (run / "journal").exists():
-        return  # no run: whoever reads it says so
+        return  # no run: the reader reports that
     for folder, folders, names in os.walk(run):
         for path in (Path(folder, name) for name in (*folders, *names)):
             mode = path.lstat().st_mode

@@ -1,4 +1,4 @@
-"""The folder of a run: where each report lies, and how a cell's job is kept so that it can be judged again."""
+"""The folder of a run: the place of each report, and of the stored job of each cell."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pytest_hetgpu.model.job import Job
 from pytest_hetgpu.model.outcome import RunResult
 from pytest_hetgpu.store.encode import RecordError, from_json, to_json
 from pytest_hetgpu.store.files import FOLDER, PRIVATE, PRIVATE_FOLDER, make_folder, write_atomically
-from pytest_hetgpu.store.redaction.log import holds_secrets, publish
+from pytest_hetgpu.store.redaction.log import contains_secrets, publish
 from pytest_hetgpu.store.redaction.redact import basis, redact_json
 
 __all__ = [
@@ -28,9 +28,9 @@ __all__ = [
     "LONGEST_NAME",
     "SCHEMA",
     "RunFolder",
-    "point_to",
     "read_job",
     "read_result",
+    "update_latest",
     "write_atomically",
 ]
 
@@ -38,12 +38,12 @@ T = TypeVar("T")
 
 SCHEMA = 1
 LONGEST_NAME = 200
-_TRIES = 5
+_MOST_TRIES = 5
 ATTEMPT = "attempt-"
-"""Begins the names of the folders that hold attempts at a cell which another one followed."""
+"""The prefix of folders of attempts at a cell that another attempt followed."""
 HISTORY = "history.sqlite"
-"""The file beside all runs of a folder that knows of every one of them."""
-RAW = ".private"
+"""The file with the history of all runs in the same folder."""
+PRIVATE_LOGS = ".private"
 """The folder beside all runs that holds their raw logs. Nothing publishes it."""
 
 
@@ -51,8 +51,8 @@ RAW = ".private"
 class RunFolder:
     """`reports/<run>/`: `journal/`, `scenarios/<label>/output.log` and `job.json`, and the reports made of them.
 
-    What a further `attempt` leaves lies in a folder of that name below the cell's. Raw logs lie in
-    `reports/.private/<run>/`, whose owner alone may read it.
+    The files of a further `attempt` lie in a folder of that name below the cell's. Raw logs lie in
+    `reports/.private/<run>/`, which only its owner may read.
     """
 
     path: Path
@@ -60,9 +60,9 @@ class RunFolder:
 
     @classmethod
     def create(cls, reports: Path) -> RunFolder:
-        """A new folder `YYYYMMDD-HHMMSS-xxxx` (local time) below `reports`; `reports/latest` points to it.
+        """Create a folder `YYYYMMDD-HHMMSS-xxxx` (local time) below `reports`, and point `reports/latest` to it.
 
-        Raises UsageError, naming `reports`, where it cannot be made.
+        Raises UsageError, naming `reports`, if that fails.
         """
         try:
             make_folder(reports)
@@ -73,21 +73,21 @@ class RunFolder:
             raise UsageError(f"reports folder {reports}: not a directory ({error.filename} is in the way)") from None
         except OSError as error:
             raise UsageError(f"reports folder {reports}: not writable ({error.strerror})") from None
-        point_to(path)
+        update_latest(path)
         return cls(path)
 
     @property
     def history(self) -> Path:
-        """Where the run is remembered unless the user wants it elsewhere."""
+        """The default place of the history."""
         return self.path.parent / HISTORY
 
-    def further(self, attempt: str) -> RunFolder:
-        """The same run's folder, for what a further attempt of each cell leaves."""
+    def for_attempt(self, attempt: str) -> RunFolder:
+        """Return the folder of the same run for the files of a further attempt."""
         return replace(self, attempt=attempt)
 
     def scenario(self, label: str) -> Path:
-        """Where the files of a cell lie: always below `scenarios/`, whatever the label."""
-        return _scenario(self.path, self._name(label), self.attempt)
+        """Return the folder of a cell's files: always below `scenarios/`, whatever the label."""
+        return _cell_folder(self.path, self._name(label), self.attempt)
 
     @staticmethod
     def _name(label: str) -> str:
@@ -96,63 +96,66 @@ class RunFolder:
 
     @property
     def private(self) -> Path:
-        """Where the raw logs of the run are: those of running cells, and those in which secrets were found."""
-        return self.path.parent / RAW / self.path.name
+        """The folder of raw logs: those of running cells, and those with secrets."""
+        return self.path.parent / PRIVATE_LOGS / self.path.name
 
     def log(self, label: str) -> Path:
-        """Where the redacted output of a cell is, once its command has ended."""
+        """Return the file of a cell's redacted output, which exists once its command has ended."""
         return self.scenario(label) / "output.log"
 
     def raw(self, label: str) -> Path:
-        """Where a cell's output goes, as its command prints it."""
+        """Return the file that receives a cell's output unchanged."""
         return self.private / self.attempt / f"{self._name(label)}.log"
 
     def job(self, label: str) -> Path:
-        """Where a cell's Job and RunResult are kept."""
+        """Return the file of a cell's Job and RunResult."""
         return self.scenario(label) / "job.json"
 
     def stacks(self, label: str) -> Path:
-        """Where the stacks of a cell's ranks are kept, if they were taken (`forensics.FILE`)."""
+        """Return the file of the stacks of a cell's ranks, if they were dumped (`cluster/stack_dump.py`)."""
         return self.scenario(label) / "stacks.json"
 
     def prepare(self, label: str) -> Path:
-        """Makes a cell's folder; returns where its redacted output goes. Raises OSError if the run's folder is gone."""
+        """Create a cell's folder; return the file of its redacted output.
+
+        Raises OSError if the run's folder is gone.
+        """
         make_folder(self.scenario(label), below=self.path)
         return self.log(label)
 
-    def begin(self, label: str) -> Path:
-        """Makes room for a command's output, in the place of any before it; returns where it goes, raw."""
+    def start_log(self, label: str) -> Path:
+        """Remove earlier output of a cell; return the file for the raw output of its next command."""
         self.prepare(label).unlink(missing_ok=True)
-        self.make_private()
+        self.make_private_folders()
         self.raw(label).unlink(missing_ok=True)
         return self.raw(label)
 
     def publish(self, label: str, *, ended: bool = True) -> Path:
-        """Puts the redacted output of a cell whose command has `ended` into its folder. Raises OSError."""
+        """Write the redacted output of a cell into its folder once the command has `ended`. Raises OSError."""
         publish(self.raw(label), self.prepare(label), ended=ended)
         return self.log(label)
 
-    def unpublished(self) -> list[tuple[RunFolder, str]]:
-        """Raw logs of which there is no redacted text yet, by attempt and name of the cell's folder."""
+    def unpublished_logs(self) -> list[tuple[RunFolder, str]]:
+        """List raw logs without redacted text, as attempt and name of the cell's folder."""
         raws = [path.relative_to(self.private) for path in self.private.rglob("*.log") if path.is_file()]
-        found = [(self.further(_named(path.parent)), path.stem) for path in sorted(raws)]
+        found = [(self.for_attempt(_attempt_name(path.parent)), path.stem) for path in sorted(raws)]
         return [(folder, name) for folder, name in found if not folder.log(name).exists()]
 
     def redact_again(self, label: str) -> None:
-        """Redacts a cell's logs that an earlier version wrote, or in which secrets are known now. Raises OSError."""
+        """Redact a cell's logs that an earlier version wrote, or that hold secrets known since. Raises OSError."""
         for log in sorted(self.scenario(label).rglob("output.log")):
-            folder = self.further(_named(log.parent.relative_to(self.scenario(label))))
-            if not folder.raw(label).exists() and holds_secrets(log):
-                folder.make_private()
+            folder = self.for_attempt(_attempt_name(log.parent.relative_to(self.scenario(label))))
+            if not folder.raw(label).exists() and contains_secrets(log):
+                folder.make_private_folders()
                 log.replace(folder.raw(label))
                 folder.publish(label)
 
-    def raw_logs(self) -> int:
-        """How many logs of the run are private: redaction found something in each."""
+    def count_raw_logs(self) -> int:
+        """Count the private logs of the run, each of which holds a secret."""
         return sum(1 for path in self.private.rglob("*.log") if path.is_file()) if self.private.is_dir() else 0
 
-    def tidy(self) -> None:
-        """Removes the private folders that hold no log."""
+    def remove_empty_folders(self) -> None:
+        """Remove the private folders that hold no log."""
         for folder in (*sorted(self.private.rglob("*"), reverse=True), self.private):
             with contextlib.suppress(OSError):
                 folder.rmdir()
@@ -162,11 +165,11 @@ class RunFolder:
                 (above / ".gitignore").unlink()
             above.rmdir()
 
-    def make_private(self) -> None:
-        """Makes the private folders. Another run that ends may remove them meanwhile; then they are made again."""
+    def make_private_folders(self) -> None:
+        """Create the private folders. Try again if another run that ends removes them meanwhile."""
         place = self.raw("x").parent
         above = self.private.parent
-        for _ in range(_TRIES):
+        for _ in range(_MOST_TRIES):
             with contextlib.suppress(FileNotFoundError):
                 # Almost always they are there: a cell in the middle of a run makes none of them.
                 if place.is_dir() and (above / ".gitignore").exists() and not above.stat().st_mode & 0o077:
@@ -181,93 +184,93 @@ class RunFolder:
                 if place.is_dir():
                     return
 
-    def take_private(self, before: RunFolder) -> None:
-        """Moves the raw logs of the run here, which was at `before`; to a folder of ours alone. Raises OSError."""
+    def take_raw_logs(self, before: RunFolder) -> None:
+        """Move the raw logs of the run from its former place `before` to private folders here. Raises OSError."""
         if before.private == self.private or not before.private.is_dir():
             return
         for log in sorted(before.private.rglob("*.log")):
             to = self.private / log.relative_to(before.private)
-            self.further(_named(to.parent.relative_to(self.private))).make_private()
+            self.for_attempt(_attempt_name(to.parent.relative_to(self.private))).make_private_folders()
             if self.private.parent.lstat().st_uid != os.geteuid():
                 raise PermissionError(errno.EACCES, "belongs to somebody else", str(self.private.parent))
             if not to.exists():
                 log.replace(to)
-        before.tidy()
+        before.remove_empty_folders()
 
-    def set_aside(self, label: str, attempt: RunFolder) -> None:
-        """Moves what an attempt at a cell left into the folder of that attempt."""
+    def move_attempt(self, label: str, attempt: RunFolder) -> None:
+        """Move the files of an attempt at a cell into the folder of that attempt."""
         attempt.prepare(label)
-        self.move_raw(label, attempt)
+        self.move_raw_log(label, attempt)
         for path in (self.log, self.job, self.stacks):
             if path(label).exists():
                 path(label).replace(attempt.scenario(label) / path(label).name)
 
-    def move_raw(self, label: str, attempt: RunFolder) -> None:
-        """Makes a cell's raw log, if there is one, that of an attempt."""
+    def move_raw_log(self, label: str, attempt: RunFolder) -> None:
+        """Move a cell's raw log, if there is one, to an attempt."""
         if self.raw(label).exists():
-            attempt.make_private()
+            attempt.make_private_folders()
             self.raw(label).replace(attempt.raw(label))
 
-    def forget(self, label: str) -> None:
-        """Removes what an attempt left."""
+    def remove(self, label: str) -> None:
+        """Remove all files of an attempt at a cell."""
         shutil.rmtree(self.scenario(label), ignore_errors=True)
         self.raw(label).unlink(missing_ok=True)
 
-    def put_aside(self, label: str, part: str) -> None:
-        """Moves the raw logs of a cell, of all its attempts, into the folder of an earlier part. Raises OSError."""
-        for attempt, name in self.unpublished():
-            # Commands of a part that was killed may have printed what nobody has redacted.
+    def archive_raw_logs(self, label: str, part: str) -> None:
+        """Move the raw logs of all attempts at a cell into the folder of an earlier part. Raises OSError."""
+        for attempt, name in self.unpublished_logs():
+            # A killed part may leave output that was never redacted.
             if name == self._name(label):
                 attempt.publish(name, ended=False)
         for path in sorted(self.private.rglob(f"{self._name(label)}.log")):
             before = path.parent.relative_to(self.private)
             if not before.parts or not before.parts[0].startswith(part.rstrip("0123456789")):
-                self.further(_named(before)).move_raw(label, self.further(str(Path(part, before))))
+                self.for_attempt(_attempt_name(before)).move_raw_log(label, self.for_attempt(str(Path(part, before))))
 
-    def forget_attempts(self, label: str) -> None:
-        """Removes the folders of attempts at a cell that another one followed."""
+    def remove_attempts(self, label: str) -> None:
+        """Remove the folders of attempts at a cell that another attempt followed."""
         for folder in self.scenario(label).glob(f"{ATTEMPT}*"):
-            self.further(folder.name).forget(label)
+            self.for_attempt(folder.name).remove(label)
 
     def write_job(self, job: Job, result: RunResult | None = None) -> None:
-        """Keeps the job, and what it left once that is known, redacted. Replaces what was kept before."""
+        """Store the redacted job, with its result once there is one. Replace the file of before."""
         self.prepare(job.label)
         left = json.dumps(redact_json({"result": to_json(result)})["result"]) if result else "null"
-        # A part a line: the encoder that indents is many times slower, and this is written twice a cell.
+        # One line per part: the indenting encoder is many times slower, and each cell writes this file twice.
         text = f'{{"schema": {SCHEMA},\n"job": {_job_text(job)},\n"result": {left}}}\n'
         write_atomically(self.job(job.label), text.encode("ascii"), PRIVATE)
 
 
-class _Last:
-    """The job that was written last, and what it was redacted by, with its text."""
+class _LastJob:
+    """The job that was written last, the basis of its redaction, and its text."""
 
     job: ClassVar[tuple[Job | None, object, str]] = (None, None, "")
 
 
 def _job_text(job: Job) -> str:
-    """A job as redacted JSON, made once for both times that it is written."""
-    last, by, text = _Last.job
+    """Return a job as redacted JSON, made once for both writes."""
+    last, by, text = _LastJob.job
     if last is not job or by != basis():
         text = json.dumps(redact_json({"job": to_json(job)})["job"])
-        _Last.job = (job, basis(), text)
+        _LastJob.job = (job, basis(), text)
     return text
 
 
 @lru_cache(maxsize=64)
-def _scenario(run: Path, name: str, attempt: str) -> Path:
-    """A cell asks for it some twenty times."""
+def _cell_folder(run: Path, name: str, attempt: str) -> Path:
+    """Return the folder of a cell. Each cell needs it about twenty times."""
     return run / "scenarios" / name / attempt
 
 
 def read_job(path: Path) -> Job:
-    """The Job that `write_job` kept in the file `path`. Raises RecordError, naming it, where it cannot be read."""
-    return _member(path, Job, _load(path).get("job"))
+    """Read the Job that `write_job` stored. Raises RecordError, naming the file, if it cannot be read."""
+    return _decode_member(path, Job, _load(path).get("job"))
 
 
 def read_result(path: Path) -> RunResult | None:
-    """The RunResult in the file `path`, None if the job never ended. Raises as `read_job`."""
+    """Read the RunResult in the file `path`; None if the job never ended. Raises RecordError as `read_job` does."""
     data = _load(path).get("result")
-    return None if data is None else _member(path, RunResult, data)
+    return None if data is None else _decode_member(path, RunResult, data)
 
 
 def _new_folder(reports: Path) -> Path:
@@ -280,13 +283,13 @@ def _new_folder(reports: Path) -> Path:
         return path
 
 
-def _named(attempt: Path) -> str:
-    """The name of an attempt by its path, which is `.` for the cell's own folder."""
+def _attempt_name(attempt: Path) -> str:
+    """Return the name of an attempt by its path, which is `.` for the cell's own folder."""
     return str(attempt) if attempt.parts else ""
 
 
-def point_to(run: Path) -> None:
-    """Makes `latest` lead to a run: a link, or the file `latest.txt` where there can be no link of that name."""
+def update_latest(run: Path) -> None:
+    """Let `latest` lead to a run: as a link, or as the file `latest.txt` on a file system without links."""
     link = run.parent / "latest"
     temporary = run.parent / f".latest.{run.name}"
     try:
@@ -313,7 +316,7 @@ def _load(path: Path) -> dict[str, Any]:
     return dict(data)
 
 
-def _member(path: Path, cls: type[T], data: object) -> T:
+def _decode_member(path: Path, cls: type[T], data: object) -> T:
     try:
         return from_json(cls, data)
     except RecordError as error:

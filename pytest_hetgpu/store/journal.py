@@ -1,9 +1,8 @@
-"""The journal of a run: what was planned, started, finished and judged, on disk before anything else happens.
+"""The journal of a run. Each event is on disk before anything else happens.
 
-Each writer (a pytest process) appends to a file of its own, `<run>/journal/<writer>.jsonl`, one `write` an event, so
-that a killed process leaves at most one half line. What took time to find out (`judged`), and what all the rest needs
-(`run`), is on the disk itself when the call returns, power cut or not; so is then all that was written before it.
-`read` merges the files.
+Each writer (a pytest process) appends to a file of its own, `<run>/journal/<writer>.jsonl`, with one `write` per event.
+A killed process leaves at most one half line. The events `judged` and `run` are synced to the disk before the call
+returns, with all events before them. A power cut does not lose them. `read_run` merges the files.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ from pytest_hetgpu.model.bandwidth import WireReport
 from pytest_hetgpu.model.job import Job, Scenario
 from pytest_hetgpu.model.outcome import Attempt, Outcome, RunResult
 from pytest_hetgpu.store import events, rescue, writer_lock
-from pytest_hetgpu.store.cells import CellRecord, RunRecord, State, read, read_run
+from pytest_hetgpu.store.cells import CellRecord, RunRecord, read_run
 from pytest_hetgpu.store.encode import to_json
 from pytest_hetgpu.store.events import MatrixFile, journal_schema
 from pytest_hetgpu.store.files import make_folder
 from pytest_hetgpu.store.redaction.redact import redact_json
-from pytest_hetgpu.store.reserved_space import Reserve
+from pytest_hetgpu.store.reserved_space import ReservedSpace
 
 __all__ = [
     "CellRecord",
@@ -38,10 +37,8 @@ __all__ = [
     "JournalError",
     "MatrixFile",
     "RunRecord",
-    "State",
     "journal_schema",
     "matrix_file",
-    "read",
     "read_run",
 ]
 
@@ -49,23 +46,23 @@ _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class JournalError(StorageError):
-    """The journal cannot be written: without it a run must not go on."""
+    """A journal that cannot be written: without it a run must not go on."""
 
 
 def matrix_file(name: str, path: Path) -> MatrixFile:
-    """A matrix file with the SHA-256 of what it holds now. Raises OSError if it cannot be read."""
+    """Return a matrix file with the SHA-256 of its present contents. Raises OSError if it cannot be read."""
     return MatrixFile(name, str(path), hashlib.sha256(path.read_bytes()).hexdigest())
 
 
 class Journal:
-    """One writer's journal in the run folder `folder`. Every method appends one event, redacted, and returns.
+    """The journal of one writer in the run folder `folder`. Every method appends one event, redacted.
 
-    A journal that exists is continued: its numbering goes on, and a half line at its end is ended first. `part` counts
-    how often the run has been taken up again. While it is open others can tell that its writer lives; of a `sole` one
-    there is one at a time: UsageError names who has it.
-    Raises JournalError where the file cannot be made or written. Raises FolderLost, once per loss, where the run's
-    folder was renamed or deleted: `folder` is its new place then, `lost` says what happened, and the journal goes on
-    there.
+    An existing journal is continued: its numbering goes on, and a half line at its end is ended first. `part` counts
+    how often the run was resumed. Other processes can detect that the writer of an open journal lives. A `sole` journal
+    has one writer at a time; UsageError names the other one.
+
+    Raises JournalError if the file cannot be created or written. Raises FolderLost, once per loss, if the run's folder
+    was renamed or deleted. Then `folder` is its new place, `lost` describes the loss, and the journal goes on there.
     """
 
     def __init__(self, folder: Path, writer: str, part: int = 0, *, sole: bool = False) -> None:
@@ -80,27 +77,27 @@ class Journal:
         try:
             make_folder(self.path.parent)
             self._fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            writer_lock.enter(self._fd, self.path, sole=sole)
-            self._order, self._torn = _written(self.path)
+            writer_lock.acquire(self._fd, self.path, sole=sole)
+            self._order, self._torn = _count_lines(self.path)
         except OSError as error:
             raise JournalError(f"journal {self.path}: cannot be opened ({error.strerror})") from error
-        self._reserve = Reserve(self.path)
+        self._reserved = ReservedSpace(self.path)
         if not self._order:
             for place in (self.path.parent, folder, folder.parent):
-                _sync_names(place)
+                _sync_folder(place)
 
-    def run(
+    def session_started(
         self,
         matrices: Sequence[MatrixFile],
         argv: Sequence[str],
         options: Sequence[str] = (),
         basis: Mapping[str, str] | None = None,
     ) -> None:
-        """A session begins now, started with `argv`, over these matrices; `options` is what its cells need again.
+        """Record the start of a session: its command line, its matrices, and the options that its cells need again.
 
-        `basis` is what their verdicts rest on (`execution/resume/basis.py`).
+        `basis` holds the inputs of the verdicts (`execution/resume/basis.py`).
         """
-        began = events.Run(
+        began = events.SessionStarted(
             __version__,
             tuple(matrices),
             tuple(argv),
@@ -115,40 +112,43 @@ class Journal:
         self._append(began, durable=True)
 
     def planned(self, cell: Job | Scenario, position: int | None = None) -> None:
-        """The cell will be run, as this job if it is one; `position` is its place in the order of the matrix files."""
+        """Record that the cell will run, as this job if it is one.
+
+        `position` is its place in the order of the matrix files.
+        """
         argv = cell.command.argv if isinstance(cell, Job) else ()
         self._append(events.Planned(*_identity(cell), cell.label, _axes(cell), argv=argv, position=position))
 
-    def wire(self, job: Job, report: WireReport) -> None:
-        """What the way between the nodes of the job's placement can carry was found out."""
-        self._append(events.Wired(job.matrix, job.axes["placement"], report))
+    def bandwidth_measured(self, job: Job, report: WireReport) -> None:
+        """Record the bandwidth between the nodes of the job's placement."""
+        self._append(events.BandwidthMeasured(job.matrix, job.axes["placement"], report))
 
-    def waits(self, cell: Job | Scenario, why: str) -> None:
-        """The cell waits for a host, and who holds it; "" once it waits no more."""
-        self._append(events.Waits(*_identity(cell), cell.label, why))
+    def waiting(self, cell: Job | Scenario, why: str) -> None:
+        """Record that the cell waits for a host, and its holder; "" ends the wait."""
+        self._append(events.WaitingForHost(*_identity(cell), cell.label, why))
 
     def started(self, cell: Job | Scenario) -> None:
-        """The cell's command is about to be started by this process."""
+        """Record that this process is about to start the cell's command."""
         self._append(events.Started(*_identity(cell), os.getpid()))
 
     def finished(self, cell: Job | Scenario, result: RunResult) -> None:
-        """The cell's command has ended."""
+        """Record the end of the cell's command."""
         self._append(events.Finished(*_identity(cell), result))
 
     def attempted(self, cell: Job | Scenario, number: int, attempt: Attempt) -> None:
-        """An attempt at the cell failed, and another one follows."""
+        """Record a failed attempt at the cell, which another attempt follows."""
         self._append(events.Attempted(*_identity(cell), number, attempt))
 
-    def health(self, seen: events.Health) -> None:
-        """A job over several nodes told something of them."""
+    def health(self, seen: events.HealthReported) -> None:
+        """Record the health of nodes as seen by a job over several of them."""
         self._append(seen)
 
     def judged(self, cell: Job | Scenario, outcome: Outcome) -> None:
-        """The cell has its outcome."""
+        """Record the outcome of the cell."""
         self._append(events.Judged(*_identity(cell), outcome), durable=True)
 
     def accepted(self, cell: Job | Scenario) -> None:
-        """The cell's test passed, though its outcome is a failure."""
+        """Record that the cell's test passed although its outcome is a failure."""
         self._append(events.Accepted(*_identity(cell)))
 
     def check(self) -> None:
@@ -156,41 +156,41 @@ class Journal:
         with self._lock:
             if not self._is_lost():
                 return
-            home = rescue.found_again(self._fd, self.path)
+            home = rescue.relocate(self._fd, self.path)
             if home.fd != self._fd:
-                writer_lock.enter(home.fd, home.path, sole=False)
+                writer_lock.acquire(home.fd, home.path, sole=False)
                 os.close(self._fd)
             self._fd, self.path, self.folder = home.fd, home.path, home.run
-            self._reserve.moved(home.path)
-            self.lost = rescue.told(self._first, home)
+            self._reserved.moved_to(home.path)
+            self.lost = rescue.describe_loss(self._first, home)
         raise rescue.FolderLost(self.lost)
 
-    def astray(self) -> bool:
-        """Return whether the folder of the run is lost and `check` has not raised yet. Any thread may call it."""
+    def is_lost(self) -> bool:
+        """Return whether the run's folder is lost and `check` has not raised yet. Any thread may call it."""
         with self._lock:
             return not self.lost and self._is_lost()
 
     def _is_lost(self) -> bool:
         return self._fd >= 0 and rescue.is_lost(self._fd, self.path)
 
-    def make_room(self) -> None:
-        """Gives up what is kept back on a full disk, so that a few lines more can be written."""
-        self._reserve.give_up()
+    def release_reserved_space(self) -> None:
+        """Release the reserved space on a full disk, which makes room for a few more lines."""
+        self._reserved.release()
 
     def skipped(
         self, cell: Job | Scenario, reason: str, *, issue: str | None = None, position: int | None = None
     ) -> None:
-        """The cell is not run, for `reason`."""
+        """Record that the cell is not run, for `reason`."""
         event = events.Skipped(*_identity(cell), cell.label, reason, axes=_axes(cell), issue=issue, position=position)
         self._append(event)
 
     def close(self) -> None:
-        """Nothing can be appended afterwards; closing twice is fine."""
+        """Close the journal; closing twice is fine."""
         with self._lock:
             if self._fd >= 0:
                 os.close(self._fd)
                 self._fd = -1
-                self._reserve.give_up()
+                self._reserved.release()
 
     def _append(self, event: events.Event, *, durable: bool = False) -> None:
         line = {
@@ -224,8 +224,8 @@ class Journal:
                 raise JournalError(f"journal {self.path}: cannot be written ({error.strerror})") from error
 
 
-def _sync_names(folder: Path) -> None:
-    """Has the names in a folder on the disk itself: what is synced below them must be found again."""
+def _sync_folder(folder: Path) -> None:
+    """Sync the names in a folder to the disk: files synced below it must be found again."""
     with suppress(OSError):
         opened = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -242,8 +242,8 @@ def _axes(cell: Job | Scenario) -> Mapping[str, str]:
     return cell.axes if isinstance(cell, Job) else dict(zip(cell.axes, cell.values, strict=True))
 
 
-def _written(path: Path) -> tuple[int, bool]:
-    """Lines in a journal so far, and whether its last one lacks its end."""
+def _count_lines(path: Path) -> tuple[int, bool]:
+    """Count the lines in a journal, and return whether the last one lacks its end."""
     if not path.is_file():
         return 0, False
     lines, last = 0, b"\n"

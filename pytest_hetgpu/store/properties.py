@@ -1,4 +1,4 @@
-"""An Outcome as flat (name, value) pairs and back: what pytest's `user_properties` and JUnit's properties hold."""
+"""Converts an Outcome to flat (name, value) pairs and back, for pytest's `user_properties` and JUnit's properties."""
 
 from __future__ import annotations
 
@@ -14,51 +14,54 @@ from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store.encode import RecordError
 from pytest_hetgpu.store.text import clean, one_line
 
-Pair = tuple[str, str | int | float]
+Property = tuple[str, str | int | float]
 
-SHAKY = "passed at attempt "
+FLAKY_PREFIX = "passed at attempt "
 _LIMIT = 1000
-# `of_wire[...]` follows from what is there besides it.
+# `of_wire[...]` follows from the other properties.
 _CARRIED = re.compile(r"carried_by\[([\w-]+)\]")
 _MEASUREMENT = re.compile(r"(?!of_wire\[)\w+\[\d+,[^\[\]]*\]")
 
 
 @dataclass(frozen=True, slots=True)
-class CellPairs:
-    """What the pairs of a cell say. `scenario` is its label, `signature` the key, `seconds` how long it ran.
+class CellProperties:
+    """The properties of a cell."""
 
-    `tool` is a foreign program with its version. `carried` names what carried the data by path.
-
-    `measurements` maps `busbw[SIZE,DTYPE]` (in place `busbw[SIZE,DTYPE,in]`) and `algbw[...]` to GB/s (1e9 B/s),
-    `latency[...]` to microseconds. `wire` is in GB/s; `wire_told` says by whom, or why it is not known. `attempts` are
-    all that were made; `flaky` says of a cell that failed and then passed how it had failed. `kept` says of a resumed
-    run's cell when it was run.
-    """
-
+    #: the label of the cell
     scenario: str
     matrix: str
     kind: Kind
     verdict: Verdict
     why: str = ""
+    #: the key
     signature: str = ""
     issue: str = ""
     stack: str = ""
+    #: an external program with its version
     tool: str = ""
     transports: tuple[str, ...] = ()
+    #: the components that carried the data, by path
     carried: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     preflight: str = ""
     notes: str = ""
+    #: the duration of the command
     seconds: float = 0.0
+    #: `busbw[SIZE,DTYPE]` (in place `busbw[SIZE,DTYPE,in]`) and `algbw[...]` in GB/s (1e9 B/s), `latency[...]` in us
     measurements: Mapping[str, float] = field(default_factory=dict)
+    #: the bandwidth limit in GB/s
     wire: float | None = None
+    #: the source of `wire`, or the reason why it is unknown
     wire_told: str = ""
+    #: all attempts, the last one included
     attempts: int = 1
+    #: how a cell failed before it passed
     flaky: str = ""
+    #: when a cell of a resumed run was run
     kept: str = ""
 
 
-def to_pairs(outcome: Outcome, *, label: str, matrix: str) -> list[Pair]:
-    """The outcome of the cell `label`, text in one line each and redacted; what is empty is left out."""
+def to_properties(outcome: Outcome, *, label: str, matrix: str) -> list[Property]:
+    """Convert the outcome of the cell `label` to pairs. Text is one redacted line each; empty values are left out."""
     issue = outcome.expectation.issue if outcome.expectation else None
     texts = {
         "outcome": outcome.kind.value,
@@ -80,34 +83,34 @@ def to_pairs(outcome: Outcome, *, label: str, matrix: str) -> list[Pair]:
             for path, names in outcome.carried.items()
         },
         "wire_told": one_line(told(outcome.wire), _LIMIT) if outcome.wire else "",
-        "flaky": one_line(flaky(outcome), _LIMIT),
-        **{f"attempt_{number}": one_line(line, _LIMIT) for number, line in enumerate(before(outcome), 1)},
+        "flaky": one_line(describe_flaky(outcome), _LIMIT),
+        **{f"attempt_{number}": one_line(line, _LIMIT) for number, line in enumerate(attempt_lines(outcome), 1)},
     }
-    pairs: list[Pair] = [(name, text) for name, text in texts.items() if text]
+    pairs: list[Property] = [(name, text) for name, text in texts.items() if text]
     if outcome.attempts:
         pairs.append(("attempts", len(outcome.attempts) + 1))
     pairs.append(("seconds", float(outcome.seconds)))
     pairs += ((clean(item.name), float(item.value)) for item in outcome.measurements)
-    return [*pairs, *_of_wire(outcome)]
+    return [*pairs, *_bandwidth_properties(outcome)]
 
 
-def before(outcome: Outcome) -> Iterator[str]:
-    """A line for each attempt that failed before the last one: `network failure KEY: why (LOG)`."""
+def attempt_lines(outcome: Outcome) -> Iterator[str]:
+    """Yield one line per failed attempt before the last one: `network failure KEY: why (LOG)`."""
     for one in outcome.attempts:
         why = one.why if one.why.startswith(one.key) else f"{one.key}: {one.why}"
         yield f"{one.kind.value.replace('_', ' ')}: {why} ({one.log})"
 
 
-def flaky(outcome: Outcome) -> str:
-    """`passed at attempt 2, after network failure`; "" for a cell that is not flaky."""
+def describe_flaky(outcome: Outcome) -> str:
+    """Format `passed at attempt 2, after network failure`; return "" for a cell that is not flaky."""
     if not outcome.flaky:
         return ""
     kinds = dict.fromkeys(one.kind.value.replace("_", " ") for one in outcome.attempts)
-    return f"{SHAKY}{len(outcome.attempts) + 1}, after {' and '.join(kinds)}"
+    return f"{FLAKY_PREFIX}{len(outcome.attempts) + 1}, after {' and '.join(kinds)}"
 
 
-def _of_wire(outcome: Outcome) -> Iterator[Pair]:
-    """The limit between the nodes, and each bus bandwidth as a fraction of it: `of_wire[SIZE,DTYPE]`."""
+def _bandwidth_properties(outcome: Outcome) -> Iterator[Property]:
+    """Yield the bandwidth limit between the nodes, and each bus bandwidth as a fraction of it."""
     if outcome.wire and outcome.wire.gbs:
         yield "wire", float(outcome.wire.gbs)
     for item in outcome.measurements:
@@ -116,17 +119,17 @@ def _of_wire(outcome: Outcome) -> Iterator[Pair]:
             yield clean(f"of_wire[{item.point}]"), fraction
 
 
-def from_pairs(pairs: Iterable[tuple[str, object]]) -> CellPairs | None:
-    """What `to_pairs` was told, other people's properties ignored; None if these are not a cell's.
+def from_properties(pairs: Iterable[tuple[str, object]]) -> CellProperties | None:
+    """Read pairs that `to_properties` made; ignore others. Return None if they are not the pairs of a cell.
 
-    Raises RecordError for an outcome, verdict or number that cannot be one.
+    Raises RecordError for an invalid outcome, verdict or number.
     """
     found = dict(pairs)
     if not {"outcome", "verdict", "scenario"} <= found.keys():
         return None
     text = {name: str(value) for name, value in found.items()}
     try:
-        return CellPairs(
+        return CellProperties(
             scenario=text["scenario"],
             matrix=text.get("matrix", ""),
             kind=Kind(text["outcome"]),

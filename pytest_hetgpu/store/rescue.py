@@ -1,7 +1,7 @@
-"""A run's folder that is renamed or deleted while its journals are written: noticed, found again, or rescued.
+"""A run folder that is renamed or deleted while its journals are written: detected, found again, or rescued.
 
 An open file outlives its name. The kernel names the new place of a renamed folder. The contents of a deleted journal
-can be read until it is closed, and are copied to a folder beside the old one.
+can be read until it is closed. They are copied to a folder beside the old one.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_hetgpu.errors import StorageError
-from pytest_hetgpu.store.folder import RunFolder, point_to
+from pytest_hetgpu.store.folder import RunFolder, update_latest
 
-ENDING = ".rescued"
+RESCUED_SUFFIX = ".rescued"
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
-_HEAD = 4 << 10  # bytes: the first line of a journal has the time of its first event
-_PIECE = 1 << 20
+_HEAD = 4 << 10  # bytes: the first line of a journal holds the time of its first event
+_CHUNK = 1 << 20
 
 
 class FolderLost(StorageError):
-    """A run's folder that is no longer at its path; the message says what became of it, and how to go on."""
+    """A run folder that is no longer at its path; the message describes the loss and how to go on."""
 
 
 @dataclass(frozen=True)
-class Home:
-    """The place of a journal after its run's folder was lost; `fd` is open on `path` for appending.
+class JournalLocation:
+    """The place of a journal after its run folder was lost; `fd` is open on `path` for appending.
 
-    `rescued` is True for a copy, and None where nothing could be copied. `fate` is what became of the folder.
+    `rescued` is True for a copy, and None if nothing could be copied. `loss` describes the loss of the folder.
     """
 
     path: Path
     fd: int
     rescued: bool | None
-    fate: str
+    loss: str
 
     @property
     def run(self) -> Path:
@@ -62,37 +62,37 @@ def is_lost(fd: int, path: Path) -> bool:
         return error.errno in _GONE
 
 
-def found_again(fd: int, path: Path) -> Home:
-    """Return the new place of the journal `fd`, which is no longer at `path`; copy it where it has none."""
+def relocate(fd: int, path: Path) -> JournalLocation:
+    """Return the new place of the journal `fd`, which is no longer at `path`; copy it if it has none."""
     with suppress(OSError):
         now = Path(os.readlink(f"/proc/self/fd/{fd}"))  # noqa: PTH115 - the kernel's text, " (deleted)" at its end
         if not is_lost(fd, now):
-            _bring(path, now)
-            return Home(now, fd, rescued=False, fate="renamed")
-    fate = _fate(fd)
-    for folder in _beside(path.parent.parent):
+            _move_raw_logs(path, now)
+            return JournalLocation(now, fd, rescued=False, loss="renamed")
+    loss = _loss(fd)
+    for folder in _candidate_folders(path.parent.parent):
         with suppress(OSError):
-            copy, to = _copied(fd, folder / path.parent.name / path.name)
-            _bring(path, copy)
-            return Home(copy, to, rescued=True, fate=fate)
-    return Home(path, fd, rescued=None, fate=fate)
+            copy, to = _copy_journal(fd, folder / path.parent.name / path.name)
+            _move_raw_logs(path, copy)
+            return JournalLocation(copy, to, rescued=True, loss=loss)
+    return JournalLocation(path, fd, rescued=None, loss=loss)
 
 
-def told(run: Path, home: Home) -> str:
-    """Return the sentence on what became of the folder `run`, and what to do."""
-    said = f"{run} was {home.fate} while cells ran, so the run stops"
+def describe_loss(run: Path, home: JournalLocation) -> str:
+    """Describe the loss of the run folder `run`, and how to go on."""
+    message = f"{run} was {home.loss} while cells ran, so the run stops"
     before = RunFolder(run)
-    left = f"; its raw logs are still in {before.private}" if before.raw_logs() else ""
+    left = f"; its raw logs are still in {before.private}" if before.count_raw_logs() else ""
     if home.rescued is None:
-        return f"{said}; its journal could not be copied anywhere{left}"
+        return f"{message}; its journal could not be copied anywhere{left}"
     so = "what was judged is" if home.rescued else "everything is"
     there = shlex.quote(str(home.run))
     again = f"`hetgpu report {there}` builds its reports, pytest with `--hetgpu-resume={there}` runs the other cells"
-    return f"{said}; {so} in {home.run} now: {again}{left}"
+    return f"{message}; {so} in {home.run} now: {again}{left}"
 
 
 @contextmanager
-def present(check: Callable[[], None]) -> Iterator[None]:
+def detect_loss(check: Callable[[], None]) -> Iterator[None]:
     """Check for a lost folder on entry, and whenever something inside is interrupted, or cannot find or write a file.
 
     `check` raises FolderLost, which replaces the error.
@@ -107,17 +107,17 @@ def present(check: Callable[[], None]) -> Iterator[None]:
         raise
 
 
-def _fate(fd: int) -> str:
+def _loss(fd: int) -> str:
     try:
         return "moved out of reach" if os.fstat(fd).st_nlink else "deleted"
-    except OSError:  # its server has forgotten it
+    except OSError:  # a stale handle of a network file system
         return "deleted"
 
 
-def _beside(run: Path) -> Iterator[Path]:
-    """Give folders that may hold a copy of the run, best first; each is ours alone."""
+def _candidate_folders(run: Path) -> Iterator[Path]:
+    """Yield folders that may hold a copy of the run, best first; each is ours alone."""
     for parent in (run.parent, *list(run.parent.parents)[:2], Path(tempfile.gettempdir())):
-        folder = parent / f"{run.name.removesuffix(ENDING)}{ENDING}"
+        folder = parent / f"{run.name.removesuffix(RESCUED_SUFFIX)}{RESCUED_SUFFIX}"
         with suppress(OSError):
             folder.mkdir(mode=0o700, exist_ok=True)
             found = folder.lstat()
@@ -125,14 +125,14 @@ def _beside(run: Path) -> Iterator[Path]:
                 yield folder
 
 
-def _copied(fd: int, path: Path) -> tuple[Path, int]:
-    """Write what the open file `fd` holds to `path`; return that, and its open file."""
+def _copy_journal(fd: int, path: Path) -> tuple[Path, int]:
+    """Copy the contents of the open file `fd` to `path`; return the path and its open file."""
     path.parent.mkdir(mode=0o700, exist_ok=True)
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
     to = os.open(path, flags, 0o600)
     try:
         at = 0
-        while piece := os.pread(fd, _PIECE, at):
+        while piece := os.pread(fd, _CHUNK, at):
             at += len(piece)
             while piece:
                 piece = piece[os.write(to, piece) :]
@@ -144,10 +144,10 @@ def _copied(fd: int, path: Path) -> tuple[Path, int]:
     return path, to
 
 
-def _bring(before: Path, now: Path) -> None:
-    """Move the run's raw logs to its new place. Have `latest` lead there if both are in one folder of reports."""
+def _move_raw_logs(before: Path, now: Path) -> None:
+    """Move the run's raw logs to its new place. Let `latest` lead there if both are in one folder of reports."""
     run, found = before.parent.parent, now.parent.parent
     with suppress(OSError):
-        RunFolder(found).take_private(RunFolder(run))
+        RunFolder(found).take_raw_logs(RunFolder(run))
     if run.parent == found.parent and (run.parent / "latest").is_symlink():
-        point_to(found)
+        update_latest(found)

@@ -1,4 +1,4 @@
-"""Room on the disk that is kept back for last words: a full one can still be told what became of the cell in flight."""
+"""Disk space that is reserved for the last events. With it, a journal can record the cell in flight on a full disk."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 _BYTES = 64 << 10
 
 
-class Reserve:
-    """A file of that size beside a journal while it is written; without one where the disk does not give it."""
+class ReservedSpace:
+    """A reserve file beside an open journal; there is none if the disk is full already."""
 
     def __init__(self, journal: Path) -> None:
-        self.moved(journal)
+        self.moved_to(journal)
         if not hasattr(os, "posix_fallocate"):
             return
         with suppress(OSError):
@@ -23,11 +23,11 @@ class Reserve:
             finally:
                 os.close(file)
 
-    def moved(self, journal: Path) -> None:
-        """Note the place of the journal, which may be a new one."""
+    def moved_to(self, journal: Path) -> None:
+        """Note the new place of the journal."""
         self._path = journal.with_name(f".{journal.stem}.reserve")
 
-    def give_up(self) -> None:
-        """Gives the room back. Doing so twice is fine."""
+    def release(self) -> None:
+        """Release the space. Doing so twice is fine."""
         with suppress(OSError):
             self._path.unlink()

@@ -1,4 +1,4 @@
-"""A run as history and `hetgpu compare` know it: what became of each cell, and its numbers."""
+"""A run as history and `hetgpu compare` store it: the outcome of each cell, and its numbers."""
 
 from __future__ import annotations
 
@@ -13,22 +13,19 @@ from pytest_hetgpu.model.records import Measurement
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store.cells import CellRecord, RunRecord
 from pytest_hetgpu.store.events import MatrixFile
-from pytest_hetgpu.store.properties import SHAKY, flaky
+from pytest_hetgpu.store.properties import FLAKY_PREFIX, describe_flaky
 from pytest_hetgpu.store.text import one_line
 
-# Programs that measure: ours and other Python ones, OSU's, those of nccl-tests and rccl-tests, Intel's.
+# Benchmarks: Python programs, OSU's, nccl-tests and rccl-tests, Intel's.
 _PROGRAM = re.compile(r"\w+\.py|osu_\w+|\w+_perf|IMB-\w+")
-_STARTER = "foreign.py"  # of ours, which becomes the program that measures
-_NAMES = 1000
+# Our wrapper of external programs; the second name is that of earlier versions.
+_WRAPPERS = ("run_external.py", "foreign.py")
+_LONGEST_NAME = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class PastCell:
-    """What became of a cell, and what it measured.
-
-    `facts` are versions and settings; `tool` is the program that measured. What is not known is empty, a measurement's
-    number of ranks then 0.
-    """
+class CellSummary:
+    """The outcome of a cell, and its measurements."""
 
     matrix: str
     scenario: str
@@ -40,77 +37,83 @@ class PastCell:
     seconds: float = 0.0
     stack: str = ""
     transports: tuple[str, ...] = ()
+    #: versions and settings
     facts: Mapping[str, str] = field(default_factory=dict)
+    #: the benchmark program; "" if unknown
     tool: str = ""
+    #: 0 ranks if unknown
     measurements: tuple[Measurement, ...] = ()
 
     @property
     def flaky(self) -> str:
-        """How it had failed before it passed: `passed at attempt 2, after network failure`; "" where it did not."""
-        return self.why if self.kind is Kind.PASSED and self.why.startswith(SHAKY) else ""
+        """How the cell failed before it passed: `passed at attempt 2, after network failure`; "" if it is not flaky."""
+        return self.why if self.kind is Kind.PASSED and self.why.startswith(FLAKY_PREFIX) else ""
 
     @property
     def memory(self) -> str:
-        """Where the data was: `host`, `guarded`."""
+        """The place of the data: `host`, `guarded`."""
         return self.facts.get("memory", "")
 
 
 @dataclass(frozen=True, slots=True)
-class PastRun:
-    """A run: `started` in seconds since 1970, the `machine` that pytest ran on, our version as `package`."""
+class RunSummary:
+    """A run as history stores it."""
 
     id: str
     folder: str
+    #: seconds since 1970
     started: float
+    #: the host of pytest
     machine: str
+    #: our version
     package: str
     matrices: tuple[MatrixFile, ...]
-    cells: tuple[PastCell, ...]
+    cells: tuple[CellSummary, ...]
 
 
-def past(record: RunRecord, folder: Path) -> PastRun:
-    """What a journal tells, as far as it is worth keeping. `folder` is where the run is now."""
+def summarise(record: RunRecord, folder: Path) -> RunSummary:
+    """Summarise the record of a run; `folder` is its present place."""
     folder = folder.resolve()
     sessions = record.sessions
-    # The first session is the first, whatever clocks said since.
+    # The first session is the earliest, even if the clock was set back later.
     begun = [session.started for session in sessions[:1]] or [cell.started for cell in record.cells if cell.started]
-    return PastRun(
-        id=one_line(next((session.id for session in sessions if session.id), folder.name), _NAMES),
+    return RunSummary(
+        id=one_line(next((session.id for session in sessions if session.id), folder.name), _LONGEST_NAME),
         folder=str(folder),
         started=min(filter(math.isfinite, begun), default=0.0),
-        machine=one_line(sessions[-1].host, _NAMES) if sessions else "",
-        package=one_line(sessions[-1].package, _NAMES) if sessions else "",
+        machine=one_line(sessions[-1].host, _LONGEST_NAME) if sessions else "",
+        package=one_line(sessions[-1].package, _LONGEST_NAME) if sessions else "",
         matrices=tuple({matrix.name: matrix for session in sessions for matrix in session.matrices}.values()),
-        cells=tuple(map(_cell, record.cells)),
+        cells=tuple(map(_summarise_cell, record.cells)),
     )
 
 
-def _cell(record: CellRecord) -> PastCell:
+def _summarise_cell(record: CellRecord) -> CellSummary:
     outcome = record.outcome
-    return PastCell(
+    return CellSummary(
         matrix=record.matrix,
         scenario=record.scenario,
         kind=outcome.kind,
         verdict=outcome.verdict,
         axes=record.axes,
-        signature=one_line(outcome.signature.key, _NAMES) if outcome.signature else "",
-        why=one_line(flaky(outcome) or outcome.why, _NAMES),
+        signature=one_line(outcome.signature.key, _LONGEST_NAME) if outcome.signature else "",
+        why=one_line(describe_flaky(outcome) or outcome.why, _LONGEST_NAME),
         seconds=outcome.seconds,
-        stack=one_line(outcome.stack, _NAMES),
+        stack=one_line(outcome.stack, _LONGEST_NAME),
         transports=outcome.transports,
-        facts={**outcome.facts, **_wire(outcome)},
-        tool=outcome.facts.get("tool") or program(record.result.argv if record.result else record.argv),
+        facts={**outcome.facts, **_wire_fact(outcome)},
+        tool=outcome.facts.get("tool") or benchmark_program(record.result.argv if record.result else record.argv),
         measurements=outcome.measurements,
     )
 
 
-def _wire(outcome: Outcome) -> dict[str, str]:
-    """What the way between the nodes could carry, in two digits: further ones differ from run to run."""
+def _wire_fact(outcome: Outcome) -> dict[str, str]:
+    """Return the bandwidth between the nodes in two digits: further ones differ from run to run."""
     wire = outcome.wire
-    return {"wire": one_line(f"{wire.gbs:.2g} GB/s ({wire.source})", _NAMES)} if wire and wire.gbs else {}
+    return {"wire": one_line(f"{wire.gbs:.2g} GB/s ({wire.source})", _LONGEST_NAME)} if wire and wire.gbs else {}
 
 
-def program(argv: Sequence[str]) -> str:
-    """The program that measures in a command line: `allreduce.py`, `osu_latency`; "" where none is recognised."""
+def benchmark_program(argv: Sequence[str]) -> str:
+    """Find the program that measures in a command line: `allreduce.py`, `osu_latency`; "" if none is recognised."""
     names = (token.rpartition("/")[2] for token in argv if "=" not in token)
-    return next((name for name in names if _PROGRAM.fullmatch(name) and name != _STARTER), "")
+    return next((name for name in names if _PROGRAM.fullmatch(name) and name not in _WRAPPERS), "")

@@ -1,4 +1,4 @@
-"""Text from the world made fit for a report: no terminal codes, nothing XML cannot hold, no endless lines."""
+"""Text of unknown origin, made fit for a report: without terminal codes, valid in XML, in bounded lines."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ _NEWLINES = lazy(r"\r\n?|[\x0b\x0c\x85\u2028\u2029]")
 _UNFIT = lazy("[\x00-\x08\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff\u202a-\u202e\u2066-\u2069]")
 
 
-_OBEYED = lazy("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_CONTROLS = lazy("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def clean(text: str) -> str:
-    """The text without terminal codes, control characters and what XML 1.0 cannot hold; line ends become newlines."""
+    """Remove terminal codes, control characters and all that XML 1.0 cannot hold; turn line ends into newlines."""
     if text.isascii() and text.isprintable():
         return text
     return _UNFIT.sub("", _NEWLINES.sub("\n", _TERMINAL.sub("", text)))
 
 
-def visible(text: str) -> str:
-    """The text with what a terminal would obey written as Python does: for lines whose every character matters."""
+def escape_controls(text: str) -> str:
+    """Escape characters that a terminal would obey, in Python's notation. Keep all others."""
     if text.isascii() and text.isprintable():
         return text
-    return _OBEYED.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def one_line(text: str, limit: int = 300) -> str:
-    """Cleaned and redacted, white space runs as one blank, at most `limit` characters (the end is cut)."""
+    """Clean and redact a text, and collapse white space; cut it after `limit` characters."""
     line = " ".join(redact(clean(text)).split())
     return line if len(line) <= limit else f"{line[: limit - 3]}..."
 
 
 def tail(path: Path) -> str:
-    """The last 40 lines of a log, at most 8 KiB of them, cleaned and redacted; empty where there is no such file.
+    """Return the last 40 lines of a log, at most 8 KiB, cleaned and redacted. Return "" if there is no such file.
 
-    Reads the file's last 16 KiB only. A private key that starts before the last lines is recognised all the same.
+    Only the last 16 KiB of the file are read. A private key that starts before the last lines is still recognised.
     """
     try:
         with path.open("rb") as file:
@@ -57,12 +57,12 @@ def tail(path: Path) -> str:
     text = clean(data.decode("utf-8", "replace"))
     if "PRIVATE KEY" in text:
         text = redact(text)
-    shown = redact("\n".join(text.rstrip().split("\n")[-TAIL_LINES:])).encode("utf-8")
-    return shown[-TAIL_BYTES:].decode("utf-8", "ignore")
+    kept = redact("\n".join(text.rstrip().split("\n")[-TAIL_LINES:])).encode("utf-8")
+    return kept[-TAIL_BYTES:].decode("utf-8", "ignore")
 
 
-def shown(path: Path) -> str:
-    """Relative to here when it is below here."""
+def display_path(path: Path) -> str:
+    """Return a path relative to the current directory if it lies below it."""
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
@@ -70,6 +70,6 @@ def shown(path: Path) -> str:
 _MARKS = re.compile(r"[\\`*\[\]<>|~&$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 
 
-def escape(text: str, limit: int = 300) -> str:
-    """Text in one line that Markdown shows as it is."""
+def escape_markdown(text: str, limit: int = 300) -> str:
+    """Escape a text, as one line, for Markdown."""
     return _MARKS.sub(r"\\\g<0>", one_line(text, limit))

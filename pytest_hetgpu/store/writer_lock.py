@@ -1,6 +1,7 @@
-"""Who writes to a run: each writer holds a lock on its journal as long as it lives, which the kernel frees.
+"""A lock per writer of a run. Each writer locks its journal while it lives, and the kernel frees the lock.
 
-A lock is a flock(2) on the journal itself. Where a file system has none nobody can be told to live, and all goes on.
+The lock is a flock(2) on the journal itself. On a file system without locks, no writer can be detected, and all else
+works.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from pathlib import Path
 
 from pytest_hetgpu.errors import UsageError
 
-_A_LOOK = 0.5  # seconds that somebody who only looks whether a writer lives may take
-_LAST = 1 << 16  # bytes at the end of a journal in which its writer is looked for
-_UNKNOWN = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, errno.EBADF)
+_PROBE_SECONDS = 0.5  # a probe (`writer_alive`) of another process may hold the lock for this time
+_TAIL_BYTES = 1 << 16  # the end of a journal, which names its writer
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, errno.EBADF)
 
 
-def enter(journal: int, path: Path, *, sole: bool) -> None:
-    """Marks the open file of a journal as written by this process. UsageError for a `sole` one that has its writer."""
-    deadline = time.monotonic() + _A_LOOK
+def acquire(journal: int, path: Path, *, sole: bool) -> None:
+    """Lock the open file of a journal for this process. Raises UsageError if a `sole` journal has a writer."""
+    deadline = time.monotonic() + _PROBE_SECONDS
     while True:
         try:
             fcntl.flock(journal, (fcntl.LOCK_EX if sole else fcntl.LOCK_SH) | fcntl.LOCK_NB)
@@ -31,16 +32,16 @@ def enter(journal: int, path: Path, *, sole: bool) -> None:
                 time.sleep(0.01)
                 continue
             if sole:
-                who = f"{writer(path)} is still running it"
-                raise UsageError(f"{_run(path)}: {who}; wait for its end, or stop it") from None
+                who = f"{describe_writer(path)} is still running it"
+                raise UsageError(f"{_run_folder(path)}: {who}; wait for its end, or stop it") from None
         except OSError as error:
-            if error.errno not in _UNKNOWN:
+            if error.errno not in _NO_LOCKS:
                 raise
         return
 
 
-def alive(path: Path) -> bool | None:
-    """Whether the writer of a journal lives; None where that cannot be told."""
+def writer_alive(path: Path) -> bool | None:
+    """Return whether the writer of a journal lives; None if that cannot be detected."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -57,22 +58,22 @@ def alive(path: Path) -> bool | None:
         os.close(file)
 
 
-def await_end(journals: Iterable[Path], seconds: float) -> None:
-    """Returns once all writers of these journals have ended; UsageError, naming one, if that takes too long."""
+def wait_for_writers(journals: Iterable[Path], seconds: float) -> None:
+    """Wait until all writers of these journals have ended. Raises UsageError, naming one, after `seconds`."""
     deadline = time.monotonic() + seconds
     for path in journals:
-        while alive(path):
+        while writer_alive(path):
             if time.monotonic() > deadline:
-                who = f"{writer(path)}, a worker of its earlier part, still runs"
-                raise UsageError(f"{_run(path)}: {who}; wait for its end, or stop it")
+                who = f"{describe_writer(path)}, a worker of its earlier part, still runs"
+                raise UsageError(f"{_run_folder(path)}: {who}; wait for its end, or stop it")
             time.sleep(0.05)
 
 
-def writer(path: Path) -> str:
-    """Whom the journal names as its last writer: `process 4711 on host`."""
+def describe_writer(path: Path) -> str:
+    """Describe the last writer that the journal names: `process 4711 on host`."""
     try:
         with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - _LAST))
+            file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
             lines = file.read().splitlines()
     except OSError:
         lines = []
@@ -86,5 +87,5 @@ def writer(path: Path) -> str:
     return "another process"
 
 
-def _run(journal: Path) -> str:
+def _run_folder(journal: Path) -> str:
     return str(journal.parent.parent)

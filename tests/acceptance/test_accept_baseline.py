@@ -14,7 +14,7 @@ import pytest
 
 from pytest_hetgpu.cli.main import main
 from pytest_hetgpu.store import history
-from pytest_hetgpu.store.cells import read
+from pytest_hetgpu.store.cells import read_cells
 
 pytestmark = pytest.mark.usefixtures("stacks")
 
@@ -39,7 +39,7 @@ Pace = Callable[[str], None]
 
 
 def outcomes(run: Path) -> dict[str, str]:
-    return {cell.scenario.rpartition("-")[2]: cell.outcome.kind.value for cell in read(run)}
+    return {cell.scenario.rpartition("-")[2]: cell.outcome.kind.value for cell in read_cells(run)}
 
 
 def test_a_slowdown_is_found_and_a_clean_run_is_not_one(
@@ -271,7 +271,7 @@ def test_a_baseline_of_another_matrix_is_a_usage_error(
     assert done.ret == 4
     done.stderr.fnmatch_lines([f"ERROR: baseline {run}: it is of another matrix (other) than this run (demo)"])
     assert latest().name == run
-    assert len(history.runs(pytester.path / "reports" / "history.sqlite")) == 1
+    assert len(history.list_runs(pytester.path / "reports" / "history.sqlite")) == 1
 
 
 def test_a_damaged_history_beside_a_good_baseline_is_kept_aside(
@@ -287,7 +287,7 @@ def test_a_damaged_history_beside_a_good_baseline_is_kept_aside(
     done.stdout.fnmatch_lines(["history: *history.sqlite was damaged *; it is kept as history.sqlite.damaged-*"])
     (aside,) = file.parent.glob("history.sqlite.damaged-*")
     assert aside.read_bytes() == data
-    assert [listed.id for listed in history.runs(file)] == [latest().name]
+    assert [listed.id for listed in history.list_runs(file)] == [latest().name]
 
 
 def test_repeats_are_in_the_journal_and_the_history(
@@ -296,8 +296,8 @@ def test_repeats_are_in_the_journal_and_the_history(
     path = matrix(["good"])
     path.write_text(path.read_text().replace("sizes: [8, 1K]", "sizes: [8, 1K], repeats: 3"))
     run_pytest("--hetgpu-matrix", "demo.yaml", *mode)
-    (cell,) = read(latest())
-    (remembered,) = history.load(pytester.path / "reports" / "history.sqlite", latest().name).cells
+    (cell,) = read_cells(latest())
+    (remembered,) = history.load_run(pytester.path / "reports" / "history.sqlite", latest().name).cells
     for measured in (cell.outcome.measurements, remembered.measurements):
         assert {len(one.samples) for one in measured} == {3}
 

@@ -24,7 +24,7 @@ CRASH = "SIGSEGV@libuct.so!uct_tcp_ep_am_short"
 
 
 def ids(file: Path) -> list[str]:
-    return [listed.id for listed in history.runs(file)]
+    return [listed.id for listed in history.list_runs(file)]
 
 
 def test_every_run_is_remembered_beside_the_others(
@@ -35,7 +35,7 @@ def test_every_run_is_remembered_beside_the_others(
     file = pytester.path / "reports" / "history.sqlite"
     first = latest().name
     assert ids(file) == [first]
-    found = history.load(file, first)
+    found = history.load_run(file, first)
     assert [one.name for one in found.matrices] == ["demo"]
     assert found.folder == str(latest())
     good, crash = found.cells
@@ -155,7 +155,7 @@ def test_a_run_is_put_in_again_when_it_is_judged_again(
     for _ in range(2):
         assert main(["report", str(latest()), "--history", str(file)]) == 0
         assert f"put into {file}" in capsys.readouterr().out
-        assert [cell.verdict for cell in history.load(file, latest().name).cells] == [Verdict.OK, Verdict.NEW]
+        assert [cell.verdict for cell in history.load_run(file, latest().name).cells] == [Verdict.OK, Verdict.NEW]
     assert ids(file) == [latest().name]
     (pytester.path / "folder").mkdir()
     assert main(["report", str(latest()), "--history", str(pytester.path / "folder")]) == 4

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hetgpu.store.cells import read
+from pytest_hetgpu.store.cells import read_cells
 
 pytestmark = pytest.mark.usefixtures("stacks")
 
@@ -18,7 +18,7 @@ BESIDE = "reference:\n  - {where: {how: slower}, of: {how: good}, fraction: 0.9}
 
 
 def outcomes(run: Path) -> dict[str, str]:
-    return {cell.scenario.rpartition("-")[2]: cell.outcome.kind.value for cell in read(run)}
+    return {cell.scenario.rpartition("-")[2]: cell.outcome.kind.value for cell in read_cells(run)}
 
 
 @pytest.fixture
@@ -118,9 +118,9 @@ def test_what_the_run_s_time_left_unsettled_is_run_again_when_it_goes_on(
         "1.25 1",
     )
     assert run_pytest("--hetgpu-matrix", "demo.yaml", "--hetgpu-budget", "6").ret == 1
-    (cell,) = read(latest())
+    (cell,) = read_cells(latest())
     assert cell.outcome.kind.value == "unknown"
     assert cell.outcome.why.startswith("the run's time was spent (--hetgpu-budget 6)")
     assert run_pytest("--hetgpu-matrix", "demo.yaml", "--hetgpu-resume").ret == 0
-    (cell,) = read(latest())
+    (cell,) = read_cells(latest())
     assert cell.outcome.kind.value == "passed"

@@ -120,7 +120,7 @@ def test_other_knowledge_gives_other_verdicts(
     )
     done = report("--knowledge", str(none), "--history", str(runs))
     done.stdout.fnmatch_lines([changed, "1 verdicts changed; *", f"put into {runs}"])
-    assert [cell.verdict for cell in history.load(runs, latest().name).cells] == [Verdict.CHANGED]
+    assert [cell.verdict for cell in history.load_run(runs, latest().name).cells] == [Verdict.CHANGED]
 
 
 def again(text: str) -> list[str]:

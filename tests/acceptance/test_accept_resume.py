@@ -107,7 +107,7 @@ def test_a_killed_run_is_finished_in_one_report(
     assert {name.partition("[")[2].rstrip("]"): result for name, result in own.items()} == wanted
     assert "Of 4 cells, 3 work" in (run / "summary.md").read_text()
     assert "taken up again on" in (run / "summary.md").read_text()
-    remembered = history.load(run.parent / "history.sqlite", run.name)
+    remembered = history.load_run(run.parent / "history.sqlite", run.name)
     assert [cell.scenario for cell in remembered.cells] == list(wanted)
     # What the part that was killed left of a cell is beside what it left this time.
     assert (run / "scenarios" / f"{CELL}hang" / "part-0" / "output.log").exists()

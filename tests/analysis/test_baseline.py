@@ -23,7 +23,7 @@ from pytest_hetgpu.model.thresholds import Limit
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store import history
 from pytest_hetgpu.store.events import MatrixFile
-from pytest_hetgpu.store.run_summary import PastCell, PastRun
+from pytest_hetgpu.store.run_summary import CellSummary, RunSummary
 from tests.analysis.judges.judge_cases import job
 
 POINT, OTHER = Point(8, "float32"), Point(1 << 20, "float32")
@@ -37,16 +37,16 @@ def times(*samples: float, point: Point = POINT, ranks: int = 2) -> Measurement:
     return Measurement("latency", middle, "us", point, ranks, samples if len(samples) > 1 else ())
 
 
-def cell(*measurements: Measurement, **changes: Any) -> PastCell:
-    made = PastCell("smoke", "cell", Kind.PASSED, Verdict.OK, facts=FACTS, measurements=measurements)
+def cell(*measurements: Measurement, **changes: Any) -> CellSummary:
+    made = CellSummary("smoke", "cell", Kind.PASSED, Verdict.OK, facts=FACTS, measurements=measurements)
     return replace(made, **{"tool": "allreduce.py", **changes})
 
 
-def past(*cells: PastCell, **changes: Any) -> PastRun:
-    return replace(PastRun("20261120-020006-02b3", "/r", 1.0, "vm", "0.1", (SMOKE,), cells), **changes)
+def past(*cells: CellSummary, **changes: Any) -> RunSummary:
+    return replace(RunSummary("20261120-020006-02b3", "/r", 1.0, "vm", "0.1", (SMOKE,), cells), **changes)
 
 
-def held(*runs: PastRun, **demand: Any) -> dict[Point, tuple[Limit, ...]]:
+def held(*runs: RunSummary, **demand: Any) -> dict[Point, tuple[Limit, ...]]:
     return dict(Baseline(Side("last:9", runs)).limits(asked(**demand)))
 
 
@@ -86,7 +86,7 @@ def test_large_messages_are_told_as_bandwidths() -> None:
         (cell(times(5.0), facts={"memory": "guarded"}), "memory guarded before and host after"),
     ],
 )
-def test_the_unlike_is_refused_with_the_reason(then: PastCell, why: str) -> None:
+def test_the_unlike_is_refused_with_the_reason(then: CellSummary, why: str) -> None:
     (limit,) = held(past(then))[POINT]
     assert (limit.seconds, limit.lacks, limit.owed) == ((), why, True)
 
@@ -160,7 +160,7 @@ def find(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Find:
     monkeypatch.chdir(tmp_path)
     places = RunLocations(tmp_path / "reports", tmp_path / "reports" / "history.sqlite")
 
-    def look(name: str, *runs: PastRun, cells: Sequence[tuple[str, str]] = (("smoke", "cell"),)) -> Baseline:
+    def look(name: str, *runs: RunSummary, cells: Sequence[tuple[str, str]] = (("smoke", "cell"),)) -> Baseline:
         for run in runs:
             history.put(places.history, run)
         return baseline.find_baseline(name, places, [SMOKE], cells)
@@ -168,7 +168,7 @@ def find(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Find:
     return look
 
 
-def run(ident: str, *cells: PastCell, started: float = 1.0, **changes: Any) -> PastRun:
+def run(ident: str, *cells: CellSummary, started: float = 1.0, **changes: Any) -> RunSummary:
     return past(*(cells or (cell(times(5.0, 6.0, 7.0)),)), id=ident, started=started, **changes)
 
 

@@ -1,4 +1,4 @@
-"""`hetgpu doctor`: what it says of a machine, and how it ends."""
+"""`hetgpu doctor`: its report on a machine, and its exit code."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_hetgpu.cli import doctor
-from pytest_hetgpu.cli.doctor import Diagnosis, Way, examine, render, to_json, way_to
+from pytest_hetgpu.cli.doctor import Diagnosis, HostConnection, connection_to, examine, render, to_json
 from pytest_hetgpu.cli.main import main
 from pytest_hetgpu.cluster.preflight.concern import Concern
 from pytest_hetgpu.config.inventory.inventory import Host
@@ -62,19 +62,19 @@ def test_for_programs(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkey
 
 
 def test_every_host_of_an_inventory_by_its_own_reach(tmp_path: Path) -> None:
-    asked: list[Way] = []
+    asked: list[HostConnection] = []
 
     class Gone:
         def run(self, command: str, *args: str) -> Any:
             raise RuntimeError("ssh: connect to host 10.0.0.6 port 22: Connection refused")
 
-    def reach(way: Way) -> Any:
+    def reach(way: HostConnection) -> Any:
         asked.append(way)
-        return Gone() if way.address else doctor.reach(way)
+        return Gone() if way.address else doctor.connect(way)
 
     told = examine(suite(tmp_path, "hardware: {here: [localhost], g4ad: [{address: 10.0.0.6, user: ubuntu}]}"), reach)
     assert [one.name for one in told] == ["here on localhost", "g4ad on 10.0.0.6"]
-    assert set(asked) == {Way(), Way("10.0.0.6", "ubuntu")}
+    assert set(asked) == {HostConnection(), HostConnection("10.0.0.6", "ubuntu")}
     assert told[0].trouble == ""
     assert told[0].environment.text("kernel")
     assert not told[1].fine
@@ -85,40 +85,43 @@ def test_every_host_of_an_inventory_by_its_own_reach(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("way", "spec"),
     [
-        (Way(), "local://"),
-        (Way("10.0.0.6"), "ssh://10.0.0.6?timeout=10&controlpersist=0"),
-        (Way("fe80::1", port=22), "ssh://[fe80::1]:22?timeout=10&controlpersist=0"),
+        (HostConnection(), "local://"),
+        (HostConnection("10.0.0.6"), "ssh://10.0.0.6?timeout=10&controlpersist=0"),
+        (HostConnection("fe80::1", port=22), "ssh://[fe80::1]:22?timeout=10&controlpersist=0"),
         (
-            Way("10.0.0.6", "ubuntu", 2222, "/keys/a b"),
+            HostConnection("10.0.0.6", "ubuntu", 2222, "/keys/a b"),
             "ssh://ubuntu@10.0.0.6:2222?timeout=10&controlpersist=0&ssh_identity_file=/keys/a%20b",
         ),
     ],
 )
-def test_how_a_host_is_reached(way: Way, spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_how_a_host_is_reached(way: HostConnection, spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "testinfra_host", lambda asked, **_: asked)
-    assert doctor.reach(way) == spec
+    assert doctor.connect(way) == spec
 
 
 @pytest.mark.parametrize(
     ("host", "way"),
     [
-        (Host("localhost"), Way()),
-        (Host("127.0.0.1", Reach("", "me", 2222, "/k")), Way("127.0.0.1", "me", 2222, "/k")),
-        (Host("localhost", Reach("ssh://me@localhost:2222")), Way("localhost", "me", 2222)),
-        (Host("10.0.0.6", Reach("unix:///run/d.sock")), Way()),
-        (Host("10.0.0.6", Reach("ssh://u@203.0.113.6:2200", "other", 22, "/k")), Way("203.0.113.6", "u", 2200, "/k")),
-        (Host("10.0.0.6", Reach("ssh://203.0.113.6", "u", 22)), Way("203.0.113.6", "u", 22)),
-        (Host("Login1", Reach("ssh://Login1")), Way("Login1")),
-        (Host("[fe80::1]", Reach("ssh://[fe80::1]:22")), Way("fe80::1", None, 22)),
-        (Host("fe80::1", Reach("ssh://u@fe80::1", "u")), Way("fe80::1", "u")),
+        (Host("localhost"), HostConnection()),
+        (Host("127.0.0.1", Reach("", "me", 2222, "/k")), HostConnection("127.0.0.1", "me", 2222, "/k")),
+        (Host("localhost", Reach("ssh://me@localhost:2222")), HostConnection("localhost", "me", 2222)),
+        (Host("10.0.0.6", Reach("unix:///run/d.sock")), HostConnection()),
+        (
+            Host("10.0.0.6", Reach("ssh://u@203.0.113.6:2200", "other", 22, "/k")),
+            HostConnection("203.0.113.6", "u", 2200, "/k"),
+        ),
+        (Host("10.0.0.6", Reach("ssh://203.0.113.6", "u", 22)), HostConnection("203.0.113.6", "u", 22)),
+        (Host("Login1", Reach("ssh://Login1")), HostConnection("Login1")),
+        (Host("[fe80::1]", Reach("ssh://[fe80::1]:22")), HostConnection("fe80::1", None, 22)),
+        (Host("fe80::1", Reach("ssh://u@fe80::1", "u")), HostConnection("fe80::1", "u")),
     ],
 )
-def test_a_host_is_looked_at_where_its_engine_is(host: Host, way: Way) -> None:
-    assert way_to(host) == way
+def test_a_host_is_looked_at_where_its_engine_is(host: Host, way: HostConnection) -> None:
+    assert connection_to(host) == way
 
 
 def test_a_host_of_several_kinds_is_one_page(tmp_path: Path) -> None:
-    asked: list[Way] = []
+    asked: list[HostConnection] = []
     searched: list[str] = []
 
     class Gone:
@@ -126,25 +129,25 @@ def test_a_host_of_several_kinds_is_one_page(tmp_path: Path) -> None:
             searched.extend(json.loads(args[1])["prefixes"])
             raise RuntimeError("gone")
 
-    def reach(way: Way) -> Any:
+    def reach(way: HostConnection) -> Any:
         asked.append(way)
         return Gone()
 
     engine = 'engine: "ssh://u@203.0.113.6"'
     inventory = f"hardware: {{a: [{{address: 10.0.0.6, {engine}, prefix: /mpi/a}}], b: [{{address: 10.0.0.6, {engine}, "
     (told,) = examine(suite(tmp_path, inventory + "prefix: /mpi/b}]}"), reach)
-    assert asked == [Way("203.0.113.6", "u")]
+    assert asked == [HostConnection("203.0.113.6", "u")]
     assert searched == ["/mpi/a", "/mpi/b"]
     assert told.name == "a, b on 10.0.0.6 (by way of u@203.0.113.6)"
     assert told.kinds == ("a", "b")
     assert json.loads(to_json([told]))["hosts"][0]["kinds"] == ["a", "b"]
     asked.clear()
-    (here,) = examine(suite(tmp_path, "hardware: {a: [localhost, localhost], b: [127.0.0.1]}"), reach=doctor.reach)
+    (here,) = examine(suite(tmp_path, "hardware: {a: [localhost, localhost], b: [127.0.0.1]}"), connect=doctor.connect)
     assert here.name == "a, b on localhost, 127.0.0.1"
 
 
 def test_a_key_that_is_not_there_is_said_before_ssh_is_started(tmp_path: Path) -> None:
-    def reach(way: Way) -> Any:
+    def reach(way: HostConnection) -> Any:
         raise AssertionError(way)
 
     (told,) = examine(suite(tmp_path, "hardware: {a: [{address: 10.0.0.6, key: aws.pem}]}"), reach)

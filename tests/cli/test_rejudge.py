@@ -1,4 +1,4 @@
-"""With what a stored run is judged again: the options of its sessions, told or typed."""
+"""The inputs of a second judgement: the options of the run's sessions, or typed ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pytest_hetgpu.errors import KnowledgeError, UsageError
 from pytest_hetgpu.store.events import MatrixFile
 from pytest_hetgpu.store.folder import RunFolder
 from pytest_hetgpu.store.journal import Journal
-from pytest_hetgpu.store.redaction.redact import forget
+from pytest_hetgpu.store.redaction.redact import clear_secrets
 from tests.reporting.report_samples import job
 
 ENTRY = "- {id: mine, title: t, cause: c, match: {signature: a}}\n"
@@ -26,7 +26,7 @@ def run(tmp_path: Path, *argv: str, options: Sequence[str] = ()) -> Path:
     folder = tmp_path / "run"
     folder.mkdir(exist_ok=True)
     with closing(Journal(folder, "main")) as journal:
-        journal.run([MatrixFile("demo", "demo.yaml", "0" * 64)], argv, options)
+        journal.session_started([MatrixFile("demo", "demo.yaml", "0" * 64)], argv, options)
     return folder
 
 
@@ -73,7 +73,7 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
 @pytest.fixture
 def forgotten() -> Iterator[None]:
     yield
-    forget()
+    clear_secrets()
 
 
 @pytest.mark.usefixtures("forgotten")
@@ -89,7 +89,7 @@ def test_a_log_of_a_killed_run_is_redacted_by_what_its_inventory_calls_secret(
     folder = RunFolder(run(tmp_path, "--hetgpu-inventory", given))
     with closing(Journal(folder.path, "gw0")) as journal:
         journal.started(job("a"))
-    folder.begin("a").write_text("it is leafvalue\n")
+    folder.start_log("a").write_text("it is leafvalue\n")
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     assert list(rejudge(folder.path))
@@ -98,5 +98,5 @@ def test_a_log_of_a_killed_run_is_redacted_by_what_its_inventory_calls_secret(
 
 def test_an_inventory_that_is_gone_costs_nothing(tmp_path: Path) -> None:
     folder = RunFolder(run(tmp_path, "--hetgpu-inventory", "gone.yaml", "--hetgpu-inventory", "slurm:"))
-    folder.begin("a").write_text("clean\n")
+    folder.start_log("a").write_text("clean\n")
     assert list(rejudge(folder.path)) == [f"0 verdicts changed; reports rebuilt in {folder.path}"]

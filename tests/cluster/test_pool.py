@@ -262,4 +262,4 @@ def test_jobs_are_alike_whatever_their_ranks_and_cell() -> None:
 def test_ranks_get_their_programs_and_nothing_else() -> None:
     names = set(rank_programs())
     assert {"programs/harness.py", "programs/allreduce.py"} <= names
-    assert not [name for name in names if "agent" in name or "look" in name or "__init__" in name]
+    assert not [name for name in names if "agent" in name or "gather_facts" in name or "__init__" in name]

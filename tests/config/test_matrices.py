@@ -47,7 +47,7 @@ def jobs(name: str) -> Mapping[str, Job]:
 @pytest.mark.parametrize("name", MATRICES)
 def test_every_cell_can_be_planned_and_shown(name: str) -> None:
     assert jobs(name)
-    shown = "\n".join(messages.planned(suite(name), suite(name).scenarios))
+    shown = "\n".join(messages.plan_lines(suite(name), suite(name).scenarios))
     assert "not run" not in shown
     assert all(f"\n{label}\n" in shown for label in jobs(name))
     assert "-x" not in {token for job in jobs(name).values() for token in launchers_own(job)}

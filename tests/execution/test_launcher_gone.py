@@ -32,7 +32,7 @@ def test_what_became_of_the_launcher_is_recorded(tmp_path: Path, code: int, vani
     runtime = FakeRuntime(answer)
     folder = RunFolder.create(tmp_path / "reports")
     with closing(Journal(folder.path, "main")) as journal:
-        journal.run([], ["pytest"])
+        journal.session_started([], ["pytest"])
         journal.planned(made)
         found = execute(Cluster(made, tuple(ClusterNode(node, runtime) for node in made.nodes)), folder, journal)
     assert found.launcher_gone is gone

@@ -9,8 +9,8 @@ import pytest
 
 from pytest_hetgpu.analysis.explain import explain
 from pytest_hetgpu.analysis.logs.parse import log_parsers
-from pytest_hetgpu.cli.explain.intake import readable
-from pytest_hetgpu.cli.explain.wording import as_json, as_text
+from pytest_hetgpu.cli.explain.format import as_json, as_text
+from pytest_hetgpu.cli.explain.log_input import open_log
 from pytest_hetgpu.config.known_failures.load import knowledge
 from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.model.verdict import Kind
@@ -37,7 +37,7 @@ def check(log: Path, data: bytes) -> None:
     log.write_bytes(data)
     known = knowledge()
     try:
-        with readable(str(log)) as path:
+        with open_log(str(log)) as path:
             found = explain(path, known)
             again = explain(path, known)
     except UsageError as error:

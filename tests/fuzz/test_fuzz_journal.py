@@ -18,7 +18,7 @@ from pytest_hetgpu.store.encode import RecordError
 from pytest_hetgpu.store.events import MatrixFile
 from pytest_hetgpu.store.folder import RunFolder, read_job, read_result
 from pytest_hetgpu.store.journal import Journal
-from pytest_hetgpu.store.run_summary import past
+from pytest_hetgpu.store.run_summary import summarise
 from tests.fuzz.fuzzing import bounded, cases, damaged, fuzz, harmless, told
 from tests.reporting.report_samples import CHANGED, CRASHED, KNOWN, PASSED, run_cell, scenario
 
@@ -89,7 +89,7 @@ def run(tmp_path: Path) -> RunFolder:
     """A run in which everything happened once."""
     folder = RunFolder.create(tmp_path / "reports")
     with closing(Journal(folder.path, "main")) as journal:
-        journal.run([MatrixFile("aws", "aws.yaml", "0" * 64)], ["pytest", "--hetgpu-matrix", "aws.yaml"])
+        journal.session_started([MatrixFile("aws", "aws.yaml", "0" * 64)], ["pytest", "--hetgpu-matrix", "aws.yaml"])
         for label, outcome in {"a-b-good": PASSED, "a-b-bad": CRASHED, "a-b-known": KNOWN, "a-b-hung": CHANGED}.items():
             run_cell(folder, journal, label, outcome)
         journal.skipped(scenario("a-b-skipped"), "never", issue="https://example.org/1", position=4)
@@ -113,7 +113,7 @@ def reported(run: RunFolder) -> None:
     assert not set(facts) & set("<>&")
     assert len(json.loads(facts)["cells"]) == len(record.cells)
     assert read_run(run.path).cells == record.cells
-    past(record, run.path)
+    summarise(record, run.path)
 
 
 def test_journals(run: RunFolder) -> None:

@@ -115,7 +115,7 @@ def planned(name: str) -> tuple[str, ...]:
     hosts = matrix.with_name(f"{name}.hosts.yaml")
     environ = {"XDG_CACHE_HOME": "cache"}
     suite = Suite.load([matrix], ROOT, timeout=60, environ=environ, beside=Beside(hosts))
-    return tuple(line.strip() for line in messages.planned(suite, suite.scenarios))
+    return tuple(line.strip() for line in messages.plan_lines(suite, suite.scenarios))
 
 
 @pytest.mark.parametrize(

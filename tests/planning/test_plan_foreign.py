@@ -30,7 +30,7 @@ axes:
 """
 HOSTS = {"t4": (Host("10.0.0.1"),), "v520": (Host("10.0.0.2"),)}
 OSU = ("-m", "8:8", "-i", "5", "-x", "0", "-c", "-f", "-d")
-START = ("/s/bin/python", "/p/foreign.py")
+START = ("/s/bin/python", "/p/run_external.py")
 
 
 def test_ranks_of_one_kind_are_one_context(plans: Plans) -> None:
@@ -54,13 +54,13 @@ def test_builds_are_per_vendor_so_a_mixed_job_has_a_context_each(plans: Plans) -
 def test_a_client_is_told_where_its_server_is(plans: Plans) -> None:
     here = plans("two-ucx-lat", TEXT).command.argv
     assert here[: len(UCX) + 1] == ("/s/bin/mpirun", *UCX)
-    command = " ".join(here).partition("foreign.py ")[2]
+    command = " ".join(here).partition("run_external.py ")[2]
     assert command == (
-        "--door 127.0.0.1:13337 -- ucx_perftest -p 13337 ::: ucx_perftest 127.0.0.1 -p 13337 -t tag_lat -s 8 -n 1000 "
+        "--server 127.0.0.1:13337 -- ucx_perftest -p 13337 ::: ucx_perftest 127.0.0.1 -p 13337 -t tag_lat -s 8 -n 1000 "
         "-w 100 -f -m host"
     )
     there = " ".join(plans("mixed-ucx-lat", TEXT, site(HOSTS)).command.argv)
-    assert there.count("--door 10.0.0.1:13337") == 2
+    assert there.count("--server 10.0.0.1:13337") == 2
     assert "ucx_perftest 10.0.0.1 -p 13337 -t tag_lat -s 8 -n 1000 -w 100 -f -m cuda" in there
     assert there.endswith("-f -m rocm")
 
@@ -90,4 +90,4 @@ def test_mpich_starts_them_too(plans: Plans) -> None:
     text = TEXT.replace("one: {nodes: [cpu], ranks_per_node: 2}", "one: {nodes: [cpu, cpu], stack: mpich}")
     argv = plans("one-ucx-bw", text, replace(ALL, programs=SITE.programs)).command.argv
     assert argv[0] == "/m/bin/mpirun"
-    assert "/m/bin/python /p/foreign.py -- osu_bw" in " ".join(argv)
+    assert "/m/bin/python /p/run_external.py -- osu_bw" in " ".join(argv)

@@ -206,7 +206,7 @@ def test_a_plan_shows_the_node_that_starts_the_job() -> None:
     )
     suites = {file.stem: load(file) for file in (led, write("one"))}
     started = {
-        name: [line for line in messages.planned(suite, suite.scenarios) if "started from" in line]
+        name: [line for line in messages.plan_lines(suite, suite.scenarios) if "started from" in line]
         for name, suite in suites.items()
     }
     assert started["led"] == ["  started from: control (cpu) on localhost, no ranks"]
@@ -222,7 +222,7 @@ def test_a_plan_shows_the_interface_of_each_node_and_why() -> None:
     suite = load(file)
     route = "eth0\t00000000\t0100000A\t0003\t0\t0\t0\t00000000\t0\t0\t0\n"
     suite.__dict__["network"] = Network((Interface("lo", kind="loopback"), Interface("eth0")), f"Iface\n{route}")
-    lines = list(messages.planned(suite, suite.scenarios))
+    lines = list(messages.plan_lines(suite, suite.scenarios))
     # Shared memory needs none.
     assert [line for line in lines if "interface" in line] == [
         "  interface  node0: eth0 (carries the default route; the fabric names none)",

@@ -12,7 +12,7 @@ from junitparser import JUnitXml
 
 from pytest_hetgpu.cli.report import rejudge
 from pytest_hetgpu.store.cells import read_run
-from pytest_hetgpu.store.run_summary import past
+from pytest_hetgpu.store.run_summary import summarise
 
 pytestmark = [pytest.mark.real]
 
@@ -92,7 +92,7 @@ def test_mpi4py_bench(foreign: Foreign, stack: str, pytester: pytest.Pytester) -
     assert float(pingpong["busbw[64,uint8]"]) > 0
     # What history keeps of it.
     run = (pytester.path / "reports" / "latest").resolve()
-    kept = {cell.scenario: cell for cell in past(read_run(run), run).cells}[f"two-ucx-ring-{stack}"]
+    kept = {cell.scenario: cell for cell in summarise(read_run(run), run).cells}[f"two-ucx-ring-{stack}"]
     assert (kept.tool, kept.memory) == (ring["tool"], "host")
     assert kept.facts["mpi4py"] == ring["tool"].partition(" ")[2]
 

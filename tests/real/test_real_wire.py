@@ -135,7 +135,7 @@ def _pumping(reports: Path, running: subprocess.Popen[bytes]) -> tuple[str, str]
             labels = ("--filter", f"label=hetgpu.run={run}", "--filter", "label=hetgpu.node=node1")
             for container in docker("ps", "-q", *labels).split():
                 # A process serves, and one for each stream takes in or sends.
-                if docker("top", container, "-eo", "pid,args").count("pump.py") > 1:
+                if docker("top", container, "-eo", "pid,args").count("tcp_probe.py") > 1:
                     return run, container
         try:
             running.wait(0.1)

@@ -1,4 +1,4 @@
-"""What tests of the programs share."""
+"""Fixtures of the tests of programs."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ from tests.remote.mpi_runs import Mpirun, runner
 
 @pytest.fixture
 def mpirun(stack_prefix: Path, tmp_path: Path) -> Mpirun:
-    """Runs `program` (a path, or the source of one that lies beside the harness) on so many ranks."""
+    """Run `program` (a path, or the source of one that lies beside the harness) on so many ranks."""
     return runner(stack_prefix, tmp_path)

@@ -1,4 +1,4 @@
-"""Runs programs under a real mpirun, and reads what their ranks report."""
+"""Runs programs under a real mpirun, and parses the records of their ranks."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Mpirun = Callable[..., Ran]
 
 
 def runner(stack_prefix: Path, folder: Path) -> Mpirun:
-    """Runs `program` (a path, or the source of one that lies beside the harness) on so many ranks."""
+    """Run `program` (a path, or the source of one that lies beside the harness) on so many ranks."""
 
     def run(program: Path | str, *args: str, ranks: int = 2, transport: str = "ob1") -> Ran:
         if isinstance(program, str):

@@ -1,4 +1,4 @@
-"""The GID index of a RoCE job, found on the node and handed to the ranks' program."""
+"""The GID index of a RoCE job, found on the node and passed to the ranks' program."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TELL = ("-c", "import json, os; print(json.dumps({k: v for k, v in os.environ.it
 
 
 def run(root: Path, *argv: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    """The program on a tree like /sys/class/infiniband."""
+    """Run the program on a tree like /sys/class/infiniband."""
     call = f"import sys, gid_index; sys.exit(gid_index.main(sys.argv[1:], {str(root / 'sys/class/infiniband')!r}))"
     return subprocess.run(
         [sys.executable, "-c", call, *argv],

@@ -12,16 +12,16 @@ from tests.remote.mpi_runs import PROGRAMS, Mpirun
 pytestmark = pytest.mark.real
 
 KINDS = {
-    "allreduce": "Allreduce",
-    "reduce": "Reduce",
-    "reduce_scatter": "ReduceScatter",
-    "broadcast": "Broadcast",
-    "allgather": "Allgather",
-    "gather": "Gather",
-    "scatter": "Scatter",
-    "alltoall": "Alltoall",
-    "send_recv": "SendRecv",
-    "bidirectional_send_recv": "BidirectionalSendRecv",
+    "allreduce": "MpiAllreduce",
+    "reduce": "MpiReduce",
+    "reduce_scatter": "MpiReduceScatter",
+    "broadcast": "MpiBroadcast",
+    "allgather": "MpiAllgather",
+    "gather": "MpiGather",
+    "scatter": "MpiScatter",
+    "alltoall": "MpiAlltoall",
+    "send_recv": "MpiSendRecv",
+    "bidirectional_send_recv": "MpiBidirectionalSendRecv",
 }
 SUMS = ("allreduce", "reduce", "reduce_scatter")
 IN_PLACE = ("allreduce", "reduce", "reduce_scatter", "allgather", "gather", "scatter", "alltoall")
@@ -42,7 +42,7 @@ for name, kind in KINDS.items():
 
 
 def every(kinds: dict[str, str]) -> str:
-    """A program that runs operations one after the other with all their types and places."""
+    """Return a program that runs operations one after the other with all their types and places."""
     facts = {"KINDS": kinds, "SUMS": SUMS, "IN_PLACE": IN_PLACE, "SUMMED": list(SUMMED), "MOVED": list(ITEM_BYTES)}
     return "".join(f"{name} = {value!r}\n" for name, value in facts.items()) + ALL
 
@@ -54,7 +54,7 @@ def test_the_tables_here_are_those_of_the_workloads() -> None:
     for name in KINDS:
         source = (PROGRAMS / f"{name}.py").read_text()
         assert ("splits = True" in source) == issubclass(settings[name], Split)
-        assert ("(Reduction)" in source) == (name in SUMS)
+        assert ("(MpiReduction)" in source) == (name in SUMS)
         assert ("paired = True" in source) == (name in PAIRED)
 
 
@@ -65,7 +65,7 @@ def test_the_tables_here_are_those_of_the_workloads() -> None:
 def test_every_operation_is_right_in_every_type_and_place(
     mpirun: Mpirun, ranks: int, transport: str, memory: str
 ) -> None:
-    """`unguarded`: memory of its own pages, as guarded memory is, but open."""
+    """Run `unguarded`, too: separate pages as in guarded memory, but accessible."""
     kinds = {name: kind for name, kind in KINDS.items() if name not in PAIRED or ranks % 2 == 0}
     opened = "import memory\nmemory.NO_ACCESS = memory.FULL_ACCESS\n" if memory == "unguarded" else ""
     guarded = ("--memory", "guarded") if memory == "unguarded" else ()
@@ -91,8 +91,8 @@ from harness import main
 from NAME import KIND
 
 class Wrong(KIND):
-    def prove(self):
-        super().prove()
+    def run_verified(self):
+        super().run_verified()
         whose, what = {64: (0, "result"), 128: (1, "result"), 256: (0, "data"), 512: (1, "data")}.get(
             self.count, (self.rank, "")
         )
@@ -139,7 +139,7 @@ def test_one_wrong_bit_on_any_rank_is_caught(mpirun: Mpirun, name: str) -> None:
 
 
 def test_wrong_elements_are_told_with_place_and_buffer(mpirun: Mpirun) -> None:
-    program = CORRUPT.replace("NAME", "gather").replace("KIND", "Gather")
+    program = CORRUPT.replace("NAME", "gather").replace("KIND", "MpiGather")
     args = ("--sizes", "64,512", "--dtypes", "int8", "--in-place", "both", "--iterations", "1")
     wrong = mpirun(program, *args).records.wrong
     assert any(text.startswith("rank 0: 1 wrong element at 64 B int8 in place, first at [63]: ") for text in wrong)
@@ -148,12 +148,12 @@ def test_wrong_elements_are_told_with_place_and_buffer(mpirun: Mpirun) -> None:
 
 NO_BARRIER = """
 import barrier
-from barrier import Barrier
+from barrier import MpiBarrier
 from harness import main
 
 barrier.LATE = 0.7  # on a busy machine the others may come late themselves
 
-class Nothing(Barrier):
+class Nothing(MpiBarrier):
     def step(self):
         pass
 

@@ -1,6 +1,6 @@
-"""Device and managed memory of MPI programs: that everything gets in and out of it, over a stand-in for the driver.
+"""Device and managed memory of MPI programs: all data gets in and out of it, over a stand-in for the driver.
 
-What an MPI does with the addresses of a real device is not shown here: the stand-in's are the host's own.
+These tests do not show how an MPI handles addresses of a real device: those of the stand-in are the host's own.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Lacking = Callable[[str, str], None]
 
 @pytest.fixture
 def standin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lacking: Lacking) -> Callable[[str], None]:
-    """Puts a stand-in where the loader finds it, under the name of a platform's library."""
+    """Put a stand-in on the loader's path, under the name of a platform's library."""
     compiler = shutil.which("cc")
     if compiler is None:
         lacking("cc", "no C compiler: apt-get install gcc libc6-dev")
@@ -106,8 +106,8 @@ def test_the_kernel_tells_the_architecture_of_a_place(tmp_path: Path) -> None:
         text = f"simd_count {node}\ngfx_target_version {version}\ndomain 0\nlocation_id {location}\n"
         (folder / "properties").write_text(text)
     code = (
-        f"import sys; sys.path.insert(0, {str(PROGRAMS)!r}); from accelerator import gfx; t = {str(tmp_path)!r}\n"
-        "print(*(gfx(place, t) or '-' for place in ('0000:c1:00.0', '0000:83:00.0', '0001:83:00.0', 'what', '')))"
+        f"import sys; sys.path.insert(0, {str(PROGRAMS)!r}); from accelerator import gfx_name; t = {str(tmp_path)!r}\n"
+        "print(*(gfx_name(place, t) or '-' for place in ('0000:c1:00.0', '0000:83:00.0', '0001:83:00.0', 'what', '')))"
     )
     done = subprocess.run((sys.executable, "-c", code), capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["gfx1011", "gfx90a", "-", "-", "-"]

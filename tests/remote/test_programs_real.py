@@ -1,4 +1,4 @@
-"""The programs under a real mpirun: what they report must be true, and what goes wrong must show."""
+"""The programs under a real mpirun: their records are true, and errors are detected."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pytest_hetgpu.model.records import Point
 from tests.remote.mpi_runs import PROGRAMS, Mpirun, both_transports
 
 OURS = {"accelerator", "harness", "memory", "operations", "report", "torch_operations", "torch_training", "torch_world"}
-OURS |= {"pump_iperf3", "pump_place", "pump_streams", "segments"}
+OURS |= {"tcp_probe_iperf3", "tcp_probe_network", "tcp_probe_streams", "segments"}
 
 pytestmark = pytest.mark.real
 
@@ -73,10 +73,10 @@ def test_a_point_that_cannot_be_is_refused(mpirun: Mpirun, args: tuple[str, ...]
 
 
 WRONG_ON_RANK_1 = """
-from allreduce import Allreduce
+from allreduce import MpiAllreduce
 from harness import main
 
-class Wrong(Allreduce):
+class Wrong(MpiAllreduce):
     def step(self):
         super().step()
         if self.rank == 1 and self.count > 2:
@@ -98,10 +98,10 @@ def test_wrong_elements_are_counted_and_the_first_is_shown(mpirun: Mpirun) -> No
 
 
 IDLE_AT_LAST = """
-from allreduce import Allreduce
+from allreduce import MpiAllreduce
 from harness import main
 
-class Idle(Allreduce):
+class Idle(MpiAllreduce):
     steps = 0
     def step(self):
         self.steps += 1
@@ -122,10 +122,10 @@ def test_what_earlier_iterations_left_does_not_pass(mpirun: Mpirun, dtype: str) 
 
 RAISES_ON_RANK_1 = """
 import time
-from allreduce import Allreduce
+from allreduce import MpiAllreduce
 from harness import main
 
-class Raises(Allreduce):
+class Raises(MpiAllreduce):
     def step(self):
         if self.rank == 1:
             raise RuntimeError(f"raised at {time.time()}")
@@ -192,10 +192,10 @@ def test_guarded_pages_cannot_be_sent(mpirun: Mpirun, transport: str, returncode
 
 
 UNGUARDED = """
-from guarded_send import GuardedSend
+from guarded_send import MpiGuardedSend
 from harness import main
 
-class Unguarded(GuardedSend):
+class Unguarded(MpiGuardedSend):
     def guard(self, closed):
         pass
 

@@ -23,7 +23,7 @@ Lacking = Callable[[str, str], None]
 LIMIT = 150.0  # seconds; importing torch takes seconds a process
 EVERYTHING = """
 import torch
-from report import Point
+from report import SweepPoint
 from torch_operations import OPERATIONS
 from torch_sweep import verify
 from torch_world import join, leave
@@ -33,7 +33,7 @@ checks = []
 for kind in OPERATIONS.values():
     for dtype in (torch.float32, torch.float64, torch.float16, torch.int8, torch.uint8, torch.int32, torch.int64):
         operation = kind(world, 4 * 66, dtype)
-        wrong = verify(operation, Point(operation.count, kind.name))
+        wrong = verify(operation, SweepPoint(operation.count, kind.name))
         operation.data.view(torch.uint8)[:1] ^= 1
         if operation.result.numel():
             operation.result.view(torch.uint8)[-1] ^= 1
@@ -47,7 +47,7 @@ WRONG = """
 import sys
 import torch_operations, torch_sweep
 
-class Spoilt(torch_operations.Allreduce):
+class Spoilt(torch_operations.TorchAllreduce):
     def step(self):
         super().step()
         if self.rank == 1:
@@ -61,13 +61,13 @@ NOT_A_NUMBER = """
 import sys
 import ddp_train, torch_training
 
-made = torch_training.task
+made = torch_training.make_data
 def spoilt(*arguments):
     found = made(*arguments)
     found.targets[5] = float("nan")
     return found
 
-ddp_train.task = spoilt
+ddp_train.make_data = spoilt
 sys.argv[1:] = ["--backend", "gloo", "--epochs", "2", "--samples", "256"]
 ddp_train.main()
 """
@@ -92,10 +92,10 @@ leave(world)
 """
 WHO = """
 import json, sys
-from torch_world import place
+from torch_world import find_rank
 for environment in json.loads(sys.argv[1]):
     try:
-        print(json.dumps(list(place(environment))))
+        print(json.dumps(list(find_rank(environment))))
     except SystemExit as error:
         print(json.dumps(str(error)))
 """
@@ -124,7 +124,7 @@ Torchrun = Callable[..., Ran]
 
 @pytest.fixture
 def torchrun(torch_python: str, tmp_path: Path) -> Torchrun:
-    """Runs a program, or the source of one that lies beside ours, on so many ranks."""
+    """Run a program, or the source of one that lies beside ours, on so many ranks."""
 
     def run(program: str, *args: str, ranks: int = 2, **variables: str) -> Ran:
         path = PROGRAMS / program

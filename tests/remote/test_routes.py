@@ -1,4 +1,4 @@
-"""How the kernel of a node reaches hosts, as `remote/routes.py` prints it."""
+"""The routes of a node to hosts, as `remote/routes.py` prints them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ PROGRAM = Path(pytest_hetgpu.__file__).parent / "remote" / routes.ROUTES_PROGRAM
 
 
 def run(*hosts: str) -> bytes:
-    """What the program prints here."""
+    """Return the output of the program here."""
     return subprocess.run((sys.executable, str(PROGRAM), *hosts), capture_output=True, check=True, timeout=30).stdout
 
 
 def addresses() -> dict[str, set[str]]:
-    """The addresses of each interface that has any."""
+    """Return the addresses of each interface that has any."""
     families = ("AF_INET", "AF_INET6")
     found = {
         name: {one.address.partition("%")[0] for one in each if one.family.name in families}

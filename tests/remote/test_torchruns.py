@@ -1,4 +1,4 @@
-"""Agents on several nodes as one program, with a stand-in for torchrun: who ends when, with what."""
+"""Agents on several nodes as one program, with a stand-in for torchrun: the order and the codes of their ends."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ sys.exit(int(arguments[-1]))
 
 @pytest.fixture
 def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A module torch.distributed.run that says where its logs are, and ends with its last argument or stays."""
+    """A module torch.distributed.run that prints its log folder, and exits with its last argument or stays."""
     package = tmp_path / "lib" / "torch" / "distributed"
     package.mkdir(parents=True)
     (package.parent / "__init__.py").touch()

@@ -1,4 +1,4 @@
-"""Cells, jobs and outcomes that the tests of the reports share."""
+"""Cells, jobs and outcomes for the tests of reports."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pytest_hetgpu.model.job import (
 from pytest_hetgpu.model.outcome import Finding, Outcome, RunResult
 from pytest_hetgpu.model.records import Measurement, Point
 from pytest_hetgpu.model.verdict import Kind, Verdict
-from pytest_hetgpu.store.cells import CellRecord, State
+from pytest_hetgpu.store.cells import CellRecord, CellState
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pytest_hetgpu.store.folder import RunFolder
     from pytest_hetgpu.store.journal import Journal
 
+RERUN = "pytest --hetgpu-cell {label}"
 KEY = "SIGSEGV@libuct_rocm.so!uct_rocm_copy_ep_put_short"
 ISSUE = "https://github.com/openucx/ucc/issues/1043"
 AXES = ("placement", "transport", "workload")
@@ -108,7 +109,7 @@ def cell(label: str, outcome: Outcome, /, **changes: Any) -> CellRecord:
         label=label,
         axes=dict(zip(AXES, label.split("-"), strict=False)),
         argv=("/opt/ompi/bin/mpirun", "-np", "2", "prog"),
-        state=State.JUDGED,
+        state=CellState.JUDGED,
         outcome=outcome,
         result=result(),
         started=1.7e9,
@@ -117,7 +118,7 @@ def cell(label: str, outcome: Outcome, /, **changes: Any) -> CellRecord:
 
 
 def run_cell(folder: RunFolder, journal: Journal, label: str, outcome: Outcome, log: bytes = b"a line\n") -> Path:
-    """Everything that running a cell leaves; returns its log."""
+    """Write all files of a cell's run; return its log."""
     made = job(label)
     path = folder.prepare(label)
     path.write_bytes(log)

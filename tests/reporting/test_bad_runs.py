@@ -1,4 +1,4 @@
-"""Runs that something happened to: their reports say what is missing, and stand."""
+"""Damaged runs: their reports are built, and list the missing parts."""
 
 from __future__ import annotations
 
@@ -21,9 +21,8 @@ from pytest_hetgpu.store.cells import read_run
 from pytest_hetgpu.store.events import MatrixFile
 from pytest_hetgpu.store.folder import RunFolder
 from pytest_hetgpu.store.journal import Journal
-from tests.reporting.report_samples import CRASHED, KEY, PASSED, job, run_cell
+from tests.reporting.report_samples import CRASHED, KEY, PASSED, RERUN, job, run_cell
 
-RERUN = "pytest --hetgpu-cell {label}"
 SEND, REDUCE = "mixed-ucx-send", "mixed-ucx-allreduce"
 REPORTS = ("junit.xml", "summary.md", "index.html")
 
@@ -31,7 +30,7 @@ REPORTS = ("junit.xml", "summary.md", "index.html")
 def made(reports: Path) -> RunFolder:
     folder = RunFolder.create(reports)
     with closing(Journal(folder.path, "main")) as journal:
-        journal.run([MatrixFile("aws", "aws.yaml", "0" * 64)], ["pytest"])
+        journal.session_started([MatrixFile("aws", "aws.yaml", "0" * 64)], ["pytest"])
         run_cell(folder, journal, SEND, PASSED)
         run_cell(folder, journal, REDUCE, CRASHED, b"a line\n" * 70)
     return folder
@@ -54,7 +53,7 @@ def facts(folder: RunFolder) -> dict[str, Any]:
 
 
 def lines(folder: RunFolder, change: Any) -> None:
-    """Changes the journal line by line."""
+    """Change the journal line by line."""
     path = folder.path / "journal" / "main.jsonl"
     path.write_text("".join(f"{json.dumps(change(json.loads(line)))}\n" for line in path.read_text().splitlines()))
 
@@ -73,7 +72,7 @@ def test_a_journal_cut_in_the_middle_of_a_line(run: RunFolder, share: float) -> 
 
 
 def test_a_run_of_an_older_version(run: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
-    """Everything that later versions added is not there; what is left is read, and judged by this version."""
+    """Remove everything that later versions added; the rest is read, and judged by this version."""
     added = {"options", "folder", "id", "position", "stacks", "wire", "traffic", "survivors", "lost", "interrupted"}
 
     def older(value: Any) -> Any:

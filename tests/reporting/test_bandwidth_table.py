@@ -1,4 +1,4 @@
-"""The summary's section on what the way between nodes can carry."""
+"""The summary's section on the bandwidth between nodes."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pytest_hetgpu.model.outcome import Wire
 from pytest_hetgpu.model.records import Measurement, Point
 from pytest_hetgpu.reporting import bandwidth_table, report
 from pytest_hetgpu.store import environment
-from pytest_hetgpu.store.environment import SeenPlacement
+from pytest_hetgpu.store.environment import PlacementFacts
 from pytest_hetgpu.store.folder import RunFolder
 from pytest_hetgpu.store.journal import Journal
 from tests.reporting.report_samples import CRASHED, PASSED, cell, run_cell
 
 WIRE = Wire(2.5, "pump 1, 4 streams", ("node1", "node0"), 36.4)
-MIXED = SeenPlacement("aws-mixed", {}, WireReport(WIRE))
+MIXED = PlacementFacts("aws-mixed", {}, WireReport(WIRE))
 
 
 def test_a_placement_has_its_limit_and_the_most_that_a_cell_got_of_it() -> None:
@@ -30,7 +30,7 @@ def test_a_placement_has_its_limit_and_the_most_that_a_cell_got_of_it() -> None:
         cell("mixed-ob1-allreduce", replace(CRASHED, wire=WIRE, measurements=PASSED.measurements)),
         cell("other-ob1-allreduce", replace(PASSED, wire=Wire(0.1))),
     ]
-    heading, table, legend = bandwidth_table.lines(cells, [MIXED])
+    heading, table, legend = bandwidth_table.render(cells, [MIXED])
     assert heading == "## What the wire can carry"
     assert table.splitlines()[2] == (
         "| aws-mixed | 2.5 GB/s | pump 1, 4 streams, node1 to node0, round trip 36 us "
@@ -42,22 +42,22 @@ def test_a_placement_has_its_limit_and_the_most_that_a_cell_got_of_it() -> None:
 
 def test_more_than_the_wire_is_explained() -> None:
     fast = cell("mixed-ucx-send", replace(PASSED, wire=Wire(0.5)))
-    *_, explained = bandwidth_table.lines([fast], [replace(MIXED, wire=WireReport(Wire(0.5, "pump 1, 1 stream")))])
+    *_, explained = bandwidth_table.render([fast], [replace(MIXED, wire=WireReport(Wire(0.5, "pump 1, 1 stream")))])
     assert explained.startswith("More than the wire carried")
 
 
 def test_a_limit_that_is_not_known_says_why() -> None:
-    _, table, _ = bandwidth_table.lines([], [replace(MIXED, wire=WireReport(Wire(why="node1: timed | out")))])
+    _, table, _ = bandwidth_table.render([], [replace(MIXED, wire=WireReport(Wire(why="node1: timed | out")))])
     assert table.splitlines()[2] == r"| aws-mixed | - | not known: node1: timed \| out | - | - | - |"
 
 
 def test_without_any_there_is_no_section() -> None:
-    assert list(bandwidth_table.lines([], [SeenPlacement("aws-mixed", {})])) == []
+    assert list(bandwidth_table.render([], [PlacementFacts("aws-mixed", {})])) == []
 
 
 def test_it_is_in_the_summary_of_a_run(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path / "reports")
-    environment.keep_wire(folder.path, "aws-mixed", WireReport(WIRE))
+    environment.write_wire(folder.path, "aws-mixed", WireReport(WIRE))
     with closing(Journal(folder.path, "main")) as journal:
         run_cell(folder, journal, "mixed-ucx-send", replace(PASSED, wire=WIRE))
     report.build(folder.path, "rerun {label}")

@@ -1,4 +1,4 @@
-"""What a placement's nodes were seen to be: its file, and its part of the summary."""
+"""The stored facts of a placement's nodes, and their part of the summary."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pytest_hetgpu.model.outcome import Wire
 from pytest_hetgpu.reporting import nodes_table
 from pytest_hetgpu.store import environment
 from pytest_hetgpu.store.encode import RecordError
-from pytest_hetgpu.store.environment import SeenNode, SeenPlacement
+from pytest_hetgpu.store.environment import NodeFacts, PlacementFacts
 
 FIRST = {
     "os": found("Debian GNU/Linux 12"),
@@ -26,12 +26,12 @@ FIRST = {
 SECOND = {**FIRST, "ucx": found("1.18.1"), "torch": found("2.5.1")}
 
 
-def placement(name: str = "mixed", /, **facts: Fact) -> SeenPlacement:
-    return SeenPlacement(
+def placement(name: str = "mixed", /, **facts: Fact) -> PlacementFacts:
+    return PlacementFacts(
         name,
         {
-            "node0": SeenNode("g4dn", "10.0.0.5", Environment({**FIRST, **facts})),
-            "node1": SeenNode("g4ad", "10.0.0.6", Environment(SECOND)),
+            "node0": NodeFacts("g4dn", "10.0.0.5", Environment({**FIRST, **facts})),
+            "node1": NodeFacts("g4ad", "10.0.0.6", Environment(SECOND)),
         },
     )
 
@@ -106,7 +106,7 @@ def test_a_newer_file_and_a_missing_one(tmp_path: Path) -> None:
 
 
 def test_the_summary_marks_what_differs() -> None:
-    text = "\n".join(nodes_table.lines([placement()]))
+    text = "\n".join(nodes_table.render([placement()]))
     rows = [line for line in text.splitlines() if line.startswith("|")]
     assert rows == [
         "| | node0 (g4dn on 10.0.0.5) | node1 (g4ad on 10.0.0.6) |",
@@ -119,13 +119,13 @@ def test_the_summary_marks_what_differs() -> None:
 
 
 def test_values_are_escaped_and_cut() -> None:
-    text = "\n".join(nodes_table.lines([placement(os=found("a|b<script> " + "x" * 200))]))
+    text = "\n".join(nodes_table.render([placement(os=found("a|b<script> " + "x" * 200))]))
     assert "a\\|b\\<script\\>" in text
     assert "x" * 80 not in text
 
 
 def test_without_nodes_there_is_no_section() -> None:
-    assert list(nodes_table.lines([])) == []
+    assert list(nodes_table.render([])) == []
 
 
 def test_very_many_placements_do_not_fill_the_summary() -> None:
@@ -133,7 +133,7 @@ def test_very_many_placements_do_not_fill_the_summary() -> None:
         placement(f"p{number}", **{f"fact{i}": found("x" * 60) for i in range(5)}, ucx=found(str(number)))
         for number in range(900)
     ]
-    text = "\n".join(nodes_table.lines(every))
+    text = "\n".join(nodes_table.render(every))
     assert len(text.encode()) < nodes_table.BUDGET + 10_000
     assert "more placements are left out here" in text
 
@@ -147,19 +147,19 @@ WIRE = WireReport(
 
 
 def test_what_is_between_the_nodes_stays_whoever_writes(tmp_path: Path) -> None:
-    environment.keep_wire(tmp_path, "mixed", WIRE)
+    environment.write_wire(tmp_path, "mixed", WIRE)
     (alone,) = environment.read_all(tmp_path)
     assert (alone.nodes, alone.wire) == ({}, WIRE)
     environment.write(tmp_path, placement())
     assert environment.read_all(tmp_path) == (replace(placement(), wire=WIRE),)
-    environment.keep_wire(tmp_path, "mixed", WireReport(Wire(why="timed out")))
+    environment.write_wire(tmp_path, "mixed", WireReport(Wire(why="timed out")))
     (again,) = environment.read_all(tmp_path)
     assert again.wire
     assert (again.wire.limit.why, again.nodes) == ("timed out", placement().nodes)
 
 
 def test_the_wire_has_the_shape_that_is_documented(tmp_path: Path) -> None:
-    environment.keep_wire(tmp_path, "mixed", WIRE)
+    environment.write_wire(tmp_path, "mixed", WIRE)
     data = json.loads(environment.path_of(tmp_path, "mixed").read_text())["wire"]
     assert data["limit"]["gbs"] == 1.75
     assert data["limit"]["between"] == ["node1", "node0"]
@@ -172,8 +172,8 @@ def test_a_wire_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace('"seconds": 1.7', '"seconds": "soon"'))
     with pytest.raises(RecordError, match=r"environment\.json: not the environment .*WireReport\.seconds"):
         environment.read(path)
-    assert environment.wire_of(tmp_path, "mixed") is None
+    assert environment.read_wire(tmp_path, "mixed") is None
 
 
 def test_a_placement_that_nobody_looked_at_is_no_table() -> None:
-    assert list(nodes_table.lines([SeenPlacement("mixed", {}, WIRE)])) == []
+    assert list(nodes_table.render([PlacementFacts("mixed", {}, WIRE)])) == []

@@ -1,4 +1,4 @@
-"""A run seeded with sixty kinds of secret, wherever a text can come from: no report, issue or bundle holds one."""
+"""A run seeded with sixty kinds of secret in every source of text: no report, issue or bundle holds one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pytest_hetgpu.model.job import Command
 from pytest_hetgpu.model.outcome import Finding
 from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.reporting import report
-from pytest_hetgpu.reporting.upstream.bundle import bundle
+from pytest_hetgpu.reporting.upstream.bundle import write_bundle
 from pytest_hetgpu.store.events import MatrixFile
 from pytest_hetgpu.store.folder import RunFolder
 from pytest_hetgpu.store.journal import Journal
@@ -112,7 +112,7 @@ def test_no_report_holds_any(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path / "reports")
     texts = [text for text, _ in KINDS.values()]
     with closing(Journal(folder.path, "main")) as journal:
-        journal.run([MatrixFile("aws", "aws.yaml", "0" * 64)], ["pytest", *texts])
+        journal.session_started([MatrixFile("aws", "aws.yaml", "0" * 64)], ["pytest", *texts])
         for number, text in enumerate(texts):
             line = text.split("\n")[0]
             signature = replace(SIGNATURE, primary_line=line, line=3)
@@ -127,7 +127,7 @@ def test_no_report_holds_any(tmp_path: Path) -> None:
             )
             outcome = replace(outcome, findings=(Finding("signature", Kind.CRASH, text, signature),))
             made = job(f"mixed-ucx-w{number}", command=Command(("mpirun", text, *text.split()), {"SETTING": text}))
-            folder.begin(made.label).write_text(f"first\n\n{text}\nlast\n")
+            folder.start_log(made.label).write_text(f"first\n\n{text}\nlast\n")
             log = folder.publish(made.label)
             journal.planned(made)
             journal.started(made)
@@ -139,7 +139,7 @@ def test_no_report_holds_any(tmp_path: Path) -> None:
     report.build(folder.path, "pytest --hetgpu-cell {label}")
     archives: list[Path] = []
     for wanted in (KEY, *(f"mixed-ucx-w{number}" for number in range(len(texts)))):
-        archives += bundle(folder.path, wanted, tmp_path / f"{len(archives)}.tar.gz").files
+        archives += write_bundle(folder.path, wanted, tmp_path / f"{len(archives)}.tar.gz").files
     written = {str(path): path.read_bytes() for path in folder.path.rglob("*") if path.is_file()}
     for path in archives:
         with tarfile.open(path) as archive:

@@ -1,4 +1,4 @@
-"""What readers of `junit.xml` are told, checked on the parsed file."""
+"""The contents of `junit.xml`, checked on the parsed file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pytest_hetgpu.model.records import Measurement, Point
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.reporting import junit
 from pytest_hetgpu.store.cells import CellRecord, RunRecord
-from pytest_hetgpu.store.events import Run
+from pytest_hetgpu.store.events import SessionStarted
 from pytest_hetgpu.store.folder import RunFolder
 from tests.reporting.report_samples import (
     CHANGED,
@@ -35,7 +35,7 @@ from tests.reporting.report_samples import (
 )
 
 RERUN = "pytest --hetgpu-matrix {matrix}.yaml --hetgpu-cell {label}"
-SESSION = Run("0.1.0", (), ("pytest",), "login1", 1.6e9)
+SESSION = SessionStarted("0.1.0", (), ("pytest",), "login1", 1.6e9)
 ALL = (
     *(cell("mixed-ucx-send", PASSED), cell("mixed-ucx-allreduce", CRASHED), cell("mixed-ob1-send", KNOWN)),
     *(cell("mixed-ob1-ddp", CHANGED), cell("cpu-ucx-send", FIXED), cell("cpu-ucx-ddp", UNREAD)),
@@ -245,8 +245,8 @@ def test_secrets_in_commands_do_not_reach_it(folder: RunFolder) -> None:
 
 
 def test_the_file_stays_small_enough_for_gitlab(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(junit, "ALL_TAILS", 50)
-    monkeypatch.setattr(junit, "ALL_MEASUREMENTS", 1)
+    monkeypatch.setattr(junit, "MOST_TAILS", 50)
+    monkeypatch.setattr(junit, "MOST_MEASUREMENTS", 1)
     for label in ("a-b-c", "a-b-d"):
         log(folder, label, b"y" * 60 + b"\n")
     cells = (cell("a-b-c", CRASHED), cell("a-b-d", CRASHED), cell("a-b-e", PASSED))
@@ -264,7 +264,7 @@ def test_what_would_be_too_large_for_its_readers_has_less_in_it(
     made = cell("a-b-c", replace(CRASHED, measurements=PASSED.measurements))
 
     def found(largest: int) -> tuple[bool, bool, bool]:
-        monkeypatch.setattr(junit, "LARGEST", largest)
+        monkeypatch.setattr(junit, "LARGEST_REPORT", largest)
         one = case(folder, made)
         text = child(one, "failure").text or ""
         assert f"signature: {KEY}" in text

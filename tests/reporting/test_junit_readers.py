@@ -1,4 +1,4 @@
-"""`junit.xml` as others read it: against the schema that Jenkins publishes, and by parsers that are not ours."""
+"""`junit.xml` in other readers: the schema that Jenkins publishes, and foreign parsers."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ from junitparser import JUnitXml
 
 from pytest_hetgpu.reporting import junit
 from pytest_hetgpu.store.cells import RunRecord
-from pytest_hetgpu.store.events import Run
+from pytest_hetgpu.store.events import SessionStarted
 from pytest_hetgpu.store.folder import RunFolder
-from tests.reporting.report_samples import CHANGED, CRASHED, FIXED, KNOWN, NOT_RUN, PASSED, UNREAD, cell, job
+from tests.reporting.report_samples import CHANGED, CRASHED, FIXED, KNOWN, NOT_RUN, PASSED, RERUN, UNREAD, cell, job
 
-RERUN = "pytest --hetgpu-cell {label}"
-SESSION = Run("0.1.0", (), ("pytest",), "login1", 1.6e9)
+SESSION = SessionStarted("0.1.0", (), ("pytest",), "login1", 1.6e9)
 GITLABS_LIMIT = 30_000_000
 OUTCOMES = {
     "mixed-ucx-send": PASSED,
@@ -77,7 +76,7 @@ def test_elements_and_attributes_are_those_of_the_schema(file: Path) -> None:
 
 
 def test_the_published_schema_takes_it(file: Path) -> None:
-    """`HETGPU_JUNIT_XSD` names junit-10.xsd, which this project does not hand on."""
+    """Use junit-10.xsd, named by `HETGPU_JUNIT_XSD`; this project does not distribute it."""
     place = os.environ.get("HETGPU_JUNIT_XSD")
     if not place:
         pytest.skip("needs the schema of Jenkins' xunit plugin: HETGPU_JUNIT_XSD=.../junit-10.xsd")
@@ -106,7 +105,7 @@ def test_junit2html_reads_it(file: Path) -> None:
 
 
 def test_a_reader_of_nested_maps_gets_one_message_a_failure(file: Path) -> None:
-    """As xml2js and xml-js make them: a list where there are several, else the thing itself."""
+    """Convert as xml2js and xml-js do: a list for several children, else the child itself."""
     read: dict[str, Any] = xmltodict.parse(file.read_bytes(), force_list=("testsuite", "testcase"))
     cases = [case for suite in read["testsuites"]["testsuite"] for case in suite["testcase"]]
     groups = {case["@classname"] for case in cases}
@@ -158,6 +157,6 @@ def test_ten_thousand_cells_with_a_gigabyte_of_logs(tmp_path: Path, failing: int
     assert len(outs) == 10_000
     assert all("[[ATTACHMENT|" in outs[label] for label in labels[:failing])
     ended = sum(f"\n{label}\n" in f"\n{outs[label]}" for label in labels[:failing])
-    told = sum(junit.LEFT_OUT in outs[label] for label in labels[:failing])
+    told = sum(junit.TAIL_OMITTED in outs[label] for label in labels[:failing])
     assert ended + told == failing
     assert ended >= 1_000

@@ -1,4 +1,4 @@
-"""`summary.md` is read by people: what it says, and that nothing in it can be anything but text."""
+"""The contents of `summary.md`, and that all quoted text stays text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from pytest_hetgpu.model.outcome import Outcome
 from pytest_hetgpu.reporting import markdown
 from pytest_hetgpu.store.cells import CellRecord, RunRecord
-from pytest_hetgpu.store.events import MatrixFile, Run
+from pytest_hetgpu.store.events import MatrixFile, SessionStarted
 from tests.reporting.report_samples import (
     CHANGED,
     CRASHED,
@@ -26,7 +26,7 @@ from tests.reporting.report_samples import (
 )
 
 RERUN = "pytest --hetgpu-matrix {matrix}.yaml --hetgpu-cell {label}"
-SESSION = Run("0.1.0", (MatrixFile("aws", "matrices/aws.yaml", "0"),), ("pytest",), "login1", 1.7e9)
+SESSION = SessionStarted("0.1.0", (MatrixFile("aws", "matrices/aws.yaml", "0"),), ("pytest",), "login1", 1.7e9)
 HOSTILE = "**bold** _it_ [x](javascript:1) <script>alert(1)</script> `tick` | pipe ~~gone~~ &lt; $x$ \\ ![i](u)\n# head"
 
 

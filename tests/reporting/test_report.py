@@ -1,4 +1,4 @@
-"""From the files of a run to its reports."""
+"""The reports of a run, built from its files."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 import time
 from contextlib import closing
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -18,19 +19,18 @@ from pytest_hetgpu.reporting.table import table
 from pytest_hetgpu.store.events import MatrixFile
 from pytest_hetgpu.store.folder import RunFolder
 from pytest_hetgpu.store.journal import Journal
-from tests.reporting.report_samples import CHANGED, CRASHED, FIXED, KEY, KNOWN, PASSED, job, run_cell, scenario
+from tests.reporting.report_samples import CHANGED, CRASHED, FIXED, KEY, KNOWN, PASSED, RERUN, job, run_cell, scenario
 
-RERUN = "pytest --hetgpu-cell {label}"
 SECRET = "ghp_" + "s3cr3t12" * 5
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> RunFolder:
-    """A run that was cut short after everything had happened once, with a secret wherever one could be."""
+    """A run that was interrupted after every event had happened once, with a secret in every possible place."""
     folder = RunFolder.create(tmp_path / "reports")
     log = f"\x1b[31m{SECRET}\x1b[0m \xff ]]>\n".encode("latin-1")
     with closing(Journal(folder.path, "gw0")) as journal:
-        journal.run([MatrixFile("aws", "aws.yaml", "0" * 64)], ["pytest", f"--token={SECRET}"])
+        journal.session_started([MatrixFile("aws", "aws.yaml", "0" * 64)], ["pytest", f"--token={SECRET}"])
         for label, outcome in {
             "mixed-ucx-send": PASSED,
             "mixed-ucx-allreduce": replace(CRASHED, why=f"refused {SECRET}"),
@@ -163,3 +163,7 @@ def test_a_thousand_cells_with_their_files(tmp_path: Path) -> None:
     assert sum(1 for path in folder.path.rglob("*") if path.is_file()) == 2 * 1000 + len(
         ("journal", "junit", "summary", "index", "issue")
     )
+
+
+def test_what_is_loaded_early_exists() -> None:
+    assert [name for name in report.LOADED_LATE if find_spec(name) is None] == []

@@ -1,4 +1,4 @@
-"""The report that is shown to people: there, small, whole, and nothing of the machine that made it is in it."""
+"""The published sample report: complete, small, and without traces of the machine that made it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def facts() -> dict[str, Any]:
 
 
 def texts(facts: dict[str, Any]) -> dict[str, str]:
-    """Every file's text; of the page what it says of the run, for its chart script is not ours."""
+    """Return the text of every file; of the page only the run's data, without the foreign chart script."""
     files = {
         str(path.relative_to(SAMPLE)): path
         for path in SAMPLE.rglob("*")

@@ -1,4 +1,4 @@
-"""The grid at a terminal's end: what a person reads off it."""
+"""The grid at the end of a terminal session."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def text(cells: list[CellRecord], width: int = 80) -> list[str]:
 
 
 def matrix(placements: list[str], transports: list[str], workloads: list[str], name: str = "aws") -> list[CellRecord]:
-    """Every combination; which outcome is drawn, but always the same."""
+    """Return every combination; outcomes are drawn, but always the same."""
     draw = random.Random(1)
     return [
         cell(

@@ -16,14 +16,14 @@ from pytest_hetgpu.execution.execute import execute, not_started
 from pytest_hetgpu.extensions.runtimes.base import TimeoutInfo
 from pytest_hetgpu.extensions.runtimes.fake import FakeRuntime
 from pytest_hetgpu.reporting.report import build
-from pytest_hetgpu.reporting.upstream.bundle import bundle
+from pytest_hetgpu.reporting.upstream.bundle import write_bundle
 from pytest_hetgpu.store import environment, history
 from pytest_hetgpu.store.events import MatrixFile
 from pytest_hetgpu.store.files import write_atomically
 from pytest_hetgpu.store.folder import RunFolder
 from pytest_hetgpu.store.journal import Journal
 from pytest_hetgpu.store.redaction import anonymity
-from pytest_hetgpu.store.run_summary import past
+from pytest_hetgpu.store.run_summary import summarise
 from tests.analysis.judges.judge_cases import job as whole_job
 from tests.reporting.report_samples import CRASHED, KEY, job
 
@@ -47,22 +47,22 @@ def everything(reports: Path) -> RunFolder:
     folder = RunFolder.create(reports / "new" / "reports")
     made, runtime = whole_job(), FakeRuntime(lambda _: (1, b"a line\n"))
     with closing(Journal(folder.path, "main")) as journal:
-        journal.run([MatrixFile("aws", "aws.yaml", "0" * 64)], ["pytest"])
+        journal.session_started([MatrixFile("aws", "aws.yaml", "0" * 64)], ["pytest"])
         journal.planned(made)
         cluster = Cluster(made, tuple(ClusterNode(node, runtime) for node in made.nodes))
         execute(cluster, folder, journal)
-        execute(cluster, folder.further("debug"), None)
+        execute(cluster, folder.for_attempt("debug"), None)
         journal.judged(made, CRASHED)
         other = job("mixed-ucx-never")
         journal.planned(other)
         journal.finished(other, not_started(other, folder.prepare(other.label), ["hetgpu: not ready: x"]))
         journal.judged(other, CRASHED)
     record(TimeoutInfo(1.0, 1.0, lambda *_: b"{}"), {}, folder.log(made.label), 2)
-    environment.write(folder.path, environment.SeenPlacement("p", {}))
-    anonymity.keep(folder.path)
-    past_run = past(build(folder.path, "again"), folder.path)
+    environment.write(folder.path, environment.PlacementFacts("p", {}))
+    anonymity.mark_anonymous(folder.path)
+    past_run = summarise(build(folder.path, "again"), folder.path)
     assert history.put(folder.history, past_run) == ""
-    bundle(folder.path, KEY, folder.path / "bundle.tar.gz")
+    write_bundle(folder.path, KEY, folder.path / "bundle.tar.gz")
     return folder
 
 

@@ -15,7 +15,7 @@ from pytest_hetgpu.cli.report import rejudge
 from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.extensions.runtimes.containers.build_context import reference
 from pytest_hetgpu.model.job import Image
-from pytest_hetgpu.reporting.upstream.bundle import bundle
+from pytest_hetgpu.reporting.upstream.bundle import write_bundle
 from pytest_hetgpu.store.events import MatrixFile
 from pytest_hetgpu.store.folder import RunFolder
 from pytest_hetgpu.store.journal import Journal
@@ -28,7 +28,7 @@ LABEL = "mixed-ucx-send"
 def run(tmp_path: Path) -> RunFolder:
     folder = RunFolder.create(tmp_path / "reports")
     with closing(Journal(folder.path, "main")) as journal:
-        journal.run([MatrixFile("aws", "aws.yaml", "0" * 64)], ["pytest"])
+        journal.session_started([MatrixFile("aws", "aws.yaml", "0" * 64)], ["pytest"])
         run_cell(folder, journal, LABEL, CRASHED)
     return folder
 
@@ -66,7 +66,7 @@ def test_what_a_run_leads_to_is_not_read(
     with pytest.raises(UsageError, match="a run holds plain files only"):
         list(rejudge(run.path))
     with pytest.raises(UsageError, match="a run holds plain files only"):
-        bundle(run.path, KEY, tmp_path / "a.tar.gz")
+        write_bundle(run.path, KEY, tmp_path / "a.tar.gz")
     assert not (tmp_path / "a.tar.gz").exists()
     assert not any(
         "s3cr3t" in file.read_text() for file in run.path.rglob("*.[jmh]*") if file.is_file() and not file.is_symlink()
@@ -77,7 +77,7 @@ def test_the_newest_run_may_still_be_named_by_its_link(run: RunFolder, tmp_path:
     latest = run.path.parent / "latest"
     assert latest.is_symlink()
     assert list(rejudge(latest))
-    assert bundle(latest, LABEL, tmp_path / "a.tar.gz").files
+    assert write_bundle(latest, LABEL, tmp_path / "a.tar.gz").files
 
 
 def names_in(archive: Path) -> list[str]:
@@ -95,7 +95,7 @@ def test_a_bundle_has_an_images_folder_only_if_the_image_was_built_of_it(run: Ru
         (node,) = job(LABEL).nodes[:1]
         of_image = replace(node, image=Image(named, str(home)))
         run.write_job(replace(job(LABEL), nodes=(of_image,)), result(str(run.log(LABEL))))
-        return names_in(bundle(run.path, KEY, tmp_path / "a.tar.gz").files[0])
+        return names_in(write_bundle(run.path, KEY, tmp_path / "a.tar.gz").files[0])
 
     assert "images/image/id_ed25519" in packed(reference(str(home), {}))
     assert not any("id_ed25519" in name for name in packed("hetgpu/image:000000000000"))

@@ -29,7 +29,7 @@ def run(tmp_path: Path) -> RunFolder:
     folder = RunFolder.create(tmp_path / "reports")
     signature = replace(CRASHED.signature, key=HOSTILE, primary_line=HOSTILE) if CRASHED.signature else None
     with closing(Journal(folder.path, "main")) as journal:
-        journal.run([MatrixFile(HOSTILE, HOSTILE, "0" * 64)], ["pytest", HOSTILE], [HOSTILE])
+        journal.session_started([MatrixFile(HOSTILE, HOSTILE, "0" * 64)], ["pytest", HOSTILE], [HOSTILE])
         for number, link in enumerate(LINKS):
             expectation = replace(EXPECTED, issue=link, known=HOSTILE, reason=HOSTILE, signatures=(HOSTILE,))
             bad = replace(CRASHED, why=HOSTILE, signature=signature, expectation=expectation, stack=HOSTILE)

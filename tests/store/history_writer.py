@@ -1,4 +1,4 @@
-"""A process that puts many runs into a history: FILE NAME COUNT. Says `ready`, and begins when a line comes."""
+"""Stores many runs in a history: FILE NAME COUNT. Prints `ready`, and begins after one line of input."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from pytest_hetgpu.model.records import Measurement, Point
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store import history
-from pytest_hetgpu.store.run_summary import PastCell, PastRun
+from pytest_hetgpu.store.run_summary import CellSummary, RunSummary
 
 ROWS = tuple(Measurement("latency", 1.0, "us", Point(8 << place, "float32"), 2) for place in range(20))
 
@@ -16,9 +16,9 @@ ROWS = tuple(Measurement("latency", 1.0, "us", Point(8 << place, "float32"), 2) 
 def main(file: str, name: str, count: int) -> None:
     print("ready", flush=True)
     sys.stdin.readline()
-    cells = tuple(PastCell("m", f"cell{place}", Kind.PASSED, Verdict.OK, measurements=ROWS) for place in range(20))
+    cells = tuple(CellSummary("m", f"cell{place}", Kind.PASSED, Verdict.OK, measurements=ROWS) for place in range(20))
     for place in range(count):
-        said = history.put(Path(file), PastRun(f"{name}-{place}", "/r", float(place), name, "0", (), cells))
+        said = history.put(Path(file), RunSummary(f"{name}-{place}", "/r", float(place), name, "0", (), cells))
         if said:
             print(said, flush=True)
 

@@ -1,4 +1,4 @@
-"""Dataclasses become JSON and come back; what does not fit is said by its place, and never as a traceback."""
+"""Dataclasses become JSON and come back; wrong data raises an error with its path."""
 
 from __future__ import annotations
 

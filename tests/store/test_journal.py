@@ -1,4 +1,4 @@
-"""What a writer leaves on disk: whole lines, its own file, no secrets, whatever happens to it."""
+"""The files of a writer: whole lines, its own file, no secrets, even after kills and full disks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pytest_hetgpu import __version__
 from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.model.job import Command
 from pytest_hetgpu.model.verdict import Kind, Verdict
-from pytest_hetgpu.store.cells import State, read, read_run
+from pytest_hetgpu.store.cells import CellState, read_cells, read_run
 from pytest_hetgpu.store.events import MatrixFile, journal_schema
 from pytest_hetgpu.store.journal import Journal, JournalError, matrix_file
 from tests.reporting.report_samples import CRASHED, ISSUE, KNOWN, PASSED, job, result, scenario
@@ -34,9 +34,9 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 
 def write_all(folder: Path, writer: str = "main") -> Path:
-    """One event of each kind."""
+    """Write one event of each kind."""
     with closing(Journal(folder, writer)) as journal:
-        journal.run([MatrixFile("aws", "aws.yaml", "0" * 64)], ["pytest", "--hetgpu-matrix", "aws.yaml"])
+        journal.session_started([MatrixFile("aws", "aws.yaml", "0" * 64)], ["pytest", "--hetgpu-matrix", "aws.yaml"])
         journal.planned(job(), 3)
         journal.started(job())
         journal.finished(job(), result())
@@ -97,13 +97,13 @@ def test_the_hash_is_that_of_the_file(tmp_path: Path) -> None:
 def test_an_event_is_on_disk_when_the_call_returns(tmp_path: Path) -> None:
     with closing(Journal(tmp_path, "main")) as journal:
         journal.judged(job(), PASSED)
-        assert read(tmp_path)[0].outcome == PASSED
+        assert read_cells(tmp_path)[0].outcome == PASSED
 
 
 def test_no_secret_is_written(tmp_path: Path) -> None:
     secret = job(command=Command(("env", "HF_TOKEN=s3cr3t value", "prog")))
     with closing(Journal(tmp_path, "main")) as journal:
-        journal.run([], ["pytest", "--token", "s3cr3t"])
+        journal.session_started([], ["pytest", "--token", "s3cr3t"])
         journal.planned(secret)
         journal.finished(secret, replace(result(), argv=secret.command.argv))
         journal.judged(secret, replace(CRASHED, why="password=s3cr3t"))
@@ -172,13 +172,13 @@ def test_room_is_kept_for_last_words_while_a_journal_is_open(tmp_path: Path) -> 
     with closing(Journal(tmp_path, "main")) as journal:
         [kept] = tmp_path.glob("journal/.*")
         assert kept.stat().st_blocks * 512 >= 64 << 10
-        journal.make_room()
+        journal.release_reserved_space()
         assert list(tmp_path.glob("journal/.*")) == []
 
 
 def test_of_a_sole_writer_there_is_one(tmp_path: Path) -> None:
     with closing(Journal(tmp_path, "main", sole=True)) as journal:
-        journal.run([], [])
+        journal.session_started([], [])
         with pytest.raises(UsageError, match=rf"{tmp_path}: process {os.getpid()} on \S+ is still running it"):
             Journal(tmp_path, "main", sole=True)
     Journal(tmp_path, "main", sole=True).close()
@@ -220,13 +220,13 @@ def test_a_killed_writer_leaves_all_that_it_judged(tmp_path: Path) -> None:
     *judged, last = record.cells
     assert len(judged) >= 200
     assert all(cell.outcome == PASSED for cell in judged)
-    if last.state in (State.STARTED, State.FINISHED):
+    if last.state in (CellState.STARTED, CellState.FINISHED):
         assert (last.outcome.kind, last.outcome.verdict) == (Kind.UNKNOWN, Verdict.NEW)
 
 
 @pytest.mark.parametrize("names", [("gw0", "gw1"), ("same", "same")])
 def test_two_writers_at_once(tmp_path: Path, names: tuple[str, str]) -> None:
-    """Even two that were given one name keep each other's lines whole."""
+    """Even two writers of one name keep each other's lines whole."""
     with writer(tmp_path, names[0], 300) as one, writer(tmp_path, names[1], 300) as two:
         one.communicate()
         two.communicate()

@@ -1,4 +1,4 @@
-"""An outcome travels as flat pairs and arrives as what it was."""
+"""An outcome survives the way through flat pairs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pytest_hetgpu.model.records import Measurement, Point
 from pytest_hetgpu.model.transport_classes import PATHS, UNKNOWN
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store.encode import RecordError
-from pytest_hetgpu.store.properties import from_pairs, to_pairs
+from pytest_hetgpu.store.properties import from_properties, to_properties
 from tests.reporting.report_samples import CRASHED, ISSUE, KEY, KNOWN, PASSED
 
 WORDS = st.from_regex(r"[A-Za-z0-9_.!@+;/-]{1,30}( [a-z]{1,10}){0,3}", fullmatch=True)
@@ -42,8 +42,8 @@ OUTCOMES = st.builds(
 
 @given(OUTCOMES, WORDS, WORDS)
 def test_round_trip(outcome: Outcome, label: str, matrix: str) -> None:
-    pairs = to_pairs(outcome, label=label, matrix=matrix)
-    found = from_pairs(pairs)
+    pairs = to_properties(outcome, label=label, matrix=matrix)
+    found = from_properties(pairs)
     assert found is not None
     assert (found.scenario, found.matrix, found.kind, found.verdict) == (label, matrix, outcome.kind, outcome.verdict)
     assert (found.why, found.stack, found.seconds) == (outcome.why, outcome.stack, outcome.seconds)
@@ -56,7 +56,7 @@ def test_round_trip(outcome: Outcome, label: str, matrix: str) -> None:
 
 def test_names_and_units_are_those_of_the_reports() -> None:
     outcome = replace(KNOWN, measurements=PASSED.measurements, transports=("tcp", "sm"))
-    assert to_pairs(outcome, label="c", matrix="m") == [
+    assert to_properties(outcome, label="c", matrix="m") == [
         ("outcome", "crash"),
         ("verdict", "known"),
         ("why", "rank 0 died of SIGSEGV"),
@@ -75,7 +75,7 @@ def test_names_and_units_are_those_of_the_reports() -> None:
 @given(st.text(alphabet=st.characters(exclude_categories=())))
 def test_hostile_text_becomes_plain_values(text: str) -> None:
     hostile = replace(CRASHED, why=text, stack=text, transports=(text,))
-    for name, value in to_pairs(hostile, label="c", matrix="m"):
+    for name, value in to_properties(hostile, label="c", matrix="m"):
         assert type(name) is str
         assert type(value) in (str, int, float)
         str(value).encode("utf-8")
@@ -83,21 +83,21 @@ def test_hostile_text_becomes_plain_values(text: str) -> None:
 
 
 def test_a_whole_number_of_seconds_is_still_a_float() -> None:
-    pairs = to_pairs(replace(PASSED, seconds=3), label="c", matrix="m")
+    pairs = to_properties(replace(PASSED, seconds=3), label="c", matrix="m")
     assert type(dict(pairs)["seconds"]) is float
 
 
 def test_secrets_do_not_travel() -> None:
-    pairs = to_pairs(replace(CRASHED, why="HF_TOKEN=abc was refused"), label="c", matrix="m")
+    pairs = to_properties(replace(CRASHED, why="HF_TOKEN=abc was refused"), label="c", matrix="m")
     assert dict(pairs)["why"] == "HF_TOKEN=[redacted] was refused"
 
 
 def test_what_others_record_is_left_alone() -> None:
-    pairs = to_pairs(PASSED, label="c", matrix="m")
+    pairs = to_properties(PASSED, label="c", matrix="m")
     foreign = [("owner", "me"), ("bytes[8]", "x"), ("notes[a,b]", object())]
-    assert from_pairs([*foreign, *pairs]) == from_pairs(pairs)
-    assert from_pairs(foreign) is None
-    assert from_pairs([]) is None
+    assert from_properties([*foreign, *pairs]) == from_properties(pairs)
+    assert from_properties(foreign) is None
+    assert from_properties([]) is None
 
 
 @pytest.mark.parametrize(
@@ -105,44 +105,44 @@ def test_what_others_record_is_left_alone() -> None:
 )
 def test_what_cannot_be_meant_is_named(change: tuple[str, str]) -> None:
     with pytest.raises(RecordError, match=rf"properties of the-cell: .*{change[1]}"):
-        from_pairs([*to_pairs(PASSED, label="the-cell", matrix="m"), change])
+        from_properties([*to_properties(PASSED, label="the-cell", matrix="m"), change])
 
 
 def test_numbers_may_come_back_as_text() -> None:
     """As they do from an XML file."""
-    pairs = [(name, str(value)) for name, value in to_pairs(PASSED, label="c", matrix="m")]
-    found = from_pairs(pairs)
+    pairs = [(name, str(value)) for name, value in to_properties(PASSED, label="c", matrix="m")]
+    found = from_properties(pairs)
     assert found is not None
     assert math.isclose(found.measurements["busbw[1048576,float32]"], 1.25)
 
 
 def test_the_wire_and_what_each_bandwidth_is_of_it() -> None:
     wire = Wire(2.5, "pump 1, 4 streams", ("node1", "node0"), 36.4, ("over loopback",))
-    pairs = to_pairs(replace(PASSED, wire=wire), label="c", matrix="m")
+    pairs = to_properties(replace(PASSED, wire=wire), label="c", matrix="m")
     told = "pump 1, 4 streams, node1 to node0, round trip 36 us, over loopback"
     assert {"wire": 2.5, "wire_told": told, "of_wire[1048576,float32]": 0.5}.items() <= dict(pairs).items()
-    found = from_pairs([(name, str(value)) for name, value in pairs])
+    found = from_properties([(name, str(value)) for name, value in pairs])
     assert found
     assert (found.wire, found.wire_told) == (2.5, told)
     assert set(found.measurements) == {item.name for item in PASSED.measurements}
 
 
 def test_a_wire_that_is_not_known_says_why() -> None:
-    pairs = dict(to_pairs(replace(PASSED, wire=Wire(why="node0 to node1: timed out")), label="c", matrix="m"))
+    pairs = dict(to_properties(replace(PASSED, wire=Wire(why="node0 to node1: timed out")), label="c", matrix="m"))
     assert pairs["wire_told"] == "not known: node0 to node1: timed out"
     assert not {"wire", "of_wire[1048576,float32]"} & pairs.keys()
 
 
 def test_a_foreign_tool_travels() -> None:
-    pairs = to_pairs(replace(PASSED, facts={"tool": "osu_bw 7.4"}), label="c", matrix="m")
+    pairs = to_properties(replace(PASSED, facts={"tool": "osu_bw 7.4"}), label="c", matrix="m")
     assert ("tool", "osu_bw 7.4") in pairs
-    found = from_pairs(pairs)
+    found = from_properties(pairs)
     assert found is not None
     assert found.tool == "osu_bw 7.4"
-    assert "tool" not in dict(to_pairs(PASSED, label="c", matrix="m"))
+    assert "tool" not in dict(to_properties(PASSED, label="c", matrix="m"))
 
 
 def test_what_carried_the_data_has_a_property_for_each_path() -> None:
     outcome = replace(PASSED, carried={"on-host": ("ucx/cma", "ucx/posix"), "off-host": ("ucx/tcp",)})
-    pairs = dict(to_pairs(outcome, label="c", matrix="m"))
+    pairs = dict(to_properties(outcome, label="c", matrix="m"))
     assert (pairs["carried_by[on-host]"], pairs["carried_by[off-host]"]) == ("ucx/cma,ucx/posix", "ucx/tcp")

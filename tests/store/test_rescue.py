@@ -24,7 +24,7 @@ def run(tmp_path: Path) -> Path:
 def journal_in(run: Path, writer: str = "main") -> Journal:
     journal = Journal(run, writer)
     if writer == "main":
-        journal.run([], ["pytest"])
+        journal.session_started([], ["pytest"])
     return journal
 
 
@@ -39,8 +39,8 @@ def test_it_goes_on_in_a_renamed_folder(run: Path, tmp_path: Path) -> None:
     there = tmp_path / "else where"
     run.rename(there)
     with pytest.raises(FolderLost, match=f"was renamed .* in {there} now: `hetgpu report '{there}'`"):
-        journal.run([], ["lost"])
-    journal.run([], ["later"])
+        journal.session_started([], ["lost"])
+    journal.session_started([], ["later"])
     journal.close()
     assert journal.folder == there
     assert [tuple(one.argv) for one in read_run(there).sessions] == [("pytest",), ("later",)]
@@ -64,7 +64,7 @@ def test_a_deleted_journal_is_copied_beside_it(run: Path, above: int) -> None:
         with pytest.raises(FolderLost, match="was deleted while cells ran"):
             journal.check()
         journal.check()
-        journal.run([], [journal.path.stem])
+        journal.session_started([], [journal.path.stem])
         journal.close()
     (saved,) = {journal.folder for journal in writers}
     assert saved == run.parents[above] / f"{run.name}.rescued"
@@ -86,7 +86,7 @@ def test_a_link_in_the_way_is_not_followed(run: Path, tmp_path: Path) -> None:
 def test_another_run_at_the_same_place_is_not_ours(run: Path, tmp_path: Path) -> None:
     journal = journal_in(run)
     run.rename(tmp_path / "aside")
-    journal_in(run).run([], ["other"])
+    journal_in(run).session_started([], ["other"])
     with pytest.raises(FolderLost, match="was renamed"):
         journal.check()
     assert journal.folder == tmp_path / "aside"
@@ -103,7 +103,7 @@ def test_equal_contents_are_the_same_journal_whatever_its_number(run: Path) -> N
 
 def test_nowhere_to_copy_it_to(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal = journal_in(run)
-    monkeypatch.setattr(rescue, "_beside", lambda _: iter(()))
+    monkeypatch.setattr(rescue, "_candidate_folders", lambda _: iter(()))
     shutil.rmtree(run)
     for _ in range(2):
         with pytest.raises(FolderLost, match="its journal could not be copied anywhere"):
@@ -147,7 +147,7 @@ def test_after_a_second_loss_the_message_names_the_last_place(run: Path) -> None
 
 def raw_log(run: Path, label: str = "cell") -> Path:
     folder = RunFolder(run, "part-1/attempt-1")
-    folder.make_private()
+    folder.make_private_folders()
     folder.raw(label).write_text("secret")
     return folder.raw(label)
 
@@ -160,7 +160,7 @@ def test_raw_logs_follow_a_renamed_folder(run: Path) -> None:
     assert "raw logs" not in str(caught.value)
     moved = RunFolder(run.with_name("moved"), "part-1/attempt-1")
     assert moved.raw("cell").read_text() == "secret"
-    assert [name for _, name in moved.unpublished()] == ["cell"]
+    assert [name for _, name in moved.unpublished_logs()] == ["cell"]
     assert not raw.exists()
 
 
@@ -185,21 +185,21 @@ def test_raw_logs_that_cannot_follow_are_named(run: Path, monkeypatch: pytest.Mo
 
 def test_a_journal_is_astray_until_that_is_met(run: Path) -> None:
     journal = journal_in(run)
-    assert not journal.astray()
+    assert not journal.is_lost()
     shutil.rmtree(run)
-    assert journal.astray()
+    assert journal.is_lost()
     with pytest.raises(FolderLost):
         journal.check()
-    assert not journal.astray()
+    assert not journal.is_lost()
     journal.close()
-    assert not journal.astray()
+    assert not journal.is_lost()
 
 
 def test_an_interrupt_in_a_lost_folder_is_its_loss(run: Path) -> None:
     journal = journal_in(run)
-    with pytest.raises(KeyboardInterrupt), rescue.present(journal.check):
+    with pytest.raises(KeyboardInterrupt), rescue.detect_loss(journal.check):
         raise KeyboardInterrupt
-    inside = rescue.present(journal.check)
+    inside = rescue.detect_loss(journal.check)
     inside.__enter__()
     shutil.rmtree(run)
     with pytest.raises(FolderLost):

@@ -1,4 +1,4 @@
-"""What a journal tells of a run, as history keeps it."""
+"""The summary of a run from its journal, as history stores it."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from pytest_hetgpu._version import __version__
 from pytest_hetgpu.model.outcome import Wire
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store.cells import RunRecord, read_run
-from pytest_hetgpu.store.events import MatrixFile, Run
+from pytest_hetgpu.store.events import MatrixFile, SessionStarted
 from pytest_hetgpu.store.folder import RunFolder
 from pytest_hetgpu.store.journal import Journal
-from pytest_hetgpu.store.run_summary import PastRun, past, program
+from pytest_hetgpu.store.run_summary import RunSummary, benchmark_program, summarise
 from tests.reporting.report_samples import CRASHED, KEY, MEASURED, PASSED, cell, run_cell, scenario
 
 MATRIX = MatrixFile("aws", "aws.yaml", "0" * 64)
 
 
-def kept(folder: RunFolder) -> PastRun:
-    return past(read_run(folder.path), folder.path)
+def kept(folder: RunFolder) -> RunSummary:
+    return summarise(read_run(folder.path), folder.path)
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> RunFolder:
     folder = RunFolder.create(tmp_path / "reports")
     with closing(Journal(folder.path, "main")) as journal:
-        journal.run([MATRIX], ["pytest"])
+        journal.session_started([MATRIX], ["pytest"])
         run_cell(folder, journal, "mixed-ucx-send", PASSED)
         run_cell(folder, journal, "mixed-ucx-allreduce", CRASHED)
         journal.skipped(scenario("mixed-nccl-send"), "not here")
@@ -64,27 +64,27 @@ def test_the_wire_is_a_fact_that_small_differences_do_not_change(tmp_path: Path)
 def test_a_run_keeps_its_name_wherever_it_is_taken(run: RunFolder) -> None:
     elsewhere = run.path.parent / "downloaded"
     run.path.rename(elsewhere)
-    assert past(read_run(elsewhere), elsewhere).id == run.path.name
+    assert summarise(read_run(elsewhere), elsewhere).id == run.path.name
 
 
 def test_the_link_to_the_newest_run_is_not_its_name(run: RunFolder) -> None:
     latest = run.path.parent / "latest"
-    assert past(read_run(latest), latest).folder == str(run.path)
+    assert summarise(read_run(latest), latest).folder == str(run.path)
 
 
 def test_a_journal_without_a_session_still_has_a_time() -> None:
-    found = past(RunRecord((cell("a-b-c", PASSED),)), Path("/reports/x"))
+    found = summarise(RunRecord((cell("a-b-c", PASSED),)), Path("/reports/x"))
     assert (found.id, found.started, found.machine, found.matrices) == ("x", 1.7e9, "", ())
 
 
 def test_a_clock_that_tells_nonsense() -> None:
-    session = Run("0.1.0", (), (), "host", math.nan)
-    assert past(RunRecord((), (session,)), Path("/x")).started == 0.0
+    session = SessionStarted("0.1.0", (), (), "host", math.nan)
+    assert summarise(RunRecord((), (session,)), Path("/x")).started == 0.0
 
 
 def test_a_foreign_program_is_told_by_what_it_printed_of_itself() -> None:
     outcome = replace(PASSED, facts={"tool": "osu_allreduce 7.4", "memory": "cuda"})
-    (found,) = past(RunRecord((cell("a-b-c", outcome),)), Path("/reports/x")).cells
+    (found,) = summarise(RunRecord((cell("a-b-c", outcome),)), Path("/reports/x")).cells
     assert (found.tool, found.memory) == ("osu_allreduce 7.4", "cuda")
 
 
@@ -99,10 +99,11 @@ def test_a_foreign_program_is_told_by_what_it_printed_of_itself() -> None:
         (("mpirun", "./build/all_reduce_perf", "-b", "8"), "all_reduce_perf"),
         (("mpirun", "IMB-MPI1", "PingPong"), "IMB-MPI1"),
         (("mpirun", "./mine"), ""),
-        (("mpirun", "python", "/p/foreign.py", "--folder", "/opt", "--", "osu_bw", "-c"), "osu_bw"),
+        (("mpirun", "python", "/p/run_external.py", "--folder", "/opt", "--", "osu_bw", "-c"), "osu_bw"),
+        (("mpirun", "python", "/p/run_external.py", "--", "./mine"), ""),
         (("mpirun", "python", "/p/foreign.py", "--", "./mine"), ""),
         ((), ""),
     ],
 )
 def test_the_program_that_measured(argv: tuple[str, ...], name: str) -> None:
-    assert program(argv) == name
+    assert benchmark_program(argv) == name

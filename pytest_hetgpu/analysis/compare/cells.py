@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from pytest_hetgpu.analysis.compare.sides import ChangeKind, Identity, Side
 from pytest_hetgpu.model.verdict import Kind, Verdict
-from pytest_hetgpu.store.run_summary import PastCell
+from pytest_hetgpu.store.run_summary import CellSummary
 
 _WORKS = (Kind.PASSED, Kind.SLOW)
 
 
 @dataclass(frozen=True, slots=True)
-class CellState:
+class TypicalOutcome:
     """Outcome of a cell over several runs: the most frequent, among equals the newest; seen in `times` of `runs`."""
 
     kind: Kind
@@ -54,8 +54,8 @@ class CellChange:
     matrix: str
     scenario: str
     kind: ChangeKind
-    before: CellState | None
-    after: CellState | None
+    before: TypicalOutcome | None
+    after: TypicalOutcome | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class KeyChange:
     after: tuple[Identity, ...]
 
 
-def cell_state(cells: Sequence[PastCell]) -> CellState | None:
+def typical_outcome(cells: Sequence[CellSummary]) -> TypicalOutcome | None:
     """Return the outcome of a cell over its runs, the newest first; None if no run has it."""
     if not cells:
         return None
@@ -76,18 +76,18 @@ def cell_state(cells: Sequence[PastCell]) -> CellState | None:
     counted = Counter((cell.kind, cell.verdict, cell.signature) for cell in ran)
     (what, times) = counted.most_common(1)[0]
     why = next(cell.why for cell in ran if (cell.kind, cell.verdict, cell.signature) == what)
-    return CellState(*what, why=why, times=times, runs=len(ran))
+    return TypicalOutcome(*what, why=why, times=times, runs=len(ran))
 
 
 def changes(before: Side, after: Side) -> Iterator[CellChange]:
     """Every cell of either side, in the order of the later one."""
     for identity in dict.fromkeys((*after.cells, *before.cells)):
         old, new = (side.cells.get(identity, ()) for side in (before, after))
-        was, now = cell_state(old), cell_state(new)
+        was, now = typical_outcome(old), typical_outcome(new)
         yield CellChange(*identity, _way(was, now, usual=before.often(len(old))), was, now)
 
 
-def _way(was: CellState | None, now: CellState | None, *, usual: bool) -> ChangeKind:
+def _way(was: TypicalOutcome | None, now: TypicalOutcome | None, *, usual: bool) -> ChangeKind:
     if was is None:
         return ChangeKind.WORSE if now and now.failing else ChangeKind.APPEARED
     if now is None:
@@ -100,12 +100,12 @@ def _way(was: CellState | None, now: CellState | None, *, usual: bool) -> Change
     return _failed_otherwise(was, now)
 
 
-def _severity(cell_state: CellState) -> int:
+def _severity(typical_outcome: TypicalOutcome) -> int:
     """Return how bad an outcome is; not running at all is worse than running slowly."""
-    return cell_state.kind.severity if cell_state.ran and cell_state.works else Kind.UNKNOWN.severity + 1
+    return typical_outcome.kind.severity if typical_outcome.ran and typical_outcome.works else Kind.UNKNOWN.severity + 1
 
 
-def _failed_otherwise(was: CellState, now: CellState) -> ChangeKind:
+def _failed_otherwise(was: TypicalOutcome, now: TypicalOutcome) -> ChangeKind:
     """Return the change between two failures: an expected one is better than an unexpected one."""
     if was.failing and (was.kind, was.key) == (now.kind, now.key):
         return ChangeKind.CHANGED if now.failing else ChangeKind.BETTER

@@ -12,7 +12,7 @@ from pytest_hetgpu.analysis.compare.cells import CellChange, KeyChange
 from pytest_hetgpu.analysis.compare.numbers import NumberChange
 from pytest_hetgpu.analysis.compare.sides import ChangeKind, Identity, Side
 from pytest_hetgpu.errors import UsageError
-from pytest_hetgpu.store.run_summary import PastCell
+from pytest_hetgpu.store.run_summary import CellSummary
 
 MOST_FACTS = 12
 
@@ -117,6 +117,6 @@ def _facts(before: Side, after: Side) -> Iterator[str]:
         yield f"{len(ordered) - MOST_FACTS} more versions and settings differ"
 
 
-def _known(cell: PastCell) -> dict[str, str]:
+def _known(cell: CellSummary) -> dict[str, str]:
     seen = {"transport seen": ", ".join(sorted(cell.transports))} if cell.transports else {}
     return {**cell.facts, **seen}

@@ -14,8 +14,8 @@ from pytest_hetgpu.model.messages import known
 from pytest_hetgpu.store import history
 from pytest_hetgpu.store.cells import read_run
 from pytest_hetgpu.store.database import HistoryError
-from pytest_hetgpu.store.history import Listed
-from pytest_hetgpu.store.run_summary import past
+from pytest_hetgpu.store.history import HistoryEntry
+from pytest_hetgpu.store.run_summary import summarise
 
 LATEST = "latest"
 _LAST = re.compile(r"last[: ]\s*(\d{1,6})")
@@ -58,7 +58,7 @@ def _folder(path: Path) -> Side:
         record = read_run(path)
         if not record.cells:
             raise UsageError(f"{path}: its journal holds no cell")
-        return Side(str(path), (past(record, path),))
+        return Side(str(path), (summarise(record, path),))
     junit = path / "junit.xml"
     if junit.is_file():
         return _file(junit)
@@ -90,7 +90,7 @@ def _latest(places: RunLocations) -> Side | None:
 def _last(name: str, count: int, places: RunLocations, later: Side | None) -> Side:
     if not count:
         raise UsageError(f"{name!r} are no runs at all")
-    listed = list(history.runs(places.history))
+    listed = list(history.list_runs(places.history))
     if later:
         ids = {run.id for run in later.runs}
         until = min((run.started for run in later.runs if run.started), default=float("inf"))
@@ -122,12 +122,12 @@ def _some(ids: Sequence[str], most: int = 6) -> str:
     return ", ".join(ids[:most]) + (f" and {len(ids) - most} more" if len(ids) > most else "")
 
 
-def _listed(name: str, places: RunLocations) -> list[Listed]:
+def _listed(name: str, places: RunLocations) -> list[HistoryEntry]:
     try:
-        return list(history.runs(places.history))
+        return list(history.list_runs(places.history))
     except HistoryError as error:
         raise UsageError(f"no run {name!r}: no such folder or file, and {error}") from None
 
 
-def _loaded(name: str, listed: Sequence[Listed], places: RunLocations, note: str = "") -> Side:
-    return Side(name, tuple(history.load(places.history, one.id) for one in listed), note)
+def _loaded(name: str, listed: Sequence[HistoryEntry], places: RunLocations, note: str = "") -> Side:
+    return Side(name, tuple(history.load_run(places.history, one.id) for one in listed), note)

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
-from pytest_hetgpu.analysis.compare.cells import CellChange, CellState, KeyChange
+from pytest_hetgpu.analysis.compare.cells import CellChange, KeyChange, TypicalOutcome
 from pytest_hetgpu.analysis.compare.comparison import Comparison
 from pytest_hetgpu.analysis.compare.numbers import NumberChange
 from pytest_hetgpu.analysis.compare.sides import ChangeKind, Identity, Side
 from pytest_hetgpu.model.sample import Sample
 from pytest_hetgpu.model.sizes import show_size
-from pytest_hetgpu.store.cells import utc
+from pytest_hetgpu.store.cells import format_utc
 from pytest_hetgpu.store.text import clean
 
 SCHEMA = 1
@@ -61,9 +61,10 @@ def _side(side: Side) -> str:
     matrices = ", ".join(sorted(side.matrices))
     if len(runs) == 1:
         run = runs[0]
-        when = f", {utc(run.started)}" if run.started else ""
+        when = f", {format_utc(run.started)}" if run.started else ""
         return f"{side.name}{f' ({run.id})' if run.id not in side.name else ''}{when}: {matrices}"
-    return f"{side.name}, {len(runs)} runs from {utc(runs[-1].started)} to {utc(runs[0].started)}: {matrices}"
+    first, last = (format_utc(run.started) for run in (runs[-1], runs[0]))
+    return f"{side.name}, {len(runs)} runs from {first} to {last}: {matrices}"
 
 
 def _name(*, several: bool) -> Callable[[Identity], str]:
@@ -92,7 +93,7 @@ def _cell(cell: CellChange) -> str:
     return f"was {_state(cell.before)}, is not there any more" if cell.before else ""
 
 
-def _state(state: CellState) -> str:
+def _state(state: TypicalOutcome) -> str:
     often = f", {state.times} of {state.runs} runs" if state.runs > 1 else ""
     if not state.ran:
         return f"not run ({state.why}{often})" if state.why or often else "not run"
@@ -207,7 +208,7 @@ def _cell_data(one: CellChange) -> dict[str, Any]:
     return {"matrix": one.matrix, "cell": one.scenario, "way": one.kind.value, "before": before, "after": after}
 
 
-def _state_data(state: CellState | None) -> dict[str, Any] | None:
+def _state_data(state: TypicalOutcome | None) -> dict[str, Any] | None:
     if state is None:
         return None
     known = {"outcome": state.kind.value, "verdict": state.verdict.value, "signature": state.signature}

@@ -12,8 +12,8 @@ from xml.etree import ElementTree as ET
 from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.model.records import Measurement, Point
 from pytest_hetgpu.store.encode import RecordError
-from pytest_hetgpu.store.properties import CellPairs, from_pairs
-from pytest_hetgpu.store.run_summary import PastCell, PastRun
+from pytest_hetgpu.store.properties import CellProperties, from_properties
+from pytest_hetgpu.store.run_summary import CellSummary, RunSummary
 
 NOTE = "{name} is a JUnit file, which says neither ranks nor memory nor a tool of ours: they are taken to be the same"
 _NUMBER = re.compile(r"(\w+)\[(\d{1,18}),([^,\[\]]*)(?:,([^,\[\]]*))?\]")
@@ -26,11 +26,11 @@ _UNITS = (
 )
 
 
-def read(path: Path) -> PastRun:
+def read(path: Path) -> RunSummary:
     """Read the run. Raise UsageError if the file is no JUnit file, or holds no cell."""
     try:
         root = ET.parse(path).getroot()  # noqa: S314 - expat limits what entities may grow to
-        pairs = [found for case in root.iter("testcase") if (found := from_pairs(_properties(case)))]
+        pairs = [found for case in root.iter("testcase") if (found := from_properties(_properties(case)))]
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
     except (ET.ParseError, RecordError, ValueError) as error:
@@ -40,16 +40,16 @@ def read(path: Path) -> PastRun:
     suite = next(root.iter("testsuite"), root)
     several = len({one.matrix for one in pairs}) > 1
     cells = {(cell.matrix, cell.scenario): cell for cell in (_cell(one, several=several) for one in pairs)}
-    return PastRun(path.name, str(path), _epoch(suite), suite.get("hostname", ""), "", (), tuple(cells.values()))
+    return RunSummary(path.name, str(path), _epoch(suite), suite.get("hostname", ""), "", (), tuple(cells.values()))
 
 
 def _properties(case: ET.Element) -> Iterator[tuple[str, str]]:
     return ((one.get("name", ""), one.get("value", "")) for one in case.iter("property"))
 
 
-def _cell(pairs: CellPairs, *, several: bool) -> PastCell:
+def _cell(pairs: CellProperties, *, several: bool) -> CellSummary:
     """Return a cell; in a run of several matrices its name includes the matrix."""
-    return PastCell(
+    return CellSummary(
         matrix=pairs.matrix,
         scenario=pairs.scenario.removeprefix(f"{pairs.matrix}.") if several else pairs.scenario,
         kind=pairs.kind,
@@ -64,7 +64,7 @@ def _cell(pairs: CellPairs, *, several: bool) -> PastCell:
     )
 
 
-def _measurements(pairs: CellPairs) -> Iterator[Measurement]:
+def _measurements(pairs: CellProperties) -> Iterator[Measurement]:
     for name, value in pairs.measurements.items():
         match = _NUMBER.fullmatch(name)
         if match:

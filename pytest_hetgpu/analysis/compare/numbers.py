@@ -11,7 +11,7 @@ from pytest_hetgpu.analysis.compare.sides import ChangeKind, Identity, Side
 from pytest_hetgpu.model.records import Point
 from pytest_hetgpu.model.sample import Sample, sample
 from pytest_hetgpu.model.verdict import Kind, Verdict
-from pytest_hetgpu.store.run_summary import PastCell
+from pytest_hetgpu.store.run_summary import CellSummary
 
 _TIMES = ("s", "ms", "us", "ns")
 _ROUNDING = 1e-9
@@ -82,12 +82,12 @@ def changes(before: Side, after: Side, tolerance: float) -> Iterator[NumberChang
             yield from _of_cell(identity, old, new, tolerance)
 
 
-def _working(cells: Sequence[PastCell]) -> list[PastCell]:
+def _working(cells: Sequence[CellSummary]) -> list[CellSummary]:
     working = (Kind.PASSED, Kind.SLOW)
     return [cell for cell in cells if cell.kind in working and cell.verdict is not Verdict.NOT_RUN]
 
 
-def _rows(cells: Sequence[PastCell]) -> dict[MeasurementKey, list[MeasuredValue]]:
+def _rows(cells: Sequence[CellSummary]) -> dict[MeasurementKey, list[MeasuredValue]]:
     """Return all values of each number, the newest run's first."""
     found: dict[MeasurementKey, list[MeasuredValue]] = {}
     for cell in cells:
@@ -100,7 +100,7 @@ def _rows(cells: Sequence[PastCell]) -> dict[MeasurementKey, list[MeasuredValue]
 
 
 def _of_cell(
-    identity: Identity, old_cells: Sequence[PastCell], new_cells: Sequence[PastCell], tolerance: float
+    identity: Identity, old_cells: Sequence[CellSummary], new_cells: Sequence[CellSummary], tolerance: float
 ) -> Iterator[NumberChange]:
     olds, news = _rows(old_cells), _rows(new_cells)
     instead: set[MeasurementKey] = set()

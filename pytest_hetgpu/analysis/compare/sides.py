@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from pytest_hetgpu.store.run_summary import PastCell, PastRun
+from pytest_hetgpu.store.run_summary import CellSummary, RunSummary
 
 Identity = tuple[str, str]
 """A cell: its matrix and its id."""
@@ -30,13 +30,13 @@ class Side:
     """Runs under the user's name for them, the newest first; `note` is a remark on the choice."""
 
     name: str
-    runs: tuple[PastRun, ...]
+    runs: tuple[RunSummary, ...]
     note: str = ""
 
     @cached_property
-    def cells(self) -> Mapping[Identity, tuple[PastCell, ...]]:
+    def cells(self) -> Mapping[Identity, tuple[CellSummary, ...]]:
         """Each cell in every run that has it, the newest first."""
-        found: dict[Identity, list[PastCell]] = {}
+        found: dict[Identity, list[CellSummary]] = {}
         for run in self.runs:
             for cell in run.cells:
                 found.setdefault((cell.matrix, cell.scenario), []).append(cell)

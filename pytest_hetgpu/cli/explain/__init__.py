@@ -1,1 +1,1 @@
-"""What a log says of its run, with nothing else known of it."""
+"""The explanation of a log alone, without any other facts of its run."""

@@ -1,4 +1,4 @@
-"""What `remote/pump.py` is asked on each node, and what it answers. Pure."""
+"""What `remote/tcp_probe.py` is asked on each node, and what it answers. Pure."""
 
 from __future__ import annotations
 

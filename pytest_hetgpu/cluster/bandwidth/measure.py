@@ -48,7 +48,7 @@ class Wires:
         job = cluster.job
         placement = job.matrix, job.axes["placement"]
         if placement not in self._known:
-            with held(job, self.journal.waits):
+            with held(job, self.journal.waiting):
                 found = self._kept(placement) or self._measured(cluster)
             lost = any(member.lost() for member in _members(cluster).values())
             self._tries[placement] = self._tries.get(placement, 0) + 1
@@ -59,14 +59,14 @@ class Wires:
 
     def _kept(self, placement: tuple[str, str]) -> Wire | None:
         """What another process of this run found out; hosts are the same, whoever made the nodes on them."""
-        report = files.wire_of(self.run, "-".join(placement))
+        report = files.read_wire(self.run, "-".join(placement))
         return report.limit if report and report.limit.gbs is not None else None
 
     def _measured(self, cluster: Cluster) -> Wire:
         job = cluster.job
         report = measure(job, _members(cluster), _environments(cluster), self.seconds)
-        files.keep_wire(self.run, f"{job.matrix}-{job.axes['placement']}", report)
-        self.journal.wire(job, report)
+        files.write_wire(self.run, f"{job.matrix}-{job.axes['placement']}", report)
+        self.journal.bandwidth_measured(job, report)
         return report.limit
 
 
@@ -117,7 +117,7 @@ def pump(two: Two, members: Mapping[int, RemoteNode], seconds: float) -> Pair:
 def _asked(node: Node, members: Mapping[int, RemoteNode], request: Mapping[str, Any], read: Callable[[bytes], T]) -> T:
     """What the program on a node answers. Raises what the member raises, ProvisionError where there is no answer."""
     member = members[node.index]
-    argv = ("python3", f"{member.folder}/programs/pump.py")
+    argv = ("python3", f"{member.folder}/programs/tcp_probe.py")
     answer = member.exec(argv, stdin=json.dumps(request).encode(), timeout=request["limit"] + answers.START)
     if answer.returncode:
         last = answer.stderr.decode(errors="replace").strip().rpartition("\n")[2]

@@ -169,7 +169,7 @@ def _answer(argv: tuple[str, ...], stdin: bytes, words: str) -> tuple[int, bytes
 def program() -> bytes:
     """Return the program that looks at a machine, its two files as one text."""
     folder = REMOTE
-    return _LOADER.format((folder / "segments.py").read_text("utf-8")).encode() + (folder / "sweep.py").read_bytes()
+    return _LOADER.format((folder / "segments.py").read_text("utf-8")).encode() + (folder / "leftovers.py").read_bytes()
 
 
 def _thing(told: Mapping[str, Any], host: str) -> Thing | None:

@@ -9,7 +9,7 @@ NAME = "part-"
 
 def put_aside(folder: RunFolder, label: str, part: int) -> None:
     """Moves all that lies in a cell's folder into `part-N` below it, N the part before this one. Raises OSError."""
-    folder.put_aside(label, f"{NAME}{part - 1}")
+    folder.archive_raw_logs(label, f"{NAME}{part - 1}")
     here = folder.scenario(label)
     found = [path for path in here.iterdir() if not path.name.startswith(NAME)] if here.is_dir() else []
     if found:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pytest_hetgpu.execution.resume.earlier import Earlier
 from pytest_hetgpu.execution.runner import Beginning, Recorder
 from pytest_hetgpu.planning.suite import Suite
-from pytest_hetgpu.store.cells import CellRecord, utc
-from pytest_hetgpu.store.disk_errors import writing
+from pytest_hetgpu.store.cells import CellRecord, format_utc
+from pytest_hetgpu.store.disk_errors import storage_errors
 from pytest_hetgpu.store.folder import RunFolder
-from pytest_hetgpu.store.properties import Pair, to_pairs
+from pytest_hetgpu.store.properties import Property, to_properties
 
 
 def next_part(suite: Suite, earlier: Earlier, begun: Beginning) -> Recorder:
@@ -16,15 +16,15 @@ def next_part(suite: Suite, earlier: Earlier, begun: Beginning) -> Recorder:
     from pytest_hetgpu.analysis.baseline import saved_baseline
     from pytest_hetgpu.cluster.drift import set_first
 
-    with writing(earlier.journal.folder):
+    with storage_errors(earlier.journal.folder):
         set_first(earlier.journal.folder)
     recorder = Recorder(suite, RunFolder(earlier.journal.folder), earlier.journal)
     recorder.begin(begun, saved_baseline(earlier.journal.folder))
     return recorder
 
 
-def keep(recorder: Recorder, cell: CellRecord) -> list[Pair]:
+def keep(recorder: Recorder, cell: CellRecord) -> list[Property]:
     """Leaves a cell as an earlier part judged it; gives what its test report is to hold."""
     recorder.outcomes[cell.matrix, cell.label] = cell.outcome
-    when = utc(cell.started) if cell.started else "in an earlier part"
-    return [*to_pairs(cell.outcome, label=cell.label, matrix=cell.matrix), ("kept", when)]
+    when = format_utc(cell.started) if cell.started else "in an earlier part"
+    return [*to_properties(cell.outcome, label=cell.label, matrix=cell.matrix), ("kept", when)]

@@ -61,7 +61,7 @@ def take_up(folder: Path, basis: Mapping[str, str]) -> Earlier:
     journal = Journal(folder, MAIN, sole=True)
     try:
         others = (path for path in sorted((folder / "journal").glob("*.jsonl")) if path != journal.path)
-        writer_lock.await_end(others, _PATIENCE)
+        writer_lock.wait_for_writers(others, _PATIENCE)
         record = read_run(folder)
         _check(folder, record, basis)
     except BaseException:

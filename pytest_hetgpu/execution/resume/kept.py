@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from pytest_hetgpu.model.job import Scenario
 from pytest_hetgpu.model.verdict import Verdict
-from pytest_hetgpu.store.cells import CellRecord, RunRecord, State
+from pytest_hetgpu.store.cells import CellRecord, CellState, RunRecord
 from pytest_hetgpu.store.disk_errors import JUDGE as STORAGE
 
 Kept = Mapping[tuple[str, str], CellRecord]
@@ -50,11 +50,11 @@ def remarks(record: RunRecord) -> Iterator[str]:
 
 def _again(cell: CellRecord) -> str:
     """Why a cell is run again; "" where it is not."""
-    if cell.state in (State.STARTED, State.FINISHED):
+    if cell.state in (CellState.STARTED, CellState.FINISHED):
         return "flight"
-    if cell.state is State.SKIPPED or cell.outcome.verdict is Verdict.NOT_RUN:
-        return "absent" if cell.state is not State.PLANNED else "planned"
-    return _of_verdict(cell) if cell.state is State.JUDGED else "planned"
+    if cell.state is CellState.SKIPPED or cell.outcome.verdict is Verdict.NOT_RUN:
+        return "absent" if cell.state is not CellState.PLANNED else "planned"
+    return _of_verdict(cell) if cell.state is CellState.JUDGED else "planned"
 
 
 def _of_verdict(cell: CellRecord) -> str:

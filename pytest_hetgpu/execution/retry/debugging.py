@@ -22,7 +22,7 @@ def debugged(
     bounds: Bounds,
 ) -> DebugRun | None:
     """What a cell did when it was run once more, on what `provision` gives; None where it cannot be run there."""
-    beside = folder.further(DEBUG)
+    beside = folder.for_attempt(DEBUG)
     try:
         cluster = provision()
         result = execute(cluster, beside, None, bounds)

@@ -73,14 +73,14 @@ class Returning:
         if address in self._given_up or budget.spent:
             return False
         deadline = time.monotonic() + limit
-        self._journal.waits(job, f"{WAITS}{address}: it does not answer (up to {limit:g} s)")
+        self._journal.waiting(job, f"{WAITS}{address}: it does not answer (up to {limit:g} s)")
         try:
             while time.monotonic() < deadline and not budget.spent:
                 self._pause.wait(_STEP)
                 if service.answers(_PING):
                     return True
         finally:
-            self._journal.waits(job, "")
+            self._journal.waiting(job, "")
         self._given_up.add(address)
         return False
 

@@ -12,12 +12,12 @@ from pytest_hetgpu.execution.retry import quarantine
 from pytest_hetgpu.model.job import Job
 from pytest_hetgpu.model.outcome import Outcome, RunResult
 from pytest_hetgpu.store.encode import RecordError, from_json
-from pytest_hetgpu.store.events import NAMES, Health
+from pytest_hetgpu.store.events import NAMES, HealthReported
 from pytest_hetgpu.store.journal import Journal
 
 T = TypeVar("T")
 
-_OURS = f'"event":"{NAMES[Health]}"'.encode()
+_OURS = f'"event":"{NAMES[HealthReported]}"'.encode()
 
 
 class NodeHealth:
@@ -27,7 +27,7 @@ class NodeHealth:
         self.limit: int | None = quarantine.LIMIT
         self._journal = journal
         self._read: dict[Path, int] = {}
-        self._seen: list[Health] = []
+        self._seen: list[HealthReported] = []
 
     def made(self, job: Job, make: Callable[[], T], forgive: Callable[[], None]) -> T:
         """The nodes that `make` gives; while one is at fault it is tried again, until it is given up: others skip.
@@ -87,12 +87,12 @@ class NodeHealth:
                     self._seen += _health(line, self._journal.part)
 
 
-def _health(line: bytes, since: int) -> Iterator[Health]:
+def _health(line: bytes, since: int) -> Iterator[HealthReported]:
     """What a line tells of nodes, if it is of that part of the run: a run is taken up again once they are mended."""
     if _OURS in line[:200]:
         try:
             data = json.loads(line)
             if data.get("part", 0) >= since:
-                yield from_json(Health, data)
+                yield from_json(HealthReported, data)
         except (ValueError, RecordError):
             return

@@ -11,7 +11,7 @@ from pytest_hetgpu.extensions.runtimes.lookup import runtime_of
 from pytest_hetgpu.model.job import Job, Node
 from pytest_hetgpu.model.outcome import Outcome, RunResult
 from pytest_hetgpu.model.verdict import Kind
-from pytest_hetgpu.store.events import Health
+from pytest_hetgpu.store.events import HealthReported
 
 LIMIT = 2
 """Times in a row that a node cannot be made ready before it is given up."""
@@ -48,14 +48,14 @@ def names(job: Job) -> tuple[str, ...]:
     return tuple(dict.fromkeys(map(name_of, mine)))
 
 
-def of_error(job: Job, blamed: str, why: str) -> Health:
+def of_error(job: Job, blamed: str, why: str) -> HealthReported:
     """What a job's nodes have shown that could not be made ready; `blamed` is the name of the one at fault."""
     found = [node for node in job.everybody if blamed == node.name or blamed.startswith(f"{node.name} (")]
     failed = {name_of(node): why for node in found}
     return _health(job, failed, why, came_up=False, ready=False)
 
 
-def of_run(job: Job, outcome: Outcome, result: RunResult) -> Health:
+def of_run(job: Job, outcome: Outcome, result: RunResult) -> HealthReported:
     """What a run has shown of its nodes: who was lost, whom its failure names, or that it did not come up at all.
 
     Nodes whose container engine went away have shown nothing.
@@ -76,14 +76,14 @@ def of_run(job: Job, outcome: Outcome, result: RunResult) -> Health:
     return _health(job, failed, outcome.why if failing else "", came_up=came_up)
 
 
-def _health(job: Job, failed: Mapping[str, str], why: str, *, came_up: bool, ready: bool = True) -> Health:
+def _health(job: Job, failed: Mapping[str, str], why: str, *, came_up: bool, ready: bool = True) -> HealthReported:
     """Where a node is known to have `failed` the others are not suspect, also if it is none that can be given up."""
     nodes = names(job)
     blamed = {name: failed[name] for name in failed if name in nodes}
-    return Health(job.matrix, job.scenario, nodes, came_up, blamed, "" if failed else why, ready=ready)
+    return HealthReported(job.matrix, job.scenario, nodes, came_up, blamed, "" if failed else why, ready=ready)
 
 
-def quarantined(seen: Iterable[Health], limit: int = LIMIT) -> dict[str, str]:
+def quarantined(seen: Iterable[HealthReported], limit: int = LIMIT) -> dict[str, str]:
     """The nodes that are given up, each with the reason, in the order in which they were.
 
     A node is given up that could not be made ready `limit` times in a row, or was lost (or named by failures to start)
@@ -106,7 +106,7 @@ def quarantined(seen: Iterable[Health], limit: int = LIMIT) -> dict[str, str]:
     return given_up
 
 
-def _count(record: _Record, health: Health, node: str, company: frozenset[str]) -> None:
+def _count(record: _Record, health: HealthReported, node: str, company: frozenset[str]) -> None:
     if node in health.failed:
         if health.ready:
             record.lost += 1
@@ -120,7 +120,7 @@ def _count(record: _Record, health: Health, node: str, company: frozenset[str]) 
         record.partners.add(company)
 
 
-def _why(record: _Record, health: Health, node: str, limit: int, *, elsewhere: bool) -> str:
+def _why(record: _Record, health: HealthReported, node: str, limit: int, *, elsewhere: bool) -> str:
     if node in health.failed:
         failures = record.unready + record.lost
         if record.unready >= limit or failures > limit:

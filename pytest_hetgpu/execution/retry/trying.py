@@ -32,7 +32,7 @@ class Trying:
         cell = (job.matrix, job.label)
         if cell != self._cell:
             self._cell, self._failed, self._note = cell, [], ""
-            self._folder.forget_attempts(job.label)
+            self._folder.remove_attempts(job.label)
 
     def tried(self, scenario: Scenario) -> bool:
         """Whether an attempt at this cell has failed, and this is about another one."""
@@ -55,10 +55,10 @@ class Trying:
     def failed(self, job: Job, outcome: Outcome) -> None:
         """Keeps an attempt that another one follows: in the journal first, then its files in a folder of their own."""
         number = len(self._failed) + 1
-        folder = self._folder.further(f"{ATTEMPT}{number}")
+        folder = self._folder.for_attempt(f"{ATTEMPT}{number}")
         kept = attempt_of(outcome, str(folder.log(job.label).relative_to(self._folder.path)))
         self._journal.attempted(job, number, kept)
-        self._folder.set_aside(job.label, folder)
+        self._folder.move_attempt(job.label, folder)
         self._failed.append(kept)
 
     @property
@@ -79,7 +79,7 @@ class Trying:
 def kept(folder: RunFolder, label: str) -> Iterator[tuple[RunFolder, RunResult]]:
     """The attempts at a cell that failed before its last one, as they lie on disk, in their order."""
     number = 1
-    while (attempt := folder.further(f"{ATTEMPT}{number}")).job(label).exists():
+    while (attempt := folder.for_attempt(f"{ATTEMPT}{number}")).job(label).exists():
         result = read_result(attempt.job(label))
         if result is not None:
             yield attempt, result

@@ -1,7 +1,7 @@
 """What every probe says: what it wants to see of a node, and which facts it reads from that.
 
 A probe asks for files and commands and reads the answer; it touches nothing itself. All probes of a node are asked in
-one call of `remote/look.py`, whose answer is a `Seen`.
+one call of `remote/gather_facts.py`, whose answer is a `Seen`.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Seen:
 
     @classmethod
     def of(cls, answer: Mapping[str, Any]) -> Seen:
-        """The answer of `remote/look.py`. Raises KeyError, TypeError or AttributeError for one of another shape."""
+        """Read the answer of `remote/gather_facts.py`. Raises KeyError, TypeError or AttributeError if it is none."""
         return cls(
             system=dict(answer.get("system", {})),
             files=dict(answer.get("files", {})),
@@ -111,7 +111,7 @@ def _ran(one: Mapping[str, Any]) -> Ran:
 
 
 class Probe(abc.ABC):
-    """One subject. Its class variables are what it asks `remote/look.py` for, in that program's words."""
+    """One subject. Its class variables are what it asks `remote/gather_facts.py` for, in that program's words."""
 
     title: ClassVar[str]
     files: ClassVar[tuple[str | tuple[str, int], ...]] = ()

@@ -24,7 +24,7 @@ from pytest_hetgpu.model.outcome import RunResult
 T = TypeVar("T")
 
 StackDumper = Callable[[Mapping[str, Any], float], bytes]
-"""Runs `remote/stacks.py` on a node for so many seconds; returns b"" if it gives no answer."""
+"""Runs `remote/dump_stacks.py` on a node for so many seconds; returns b"" if it gives no answer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """What workloads have in common whose program is not ours: where it is looked for, how it is started and read.
 
-`remote/foreign.py` starts it on each rank, after the rank has said who it is and which MPI the program will load.
+`remote/run_external.py` starts it on each rank, after the rank has said who it is and which MPI the program will load.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class ForeignWorkload(Workload):
         return (self.command(),)
 
     def options(self) -> tuple[str, ...]:
-        """Further options of `remote/foreign.py`."""
+        """Further options of `remote/run_external.py`."""
         return ()
 
     def program(self) -> tuple[str, ...]:
@@ -93,7 +93,7 @@ class ForeignWorkload(Workload):
         first, *others = self.commands()
         parts = itertools.chain.from_iterable((":::", *other) for other in others)
         mpi4py = ("--mpi4py",) * self.mpi4py
-        return ("foreign.py", *folders, *mpi4py, *self.options(), "--", *first, *parts)
+        return ("run_external.py", *folders, *mpi4py, *self.options(), "--", *first, *parts)
 
     def argv(self, interpreter: str, programs: str) -> tuple[str, ...]:
         file, *arguments = self.program()

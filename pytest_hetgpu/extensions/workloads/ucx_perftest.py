@@ -69,7 +69,7 @@ class UcxPerftest(ForeignWorkload):
         return (self.settings.program, "-p", str(self.settings.port)), self.command()
 
     def options(self) -> tuple[str, ...]:
-        return "--door", f"{{node0}}:{self.settings.port}"
+        return "--server", f"{{node0}}:{self.settings.port}"
 
     def points(self) -> tuple[Point, ...]:
         return points((self.settings.size,), "uint8")

@@ -1,7 +1,7 @@
-"""The page itself: one template, with its style, its scripts and a run's facts inside.
+"""The page: one template, with its style, its scripts and the data of a run.
 
-Charts are plotly's. Its script is packed into the page and unpacked by the browser when the first chart is looked at,
-so that a page of thousands of cells opens at once.
+Charts are drawn by plotly. Its script is compressed in the page, and the browser unpacks it for the first visible
+chart. So a page of thousands of cells opens at once.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ SCRIPTS = ("dom.js", "store.js", "matrix.js", "charts.js", "timeline.js", "cell.
 
 
 def render(facts: Mapping[str, Any]) -> str:
-    """`index.html` of what `page_facts` gave."""
-    scripts = Markup("\n").join(_asset(name) for name in SCRIPTS)
+    """Render `index.html` from the result of `page_data`."""
+    scripts = Markup("\n").join(_read_asset(name) for name in SCRIPTS)
     return template().render(
         facts=facts,
-        style=_asset("style.css"),
+        style=_read_asset("style.css"),
         script=scripts,
         charts=packed_charts() if any({"series", "timeline"} & cell.keys() for cell in facts["cells"]) else "",
     )
@@ -34,20 +34,20 @@ def render(facts: Mapping[str, Any]) -> str:
 
 @cache
 def template() -> Template:
-    """The page's template, compiled once."""
+    """Return the template of the page, compiled once."""
     loader = PackageLoader("pytest_hetgpu.reporting.html", "assets")
     made = Environment(loader=loader, autoescape=select_autoescape(), undefined=StrictUndefined)
     return made.get_template("index.html.j2")
 
 
-def _asset(name: str) -> Markup:
+def _read_asset(name: str) -> Markup:
     text = (resources.files(__package__) / "assets" / name).read_text(encoding="utf-8")
-    return Markup(text)  # noqa: S704 - ours, with nothing of a run: facts go through `tojson`, which leaves no markup
+    return Markup(text)  # noqa: S704 - our own files; the data of a run goes through `tojson`, which leaves no markup
 
 
 @cache
 def packed_charts() -> str:
-    """plotly's script, gzip in base64; "" where it is not installed: the page then has tables instead of charts."""
+    """Return plotly's script, gzip in base64; "" if it is not installed: then the page has tables instead of charts."""
     spec = importlib.util.find_spec("plotly")
     places = spec.submodule_search_locations if spec else None
     for place in places or ():

@@ -1,1 +1,1 @@
-"""A failure as its upstream wants to receive it: the text of an issue, a script that reproduces it, and the files."""
+"""A failure in the form of its upstream: the text of an issue, a script that reproduces it, and the files."""

@@ -1,4 +1,4 @@
-"""`hetgpu bundle RUN CELL|KEY`: everything that an upstream issue needs, as archives that its tracker takes."""
+"""`hetgpu bundle RUN CELL|KEY`: all files that an upstream issue needs, as archives that its tracker accepts."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from pytest_hetgpu.cluster.pool import rank_programs
 from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.extensions.runtimes.containers.build_context import PRIVATE, context
 from pytest_hetgpu.model.messages import known
-from pytest_hetgpu.reporting.upstream.issue import issue, job_of, title, upstream
+from pytest_hetgpu.reporting.upstream.issue import read_stored_job, render_issue, title, upstream_of
 from pytest_hetgpu.reporting.upstream.projects import Project, slug
-from pytest_hetgpu.reporting.upstream.script import PROGRAMS, image_folders, script
+from pytest_hetgpu.reporting.upstream.script import PROGRAMS, image_folders, render_script
 from pytest_hetgpu.store import environment
 from pytest_hetgpu.store.cells import CellRecord, RunRecord, read_run
 from pytest_hetgpu.store.files import refuse_links, write_atomically
 from pytest_hetgpu.store.folder import RunFolder
-from pytest_hetgpu.store.redaction.anonymity import kept, without_names
+from pytest_hetgpu.store.redaction.anonymity import anonymised, is_anonymous
 from pytest_hetgpu.store.redaction.redact import redact_bytes, redact_json
 
 LIMIT = 24 << 20
 """Bytes of an archive; GitHub takes 25 MB."""
 _CHUNK = 1 << 20
 _MOST_LOGS = 5
-_SPARE = 64 << 10  # what headers take
+_HEADER_BYTES = 64 << 10  # an estimate for all headers
 
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """The archives, the first of which has all but long logs; the issue's title, and whose tracker it is for."""
+    """The written archives, the first of which holds all but long logs; the issue's title and its project."""
 
     files: tuple[Path, ...]
     title: str
@@ -48,30 +48,31 @@ class _File:
     mode: int = 0o644
 
 
-def bundle(run: Path, wanted: str, out: Path | None = None, limit: int = LIMIT) -> Bundle:
-    """Writes the archives of a cell, by its label, or of all cells of a signature's key; `out` is the first one's path.
+def write_bundle(run: Path, wanted: str, out: Path | None = None, limit: int = LIMIT) -> Bundle:
+    """Write the archives of a cell, by its label, or of all cells with a signature key.
 
-    Raises UsageError for a run, a cell or a key that is not there, and for a place that cannot be written.
+    `out` is the path of the first archive. Raises UsageError if the run, the cell or the key does not exist, or an
+    archive cannot be written.
     """
     refuse_links(run)
     record, folder = read_run(run), RunFolder(run)
-    cells = _cells(record, wanted)
+    cells = _find_cells(record, wanted)
     name = slug(wanted)
     first = out or Path(f"{name}.tar.gz")
-    with without_names(record, folder) if kept(run) else nullcontext():
-        small, logs = list(_small(record, folder, cells)), list(_logs(folder, cells))
-    whole = sum(len(one.data) for one in (*small, *logs)) + _SPARE <= limit
-    parts = [[*small, *logs]] if whole else [small, *_split(logs, limit - _SPARE)]
+    with anonymised(record, folder) if is_anonymous(run) else nullcontext():
+        small, logs = list(_main_files(record, folder, cells)), list(_log_files(folder, cells))
+    whole = sum(len(one.data) for one in (*small, *logs)) + _HEADER_BYTES <= limit
+    parts = [[*small, *logs]] if whole else [small, *_split(logs, limit - _HEADER_BYTES)]
     paths = [first, *(first.with_name(f"{_stem(first)}-logs-{number}.tar.gz") for number in range(1, len(parts)))]
     try:
         for path, files in zip(paths, parts, strict=True):
-            write_atomically(path, _packed(name, files))
+            write_atomically(path, _pack(name, files))
     except OSError as error:
         raise UsageError(f"{error.filename or first}: cannot be written ({error.strerror})") from None
-    return Bundle(tuple(paths), title(cells[0]), upstream(cells[0]))
+    return Bundle(tuple(paths), title(cells[0]), upstream_of(cells[0]))
 
 
-def _cells(record: RunRecord, wanted: str) -> list[CellRecord]:
+def _find_cells(record: RunRecord, wanted: str) -> list[CellRecord]:
     found = [cell for cell in record.cells if wanted in (cell.label, cell.scenario)]
     found = found or [cell for cell in record.cells if cell.outcome.signature and cell.outcome.signature.key == wanted]
     if not found:
@@ -81,29 +82,32 @@ def _cells(record: RunRecord, wanted: str) -> list[CellRecord]:
     return found
 
 
-def _small(record: RunRecord, folder: RunFolder, cells: Sequence[CellRecord]) -> Iterator[_File]:
-    """The issue, the script with what it needs, and what was asked of the cells."""
-    yield _File("issue.md", issue(record, folder, cells, environment.read_all(folder.path)).encode())
+def _main_files(record: RunRecord, folder: RunFolder, cells: Sequence[CellRecord]) -> Iterator[_File]:
+    """Yield the issue, the script with the files that it needs, and the stored jobs of the cells."""
+    yield _File("issue.md", render_issue(record, folder, cells, environment.read_all(folder.path)).encode())
     cell = cells[0]
-    job = job_of(folder, cell)
+    job = read_stored_job(folder, cell)
     if job:
         key = cell.outcome.signature.key if cell.outcome.signature else ""
-        yield _File("reproduce.sh", script(job, key).encode(), 0o755)
+        yield _File("reproduce.sh", render_script(job, key).encode(), 0o755)
         for name, data in sorted(rank_programs().items()):
             yield _File(f"{PROGRAMS}/{Path(name).name}", data)
         for name, place in image_folders(job).items():
-            yield from _folder(name, Path(place))
+            yield from _image_files(name, Path(place))
     for one in cells[:_MOST_LOGS]:
         for path in (folder.job(one.label), folder.stacks(one.label)):
             if path.is_file():
-                yield _File(f"cells/{path.parent.name}/{path.name}", _redacted(path))
+                yield _File(f"cells/{path.parent.name}/{path.name}", _read_redacted(path))
     for path in {environment.path_of(folder.path, f"{one.matrix}-{one.axes.get('placement')}") for one in cells}:
         if path.is_file():
-            yield _File(f"placements/{path.parent.name}.json", _redacted(path))
+            yield _File(f"placements/{path.parent.name}.json", _read_redacted(path))
 
 
-def _folder(name: str, place: Path) -> Iterator[_File]:
-    """An image's build context without secrets: its text redacted, and files left out that are made to hold them."""
+def _image_files(name: str, place: Path) -> Iterator[_File]:
+    """Yield the build context of an image without secrets.
+
+    Text is redacted, and files of kinds that hold secrets are left out.
+    """
     left = []
     for entry in context(str(place)):
         if not stat.S_ISREG(entry.mode):
@@ -120,19 +124,19 @@ def _folder(name: str, place: Path) -> Iterator[_File]:
         yield _File(f"{name}.left-out.txt", redact_bytes("\n".join((*lines, "")).encode("utf-8", "surrogateescape")))
 
 
-def _logs(folder: RunFolder, cells: Sequence[CellRecord]) -> Iterator[_File]:
-    """Output of the first cells, their debug reruns' too."""
+def _log_files(folder: RunFolder, cells: Sequence[CellRecord]) -> Iterator[_File]:
+    """Yield the output of the first cells and of their debug reruns."""
     for cell in cells[:_MOST_LOGS]:
         logs = {"output.log": folder.log(cell.label)}
         if cell.outcome.debug:
             logs["debug.log"] = folder.path / cell.outcome.debug.log
         for name, path in logs.items():
             if path.is_file() and path.resolve().is_relative_to(folder.path.resolve()):
-                yield _File(f"cells/{folder.scenario(cell.label).name}/{name}", _redacted(path))
+                yield _File(f"cells/{folder.scenario(cell.label).name}/{name}", _read_redacted(path))
 
 
-def _redacted(path: Path) -> bytes:
-    """A file without secrets, some lines at a time; a key that lies across them is recognised from both sides."""
+def _read_redacted(path: Path) -> bytes:
+    """Read a file without secrets, some lines at a time. A key that lies across them is recognised from both sides."""
     if path.suffix == ".json":
         with suppress(ValueError, RecursionError):
             return json.dumps(redact_json(json.loads(path.read_bytes())), indent=1).encode()
@@ -144,7 +148,7 @@ def _redacted(path: Path) -> bytes:
 
 
 def _split(logs: Sequence[_File], limit: int) -> Iterator[list[_File]]:
-    """Logs in parts that fit however little they can be compressed, cut at line ends."""
+    """Split logs into parts that fit even if they cannot be compressed, at line ends."""
     part: list[_File] = []
     room = limit
     for log in logs:
@@ -162,8 +166,8 @@ def _split(logs: Sequence[_File], limit: int) -> Iterator[list[_File]]:
         yield part
 
 
-def _packed(name: str, files: Sequence[_File]) -> bytes:
-    """A tar of files below a folder; nothing in it says who made it, or when."""
+def _pack(name: str, files: Sequence[_File]) -> bytes:
+    """Build a tar of files below a folder, without the name of its author or a date."""
     made = io.BytesIO()
     with tarfile.open(fileobj=made, mode="w:gz", compresslevel=6) as archive:
         for one in files:

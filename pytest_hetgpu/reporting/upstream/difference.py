@@ -1,4 +1,4 @@
-"""The cell that works and is most like one that does not. Pure."""
+"""The working cell that is most like a failing one. Pure."""
 
 from __future__ import annotations
 
@@ -6,33 +6,35 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_hetgpu.model.verdict import Verdict
-from pytest_hetgpu.reporting.upstream.script import anywhere
+from pytest_hetgpu.reporting.upstream.script import portable_token
 from pytest_hetgpu.store.cells import CellRecord
 
-_PAIRS = ("--mca", "--prtemca", "-genv", "-env")
-# Of two cells that differ in one axis, the one whose difference says most: the same nodes and work by other means.
-_TELLING = ("transport", "placement", "workload")
+_TWO_VALUE_OPTIONS = ("--mca", "--prtemca", "-genv", "-env")
+# Among cells that differ in one axis, prefer the most telling: the same nodes and workload over another transport.
+_AXIS_ORDER = ("transport", "placement", "workload")
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """`cell` works; `axes` are the values that differ: `(axis, failing, working)`. The words are those of commands."""
+    """A working `cell` and its differences from a failing one; the words are those of their commands."""
 
     cell: CellRecord
+    #: the values that differ: `(axis, failing, working)`
     axes: tuple[tuple[str, str, str], ...]
     only_failing: tuple[str, ...]
     only_working: tuple[str, ...]
 
 
-def nearest(failing: CellRecord, cells: Iterable[CellRecord]) -> Difference | None:
-    """The working cell of the same matrix that differs in the fewest axes; None where none works."""
+def find_nearest(failing: CellRecord, cells: Iterable[CellRecord]) -> Difference | None:
+    """Return the working cell of the same matrix that differs in the fewest axes; None if no cell works."""
     works = [one for one in cells if one.matrix == failing.matrix and one.outcome.verdict is Verdict.OK]
     if not works:
         return None
     best = min(works, key=lambda one: _distance(failing.axes, one.axes))
-    mine, theirs = _words(failing), _words(best)
+    mine, theirs = _setting_words(failing), _setting_words(best)
     axes = tuple(
-        (axis, failing.axes.get(axis, "-"), best.axes.get(axis, "-")) for axis in _differing(failing.axes, best.axes)
+        (axis, failing.axes.get(axis, "-"), best.axes.get(axis, "-"))
+        for axis in _differing_axes(failing.axes, best.axes)
     )
     return Difference(
         best,
@@ -42,23 +44,23 @@ def nearest(failing: CellRecord, cells: Iterable[CellRecord]) -> Difference | No
     )
 
 
-def _differing(mine: Mapping[str, str], theirs: Mapping[str, str]) -> list[str]:
+def _differing_axes(mine: Mapping[str, str], theirs: Mapping[str, str]) -> list[str]:
     return [axis for axis in dict.fromkeys((*mine, *theirs)) if mine.get(axis) != theirs.get(axis)]
 
 
 def _distance(mine: Mapping[str, str], theirs: Mapping[str, str]) -> tuple[int, int]:
-    differing = _differing(mine, theirs)
-    # An axis of the user's own (tuning) is the smallest difference there is.
-    return len(differing), sum(_TELLING.index(axis) + 1 for axis in differing if axis in _TELLING)
+    differing = _differing_axes(mine, theirs)
+    # A user-defined axis (tuning) is the smallest difference.
+    return len(differing), sum(_AXIS_ORDER.index(axis) + 1 for axis in differing if axis in _AXIS_ORDER)
 
 
-def _words(cell: CellRecord) -> Sequence[str]:
-    """The command's settings: options with their values as one word each."""
-    argv = [anywhere(token) for token in (cell.result.argv if cell.result else cell.argv)]
+def _setting_words(cell: CellRecord) -> Sequence[str]:
+    """Return the settings of the command: each option with its values as one word."""
+    argv = [portable_token(token) for token in (cell.result.argv if cell.result else cell.argv)]
     words: list[str] = []
     index = 0
     while index < len(argv):
-        if argv[index] in _PAIRS:
+        if argv[index] in _TWO_VALUE_OPTIONS:
             taken = 3
         else:
             taken = 1 + (argv[index].startswith("-") and index + 1 < len(argv) and _is_value(argv[index + 1]))

@@ -1,4 +1,4 @@
-"""The text of an issue: what a maintainer needs, in the order of the upstream's own form."""
+"""The text of an issue: the facts that a maintainer needs, in the order of the upstream's own form."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.planning.shell import script
 from pytest_hetgpu.reporting import cell_text, markdown
 from pytest_hetgpu.reporting.excerpt import excerpt
-from pytest_hetgpu.reporting.upstream.difference import nearest
-from pytest_hetgpu.reporting.upstream.doing import doing, settings
-from pytest_hetgpu.reporting.upstream.projects import Project, project
-from pytest_hetgpu.reporting.upstream.script import portable
+from pytest_hetgpu.reporting.upstream.description import describe_job, library_settings
+from pytest_hetgpu.reporting.upstream.difference import find_nearest
+from pytest_hetgpu.reporting.upstream.projects import Project, find_project
+from pytest_hetgpu.reporting.upstream.script import portable_job
 from pytest_hetgpu.store.cells import CellRecord, RunRecord
-from pytest_hetgpu.store.environment import TELLING, SeenPlacement
+from pytest_hetgpu.store.environment import SUMMARY_FACTS, PlacementFacts
 from pytest_hetgpu.store.folder import RunFolder, read_job
 from pytest_hetgpu.store.redaction.redact import redact, redact_argv
-from pytest_hetgpu.store.text import escape, one_line
+from pytest_hetgpu.store.text import escape_markdown, one_line
 
 LONGEST = 60_000
 """Characters of an issue's text; GitHub takes 65,536."""
@@ -40,17 +40,19 @@ _IMPACTS = {
     Kind.HANG: "Application hang",
     Kind.TIMEOUT: "Application hang",
 }
-"""What NCCL's form lets one choose from; all else ends the application."""
+"""The choices of NCCL's form; every other kind is an application crash."""
 _INTERPRETER = re.compile(r"\]\s+\S*python3?[\d.]*[\[(]|/python3?[\d.]*\(")
 
 
-_WEB = re.compile(r"https?://[^\s<>\"`|\\\[\]()*]+")
+_WEB_ADDRESS = re.compile(r"https?://[^\s<>\"`|\\\[\]()*]+")
 
 
-def issue(run: RunRecord, folder: RunFolder, cells: Sequence[CellRecord], placements: Iterable[SeenPlacement]) -> str:
-    """The issue of all cells that share a signature, told by the first of them."""
+def render_issue(
+    run: RunRecord, folder: RunFolder, cells: Sequence[CellRecord], placements: Iterable[PlacementFacts]
+) -> str:
+    """Render the issue of all cells that share a signature; the first cell is the example."""
     cell = cells[0]
-    found = _facts(run, folder, cells, {one.name: one for one in placements})
+    found = _template_values(run, folder, cells, {one.name: one for one in placements})
     made = Environment(  # noqa: S701 - Markdown: what is quoted is fenced or escaped, never markup of its own
         loader=PackageLoader("pytest_hetgpu.reporting.upstream", "templates"),
         undefined=StrictUndefined,
@@ -58,8 +60,8 @@ def issue(run: RunRecord, folder: RunFolder, cells: Sequence[CellRecord], placem
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.filters |= {"fenced": fenced, "code": code, "words": partial(escape, limit=2000)}
-    text = made.get_template(f"{upstream(cell).template}.md.j2").render(found)
+    made.filters |= {"fenced": fenced, "code": code, "words": partial(escape_markdown, limit=2000)}
+    text = made.get_template(f"{upstream_of(cell).template}.md.j2").render(found)
     text = re.sub(r"\n{3,}", "\n\n", text)
     return (
         text
@@ -68,26 +70,28 @@ def issue(run: RunRecord, folder: RunFolder, cells: Sequence[CellRecord], placem
     )
 
 
-def upstream(cell: CellRecord) -> Project:
-    """Whose tracker it goes to."""
+def upstream_of(cell: CellRecord) -> Project:
+    """Return the project whose tracker the issue belongs to."""
     signature = cell.outcome.signature
-    return project(signature.library if signature else None, signature.key if signature else "", cell.outcome.stack)
+    return find_project(
+        signature.library if signature else None, signature.key if signature else "", cell.outcome.stack
+    )
 
 
 def title(cell: CellRecord) -> str:
-    """`SIGSEGV in uct_tcp_ep_am_short (libuct.so) under MPI_Send, UCX 1.20.1`."""
+    """Format `SIGSEGV in uct_tcp_ep_am_short (libuct.so) under MPI_Send, UCX 1.20.1`."""
     signature, facts = cell.outcome.signature, cell.outcome.facts
     if signature is None:
-        return one_line(f"{cell_text.words(cell.outcome.kind)}: {cell.outcome.why}", 200)
+        return one_line(f"{cell_text.display_kind(cell.outcome.kind)}: {cell.outcome.why}", 200)
     where = f" in {signature.function}" if signature.function else ""
     where += f" ({signature.library})" if signature.library else ""
     what = f"{signature.signal}{where}" if signature.signal else signature.key
     under = f" under {signature.entry_point}" if signature.entry_point else ""
-    versions = [f"{name} {facts[key]}" for key, name in _NAMED if key in facts]
+    versions = [f"{name} {facts[key]}" for key, name in _VERSION_NAMES if key in facts]
     return one_line(", ".join((f"{what}{under}", *versions[:2])), 200)
 
 
-_NAMED = (
+_VERSION_NAMES = (
     ("ucx", "UCX"),
     ("ucc", "UCC"),
     ("nccl", "NCCL"),
@@ -99,37 +103,39 @@ _NAMED = (
 )
 
 
-def _facts(
-    run: RunRecord, folder: RunFolder, cells: Sequence[CellRecord], seen: Mapping[str, SeenPlacement]
+def _template_values(
+    run: RunRecord, folder: RunFolder, cells: Sequence[CellRecord], seen: Mapping[str, PlacementFacts]
 ) -> dict[str, Any]:
     cell = cells[0]
     outcome, signature = cell.outcome, cell.outcome.signature
     lines = excerpt(folder.log(cell.label), signature.line) if signature else []
-    near = nearest(cell, run.cells)
+    near = find_nearest(cell, run.cells)
     placement = seen.get(f"{cell.matrix}-{cell.axes.get('placement')}")
-    job = job_of(folder, cell)
+    job = read_stored_job(folder, cell)
     return {
-        # It stands in a comment, which it may not end.
+        # The title is inside a comment, and must not end it.
         "title": title(cell).replace("-->", "-- >"),
-        "project": upstream(cell).name,
-        "doing": doing(job) if job else "",
+        "project": upstream_of(cell).name,
+        "doing": describe_job(job) if job else "",
         "summary": _summary(run, cells),
-        "settings": list(settings((*job.command.argv, *_variables(job)))) if job else [],
-        "reason": escape(outcome.expectation.reason or "", 500) if outcome.expectation else "",
+        "settings": list(library_settings((*job.command.argv, *_variables(job)))) if job else [],
+        "reason": escape_markdown(outcome.expectation.reason or "", 500) if outcome.expectation else "",
         "key": signature.key if signature else "",
-        "what": escape(outcome.why, 1000),
-        "excerpt": "\n".join(trimmed(text for _, text in lines))
+        "what": escape_markdown(outcome.why, 1000),
+        "excerpt": "\n".join(trim_interpreter_frames(text for _, text in lines))
         or (one_line(signature.primary_line, 1000) if signature else ""),
-        "ranks": escape(rank_outcome.in_words(outcome.rank_outcomes), 1000),
-        "nodes": [escape(f"{name}: {node.hardware}") for name, node in placement.nodes.items()] if placement else [],
-        "facts": list(_table(placement, upstream(cell))) if placement else [],
+        "ranks": escape_markdown(rank_outcome.in_words(outcome.rank_outcomes), 1000),
+        "nodes": [escape_markdown(f"{name}: {node.hardware}") for name, node in placement.nodes.items()]
+        if placement
+        else [],
+        "facts": list(_facts_table(placement, upstream_of(cell))) if placement else [],
         "versions": list(_versions(cell)),
-        "stack": escape(outcome.stack),
-        "containers": (containers := list(_containers(job)) if job else []),
+        "stack": escape_markdown(outcome.stack),
+        "containers": (containers := list(_container_commands(job)) if job else []),
         "site_arguments": any(" --build-arg " in line for line in containers),
-        "command": _command(job) if job else cell_text.command_of(cell),
-        "nearest": _nearest(near) if near else None,
-        "others": [(escape(other.label), ", ".join(_versions(other))) for other in cells[1:][:_MOST_CELLS]],
+        "command": _portable_command(job) if job else cell_text.format_command(cell),
+        "nearest": _nearest_values(near) if near else None,
+        "others": [(escape_markdown(other.label), ", ".join(_versions(other))) for other in cells[1:][:_MOST_CELLS]],
         "more": max(0, len(cells) - 1 - _MOST_CELLS),
         "known": outcome.known,
         "links": list(
@@ -137,7 +143,7 @@ def _facts(
                 _link, dict.fromkeys(filter(None, (cell.issue, *(ln for entry in outcome.known for ln in entry.links))))
             )
         ),
-        "debug": escape(cell_text.debugged(outcome), 500),
+        "debug": escape_markdown(cell_text.describe_debug_rerun(outcome), 500),
         "has_script": job is not None,
         "impact": _IMPACTS.get(outcome.kind, "Application crash"),
     }
@@ -145,7 +151,7 @@ def _facts(
 
 def _versions(cell: CellRecord) -> Iterator[str]:
     facts = cell.outcome.facts
-    yield from (escape(f"{name} {facts[key]}") for key, name in _NAMED if key in facts)
+    yield from (escape_markdown(f"{name} {facts[key]}") for key, name in _VERSION_NAMES if key in facts)
 
 
 def _variables(job: Job) -> list[str]:
@@ -157,43 +163,45 @@ def _summary(run: RunRecord, cells: Sequence[CellRecord]) -> str:
     works = sum(one.outcome.kind.value == "passed" for one in ran)
     many = f"{len(cells)} of {len(ran)} jobs" if len(cells) > 1 else f"One of {len(ran)} jobs"
     verb = "end" if len(cells) > 1 else "ends"
-    return escape(
+    return escape_markdown(
         f"{many} that were run over other nodes, transports and programs {verb} like this; {works} work.", 1000
     )
 
 
 def _link(text: str) -> str:
-    """An address of the web as it is; anything else as words."""
-    return text if _WEB.fullmatch(text) else escape(text)
+    """Return a web address unchanged; escape any other text."""
+    return text if _WEB_ADDRESS.fullmatch(text) else escape_markdown(text)
 
 
-def _nearest(near: Any) -> dict[str, Any]:
+def _nearest_values(near: Any) -> dict[str, Any]:
     return {
         "label": one_line(near.cell.label),
-        "axes": [(escape(axis), one_line(failing), one_line(working)) for axis, failing, working in near.axes],
+        "axes": [(escape_markdown(axis), one_line(failing), one_line(working)) for axis, failing, working in near.axes],
         "failing": redact_argv(list(near.only_failing))[:20],
         "working": redact_argv(list(near.only_working))[:20],
     }
 
 
-def _table(placement: SeenPlacement, whose: Project) -> Iterator[list[str]]:
+def _facts_table(placement: PlacementFacts, whose: Project) -> Iterator[list[str]]:
     differing = {row.fact: row.values for row in placement.skew}
-    told = [
-        fact for fact in dict.fromkeys((*whose.facts, *TELLING, *differing)) if not fact.startswith(("clock", "env."))
+    facts = [
+        fact
+        for fact in dict.fromkeys((*whose.facts, *SUMMARY_FACTS, *differing))
+        if not fact.startswith(("clock", "env."))
     ]
-    for fact in told:
-        values = [escape(shown(node.environment.fact(fact)), 100) for node in placement.nodes.values()]
+    for fact in facts:
+        values = [escape_markdown(shown(node.environment.fact(fact)), 100) for node in placement.nodes.values()]
         if any(value not in ("-", "?") for value in values):
-            yield [f"{'≠ ' if fact in differing else ''}{escape(fact)}", *values]
+            yield [f"{'≠ ' if fact in differing else ''}{escape_markdown(fact)}", *values]
 
 
-def _containers(job: Job) -> Iterator[str]:
-    """How the nodes are made: images, their network, themselves."""
-    yield from map(redact, script.creation(portable(job)))
+def _container_commands(job: Job) -> Iterator[str]:
+    """Yield the commands that create the nodes: images, network, containers."""
+    yield from map(redact, script.creation(portable_job(job)))
 
 
-def job_of(folder: RunFolder, cell: CellRecord) -> Job | None:
-    """What was started for a cell; None where that was not kept, or cannot be read."""
+def read_stored_job(folder: RunFolder, cell: CellRecord) -> Job | None:
+    """Return the stored job of a cell; None if it is missing or cannot be read."""
     try:
         job = read_job(folder.job(cell.label))
         launcher = restored(job.launcher) if job.launcher else None
@@ -202,15 +210,15 @@ def job_of(folder: RunFolder, cell: CellRecord) -> Job | None:
         return None
 
 
-def _command(job: Job) -> str:
-    """As `reproduce.sh` starts it."""
-    command = portable(job).command
+def _portable_command(job: Job) -> str:
+    """Format the command as `reproduce.sh` starts it."""
+    command = portable_job(job).command
     variables = _variables(job)
     return shlex.join([*(("env", *variables) if variables else ()), *redact_argv(list(command.argv))])
 
 
-def trimmed(lines: Iterable[str]) -> Iterator[str]:
-    """A backtrace without the interpreter's own frames, of which there are dozens: their number stands for them."""
+def trim_interpreter_frames(lines: Iterable[str]) -> Iterator[str]:
+    """Replace the many frames of the Python interpreter in a backtrace by their number."""
     for inside, group in groupby(lines, key=lambda line: bool(_INTERPRETER.search(line))):
         kept = list(group)
         yield from (
@@ -219,12 +227,12 @@ def trimmed(lines: Iterable[str]) -> Iterator[str]:
 
 
 def fenced(text: str, language: str = "") -> str:
-    """Text as a block of code, whatever backticks it holds."""
+    """Format a text as a block of code, whatever backticks it holds."""
     longest = max((len(run) for run in re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{text}\n{fence}"
 
 
 def code(text: str) -> str:
-    """Text in one line as a code span."""
+    """Format a text, in one line, as a code span."""
     return markdown.code(text, 1000)

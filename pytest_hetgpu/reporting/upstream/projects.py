@@ -1,8 +1,11 @@
-"""Whose bug it may be: the project of the library at fault, and what its tracker asks of a report. Pure.
+"""The project of the library at fault, and the requests of its tracker. Pure.
 
-The headings in `templates/` are the fields of these forms in `.github/ISSUE_TEMPLATE`: bug_report.md of openucx/ucx and
-of open-mpi/ompi, ISSUE.yaml of NVIDIA/nccl, issue_report.yml of ROCm/rccl (its fields of the system together), and
-bug-report.yml of pytorch/pytorch. UCC is given UCX's.
+The headings in `templates/` are the fields of the upstreams' own forms in `.github/ISSUE_TEMPLATE`:
+
+- bug_report.md of openucx/ucx and of open-mpi/ompi; UCC gets the form of UCX
+- ISSUE.yaml of NVIDIA/nccl
+- issue_report.yml of ROCm/rccl, its system fields merged
+- bug-report.yml of pytorch/pytorch
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """An upstream: its `template` in `templates/`, where issues go, and which facts of nodes it wants first."""
+    """An upstream project: its `template` in `templates/`, its tracker, and the facts of nodes that it wants first."""
 
     name: str
     template: str
@@ -32,10 +35,10 @@ RCCL = Project("RCCL", "rccl", "https://github.com/ROCm/rccl/issues", ("rccl", "
 PYTORCH = Project(
     "PyTorch", "pytorch", "https://github.com/pytorch/pytorch/issues", ("torch", "torch.cuda", "torch.hip")
 )
-NOBODY = Project("", "plain", "")
+NO_PROJECT = Project("", "plain", "")
 
-# The first that a library, a signature's key or a family of transports speaks of; the narrower word first.
-_WORDS: tuple[tuple[str, Project], ...] = (
+# Patterns of libraries and signature keys. The first match wins, so narrower patterns come first.
+_PATTERNS: tuple[tuple[str, Project], ...] = (
     (r"libuc[tpsm]|\bucx\b|ucp_|uct_|PROTO_INFO", UCX),
     (r"libucc|\bucc\b|ucc_", UCC),
     (r"librccl|rccl", RCCL),
@@ -47,25 +50,25 @@ _WORDS: tuple[tuple[str, Project], ...] = (
 )
 
 
-def project(library: str | None, key: str, stack: str) -> Project:
-    """The project of a failure: by the library at fault, else by the signature's key, else by the MPI that ran."""
+def find_project(library: str | None, key: str, stack: str) -> Project:
+    """Return the project of a failure: by the library at fault, by the signature's key, else by the MPI that ran."""
     for text in (library or "", key):
-        for pattern, found in _WORDS:
+        for pattern, found in _PATTERNS:
             if text and re.search(pattern, text):
                 return found
     return next(
         (found for name, found in (("Open MPI", OPENMPI), ("MPICH", MPICH), ("torch", PYTORCH)) if name in stack),
-        NOBODY,
+        NO_PROJECT,
     )
 
 
 def slug(key: str) -> str:
-    """A signature's key as a file's name."""
+    """Convert the key of a signature to a file name."""
     return re.sub(r"[^A-Za-z0-9.+-]+", "-", key).strip("-.")[:80] or "failure"
 
 
-def named(keys: Sequence[str]) -> dict[str, str]:
-    """A file's name for each key; keys whose names would be one are numbered."""
+def file_names(keys: Sequence[str]) -> dict[str, str]:
+    """Return a file name per key; number the keys whose names would be equal."""
     made: dict[str, str] = {}
     for key in keys:
         name, number = slug(key), 2

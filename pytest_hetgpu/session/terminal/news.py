@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 
-from pytest_hetgpu.analysis.compare.cells import CellChange, CellState, changes
+from pytest_hetgpu.analysis.compare.cells import CellChange, TypicalOutcome, changes
 from pytest_hetgpu.analysis.compare.sides import ChangeKind, Identity, Side
 from pytest_hetgpu.model.verdict import Verdict
-from pytest_hetgpu.store.properties import CellPairs
-from pytest_hetgpu.store.run_summary import PastCell, PastRun
+from pytest_hetgpu.store.properties import CellProperties
+from pytest_hetgpu.store.run_summary import CellSummary, RunSummary
 from pytest_hetgpu.store.text import one_line
 
 Line = tuple[str, dict[str, bool]]
@@ -19,7 +19,7 @@ _NEW = (Verdict.NEW, Verdict.CHANGED, Verdict.FIXED)
 _TOLD = (ChangeKind.WORSE, ChangeKind.CHANGED, ChangeKind.BETTER)
 
 
-def unexpected(seen: Iterable[CellPairs]) -> Iterator[Line]:
+def unexpected(seen: Iterable[CellProperties]) -> Iterator[Line]:
     """What is not as expected, equal failures in one line: `new: SIGSEGV@libuct.so!... (3 cells: a, b, c)`."""
     found: dict[tuple[Verdict, str], list[str]] = {}
     for pairs in seen:
@@ -34,9 +34,9 @@ def unexpected(seen: Iterable[CellPairs]) -> Iterator[Line]:
         yield f"and {len(ordered) - MOST_LINES} more that are not as expected", _RED
 
 
-def since(before: Side, cells: Mapping[Identity, PastCell], labels: Mapping[Identity, str]) -> Iterator[Line]:
+def since(before: Side, cells: Mapping[Identity, CellSummary], labels: Mapping[Identity, str]) -> Iterator[Line]:
     """What is not as it was: equal changes in one line. Cells that this run was not asked for are not missed."""
-    now = PastRun("", "", 0.0, "", "", (), tuple(cells.values()))
+    now = RunSummary("", "", 0.0, "", "", (), tuple(cells.values()))
     changed = [one for one in changes(before, Side("now", (now,))) if (one.matrix, one.scenario) in cells]
     found: dict[tuple[ChangeKind, str], list[str]] = {}
     for one in changed:
@@ -73,7 +73,7 @@ def _named(side: Side) -> str:
         return newest.id
 
 
-def _words(state: CellState) -> str:
+def _words(state: TypicalOutcome) -> str:
     said = state.kind.value.replace("_", " ")
     if not state.ran:
         return f"not run ({one_line(state.why, 80)})" if state.why else "not run"

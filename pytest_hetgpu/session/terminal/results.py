@@ -16,9 +16,9 @@ from pytest_hetgpu.model.sizes import show_size
 from pytest_hetgpu.model.verdict import Verdict
 from pytest_hetgpu.reporting.table import table
 from pytest_hetgpu.store.cells import CellRecord
-from pytest_hetgpu.store.properties import CellPairs, from_pairs
-from pytest_hetgpu.store.run_summary import PastCell
-from pytest_hetgpu.store.text import shown
+from pytest_hetgpu.store.properties import CellProperties, from_properties
+from pytest_hetgpu.store.run_summary import CellSummary
+from pytest_hetgpu.store.text import display_path
 
 if TYPE_CHECKING:
     from pytest_hetgpu.analysis.compare.sides import Side
@@ -51,7 +51,7 @@ class Live:
         self.config = config
         self.cells = {(cell.matrix, cell.label): cell for cell in cells}
         self.reports = reports
-        self.seen: dict[tuple[str, str], CellPairs] = {}
+        self.seen: dict[tuple[str, str], CellProperties] = {}
         self.trouble: list[str] = []
         self.resumed = [resumed] if resumed else []
         self.before: Side | Path | None = None
@@ -88,7 +88,7 @@ class Live:
             if not self.config.get_verbosity():
                 self.show(report, pairs)
 
-    def show(self, report: Any, pairs: CellPairs) -> None:
+    def show(self, report: Any, pairs: CellProperties) -> None:
         """Prints the line of a cell that ended."""
         terminal = self.config.pluginmanager.get_plugin("terminalreporter")
         if terminal is None:
@@ -100,7 +100,7 @@ class Live:
         # Our lines end themselves; pytest need not print the file's name before each.
         terminal.currentfspath = self.config.rootpath / report.nodeid.split("::")[0]
 
-    def line(self, pairs: CellPairs) -> str:
+    def line(self, pairs: CellProperties) -> str:
         """`ok       two-ranks-ob1-tcp-allreduce   0.9 s  busbw 1.32 GB/s at 4M float32`."""
         told = f"{said(pairs)}{'  (kept)' * bool(pairs.kept)}"
         return f"{verdict(pairs):8} {pairs.scenario:{self.width}} {told}"
@@ -127,7 +127,7 @@ class Live:
             writer.write_line(line, **markup)
         if self.reports.is_dir():  # one that was deleted is named by what is said of that
             there = ", ".join(name for name in _LEFT if (self.reports / name).exists())
-            writer.write_line(f"reports: {shown(self.reports)}{f'  ({there})' if there else ''}")
+            writer.write_line(f"reports: {display_path(self.reports)}{f'  ({there})' if there else ''}")
 
     def news(self) -> Iterator[tuple[str, dict[str, bool]]]:
         """What is not as expected, and not as it was; with -q only what is not as expected."""
@@ -147,7 +147,7 @@ class Live:
         from pytest_hetgpu.analysis.compare.sides import Side
         from pytest_hetgpu.store import history
 
-        found = history.before(self.before, self.reports.name, {matrix for matrix, _ in self.seen})
+        found = history.previous_run(self.before, self.reports.name, {matrix for matrix, _ in self.seen})
         return Side(found.id, (found,)) if found else None
 
     def wires(self) -> Iterator[tuple[str, dict[str, bool]]]:
@@ -162,17 +162,17 @@ class Live:
             yield f"wire of {placement}: {limit}{pairs.wire_told}", {} if pairs.wire else {"yellow": True}
 
 
-def verdict(pairs: CellPairs) -> str:
+def verdict(pairs: CellProperties) -> str:
     """The word that a cell's line begins with."""
     return "flaky" if pairs.flaky and pairs.verdict is Verdict.OK else pairs.verdict.value.replace("_", " ")
 
 
-def markup(pairs: CellPairs) -> Mapping[str, bool]:
+def markup(pairs: CellProperties) -> Mapping[str, bool]:
     """How that line is coloured."""
     return {"yellow": True} if verdict(pairs) == "flaky" else MARKUP[pairs.verdict]
 
 
-def flaky(seen: Iterable[CellPairs]) -> Iterator[str]:
+def flaky(seen: Iterable[CellProperties]) -> Iterator[str]:
     """The cells that failed and then passed."""
     found = [f"{pairs.scenario} {pairs.flaky}" for pairs in seen if pairs.flaky]
     yield from (f"flaky: {one}" for one in found[:MOST_FEARS])
@@ -180,18 +180,18 @@ def flaky(seen: Iterable[CellPairs]) -> Iterator[str]:
         yield f"flaky: {len(found) - MOST_FEARS} more, see summary.md"
 
 
-def unrun(seen: Iterable[CellPairs]) -> Iterator[str]:
+def unrun(seen: Iterable[CellProperties]) -> Iterator[str]:
     """Cells that were not run though they could have been: nodes in quarantine, a run whose time was spent."""
     why = Counter(pairs.why for pairs in seen if pairs.verdict is Verdict.NOT_RUN and _UNRUN.search(pairs.why))
     yield from (f"{one} [{cells} cell{'s' * (cells > 1)} not run]" for one, cells in why.most_common(MOST_FEARS))
 
 
-def feared(seen: Iterable[CellPairs]) -> Iterator[str]:
+def feared(seen: Iterable[CellProperties]) -> Iterator[str]:
     """What preflight feared, each fear once, with the number of cells it is about."""
     return _counted("preflight", "preflight", (pairs.preflight for pairs in seen))
 
 
-def noted(seen: Iterable[CellPairs]) -> Iterator[str]:
+def noted(seen: Iterable[CellProperties]) -> Iterator[str]:
     """What is to be noted of cells though it decides nothing, likewise."""
     return _counted("note", "notes", (pairs.notes for pairs in seen))
 
@@ -204,18 +204,18 @@ def _counted(word: str, name: str, said: Iterable[str]) -> Iterator[str]:
         yield f"{word}: {len(found) - MOST_FEARS} more, as the property `{name}` of their cells"
 
 
-def record(cell: Scenario, pairs: CellPairs) -> CellRecord:
+def record(cell: Scenario, pairs: CellProperties) -> CellRecord:
     """A cell as the table wants it, from what its report said."""
     outcome = Outcome(pairs.kind, pairs.verdict, carried=pairs.carried)
     return CellRecord(cell.matrix, cell.id, cell.label, dict(zip(cell.axes, cell.values, strict=True)), outcome=outcome)
 
 
-def was(cell: Scenario, pairs: CellPairs) -> PastCell:
+def was(cell: Scenario, pairs: CellProperties) -> CellSummary:
     """A cell as a comparison wants it."""
-    return PastCell(cell.matrix, cell.id, pairs.kind, pairs.verdict, signature=pairs.signature or "", why=pairs.why)
+    return CellSummary(cell.matrix, cell.id, pairs.kind, pairs.verdict, signature=pairs.signature or "", why=pairs.why)
 
 
-def said(pairs: CellPairs) -> str:
+def said(pairs: CellProperties) -> str:
     """Seconds, then bandwidth or signature or reason."""
     if pairs.verdict is Verdict.NOT_RUN:
         return pairs.why
@@ -229,7 +229,7 @@ def said(pairs: CellPairs) -> str:
     return f"{pairs.seconds:6.1f} s  {detail}".rstrip()
 
 
-def best(pairs: CellPairs) -> str:
+def best(pairs: CellProperties) -> str:
     """The highest bus bandwidth (of what has none, the highest of its first kind), the smallest message's latency."""
     found = [
         (m[1], int(m[2]), m[3] + " in place" * bool(m[4]), value)
@@ -252,9 +252,9 @@ def best(pairs: CellPairs) -> str:
     return ", ".join(parts)
 
 
-def cell_pairs(report: Any) -> CellPairs | None:
+def cell_pairs(report: Any) -> CellProperties | None:
     """What a report says of a cell, once there is an outcome."""
-    return from_pairs((str(name), value) for name, value in getattr(report, "user_properties", ()))
+    return from_properties((str(name), value) for name, value in getattr(report, "user_properties", ()))
 
 
 def _category(report: Any) -> tuple[str, str]:

@@ -54,7 +54,7 @@ def _seconds(history: Path | None) -> Seconds:
     if history is None:
         return {}
     try:
-        return kept.seconds(history)
+        return kept.last_durations(history)
     except kept.HistoryError:
         # The end of the run says what is wrong with it.
         return {}

@@ -1,8 +1,8 @@
-"""Stand-ins for names of machines and people (`--hetgpu-anonymise`): in all reports, each name's always the same.
+"""Pseudonyms for the names of machines and people (`--hetgpu-anonymise`), the same in all reports of a run.
 
-Known are the hosts and users that a run itself tells: who started it, where its nodes are, how they are reached, and
-whom its ranks said they ran on. Addresses, and users in home paths, are known by their form. Names that the matrix
-gives (cells, placements, hardware) stay, and so does what is the same everywhere: localhost, loopback, root, `node0`.
+The records of a run name its user, its nodes and connections, and the hosts of its ranks. Addresses, and users in home
+paths, are recognised by their form. Names that the matrix gives (cells, placements, hardware) stay. So do names that
+are the same everywhere: localhost, loopback, root, `node0`.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from pytest_hetgpu.store.folder import RunFolder, read_job
 from pytest_hetgpu.store.redaction import redact
 
 MARKER = "anonymous"
-"""An empty file in a run's folder: its reports are built without names, whoever builds them."""
-_HEAD = 64 << 10
-_HELLO = re.compile(rb'"host":"([^"\\]{1,200})"')
-_EVERYWHERE = re.compile(r"(?:localhost|node\d+|launcher|root|127\..*|0\.0\.0\.0|::1?|\d+)?")
+"""An empty file in a run's folder: all its reports are built with pseudonyms."""
+_HEAD_BYTES = 64 << 10
+_HOST_FIELD = re.compile(rb'"host":"([^"\\]{1,200})"')
+_COMMON_NAME = re.compile(r"(?:localhost|node\d+|launcher|root|127\..*|0\.0\.0\.0|::1?|\d+)?")
 _HOME = re.compile(r"(?P<where>/home/|/Users/)(?P<name>[\w.-]+)")
 _IPV4 = re.compile(r"(?<![\w.])(?:(?:25[0-5]|2[0-4]\d|1?\d?\d)\.){3}(?:25[0-5]|2[0-4]\d|1?\d?\d)(?![\w.]*\w)")
 _GROUP = "[0-9A-Fa-f]"
@@ -37,11 +37,11 @@ _IPV6 = re.compile(
 _MAC = re.compile(r"(?<![\w:])(?:[0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}(?![\w:])")
 
 
-class Names:
-    """Gives every name a stand-in: `host-A`, `user-A`, `address-1`.
+class Pseudonyms:
+    """A mapping of names to pseudonyms: `host-A`, `user-A`, `address-1`.
 
-    Known hosts and users have theirs by the alphabet, so that reports and bundles of one run agree; what is known by
-    its form only, in the order in which it is met.
+    Known hosts and users get theirs in alphabetical order, so that reports and bundles of one run agree. Names
+    recognised by form get theirs in the order of appearance.
     """
 
     def __init__(self, hosts: Iterable[str], users: Iterable[str], spared: Collection[str] = ()) -> None:
@@ -50,7 +50,7 @@ class Names:
         self._hosts, self._users = self._one_of("host", hosts), self._one_of("user", users)
 
     def __call__(self, text: str) -> str:
-        """The text with stand-ins."""
+        """Replace the names in a text by pseudonyms."""
         text = _HOME.sub(self._home, text)
         if self._hosts:
             text = self._hosts.sub(lambda found: self._stand_in("host", found["name"]), text)
@@ -61,9 +61,9 @@ class Names:
         return text
 
     def _one_of(self, kind: str, names: Iterable[str]) -> re.Pattern[str] | None:
-        """One pattern for all names, with the domains behind them; None where there is none."""
+        """Build one pattern for all names with their domains; return None if there is no name."""
         short = {name.partition(".")[0] if not _IPV4.fullmatch(name) else "" for name in names}
-        wanted = sorted(name for name in short - self._spared if not _EVERYWHERE.fullmatch(name))
+        wanted = sorted(name for name in short - self._spared if not _COMMON_NAME.fullmatch(name))
         if not wanted:
             return None
         for name in wanted:
@@ -85,37 +85,37 @@ class Names:
 
     def _address(self, found: re.Match[str]) -> str:
         text = found[0]
-        # `ab::cd` may be a name of C++'s.
-        if _EVERYWHERE.fullmatch(text) or (":" in text and (len(text) < 6 or not re.search(r"\d", text))):
+        # `ab::cd` may be a C++ name.
+        if _COMMON_NAME.fullmatch(text) or (":" in text and (len(text) < 6 or not re.search(r"\d", text))):
             return text
         return self._stand_in("address", text.lower())
 
 
 def _letters(number: int) -> str:
-    """A, B, ..., Z, AA, AB, ..."""
+    """Convert a number to letters: A, B, ..., Z, AA, AB, ..."""
     return (_letters(number // 26 - 1) if number >= 26 else "") + chr(ord("A") + number % 26)
 
 
 @contextmanager
-def without_names(record: RunRecord, folder: RunFolder) -> Iterator[None]:
-    """All that is redacted meanwhile has stand-ins for the names of this run."""
+def anonymised(record: RunRecord, folder: RunFolder) -> Iterator[None]:
+    """Replace the names of this run in all text that is redacted inside the context."""
     hosts = {session.host for session in record.sessions}
     users = {getpass.getuser()}
     spared = {value for cell in record.cells for value in (cell.matrix, *cell.axes.values())}
-    for job in _jobs(record, folder):
+    for job in _one_job_per_placement(record, folder):
         spared |= {node.hardware.name for node in job.everybody}
         for node in job.everybody:
             user, _, host = node.reach.engine.rpartition("://")[2].rpartition("@")
             hosts |= {node.host, host.partition("/")[0].partition(":")[0]}
             users |= {node.reach.user or "", user}
     for cell in record.cells:
-        hosts |= set(_seen(cell, folder))
-    with redact.standing_in(Names(filter(None, hosts), filter(None, users), spared)):
+        hosts |= set(_logged_hosts(cell, folder))
+    with redact.replacing_names(Pseudonyms(filter(None, hosts), filter(None, users), spared)):
         yield
 
 
-def _jobs(record: RunRecord, folder: RunFolder) -> Iterator[Job]:
-    """A job of each placement."""
+def _one_job_per_placement(record: RunRecord, folder: RunFolder) -> Iterator[Job]:
+    """Yield a stored job of each placement."""
     seen = set()
     for cell in record.cells:
         placement = cell.matrix, cell.axes.get("placement")
@@ -129,26 +129,26 @@ def _jobs(record: RunRecord, folder: RunFolder) -> Iterator[Job]:
         seen.add(placement)
 
 
-def _seen(cell: CellRecord, folder: RunFolder) -> Iterator[str]:
-    """Hosts that a failed cell's output names: those of its signature, and what its ranks said of themselves."""
+def _logged_hosts(cell: CellRecord, folder: RunFolder) -> Iterator[str]:
+    """Yield hosts named in a failed cell's output: those of its signature, and those that its ranks reported."""
     signature = cell.outcome.signature
     yield from signature.hosts if signature else ()
     if cell.outcome.verdict in (Verdict.OK, Verdict.NOT_RUN):
         return
     try:
         with folder.log(cell.label).open("rb") as log:
-            head = log.read(_HEAD)
+            head = log.read(_HEAD_BYTES)
     except OSError:
         return
-    for host in dict.fromkeys(_HELLO.findall(head)):
+    for host in dict.fromkeys(_HOST_FIELD.findall(head)):
         yield json.loads(b'"%b"' % host) if host.isascii() else ""
 
 
-def kept(folder: Path) -> bool:
-    """Whether a run's reports are to be without names."""
+def is_anonymous(folder: Path) -> bool:
+    """Return whether a run's reports are built with pseudonyms."""
     return (folder / MARKER).exists()
 
 
-def keep(folder: Path) -> None:
-    """Has a run's reports built without names from now on."""
+def mark_anonymous(folder: Path) -> None:
+    """Have a run's reports built with pseudonyms from now on."""
     (folder / MARKER).touch(mode=READABLE)

@@ -1,7 +1,8 @@
-"""A log without its secrets: one pass over output of any size, of which only lines that may hold one cost more.
+"""Redacts a log of any size in one pass. Only lines that may hold a secret cost more than a search.
 
-A job's output is written to a private folder (`RunFolder.raw`). Once the job has ended, `publish` puts the redacted
-text where reports, recipes and judges find it. The raw log stays private if the two differ, and else there is one file.
+The output of a job goes to a private folder (`RunFolder.raw`). After the job has ended, `publish` writes the redacted
+text to the cell's folder for reports, recipes and judges. The raw log stays private if the two differ. Otherwise only
+one file remains.
 """
 
 from __future__ import annotations
@@ -12,62 +13,63 @@ from contextlib import suppress
 from pathlib import Path
 
 from pytest_hetgpu.store.files import PRIVATE
-from pytest_hetgpu.store.redaction.redact import LONGEST_KEY, end_of_known, redact_bytes, signs
+from pytest_hetgpu.store.redaction.redact import LONGEST_KEY, end_of_known, redact_bytes, trigger_pattern
 
 BLOCK = 1 << 20
-_AROUND = 2 * LONGEST_KEY  # bytes on both sides of a cut that are looked at together
-_TRIES = 12  # places that are tried for each mark before a cut is made anywhere, each twice as far as the one before
+_CUT_CONTEXT = 2 * LONGEST_KEY  # bytes on both sides of a cut that are redacted together as a check
+_MOST_TRIES = 12  # per mark; each try goes back twice as far as the one before
 _STEP = 64
-_BEGUN = 128  # bytes after a line in which a known value that begins there is recognised
-_BESIDE = 2  # lines before and after one that may hold a secret, which may begin or end there
+_LOOKAHEAD = 128  # bytes after a line; a known value that begins there is recognised
+_CONTEXT_LINES = 2  # a secret may begin so many lines before its trigger, and end so many after it
 
 
 class LogRedactor:
-    """Redacts a stream of bytes. The result is the same however the stream is cut into chunks.
+    """A redactor of a byte stream. The result does not depend on how the stream is cut into chunks.
 
-    Memory: some MiB, whatever the size. A secret that is longer than 16 KiB may stay in part.
+    It needs some MiB of memory, whatever the size. A secret longer than 16 KiB may stay in part.
     """
 
     def __init__(self) -> None:
         self._rest = bytearray()
 
     def feed(self, data: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Takes the next bytes; gives pieces that are complete, each as it was and redacted."""
+        """Take the next bytes; yield complete pieces, each as it was and redacted."""
         self._rest += data
-        while len(self._rest) >= BLOCK + _AROUND:
-            end = _cut(self._rest)
+        while len(self._rest) >= BLOCK + _CUT_CONTEXT:
+            end = _cut_position(self._rest)
             piece = bytes(memoryview(self._rest)[:end])
             del self._rest[:end]
-            yield piece, redacted(piece)
+            yield piece, redact_piece(piece)
 
     def finish(self) -> Iterator[tuple[bytes, bytes]]:
-        """Gives what is left at the end of the stream."""
+        """Yield the rest at the end of the stream."""
         piece, self._rest = bytes(self._rest), bytearray()
         if piece:
-            yield piece, redacted(piece)
+            yield piece, redact_piece(piece)
 
 
-def redacted(piece: bytes) -> bytes:
-    """A piece of a log without its secrets. Only lines near a sign of one are read as text."""
+def redact_piece(piece: bytes) -> bytes:
+    """Redact a piece of a log. Only lines near a trigger are decoded."""
     kept: list[bytes] = []
     at = 0
-    for start, end in _groups(piece):
+    for start, end in _suspect_ranges(piece):
         kept += piece[at:start], redact_bytes(piece[start:end])
         at = end
     return b"".join((*kept, piece[at:])) if kept else piece
 
 
-def _groups(piece: bytes) -> Iterator[tuple[int, int]]:
-    """Where lines stand that may hold a secret, with the lines beside them, which may be part of it."""
-    find = signs().search
+def _suspect_ranges(piece: bytes) -> Iterator[tuple[int, int]]:
+    """Yield the ranges of lines that may hold a secret. A range includes the lines beside a trigger."""
+    find = trigger_pattern().search
     start = end = -1
     found = find(piece)
     while found:
-        first, last = _begin(piece, found.start()), _end(piece, found.end())
+        first, last = _start_of_context(piece, found.start()), _end_of_context(piece, found.end())
         if piece.find(b"PRIVATE KEY", found.start(), _line_end(piece, found.end())) >= 0:
-            first, last = _begin(piece, max(0, first - LONGEST_KEY)), _end(piece, min(len(piece), last + LONGEST_KEY))
-        if beyond := end_of_known(piece[found.start() : last + _BEGUN]):
-            last = max(last, _end(piece, min(len(piece), found.start() + beyond)))
+            first = _start_of_context(piece, max(0, first - LONGEST_KEY))
+            last = _end_of_context(piece, min(len(piece), last + LONGEST_KEY))
+        if beyond := end_of_known(piece[found.start() : last + _LOOKAHEAD]):
+            last = max(last, _end_of_context(piece, min(len(piece), found.start() + beyond)))
         if first > end:
             if end >= 0:
                 yield start, end
@@ -78,16 +80,16 @@ def _groups(piece: bytes) -> Iterator[tuple[int, int]]:
         yield start, end
 
 
-def _begin(piece: bytes, place: int) -> int:
-    for _ in range(_BESIDE + 1):
+def _start_of_context(piece: bytes, place: int) -> int:
+    for _ in range(_CONTEXT_LINES + 1):
         place = piece.rfind(b"\n", 0, place)
         if place < 0:
             return 0
     return place + 1
 
 
-def _end(piece: bytes, place: int) -> int:
-    for _ in range(_BESIDE + 1):
+def _end_of_context(piece: bytes, place: int) -> int:
+    for _ in range(_CONTEXT_LINES + 1):
         place = _line_end(piece, place)
     return place
 
@@ -97,40 +99,40 @@ def _line_end(piece: bytes, place: int) -> int:
     return len(piece) if found < 0 else found + 1
 
 
-def _cut(data: bytearray) -> int:
-    """Where the first piece ends: at the last place up to BLOCK, best a line's end, that parts no secret."""
+def _cut_position(data: bytearray) -> int:
+    """Return the end of the first piece: the last safe cut up to BLOCK, preferably at a line end."""
     for mark in (b"\n", b" "):
         place, step = BLOCK, _STEP
-        for _ in range(_TRIES):
+        for _ in range(_MOST_TRIES):
             place = data.rfind(mark, BLOCK // 2, place)
             if place < 0:
                 break
-            if _parts_nothing(data, place + 1):
+            if _is_safe_cut(data, place + 1):
                 return place + 1
             place, step = place - step, 2 * step
-    # A line of a megabyte without a blank that would do.
+    # A line of a megabyte without a usable blank.
     tries = range(BLOCK, BLOCK // 2, -BLOCK // 8)
-    return next((place for place in tries if _parts_nothing(data, place)), BLOCK)
+    return next((place for place in tries if _is_safe_cut(data, place)), BLOCK)
 
 
-def _parts_nothing(data: bytearray, place: int) -> bool:
-    before, after = bytes(data[max(0, place - _AROUND) : place]), bytes(data[place : place + _AROUND])
-    if not signs().search(before + after):
+def _is_safe_cut(data: bytearray, place: int) -> bool:
+    before, after = bytes(data[max(0, place - _CUT_CONTEXT) : place]), bytes(data[place : place + _CUT_CONTEXT])
+    if not trigger_pattern().search(before + after):
         return True
     return redact_bytes(before + after) == redact_bytes(before) + redact_bytes(after)
 
 
-def holds_secrets(log: Path) -> bool:
-    """Whether redaction would change a log. Raises OSError."""
+def contains_secrets(log: Path) -> bool:
+    """Return whether redaction would change a log. Raises OSError."""
     with log.open("rb", buffering=0) as source:
         return any(piece != text for piece, text in _pieces(source.fileno()))
 
 
 def publish(raw: Path, log: Path, *, ended: bool = True) -> bool:
-    """Puts the redacted text of `raw` where `log` is, in full or not at all; returns whether redaction found anything.
+    """Write the redacted text of `raw` to `log`, in full or not at all; return whether it differs.
 
-    If it did, `raw` stays; else there is only `log` afterwards. Somebody may still write to `raw` unless its job has
-    `ended`: then `log` is a file of its own. Raises OSError; FileNotFoundError if there is no `raw`.
+    If it differs, `raw` stays; otherwise only `log` remains. A process may still write to `raw` unless its job has
+    `ended`; then `log` is a file of its own. Raises OSError; FileNotFoundError if there is no `raw`.
     """
     temporary = log.with_name(f".{log.name}.{os.getpid()}.tmp")
     temporary.unlink(missing_ok=True)
@@ -151,7 +153,7 @@ def publish(raw: Path, log: Path, *, ended: bool = True) -> bool:
 
 
 def _write(source: int, path: Path, *, always: bool) -> bool:
-    """Writes the redacted text of a file from where it first differs on, with all before; says whether it differs."""
+    """Write the redacted text of a file if it differs, or `always`; return whether it differs."""
     out = _create(path) if always else -1
     differs, place = False, 0
     try:

@@ -1,9 +1,10 @@
-"""Takes secrets out of everything that goes into a report.
+"""Removes secrets from everything that goes into a report.
 
-A secret is known by its own form (a private key, a cloud or forge token), by what stands before it (`password=`,
-`Authorization:`, the user part of a URL), by the name of the variable that holds it, or by its value, once this
-process has learned that. `[redacted]` takes its place. Patterns start at a word's edge or a fixed mark and are bounded,
-so that a line of 1 MB takes linear time.
+A secret is recognised in four ways. The first is its own form (a private key, a cloud or forge token). The second is
+the text before it (`password=`, `Authorization:`, the user part of a URL). The third is the name of its variable. The
+fourth is its value, once this process has registered it. `[redacted]` takes its place.
+
+Patterns are bounded, and start at the edge of a word or at a fixed mark. A line of 1 MB takes linear time.
 """
 
 from __future__ import annotations
@@ -21,108 +22,108 @@ from pytest_hetgpu.store.redaction import known_forms, secret_values
 from pytest_hetgpu.store.redaction.rules import (
     BEGINNING,
     ENDING,
-    KEY_SIGN,
+    KEY_TRIGGER,
     REDACTED,
     RULES,
-    Rule,
+    RedactionRule,
     is_secret_name,
     is_secret_option,
 )
-from pytest_hetgpu.store.redaction.secret_pieces import Pieces
+from pytest_hetgpu.store.redaction.secret_pieces import SecretPieces
 
 __all__ = [
     "LONGEST_KEY",
     "REDACTED",
     "basis",
+    "clear_secrets",
     "end_of_known",
-    "forget",
     "is_secret_name",
-    "learn",
     "redact",
     "redact_argv",
     "redact_bytes",
     "redact_env",
     "redact_json",
     "redact_unfinished",
-    "signs",
-    "standing_in",
+    "register_secrets",
+    "replacing_names",
+    "trigger_pattern",
 ]
 
 LONGEST_KEY = 1 << 14
-"""Characters of a private key: one whose end is farther from its beginning has lost it."""
+"""Characters of a private key; if the end is farther from the beginning, the end is missing."""
 
-_GOES_ON = "0" * 64  # what makes most tokens whole
-_SHORTEST_BEGUN, _LONGEST_BEGUN = 3, 256  # characters of a secret's beginning
-_TELLING_WORDS = 6
+_CONTINUATION = "0" * 64  # completes most tokens
+_SHORTEST_PREFIX, _LONGEST_PREFIX = 3, 256  # characters of a secret's beginning
+_CONTEXT_WORDS = 6
 _SHORT = 80  # characters
 _VALUE_FOLLOWS = ("-env", "-genv")
 _names: ContextVar[Callable[[str], str] | None] = ContextVar("_names", default=None)
-_IDENTITY = ("matrix", "scenario", "label", "axes")
-_SIGNS = (*(f"(?:{rule.sign})".encode() for rule in RULES), KEY_SIGN.encode())
-_OF_SIGNATURE = "key"
+_CELL_NAMES = ("matrix", "scenario", "label", "axes")
+_TRIGGERS = (*(f"(?:{rule.trigger})".encode() for rule in RULES), KEY_TRIGGER.encode())
+_SIGNATURE_KEY = "key"
 _BODY = re.compile(r"(?:\\n|[\s\\]|[A-Za-z0-9+/=]{16,}|[A-Za-z-]{4,20}: [^\n]{1,80}\n)*")
 _BODY_LINE = re.compile(r"(?:\S{0,40}[\s:>])?[A-Za-z0-9+/=]+\s*")
 
 
-class _Known:
-    """The values that this process knows to be secret: every thread of it redacts them."""
+class _KnownSecrets:
+    """The registered secret values: every thread of this process redacts them."""
 
     values: ClassVar[frozenset[str]] = frozenset()
-    forms: ClassVar[known_forms.Forms] = known_forms.of_values(())
+    forms: ClassVar[known_forms.SecretForms] = known_forms.forms_of_values(())
     heads: ClassVar[BytesPattern] = any_of(())
-    pieces: ClassVar[Pieces] = Pieces(())
-    signs: ClassVar[BytesPattern | None] = None
+    pieces: ClassVar[SecretPieces] = SecretPieces(())
+    trigger: ClassVar[BytesPattern | None] = None
 
 
-def learn(env: Mapping[str, str], *settings: Any) -> None:
-    """Has the secret values of an environment and of settings (JSON data) redacted from now on, wherever they stand."""
-    found = {*secret_values.of_environment(env, is_secret_name)}
+def register_secrets(env: Mapping[str, str], *settings: Any) -> None:
+    """Redact the secret values of an environment and of settings (JSON data) from now on, wherever they appear."""
+    found = {*secret_values.secrets_in_environment(env, is_secret_name)}
     for tree in settings:
-        found |= {*secret_values.of_settings(tree, is_secret_name, is_secret_option)}
-    _keep(_Known.values | found)
+        found |= {*secret_values.secrets_in_settings(tree, is_secret_name, is_secret_option)}
+    _replace_secrets(_KnownSecrets.values | found)
 
 
-def forget() -> None:
-    """Forgets the values that were learned."""
-    _keep(frozenset())
+def clear_secrets() -> None:
+    """Clear the registered values."""
+    _replace_secrets(frozenset())
 
 
-def _keep(values: Iterable[str]) -> None:
+def _replace_secrets(values: Iterable[str]) -> None:
     known = frozenset(values)
-    if known != _Known.values:
-        forms = known_forms.of_values(known)
-        _Known.values, _Known.forms = known, forms
-        _Known.heads = _pattern(forms.heads) if forms.heads else any_of(())
-        _Known.pieces = Pieces(forms.texts)
-        _Known.signs = None
+    if known != _KnownSecrets.values:
+        forms = known_forms.forms_of_values(known)
+        _KnownSecrets.values, _KnownSecrets.forms = known, forms
+        _KnownSecrets.heads = _pattern(forms.heads) if forms.heads else any_of(())
+        _KnownSecrets.pieces = SecretPieces(forms.texts)
+        _KnownSecrets.trigger = None
 
 
 def basis() -> object:
     """Return a value that stays equal as long as the redacted form of a text stays the same."""
-    return _Known.values, _names.get()
+    return _KnownSecrets.values, _names.get()
 
 
-def signs() -> BytesPattern:
-    """A pattern that is found in every text with a secret. It is found in some others, too."""
-    if _Known.signs is None:
+def trigger_pattern() -> BytesPattern:
+    """Return a pattern that matches every text with a secret. It matches some others, too."""
+    if _KnownSecrets.trigger is None:
         edges = (
             re.escape(data)
-            for edge in _Known.pieces.edges
-            for data in {secret_values.in_bytes(edge), edge.encode("utf-8", "surrogatepass")}
+            for edge in _KnownSecrets.pieces.edges
+            for data in {secret_values.to_bytes(edge), edge.encode("utf-8", "surrogatepass")}
         )
-        _Known.signs = _pattern(b"|".join([*_SIGNS, *filter(None, [_Known.forms.heads]), *edges]))
-    return _Known.signs
+        _KnownSecrets.trigger = _pattern(b"|".join([*_TRIGGERS, *filter(None, [_KnownSecrets.forms.heads]), *edges]))
+    return _KnownSecrets.trigger
 
 
 def end_of_known(data: bytes) -> int:
-    """Return the last place to which the first known value may reach, maybe beyond the data; 0 if none begins."""
-    found = _Known.heads.search(data)
-    return found.start() + _Known.forms.longest if found else 0
+    """Return the last position that the first known value may reach, maybe beyond the data; 0 if none begins."""
+    found = _KnownSecrets.heads.search(data)
+    return found.start() + _KnownSecrets.forms.longest if found else 0
 
 
 @contextmanager
-def standing_in(names: Callable[[str], str]) -> Iterator[None]:
-    """Whatever is redacted meanwhile goes through `names`, too."""
+def replacing_names(names: Callable[[str], str]) -> Iterator[None]:
+    """Apply `names` to all text that is redacted inside the context."""
     before = _names.set(names)
     try:
         yield
@@ -131,55 +132,55 @@ def standing_in(names: Callable[[str], str]) -> Iterator[None]:
 
 
 def redact(text: str) -> str:
-    """The text without its secrets. Redacting twice changes nothing."""
-    text = _short(text, _Known.values) if len(text) <= _SHORT else _redacted(text)
+    """Remove the secrets from a text. Redacting twice changes nothing."""
+    text = _short(text, _KnownSecrets.values) if len(text) <= _SHORT else _redacted(text)
     names = _names.get()
     return names(text) if names else text
 
 
 def _redacted(text: str) -> str:
     data = text.encode("utf-8", "surrogatepass")
-    return _without_secrets(text, data) if signs().search(data) else text
+    return _without_secrets(text, data) if trigger_pattern().search(data) else text
 
 
 @lru_cache(maxsize=2048)
 def _short(text: str, _: frozenset[str]) -> str:
-    """A name, a number, an option: reports hold the same ones again and again. Redacted by these known values."""
+    """Redact a short text by these known values. Reports repeat the same names, numbers and options."""
     return _redacted(text)
 
 
 def redact_bytes(data: bytes) -> bytes:
-    """Return output without its secrets; bytes that are no UTF-8 stay as they are."""
+    """Remove the secrets from output; keep bytes that are not UTF-8."""
     return redact(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
 
 def redact_unfinished(text: str) -> str:
-    """As `redact` of a text that goes on: what may be the beginning of a secret at its end is left out, too."""
-    text = redact(text + _GOES_ON).removesuffix(_GOES_ON)
-    end = text[-_LONGEST_BEGUN:]
-    begun = {form[:_SHORTEST_BEGUN] for form in _Known.forms.texts}
-    for place in range(len(end) - _SHORTEST_BEGUN + 1):
+    """Redact a text that will continue: remove a possible beginning of a secret at its end, too."""
+    text = redact(text + _CONTINUATION).removesuffix(_CONTINUATION)
+    end = text[-_LONGEST_PREFIX:]
+    begun = {form[:_SHORTEST_PREFIX] for form in _KnownSecrets.forms.texts}
+    for place in range(len(end) - _SHORTEST_PREFIX + 1):
         rest = end[place:]
-        if rest[:_SHORTEST_BEGUN] in begun and any(form.startswith(rest) for form in _Known.forms.texts):
+        if rest[:_SHORTEST_PREFIX] in begun and any(form.startswith(rest) for form in _KnownSecrets.forms.texts):
             return f"{text[: len(text) - len(end) + place]}{REDACTED}"
     return text
 
 
 def _without_secrets(text: str, data: bytes) -> str:
-    if _Known.heads.search(data):
+    if _KnownSecrets.heads.search(data):
         text = _without_known(data).decode("utf-8", "surrogatepass")
-    text = _Known.pieces.without(text, REDACTED)
+    text = _KnownSecrets.pieces.without(text, REDACTED)
     if "PRIVATE KEY" in text:
         text = _without_keys(text)
-    for sign, rule in _rules():
-        if sign.search(data):
+    for trigger, rule in _rules():
+        if trigger.search(data):
             text = rule.pattern.sub(rule.replacement, text)
     return text
 
 
 def _without_known(data: bytes) -> bytes:
-    """The data without known values, the longest where several begin."""
-    forms, find = _Known.forms, _Known.heads.search
+    """Remove known values from the data, the longest if several begin at one place."""
+    forms, find = _KnownSecrets.forms, _KnownSecrets.heads.search
     kept: list[bytes] = []
     at = 0
     head = find(data)
@@ -194,9 +195,9 @@ def _without_known(data: bytes) -> bytes:
 
 
 @cache
-def _rules() -> tuple[tuple[BytesPattern, Rule], ...]:
-    """Each rule with its sign as a pattern."""
-    return tuple((_pattern(rule.sign.encode()), rule) for rule in RULES)
+def _rules() -> tuple[tuple[BytesPattern, RedactionRule], ...]:
+    """Return each rule with its trigger as a pattern."""
+    return tuple((_pattern(rule.trigger.encode()), rule) for rule in RULES)
 
 
 def _pattern(expression: bytes) -> BytesPattern:
@@ -204,7 +205,7 @@ def _pattern(expression: bytes) -> BytesPattern:
 
 
 def _without_keys(text: str) -> str:
-    """The text without private keys, and without what is left of one whose beginning or end is missing."""
+    """Remove private keys, and the remains of keys whose beginning or end is missing."""
     ends = [found.end() for found in ENDING.finditer(text)]
     kept: list[str] = []
     at = 0
@@ -212,7 +213,7 @@ def _without_keys(text: str) -> str:
         if found.start() < at:
             continue
         place = bisect_left(ends, found.end())
-        kept += _headless(text[at : found.start()]), REDACTED
+        kept += _without_key_ends(text[at : found.start()]), REDACTED
         if place < len(ends) and ends[place] - found.end() <= LONGEST_KEY:
             at = ends[place]
         elif len(text) - found.end() <= LONGEST_KEY:
@@ -220,11 +221,11 @@ def _without_keys(text: str) -> str:
         else:
             body = _BODY.match(text, found.end())
             at = body.end() if body else found.end()
-    return "".join((*kept, _headless(text[at:])))
+    return "".join((*kept, _without_key_ends(text[at:])))
 
 
-def _headless(text: str) -> str:
-    """The text without the ends of keys whose beginnings are missing."""
+def _without_key_ends(text: str) -> str:
+    """Remove the ends of keys whose beginnings are missing."""
     kept: list[str] = []
     at = 0
     for found in ENDING.finditer(text):
@@ -238,17 +239,17 @@ def _headless(text: str) -> str:
 
 
 def redact_env(env: Mapping[str, str]) -> dict[str, str]:
-    """An environment without the values whose name or own form says that they are secret."""
+    """Remove the values of an environment that are secret by their name or by their own form."""
     return {name: REDACTED if value and is_secret_name(name) else redact(value) for name, value in env.items()}
 
 
 def redact_argv(argv: Sequence[str]) -> list[str]:
-    """A command line without secrets, token by token: `TOKEN=...`, `--password ...`, MPICH's `-genv NAME VALUE`."""
+    """Remove secrets from a command line, token by token: `TOKEN=...`, `--password ...`, MPICH's `-genv NAME VALUE`."""
     if _names.get() is None and _is_clean(list(argv)):
         return list(argv)
     out: list[str] = []
     whole = " ".join(argv)
-    telling = redact(whole) != whole  # else no token is told by others, and most command lines have no secret
+    marked = redact(whole) != whole  # else no token marks another; most command lines hold no secret
     for place, token in enumerate(argv):
         before = argv[place - 1] if place else ""
         named = place > 1 and argv[place - 2] in _VALUE_FOLLOWS and is_secret_name(before)
@@ -258,25 +259,25 @@ def redact_argv(argv: Sequence[str]) -> list[str]:
         elif value and name.replace("_", "a").isalnum() and is_secret_name(name):
             out.append(f"{name}{equals}{REDACTED}")
         else:
-            out.append(_redact_word(argv, place) if telling else redact(token))
+            out.append(_redact_token(argv, place) if marked else redact(token))
     return out
 
 
-def _redact_word(argv: Sequence[str], place: int) -> str:
-    """A token without secrets, also one that the tokens before it tell: `curl -u me:...`, `sshpass -p ...`."""
+def _redact_token(argv: Sequence[str], place: int) -> str:
+    """Redact a token, also if only the tokens before it mark it as secret: `curl -u me:...`, `sshpass -p ...`."""
     token = argv[place]
     alone = redact(token)
     if alone != token or " " in token or not place:
         return alone
-    before = " ".join(argv[max(0, place - _TELLING_WORDS) : place])
+    before = " ".join(argv[max(0, place - _CONTEXT_WORDS) : place])
     return redact(f"{before} {token}").rpartition(" ")[2]
 
 
 def redact_json(value: Any) -> Any:
-    """JSON data without secrets; objects under the name `env` are environments, lists of text are command lines.
+    """Remove secrets from JSON data. Objects named `env` are environments, and lists of text are command lines.
 
-    A text whose own name is that of a secret is one, but for the `key` of a signature. Names of cells (`matrix`,
-    `scenario`, `label`, `axes`) stay: what was written of a cell must find it again.
+    A text with the name of a secret is secret, except for the `key` of a signature. Names of cells (`matrix`,
+    `scenario`, `label`, `axes`) stay, because later events must match them.
     """
     if _names.get() is None and _is_clean(value):
         return value
@@ -284,23 +285,23 @@ def redact_json(value: Any) -> Any:
 
 
 def _is_clean(value: Any) -> bool:
-    """Whether JSON data has no secret, told by one search in all of its texts; a cell has hundreds, and seldom one."""
+    """Return whether JSON data has no secret, by one search in all of its texts. A cell has hundreds of texts."""
     texts: list[str] = []
-    return _gather(value, texts) and not signs().search("\n".join(texts).encode("utf-8", "surrogatepass"))
+    return _gather(value, texts) and not trigger_pattern().search("\n".join(texts).encode("utf-8", "surrogatepass"))
 
 
 def _gather(value: Any, texts: list[str]) -> bool:
-    """Collect the texts that are to be searched; False if a name or an option already tells of a secret."""
+    """Collect the texts to search; return False if a name or an option already marks a secret."""
     if isinstance(value, str):
         texts.append(value)
     elif isinstance(value, dict):
         for name, item in value.items():
-            if name not in _IDENTITY and not _gather_member(name, item, texts):
+            if name not in _CELL_NAMES and not _gather_member(name, item, texts):
                 return False
     elif isinstance(value, list):
         if not all(isinstance(item, str) for item in value):
             return all(_gather(item, texts) for item in value)
-        if any(map(_tells, value)):
+        if any(map(_may_mark, value)):
             return False
         texts.append(" ".join(value))
     return True
@@ -312,12 +313,12 @@ def _gather_member(name: str, value: Any, texts: list[str]) -> bool:
         return all(isinstance(item, str) for item in value.values()) and not any(map(is_secret_name, value))
     if isinstance(value, str):
         texts.append(value)
-        return name == _OF_SIGNATURE or not is_secret_name(name)
+        return name == _SIGNATURE_KEY or not is_secret_name(name)
     return not isinstance(value, dict | list) or _gather(value, texts)
 
 
-def _tells(token: str) -> bool:
-    """Whether a token of a command line may be told by its name, or tell the next one."""
+def _may_mark(token: str) -> bool:
+    """Return whether a token of a command line may be secret by its name, or mark the next one."""
     if token[:1] == "-":
         return token in _VALUE_FOLLOWS or is_secret_option(token)
     return "=" in token and is_secret_name(token.partition("=")[0])
@@ -335,10 +336,10 @@ def _redact_value(value: Any) -> Any:
 
 
 def _redact_member(name: str, value: Any) -> Any:
-    if name in _IDENTITY:
+    if name in _CELL_NAMES:
         return value
     if name == "env" and isinstance(value, dict):
         return redact_env({key: str(item) for key, item in value.items()})
-    if value and isinstance(value, str) and name != _OF_SIGNATURE and is_secret_name(name):
+    if value and isinstance(value, str) and name != _SIGNATURE_KEY and is_secret_name(name):
         return REDACTED
     return _redact_value(value)

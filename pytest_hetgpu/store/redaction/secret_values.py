@@ -1,7 +1,7 @@
-"""Values that are secret wherever they turn up: chosen from environments and settings, in each form that is printed.
+"""Values that are secret wherever they appear: chosen from environments and settings, in each printed form.
 
-A variable's name says that its value is secret. Not every such value can be looked for in other text: `true`,
-`1048576`, a path or a common word is no secret by itself, and taking it out everywhere would blank out a report. Pure.
+The name of a variable marks its value as secret. Some such values cannot be searched for in other text: `true`,
+`1048576`, a path, a common word. Removing them everywhere would blank out a report. Pure.
 """
 
 from __future__ import annotations
@@ -18,22 +18,24 @@ from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store.redaction.words import WORDS
 
 SHORTEST = 6
-"""Characters of a value that is looked for; a shorter one is redacted only beside its name."""
+"""Characters of a value that is searched for; a shorter one is redacted only beside its name."""
 
 _LONGEST = 1 << 16
 _SHORTEST_LINE = 16  # characters of one line of a value of several lines
 _LEAST_DIFFERENT = 3  # characters
 _LONGEST_WORD = 24  # characters of a path's segment that a person would type
 _COMMON = frozenset(WORDS["common"]) | {word.value for word in (*Kind, *Verdict)}
-_PLACE = re.compile(r"(?i)_(?:FILE|PATH|DIR|SOCK|SOCKET|URL|URI|HOST|USER|USERNAME|TYPE|HELPER|METHOD|ALGORITHM|MODE)$")
+_LOCATION_NAME = re.compile(
+    r"(?i)_(?:FILE|PATH|DIR|SOCK|SOCKET|URL|URI|HOST|USER|USERNAME|TYPE|HELPER|METHOD|ALGORITHM|MODE)$"
+)
 _PATH = re.compile(r"(?:[A-Za-z]:|~|\.{0,2})?(?:[/\\][^/\\\s]*)+")
 _NUMBER = re.compile(r"[\d\s.,:;+*/%x-]+|0[xX][0-9A-Fa-f]+")
-_OF_URL = re.compile(r"://[^\s/:@'\"]*:([^\s/'\"]+)@")
-_OF_LINES = re.compile(r"[\r\n]+")
+_URL_PASSWORD = re.compile(r"://[^\s/:@'\"]*:([^\s/'\"]+)@")
+_LINE_ENDS = re.compile(r"[\r\n]+")
 
 
 def is_distinctive(value: str) -> bool:
-    """Whether a value that is said to be secret can be looked for in any text."""
+    """Return whether a secret value can be searched for in any text."""
     bare = value.strip().strip("\"'")
     if not SHORTEST <= len(bare) <= _LONGEST or len(set(bare)) < _LEAST_DIFFERENT:
         return False
@@ -42,22 +44,22 @@ def is_distinctive(value: str) -> bool:
     return not _is_path(bare)
 
 
-def of_environment(env: Mapping[str, str], is_secret_name: Any) -> Iterator[str]:
-    """The values of an environment that are secret by the names of their variables, and the passwords in its URLs."""
+def secrets_in_environment(env: Mapping[str, str], is_secret_name: Any) -> Iterator[str]:
+    """Yield the values that are secret by the names of their variables, and the passwords in URLs."""
     for name, value in env.items():
-        if is_secret_name(name) and not _PLACE.search(name):
+        if is_secret_name(name) and not _LOCATION_NAME.search(name):
             yield value
         if "://" in value:
-            yield from _OF_URL.findall(value)
+            yield from _URL_PASSWORD.findall(value)
 
 
-def of_settings(tree: Any, is_secret_name: Any, is_secret_option: Any) -> Iterator[str]:
-    """The values in settings (JSON data) that stand under a secret name, or on a command line behind one."""
+def secrets_in_settings(tree: Any, is_secret_name: Any, is_secret_option: Any) -> Iterator[str]:
+    """Yield the values in settings (JSON data) under a secret name, or after a secret option on a command line."""
     if isinstance(tree, Mapping):
         texts = {str(name): item for name, item in tree.items() if isinstance(item, str)}
-        yield from of_environment(texts, is_secret_name)
+        yield from secrets_in_environment(texts, is_secret_name)
         for item in tree.values():
-            yield from of_settings(item, is_secret_name, is_secret_option)
+            yield from secrets_in_settings(item, is_secret_name, is_secret_option)
     elif isinstance(tree, list | tuple):
         before = ""
         for item in tree:
@@ -67,19 +69,19 @@ def of_settings(tree: Any, is_secret_name: Any, is_secret_option: Any) -> Iterat
                     yield item
                 elif value:
                     secret = is_secret_option(name)
-                    yield from (value,) if secret else of_environment({name: value}, is_secret_name)
+                    yield from (value,) if secret else secrets_in_environment({name: value}, is_secret_name)
                 before = item
             else:
-                yield from of_settings(item, is_secret_name, is_secret_option)
+                yield from secrets_in_settings(item, is_secret_name, is_secret_option)
 
 
-def forms(value: str) -> set[str]:
-    """Each text that shows a value: as it is, and as URLs, JSON, HTML, Python and shells write it."""
+def printed_forms(value: str) -> set[str]:
+    """Return each text that shows a value: unchanged, and as URLs, JSON, HTML, Python and shells write it."""
     found: set[str] = set()
-    for part in {value, value.strip(), *_lines(value)}:
+    for part in {value, value.strip(), *_searchable_lines(value)}:
         if not is_distinctive(part):
             continue
-        data = in_bytes(part)
+        data = to_bytes(part)
         spelled = {quote(data, safe=""), quote(data), quote(data, safe="!~*'()"), quote_plus(data)}
         found |= {part, *spelled, *(re.sub(r"%[0-9A-F]{2}", _lower, one) for one in spelled)}
         found |= {json.dumps(part)[1:-1], json.dumps(part, ensure_ascii=False)[1:-1]}
@@ -89,28 +91,28 @@ def forms(value: str) -> set[str]:
     return {one for one in found if len(one) >= SHORTEST}
 
 
-def in_base64(value: str) -> set[str]:
-    """Each text that shows a value in base64, without the line ends that may stand between any two characters."""
-    parts = {part for part in (value, value.strip(), *_lines(value)) if is_distinctive(part)}
-    return {form for part in parts for form in _in_base64(in_bytes(part))}
+def base64_forms(value: str) -> set[str]:
+    """Return each text that shows a value in base64, without the line ends that may be between any two characters."""
+    parts = {part for part in (value, value.strip(), *_searchable_lines(value)) if is_distinctive(part)}
+    return {form for part in parts for form in _aligned_base64(to_bytes(part))}
 
 
-def in_bytes(text: str) -> bytes:
-    """A text as bytes, whatever it holds: bytes that are no UTF-8 (in an environment, a log) are what they were."""
+def to_bytes(text: str) -> bytes:
+    """Encode any text; bytes that are not UTF-8 (in an environment, a log) are restored."""
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:  # a half of a surrogate pair, as JSON can have it
         return text.encode("utf-8", "surrogatepass")
 
 
-def _lines(value: str) -> list[str]:
-    """The lines of a value that has several, where each can be looked for by itself."""
-    lines = [line.strip() for line in _OF_LINES.split(value.strip())]
+def _searchable_lines(value: str) -> list[str]:
+    """Return the lines of a value of several lines, as far as each can be searched for alone."""
+    lines = [line.strip() for line in _LINE_ENDS.split(value.strip())]
     return [one for one in lines if len(one) >= _SHORTEST_LINE and not one.startswith("--")] if len(lines) > 1 else []
 
 
-def _in_base64(data: bytes) -> set[str]:
-    """What of a value's base64 is the same whatever stands before and after it, at each of the three alignments."""
+def _aligned_base64(data: bytes) -> set[str]:
+    """Return the part of a value's base64 that is independent of its surroundings, at each of the three alignments."""
     found: set[str] = set()
     for before in range(3):
         first, last = -(-before * 4 // 3), (before + len(data)) * 8 // 6
@@ -120,7 +122,7 @@ def _in_base64(data: bytes) -> set[str]:
 
 
 def _is_path(text: str) -> bool:
-    """Whether a text is the path of a file: what the file holds is the secret, and not where it is."""
+    """Return whether a text is the path of a file. The contents of the file are secret, the path is not."""
     found = _PATH.fullmatch(text.removeprefix("file://"))
     return bool(found) and not any(map(_is_random, re.split(r"[/\\]", text)))
 

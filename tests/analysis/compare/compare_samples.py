@@ -10,7 +10,7 @@ from pytest_hetgpu.analysis.compare.sides import Side
 from pytest_hetgpu.model.records import Measurement, Point
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store.events import MatrixFile
-from pytest_hetgpu.store.run_summary import PastCell, PastRun
+from pytest_hetgpu.store.run_summary import CellSummary, RunSummary
 
 KEY = "SIGSEGV@libuct.so!uct_tcp_ep_am_short"
 OTHER = "SIGBUS@libucp.so!ucp_memcpy"
@@ -24,28 +24,30 @@ def latency(value: float, size: int = 8) -> Measurement:
     return Measurement("latency", value, "us", Point(size, "float32"), 2)
 
 
-def good(name: str = "good", *measured: Measurement, matrix: str = "aws", **changes: Any) -> PastCell:
-    cell = PastCell(matrix, name, Kind.PASSED, Verdict.OK, tool="allreduce.py", facts={"memory": "host"})
+def good(name: str = "good", *measured: Measurement, matrix: str = "aws", **changes: Any) -> CellSummary:
+    cell = CellSummary(matrix, name, Kind.PASSED, Verdict.OK, tool="allreduce.py", facts={"memory": "host"})
     return replace(cell, measurements=measured, **changes)
 
 
-def bad(name: str = "bad", key: str = KEY, verdict: Verdict = Verdict.NEW, kind: Kind = Kind.CRASH) -> PastCell:
-    return PastCell("aws", name, kind, verdict, signature=key, why="it ended")
+def bad(name: str = "bad", key: str = KEY, verdict: Verdict = Verdict.NEW, kind: Kind = Kind.CRASH) -> CellSummary:
+    return CellSummary("aws", name, kind, verdict, signature=key, why="it ended")
 
 
-def absent(name: str = "good") -> PastCell:
-    return PastCell("aws", name, Kind.SKIPPED, Verdict.NOT_RUN, why="needs rocm")
+def absent(name: str = "good") -> CellSummary:
+    return CellSummary("aws", name, Kind.SKIPPED, Verdict.NOT_RUN, why="needs rocm")
 
 
-def run(*cells: PastCell, name: str = "r1", started: float = 1.7e9, sha: str = "0", machine: str = "h") -> PastRun:
+def run(
+    *cells: CellSummary, name: str = "r1", started: float = 1.7e9, sha: str = "0", machine: str = "h"
+) -> RunSummary:
     matrices = tuple(MatrixFile(matrix, f"{matrix}.yaml", sha) for matrix in dict.fromkeys(c.matrix for c in cells))
-    return PastRun(name, f"/r/{name}", started, machine, "0.1", matrices, cells)
+    return RunSummary(name, f"/r/{name}", started, machine, "0.1", matrices, cells)
 
 
-def side(*cells: PastCell, name: str = "A") -> Side:
+def side(*cells: CellSummary, name: str = "A") -> Side:
     return Side(name, (run(*cells),))
 
 
-def series(*runs: Iterable[PastCell], name: str = "last:9") -> Side:
+def series(*runs: Iterable[CellSummary], name: str = "last:9") -> Side:
     """Return a side of these runs, the newest first."""
     return Side(name, tuple(run(*cells, name=f"r{place}", started=1.7e9 - place) for place, cells in enumerate(runs)))

@@ -7,7 +7,7 @@ import pytest
 from pytest_hetgpu.analysis.compare.cells import CellChange, KeyChange, cell_state, changes, keys
 from pytest_hetgpu.analysis.compare.sides import ChangeKind, Side
 from pytest_hetgpu.model.verdict import Kind, Verdict
-from pytest_hetgpu.store.run_summary import PastCell
+from pytest_hetgpu.store.run_summary import CellSummary
 from tests.analysis.compare.compare_samples import KEY, OTHER, absent, bad, good, series, side
 
 KNOWN = bad("c", verdict=Verdict.KNOWN)
@@ -49,7 +49,7 @@ def only(before: Side, after: Side) -> CellChange:
         (absent("c"), KNOWN, ChangeKind.CHANGED),
     ],
 )
-def test_a_cell_of_both_sides(before: PastCell, after: PastCell, way: ChangeKind) -> None:
+def test_a_cell_of_both_sides(before: CellSummary, after: CellSummary, way: ChangeKind) -> None:
     assert only(side(before), side(after)).kind is way
 
 
@@ -63,7 +63,7 @@ def test_a_cell_of_both_sides(before: PastCell, after: PastCell, way: ChangeKind
         (FIXED, ChangeKind.APPEARED, ChangeKind.WORSE),
     ],
 )
-def test_a_cell_of_one_side(cell: PastCell, appeared: ChangeKind, vanished: ChangeKind) -> None:
+def test_a_cell_of_one_side(cell: CellSummary, appeared: ChangeKind, vanished: ChangeKind) -> None:
     came, left = only(side(), side(cell)), only(side(cell), side())
     assert (came.kind, came.before, left.kind, left.after) == (appeared, None, vanished, None)
 

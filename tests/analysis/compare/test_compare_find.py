@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pytest_hetgpu.analysis.compare.find import RunLocations, find, sides
-from pytest_hetgpu.cli.compare import places
+from pytest_hetgpu.cli.compare import run_places
 from pytest_hetgpu.cli.main import main
 from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.model.outcome import Outcome
@@ -21,7 +21,7 @@ from pytest_hetgpu.store.cells import read_run
 from pytest_hetgpu.store.events import MatrixFile
 from pytest_hetgpu.store.folder import RunFolder
 from pytest_hetgpu.store.journal import Journal
-from pytest_hetgpu.store.run_summary import past
+from pytest_hetgpu.store.run_summary import summarise
 from tests.analysis.compare.compare_samples import bad, good, run
 from tests.reporting.report_samples import CRASHED, KEY, PASSED, run_cell
 
@@ -31,17 +31,17 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunLocations:
     monkeypatch.chdir(tmp_path)
     for name in ("HETGPU_HISTORY", "HETGPU_REPORTS"):
         monkeypatch.delenv(name, raising=False)
-    return places(None, None, {})
+    return run_places(None, None, {})
 
 
 def make(outcome: Outcome, matrix: str = "aws") -> Path:
     """Make a run's folder below `reports`, with its reports, and its row in the history."""
     folder = RunFolder.create(Path("reports"))
     with closing(Journal(folder.path, "main")) as journal:
-        journal.run([MatrixFile(matrix, f"{matrix}.yaml", "0" * 64)], ["pytest"])
+        journal.session_started([MatrixFile(matrix, f"{matrix}.yaml", "0" * 64)], ["pytest"])
         run_cell(folder, journal, "mixed-ucx-send", outcome)
     report.build(folder.path, "pytest --hetgpu-cell {label}")
-    history.put(folder.history, past(read_run(folder.path), folder.path))
+    history.put(folder.history, summarise(read_run(folder.path), folder.path))
     return folder.path
 
 
@@ -141,7 +141,7 @@ def test_folders_and_files_that_are_no_runs(here: RunLocations) -> None:
 
 def test_where_runs_are_looked_for() -> None:
     def told(reports: str | None = None, history_: str | None = None, **environ: str) -> tuple[str, str]:
-        found = places(Path(reports) if reports else None, Path(history_) if history_ else None, environ)
+        found = run_places(Path(reports) if reports else None, Path(history_) if history_ else None, environ)
         return str(found.reports), str(found.history)
 
     assert told() == told(HETGPU_HISTORY="off") == ("reports", "reports/history.sqlite")

@@ -14,10 +14,10 @@ from pytest_hetgpu.analysis.compare.numbers import NumberChange, changes, relati
 from pytest_hetgpu.analysis.compare.sides import ChangeKind, Side
 from pytest_hetgpu.model.records import Measurement, Point
 from pytest_hetgpu.model.verdict import Kind
-from pytest_hetgpu.store.run_summary import PastCell
+from pytest_hetgpu.store.run_summary import CellSummary
 from tests.analysis.compare.compare_samples import absent, bad, busbw, good, latency, series, side
 
-Change = Callable[[PastCell], PastCell]
+Change = Callable[[CellSummary], CellSummary]
 
 
 def held(before: Side, after: Side, tolerance: float = 0.1) -> list[NumberChange]:
@@ -135,7 +135,7 @@ def test_what_the_runs_before_showed_themselves_is_not_worse() -> None:
     assert [one.kind for one in held(base, side(good("c", busbw(0.69))))] == [ChangeKind.WORSE]
 
 
-def repeated(*values: float) -> PastCell:
+def repeated(*values: float) -> CellSummary:
     middle = sorted(values)[len(values) // 2]
     return good("c", replace(busbw(middle), samples=values))
 

@@ -16,7 +16,7 @@ from pytest_hetgpu.analysis.compare.sides import ChangeKind, Side
 from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.model.records import Measurement, Point
 from pytest_hetgpu.model.verdict import Kind, Verdict
-from pytest_hetgpu.store.run_summary import PastCell
+from pytest_hetgpu.store.run_summary import CellSummary
 from tests.analysis.compare.compare_samples import KEY, absent, bad, busbw, good, latency, run, series, side
 
 BEFORE = side(
@@ -212,7 +212,7 @@ NUMBERS = st.builds(
     st.integers(0, 2),
 )
 CELLS = st.builds(
-    PastCell,
+    CellSummary,
     st.sampled_from(["m", "n"]),
     st.sampled_from(["a", "b", "c"]),
     st.sampled_from(Kind),

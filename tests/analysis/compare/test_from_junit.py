@@ -12,15 +12,15 @@ from pytest_hetgpu.analysis.compare.from_junit import read
 from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.reporting import junit
 from pytest_hetgpu.store.cells import RunRecord
-from pytest_hetgpu.store.events import Run
+from pytest_hetgpu.store.events import SessionStarted
 from pytest_hetgpu.store.folder import RunFolder
-from pytest_hetgpu.store.run_summary import PastRun, past
+from pytest_hetgpu.store.run_summary import RunSummary, summarise
 from tests.reporting.report_samples import CRASHED, KNOWN, NOT_RUN, PASSED, cell
 
 CASE = '<testcase name="c"><properties>{}</properties></testcase>'
 
 
-def of(record: RunRecord, folder: Path) -> PastRun:
+def of(record: RunRecord, folder: Path) -> RunSummary:
     path = folder / "junit.xml"
     path.write_bytes(junit.render(record, RunFolder(folder), "again"))
     return read(path)
@@ -35,8 +35,10 @@ def write(folder: Path, **properties: str) -> Path:
 
 def test_ours_holds_what_the_journal_does_but_for_how_it_was_measured(tmp_path: Path) -> None:
     outcomes = {"a-b-c": PASSED, "a-b-d": CRASHED, "a-b-e": KNOWN, "a-b-f": NOT_RUN}
-    record = RunRecord(tuple(cell(name, outcome) for name, outcome in outcomes.items()), (Run("1", (), (), "h", 1.0),))
-    found, whole = of(record, tmp_path), past(record, tmp_path)
+    record = RunRecord(
+        tuple(cell(name, outcome) for name, outcome in outcomes.items()), (SessionStarted("1", (), (), "h", 1.0),)
+    )
+    found, whole = of(record, tmp_path), summarise(record, tmp_path)
     assert (found.machine, found.started) == ("h", 1.7e9)
     for one, other in zip(found.cells, whole.cells, strict=True):
         assert (one.matrix, one.scenario, one.kind, one.verdict) == (

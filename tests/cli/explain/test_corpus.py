@@ -1,6 +1,6 @@
-"""Labelled logs of real failures, where a corpus is given (HETGPU_CORPUS): the floors that explanations must keep.
+"""Labelled logs of real failures, if a corpus is given (HETGPU_CORPUS), and the floors that explanations must keep.
 
-The corpus's own score tool, beside it in `../tools`, asks `hetgpu explain --json` about one log at a time.
+The corpus's own score tool, in `../tools`, runs `hetgpu explain --json` on one log at a time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a bare log says: no exit code, no job."""
+"""The explanation of a log without exit code or job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `hetgpu explain` loads before it answers: half of what a small log takes, were it everything."""
+"""The modules that `hetgpu explain` loads before it answers: loading all would double the time for a small log."""
 
 from __future__ import annotations
 

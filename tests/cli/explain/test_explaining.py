@@ -1,4 +1,4 @@
-"""An explanation in JSON and in words."""
+"""An explanation in JSON and as text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from pytest_hetgpu.analysis.explain import Explanation, explain
-from pytest_hetgpu.cli.explain.wording import as_json, as_text
+from pytest_hetgpu.cli.explain.format import as_json, as_text
 from pytest_hetgpu.config.known_failures.load import knowledge
 from pytest_hetgpu.model.verdict import Kind
 

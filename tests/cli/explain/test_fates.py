@@ -1,4 +1,4 @@
-"""What became of each rank, in words."""
+"""The text about the outcome of each rank."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What reaches a terminal: nothing that it would obey, in any encoding, and the true number of ranks."""
+"""Terminal output: nothing that a terminal would obey, in any encoding, and the true number of ranks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pytest_hetgpu.analysis.explain import Explanation
-from pytest_hetgpu.cli.explain.wording import as_json, as_text
+from pytest_hetgpu.cli.explain.format import as_json, as_text
 from pytest_hetgpu.cli.main import main
 from pytest_hetgpu.model.failure import Known, Signature
 from pytest_hetgpu.model.verdict import Kind

@@ -18,7 +18,7 @@ from pytest_hetgpu.model.facts import Environment, found
 from pytest_hetgpu.model.job import Fabric, Job
 from pytest_hetgpu.store import environment
 from pytest_hetgpu.store.cells import read_run
-from pytest_hetgpu.store.environment import SeenNode, SeenPlacement
+from pytest_hetgpu.store.environment import NodeFacts, PlacementFacts
 from pytest_hetgpu.store.journal import Journal
 from tests.cluster.bandwidth.wire_cases import MEASURED, SERVED, FakeMember, Says, good, job, node
 
@@ -44,7 +44,7 @@ def test_one_node_listens_and_the_other_connects() -> None:
     assert (ask["seconds"], ask["streams"], ask["iperf3"]) == (0.5, [1, 4], True)
     assert ask["token"] == serve["token"]
     assert len(ask["token"]) == 32
-    assert nodes[0].argv == [("python3", "/tmp/f0/programs/pump.py")]
+    assert nodes[0].argv == [("python3", "/tmp/f0/programs/tcp_probe.py")]
     assert nodes[0].swept == nodes[1].swept == 0
 
 
@@ -155,7 +155,7 @@ def test_a_placement_is_measured_once_and_everybody_can_read_it(run: Path) -> No
         elsewhere = replace(PAIR, axes={"placement": "others"})
         wires.of(cluster(elsewhere, nodes))
     assert len(nodes[0].asked) == 2
-    kept = environment.wire_of(run, "m-two")
+    kept = environment.read_wire(run, "m-two")
     assert kept
     assert kept.limit == first
     lines = [json.loads(line) for line in (run / "journal/main.jsonl").read_text().splitlines()]
@@ -165,7 +165,7 @@ def test_a_placement_is_measured_once_and_everybody_can_read_it(run: Path) -> No
 
 
 def test_what_was_seen_of_the_nodes_and_between_them_is_in_one_file(run: Path) -> None:
-    seen = SeenPlacement("m-two", {"node0": SeenNode("box", "10.0.0.1", Environment({"os": found("Debian")}))})
+    seen = PlacementFacts("m-two", {"node0": NodeFacts("box", "10.0.0.1", Environment({"os": found("Debian")}))})
     environment.write(run, seen)
     with closing(Journal(run, "main")) as journal:
         Wires(run, journal, 0.5).of(cluster(PAIR, members(PAIR)))

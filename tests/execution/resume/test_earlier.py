@@ -13,7 +13,7 @@ import pytest
 
 from pytest_hetgpu.errors import StorageError, UsageError
 from pytest_hetgpu.execution.resume.earlier import find, kept_before, take_up
-from pytest_hetgpu.store.cells import State
+from pytest_hetgpu.store.cells import CellState
 from pytest_hetgpu.store.folder import RunFolder
 from pytest_hetgpu.store.journal import Journal
 from tests.reporting.report_samples import CRASHED, PASSED, job, result
@@ -25,7 +25,7 @@ def run(reports: Path, basis: dict[str, str] | None = None) -> Path:
     """A run with a cell that passed and one in flight."""
     folder = RunFolder.create(reports).path
     with closing(Journal(folder, "main", sole=True)) as journal:
-        journal.run([], ["pytest"], basis=BASIS if basis is None else basis)
+        journal.session_started([], ["pytest"], basis=BASIS if basis is None else basis)
         journal.planned(job())
         journal.started(job())
         journal.finished(job(), result())
@@ -65,7 +65,7 @@ def test_the_next_part_keeps_what_was_judged(tmp_path: Path) -> None:
         with closing(earlier.journal) as journal:
             assert [cell.label for cell in earlier.kept.values()] == [job().label]
             assert journal.part == part
-            journal.run([], ["pytest"], basis=BASIS)
+            journal.session_started([], ["pytest"], basis=BASIS)
             journal.judged(job("a-b-other"), CRASHED) if part == 2 else None
         assert [cell.label for cell in kept_before(folder, part).values()] == [job().label]
     assert kept_before(folder, 0) == {}
@@ -89,7 +89,7 @@ def test_what_changed_is_listed_and_nothing_written(tmp_path: Path) -> None:
 def test_a_run_that_lives_is_refused_with_its_process(tmp_path: Path) -> None:
     folder = run(tmp_path)
     journal = take_up(folder, BASIS).journal
-    journal.run([], ["pytest"], basis=BASIS)
+    journal.session_started([], ["pytest"], basis=BASIS)
     with pytest.raises(UsageError, match=rf"process {os.getpid()} on \S+ is still running it"):
         take_up(folder, BASIS)
     journal.close()
@@ -143,11 +143,11 @@ def test_a_journal_cut_in_mid_line_costs_that_line(tmp_path: Path, cut: int) -> 
     path = folder / "journal" / "main.jsonl"
     path.write_bytes(path.read_bytes()[:-cut])
     with closing(take_up(folder, BASIS).journal) as journal:
-        journal.run([], ["pytest"], basis=BASIS)
+        journal.session_started([], ["pytest"], basis=BASIS)
     earlier = take_up(folder, BASIS)
     earlier.journal.close()
     assert len(earlier.record.sessions) == 2
-    assert [cell.state for cell in earlier.kept.values()] == [State.JUDGED]
+    assert [cell.state for cell in earlier.kept.values()] == [CellState.JUDGED]
 
 
 def test_a_folder_that_takes_nothing_is_said(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from pytest_hetgpu.execution.resume.kept import kept, remarks, told
 from pytest_hetgpu.model.outcome import Finding, Outcome
 from pytest_hetgpu.model.verdict import Kind, Verdict
-from pytest_hetgpu.store.cells import CellRecord, RunRecord, State
+from pytest_hetgpu.store.cells import CellRecord, CellState, RunRecord
 from pytest_hetgpu.store.disk_errors import JUDGE
 from tests.reporting.report_samples import (
     CHANGED,
@@ -39,10 +39,10 @@ def test_every_verdict_is_kept(outcome: Outcome) -> None:
 @pytest.mark.parametrize(
     "again",
     [
-        cell(NAME, UNREAD, state=State.STARTED),
-        cell(NAME, UNREAD, state=State.FINISHED),
-        cell(NAME, NOT_RUN, state=State.PLANNED),
-        cell(NAME, NOT_RUN, state=State.SKIPPED),
+        cell(NAME, UNREAD, state=CellState.STARTED),
+        cell(NAME, UNREAD, state=CellState.FINISHED),
+        cell(NAME, NOT_RUN, state=CellState.PLANNED),
+        cell(NAME, NOT_RUN, state=CellState.SKIPPED),
         cell(NAME, NOT_RUN),
         cell(NAME, CUT),
         cell(NAME, CRASHED, result=replace(result(), interrupted="SIGINT")),
@@ -67,9 +67,9 @@ def test_it_is_said_in_numbers() -> None:
     record = RunRecord(
         (
             cell("a-b-ok", PASSED),
-            cell("a-b-flight", UNREAD, state=State.STARTED),
+            cell("a-b-flight", UNREAD, state=CellState.STARTED),
             cell("a-b-full", FULL),
-            cell("a-b-absent", NOT_RUN, state=State.SKIPPED),
+            cell("a-b-absent", NOT_RUN, state=CellState.SKIPPED),
         )
     )
     assert told("reports/x", [*cells, excluded], record) == (

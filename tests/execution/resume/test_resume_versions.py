@@ -7,12 +7,12 @@ from pathlib import Path
 from pytest_hetgpu.cluster.drift import moved, set_first
 from pytest_hetgpu.model.facts import Environment, found
 from pytest_hetgpu.store import environment
-from pytest_hetgpu.store.environment import SeenNode, SeenPlacement
+from pytest_hetgpu.store.environment import NodeFacts, PlacementFacts
 
 
-def seen(**facts: str) -> SeenPlacement:
+def seen(**facts: str) -> PlacementFacts:
     told = Environment({name: found(value) for name, value in facts.items()})
-    return SeenPlacement("m-two", {"node0": SeenNode("cpu", "a", told)})
+    return PlacementFacts("m-two", {"node0": NodeFacts("cpu", "a", told)})
 
 
 def test_another_version_is_said_of_the_node(tmp_path: Path) -> None:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from pytest_hetgpu.execution.retry.quarantine import quarantined
-from pytest_hetgpu.store.events import Health
+from pytest_hetgpu.store.events import HealthReported
 
 A, B, C = "a on h1", "b on h2", "c on h3"
 
 
-def health(*nodes: str, up: bool = False, why: str = "", **changes: object) -> Health:
-    return Health("m", f"cell-{'-'.join(node[0] for node in nodes)}", nodes, up, suspect=why, **changes)  # type: ignore[arg-type]
+def health(*nodes: str, up: bool = False, why: str = "", **changes: object) -> HealthReported:
+    return HealthReported("m", f"cell-{'-'.join(node[0] for node in nodes)}", nodes, up, suspect=why, **changes)  # type: ignore[arg-type]
 
 
-def unready(node: str, *others: str) -> Health:
+def unready(node: str, *others: str) -> HealthReported:
     return health(node, *others, failed={node: "ssh: connection refused"}, ready=False)
 
 
-def lost(node: str, *others: str, up: bool = True) -> Health:
+def lost(node: str, *others: str, up: bool = True) -> HealthReported:
     return health(node, *others, up=up, failed={node: "node x was lost: its agent ended"})
 
 

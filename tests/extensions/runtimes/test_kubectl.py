@@ -14,7 +14,7 @@ from pytest_hetgpu.extensions.runtimes._kubernetes.kubectl import arrival, creat
 from pytest_hetgpu.extensions.runtimes.pods.request import Pods
 from pytest_hetgpu.model.job import Command, Demand, Hardware, Job, Node, Stack
 from pytest_hetgpu.planning.shell.script import cleaning, preparation, started
-from pytest_hetgpu.reporting.upstream.script import script
+from pytest_hetgpu.reporting.upstream.script import render_script
 
 STACK = Stack("openmpi-5", "Open MPI", "5.0.11", "", "mpirun", "python3")
 DEMAND = Demand(2, STACK, "ob1", ("tcp",), (), "allreduce")
@@ -123,13 +123,13 @@ def test_pods_are_joined_as_other_nodes_are_and_all_of_it_is_shell(tmp_path: Pat
         'kubectl --namespace n exec "$pod0" -c main -- sed -i "s/HostName node1$/HostName $ip1/" /tmp/hetgpu/ssh_config'
     )
     assert any(line.startswith("tar -C /p -c programs | kubectl --namespace n exec -i") for line in lines)
-    script = "\n".join([*lines, *cleaning(job("mpirun", members=members))])
-    assert subprocess.run(["sh", "-n"], input=script.encode(), cwd=tmp_path, check=False).returncode == 0
+    text = "\n".join([*lines, *cleaning(job("mpirun", members=members))])
+    assert subprocess.run(["sh", "-n"], input=text.encode(), cwd=tmp_path, check=False).returncode == 0
     assert list(cleaning(job("mpirun", members=members))) == [removal(members, "demo-two")]
 
 
 def test_a_reproducer_says_that_it_needs_kubectl_and_removes_the_pods_whatever_happens() -> None:
-    made = script(job("mpirun", members=nodes("a", "a")), "key")
+    made = render_script(job("mpirun", members=nodes("a", "a")), "key")
     assert "# Needs a POSIX shell, kubectl, and the files beside it." in made
     clean = "  kubectl delete --ignore-not-found --cascade=foreground jobs.batch/hetgpu-demo-two-0 "
     assert f"clean() {{\n  set +e\n{clean}" in made
@@ -138,7 +138,7 @@ def test_a_reproducer_says_that_it_needs_kubectl_and_removes_the_pods_whatever_h
 
 @pytest.mark.parametrize(("fails", "deletes"), [("create", False), ("wait", True)])
 def test_a_reproducer_removes_pods_only_if_it_made_them(tmp_path: Path, fails: str, deletes: bool) -> None:
-    tmp_path.joinpath("reproduce.sh").write_text(script(job("mpirun", members=nodes("a", "a")), "key"))
+    tmp_path.joinpath("reproduce.sh").write_text(render_script(job("mpirun", members=nodes("a", "a")), "key"))
     program = tmp_path / "kubectl"
     program.write_text(f'#!/bin/sh\necho "$1" >>asked\n[ "$1" != {fails} ]\n')
     program.chmod(0o700)

@@ -202,6 +202,6 @@ def test_the_table_of_processes_reads_odd_names() -> None:
         parent, name, state = tree.processes()[odd.pid]
         assert name == ") Z 1 (x"
         assert state in "SR"
-        assert odd.pid in set(tree.below(tree.processes(), [parent]))
-        assert odd.pid not in set(tree.below(tree.processes(), [parent], spared={odd.pid}))
+        assert odd.pid in set(tree.descendants(tree.processes(), [parent]))
+        assert odd.pid not in set(tree.descendants(tree.processes(), [parent], spared={odd.pid}))
         odd.communicate(b"\n")

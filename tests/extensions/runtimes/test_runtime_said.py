@@ -214,7 +214,7 @@ def test_what_is_wrong_here_with_a_build_is_said_plainly(tmp_path: Path, monkeyp
 
 @pytest.mark.parametrize(("user", "allowed"), [("u", True), ("u@example.org", False)])
 def test_a_login_with_a_domain_is_not_taken_for_one_of_a_host(user: str, allowed: bool, tmp_path: Path) -> None:
-    door = agent_module("agent_door").Door(str(tmp_path), None)
+    door = agent_module("agent_sshd").AgentSshd(str(tmp_path), None)
     door.write("ssh-ed25519 AAAA", [], False, port=22, user=user, pam="no")
     config = (tmp_path / "sshd_config").read_text()
     assert (f"AllowUsers {user}\n" in config, "AllowUsers" in config) == (allowed, allowed)

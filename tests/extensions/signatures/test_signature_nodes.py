@@ -232,10 +232,14 @@ def test_nodes_that_do_not_reach_each_other(said: str) -> None:
 
 
 def troubles(program: str) -> Iterator[str]:
-    """Return the texts of every Trouble that a program on nodes raises, with WORD for its variables."""
+    """Return the texts of every AgentError that a program on nodes raises, with WORD for its variables."""
     path = Path(pytest_hetgpu.__file__).parent / "remote" / f"{program}.py"
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and ast.unparse(node.exc.func) == "Trouble":
+        if (
+            isinstance(node, ast.Raise)
+            and isinstance(node.exc, ast.Call)
+            and ast.unparse(node.exc.func) == "AgentError"
+        ):
             yield written(node.exc.args[0])
 
 
@@ -248,7 +252,7 @@ def written(text: ast.expr) -> str:
 
 
 def test_every_trouble_with_a_nodes_own_sshd() -> None:
-    texts = [text.replace("no WORD in", "no sshd in") for text in troubles("agent_door")]
+    texts = [text.replace("no WORD in", "no sshd in") for text in troubles("agent_sshd")]
     assert len(texts) >= 10
     assert {text: part(text) for text in texts if part(text) != "sshd"} == {}
     assert part(texts[0].replace("no sshd in", "no ssh-keygen in")) == "sshd"

@@ -99,11 +99,11 @@ def test_what_a_rank_executes(kind: str, settings: dict[str, Any], command: str)
 def test_how_it_is_started() -> None:
     made = workload("osu", program="osu_bw", folders=["/opt/*/bin", "/x"])
     tokens = made.argv("/s/bin/python", "/p")
-    assert tokens[:7] == ("/s/bin/python", "/p/foreign.py", "--folder", "/opt/*/bin", "--folder", "/x", "--")
+    assert tokens[:7] == ("/s/bin/python", "/p/run_external.py", "--folder", "/opt/*/bin", "--folder", "/x", "--")
     bench = workload("mpi4py_bench").argv("/s/bin/python", "/p")
-    assert bench[:6] == ("/s/bin/python", "/p/foreign.py", "--mpi4py", "--", "/s/bin/python", "-m")
+    assert bench[:6] == ("/s/bin/python", "/p/run_external.py", "--mpi4py", "--", "/s/bin/python", "-m")
     pair = workload("ucx_perftest").argv("python3", "/p")
-    assert pair[:5] == ("python3", "/p/foreign.py", "--door", "{node0}:13337", "--")
+    assert pair[:5] == ("python3", "/p/run_external.py", "--server", "{node0}:13337", "--")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Cells of every verdict, hostile words among them, as the page is shown them."""
+"""Cells of every verdict for the page, some with hostile text."""
 
 from __future__ import annotations
 

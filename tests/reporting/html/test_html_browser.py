@@ -1,4 +1,4 @@
-"""The page in a real browser: what a reader sees, clicks and types."""
+"""The page in a real browser: views, clicks and typed filters."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ import pytest
 
 from pytest_hetgpu.model.outcome import Span, Timeline
 from pytest_hetgpu.reporting import report
-from pytest_hetgpu.reporting.html.facts import page_facts
 from pytest_hetgpu.reporting.html.page import render
+from pytest_hetgpu.reporting.html.page_data import page_data
 from pytest_hetgpu.store.cells import RunRecord
 from pytest_hetgpu.store.events import MatrixFile
 from pytest_hetgpu.store.folder import RunFolder
 from pytest_hetgpu.store.journal import Journal
 from tests.reporting.html.browser_samples import BROKE_OFF, CURVE, EVIL, FATES, OUTCOMES, WHOLE
-from tests.reporting.report_samples import CRASHED, KEY, PASSED, cell, job, result, run_cell, scenario
+from tests.reporting.report_samples import CRASHED, KEY, PASSED, RERUN, cell, job, result, run_cell, scenario
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Dialog, Page, Request
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.real
 
 Lacking = Callable[[str, str], None]
-RERUN = "pytest --hetgpu-cell {label}"
 SAMPLE = Path(__file__).resolve().parents[3] / "reports" / "sample"
 
 
@@ -52,7 +51,7 @@ def browser(request: pytest.FixtureRequest) -> Iterator[Browser]:
 
 def written(folder: RunFolder, outcomes: dict[str, Any], log: bytes) -> Path:
     with closing(Journal(folder.path, "main")) as journal:
-        journal.run([MatrixFile("aws", "aws.yaml", "0" * 64)], ["pytest"])
+        journal.session_started([MatrixFile("aws", "aws.yaml", "0" * 64)], ["pytest"])
         for label, outcome in outcomes.items():
             run_cell(folder, journal, label, outcome, log)
         journal.skipped(scenario("mixed-nccl-send"), "no GPU")
@@ -68,7 +67,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def page(browser: Browser, file: Path) -> Iterator[Page]:
-    """The page, opened from disk; nothing may be fetched, thrown or asked by it."""
+    """The page, opened from disk; it must not fetch, throw or prompt."""
     made = browser.new_page(viewport={"width": 1300, "height": 900})
     trouble: list[str] = []
 
@@ -267,7 +266,7 @@ def test_hostile_names_are_shown_and_never_obeyed(browser: Browser, tmp_path: Pa
 
 
 def test_the_sample_from_its_matrix_to_a_log_and_a_curve(browser: Browser) -> None:
-    """What a reader does with the report that the project shows."""
+    """Follow a reader through the sample report."""
     page = browser.new_page(viewport={"width": 1300, "height": 900})
     page.goto((SAMPLE / "index.html").as_uri())
     page.select_option('select[name="placement"]', "same")
@@ -335,7 +334,7 @@ def test_five_thousand_cells_open_in_two_seconds(browser: Browser, tmp_path: Pat
     measured = replace(PASSED, measurements=CURVE * 2, timeline=WHOLE)
     outcomes = (measured if i % 5 else failed for i in range(5000))
     cells = tuple(cell(f"p{i % 50}-t{i // 50 % 10}-w{i // 500}", outcome) for i, outcome in enumerate(outcomes))
-    facts = page_facts(RunRecord(cells), RunFolder(tmp_path), RERUN, (), None)
+    facts = page_data(RunRecord(cells), RunFolder(tmp_path), RERUN, (), None)
     (tmp_path / "index.html").write_text(render(facts), encoding="utf-8")
     page = browser.new_page()
     took = []

@@ -1,4 +1,4 @@
-"""The archives of a failure: complete, small enough, free of secrets; and the script in them."""
+"""The archives of a failure: complete, small enough, free of secrets; and their script."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from pytest_hetgpu.extensions.runtimes.containers.build_context import reference
 from pytest_hetgpu.model.job import Command, Image
 from pytest_hetgpu.model.outcome import DebugRun
 from pytest_hetgpu.model.verdict import Kind
-from pytest_hetgpu.reporting.upstream.bundle import bundle
-from pytest_hetgpu.reporting.upstream.script import portable, script
+from pytest_hetgpu.reporting.upstream.bundle import write_bundle
+from pytest_hetgpu.reporting.upstream.script import portable_job, render_script
 from pytest_hetgpu.store.folder import RunFolder
 from pytest_hetgpu.store.journal import Journal
 from tests.reporting.report_samples import CRASHED, KEY, PASSED, job, result, run_cell
@@ -35,7 +35,7 @@ def run(tmp_path: Path) -> RunFolder:
         log = f"-----BEGIN PRIVATE KEY-----\nMIIEow\n-----END PRIVATE KEY-----\ntoken={SECRET}\n".encode()
         debug = DebugRun(Kind.CRASH, KEY, "scenarios/mixed-ucx-allreduce/debug/output.log", 1.0)
         run_cell(folder, journal, "mixed-ucx-allreduce", replace(CRASHED, debug=debug), log)
-        again = folder.further("debug").log("mixed-ucx-allreduce")
+        again = folder.for_attempt("debug").log("mixed-ucx-allreduce")
         again.parent.mkdir()
         again.write_text("more\n")
         run_cell(folder, journal, "mixed-ucx-gather", CRASHED, b"another\n")
@@ -56,7 +56,7 @@ def contents(*archives: Path) -> dict[str, bytes]:
 
 
 def test_a_key_brings_all_its_cells(run: RunFolder, tmp_path: Path) -> None:
-    made = bundle(run.path, KEY, tmp_path / "b.tar.gz")
+    made = write_bundle(run.path, KEY, tmp_path / "b.tar.gz")
     assert made.files == (tmp_path / "b.tar.gz",)
     assert (made.project.name, made.title.split(" ")[0]) == ("UCX", "SIGSEGV")
     found = contents(*made.files)
@@ -72,7 +72,7 @@ def test_a_key_brings_all_its_cells(run: RunFolder, tmp_path: Path) -> None:
 
 
 def test_a_cell_brings_itself(run: RunFolder, tmp_path: Path) -> None:
-    found = contents(*bundle(run.path, "mixed-ucx-gather", tmp_path / "b.tar.gz").files)
+    found = contents(*write_bundle(run.path, "mixed-ucx-gather", tmp_path / "b.tar.gz").files)
     assert {name.split("/")[2] for name in found if "/cells/" in name} == {"mixed-ucx-gather"}
 
 
@@ -99,7 +99,7 @@ def test_an_images_folder_has_no_secrets(run: RunFolder, tmp_path: Path) -> None
     image = Image(reference(str(home), {}), str(home))
     made = job("mixed-ucx-gather")
     run.write_job(replace(made, nodes=(replace(made.nodes[0], image=image),)), result(str(run.log(made.label))))
-    found = contents(*bundle(run.path, "mixed-ucx-gather", tmp_path / "b.tar.gz").files)
+    found = contents(*write_bundle(run.path, "mixed-ucx-gather", tmp_path / "b.tar.gz").files)
     packed = {name.partition("/images/")[2]: data for name, data in found.items() if "/images/" in name}
     assert packed == {
         "box/.dockerignore": texts[".dockerignore"].encode(),
@@ -117,7 +117,7 @@ def test_what_is_too_large_is_split_at_line_ends(run: RunFolder, tmp_path: Path)
     lines = [dice.randbytes(500).hex().encode() + b"\n" for _ in range(3000)]
     run.log("mixed-ucx-gather").write_bytes(b"".join(lines))
     limit = 1 << 20
-    made = bundle(run.path, "mixed-ucx-gather", tmp_path / "b.tar.gz", limit)
+    made = write_bundle(run.path, "mixed-ucx-gather", tmp_path / "b.tar.gz", limit)
     assert [path.name for path in made.files] == [
         "b.tar.gz",
         *(f"b-logs-{number}.tar.gz" for number in range(1, len(made.files))),
@@ -140,7 +140,7 @@ def test_what_is_not_there_is_a_usage_error(
     assert main(["bundle", str(tmp_path), KEY]) == 4
     assert "not the folder of a run" in capsys.readouterr().err
     with pytest.raises(UsageError, match="cannot be written"):
-        bundle(run.path, KEY, tmp_path / "no" / "b.tar.gz")
+        write_bundle(run.path, KEY, tmp_path / "no" / "b.tar.gz")
     assert main(["bundle", str(run.path), KEY]) == 0
     said = capsys.readouterr().out
     assert said.startswith("SIGSEGV in libuct_rocm.so" if "in libuct" in said else "SIGSEGV")
@@ -158,7 +158,7 @@ def test_the_script_names_no_place_of_this_machine() -> None:
         "/tmp/hetgpu-mine",
     )
     nodes = tuple(replace(node, image=Image("hetgpu/x:1", "/home/me/containers/x")) for node in job().nodes)
-    made = portable(replace(job(), command=Command(argv), nodes=nodes))
+    made = portable_job(replace(job(), command=Command(argv), nodes=nodes))
     assert made.command.argv == (
         "/opt/x/bin/mpirun",
         "python3",
@@ -171,7 +171,7 @@ def test_the_script_names_no_place_of_this_machine() -> None:
 
 def test_the_script_is_a_shell_script_whatever_is_in_it(tmp_path: Path) -> None:
     hostile = ("mpirun", "$(touch hacked)", "`touch hacked`", "'; touch hacked; '", "a\nb")
-    text = script(replace(job(), command=Command(hostile, {"X": "$(touch hacked)"})), "KEY\n touch hacked")
+    text = render_script(replace(job(), command=Command(hostile, {"X": "$(touch hacked)"})), "KEY\n touch hacked")
     path = tmp_path / "reproduce.sh"
     path.write_text(text)
     assert subprocess.run(("sh", "-n", path), check=False).returncode == 0

@@ -1,4 +1,4 @@
-"""The text of an issue: what a maintainer needs, in the upstream's own form, and nothing that is nobody's business."""
+"""The text of an issue: the facts that a maintainer needs, in the upstream's own form, and nothing private."""
 
 from __future__ import annotations
 
@@ -16,25 +16,24 @@ from pytest_hetgpu.model.failure import Known
 from pytest_hetgpu.model.job import Command, Expectation
 from pytest_hetgpu.model.outcome import Outcome
 from pytest_hetgpu.reporting import report
-from pytest_hetgpu.reporting.upstream.difference import nearest
-from pytest_hetgpu.reporting.upstream.doing import description
-from pytest_hetgpu.reporting.upstream.issue import LONGEST, fenced, issue, title, trimmed
+from pytest_hetgpu.reporting.upstream.description import program_description
+from pytest_hetgpu.reporting.upstream.difference import find_nearest
+from pytest_hetgpu.reporting.upstream.issue import LONGEST, fenced, render_issue, title, trim_interpreter_frames
 from pytest_hetgpu.store.cells import CellRecord, RunRecord, read_run
-from pytest_hetgpu.store.environment import SeenNode, SeenPlacement
+from pytest_hetgpu.store.environment import NodeFacts, PlacementFacts
 from pytest_hetgpu.store.folder import RunFolder
 from pytest_hetgpu.store.journal import Journal
-from tests.reporting.report_samples import CRASHED, ISSUE, KNOWN, PASSED, SIGNATURE, cell, job, result, run_cell
+from tests.reporting.report_samples import CRASHED, ISSUE, KNOWN, PASSED, RERUN, SIGNATURE, cell, job, result, run_cell
 
-RERUN = "pytest --hetgpu-cell {label}"
 SECRET = "ghp_" + "s3cr3t12" * 5
 SIGNED = replace(SIGNATURE, function="uct_rocm_copy_ep_put_short", entry_point="MPI_Send")
 FAILED = replace(CRASHED, signature=SIGNED, facts={"ucx": "1.18.0", "openmpi": "5.0.11"})
 CAUSE = Known("large-bar", "no Large BAR", "The CPU copies.", "Set a threshold.", links=(ISSUE,), status="established")
-PLACEMENT = SeenPlacement(
+PLACEMENT = PlacementFacts(
     "aws-mixed",
     {
-        "node0": SeenNode("g4ad", "10.0.0.1", Environment({"ucx": found("1.18.0"), "kernel": found("6.1")})),
-        "node1": SeenNode("g4dn", "10.0.0.2", Environment({"ucx": found("1.20.1"), "kernel": found("6.1")})),
+        "node0": NodeFacts("g4ad", "10.0.0.1", Environment({"ucx": found("1.18.0"), "kernel": found("6.1")})),
+        "node1": NodeFacts("g4dn", "10.0.0.2", Environment({"ucx": found("1.20.1"), "kernel": found("6.1")})),
     },
 )
 
@@ -42,7 +41,7 @@ PLACEMENT = SeenPlacement(
 def told(tmp_path: Path, *cells: CellRecord, **changes: Any) -> str:
     record = RunRecord(cells)
     failing = [one for one in cells if one.outcome.signature]
-    return issue(record, RunFolder(tmp_path), failing, changes.get("placements", ()))
+    return render_issue(record, RunFolder(tmp_path), failing, changes.get("placements", ()))
 
 
 def test_a_title_says_what_where_and_of_which_version() -> None:
@@ -96,7 +95,7 @@ def test_the_smallest_difference_to_what_works(tmp_path: Path) -> None:
     assert "(`mixed-ob1-allreduce`)" in text
     assert "- transport: `ucx` fails, `ob1` works" in text
     assert "- only in the command that works: `--mca pml ob1`" in text
-    assert nearest(failing, [failing]) is None
+    assert find_nearest(failing, [failing]) is None
 
 
 def test_other_cells_known_causes_and_links(tmp_path: Path) -> None:
@@ -131,9 +130,9 @@ def test_it_says_what_the_job_does_to_somebody_who_knows_nothing_of_us(tmp_path:
 def test_every_program_of_ours_is_described() -> None:
     names = [Path(name).name for name in rank_programs()]
     assert len(names) > 10
-    assert [name for name in names if not description(name)] == []
-    assert "--fault" not in description("fault.py")
-    assert description("osu_latency") == description("../cli.py") == description("") == ""
+    assert [name for name in names if not program_description(name)] == []
+    assert "--fault" not in program_description("fault.py")
+    assert program_description("osu_latency") == program_description("../cli.py") == program_description("") == ""
 
 
 def test_what_is_quoted_cannot_leave_its_block(tmp_path: Path) -> None:
@@ -160,8 +159,8 @@ def test_frames_of_the_interpreter_are_counted() -> None:
         *(f"[n:1] [{n:2}] python3(Py_X+0x1)[0x2]" for n in range(9)),
         "end",
     ]
-    assert list(trimmed(lines)) == [lines[0], "    ... 9 frames of the Python interpreter ...", "end"]
-    assert list(trimmed(lines[:3])) == lines[:3]
+    assert list(trim_interpreter_frames(lines)) == [lines[0], "    ... 9 frames of the Python interpreter ...", "end"]
+    assert list(trim_interpreter_frames(lines[:3])) == lines[:3]
 
 
 def test_a_run_has_an_issue_for_each_signature(tmp_path: Path) -> None:

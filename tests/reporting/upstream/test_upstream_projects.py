@@ -1,10 +1,10 @@
-"""Whose bug it may be, and what files of its report are called."""
+"""The upstream project of a failure, and the file names of its report."""
 
 from __future__ import annotations
 
 import pytest
 
-from pytest_hetgpu.reporting.upstream.projects import named, project, slug
+from pytest_hetgpu.reporting.upstream.projects import file_names, find_project, slug
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ from pytest_hetgpu.reporting.upstream.projects import named, project, slug
 def test_the_library_at_fault_decides_then_the_key_then_the_mpi(
     library: str | None, key: str, stack: str, name: str
 ) -> None:
-    assert project(library, key, stack).name == name
+    assert find_project(library, key, stack).name == name
 
 
 @pytest.mark.parametrize(
@@ -44,4 +44,4 @@ def test_names_of_files_are_harmless(key: str, name: str) -> None:
 
 
 def test_two_keys_of_one_name_are_told_apart() -> None:
-    assert named(["a@b", "a!b", "a/b"]) == {"a@b": "a-b", "a!b": "a-b-2", "a/b": "a-b-3"}
+    assert file_names(["a@b", "a!b", "a/b"]) == {"a@b": "a-b", "a!b": "a-b-2", "a/b": "a-b-3"}

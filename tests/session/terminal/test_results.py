@@ -8,13 +8,13 @@ from typing import Any
 
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.session.terminal.results import Live, best
-from pytest_hetgpu.store.properties import CellPairs
+from pytest_hetgpu.store.properties import CellProperties
 from tests.reporting.report_samples import scenario
 
 
 def said(**measurements: float) -> str:
     names = {name.replace("_at_", "[").replace("_", ",") + "]": value for name, value in measurements.items()}
-    return best(CellPairs("cell", "matrix", Kind.PASSED, Verdict.OK, measurements=names))
+    return best(CellProperties("cell", "matrix", Kind.PASSED, Verdict.OK, measurements=names))
 
 
 def test_the_best_bandwidth_and_the_smallest_latency() -> None:
@@ -25,7 +25,7 @@ def test_the_best_bandwidth_and_the_smallest_latency() -> None:
 def test_without_a_bus_bandwidth_the_one_that_there_is() -> None:
     assert said(bandwidth_at_8_int8=0.5, bandwidth_at_64_int8=0.25) == "bandwidth 0.50 GB/s at 8 int8"
     names = {"bidirectional_bandwidth[64,int8]": 2.0, "message_rate[64,int8]": 9.0}
-    found = best(CellPairs("cell", "matrix", Kind.PASSED, Verdict.OK, measurements=names))
+    found = best(CellProperties("cell", "matrix", Kind.PASSED, Verdict.OK, measurements=names))
     assert found == "bidirectional bandwidth 2.00 GB/s at 64 int8"
 
 
@@ -39,7 +39,7 @@ def test_a_barrier_has_a_latency_without_a_size() -> None:
 
 
 def test_a_bandwidth_is_told_as_a_share_of_the_wire() -> None:
-    pairs = CellPairs("c", "m", Kind.PASSED, Verdict.OK, measurements={"busbw[1024,int8]": 0.42}, wire=1.0)
+    pairs = CellProperties("c", "m", Kind.PASSED, Verdict.OK, measurements={"busbw[1024,int8]": 0.42}, wire=1.0)
     assert best(pairs) == "busbw 0.42 GB/s at 1K int8 (42 % of the wire)"
     assert best(replace(pairs, wire=0.35)) == "busbw 0.42 GB/s at 1K int8 (120 % of the wire)"
 
@@ -47,7 +47,7 @@ def test_a_bandwidth_is_told_as_a_share_of_the_wire() -> None:
 def test_each_wire_is_told_once_at_the_end_with_the_last_word_on_it() -> None:
     cells = [scenario(f"{placement}-ucx-{workload}") for placement in ("mixed", "same") for workload in ("a", "b", "c")]
     live = Live(None, cells, Path())
-    blind = CellPairs("", "aws", Kind.PASSED, Verdict.OK, wire_told="not known: node1: the container ended")
+    blind = CellProperties("", "aws", Kind.PASSED, Verdict.OK, wire_told="not known: node1: the container ended")
     seen = [
         replace(blind, wire_told="not known: node1: gone"),
         replace(blind, wire=0.047812, wire_told="pump 1, 1 stream"),

@@ -9,23 +9,23 @@ from pytest_hetgpu.analysis.compare.sides import Side
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.session.terminal.news import since, unexpected
 from pytest_hetgpu.store.events import MatrixFile
-from pytest_hetgpu.store.properties import CellPairs
-from pytest_hetgpu.store.run_summary import PastCell, PastRun
+from pytest_hetgpu.store.properties import CellProperties
+from pytest_hetgpu.store.run_summary import CellSummary, RunSummary
 
 KEY = "SIGSEGV@libuct.so!uct_tcp_ep_am_short"
-OK = PastCell("aws", "a", Kind.PASSED, Verdict.OK)
-BAD = PastCell("aws", "a", Kind.CRASH, Verdict.NEW, signature=KEY)
+OK = CellSummary("aws", "a", Kind.PASSED, Verdict.OK)
+BAD = CellSummary("aws", "a", Kind.CRASH, Verdict.NEW, signature=KEY)
 
 
-def pairs(label: str, kind: Kind, verdict: Verdict, why: str = "", signature: str = "") -> CellPairs:
-    return CellPairs(label, "aws", kind, verdict, why=why, signature=signature)
+def pairs(label: str, kind: Kind, verdict: Verdict, why: str = "", signature: str = "") -> CellProperties:
+    return CellProperties(label, "aws", kind, verdict, why=why, signature=signature)
 
 
-def run(*cells: PastCell, name: str = "20261120-020000-aaaa", started: float = 1.7e9) -> PastRun:
-    return PastRun(name, "/runs", started, "vm", "0.1", (MatrixFile("aws", "aws.yaml", ""),), cells)
+def run(*cells: CellSummary, name: str = "20261120-020000-aaaa", started: float = 1.7e9) -> RunSummary:
+    return RunSummary(name, "/runs", started, "vm", "0.1", (MatrixFile("aws", "aws.yaml", ""),), cells)
 
 
-def told(was: Sequence[PastCell], now: Sequence[PastCell]) -> list[str]:
+def told(was: Sequence[CellSummary], now: Sequence[CellSummary]) -> list[str]:
     cells = {(one.matrix, one.scenario): one for one in now}
     return [line for line, _ in since(Side("x", (run(*was),)), cells, {})]
 
@@ -54,7 +54,7 @@ def test_against_the_run_before() -> None:
         f"  worse: was passed, is crash {KEY} (a)",
     ]
     assert told([BAD], [OK])[1] == f"  better: was crash {KEY}, is passed (a)"
-    gone = PastCell("aws", "a", Kind.SKIPPED, Verdict.NOT_RUN, why="needs platform=rocm")
+    gone = CellSummary("aws", "a", Kind.SKIPPED, Verdict.NOT_RUN, why="needs platform=rocm")
     assert told([OK], [gone])[1] == "  worse: was passed, is not run (needs platform=rocm) (a)"
 
 

@@ -22,15 +22,15 @@ def test_a_wait_is_told_once_and_again_when_somebody_else_has_the_host(tmp_path:
     folder = RunFolder.create(tmp_path)
     plain = Plain(SimpleNamespace(width_of_current_line=0), os.dup(1), Cells(folder.path, time.time()))
     with closing(Journal(folder.path, "gw0")) as journal:
-        journal.waits(job("send"), ADA)
+        journal.waiting(job("send"), ADA)
         assert plain.lines(0.0) == []
         assert plain.lines(TOLD_AFTER) == [f"waiting  send  {ADA}; for 5 s so far"]
         assert plain.lines(100.0) == []
-        journal.waits(job("send"), EVE)
+        journal.waiting(job("send"), EVE)
         assert plain.lines(110.0) == []
         assert plain.lines(120.0) == [f"waiting  send  {EVE}; for 10 s so far"]
-        journal.waits(job("send"), "")
-        journal.waits(job("other"), ADA)
+        journal.waiting(job("send"), "")
+        journal.waiting(job("other"), ADA)
         assert plain.lines(121.0) == []
     plain.pytest_sessionfinish()
 
@@ -44,7 +44,7 @@ def test_a_wait_for_an_engine_or_a_base_is_told_at_once(tmp_path: Path) -> None:
             "makes the base image hetgpu-base:bookworm from Debian's packages",
             "builds the image hetgpu/x:1 from containers/x",
         ):
-            journal.waits(job("send"), why)
+            journal.waiting(job("send"), why)
             assert plain.lines(0.0) == [f"waiting  send  {why}"]
             assert plain.lines(1.0) == []
     plain.pytest_sessionfinish()
@@ -55,7 +55,7 @@ def test_what_it_says_comes_on_a_line_of_its_own(tmp_path: Path) -> None:
     reading, writing = os.pipe()
     plain = Plain(SimpleNamespace(width_of_current_line=3), writing, Cells(folder.path, time.time()))
     with closing(Journal(folder.path, "main")) as journal:
-        journal.waits(job("send"), ADA)
+        journal.waiting(job("send"), ADA)
         plain.lines(time.monotonic() - TOLD_AFTER)
         plain.pytest_sessionstart()
         assert os.read(reading, 1000).decode().startswith(f"\nwaiting  send  {ADA}; for ")

@@ -12,7 +12,7 @@ import pytest
 from pytest_hetgpu.session.terminal.running import JUDGED, READY, WAITING, Cells, last_line
 from pytest_hetgpu.store.folder import RunFolder
 from pytest_hetgpu.store.journal import Journal
-from pytest_hetgpu.store.redaction.redact import forget, learn
+from pytest_hetgpu.store.redaction.redact import clear_secrets, register_secrets
 from tests.reporting.report_samples import PASSED, job, result
 
 SEND, REDUCE = "mixed-ucx-send", "mixed-ucx-allreduce"
@@ -36,7 +36,7 @@ def test_a_cell_from_its_test_to_its_verdict(folder: RunFolder) -> None:
         assert seen(cells) == {SEND: WAITING}
         journal.started(job(SEND))
         assert seen(cells) == {SEND: ""}
-        log = folder.begin(SEND)
+        log = folder.start_log(SEND)
         log.write_bytes(b"first\nsecond\n\n")
         assert seen(cells) == {SEND: "second"}
         with log.open("ab") as file:
@@ -101,16 +101,16 @@ def test_the_last_line_is_safe_to_show() -> None:
     ],
 )
 def test_no_part_of_a_secret_is_shown(data: bytes, shown: str) -> None:
-    learn({"MY_TOKEN": "zebra7crossing", "OTHER_TOKEN": os.fsdecode(b"secr\xffetvalue")})
+    register_secrets({"MY_TOKEN": "zebra7crossing", "OTHER_TOKEN": os.fsdecode(b"secr\xffetvalue")})
     try:
         assert last_line(data) == shown
     finally:
-        forget()
+        clear_secrets()
 
 
 def test_a_line_that_begins_before_what_is_read_is_not_shown(folder: RunFolder) -> None:
     cells = Cells(folder.path, time.time())
-    log = folder.begin(SEND)
+    log = folder.start_log(SEND)
     with closing(Journal(folder.path, "gw0")) as journal:
         journal.planned(job(SEND))
         journal.started(job(SEND))
@@ -129,7 +129,7 @@ def test_records_of_ranks_are_put_into_words() -> None:
 
 def test_a_tick_costs_little(folder: RunFolder) -> None:
     cells = Cells(folder.path, time.time())
-    log = folder.begin(SEND)
+    log = folder.start_log(SEND)
     log.write_bytes(b"a line of output\n" * 1000)
     with closing(Journal(folder.path, "gw0")) as journal:
         journal.started(job(SEND))

@@ -1,4 +1,4 @@
-"""Stand-ins for machines and people: everywhere, always the same, and nothing else is touched."""
+"""Pseudonyms for machines and people: the same everywhere, and no other text changes."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from hypothesis import strategies as st
 from pytest_hetgpu.cli.report import rejudge
 from pytest_hetgpu.model.job import Reach
 from pytest_hetgpu.reporting import report
-from pytest_hetgpu.reporting.upstream.bundle import bundle
+from pytest_hetgpu.reporting.upstream.bundle import write_bundle
 from pytest_hetgpu.store.events import MatrixFile
 from pytest_hetgpu.store.folder import RunFolder
 from pytest_hetgpu.store.journal import Journal
 from pytest_hetgpu.store.redaction import anonymity
-from pytest_hetgpu.store.redaction.anonymity import Names
-from pytest_hetgpu.store.redaction.redact import redact, standing_in
+from pytest_hetgpu.store.redaction.anonymity import Pseudonyms
+from pytest_hetgpu.store.redaction.redact import redact, replacing_names
 from tests.reporting.report_samples import CRASHED, KEY, PASSED, SIGNATURE, job, run_cell
 
 HOSTS = ("gpu7.cluster.example.org", "ip-10-0-0-5", "10.0.0.6", "localhost", "node0", "mixed")
 
 
-def names() -> Names:
-    return Names(HOSTS, ("alice", "root"), spared=("mixed",))
+def names() -> Pseudonyms:
+    return Pseudonyms(HOSTS, ("alice", "root"), spared=("mixed",))
 
 
 @pytest.mark.parametrize(
@@ -69,25 +69,25 @@ def test_any_text_goes_through(text: str) -> None:
 
 
 def test_letters_do_not_run_out() -> None:
-    made = Names([f"h{number:02}x" for number in range(60)], ())
+    made = Pseudonyms([f"h{number:02}x" for number in range(60)], ())
     given_out = [made(f"h{number:02}x") for number in range(60)]
     assert (given_out[0], given_out[25], given_out[26], given_out[59]) == ("host-A", "host-Z", "host-AA", "host-BH")
 
 
 def test_only_meanwhile() -> None:
-    with standing_in(names()):
+    with replacing_names(names()):
         assert redact("on gpu7 with token=abcdef") == "on host-A with token=[redacted]"
     assert redact("on gpu7") == "on gpu7"
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> RunFolder:
-    """A run whose machines and user are named wherever they can be."""
+    """A run that names its machines and user in every possible place."""
     folder = RunFolder.create(tmp_path / "reports")
     said = "gpu7.corp said 10.1.2.3 to alice in /home/alice/lab"
     log = b'@hetgpu:0030:00000000:{"t":"hello","rank":0,"host":"gpu8"}\n' + f"[gpu8:1] {said}\n".encode() * 5
     with closing(Journal(folder.path, "main")) as journal:
-        journal.run([MatrixFile("aws", "aws.yaml", "0" * 64)], ["pytest"])
+        journal.session_started([MatrixFile("aws", "aws.yaml", "0" * 64)], ["pytest"])
         for label, outcome in {
             "mixed-ucx-send": PASSED,
             "mixed-ucx-allreduce": replace(CRASHED, why=said, signature=replace(SIGNATURE, primary_line=said, line=3)),
@@ -107,7 +107,7 @@ def texts(folder: RunFolder, place: Path) -> dict[str, str]:
     page = (folder.path / "index.html").read_text()
     found["index.html"] = page[page.index('id="facts"') : page.index('id="charts"')]
     found |= {path.name: path.read_text() for path in (folder.path / "issues").iterdir()}
-    with tarfile.open(bundle(folder.path, KEY, place / "b.tar.gz").files[0]) as archive:
+    with tarfile.open(write_bundle(folder.path, KEY, place / "b.tar.gz").files[0]) as archive:
         for entry in archive:
             opened = archive.extractfile(entry)
             if opened and "/programs/" not in entry.name:
@@ -130,11 +130,11 @@ def test_no_report_issue_or_bundle_names_anybody(run: RunFolder, tmp_path: Path)
     # Whoever builds the reports again later does not have to remember.
     report.build(run.path, "again {label}")
     assert "gpu7" not in (run.path / "junit.xml").read_text()
-    assert anonymity.kept(run.path)
+    assert anonymity.is_anonymous(run.path)
 
 
 def test_a_host_is_called_the_same_in_every_report(run: RunFolder, tmp_path: Path) -> None:
-    anonymity.keep(run.path)
+    anonymity.mark_anonymous(run.path)
     report.build(run.path, "again {label}")
     found = {name: set(re.findall(r"\[(host-[A-Z]+):1\]", text)) for name, text in texts(run, tmp_path).items()}
     said = {name: hosts for name, hosts in found.items() if hosts}

@@ -1,4 +1,4 @@
-"""A log's secrets are found wherever they stand in it, however it is read; what is clean stays as it is."""
+"""Secrets are found anywhere in a log, however it is read; other text stays."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from pytest_hetgpu.store.folder import RunFolder
 from pytest_hetgpu.store.redaction import log as redacted_log
 from pytest_hetgpu.store.redaction import redact as redaction
-from pytest_hetgpu.store.redaction.log import LogRedactor, holds_secrets, publish
-from pytest_hetgpu.store.redaction.redact import learn, redact
+from pytest_hetgpu.store.redaction.log import LogRedactor, contains_secrets, publish
+from pytest_hetgpu.store.redaction.redact import redact, register_secrets
 from pytest_hetgpu.store.redaction.rules import REDACTED
 from pytest_hetgpu.store.redaction.secret_values import is_distinctive
 from tests.reporting.report_samples import job
@@ -49,16 +49,16 @@ NOISE = [
 
 @pytest.fixture(autouse=True)
 def known() -> Iterator[None]:
-    learn({"MY_TOKEN": VALUE})
+    register_secrets({"MY_TOKEN": VALUE})
     yield
-    redaction.forget()
+    redaction.clear_secrets()
 
 
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks so small that what is made up here has many of them."""
+    """Shrink the blocks, so that short test data spans many of them."""
     monkeypatch.setattr(redacted_log, "BLOCK", SMALL)
-    monkeypatch.setattr(redacted_log, "_AROUND", 1 << 10)
+    monkeypatch.setattr(redacted_log, "_CUT_CONTEXT", 1 << 10)
 
 
 def through(data: bytes, sizes: list[int]) -> bytes:
@@ -77,7 +77,7 @@ LINES = st.lists(st.sampled_from([f"{text}\n" for text in TEXTS] + NOISE * 8), m
 def test_secrets_anywhere_are_found_however_it_is_read(text: str, sizes: list[int]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(redacted_log, "BLOCK", SMALL)
-        patch.setattr(redacted_log, "_AROUND", SMALL)
+        patch.setattr(redacted_log, "_CUT_CONTEXT", SMALL)
         data = text.encode("latin-1", "replace")
         out = through(data, sizes)
         assert [secret for secret in FORBIDDEN if secret.encode() in out] == []
@@ -109,7 +109,7 @@ SALTED = f"zebra {SALT}"
 def test_base64_is_found_at_whichever_column_it_is_wrapped(
     value: str, before: bytes, after: bytes, width: int, end: str, encode: Callable[[bytes], bytes]
 ) -> None:
-    learn({"LONG_TOKEN": SALTED})
+    register_secrets({"LONG_TOKEN": SALTED})
     text = encode(before + value.encode() + after).decode()
     wrapped = end.join(text[place : place + width] for place in range(0, len(text), width))
     first, last = -(-len(before) * 4 // 3), (len(before) + len(value)) * 4 // 3
@@ -120,7 +120,7 @@ def test_base64_is_found_at_whichever_column_it_is_wrapped(
 
 def test_a_long_key_costs_no_more_than_another_value(capfd: pytest.CaptureFixture[str]) -> None:
     lines = [base64.b64encode(hashlib.sha512(b"%d" % place).digest())[:70].decode() for place in range(60)]
-    learn({"SSH_PRIVATE_KEY": "\n".join(["-----BEGIN OPENSSH PRIVATE KEY-----", *lines])})
+    register_secrets({"SSH_PRIVATE_KEY": "\n".join(["-----BEGIN OPENSSH PRIVATE KEY-----", *lines])})
     noise = "".join(f"[host:{place}:0] ucp_ep.c:12 size {place} password {place / 7}\n" for place in range(2000))
     assert redact(noise) == noise
     assert redact(f"{noise}{lines[7]}\n{noise}") == f"{noise}{REDACTED}\n{noise}"
@@ -162,46 +162,46 @@ def test_the_raw_log_is_private_and_the_other_in_its_place(tmp_path: Path) -> No
     folder = RunFolder.create(tmp_path / "reports")
     label = job().label
     data = b"first\n" * 300_000 + b"password=hunter2xyz\nlast\n"
-    folder.begin(label).write_bytes(data)
+    folder.start_log(label).write_bytes(data)
     folder.publish(label)
     assert folder.log(label).read_bytes() == data.replace(b"hunter2xyz", REDACTED.encode())
     assert folder.raw(label) == tmp_path / "reports/.private" / folder.path.name / f"{label}.log"
     assert folder.raw(label).read_bytes() == data
     assert stat.S_IMODE(folder.private.stat().st_mode) == stat.S_IMODE(folder.private.parent.stat().st_mode) == 0o700
     assert stat.S_IMODE(folder.log(label).stat().st_mode) == 0o600
-    assert folder.raw_logs() == 1
-    folder.tidy()
+    assert folder.count_raw_logs() == 1
+    folder.remove_empty_folders()
     assert folder.raw(label).exists()
 
 
 def test_a_run_without_secrets_leaves_no_private_folder(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path / "reports")
-    folder.begin("a").write_bytes(b"clean\n")
+    folder.start_log("a").write_bytes(b"clean\n")
     folder.publish("a")
-    folder.tidy()
+    folder.remove_empty_folders()
     assert not folder.private.parent.exists()
 
 
 def test_raw_logs_go_with_their_attempts_and_parts(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path / "reports")
-    first = folder.further("attempt-1")
-    folder.begin("a").write_bytes(b"password=hunter2xyz\n")
+    first = folder.for_attempt("attempt-1")
+    folder.start_log("a").write_bytes(b"password=hunter2xyz\n")
     folder.publish("a")
-    folder.set_aside("a", first)
+    folder.move_attempt("a", first)
     assert (first.raw("a").exists(), first.log("a").exists(), folder.raw("a").exists()) == (True, True, False)
-    folder.begin("a").write_bytes(b"password=hunter3xyz\n")  # and killed
-    folder.put_aside("a", "part-0")
-    assert folder.further("part-0/attempt-1").raw("a").read_bytes() == b"password=hunter2xyz\n"
-    assert folder.further("part-0").raw("a").read_bytes() == b"password=hunter3xyz\n"
+    folder.start_log("a").write_bytes(b"password=hunter3xyz\n")  # and killed
+    folder.archive_raw_logs("a", "part-0")
+    assert folder.for_attempt("part-0/attempt-1").raw("a").read_bytes() == b"password=hunter2xyz\n"
+    assert folder.for_attempt("part-0").raw("a").read_bytes() == b"password=hunter3xyz\n"
     assert folder.log("a").read_bytes() == b"password=[redacted]\n"
-    folder.forget_attempts("a")
+    folder.remove_attempts("a")
     assert not folder.raw("a").exists()
 
 
 def test_a_log_of_an_earlier_version_is_redacted_when_it_is_judged_again(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path / "reports")
     folder.prepare("a").write_bytes(b"password=hunter2xyz\n")
-    assert holds_secrets(folder.log("a"))
+    assert contains_secrets(folder.log("a"))
     folder.redact_again("a")
     assert folder.log("a").read_bytes() == b"password=[redacted]\n"
     assert folder.raw("a").read_bytes() == b"password=hunter2xyz\n"
@@ -214,29 +214,29 @@ def test_a_log_of_an_earlier_version_is_redacted_when_it_is_judged_again(tmp_pat
 )  # fmt: skip
 def test_what_is_harmless_by_nature_is_not_looked_for(value: str) -> None:
     assert not is_distinctive(value)
-    learn({"SOME_TOKEN": value})
+    register_secrets({"SOME_TOKEN": value})
     assert redact(f"see {value} here") == f"see {value} here"
 
 
 @pytest.mark.parametrize("value", ["hunter2secret", "/bPxRfiCYEXAMPLEKEY1a", "correct horse", "p&ss/w0rd"])
 def test_what_is_distinctive_is(value: str) -> None:
-    learn({"SOME_TOKEN": value})
+    register_secrets({"SOME_TOKEN": value})
     assert redact(f"ip-{value}.example.com") == f"ip-{REDACTED}.example.com"
 
 
 def test_the_name_of_a_place_says_nothing_of_its_value() -> None:
-    learn({"TOKEN_URL": "https://issuer.example.com", "KEY_FILE": "some-file-name"})
+    register_secrets({"TOKEN_URL": "https://issuer.example.com", "KEY_FILE": "some-file-name"})
     assert redact("https://issuer.example.com some-file-name") == "https://issuer.example.com some-file-name"
 
 
 def test_a_password_in_a_variables_url_is_known_by_itself() -> None:
-    learn({"DATABASE": "postgres://me:dragonfly9@db/x"})
+    register_secrets({"DATABASE": "postgres://me:dragonfly9@db/x"})
     assert redact("login of dragonfly9") == f"login of {REDACTED}"
 
 
 def test_a_value_that_is_no_utf_8_is_found(tmp_path: Path) -> None:
     value = os.fsdecode(b"secr\xffetvalue")
-    learn({"MY_TOKEN": value, "OTHER_TOKEN": "half\ud800ofapair"})
+    register_secrets({"MY_TOKEN": value, "OTHER_TOKEN": "half\ud800ofapair"})
     assert redact(f"see {value} here, {'half' + chr(0xD800) + 'ofapair'}") == f"see {REDACTED} here, {REDACTED}"
     assert redact("see secr%FFetvalue here") == f"see {REDACTED} here"
     raw, log = tmp_path / "raw", tmp_path / "log"
@@ -262,6 +262,6 @@ LONG = "".join(f"{number:03}a{chr(97 + number % 26)}" for number in range(120))
     ],
 )  # fmt: skip
 def test_what_is_left_of_a_long_value_is_found(text: str, shown: str) -> None:
-    learn({"LONG_TOKEN": LONG, "OTHER_TOKEN": f"{LONG[:40]}{'z' * 80}"})
+    register_secrets({"LONG_TOKEN": LONG, "OTHER_TOKEN": f"{LONG[:40]}{'z' * 80}"})
     assert redact(text) == shown
     assert redact(shown) == shown

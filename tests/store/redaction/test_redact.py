@@ -1,4 +1,4 @@
-"""No secret reaches a report, and what merely looks like one stays readable."""
+"""No secret reaches a report, and harmless text that resembles one stays readable."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_hetgpu.store.redaction import redact as redaction
-from pytest_hetgpu.store.redaction.redact import forget, learn, redact, redact_argv, redact_env, redact_json
+from pytest_hetgpu.store.redaction.redact import (
+    clear_secrets,
+    redact,
+    redact_argv,
+    redact_env,
+    redact_json,
+    register_secrets,
+)
 from pytest_hetgpu.store.redaction.rules import REDACTED, is_secret_name
 
 # Put together here, so that no scanner takes this file for a leak.
@@ -251,8 +258,8 @@ TREES = st.recursive(
 
 @given(tree=TREES)
 def test_data_taken_for_clean_are_what_redacting_each_text_gives(tree: object) -> None:
-    learn({"MY_PASSWORD": "learned-value-1"})
+    register_secrets({"MY_PASSWORD": "learned-value-1"})
     try:
         assert redact_json(tree) == redaction._redact_value(tree)
     finally:
-        forget()
+        clear_secrets()

@@ -40,7 +40,7 @@ class Keeper:
     """The process that holds an allocation; its words come as lines, and None at their end."""
 
     def __init__(self, argv: Sequence[str]) -> None:
-        text = (REMOTE / "slurm_keeper.py").read_text(encoding="utf-8")
+        text = (REMOTE / "hold_allocation.py").read_text(encoding="utf-8")
         self.lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._process = subprocess.Popen(
             (sys.executable, "-I", "-c", text, *argv),

@@ -27,8 +27,8 @@ _MODULES = (
     "segments",
     "agent_tree",
     "agent_capture",
-    "agent_door",
-    "agent_place",
+    "agent_sshd",
+    "agent_dir",
     "agent",
 )  # each imports only earlier ones
 _LOADER = """\

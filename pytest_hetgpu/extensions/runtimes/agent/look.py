@@ -1,4 +1,4 @@
-"""Sends `remote/stacks.py` to where ranks are, and brings its answer back: as a process of ours, or by an agent."""
+"""Sends `remote/dump_stacks.py` to where ranks are, and brings its answer back: as our process, or by an agent."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _PAUSE = 0.01
 
 def program() -> str:
     """Return the text of the program that looks at processes."""
-    return (REMOTE / "stacks.py").read_text(encoding="utf-8")
+    return (REMOTE / "dump_stacks.py").read_text(encoding="utf-8")
 
 
 def py_spy() -> str | None:

@@ -129,7 +129,7 @@ class AgentNode(RemoteNode):
 
     def start_sshd(self, authorized_key: str, environment: Mapping[str, str]) -> SshServer:
         """As `RemoteNode.start_sshd`. A second one takes the place of the first."""
-        fields = self.link.request("door", patience=150.0, key=authorized_key, env=dict(environment)).fields
+        fields = self.link.request("start_sshd", patience=150.0, key=authorized_key, env=dict(environment)).fields
         port = checked(self.name, "port", r"[1-9][0-9]{0,4}", str(fields.get("port")))
         if int(port) > 0xFFFF:
             raise ProvisionError(self.name, f"the node's agent answered with {port}, which is no port")

@@ -1,4 +1,4 @@
-"""Logs made files that can be read more than once: whatever they come from, and in UTF-8."""
+"""Opens logs of any origin as regular files in UTF-8, which can be read more than once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PACKED = (
     (b"\x28\xb5\x2f\xfd", "zstd", "zstdcat"),
     (b"PK\x03\x04", "zip", "unzip -p"),
 )
-# The longer first: UTF-32's begins like that of UTF-16.
+# Longer marks first: that of UTF-32 begins like that of UTF-16.
 _MARKS = (
     (codecs.BOM_UTF32_LE, "utf-32-le"),
     (codecs.BOM_UTF32_BE, "utf-32-be"),
@@ -36,21 +36,21 @@ _MARKS = (
 
 
 @contextmanager
-def readable(name: str) -> Iterator[Path]:
-    """The log `name` as a regular file; a pipe or device is read once, text of two or four bytes a character decoded.
+def open_log(name: str) -> Iterator[Path]:
+    """Open the log `name` as a regular file. A pipe or device is read once; UTF-16 and UTF-32 are decoded.
 
-    Raises UsageError where there is none, and for packed data.
+    Raises UsageError if there is no such log, and for packed data.
     """
     try:
-        with _regular(name) as path, path.open("rb") as log:
+        with _regular_file(name) as path, path.open("rb") as log:
             head = log.read(_SAMPLE)
             log.seek(0)
             _refuse_packed(name, head)
-            encoding = encoding_of(head)
+            encoding = detect_encoding(head)
             if encoding is None:
                 yield path
                 return
-            with _temporary() as copy:
+            with _temporary_file() as copy:
                 _decode(log, encoding, copy)
                 yield Path(copy.name)
     except (OSError, ValueError) as error:
@@ -58,17 +58,17 @@ def readable(name: str) -> Iterator[Path]:
 
 
 @contextmanager
-def _regular(name: str) -> Iterator[Path]:
+def _regular_file(name: str) -> Iterator[Path]:
     path = Path(name)
     if name == STDIN:
-        with _copied(_standard_input()) as copy:
+        with _copy_pipe(_standard_input()) as copy:
             yield copy
     elif path.is_dir():
         raise UsageError(f"{name}: is a directory; name the log in it (of a run of ours scenarios/ID/output.log)")
     elif stat.S_ISREG(path.stat().st_mode):
         yield path
     else:
-        with path.open("rb") as pipe, _copied(pipe) as copy:
+        with path.open("rb") as pipe, _copy_pipe(pipe) as copy:
             yield copy
 
 
@@ -81,14 +81,14 @@ def _standard_input() -> IO[bytes]:
 
 
 @contextmanager
-def _copied(pipe: IO[bytes]) -> Iterator[Path]:
-    with _temporary() as copy:
+def _copy_pipe(pipe: IO[bytes]) -> Iterator[Path]:
+    with _temporary_file() as copy:
         shutil.copyfileobj(pipe, copy)
         copy.flush()
         yield Path(copy.name)
 
 
-def _temporary() -> AbstractContextManager[IO[bytes]]:
+def _temporary_file() -> AbstractContextManager[IO[bytes]]:
     import tempfile
 
     return tempfile.NamedTemporaryFile(prefix="hetgpu-")
@@ -101,10 +101,10 @@ def _refuse_packed(name: str, head: bytes) -> None:
             raise UsageError(f"{name}: is packed ({kind}); unpack it: {tool} {log} | hetgpu explain")
 
 
-def encoding_of(head: bytes) -> str | None:
-    """The encoding of a log that begins so, where its characters are wider than a byte; None for all others.
+def detect_encoding(head: bytes) -> str | None:
+    """Return the encoding of a log with characters wider than a byte, by its beginning; None for all others.
 
-    Without a mark, Latin letters tell: every other byte is zero.
+    Without a byte order mark, Latin letters show it: every other byte is zero.
     """
     marked = next((encoding for mark, encoding in _MARKS if head.startswith(mark)), None)
     if marked:

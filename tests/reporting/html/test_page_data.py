@@ -1,4 +1,4 @@
-"""What the page is told of a run: all that a reader needs, nothing that must not leave the machine."""
+"""The data of the page: complete for a reader, without anything that must not leave the machine."""
 
 from __future__ import annotations
 
@@ -19,13 +19,12 @@ from pytest_hetgpu.model.thresholds import Limit
 from pytest_hetgpu.reporting import report
 from pytest_hetgpu.reporting.excerpt import AFTER, BEFORE, excerpt
 from pytest_hetgpu.reporting.html import page
-from pytest_hetgpu.reporting.html.facts import page_facts
+from pytest_hetgpu.reporting.html.page_data import page_data
 from pytest_hetgpu.store.cells import read_run
 from pytest_hetgpu.store.folder import RunFolder
 from pytest_hetgpu.store.journal import Journal
-from tests.reporting.report_samples import CRASHED, KEY, KNOWN, PASSED, job, run_cell, scenario
+from tests.reporting.report_samples import CRASHED, KEY, KNOWN, PASSED, RERUN, job, run_cell, scenario
 
-RERUN = "pytest --hetgpu-cell {label}"
 SECRET = "ghp_" + "s3cr3t12" * 5
 LARGE = Point(1 << 20, "float32")
 
@@ -36,12 +35,12 @@ def folder(tmp_path: Path) -> RunFolder:
 
 
 def facts(folder: RunFolder, **outcomes: Any) -> dict[str, dict[str, Any]]:
-    """Each cell's facts by its transport."""
+    """Return each cell's data by its transport."""
     with closing(Journal(folder.path, "main")) as journal:
         for transport, outcome in outcomes.items():
             run_cell(folder, journal, f"mixed-{transport}-allreduce", outcome, b"first\n" * 70 + b"last\n")
         journal.skipped(scenario("mixed-nccl-ddp"), "no GPU")
-    found = page_facts(read_run(folder.path), folder, RERUN, (), None)
+    found = page_data(read_run(folder.path), folder, RERUN, (), None)
     return {cell["axes"]["transport"]: cell for cell in found["cells"]}
 
 
@@ -84,7 +83,7 @@ def test_repeats_limits_and_the_wire_go_with_the_curve(folder: RunFolder) -> Non
     demand = job().demand
     limits = {LARGE: (Limit("busbw", "m.yaml:3", (1e-3,)), Limit("busbw", "other", lacks="it failed"))}
     folder.write_job(replace(job("mixed-ob1-allreduce"), demand=replace(demand, limits=limits)))
-    again = page_facts(read_run(folder.path), folder, RERUN, (), None)["cells"][0]
+    again = page_data(read_run(folder.path), folder, RERUN, (), None)["cells"][0]
     assert again["limits"] == [{"source": "m.yaml:3", "points": [[1 << 20, 1.0486]]}]
 
 
@@ -162,10 +161,10 @@ def test_the_page_holds_hostile_text_as_data_only(folder: RunFolder) -> None:
 
 
 def test_charts_are_packed_only_where_there_is_something_to_draw(folder: RunFolder) -> None:
-    bare = page.render(page_facts(read_run(folder.path), folder, RERUN, (), None))
+    bare = page.render(page_data(read_run(folder.path), folder, RERUN, (), None))
     assert len(bare) < 100_000
     facts(folder, ob1=PASSED)
-    full = page.render(page_facts(read_run(folder.path), folder, RERUN, (), None))
+    full = page.render(page_data(read_run(folder.path), folder, RERUN, (), None))
     packed = re.search(r'id="charts">(.*?)</script>', full, re.DOTALL)
     assert packed
     assert b"plotly.js" in gzip.decompress(b64decode(packed[1]))[:2000]

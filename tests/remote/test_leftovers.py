@@ -1,4 +1,4 @@
-"""What finds and removes labelled processes and folders on any machine, as it runs there: by itself."""
+"""The program that finds and removes labelled processes and folders, run alone as on any machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pytest
 from pytest_hetgpu.cluster.cleanup.owner import Owner, myself
 from pytest_hetgpu.cluster.cleanup.sweep import program
 
-PROGRAM = Path(__file__).parents[2] / "pytest_hetgpu" / "remote" / "sweep.py"
+PROGRAM = Path(__file__).parents[2] / "pytest_hetgpu" / "remote" / "leftovers.py"
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def folder(owner: Owner) -> Iterator[Path]:
 
 @pytest.fixture
 def process(owner: Owner) -> Iterator[subprocess.Popen[str]]:
-    """One that is labelled, with a child in a session of its own that has wiped its environment."""
+    """A labelled process with a child that has its own session and an empty environment."""
     child = "import os, time; os.setsid(); print(os.getpid(), flush=True); time.sleep(600)"
     program = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}], env={{}})"
     env = {**os.environ, "HETGPU_OWNER": owner.text}

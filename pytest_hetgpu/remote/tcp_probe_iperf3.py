@@ -1,6 +1,6 @@
-"""iperf3, where both nodes have it: https://software.es.net/iperf/invoking.html. Python 3.6 or later.
+"""Measurements by iperf3, if both nodes have it: https://software.es.net/iperf/invoking.html. Python 3.6 or later.
 
-Its servers ask nobody who they are, so one is started for each test, on the one address, and serves once.
+Its server does not authenticate clients. So each test starts one, on the one address, for one client.
 """
 
 import json
@@ -12,25 +12,25 @@ from contextlib import suppress
 from functools import partial
 from typing import Callable
 
-from pump_streams import Fields, Trouble, busy, ends_by_itself, ticks
+from tcp_probe_streams import Fields, ProbeError, busy_share, cpu_ticks, set_alarm
 
 PROGRAM = "iperf3"
 
 
 def iperf3_version() -> Fields:
-    """`version`: `iperf3 3.12`, "" where it is not installed."""
+    """Return `version`: `iperf3 3.12`, or "" if it is not installed."""
     where = shutil.which(PROGRAM)
     if not where:
         return {"version": ""}
     try:
-        said = subprocess.check_output([where, "--version"], stderr=subprocess.STDOUT, timeout=5).decode()
-        return {"version": f"{PROGRAM} {said.split()[1]}"}
+        output = subprocess.check_output([where, "--version"], stderr=subprocess.STDOUT, timeout=5).decode()
+        return {"version": f"{PROGRAM} {output.split()[1]}"}
     except (OSError, subprocess.SubprocessError, IndexError, UnicodeDecodeError):
         return {"version": ""}
 
 
 def iperf3_server(listener: socket.socket, patience: float, say: Callable[[Fields], None]) -> Fields:
-    """Serves once on the address of `listener`, having told the port with `say`; stopped after `patience` seconds."""
+    """Serve once on the address of `listener`; send the port with `say`; stop after `patience` seconds."""
     address = listener.getsockname()[0]
     with socket.socket(listener.family, socket.SOCK_STREAM) as probe:
         probe.bind((address, 0))
@@ -41,16 +41,16 @@ def iperf3_server(listener: socket.socket, patience: float, say: Callable[[Field
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        preexec_fn=partial(ends_by_itself, patience + 2),  # noqa: PLW1509 - no threads here; an alarm outlives exec(2)
+        preexec_fn=partial(set_alarm, patience + 2),  # noqa: PLW1509 - no threads here; an alarm outlives exec(2)
     )
     try:
         assert server.stdout is not None
-        said = b""
-        while b"listening" not in said:
+        output = b""
+        while b"listening" not in output:
             line = server.stdout.readline()
             if not line:
-                raise Trouble(f"iperf3 does not serve: {' '.join(said.decode(errors='replace').split())[-200:]}")
-            said += line
+                raise ProbeError(f"iperf3 does not serve: {' '.join(output.decode(errors='replace').split())[-200:]}")
+            output += line
         say({"port": port})
         with suppress(subprocess.TimeoutExpired):
             server.communicate(timeout=patience)
@@ -62,34 +62,34 @@ def iperf3_server(listener: socket.socket, patience: float, say: Callable[[Field
 
 
 def iperf3_client(address: str, port: int, own: str, flow: Fields) -> Fields:
-    """What came of a flow (`way`, `streams`, `seconds`), its first moments too; iperf3 counts whole seconds."""
+    """Measure a flow (`way`, `streams`, `seconds`), including its first moments; iperf3 counts whole seconds."""
     argv = [PROGRAM, "--client", address, "--port", str(port), "--json", "--parallel", str(flow["streams"])]
     argv += ["--time", str(max(1, math.ceil(flow["seconds"])))]
     argv += ["--reverse"] * (flow["way"] == "back") + (["--bind", own] if own else [])
-    before = ticks()
+    before = cpu_ticks()
     done = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     try:
         text = done.communicate(timeout=flow["seconds"] + 5)[0]
     except subprocess.TimeoutExpired:
         done.kill()
         done.communicate()
-        raise Trouble("iperf3 did not end") from None
-    load = {"way": flow["way"], "streams": flow["streams"], "machine": busy(before)}
-    return dict(load, **read(text.decode(errors="replace")))
+        raise ProbeError("iperf3 did not end") from None
+    load = {"way": flow["way"], "streams": flow["streams"], "machine": busy_share(before)}
+    return dict(load, **parse_result(text.decode(errors="replace")))
 
 
-def read(text: str) -> Fields:
-    """`rates` and `core` of what `iperf3 --json` printed. Trouble where that is no result.
+def parse_result(text: str) -> Fields:
+    """Parse the output of `iperf3 --json` into `rates` and `core`. Raises ProbeError if it is no result.
 
-    `end.sum_received` is the receiver's; utilisation is of iperf3's process (one thread until 3.16), in percent of a
-    core.
+    `end.sum_received` is the receiver's. Utilisation is that of iperf3's process (one thread until 3.16), in percent of
+    a core.
     """
     try:
-        said = json.loads(text)
-        if said.get("error"):
-            raise Trouble(f"iperf3: {said['error']}")
-        load = said["end"]["cpu_utilization_percent"]
-        rate = float(said["end"]["sum_received"]["bits_per_second"]) / 8
+        output = json.loads(text)
+        if output.get("error"):
+            raise ProbeError(f"iperf3: {output['error']}")
+        load = output["end"]["cpu_utilization_percent"]
+        rate = float(output["end"]["sum_received"]["bits_per_second"]) / 8
         return {"rates": [rate], "core": max(float(load["host_total"]), float(load["remote_total"])) / 100}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise Trouble(f"what iperf3 printed cannot be read ({type(error).__name__}: {error})") from None
+        raise ProbeError(f"what iperf3 printed cannot be read ({type(error).__name__}: {error})") from None

@@ -1,13 +1,13 @@
-"""Starts a program that is not ours as this rank, after it has said who it is and which MPI that program will load.
+"""Starts an external program as this rank. Before, it reports the rank and the MPI that the program will load.
 
-    [--folder GLOB]...   folders to look for the program in before all others
-    [--mpi4py]           the program is a Python one over mpi4py: which MPI that loads is to be said
-    [--door HOST:PORT]   rank 0 serves on that port, and the others wait until it does
-    -- PROGRAM ARGS...   what the rank becomes; of several with `:::` between them rank I takes the Ith, or the last
+    [--folder GLOB]...     folders to search for the program before all others
+    [--mpi4py]             the program uses mpi4py: report the MPI that it loads
+    [--server HOST:PORT]   rank 0 serves on that port, and the others wait until it does
+    -- PROGRAM ARGS...     the command of the rank; with several, separated by `:::`, rank I takes the Ith or the last
 
-The rank keeps its process id: launchers, debuggers and logs see the program itself. Where it is not found, a record
-says where it was looked for, and the rank ends with 127. Records are framed as `harness.py` says; nothing but Python
-3.8 is needed.
+The rank keeps its process id, so launchers, debuggers and logs show the program itself. If the program is not found, a
+record lists the searched folders, and the rank exits with 127. Records have the frame of `report.py`. Needs nothing but
+Python 3.8.
 """
 
 from __future__ import annotations
@@ -29,15 +29,17 @@ import zlib
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, NoReturn, Tuple
 
+from report import library_path, now, version_line
+
 STDOUT = 1
 NOT_FOUND, NOT_STARTED = 127, 126
-PATIENCE = 60.0  # seconds for a server to listen
-PAUSE = 0.02
+SERVER_TIMEOUT = 60.0  # seconds for a server to listen
+POLL_INTERVAL = 0.02
 MOST_LOOKED, LONGEST = 20, 150
 BETWEEN = ":::"
 
-# Where suites install what is in no PATH.
-USUAL = (
+# Folders of benchmark suites outside PATH.
+USUAL_FOLDERS = (
     *(f"{prefix}/libexec/osu-micro-benchmarks/*/*" for prefix in ("/usr/local", "/usr", "/opt/osu*", "/opt/mpi")),
     *(f"{prefix}/{name}-tests/build" for prefix in ("/usr/local", "/opt") for name in ("nccl", "rccl")),
 )
@@ -49,30 +51,29 @@ PROGRAM_HEADER, INTERPRETER, LONGEST_PATH = 0x38, 3, 4096  # of ELF64 (elf.h)
 
 
 def main(arguments: List[str]) -> NoReturn:
-    """Says who this rank is, then becomes its program."""
-    options, commands = parsed(arguments)
+    """Report this rank, then replace it by its program."""
+    options, commands = parse_arguments(arguments)
     rank, size = from_environment(RANKS, 0), from_environment(SIZES, 1)
     command = commands[min(rank, len(commands) - 1)]
-    path, looked = found(command[0], options.folder)
-    library, file, versions = mpi4py_library() if options.mpi4py else own_library(path)
+    path, looked = find_program(command[0], options.folder)
+    library, file, versions = mpi4py_library() if options.mpi4py else linked_mpi(path)
     host = platform.node()
-    now = round(time.time(), 3)
-    emit(t="hello", rank=rank, size=size, host=host, pid=os.getpid(), library=library, libmpi=file, at=now)
+    emit(t="hello", rank=rank, size=size, host=host, pid=os.getpid(), library=library, libmpi=file, at=now())
     emit(t="program", rank=rank, host=host, name=command[0], path=path, looked=looked, versions=versions)
     if not path:
         sys.exit(NOT_FOUND)
-    if options.door:
-        meet(rank, options.door)
-    become(path, command)
+    if options.server:
+        wait_for_server(rank, options.server)
+    exec_program(path, command)
 
 
-def parsed(arguments: List[str]) -> Tuple[argparse.Namespace, List[List[str]]]:
-    """The options, and the command of each rank."""
+def parse_arguments(arguments: List[str]) -> Tuple[argparse.Namespace, List[List[str]]]:
+    """Return the options, and the command of each rank."""
     split = arguments.index("--")
     parser = argparse.ArgumentParser()
     parser.add_argument("--folder", action="append", default=[])
     parser.add_argument("--mpi4py", action="store_true")
-    parser.add_argument("--door", default="")
+    parser.add_argument("--server", default="")
     commands: List[List[str]] = [[]]
     for word in arguments[split + 1 :]:
         if word == BETWEEN:
@@ -83,38 +84,41 @@ def parsed(arguments: List[str]) -> Tuple[argparse.Namespace, List[List[str]]]:
 
 
 def from_environment(names: Tuple[str, ...], default: int) -> int:
-    """The first of these variables that holds a number: launchers tell ranks who they are."""
+    """Return the first of these variables that holds a number: launchers set the rank in them."""
     return next((int(os.environ[name]) for name in names if os.environ.get(name, "").isdigit()), default)
 
 
-def found(program: str, folders: List[str]) -> Tuple[str, List[str]]:
-    """The program's path; where it is nowhere "", and where it was looked for, as far as a record has room."""
+def find_program(program: str, folders: List[str]) -> Tuple[str, List[str]]:
+    """Return the path of the program; if it is missing, "" and the searched folders.
+
+    The folders are cut to the room of a record.
+    """
     if "/" in program:
         return (program, []) if executable(program) else ("", [program])
     beside = str(Path(sys.executable).parent)  # without following links: the stack's own bin
     path = [folder for folder in os.environ.get("PATH", os.defpath).split(os.pathsep) if folder]
-    looked = list(dict.fromkeys([*matching(folders), beside, *path, *matching(USUAL)]))
+    looked = list(dict.fromkeys([*existing_folders(folders), beside, *path, *existing_folders(USUAL_FOLDERS)]))
     for folder in looked:
         candidate = f"{folder}/{program}"
         if executable(candidate):
             return candidate, []
-    # A glob that fits no folder is worth saying, too.
+    # Include globs that match no folder.
     return "", [folder[:LONGEST] for folder in dict.fromkeys([*folders, *looked])][:MOST_LOOKED]
 
 
-def matching(patterns: Iterable[str]) -> Iterator[str]:
-    """Folders that there are."""
+def existing_folders(patterns: Iterable[str]) -> Iterator[str]:
+    """Yield existing folders that match."""
     for pattern in patterns:
         yield from sorted(str(path) for path in Path("/").glob(pattern.lstrip("/")) if path.is_dir())
 
 
 def executable(path: str) -> bool:
-    """Whether there is such a program."""
+    """Return whether such a program exists."""
     return Path(path).is_file() and os.access(path, os.X_OK)
 
 
-def become(path: str, command: List[str]) -> NoReturn:
-    """Replaces this process. What was found by its name alone is called by its name, as a shell would."""
+def exec_program(path: str, command: List[str]) -> NoReturn:
+    """Replace this process. A program found by its plain name keeps that name, as in a shell."""
     plain = "/" in command[0] or shutil.which(command[0]) != path
     try:
         os.execv(path, [path if plain else command[0], *command[1:]])
@@ -124,36 +128,36 @@ def become(path: str, command: List[str]) -> NoReturn:
 
 
 def mpi4py_library() -> Tuple[str, str, Dict[str, str]]:
-    """What mpi4py's MPI says of itself, the file it is in, and mpi4py's version; MPI is not started for that."""
+    """Return the version text of mpi4py's MPI, its file, and mpi4py's version, without starting MPI."""
     try:
         import mpi4py
 
         mpi4py.rc.initialize = False
         from mpi4py import MPI
     except (ImportError, RuntimeError):
-        return "", "", {}  # the program itself will say why
+        return "", "", {}  # the program itself reports the error
     handle = ctypes.CDLL(MPI.__file__)
-    return plain_text(MPI.Get_library_version()), mapped(handle), {"mpi4py": mpi4py.__version__}
+    return version_line(MPI.Get_library_version()), library_path(handle), {"mpi4py": mpi4py.__version__}
 
 
-def own_library(path: str) -> Tuple[str, str, Dict[str, str]]:
-    """The same of the MPI that a dynamic program is linked with; nothing for a program that is not."""
-    for file in linked(path) if path else ():
+def linked_mpi(path: str) -> Tuple[str, str, Dict[str, str]]:
+    """Return the same for the MPI that a dynamic program is linked with; "" for other programs."""
+    for file in linked_libraries(path) if path else ():
         try:
             handle = ctypes.CDLL(file)
             length, text = ctypes.c_int(), ctypes.create_string_buffer(1 << 16)
             handle.MPI_Get_library_version(text, ctypes.byref(length))
         except (OSError, AttributeError):
             continue
-        return plain_text(text.value.decode(errors="replace")), mapped(handle), {}
+        return version_line(text.value.decode(errors="replace")), library_path(handle), {}
     return "", "", {}
 
 
-def linked(path: str) -> Iterator[str]:
-    """Files of MPI's library that the loader would take for a program. The program itself is not started."""
+def linked_libraries(path: str) -> Iterator[str]:
+    """Yield the MPI libraries that the loader would take for a program, without starting it."""
     try:
         loader = interpreter_of(path)
-    except (OSError, OverflowError, ValueError, struct.error):  # damaged; to start it will tell
+    except (OSError, OverflowError, ValueError, struct.error):  # damaged; starting it reports the error
         return
     if not loader:
         return
@@ -170,7 +174,7 @@ def linked(path: str) -> Iterator[str]:
 
 
 def interpreter_of(path: str) -> str:
-    """The loader that a 64-bit ELF program asks for, "" for what is none: a script, a static program."""
+    """Return the loader of a 64-bit ELF program; "" for scripts and static programs."""
     with Path(path).open("rb") as program:
         head = program.read(64)
         if head[:5] != b"\x7fELF\x02":
@@ -188,69 +192,53 @@ def interpreter_of(path: str) -> str:
     return ""
 
 
-def mapped(handle: ctypes.CDLL) -> str:
-    """Real path of the file that holds the MPI which a library calls."""
-    address = ctypes.cast(handle.MPI_Get_library_version, ctypes.c_void_p).value or 0
-    for line in Path("/proc/self/maps").read_text(errors="replace").splitlines():
-        fields = line.split(maxsplit=5)
-        low, high = (int(bound, 16) for bound in fields[0].split("-"))
-        if low <= address < high:
-            return os.path.realpath(fields[5])
-    return ""
+def wait_for_server(rank: int, server: str) -> None:
+    """Leave a doorkeeper behind on rank 0; on other ranks wait until it lets this one in.
 
-
-def plain_text(text: str) -> str:
-    """In one line, as far as a record has room for it."""
-    return " ".join(text.replace("\0", " ").split())[:120]
-
-
-def meet(rank: int, door: str) -> None:
-    """Rank 0 goes on and opens the door behind itself; the others wait at it.
-
-    A server takes the first connection for its client, so nobody may try whether it listens. The door is the next port:
-    there a child of rank 0's listens once the kernel says that rank 0 does.
+    A server takes the first connection for its client, so no rank may probe its port. The doorkeeper is a child of rank
+    0. It listens on the next port as soon as the kernel shows that rank 0 listens.
     """
-    host, _, port = door.rpartition(":")
+    host, _, port = server.rpartition(":")
     if rank == 0:
-        serve(int(port))
+        start_doorkeeper(int(port))
         return
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + SERVER_TIMEOUT
     while True:
         try:
-            socket.create_connection((host, int(port) + 1), timeout=PATIENCE).close()
+            socket.create_connection((host, int(port) + 1), timeout=SERVER_TIMEOUT).close()
         except OSError:
             if time.monotonic() > deadline:
                 raise
-            time.sleep(PAUSE)
+            time.sleep(POLL_INTERVAL)
         else:
             return
 
 
-def serve(port: int) -> None:
-    """Leaves a child behind that lets one client in as soon as something listens on the port."""
+def start_doorkeeper(port: int) -> None:
+    """Leave a child behind that accepts one client as soon as a process listens on the port."""
     parent = os.getpid()
     if os.fork():
         return
-    deadline = time.monotonic() + PATIENCE
-    while not listening(port):
+    deadline = time.monotonic() + SERVER_TIMEOUT
+    while not is_listening(port):
         if time.monotonic() > deadline or os.getppid() != parent:
             os._exit(0)
-        time.sleep(PAUSE)
-    with socket.socket() as door:
-        door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        door.settimeout(PATIENCE)
+        time.sleep(POLL_INTERVAL)
+    with socket.socket() as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server.settimeout(SERVER_TIMEOUT)
         try:
-            door.bind(("", port + 1))
-            door.listen()
-            door.accept()[0].close()
+            server.bind(("", port + 1))
+            server.listen()
+            server.accept()[0].close()
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 print(f"cannot start a server: port {port + 1} beside its own is taken", flush=True)
     os._exit(0)
 
 
-def listening(port: int) -> bool:
-    """Whether any process in this network namespace listens on a TCP port (proc_net_tcp.txt: state 0A)."""
+def is_listening(port: int) -> bool:
+    """Return whether any process in this network namespace listens on a TCP port (proc_net_tcp.txt: state 0A)."""
     for name in ("tcp", "tcp6"):
         try:
             lines = Path("/proc/net", name).read_text().splitlines()[1:]
@@ -263,7 +251,7 @@ def listening(port: int) -> bool:
 
 
 def emit(**record: Any) -> None:
-    """Writes one record by one system call."""
+    """Write one record by one system call."""
     payload = json.dumps(record, separators=(",", ":")).encode("ascii")
     line = b"@hetgpu:%04d:%08x:%b\n" % (len(payload), zlib.crc32(payload), payload)
     while line:

@@ -1,4 +1,4 @@
-"""The program that looks at a node, run for real."""
+"""The program that gathers facts of a node, run for real."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-PROGRAM = Path(__file__).resolve().parents[2] / "pytest_hetgpu" / "remote" / "look.py"
+PROGRAM = Path(__file__).resolve().parents[2] / "pytest_hetgpu" / "remote" / "gather_facts.py"
 
 
 def look(request: dict[str, Any], stdin: bool = False, **env: str) -> dict[str, Any]:

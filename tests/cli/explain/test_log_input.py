@@ -1,4 +1,4 @@
-"""Logs that are no plain files of UTF-8: pipes, other encodings, packed data."""
+"""Logs other than plain UTF-8 files: pipes, other encodings, packed data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from pytest_hetgpu.cli.explain.intake import encoding_of, readable
+from pytest_hetgpu.cli.explain.log_input import detect_encoding, open_log
 from pytest_hetgpu.cli.main import main
 
 LOG = Path(__file__).parents[2] / "data" / "logs" / "openmpi5-ucx-guarded.log"
@@ -55,7 +55,7 @@ def test_wide_characters_cost_no_memory(tmp_path: Path) -> None:
     log = tmp_path / "a.log"
     log.write_bytes("step 1 of 2\n".encode("utf-16-le") * 500_000)
     tracemalloc.start()
-    with readable(str(log)) as copy:
+    with open_log(str(log)) as copy:
         peak = tracemalloc.get_traced_memory()[1]
         assert copy.read_text() == "step 1 of 2\n" * 500_000
     tracemalloc.stop()
@@ -65,7 +65,7 @@ def test_wide_characters_cost_no_memory(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("head", [b"", b"\n", b"a\0", b"\0" * 500, b"plain words", b"\x1b\0\0\0 odd words in a log"])
 def test_narrow_characters(head: bytes) -> None:
-    assert encoding_of(head) is None
+    assert detect_encoding(head) is None
 
 
 def zipped() -> bytes:
@@ -101,7 +101,7 @@ def test_packed_data_is_named_with_what_unpacks_it(
 
 
 def piped(path: Path, data: bytes) -> threading.Thread:
-    """A pipe in `path` into which somebody writes `data` once."""
+    """Create a pipe in `path`; a thread writes `data` to it once."""
     os.mkfifo(path)
     writer = threading.Thread(target=path.write_bytes, args=(data,), daemon=True)
     writer.start()
@@ -138,7 +138,7 @@ def test_standard_input_that_is_closed(monkeypatch: pytest.MonkeyPatch, capsys: 
 
 
 class Terminal(io.TextIOWrapper):
-    """Standard input that somebody types."""
+    """Standard input from a keyboard."""
 
     def isatty(self) -> bool:
         return True
@@ -153,7 +153,7 @@ def test_who_types_is_told_how_to_end(monkeypatch: pytest.MonkeyPatch, capsys: p
 
 
 class Interrupted(Terminal):
-    """Somebody who gives up."""
+    """Standard input that ends with Ctrl-C."""
 
     @property
     def buffer(self) -> Any:

@@ -1,4 +1,4 @@
-"""What the page holds, as JSON: everything in it is cleaned, cut and redacted here."""
+"""The data of the page as JSON: all of it is cleaned, cut and redacted here."""
 
 from __future__ import annotations
 
@@ -20,101 +20,103 @@ from pytest_hetgpu.model.transport_classes import told as carried_told
 from pytest_hetgpu.model.verdict import Verdict
 from pytest_hetgpu.reporting import cell_text
 from pytest_hetgpu.reporting.excerpt import excerpt
-from pytest_hetgpu.reporting.html.times import times
-from pytest_hetgpu.store.cells import CellRecord, RunRecord, utc
+from pytest_hetgpu.reporting.html.timeline import timeline_data
+from pytest_hetgpu.store.cells import CellRecord, RunRecord, format_utc
 from pytest_hetgpu.store.encode import RecordError
-from pytest_hetgpu.store.environment import TELLING, SeenPlacement
+from pytest_hetgpu.store.environment import SUMMARY_FACTS, PlacementFacts
 from pytest_hetgpu.store.folder import RunFolder, read_job
-from pytest_hetgpu.store.properties import before, flaky
+from pytest_hetgpu.store.properties import attempt_lines, describe_flaky
 from pytest_hetgpu.store.text import one_line
 
-LONG = 1000
-_MOST = 40
-_NOTHING = ("-", "?")
-_FINE = (Verdict.OK, Verdict.NOT_RUN)
+LONGEST_TEXT = 1000
+_MOST_ITEMS = 40
+_NO_VALUE = ("-", "?")
+_NOT_FAILED = (Verdict.OK, Verdict.NOT_RUN)
 
 
-def page_facts(
+def page_data(
     record: RunRecord,
     folder: RunFolder,
     rerun: cell_text.Rerun,
-    placements: Iterable[SeenPlacement],
-    before: Baseline | None,
+    placements: Iterable[PlacementFacts],
+    earlier: Baseline | None,
 ) -> dict[str, Any]:
-    """A run as the page knows it: see `assets/` for who reads what."""
-    times = [one.started for one in record.sessions[:1]] or [cell.started for cell in record.cells if cell.started]
+    """Convert a run to the data of its page; the scripts in `assets/` read it."""
+    starts = [one.started for one in record.sessions[:1]] or [cell.started for cell in record.cells if cell.started]
     files = {matrix.name: matrix.file for session in record.sessions for matrix in session.matrices}
     matrices = dict.fromkeys(cell.matrix for cell in record.cells)
     return {
         "run": folder.path.resolve().name,
         "matrices": [[one_line(name), one_line(files.get(name, ""))] for name in matrices],
-        "started": utc(min(times)) if times else "",
+        "started": format_utc(min(starts)) if starts else "",
         "hosts": [one_line(host) for host in dict.fromkeys(session.host for session in record.sessions)],
         "unread": dict(record.unread),
-        "private": one_line(cell_text.private(folder), LONG),
+        "private": one_line(cell_text.describe_private_logs(folder), LONGEST_TEXT),
         "cells": [_cell(cell, folder, rerun) for cell in record.cells],
         "placements": [_placement(one) for one in placements],
-        "changes": list(_changes(record, before)) if before else [],
-        "baseline": one_line(before.name) if before else "",
+        "changes": list(_changes(record, earlier)) if earlier else [],
+        "baseline": one_line(earlier.name) if earlier else "",
     }
 
 
 def _cell(cell: CellRecord, folder: RunFolder, rerun: cell_text.Rerun) -> dict[str, Any]:
     outcome = cell.outcome
-    told: dict[str, Any] = {
-        "id": one_line(cell.label, LONG),
+    data: dict[str, Any] = {
+        "id": one_line(cell.label, LONGEST_TEXT),
         "matrix": one_line(cell.matrix),
         "axes": {one_line(axis): one_line(value) for axis, value in cell.axes.items()},
         "verdict": outcome.verdict.value,
         "kind": outcome.kind.value,
         "headline": cell_text.headline(cell),
         "seconds": round(outcome.seconds, 3),
-        "key": one_line(outcome.signature.key, LONG) if outcome.signature else "",
-        "started": utc(cell.started) if cell.started else "",
-        "command": cell_text.command_of(cell),
-        "again": cell_text.again(cell, rerun),
+        "key": one_line(outcome.signature.key, LONGEST_TEXT) if outcome.signature else "",
+        "started": format_utc(cell.started) if cell.started else "",
+        "command": cell_text.format_command(cell),
+        "again": cell_text.format_rerun(cell, rerun),
         "stack": one_line(outcome.stack),
         "transports": [one_line(name) for name in outcome.transports],
-        "carried": one_line(carried_told(outcome.carried), LONG),
+        "carried": one_line(carried_told(outcome.carried), LONGEST_TEXT),
         "facts": {one_line(name): one_line(value) for name, value in outcome.facts.items()},
-        "notes": [one_line(note, LONG) for note in (*outcome.concerns, *outcome.notes)],
-        "issue": one_line(cell.issue or "", LONG),
-        "flaky": flaky(outcome),
-        "attempts": [one_line(line, LONG) for line in before(outcome)],
+        "notes": [one_line(note, LONGEST_TEXT) for note in (*outcome.concerns, *outcome.notes)],
+        "issue": one_line(cell.issue or "", LONGEST_TEXT),
+        "flaky": describe_flaky(outcome),
+        "attempts": [one_line(line, LONGEST_TEXT) for line in attempt_lines(outcome)],
         "series": _series(outcome.measurements),
-        "timeline": times(outcome),
+        "timeline": timeline_data(outcome),
     }
     log = folder.log(cell.label)
     if log.exists():
-        told["log"] = log.relative_to(folder.path).as_posix()
+        data["log"] = log.relative_to(folder.path).as_posix()
     elif cell.result:
-        told["lost"] = log.relative_to(folder.path).as_posix()
+        data["lost"] = log.relative_to(folder.path).as_posix()
     if outcome.wire:
-        told["wire"] = {"gbs": outcome.wire.gbs, "told": one_line(wire_told(outcome.wire))}
+        data["wire"] = {"gbs": outcome.wire.gbs, "told": one_line(wire_told(outcome.wire))}
     if outcome.measurements:
-        told["limits"] = _limits(folder.job(cell.label))
-    if outcome.verdict not in _FINE:
-        told |= _failure(outcome, log)
-    # A page of thousands of cells holds nothing empty.
-    return {name: value for name, value in told.items() if value not in ("", [], {}, None)}
+        data["limits"] = _limits(folder.job(cell.label))
+    if outcome.verdict not in _NOT_FAILED:
+        data |= _failure(outcome, log)
+    # Leave out empty values: a page may hold thousands of cells.
+    return {name: value for name, value in data.items() if value not in ("", [], {}, None)}
 
 
 def _failure(outcome: Outcome, log: Path) -> dict[str, Any]:
     found: dict[str, Any] = {
-        "why": one_line(outcome.why, LONG),
-        "expected": cell_text.expected(outcome.expectation) if outcome.expectation else "",
-        "findings": [[one.judge, one.kind.value, one_line(one.why, LONG)] for one in outcome.findings[:_MOST]],
+        "why": one_line(outcome.why, LONGEST_TEXT),
+        "expected": cell_text.describe_expectation(outcome.expectation) if outcome.expectation else "",
+        "findings": [
+            [one.judge, one.kind.value, one_line(one.why, LONGEST_TEXT)] for one in outcome.findings[:_MOST_ITEMS]
+        ],
         "known": [_known(entry) for entry in outcome.known],
-        "others": [[one_line(other.key), other.line] for other in outcome.others[:_MOST]],
+        "others": [[one_line(other.key), other.line] for other in outcome.others[:_MOST_ITEMS]],
         "ranks": [
             [one.rank, one_line(one.node), one_line(one.platform), one_line(one.status), one.own]
-            for one in outcome.rank_outcomes[: _MOST * 10]
+            for one in outcome.rank_outcomes[: _MOST_ITEMS * 10]
         ],
-        "debug": one_line(cell_text.debugged(outcome), LONG),
+        "debug": one_line(cell_text.describe_debug_rerun(outcome), LONGEST_TEXT),
     }
     if outcome.signature:
         found["line"] = outcome.signature.line
-        found["quote"] = one_line(outcome.signature.primary_line, LONG)
+        found["quote"] = one_line(outcome.signature.primary_line, LONGEST_TEXT)
         found["excerpt"] = excerpt(log, outcome.signature.line)
     return found
 
@@ -123,15 +125,15 @@ def _known(entry: Known) -> dict[str, Any]:
     return {
         "id": one_line(entry.id),
         "title": one_line(entry.title),
-        "cause": one_line(entry.cause, LONG),
-        "fix": one_line(" ".join((entry.fix, *entry.typed)), LONG),
-        "links": [one_line(link, LONG) for link in entry.links],
+        "cause": one_line(entry.cause, LONGEST_TEXT),
+        "fix": one_line(" ".join((entry.fix, *entry.typed)), LONGEST_TEXT),
+        "links": [one_line(link, LONGEST_TEXT) for link in entry.links],
         "status": entry.status,
     }
 
 
 def _series(measurements: Iterable[Measurement]) -> list[dict[str, Any]]:
-    """A series for each metric, type and place: `[bytes, value, lowest, highest]` of each size."""
+    """Return one series per metric, type and place: `[bytes, value, lowest, highest]` of each size."""
     found: dict[tuple[str, str, str, str], list[list[float]]] = {}
     for one in measurements:
         spread = sample(one.samples)
@@ -143,7 +145,7 @@ def _series(measurements: Iterable[Measurement]) -> list[dict[str, Any]]:
 
 
 def _limits(path: Path) -> list[dict[str, Any]]:
-    """What a cell's times were held against, as bus bandwidths: `[bytes, GB/s]` from each source."""
+    """Return the thresholds for a cell's times as bus bandwidths: `[bytes, GB/s]` from each source."""
     try:
         job = read_job(path)
     except RecordError:
@@ -167,14 +169,14 @@ def _busbw(job: Job, point: Point, limit: Limit) -> float | None:
         return None
 
 
-def _placement(seen: SeenPlacement) -> dict[str, Any]:
-    """Nodes and what was found of them; `rows` are `[fact, telling, differs, value of each node]`."""
+def _placement(seen: PlacementFacts) -> dict[str, Any]:
+    """Convert nodes and their facts; `rows` are `[fact, telling, differs, value of each node]`."""
     differing = {row.fact: row.values for row in seen.skew}
     facts = dict.fromkeys(fact for node in seen.nodes.values() for fact in node.environment.facts)
     rows: list[list[Any]] = []
     for fact in dict.fromkeys((*differing, *facts)):
         values = differing.get(fact) or tuple(shown(node.environment.fact(fact)) for node in seen.nodes.values())
-        telling = fact in differing or (fact in TELLING and any(value not in _NOTHING for value in values))
+        telling = fact in differing or (fact in SUMMARY_FACTS and any(value not in _NO_VALUE for value in values))
         rows.append([one_line(fact), telling, fact in differing, *(one_line(value, 120) for value in values)])
     limit = seen.wire.limit if seen.wire else None
     return {
@@ -185,14 +187,14 @@ def _placement(seen: SeenPlacement) -> dict[str, Any]:
     }
 
 
-def _changes(record: RunRecord, before: Baseline) -> Iterator[Mapping[str, str]]:
-    """Cells that are not what they were when the baseline was taken, and those that one of the two lacks."""
-    was = {identity: cells[0] for identity, cells in before.side.cells.items()}
+def _changes(record: RunRecord, earlier: Baseline) -> Iterator[Mapping[str, str]]:
+    """Yield cells that differ from the baseline, and those that the baseline lacks."""
+    was = {identity: cells[0] for identity, cells in earlier.side.cells.items()}
     for cell in record.cells:
         old = was.get((cell.matrix, cell.scenario))
         now = (cell.outcome.kind.value, cell.outcome.signature.key if cell.outcome.signature else "")
         if old is None:
-            yield {"id": one_line(cell.label, LONG), "was": "not there", "is": one_line(" ".join(now))}
+            yield {"id": one_line(cell.label, LONGEST_TEXT), "was": "not there", "is": one_line(" ".join(now))}
         elif (old.kind.value, old.signature) != now:
-            said = one_line(" ".join((old.kind.value, old.signature)))
-            yield {"id": one_line(cell.label, LONG), "was": said, "is": one_line(" ".join(now))}
+            before = one_line(" ".join((old.kind.value, old.signature)))
+            yield {"id": one_line(cell.label, LONGEST_TEXT), "was": before, "is": one_line(" ".join(now))}

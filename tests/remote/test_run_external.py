@@ -1,4 +1,4 @@
-"""The program that starts others, run for real: what it says before, and what becomes of it."""
+"""The program that starts external ones, run for real: its records before, and the end of the program."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from pytest_hetgpu.analysis.logs.output import OutputLines, StartedProgram
 from pytest_hetgpu.analysis.logs.records import RecordReader, Records
 
-PROGRAM = Path(__file__).resolve().parents[2] / "pytest_hetgpu" / "remote" / "foreign.py"
+PROGRAM = Path(__file__).resolve().parents[2] / "pytest_hetgpu" / "remote" / "run_external.py"
 
 
 def started(*arguments: str, **env: str) -> subprocess.Popen[bytes]:
@@ -23,7 +23,7 @@ def started(*arguments: str, **env: str) -> subprocess.Popen[bytes]:
 
 
 class Ended:
-    """What a finished one left."""
+    """The results of a finished program."""
 
     def __init__(self, running: subprocess.Popen[bytes], folder: Path) -> None:
         self.pid = running.pid
@@ -137,7 +137,7 @@ socket.create_connection(("127.0.0.1", int(sys.argv[1]))).sendall(b"hello")
 
 
 def free_port() -> int:
-    """A port whose neighbour is free as well."""
+    """Return a free port whose neighbour is free as well."""
     while True:
         with socket.create_server(("127.0.0.1", 0)) as one:
             port: int = one.getsockname()[1]
@@ -152,7 +152,7 @@ def free_port() -> int:
 def test_a_client_starts_when_its_server_listens_and_is_its_first_connection(tmp_path: Path, first: int) -> None:
     port = str(free_port())
     command = (
-        *("--door", f"127.0.0.1:{port}", "--", sys.executable, "-c", SERVER, port),
+        *("--server", f"127.0.0.1:{port}", "--", sys.executable, "-c", SERVER, port),
         *(":::", sys.executable, "-c", CLIENT, port),
     )
     ranks = {rank: started(*command, PMI_RANK=str(rank), PMI_SIZE="2") for rank in (first, 1 - first)}
@@ -171,7 +171,7 @@ def test_scripts_and_damaged_programs_are_linked_with_nothing(tmp_path: Path) ->
 
 @pytest.mark.real
 def test_the_mpi_that_a_program_is_linked_with(tmp_path: Path, stack_prefix: Path) -> None:
-    """Any program of the stack that is linked with its libmpi will do: here one of ours."""
+    """Use any program of the stack that is linked with its libmpi: here one of ours."""
     library = next((stack_prefix / "lib").glob("libmpi.so.*"))
     (tmp_path / "main.c").write_text(
         "int MPI_Initialized(int *flag); int main(void) { int f; return MPI_Initialized(&f); }"

@@ -1,7 +1,7 @@
-"""Holds an allocation of Slurm's as long as somebody holds our stdin: `python3 -c TEXT salloc OPTIONS...`.
+"""Holds a Slurm allocation while a process holds our stdin: `python3 -c TEXT salloc OPTIONS...`.
 
-What salloc says goes to stdout. salloc runs `cat` on a pipe of ours: it gives the allocation back when that ends, even
-if we are killed. Nothing else tells a job that still waits, so that one is cancelled by its number.
+The output of salloc goes to stdout. salloc runs `cat` on a pipe of ours. When `cat` ends, salloc gives the allocation
+back, even if we are killed. A job that still waits does not notice that, so it is cancelled by its number.
 """
 
 import contextlib
@@ -14,21 +14,21 @@ import threading
 import time
 from typing import List
 
-PATIENCE = 10.0  # seconds for salloc to give back what it has
-CANCELLING = 120.0  # seconds in which a controller that is away may come back
+RELEASE_TIMEOUT = 10.0  # seconds for salloc to give back what it has
+CANCEL_TIMEOUT = 120.0  # seconds in which a controller that is away may come back
 _NUMBER = re.compile(rb"(?:[Jj]ob allocation|job) (\d+)")
 
 
 def main(argv: List[str]) -> int:
-    """The exit status of salloc."""
+    """Run salloc; return its exit status."""
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    heard, held = os.pipe()
-    os.set_inheritable(held, False)
+    read_end, write_end = os.pipe()
+    os.set_inheritable(write_end, False)
     salloc = subprocess.Popen(
-        [*argv, "cat"], stdin=heard, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
+        [*argv, "cat"], stdin=read_end, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
     )
-    os.close(heard)
+    os.close(read_end)
     jobs: List[str] = []
     released = threading.Event()
 
@@ -37,24 +37,24 @@ def main(argv: List[str]) -> int:
             while os.read(0, 4096):
                 pass
         released.set()
-        os.close(held)
+        os.close(write_end)
         if salloc.poll() is None:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                # Granted, it ends with its cat; waiting, it ends when it is told to.
+                # With an allocation, salloc ends with its cat; while it waits, it needs a signal.
                 salloc.wait(0.2)
             salloc.terminate()
 
     threading.Thread(target=release, daemon=True).start()
-    said = salloc.stderr
-    assert said is not None
-    for line in said:
+    output = salloc.stderr
+    assert output is not None
+    for line in output:
         found = _NUMBER.search(line)
         if found and not jobs:
             jobs.append(found.group(1).decode())
         with contextlib.suppress(OSError):
             os.write(1, line)
     try:
-        status = salloc.wait(PATIENCE)
+        status = salloc.wait(RELEASE_TIMEOUT)
     except subprocess.TimeoutExpired:
         salloc.kill()
         status = salloc.wait()
@@ -64,8 +64,8 @@ def main(argv: List[str]) -> int:
 
 
 def cancel(job: str) -> None:
-    """Makes sure that the job is over, also where the controller is away for a while."""
-    latest = time.monotonic() + CANCELLING
+    """Cancel the job, even if the controller is away for a while."""
+    latest = time.monotonic() + CANCEL_TIMEOUT
     while time.monotonic() < latest:
         done = subprocess.run(
             ["scancel", "--quiet", job], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False

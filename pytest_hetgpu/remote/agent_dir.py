@@ -1,4 +1,4 @@
-"""Where the node agent is: its private folder, and what it says of its node first."""
+"""The private folder of the node agent, and its first message about the node."""
 
 import contextlib
 import os
@@ -10,14 +10,14 @@ import tempfile
 from pathlib import Path
 from typing import Any, Dict
 
-from agent_door import Trouble
+from agent_sshd import AgentError
 from agent_tree import become_subreaper
 
 Fields = Dict[str, Any]
 
 
 def private_folder() -> str:
-    """A new folder of mode 0700 that is ours alone, its path one that ssh's files and options take without quotes."""
+    """Create a folder of mode 0700 that we own. Its path needs no quotes in files and options of ssh."""
     candidates = [os.environ.get("TMPDIR"), "/tmp", "/var/tmp", "/dev/shm"]  # noqa: S108 - mkdtemp makes it ours
     for where in filter(None, candidates):
         if not re.match(r"[A-Za-z0-9_./+-]+\Z", os.path.realpath(where)):
@@ -26,20 +26,20 @@ def private_folder() -> str:
             folder = os.path.realpath(tempfile.mkdtemp(prefix="hetgpu-", dir=where))
             found = os.lstat(folder)
             if found.st_uid == os.getuid() and stat.S_IMODE(found.st_mode) == 0o700:
-                sign(folder)
+                write_owner(folder)
                 return folder
-    raise Trouble(f"no folder to write to: tried {', '.join(filter(None, candidates))}")
+    raise AgentError(f"no folder to write to: tried {', '.join(filter(None, candidates))}")
 
 
-def sign(folder: str) -> None:
-    """Leaves word of whose the folder is, for whoever finds it when we were killed."""
+def write_owner(folder: str) -> None:
+    """Write the label of the owner into the folder, so that leftovers of a killed agent can be found."""
     owner = os.environ.get("HETGPU_OWNER")
     if owner:
         Path(folder, ".owner").write_text(owner)
 
 
-def hello(folder: str) -> Fields:
-    """Who and where we are."""
+def describe_node(folder: str) -> Fields:
+    """Return the facts of the first message: process, host, user, folder."""
     try:
         user = pwd.getpwuid(os.getuid()).pw_name
     except KeyError:

@@ -1,4 +1,4 @@
-"""What a job does, for somebody who knows neither this project nor its programs."""
+"""Describes a job to a reader who is new to this project and its programs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 
 from pytest_hetgpu.extensions.package_data import REMOTE
 from pytest_hetgpu.model.job import Job
-from pytest_hetgpu.store.run_summary import program
+from pytest_hetgpu.store.run_summary import benchmark_program
 from pytest_hetgpu.store.text import one_line
 
 _LONGEST = 1200
@@ -18,18 +18,18 @@ _SETTING = re.compile(
 )
 
 
-def doing(job: Job) -> str:
-    """`2 processes on 2 nodes run guarded_send.py. Sends from memory that ...`: what its own program says of itself."""
+def describe_job(job: Job) -> str:
+    """Describe a job: `2 processes on 2 nodes run guarded_send.py. ...`, with the docstring of the program."""
     ranks = sum(node.ranks for node in job.nodes)
     where = f"{len(job.nodes)} nodes" if len(job.nodes) > 1 else "one node"
-    name = program(job.command.argv)
+    name = benchmark_program(job.command.argv)
     runs = f"run `{name}`" if name else "take part"
-    told = description(name)
-    return f"{ranks} process{'es' * (ranks != 1)} on {where} {runs}.{f' What it does: {told}' if told else ''}"
+    prose = program_description(name)
+    return f"{ranks} process{'es' * (ranks != 1)} on {where} {runs}.{f' What it does: {prose}' if prose else ''}"
 
 
-def description(name: str) -> str:
-    """The prose of a rank program's docstring, in one line; "" for what is not ours."""
+def program_description(name: str) -> str:
+    """Return the prose of a rank program's docstring, in one line; "" if the program is not ours."""
     place = REMOTE / PurePosixPath(name).name
     if not name.endswith(".py") or not place.is_file():
         return ""
@@ -38,6 +38,6 @@ def description(name: str) -> str:
     return one_line(" ".join(prose), _LONGEST)
 
 
-def settings(argv: Sequence[str]) -> Iterator[str]:
-    """The variables of libraries that a command line sets, as a maintainer asks for them."""
+def library_settings(argv: Sequence[str]) -> Iterator[str]:
+    """Yield the library variables that a command line sets, as maintainers ask for them."""
     yield from dict.fromkeys(one_line(token, 200) for token in argv if _SETTING.fullmatch(token))

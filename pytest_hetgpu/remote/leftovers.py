@@ -1,9 +1,11 @@
-"""What runs have left on one machine: processes and folders that carry an owner's label. Python 3.6 or later.
+"""Finds leftovers of runs on one machine: processes and folders with an owner's label. Python 3.6 or later.
 
-Called with one JSON argument `{"remove": [LABEL, ...], "patience": SECONDS}`; removes what carries one of these labels
-(as far as its user may), then prints all that carries any: `{"things": [{kind, name, ident, owner, since}],
-"trouble": [...]}`. Segments of shared memory (`segments.py`) carry no label. Those that processes with such a label use
-go with them; those that no process uses are printed with the owner NOBODY, which is a label here.
+The JSON argument is `{"remove": [LABEL, ...], "patience": SECONDS}`. First, everything with one of these labels is
+removed, as far as the user may. Then everything with any label is printed: `{"things": [{kind, name, ident, owner,
+since}], "trouble": [...]}`.
+
+Segments of shared memory (`segments.py`) carry no label. Those in use by labelled processes go with them. Unused ones
+are printed with the owner `NOBODY`, which serves as a label here.
 """
 
 import contextlib
@@ -22,15 +24,15 @@ import segments
 MARK = "hetgpu-owner-1/"
 NOBODY = "nobody"
 PREFIX = b"HETGPU_OWNER="
-PLACES = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - only looked through
-LOOK_EVERY = 0.02  # seconds
+FOLDERS = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - only looked through
+POLL_INTERVAL = 0.02  # seconds
 TICKS = os.sysconf("SC_CLK_TCK")
 
-Thing = Dict[str, Any]
+Leftover = Dict[str, Any]
 
 
-def content(path: str) -> bytes:
-    """A file's beginning; empty where it cannot be read."""
+def read_file(path: str) -> bytes:
+    """Read the beginning of a file; return b"" if it cannot be read."""
     try:
         with open(path, "rb") as file:  # noqa: PTH123
             return file.read(1 << 20)
@@ -39,22 +41,22 @@ def content(path: str) -> bytes:
 
 
 def label_of(pid: str) -> str:
-    """Whose a process says it is; empty: nobody's."""
-    words = content("/proc/" + pid + "/cmdline").rstrip(b"\0").split(b"\0")
+    """Return the owner's label of a process; "" without one."""
+    words = read_file("/proc/" + pid + "/cmdline").rstrip(b"\0").split(b"\0")
     if words and words[-1].startswith(MARK.encode()):
         return words[-1].decode(errors="replace")
-    for entry in content("/proc/" + pid + "/environ").split(b"\0"):
+    for entry in read_file("/proc/" + pid + "/environ").split(b"\0"):
         if entry.startswith(PREFIX + MARK.encode()):
             return entry[len(PREFIX) :].decode(errors="replace")
     return ""
 
 
-def processes() -> Tuple[List[Thing], Dict[int, int]]:
-    """Labelled processes that run, and every process's parent."""
+def processes() -> Tuple[List[Leftover], Dict[int, int]]:
+    """Return labelled running processes, and the parent of every process."""
     found, parents = [], {}
-    boot = next((int(line.split()[1]) for line in content("/proc/stat").splitlines() if line.startswith(b"btime")), 0)
+    boot = next((int(line.split()[1]) for line in read_file("/proc/stat").splitlines() if line.startswith(b"btime")), 0)
     for entry in os.listdir("/proc"):  # noqa: PTH208
-        name, _, rest = content("/proc/" + entry + "/stat").decode(errors="replace").partition("(")[2].rpartition(")")
+        name, _, rest = read_file("/proc/" + entry + "/stat").decode(errors="replace").partition("(")[2].rpartition(")")
         fields = rest.split()
         if not entry.isdigit() or len(fields) < 20 or fields[0] in "ZX":
             continue
@@ -66,16 +68,16 @@ def processes() -> Tuple[List[Thing], Dict[int, int]]:
     return found, parents
 
 
-def folders() -> Iterator[Thing]:
-    """Labelled folders of agents and tunnels."""
-    places = {os.path.realpath(place) for place in (*PLACES, os.environ.get("TMPDIR") or "/tmp")}  # noqa: S108
+def folders() -> Iterator[Leftover]:
+    """Yield labelled folders of agents and tunnels."""
+    places = {os.path.realpath(place) for place in (*FOLDERS, os.environ.get("TMPDIR") or "/tmp")}  # noqa: S108
     for place in sorted(places):
         for path in sorted(Path(place).glob("hetgpu-*/.owner")):
             with contextlib.suppress(OSError):
                 found, sign = os.lstat(str(path.parent)), os.lstat(str(path))
-                # Only its owner can have signed it.
+                # Only the owner of the folder can have written this file.
                 if stat.S_ISDIR(found.st_mode) and stat.S_ISREG(sign.st_mode) and sign.st_uid == found.st_uid:
-                    label = content(str(path)).decode(errors="replace").strip()
+                    label = read_file(str(path)).decode(errors="replace").strip()
                     if label.startswith(MARK):
                         name = str(path.parent)
                         yield {
@@ -83,8 +85,11 @@ def folders() -> Iterator[Thing]:
                         }  # fmt: skip
 
 
-def shared() -> Iterator[Thing]:
-    """Segments of shared memory of this user that no process uses, `ident` is their size; with `stays` one may."""
+def shared() -> Iterator[Leftover]:
+    """Yield unused segments of shared memory of this user; `ident` is their size.
+
+    `stays` is the reason why a segment may still be in use.
+    """
     seen = segments.scan()
     for found, why in ((seen.unused, ""), (seen.doubtful, seen.why)):
         for name, status in sorted(found.items()):
@@ -94,8 +99,8 @@ def shared() -> Iterator[Thing]:
             }  # fmt: skip
 
 
-def below(roots: Set[int], parents: Dict[int, int]) -> Set[int]:
-    """`roots` and all that descends from them, but for ourselves and whoever started us."""
+def descendants(roots: Set[int], parents: Dict[int, int]) -> Set[int]:
+    """Return `roots` and their descendants, without this process and its ancestors."""
     spared, pid = {os.getpid()}, os.getpid()
     while pid in parents and parents[pid] not in spared:
         pid = parents[pid]
@@ -107,37 +112,37 @@ def below(roots: Set[int], parents: Dict[int, int]) -> Set[int]:
     return taken - spared
 
 
-def kill(labels: Set[str], patience: float) -> Set[str]:
-    """Ends the processes of these owners and what descends from them, looking again until a look finds none.
+def kill_owned(labels: Set[str], patience: float) -> Set[str]:
+    """Kill the processes of these owners and their descendants, until none is found.
 
-    Gives the segments of shared memory that they used.
+    Return the segments of shared memory that they used.
     """
     deadline, sparing = time.monotonic() + patience, True
     held = set()  # type: Set[str]
     while True:
         found, parents = processes()
-        taken = below({thing["ident"] for thing in found if thing["owner"] in labels}, parents)
+        taken = descendants({thing["ident"] for thing in found if thing["owner"] in labels}, parents)
         if not taken or time.monotonic() > deadline:
             return held
         held |= segments.used(segments.names(), taken).held
         for pid in taken:
             with contextlib.suppress(OSError):
-                # An agent that is asked ends its own processes and removes its folder; then nobody is asked any more.
+                # An agent ends its own processes and removes its folder on TERM. After the first round, KILL follows.
                 os.kill(pid, signal.SIGTERM if sparing else signal.SIGKILL)
                 os.kill(pid, signal.SIGCONT)
-        asked = time.monotonic() + 1.0
-        while sparing and time.monotonic() < asked and any(Path("/proc", str(pid)).exists() for pid in taken):
-            time.sleep(LOOK_EVERY)
+        deadline = time.monotonic() + 1.0
+        while sparing and time.monotonic() < deadline and any(Path("/proc", str(pid)).exists() for pid in taken):
+            time.sleep(POLL_INTERVAL)
         sparing = False
-        time.sleep(LOOK_EVERY)
+        time.sleep(POLL_INTERVAL)
 
 
 def main() -> None:
-    """Removes what is asked for, and says what there is."""
+    """Remove the requested leftovers, and print all others."""
     request = json.loads(sys.argv[1])
     labels, trouble = set(request["remove"]), []
     if labels:
-        held = kill(labels, request["patience"])
+        held = kill_owned(labels, request["patience"])
         segments.remove(held | (segments.names() if NOBODY in labels else set()))
         for folder in list(folders()):
             if folder["owner"] in labels:
