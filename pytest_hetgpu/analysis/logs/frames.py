@@ -1,6 +1,6 @@
 """Finds framed payloads in a launcher's output, also those it has cut.
 
-A frame is one line, `@hetgpu:LLLL:CCCCCCCC:PAYLOAD`, written in one piece by one rank (`remote/harness.py`): LLLL is
+A frame is one line, `@hetgpu:LLLL:CCCCCCCC:PAYLOAD`, written in one piece by one rank (`remote/records.py`): LLLL is
 the payload's length in bytes, CCCCCCCC its CRC-32. A launcher forwards what it reads from each rank in chunks, so a
 frame can be cut at any byte; what others wrote comes in between, and the rest ends a later line:
 

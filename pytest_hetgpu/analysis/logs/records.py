@@ -1,4 +1,4 @@
-"""Reads what ranks report (`remote/harness.py`) out of a run's raw output. Pure: bytes in, nouns out.
+"""Reads what ranks report (`remote/records.py`) out of a run's raw output. Pure: bytes in, nouns out.
 
 Anything at all may stand in a log. What is not a record of ours is passed over; a record that is damaged, or says what
 none may say, is counted, and nothing of it is believed.
