@@ -12,7 +12,7 @@ forever. A program describes one `MpiOperation` and passes it to `main`, which r
     --warmup 5           untimed ones before them on the first visit of a point; one later
     --repeats 1          passes over all points; results are verified in the first
 
-and writes records (see `report.py`).
+and writes records (see `records.py`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ DEVICE = open_device() if {*sys.argv} & {*ON_DEVICE} else None
 
 from mpi4py import MPI  # noqa: E402
 from operations import PERIODS, ROOT, Compared, MpiOperation, MpiReduction, highest, pattern  # noqa: E402
-from report import (  # noqa: E402
+from records import (  # noqa: E402
     PLACES,
     SweepPoint,
     Timing,

@@ -12,7 +12,7 @@ import time
 
 import torch
 import torch.distributed as dist
-from report import emit, emit_checks, now
+from records import emit, emit_checks, now
 from torch_world import ProcessGroup, join, leave
 
 ROUNDING = 1e-12

@@ -6,8 +6,8 @@
     -- PROGRAM ARGS...     the command of the rank; with several, separated by `:::`, rank I takes the Ith or the last
 
 The rank keeps its process id, so launchers, debuggers and logs show the program itself. If the program is not found, a
-record lists the searched folders, and the rank exits with 127. Records have the frame of `report.py`. Needs nothing but
-Python 3.8.
+record lists the searched folders, and the rank exits with 127. Records are framed as in `records.py`. Needs Python 3.8
+only.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import zlib
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, NoReturn, Tuple
 
-from report import library_path, now, version_line
+from records import library_path, now, version_line
 
 STDOUT = 1
 NOT_FOUND, NOT_STARTED = 127, 126

@@ -2,7 +2,7 @@
 
     torch_sweep.py --operation allreduce --backend gloo --sizes 8,1024 --dtypes float32
 
-takes sizes, dtypes, iterations, warm-up and repeats as `harness.py` does, and writes records (see `report.py`).
+takes sizes, dtypes, iterations, warm-up and repeats as `harness.py` does, and writes records (see `records.py`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Iterator, List
 
 import torch
 import torch.distributed as dist
-from report import SweepPoint, Timing, emit_checks, emit_row, emit_wrong, positive_numbers
+from records import SweepPoint, Timing, emit_checks, emit_row, emit_wrong, positive_numbers
 from torch_operations import OPERATIONS, PERIODS, TorchOperation, highest
 from torch_world import ProcessGroup, join, leave, parse_dtype
 

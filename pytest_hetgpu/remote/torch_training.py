@@ -12,7 +12,7 @@ from typing import Any, Callable, List, NamedTuple, Tuple
 
 import torch
 import torch.distributed as dist
-from report import emit, emit_checks, now
+from records import emit, emit_checks, now
 from torch_world import ProcessGroup, leave
 
 SEED = 20240229

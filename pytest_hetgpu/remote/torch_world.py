@@ -26,7 +26,7 @@ from typing import Any, Dict, NamedTuple, Optional, Set, Tuple
 
 import torch
 import torch.distributed as dist
-from report import emit, now
+from records import emit, now
 
 LAUNCHERS = (
     ("torchrun", "TORCHELASTIC_RUN_ID", ("RANK", "WORLD_SIZE", "LOCAL_RANK")),

@@ -23,7 +23,7 @@ Lacking = Callable[[str, str], None]
 LIMIT = 150.0  # seconds; importing torch takes seconds a process
 EVERYTHING = """
 import torch
-from report import SweepPoint
+from records import SweepPoint
 from torch_operations import OPERATIONS
 from torch_sweep import verify
 from torch_world import join, leave

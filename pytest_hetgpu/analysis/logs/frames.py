@@ -1,6 +1,6 @@
 """Frames with payloads in a launcher's output, also those that it has cut.
 
-A frame is one line, `@hetgpu:LLLL:CCCCCCCC:PAYLOAD`, written in one piece by one rank (`remote/harness.py`). LLLL is
+A frame is one line, `@hetgpu:LLLL:CCCCCCCC:PAYLOAD`, written in one piece by one rank (`remote/records.py`). LLLL is
 the payload's length in bytes, CCCCCCCC its CRC-32. A launcher forwards each rank's output in chunks, so it can cut a
 frame at any byte. Output of other ranks comes in between, and the rest ends a later line:
 

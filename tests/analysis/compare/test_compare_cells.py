@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_hetgpu.analysis.compare.cells import CellChange, KeyChange, cell_state, changes, keys
+from pytest_hetgpu.analysis.compare.cells import CellChange, KeyChange, changes, keys, typical_outcome
 from pytest_hetgpu.analysis.compare.sides import ChangeKind, Side
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store.run_summary import CellSummary
@@ -77,10 +77,10 @@ def test_of_several_runs_what_happened_most_counts() -> None:
 
 
 def test_of_equals_the_newest_counts_and_runs_that_left_it_out_do_not() -> None:
-    found = cell_state([absent("c"), bad("c"), good("c"), absent("c"), absent("c")])
+    found = typical_outcome([absent("c"), bad("c"), good("c"), absent("c"), absent("c")])
     assert found is not None
     assert (found.kind, found.times, found.runs) == (Kind.CRASH, 1, 2)
-    assert cell_state([]) is None
+    assert typical_outcome([]) is None
 
 
 def test_a_cell_that_few_runs_had_may_go() -> None:
