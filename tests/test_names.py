@@ -15,19 +15,11 @@ PACKAGE = ROOT / "pytest_hetgpu"
 #: Shared names that are still to be cleared, with the modules that share them. This set may only shrink.
 PENDING: dict[str, frozenset[str]] = {
     "Cells": frozenset(["config.matrix.references", "session.terminal.running"]),
-    "Choice": frozenset(["extensions.probes.rdma", "model.interfaces"]),
-    "Claim": frozenset(["cluster.leases.claims", "config.inventory.sources"]),
     "Cluster": frozenset(["cluster.cluster", "extensions.runtimes._kubernetes.client"]),
-    "Device": frozenset(["extensions.probes._pci", "model.records"]),
-    "Document": frozenset(["config.matrix.document", "extensions.inventories._json"]),
-    "Found": frozenset(["cluster.cleanup.findings", "extensions.inventories.base"]),
     "Host": frozenset(["cluster.cleanup.sweep", "config.inventory.inventory"]),
     "Keeper": frozenset(["cluster.leases.keeper", "extensions.runtimes._slurm.allocation"]),
-    "Member": frozenset(["cluster.preflight.concern", "model.transport_classes"]),
-    "Moved": frozenset(["cluster.bandwidth.answers", "cluster.drift"]),
     "Refused": frozenset(["cluster.leases.claims", "extensions.runtimes._kubernetes.client"]),
     "Rule": frozenset(["config.matrix.document", "execution.resume.rules"]),
-    "Seen": frozenset(["cluster.stack_dump", "extensions.probes.base"]),
     "_Kept": frozenset(["cluster.cleanup.guard", "extensions.runtimes.process.ledger"]),
     "_Reader": frozenset(["config.matrix.reader", "config.matrix.references"]),
 }

@@ -16,12 +16,12 @@ from pytest_hetgpu.analysis.compare.numbers import Traits
 from pytest_hetgpu.analysis.compare.sides import Side
 from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.model.job import Job
-from pytest_hetgpu.model.records import Measurement, Point
+from pytest_hetgpu.model.records import Measurement, MessagePoint
 from pytest_hetgpu.model.sample import FEWEST, usable
-from pytest_hetgpu.model.thresholds import Limit
+from pytest_hetgpu.model.thresholds import Threshold
 from pytest_hetgpu.model.verdict import Kind, Verdict
-from pytest_hetgpu.planning.references import Limits, told_as
-from pytest_hetgpu.planning.suite import Suite
+from pytest_hetgpu.planning.matrix_set import MatrixSet
+from pytest_hetgpu.planning.references import Thresholds, metric_of
 from pytest_hetgpu.store.events import MatrixFile
 from pytest_hetgpu.store.folder import HISTORY
 from pytest_hetgpu.store.run_summary import CellSummary, RunSummary, benchmark_program
@@ -55,7 +55,7 @@ class Baseline:
         """Return the file that `save` writes."""
         return run / FILE
 
-    def limits(self, job: Job) -> Limits:
+    def limits(self, job: Job) -> Thresholds:
         """Return the limits of each point of a job, or limits with the reason why it cannot be compared."""
         demand = job.demand
         if not demand.measured:
@@ -79,17 +79,17 @@ class Baseline:
         working = _working(self.side.cells.get((job.matrix, job.scenario), ()))
         return working[0].facts if working else {}
 
-    def _nothing(self, job: Job, point: Point, why: str) -> Limit:
-        return Limit(told_as(job.demand, point), self.name, lacks=why, owed=False)
+    def _nothing(self, job: Job, point: MessagePoint, why: str) -> Threshold:
+        return Threshold(metric_of(job.demand, point), self.name, lacks=why, owed=False)
 
-    def _limit(self, job: Job, point: Point, found: Mapping[Point, Sequence[_Time]]) -> Limit:
+    def _limit(self, job: Job, point: MessagePoint, found: Mapping[MessagePoint, Sequence[_Time]]) -> Threshold:
         demand = job.demand
-        limit = Limit(told_as(demand, point), self.name, tolerance=demand.tolerance)
-        if not demand.owes(point):
+        limit = Threshold(metric_of(demand, point), self.name, tolerance=demand.tolerance)
+        if not demand.requires(point):
             return replace(limit, lacks=_instead(point, demand.points))
         # The release of an external program is known only after its run.
         tool = "" if demand.external else benchmark_program(job.command.argv)
-        traits = Traits(demand.counted, tool, demand.facts.get("memory", ""))
+        traits = Traits(demand.row_ranks, tool, demand.facts.get("memory", ""))
         like = [time for time in found[point] if not time.traits.unlike(traits)]
         if not like:
             return replace(limit, lacks=found[point][0].traits.unlike(traits))
@@ -115,10 +115,10 @@ def _working(cells: Sequence[CellSummary]) -> list[CellSummary]:
     return next(filter(None, ([c for c in ran if c.kind is kind] for kind in (Kind.PASSED, Kind.SLOW))), [])
 
 
-def _times(cells: Iterable[CellSummary]) -> dict[Point, list[_Time]]:
-    found: dict[Point, list[_Time]] = {}
+def _times(cells: Iterable[CellSummary]) -> dict[MessagePoint, list[_Time]]:
+    found: dict[MessagePoint, list[_Time]] = {}
     for cell in cells:
-        times: dict[Point, _Time] = {}
+        times: dict[MessagePoint, _Time] = {}
         for metric in reversed(_TIMES):
             usables = (one for one in cell.measurements if one.metric == metric and one.value > 0 and usable(one.value))
             times.update({one.point: _time(cell, one) for one in usables})
@@ -137,7 +137,7 @@ def _seconds(one: Measurement, value: float) -> float:
     return value / _MICRO if one.metric == _TIMES[0] else one.point.size / (value * _GIGA)
 
 
-def _instead(point: Point, points: Sequence[Point]) -> str:
+def _instead(point: MessagePoint, points: Sequence[MessagePoint]) -> str:
     """Return why a point is missing: its size was measured differently, or not at all."""
     others = [other for other in points if other.size == point.size]
     if not others:
@@ -171,7 +171,7 @@ def find_baseline(
     return Baseline(replace(side, runs=runs))
 
 
-def select_baseline(given: str, reports: Path, history: Path | None, suite: Suite) -> tuple[Baseline, list[str]]:
+def select_baseline(given: str, reports: Path, history: Path | None, suite: MatrixSet) -> tuple[Baseline, list[str]]:
     """Return the baseline for a run of this suite on this machine, and remarks on it. Raise UsageError."""
     places = RunLocations(reports, history or reports / HISTORY)
     matrices = [MatrixFile(name, one.file, one.sha256) for name, one in suite.documents.items()]

@@ -10,8 +10,8 @@ from pytest_hetgpu.analysis.logs.lines import strip_controls
 from pytest_hetgpu.analysis.logs.parse import ScanResult, failures, scan_log
 from pytest_hetgpu.analysis.logs.program_lines import is_program_running
 from pytest_hetgpu.analysis.logs.text_search import find_texts, read_lines
-from pytest_hetgpu.config.known_failures.entries import Knowledge, Noise
-from pytest_hetgpu.model.failure import Known, Signature
+from pytest_hetgpu.config.known_failures.entries import HarmlessText, KnownFailures
+from pytest_hetgpu.model.failure import KnownFailure, Signature
 from pytest_hetgpu.model.records import RankExit
 from pytest_hetgpu.model.verdict import Kind
 
@@ -27,22 +27,22 @@ class Explanation:
     outcome: Kind
     signature: Signature | None = None
     others: tuple[Signature, ...] = ()
-    known: tuple[Known, ...] = ()
-    noise: tuple[Noise, ...] = ()
+    known: tuple[KnownFailure, ...] = ()
+    noise: tuple[HarmlessText, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
     exits: tuple[RankExit, ...] = ()
     lines: int = 0
     failed: tuple[str, ...] = ()
 
 
-def explain(log: Path, knowledge: Knowledge) -> Explanation:
+def explain(log: Path, knowledge: KnownFailures) -> Explanation:
     """Explain the log in the file `log`. Raise OSError if it cannot be read."""
     result = scan_log(log)
     found = _failures(log, result)
     texts = find_texts(log, knowledge.texts if found else knowledge.harmless_texts)
     common = Explanation(
         outcome=found[0].kind if found else _without_failure(result),
-        noise=tuple(_quoted(log, noise) for noise in knowledge.noise(texts)),
+        noise=tuple(_quoted(log, noise) for noise in knowledge.harmless_texts_in(texts)),
         versions=result.versions,
         exits=result.exits,
         lines=result.lines,
@@ -51,11 +51,11 @@ def explain(log: Path, knowledge: Knowledge) -> Explanation:
     if not found:
         return common
     words = replace(found[0], primary_line=strip_controls(found[0].primary_line))
-    known = knowledge.about(words, texts, result.versions, others=found[1:])
+    known = knowledge.known_causes(words, texts, result.versions, others=found[1:])
     return replace(common, signature=found[0], others=found[1:], known=known)
 
 
-def _quoted(log: Path, noise: Noise) -> Noise:
+def _quoted(log: Path, noise: HarmlessText) -> HarmlessText:
     """Return the noise entry with the text of its line."""
     return next((noise.quoted(line.text) for line in read_lines(log, noise.line, noise.line)), noise)
 

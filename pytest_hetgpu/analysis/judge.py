@@ -25,10 +25,10 @@ from pytest_hetgpu.analysis.logs.text_search import find_texts
 from pytest_hetgpu.analysis.program_output import with_program_output
 from pytest_hetgpu.analysis.rank_outcomes import rank_outcomes
 from pytest_hetgpu.analysis.rank_timeline import timeline
-from pytest_hetgpu.config.known_failures.entries import Knowledge
+from pytest_hetgpu.config.known_failures.entries import KnownFailures
 from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.extensions.transports.base import Transport
-from pytest_hetgpu.model.failure import Known, Signature
+from pytest_hetgpu.model.failure import KnownFailure, Signature
 from pytest_hetgpu.model.job import Job
 from pytest_hetgpu.model.metrics import measurements
 from pytest_hetgpu.model.outcome import Evidence, Finding, Outcome, RunResult
@@ -58,7 +58,7 @@ _FINE = (Kind.PASSED, Kind.SKIPPED)
 
 
 def judge_output(
-    job: Job, result: RunResult, knowledge: Knowledge | None = None, further: Sequence[RunResult] = ()
+    job: Job, result: RunResult, knowledge: KnownFailures | None = None, further: Sequence[RunResult] = ()
 ) -> Outcome:
     """Judge a job whose output is in the file `result.output`. Return `unknown` if the file cannot be read.
 
@@ -71,7 +71,7 @@ def judge_output(
         finding = Finding("transcript", Kind.UNKNOWN, f"the output cannot be read: {error}")
         return Outcome(finding.kind, Verdict.NEW, finding.why, findings=(finding,), seconds=result.seconds)
 
-    def look_up(signature: Signature) -> tuple[Known, ...]:
+    def look_up(signature: Signature) -> tuple[KnownFailure, ...]:
         return _known(job, evidence, signature, Path(result.output), knowledge)
 
     launches = (FinishedRun(job, *one) for one in zip(further, again, strict=True))
@@ -85,7 +85,7 @@ def get_ready(job: Job) -> None:
 
 
 def _proof(job: Job) -> TransportLogReader:
-    return find("transports", job.demand.transport_family, Transport).reader()  # type: ignore[type-abstract]
+    return find("transports", job.demand.transport_family, Transport).parser()  # type: ignore[type-abstract]
 
 
 def _read(job: Job, result: RunResult) -> Evidence:
@@ -93,17 +93,17 @@ def _read(job: Job, result: RunResult) -> Evidence:
 
 
 def _known(
-    job: Job, evidence: Evidence, signature: Signature, output: Path, knowledge: Knowledge | None
-) -> tuple[Known, ...]:
+    job: Job, evidence: Evidence, signature: Signature, output: Path, knowledge: KnownFailures | None
+) -> tuple[KnownFailure, ...]:
     """Return the known failures that match a signature."""
     if knowledge is None:
-        from pytest_hetgpu.config.known_failures.load import knowledge as shipped
+        from pytest_hetgpu.config.known_failures.load import known_failures as shipped
 
         knowledge = shipped()
     present = find_texts(output, knowledge.texts)
     facts = {**job.demand.facts, **evidence.facts}
     others = _others(evidence, signature)
-    return knowledge.about(signature, present, facts, job.demand.capabilities, others)
+    return knowledge.known_causes(signature, present, facts, job.demand.capabilities, others)
 
 
 def judge(
@@ -111,7 +111,7 @@ def judge(
     result: RunResult,
     evidence: Evidence,
     judges: Sequence[type[Judge]] = JUDGES,
-    look_up: Callable[[Signature], tuple[Known, ...]] = lambda _: (),
+    look_up: Callable[[Signature], tuple[KnownFailure, ...]] = lambda _: (),
 ) -> Outcome:
     """Judge a run by its request, its end and its output. Pure; as `judge_run`."""
     return judge_run(FinishedRun(job, result, evidence), judges, look_up)
@@ -133,7 +133,7 @@ def outcome_of_failed_test(before: Outcome | None, why: str) -> Outcome:
 
 
 def judge_run(
-    run: FinishedRun, judges: Sequence[type[Judge]], look_up: Callable[[Signature], tuple[Known, ...]]
+    run: FinishedRun, judges: Sequence[type[Judge]], look_up: Callable[[Signature], tuple[KnownFailure, ...]]
 ) -> Outcome:
     """Judge a finished run. Pure. `look_up` returns the known failures of a signature.
 

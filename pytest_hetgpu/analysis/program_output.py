@@ -13,10 +13,10 @@ from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.extensions.readers.base import OutputParser, ParseRequest, measurements
 from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.model.external_program import ExternalProgram
-from pytest_hetgpu.model.job import Demand
+from pytest_hetgpu.model.job import Requirements
 from pytest_hetgpu.model.outcome import Evidence, ProgramOutput, RunResult
 from pytest_hetgpu.model.program_output import BenchmarkResult, BenchmarkRow, ExitMeaning
-from pytest_hetgpu.model.records import Measurement, Point, Row
+from pytest_hetgpu.model.records import Measurement, MessagePoint, Row
 from pytest_hetgpu.model.verdict import Kind
 
 # Spreads and single iterations help in the log, but scatter too much to be compared between runs.
@@ -24,7 +24,7 @@ _SPREAD = re.compile(r"deviation|iteration_\w+|\w+_(?:min|max|p[\d.]+)")
 _MOST_LOOKED = 12
 
 
-def with_program_output(demand: Demand, result: RunResult, evidence: Evidence) -> Evidence:
+def with_program_output(demand: Requirements, result: RunResult, evidence: Evidence) -> Evidence:
     """Return the evidence with the parsed output of the external program. Raise OSError if it cannot be read."""
     foreign = demand.external
     if foreign is None:
@@ -59,14 +59,14 @@ def with_program_output(demand: Demand, result: RunResult, evidence: Evidence) -
 
 
 def _read(
-    kind: type[OutputParser], foreign: ExternalProgram, points: tuple[Point, ...], output: OutputLines
+    kind: type[OutputParser], foreign: ExternalProgram, points: tuple[MessagePoint, ...], output: OutputLines
 ) -> BenchmarkResult:
     """Parse the output; if the parser cannot be made (no RE2 here), return a result with that complaint."""
     asked = ParseRequest(foreign.argv, foreign.reader, points, foreign.ranks, foreign.operation)
     try:
         reader = kind(asked, kind.Settings.model_validate_json(foreign.settings))
     except (NotHere, ValueError) as error:
-        return BenchmarkResult(kind.tool, complaints=(f"the output cannot be read here: {error}",))
+        return BenchmarkResult(kind.tool, warnings=(f"the output cannot be read here: {error}",))
     for line, number in output.lines():
         reader.feed(line, number)
     return reader.finish()
@@ -81,12 +81,12 @@ def _exited(
     """
     returned = result.returncode
     if result.timed_out or result.interrupted is not None or returned is None or returned < 0:
-        return kind.stopped(reading)
+        return kind.meaning_of_stop(reading)
     if not evidence.hellos:
-        return kind.stopped(reading) if returned else kind.exited(0, reading)
+        return kind.meaning_of_stop(reading) if returned else kind.meaning_of_exit(0, reading)
     code = next((ended.code for ended in evidence.exits if ended.code), returned)
-    found = kind.exited(code, reading)
-    if found and found.why == reading.unsaid and result.lost:
+    found = kind.meaning_of_exit(code, reading)
+    if found and found.why == reading.missing_success and result.lost:
         # mpirun may exit with 0 although a node is gone, with the output that its ranks would have printed.
         return ExitMeaning(Kind.ERROR, found.why)
     return found
@@ -119,7 +119,7 @@ def _kept(found: Iterable[Measurement]) -> Iterator[Measurement]:
     """Yield measurements for reports; names and types lose characters that property names do not allow."""
     for one in found:
         if not _SPREAD.fullmatch(one.metric):
-            point = Point(one.point.size, _plain(one.point.dtype) or "none", one.point.place)
+            point = MessagePoint(one.point.size, _plain(one.point.dtype) or "none", one.point.place)
             yield replace(one, metric=_plain(one.metric), point=point)
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from pytest_hetgpu.model.records import Measurement, Point
+from pytest_hetgpu.model.records import Measurement, MessagePoint
 
 STRONG, WEAK = "strong", "weak"
 _SCALED_BY = {"intervals": STRONG, "samples": WEAK, "busbw": WEAK}
@@ -48,7 +48,7 @@ class Curve:
     kind: str
     metric: str
     unit: str
-    point: Point
+    point: MessagePoint
     steps: tuple[Step, ...]
 
 
@@ -57,7 +57,7 @@ def curves(cells: Iterable[ScalingCell]) -> tuple[Curve, ...]:
 
     A metric with several message sizes counts at the largest. If a number of ranks occurs twice, the first one counts.
     """
-    found: dict[tuple[str, tuple[tuple[str, str], ...], str, Point], list[tuple[Measurement, str]]] = {}
+    found: dict[tuple[str, tuple[tuple[str, str], ...], str, MessagePoint], list[tuple[Measurement, str]]] = {}
     for cell in cells:
         chosen = _telling(cell)
         if chosen is None:

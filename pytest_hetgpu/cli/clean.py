@@ -21,7 +21,7 @@ from pytest_hetgpu.config.inventory import inventory
 from pytest_hetgpu.errors import HetgpuError, UsageError
 from pytest_hetgpu.extensions.runtimes.lookup import runtimes
 from pytest_hetgpu.extensions.runtimes.traits.leftovers import Location
-from pytest_hetgpu.model.job import Reach
+from pytest_hetgpu.model.job import ConnectionInfo
 
 EXIT_LEFTOVERS = 1
 
@@ -132,10 +132,10 @@ def _engine_locations(options: CleanOptions) -> list[Location]:
 def _locations_of_url(url: str) -> Iterable[Location]:
     if not url.startswith(("ssh://", "unix://", "tcp://", "https://")):
         raise UsageError(f"--engine {url}: write ssh://USER@HOST, unix:///PATH, or tcp://HOST:PORT for one with TLS")
-    return _services(Reach(url))
+    return _services(ConnectionInfo(url))
 
 
-def _services(reach: Reach) -> Iterable[Location]:
+def _services(reach: ConnectionInfo) -> Iterable[Location]:
     """Return the services that create nodes on a host, of any runtime."""
     return [spot for _, runtime in runtimes() if (spot := runtime.location_of(reach, os.environ))]
 
@@ -147,7 +147,9 @@ def _inventory_locations(file: Path) -> Iterable[Location]:
             if host.reach.engine:
                 yield from _services(host.reach)
             if host.address not in inventory.HERE:
-                yield Location("host", host.address, Reach("", host.reach.user, host.reach.port, host.reach.key))
+                yield Location(
+                    "host", host.address, ConnectionInfo("", host.reach.user, host.reach.port, host.reach.key)
+                )
 
 
 def _inspect(places: Sequence[Place]) -> tuple[list[Found], list[tuple[Place, str]]]:

@@ -16,16 +16,16 @@ from urllib.parse import quote, urlsplit
 
 from pytest_hetgpu.cli.hosts import extension_lines, inventory_json, inventory_lines
 from pytest_hetgpu.cluster.inspect import Look, collect, groups
-from pytest_hetgpu.cluster.preflight.check import standing
-from pytest_hetgpu.cluster.preflight.concern import Concern
+from pytest_hetgpu.cluster.preflight.check import machine_warnings
+from pytest_hetgpu.cluster.preflight.warning import PreflightWarning
 from pytest_hetgpu.config.inventory.inventory import HERE, LOCAL, Host, Inventory
 from pytest_hetgpu.config.inventory.sources import kind_of
 from pytest_hetgpu.errors import NotHere, UsageError
 from pytest_hetgpu.extensions.runtimes.base import key_trouble, testinfra_host
 from pytest_hetgpu.extensions.stacks.base import stack_names
-from pytest_hetgpu.model.facts import Environment, Fact, State
+from pytest_hetgpu.model.facts import Environment, Fact, FactState
 from pytest_hetgpu.model.job import Hardware, Stack
-from pytest_hetgpu.planning.suite import Beside, Suite
+from pytest_hetgpu.planning.matrix_set import MatrixSet, RunInputs
 from pytest_hetgpu.store.redaction.redact import redact
 from pytest_hetgpu.store.text import clean
 
@@ -52,7 +52,7 @@ USUAL_STACK = Hardware("").stack
 MOST_AT_ONCE = 16
 PROBE_TIMEOUT = 20.0
 _BYTE_FACTS = ("memory", "memlock", "shm")
-_MARKS = {State.ABSENT: "-", State.UNKNOWN: "?"}
+_MARKS = {FactState.ABSENT: "-", FactState.UNKNOWN: "?"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Diagnosis:
 
     name: str
     environment: Environment = field(default_factory=Environment)
-    concerns: tuple[Concern, ...] = ()
+    concerns: tuple[PreflightWarning, ...] = ()
     #: the MPIs found, the default one first
     stacks: tuple[Stack, ...] = ()
     trouble: str = ""
@@ -97,7 +97,7 @@ def connect(connection: HostConnection) -> Any:
     return testinfra_host(f"ssh://{plain}?timeout=10&controlpersist=0{key}", ssh_extra_args="-o BatchMode=yes")
 
 
-def examine(suite: Suite, connect: Connect = connect) -> tuple[Diagnosis, ...]:
+def examine(suite: MatrixSet, connect: Connect = connect) -> tuple[Diagnosis, ...]:
     """Inspect every host of a suite's inventory once, in parallel; this machine if the inventory has none.
 
     Raises NotHere if testinfra is not installed. An unreachable host becomes a Diagnosis with trouble.
@@ -134,10 +134,10 @@ def diagnose(
         return Diagnosis(name, trouble=trouble)
     folders = (*prefixes, *(stack.prefix for stack in stacks if stack.prefix))
     environment = collect(connect(connection), Look(folders, timeout=PROBE_TIMEOUT))
-    if all(fact.state is State.UNKNOWN for fact in environment.facts.values()):
+    if all(fact.state is FactState.UNKNOWN for fact in environment.facts.values()):
         why = next((fact.why for fact in environment.facts.values()), "nothing was looked at")
         return Diagnosis(name, environment, trouble=why)
-    return Diagnosis(name, environment, standing(environment, name), stacks)
+    return Diagnosis(name, environment, machine_warnings(environment, name), stacks)
 
 
 def _group_by_connection(inventory: Inventory) -> dict[HostConnection, list[tuple[str, Host]]]:
@@ -161,7 +161,7 @@ def _display_name(connection: HostConnection, entries: Sequence[tuple[str, Host]
     return f"{', '.join(kinds)} on {', '.join(addresses)}{by}"
 
 
-def _local_stacks(suite: Suite) -> tuple[Stack, ...]:
+def _local_stacks(suite: MatrixSet) -> tuple[Stack, ...]:
     """Return the stacks of this machine, the default one first."""
     ordered = sorted(stack_names(), key=lambda name: (name != USUAL_STACK, name))
     found = map(suite.stack, ordered)
@@ -188,7 +188,7 @@ def render(diagnoses: Sequence[Diagnosis], width: int | None = None) -> Iterator
 
 def _subject_lines(title: str, facts: Mapping[str, Fact], width: int) -> Iterator[str]:
     """Yield one line for an absent subject, else one line per fact."""
-    if all(fact.state is State.ABSENT for fact in facts.values()):
+    if all(fact.state is FactState.ABSENT for fact in facts.values()):
         why = next(iter(facts.values())).why
         yield f"  {title}: -{f' ({why})' if why else ''}"
         return
@@ -218,7 +218,7 @@ def _concern_lines(diagnosis: Diagnosis, width: int) -> Iterator[str]:
         yield "  Nothing is the matter."
     for concern in diagnosis.concerns:
         mark = "!" if concern.certain else "~"
-        text = f"{concern.why}: {concern.cure}"
+        text = f"{concern.why}: {concern.remedy}"
         yield from textwrap.wrap(text, width, initial_indent=f"  {mark} ", subsequent_indent="    ")
 
 
@@ -238,7 +238,7 @@ def to_json(diagnoses: Sequence[Diagnosis], inventory: Inventory | None = None) 
             "stacks": {stack.name: stack.prefix for stack in one.stacks},
             "facts": facts_json(one.environment),
             "concerns": [
-                {"kind": c.kind.value, "why": c.why, "cure": c.cure, "certain": c.certain} for c in one.concerns
+                {"kind": c.kind.value, "why": c.why, "cure": c.remedy, "certain": c.certain} for c in one.concerns
             ],
         }
         for one in diagnoses
@@ -256,7 +256,7 @@ def run(given: str | None, as_json: bool, print_line: Callable[[str], None], onl
 
     With `only_list`, print the hosts of the inventory, and inspect none.
     """
-    suite = Suite.load((), Path.cwd(), timeout=PROBE_TIMEOUT, environ=os.environ, beside=Beside(given))
+    suite = MatrixSet.load((), Path.cwd(), timeout=PROBE_TIMEOUT, environ=os.environ, inputs=RunInputs(given))
     if only_list and not given:
         raise UsageError("--list needs --inventory FILE")
     diagnoses = () if only_list else examine(suite)

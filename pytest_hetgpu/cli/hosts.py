@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pytest_hetgpu.config.inventory.inventory import Host, Inventory
-from pytest_hetgpu.config.inventory.sources import Claim, Gathered, kind_of
+from pytest_hetgpu.config.inventory.sources import Gathered, SourcedHost, kind_of
 from pytest_hetgpu.extensions import registry
 from pytest_hetgpu.model.messages import known
 from pytest_hetgpu.store.text import clean
@@ -53,7 +53,7 @@ def _hosts(inventory: Inventory) -> Mapping[int, Host]:
 
 def _source_lines(one: Gathered, hosts_of: Mapping[int, Host]) -> Iterator[str]:
     yield f"{clean(str(one.spec))} ({one.title}) gives {_count(len(one.claims), 'host')}"
-    kinds: dict[str, list[Claim]] = {}
+    kinds: dict[str, list[SourcedHost]] = {}
     for claim in one.claims:
         kinds.setdefault(kind_of(claim), []).append(claim)
     for kind, claims in kinds.items():
@@ -83,7 +83,7 @@ def _count(count: int, what: str) -> str:
     return f"{count:,} {what}{'s' * (count != 1)}"
 
 
-def _describe_claim(claim: Claim, host: Host) -> str:
+def _describe_claim(claim: SourcedHost, host: Host) -> str:
     found = claim.found
     details = [
         f"called {found.name}" if found.name not in ("", found.address) else "",
@@ -116,7 +116,7 @@ def _host_json(host: Host) -> dict[str, Any]:
     }
 
 
-def _claim_json(claim: Claim) -> dict[str, Any]:
+def _claim_json(claim: SourcedHost) -> dict[str, Any]:
     found = claim.found
     details = {"name": found.name, "groups": list(found.groups), "gpus": found.gpus, "slots": found.slots}
     return {"kind": kind_of(claim), **details, "line": found.line}

@@ -14,14 +14,14 @@ from pathlib import Path
 from pytest_hetgpu.analysis.judge import SCENARIO, judge_output
 from pytest_hetgpu.config.inventory import inventory
 from pytest_hetgpu.config.inventory.sources import spec_of
-from pytest_hetgpu.config.known_failures.entries import Knowledge
-from pytest_hetgpu.config.known_failures.load import knowledge
+from pytest_hetgpu.config.known_failures.entries import KnownFailures
+from pytest_hetgpu.config.known_failures.load import known_failures
 from pytest_hetgpu.errors import HetgpuError, UsageError
 from pytest_hetgpu.execution.remeasure import launches
 from pytest_hetgpu.execution.retry.policy import settled
 from pytest_hetgpu.execution.retry.trying import kept
 from pytest_hetgpu.model.outcome import Outcome, RunResult
-from pytest_hetgpu.planning.suite import Suite
+from pytest_hetgpu.planning.matrix_set import MatrixSet
 from pytest_hetgpu.reporting.messages import rerun_argv
 from pytest_hetgpu.reporting.report import build
 from pytest_hetgpu.store import writer_lock
@@ -102,7 +102,7 @@ def _register_run_secrets(sessions: Sequence[SessionStarted]) -> None:
     files = [Path(session.folder, matrix.file) for session in sessions for matrix in session.matrices]
     for file in dict.fromkeys(files):
         with suppress(HetgpuError, OSError):
-            suite = Suite.load([file], file.parent, timeout=math.inf, environ=os.environ)
+            suite = MatrixSet.load([file], file.parent, timeout=math.inf, environ=os.environ)
             register_secrets({}, *suite.settings())
     given = [(session.folder, text) for session in sessions for text in _values(_options(session), _INVENTORY)]
     for folder, text in dict.fromkeys(given):
@@ -114,7 +114,7 @@ def _register_run_secrets(sessions: Sequence[SessionStarted]) -> None:
                 register_secrets({}, *inventory.read(source, files_only=True).settings())
 
 
-def _rejudge_cell(cell: CellRecord, folder: RunFolder, known: Knowledge | None) -> Outcome | None:
+def _rejudge_cell(cell: CellRecord, folder: RunFolder, known: KnownFailures | None) -> Outcome | None:
     """Judge the log of a cell again. Return None if there is none, or its test failed for a reason of its own.
 
     Raises RecordError if the stored job is damaged, or of a newer version.
@@ -135,7 +135,7 @@ def _rejudge_cell(cell: CellRecord, folder: RunFolder, known: Knowledge | None) 
 
 
 def _rejudge_attempt(
-    folder: RunFolder, label: str, result: RunResult, known: Knowledge | None, further: Sequence[RunResult] = ()
+    folder: RunFolder, label: str, result: RunResult, known: KnownFailures | None, further: Sequence[RunResult] = ()
 ) -> tuple[str, Outcome]:
     """Judge the log of an attempt; return the path of the log from the run's folder, and the outcome."""
     log = folder.log(label)
@@ -143,7 +143,7 @@ def _rejudge_attempt(
     return str(log.relative_to(folder.path)), outcome
 
 
-def _known_failures(run: Path, sessions: Sequence[SessionStarted], added: Sequence[Path]) -> Knowledge | None:
+def _known_failures(run: Path, sessions: Sequence[SessionStarted], added: Sequence[Path]) -> KnownFailures | None:
     """Return the known failures that the run used; None for the shipped entries alone.
 
     Raises UsageError if one of the run's files is missing.
@@ -157,7 +157,7 @@ def _known_failures(run: Path, sessions: Sequence[SessionStarted], added: Sequen
             f"{run}: its verdicts rest on the known failures in {gone}, which is no file now; no verdict was touched. "
             "Say where they are with --knowledge FILE (a file with [] stands for none)"
         )
-    return knowledge(tuple(dict.fromkeys(files))) if files else None
+    return known_failures(tuple(dict.fromkeys(files))) if files else None
 
 
 def _rerun_command(cell: CellRecord, sessions: Sequence[SessionStarted]) -> str:

@@ -14,7 +14,7 @@ from pytest_hetgpu.cluster.cluster import Cluster, ClusterNode, local
 from pytest_hetgpu.cluster.drift import moved
 from pytest_hetgpu.cluster.inspect import collect, look_for, ready
 from pytest_hetgpu.cluster.leases.hold import hold, wanted
-from pytest_hetgpu.cluster.preflight.concern import Concern
+from pytest_hetgpu.cluster.preflight.warning import PreflightWarning
 from pytest_hetgpu.errors import HetgpuError, NotHere
 from pytest_hetgpu.model.facts import Environment
 from pytest_hetgpu.model.job import Job
@@ -23,7 +23,7 @@ from pytest_hetgpu.store.environment import NodeFacts, PlacementFacts
 
 if TYPE_CHECKING:
     from pytest_hetgpu.model.job import Scenario
-    from pytest_hetgpu.planning.suite import Suite
+    from pytest_hetgpu.planning.matrix_set import MatrixSet
 
 # Versions that an expectation may ask for; what a run itself says of them wins.
 _ASKED_FOR = ("openmpi", "mpich", "ucx", "ucc", "libfabric", "cuda.driver", "rocm.version", "nccl", "rccl", "torch")
@@ -46,7 +46,7 @@ class EarlyLook:
         ready()
 
         def look() -> None:
-            with suppress(Exception), hold(wanted(job.everybody), cell=job.label, timeout=0.0):
+            with suppress(Exception), hold(wanted(job.all_nodes), cell=job.label, timeout=0.0):
                 self.found = collect(host, look_for(node))
 
         self._thread = threading.Thread(target=look, name="hetgpu early look", daemon=True)
@@ -58,12 +58,12 @@ class EarlyLook:
         return self.found
 
 
-def look_early(suite: Suite, cells: Iterable[Scenario]) -> EarlyLook | None:
+def look_early(suite: MatrixSet, cells: Iterable[Scenario]) -> EarlyLook | None:
     """Begin to look at the node of the first cell that is to be run, if that is this machine and has what it needs."""
     first = next((cell for cell in cells if not cell.excluded), None)
     try:
         job = suite.job(first) if first else None
-        return EarlyLook(local(job, {}).nodes[0], job) if job and not job.joined else None
+        return EarlyLook(local(job, {}).nodes[0], job) if job and not job.is_multi_host else None
     except HetgpuError:  # the cell will say what is the matter
         return None
 
@@ -76,7 +76,7 @@ class Surroundings:
         self._early = early
         self._looked: dict[Key, Environment] = {}
         self._kept: set[str] = set()
-        self._moved: dict[str, tuple[Concern, ...]] = {}
+        self._moved: dict[str, tuple[PreflightWarning, ...]] = {}
 
     def of(
         self, cluster: Cluster, held: Hold = nullcontext, meanwhile: Callable[[], object] = bool
@@ -85,7 +85,7 @@ class Surroundings:
 
         A node is looked at while its host is `held`, and `meanwhile` is called.
         """
-        unseen = {_key(member) for member in cluster.everybody if not member.environment} - self._looked.keys()
+        unseen = {_key(member) for member in cluster.all_nodes if not member.environment} - self._looked.keys()
         if self._early and self._early.key in unseen:
             meanwhile()
             if found := self._early.result():
@@ -93,9 +93,9 @@ class Surroundings:
                 unseen.discard(self._early.key)
         if unseen:
             with held():
-                for member in cluster.everybody:
+                for member in cluster.all_nodes:
                     self._look(member, meanwhile)
-        seen = {member.node.index: member.environment or self._looked[_key(member)] for member in cluster.everybody}
+        seen = {member.node.index: member.environment or self._looked[_key(member)] for member in cluster.all_nodes}
         name = _placement(cluster)
         if name not in self._kept and any(environment.facts for environment in seen.values()):
             self._kept.add(name)
@@ -104,7 +104,7 @@ class Surroundings:
             self._moved[name] = tuple(moved(self.run, placement))
         return seen
 
-    def moved(self, cluster: Cluster) -> tuple[Concern, ...]:
+    def moved(self, cluster: Cluster) -> tuple[PreflightWarning, ...]:
         """What is not as it was when the run began, of nodes that were looked at."""
         return self._moved.get(_placement(cluster), ())
 
@@ -155,7 +155,7 @@ def _placement(cluster: Cluster) -> str:
 
 def _named(cluster: Cluster, seen: Mapping[int, Environment]) -> dict[str, NodeFacts]:
     named = {}
-    for member in cluster.everybody:
+    for member in cluster.all_nodes:
         node = member.node
         name = f"node{node.index}" if node.ranks else "launcher"
         named[name] = NodeFacts(node.hardware.name, node.host, seen[node.index])

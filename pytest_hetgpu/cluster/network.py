@@ -18,15 +18,15 @@ from pytest_hetgpu.model.facts import Environment
 from pytest_hetgpu.model.interfaces import (
     LOOPBACK,
     ROUTES,
-    Choice,
     Interface,
+    InterfaceChoice,
     Network,
-    choose,
+    choose_interface,
     interface_of,
-    routed,
+    routed_interfaces,
 )
 from pytest_hetgpu.model.job import Fabric, Node
-from pytest_hetgpu.planning.placement import Sight
+from pytest_hetgpu.planning.placement import DiscoveredNode
 
 _PORT = re.compile(r"rdma\.(.+):(\d+)\.link_layer")
 _PREFIX = re.compile(r"/[A-Za-z0-9_./+@=~-]*")
@@ -38,7 +38,9 @@ _OTHERS = 4
 _TUNNELS = ("tun", "vxlan", "geneve", "wireguard", "gre", "gretap", "ppp", "ipip")
 
 
-def of(node: Node, member: RemoteNode, seen: Environment, *, alone: bool = False, others: Sequence[str] = ()) -> Sight:
+def of(
+    node: Node, member: RemoteNode, seen: Environment, *, alone: bool = False, others: Sequence[str] = ()
+) -> DiscoveredNode:
     """The sight of a node; what cannot be told of its network is left open. Never raises for a node that is lost.
 
     `alone` is True if all nodes of the job are on its host; `others` are the hosts of the others.
@@ -47,12 +49,14 @@ def of(node: Node, member: RemoteNode, seen: Environment, *, alone: bool = False
     chosen = roce(fabric, seen)
     if chosen:
         hca, gid_index = _device(chosen.hca, chosen.port), chosen.gid_index
-        interface = Choice(chosen.netdev, f"the one of GID {gid_index} of {chosen.hca}")
+        interface = InterfaceChoice(chosen.netdev, f"the one of GID {gid_index} of {chosen.hca}")
     else:
         hca, gid_index = infiniband(fabric, seen), None
         alone = alone or node.host in HERE
         interface = (
-            Choice() if _given(node, alone=alone) else _interface(member, seen, () if alone else (node.host, *others))
+            InterfaceChoice()
+            if _given(node, alone=alone)
+            else _interface(member, seen, () if alone else (node.host, *others))
         )
     interface = interface if _DEVICE.fullmatch(interface.name) else replace(interface, name="")
     # Loopback is nothing that a fabric has: what is on one host finds its ranks there.
@@ -60,7 +64,7 @@ def of(node: Node, member: RemoteNode, seen: Environment, *, alone: bool = False
     hca = hca if _DEVICE.fullmatch(hca) else ""
     prefix = _prefix(node, member)
     bridges = tuple(name for name in seen.items("nics") if _kind(name, seen) == "bridge")
-    return Sight(
+    return DiscoveredNode(
         member.folder, member.uid == 0, netdev, hca, gid_index, prefix, member.allocated_host, interface, bridges
     )
 
@@ -87,7 +91,7 @@ def _prefix(node: Node, member: RemoteNode) -> str:
     return found if answer.returncode == 0 and _PREFIX.fullmatch(found) else ""
 
 
-def roce(fabric: Fabric, seen: Environment) -> rdma.Choice | None:
+def roce(fabric: Fabric, seen: Environment) -> rdma.GidChoice | None:
     """The HCA, interface and GID that a RoCE job on the node must name, within what the matrix says of them."""
     layer = _link_layer(fabric)
     if layer != "Ethernet":
@@ -95,7 +99,7 @@ def roce(fabric: Fabric, seen: Environment) -> rdma.Choice | None:
     ports = set(_ports(seen, layer))
     rows = tuple(row for row in rdma.table(seen.facts) if (row.hca, row.port) in ports)
     chosen = rdma.choose(rows, fabric.named, fabric.hca)
-    return chosen if isinstance(chosen, rdma.Choice) else None
+    return chosen if isinstance(chosen, rdma.GidChoice) else None
 
 
 def infiniband(fabric: Fabric, seen: Environment) -> str:
@@ -124,7 +128,7 @@ def _device(hca: str, port: int) -> str:
     return hca if port == 1 else f"{hca}:{port}"
 
 
-def _interface(member: RemoteNode, seen: Environment, hosts: Sequence[str]) -> Choice:
+def _interface(member: RemoteNode, seen: Environment, hosts: Sequence[str]) -> InterfaceChoice:
     """The interface by which others reach the node; `hosts` are its own and the others, () of a host alone.
 
     A node may know itself by an address of loopback, as on Debian: then the route to another node tells. A tunnel that
@@ -135,19 +139,19 @@ def _interface(member: RemoteNode, seen: Environment, hosts: Sequence[str]) -> C
         routes = (member.read([ROUTES])[ROUTES] or b"").decode(errors="replace")
         found = _routing(member, hosts[: 1 + _OTHERS]) if hosts else routing.Routing()
     except HetgpuError:
-        return Choice()
+        return InterfaceChoice()
     network = _network(seen, routes)
     if not hosts:
-        return choose(network) if len(network.interfaces) > 1 else Choice()
+        return choose_interface(network) if len(network.interfaces) > 1 else InterfaceChoice()
     own, *others = hosts
     default = interface_of(routes, None)
     tunnel = default if _kind(default, seen) == "tunnel" else ""
     if chosen := routing.carrying(found, own) or routing.leading(found, others, routes, tunnel):
         return chosen
     if default and not tunnel:
-        return Choice(default, "carries the default route")
-    chosen = choose(network)
-    return Choice() if chosen.kind in ("loopback", "nothing") else chosen
+        return InterfaceChoice(default, "carries the default route")
+    chosen = choose_interface(network)
+    return InterfaceChoice() if chosen.kind in ("loopback", "nothing") else chosen
 
 
 def _routing(member: RemoteNode, hosts: Sequence[str]) -> routing.Routing:
@@ -158,7 +162,7 @@ def _routing(member: RemoteNode, hosts: Sequence[str]) -> routing.Routing:
 
 def _network(seen: Environment, routes: str) -> Network:
     """The interfaces that a node showed to be up; an address shows in the routes."""
-    addressed = routed(routes)
+    addressed = routed_interfaces(routes)
     found = [
         Interface(
             name,

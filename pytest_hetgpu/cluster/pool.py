@@ -20,7 +20,7 @@ from pytest_hetgpu.extensions.runtimes.base import Deployment, RemoteNode
 from pytest_hetgpu.extensions.runtimes.lookup import runtime_of
 from pytest_hetgpu.model.facts import Environment, found
 from pytest_hetgpu.model.job import Job, Node
-from pytest_hetgpu.planning.placement import Sight
+from pytest_hetgpu.planning.placement import DiscoveredNode
 
 MOST = 4
 TRIES = 2
@@ -34,7 +34,7 @@ class Standing:
     berths: tuple[Berth, ...]
     deployment: Deployment
     environments: tuple[Environment, ...]
-    sights: Mapping[int, Sight]
+    sights: Mapping[int, DiscoveredNode]
 
     def close(self) -> None:
         """Leaves nothing of it behind."""
@@ -95,7 +95,7 @@ class Placements:
     def _make_room(self, job: Job) -> None:
         """Closes the least used; and what a scheduler gave, for the job may be waiting for just those nodes."""
         given = [key for key, one in self._standing.items() if any(_lent(berth.node) for berth in one.berths)]
-        if any(map(_lent, job.everybody)):
+        if any(map(_lent, job.all_nodes)):
             for key in given:
                 self._standing.pop(key).close()
         while len(self._standing) >= MOST:
@@ -123,13 +123,13 @@ class Placements:
     def _open(self, job: Job) -> Standing:
         name = re.sub(r"[^A-Za-z0-9_.-]", "_", f"{job.matrix}-{job.axes['placement']}")
         owner = f"{getpass.getuser()}@{os.uname().nodename}:{os.getpid()}"
-        deployment = Deployment(name, self.run, owner, job.everybody, partial(self._telling, job))
-        self._kinds |= {node.hardware.runtime for node in job.everybody}
+        deployment = Deployment(name, self.run, owner, job.all_nodes, partial(self._telling, job))
+        self._kinds |= {node.hardware.runtime for node in job.all_nodes}
         berths: list[Berth] = []
         try:
-            openers = [_opener(node, deployment) for node in job.everybody]
+            openers = [_opener(node, deployment) for node in job.all_nodes]
             berths += _together(openers, deployment, partial(self._meanwhile, job))
-            environments = _joined_and_seen(berths, job.starter)
+            environments = _joined_and_seen(berths, job.launch_node)
             sights = _sights(berths, environments)
         except BaseException:
             _close(berths, deployment)
@@ -137,11 +137,11 @@ class Placements:
         return Standing(tuple(berths), deployment, environments, sights)
 
 
-def _sights(berths: Sequence[Berth], environments: Sequence[Environment]) -> dict[int, Sight]:
+def _sights(berths: Sequence[Berth], environments: Sequence[Environment]) -> dict[int, DiscoveredNode]:
     """Return the sight of each node, by its index."""
     hosts = tuple(dict.fromkeys(berth.node.host for berth in berths))
 
-    def sight(berth: Berth, seen: Environment) -> tuple[int, Sight]:
+    def sight(berth: Berth, seen: Environment) -> tuple[int, DiscoveredNode]:
         others = tuple(host for host in hosts if host != berth.node.host)
         return berth.node.index, network.of(berth.node, berth.member, seen, alone=not others, others=others)
 
@@ -166,8 +166,8 @@ def _close(berths: Sequence[Berth], deployment: Deployment) -> None:
 
 def identity(job: Job) -> str:
     """Equal for jobs that can have the same nodes."""
-    nodes = [replace(node, ranks=0) for node in job.everybody]
-    return repr((job.matrix, job.axes["placement"], [_of(node) for node in nodes], job.starter.index))
+    nodes = [replace(node, ranks=0) for node in job.all_nodes]
+    return repr((job.matrix, job.axes["placement"], [_of(node) for node in nodes], job.launch_node.index))
 
 
 def _of(node: Node) -> tuple[object, ...]:

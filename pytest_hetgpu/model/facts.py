@@ -10,7 +10,7 @@ from typing import NamedTuple
 Value = str | tuple[str, ...]
 
 
-class State(str, enum.Enum):
+class FactState(str, enum.Enum):
     """What is known of a fact: it is there, it is not, or it could not be told."""
 
     FOUND = "found"
@@ -25,7 +25,7 @@ class Fact:
     `why` says where a found value comes from where that is not plain, and otherwise what is missing.
     """
 
-    state: State
+    state: FactState
     value: Value | None = None
     why: str = ""
 
@@ -42,17 +42,17 @@ class Fact:
 
 def found(value: Value, why: str = "") -> Fact:
     """The thing is there."""
-    return Fact(State.FOUND, value, why)
+    return Fact(FactState.FOUND, value, why)
 
 
 def absent(why: str = "") -> Fact:
     """The thing is certainly not there."""
-    return Fact(State.ABSENT, None, why)
+    return Fact(FactState.ABSENT, None, why)
 
 
 def unknown(why: str) -> Fact:
     """It could not be determined whether the thing is there, or which it is."""
-    return Fact(State.UNKNOWN, None, why)
+    return Fact(FactState.UNKNOWN, None, why)
 
 
 Facts = dict[str, Fact]
@@ -89,7 +89,7 @@ class Environment:
 
     def is_absent(self, name: str) -> bool:
         """Whether the thing is certainly not there."""
-        return self.fact(name).state is State.ABSENT
+        return self.fact(name).state is FactState.ABSENT
 
 
 class SkewRow(NamedTuple):
@@ -112,11 +112,11 @@ def skew(environments: Mapping[str, Environment]) -> tuple[SkewRow, ...]:
 
 
 def _row(name: str, environments: Sequence[Environment]) -> SkewRow:
-    return SkewRow(name, tuple(shown(environment.fact(name)) for environment in environments))
+    return SkewRow(name, tuple(display(environment.fact(name)) for environment in environments))
 
 
-def shown(fact: Fact) -> str:
+def display(fact: Fact) -> str:
     """A fact as a table has it: its value, `-` where the thing is absent, `?` where it is unknown."""
-    if fact.state is State.UNKNOWN:
+    if fact.state is FactState.UNKNOWN:
         return "?"
-    return "-" if fact.state is State.ABSENT else fact.text or ""
+    return "-" if fact.state is FactState.ABSENT else fact.text or ""

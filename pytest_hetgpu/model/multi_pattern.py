@@ -75,19 +75,19 @@ class MultiPatternMatcher:
         self._varying = {word: max(_HEXADECIMAL.split(word), key=len) for word in varying}
         self._shapes: dict[bytes, _Shape] = {}
 
-    def first(self, text: bytes, start: int = 0) -> int | None:
+    def find_first(self, text: bytes, start: int = 0) -> int | None:
         """Where the first of the words begins, from `start` on."""
         found = self.pattern.search(text, start)
         return found.start() if found else None
 
-    def within(self, text: bytes) -> frozenset[bytes]:
+    def find_all(self, text: bytes) -> frozenset[bytes]:
         """All of the words that the text holds, also where one lies over another."""
         if len(text) > _LONGEST_SHAPE:
             return frozenset(self._found(text))
         shape = _shape(text)
         return (self._shapes.get(shape) or self._learned(shape, text)).words(text)
 
-    def known(self, text: bytes) -> frozenset[bytes] | None:
+    def cached(self, text: bytes) -> frozenset[bytes] | None:
         """What `within` gives, if it was asked before for a text that differs in numbers only."""
         shape = self._shapes.get(_shape(text))
         return shape.words(text) if shape else None

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pytest_hetgpu.model.failure import Known, Signature
+from pytest_hetgpu.model.failure import KnownFailure, Signature
 from pytest_hetgpu.model.job import Expectation
 from pytest_hetgpu.model.program_output import BenchmarkResult, ExitMeaning
-from pytest_hetgpu.model.records import Device, Hello, Measurement, Point, RankExit, Row
+from pytest_hetgpu.model.records import Device, Hello, Measurement, MessagePoint, RankExit, Row
 from pytest_hetgpu.model.transport_classes import Connection
 from pytest_hetgpu.model.verdict import Kind, Verdict
 
@@ -23,7 +23,8 @@ __all__ = [
     "Evidence",
     "Finding",
     "Hello",
-    "Known",
+    "KnownFailure",
+    "LinkBandwidth",
     "Measurement",
     "Outcome",
     "ProgramOutput",
@@ -34,12 +35,11 @@ __all__ = [
     "Signature",
     "Span",
     "Timeline",
-    "Wire",
 ]
 
 
 @dataclass(frozen=True, slots=True)
-class Wire:
+class LinkBandwidth:
     """What the way between the nodes of a placement can carry, found in the run itself: a limit for bandwidths.
 
     `gbs` is 1e9 bytes a second one way, from the first to the second of `between`, who are the slowest; None where it
@@ -81,7 +81,7 @@ class RunResult:
     survivors: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
     traffic: Mapping[str, int] = field(default_factory=dict)
-    wire: Wire | None = None
+    wire: LinkBandwidth | None = None
     spent: str = ""
     left_out: int = 0
     unleased: tuple[str, ...] = ()
@@ -129,7 +129,7 @@ class Evidence:
 
     hellos: Mapping[int, Hello] = field(default_factory=dict)
     rows: tuple[Row, ...] = ()
-    checks: Mapping[int, Mapping[Point, int]] = field(default_factory=dict)
+    checks: Mapping[int, Mapping[MessagePoint, int]] = field(default_factory=dict)
     wrong: tuple[str, ...] = ()
     done: frozenset[int] = frozenset()
     transports: tuple[str, ...] = ()
@@ -257,12 +257,12 @@ class Outcome:
     stack: str = ""
     seconds: float = 0.0
     concerns: tuple[str, ...] = ()
-    known: tuple[Known, ...] = ()
+    known: tuple[KnownFailure, ...] = ()
     others: tuple[Signature, ...] = ()
     rank_outcomes: tuple[RankOutcome, ...] = field(default=(), metadata={"key": "fates"})
     debug: DebugRun | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
-    wire: Wire | None = None
+    wire: LinkBandwidth | None = None
     notes: tuple[str, ...] = ()
     inconclusive: bool = field(default=False, metadata={"key": "unsettled"})
     attempts: tuple[Attempt, ...] = ()

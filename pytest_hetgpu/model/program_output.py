@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.verdict import Kind
 
 
@@ -32,7 +32,7 @@ class BenchmarkRow:
     """
 
     operation: str
-    point: Point
+    point: MessagePoint
     ranks: int | None
     figures: Mapping[str, Quantity]
     iterations: int | None = None
@@ -57,12 +57,12 @@ class BenchmarkResult:
     tool: str = ""
     version: str = ""
     rows: tuple[BenchmarkRow, ...] = ()
-    complaints: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
     slow: bool = False
     memory: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
-    unsaid: str = ""
+    missing_success: str = ""
 
     @property
     def wrong(self) -> tuple[BenchmarkRow, ...]:
@@ -74,17 +74,17 @@ class BenchmarkResult:
         """The operations of the rows, each once."""
         return tuple(dict.fromkeys(row.operation for row in self.rows))
 
-    def missing(self, points: Iterable[Point]) -> tuple[Point, ...]:
+    def missing(self, points: Iterable[MessagePoint]) -> tuple[MessagePoint, ...]:
         """Which of the points that are owed no row measures."""
         found = {row.point for row in self.rows if row.figures}
         return tuple(point for point in points if point not in found)
 
-    def unchecked(self, points: Iterable[Point]) -> tuple[Point, ...]:
+    def unchecked(self, points: Iterable[MessagePoint]) -> tuple[MessagePoint, ...]:
         """Which of the points that are owed no row verified, right or wrong."""
         found = {row.point for row in self.rows if row.wrong is not None}
         return tuple(point for point in points if point not in found)
 
-    def basis(self, row: BenchmarkRow) -> tuple[object, ...]:
+    def comparison_key(self, row: BenchmarkRow) -> tuple[object, ...]:
         """What must be equal before figures of two rows are compared."""
         point = row.point
         return (self.tool, self.version, self.memory, row.operation, row.ranks, point.dtype, point.place)

@@ -12,7 +12,7 @@ _VENDORS = {"cuda": "CUDA", "rocm": "ROCm", "cpu": "CPU"}
 _MOST_RANKS_NAMED = 8
 
 
-def in_words(found: Sequence[RankOutcome]) -> str:
+def describe(found: Sequence[RankOutcome]) -> str:
     """`CUDA rank 0 finished, ROCm rank 1 crashed (SIGSEGV)`; ranks of one status and vendor together.
 
     Vendors are named where the ranks have several; "" where there is nothing to say.

@@ -5,37 +5,47 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pytest_hetgpu.config.matrix.document import CellSettings
-from pytest_hetgpu.model.interfaces import FREE, Choice
+from pytest_hetgpu.model.interfaces import FREE, InterfaceChoice
 from pytest_hetgpu.model.job import Node
 
 
-def named(settings: CellSettings, node: Node) -> Choice | None:
+def requested(settings: CellSettings, node: Node) -> InterfaceChoice | None:
     """The interface of a node, if the matrix does not set the variable or parameter for it itself."""
-    pin, rival, options, hardware = settings.transport.pin, settings.transport.rival, settings.options, node.hardware
+    pin, rival, options, hardware = (
+        settings.transport.interface_setting,
+        settings.transport.exclusion_setting,
+        settings.options,
+        node.hardware,
+    )
     writers = {"the cell": (options.env, options.mca), hardware.name: (hardware.env, hardware.mca)}
     for who, (env, mca) in writers.items() if pin else ():
-        if value := _set(pin, env, mca):
-            return Choice(value, f"{pin} of {who} names it")
-        if value := _set(rival, env, mca):
-            return Choice("", f"{rival} of {who} rules out {value}", FREE)
+        if value := _value_of(pin, env, mca):
+            return InterfaceChoice(value, f"{pin} of {who} names it")
+        if value := _value_of(rival, env, mca):
+            return InterfaceChoice("", f"{rival} of {who} rules out {value}", FREE)
     return node.interface
 
 
-def _set(name: str, env: Mapping[str, str], mca: Mapping[str, str]) -> str | None:
+def _value_of(name: str, env: Mapping[str, str], mca: Mapping[str, str]) -> str | None:
     """Return the value that a cell or hardware gives to a variable or MCA parameter."""
     return env.get(name) or env.get(f"OMPI_MCA_{name}") or mca.get(name) if name else None
 
 
-def interface(settings: CellSettings, node: Node) -> Choice | None:
+def interface(settings: CellSettings, node: Node) -> InterfaceChoice | None:
     """The interface that its transport ends up with on a node; None if it needs none."""
     transport, given = settings.transport, {*settings.options.env, *settings.options.mca}
-    pinned, named = transport.interface(node), node.interface
-    return named if pinned and named and not given.isdisjoint({transport.pin, transport.rival}) else pinned
+    pinned, matrix = transport.interface(node), node.interface
+    decided = {transport.interface_setting, transport.exclusion_setting}
+    return matrix if pinned and matrix and not given.isdisjoint(decided) else pinned
 
 
-def layered(settings: CellSettings, *layers: Mapping[str, str]) -> dict[str, str]:
+def merged_mca(settings: CellSettings, *layers: Mapping[str, str]) -> dict[str, str]:
     """MCA parameters, the later first; of those that exclude each other the last one stays."""
-    either = {settings.transport.pin, settings.transport.rival} if settings.transport.rival else set()
+    either = (
+        {settings.transport.interface_setting, settings.transport.exclusion_setting}
+        if settings.transport.exclusion_setting
+        else set()
+    )
     found: dict[str, str] = {}
     for layer in layers:
         if not either.isdisjoint(layer):

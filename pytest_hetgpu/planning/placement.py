@@ -12,7 +12,7 @@ from pytest_hetgpu.config.matrix.document import CellSettings, Document
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.extensions.runtimes.lookup import conflict, runtime_of
 from pytest_hetgpu.extensions.stacks.base import family_of
-from pytest_hetgpu.model.interfaces import Choice, Network, choose
+from pytest_hetgpu.model.interfaces import InterfaceChoice, Network, choose_interface
 from pytest_hetgpu.model.job import ContainerOptions, Hardware, Image, Node, Stack
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")
@@ -21,7 +21,7 @@ CONTAINER_NETDEV = "eth0"
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class DiscoveredNode:
     """What a node was seen to be once it was there; before that, what a plan shows.
 
     `folder` is our private folder on it, `root` whether commands run as root there; `netdev`, `hca` and `gid_index` are
@@ -36,12 +36,12 @@ class Sight:
     gid_index: int | None = None
     prefix: str = ""
     host: str = ""
-    interface: Choice | None = None
+    interface: InterfaceChoice | None = None
     bridges: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class SiteFacts:
     """Facts about where jobs run: `programs` is the folder of rank programs, `cores` and `network` are this machine's.
 
     `stacks` are this machine's, `images` those of the matrix by name of hardware, `seen` is by node. The transports of
@@ -55,36 +55,36 @@ class Site:
     timeout: float = 120.0
     inventory: Inventory = field(default_factory=Inventory)
     images: Mapping[str, Image] = field(default_factory=dict)
-    seen: Mapping[int, Sight] = field(default_factory=dict)
+    discovered: Mapping[int, DiscoveredNode] = field(default_factory=dict)
     verbose: bool = False
     network: Network | None = None
 
 
-def place(document: Document, settings: CellSettings, site: Site) -> tuple[tuple[Node, ...], tuple[Host, ...]]:
+def bind(document: Document, settings: CellSettings, site: SiteFacts) -> tuple[tuple[Node, ...], tuple[Host, ...]]:
     """Every node with its host; a launcher without ranks is the last. NotHere where the site lacks one."""
     kinds = tuple(site.inventory.site(document.hardware[name]) for name in settings.hardware)
     ranks = [settings.options.ranks_per_node] * len(settings.nodes) + [0] * bool(settings.launch_from)
-    kinds = tuple(runtime_of(kind.runtime).in_placement(kinds, ranks, place) for place, kind in enumerate(kinds))
+    kinds = tuple(runtime_of(kind.runtime).in_placement(kinds, ranks, bind) for bind, kind in enumerate(kinds))
     if why := conflict(kinds, launcher=bool(settings.launch_from)):
         raise NotHere(why)
     hosts = site.inventory.bind(kinds)
     network = _network(kinds, hosts)
-    _reachable(kinds, hosts)
+    _check_reachable(kinds, hosts)
     names = _names(kinds, hosts, len(kinds) - 1 if settings.launch_from else 0)
     nodes = []
     for index, (kind, host) in enumerate(zip(kinds, hosts, strict=True)):
         container = replace(kind.container, network=network) if runtime_of(kind.runtime).uses_containers else None
         node = Node(
             index=index,
-            hardware=_seen(kind, _own_netdev(container, hosts), site.seen.get(index)),
-            host=(site.seen[index].host if index in site.seen else "") or host.address,
+            hardware=_with_discovered(kind, _own_netdev(container, hosts), site.discovered.get(index)),
+            host=(site.discovered[index].host if index in site.discovered else "") or host.address,
             ranks=ranks[index],
             name=names[index],
             stack=_stack(kind, host, settings.options.stack, site, index),
             reach=host.reach,
             image=site.images.get(kind.name) if container else None,
             container=container,
-            interface=_interface(kind, container, site.seen.get(index), site.network),
+            interface=_interface(kind, container, site.discovered.get(index), site.network),
         )
         nodes.append(node)
     return tuple(nodes), hosts
@@ -107,10 +107,10 @@ def _network(kinds: Sequence[Hardware], hosts: Sequence[Host]) -> str:
     return "user" if one_engine and "host" not in wanted else "host"
 
 
-def _reachable(kinds: Sequence[Hardware], hosts: Sequence[Host]) -> None:
+def _check_reachable(kinds: Sequence[Hardware], hosts: Sequence[Host]) -> None:
     """Nodes elsewhere cannot reach one that is only known as localhost."""
-    local = next((place for place, host in enumerate(hosts) if host.address in HERE), None)
-    other = next((place for place, host in enumerate(hosts) if host.address not in HERE), None)
+    local = next((bind for bind, host in enumerate(hosts) if host.address in HERE), None)
+    other = next((bind for bind, host in enumerate(hosts) if host.address not in HERE), None)
     if local is not None and other is not None:
         raise NotHere(
             f"node {local} ({kinds[local].name}) is on {hosts[local].address}, where node {other} ({kinds[other].name} "
@@ -118,7 +118,7 @@ def _reachable(kinds: Sequence[Hardware], hosts: Sequence[Host]) -> None:
         )
 
 
-def _names(kinds: Sequence[Hardware], hosts: Sequence[Host], starter: int) -> list[str]:
+def _names(kinds: Sequence[Hardware], hosts: Sequence[Host], launch_index: int) -> list[str]:
     """What mpirun is told: `nodeI`, the host name of containers; other hosts by their address where that is plain.
 
     The node that mpirun itself is on must know its own name: a host that is no container knows itself as localhost.
@@ -131,7 +131,7 @@ def _names(kinds: Sequence[Hardware], hosts: Sequence[Host], starter: int) -> li
         plain = _PLAIN.fullmatch(host.address) and many[host.address] == 1 and host.address not in HERE
         runtime = runtime_of(kind.runtime)
         given = runtime.uses_containers or runtime.schedules  # names of ours
-        if not runtime.uses_containers and index == starter:
+        if not runtime.uses_containers and index == launch_index:
             names.append("localhost")
         else:
             names.append(host.address if plain and not given else f"node{index}")
@@ -146,52 +146,54 @@ def _own_netdev(container: ContainerOptions | None, hosts: Sequence[Host]) -> st
 
 
 def _interface(
-    kind: Hardware, container: ContainerOptions | None, sight: Sight | None, network: Network | None
-) -> Choice:
+    kind: Hardware, container: ContainerOptions | None, discovered: DiscoveredNode | None, network: Network | None
+) -> InterfaceChoice:
     """The interface of a node's TCP, and whether it is a bridge, as far as the node was seen."""
-    chosen = _chosen(kind, container, sight, network)
+    chosen = _choose(kind, container, discovered, network)
     here = network.interfaces if network and kind.runtime == "local" else ()
-    bridges = sight.bridges if sight else tuple(one.name for one in here if one.kind == "bridge")
+    bridges = discovered.bridges if discovered else tuple(one.name for one in here if one.kind == "bridge")
     return replace(chosen, kind="bridge") if chosen.name in bridges else chosen
 
 
-def _chosen(kind: Hardware, container: ContainerOptions | None, sight: Sight | None, network: Network | None) -> Choice:
+def _choose(
+    kind: Hardware, container: ContainerOptions | None, discovered: DiscoveredNode | None, network: Network | None
+) -> InterfaceChoice:
     """The interface that the fabric names, the one that is known by its runtime, or what was seen."""
     if kind.fabric.netdev:
-        return Choice(kind.fabric.netdev, f"the fabric of {kind.name} names it")
+        return InterfaceChoice(kind.fabric.netdev, f"the fabric of {kind.name} names it")
     if container and container.network == "user":
-        return Choice(CONTAINER_NETDEV, "the first one on a container's own network")
-    if sight and (sight.netdev or (sight.interface and sight.interface.name)):
-        return _unnamed(sight.interface or Choice(sight.netdev, "seen on the node"))
+        return InterfaceChoice(CONTAINER_NETDEV, "the first one on a container's own network")
+    if discovered and (discovered.netdev or (discovered.interface and discovered.interface.name)):
+        return _unnamed(discovered.interface or InterfaceChoice(discovered.netdev, "seen on the node"))
     if known := runtime_of(kind.runtime).known_interface(kind):
         return known
-    if kind.runtime == "local" and not sight:
-        return _unnamed(choose(network)) if network else Choice()
-    return Choice() if sight else Choice(why="a run chooses it once the node is there")
+    if kind.runtime == "local" and not discovered:
+        return _unnamed(choose_interface(network)) if network else InterfaceChoice()
+    return InterfaceChoice() if discovered else InterfaceChoice(why="a run chooses it once the node is there")
 
 
-def _unnamed(choice: Choice) -> Choice:
+def _unnamed(choice: InterfaceChoice) -> InterfaceChoice:
     return replace(choice, why=f"{choice.why}; the fabric names none")
 
 
-def _seen(kind: Hardware, netdev: str, sight: Sight | None) -> Hardware:
+def _with_discovered(kind: Hardware, netdev: str, discovered: DiscoveredNode | None) -> Hardware:
     """The kind with what its fabric leaves open filled in."""
     fabric = kind.fabric
-    if kind.runtime == "local" and not sight:
+    if kind.runtime == "local" and not discovered:
         return kind
     known = runtime_of(kind.runtime).known_interface(kind)
-    netdev = fabric.netdev or netdev or (sight.netdev if sight else "") or (known.name if known else "")
+    netdev = fabric.netdev or netdev or (discovered.netdev if discovered else "") or (known.name if known else "")
     found = replace(
         fabric,
         netdev=netdev or None,
         guessed=bool(netdev and not fabric.netdev),
-        hca=fabric.hca or (sight.hca if sight else "") or None,
-        gid_index=sight.gid_index if sight and fabric.gid_index is None else fabric.gid_index,
+        hca=fabric.hca or (discovered.hca if discovered else "") or None,
+        gid_index=discovered.gid_index if discovered and fabric.gid_index is None else fabric.gid_index,
     )
     return kind if found == fabric else replace(kind, fabric=found)
 
 
-def _stack(kind: Hardware, host: Host, asked: str | None, site: Site, index: int) -> Stack:
+def _stack(kind: Hardware, host: Host, asked: str | None, site: SiteFacts, index: int) -> Stack:
     if kind.runtime == "local":
         return site.stacks[asked or kind.stack]
     if asked and asked != kind.stack:
@@ -199,6 +201,6 @@ def _stack(kind: Hardware, host: Host, asked: str | None, site: Site, index: int
     prefix = host.prefix or kind.prefix
     if runtime_of(kind.runtime).shares_files and not prefix and kind.stack in site.stacks:
         return site.stacks[kind.stack]
-    stack = family_of(kind.stack).elsewhere(kind.stack, prefix)
-    sight = site.seen.get(index)
-    return replace(stack, prefix=sight.prefix) if sight and sight.prefix else stack
+    stack = family_of(kind.stack).on_other_node(kind.stack, prefix)
+    discovered = site.discovered.get(index)
+    return replace(stack, prefix=discovered.prefix) if discovered and discovered.prefix else stack

@@ -11,33 +11,33 @@ from dataclasses import replace
 from pytest_hetgpu.config.inventory.inventory import HERE, Host
 from pytest_hetgpu.config.matrix.document import CellSettings, Document
 from pytest_hetgpu.errors import NotHere
-from pytest_hetgpu.extensions.fabrics.base import GID_INDEX, FabricKind, gid_needed, gid_words
-from pytest_hetgpu.extensions.launchers.base import Launcher, Meeting, Start
+from pytest_hetgpu.extensions.fabrics.base import GID_INDEX, FabricKind, gid_arguments, gid_needed
+from pytest_hetgpu.extensions.launchers.base import Launcher, LaunchRequest, Rendezvous
 from pytest_hetgpu.extensions.readers.base import operation_of
 from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.extensions.transports.base import Rendering
 from pytest_hetgpu.extensions.workloads.base import Workload
-from pytest_hetgpu.model.job import ON_DEVICE, Demand, Hardware, Job, Node, RankContext, Scenario, Stack
+from pytest_hetgpu.model.job import ON_DEVICE, Hardware, Job, Node, RankContext, Requirements, Scenario, Stack
 from pytest_hetgpu.planning import interface_pinning, references
 from pytest_hetgpu.planning.data_paths import paths
-from pytest_hetgpu.planning.placement import Sight, Site, address, place
+from pytest_hetgpu.planning.placement import DiscoveredNode, SiteFacts, address, bind
 
 
-def plan(document: Document, scenario: Scenario, site: Site) -> Job:
+def plan(document: Document, scenario: Scenario, site: SiteFacts) -> Job:
     """The job of a scenario. Raises NotHere where the site, the stack or the number of ranks does not allow it."""
     settings = document.settings(scenario.values)
     options = settings.options
-    everybody, hosts = place(document, settings, site)
-    everybody = tuple(replace(node, interface=interface_pinning.named(settings, node)) for node in everybody)
-    nodes = everybody[: len(settings.nodes)]
-    control = everybody[len(nodes)] if settings.launch_from else None
+    all_nodes, hosts = bind(document, settings, site)
+    all_nodes = tuple(replace(node, interface=interface_pinning.requested(settings, node)) for node in all_nodes)
+    nodes = all_nodes[: len(settings.nodes)]
+    control = all_nodes[len(nodes)] if settings.launch_from else None
     _require(options.requires, nodes, hosts[: len(nodes)])
-    starter = _starter(nodes, control)
+    launch_node = _launch_node(nodes, control)
     launcher = find("launchers", options.launcher, Launcher)()  # type: ignore[type-abstract]
-    work = _work(scenario, settings)
-    _suit(scenario, settings, nodes, launcher, work)
-    meeting = _meeting(scenario, nodes)
-    ours = _of_torch(nodes, launcher, meeting) if work.backend else {}
+    work = _workload(scenario, settings)
+    _check_suitable(scenario, settings, nodes, launcher, work)
+    meeting = _rendezvous(scenario, nodes)
+    ours = _torch_variables(nodes, launcher, meeting) if work.backend else {}
     contexts, mca = _contexts(settings, nodes, site, work, ours)
     nodes = tuple(replace(node, interface=interface_pinning.interface(settings, node)) for node in nodes)
     return Job(
@@ -46,38 +46,44 @@ def plan(document: Document, scenario: Scenario, site: Site) -> Job:
         label=scenario.label,
         axes=dict(zip(scenario.axes, scenario.values, strict=True)),
         nodes=nodes,
-        command=launcher.command(replace(_start(starter, everybody, contexts, mca, site), meeting=meeting)),
+        command=launcher.command(
+            replace(_launch_request(launch_node, all_nodes, contexts, mca, site), rendezvous=meeting)
+        ),
         timeout=options.timeout or site.timeout,
-        demand=_held(scenario, _demand(scenario, settings, nodes, hosts[: len(nodes)], work), nodes),
+        demand=_with_thresholds(scenario, _requirements(scenario, settings, nodes, hosts[: len(nodes)], work), nodes),
         launcher=control,
     )
 
 
-def _start(
-    starter: Node, everybody: Sequence[Node], contexts: Sequence[RankContext], mca: Mapping[str, str], site: Site
-) -> Start:
-    assert starter.stack
-    if not _joined(everybody):
-        return Start(starter.stack, contexts, mca, site.root, site.cores, programs=site.programs)
-    sight = site.seen.get(starter.index, Sight())
-    others = any(node is not starter for node in everybody)
+def _launch_request(
+    launch_node: Node,
+    all_nodes: Sequence[Node],
+    contexts: Sequence[RankContext],
+    mca: Mapping[str, str],
+    site: SiteFacts,
+) -> LaunchRequest:
+    assert launch_node.stack
+    if not _is_multi_host(all_nodes):
+        return LaunchRequest(launch_node.stack, contexts, mca, site.root, site.cores, programs=site.programs)
+    discovered = site.discovered.get(launch_node.index, DiscoveredNode())
+    others = any(node is not launch_node for node in all_nodes)
     # Daemons do not talk over loopback, even where ranks may.
-    devices = {node.hardware.fabric.netdev for node in everybody} - {"lo"}
-    prefixes = {node.stack.prefix for node in everybody if node is not starter and node.stack}
-    return Start(
-        starter.stack,
+    devices = {node.hardware.fabric.netdev for node in all_nodes} - {"lo"}
+    prefixes = {node.stack.prefix for node in all_nodes if node is not launch_node and node.stack}
+    return LaunchRequest(
+        launch_node.stack,
         contexts,
         mca,
-        root=sight.root,
-        ssh_config=f"{sight.folder}/ssh_config" if others else "",
+        root=discovered.root,
+        ssh_config=f"{discovered.folder}/ssh_config" if others else "",
         netdev=(devices.pop() or "") if len(devices) == 1 else "",
-        prefix=prefixes.pop() if len(prefixes) == 1 and prefixes != {starter.stack.prefix} else "",
-        shared=len({node.host for node in everybody}) < len(everybody),
-        programs=f"{sight.folder}/programs",
+        prefix=prefixes.pop() if len(prefixes) == 1 and prefixes != {launch_node.stack.prefix} else "",
+        shared=len({node.host for node in all_nodes}) < len(all_nodes),
+        programs=f"{discovered.folder}/programs",
     )
 
 
-def _work(scenario: Scenario, settings: CellSettings) -> Workload:
+def _workload(scenario: Scenario, settings: CellSettings) -> Workload:
     """The workload by what its ranks call: torch.distributed where transport or workload say so, or it knows no other.
 
     NotHere where the two name different backends.
@@ -85,42 +91,43 @@ def _work(scenario: Scenario, settings: CellSettings) -> Workload:
     work, own = settings.workload, settings.transport.backend
     if work.external(1):
         return work
-    if own and work.asked and work.asked != own:
+    wanted = work.requested_backend
+    if own and wanted and wanted != own:
         raise NotHere(
-            f"{scenario.value('workload')} asks for backend {work.asked}, but transport {scenario.value('transport')} "
+            f"{scenario.value('workload')} asks for backend {wanted}, but transport {scenario.value('transport')} "
             f"is torch.distributed's {own}"
         )
-    backend = work.asked or own or work.backend
+    backend = wanted or own or work.backend
     if backend and not work.torch:
         raise NotHere(
             f"{scenario.value('workload')} calls MPI itself, and has no form in torch.distributed ({backend})"
         )
-    return work.over(backend)
+    return work.with_backend(backend)
 
 
-def _meeting(scenario: Scenario, nodes: Sequence[Node]) -> Meeting:
+def _rendezvous(scenario: Scenario, nodes: Sequence[Node]) -> Rendezvous:
     """The first node, by a name that all nodes know; the port is the cell's own, below those that systems deal out."""
     first = nodes[0]
     here = all(node.hardware.runtime == "local" for node in nodes) or len(nodes) == 1
     address = "127.0.0.1" if here else first.host if first.name in HERE else first.name
-    return Meeting(address, 20_000 + zlib.crc32(f"{scenario.matrix}/{scenario.id}".encode()) % 10_000)
+    return Rendezvous(address, 20_000 + zlib.crc32(f"{scenario.matrix}/{scenario.id}".encode()) % 10_000)
 
 
-def _of_torch(nodes: Sequence[Node], launcher: Launcher, meeting: Meeting) -> dict[int, dict[str, str]]:
+def _torch_variables(nodes: Sequence[Node], launcher: Launcher, meeting: Rendezvous) -> dict[int, dict[str, str]]:
     """Return what ranks of torch.distributed need beside the transport's settings, by node.
 
     Without a number of threads each rank computes on all cores of its host, in the way of its neighbours.
     """
     each = {"OMP_NUM_THREADS": "1", **launcher.environment(meeting)}
-    own = launcher.apart and len(nodes) > 1
+    own = launcher.per_node and len(nodes) > 1
     return {node.index: {**each, **({"HETGPU_NODE": str(node.index)} if own else {})} for node in nodes}
 
 
-def _joined(nodes: Sequence[Node]) -> bool:
+def _is_multi_host(nodes: Sequence[Node]) -> bool:
     return any(node.hardware.runtime != "local" for node in nodes)
 
 
-def _suit(
+def _check_suitable(
     scenario: Scenario, settings: CellSettings, nodes: Sequence[Node], launcher: Launcher, work: Workload
 ) -> None:
     """Raises NotHere where workload, transport or launcher cannot do what the cell asks for."""
@@ -128,8 +135,8 @@ def _suit(
     mca = {*settings.options.mca, *(name for node in nodes for name in node.hardware.mca)}
     reasons = {
         f"{scenario.value('workload')} ": work.unsuitable(sum(node.ranks for node in nodes))
-        or work.refuses(settings.family)
-        or _off(work, nodes),
+        or work.unsuitable_transport(settings.family)
+        or _lacking(work, nodes),
         "": next(filter(None, map(settings.transport.unsuitable, stacks)), None) or _unreachable(settings, nodes),
         f"{settings.options.launcher} ": launcher.unsuitable(next(iter(stacks)), mca, work.backend),
     }
@@ -144,7 +151,7 @@ def _unreachable(settings: CellSettings, nodes: Sequence[Node]) -> str | None:
     return next(filter(None, reasons), None)
 
 
-def _off(work: Workload, nodes: Sequence[Node]) -> str | None:
+def _lacking(work: Workload, nodes: Sequence[Node]) -> str | None:
     """Why the nodes cannot run it, for want of accelerators or of PyTorch; None where they can."""
     plain = next((node.hardware.name for node in nodes if node.hardware.accelerator.platform == "cpu"), None)
     if plain and not work.external(1) and _memory(work) in ON_DEVICE:
@@ -161,14 +168,14 @@ def _memory(work: Workload) -> str:
     return "device" if work.backend == "nccl" else getattr(work.settings, "memory", "host")
 
 
-def _starter(nodes: Sequence[Node], control: Node | None) -> Node:
+def _launch_node(nodes: Sequence[Node], control: Node | None) -> Node:
     """The node that starts the job.
 
     Of one machine's stacks only those of one major version understand each other's daemons, and a wrong pair runs in
     silence; across hosts the pair is tried, for that may be the question.
     """
     stacks = list(dict.fromkeys(node.stack for node in nodes if node.stack))
-    if not _joined(nodes):
+    if not _is_multi_host(nodes):
         if len(stacks) > 1:
             names = ", ".join(sorted(stack.name for stack in stacks))
             raise NotHere(f"one mpirun cannot start nodes of different stacks ({names})")
@@ -182,21 +189,21 @@ def _starter(nodes: Sequence[Node], control: Node | None) -> Node:
     return control or nodes[0]
 
 
-def _demand(
+def _requirements(
     scenario: Scenario, settings: CellSettings, nodes: Sequence[Node], hosts: Sequence[Host], work: Workload
-) -> Demand:
+) -> Requirements:
     stack = nodes[0].stack
     assert stack
     # One node without Large BAR is enough for the bugs it brings: an expectation asks whether any node has it.
     present = frozenset().union(*(_capabilities(node, host) for node, host in zip(nodes, hosts, strict=True)))
     ranks = sum(node.ranks for node in nodes)
     foreign = work.external(ranks)
-    return Demand(
+    return Requirements(
         ranks=ranks,
         stack=stack,
         transport_family=settings.family,
         transports=settings.transport.components(),
-        points=work.owed(ranks),
+        points=work.required_points(ranks),
         operation=operation_of(foreign) if foreign else work.operation,
         measured=work.measured,
         facts=_known_facts(stack, work),
@@ -206,13 +213,13 @@ def _demand(
         backend=work.backend,
         external=foreign,
         tolerance=settings.options.tolerance,
-        duties=settings.transport.duties(paths(nodes)),
+        duties=settings.transport.required_classes(paths(nodes)),
     )
 
 
-def _held(scenario: Scenario, demand: Demand, nodes: Sequence[Node]) -> Demand:
+def _with_thresholds(scenario: Scenario, demand: Requirements, nodes: Sequence[Node]) -> Requirements:
     """With what the matrix itself says of its speed; what another cell gives must be measured first."""
-    return replace(demand, limits=references.stated(scenario.references, demand, nodes))
+    return replace(demand, limits=references.from_matrix(scenario.references, demand, nodes))
 
 
 def _fabric(node: Node) -> FabricKind:
@@ -256,18 +263,25 @@ def _require(wanted: Sequence[str], nodes: Sequence[Node], hosts: Sequence[Host]
 
 
 def _contexts(
-    settings: CellSettings, nodes: Sequence[Node], site: Site, work: Workload, ours: Mapping[int, Mapping[str, str]]
+    settings: CellSettings,
+    nodes: Sequence[Node],
+    site: SiteFacts,
+    work: Workload,
+    ours: Mapping[int, Mapping[str, str]],
 ) -> tuple[list[RankContext], dict[str, str]]:
     """A context for each run of nodes that share host and environment; MCA parameters that all share go before."""
     stacks = [node.stack for node in nodes if node.stack]
     folders = [_programs(node, nodes, site) for node in nodes]
     argv = [
-        (*_finding(node, stack, folder, site), *_filled(work.argv(stack.interpreter, folder), node, nodes))
+        (
+            *_gid_command(node, stack, folder, site),
+            *_fill_placeholders(work.argv(stack.interpreter, folder), node, nodes),
+        )
         for node, stack, folder in zip(nodes, stacks, folders, strict=True)
     ]
     rendered = [_rendered(settings, node, stack, site) for node, stack in zip(nodes, stacks, strict=True)]
     mca = [
-        interface_pinning.layered(settings, n.hardware.mca, r.mca, settings.options.mca)
+        interface_pinning.merged_mca(settings, n.hardware.mca, r.mca, settings.options.mca)
         for n, r in zip(nodes, rendered, strict=True)
     ]
     env = [
@@ -291,18 +305,18 @@ def _contexts(
     return [RankContext(sum(item[4] for item in group), *what) for what, group in grouped], shared
 
 
-def _finding(node: Node, stack: Stack, folder: str, site: Site) -> tuple[str, ...]:
+def _gid_command(node: Node, stack: Stack, folder: str, site: SiteFacts) -> tuple[str, ...]:
     """Return the words before a program on a node that was not inspected yet, if its fabric needs a GID index.
 
     A run knows the index once it has seen the node; what is pasted, or started by others, finds it there.
     """
     fabric = node.hardware.fabric
-    if node.hardware.runtime == "local" or node.index in site.seen or not gid_needed(fabric):
+    if node.hardware.runtime == "local" or node.index in site.discovered or not gid_needed(fabric):
         return ()
-    return (stack.interpreter, f"{folder}/{GID_INDEX}", *gid_words(fabric))
+    return (stack.interpreter, f"{folder}/{GID_INDEX}", *gid_arguments(fabric))
 
 
-def _filled(tokens: Sequence[str], node: Node, nodes: Sequence[Node]) -> tuple[str, ...]:
+def _fill_placeholders(tokens: Sequence[str], node: Node, nodes: Sequence[Node]) -> tuple[str, ...]:
     """Replace what stands in a command for facts of a node, or of the first one."""
     platform = node.hardware.accelerator.platform
     facts = {
@@ -316,7 +330,7 @@ def _filled(tokens: Sequence[str], node: Node, nodes: Sequence[Node]) -> tuple[s
     )
 
 
-def _rendered(settings: CellSettings, node: Node, stack: Stack, site: Site) -> Rendering:
+def _rendered(settings: CellSettings, node: Node, stack: Stack, site: SiteFacts) -> Rendering:
     """Return the settings that the transport needs on a node."""
     asked = settings.transport.render(node, stack)
     if not site.verbose:
@@ -325,6 +339,10 @@ def _rendered(settings: CellSettings, node: Node, stack: Stack, site: Site) -> R
     return Rendering({**asked.mca, **more.mca}, {**asked.env, **more.env})
 
 
-def _programs(node: Node, nodes: Sequence[Node], site: Site) -> str:
+def _programs(node: Node, nodes: Sequence[Node], site: SiteFacts) -> str:
     """Return the folder of the programs on a node: all nodes of this machine share ours."""
-    return f"{site.seen.get(node.index, Sight()).folder}/programs" if _joined(nodes) else site.programs
+    return (
+        f"{site.discovered.get(node.index, DiscoveredNode()).folder}/programs"
+        if _is_multi_host(nodes)
+        else site.programs
+    )

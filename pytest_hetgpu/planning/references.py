@@ -8,81 +8,89 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from pytest_hetgpu.model.job import Demand, Job, Node
-from pytest_hetgpu.model.metrics import has_bandwidth, seconds_of
-from pytest_hetgpu.model.outcome import Wire
-from pytest_hetgpu.model.records import Point
-from pytest_hetgpu.model.thresholds import Limit, Reference
+from pytest_hetgpu.model.job import Job, Node, Requirements
+from pytest_hetgpu.model.metrics import has_bandwidth, to_seconds
+from pytest_hetgpu.model.outcome import LinkBandwidth
+from pytest_hetgpu.model.records import MessagePoint
+from pytest_hetgpu.model.thresholds import PerformanceReference, Threshold
 
-Limits = Mapping[Point, tuple[Limit, ...]]
-Times = Mapping[Point, tuple[float, ...]]
+Thresholds = Mapping[MessagePoint, tuple[Threshold, ...]]
+Times = Mapping[MessagePoint, tuple[float, ...]]
 """Seconds that a cell took for each of its points, one value a repeat."""
 SMALL = 8192
 """Bytes below which a message's time is told as a latency: its bandwidth would tell nobody anything."""
 
 
-def told_as(demand: Demand, point: Point) -> str:
+def metric_of(demand: Requirements, point: MessagePoint) -> str:
     """The metric that a point's time is best told in."""
-    return "busbw" if point.size >= SMALL and has_bandwidth(demand.operation, demand.counted) else "latency"
+    return "busbw" if point.size >= SMALL and has_bandwidth(demand.operation, demand.row_ranks) else "latency"
 
 
-def joined(*found: Limits) -> dict[Point, tuple[Limit, ...]]:
+def merged(*found: Thresholds) -> dict[MessagePoint, tuple[Threshold, ...]]:
     """All limits of each point."""
     points = dict.fromkeys(point for limits in found for point in limits)
     return {point: tuple(limit for limits in found for limit in limits.get(point, ())) for point in points}
 
 
-def stated(references: Iterable[Reference], demand: Demand, nodes: Sequence[Node]) -> Limits:
+def from_matrix(references: Iterable[PerformanceReference], demand: Requirements, nodes: Sequence[Node]) -> Thresholds:
     """The limits that the matrix itself gives: numbers, and fractions of a fabric's speed."""
-    kinds = {"": lambda one: _numbers(one, demand), "fabric": lambda one: _part(one, demand, *_fabric(nodes))}
-    return joined(*(kinds[one.of](one) for one in references if one.of in kinds))
+    kinds = {"": lambda one: _numbers(one, demand), "fabric": lambda one: _fraction(one, demand, *_fabric(nodes))}
+    return merged(*(kinds[one.of](one) for one in references if one.of in kinds))
 
 
-def over_wire(job: Job) -> bool:
+def can_measure_link(job: Job) -> bool:
     """Whether a job measures a bandwidth between nodes."""
-    return job.demand.measured and has_bandwidth(job.demand.operation) and job.joined and len(job.nodes) > 1
+    return job.demand.measured and has_bandwidth(job.demand.operation) and job.is_multi_host and len(job.nodes) > 1
 
 
-def of_wire(references: Iterable[Reference], demand: Demand, wire: Wire | None) -> Limits:
+def from_link(
+    references: Iterable[PerformanceReference], demand: Requirements, wire: LinkBandwidth | None
+) -> Thresholds:
     """The limits that the way between the nodes gives, as it was measured in the run (`RunResult.wire`)."""
     if wire is None:
         found, told = None, "nothing was measured between its nodes"
     else:
         found, told = wire.gbs, wire.why
     words = f"the {found:.3g} GB/s of the wire" if found else "the wire"
-    return joined(*(_part(one, demand, found or 0.0, words, told) for one in references if one.of == "wire"))
+    return merged(*(_fraction(one, demand, found or 0.0, words, told) for one in references if one.of == "wire"))
 
 
-def _part(reference: Reference, demand: Demand, speed: float, words: str, lacks: str = "") -> Limits:
+def _fraction(
+    reference: PerformanceReference, demand: Requirements, speed: float, words: str, lacks: str = ""
+) -> Thresholds:
     """The fraction of a speed in GB/s that busbw is to reach; `lacks` says why a speed of 0 is not known."""
     source = f"{reference.fraction:g} of {words} ({reference.origin})"
     wanted = ("busbw", speed * reference.fraction)
     return {
-        point: (_limit(reference, wanted, point, demand, source) if speed else Limit("busbw", source, lacks=lacks),)
-        for point in _concerned(reference, demand)
+        point: (
+            _threshold(reference, wanted, point, demand, source) if speed else Threshold("busbw", source, lacks=lacks),
+        )
+        for point in _points_of(reference, demand)
     }
 
 
-def _concerned(reference: Reference, demand: Demand) -> list[Point]:
+def _points_of(reference: PerformanceReference, demand: Requirements) -> list[MessagePoint]:
     return [point for point in demand.points if point.size >= reference.min_size]
 
 
-def _numbers(reference: Reference, demand: Demand) -> Limits:
-    numbers = {p: reference.numbers.get(p.size, reference.numbers.get(0)) for p in _concerned(reference, demand)}
+def _numbers(reference: PerformanceReference, demand: Requirements) -> Thresholds:
+    numbers = {p: reference.numbers.get(p.size, reference.numbers.get(0)) for p in _points_of(reference, demand)}
     return {
-        point: (_limit(reference, (reference.metric, number), point, demand, reference.origin),)
+        point: (_threshold(reference, (reference.metric, number), point, demand, reference.origin),)
         for point, number in numbers.items()
         if number is not None
     }
 
 
-def _limit(reference: Reference, number: tuple[str, float], point: Point, demand: Demand, source: str) -> Limit:
+def _threshold(
+    reference: PerformanceReference, number: tuple[str, float], point: MessagePoint, demand: Requirements, source: str
+) -> Threshold:
     metric, value = number
     try:
-        seconds = seconds_of(metric, value, demand.operation, point.size, demand.counted)
+        seconds = to_seconds(metric, value, demand.operation, point.size, demand.row_ranks)
     except ValueError as error:
-        return Limit(metric, source, lacks=str(error))
-    return Limit(metric, source, (seconds,), reference.tolerance)
+        return Threshold(metric, source, lacks=str(error))
+    return Threshold(metric, source, (seconds,), reference.tolerance)
 
 
 def _fabric(nodes: Sequence[Node]) -> tuple[float, str]:
@@ -91,29 +99,31 @@ def _fabric(nodes: Sequence[Node]) -> tuple[float, str]:
     return slowest[0] / 8, f"the {slowest[0]:g} Gbit/s of {slowest[1]}"
 
 
-def of_cells(references: Iterable[Reference], demand: Demand, measured: Callable[[str], Times | str]) -> Limits:
+def from_cells(
+    references: Iterable[PerformanceReference], demand: Requirements, measured: Callable[[str], Times | str]
+) -> Thresholds:
     """The limits that other cells give; `measured` tells what a cell of that id measured, or why it did not."""
-    return joined(*(dict(_beside(reference, demand, measured)) for reference in references if reference.cell))
+    return merged(*(dict(_from_cell(reference, demand, measured)) for reference in references if reference.cell))
 
 
-def _beside(
-    reference: Reference, demand: Demand, measured: Callable[[str], Times | str]
-) -> Iterator[tuple[Point, tuple[Limit, ...]]]:
+def _from_cell(
+    reference: PerformanceReference, demand: Requirements, measured: Callable[[str], Times | str]
+) -> Iterator[tuple[MessagePoint, tuple[Threshold, ...]]]:
     found = measured(reference.cell)
     share = "" if reference.fraction == 1 else f"{reference.fraction:g} of "
     source = f"{share}{reference.cell} ({reference.origin})"
-    for point in _concerned(reference, demand):
-        metric = told_as(demand, point)
+    for point in _points_of(reference, demand):
+        metric = metric_of(demand, point)
         if isinstance(found, str):
-            yield point, (Limit(metric, source, lacks=found),)
+            yield point, (Threshold(metric, source, lacks=found),)
         elif times := found.get(point) or _of_any_type(point, found):
             seconds = tuple(time / reference.fraction for time in times)
-            yield point, (Limit(metric, source, seconds, reference.tolerance),)
+            yield point, (Threshold(metric, source, seconds, reference.tolerance),)
         else:
-            yield point, (Limit(metric, source, lacks="it was not measured there"),)
+            yield point, (Threshold(metric, source, lacks="it was not measured there"),)
 
 
-def _of_any_type(point: Point, found: Times) -> tuple[float, ...]:
+def _of_any_type(point: MessagePoint, found: Times) -> tuple[float, ...]:
     """The times of a point that was owed in no certain type; nothing for one that was."""
     types = (other for other in found if not point.dtype and replace(other, dtype="") == point)
     return next((found[other] for other in types), ())

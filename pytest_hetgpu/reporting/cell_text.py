@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 
 from pytest_hetgpu.model import rank_outcome
-from pytest_hetgpu.model.failure import Known
+from pytest_hetgpu.model.failure import KnownFailure
 from pytest_hetgpu.model.job import Expectation
 from pytest_hetgpu.model.outcome import Outcome
 from pytest_hetgpu.model.verdict import Kind, Verdict
@@ -73,7 +73,7 @@ def detail_lines(record: CellRecord, rerun: Rerun) -> Iterator[str]:
     if outcome.signature:
         yield f"signature: {one_line(outcome.signature.key, _LINE)}"
         yield f"line {outcome.signature.line}: {one_line(outcome.signature.primary_line, _LINE)}"
-    ranks = rank_outcome.in_words(outcome.rank_outcomes)
+    ranks = rank_outcome.describe(outcome.rank_outcomes)
     if ranks:
         yield f"ranks: {one_line(ranks, _LINE)}"
     yield from (one_line(line, _LINE) for line in known_failure_lines(outcome.known))
@@ -101,7 +101,7 @@ def brief_lines(record: CellRecord, rerun: Rerun) -> Iterator[str]:
     yield f"run again: {format_rerun(record, rerun)}"
 
 
-def known_failure_lines(known: Sequence[Known]) -> Iterator[str]:
+def known_failure_lines(known: Sequence[KnownFailure]) -> Iterator[str]:
     """Yield lines on each known failure: cause, fix, settings, link."""
     for entry in known:
         sure = "" if entry.status == "established" else f" ({entry.status})"

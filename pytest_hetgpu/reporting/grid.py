@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from pytest_hetgpu.model.outcome import Outcome
-from pytest_hetgpu.model.transport_classes import PATHS, UNKNOWN, told
+from pytest_hetgpu.model.transport_classes import PATHS, UNKNOWN, describe_carriers
 from pytest_hetgpu.store.cells import CellRecord
 
 TRANSPORT, WORKLOAD = "transport", "workload"
@@ -41,7 +41,7 @@ def carriers_by_column(grid: Grid) -> dict[str, str]:
         for path, names in outcome.carried.items():
             seen.setdefault(column, {}).setdefault(path, set()).update(names)
     found = {column: _sort_by_path(paths) for column, paths in seen.items()}
-    return {column: told(found[column]) for column in grid.columns if column in found}
+    return {column: describe_carriers(found[column]) for column in grid.columns if column in found}
 
 
 def carrier_lines(grid: Grid, most: int) -> list[str]:

@@ -11,9 +11,9 @@ from urllib.parse import quote
 
 from pytest_hetgpu.execution.retry.quarantine import IN_QUARANTINE
 from pytest_hetgpu.model import rank_outcome
-from pytest_hetgpu.model.failure import Known
+from pytest_hetgpu.model.failure import KnownFailure
 from pytest_hetgpu.model.outcome import Outcome
-from pytest_hetgpu.model.transport_classes import told
+from pytest_hetgpu.model.transport_classes import describe_carriers
 from pytest_hetgpu.model.verdict import Verdict
 from pytest_hetgpu.reporting import scaling_table
 from pytest_hetgpu.reporting.cell_text import (
@@ -201,8 +201,8 @@ def _detail_lines(cell: CellRecord, log: str | None, rerun: Rerun) -> Iterator[s
         yield f"- signature: {code(outcome.signature.key)}"
         yield f"- line {outcome.signature.line} of its log: {code(outcome.signature.primary_line)}"
     if outcome.carried:
-        yield f"- data carried by: {escape_markdown(told(outcome.carried))}"
-    if ranks := rank_outcome.in_words(outcome.rank_outcomes):
+        yield f"- data carried by: {escape_markdown(describe_carriers(outcome.carried))}"
+    if ranks := rank_outcome.describe(outcome.rank_outcomes):
         yield f"- ranks: {escape_markdown(ranks)}"
     yield from _known_failure_lines(outcome.known)
     if outcome.verdict in (Verdict.CHANGED, Verdict.FIXED):
@@ -226,7 +226,7 @@ def _has_stacks(outcome: Outcome) -> bool:
     return any(line.startswith(("hetgpu: stuck", "hetgpu: slow")) for line in lines)
 
 
-def _known_failure_lines(known: Iterable[Known]) -> Iterator[str]:
+def _known_failure_lines(known: Iterable[KnownFailure]) -> Iterator[str]:
     """Yield lines on each known failure."""
     for entry in known:
         sure = "" if entry.status == "established" else f" ({entry.status})"

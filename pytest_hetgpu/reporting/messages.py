@@ -15,7 +15,7 @@ from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.extensions.package_data import REMOTE
 from pytest_hetgpu.model import rank_outcome
 from pytest_hetgpu.model.job import Job, Node, Scenario
-from pytest_hetgpu.planning.suite import Suite
+from pytest_hetgpu.planning.matrix_set import MatrixSet
 from pytest_hetgpu.reporting.cell_text import describe_debug_rerun, known_failure_lines
 from pytest_hetgpu.store.properties import attempt_lines
 from pytest_hetgpu.store.redaction.redact import redact, redact_argv
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 PROGRAMS = REMOTE
 
 
-def rerun_command(suite: Suite, matrix: str, label: str, options: Sequence[str] = ()) -> str:
+def rerun_command(suite: MatrixSet, matrix: str, label: str, options: Sequence[str] = ()) -> str:
     """Format the command that runs just this cell again, with the options that it had."""
     try:
         scenario = suite.scenarios[suite.position(matrix, label)].id
@@ -67,7 +67,7 @@ def failure_text(job: Job, outcome: Outcome, log: str, once_more: str) -> str:
     if signature:
         lines += [f"  signature: {signature.key}", f"  line {signature.line}: {signature.primary_line}"]
     lines += [f"  {one.judge}: {one.why}" for one in outcome.findings if not _is_redundant(one, outcome)]
-    lines += [f"  ranks: {line}" for line in filter(None, [rank_outcome.in_words(outcome.rank_outcomes)])]
+    lines += [f"  ranks: {line}" for line in filter(None, [rank_outcome.describe(outcome.rank_outcomes)])]
     lines += [f"  {line}" for line in known_failure_lines(outcome.known)]
     lines += [f"  attempt {number}: {line}" for number, line in enumerate(attempt_lines(outcome), 1)]
     lines += [f"  {line}" for line in filter(None, [describe_debug_rerun(outcome)])]
@@ -99,7 +99,7 @@ def _is_redundant(finding: Finding, outcome: Outcome) -> bool:
     return finding.why in outcome.why
 
 
-def plan_lines(suite: Suite, scenarios: Iterable[Scenario]) -> Iterator[str]:
+def plan_lines(suite: MatrixSet, scenarios: Iterable[Scenario]) -> Iterator[str]:
     """Yield the nodes and the exact command of every job, ready to paste into a shell.
 
     The preparation of nodes appears once per placement.
@@ -118,7 +118,7 @@ def plan_lines(suite: Suite, scenarios: Iterable[Scenario]) -> Iterator[str]:
         if prepared and not _same_nodes(prepared, job):
             yield from _cleanup_lines(prepared)
             prepared = None
-        if job.joined and prepared is None:
+        if job.is_multi_host and prepared is None:
             prepared = job
             yield from _preparation_lines(job)
         yield from ("", scenario.label, *(f"  {line}" for line in _job_lines(job, suite)))
@@ -129,14 +129,14 @@ def plan_lines(suite: Suite, scenarios: Iterable[Scenario]) -> Iterator[str]:
 def _same_nodes(one: Job, other: Job) -> bool:
     from pytest_hetgpu.planning.shell import script  # a plan needs it, a run does not
 
-    return other.joined and script.placement_name(one) == script.placement_name(other)
+    return other.is_multi_host and script.placement_name(one) == script.placement_name(other)
 
 
 def _preparation_lines(job: Job) -> Iterator[str]:
     from pytest_hetgpu.planning.shell import script
 
     yield ""
-    yield f"# placement {job.axes['placement']}: its nodes, made and joined once (started from {job.starter.name})"
+    yield f"# placement {job.axes['placement']}: its nodes, made and joined once (started from {job.launch_node.name})"
     yield from script.preparation(job, display_path(PROGRAMS))
 
 
@@ -148,7 +148,7 @@ def _cleanup_lines(job: Job) -> Iterator[str]:
     yield from script.cleaning(job)
 
 
-def _job_lines(job: Job, suite: Suite) -> Iterator[str]:
+def _job_lines(job: Job, suite: MatrixSet) -> Iterator[str]:
     from pytest_hetgpu.planning.shell import script
 
     for node in job.nodes:
@@ -157,19 +157,20 @@ def _job_lines(job: Job, suite: Suite) -> Iterator[str]:
     yield from (f"interface  node{node.index}: {node.interface}" for node in job.nodes if node.interface)
     if job.launcher:
         yield f"started from: {_describe_node(job.launcher, job)}, no ranks"
-    for name in dict.fromkeys(n.stack.name for n in job.everybody if n.stack and n.hardware.runtime == "local"):
+    for name in dict.fromkeys(n.stack.name for n in job.all_nodes if n.stack and n.hardware.runtime == "local"):
         stack = suite.stack(name)
         if isinstance(stack, NotHere):
             yield f"not here: {stack}"
     yield f"timeout: {job.timeout:g} s"
     environment = "".join(f"{shlex.quote(f'{name}={value}')} " for name, value in sorted(job.command.env.items()))
-    yield f"$ {script.started(job, job.command) if job.joined else f'{environment}{shlex.join(job.command.argv)}'}"
+    started = script.started(job, job.command) if job.is_multi_host else f"{environment}{shlex.join(job.command.argv)}"
+    yield f"$ {started}"
     yield from script.alternatives(job)
 
 
 def _describe_node(node: Node, job: Job) -> str:
     where = f"{node.hardware.name} ({node.hardware.accelerator.platform}) on {node.host}"
-    if not job.joined:
+    if not job.is_multi_host:
         return where
     image = f" in {node.image.reference}" if node.image else f" by runtime {node.hardware.runtime}"
     return f"{where} as {node.name}{image}"

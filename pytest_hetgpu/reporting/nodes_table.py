@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from pytest_hetgpu.model.facts import shown
+from pytest_hetgpu.model.facts import display
 from pytest_hetgpu.store.environment import SUMMARY_FACTS, NodeFacts, PlacementFacts
 from pytest_hetgpu.store.text import escape_markdown
 
@@ -42,7 +42,7 @@ def _table(placement: PlacementFacts) -> Iterator[str]:
     yield f"| | {' | '.join(heading)} |"
     yield "|---" * (len(nodes) + 1) + "|"
     for fact in dict.fromkeys((*_summary_facts(nodes.values()), *differing)):
-        values = differing.get(fact) or tuple(shown(node.environment.fact(fact)) for node in nodes.values())
+        values = differing.get(fact) or tuple(display(node.environment.fact(fact)) for node in nodes.values())
         mark = "≠ " if fact in differing else ""
         yield f"| {mark}{escape_markdown(fact)} | {' | '.join(map(_table_cell, values))} |"
 

@@ -7,12 +7,12 @@ from typing import Any
 
 from pytest_hetgpu.config.matrix.document import Document
 from pytest_hetgpu.model.job import Scenario
-from pytest_hetgpu.planning.suite import Suite
+from pytest_hetgpu.planning.matrix_set import MatrixSet
 
 CELL = "hetgpu"
 
 
-def registered(config: Any, suite: Suite, mark: Any) -> dict[str, Any]:
+def registered(config: Any, suite: MatrixSet, mark: Any) -> dict[str, Any]:
     """Makes a mark of every axis value, platform and family; a value named like a mark that exists is an error."""
     taken = {line.split(":")[0].split("(")[0].strip() for line in config.getini("markers")}
     names = dict.fromkeys(suite.words(taken))

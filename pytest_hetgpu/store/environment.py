@@ -21,8 +21,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pytest_hetgpu.model.bandwidth import WireReport
-from pytest_hetgpu.model.facts import Environment, Fact, SkewRow, State, skew
+from pytest_hetgpu.model.bandwidth import LinkReport
+from pytest_hetgpu.model.facts import Environment, Fact, FactState, SkewRow, skew
 from pytest_hetgpu.store.encode import RecordError, from_json, to_json
 from pytest_hetgpu.store.files import PRIVATE, make_folder, write_atomically
 from pytest_hetgpu.store.folder import LONGEST_NAME
@@ -69,7 +69,7 @@ class PlacementFacts:
 
     name: str
     nodes: Mapping[str, NodeFacts]
-    wire: WireReport | None = None
+    wire: LinkReport | None = None
 
     @property
     def skew(self) -> tuple[SkewRow, ...]:
@@ -110,7 +110,7 @@ def read(path: Path) -> PlacementFacts:
         raise RecordError(f"{path}: not the environment of a placement ({type(error).__name__}: {error})") from None
 
 
-def read_wire(run: Path, placement: str) -> WireReport | None:
+def read_wire(run: Path, placement: str) -> LinkReport | None:
     """Return the stored bandwidth of a placement; None if it was not measured, or cannot be read."""
     try:
         return read(path_of(run, placement)).wire
@@ -118,7 +118,7 @@ def read_wire(run: Path, placement: str) -> WireReport | None:
         return None
 
 
-def write_wire(run: Path, placement: str, report: WireReport) -> None:
+def write_wire(run: Path, placement: str, report: LinkReport) -> None:
     """Add the measured bandwidth to the stored facts of a placement."""
     try:
         seen = read(path_of(run, placement))
@@ -170,9 +170,9 @@ def _read_node(data: Mapping[str, Any]) -> NodeFacts:
     return NodeFacts(str(data["hardware"]), str(data["host"]), Environment(facts))
 
 
-def _decode_wire(data: Mapping[str, Any]) -> WireReport | None:
+def _decode_wire(data: Mapping[str, Any]) -> LinkReport | None:
     try:
-        return from_json(WireReport, data["wire"]) if "wire" in data else None
+        return from_json(LinkReport, data["wire"]) if "wire" in data else None
     except RecordError as error:
         raise ValueError(error) from None
 
@@ -180,4 +180,4 @@ def _decode_wire(data: Mapping[str, Any]) -> WireReport | None:
 def _read_fact(data: Mapping[str, Any]) -> Fact:
     value = data["value"]
     kept = tuple(map(str, value)) if isinstance(value, list) else None if value is None else str(value)
-    return Fact(State(data["state"]), kept, str(data.get("why", "")))
+    return Fact(FactState(data["state"]), kept, str(data.get("why", "")))

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pytest_hetgpu.model.bandwidth import WireReport
+from pytest_hetgpu.model.bandwidth import LinkReport
 from pytest_hetgpu.model.outcome import Attempt, Outcome, RunResult
 
 SCHEMA = 1
@@ -139,7 +139,7 @@ class BandwidthMeasured:
 
     matrix: str
     placement: str
-    report: WireReport
+    report: LinkReport
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from pytest_hetgpu._version import __version__
 from pytest_hetgpu.errors import StorageError
-from pytest_hetgpu.model.bandwidth import WireReport
+from pytest_hetgpu.model.bandwidth import LinkReport
 from pytest_hetgpu.model.job import Job, Scenario
 from pytest_hetgpu.model.outcome import Attempt, Outcome, RunResult
 from pytest_hetgpu.store import events, rescue, writer_lock
@@ -119,7 +119,7 @@ class Journal:
         argv = cell.command.argv if isinstance(cell, Job) else ()
         self._append(events.Planned(*_identity(cell), cell.label, _axes(cell), argv=argv, position=position))
 
-    def bandwidth_measured(self, job: Job, report: WireReport) -> None:
+    def bandwidth_measured(self, job: Job, report: LinkReport) -> None:
         """Record the bandwidth between the nodes of the job's placement."""
         self._append(events.BandwidthMeasured(job.matrix, job.axes["placement"], report))
 

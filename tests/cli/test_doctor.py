@@ -12,12 +12,12 @@ import pytest
 from pytest_hetgpu.cli import doctor
 from pytest_hetgpu.cli.doctor import Diagnosis, HostConnection, connection_to, examine, render, to_json
 from pytest_hetgpu.cli.main import main
-from pytest_hetgpu.cluster.preflight.concern import Concern
+from pytest_hetgpu.cluster.preflight.warning import PreflightWarning
 from pytest_hetgpu.config.inventory.inventory import Host
 from pytest_hetgpu.model.facts import Environment, absent, found, unknown
-from pytest_hetgpu.model.job import Reach, Stack
+from pytest_hetgpu.model.job import ConnectionInfo, Stack
 from pytest_hetgpu.model.verdict import Kind
-from pytest_hetgpu.planning.suite import Beside, Suite
+from pytest_hetgpu.planning.matrix_set import MatrixSet, RunInputs
 
 pytestmark = pytest.mark.usefixtures("testinfra")
 
@@ -29,16 +29,16 @@ FACTS = {
 }
 FIVE = Stack("openmpi-5", "Open MPI", "5.0.11", "/opt/mpi", "/opt/mpi/bin/mpirun", "/opt/mpi/bin/python")
 SYSTEM = Stack("openmpi-system", "Open MPI", "4.1.4", "/usr", "/usr/bin/mpirun", "/usr/bin/python3")
-BAD = Concern(Kind.MISSING_LIBRARY, "this machine", "libmpi.so.40 needs libpmix.so.2", "install it")
-FEARED = Concern(Kind.CRASH, "this machine", "32 MiB of shared memory", "give it more", certain=False)
+BAD = PreflightWarning(Kind.MISSING_LIBRARY, "this machine", "libmpi.so.40 needs libpmix.so.2", "install it")
+FEARED = PreflightWarning(Kind.CRASH, "this machine", "32 MiB of shared memory", "give it more", certain=False)
 
 
-def suite(folder: Path, inventory: str | None = None) -> Suite:
+def suite(folder: Path, inventory: str | None = None) -> MatrixSet:
     file = folder / "hosts.yaml"
     if inventory is not None:
         file.write_text(inventory)
     given = file if inventory is not None else None
-    return Suite.load((), folder, timeout=1.0, environ={}, beside=Beside(given))
+    return MatrixSet.load((), folder, timeout=1.0, environ={}, inputs=RunInputs(given))
 
 
 def test_this_machine(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,17 +103,17 @@ def test_how_a_host_is_reached(way: HostConnection, spec: str, monkeypatch: pyte
     ("host", "way"),
     [
         (Host("localhost"), HostConnection()),
-        (Host("127.0.0.1", Reach("", "me", 2222, "/k")), HostConnection("127.0.0.1", "me", 2222, "/k")),
-        (Host("localhost", Reach("ssh://me@localhost:2222")), HostConnection("localhost", "me", 2222)),
-        (Host("10.0.0.6", Reach("unix:///run/d.sock")), HostConnection()),
+        (Host("127.0.0.1", ConnectionInfo("", "me", 2222, "/k")), HostConnection("127.0.0.1", "me", 2222, "/k")),
+        (Host("localhost", ConnectionInfo("ssh://me@localhost:2222")), HostConnection("localhost", "me", 2222)),
+        (Host("10.0.0.6", ConnectionInfo("unix:///run/d.sock")), HostConnection()),
         (
-            Host("10.0.0.6", Reach("ssh://u@203.0.113.6:2200", "other", 22, "/k")),
+            Host("10.0.0.6", ConnectionInfo("ssh://u@203.0.113.6:2200", "other", 22, "/k")),
             HostConnection("203.0.113.6", "u", 2200, "/k"),
         ),
-        (Host("10.0.0.6", Reach("ssh://203.0.113.6", "u", 22)), HostConnection("203.0.113.6", "u", 22)),
-        (Host("Login1", Reach("ssh://Login1")), HostConnection("Login1")),
-        (Host("[fe80::1]", Reach("ssh://[fe80::1]:22")), HostConnection("fe80::1", None, 22)),
-        (Host("fe80::1", Reach("ssh://u@fe80::1", "u")), HostConnection("fe80::1", "u")),
+        (Host("10.0.0.6", ConnectionInfo("ssh://203.0.113.6", "u", 22)), HostConnection("203.0.113.6", "u", 22)),
+        (Host("Login1", ConnectionInfo("ssh://Login1")), HostConnection("Login1")),
+        (Host("[fe80::1]", ConnectionInfo("ssh://[fe80::1]:22")), HostConnection("fe80::1", None, 22)),
+        (Host("fe80::1", ConnectionInfo("ssh://u@fe80::1", "u")), HostConnection("fe80::1", "u")),
     ],
 )
 def test_a_host_is_looked_at_where_its_engine_is(host: Host, way: HostConnection) -> None:

@@ -16,7 +16,7 @@ from pytest_hetgpu.cluster.leases.hold import hold, wanted
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.extensions.runtimes.fake import FakeRuntime
 from pytest_hetgpu.model.facts import Environment, found
-from pytest_hetgpu.model.job import Command, Demand, Hardware, Job, Node, Stack
+from pytest_hetgpu.model.job import Command, Hardware, Job, Node, Requirements, Stack
 
 STACK = Stack("openmpi-5", "Open MPI", "5.0.11", "/s", "/s/bin/mpirun", "/s/bin/python")
 
@@ -36,7 +36,7 @@ class Looked(FakeRuntime):
 
 def cluster(runtime: FakeRuntime, placement: str = "two") -> Cluster:
     nodes = tuple(Node(index, Hardware("cpu"), "localhost", 1, "localhost", STACK) for index in range(2))
-    demand = Demand(2, STACK, "ob1", (), (), "allreduce", facts={"ucx": "9"})
+    demand = Requirements(2, STACK, "ob1", (), (), "allreduce", facts={"ucx": "9"})
     job = Job("m", "s", "s", {"placement": placement}, nodes, Command(("mpirun",)), 9.0, demand)
     return Cluster(job, tuple(ClusterNode(node, runtime) for node in nodes))
 
@@ -103,7 +103,7 @@ def test_an_early_look_disturbs_nobody_who_holds_the_host(tmp_path: Path, monkey
     monkeypatch.setenv("HETGPU_LEASES", str(tmp_path / "leases"))
     monkeypatch.setattr(facts_cache, "collect", lambda *_: told(ucx="1.18.1"))
     two = cluster(Looked())
-    with hold(wanted(two.job.everybody)):
+    with hold(wanted(two.job.all_nodes)):
         early = EarlyLook(two.nodes[0], two.job)
         assert early.result() is None
     loaded: list[str] = []

@@ -14,7 +14,7 @@ from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.model.job import Job
 from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.planning.data_paths import paths
-from pytest_hetgpu.planning.suite import Beside, Suite, find_matrix
+from pytest_hetgpu.planning.matrix_set import MatrixSet, RunInputs, find_matrix
 from pytest_hetgpu.reporting import messages
 from tests.extensions.launchers.mpirun_words import Meaning, meaning
 from tests.extensions.launchers.test_mpirun_documents import AWS_UCC, CASES, DDP_MASTER
@@ -31,10 +31,12 @@ DOCUMENTED = re.compile(r"(192\.0\.2|198\.51\.100|203\.0\.113)\.\d+")
 
 
 @cache
-def suite(name: str) -> Suite:
+def suite(name: str) -> MatrixSet:
     hosts = MATRICES[name].with_name(f"{name}.hosts.yaml")
     inventory = hosts if hosts.exists() else None
-    return Suite.load([MATRICES[name]], ROOT, timeout=60, environ={"XDG_CACHE_HOME": "cache"}, beside=Beside(inventory))
+    return MatrixSet.load(
+        [MATRICES[name]], ROOT, timeout=60, environ={"XDG_CACHE_HOME": "cache"}, inputs=RunInputs(inventory)
+    )
 
 
 @cache
@@ -102,13 +104,13 @@ def test_an_inventory_example_names_no_host_that_may_exist(name: str) -> None:
         found[0] for found in re.finditer(r"\b\d+\.\d+\.\d+\.\d+\b", hosts) if not DOCUMENTED.fullmatch(found[0])
     ] == []
     # Slurm's nodes have no host yet.
-    bound = [node for job in jobs(name).values() for node in job.everybody if node.hardware.runtime != "slurm"]
+    bound = [node for job in jobs(name).values() for node in job.all_nodes if node.hardware.runtime != "slurm"]
     assert {node.host for node in bound} <= set(re.findall(r"address: ([\d.]+)", hosts))
 
 
 @pytest.mark.parametrize("name", MATRICES)
 def test_images_are_folders_of_the_repository(name: str) -> None:
-    folders = {node.image.folder for job in jobs(name).values() for node in job.everybody if node.image}
+    folders = {node.image.folder for job in jobs(name).values() for node in job.all_nodes if node.image}
     assert all(Path(folder).parent == ROOT / "containers" for folder in folders)
 
 
@@ -182,7 +184,7 @@ def test_cpus_are_started_from_a_node_without_ranks() -> None:
     theirs = typed(f"{DDP_MASTER} p", {"10.0.0.2": "192.0.2.31", "10.0.0.1": "192.0.2.32"})
     assert [rank.host for rank in planned(job).ranks] == [rank.host for rank in theirs.ranks]
     assert job.launcher is not None
-    assert job.starter.hardware.name == "launcher"
+    assert job.launch_node.hardware.name == "launcher"
 
 
 def test_the_known_crash_of_aws_carries_its_cure() -> None:

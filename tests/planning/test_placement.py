@@ -12,10 +12,10 @@ from pytest_hetgpu.config.inventory.inventory import Host, Inventory
 from pytest_hetgpu.config.matrix.document import Document
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.extensions.runtimes.pods.shape import PodsSite
-from pytest_hetgpu.model.interfaces import Choice
-from pytest_hetgpu.model.job import Image, Job, Reach, Stack
+from pytest_hetgpu.model.interfaces import InterfaceChoice
+from pytest_hetgpu.model.job import ConnectionInfo, Image, Job, Stack
 from pytest_hetgpu.planning.expand import expand
-from pytest_hetgpu.planning.placement import Sight, Site
+from pytest_hetgpu.planning.placement import DiscoveredNode, SiteFacts
 from pytest_hetgpu.planning.plan import plan
 
 Reads = Callable[..., Document]
@@ -23,7 +23,7 @@ Plans = Callable[..., Job]
 
 LOCAL = Stack("openmpi-5", "Open MPI", "5.0.11", "/s", "/s/bin/mpirun", "/s/bin/python")
 IMAGES = {"one": Image("one:1"), "two": Image("two:1"), "gpu": Image("gpu:1")}
-SITE = Site({"openmpi-5": LOCAL}, "/p", images=IMAGES)
+SITE = SiteFacts({"openmpi-5": LOCAL}, "/p", images=IMAGES)
 TEXT = """\
 name: demo
 hardware:
@@ -46,9 +46,9 @@ AWS = Inventory(
     True,
     "hosts.yaml",
     {
-        "one": (Host("192.0.2.1", Reach("ssh://192.0.2.1")),),
-        "gpu": (Host("192.0.2.2", Reach("ssh://me@192.0.2.2")),),
-        "there": (Host("h1", Reach("ssh://h1", "me", 22, "/k")), Host("192.0.2.4", prefix="/usr/local")),
+        "one": (Host("192.0.2.1", ConnectionInfo("ssh://192.0.2.1")),),
+        "gpu": (Host("192.0.2.2", ConnectionInfo("ssh://me@192.0.2.2")),),
+        "there": (Host("h1", ConnectionInfo("ssh://h1", "me", 22, "/k")), Host("192.0.2.4", prefix="/usr/local")),
         "here": (Host("localhost"),),
     },
 )
@@ -56,7 +56,7 @@ AWS = Inventory(
 
 @pytest.fixture
 def plans(reads: Reads) -> Plans:
-    def plan_cell(cell: str, site: Site = SITE, text: str = TEXT) -> Job:
+    def plan_cell(cell: str, site: SiteFacts = SITE, text: str = TEXT) -> Job:
         document = reads(text)
         (scenario,) = (scenario for scenario in expand(document) if scenario.id == cell)
         return plan(document, scenario, site)
@@ -71,7 +71,11 @@ def test_containers_of_one_engine_share_a_network_and_are_called_by_their_place(
         ("node1", "localhost", "user"),
     ]
     assert [node.image for node in job.nodes] == [Image("one:1"), Image("two:1")]
-    assert (job.joined, {node.host for node in job.nodes}, job.starter.name) == (True, {"localhost"}, "node0")
+    assert (job.is_multi_host, {node.host for node in job.nodes}, job.launch_node.name) == (
+        True,
+        {"localhost"},
+        "node0",
+    )
 
 
 def test_each_node_has_its_own_mpi(plans: Plans) -> None:
@@ -104,8 +108,8 @@ def test_engines_apart_mean_the_network_of_the_hosts(plans: Plans) -> None:
 
 
 def test_what_was_seen_fills_in_what_the_matrix_leaves_open(plans: Plans) -> None:
-    seen = {0: Sight("/tmp/hetgpu-a", root=False, netdev="ens6"), 1: Sight("/tmp/hetgpu-b")}
-    job = plans("wide-ob1-allreduce", replace(SITE, inventory=AWS, seen=seen))
+    seen = {0: DiscoveredNode("/tmp/hetgpu-a", root=False, netdev="ens6"), 1: DiscoveredNode("/tmp/hetgpu-b")}
+    job = plans("wide-ob1-allreduce", replace(SITE, inventory=AWS, discovered=seen))
     line = " ".join(job.command.argv)
     assert "--allow-run-as-root" not in line
     assert "env OMPI_MCA_btl_tcp_if_include=ens6 " in line
@@ -121,7 +125,7 @@ def test_tcp_between_hosts_that_nobody_has_seen_is_pinned_to_nothing(plans: Plan
     assert "btl_tcp_if_include" not in " ".join(job.command.argv)
     assert str(job.nodes[0].interface) == "none is pinned (a run chooses it once the node is there)"
     # The node was seen, and nothing is known that leads to the others.
-    job = plans("hosts-ob1-allreduce", replace(unseen, seen={0: Sight(), 1: Sight()}))
+    job = plans("hosts-ob1-allreduce", replace(unseen, discovered={0: DiscoveredNode(), 1: DiscoveredNode()}))
     assert "btl_tcp_if_include" not in " ".join(job.command.argv)
     assert str(job.nodes[0].interface) == "none is pinned (nothing is known of the interfaces)"
 
@@ -129,10 +133,10 @@ def test_tcp_between_hosts_that_nobody_has_seen_is_pinned_to_nothing(plans: Plan
 def test_a_bridge_that_was_seen_is_known_as_one_also_where_the_fabric_names_it(plans: Plans) -> None:
     text = TEXT.replace("fabric: {netdev: ens5}", "fabric: {netdev: br0}")
     seen = {
-        0: Sight(interface=Choice("vmbr0", "carries its address 192.0.2.1"), bridges=("vmbr0",)),
-        1: Sight(bridges=("docker0", "br0")),
+        0: DiscoveredNode(interface=InterfaceChoice("vmbr0", "carries its address 192.0.2.1"), bridges=("vmbr0",)),
+        1: DiscoveredNode(bridges=("docker0", "br0")),
     }
-    line = " ".join(plans("wide-ucx-allreduce", replace(SITE, inventory=AWS, seen=seen), text).command.argv)
+    line = " ".join(plans("wide-ucx-allreduce", replace(SITE, inventory=AWS, discovered=seen), text).command.argv)
     assert line.count("UCX_TCP_BRIDGE_ENABLE=y") == 2
     assert "UCX_NET_DEVICES=vmbr0" in line
     assert "UCX_NET_DEVICES=br0" in line
@@ -142,7 +146,7 @@ def test_hosts_by_ssh_are_called_by_their_address_and_the_first_by_localhost(pla
     job = plans("hosts-ob1-allreduce", replace(SITE, inventory=AWS))
     assert [node.name for node in job.nodes] == ["localhost", "192.0.2.4"]
     assert [node.stack and node.stack.prefix for node in job.nodes] == ["/opt/mpi", "/usr/local"]
-    assert job.nodes[0].reach == Reach("ssh://h1", "me", 22, "/k")
+    assert job.nodes[0].reach == ConnectionInfo("ssh://h1", "me", 22, "/k")
 
 
 def test_runtimes_mix_in_one_placement(plans: Plans) -> None:
@@ -157,7 +161,7 @@ def test_runtimes_mix_in_one_placement(plans: Plans) -> None:
 def test_a_launcher_without_ranks_is_a_node_of_its_own(plans: Plans) -> None:
     job = plans("led-ob1-allreduce")
     assert job.launcher
-    assert (job.launcher.name, job.launcher.ranks, job.starter) == ("node2", 0, job.launcher)
+    assert (job.launcher.name, job.launcher.ranks, job.launch_node) == ("node2", 0, job.launcher)
     assert job.command.argv[0] == "/opt/four/bin/mpirun"
     assert "node2" not in " ".join(job.command.argv)
 
@@ -201,9 +205,9 @@ def test_pods_are_called_by_their_place_until_they_are_there(plans: Plans) -> No
     ]
     assert [node.hardware.fabric.netdev for node in job.nodes] == ["eth0", None]
     # Nobody else has them, so that no lease is taken.
-    assert wanted(job.everybody) == ()
-    seen = {0: Sight(host="10.244.0.5"), 1: Sight(host="10.244.0.6")}
-    there = plans("mixed-ob1-allreduce", replace(SITE, seen=seen), PODS)
+    assert wanted(job.all_nodes) == ()
+    seen = {0: DiscoveredNode(host="10.244.0.5"), 1: DiscoveredNode(host="10.244.0.6")}
+    there = plans("mixed-ob1-allreduce", replace(SITE, discovered=seen), PODS)
     assert [node.host for node in there.nodes] == ["10.244.0.5", "10.244.0.6"]
 
 

@@ -1,13 +1,13 @@
 """The launcher of the stack, called as plainly as it can be."""
 
-from pytest_hetgpu.extensions.launchers.base import Launcher, Start
+from pytest_hetgpu.extensions.launchers.base import Launcher, LaunchRequest
 from pytest_hetgpu.model.job import Command
 
 
 class Plain(Launcher):
     """`mpirun -n N env NAME=VALUE ... program`, a context after the other."""
 
-    def command(self, start: Start) -> Command:
+    def command(self, start: LaunchRequest) -> Command:
         tokens = [start.stack.launcher]
         for name, value in sorted(start.mca.items()):
             tokens += ["--mca", name, value]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from pytest_hetgpu.analysis.compare.sides import ChangeKind, Identity, Side
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.sample import Sample, sample
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store.run_summary import CellSummary
@@ -38,7 +38,7 @@ class MeasurementKey(NamedTuple):
     """Key of a measurement: a metric at a point."""
 
     metric: str
-    point: Point
+    point: MessagePoint
 
 
 class MeasuredValue(NamedTuple):
@@ -56,7 +56,7 @@ class NumberChange:
     matrix: str
     scenario: str
     metric: str
-    point: Point
+    point: MessagePoint
     unit: str
     kind: ChangeKind = ChangeKind.SAME
     before: Sample | None = None

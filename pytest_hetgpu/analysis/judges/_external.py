@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pytest_hetgpu.model.external_program import ExternalProgram
-from pytest_hetgpu.model.job import Demand
+from pytest_hetgpu.model.job import Requirements
 from pytest_hetgpu.model.outcome import ProgramOutput
 from pytest_hetgpu.model.program_output import BenchmarkRow
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 
 
-def missing_results(demand: Demand, foreign: ExternalProgram, told: ProgramOutput) -> Iterator[str]:
+def missing_results(demand: Requirements, foreign: ExternalProgram, told: ProgramOutput) -> Iterator[str]:
     """Yield points that were not measured or not verified, and complaints about the output itself."""
     rows = [row for row in told.benchmark.rows if row.ranks in (None, foreign.ranks) or foreign.ranks is None]
     measured = [row.point for row in rows if row.figures]
@@ -22,7 +22,7 @@ def missing_results(demand: Demand, foreign: ExternalProgram, told: ProgramOutpu
         yield f"{told.tool} measured nothing at {_some(unmeasured)}"
     if foreign.check and unverified:
         yield f"{told.tool} verified nothing at {_some(unverified)}"
-    yield from (f"{told.tool}: {complaint}" for complaint in told.benchmark.complaints)
+    yield from (f"{told.tool}: {warning}" for warning in told.benchmark.warnings)
 
 
 def wrong_rank_count(foreign: ExternalProgram, told: ProgramOutput) -> BenchmarkRow | None:
@@ -31,11 +31,11 @@ def wrong_rank_count(foreign: ExternalProgram, told: ProgramOutput) -> Benchmark
     return next((row for row in told.benchmark.rows if asked and row.ranks not in (None, asked)), None)
 
 
-def _among(owed: Point, found: list[Point]) -> bool:
+def _among(owed: MessagePoint, found: list[MessagePoint]) -> bool:
     """Return whether a point was found; a point without a type matches any type."""
-    return any(owed == (point if owed.dtype else Point(point.size, "", point.place)) for point in found)
+    return any(owed == (point if owed.dtype else MessagePoint(point.size, "", point.place)) for point in found)
 
 
-def _some(points: list[Point], limit: int = 5) -> str:
+def _some(points: list[MessagePoint], limit: int = 5) -> str:
     more = f" and {len(points) - limit} more" if len(points) > limit else ""
     return f"point{'s' * (len(points) > 1)} {', '.join(map(str, points[:limit]))}{more}"

@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from pytest_hetgpu.analysis.judges._significance import above, any_of, larger
-from pytest_hetgpu.model.job import Demand
-from pytest_hetgpu.model.records import Point, Row
+from pytest_hetgpu.model.job import Requirements
+from pytest_hetgpu.model.records import MessagePoint, Row
 from pytest_hetgpu.model.sample import FEWEST, Sample, sample, within_fences
-from pytest_hetgpu.model.thresholds import Limit
+from pytest_hetgpu.model.thresholds import Threshold
 
 SURE = 0.01
 """Largest p at which a slowdown counts."""
@@ -42,8 +42,8 @@ class SpeedState(enum.Enum):
 class SpeedComparison:
     """Comparison of one point with one of its limits; `launches` holds the times of each launch, in seconds."""
 
-    point: Point
-    limit: Limit
+    point: MessagePoint
+    limit: Threshold
     launches: tuple[tuple[float, ...], ...]
 
     @cached_property
@@ -124,7 +124,7 @@ class Assessment:
         return SpeedState.UNSURE if enough or self.launches >= MOST_LAUNCHES else SpeedState.DOUBTFUL
 
 
-def assess(demand: Demand, launches: Sequence[Sequence[Row]]) -> Assessment:
+def assess(demand: Requirements, launches: Sequence[Sequence[Row]]) -> Assessment:
     """Compare a cell's rows with its limits; `launches` holds the rows of each launch, the first one first."""
     found = [times(demand, rows) for rows in launches]
     comparisons = (
@@ -135,18 +135,18 @@ def assess(demand: Demand, launches: Sequence[Sequence[Row]]) -> Assessment:
     return Assessment(tuple(comparisons), len(launches))
 
 
-def _compared(limits: Mapping[Point, Sequence[Limit]]) -> Iterator[tuple[Point, Limit]]:
+def _compared(limits: Mapping[MessagePoint, Sequence[Threshold]]) -> Iterator[tuple[MessagePoint, Threshold]]:
     return ((point, limit) for point, found in limits.items() for limit in found if limit.seconds)
 
 
-def times(demand: Demand, rows: Sequence[Row]) -> Mapping[Point, Sequence[float]]:
+def times(demand: Requirements, rows: Sequence[Row]) -> Mapping[MessagePoint, Sequence[float]]:
     """Return seconds per point, from rows of the demand's operation and ranks.
 
     Each point is also listed without its type.
     """
-    found: dict[Point, list[float]] = {}
+    found: dict[MessagePoint, list[float]] = {}
     for row in rows:
-        if row.operation == demand.operation and row.ranks in (demand.counted, 0):
+        if row.operation == demand.operation and row.ranks in (demand.row_ranks, 0):
             for point in {row.point, replace(row.point, dtype="")}:
                 found.setdefault(point, []).append(row.seconds)
     return found

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from pytest_hetgpu.analysis.judges.base import FinishedRun, describe_signature
-from pytest_hetgpu.model.conditions import holds
+from pytest_hetgpu.model.conditions import matches
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.job import Expectation
 from pytest_hetgpu.model.outcome import RunResult
@@ -82,7 +82,7 @@ def _applicable(run: FinishedRun) -> tuple[list[Expectation], str]:
 def _unmet(expectation: Expectation, facts: Mapping[str, str], capabilities: frozenset[str]) -> Iterator[str]:
     """Yield "" for each condition that does not hold, and the reason for each that cannot be decided."""
     for condition in expectation.when:
-        held = holds(condition, facts, capabilities)
+        held = matches(condition, facts, capabilities)
         if held is None:
             seen = facts.get(condition.fact)
             yield f"{condition.fact} is {seen!r}" if seen else f"the run does not tell its {condition.fact}"

@@ -15,12 +15,12 @@ from pytest_hetgpu.analysis.judges.base import (
     describe_signature,
     has_failed,
 )
-from pytest_hetgpu.model.job import Demand
-from pytest_hetgpu.model.metrics import told
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.job import Requirements
+from pytest_hetgpu.model.metrics import from_seconds
+from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.sample import Sample
 from pytest_hetgpu.model.sizes import show_size
-from pytest_hetgpu.model.thresholds import BANDWIDTHS, Limit
+from pytest_hetgpu.model.thresholds import BANDWIDTHS, Threshold
 from pytest_hetgpu.model.verdict import Kind
 
 _OTHERS = 8
@@ -90,7 +90,7 @@ def _comparable(run: FinishedRun) -> FinishedRun:
     demand, told_of = run.job.demand, run.evidence.program
     tool, timed = told_of.tool if told_of else "", times(demand, run.evidence.rows)
 
-    def settled(point: Point, limit: Limit) -> Limit:
+    def settled(point: MessagePoint, limit: Threshold) -> Threshold:
         if tool and limit.tool not in ("", tool):
             return replace(limit, seconds=(), lacks=f"tool {limit.tool} before and {tool} after")
         return replace(limit, seconds=(), lacks="this run has no time of it") if point not in timed else limit
@@ -126,7 +126,7 @@ def _spread(got: Sample | None) -> float:
     return (got.high - got.low) / got.middle if got else 0.0
 
 
-def _compared(comparison: SpeedComparison, demand: Demand) -> str:
+def _compared(comparison: SpeedComparison, demand: Requirements) -> str:
     """Describe a point in full.
 
     Example: `1M float32: busbw 0.8 GB/s, expected at least 0.9 (1 -10 %) from baseline 20261120-020006-02b3`.
@@ -136,7 +136,7 @@ def _compared(comparison: SpeedComparison, demand: Demand) -> str:
     assert comparison.expected
     times = (comparison.got.middle, limit.worst(comparison.expected.middle), comparison.expected.middle)
     got, bound, middle = (
-        f"{told(metric, time, demand.operation, comparison.point.size, demand.counted):.3g}" for time in times
+        f"{from_seconds(metric, time, demand.operation, comparison.point.size, demand.row_ranks):.3g}" for time in times
     )
     more = metric in BANDWIDTHS
     unit, least, sign = ("GB/s", "at least", "-") if more else ("us", "at most", "+")
@@ -150,11 +150,11 @@ def _short(comparison: SpeedComparison) -> str:
     return f"{describe_point(comparison.point) or comparison.limit.metric} ({change * 100:+.0f} %)"
 
 
-def _where(point: Point) -> str:
+def _where(point: MessagePoint) -> str:
     return f"{describe_point(point)}: " if point.size else ""
 
 
-def describe_point(point: Point) -> str:
+def describe_point(point: MessagePoint) -> str:
     """Describe a point: `1M float32 in place`; "" for an operation that moves no data."""
     words = (show_size(point.size), point.dtype, "in place" if point.place else "")
     return " ".join(filter(None, words)) if point.size else ""
@@ -166,7 +166,7 @@ def _changed(run: FinishedRun) -> list[str]:
     return [f"{name} {was} became {now[name]}" for name, was in before.items() if now.get(name, was) != was]
 
 
-def _lacking(demand: Demand, *, owed: bool) -> str:
+def _lacking(demand: Requirements, *, owed: bool) -> str:
     """Describe the points that could not be compared, each reason once; "" if all could."""
     reasons: dict[str, list[str]] = {}
     for point, limits in demand.limits.items():

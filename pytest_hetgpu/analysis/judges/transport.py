@@ -6,7 +6,15 @@ import fnmatch
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from pytest_hetgpu.analysis.judges.base import FinishedRun, Judge, Precedence, RatedFinding, cause_of
-from pytest_hetgpu.model.transport_classes import RDMA, SHARED_MEMORY, TCP, UNKNOWN, Connection, Duty, connection
+from pytest_hetgpu.model.transport_classes import (
+    RDMA,
+    SHARED_MEMORY,
+    TCP,
+    UNKNOWN,
+    Connection,
+    RequiredClass,
+    connection,
+)
 from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.planning.data_paths import paths, placed
 
@@ -46,7 +54,7 @@ class TransportJudge(Judge):
         yield from self._carried(demand.duties, paths(run.job.nodes), connections)
 
     def _carried(
-        self, duties: Mapping[str, Duty], taken: Sequence[str], connections: Sequence[Connection]
+        self, duties: Mapping[str, RequiredClass], taken: Sequence[str], connections: Sequence[Connection]
     ) -> Iterator[RatedFinding]:
         """Judge each path; if all are as required, judge connections that may belong to any of the paths taken."""
         found = False
@@ -58,7 +66,7 @@ class TransportJudge(Judge):
             lost = [one for one in connections if one.path == UNKNOWN]
             yield from self._held({path: duties[path] for path in taken}, lost)
 
-    def _held(self, due: Mapping[str, Duty], seen: Sequence[Connection]) -> Iterator[RatedFinding]:
+    def _held(self, due: Mapping[str, RequiredClass], seen: Sequence[Connection]) -> Iterator[RatedFinding]:
         """Yield the fault of connections each of which must meet one of these duties."""
         if why := _unmet(due, seen):
             yield self.finding(Kind.TRANSPORT_UNAVAILABLE, why)
@@ -76,7 +84,7 @@ def _of_path(path: str, connections: Sequence[Connection]) -> list[Connection]:
     return [connection(UNKNOWN, names, {name for one in together for name in one.unsure})]
 
 
-def _unmet(due: Mapping[str, Duty], seen: Sequence[Connection]) -> str:
+def _unmet(due: Mapping[str, RequiredClass], seen: Sequence[Connection]) -> str:
     """Return the components that carried the data instead of a due class; "" if one did, or none was seen."""
     short = [one for one in seen if not _met(due, one.components)]
     if not short:
@@ -87,7 +95,7 @@ def _unmet(due: Mapping[str, Duty], seen: Sequence[Connection]) -> str:
     return f"{_asked(due)}, carried by {_names(short)} {where}: {absent}; add `carried_by: any` if that is meant"
 
 
-def _unsure(due: Mapping[str, Duty], seen: Sequence[Connection]) -> str:
+def _unsure(due: Mapping[str, RequiredClass], seen: Sequence[Connection]) -> str:
     """Return why it is unknown whether a due class carried large messages; "" if it did."""
     vague = [one for one in seen if not _met(due, {*one.components} - {*one.unsure})]
     if not vague:
@@ -98,15 +106,15 @@ def _unsure(due: Mapping[str, Duty], seen: Sequence[Connection]) -> str:
     )
 
 
-def _met(due: Mapping[str, Duty], components: Collection[str]) -> bool:
-    return any(duty.met(components) for duty in due.values())
+def _met(due: Mapping[str, RequiredClass], components: Collection[str]) -> bool:
+    return any(duty.met_by(components) for duty in due.values())
 
 
-def _where(due: Mapping[str, Duty]) -> str:
+def _where(due: Mapping[str, RequiredClass]) -> str:
     return next(iter(due)) if len(due) == 1 else "on a path that the log does not name"
 
 
-def _asked(due: Mapping[str, Duty]) -> str:
+def _asked(due: Mapping[str, RequiredClass]) -> str:
     best = "; ".join(f"best {path}: {', '.join(duty.best)}" for path, duty in due.items())
     return f"asked for {', '.join(next(iter(due.values())).asked)} ({best})"
 

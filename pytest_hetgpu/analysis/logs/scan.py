@@ -141,7 +141,7 @@ class Scan:
 
     def _to_a_hit(self, block: bytes, at: int) -> int:
         """Return the start of the next line that holds a trigger, or the end of the block."""
-        hit = self._matcher.first(block, at)
+        hit = self._matcher.find_first(block, at)
         start = len(block) if hit is None else _line_start(block, at, hit)
         self._number += block.count(b"\n", at, start)
         return start
@@ -152,7 +152,7 @@ class Scan:
         end = _line_end(block, at)
         if end in (at, len(block)) or end - at >= LONGEST_LINE:
             return at
-        words = self._matcher.known(block[at:end])
+        words = self._matcher.cached(block[at:end])
         hit = None if words is None else self._hit(words)
         if hit is None or not (hit or self._pending):
             return at
@@ -165,7 +165,7 @@ class Scan:
         block = coloured.plain
         end = _line_end(block, at)
         if end > at:
-            hit = self._hit(self._matcher.within(block[at:end]))
+            hit = self._hit(self._matcher.find_all(block[at:end]))
             if hit is None:
                 self._pass_over(block, at, end)
             else:

@@ -9,7 +9,7 @@ from pathlib import Path
 from pytest_hetgpu.analysis.explain import explain
 from pytest_hetgpu.cli.explain.format import as_json, as_text, display_line
 from pytest_hetgpu.cli.explain.log_input import STDIN, open_log
-from pytest_hetgpu.config.known_failures.load import knowledge
+from pytest_hetgpu.config.known_failures.load import known_failures
 from pytest_hetgpu.errors import UsageError
 
 EXIT_UNREADABLE = 4
@@ -17,7 +17,7 @@ EXIT_UNREADABLE = 4
 
 def run(logs: Sequence[str], *, json: bool, added: Sequence[Path], print_line: Callable[[str], object]) -> int:
     """Explain each log; return 0, or 4 if one could not be read. Raises KnowledgeError for a wrong file."""
-    known = knowledge(tuple(added))
+    known = known_failures(tuple(added))
     code = 0
     for place, name in enumerate(logs or (STDIN,)):
         try:

@@ -8,8 +8,8 @@ from typing import Any
 
 from pytest_hetgpu.analysis.explain import Explanation
 from pytest_hetgpu.analysis.logs.lines import strip_controls
-from pytest_hetgpu.config.known_failures.entries import Noise
-from pytest_hetgpu.model.failure import Known, Signature
+from pytest_hetgpu.config.known_failures.entries import HarmlessText
+from pytest_hetgpu.model.failure import KnownFailure, Signature
 from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.records import RankExit
 from pytest_hetgpu.model.verdict import Kind
@@ -50,7 +50,7 @@ def _signature(signature: Signature | None) -> Json:
     }
 
 
-def _entry(entry: Known) -> Json:
+def _entry(entry: KnownFailure) -> Json:
     return {
         "id": entry.id,
         "title": entry.title,
@@ -118,7 +118,7 @@ def _failure(signature: Signature) -> Iterator[str]:
         yield from _wrap(signature.detail, "  ")
 
 
-def _known(entry: Known) -> Iterator[str]:
+def _known(entry: KnownFailure) -> Iterator[str]:
     yield from _wrap(f"known ({entry.status}): {entry.title} [{entry.id}]", "  ")
     yield from _wrap(entry.cause, "    ")
     if entry.fix:
@@ -136,7 +136,7 @@ def _others(others: Sequence[Signature]) -> Iterator[str]:
         yield f"  and {len(others) - _MOST} more"
 
 
-def _noise(noise: Sequence[Noise]) -> Iterator[str]:
+def _noise(noise: Sequence[HarmlessText]) -> Iterator[str]:
     for one in noise:
         yield from _wrap(f"ignore line {one.line} ({one.quote}): {one.entry.known.title}", "  ")
 

@@ -11,18 +11,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pytest_hetgpu.cluster.bandwidth import answers
-from pytest_hetgpu.cluster.bandwidth.limit import by_pairs, by_rate
-from pytest_hetgpu.cluster.bandwidth.pairs import Two, name_of, pairs, rounds
-from pytest_hetgpu.cluster.bandwidth.rates import rated
+from pytest_hetgpu.cluster.bandwidth import protocol
+from pytest_hetgpu.cluster.bandwidth.line_rates import line_rate
+from pytest_hetgpu.cluster.bandwidth.pairs import NodePair, name_of, pairs, rounds
+from pytest_hetgpu.cluster.bandwidth.upper_bound import by_pairs, by_rate
 from pytest_hetgpu.cluster.cluster import Cluster
 from pytest_hetgpu.cluster.leases.hold import held
 from pytest_hetgpu.errors import HetgpuError, ProvisionError
 from pytest_hetgpu.extensions.runtimes.base import RemoteNode
-from pytest_hetgpu.model.bandwidth import Pair, WireReport
+from pytest_hetgpu.model.bandwidth import LinkMeasurement, LinkReport
 from pytest_hetgpu.model.facts import Environment
 from pytest_hetgpu.model.job import Job, Node
-from pytest_hetgpu.model.outcome import Wire
+from pytest_hetgpu.model.outcome import LinkBandwidth
 from pytest_hetgpu.store import environment as files
 from pytest_hetgpu.store.journal import Journal
 
@@ -33,23 +33,23 @@ TRIES = 2
 AT_ONCE = 32
 
 
-class Wires:
+class LinkBandwidths:
     """What one process knows of placements' wires. `run` is the run's folder, `seconds` what each measurement takes."""
 
     def __init__(self, run: Path, journal: Journal, seconds: float) -> None:
         self.run = run
         self.journal = journal
         self.seconds = seconds
-        self._known: dict[tuple[str, str], Wire] = {}
+        self._known: dict[tuple[str, str], LinkBandwidth] = {}
         self._tries: dict[tuple[str, str], int] = {}
 
-    def of(self, cluster: Cluster) -> Wire:
+    def of(self, cluster: Cluster) -> LinkBandwidth:
         """The limit between a cluster's nodes; measured, under the leases of their hosts, by whoever is first."""
         job = cluster.job
         placement = job.matrix, job.axes["placement"]
         if placement not in self._known:
             with held(job, self.journal.waiting):
-                found = self._kept(placement) or self._measured(cluster)
+                found = self._stored(placement) or self._measure(cluster)
             lost = any(member.lost() for member in _members(cluster).values())
             self._tries[placement] = self._tries.get(placement, 0) + 1
             if not lost or self._tries[placement] >= TRIES:
@@ -57,12 +57,12 @@ class Wires:
             return found
         return self._known[placement]
 
-    def _kept(self, placement: tuple[str, str]) -> Wire | None:
+    def _stored(self, placement: tuple[str, str]) -> LinkBandwidth | None:
         """What another process of this run found out; hosts are the same, whoever made the nodes on them."""
         report = files.read_wire(self.run, "-".join(placement))
         return report.limit if report and report.limit.gbs is not None else None
 
-    def _measured(self, cluster: Cluster) -> Wire:
+    def _measure(self, cluster: Cluster) -> LinkBandwidth:
         job = cluster.job
         report = measure(job, _members(cluster), _environments(cluster), self.seconds)
         files.write_wire(self.run, f"{job.matrix}-{job.axes['placement']}", report)
@@ -70,43 +70,43 @@ class Wires:
         return report.limit
 
 
-def measure(job: Job, members: Mapping[int, RemoteNode], seen: Mapping[int, Environment], seconds: float) -> WireReport:
+def measure(job: Job, members: Mapping[int, RemoteNode], seen: Mapping[int, Environment], seconds: float) -> LinkReport:
     """What there is between the nodes of a job; never raises for what nodes do. Members and facts are by node."""
     began = time.monotonic()
-    said = [rated(node, seen.get(node.index, Environment())) for node in job.nodes]
+    said = [line_rate(node, seen.get(node.index, Environment())) for node in job.nodes]
     known = tuple(one for one in said if one)
     limit = by_rate(job, known)
     if limit:
-        return WireReport(limit, rated=known)
-    moved: list[Pair] = []
+        return LinkReport(limit, rated=known)
+    moved: list[LinkMeasurement] = []
     for side_by_side in rounds(pairs(job)):
-        moved += _together(side_by_side, members, seconds)
-    return WireReport(by_pairs(moved), tuple(moved), known, time.monotonic() - began)
+        moved += _in_parallel(side_by_side, members, seconds)
+    return LinkReport(by_pairs(moved), tuple(moved), known, time.monotonic() - began)
 
 
-def _together(two: Sequence[Two], members: Mapping[int, RemoteNode], seconds: float) -> list[Pair]:
+def _in_parallel(two: Sequence[NodePair], members: Mapping[int, RemoteNode], seconds: float) -> list[LinkMeasurement]:
     """Pairs that share nothing, side by side."""
     if len(two) == 1:
-        return [pump(two[0], members, seconds)]
+        return [measure_pair(two[0], members, seconds)]
     pool = ThreadPoolExecutor(max_workers=min(AT_ONCE, len(two)))
     try:
-        return list(pool.map(lambda one: pump(one, members, seconds), two))
+        return list(pool.map(lambda one: measure_pair(one, members, seconds), two))
     finally:
         # Whoever interrupts us does not wait for what ends by itself.
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def pump(two: Two, members: Mapping[int, RemoteNode], seconds: float) -> Pair:
+def measure_pair(two: NodePair, members: Mapping[int, RemoteNode], seconds: float) -> LinkMeasurement:
     """Moves data between two nodes. A pair without what went wrong; then nothing of it is left running on them."""
     first, second = two
     token = secrets.token_hex(16)
     try:
-        listens = answers.to_serve(second, token, seconds)
-        served = _asked(second, members, listens, answers.served)
-        connects = answers.to_measure(first, token, seconds, served)
-        found = answers.pair(two, served, _asked(first, members, connects, answers.measured))
+        listens = protocol.serve_request(second, token, seconds)
+        served = _request(second, members, listens, protocol.parse_endpoint)
+        connects = protocol.measure_request(first, token, seconds, served)
+        found = protocol.link_measurement(two, served, _request(first, members, connects, protocol.parse_result))
     except HetgpuError as error:
-        found = Pair((name_of(first), name_of(second)), why=" ".join(str(error).split()))
+        found = LinkMeasurement((name_of(first), name_of(second)), why=" ".join(str(error).split()))
     if found.why:
         for node in two:
             with suppress(HetgpuError):
@@ -114,17 +114,19 @@ def pump(two: Two, members: Mapping[int, RemoteNode], seconds: float) -> Pair:
     return found
 
 
-def _asked(node: Node, members: Mapping[int, RemoteNode], request: Mapping[str, Any], read: Callable[[bytes], T]) -> T:
+def _request(
+    node: Node, members: Mapping[int, RemoteNode], request: Mapping[str, Any], read: Callable[[bytes], T]
+) -> T:
     """What the program on a node answers. Raises what the member raises, ProvisionError where there is no answer."""
     member = members[node.index]
     argv = ("python3", f"{member.folder}/programs/tcp_probe.py")
-    answer = member.exec(argv, stdin=json.dumps(request).encode(), timeout=request["limit"] + answers.START)
+    answer = member.exec(argv, stdin=json.dumps(request).encode(), timeout=request["limit"] + protocol.START)
     if answer.returncode:
         last = answer.stderr.decode(errors="replace").strip().rpartition("\n")[2]
         raise ProvisionError(name_of(node), f"the pump failed there ({last or f'exit code {answer.returncode}'})")
     try:
         return read(answer.stdout)
-    except answers.Unreadable as error:
+    except protocol.UnreadableAnswer as error:
         raise ProvisionError(name_of(node), str(error)) from None
 
 

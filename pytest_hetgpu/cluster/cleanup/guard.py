@@ -16,7 +16,7 @@ from pytest_hetgpu.cluster.cleanup.owner import Owner, myself
 from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.extensions.runtimes.process.ledger import VARIABLE, ResourceTracker, tracker, use_tracker
 from pytest_hetgpu.extensions.runtimes.traits.leftovers import Location
-from pytest_hetgpu.model.job import Reach
+from pytest_hetgpu.model.job import ConnectionInfo
 
 _FAREWELL = 5.0  # seconds for a guardian that is no longer needed
 
@@ -38,7 +38,7 @@ class Guard(ResourceTracker):
         if not any(spot.kind == "processes" for spot in tuple(self._open.values())):
             self._note(ledger.processes_spot())
 
-    def host(self, host: str, reach: Reach) -> Callable[[], None]:
+    def host(self, host: str, reach: ConnectionInfo) -> Callable[[], None]:
         return self.place(Location("host", host, reach))
 
     def place(self, spot: Location, *, once: bool = False) -> Callable[[], None]:

@@ -19,7 +19,7 @@ from pytest_hetgpu.cluster.cleanup.owner import Owner, parse
 from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.extensions.runtimes.process.segments import Segments
 from pytest_hetgpu.extensions.runtimes.traits.leftovers import Location
-from pytest_hetgpu.model.job import Reach
+from pytest_hetgpu.model.job import ConnectionInfo
 
 FOLDER_VARIABLE = "HETGPU_LEDGERS"
 ENDING = ".ledger"
@@ -53,7 +53,7 @@ def head(owner: Owner) -> str:
 
 def opened(number: int, spot: Location) -> str:
     """The line for a place, called by its number when it is closed."""
-    reach = {name: getattr(spot.reach, name) for name in Reach.__dataclass_fields__}
+    reach = {name: getattr(spot.reach, name) for name in ConnectionInfo.__dataclass_fields__}
     return json.dumps({"at": number, "kind": spot.kind, "host": spot.host, **reach, "environ": spot.environ}) + "\n"
 
 
@@ -90,7 +90,7 @@ def _entry(line: str) -> dict[str, Any]:
 
 
 def _spot(entry: Mapping[str, Any]) -> Location:
-    reach = Reach(*(entry.get(name) for name in Reach.__dataclass_fields__))  # type: ignore[arg-type]
+    reach = ConnectionInfo(*(entry.get(name) for name in ConnectionInfo.__dataclass_fields__))  # type: ignore[arg-type]
     environ = tuple((str(name), str(value)) for name, value in entry.get("environ") or ())
     return Location(str(entry["kind"]), str(entry.get("host") or ""), reach, environ)
 

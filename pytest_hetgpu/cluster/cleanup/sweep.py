@@ -17,7 +17,7 @@ from pytest_hetgpu.extensions.package_data import REMOTE
 from pytest_hetgpu.extensions.runtimes.lookup import runtimes
 from pytest_hetgpu.extensions.runtimes.process.ssh import explained, ssh_command
 from pytest_hetgpu.extensions.runtimes.traits.leftovers import Leftover, LeftoverStore, Location
-from pytest_hetgpu.model.job import Reach
+from pytest_hetgpu.model.job import ConnectionInfo
 
 _PATIENCE = 60.0  # seconds for a host to answer
 _REMOVAL = 20.0  # seconds in which what was removed must be gone
@@ -107,7 +107,7 @@ class Here(_Machine):
 class Host(_Machine):
     """A host's, by ssh."""
 
-    def __init__(self, host: str, reach: Reach) -> None:
+    def __init__(self, host: str, reach: ConnectionInfo) -> None:
         self.words = f"{host}{f', port {reach.port}' if reach.port else ''}"
         self._host, self._reach = host, reach
         self.name = host

@@ -118,7 +118,7 @@ def _granted_late(lease: _Lease, one: LeaseRequest, deadline: float, waits: Wait
 
 def held(job: Job, waits: Callable[[Job, str], None] | None = None) -> AbstractContextManager[Holding]:
     """`hold` of all that a job's nodes are on."""
-    return hold(wanted(job.everybody), cell=job.label, waits=partial(waits, job) if waits else None)
+    return hold(wanted(job.all_nodes), cell=job.label, waits=partial(waits, job) if waits else None)
 
 
 def shut() -> None:

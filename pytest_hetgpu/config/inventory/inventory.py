@@ -28,18 +28,28 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationError
 
-from pytest_hetgpu.config.inventory.sources import STDIN, Claim, Gathered, Port, Sources, Spec, User, gather, spec_of
+from pytest_hetgpu.config.inventory.sources import (
+    STDIN,
+    Gathered,
+    Port,
+    SourcedHost,
+    Sources,
+    Spec,
+    User,
+    gather,
+    spec_of,
+)
 from pytest_hetgpu.config.matrix import source
 from pytest_hetgpu.config.matrix.complaints import Complaints
 from pytest_hetgpu.config.matrix.models import choice
 from pytest_hetgpu.config.matrix.runtime_settings import extended, runtime_settings
 from pytest_hetgpu.errors import InventoryError, NotHere
-from pytest_hetgpu.extensions.inventories.base import Found
+from pytest_hetgpu.extensions.inventories.base import ListedHost
 from pytest_hetgpu.extensions.registry import names
 from pytest_hetgpu.extensions.runtimes.containers.shapes import BuildShape
 from pytest_hetgpu.extensions.runtimes.lookup import runtime_of
 from pytest_hetgpu.extensions.shapes import Form, Name, Names, Prefix, Shape
-from pytest_hetgpu.model.job import Hardware, Reach
+from pytest_hetgpu.model.job import ConnectionInfo, Hardware
 from pytest_hetgpu.model.messages import show
 
 # What ssh, mpirun and a container engine take as an address: never an option, nothing that a list of hosts would split.
@@ -71,7 +81,7 @@ class HostShape(Shape):
         """The noun; a relative key is looked for in `folder`."""
         key = str(_below(folder, self.key)) if self.key else None
         engine = self.engine or ("" if self.address in HERE else self._over_ssh())
-        reach = Reach(engine, self.user, self.port, key)
+        reach = ConnectionInfo(engine, self.user, self.port, key)
         return Host(self.address, reach, self.prefix or "", frozenset(self.capabilities))
 
     def _over_ssh(self) -> str:
@@ -114,17 +124,17 @@ class Host:
     """One host that can be a node. `prefix` is where its MPI is, "" where the matrix or PATH says so."""
 
     address: str
-    reach: Reach = field(default_factory=Reach)
+    reach: ConnectionInfo = field(default_factory=ConnectionInfo)
     prefix: str = ""
     capabilities: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class ConfiguredHost:
     """A host of a source that may be of several kinds of hardware, and what it claims to be."""
 
     host: Host
-    claim: Claim
+    claim: SourcedHost
 
 
 HERE = frozenset(("localhost", "127.0.0.1", "::1"))
@@ -143,7 +153,7 @@ class Inventory:
     hardware: Mapping[str, tuple[Host, ...]] = field(default_factory=dict)
     stacks: Mapping[str, Path] = field(default_factory=dict)
     build: Mapping[str, BuildShape] = field(default_factory=dict)
-    offers: tuple[Offer, ...] = ()
+    offers: tuple[ConfiguredHost, ...] = ()
     gathered: tuple[Gathered, ...] = ()
     sites: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     _known: dict[tuple[str, str, str | None], tuple[Host, ...]] = field(default_factory=dict, repr=False, compare=False)
@@ -294,7 +304,7 @@ def _of_file(path: Path, files_only: bool) -> Inventory:
     )
 
 
-def _offers(gathered: Gathered, defaults: Mapping[str, Any], folder: Path) -> tuple[Offer, ...]:
+def _offers(gathered: Gathered, defaults: Mapping[str, Any], folder: Path) -> tuple[ConfiguredHost, ...]:
     """The hosts of a source. InventoryError with a complaint for every address, user and port that cannot be one."""
     complaints = Complaints(gathered.spec.path or str(gathered.spec))
     offers = []
@@ -305,13 +315,13 @@ def _offers(gathered: Gathered, defaults: Mapping[str, Any], folder: Path) -> tu
             for detail in error.errors(include_url=False):
                 complaints.add(claim.found.line, f"{show(claim.found.name)}: {_wrong(detail)}")
         else:
-            offers.append(Offer(host, claim))
+            offers.append(ConfiguredHost(host, claim))
     if complaints:
         raise InventoryError(complaints.listed())
     return tuple(offers)
 
 
-def _keys(found: Found) -> dict[str, Any]:
+def _keys(found: ListedHost) -> dict[str, Any]:
     """A found host as keys of HostShape; what is not told is left to the defaults."""
     address = f"[{found.address}]" if found.address.startswith(":") else found.address
     keys: dict[str, Any] = {"address": address}

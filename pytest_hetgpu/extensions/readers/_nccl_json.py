@@ -15,7 +15,7 @@ from typing import Any, TypeGuard
 from pytest_hetgpu.extensions.readers import _nccl
 from pytest_hetgpu.extensions.readers.base import MOST_ROWS, OutputParser, whole
 from pytest_hetgpu.model.program_output import BenchmarkResult, BenchmarkRow, Quantity
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 
 _LONGEST = 64 << 20
 _KEYS = {
@@ -44,7 +44,7 @@ class NcclDocument:
         self.slow = False
         self.failed: tuple[str, ...] = ()
 
-    def takes(self, line: str) -> bool:
+    def accept(self, line: str) -> bool:
         """Whether the line is a document: it begins with `{"version"`. Of several the last is kept."""
         if not line.lstrip().startswith('{"version"'):
             return False
@@ -57,20 +57,20 @@ class NcclDocument:
         if not self._count:
             return ()
         if self._count > 1:
-            self._reader.notes.add(f"{self._count} JSON documents: the last is read")
+            self._reader.warnings.add(f"{self._count} JSON documents: the last is read")
         try:
             root = json.loads(self._text)
         except (ValueError, RecursionError):
-            self._reader.notes.add("the JSON cannot be read: it breaks off, or holds a number that is none")
+            self._reader.warnings.add("the JSON cannot be read: it breaks off, or holds a number that is none")
             return ()
         self._root = root
         self._verdicts()
         found = tuple(self._measured())
         if not found:
-            self._reader.notes.add("the JSON has no results")
+            self._reader.warnings.add("the JSON has no results")
         return found
 
-    def told(self, reading: BenchmarkResult) -> BenchmarkResult:
+    def with_library_version(self, reading: BenchmarkResult) -> BenchmarkResult:
         """The reading with the library's version, where only the document says it."""
         code = self._root.get("nccl_version")
         library = _nccl.library_version(str(code)) if isinstance(code, int) else ""
@@ -92,12 +92,12 @@ class NcclDocument:
                 continue
             size, dtype = result.get("size"), result.get("type")
             if not _count(size) or not isinstance(dtype, str):
-                self._reader.notes.add("a result of the JSON without size or type")
+                self._reader.warnings.add("a result of the JSON without size or type")
                 continue
             for key, place in _PLACES:
                 body = result.get(key)
                 if isinstance(body, dict):
-                    point = Point(size, _nccl.TYPES.get(dtype, dtype), place)
+                    point = MessagePoint(size, _nccl.TYPES.get(dtype, dtype), place)
                     figures = self._figures(body, _KEYS) | self._figures(
                         _map(result, f"{key}_per_iter"), _PER_ITERATION
                     )
@@ -127,7 +127,7 @@ class NcclDocument:
     def _operation(self) -> str:
         args = self._root.get("args")
         program = args[0] if isinstance(args, list) and args and isinstance(args[0], str) else ""
-        return _nccl.operation(program) or _nccl.asked_operation(self._reader.asked)
+        return _nccl.operation(program) or _nccl.asked_operation(self._reader.request)
 
     def _ranks(self) -> int | None:
         """Processes in the group of the first, times GPUs and threads of each."""
@@ -136,11 +136,11 @@ class NcclDocument:
         devices = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
         threads, gpus = config.get("nthreads"), config.get("ngpus")
         if not devices or not (_count(threads) and _count(gpus)):
-            return self._reader.asked.ranks
+            return self._reader.request.ranks
         group = devices[0].get("group")
         ranks = int(sum(one.get("group") == group for one in devices) * threads * gpus)
-        if self._reader.asked.ranks not in (None, ranks):
-            self._reader.notes.add(f"{self._reader.asked.ranks} ranks were asked for, the job has {ranks}")
+        if self._reader.request.ranks not in (None, ranks):
+            self._reader.warnings.add(f"{self._reader.request.ranks} ranks were asked for, the job has {ranks}")
         return ranks
 
 

@@ -19,7 +19,7 @@ from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.model import metrics
 from pytest_hetgpu.model.external_program import ExternalProgram
 from pytest_hetgpu.model.program_output import BenchmarkResult, BenchmarkRow, ExitMeaning
-from pytest_hetgpu.model.records import Measurement, Point, Row
+from pytest_hetgpu.model.records import Measurement, MessagePoint, Row
 from pytest_hetgpu.model.verdict import Kind
 
 MOST_ROWS = 100_000
@@ -41,7 +41,7 @@ class ParseRequest:
 
     argv: tuple[str, ...] = ()
     reader: str = ""
-    points: tuple[Point, ...] = ()
+    points: tuple[MessagePoint, ...] = ()
     ranks: int | None = None
     operation: str = ""
 
@@ -82,7 +82,7 @@ class ParseIssues:
             self._found[what] = [line, 0]
 
     @property
-    def said(self) -> tuple[str, ...]:
+    def texts(self) -> tuple[str, ...]:
         """All of them, in the order in which they arose."""
         return tuple(f"{what}{_where(*found)}" for what, found in self._found.items())
 
@@ -101,9 +101,9 @@ class OutputParser(abc.ABC):
     """The program family's name, where the output does not tell which of several it is."""
 
     def __init__(self, asked: ParseRequest | None = None, settings: ReaderSettings | None = None) -> None:
-        self.asked = asked or ParseRequest()
+        self.request = asked or ParseRequest()
         self.settings = settings or self.Settings()
-        self.notes = ParseIssues()
+        self.warnings = ParseIssues()
         self._rows: list[BenchmarkRow] = []
         self._orphan = 0
 
@@ -121,16 +121,16 @@ class OutputParser(abc.ABC):
         """What was read, once there are no more lines."""
 
     @staticmethod
-    def exited(code: int, reading: BenchmarkResult) -> ExitMeaning | None:
+    def meaning_of_exit(code: int, reading: BenchmarkResult) -> ExitMeaning | None:
         """What the exit code says, with what was read; None where it says nothing bad."""
         if reading.wrong or (reading.failed and not reading.slow):
             return ExitMeaning(Kind.WRONG_RESULT, reading.failed[0] if reading.failed else "data failed its check")
         return ExitMeaning(Kind.ERROR, f"exit code {code}") if code else None
 
     @classmethod
-    def stopped(cls, reading: BenchmarkResult) -> ExitMeaning | None:
+    def meaning_of_stop(cls, reading: BenchmarkResult) -> ExitMeaning | None:
         """What was read of a program that did not come to its end says."""
-        return cls.exited(0, reading)
+        return cls.meaning_of_exit(0, reading)
 
     @property
     def rows(self) -> tuple[BenchmarkRow, ...]:
@@ -142,33 +142,33 @@ class OutputParser(abc.ABC):
         if len(self._rows) < MOST_ROWS:
             self._rows.append(row)
         else:
-            self.notes.add(f"more than {MOST_ROWS:,} rows: the rest is not read", row.line)
+            self.warnings.add(f"more than {MOST_ROWS:,} rows: the rest is not read", row.line)
 
     def figure(self, name: str, token: str, line: int, scale: float = 1.0) -> float | None:
         """A number as printed, times `scale`; None, with a complaint, where it is none, negative, or not finite."""
         value = number(token)
         if value is None:
-            self.notes.add(f"{name} is {quoted(token)}, no number", line)
+            self.warnings.add(f"{name} is {quoted(token)}, no number", line)
         elif not math.isfinite(value * scale):
-            self.notes.add(f"{name} is not finite", line)
+            self.warnings.add(f"{name} is not finite", line)
         elif value < 0:
-            self.notes.add(f"{name} is negative", line)
+            self.warnings.add(f"{name} is negative", line)
         else:
             return value * scale
         return None
 
-    def orphan(self, line: int) -> None:
+    def note_headless_row(self, line: int) -> None:
         """What looks like a row, where no header was seen yet: a complaint only where none comes."""
         self._orphan = self._orphan or line or 1
 
-    def owes_rows(self, header: int) -> None:
+    def require_rows(self, header: int) -> None:
         """Complain where a table's header was seen in line `header` (0: none was), and nothing was read below it."""
         if header and not self._rows:
-            self.notes.add("a table's header, and no row that can be read", header)
+            self.warnings.add("a table's header, and no row that can be read", header)
         elif not self._rows and self._orphan:
-            self.notes.add("rows without a header above them", self._orphan)
+            self.warnings.add("rows without a header above them", self._orphan)
         elif not self._rows:
-            self.notes.add("no table: the program measured nothing")
+            self.warnings.add("no table: the program measured nothing")
 
 
 def number(token: str) -> float | None:
@@ -193,7 +193,7 @@ def quoted(text: str) -> str:
 
 def factor(operation: str, ranks: int) -> float | None:
     """`busbw / algbw` of an operation; None where bandwidths are not defined for it."""
-    (*_, last) = metrics.measurements([Row(operation, Point(10**9, ""), max(ranks, 1), 0, 1.0)])
+    (*_, last) = metrics.measurements([Row(operation, MessagePoint(10**9, ""), max(ranks, 1), 0, 1.0)])
     return last.value if last.metric == "busbw" else None
 
 

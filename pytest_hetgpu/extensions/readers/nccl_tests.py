@@ -22,7 +22,7 @@ from pytest_hetgpu.extensions.readers import _nccl
 from pytest_hetgpu.extensions.readers._nccl_json import NcclDocument
 from pytest_hetgpu.extensions.readers.base import LONGEST_LINE, OutputParser, ParseRequest, number, quoted, whole
 from pytest_hetgpu.model.program_output import BenchmarkResult, BenchmarkRow, ExitMeaning
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.verdict import Kind
 
 _VERSION = re.compile(r"# ([nr]ccl)-tests version (\S+)(?: [nr]ccl-headers=\d+ [nr]ccl-library=(\d+))?")
@@ -53,7 +53,7 @@ _CODES = {
 }
 
 
-class NcclTests(OutputParser):
+class NcclTestsParser(OutputParser):
     """Reads the table, and the document of `-J` where its text is fed too: its rows then stand for the table's."""
 
     tool = "nccl-tests"
@@ -61,7 +61,7 @@ class NcclTests(OutputParser):
     def __init__(self, asked: ParseRequest | None = None, settings: ReaderSettings | None = None) -> None:
         super().__init__(asked, settings)
         self._reading = BenchmarkResult(self.tool)
-        self._operation = _nccl.asked_operation(self.asked)
+        self._operation = _nccl.asked_operation(self.request)
         self._places: tuple[str, ...] = ("", "in")
         self._base: tuple[str, ...] = ()
         self._groups: tuple[tuple[str, ...], ...] = ()
@@ -79,7 +79,7 @@ class NcclTests(OutputParser):
         return _nccl.asked_operation(asked) or cls.tool
 
     def feed(self, line: str, number: int = 0) -> None:
-        if self._document.takes(line):
+        if self._document.accept(line):
             return
         text = line[:LONGEST_LINE].strip()
         if logged := _LOGGED.search(text):
@@ -94,24 +94,24 @@ class NcclTests(OutputParser):
         documented = self._document.rows()
         rows = _nccl.merged(replace(self._reading, rows=self.rows), documented)
         if not documented:
-            self.owes_rows(self._header)
+            self.require_rows(self._header)
             if self._header and self._closed < self._tables:
-                self.notes.add("the table is not closed: the program did not come to its end")
+                self.warnings.add("the table is not closed: the program did not come to its end")
         tables = max(self._tables, 1) if not documented else 1
-        _nccl.complain(self, rows, tables)
+        _nccl.warn_about_ranks(self, rows, tables)
         failed = tuple(dict.fromkeys((*self._failed, *self._document.failed)))
         if any("Out of bounds" in said for said in failed) and rows and not any(row.wrong for row in rows):
-            self.notes.add("the summary counts wrong data, and no row does")
+            self.warnings.add("the summary counts wrong data, and no row does")
         return replace(
-            self._document.told(self._reading),
-            rows=_nccl.still(rows),
-            complaints=self.notes.said,
+            self._document.with_library_version(self._reading),
+            rows=_nccl.without_bandwidth_of_one_rank(rows),
+            warnings=self.warnings.texts,
             failed=failed,
             slow=self._reading.slow or self._document.slow,
         )
 
     @staticmethod
-    def exited(code: int, reading: BenchmarkResult) -> ExitMeaning | None:
+    def meaning_of_exit(code: int, reading: BenchmarkResult) -> ExitMeaning | None:
         if code in (0, 7) or reading.tool != "nccl-tests":
             if reading.wrong or (reading.failed and not reading.slow):
                 return ExitMeaning(Kind.WRONG_RESULT, "; ".join(reading.failed) or "data failed its check")
@@ -157,7 +157,7 @@ class NcclTests(OutputParser):
         if words and set(words) <= {"out-of-place", "in-place", "(+", "per-iteration)"}:
             self._places = tuple("" if word == "out-of-place" else "in" for word in words if word.endswith("-place"))
         elif words[:1] == ["(B)"] and not set(words) <= {*_UNITS, "%Y-%m-%d", "%H:%M:%S"}:
-            self.notes.add(f"units that are not known: {quoted(text)}; the rows are not read", line)
+            self.warnings.add(f"units that are not known: {quoted(text)}; the rows are not read", line)
             self._groups = ()
         elif words[:2] == ["size", "count"]:
             self._header = line or 1
@@ -171,7 +171,7 @@ class NcclTests(OutputParser):
         groups = list(_split(words[first:]))
         fits = set(words[:first]) <= set(_BASE) and "type" in words[:first] and 0 < len(groups) <= len(self._places)
         if not fits or not all(set(group) <= _GROUP for group in groups):
-            self.notes.add(f"unlike any header: {quoted(text)}; its rows are not read", line)
+            self.warnings.add(f"unlike any header: {quoted(text)}; its rows are not read", line)
             groups = []
         self._base, self._groups = tuple(words[:first]), tuple(groups)
 
@@ -185,7 +185,7 @@ class NcclTests(OutputParser):
             if self._groups:
                 self._take(tokens, line)
             elif not self._header:
-                self.orphan(line)
+                self.note_headless_row(line)
 
     def _take(self, tokens: list[str], line: int) -> None:
         """A row is printed piece by piece: NCCL's own lines may come between, and the rest on other lines."""
@@ -199,7 +199,7 @@ class NcclTests(OutputParser):
         if self._pending:
             (tokens, line), self._pending = self._pending, None
             owed = len(self._base) + sum(map(len, self._groups))
-            self.notes.add(f"a row breaks off after {len(tokens)} of {owed} columns", line)
+            self.warnings.add(f"a row breaks off after {len(tokens)} of {owed} columns", line)
             self._cells(tokens, line)
 
     def _cells(self, tokens: list[str], line: int) -> None:
@@ -211,11 +211,11 @@ class NcclTests(OutputParser):
             named = dict(zip(group, cells, strict=False))
             cells = cells[len(group) :]
             if not all(map(_like_cell, named.values())):
-                self.notes.add("a row that something else was printed into", line)
+                self.warnings.add("a row that something else was printed into", line)
                 return
-            self._keep(Point(size, _nccl.TYPES.get(dtype, dtype), place), named, line)
+            self._keep(MessagePoint(size, _nccl.TYPES.get(dtype, dtype), place), named, line)
 
-    def _keep(self, point: Point, cells: dict[str, str], line: int) -> None:
+    def _keep(self, point: MessagePoint, cells: dict[str, str], line: int) -> None:
         wrong = (
             _nccl.wrong(self, cells["#wrong"], line) if "#wrong" in cells else _nccl.deviation(cells.get("error", ""))
         )
@@ -225,9 +225,9 @@ class NcclTests(OutputParser):
     def _ranks(self) -> int | None:
         """Ranks of the group that rank 0 is in, whose table this is; as asked for, where devices are not listed."""
         groups = self._groups_of_devices
-        seen = groups.count(groups[0]) if groups else self.asked.ranks
-        if seen and self.asked.ranks not in (None, seen):
-            self.notes.add(f"{self.asked.ranks} ranks were asked for, the job has {seen}")
+        seen = groups.count(groups[0]) if groups else self.request.ranks
+        if seen and self.request.ranks not in (None, seen):
+            self.warnings.add(f"{self.request.ranks} ranks were asked for, the job has {seen}")
         return seen
 
 

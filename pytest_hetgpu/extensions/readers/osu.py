@@ -27,7 +27,7 @@ from pytest_hetgpu.extensions.readers.base import (
     whole,
 )
 from pytest_hetgpu.model.program_output import BenchmarkResult, BenchmarkRow, Quantity
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 
 _TITLE = re.compile(
     r"# OSU (?P<library>[A-Z][A-Za-z+]*(?:_[A-Z][a-z_]*)?)(?P<memory>-[A-Z]+(?: MANAGED)?)? ?(?P<title>[^#]*?) ?Test"
@@ -100,7 +100,7 @@ _CHECKS = {"Pass": 0, "Fail": 1, "N/A": None}
 _TYPES = {"MPI_CHAR": "int8", "MPI_INT": "int32", "MPI_FLOAT": "float32", "MPI_DOUBLE": "float64", "MPI_BYTE": "uint8"}
 
 
-class Osu(OutputParser):
+class OsuParser(OutputParser):
     """A table for each datatype; its header says what the columns are, and rows that do not fit it are not read."""
 
     tool = "osu"
@@ -108,7 +108,7 @@ class Osu(OutputParser):
     def __init__(self, asked: ParseRequest | None = None, settings: ReaderSettings | None = None) -> None:
         super().__init__(asked, settings)
         self._reading = BenchmarkResult(self.tool)
-        self._operation = self.asked.operation
+        self._operation = self.request.operation
         self._base = self._operation
         self._several = False
         self._dtype = ""
@@ -138,15 +138,15 @@ class Osu(OutputParser):
         elif text and self._columns:
             self._row(text, number)
         elif text and not self._header and " " in text and _like_row(text.split()):
-            self.orphan(number)
+            self.note_headless_row(number)
 
     def finish(self) -> BenchmarkResult:
-        self.owes_rows(self._header)
+        self.require_rows(self._header)
         for said in self._failed:
             found = _FAILED.search(said)
             self._mark(int(found["size"][:18]) if found else None)
         return replace(
-            self._reading, rows=self.rows, complaints=self.notes.said, failed=tuple(dict.fromkeys(self._failed))
+            self._reading, rows=self.rows, warnings=self.warnings.texts, failed=tuple(dict.fromkeys(self._failed))
         )
 
     def _comment(self, text: str, line: int) -> None:
@@ -162,7 +162,7 @@ class Osu(OutputParser):
         elif (columns := _columns(rest)) is not None:
             self._columns, self._header = columns, line
             if not columns:
-                self.notes.add(f"unlike any header: {quoted(text)}; its rows are not read", line)
+                self.warnings.add(f"unlike any header: {quoted(text)}; its rows are not read", line)
 
     def _title(self, found: re.Match[str]) -> None:
         library, title = found["library"], found["title"].lower()
@@ -175,7 +175,7 @@ class Osu(OutputParser):
             self._base,
             "_persistent" if "persistent" in title else "",
         ]
-        self._operation = "".join(parts) or self.asked.operation
+        self._operation = "".join(parts) or self.request.operation
         self._several = "multiple" in title
         # What a build of 5.x puts over NCCL is another program than MPI's.
         tool = self.tool if library.startswith("MPI") else f"{self.tool}-{library.lower()}"
@@ -188,19 +188,19 @@ class Osu(OutputParser):
         tokens = text.split()
         if not _like_row(tokens):
             if number(tokens[0]) is not None and len(tokens) > 1 and tokens[1][0].isdigit():
-                self.notes.add("a row that something else was printed into", line)
+                self.warnings.add("a row that something else was printed into", line)
             return
         if len(tokens) != len(self._columns):
-            self.notes.add(f"a row of {len(tokens)} columns below a header of {len(self._columns)}", line)
+            self.warnings.add(f"a row of {len(tokens)} columns below a header of {len(self._columns)}", line)
             return
         cells = dict(zip(self._columns, tokens, strict=True))
         if cells.get("Validation", "N/A") not in _CHECKS:
             # Builds that log each wrong element do it among the rows: its position, and two values.
-            self.notes.add("lines of numbers whose check says neither Pass nor Fail: no rows", line)
+            self.warnings.add("lines of numbers whose check says neither Pass nor Fail: no rows", line)
             return
         size = whole(cells["Size"]) if "Size" in cells else 0
         if size is None:
-            self.notes.add(f"the size is {quoted(cells['Size'])}, no whole number", line)
+            self.warnings.add(f"the size is {quoted(cells['Size'])}, no whole number", line)
             return
         figures = self._figures(cells, line)
         self._keep(size, figures, cells, line)
@@ -232,17 +232,17 @@ class Osu(OutputParser):
         return f"{'latency' if lat else self._bandwidth}_{title.partition(' ')[0].lower()}"
 
     def _keep(self, size: int, figures: dict[str, Quantity], cells: dict[str, str], line: int) -> None:
-        ranks = self.asked.ranks
+        ranks = self.request.ranks
         if self._base in _PAIR and not self._several and self._operation == self._base:
             if ranks not in (None, 2):
-                self.notes.add(f"{ranks} ranks were asked for, and this program runs with 2")
+                self.warnings.add(f"{ranks} ranks were asked for, and this program runs with 2")
             ranks = 2
         defined = times_ranks(self._base, size, ranks, _PER_RANK)
         if defined is None:
-            self.notes.add(f"how many ranks took part must be known to tell {self._operation}'s size", line)
+            self.warnings.add(f"how many ranks took part must be known to tell {self._operation}'s size", line)
             return
         dtype = self._dtype or ("float32" if self._base in _REDUCTIONS else "int8")
-        point = Point(defined, dtype, self.asked.place) if "Size" in cells else Point(0, "none")
+        point = MessagePoint(defined, dtype, self.request.place) if "Size" in cells else MessagePoint(0, "none")
         wrong = _CHECKS[cells.get("Validation", "N/A")]
         iterations = whole(cells.get("Iterations", ""))
         self.add(BenchmarkRow(self._operation, point, ranks, figures, iterations, wrong, line))
@@ -251,7 +251,7 @@ class Osu(OutputParser):
         """A failed check that no row shows: rows of its size that were not found right are wrong."""
         if size is None or any(row.wrong for row in self._rows):
             return
-        defined = times_ranks(self._base, size, self.asked.ranks, _PER_RANK)
+        defined = times_ranks(self._base, size, self.request.ranks, _PER_RANK)
         for index, row in enumerate(self._rows):
             if row.point.size == defined and row.wrong is None:
                 self._rows[index] = replace(row, wrong=1)

@@ -26,7 +26,7 @@ from pytest_hetgpu.extensions.readers.base import (
     whole,
 )
 from pytest_hetgpu.model.program_output import BenchmarkResult, BenchmarkRow, Quantity
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 
 _SETTING = re.compile(r"(Collective|Memory type|Datatype|Data type|Inplace|Iteration mode|  small|  large):? +(\S+)")
 _HEADER = re.compile(r"Count +Size +Time, us(?P<bandwidth> +(?:Bus )?Bandwidth, GB/s)?\s*")
@@ -37,7 +37,7 @@ _CHANGED = {"alltoall", "alltoallv", "reduce_scatter", "reduce_scatterv", "scatt
 _NAMES = {"bcast": "broadcast"}
 
 
-class UccPerftest(OutputParser):
+class UccPerftestParser(OutputParser):
     """One row for each line of the table."""
 
     tool = "ucc_perftest"
@@ -61,38 +61,38 @@ class UccPerftest(OutputParser):
         elif found := _HEADER.fullmatch(text.strip()):
             self._header, self._columns = number or 1, 8 if found["bandwidth"] else 5
         elif text.split()[:1] == ["Count"] and "Time" in text:
-            self.notes.add(f"unlike any header: {quoted(text.strip())}; its rows are not read", number)
+            self.warnings.add(f"unlike any header: {quoted(text.strip())}; its rows are not read", number)
             self._header, self._columns = number or 1, 0
         elif (statistics := " ".join(text.split())).startswith("avg "):
             if _STATISTICS.get(statistics) is not (self._columns == 8):
-                self.notes.add(f"unlike any header: {quoted(statistics)}; its rows are not read", number)
+                self.warnings.add(f"unlike any header: {quoted(statistics)}; its rows are not read", number)
                 self._columns = 0
         elif text:
             self._row(text.split(), number)
 
     def finish(self) -> BenchmarkResult:
-        self.owes_rows(self._header)
-        if self.asked.ranks == 1:
-            self.notes.add("1 rank: nothing moved, no figure is a bandwidth")
+        self.require_rows(self._header)
+        if self.request.ranks == 1:
+            self.warnings.add("1 rank: nothing moved, no figure is a bandwidth")
         memory = self._settings.get("Memory type", "").lower()
-        return BenchmarkResult(self.tool, "", self.rows, self.notes.said, memory=memory)
+        return BenchmarkResult(self.tool, "", self.rows, self.warnings.texts, memory=memory)
 
     @property
     def _operation(self) -> str:
         name = self._settings.get("Collective", "").lower()
-        return _NAMES.get(name, name) or self.asked.operation
+        return _NAMES.get(name, name) or self.request.operation
 
     def _row(self, tokens: list[str], line: int) -> None:
         if not all(cell == "N/A" or number(cell) is not None for cell in tokens):
             if self._columns and len(tokens) > 2 and all(cell == "N/A" or cell.isdecimal() for cell in tokens[:2]):
-                self.notes.add("a row that cannot be read: something was printed into it, or columns have met", line)
+                self.warnings.add("a row that cannot be read: something was printed into it, or columns have met", line)
             return
         if not self._columns:
             if not self._header:
-                self.orphan(line)
+                self.note_headless_row(line)
             return
         if len(tokens) != self._columns:
-            self.notes.add(f"a row of {len(tokens)} columns below a header of {self._columns}", line)
+            self.warnings.add(f"a row of {len(tokens)} columns below a header of {self._columns}", line)
             return
         figures: dict[str, Quantity] = {}
         for name, token in zip(("latency", "latency_min", "latency_max"), tokens[2:], strict=False):
@@ -100,7 +100,7 @@ class UccPerftest(OutputParser):
             if value is not None:
                 figures[name] = Quantity(value, "s")
         # Of gather and scatter only the slowest rank's is printed.
-        if self._columns == 8 and tokens[5] != "N/A" and self.asked.ranks != 1:
+        if self._columns == 8 and tokens[5] != "N/A" and self.request.ranks != 1:
             value = self.figure("busbw", tokens[5], line)
             if value is not None:
                 figures["busbw"] = Quantity(value, "GB/s")
@@ -108,7 +108,7 @@ class UccPerftest(OutputParser):
 
     def _keep(self, tokens: list[str], figures: dict[str, Quantity], line: int) -> None:
         if tokens[1] == "N/A":
-            point: Point | None = Point(0, "none")
+            point: MessagePoint | None = MessagePoint(0, "none")
         else:
             point = self._point(tokens[1], figures, line)
         if point is not None and figures:
@@ -116,22 +116,22 @@ class UccPerftest(OutputParser):
             same = small is not None and small == self._settings.get("large")
             self.add(
                 BenchmarkRow(
-                    self._operation, point, self.asked.ranks, figures, whole(small or "") if same else None, line=line
+                    self._operation, point, self.request.ranks, figures, whole(small or "") if same else None, line=line
                 )
             )
 
-    def _point(self, token: str, figures: dict[str, Quantity], line: int) -> Point | None:
-        size, ranks = whole(token), self.asked.ranks
+    def _point(self, token: str, figures: dict[str, Quantity], line: int) -> MessagePoint | None:
+        size, ranks = whole(token), self.request.ranks
         if size is None:
-            self.notes.add(f"the size is {quoted(token)}, no whole number", line)
+            self.warnings.add(f"the size is {quoted(token)}, no whole number", line)
             return None
         if self._operation in _PER_RANK | _CHANGED:
             if not ranks:
-                self.notes.add(f"how many ranks took part must be known to tell {self._operation}'s size", line)
+                self.warnings.add(f"how many ranks took part must be known to tell {self._operation}'s size", line)
                 return None
             parts = ranks if self._operation in _PER_RANK else self._parts(size, ranks, figures)
             if parts is None:
-                self.notes.add(
+                self.warnings.add(
                     f"whether {self._operation}'s size is a block or the whole depends on the release: run it with -F",
                     line,
                 )
@@ -139,7 +139,7 @@ class UccPerftest(OutputParser):
             size *= parts
         inplace = self._settings.get("Inplace", "") == "1"
         dtype = self._settings.get("Datatype") or self._settings.get("Data type", "")
-        return Point(size, dtype, "in" if inplace else self.asked.place)
+        return MessagePoint(size, dtype, "in" if inplace else self.request.place)
 
     def _parts(self, size: int, ranks: int, figures: dict[str, Quantity]) -> int | None:
         """How many of the printed size make the whole: by the bandwidth, or by what only late releases print."""

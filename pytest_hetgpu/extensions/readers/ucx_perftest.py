@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pytest_hetgpu.extensions.output_patterns import ReaderSettings
 from pytest_hetgpu.extensions.readers.base import LONGEST_LINE, OutputParser, ParseRequest, number, quoted, whole
 from pytest_hetgpu.model.program_output import BenchmarkResult, BenchmarkRow, Quantity
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 
 _BOX = re.compile(r"\| (API|Test|Send memory|Recv memory|Message size):\s+(.*?)\s*\|")
 _KIND = re.compile(r"\|\s+\|(?:\s+\|)?\s+(latency|overhead) \(usec\)\s+\|")
@@ -40,7 +40,7 @@ _OPERATIONS = (
 )
 
 
-class UcxPerftest(OutputParser):
+class UcxPerftestParser(OutputParser):
     """One row for each test that came to its end."""
 
     tool = "ucx_perftest"
@@ -86,12 +86,12 @@ class UcxPerftest(OutputParser):
     def finish(self) -> BenchmarkResult:
         self._close()
         if self._header or not self._box:
-            self.owes_rows(self._header)
+            self.require_rows(self._header)
         else:
-            self.notes.add("the server's output alone: the client prints the figures")
+            self.warnings.add("the server's output alone: the client prints the figures")
         memory = " to ".join(dict.fromkeys(filter(None, (self._box.get("Send memory"), self._box.get("Recv memory")))))
         failed = (self._invalid,) if self._invalid else ()
-        return BenchmarkResult(self.tool, "", self.rows, self.notes.said, failed, memory=memory)
+        return BenchmarkResult(self.tool, "", self.rows, self.warnings.texts, failed, memory=memory)
 
     def _open(self, percentile: str, line: int, *, staged: bool = False, csv: int = 0) -> None:
         self._percentile = "p50" if percentile == "typical" else f"p{percentile.removesuffix('.0')}"
@@ -112,7 +112,7 @@ class UcxPerftest(OutputParser):
         if not numbers or not all(map(_like_number, numbers)):
             return
         if len(numbers) not in (4, 8):
-            self.notes.add(f"a row of {len(numbers)} figures, not of 8, or 4 of several threads", line)
+            self.warnings.add(f"a row of {len(numbers)} figures, not of 8, or 4 of several threads", line)
             return
         if names:
             self._batch = "/".join(tokens[:names])
@@ -126,23 +126,25 @@ class UcxPerftest(OutputParser):
             return
         (numbers, line, ended), self._latest = self._latest, None
         if not ended:
-            self.notes.add("the test did not end: its rows are of its first seconds", line)
+            self.warnings.add("the test did not end: its rows are of its first seconds", line)
             return
         if self._batch:
             # The header's word for the time is that of no test there is, and a test's size is in the batch file.
-            self.notes.add("a batch: kind and message size of its tests are not printed, its rows are not read", line)
+            self.warnings.add(
+                "a batch: kind and message size of its tests are not printed, its rows are not read", line
+            )
             return
         size = self._size()
         if size is None:
-            self.notes.add(f"the message size of {quoted(self._test or 'the test')} is not known", line)
+            self.warnings.add(f"the message size of {quoted(self._test or 'the test')} is not known", line)
             return
-        checked = "-V" in self.asked.argv and self._is_latency
+        checked = "-V" in self.request.argv and self._is_latency
         wrong = 1 if self._invalid else 0 if checked else None
-        point = Point(size, self._dtype(size), self.asked.place)
-        ranks = 1 if "-l" in self.asked.argv else 2
+        point = MessagePoint(size, self._dtype(size), self.request.place)
+        ranks = 1 if "-l" in self.request.argv else 2
         figures = self._figures(numbers, line)
         self._hold(size, numbers, line)
-        operation = self.asked.operation or _operation(self._test)
+        operation = self.request.operation or _operation(self._test)
         samples = whole(numbers[0].split(".")[0])
         self.add(BenchmarkRow(operation, point, ranks, figures, samples, wrong, line))
 
@@ -167,11 +169,11 @@ class UcxPerftest(OutputParser):
         time, rate = (number(numbers[column]) or 0.0 for column in (3, 5))
         low, high = ((time + way * 0.0006) * (rate + way * 0.006) * 1.048576 for way in (-1, 1))
         if time > 0 and rate > 0 and not low * 0.98 <= size <= high * 1.02:
-            self.notes.add(f"the size is not {size}: time and bandwidth make it {time * rate * 1.048576:.0f}", line)
+            self.warnings.add(f"the size is not {size}: time and bandwidth make it {time * rate * 1.048576:.0f}", line)
 
     @property
     def _test(self) -> str:
-        return self.asked.option("-t") or self._box.get("Test", "")
+        return self.request.option("-t") or self._box.get("Test", "")
 
     @property
     def _is_latency(self) -> bool:
@@ -185,7 +187,7 @@ class UcxPerftest(OutputParser):
         if (size := whole(self._box.get("Message size", ""))) is not None:
             return size
         total = 0
-        for part in filter(None, self.asked.option("-s").split(",")):
+        for part in filter(None, self.request.option("-s").split(",")):
             bytes_, _, times = part.partition(":")
             one, many = whole(bytes_), whole(times or "1")
             if one is None or many is None:
@@ -193,12 +195,12 @@ class UcxPerftest(OutputParser):
             total += one * many
         if total:
             return total
-        sizes = {point.size for point in self.asked.points}
+        sizes = {point.size for point in self.request.points}
         return sizes.pop() if len(sizes) == 1 else None
 
     def _dtype(self, size: int) -> str:
         """Bytes have no type: the one that is owed at this size, where one is."""
-        return next((point.dtype for point in self.asked.points if point.size == size), "uint8")
+        return next((point.dtype for point in self.request.points if point.size == size), "uint8")
 
 
 def _like_number(token: str) -> bool:

@@ -9,7 +9,7 @@ from pytest_hetgpu.extensions.runtimes.base import Deployment, RemoteNode, key_t
 from pytest_hetgpu.extensions.runtimes.process.ledger import tracker
 from pytest_hetgpu.extensions.runtimes.process.pipe import ProcessPipe
 from pytest_hetgpu.extensions.runtimes.process.ssh import explained, ssh_command
-from pytest_hetgpu.model.job import Node, Reach
+from pytest_hetgpu.model.job import ConnectionInfo, Node
 
 _NOTHING_STARTED = (127, 255)  # no python3 there, or no way there
 
@@ -37,7 +37,7 @@ def opened(node: Node, deployment: Deployment) -> RemoteNode:
 
 
 class _SshPipe(ProcessPipe):
-    def __init__(self, host: str, reach: Reach, argv: tuple[str, ...]) -> None:
+    def __init__(self, host: str, reach: ConnectionInfo, argv: tuple[str, ...]) -> None:
         self._host = host
         self._reach = reach
         super().__init__(argv)

@@ -15,7 +15,7 @@ from pytest_hetgpu.extensions.runtimes._docker.command_line import container_nam
 from pytest_hetgpu.extensions.runtimes.base import Deployment, NodeProvider, RemoteNode, Service
 from pytest_hetgpu.extensions.runtimes.traits.leftovers import LeftoverStore, Location
 from pytest_hetgpu.extensions.runtimes.traits.policy import MACHINE, LeaseRequest, Loss
-from pytest_hetgpu.model.job import Hardware, Job, Node, Reach
+from pytest_hetgpu.model.job import ConnectionInfo, Hardware, Job, Node
 
 _OVER_TLS = "its engine is reached over TLS, which gives no way to a lock there"
 
@@ -88,7 +88,7 @@ class Docker(NodeProvider):
         built = dict.fromkeys(command_line.build_command(node.image, node.reach) for node in nodes if node.image)
         yield from (shlex.join(command) for command in built if command)
         if _own_network(nodes):
-            yield shlex.join(command_line.network_command(job.starter.reach, placement))
+            yield shlex.join(command_line.network_command(job.launch_node.reach, placement))
         yield from (shlex.join(command_line.run_command(node, placement)) for node in nodes if node.image)
 
     @classmethod
@@ -112,7 +112,7 @@ class Docker(NodeProvider):
     def release(cls, job: Job, nodes: Sequence[Node], placement: str) -> Iterator[str]:
         """As `PlanLines.release`."""
         if _own_network(nodes):
-            yield shlex.join((*docker(job.starter.reach), "network", "rm", command_line.network_name(placement)))
+            yield shlex.join((*docker(job.launch_node.reach), "network", "rm", command_line.network_name(placement)))
 
     @classmethod
     def sshd_user(cls, node: Node) -> str:
@@ -128,14 +128,14 @@ class Docker(NodeProvider):
         return OnEngine(location)
 
     @classmethod
-    def location_of(cls, reach: Reach, environ: Mapping[str, str]) -> Location | None:
+    def location_of(cls, reach: ConnectionInfo, environ: Mapping[str, str]) -> Location | None:
         """As `Leftovers.location_of`."""
         return engine_spot(reach, environ)
 
     @classmethod
     def default_location(cls, environ: Mapping[str, str]) -> Location | None:
         """As `Leftovers.default_location`: the engine that DOCKER_HOST names, or whose socket is here."""
-        usual = engine_spot(Reach(), environ)
+        usual = engine_spot(ConnectionInfo(), environ)
         url = usual.reach.engine or f"unix://{SOCKET}"
         there = not url.startswith("unix://") or Path(url.removeprefix("unix://")).exists()
         return usual if there else None

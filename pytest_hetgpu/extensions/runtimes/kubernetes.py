@@ -16,7 +16,7 @@ from pytest_hetgpu.extensions.runtimes.pods.shape import PodsShape, PodsSite, re
 from pytest_hetgpu.extensions.runtimes.traits.leftovers import LeftoverStore, Location
 from pytest_hetgpu.extensions.runtimes.traits.plan_lines import words_of
 from pytest_hetgpu.extensions.runtimes.traits.policy import LeaseRequest, Loss
-from pytest_hetgpu.model.interfaces import Choice
+from pytest_hetgpu.model.interfaces import InterfaceChoice
 from pytest_hetgpu.model.job import Command, Hardware, Job, Node
 
 NETDEV = "eth0"
@@ -78,10 +78,10 @@ class Kubernetes(NodeProvider):
         return quarrel([(kind.name, cls.settings_of(kind)) for kind in kinds if kind.settings], launcher=launcher)
 
     @classmethod
-    def known_interface(cls, hardware: Hardware) -> Choice | None:
+    def known_interface(cls, hardware: Hardware) -> InterfaceChoice | None:
         """As `Policy.known_interface`."""
         pods = cls.settings_of(hardware)
-        return None if pods is None or pods.host_network else Choice(NETDEV, "the first one of a pod")
+        return None if pods is None or pods.host_network else InterfaceChoice(NETDEV, "the first one of a pod")
 
     @classmethod
     def lease(cls, node: Node) -> LeaseRequest | None:
@@ -106,9 +106,9 @@ class Kubernetes(NodeProvider):
     @classmethod
     def start_line(cls, job: Job, command: Command, placement: str) -> str:
         """As `PlanLines.start_line`; hosts in the command stand for the addresses of their pods."""
-        tokens = (*kubectl.cleared(job.starter), *words_of(command))
-        pods = [node for node in job.everybody if node.hardware.runtime == job.starter.hardware.runtime]
-        return kubectl.on(job.starter, *tokens, everybody=pods)
+        tokens = (*kubectl.cleared(job.launch_node), *words_of(command))
+        pods = [node for node in job.all_nodes if node.hardware.runtime == job.launch_node.hardware.runtime]
+        return kubectl.on(job.launch_node, *tokens, all_nodes=pods)
 
     @classmethod
     def alternatives(cls, job: Job, nodes: Sequence[Node], programs: str) -> Iterator[str]:

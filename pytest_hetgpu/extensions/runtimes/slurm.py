@@ -91,7 +91,7 @@ class Slurm(NodeProvider):
             return shlex.join(tokens)
         # mpirun goes by ssh: of a heterogeneous job Slurm shows it one component.
         away = ("env", "-u", "SLURM_JOBID", "-u", "SLURM_JOB_ID")
-        return cls.exec_line(job.starter, placement, *away, *tokens)
+        return cls.exec_line(job.launch_node, placement, *away, *tokens)
 
     @classmethod
     def remove(cls, job: Job, nodes: Sequence[Node], placement: str, folder: str) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pytest_hetgpu.extensions.runtimes.base import Deployment, NodeProvider, RemoteNode
 from pytest_hetgpu.extensions.runtimes.traits.policy import LeaseRequest
-from pytest_hetgpu.model.job import Node, Reach
+from pytest_hetgpu.model.job import ConnectionInfo, Node
 
 
 class Ssh(NodeProvider):
@@ -22,4 +22,4 @@ class Ssh(NodeProvider):
     @classmethod
     def lease(cls, node: Node) -> LeaseRequest | None:
         """As `Policy.lease`: the host itself."""
-        return LeaseRequest(node.host, node.host, Reach("", node.reach.user, node.reach.port, node.reach.key))
+        return LeaseRequest(node.host, node.host, ConnectionInfo("", node.reach.user, node.reach.port, node.reach.key))

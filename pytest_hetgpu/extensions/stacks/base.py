@@ -34,7 +34,7 @@ class Release:
     version: str = ""
     requirements: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
-    asked: bool = False
+    on_request: bool = False
 
     @property
     def torch(self) -> bool:
@@ -57,21 +57,23 @@ class StackFamily(abc.ABC):
         """The stack in the first prefix (a virtual environment) that holds it; NotHere says how to install it."""
         release = cls.releases[name]
         if not release.requirements:
-            return cls.at(name, SYSTEM)
+            return cls.from_prefix(name, SYSTEM)
         prefixes = tuple(prefixes)
-        held = [prefix for prefix in prefixes if cls.holds(name, prefix)]
+        held = [prefix for prefix in prefixes if cls.has_release(name, prefix)]
         for prefix in held:
-            if has(prefix, "mpi4py"):
+            if has_distribution(prefix, "mpi4py"):
                 launcher, interpreter = str(cls._launcher(prefix)), str(prefix / "bin" / "python")
                 home = str(prefix.resolve())
-                return Stack(name, cls.vendor, release.version, home, launcher, interpreter, has(prefix, "torch"))
+                return Stack(
+                    name, cls.vendor, release.version, home, launcher, interpreter, has_distribution(prefix, "torch")
+                )
         if held:
             pip = f"{shlex.quote(str(held[0]))}/bin/pip install {' '.join(release.requirements)}"
             raise NotHere(f"stack {name} in {held[0]} lacks mpi4py; install it with: {pip}")
-        raise NotHere(cls.advice(name, prefixes))
+        raise NotHere(cls.install_hint(name, prefixes))
 
     @classmethod
-    def at(cls, name: str, prefix: Path) -> Stack:
+    def from_prefix(cls, name: str, prefix: Path) -> Stack:
         """The MPI of this family in just that prefix, in the version that its library holds.
 
         NotHere where something of it is missing, or it is of another vendor or major version than the name says.
@@ -84,30 +86,30 @@ class StackFamily(abc.ABC):
             f"bin/{cls.launchers[-1]}": launcher,
             f"{cls.library} of {cls.vendor}": found,
             "bin/python3": interpreter,
-            "mpi4py": has(prefix, "mpi4py"),
+            "mpi4py": has_distribution(prefix, "mpi4py"),
         }
         if missing := [what for what, there in lacks.items() if not there]:
             hint = f"; install it with: apt-get install {' '.join(release.packages)}" if release.packages else ""
             raise NotHere(f"stack {name} ({cls.vendor}) in {prefix} lacks {', '.join(missing)}{hint}")
         paths = str(prefix.resolve()), str(launcher), str(interpreter)
-        stack = Stack(name, cls.vendor, found or "", *paths, torch=has(prefix, "torch"))
+        stack = Stack(name, cls.vendor, found or "", *paths, torch=has_distribution(prefix, "torch"))
         wanted = Stack(name, cls.vendor, release.version, "", "", "")
         if wanted.major and wanted.major != stack.major:
             raise NotHere(f"stack {name} in {prefix} is {cls.vendor} {stack.version}; it must be {wanted.major}.x")
         return stack
 
     @classmethod
-    def holds(cls, name: str, prefix: Path) -> bool:
+    def has_release(cls, name: str, prefix: Path) -> bool:
         """Whether a virtual environment has a release's package, in just its version, with its programs."""
         release = cls.releases[name]
         package = f"{cls.distribution}-{release.version}.dist-info"
         there = any(prefix.glob(f"lib/python3*/site-packages/{package}")) and (
-            not release.torch or has(prefix, "torch")
+            not release.torch or has_distribution(prefix, "torch")
         )
         return there and cls._launcher(prefix) is not None and (prefix / "bin" / "python").exists()
 
     @classmethod
-    def advice(cls, name: str, prefixes: tuple[Path, ...]) -> str:
+    def install_hint(cls, name: str, prefixes: tuple[Path, ...]) -> str:
         """What was looked for, where, and the two commands that put it there."""
         home = shlex.quote(next((str(p) for p in prefixes if p.name == name), f"stacks/{name}"))
         packages = " ".join(cls.releases[name].requirements)
@@ -118,13 +120,13 @@ class StackFamily(abc.ABC):
         )
 
     @classmethod
-    def planned(cls, name: str) -> Stack:
+    def placeholder(cls, name: str) -> Stack:
         """The stack by its bare names, for a plan printed where it is not installed."""
         release = cls.releases[name]
         return Stack(name, cls.vendor, release.version, "", cls.launchers[-1], "python3", torch=release.torch)
 
     @classmethod
-    def elsewhere(cls, name: str, prefix: str) -> Stack:
+    def on_other_node(cls, name: str, prefix: str) -> Stack:
         """The stack on another node: below `prefix`, or whatever PATH finds there where that is empty.
 
         Of its version only the major number is asked for; its ranks report the rest, and whether PyTorch is there.
@@ -153,7 +155,7 @@ class StackFamily(abc.ABC):
         return max(versions, key=lambda version: tuple(map(int, version.split("."))), default=None)
 
 
-def has(prefix: Path, distribution: str) -> bool:
+def has_distribution(prefix: Path, distribution: str) -> bool:
     """Whether a prefix has a Python distribution of that name installed."""
     return any(
         True

@@ -11,10 +11,10 @@ from typing import Annotated, Any, ClassVar, Literal, Protocol
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from pytest_hetgpu.extensions.registry import find, names
-from pytest_hetgpu.model.interfaces import Choice
+from pytest_hetgpu.model.interfaces import InterfaceChoice
 from pytest_hetgpu.model.job import Node, Stack
 from pytest_hetgpu.model.messages import show
-from pytest_hetgpu.model.transport_classes import NO_CARRIER, Connection, Duty, Member, duty
+from pytest_hetgpu.model.transport_classes import NO_CARRIER, Connection, RequiredClass, TransportMember, required_class
 
 _WORD = re.compile(r"[A-Za-z0-9_.:/+-]+")
 _INTERFACES = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/@+~,-]*")
@@ -72,7 +72,7 @@ class Rendering:
     env: Mapping[str, str] = field(default_factory=dict)
 
 
-class ProofReader(Protocol):
+class TransportParser(Protocol):
     """Fed with a log's lines (those that may matter: they hold one of `triggers`), says what carried the data."""
 
     @property
@@ -124,16 +124,16 @@ class Transport(abc.ABC):
         """Settings that make this node's ranks use the transport and say so in their output."""
 
     @property
-    def pin(self) -> str:
+    def interface_setting(self) -> str:
         """The variable or MCA parameter that names its interface; "" for a family that pins none."""
         return ""
 
     @property
-    def rival(self) -> str:
+    def exclusion_setting(self) -> str:
         """The parameter that rules interfaces out, and which the MPI refuses beside `pin`; "" if there is none."""
         return ""
 
-    def interface(self, node: Node) -> Choice | None:
+    def interface(self, node: Node) -> InterfaceChoice | None:
         """The interface that `render` pins on a node, with the reason; None if its data needs none."""
         return None
 
@@ -152,32 +152,32 @@ class Transport(abc.ABC):
     def components(self) -> tuple[str, ...]:
         """Globs over component names that may carry data between ranks; anything else is a silent fallback."""
 
-    def members(self) -> tuple[Member, ...]:
+    def members(self) -> tuple[TransportMember, ...]:
         """Return the entries of its list with their classes; () for a family whose list has only one class.
 
         The best class that fits a path must carry data there.
         """
         return ()
 
-    def duties(self, paths: Iterable[str]) -> dict[str, Duty]:
+    def required_classes(self, paths: Iterable[str]) -> dict[str, RequiredClass]:
         """Return the class that must carry the data, by path; nothing for `carried_by: any`."""
-        if self.lenient:
+        if self.any_may_carry:
             return {}
-        found = {path: duty(self.members(), path) for path in paths}
+        found = {path: required_class(self.members(), path) for path in paths}
         return {path: one for path, one in found.items() if one}
 
     @property
-    def lenient(self) -> bool:
+    def any_may_carry(self) -> bool:
         """Whether any member of its list may carry the data alone; what it runs over decides, too."""
-        return bool(self.settings.carried_by) or (self.lower is not None and self.lower.lenient)
+        return bool(self.settings.carried_by) or (self.lower is not None and self.lower.any_may_carry)
 
     @staticmethod
     @abc.abstractmethod
-    def reader() -> ProofReader:
+    def parser() -> TransportParser:
         """A fresh reader of this family's proof of use."""
 
 
-def unclassified(members: Sequence[Member]) -> str | None:
+def unclassified(members: Sequence[TransportMember]) -> str | None:
     """Return why the best of a list cannot be told: one of several members has no known class. None if it can."""
     carriers = [member for member in members if member.kind != NO_CARRIER]
     unknown = next((member.name for member in carriers if not member.kind), None)

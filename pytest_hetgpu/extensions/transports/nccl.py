@@ -18,8 +18,8 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator
 
 from pytest_hetgpu.extensions.transports import _torch
-from pytest_hetgpu.extensions.transports.base import ProofReader, Rendering, Transport, TransportSettings
-from pytest_hetgpu.model.interfaces import Choice
+from pytest_hetgpu.extensions.transports.base import Rendering, Transport, TransportParser, TransportSettings
+from pytest_hetgpu.model.interfaces import InterfaceChoice
 from pytest_hetgpu.model.job import Node, Stack
 from pytest_hetgpu.model.messages import show
 from pytest_hetgpu.model.transport_classes import (
@@ -29,8 +29,8 @@ from pytest_hetgpu.model.transport_classes import (
     TCP,
     UNKNOWN,
     Connection,
-    Duty,
-    Member,
+    RequiredClass,
+    TransportMember,
     connection,
 )
 
@@ -57,7 +57,7 @@ class NcclSettings(TransportSettings):
     netdev: str | None = None
 
 
-class Channels:
+class NcclChannels:
     """How the channels of all ranks go; before there is one, the network that was chosen."""
 
     triggers = (b" via ", b"Using network ", b"CCL version")
@@ -118,23 +118,23 @@ class Nccl(Transport):
     def render(self, node: Node, stack: Stack) -> Rendering:
         device = None if self._all_of(node) else self.interface(node)
         env = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}
-        env |= {self.pin: device.name} if device and device.name else {}
+        env |= {self.interface_setting: device.name} if device and device.name else {}
         env |= {"NCCL_NET": self.settings.net} if self.settings.net else {}
         return Rendering(env=env)
 
     def _all_of(self, node: Node) -> bool:
         """Whether Slingshot's own setting names all its interfaces, which sockets use together."""
-        own = self.settings.netdev is None and self.pin not in node.hardware.env
+        own = self.settings.netdev is None and self.interface_setting not in node.hardware.env
         return own and node.hardware.fabric.kind == "slingshot"
 
     @property
-    def pin(self) -> str:
+    def interface_setting(self) -> str:
         return "NCCL_SOCKET_IFNAME"
 
-    def interface(self, node: Node) -> Choice:
+    def interface(self, node: Node) -> InterfaceChoice:
         if self._all_of(node):
-            return Choice("hsn", "all whose names begin with it, as fabric slingshot has it")
-        return _torch.netdev(node, self.settings.netdev, self.pin)
+            return InterfaceChoice("hsn", "all whose names begin with it, as fabric slingshot has it")
+        return _torch.netdev(node, self.settings.netdev, self.interface_setting)
 
     def verbose(self, stack: Stack) -> Rendering:
         return Rendering(env={"NCCL_DEBUG_SUBSYS": "ALL", "TORCH_DISTRIBUTED_DEBUG": "DETAIL"})
@@ -143,14 +143,14 @@ class Nccl(Transport):
         net = self.settings.net
         return ("nccl/p2p", "nccl/shm", f"nccl/{net.lower().replace(' ', '-')}") if net else ("nccl/*",)
 
-    def members(self) -> tuple[Member, ...]:
+    def members(self) -> tuple[TransportMember, ...]:
         """The network that was asked for; on one host NCCL may pass it by."""
         net = self.settings.net
-        return (Member(net, TCP if net == "Socket" else RDMA, self.components()[2:]),) if net else ()
+        return (TransportMember(net, TCP if net == "Socket" else RDMA, self.components()[2:]),) if net else ()
 
-    def duties(self, paths: Iterable[str]) -> dict[str, Duty]:
-        return super().duties(path for path in paths if path == OFF_HOST)
+    def required_classes(self, paths: Iterable[str]) -> dict[str, RequiredClass]:
+        return super().required_classes(path for path in paths if path == OFF_HOST)
 
     @staticmethod
-    def reader() -> ProofReader:
-        return Channels()
+    def parser() -> TransportParser:
+        return NcclChannels()

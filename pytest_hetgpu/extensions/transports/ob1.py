@@ -7,20 +7,20 @@ from collections.abc import Sequence
 from pydantic import model_validator
 
 from pytest_hetgpu.extensions.transports import _openmpi
+from pytest_hetgpu.extensions.transports._mpi_log import MpiTransportParser
 from pytest_hetgpu.extensions.transports._netdev import netdev, nothing_up
-from pytest_hetgpu.extensions.transports._proof import Proof
 from pytest_hetgpu.extensions.transports.base import (
     Interfaces,
-    ProofReader,
     Rendering,
     Transport,
+    TransportParser,
     TransportSettings,
     Words,
     unclassified,
 )
-from pytest_hetgpu.model.interfaces import FREE, LOOPBACK, Choice
+from pytest_hetgpu.model.interfaces import FREE, LOOPBACK, InterfaceChoice
 from pytest_hetgpu.model.job import Node, Stack
-from pytest_hetgpu.model.transport_classes import NO_CARRIER, RDMA, SHARED_MEMORY, TCP, Member
+from pytest_hetgpu.model.transport_classes import NO_CARRIER, RDMA, SHARED_MEMORY, TCP, TransportMember
 
 # Classes of Open MPI's byte transfer layers (opal/mca/btl). `ofi` has libfabric's provider, which may be of any class.
 _KINDS = {
@@ -44,8 +44,8 @@ class Ob1Settings(TransportSettings):
         return self
 
 
-def _members(btl: Sequence[str]) -> tuple[Member, ...]:
-    return tuple(Member(name, _KINDS.get(name, ""), (f"ob1/{_openmpi.plain(name)}",)) for name in btl)
+def _members(btl: Sequence[str]) -> tuple[TransportMember, ...]:
+    return tuple(TransportMember(name, _KINDS.get(name, ""), (f"ob1/{_openmpi.plain(name)}",)) for name in btl)
 
 
 class Ob1(Transport):
@@ -59,21 +59,21 @@ class Ob1(Transport):
         return _openmpi.ob1(stack, self.settings.btl, self._device(node).name)
 
     @property
-    def pin(self) -> str:
+    def interface_setting(self) -> str:
         return "btl_tcp_if_include"
 
     @property
-    def rival(self) -> str:
+    def exclusion_setting(self) -> str:
         return "btl_tcp_if_exclude"
 
-    def interface(self, node: Node) -> Choice | None:
+    def interface(self, node: Node) -> InterfaceChoice | None:
         return self._device(node) if "tcp" in self.settings.btl else None
 
-    def _device(self, node: Node) -> Choice:
+    def _device(self, node: Node) -> InterfaceChoice:
         """The interface for tcp; loopback for ranks of one host whose interfaces are not known."""
         chosen = netdev(node, self.settings.netdev)
         one_host = node.hardware.runtime == "local" or node.hardware.fabric.netdev == LOOPBACK
-        return Choice(LOOPBACK, chosen.why) if one_host and not chosen.name and chosen.kind != FREE else chosen
+        return InterfaceChoice(LOOPBACK, chosen.why) if one_host and not chosen.name and chosen.kind != FREE else chosen
 
     def unreachable(self, node: Node, stack: Stack) -> str | None:
         return nothing_up(node, stack.vendor)
@@ -84,9 +84,9 @@ class Ob1(Transport):
     def components(self) -> tuple[str, ...]:
         return tuple(glob for one in self.members() if one.name != "self" for glob in one.components)
 
-    def members(self) -> tuple[Member, ...]:
+    def members(self) -> tuple[TransportMember, ...]:
         return _members(self.settings.btl)
 
     @staticmethod
-    def reader() -> ProofReader:
-        return Proof()
+    def parser() -> TransportParser:
+        return MpiTransportParser()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pytest_hetgpu.extensions.transports import _mpich, _openmpi
+from pytest_hetgpu.extensions.transports._mpi_log import MpiTransportParser
 from pytest_hetgpu.extensions.transports._netdev import nothing_up
-from pytest_hetgpu.extensions.transports._proof import Proof
-from pytest_hetgpu.extensions.transports.base import ProofReader, Rendering, Transport
+from pytest_hetgpu.extensions.transports.base import Rendering, Transport, TransportParser
 from pytest_hetgpu.model.job import Node, Stack
-from pytest_hetgpu.model.transport_classes import SHARED_MEMORY, Member
+from pytest_hetgpu.model.transport_classes import SHARED_MEMORY, TransportMember
 
 
 class Shm(Transport):
@@ -29,9 +29,9 @@ class Shm(Transport):
     def components(self) -> tuple[str, ...]:
         return ("ob1/sm", _mpich.SHARED_MEMORY)
 
-    def members(self) -> tuple[Member, ...]:
-        return (Member("shm", SHARED_MEMORY, self.components()),)
+    def members(self) -> tuple[TransportMember, ...]:
+        return (TransportMember("shm", SHARED_MEMORY, self.components()),)
 
     @staticmethod
-    def reader() -> ProofReader:
-        return Proof()
+    def parser() -> TransportParser:
+        return MpiTransportParser()

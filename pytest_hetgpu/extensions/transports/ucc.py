@@ -6,11 +6,18 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from pytest_hetgpu.extensions.transports import _mpich, _openmpi
-from pytest_hetgpu.extensions.transports._proof import Proof
-from pytest_hetgpu.extensions.transports.base import ProofReader, Rendering, Transport, TransportSettings, Word, Words
-from pytest_hetgpu.model.interfaces import Choice
+from pytest_hetgpu.extensions.transports._mpi_log import MpiTransportParser
+from pytest_hetgpu.extensions.transports.base import (
+    Rendering,
+    Transport,
+    TransportParser,
+    TransportSettings,
+    Word,
+    Words,
+)
+from pytest_hetgpu.model.interfaces import InterfaceChoice
 from pytest_hetgpu.model.job import Node, Stack
-from pytest_hetgpu.model.transport_classes import Connection, Member, connection
+from pytest_hetgpu.model.transport_classes import Connection, TransportMember, connection
 
 # UCC's map of teams of several ranks: `UCC  INFO \tHost: {0..4095}:TL_UCP:10 {4K..inf}:TL_UCP:10`
 # (ucc_coll_score_map.c); its first line is `===== COLL_SCORE_MAP (team_id 1, size 2) =====`.
@@ -47,14 +54,14 @@ class Ucc(Transport):
         return self.below.unsuitable(stack) or super().unsuitable(stack)
 
     @property
-    def pin(self) -> str:
-        return self.below.pin
+    def interface_setting(self) -> str:
+        return self.below.interface_setting
 
     @property
-    def rival(self) -> str:
-        return self.below.rival
+    def exclusion_setting(self) -> str:
+        return self.below.exclusion_setting
 
-    def interface(self, node: Node) -> Choice | None:
+    def interface(self, node: Node) -> InterfaceChoice | None:
         return self.below.interface(node)
 
     def unreachable(self, node: Node, stack: Stack) -> str | None:
@@ -78,23 +85,23 @@ class Ucc(Transport):
     def components(self) -> tuple[str, ...]:
         return tuple(f"ucc/{tl}:{lower}" for tl in self.settings.tls or ("*",) for lower in self.below.components())
 
-    def members(self) -> tuple[Member, ...]:
+    def members(self) -> tuple[TransportMember, ...]:
         return tuple(
             one._replace(components=tuple(f"ucc/*:{glob}" for glob in one.components)) for one in self.below.members()
         )
 
     @staticmethod
-    def reader() -> ProofReader:
-        return UccReader()
+    def parser() -> TransportParser:
+        return UccTransportParser()
 
 
-class UccReader:
+class UccTransportParser:
     """Reads UCC's map; `ucc/ucp:ucx/tcp` is its layer UCP over UCX's tcp. Without a map only what is below is seen."""
 
-    triggers = (*Proof.triggers, b":TL_", b":CL_", b"UCC  INFO  version")
+    triggers = (*MpiTransportParser.triggers, b":TL_", b":CL_", b"UCC  INFO  version")
 
     def __init__(self) -> None:
-        self._below = Proof()
+        self._below = MpiTransportParser()
         self._layers: set[str] = set()
         self._version: str | None = None
 

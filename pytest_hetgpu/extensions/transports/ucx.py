@@ -9,20 +9,20 @@ from pydantic import model_validator
 
 from pytest_hetgpu.extensions.runtimes.process.interface_names import kind_of
 from pytest_hetgpu.extensions.transports import _mpich, _openmpi
+from pytest_hetgpu.extensions.transports._mpi_log import MpiTransportParser
 from pytest_hetgpu.extensions.transports._netdev import netdev, nothing_up, only_loopback
-from pytest_hetgpu.extensions.transports._proof import Proof
 from pytest_hetgpu.extensions.transports._ucx_log import DEBUG, INFO
 from pytest_hetgpu.extensions.transports.base import (
-    ProofReader,
     Rendering,
     Transport,
+    TransportParser,
     TransportSettings,
     Words,
     unclassified,
 )
-from pytest_hetgpu.model.interfaces import Choice
+from pytest_hetgpu.model.interfaces import InterfaceChoice
 from pytest_hetgpu.model.job import Fabric, Node, Stack
-from pytest_hetgpu.model.transport_classes import ANY, NO_CARRIER, RDMA, SHARED_MEMORY, TCP, Member
+from pytest_hetgpu.model.transport_classes import ANY, NO_CARRIER, RDMA, SHARED_MEMORY, TCP, TransportMember
 
 # UCX's names for groups of transports (ucp_tl_aliases in src/ucp/core/ucp_context.c).
 _GROUPS = {
@@ -74,15 +74,17 @@ class UcxSettings(TransportSettings):
         return self
 
 
-def _members(tls: Sequence[str]) -> tuple[Member, ...]:
-    return tuple(Member(name, _kind(name), tuple(f"ucx/{one}" for one in _GROUPS.get(name, (name,)))) for name in tls)
+def _members(tls: Sequence[str]) -> tuple[TransportMember, ...]:
+    return tuple(
+        TransportMember(name, _kind(name), tuple(f"ucx/{one}" for one in _GROUPS.get(name, (name,)))) for name in tls
+    )
 
 
 def _kind(name: str) -> str:
     return next((kind for names, kind in _KINDS.items() if names.fullmatch(name)), "")
 
 
-def _with_rdma(fabric: Fabric, classes: set[str], interface: Choice, tcp: bool) -> Choice | None:
+def _with_rdma(fabric: Fabric, classes: set[str], interface: InterfaceChoice, tcp: bool) -> InterfaceChoice | None:
     """The HCA; beside it the interface where the list names tcp itself, for `all` would spread data over both.
 
     An interface alone is for `all` over plain IP: it would leave RDMA without a device, and that list asks for none.
@@ -91,15 +93,15 @@ def _with_rdma(fabric: Fabric, classes: set[str], interface: Choice, tcp: bool) 
         return interface if fabric.kind == "tcp" and fabric.netdev and classes == {ANY} else None
     name = fabric.hca if ":" in fabric.hca else f"{fabric.hca}:1"
     if not (tcp and interface.name):
-        return Choice(name, "the HCA")
-    return Choice(f"{name},{interface.name}", "the HCA and the interface", interface.kind)
+        return InterfaceChoice(name, "the HCA")
+    return InterfaceChoice(f"{name},{interface.name}", "the HCA and the interface", interface.kind)
 
 
-def _tcp(fabric: Fabric, interface: Choice) -> Choice:
+def _tcp(fabric: Fabric, interface: InterfaceChoice) -> InterfaceChoice:
     """The interface; all while it is not known, where the fabric or gid_index.py would name the HCA alone."""
     if interface.name or fabric.kind == "tcp":
         return interface
-    return Choice("all", "no interface is known, and the HCA is none for tcp")
+    return InterfaceChoice("all", "no interface is known, and the HCA is none for tcp")
 
 
 class Ucx(Transport):
@@ -113,7 +115,7 @@ class Ucx(Transport):
         env = {"UCX_TLS": "all" if "any" in self.settings.tls else ",".join(self.settings.tls), **INFO}
         device = self.interface(node)
         if device and device.name:
-            env[self.pin] = device.name
+            env[self.interface_setting] = device.name
         # UCX leaves bridges out from 1.16 on, even one that is named; releases before warn of the variable.
         if device and "bridge" in {device.kind, *map(kind_of, device.name.split(","))}:
             env["UCX_TCP_BRIDGE_ENABLE"] = "y"
@@ -124,10 +126,10 @@ class Ucx(Transport):
         return _openmpi.pinned(stack, mca, env)
 
     @property
-    def pin(self) -> str:
+    def interface_setting(self) -> str:
         return "UCX_NET_DEVICES"
 
-    def interface(self, node: Node) -> Choice | None:
+    def interface(self, node: Node) -> InterfaceChoice | None:
         """The devices for UCX_NET_DEVICES, which restricts RDMA and tcp alike.
 
         RDMA needs the HCA as `HCA:PORT`, tcp the interface, a list of both needs both. Shared memory needs none.
@@ -138,8 +140,8 @@ class Ucx(Transport):
         rdma, tcp = self._rdma, "tcp" in self.settings.tls
         if not rdma and not tcp:
             return None
-        if named := node.hardware.env.get(self.pin):
-            return Choice(named, f"{self.pin} of {node.hardware.name} names it")
+        if named := node.hardware.env.get(self.interface_setting):
+            return InterfaceChoice(named, f"{self.interface_setting} of {node.hardware.name} names it")
         interface = netdev(node, None)
         return _with_rdma(node.hardware.fabric, rdma, interface, tcp) if rdma else _tcp(node.hardware.fabric, interface)
 
@@ -168,9 +170,9 @@ class Ucx(Transport):
         globs = (glob for one in self.members() if one.name != "self" for glob in one.components)
         return tuple(dict.fromkeys(globs))
 
-    def members(self) -> tuple[Member, ...]:
+    def members(self) -> tuple[TransportMember, ...]:
         return _members(self.settings.tls)
 
     @staticmethod
-    def reader() -> ProofReader:
-        return Proof()
+    def parser() -> TransportParser:
+        return MpiTransportParser()

@@ -12,7 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from pytest_hetgpu.model.external_program import ExternalProgram
 from pytest_hetgpu.model.messages import known, show
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.sizes import parse_sizes, show_size
 
 ITEM_BYTES = {"int8": 1, "uint8": 1, "int32": 4, "int64": 8, "float16": 2, "float32": 4, "float64": 8}
@@ -69,7 +69,7 @@ class WorkloadSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
-class Repeated(WorkloadSettings):
+class TimedSettings(WorkloadSettings):
     """Keys of workloads that are timed.
 
     All points are gone through `repeats` times, so that a disturbance does not meet all repeats of one. Five is what it
@@ -90,7 +90,7 @@ class Repeated(WorkloadSettings):
         )
 
 
-class Sweep(Repeated):
+class SweepSettings(TimedSettings):
     """Keys of workloads that sweep message sizes in one launch."""
 
     summed: ClassVar[bool] = False
@@ -100,7 +100,7 @@ class Sweep(Repeated):
     memory: Memory = "host"
 
     @model_validator(mode="after")
-    def _whole_elements(self) -> Sweep:
+    def _whole_elements(self) -> SweepSettings:
         for dtype in self.dtype:
             for size in self.sizes:
                 if size % ITEM_BYTES[dtype]:
@@ -110,13 +110,13 @@ class Sweep(Repeated):
         return self
 
 
-class Collective(Sweep):
+class CollectiveSettings(SweepSettings):
     """Keys of collectives that MPI can do in place."""
 
     in_place: InPlace = "false"
 
 
-class Summed(Collective):
+class ReductionSettings(CollectiveSettings):
     """Keys of collectives that sum."""
 
     summed = True
@@ -124,7 +124,7 @@ class Summed(Collective):
     dtype: SummedDtypes = ("float32",)
 
 
-class Split(Collective):
+class SplitSettings(CollectiveSettings):
     """Keys of collectives that divide every size among the ranks; by default sizes that 16 ranks can share."""
 
     sizes: Sizes = parse_sizes("64..4M")
@@ -145,11 +145,11 @@ class Workload(abc.ABC):
         self.settings = settings
 
     @property
-    def asked(self) -> str:
+    def requested_backend(self) -> str:
         """The backend that the matrix asks for, "" where it leaves that to the transport."""
         return getattr(self.settings, "backend", None) or ""
 
-    def over(self, backend: str) -> Workload:
+    def with_backend(self, backend: str) -> Workload:
         """The same work by torch.distributed over a backend; over "" as it is."""
         other = copy(self)
         other.backend = backend
@@ -169,10 +169,10 @@ class Workload(abc.ABC):
         return interpreter, *runner, f"{programs}/{file}", *arguments
 
     @abc.abstractmethod
-    def points(self) -> tuple[Point, ...]:
+    def points(self) -> tuple[MessagePoint, ...]:
         """What must be checked on every rank, and timed when `measured`."""
 
-    def owed(self, ranks: int) -> tuple[Point, ...]:
+    def required_points(self, ranks: int) -> tuple[MessagePoint, ...]:
         """The points of a world of so many ranks."""
         return self.points()
 
@@ -184,7 +184,7 @@ class Workload(abc.ABC):
         """Why this workload cannot run on so many ranks, None when it can."""
         return None
 
-    def refuses(self, family: str) -> str | None:
+    def unsuitable_transport(self, family: str) -> str | None:
         """Why this workload cannot run over transports of a family, None when it can."""
         return None
 
@@ -196,8 +196,8 @@ class SweepWorkload(Workload):
     of `ranks x element size`.
     """
 
-    Settings: ClassVar[type[WorkloadSettings]] = Sweep
-    settings: Sweep
+    Settings: ClassVar[type[WorkloadSettings]] = SweepSettings
+    settings: SweepSettings
     torch: ClassVar[bool] = True
     paired: ClassVar[bool] = False
     split: ClassVar[bool] = False
@@ -214,10 +214,10 @@ class SweepWorkload(Workload):
             *sweep.timing(),
         )
 
-    def points(self) -> tuple[Point, ...]:
+    def points(self) -> tuple[MessagePoint, ...]:
         places = ("in" if self.operation in REDUCED_IN_PLACE else "",) if self.backend else PLACES[self._in_place]
         swept = itertools.product(self.settings.dtype, self.settings.sizes, places)
-        return tuple(Point(size, dtype, place) for dtype, size, place in swept)
+        return tuple(MessagePoint(size, dtype, place) for dtype, size, place in swept)
 
     def unsuitable(self, ranks: int) -> str | None:
         if reason := self._unknown_place():
@@ -248,4 +248,4 @@ class SweepWorkload(Workload):
 
     @property
     def _in_place(self) -> str:
-        return self.settings.in_place if isinstance(self.settings, Collective) else "false"
+        return self.settings.in_place if isinstance(self.settings, CollectiveSettings) else "false"

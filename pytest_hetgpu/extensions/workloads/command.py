@@ -9,12 +9,12 @@ from pydantic import Field, model_validator
 
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.extensions.output_patterns import CommandSettings, compiled
-from pytest_hetgpu.extensions.workloads._foreign import ForeignSettings, ForeignWorkload, Tokens
+from pytest_hetgpu.extensions.workloads._external import ExternalSettings, ExternalWorkload, Tokens
 from pytest_hetgpu.model.external_program import ExternalProgram
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 
 
-class CommandWorkSettings(ForeignSettings, CommandSettings):
+class CommandWorkloadSettings(ExternalSettings, CommandSettings):
     """`argv` is executed by every rank. `mpi: false` says that it is no MPI program, whose transport shows nothing.
 
     `check: false` says that its exit status alone tells of success.
@@ -26,7 +26,7 @@ class CommandWorkSettings(ForeignSettings, CommandSettings):
     mpi: bool = True
 
     @model_validator(mode="after")
-    def _can_succeed(self) -> CommandWorkSettings:
+    def _can_succeed(self) -> CommandWorkloadSettings:
         if self.check and not (self.success or self.json_success):
             raise ValueError(
                 "nothing says that the program's results are right: give `success` (a pattern that must be found) or "
@@ -41,14 +41,14 @@ class CommandWorkSettings(ForeignSettings, CommandSettings):
         return tuple(pattern for pattern in given if pattern)
 
 
-class CommandWork(ForeignWorkload):
+class CommandWorkload(ExternalWorkload):
     """Passed if it ends with 0, what says success is found, what says failure is not, and it has its numbers.
 
     It owes no points: what is measured is known when it has run.
     """
 
-    Settings = CommandWorkSettings
-    settings: CommandWorkSettings
+    Settings = CommandWorkloadSettings
+    settings: CommandWorkloadSettings
     operation = "command"
     reader = "command"
     measured = False
@@ -56,7 +56,7 @@ class CommandWork(ForeignWorkload):
     def command(self) -> tuple[str, ...]:
         return (*self.settings.argv, *self.settings.arguments)
 
-    def points(self) -> tuple[Point, ...]:
+    def points(self) -> tuple[MessagePoint, ...]:
         return ()
 
     def external(self, ranks: int) -> ExternalProgram:
@@ -65,7 +65,7 @@ class CommandWork(ForeignWorkload):
         # What it must show is in its patterns, not in points.
         return replace(super().external(ranks), settings=told, check=False, proof=self.settings.mpi)
 
-    def counted(self, ranks: int) -> int | None:
+    def row_ranks(self, ranks: int) -> int | None:
         return None
 
     def unsuitable(self, ranks: int) -> str | None:

@@ -7,16 +7,16 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from pytest_hetgpu.extensions.workloads._foreign import (
-    Called,
-    ForeignSettings,
-    ForeignWorkload,
+from pytest_hetgpu.extensions.workloads._external import (
+    ExternalSettings,
+    ExternalWorkload,
+    ProgramName,
     Times,
-    doubling,
+    doubled_sizes,
     points,
 )
 from pytest_hetgpu.extensions.workloads.base import Sizes
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.sizes import parse_sizes, show_size
 
 # Of these each rank's share is rounded down to whole 16 bytes (src/*.cu, `*GetCollByteCount`).
@@ -30,10 +30,10 @@ _NAMES = {"float16": "half", "float32": "float", "float64": "double"}
 Dtype = Literal["int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "bfloat16", "float32", "float64"]
 
 
-class NcclSettings(ForeignSettings):
+class NcclTestsSettings(ExternalSettings):
     """`sizes` are the definitions'; `gpus` are those of each thread, `threads` those of each process."""
 
-    program: Annotated[str, Called(r"\w+_perf(_mpi)?", "one like all_reduce_perf")] = "all_reduce_perf"
+    program: Annotated[str, ProgramName(r"\w+_perf(_mpi)?", "one like all_reduce_perf")] = "all_reduce_perf"
     sizes: Sizes = parse_sizes("1K..64M")
     iterations: Times = 20
     warmup: Annotated[int, Field(ge=0)] = 5
@@ -48,24 +48,24 @@ class NcclSettings(ForeignSettings):
         return PurePosixPath(self.program).name.removesuffix("_mpi").removesuffix("_perf")
 
     @model_validator(mode="after")
-    def _can_be_read(self) -> NcclSettings:
+    def _can_be_read(self) -> NcclTestsSettings:
         known = (*_UNDIVIDED, *_DIVIDED)
         if self.name not in known:
             raise ValueError(
                 f"the sizes of {self.name}_perf cannot be foretold (known: {', '.join(known)}); run it as a `command`"
             )
-        doubling(self.program, self.sizes)
+        doubled_sizes(self.program, self.sizes)
         return self
 
 
-class NcclTests(ForeignWorkload):
+class NcclTests(ExternalWorkload):
     """Checked with `-c 1`: `#wrong` must be 0 in every row that is owed, and N/A is not 0.
 
     NCCL or RCCL carries the data, whatever the MPI does that starts it, and its log has to say by which channels.
     """
 
-    Settings = NcclSettings
-    settings: NcclSettings
+    Settings = NcclTestsSettings
+    settings: NcclTestsSettings
     operation = "nccl_tests"
     reader = "nccl_tests"
     needs = ("nccl",)
@@ -85,21 +85,22 @@ class NcclTests(ForeignWorkload):
             *asked.arguments,
         )
 
-    def points(self) -> tuple[Point, ...]:
+    def points(self) -> tuple[MessagePoint, ...]:
         places = ("",) if self.settings.name in _OUT_OF_PLACE else ("", "in")
         return points(self.settings.sizes, self.settings.dtype, *places)
 
-    def counted(self, ranks: int) -> int:
+    def row_ranks(self, ranks: int) -> int:
         return ranks * self.settings.gpus * self.settings.threads
 
     def unsuitable(self, ranks: int) -> str | None:
-        if self.counted(ranks) < 2:
+        if self.row_ranks(ranks) < 2:
             return "needs at least 2 GPUs (ranks x threads x gpus): one alone moves nothing"
-        share = self.counted(ranks) * _SHARE
+        parts = self.row_ranks(ranks)
+        share = parts * _SHARE
         uneven = [show_size(size) for size in self.settings.sizes if size % share]
         if self.settings.name in _DIVIDED and uneven:
             return (
-                f"divides every size among {self.counted(ranks)} ranks by whole {_SHARE} bytes: no multiple of {share} "
+                f"divides every size among {parts} ranks by whole {_SHARE} bytes: no multiple of {share} "
                 f"bytes {'are' if len(uneven) > 1 else 'is'} {', '.join(uneven[:5])}"
             )
         return None

@@ -6,17 +6,17 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from pytest_hetgpu.extensions.workloads._foreign import (
-    Called,
-    ForeignSettings,
-    ForeignWorkload,
+from pytest_hetgpu.extensions.workloads._external import (
+    ExternalSettings,
+    ExternalWorkload,
+    ProgramName,
     Times,
-    doubling,
+    cannot_verify,
+    doubled_sizes,
     points,
-    unchecked,
 )
 from pytest_hetgpu.extensions.workloads.base import ITEM_BYTES, Sizes
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.sizes import parse_sizes
 
 _BLOCKS = ("allgather", "gather")
@@ -26,13 +26,13 @@ Collective = Literal[
 ]
 
 
-class UccPerftestSettings(ForeignSettings):
+class UccPerftestSettings(ExternalSettings):
     """`sizes` are what the program counts: one rank's source, which is a block of allgather and gather.
 
     It verifies nothing, so `check: false` must be said.
     """
 
-    program: Annotated[str, Called("ucc_perftest", "ucc_perftest")] = "ucc_perftest"
+    program: Annotated[str, ProgramName("ucc_perftest", "ucc_perftest")] = "ucc_perftest"
     collective: Collective = "allreduce"
     sizes: Sizes = parse_sizes("64..1M")
     iterations: Times = 100
@@ -43,15 +43,15 @@ class UccPerftestSettings(ForeignSettings):
 
     @model_validator(mode="after")
     def _can_be_read(self) -> UccPerftestSettings:
-        doubling("ucc_perftest", self.sizes)
+        doubled_sizes("ucc_perftest", self.sizes)
         if self.check:
-            raise unchecked("ucc_perftest")
+            raise cannot_verify("ucc_perftest")
         if self.sizes[0] % ITEM_BYTES[self.dtype]:
             raise ValueError(f"size {self.sizes[0]} is not a whole number of {self.dtype}")
         return self
 
 
-class UccPerftest(ForeignWorkload):
+class UccPerftest(ExternalWorkload):
     """Runs over transports of family ucc; the layer that carries its data shows in UCC's own log."""
 
     Settings = UccPerftestSettings
@@ -72,12 +72,12 @@ class UccPerftest(ForeignWorkload):
             *asked.arguments,
         )
 
-    def points(self) -> tuple[Point, ...]:
-        return self.owed(1)
+    def points(self) -> tuple[MessagePoint, ...]:
+        return self.required_points(1)
 
-    def owed(self, ranks: int) -> tuple[Point, ...]:
+    def required_points(self, ranks: int) -> tuple[MessagePoint, ...]:
         asked = self.settings
         if asked.collective == "barrier":
-            return (Point(0, "none"),)
+            return (MessagePoint(0, "none"),)
         blocks = ranks if asked.collective in _BLOCKS else 1
         return points(tuple(size * blocks for size in asked.sizes), asked.dtype, "in" if asked.in_place else "")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pytest_hetgpu.extensions.fabrics.base import GID_INDEX, gid_needed, gid_words
+from pytest_hetgpu.extensions.fabrics.base import GID_INDEX, gid_arguments, gid_needed
 from pytest_hetgpu.extensions.runtimes.base import SshServer
 from pytest_hetgpu.extensions.runtimes.lookup import by_runtime, runtime_of
 from pytest_hetgpu.model.job import Command, Job, Node
-from pytest_hetgpu.planning.placement import Sight
+from pytest_hetgpu.planning.placement import DiscoveredNode
 from pytest_hetgpu.planning.shell.ssh_config import CONFIG, KEY, KNOWN_HOSTS, session_environment, ssh_config
 
-FOLDER = Sight().folder
+FOLDER = DiscoveredNode().folder
 FIRST_PORT = 2222
 _HOST_KEY, _AUTHORIZED = "host_key", "authorized_keys"
 
@@ -24,26 +24,26 @@ def preparation(job: Job, programs: str) -> Iterator[str]:
 
 def allocate(job: Job) -> Iterator[str]:
     """The lines of `preparation` that ask a scheduler for nodes: before they succeed there is nothing to clean."""
-    for runtime, nodes in by_runtime(job.everybody):
+    for runtime, nodes in by_runtime(job.all_nodes):
         yield from runtime.allocate(job, nodes, placement_name(job))
 
 
 def creation(job: Job) -> Iterator[str]:
     """The lines of `preparation` that show how nodes are made: images, their network, themselves."""
-    for runtime, nodes in by_runtime(job.everybody):
+    for runtime, nodes in by_runtime(job.all_nodes):
         yield from runtime.create(job, nodes, placement_name(job))
 
 
 def prepare(job: Job, programs: str) -> Iterator[str]:
     """The other lines of `preparation`."""
     placement = placement_name(job)
-    for runtime, nodes in by_runtime(job.everybody):
+    for runtime, nodes in by_runtime(job.all_nodes):
         yield from runtime.prepare(job, nodes, placement)
-    for node in job.everybody:
+    for node in job.all_nodes:
         yield on(node, placement, "mkdir", "-m", "700", FOLDER)
         yield copy(node, placement, programs)
     yield from _gid_indexes(job, placement)
-    if len(job.everybody) > 1:
+    if len(job.all_nodes) > 1:
         yield from _joined(job, placement)
 
 
@@ -54,24 +54,24 @@ def _gid_indexes(job: Job, placement: str) -> Iterator[str]:
         return
     yield f"# {GID_INDEX} sets NCCL_IB_GID_INDEX and UCX_IB_GID_INDEX for ranks; alone it prints the index of a node:"
     for node in needing:
-        words = ("python3", f"{FOLDER}/programs/{GID_INDEX}", *gid_words(node.hardware.fabric))
+        words = ("python3", f"{FOLDER}/programs/{GID_INDEX}", *gid_arguments(node.hardware.fabric))
         yield f"# {on(node, placement, *words)}"
 
 
 def started(job: Job, command: Command) -> str:
     """The command, as it is started on the node that starts the job."""
-    return runtime_of(job.starter.hardware.runtime).start_line(job, command, placement_name(job))
+    return runtime_of(job.launch_node.hardware.runtime).start_line(job, command, placement_name(job))
 
 
 def alternatives(job: Job) -> Iterator[str]:
     """Shell lines, each behind one that says what it is: other ways to start the job, without nodes that stand."""
-    for runtime, nodes in by_runtime(job.everybody):
+    for runtime, nodes in by_runtime(job.all_nodes):
         yield from runtime.alternatives(job, nodes, f"{FOLDER}/programs")
 
 
 def cleaning(job: Job) -> Iterator[str]:
     """Shell lines that leave nothing of it."""
-    placement, groups = placement_name(job), list(by_runtime(job.everybody))
+    placement, groups = placement_name(job), list(by_runtime(job.all_nodes))
     for runtime, nodes in groups:
         yield from runtime.remove(job, nodes, placement, FOLDER)
     for runtime, nodes in groups:
@@ -94,9 +94,9 @@ def copy(node: Node, placement: str, programs: str) -> str:
 
 
 def _joined(job: Job, placement: str) -> Iterator[str]:
-    starter = job.starter
+    starter = job.launch_node
     yield on(starter, placement, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", f"{FOLDER}/{KEY}")
-    others = [node for node in job.everybody if node is not starter]
+    others = [node for node in job.all_nodes if node is not starter]
     public = on(starter, placement, "cat", f"{FOLDER}/{KEY}.pub")
     for node, door in _doors(others):
         yield on(node, placement, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", f"{FOLDER}/{_HOST_KEY}")

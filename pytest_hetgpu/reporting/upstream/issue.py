@@ -15,7 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from pytest_hetgpu.errors import HetgpuError
 from pytest_hetgpu.extensions.runtimes.lookup import restored
 from pytest_hetgpu.model import rank_outcome
-from pytest_hetgpu.model.facts import shown
+from pytest_hetgpu.model.facts import display
 from pytest_hetgpu.model.job import Job
 from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.planning.shell import script
@@ -124,7 +124,7 @@ def _template_values(
         "what": escape_markdown(outcome.why, 1000),
         "excerpt": "\n".join(trim_interpreter_frames(text for _, text in lines))
         or (one_line(signature.primary_line, 1000) if signature else ""),
-        "ranks": escape_markdown(rank_outcome.in_words(outcome.rank_outcomes), 1000),
+        "ranks": escape_markdown(rank_outcome.describe(outcome.rank_outcomes), 1000),
         "nodes": [escape_markdown(f"{name}: {node.hardware}") for name, node in placement.nodes.items()]
         if placement
         else [],
@@ -190,7 +190,7 @@ def _facts_table(placement: PlacementFacts, whose: Project) -> Iterator[list[str
         if not fact.startswith(("clock", "env."))
     ]
     for fact in facts:
-        values = [escape_markdown(shown(node.environment.fact(fact)), 100) for node in placement.nodes.values()]
+        values = [escape_markdown(display(node.environment.fact(fact)), 100) for node in placement.nodes.values()]
         if any(value not in ("-", "?") for value in values):
             yield [f"{'≠ ' if fact in differing else ''}{escape_markdown(fact)}", *values]
 

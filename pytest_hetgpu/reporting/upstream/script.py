@@ -40,7 +40,7 @@ def portable_job(job: Job) -> Job:
 
 def image_folders(job: Job) -> dict[str, str]:
     """Return the local folder of each image that is built, by its folder beside the script."""
-    images = (node.image for node in job.everybody if node.image and node.image.folder and _is_unchanged(node.image))
+    images = (node.image for node in job.all_nodes if node.image and node.image.folder and _is_unchanged(node.image))
     return {_relative_folder(image.folder): image.folder for image in images}
 
 
@@ -70,19 +70,19 @@ def portable_token(token: str) -> str:
 
 
 def _lines(job: Job, key: str) -> Iterator[str]:
-    means = _required_tools(job) if job.joined else ""
+    means = _required_tools(job) if job.is_multi_host else ""
     yield "#!/bin/sh"
     # The text of a comment must be one line.
     yield one_line(f"# Reproduces {key or 'a failure'}: {job.label} of the matrix {job.matrix}.")
     yield f"# Needs a POSIX shell{means}, and the files beside it."
-    for runtime, nodes in by_runtime(job.everybody):
+    for runtime, nodes in by_runtime(job.all_nodes):
         if runtime.build_note and any(node.image and node.image.args for node in nodes):
             yield runtime.build_note
     if any(REDACTED in token for token in (*job.command.argv, *job.command.env.values())):
         yield f"# A secret was taken out: put yours where it says {REDACTED}."
     yield "set -eu"
     yield 'cd "$(dirname "$0")"'
-    if job.joined:
+    if job.is_multi_host:
         yield "clean() {"
         yield "  set +e"
         yield from (f"  {line} >/dev/null 2>&1" for line in shell_script.cleaning(job))
@@ -99,12 +99,12 @@ def _lines(job: Job, key: str) -> Iterator[str]:
 
 
 def _required_tools(job: Job) -> str:
-    clients = [runtime.client for runtime, _ in by_runtime(job.everybody)]
+    clients = [runtime.client for runtime, _ in by_runtime(job.all_nodes)]
     return f", {next((client for client in clients if client != 'ssh'), 'ssh')}"
 
 
 def _start_command(job: Job) -> str:
-    if job.joined:
+    if job.is_multi_host:
         return shell_script.started(job, job.command)
     variables = tuple(f"{name}={value}" for name, value in sorted(job.command.env.items()))
     return shlex.join(("env", *variables, *job.command.argv) if variables else job.command.argv)

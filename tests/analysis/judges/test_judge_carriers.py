@@ -10,7 +10,7 @@ import pytest
 from pytest_hetgpu.analysis.judge import judge
 from pytest_hetgpu.analysis.judges.base import FinishedRun
 from pytest_hetgpu.analysis.judges.transport import TransportJudge
-from pytest_hetgpu.extensions.transports._proof import Proof
+from pytest_hetgpu.extensions.transports._mpi_log import MpiTransportParser
 from pytest_hetgpu.extensions.transports.ob1 import Ob1, Ob1Settings
 from pytest_hetgpu.extensions.transports.ucx import Ucx, UcxSettings
 from pytest_hetgpu.model.job import Hardware, Job, Node
@@ -28,7 +28,7 @@ def ucx(*tls: str, carried_by: Any = None) -> Ucx:
 
 def asked(transport: Ucx | Ob1, layout: tuple[tuple[str, int], ...]) -> Job:
     nodes = tuple(Node(place, Hardware("cpu"), host, ranks) for place, (host, ranks) in enumerate(layout))
-    made = job(transports=transport.components(), duties=transport.duties(PATHS))
+    made = job(transports=transport.components(), duties=transport.required_classes(PATHS))
     return replace(made, nodes=nodes)
 
 
@@ -137,7 +137,7 @@ def test_exceptions_of_open_mpi_s_table_are_no_pass() -> None:
         "Exceptions:",
         "  host 2: [1x ucx=tcp;lo] [2x ucx=tcp;eth0]",
     )
-    proof = Proof()
+    proof = MpiTransportParser()
     for number, line in enumerate(lines, 1):
         proof.feed(line, number)
     seen = evidence(connections=tuple(proof.connections), transports=proof.transports)

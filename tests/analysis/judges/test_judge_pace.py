@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import pytest
 
 from pytest_hetgpu.analysis.judges._slowdown import Assessment, SpeedComparison, SpeedState, assess
-from pytest_hetgpu.model.records import Point, Row
-from pytest_hetgpu.model.thresholds import Limit
+from pytest_hetgpu.model.records import MessagePoint, Row
+from pytest_hetgpu.model.thresholds import Threshold
 from tests.analysis.judges.judge_cases import job
 
 SIZES = (1024, 1 << 20, 4 << 20)
@@ -21,18 +21,18 @@ def times(factor: float = 1.0, around: Sequence[float] = STEADY) -> tuple[float,
 
 
 def rows(size: int, seconds: Sequence[float]) -> list[Row]:
-    return [Row("allreduce", Point(size, "float32"), 2, 4, one, place) for place, one in enumerate(seconds)]
+    return [Row("allreduce", MessagePoint(size, "float32"), 2, 4, one, place) for place, one in enumerate(seconds)]
 
 
 def judged(
     launches: Sequence[Sequence[float]],
-    limit: Limit | None = None,
+    limit: Threshold | None = None,
     sizes: Sequence[int] = SIZES,
     slow: Sequence[int] = SIZES,
 ) -> Assessment:
     """Assess launches that share all sizes; those not `slow` match the limit in every launch."""
-    held = limit or Limit("busbw", "baseline", times())
-    demand = job(limits={Point(size, "float32"): (held,) for size in sizes}).demand
+    held = limit or Threshold("busbw", "baseline", times())
+    demand = job(limits={MessagePoint(size, "float32"): (held,) for size in sizes}).demand
     usual = times()
     found = [[row for size in sizes for row in rows(size, seconds if size in slow else usual)] for seconds in launches]
     return assess(demand, found)
@@ -47,9 +47,9 @@ def test_as_fast_as_ever() -> None:
 def test_slower_but_not_by_more_than_is_tolerated() -> None:
     assert judged([times(1.1)]).state is SpeedState.FINE
     assert judged([times(1.12)]).state is SpeedState.DOUBTFUL
-    assert judged([times(1.12)], Limit("busbw", "", times(), tolerance=0.2)).state is SpeedState.FINE
+    assert judged([times(1.12)], Threshold("busbw", "", times(), tolerance=0.2)).state is SpeedState.FINE
     # A latency is slow above the number, a bandwidth below it.
-    assert judged([times(1.105)], Limit("latency", "", times())).state is SpeedState.DOUBTFUL
+    assert judged([times(1.105)], Threshold("latency", "", times())).state is SpeedState.DOUBTFUL
     assert judged([times(1.105)]).state is SpeedState.FINE
 
 
@@ -77,7 +77,7 @@ def test_one_size_of_many_is_enough() -> None:
 def test_a_disturbed_repeat_is_left_out_on_either_side() -> None:
     spoilt = times(1.0, (0.99, 1.0, 1.0, 1.01, 9.0))
     assert judged([times(1.25, spoilt)] * 2).state is SpeedState.SLOW
-    assert judged([times(1.25)] * 2, Limit("busbw", "", spoilt)).state is SpeedState.SLOW
+    assert judged([times(1.25)] * 2, Threshold("busbw", "", spoilt)).state is SpeedState.SLOW
     assert judged([spoilt]).state is SpeedState.FINE
 
 
@@ -85,26 +85,28 @@ def test_a_change_that_is_smaller_than_the_noise_is_none() -> None:
     noisy = (0.8, 0.9, 1.0, 1.2, 1.4)
     found = [judged([times(1.3, noisy)] * count).state for count in (1, 2, 3)]
     assert found == [SpeedState.DOUBTFUL, SpeedState.DOUBTFUL, SpeedState.UNSURE]
-    assert judged([times(1.3)] * 3, Limit("busbw", "", noisy)).state is SpeedState.UNSURE
+    assert judged([times(1.3)] * 3, Threshold("busbw", "", noisy)).state is SpeedState.UNSURE
     assert judged([times(3.0, noisy)] * 2).state is SpeedState.SLOW
 
 
 def test_a_single_number_as_the_limit() -> None:
-    limit = Limit("busbw", "m.yaml:1", (1.0,))
+    limit = Threshold("busbw", "m.yaml:1", (1.0,))
     assert judged([times(1.25)], limit).state is SpeedState.DOUBTFUL
     assert judged([times(1.25)] * 2, limit).state is SpeedState.SLOW
     assert judged([times(1.05)], limit).state is SpeedState.FINE
 
 
 def test_of_two_or_three_numbers_the_slowest_stands_for_all() -> None:
-    assert judged([times(1.25)] * 2, Limit("busbw", "", (1.0, 1.02))).state is SpeedState.SLOW
-    pace = SpeedComparison(Point(8, "float32"), Limit("busbw", "", (0.9, 1.0, 1.15)), (times(1.25), times(1.25)))
+    assert judged([times(1.25)] * 2, Threshold("busbw", "", (1.0, 1.02))).state is SpeedState.SLOW
+    pace = SpeedComparison(
+        MessagePoint(8, "float32"), Threshold("busbw", "", (0.9, 1.0, 1.15)), (times(1.25), times(1.25))
+    )
     assert pace.beyond
     assert pace.chance == 1.0
 
 
 def test_a_program_that_measures_once_is_launched_more_often() -> None:
-    limit = Limit("busbw", "", (1.0,))
+    limit = Threshold("busbw", "", (1.0,))
     found = [judged([times(1.25, (1.0 + count / 1000,)) for count in range(many)], limit) for many in range(1, 9)]
     assert [one.state for one in found[:6]] == [SpeedState.DOUBTFUL] * 6
     assert found[6].state is SpeedState.SLOW
@@ -113,10 +115,13 @@ def test_a_program_that_measures_once_is_launched_more_often() -> None:
 
 
 def test_what_a_launch_does_not_show_is_no_slowdown() -> None:
-    demand = job(limits={Point(8, "float32"): (Limit("busbw", "", times()),)}).demand
+    demand = job(limits={MessagePoint(8, "float32"): (Threshold("busbw", "", times()),)}).demand
     assert assess(demand, [[]]).state is SpeedState.FINE
     assert assess(demand, [rows(8, times(2)), []]).state is SpeedState.FINE
-    other = [Row("broadcast", Point(8, "float32"), 2, 4, 9.0), Row("allreduce", Point(8, "float32"), 4, 4, 9.0)]
+    other = [
+        Row("broadcast", MessagePoint(8, "float32"), 2, 4, 9.0),
+        Row("allreduce", MessagePoint(8, "float32"), 4, 4, 9.0),
+    ]
     assert assess(demand, [other]).state is SpeedState.FINE
 
 
@@ -136,8 +141,8 @@ def test_noise_alone_hardly_ever_alarms_and_a_fifth_less_is_nearly_always_found(
 
     def verdict(factor: float) -> SpeedState:
         before = launch(1.0)
-        points = [Point(1 << place, "float32") for place in range(3, 23)]
-        limits = {point: (Limit("busbw", "", tuple(seen)),) for point, seen in zip(points, before, strict=True)}
+        points = [MessagePoint(1 << place, "float32") for place in range(3, 23)]
+        limits = {point: (Threshold("busbw", "", tuple(seen)),) for point, seen in zip(points, before, strict=True)}
         launches: list[list[Row]] = []
         while True:
             taken = zip(points, launch(factor), strict=True)

@@ -13,25 +13,31 @@ from pytest_hetgpu.analysis.judges.base import FinishedRun
 from pytest_hetgpu.model.external_program import ExternalProgram
 from pytest_hetgpu.model.outcome import Outcome, ProgramOutput
 from pytest_hetgpu.model.program_output import BenchmarkResult, BenchmarkRow, Quantity
-from pytest_hetgpu.model.records import Point, Row
-from pytest_hetgpu.model.thresholds import Limit
+from pytest_hetgpu.model.records import MessagePoint, Row
+from pytest_hetgpu.model.thresholds import Threshold
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from tests.analysis.judges.judge_cases import case, expectation, signature
 
-SMALL, LARGE, LARGER = Point(8, "float32"), Point(1 << 20, "float32"), Point(4 << 20, "float32", "in")
+SMALL, LARGE, LARGER = (
+    MessagePoint(8, "float32"),
+    MessagePoint(1 << 20, "float32"),
+    MessagePoint(4 << 20, "float32", "in"),
+)
 POINTS = (SMALL, LARGE, LARGER)
 SECONDS = {SMALL: 1e-5, LARGE: 1e-3, LARGER: 4e-3}
 STEADY = (0.99, 0.995, 1.0, 1.005, 1.01)
 FROM = "baseline 20261120-020006-02b3"
 
 
-def limits(**changes: Any) -> dict[Point, tuple[Limit, ...]]:
-    made = {p: Limit("busbw", FROM, tuple(SECONDS[p] * share for share in STEADY)) for p in POINTS}
+def limits(**changes: Any) -> dict[MessagePoint, tuple[Threshold, ...]]:
+    made = {p: Threshold("busbw", FROM, tuple(SECONDS[p] * share for share in STEADY)) for p in POINTS}
     made[SMALL] = replace(made[SMALL], metric="latency")
     return {point: (replace(limit, **changes),) for point, limit in made.items()}
 
 
-def launch(factors: dict[Point, float] | None = None, run: dict[str, Any] | None = None, **demand: Any) -> FinishedRun:
+def launch(
+    factors: dict[MessagePoint, float] | None = None, run: dict[str, Any] | None = None, **demand: Any
+) -> FinishedRun:
     """Return the rows of a launch in which some points take longer."""
     longer = factors or {}
     rows = tuple(
@@ -98,9 +104,9 @@ def test_a_latency_is_more_than_it_was() -> None:
 
 
 def test_a_barrier_has_no_size_to_name() -> None:
-    point = Point(0, "none")
+    point = MessagePoint(0, "none")
     rows = tuple(Row("barrier", point, 2, 20, 2e-6, repeat) for repeat in range(5))
-    held = {point: (Limit("latency", "m.yaml:3", (1e-6,), tolerance=0.0),)}
+    held = {point: (Threshold("latency", "m.yaml:3", (1e-6,), tolerance=0.0),)}
     asked = {"points": (point,), "operation": "barrier", "limits": held}
     again = case(asked, rows=rows, checks={rank: {point: 0} for rank in range(2)})
     assert outcome(again, again).why.startswith("latency 2 us, expected at most 1 from m.yaml:3; 10 repeats")
@@ -115,7 +121,7 @@ def test_launched_again_it_was_not_slow() -> None:
 
 
 def test_what_scatters_too_much_passes_with_a_note() -> None:
-    noisy = {LARGE: (Limit("busbw", FROM, tuple(1e-3 * share for share in (0.7, 0.8, 1.0, 1.2, 1.3))),)}
+    noisy = {LARGE: (Threshold("busbw", FROM, tuple(1e-3 * share for share in (0.7, 0.8, 1.0, 1.2, 1.3))),)}
     again = launch({LARGE: 1.25}, limits=noisy)
     found = outcome(again, again, again)
     assert (found.kind, found.inconclusive) == (Kind.PASSED, False)
@@ -195,7 +201,7 @@ def test_a_known_slowness() -> None:
 
 def test_a_limit_that_cannot_be_told_is_the_judges_failure_not_ours() -> None:
     """Judge a job of another version, which may hold values unknown to this one."""
-    odd = {LARGE: (Limit("busbw", FROM, (1e-3,), tolerance=0.0),)}
+    odd = {LARGE: (Threshold("busbw", FROM, (1e-3,), tolerance=0.0),)}
     again = launch({LARGE: 2.0}, limits=odd, operation="strange")
     strange = tuple(replace(row, operation="strange") for row in again.evidence.rows)
     again = replace(again, evidence=replace(again.evidence, rows=strange))
@@ -204,11 +210,11 @@ def test_a_limit_that_cannot_be_told_is_the_judges_failure_not_ours() -> None:
     assert "the judge 'speed' failed" in found.why
 
 
-ANY = Point(1 << 20, "")
+ANY = MessagePoint(1 << 20, "")
 OSU = ExternalProgram(("osu_allreduce",), "osu", ranks=2, check=False)
 
 
-def foreign(limit: Limit, rows: tuple[Row, ...], tool: str = "osu_allreduce 7.4") -> Outcome:
+def foreign(limit: Threshold, rows: tuple[Row, ...], tool: str = "osu_allreduce 7.4") -> Outcome:
     """Return the outcome of an external program that must measure one point of any type."""
     shown = tuple(
         BenchmarkRow(row.operation, row.point, row.ranks, {"latency": Quantity(row.seconds, "s")}) for row in rows
@@ -222,13 +228,13 @@ def foreign(limit: Limit, rows: tuple[Row, ...], tool: str = "osu_allreduce 7.4"
 
 def test_a_foreign_programs_point_of_any_type_is_compared() -> None:
     rows = (Row("allreduce", LARGE, 2, 20, 2e-3),)
-    assert foreign(Limit("busbw", "m.yaml:3", (1e-3,)), rows).kind is Kind.SLOW
-    assert foreign(Limit("busbw", "m.yaml:3", (3e-3,)), rows).kind is Kind.PASSED
+    assert foreign(Threshold("busbw", "m.yaml:3", (1e-3,)), rows).kind is Kind.SLOW
+    assert foreign(Threshold("busbw", "m.yaml:3", (3e-3,)), rows).kind is Kind.PASSED
 
 
 def test_another_release_of_a_foreign_program_is_not_compared() -> None:
     rows = (Row("allreduce", LARGE, 2, 20, 2e-3),)
-    limit = Limit("busbw", FROM, (1e-3,), tool="osu_allreduce 7.2")
+    limit = Threshold("busbw", FROM, (1e-3,), tool="osu_allreduce 7.2")
     found = foreign(limit, rows)
     assert found.kind is Kind.UNKNOWN
     assert found.why.endswith(f"{FROM}: tool osu_allreduce 7.2 before and osu_allreduce 7.4 after")
@@ -237,7 +243,7 @@ def test_another_release_of_a_foreign_program_is_not_compared() -> None:
 
 @pytest.mark.parametrize("row", [Row("iallreduce", LARGE, 2, 20, 2e-3), Row("allreduce", LARGE, 4, 20, 2e-3)])
 def test_what_no_row_tells_has_not_passed(row: Row) -> None:
-    found = foreign(Limit("busbw", "m.yaml:3", (1.0,)), (row,))
+    found = foreign(Threshold("busbw", "m.yaml:3", (1.0,)), (row,))
     assert found.kind in (Kind.UNKNOWN, Kind.WRONG_RESULT)
     if row.ranks == 2:
         assert found.why == "not compared at 1M with m.yaml:3: this run has no time of it"

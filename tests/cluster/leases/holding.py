@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pytest_hetgpu.cluster.leases.hold import hold
 from pytest_hetgpu.extensions.runtimes.traits.policy import LeaseRequest
-from pytest_hetgpu.model.job import Reach
+from pytest_hetgpu.model.job import ConnectionInfo
 
 uid, name, *reach = sys.argv[1:]
 if uid != "-":  # after the imports, which may lie where others cannot read
@@ -26,7 +26,7 @@ if name.startswith("/"):
         print("held", flush=True)
         sys.stdin.read()
 else:
-    wanted = LeaseRequest(name, name, Reach("", reach[1], int(reach[0]), reach[2]) if reach else None)
+    wanted = LeaseRequest(name, name, ConnectionInfo("", reach[1], int(reach[0]), reach[2]) if reach else None)
     with hold([wanted], cell="theirs"):
         print("held", flush=True)
         sys.stdin.read()

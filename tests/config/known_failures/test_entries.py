@@ -9,22 +9,24 @@ from typing import Any
 import pytest
 
 from pytest_hetgpu.config.known_failures import patterns
-from pytest_hetgpu.config.known_failures.entries import Entry, Fit, Knowledge
-from pytest_hetgpu.model.failure import Condition, Known, Signature
+from pytest_hetgpu.config.known_failures.entries import FailureEntry, KnownFailures, MatchCriteria
+from pytest_hetgpu.model.failure import Condition, KnownFailure, Signature
 from pytest_hetgpu.model.verdict import Kind
 
 CRASH = Signature(Kind.CRASH, "SIGSEGV@libx.so!f", "Caught signal 11 (invalid permissions)", 7, detail="invalid")
 
 
-def entry(name: str = "it", **parts: Any) -> Entry:
-    known = Known(name, "title", "cause", status=parts.pop("status", "established"))
+def entry(name: str = "it", **parts: Any) -> FailureEntry:
+    known = KnownFailure(name, "title", "cause", status=parts.pop("status", "established"))
     when, harmless = parts.pop("when", ()), parts.pop("harmless", False)
-    return Entry(known, Fit(**parts), when, harmless)
+    return FailureEntry(known, MatchCriteria(**parts), when, harmless)
 
 
-def about(*entries: Entry, texts: tuple[str, ...] = (), others: tuple[Signature, ...] = (), **facts: str) -> list[str]:
-    knowledge = Knowledge({one.id: one for one in entries})
-    return [known.id for known in knowledge.about(CRASH, dict.fromkeys(texts, 1), facts, others=others)]
+def about(
+    *entries: FailureEntry, texts: tuple[str, ...] = (), others: tuple[Signature, ...] = (), **facts: str
+) -> list[str]:
+    knowledge = KnownFailures({one.id: one for one in entries})
+    return [known.id for known in knowledge.known_causes(CRASH, dict.fromkeys(texts, 1), facts, others=others)]
 
 
 @pytest.mark.parametrize(
@@ -67,8 +69,8 @@ def test_a_further_failure_that_may_be_the_reason_rules_an_entry_out() -> None:
 def test_no_pattern_keeps_the_tool_busy() -> None:
     pytest.importorskip("re2")
     long = replace(CRASH, detail="x" * 5000)
-    assert Knowledge({"it": entry(pattern="(x+x+)+y")}).about(long, {}, {}) == ()
-    assert Knowledge({"it": entry(pattern="(x+x+)+$")}).about(long, {}, {})
+    assert KnownFailures({"it": entry(pattern="(x+x+)+y")}).known_causes(long, {}, {}) == ()
+    assert KnownFailures({"it": entry(pattern="(x+x+)+$")}).known_causes(long, {}, {})
 
 
 def test_without_re2_patterns_are_found_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,15 +93,19 @@ def test_the_best_established_comes_first_then_what_fits_most_closely() -> None:
 
 def test_what_is_harmless_explains_nothing_and_is_named_with_its_line() -> None:
     noise = entry(texts=("scary",), signatures=("*",), harmless=True)
-    knowledge = Knowledge({"it": noise})
-    assert knowledge.about(CRASH, {"scary": 3}, {}) == ()
-    assert [(one.entry.id, one.line, one.text) for one in knowledge.noise({"scary": 3})] == [("it", 3, "scary")]
-    assert knowledge.noise({}) == ()
+    knowledge = KnownFailures({"it": noise})
+    assert knowledge.known_causes(CRASH, {"scary": 3}, {}) == ()
+    assert [(one.entry.id, one.line, one.text) for one in knowledge.harmless_texts_in({"scary": 3})] == [
+        ("it", 3, "scary")
+    ]
+    assert knowledge.harmless_texts_in({}) == ()
     assert knowledge.texts == {"scary"}
 
 
 def test_in_the_log_of_a_good_run_only_what_is_harmless_is_looked_for() -> None:
-    both = Knowledge({"a": entry(texts=("scary",), any_texts=("odd",), harmless=True), "b": entry(texts=("fatal",))})
+    both = KnownFailures(
+        {"a": entry(texts=("scary",), any_texts=("odd",), harmless=True), "b": entry(texts=("fatal",))}
+    )
     assert both.harmless_texts == {"scary", "odd"}
     assert both.texts == {"scary", "odd", "fatal"}
 
@@ -114,10 +120,10 @@ def test_in_the_log_of_a_good_run_only_what_is_harmless_is_looked_for() -> None:
     ],
 )
 def test_noise_is_quoted_from_its_beginning_unless_it_stands_further_on(line: str, quote: str) -> None:
-    (noise,) = Knowledge({"it": entry(texts=("scary",), harmless=True)}).noise({"scary": 3})
+    (noise,) = KnownFailures({"it": entry(texts=("scary",), harmless=True)}).harmless_texts_in({"scary": 3})
     assert noise.quoted(line).quote == quote
 
 
 def test_a_failure_without_a_detail_can_be_known() -> None:
     bare = replace(CRASH, detail=None)
-    assert Knowledge({"it": entry(pattern="permissions")}).about(bare, {}, {})
+    assert KnownFailures({"it": entry(pattern="permissions")}).known_causes(bare, {}, {})

@@ -20,7 +20,7 @@ LAYERED = '''
 """A family over another."""
 
 from pytest_hetgpu.extensions.transports.base import Rendering, Transport, TransportSettings
-from pytest_hetgpu.extensions.transports._proof import Proof
+from pytest_hetgpu.extensions.transports._mpi_log import MpiTransportParser
 
 
 class LayerSettings(TransportSettings):
@@ -45,8 +45,8 @@ class Layer(Transport):
         return self.lower.components()
 
     @staticmethod
-    def reader():
-        return Proof()
+    def parser():
+        return MpiTransportParser()
 '''
 
 TEXT = """\

@@ -9,7 +9,7 @@ from pytest_hetgpu.extensions.output_patterns import ReaderSettings
 from pytest_hetgpu.extensions.readers.base import OutputParser, ParseRequest
 from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.model.program_output import BenchmarkResult, BenchmarkRow
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 
 SAMPLES = Path(__file__).parents[2] / "data" / "readers"
 
@@ -20,7 +20,7 @@ def read(
     *,
     argv: str = "",
     ranks: int | None = 2,
-    points: Sequence[Point] = (),
+    points: Sequence[MessagePoint] = (),
     settings: ReaderSettings | None = None,
 ) -> BenchmarkResult:
     """What a reader makes of a text."""
@@ -32,7 +32,7 @@ def read(
 
 
 def sample(
-    reader: str, name: str, *, argv: str = "", ranks: int | None = 2, points: Sequence[Point] = ()
+    reader: str, name: str, *, argv: str = "", ranks: int | None = 2, points: Sequence[MessagePoint] = ()
 ) -> BenchmarkResult:
     """What a reader makes of a real sample."""
     text = (SAMPLES / f"{name}.log").read_text(encoding="utf-8")

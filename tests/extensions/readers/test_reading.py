@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from pytest_hetgpu.extensions.output_patterns import CommandSettings
 from pytest_hetgpu.extensions.readers import base
 from pytest_hetgpu.extensions.readers.base import OutputParser, ParseRequest, factor, measurements, number
-from pytest_hetgpu.extensions.readers.osu import Osu
+from pytest_hetgpu.extensions.readers.osu import OsuParser
 from pytest_hetgpu.extensions.registry import find, names
 from pytest_hetgpu.model.program_output import BenchmarkResult, BenchmarkRow, ExitMeaning, Quantity
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.verdict import Kind
 from tests.extensions.readers.feeding import SAMPLES, read
 from tests.extensions.readers.nccl_text import banner, document, footer, header, row, written
@@ -65,7 +65,7 @@ def sound(found: BenchmarkResult) -> None:
         assert one.wrong is None or one.wrong >= 0
         assert one.iterations is None or one.iterations >= 0
     assert all(math.isfinite(item.value) for item in measurements(found))
-    assert all("\n" not in said for said in found.complaints)
+    assert all("\n" not in said for said in found.warnings)
 
 
 @pytest.mark.parametrize("name", names("readers"))
@@ -77,7 +77,7 @@ def test_none_raises_whatever_the_lines_are(name: str, lines: list[str], ranks: 
         taking.feed(line, index)
     found = taking.finish()
     sound(found)
-    exited = taking.exited(code, found)
+    exited = taking.meaning_of_exit(code, found)
     assert exited is not None if code else exited is None or found.wrong or found.failed
 
 
@@ -109,7 +109,7 @@ def test_no_reader_takes_another_program_s_output_for_its_own(name: str) -> None
 
 @pytest.mark.parametrize("name", names("readers"))
 def test_readers_share_nothing_and_say_that_there_was_nothing(name: str) -> None:
-    assert reader(name).finish().complaints
+    assert reader(name).finish().warnings
     assert reader(name).finish() == reader(name).finish()
 
 
@@ -118,9 +118,9 @@ def test_memory_does_not_grow_with_the_output(monkeypatch: pytest.MonkeyPatch) -
     text = "# OSU MPI Latency Test v7.0\n# Size          Latency (us)\n" + "8   1.0\n" * 50 + "x" * 100_000
     found = read("osu", text)
     assert len(found.rows) == 10
-    assert found.complaints == ("more than 10 rows: the rest is not read (line 13 and 39 more)",)
+    assert found.warnings == ("more than 10 rows: the rest is not read (line 13 and 39 more)",)
     strange = "# OSU MPI Latency Test v7.0\n" + "".join(f"# Size {name}(us)\n" for name in range(500))
-    assert len(read("osu", strange).complaints) <= 51
+    assert len(read("osu", strange).warnings) <= 51
 
 
 def test_the_samples_are_ours_to_show() -> None:
@@ -171,7 +171,7 @@ def test_options_of_a_command(argv: tuple[str, ...], value: str) -> None:
 
 
 def test_owed_points() -> None:
-    timed, empty = Point(8, "int8"), Point(16, "int8")
+    timed, empty = MessagePoint(8, "int8"), MessagePoint(16, "int8")
     latency = {"latency": Quantity(1.0, "s")}
     found = BenchmarkResult(
         rows=(BenchmarkRow("allreduce", timed, 2, latency), BenchmarkRow("allreduce", empty, 2, {}, wrong=0))
@@ -182,7 +182,8 @@ def test_owed_points() -> None:
 
 def test_of_equal_points_the_last_counts() -> None:
     rows = tuple(
-        BenchmarkRow("allreduce", Point(8, "int8"), 2, {"latency": Quantity(seconds, "s")}) for seconds in (1e-6, 2e-6)
+        BenchmarkRow("allreduce", MessagePoint(8, "int8"), 2, {"latency": Quantity(seconds, "s")})
+        for seconds in (1e-6, 2e-6)
     )
     assert next(
         item for item in measurements(BenchmarkResult(rows=rows)) if item.metric == "latency"
@@ -197,15 +198,15 @@ def test_what_must_be_equal_before_rows_are_compared(change: str) -> None:
     bases = []
     for one in (fields, other):
         measured = BenchmarkRow(
-            str(one["operation"]), Point(8, str(one["dtype"]), str(one["place"])), int(str(one["ranks"])), {}
+            str(one["operation"]), MessagePoint(8, str(one["dtype"]), str(one["place"])), int(str(one["ranks"])), {}
         )
         reading = BenchmarkResult(str(one["tool"]), str(one["version"]), memory=str(one["memory"]))
-        bases.append(reading.basis(measured))
+        bases.append(reading.comparison_key(measured))
     assert bases[0] != bases[1]
 
 
 def test_exit_codes() -> None:
-    assert Osu.exited(0, BenchmarkResult()) is None
-    assert Osu.exited(3, BenchmarkResult()) == ExitMeaning(Kind.ERROR, "exit code 3")
-    wrong = BenchmarkResult(rows=(BenchmarkRow("x", Point(8, "int8"), 2, {}, wrong=1),))
-    assert Osu.exited(0, wrong) == ExitMeaning(Kind.WRONG_RESULT, "data failed its check")
+    assert OsuParser.meaning_of_exit(0, BenchmarkResult()) is None
+    assert OsuParser.meaning_of_exit(3, BenchmarkResult()) == ExitMeaning(Kind.ERROR, "exit code 3")
+    wrong = BenchmarkResult(rows=(BenchmarkRow("x", MessagePoint(8, "int8"), 2, {}, wrong=1),))
+    assert OsuParser.meaning_of_exit(0, wrong) == ExitMeaning(Kind.WRONG_RESULT, "data failed its check")

@@ -8,7 +8,7 @@ import pytest
 
 from pytest_hetgpu.extensions.readers.base import measurements
 from pytest_hetgpu.model.program_output import BenchmarkResult
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 from tests.extensions.readers.feeding import read, values
 
 
@@ -39,9 +39,9 @@ def ucc(text: str, ranks: int | None = 4) -> BenchmarkResult:
 def test_an_allreduce() -> None:
     found = ucc(settings("Allreduce") + table((*MEBI, "15.73", "17.48", "14.30")))
     (only,) = found.rows
-    assert (found.tool, found.memory, found.complaints) == ("ucc_perftest", "cuda", ())
+    assert (found.tool, found.memory, found.warnings) == ("ucc_perftest", "cuda", ())
     assert (only.operation, only.point, only.ranks, only.iterations, only.wrong) == (
-        *("allreduce", Point(1 << 20, "float32"), 4),
+        *("allreduce", MessagePoint(1 << 20, "float32"), 4),
         *(1000, None),
     )
     assert values(only) == {
@@ -93,35 +93,35 @@ def test_a_late_release_needs_no_bandwidth_to_tell() -> None:
 def test_else_it_is_not_guessed() -> None:
     found = ucc(settings("Alltoall", late=False) + table(MEBI, full=False))
     assert found.rows == ()
-    assert found.complaints[0].startswith("whether alltoall's size is a block or the whole depends on the release")
+    assert found.warnings[0].startswith("whether alltoall's size is a block or the whole depends on the release")
     unknown = ucc(settings("Allgather") + table(MEBI, full=False), ranks=None)
-    assert unknown.complaints[0].startswith("how many ranks took part must be known to tell allgather's size")
+    assert unknown.warnings[0].startswith("how many ranks took part must be known to tell allgather's size")
 
 
 def test_in_place() -> None:
     text = settings("Allreduce", inplace="1") + table((*MEBI, "15.73", "17.48", "14.30"))
-    assert ucc(text).rows[0].point == Point(1 << 20, "float32", "in")
+    assert ucc(text).rows[0].point == MessagePoint(1 << 20, "float32", "in")
 
 
 def test_a_barrier_has_neither_count_nor_size() -> None:
     text = settings("Barrier", inplace="N/A") + table(("N/A", "N/A", *TIMES, "N/A", "N/A", "N/A"))
     (only,) = ucc(text).rows
     assert (only.operation, only.point, set(only.figures)) == (
-        *("barrier", Point(0, "none")),
+        *("barrier", MessagePoint(0, "none")),
         {"latency", "latency_min", "latency_max"},
     )
 
 
 def test_one_rank_moves_nothing() -> None:
     found = ucc(settings("Allreduce") + table((*MEBI, "0.00", "0.00", "0.00")), ranks=1)
-    assert found.complaints == ("1 rank: nothing moved, no figure is a bandwidth",)
+    assert found.warnings == ("1 rank: nothing moved, no figure is a bandwidth",)
     assert {item.metric for item in measurements(found)} == {"latency", "latency_min", "latency_max"}
 
 
 def test_memory_is_of_the_basis_of_a_comparison() -> None:
     host, cuda = (ucc(settings("Allreduce", memory=kind) + table(MEBI, full=False)) for kind in ("host", "cuda"))
-    assert host.basis(host.rows[0]) != cuda.basis(cuda.rows[0])
-    assert host.basis(host.rows[0]) == host.basis(host.rows[0])
+    assert host.comparison_key(host.rows[0]) != cuda.comparison_key(cuda.rows[0])
+    assert host.comparison_key(host.rows[0]) == host.comparison_key(host.rows[0])
 
 
 @pytest.mark.parametrize(
@@ -141,5 +141,5 @@ def test_memory_is_of_the_basis_of_a_comparison() -> None:
 )
 def test_what_is_wrong_is_said(text: str, complaint: str) -> None:
     found = ucc(text)
-    assert any(said.startswith(complaint) for said in found.complaints), found.complaints
+    assert any(said.startswith(complaint) for said in found.warnings), found.warnings
     assert all("latency" not in one.figures for one in found.rows)

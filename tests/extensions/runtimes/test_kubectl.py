@@ -12,12 +12,12 @@ import yaml
 
 from pytest_hetgpu.extensions.runtimes._kubernetes.kubectl import arrival, creation, on, removal
 from pytest_hetgpu.extensions.runtimes.pods.request import Pods
-from pytest_hetgpu.model.job import Command, Demand, Hardware, Job, Node, Stack
+from pytest_hetgpu.model.job import Command, Hardware, Job, Node, Requirements, Stack
 from pytest_hetgpu.planning.shell.script import cleaning, preparation, started
 from pytest_hetgpu.reporting.upstream.script import render_script
 
 STACK = Stack("openmpi-5", "Open MPI", "5.0.11", "", "mpirun", "python3")
-DEMAND = Demand(2, STACK, "ob1", ("tcp",), (), "allreduce")
+DEMAND = Requirements(2, STACK, "ob1", ("tcp",), (), "allreduce")
 
 
 def nodes(*kinds: str, ranks: Sequence[int] = (), **settings: str) -> tuple[Node, ...]:
@@ -92,7 +92,7 @@ def test_a_command_runs_in_the_pod_of_its_node() -> None:
 def test_hosts_in_a_command_are_the_addresses_of_pods_but_not_those_that_ssh_explains() -> None:
     first, second = nodes("a", "a")
     words = ("mpirun", "-H", "node1:1", "--rdzv-endpoint", "node0:7", "MASTER_ADDR=node1", "node2", "node1x")
-    assert on(first, *words, everybody=(first, second)).partition(" -- ")[2] == (
+    assert on(first, *words, all_nodes=(first, second)).partition(" -- ")[2] == (
         'mpirun -H node1:1 --rdzv-endpoint "$ip0":7 MASTER_ADDR="$ip1" node2 node1x'
     )
 
@@ -100,7 +100,7 @@ def test_hosts_in_a_command_are_the_addresses_of_pods_but_not_those_that_ssh_exp
 def test_a_job_that_ran_is_told_with_the_addresses_of_its_next_pods() -> None:
     first, second = nodes("a", "a")
     there = replace(second, host="10.244.0.7")
-    assert on(first, "x", "10.244.0.7:20", "10.244.0.70", "10x244.0.7", everybody=(first, there)).endswith(
+    assert on(first, "x", "10.244.0.7:20", "10.244.0.70", "10x244.0.7", all_nodes=(first, there)).endswith(
         ' -- x "$ip1":20 10.244.0.70 10x244.0.7'
     )
 

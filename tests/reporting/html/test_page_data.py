@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from pytest_hetgpu.model.outcome import RankOutcome, Span, Timeline, Wire
-from pytest_hetgpu.model.records import Measurement, Point
-from pytest_hetgpu.model.thresholds import Limit
+from pytest_hetgpu.model.outcome import LinkBandwidth, RankOutcome, Span, Timeline
+from pytest_hetgpu.model.records import Measurement, MessagePoint
+from pytest_hetgpu.model.thresholds import Threshold
 from pytest_hetgpu.reporting import report
 from pytest_hetgpu.reporting.excerpt import AFTER, BEFORE, excerpt
 from pytest_hetgpu.reporting.html import page
@@ -26,7 +26,7 @@ from pytest_hetgpu.store.journal import Journal
 from tests.reporting.report_samples import CRASHED, KEY, KNOWN, PASSED, RERUN, job, run_cell, scenario
 
 SECRET = "ghp_" + "s3cr3t12" * 5
-LARGE = Point(1 << 20, "float32")
+LARGE = MessagePoint(1 << 20, "float32")
 
 
 @pytest.fixture
@@ -77,11 +77,11 @@ def test_what_works_says_nothing_empty_and_what_never_ran_why(folder: RunFolder)
 
 def test_repeats_limits_and_the_wire_go_with_the_curve(folder: RunFolder) -> None:
     repeated = Measurement("busbw", 2.0, "GB/s", LARGE, 2, (1.9, 2.0, 2.1))
-    cell = facts(folder, ob1=replace(PASSED, measurements=(repeated,), wire=Wire(4.0, "pump 1")))["ob1"]
+    cell = facts(folder, ob1=replace(PASSED, measurements=(repeated,), wire=LinkBandwidth(4.0, "pump 1")))["ob1"]
     assert cell["series"][0]["points"] == [[1 << 20, 2.0, 1.9, 2.1]]
     assert cell["wire"] == {"gbs": 4.0, "told": "pump 1"}
     demand = job().demand
-    limits = {LARGE: (Limit("busbw", "m.yaml:3", (1e-3,)), Limit("busbw", "other", lacks="it failed"))}
+    limits = {LARGE: (Threshold("busbw", "m.yaml:3", (1e-3,)), Threshold("busbw", "other", lacks="it failed"))}
     folder.write_job(replace(job("mixed-ob1-allreduce"), demand=replace(demand, limits=limits)))
     again = page_data(read_run(folder.path), folder, RERUN, (), None)["cells"][0]
     assert again["limits"] == [{"source": "m.yaml:3", "points": [[1 << 20, 1.0486]]}]

@@ -8,7 +8,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from pytest_hetgpu.errors import ProvisionError
 from pytest_hetgpu.extensions.runtimes.traits.leftovers import Location
-from pytest_hetgpu.model.job import Reach
+from pytest_hetgpu.model.job import ConnectionInfo
 
 SOCKET = "/var/run/docker.sock"
 _TLS = ("DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH")
@@ -25,7 +25,7 @@ class Address:
     url: str
     where: str
     host: str = ""
-    reach: Reach | None = None
+    reach: ConnectionInfo | None = None
     socket: str = SOCKET
 
     @property
@@ -39,7 +39,7 @@ class Address:
         return self.url.startswith("unix://")
 
 
-def address(node: str, reach: Reach, environ: Mapping[str, str]) -> Address:
+def address(node: str, reach: ConnectionInfo, environ: Mapping[str, str]) -> Address:
     """Return the engine of `reach`; if that is empty, the one that DOCKER_HOST names, else this machine's.
 
     Raises:
@@ -55,22 +55,22 @@ def address(node: str, reach: Reach, environ: Mapping[str, str]) -> Address:
         raise ProvisionError(node, f"{source}{url} is no address of an engine: {error}") from error
 
 
-def engine_spot(reach: Reach, environ: Mapping[str, str]) -> Location:
+def engine_spot(reach: ConnectionInfo, environ: Mapping[str, str]) -> Location:
     """Return the location of an engine, with what it takes to get there without this environment."""
     url = reach.engine or environ.get("DOCKER_HOST", "")
     tls = url.startswith(("tcp://", "https://"))
     needed = tuple((name, environ[name]) for name in _TLS if tls and name in environ)
-    return Location("engine", "", Reach(url, reach.user, reach.port, reach.key), needed)
+    return Location("engine", "", ConnectionInfo(url, reach.user, reach.port, reach.key), needed)
 
 
-def _read(node: str, url: str, parts: SplitResult, reach: Reach, tls: bool) -> Address:
+def _read(node: str, url: str, parts: SplitResult, reach: ConnectionInfo, tls: bool) -> Address:
     if parts.scheme == "unix":
         own = url == f"unix://{SOCKET}"
         return Address(url, "this machine's Docker engine" if own else f"the Docker engine at {url}")
     if parts.scheme == "ssh":
         if not parts.hostname or parts.password:
             raise ValueError("write ssh://USER@HOST, or ssh://USER@HOST:PORT")
-        how = Reach("", parts.username or reach.user, parts.port or reach.port, reach.key)
+        how = ConnectionInfo("", parts.username or reach.user, parts.port or reach.port, reach.key)
         socket = parts.path if len(parts.path) > 1 else SOCKET
         return Address("ssh://", f"the Docker engine of {parts.hostname}", parts.hostname, how, socket)
     if parts.scheme not in _SCHEMES:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from pytest_hetgpu.model.job import ContainerOptions, Image, Node, Reach
+from pytest_hetgpu.model.job import ConnectionInfo, ContainerOptions, Image, Node
 
 
 def run_command(node: Node, placement: str, *, labels: Mapping[str, str] | None = None) -> tuple[str, ...]:
@@ -26,12 +26,12 @@ def run_command(node: Node, placement: str, *, labels: Mapping[str, str] | None 
     )
 
 
-def network_command(reach: Reach, placement: str) -> tuple[str, ...]:
+def network_command(reach: ConnectionInfo, placement: str) -> tuple[str, ...]:
     """Return the command that makes the network of a placement whose nodes are containers of one engine."""
     return (*docker(reach), "network", "create", network_name(placement))
 
 
-def build_command(image: Image, reach: Reach) -> tuple[str, ...]:
+def build_command(image: Image, reach: ConnectionInfo) -> tuple[str, ...]:
     """Return the command that builds an image from its folder; () for a reference, which `docker run` pulls."""
     if not image.folder:
         return ()
@@ -55,12 +55,12 @@ def _plain(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.-]", "-", name)
 
 
-def docker(reach: Reach) -> tuple[str, ...]:
+def docker(reach: ConnectionInfo) -> tuple[str, ...]:
     """Return the docker client for the engine of a node."""
     return ("docker", "-H", _address(reach)) if reach.engine else ("docker",)
 
 
-def _address(reach: Reach) -> str:
+def _address(reach: ConnectionInfo) -> str:
     """Return the engine's address with the user and port that it leaves to the host's entry."""
     scheme, _, rest = reach.engine.partition("://")
     if scheme != "ssh":

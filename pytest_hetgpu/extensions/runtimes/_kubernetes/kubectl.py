@@ -60,10 +60,10 @@ def removal(nodes: Sequence[Node], placement: str) -> str:
     return shlex.join((*kubectl(pods_of(nodes[0])), "delete", "--ignore-not-found", "--cascade=foreground", *names))
 
 
-def on(node: Node, *argv: str, stdin: bool = False, everybody: Sequence[Node] = ()) -> str:
-    """Return the line that runs tokens in the pod of a node; hosts of `everybody`, pods all, become their addresses."""
+def on(node: Node, *argv: str, stdin: bool = False, all_nodes: Sequence[Node] = ()) -> str:
+    """Return the line that runs tokens in the pod of a node; hosts of `all_nodes`, pods all, become their addresses."""
     before = shlex.join((*kubectl(pods_of(node)), "exec", *("-i",) * stdin))
-    hosts = {one.host: f'"${_address(one)}"' for one in everybody}
+    hosts = {one.host: f'"${_address(one)}"' for one in all_nodes}
     words = (_word(word, {} if last in _NAMED else hosts) for last, word in zip(("", *argv), argv, strict=False))
     return f'{before} "$pod{node.index}" -c {pods_of(node).container} -- {" ".join(words)}'
 

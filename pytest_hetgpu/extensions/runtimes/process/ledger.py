@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from pytest_hetgpu.extensions.runtimes.traits.leftovers import Location
-from pytest_hetgpu.model.job import Reach
+from pytest_hetgpu.model.job import ConnectionInfo
 
 LABEL = "hetgpu.label"
 VARIABLE = "HETGPU_OWNER"
@@ -24,7 +24,7 @@ class ResourceTracker:
     def processes(self) -> None:
         """Record that processes of this machine are about to be started."""
 
-    def host(self, host: str, reach: Reach) -> Callable[[], None]:
+    def host(self, host: str, reach: ConnectionInfo) -> Callable[[], None]:
         """Record that an agent is about to be started on a host; call the result when it has ended by itself."""
         return lambda: None
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from pytest_hetgpu.model.job import Reach
+from pytest_hetgpu.model.job import ConnectionInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Location:
     kind: str
     #: The host, or whatever else the runtime puts there.
     host: str = ""
-    reach: Reach = field(default_factory=Reach)
+    reach: ConnectionInfo = field(default_factory=ConnectionInfo)
     environ: tuple[tuple[str, str], ...] = ()
 
 
@@ -76,7 +76,7 @@ class Leftovers:
         raise NotImplementedError(location.kind)
 
     @classmethod
-    def location_of(cls, reach: Reach, environ: Mapping[str, str]) -> Location | None:
+    def location_of(cls, reach: ConnectionInfo, environ: Mapping[str, str]) -> Location | None:
         """Return the location of the service that makes nodes of a host; None if there is no service."""
         return None
 

@@ -61,7 +61,7 @@ class PlanLines:
     @classmethod
     def start_line(cls, job: Job, command: Command, placement: str) -> str:
         """Return the line that starts a job's command, on a node of this runtime."""
-        return cls.exec_line(job.starter, placement, *words_of(command))
+        return cls.exec_line(job.launch_node, placement, *words_of(command))
 
     @classmethod
     def alternatives(cls, job: Job, nodes: Sequence[Node], programs: str) -> Iterator[str]:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from pytest_hetgpu.errors import UsageError
-from pytest_hetgpu.model.interfaces import Choice
-from pytest_hetgpu.model.job import Hardware, Node, Reach
+from pytest_hetgpu.model.interfaces import InterfaceChoice
+from pytest_hetgpu.model.job import ConnectionInfo, Hardware, Node
 from pytest_hetgpu.model.stored import Stored
 
 MACHINE = "host"
@@ -24,7 +24,7 @@ class LeaseRequest:
 
     name: str
     words: str
-    reach: Reach | None = None
+    reach: ConnectionInfo | None = None
     alone: str = ""
 
 
@@ -122,7 +122,7 @@ class Policy:
         return False
 
     @classmethod
-    def known_interface(cls, hardware: Hardware) -> Choice | None:
+    def known_interface(cls, hardware: Hardware) -> InterfaceChoice | None:
         """Return the interface of a node's TCP if it is known before the node is there."""
         return None
 

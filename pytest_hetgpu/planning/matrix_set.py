@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pytest_hetgpu.config.inventory import inventory
 from pytest_hetgpu.config.inventory.inventory import Inventory
-from pytest_hetgpu.config.known_failures.load import knowledge
+from pytest_hetgpu.config.known_failures.load import known_failures
 from pytest_hetgpu.config.matrix.document import Document
 from pytest_hetgpu.config.matrix.reader import read
 from pytest_hetgpu.errors import MatrixError, NotHere, UsageError
@@ -25,7 +25,7 @@ from pytest_hetgpu.model.interfaces import Network
 from pytest_hetgpu.model.job import Image, Job, Scenario, Stack
 from pytest_hetgpu.model.messages import known
 from pytest_hetgpu.planning.expand import expand
-from pytest_hetgpu.planning.placement import Sight, Site
+from pytest_hetgpu.planning.placement import DiscoveredNode, SiteFacts
 from pytest_hetgpu.planning.plan import plan
 
 
@@ -57,15 +57,15 @@ def _matrices(folder: Path) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class RunInputs:
     """What a run has besides its matrices: its inventory (a file or `KIND:PATH`), and files of known failures."""
 
     inventory: str | Path | None = None
-    knowledge: tuple[Path, ...] = ()
+    known_failures: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True)
-class Suite:
+class MatrixSet:
     """Matrices with their scenarios, in the order given."""
 
     documents: Mapping[str, Document]
@@ -86,19 +86,19 @@ class Suite:
         *,
         timeout: float,
         environ: Mapping[str, str],
-        beside: Beside = Beside(),
-    ) -> Suite:
+        inputs: RunInputs = RunInputs(),
+    ) -> MatrixSet:
         """Reads and expands every file. MatrixError collects the complaints of all of them."""
         if wrong := troubles():
             raise UsageError("\n".join(wrong))
-        if beside.knowledge:
-            knowledge(beside.knowledge)
+        if inputs.known_failures:
+            known_failures(inputs.known_failures)
         documents: dict[str, Document] = {}
         expanded: list[tuple[Document, list[Scenario]]] = []
         complaints: list[str] = []
         for file in dict.fromkeys(find_matrix(path, root) for path in files):
             try:
-                document = read(file, environ, partial(knowledge, beside.knowledge))
+                document = read(file, environ, partial(known_failures, inputs.known_failures))
                 expanded.append((document, expand(document)))
             except MatrixError as error:
                 complaints += error.complaints
@@ -109,10 +109,16 @@ class Suite:
             documents[document.name] = document
         if complaints:
             raise MatrixError(complaints)
-        found = inventory.read(beside.inventory) if beside.inventory else Inventory()
+        found = inventory.read(inputs.inventory) if inputs.inventory else Inventory()
         images = {name: _images(document, found, root) for name, document in documents.items()}
         return cls(
-            documents, tuple(_labelled(expanded)), found, _prefixes(environ, root), timeout, beside.knowledge, images
+            documents,
+            tuple(_labelled(expanded)),
+            found,
+            _prefixes(environ, root),
+            timeout,
+            inputs.known_failures,
+            images,
         )
 
     def select(self, wanted: Sequence[str]) -> tuple[Scenario, ...]:
@@ -174,14 +180,14 @@ class Suite:
     def job(
         self,
         scenario: Scenario,
-        seen: Mapping[int, Sight] | None = None,
+        discovered: Mapping[int, DiscoveredNode] | None = None,
         *,
         even_if_absent: bool = False,
         verbose: bool = False,
     ) -> Job:
         """What a scenario starts. NotHere where the site lacks something; a plan may be made without the stack.
 
-        `seen` is what the nodes of a placement were found to be once they were there. A `verbose` job logs what
+        `discovered` is what the nodes of a placement were found to be once they were there. A `verbose` job logs what
         maintainers ask for.
         """
         document = self.documents[scenario.matrix]
@@ -192,12 +198,12 @@ class Suite:
             found = self.stack(name)
             if isinstance(found, NotHere) and not even_if_absent:
                 raise found
-            stacks[name] = family_of(name).planned(name) if isinstance(found, NotHere) else found
+            stacks[name] = family_of(name).placeholder(name) if isinstance(found, NotHere) else found
         # What is installed here is what nodes have that share its file systems.
         for name in {kind.stack for kind in kinds if runtime_of(kind.runtime).shares_files} - set(stacks):
             shared = self.stack(name)
             stacks |= {name: shared} if isinstance(shared, Stack) else {}
-        return plan(document, scenario, replace(self._site(document, stacks, seen or {}), verbose=verbose))
+        return plan(document, scenario, replace(self._site(document, stacks, discovered or {}), verbose=verbose))
 
     def stack(self, name: str) -> Stack | NotHere:
         """The stack of that name on this machine, or why it is not; looked for once."""
@@ -205,7 +211,9 @@ class Suite:
             try:
                 given = self.inventory.stacks.get(name)
                 family = family_of(name)
-                self._stacks[name] = family.at(name, given) if given else family.locate(name, self._candidates(name))
+                self._stacks[name] = (
+                    family.from_prefix(name, given) if given else family.locate(name, self._candidates(name))
+                )
             except NotHere as error:
                 self._stacks[name] = error
         return self._stacks[name]
@@ -218,9 +226,11 @@ class Suite:
     def _candidates(self, name: str) -> Iterable[Path]:
         return (*(prefix / name for prefix in self.prefixes), Path(sys.prefix))
 
-    def _site(self, document: Document, stacks: Mapping[str, Stack], seen: Mapping[int, Sight]) -> Site:
+    def _site(
+        self, document: Document, stacks: Mapping[str, Stack], discovered: Mapping[int, DiscoveredNode]
+    ) -> SiteFacts:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        return Site(
+        return SiteFacts(
             stacks=stacks,
             programs=str(REMOTE),
             root=os.geteuid() == 0,
@@ -228,7 +238,7 @@ class Suite:
             timeout=self.timeout,
             inventory=self.inventory,
             images=self._images.get(document.name, {}),
-            seen=seen,
+            discovered=discovered,
             network=self.network,
         )
 
@@ -252,9 +262,9 @@ def _labelled(expanded: Sequence[tuple[Document, list[Scenario]]]) -> Iterable[S
     if len(expanded) == 1:
         return expanded[0][1]
     labelled = [replace(s, label=f"{document.name}.{s.id}") for document, scenarios in expanded for s in scenarios]
-    seen: dict[str, Scenario] = {}
+    discovered: dict[str, Scenario] = {}
     for scenario in labelled:
-        other = seen.setdefault(scenario.label, scenario)
+        other = discovered.setdefault(scenario.label, scenario)
         if other is not scenario:
             raise UsageError(
                 f"cells of the matrices {other.matrix!r} and {scenario.matrix!r} share the label {scenario.label!r}; "
