@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from pytest_hetgpu.model.records import Measurement, Point
+from pytest_hetgpu.model.records import Measurement, MessagePoint
 from pytest_hetgpu.reporting import junit, report
 from pytest_hetgpu.store.cells import read_run
 from pytest_hetgpu.store.events import MatrixFile
@@ -26,7 +26,7 @@ from tests.reporting.report_samples import CRASHED, PASSED, job, result
 
 RERUN = "pytest --hetgpu-cell {label}"
 END = b"".join(b"[node0:163] line %d of the end of a log of ordinary width\n" % number for number in range(200))
-CURVE = tuple(Measurement("busbw", 1.0 + i, "GB/s", Point(8 << i, "float32"), 2) for i in range(20))
+CURVE = tuple(Measurement("busbw", 1.0 + i, "GB/s", MessagePoint(8 << i, "float32"), 2) for i in range(20))
 
 
 def made(place: Path, cells: int, failing: int, logs: int) -> RunFolder:

@@ -16,7 +16,7 @@ from pytest_hetgpu.analysis.compare.numbers import Traits
 from pytest_hetgpu.analysis.compare.sides import Side
 from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.model.job import Job
-from pytest_hetgpu.model.records import Measurement, Point
+from pytest_hetgpu.model.records import Measurement, MessagePoint
 from pytest_hetgpu.model.sample import FEWEST, usable
 from pytest_hetgpu.model.thresholds import Limit
 from pytest_hetgpu.model.verdict import Kind, Verdict
@@ -79,17 +79,17 @@ class Baseline:
         working = _working(self.side.cells.get((job.matrix, job.scenario), ()))
         return working[0].facts if working else {}
 
-    def _nothing(self, job: Job, point: Point, why: str) -> Limit:
+    def _nothing(self, job: Job, point: MessagePoint, why: str) -> Limit:
         return Limit(told_as(job.demand, point), self.name, lacks=why, owed=False)
 
-    def _limit(self, job: Job, point: Point, found: Mapping[Point, Sequence[_Time]]) -> Limit:
+    def _limit(self, job: Job, point: MessagePoint, found: Mapping[MessagePoint, Sequence[_Time]]) -> Limit:
         demand = job.demand
         limit = Limit(told_as(demand, point), self.name, tolerance=demand.tolerance)
-        if not demand.owes(point):
+        if not demand.requires(point):
             return replace(limit, lacks=_instead(point, demand.points))
         # Which release a program is that is not ours shows when it has run.
         tool = "" if demand.foreign else program(job.command.argv)
-        traits = Traits(demand.counted, tool, demand.facts.get("memory", ""))
+        traits = Traits(demand.row_ranks, tool, demand.facts.get("memory", ""))
         like = [time for time in found[point] if not time.traits.unlike(traits)]
         if not like:
             return replace(limit, lacks=found[point][0].traits.unlike(traits))
@@ -115,10 +115,10 @@ def _working(cells: Sequence[PastCell]) -> list[PastCell]:
     return next(filter(None, ([c for c in ran if c.kind is kind] for kind in (Kind.PASSED, Kind.SLOW))), [])
 
 
-def _times(cells: Iterable[PastCell]) -> dict[Point, list[_Time]]:
-    found: dict[Point, list[_Time]] = {}
+def _times(cells: Iterable[PastCell]) -> dict[MessagePoint, list[_Time]]:
+    found: dict[MessagePoint, list[_Time]] = {}
     for cell in cells:
-        times: dict[Point, _Time] = {}
+        times: dict[MessagePoint, _Time] = {}
         for metric in reversed(_TIMES):
             usables = (one for one in cell.measurements if one.metric == metric and one.value > 0 and usable(one.value))
             times.update({one.point: _time(cell, one) for one in usables})
@@ -137,7 +137,7 @@ def _seconds(one: Measurement, value: float) -> float:
     return value / _MICRO if one.metric == _TIMES[0] else one.point.size / (value * _GIGA)
 
 
-def _instead(point: Point, points: Sequence[Point]) -> str:
+def _instead(point: MessagePoint, points: Sequence[MessagePoint]) -> str:
     """Why a point is not there: something else was measured at its size, or nothing."""
     others = [other for other in points if other.size == point.size]
     if not others:

@@ -13,10 +13,10 @@ from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.extensions.readers.base import Asked, Reader, measurements
 from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.model.external_program import Foreign
-from pytest_hetgpu.model.job import Demand
+from pytest_hetgpu.model.job import Requirements
 from pytest_hetgpu.model.outcome import Evidence, RunResult, Told
 from pytest_hetgpu.model.program_output import Exited, Measured, Reading
-from pytest_hetgpu.model.records import Measurement, Point, Row
+from pytest_hetgpu.model.records import Measurement, MessagePoint, Row
 from pytest_hetgpu.model.verdict import Kind
 
 # Spreads and single iterations: worth a look in the log, and too restless to be compared between runs.
@@ -24,7 +24,7 @@ _SPREAD = re.compile(r"deviation|iteration_\w+|\w+_(?:min|max|p[\d.]+)")
 _MOST_LOOKED = 12
 
 
-def interpreted(demand: Demand, result: RunResult, evidence: Evidence) -> Evidence:
+def interpreted(demand: Requirements, result: RunResult, evidence: Evidence) -> Evidence:
     """The evidence with what the program's reader made of the output. Raises OSError where that cannot be read."""
     foreign = demand.foreign
     if foreign is None:
@@ -58,7 +58,7 @@ def interpreted(demand: Demand, result: RunResult, evidence: Evidence) -> Eviden
     )
 
 
-def _read(kind: type[Reader], foreign: Foreign, points: tuple[Point, ...], output: Output) -> Reading:
+def _read(kind: type[Reader], foreign: Foreign, points: tuple[MessagePoint, ...], output: Output) -> Reading:
     """What the reader makes of the output; where it cannot be had (no RE2 here), a complaint."""
     asked = Asked(foreign.argv, foreign.reader, points, foreign.ranks, foreign.operation)
     try:
@@ -115,7 +115,7 @@ def _kept(found: Iterable[Measurement]) -> Iterator[Measurement]:
     """What reports show: names and types have no characters that a property's name has no room for."""
     for one in found:
         if not _SPREAD.fullmatch(one.metric):
-            point = Point(one.point.size, _plain(one.point.dtype) or "none", one.point.place)
+            point = MessagePoint(one.point.size, _plain(one.point.dtype) or "none", one.point.place)
             yield replace(one, metric=_plain(one.metric), point=point)
 
 

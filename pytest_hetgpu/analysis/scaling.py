@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from pytest_hetgpu.model.records import Measurement, Point
+from pytest_hetgpu.model.records import Measurement, MessagePoint
 
 STRONG, WEAK = "strong", "weak"
 _SCALED_BY = {"intervals": STRONG, "samples": WEAK, "busbw": WEAK}
@@ -48,7 +48,7 @@ class Curve:
     kind: str
     metric: str
     unit: str
-    point: Point
+    point: MessagePoint
     steps: tuple[Step, ...]
 
 
@@ -57,7 +57,7 @@ def curves(cells: Iterable[Cell]) -> tuple[Curve, ...]:
 
     Of a metric at several message sizes the largest tells; where one number of ranks stands twice the first counts.
     """
-    found: dict[tuple[str, tuple[tuple[str, str], ...], str, Point], list[tuple[Measurement, str]]] = {}
+    found: dict[tuple[str, tuple[tuple[str, str], ...], str, MessagePoint], list[tuple[Measurement, str]]] = {}
     for cell in cells:
         chosen = _telling(cell)
         if chosen is None:

@@ -20,7 +20,7 @@ from pytest_hetgpu.config.inventory import inventory
 from pytest_hetgpu.errors import HetgpuError, UsageError
 from pytest_hetgpu.extensions.runtimes._docker.address import SOCKET
 from pytest_hetgpu.extensions.runtimes._docker.engine import close_engines
-from pytest_hetgpu.model.job import Reach
+from pytest_hetgpu.model.job import ConnectionInfo
 
 LEFT = 1
 
@@ -91,7 +91,7 @@ def _places(wish: Wish, books: Iterable[Ledger]) -> tuple[list[Place], list[str]
     spots = [Spot("processes"), *(_spot_of(url) for url in wish.engines)]
     spots += [spot for file in wish.inventories for spot in _listed(file)]
     spots += [spot for book in books for spot in book.spots]
-    usual = engine_spot(Reach(), os.environ)
+    usual = engine_spot(ConnectionInfo(), os.environ)
     url = usual.reach.engine or f"unix://{SOCKET}"
     if not url.startswith("unix://") or Path(url.removeprefix("unix://")).exists():
         spots.append(usual)
@@ -108,7 +108,7 @@ def _places(wish: Wish, books: Iterable[Ledger]) -> tuple[list[Place], list[str]
 
 def _usual_engine(wish: Wish, books: Iterable[Ledger]) -> str:
     """The words of the engine that is looked at only because it is there; empty where somebody named it."""
-    usual = engine_spot(Reach(), os.environ)
+    usual = engine_spot(ConnectionInfo(), os.environ)
     named = [*(_spot_of(url) for url in wish.engines), *(spot for book in books for spot in book.spots)]
     try:
         return "" if usual in named else place_of(usual).words
@@ -119,7 +119,7 @@ def _usual_engine(wish: Wish, books: Iterable[Ledger]) -> str:
 def _spot_of(url: str) -> Spot:
     if not url.startswith(("ssh://", "unix://", "tcp://", "https://")):
         raise UsageError(f"--engine {url}: write ssh://USER@HOST, unix:///PATH, or tcp://HOST:PORT for one with TLS")
-    return engine_spot(Reach(url), os.environ)
+    return engine_spot(ConnectionInfo(url), os.environ)
 
 
 def _listed(file: Path) -> Iterable[Spot]:
@@ -129,7 +129,7 @@ def _listed(file: Path) -> Iterable[Spot]:
             if host.reach.engine:
                 yield engine_spot(host.reach, os.environ)
             if host.address not in inventory.HERE:
-                yield Spot("host", host.address, Reach("", host.reach.user, host.reach.port, host.reach.key))
+                yield Spot("host", host.address, ConnectionInfo("", host.reach.user, host.reach.port, host.reach.key))
 
 
 def _seen(places: Sequence[Place]) -> tuple[list[Found], list[tuple[Place, str]]]:

@@ -53,7 +53,7 @@ class Cluster:
         return (self.control or self.nodes[0]).runtime
 
     @property
-    def everybody(self) -> tuple[ClusterNode, ...]:
+    def all_nodes(self) -> tuple[ClusterNode, ...]:
         """The nodes with ranks, then the launcher without."""
         return (*self.nodes, self.control) if self.control else self.nodes
 
@@ -116,7 +116,7 @@ class Cluster:
 
     def _carrying(self, node: Node) -> tuple[str, ...]:
         """The interfaces that a node had when it was made and that its job goes over, as far as that is known."""
-        seen = next((one.environment for one in self.everybody if one.node is node), None)
+        seen = next((one.environment for one in self.all_nodes if one.node is node), None)
         had = seen.items("nics") if seen else ()
         if node.hardware.fabric.netdev:
             return tuple(name for name in had if name == node.hardware.fabric.netdev)
@@ -126,7 +126,7 @@ class Cluster:
         """How often the kernel's OOM killer struck on each node so far, by node, and which file counts it."""
         found = {}
         here: tuple[str, int] | None = None
-        for one in self.everybody:
+        for one in self.all_nodes:
             is_here = not isinstance(one.runtime, Member)
             if is_here and here:
                 continue
@@ -142,7 +142,7 @@ class Cluster:
         return found
 
     def _members(self) -> list[tuple[Member, Node]]:
-        return [(n.runtime, n.node) for n in self.everybody if isinstance(n.runtime, Member)]
+        return [(n.runtime, n.node) for n in self.all_nodes if isinstance(n.runtime, Member)]
 
 
 def local(job: Job, runtimes: dict[str, Runtime]) -> Cluster:
@@ -156,7 +156,7 @@ def local(job: Job, runtimes: dict[str, Runtime]) -> Cluster:
 
 def gathered(job: Job, members: Mapping[int, Member], environments: Mapping[int, Environment]) -> Cluster:
     """Nodes that were made and joined, by their index. NotHere where one lacks its accelerator."""
-    nodes = {node.index: _gathered(node, members[node.index], environments[node.index]) for node in job.everybody}
+    nodes = {node.index: _gathered(node, members[node.index], environments[node.index]) for node in job.all_nodes}
     ranks = tuple(nodes[node.index] for node in job.nodes)
     return Cluster(job, ranks, nodes[job.launcher.index] if job.launcher else None)
 

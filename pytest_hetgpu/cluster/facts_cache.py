@@ -32,7 +32,7 @@ class Surroundings:
 
     def of(self, cluster: Cluster) -> dict[int, Environment]:
         """What each node of a cluster was seen to be, by index; the first time also kept with the run."""
-        seen = {member.node.index: member.environment or self._look(member) for member in cluster.everybody}
+        seen = {member.node.index: member.environment or self._look(member) for member in cluster.all_nodes}
         name = _placement(cluster)
         if name not in self._kept and any(environment.facts for environment in seen.values()):
             self._kept.add(name)
@@ -83,7 +83,7 @@ def _placement(cluster: Cluster) -> str:
 
 def _named(cluster: Cluster, seen: Mapping[int, Environment]) -> dict[str, SeenNode]:
     named = {}
-    for member in cluster.everybody:
+    for member in cluster.all_nodes:
         node = member.node
         name = f"node{node.index}" if node.ranks else "launcher"
         named[name] = SeenNode(node.hardware.name, node.host, seen[node.index])

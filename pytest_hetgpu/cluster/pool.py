@@ -90,7 +90,7 @@ class Placements:
     def _make_room(self, job: Job) -> None:
         """Closes the least used; and what a scheduler gave, for the job may be waiting for just those nodes."""
         given = [key for key, one in self._standing.items() if any(_lent(berth.node) for berth in one.berths)]
-        if any(map(_lent, job.everybody)):
+        if any(map(_lent, job.all_nodes)):
             for key in given:
                 self._standing.pop(key).close()
         while len(self._standing) >= MOST:
@@ -118,12 +118,12 @@ class Placements:
     def _open(self, job: Job) -> Standing:
         name = re.sub(r"[^A-Za-z0-9_.-]", "_", f"{job.matrix}-{job.axes['placement']}")
         owner = f"{getpass.getuser()}@{os.uname().nodename}:{os.getpid()}"
-        gathering = Gathering(name, self.run, owner, job.everybody, partial(self._telling, job))
-        self._kinds |= {node.hardware.runtime for node in job.everybody}
+        gathering = Gathering(name, self.run, owner, job.all_nodes, partial(self._telling, job))
+        self._kinds |= {node.hardware.runtime for node in job.all_nodes}
         berths: list[Berth] = []
         try:
-            berths += _together([_opener(node, gathering) for node in job.everybody], gathering)
-            environments = _joined_and_seen(berths, job.starter)
+            berths += _together([_opener(node, gathering) for node in job.all_nodes], gathering)
+            environments = _joined_and_seen(berths, job.launch_node)
             sights = _sights(berths, environments)
         except BaseException:
             _close(berths, gathering)
@@ -160,8 +160,8 @@ def _close(berths: Sequence[Berth], gathering: Gathering) -> None:
 
 def identity(job: Job) -> str:
     """Equal for jobs that can have the same nodes."""
-    nodes = [replace(node, ranks=0) for node in job.everybody]
-    return repr((job.matrix, job.axes["placement"], [_of(node) for node in nodes], job.starter.index))
+    nodes = [replace(node, ranks=0) for node in job.all_nodes]
+    return repr((job.matrix, job.axes["placement"], [_of(node) for node in nodes], job.launch_node.index))
 
 
 def _of(node: Node) -> tuple[object, ...]:

@@ -132,7 +132,7 @@ def _launcher_gone(job: Job, result: RunResult) -> bool:
     """Return whether a job of this machine failed and its launcher is no longer where the plan found it."""
     program = next(iter(job.command.argv), "")
     failed = result.returncode != 0 or result.timed_out
-    return failed and not job.joined and program.startswith("/") and shutil.which(program) is None
+    return failed and not job.is_multi_host and program.startswith("/") and shutil.which(program) is None
 
 
 def _note(output: Path, lines: Sequence[str]) -> None:

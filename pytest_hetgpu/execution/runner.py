@@ -166,7 +166,7 @@ class Recorder:
     def _cluster(self, scenario: Scenario, *, verbose: bool = False) -> Cluster:
         """The nodes of a cell, with its job as it is to be started on them."""
         job = self.suite.job(scenario, verbose=verbose)
-        if not job.joined:
+        if not job.is_multi_host:
             return clusters.local(job, self.runtimes)
         if self.placements is None:
             from pytest_hetgpu.cluster.pool import Placements
@@ -284,7 +284,7 @@ class Recorder:
             self.folder.write_job(job, result)
             self.journal.finished(job, result)
             outcome = self._judged(job, result, cluster.concerns, further)
-        if job.joined and spoils(outcome, result):
+        if job.is_multi_host and spoils(outcome, result):
             self.spoilt = job
         self.health.ran(job, outcome, result)
         return job, result, outcome
@@ -309,7 +309,7 @@ class Recorder:
         rerun = debugged(job, self.folder, provision, partial(judge_output, knowledge=self._knowledge()), self.bounds)
         if rerun is None:
             return outcome
-        if job.joined:
+        if job.is_multi_host:
             self.spoilt = job
         outcome = replace(outcome, debug=rerun)
         self.journal.judged(job, outcome)

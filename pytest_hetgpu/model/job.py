@@ -12,7 +12,7 @@ from pytest_hetgpu.model.external_program import Foreign
 from pytest_hetgpu.model.failure import Condition
 from pytest_hetgpu.model.interfaces import Choice
 from pytest_hetgpu.model.kubernetes import Pods
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.slurm import SCHEDULERS, Batch
 from pytest_hetgpu.model.thresholds import TOLERANCE, Limit, Reference
 from pytest_hetgpu.model.transport_classes import Duty
@@ -22,8 +22,8 @@ __all__ = [
     "Accelerator",
     "Command",
     "Condition",
+    "ConnectionInfo",
     "ContainerOptions",
-    "Demand",
     "Exclusion",
     "Expectation",
     "Fabric",
@@ -31,11 +31,11 @@ __all__ = [
     "Image",
     "Job",
     "Kind",
+    "MessagePoint",
     "Node",
     "Origin",
-    "Point",
     "RankContext",
-    "Reach",
+    "Requirements",
     "Scenario",
     "Stack",
     "Verdict",
@@ -162,7 +162,7 @@ class Stack:
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class ConnectionInfo:
     """How a node's host is reached: a container `engine` (`""`: this machine's, `ssh://user@host`), or by ssh.
 
     `user`, `port` and `key` (a private key's file) are ssh's; None leaves them to the user's ssh configuration.
@@ -188,7 +188,7 @@ class Node:
     ranks: int
     name: str = ""
     stack: Stack | None = None
-    reach: Reach = Reach()
+    reach: ConnectionInfo = ConnectionInfo()
     image: Image | None = None
     container: ContainerOptions | None = None
     interface: Choice | None = None
@@ -270,7 +270,7 @@ ON_DEVICE = ("device", "managed")
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class Requirements:
     """What a run must show before it may be called passed; judged from its output alone.
 
     `transports` are the component names that may carry data between ranks, as `transport_family`'s reader reports them;
@@ -284,7 +284,7 @@ class Demand:
     stack: Stack
     transport_family: str
     transports: tuple[str, ...]
-    points: tuple[Point, ...]
+    points: tuple[MessagePoint, ...]
     operation: str
     measured: bool = True
     facts: Mapping[str, str] = field(default_factory=dict)
@@ -294,16 +294,16 @@ class Demand:
     backend: str = ""
     foreign: Foreign | None = None
     tolerance: float = TOLERANCE
-    limits: Mapping[Point, tuple[Limit, ...]] = field(default_factory=dict)
+    limits: Mapping[MessagePoint, tuple[Limit, ...]] = field(default_factory=dict)
     before: Mapping[str, str] = field(default_factory=dict)
     duties: Mapping[str, Duty] = field(default_factory=dict)
 
     @property
-    def counted(self) -> int:
+    def row_ranks(self) -> int:
         """The ranks that its rows are of: a ping-pong's two in any world, GPUs where a process has several."""
         return self.ranks if self.foreign is None else self.foreign.ranks or 0
 
-    def owes(self, point: Point) -> bool:
+    def requires(self, point: MessagePoint) -> bool:
         """Whether a point is one that must be measured; one that is owed in no certain type may be of any."""
         return point in self.points or replace(point, dtype="") in self.points
 
@@ -322,25 +322,25 @@ class Job:
     nodes: tuple[Node, ...]
     command: Command
     timeout: float
-    demand: Demand
+    demand: Requirements
     launcher: Node | None = None
 
     @property
-    def everybody(self) -> tuple[Node, ...]:
+    def all_nodes(self) -> tuple[Node, ...]:
         """The nodes with ranks, then the launcher without."""
         return (*self.nodes, self.launcher) if self.launcher else self.nodes
 
     @property
-    def starter(self) -> Node:
+    def launch_node(self) -> Node:
         """The node that the command is started on."""
         return self.launcher or self.nodes[0]
 
     @property
     def hosts(self) -> tuple[str, ...]:
         """Hosts the job occupies, sorted, each once; not those that a scheduler gave, which are leased already."""
-        return tuple(sorted({node.host for node in self.everybody if node.hardware.runtime not in SCHEDULERS}))
+        return tuple(sorted({node.host for node in self.all_nodes if node.hardware.runtime not in SCHEDULERS}))
 
     @property
-    def joined(self) -> bool:
+    def is_multi_host(self) -> bool:
         """Whether its nodes must be made and joined first: any of them is more than processes of this machine."""
-        return any(node.hardware.runtime != "local" for node in self.everybody)
+        return any(node.hardware.runtime != "local" for node in self.all_nodes)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from pytest_hetgpu.model.failure import Known, Signature
 from pytest_hetgpu.model.job import Expectation
 from pytest_hetgpu.model.program_output import Exited, Reading
-from pytest_hetgpu.model.records import Device, Hello, Measurement, Point, RankExit, Row
+from pytest_hetgpu.model.records import Device, Hello, Measurement, MessagePoint, RankExit, Row
 from pytest_hetgpu.model.transport_classes import Connection
 from pytest_hetgpu.model.verdict import Kind, Verdict
 
@@ -129,7 +129,7 @@ class Evidence:
 
     hellos: Mapping[int, Hello] = field(default_factory=dict)
     rows: tuple[Row, ...] = ()
-    checks: Mapping[int, Mapping[Point, int]] = field(default_factory=dict)
+    checks: Mapping[int, Mapping[MessagePoint, int]] = field(default_factory=dict)
     wrong: tuple[str, ...] = ()
     done: frozenset[int] = frozenset()
     transports: tuple[str, ...] = ()

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.verdict import Kind
 
 
@@ -32,7 +32,7 @@ class Measured:
     """
 
     operation: str
-    point: Point
+    point: MessagePoint
     ranks: int | None
     figures: Mapping[str, Figure]
     iterations: int | None = None
@@ -74,12 +74,12 @@ class Reading:
         """The operations of the rows, each once."""
         return tuple(dict.fromkeys(row.operation for row in self.rows))
 
-    def missing(self, points: Iterable[Point]) -> tuple[Point, ...]:
+    def missing(self, points: Iterable[MessagePoint]) -> tuple[MessagePoint, ...]:
         """Which of the points that are owed no row measures."""
         found = {row.point for row in self.rows if row.figures}
         return tuple(point for point in points if point not in found)
 
-    def unchecked(self, points: Iterable[Point]) -> tuple[Point, ...]:
+    def unchecked(self, points: Iterable[MessagePoint]) -> tuple[MessagePoint, ...]:
         """Which of the points that are owed no row verified, right or wrong."""
         found = {row.point for row in self.rows if row.wrong is not None}
         return tuple(point for point in points if point not in found)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class MessagePoint:
     """One measured point: message size in bytes, element type, and `in` as `place` where the operation is in place.
 
     What moves no data has one point, of size 0 and dtype `none`.
@@ -57,7 +57,7 @@ class Row:
     """
 
     operation: str
-    point: Point
+    point: MessagePoint
     ranks: int
     iterations: int
     seconds: float
@@ -75,7 +75,7 @@ class Measurement:
     metric: str
     value: float
     unit: str
-    point: Point
+    point: MessagePoint
     ranks: int
     samples: tuple[float, ...] = ()
 

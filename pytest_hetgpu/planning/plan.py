@@ -18,7 +18,7 @@ from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.extensions.transports.base import Rendering
 from pytest_hetgpu.extensions.workloads.base import Workload
 from pytest_hetgpu.model.data_paths import paths
-from pytest_hetgpu.model.job import ON_DEVICE, Demand, Hardware, Job, Node, RankContext, Scenario, Stack
+from pytest_hetgpu.model.job import ON_DEVICE, Hardware, Job, Node, RankContext, Requirements, Scenario, Stack
 from pytest_hetgpu.planning import interface_pinning, references
 from pytest_hetgpu.planning.placement import Sight, Site, address, place
 
@@ -27,12 +27,12 @@ def plan(document: Document, scenario: Scenario, site: Site) -> Job:
     """The job of a scenario. Raises NotHere where the site, the stack or the number of ranks does not allow it."""
     settings = document.settings(scenario.values)
     options = settings.options
-    everybody, hosts = place(document, settings, site)
-    everybody = tuple(replace(node, interface=interface_pinning.named(settings, node)) for node in everybody)
-    nodes = everybody[: len(settings.nodes)]
-    control = everybody[len(nodes)] if settings.launch_from else None
+    all_nodes, hosts = place(document, settings, site)
+    all_nodes = tuple(replace(node, interface=interface_pinning.named(settings, node)) for node in all_nodes)
+    nodes = all_nodes[: len(settings.nodes)]
+    control = all_nodes[len(nodes)] if settings.launch_from else None
     _require(options.requires, nodes, hosts[: len(nodes)])
-    starter = _starter(nodes, control)
+    launch_node = _starter(nodes, control)
     launcher = find("launchers", options.launcher, Launcher)()  # type: ignore[type-abstract]
     work = _work(scenario, settings)
     _suit(scenario, settings, nodes, launcher, work)
@@ -46,7 +46,7 @@ def plan(document: Document, scenario: Scenario, site: Site) -> Job:
         label=scenario.label,
         axes=dict(zip(scenario.axes, scenario.values, strict=True)),
         nodes=nodes,
-        command=launcher.command(replace(_start(starter, everybody, contexts, mca, site), meeting=meeting)),
+        command=launcher.command(replace(_start(launch_node, all_nodes, contexts, mca, site), meeting=meeting)),
         timeout=options.timeout or site.timeout,
         demand=_held(scenario, _demand(scenario, settings, nodes, hosts[: len(nodes)], work), nodes),
         launcher=control,
@@ -54,25 +54,25 @@ def plan(document: Document, scenario: Scenario, site: Site) -> Job:
 
 
 def _start(
-    starter: Node, everybody: Sequence[Node], contexts: Sequence[RankContext], mca: Mapping[str, str], site: Site
+    launch_node: Node, all_nodes: Sequence[Node], contexts: Sequence[RankContext], mca: Mapping[str, str], site: Site
 ) -> Start:
-    assert starter.stack
-    if not _joined(everybody):
-        return Start(starter.stack, contexts, mca, site.root, site.cores, programs=site.programs)
-    sight = site.seen.get(starter.index, Sight())
-    others = any(node is not starter for node in everybody)
+    assert launch_node.stack
+    if not _joined(all_nodes):
+        return Start(launch_node.stack, contexts, mca, site.root, site.cores, programs=site.programs)
+    sight = site.seen.get(launch_node.index, Sight())
+    others = any(node is not launch_node for node in all_nodes)
     # Daemons do not talk over loopback, even where ranks may.
-    devices = {node.hardware.fabric.netdev for node in everybody} - {"lo"}
-    prefixes = {node.stack.prefix for node in everybody if node is not starter and node.stack}
+    devices = {node.hardware.fabric.netdev for node in all_nodes} - {"lo"}
+    prefixes = {node.stack.prefix for node in all_nodes if node is not launch_node and node.stack}
     return Start(
-        starter.stack,
+        launch_node.stack,
         contexts,
         mca,
         root=sight.root,
         ssh_config=f"{sight.folder}/ssh_config" if others else "",
         netdev=(devices.pop() or "") if len(devices) == 1 else "",
-        prefix=prefixes.pop() if len(prefixes) == 1 and prefixes != {starter.stack.prefix} else "",
-        shared=len({node.host for node in everybody}) < len(everybody),
+        prefix=prefixes.pop() if len(prefixes) == 1 and prefixes != {launch_node.stack.prefix} else "",
+        shared=len({node.host for node in all_nodes}) < len(all_nodes),
         programs=f"{sight.folder}/programs",
     )
 
@@ -184,14 +184,14 @@ def _starter(nodes: Sequence[Node], control: Node | None) -> Node:
 
 def _demand(
     scenario: Scenario, settings: CellSettings, nodes: Sequence[Node], hosts: Sequence[Host], work: Workload
-) -> Demand:
+) -> Requirements:
     stack = nodes[0].stack
     assert stack
     # One node without Large BAR is enough for the bugs it brings: an expectation asks whether any node has it.
     present = frozenset().union(*(_capabilities(node, host) for node, host in zip(nodes, hosts, strict=True)))
     ranks = sum(node.ranks for node in nodes)
     foreign = work.foreign(ranks)
-    return Demand(
+    return Requirements(
         ranks=ranks,
         stack=stack,
         transport_family=settings.family,
@@ -210,7 +210,7 @@ def _demand(
     )
 
 
-def _held(scenario: Scenario, demand: Demand, nodes: Sequence[Node]) -> Demand:
+def _held(scenario: Scenario, demand: Requirements, nodes: Sequence[Node]) -> Requirements:
     """With what the matrix itself says of its speed; what another cell gives must be measured first."""
     return replace(demand, limits=references.stated(scenario.references, demand, nodes))
 

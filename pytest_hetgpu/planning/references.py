@@ -8,31 +8,31 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from pytest_hetgpu.model.job import Demand, Job, Node
+from pytest_hetgpu.model.job import Job, Node, Requirements
 from pytest_hetgpu.model.metrics import has_bandwidth, seconds_of
 from pytest_hetgpu.model.outcome import Wire
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.thresholds import Limit, Reference
 
-Limits = Mapping[Point, tuple[Limit, ...]]
-Times = Mapping[Point, tuple[float, ...]]
+Limits = Mapping[MessagePoint, tuple[Limit, ...]]
+Times = Mapping[MessagePoint, tuple[float, ...]]
 """Seconds that a cell took for each of its points, one value a repeat."""
 SMALL = 8192
 """Bytes below which a message's time is told as a latency: its bandwidth would tell nobody anything."""
 
 
-def told_as(demand: Demand, point: Point) -> str:
+def told_as(demand: Requirements, point: MessagePoint) -> str:
     """The metric that a point's time is best told in."""
-    return "busbw" if point.size >= SMALL and has_bandwidth(demand.operation, demand.counted) else "latency"
+    return "busbw" if point.size >= SMALL and has_bandwidth(demand.operation, demand.row_ranks) else "latency"
 
 
-def joined(*found: Limits) -> dict[Point, tuple[Limit, ...]]:
+def joined(*found: Limits) -> dict[MessagePoint, tuple[Limit, ...]]:
     """All limits of each point."""
     points = dict.fromkeys(point for limits in found for point in limits)
     return {point: tuple(limit for limits in found for limit in limits.get(point, ())) for point in points}
 
 
-def stated(references: Iterable[Reference], demand: Demand, nodes: Sequence[Node]) -> Limits:
+def stated(references: Iterable[Reference], demand: Requirements, nodes: Sequence[Node]) -> Limits:
     """The limits that the matrix itself gives: numbers, and fractions of a fabric's speed."""
     kinds = {"": lambda one: _numbers(one, demand), "fabric": lambda one: _part(one, demand, *_fabric(nodes))}
     return joined(*(kinds[one.of](one) for one in references if one.of in kinds))
@@ -40,10 +40,10 @@ def stated(references: Iterable[Reference], demand: Demand, nodes: Sequence[Node
 
 def over_wire(job: Job) -> bool:
     """Whether a job measures a bandwidth between nodes."""
-    return job.demand.measured and has_bandwidth(job.demand.operation) and job.joined and len(job.nodes) > 1
+    return job.demand.measured and has_bandwidth(job.demand.operation) and job.is_multi_host and len(job.nodes) > 1
 
 
-def of_wire(references: Iterable[Reference], demand: Demand, wire: Wire | None) -> Limits:
+def of_wire(references: Iterable[Reference], demand: Requirements, wire: Wire | None) -> Limits:
     """The limits that the way between the nodes gives, as it was measured in the run (`RunResult.wire`)."""
     if wire is None:
         found, told = None, "nothing was measured between its nodes"
@@ -53,7 +53,7 @@ def of_wire(references: Iterable[Reference], demand: Demand, wire: Wire | None) 
     return joined(*(_part(one, demand, found or 0.0, words, told) for one in references if one.of == "wire"))
 
 
-def _part(reference: Reference, demand: Demand, speed: float, words: str, lacks: str = "") -> Limits:
+def _part(reference: Reference, demand: Requirements, speed: float, words: str, lacks: str = "") -> Limits:
     """The fraction of a speed in GB/s that busbw is to reach; `lacks` says why a speed of 0 is not known."""
     source = f"{reference.fraction:g} of {words} ({reference.origin})"
     wanted = ("busbw", speed * reference.fraction)
@@ -63,11 +63,11 @@ def _part(reference: Reference, demand: Demand, speed: float, words: str, lacks:
     }
 
 
-def _concerned(reference: Reference, demand: Demand) -> list[Point]:
+def _concerned(reference: Reference, demand: Requirements) -> list[MessagePoint]:
     return [point for point in demand.points if point.size >= reference.min_size]
 
 
-def _numbers(reference: Reference, demand: Demand) -> Limits:
+def _numbers(reference: Reference, demand: Requirements) -> Limits:
     numbers = {p: reference.numbers.get(p.size, reference.numbers.get(0)) for p in _concerned(reference, demand)}
     return {
         point: (_limit(reference, (reference.metric, number), point, demand, reference.origin),)
@@ -76,10 +76,12 @@ def _numbers(reference: Reference, demand: Demand) -> Limits:
     }
 
 
-def _limit(reference: Reference, number: tuple[str, float], point: Point, demand: Demand, source: str) -> Limit:
+def _limit(
+    reference: Reference, number: tuple[str, float], point: MessagePoint, demand: Requirements, source: str
+) -> Limit:
     metric, value = number
     try:
-        seconds = seconds_of(metric, value, demand.operation, point.size, demand.counted)
+        seconds = seconds_of(metric, value, demand.operation, point.size, demand.row_ranks)
     except ValueError as error:
         return Limit(metric, source, lacks=str(error))
     return Limit(metric, source, (seconds,), reference.tolerance)
@@ -91,14 +93,14 @@ def _fabric(nodes: Sequence[Node]) -> tuple[float, str]:
     return slowest[0] / 8, f"the {slowest[0]:g} Gbit/s of {slowest[1]}"
 
 
-def of_cells(references: Iterable[Reference], demand: Demand, measured: Callable[[str], Times | str]) -> Limits:
+def of_cells(references: Iterable[Reference], demand: Requirements, measured: Callable[[str], Times | str]) -> Limits:
     """The limits that other cells give; `measured` tells what a cell of that id measured, or why it did not."""
     return joined(*(dict(_beside(reference, demand, measured)) for reference in references if reference.cell))
 
 
 def _beside(
-    reference: Reference, demand: Demand, measured: Callable[[str], Times | str]
-) -> Iterator[tuple[Point, tuple[Limit, ...]]]:
+    reference: Reference, demand: Requirements, measured: Callable[[str], Times | str]
+) -> Iterator[tuple[MessagePoint, tuple[Limit, ...]]]:
     found = measured(reference.cell)
     share = "" if reference.fraction == 1 else f"{reference.fraction:g} of "
     source = f"{share}{reference.cell} ({reference.origin})"
@@ -113,7 +115,7 @@ def _beside(
             yield point, (Limit(metric, source, lacks="it was not measured there"),)
 
 
-def _of_any_type(point: Point, found: Times) -> tuple[float, ...]:
+def _of_any_type(point: MessagePoint, found: Times) -> tuple[float, ...]:
     """The times of a point that was owed in no certain type; nothing for one that was."""
     types = (other for other in found if not point.dtype and replace(other, dtype="") == point)
     return next((found[other] for other in types), ())

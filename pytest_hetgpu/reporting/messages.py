@@ -102,7 +102,7 @@ def planned(suite: Suite, scenarios: Iterable[Scenario]) -> Iterator[str]:
         if prepared and not _same_nodes(prepared, job):
             yield from _cleaned(prepared)
             prepared = None
-        if job.joined and prepared is None:
+        if job.is_multi_host and prepared is None:
             prepared = job
             yield from _prepared(job)
         yield from ("", scenario.label, *(f"  {line}" for line in _lines(job, suite)))
@@ -111,12 +111,12 @@ def planned(suite: Suite, scenarios: Iterable[Scenario]) -> Iterator[str]:
 
 
 def _same_nodes(one: Job, other: Job) -> bool:
-    return other.joined and script.placement_name(one) == script.placement_name(other)
+    return other.is_multi_host and script.placement_name(one) == script.placement_name(other)
 
 
 def _prepared(job: Job) -> Iterator[str]:
     yield ""
-    yield f"# placement {job.axes['placement']}: its nodes, made and joined once (started from {job.starter.name})"
+    yield f"# placement {job.axes['placement']}: its nodes, made and joined once (started from {job.launch_node.name})"
     yield from script.preparation(job, shown(PROGRAMS))
 
 
@@ -133,19 +133,20 @@ def _lines(job: Job, suite: Suite) -> Iterator[str]:
     yield from (f"interface  node{node.index}: {node.interface}" for node in job.nodes if node.interface)
     if job.launcher:
         yield f"started from: {_described(job.launcher, job)}, no ranks"
-    for name in dict.fromkeys(n.stack.name for n in job.everybody if n.stack and n.hardware.runtime == "local"):
+    for name in dict.fromkeys(n.stack.name for n in job.all_nodes if n.stack and n.hardware.runtime == "local"):
         stack = suite.stack(name)
         if isinstance(stack, NotHere):
             yield f"not here: {stack}"
     yield f"timeout: {job.timeout:g} s"
     environment = "".join(f"{shlex.quote(f'{name}={value}')} " for name, value in sorted(job.command.env.items()))
-    yield f"$ {script.started(job, job.command) if job.joined else f'{environment}{shlex.join(job.command.argv)}'}"
+    local = f"{environment}{shlex.join(job.command.argv)}"
+    yield f"$ {script.started(job, job.command) if job.is_multi_host else local}"
     yield from script.otherwise(job)
 
 
 def _described(node: Node, job: Job) -> str:
     where = f"{node.hardware.name} ({node.hardware.accelerator.platform}) on {node.host}"
-    if not job.joined:
+    if not job.is_multi_host:
         return where
     image = f" in {node.image.reference}" if node.image else f" by runtime {node.hardware.runtime}"
     return f"{where} as {node.name}{image}"

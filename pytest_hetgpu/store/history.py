@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from pytest_hetgpu.model.records import Measurement, Point
+from pytest_hetgpu.model.records import Measurement, MessagePoint
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store import database
 from pytest_hetgpu.store.database import HistoryError
@@ -159,7 +159,7 @@ def _numbers(db: sqlite3.Connection, run: str) -> dict[int, list[Measurement]]:
         (run,),
     )
     for row in rows:
-        point = Point(row["size"], row["dtype"], row["place"])
+        point = MessagePoint(row["size"], row["dtype"], row["place"])
         one = Measurement(row["metric"], _told_number(row["value"]), row["unit"], point, row["ranks"])
         if row["samples"]:
             one = replace(one, samples=tuple(map(float, json.loads(row["samples"]))))

@@ -13,9 +13,9 @@ import pytest
 
 from pytest_hetgpu.analysis.judge import judge_output
 from pytest_hetgpu.model.external_program import Foreign
-from pytest_hetgpu.model.job import Command, Demand, Hardware, Job, Node
+from pytest_hetgpu.model.job import Command, Hardware, Job, Node, Requirements
 from pytest_hetgpu.model.outcome import Outcome, RunResult
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.store.encode import from_json, to_json
 from tests.analysis.judges.judge_cases import BANNER, STACK
 from tests.extensions.readers.feeding import SAMPLES
@@ -24,7 +24,7 @@ PROOF = "  on-host:  all connections are tcp\n"
 UCX = "[1.2] [vm:1:0] ucp_context.c:1849 UCX  INFO  Version 1.13.1 (loaded from /x)\n" * 2 + (
     "[1.2] [vm:1:0] ucp_worker.c:1763 UCX  INFO    ep_cfg[0]: tag(tcp/lo)\n"
 )
-FLOATS = tuple(Point(1 << power, "") for power in range(2, 6))
+FLOATS = tuple(MessagePoint(1 << power, "") for power in range(2, 6))
 
 
 def record(**payload: object) -> str:
@@ -56,7 +56,7 @@ def judged(tmp_path: Path) -> Judged:
     def judge(
         text: str,
         program: Foreign,
-        points: Sequence[Point] = (),
+        points: Sequence[MessagePoint] = (),
         *,
         code: int = 0,
         ranks: int = 2,
@@ -67,7 +67,7 @@ def judged(tmp_path: Path) -> Judged:
         output = tmp_path / "output.log"
         output.write_text(text, encoding="utf-8")
         over = ("ob1/tcp",) if family == "ob1" else (f"{family}/*",)
-        asked = Demand(ranks, STACK, family, over, tuple(points), "osu", foreign=program, **demand)
+        asked = Requirements(ranks, STACK, family, over, tuple(points), "osu", foreign=program, **demand)
         job = Job("m", "c", "c", {}, (Node(0, Hardware("cpu"), "localhost", ranks),), Command(("mpirun",)), 60.0, asked)
         # As `hetgpu report` reads it back.
         stored = from_json(Job, json.loads(json.dumps(to_json(job))))

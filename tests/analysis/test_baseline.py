@@ -18,7 +18,7 @@ from pytest_hetgpu.analysis.compare.sides import Side
 from pytest_hetgpu.errors import HetgpuError, UsageError
 from pytest_hetgpu.model.external_program import Foreign
 from pytest_hetgpu.model.job import Command, Job
-from pytest_hetgpu.model.records import Measurement, Point
+from pytest_hetgpu.model.records import Measurement, MessagePoint
 from pytest_hetgpu.model.thresholds import Limit
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store import history
@@ -26,12 +26,12 @@ from pytest_hetgpu.store.events import MatrixFile
 from pytest_hetgpu.store.run_summary import PastCell, PastRun
 from tests.analysis.judges.judge_cases import job
 
-POINT, OTHER = Point(8, "float32"), Point(1 << 20, "float32")
+POINT, OTHER = MessagePoint(8, "float32"), MessagePoint(1 << 20, "float32")
 FACTS = {"openmpi": "5.0.10", "memory": "host"}
 SMOKE = MatrixFile("smoke", "smoke.yaml", "0" * 64)
 
 
-def times(*samples: float, point: Point = POINT, ranks: int = 2) -> Measurement:
+def times(*samples: float, point: MessagePoint = POINT, ranks: int = 2) -> Measurement:
     """A latency in us whose median is the middle one."""
     middle = sorted(samples)[len(samples) // 2]
     return Measurement("latency", middle, "us", point, ranks, samples if len(samples) > 1 else ())
@@ -46,7 +46,7 @@ def past(*cells: PastCell, **changes: Any) -> PastRun:
     return replace(PastRun("20261120-020006-02b3", "/r", 1.0, "vm", "0.1", (SMOKE,), cells), **changes)
 
 
-def held(*runs: PastRun, **demand: Any) -> dict[Point, tuple[Limit, ...]]:
+def held(*runs: PastRun, **demand: Any) -> dict[MessagePoint, tuple[Limit, ...]]:
     return dict(Baseline(Side("last:9", runs)).limits(asked(**demand)))
 
 
@@ -105,11 +105,11 @@ def test_of_several_runs_only_the_like_count() -> None:
     ("point", "why"),
     [
         (OTHER, "this run does not measure it"),
-        (Point(8, "int8"), "int8 before and float32 after"),
-        (Point(8, "float32", "in"), "float32 in place before and float32 after"),
+        (MessagePoint(8, "int8"), "int8 before and float32 after"),
+        (MessagePoint(8, "float32", "in"), "float32 in place before and float32 after"),
     ],
 )
-def test_a_number_that_this_run_does_not_have_is_owed(point: Point, why: str) -> None:
+def test_a_number_that_this_run_does_not_have_is_owed(point: MessagePoint, why: str) -> None:
     found = held(past(cell(times(5.0), times(5.0, point=point))))
     assert (found[point][0].lacks, found[point][0].owed) == (why, True)
     assert found[POINT][0].seconds

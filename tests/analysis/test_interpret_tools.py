@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_hetgpu.model.external_program import Foreign
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from tests.analysis.interpret_runs import PROOF, UCX, Judged, foreign, greetings, judged, names, record, sample
 from tests.extensions.readers.nccl_text import banner, footer, header, row
@@ -20,13 +20,13 @@ __all__ = ["judged"]
 
 GOOD = ("9.02", "0.00", "0.00", "0", "8.96", "0.00", "0.00", "0")
 NCCL = foreign("nccl_tests", "all_reduce_perf", "-g", "1", memory="device", proof=False)
-BOTH = (Point(8, "float32"), Point(8, "float32", "in"))
+BOTH = (MessagePoint(8, "float32"), MessagePoint(8, "float32", "in"))
 
 
 def test_what_mpi_uses_proves_nothing_of_a_library_beside_it(judged: Judged) -> None:
     text = greetings() + PROOF + banner() + header() + row(8, *GOOD) + footer()
     program = foreign("nccl_tests", "all_reduce_perf", layer="nccl")
-    found = judged(text, program, [Point(8, "float32")])
+    found = judged(text, program, [MessagePoint(8, "float32")])
     assert (found.transports, found.kind) == ((), Kind.UNKNOWN)
 
 
@@ -114,7 +114,7 @@ def test_a_crash_is_worse_than_what_is_missing(judged: Judged) -> None:
             "[vm:00001] *** End of error message ***\n"
         )
     )
-    found = judged(text, foreign("osu", "osu_latency"), [Point(8, "")], code=139)
+    found = judged(text, foreign("osu", "osu_latency"), [MessagePoint(8, "")], code=139)
     assert (found.kind, found.signature and found.signature.key) == (
         *(Kind.CRASH, "SIGSEGV@libuct.so!uct_tcp_ep_am_short"),
     )
@@ -126,7 +126,7 @@ def test_a_crash_is_worse_than_what_is_missing(judged: Judged) -> None:
 def test_a_run_that_was_stopped_says_nothing_by_its_code(judged: Judged) -> None:
     stopped = {"timed_out": True, "quiet": 0.5, "returncode": -15}
     text = greetings() + PROOF + sample("osu-5.3-latency-stopped")
-    found = judged(text, foreign("osu", "osu_latency"), [Point(8, "")], run=stopped)
+    found = judged(text, foreign("osu", "osu_latency"), [MessagePoint(8, "")], run=stopped)
     assert found.kind is Kind.TIMEOUT
 
 
@@ -135,7 +135,7 @@ def test_wrong_usage_of_ucx_is_no_signal(judged: Judged) -> None:
     text = greetings(library="") + "/usr/bin/ucx_perftest: invalid option -- 'V'\n"
     text += "   Process name: [prterun-vm-1@1,1]\n   Exit code:    129\n"
     program = foreign("ucx_perftest", "ucx_perftest", "-t", "tag_lat", "-V", layer="ucx")
-    found = judged(text, program, [Point(8, "uint8")], code=129)
+    found = judged(text, program, [MessagePoint(8, "uint8")], code=129)
     assert (found.kind, found.signature and found.signature.key) == (Kind.ERROR, "usage@ucx_perftest")
 
 
@@ -144,7 +144,7 @@ def test_ucx_perftest(judged: Judged) -> None:
         "ucx_perftest", "ucx_perftest", "node0", "-t", "tag_lat", "-s", "8", "-f", layer="ucx", check=False
     )
     text = greetings(library="") + UCX + sample("ucx_perftest-tag-lat-f")
-    found = judged(text, program, [Point(8, "uint8")])
+    found = judged(text, program, [MessagePoint(8, "uint8")])
     assert (found.kind, found.transports) == (Kind.TRANSPORT_UNAVAILABLE, ("ucx/tcp",))
     assert "used ucx/tcp" in found.why
     assert "latency[8,uint8]" in names(found)
@@ -163,14 +163,14 @@ def test_mpi4py_bench_has_the_version_that_its_rank_told(judged: Judged, name: s
 
 def test_ranks_of_another_launcher_are_alone(judged: Judged) -> None:
     alone = "time for 1 loops = 0.00685544 seconds (1 processes, 1024 bytes)\n"
-    found = judged(greetings() + PROOF + alone * 2, foreign("mpi4py_bench", "{python}"), [Point(1024, "uint8")])
+    found = judged(greetings() + PROOF + alone * 2, foreign("mpi4py_bench", "{python}"), [MessagePoint(1024, "uint8")])
     assert (found.kind, found.verdict) == (Kind.WRONG_RESULT, Verdict.NEW)
     assert found.why == "mpi4py.bench measured 1 rank, so nothing moved; asked for were 2 ranks"
 
 
 def test_ranks_that_load_another_mpi_than_their_launchers(judged: Judged) -> None:
     text = greetings(library="MPICH Version: 5.0.2") + PROOF + sample("mpi4py-ringtest-crossed")
-    found = judged(text, foreign("mpi4py_bench", "{python}"), [Point(1024, "uint8")])
+    found = judged(text, foreign("mpi4py_bench", "{python}"), [MessagePoint(1024, "uint8")])
     assert found.kind is Kind.LAUNCH_FAILURE
     assert found.why.startswith("rank 0 loaded MPICH Version: 5.0.2")
 
@@ -230,4 +230,4 @@ def test_without_re2_the_output_cannot_be_read_and_nothing_passes(
 def test_what_ranks_wrote_into_our_records_is_nobodys_row(judged: Judged) -> None:
     damaged = "@hetgpu:0042:00000000:{broken\n" + record(t="program", rank="x") + record(t="program", rank=0, path=3)
     text = greetings() + damaged + PROOF + sample("osu-7.0-allreduce-checked")
-    assert judged(text, foreign(), [Point(8, "")]).kind is Kind.PASSED
+    assert judged(text, foreign(), [MessagePoint(8, "")]).kind is Kind.PASSED

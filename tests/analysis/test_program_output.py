@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from tests.analysis.interpret_runs import PROOF, Judged, foreign, greetings, judged, names, sample
 from tests.analysis.judges.judge_cases import expectation
@@ -16,7 +16,7 @@ __all__ = ["judged"]
 
 def test_osu_checked_passes_with_its_numbers_tool_and_memory(judged: Judged) -> None:
     text = greetings() + PROOF + sample("osu-7.0-allreduce-checked")
-    found = judged(text, foreign(), [Point(size, "") for size in (8, 16, 1024)])
+    found = judged(text, foreign(), [MessagePoint(size, "") for size in (8, 16, 1024)])
     assert (found.kind, found.verdict, found.why) == (Kind.PASSED, Verdict.OK, "")
     assert found.facts["tool"] == "osu_allreduce 7.0"
     assert (found.facts["osu"], found.facts["memory"]) == ("7.0", "host")
@@ -31,13 +31,13 @@ def test_a_condition_may_ask_for_the_tool_and_its_version(judged: Judged) -> Non
 
     text = greetings() + PROOF + sample("osu-7.0-allreduce-checked")
     wanted = (Condition("osu", ">=7.0,<7.4"), Condition("memory", "host"))
-    found = judged(text, foreign(), [Point(8, "")], expectations=(expectation(Kind.WRONG_RESULT, when=wanted),))
+    found = judged(text, foreign(), [MessagePoint(8, "")], expectations=(expectation(Kind.WRONG_RESULT, when=wanted),))
     assert found.verdict is Verdict.FIXED
 
 
 def test_osu_that_was_not_told_to_check_is_not_passed(judged: Judged) -> None:
     text = greetings() + PROOF + sample("osu-7.0-allreduce-full")
-    points = [Point(8, "")]
+    points = [MessagePoint(8, "")]
     found = judged(text, foreign(), points)
     assert (found.kind, found.verdict) == (Kind.UNKNOWN, Verdict.NEW)
     assert found.why == "osu_allreduce 7.0 verified nothing at point 8"
@@ -46,7 +46,7 @@ def test_osu_that_was_not_told_to_check_is_not_passed(judged: Judged) -> None:
 
 def test_points_that_are_owed_and_not_measured(judged: Judged) -> None:
     text = greetings() + PROOF + sample("osu-7.0-allreduce-checked")
-    found = judged(text, foreign(), [Point(8, "int8"), Point(1 << 30, ""), Point(8, "", "in")])
+    found = judged(text, foreign(), [MessagePoint(8, "int8"), MessagePoint(1 << 30, ""), MessagePoint(8, "", "in")])
     assert found.kind is Kind.UNKNOWN
     assert found.why == "osu_allreduce 7.0 measured nothing at points 8,int8, 1073741824, 8,in"
 
@@ -61,7 +61,7 @@ def test_a_check_that_fails_is_a_wrong_result(judged: Judged) -> None:
             "DATA VALIDATION ERROR: /opt/osu_allreduce exited with status 1 on message size 16.\n"
         )
     )
-    found = judged(text, foreign(), [Point(8, "")], code=1)
+    found = judged(text, foreign(), [MessagePoint(8, "")], code=1)
     assert (found.kind, found.verdict) == (Kind.WRONG_RESULT, Verdict.NEW)
     assert "message size 16" in found.why
     assert found.facts["tool"] == "osu_allreduce 7.4"
@@ -69,28 +69,28 @@ def test_a_check_that_fails_is_a_wrong_result(judged: Judged) -> None:
 
 def test_another_mpi_than_the_stacks_is_a_launch_failure(judged: Judged) -> None:
     text = greetings(library="MPICH Version: 5.0.2") + PROOF + sample("osu-7.0-allreduce-checked")
-    found = judged(text, foreign(), [Point(8, "")])
+    found = judged(text, foreign(), [MessagePoint(8, "")])
     assert found.kind is Kind.LAUNCH_FAILURE
     assert "loaded MPICH" in found.why
 
 
 def test_a_program_that_is_linked_with_no_mpi_is_not_blamed_for_that(judged: Judged) -> None:
     text = greetings(library="") + PROOF + sample("osu-7.0-allreduce-checked")
-    found = judged(text, foreign(), [Point(8, "")])
+    found = judged(text, foreign(), [MessagePoint(8, "")])
     assert (found.kind, found.stack) == (Kind.PASSED, "")
 
 
 def test_a_transport_that_does_not_show_itself_is_not_passed(judged: Judged) -> None:
     text = greetings() + sample("osu-7.0-allreduce-checked")
-    found = judged(text, foreign(), [Point(8, "")])
+    found = judged(text, foreign(), [MessagePoint(8, "")])
     assert found.kind is Kind.UNKNOWN
     assert "nothing in the output proves which transport was used" in found.why
-    assert judged(text, foreign(proof=False), [Point(8, "")]).kind is Kind.PASSED
+    assert judged(text, foreign(proof=False), [MessagePoint(8, "")]).kind is Kind.PASSED
 
 
 def test_a_node_without_the_program_is_a_cell_that_is_not_run(judged: Judged) -> None:
     text = greetings(path="", looked=["/opt/*/bin", "/usr/bin"]) + "prterun detected that one or more processes ...\n"
-    found = judged(text, foreign(), [Point(8, "")], code=127)
+    found = judged(text, foreign(), [MessagePoint(8, "")], code=127)
     assert (found.kind, found.verdict) == (Kind.SKIPPED, Verdict.NOT_RUN)
     assert (
         found.why == "there is no osu_x on vm (looked for in /opt/*/bin, /usr/bin): install it there, or say `folders`"
@@ -99,13 +99,13 @@ def test_a_node_without_the_program_is_a_cell_that_is_not_run(judged: Judged) ->
 
 
 def test_a_launcher_that_did_not_start_anything(judged: Judged) -> None:
-    found = judged("", foreign(), [Point(8, "")], code=1)
+    found = judged("", foreign(), [MessagePoint(8, "")], code=1)
     assert found.kind is Kind.LAUNCH_FAILURE
 
 
 def test_ranks_that_never_greeted_are_missed(judged: Judged) -> None:
     text = greetings(3) + PROOF + sample("osu-7.0-allreduce-checked")
-    found = judged(text, foreign(ranks=4), [Point(8, "")], ranks=4)
+    found = judged(text, foreign(ranks=4), [MessagePoint(8, "")], ranks=4)
     assert "rank 3 never reported" in {finding.why for finding in found.findings}
     assert found.verdict is Verdict.NEW
 

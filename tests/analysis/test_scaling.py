@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from pytest_hetgpu.analysis.scaling import STRONG, WEAK, Cell, Curve, curves
-from pytest_hetgpu.model.records import Measurement, Point
+from pytest_hetgpu.model.records import Measurement, MessagePoint
 
-BIG = Point(1 << 20, "float32")
+BIG = MessagePoint(1 << 20, "float32")
 
 
-def cell(ranks: int, metric: str, value: float, point: Point = BIG, **axes: str) -> Cell:
+def cell(ranks: int, metric: str, value: float, point: MessagePoint = BIG, **axes: str) -> Cell:
     names = {"transport": "tcp", "workload": "w", "placement": f"r{ranks}", **axes}
     return Cell(names, [Measurement(metric, value, "u", point, ranks)])
 
@@ -38,7 +38,7 @@ def test_busbw_is_to_stay() -> None:
 
 
 def test_the_largest_message_tells() -> None:
-    small = Measurement("busbw", 9.0, "GB/s", Point(8, "float32"), 2)
+    small = Measurement("busbw", 9.0, "GB/s", MessagePoint(8, "float32"), 2)
     one, other = cell(2, "busbw", 2.0), cell(4, "busbw", 1.0)
     found = only(Cell(one.axes, [small, *one.measurements]), other)
     assert found.point == BIG
@@ -50,7 +50,7 @@ def test_the_largest_message_tells() -> None:
     [
         (cell(2, "busbw", 2.0),),
         (cell(2, "busbw", 2.0), cell(4, "busbw", 2.0, transport="shm")),
-        (cell(2, "busbw", 2.0), cell(4, "busbw", 2.0, point=Point(8, "float32"))),
+        (cell(2, "busbw", 2.0), cell(4, "busbw", 2.0, point=MessagePoint(8, "float32"))),
         (cell(1, "busbw", 0.0), cell(2, "busbw", 2.0)),
         (cell(2, "latency", 2.0), cell(4, "latency", 2.0)),
         (cell(2, "busbw", 2.0, placement="a"), cell(2, "busbw", 2.0, placement="b")),

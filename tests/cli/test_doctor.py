@@ -15,7 +15,7 @@ from pytest_hetgpu.cli.main import main
 from pytest_hetgpu.cluster.preflight.concern import Concern
 from pytest_hetgpu.config.inventory.inventory import Host
 from pytest_hetgpu.model.facts import Environment, absent, found, unknown
-from pytest_hetgpu.model.job import Reach, Stack
+from pytest_hetgpu.model.job import ConnectionInfo, Stack
 from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.planning.suite import Beside, Suite
 
@@ -103,14 +103,17 @@ def test_how_a_host_is_reached(way: Way, spec: str, monkeypatch: pytest.MonkeyPa
     ("host", "way"),
     [
         (Host("localhost"), Way()),
-        (Host("127.0.0.1", Reach("", "me", 2222, "/k")), Way("127.0.0.1", "me", 2222, "/k")),
-        (Host("localhost", Reach("ssh://me@localhost:2222")), Way("localhost", "me", 2222)),
-        (Host("10.0.0.6", Reach("unix:///run/d.sock")), Way()),
-        (Host("10.0.0.6", Reach("ssh://u@203.0.113.6:2200", "other", 22, "/k")), Way("203.0.113.6", "u", 2200, "/k")),
-        (Host("10.0.0.6", Reach("ssh://203.0.113.6", "u", 22)), Way("203.0.113.6", "u", 22)),
-        (Host("Login1", Reach("ssh://Login1")), Way("Login1")),
-        (Host("[fe80::1]", Reach("ssh://[fe80::1]:22")), Way("fe80::1", None, 22)),
-        (Host("fe80::1", Reach("ssh://u@fe80::1", "u")), Way("fe80::1", "u")),
+        (Host("127.0.0.1", ConnectionInfo("", "me", 2222, "/k")), Way("127.0.0.1", "me", 2222, "/k")),
+        (Host("localhost", ConnectionInfo("ssh://me@localhost:2222")), Way("localhost", "me", 2222)),
+        (Host("10.0.0.6", ConnectionInfo("unix:///run/d.sock")), Way()),
+        (
+            Host("10.0.0.6", ConnectionInfo("ssh://u@203.0.113.6:2200", "other", 22, "/k")),
+            Way("203.0.113.6", "u", 2200, "/k"),
+        ),
+        (Host("10.0.0.6", ConnectionInfo("ssh://203.0.113.6", "u", 22)), Way("203.0.113.6", "u", 22)),
+        (Host("Login1", ConnectionInfo("ssh://Login1")), Way("Login1")),
+        (Host("[fe80::1]", ConnectionInfo("ssh://[fe80::1]:22")), Way("fe80::1", None, 22)),
+        (Host("fe80::1", ConnectionInfo("ssh://u@fe80::1", "u")), Way("fe80::1", "u")),
     ],
 )
 def test_a_host_is_looked_at_where_its_engine_is(host: Host, way: Way) -> None:

@@ -14,7 +14,7 @@ from pytest_hetgpu.cluster.facts_cache import Surroundings, informed
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.extensions.runtimes.fake import FakeRuntime
 from pytest_hetgpu.model.facts import Environment, found
-from pytest_hetgpu.model.job import Command, Demand, Hardware, Job, Node, Stack
+from pytest_hetgpu.model.job import Command, Hardware, Job, Node, Requirements, Stack
 
 STACK = Stack("openmpi-5", "Open MPI", "5.0.11", "/s", "/s/bin/mpirun", "/s/bin/python")
 
@@ -34,7 +34,7 @@ class Looked(FakeRuntime):
 
 def cluster(runtime: FakeRuntime, placement: str = "two") -> Cluster:
     nodes = tuple(Node(index, Hardware("cpu"), "localhost", 1, "localhost", STACK) for index in range(2))
-    demand = Demand(2, STACK, "ob1", (), (), "allreduce", facts={"ucx": "9"})
+    demand = Requirements(2, STACK, "ob1", (), (), "allreduce", facts={"ucx": "9"})
     job = Job("m", "s", "s", {"placement": placement}, nodes, Command(("mpirun",)), 9.0, demand)
     return Cluster(job, tuple(ClusterNode(node, runtime) for node in nodes))
 

@@ -25,7 +25,7 @@ from pytest_hetgpu.extensions.runtimes.base import (
     shrug,
 )
 from pytest_hetgpu.model.facts import Environment
-from pytest_hetgpu.model.job import Command, Demand, Hardware, Job, Node, Stack
+from pytest_hetgpu.model.job import Command, Hardware, Job, Node, Requirements, Stack
 from pytest_hetgpu.model.outcome import RunResult
 
 STACK = Stack("openmpi-5", "Open MPI", "5", "", "mpirun", "python3")
@@ -126,7 +126,7 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Site:
 def job(placement: str = "two", nodes: int = 2, ranks: int = 1) -> Job:
     hardware = Hardware("box", runtime="docker")
     members = tuple(Node(i, hardware, "localhost", ranks, name=f"node{i}", stack=STACK) for i in range(nodes))
-    demand = Demand(2, STACK, "ob1", (), (), "allreduce")
+    demand = Requirements(2, STACK, "ob1", (), (), "allreduce")
     return Job("m", "s", "s", {"placement": placement}, members, Command(("mpirun",)), 9.0, demand)
 
 

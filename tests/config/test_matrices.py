@@ -102,13 +102,13 @@ def test_an_inventory_example_names_no_host_that_may_exist(name: str) -> None:
         found[0] for found in re.finditer(r"\b\d+\.\d+\.\d+\.\d+\b", hosts) if not DOCUMENTED.fullmatch(found[0])
     ] == []
     # Slurm's nodes have no host yet.
-    bound = [node for job in jobs(name).values() for node in job.everybody if not node.hardware.batch]
+    bound = [node for job in jobs(name).values() for node in job.all_nodes if not node.hardware.batch]
     assert {node.host for node in bound} <= set(re.findall(r"address: ([\d.]+)", hosts))
 
 
 @pytest.mark.parametrize("name", MATRICES)
 def test_images_are_folders_of_the_repository(name: str) -> None:
-    folders = {node.image.folder for job in jobs(name).values() for node in job.everybody if node.image}
+    folders = {node.image.folder for job in jobs(name).values() for node in job.all_nodes if node.image}
     assert all(Path(folder).parent == ROOT / "containers" for folder in folders)
 
 
@@ -182,7 +182,7 @@ def test_cpus_are_started_from_a_node_without_ranks() -> None:
     theirs = typed(f"{DDP_MASTER} p", {"10.0.0.2": "192.0.2.31", "10.0.0.1": "192.0.2.32"})
     assert [rank.host for rank in planned(job).ranks] == [rank.host for rank in theirs.ranks]
     assert job.launcher is not None
-    assert job.starter.hardware.name == "launcher"
+    assert job.launch_node.hardware.name == "launcher"
 
 
 def test_the_known_crash_of_aws_carries_its_cure() -> None:

@@ -13,7 +13,7 @@ from pytest_hetgpu.cluster.cluster import Cluster
 from pytest_hetgpu.errors import NotHere, ProvisionError
 from pytest_hetgpu.execution.remeasure import Speeds
 from pytest_hetgpu.model.outcome import Outcome, RunResult
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.store.folder import RunFolder
 from tests.reporting.report_samples import UNREAD, job, result
 
@@ -30,7 +30,7 @@ def speeds(folder: RunFolder, launches: int) -> Speeds:
 
 def slow() -> Cluster:
     made = job()
-    return Cluster(replace(made, demand=replace(made.demand, limits={Point(8, "float32"): ()})), ())
+    return Cluster(replace(made, demand=replace(made.demand, limits={MessagePoint(8, "float32"): ()})), ())
 
 
 def test_it_is_launched_until_that_is_settled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,13 +8,13 @@ from pytest_hetgpu.extensions.registry import find, names
 from pytest_hetgpu.extensions.workloads.base import SweepWorkload, Workload
 from pytest_hetgpu.model.metrics import has_bandwidth, measurements, of_wire, seconds_of, told
 from pytest_hetgpu.model.outcome import Wire
-from pytest_hetgpu.model.records import Point, Row
+from pytest_hetgpu.model.records import MessagePoint, Row
 
 MEBI = 1 << 20
 
 
 def measured(operation: str, ranks: int, size: int = MEBI, seconds: float = 1e-3) -> dict[str, float]:
-    rows = [Row(operation, Point(size, "float32"), ranks, 20, seconds)]
+    rows = [Row(operation, MessagePoint(size, "float32"), ranks, 20, seconds)]
     return {item.metric: item.value for item in measurements(rows)}
 
 
@@ -60,13 +60,13 @@ def test_every_workload_that_is_swept_and_timed_has_a_definition(kind: str) -> N
 
 
 def test_a_barrier_has_a_latency_only() -> None:
-    (only,) = measurements([Row("barrier", Point(0, "none"), 2, 20, 1e-6)])
+    (only,) = measurements([Row("barrier", MessagePoint(0, "none"), 2, 20, 1e-6)])
     assert (only.name, only.unit) == ("latency[0,none]", "us")
     assert only.value == pytest.approx(1.0)
 
 
 def test_in_place_is_another_point() -> None:
-    rows = [Row("reduce", Point(8, "int8", place), 2, 20, 1e-6) for place in ("", "in")]
+    rows = [Row("reduce", MessagePoint(8, "int8", place), 2, 20, 1e-6) for place in ("", "in")]
     assert [item.name for item in measurements(rows)][::3] == ["latency[8,int8]", "latency[8,int8,in]"]
     assert len(measurements(rows)) == 6
 
@@ -82,7 +82,8 @@ def test_a_time_that_is_none_measures_nothing(seconds: float) -> None:
 
 def test_names_units_order_and_repeats() -> None:
     rows = [
-        Row("allreduce", Point(size, "float32"), 2, 20, seconds) for size, seconds in ((8, 1e-6), (16, 2e-6), (8, 3e-6))
+        Row("allreduce", MessagePoint(size, "float32"), 2, 20, seconds)
+        for size, seconds in ((8, 1e-6), (16, 2e-6), (8, 3e-6))
     ]
     found = measurements(rows)
     assert [item.name for item in found[:4]] == [
@@ -97,19 +98,22 @@ def test_names_units_order_and_repeats() -> None:
 
 
 def test_a_bus_bandwidth_as_a_fraction_of_what_the_wire_carries() -> None:
-    rows = [Row("all_gather", Point(MEBI, "float32"), 4, 20, 1e-3)]
+    rows = [Row("all_gather", MessagePoint(MEBI, "float32"), 4, 20, 1e-3)]
     fractions = {item.metric: of_wire(item, Wire(2.0)) for item in measurements(rows)}
     assert fractions == {"latency": None, "algbw": None, "busbw": pytest.approx(MEBI / 1e-3 / 1e9 * 0.75 / 2.0)}
 
 
 @pytest.mark.parametrize("wire", [None, Wire(why="timed out"), Wire(0.0)])
 def test_without_a_limit_there_is_no_fraction(wire: Wire | None) -> None:
-    rows = [Row("allreduce", Point(MEBI, "float32"), 4, 20, 1e-3)]
+    rows = [Row("allreduce", MessagePoint(MEBI, "float32"), 4, 20, 1e-3)]
     assert {of_wire(item, wire) for item in measurements(rows)} == {None}
 
 
 def test_where_nothing_moved_there_is_no_fraction() -> None:
-    rows = [Row("allreduce", Point(MEBI, "float32"), 1, 20, 1e-3), Row("allreduce", Point(0, "int8"), 2, 20, 1e-3)]
+    rows = [
+        Row("allreduce", MessagePoint(MEBI, "float32"), 1, 20, 1e-3),
+        Row("allreduce", MessagePoint(0, "int8"), 2, 20, 1e-3),
+    ]
     assert {of_wire(item, Wire(1.0)) for item in measurements(rows)} == {None}
 
 
@@ -121,7 +125,9 @@ def test_which_operations_have_a_bandwidth() -> None:
 
 
 def repeated(*seconds: float, ranks: int = 2) -> list[Row]:
-    return [Row("allreduce", Point(MEBI, "float32"), ranks, 20, one, repeat) for repeat, one in enumerate(seconds)]
+    return [
+        Row("allreduce", MessagePoint(MEBI, "float32"), ranks, 20, one, repeat) for repeat, one in enumerate(seconds)
+    ]
 
 
 def test_of_several_repeats_the_median_counts_without_outliers() -> None:

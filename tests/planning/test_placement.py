@@ -11,7 +11,7 @@ from pytest_hetgpu.config.inventory.inventory import Host, Inventory, PodsSite
 from pytest_hetgpu.config.matrix.document import Document
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.model.interfaces import Choice
-from pytest_hetgpu.model.job import Image, Job, Reach, Stack
+from pytest_hetgpu.model.job import ConnectionInfo, Image, Job, Stack
 from pytest_hetgpu.planning.expand import expand
 from pytest_hetgpu.planning.placement import Sight, Site
 from pytest_hetgpu.planning.plan import plan
@@ -44,9 +44,9 @@ AWS = Inventory(
     True,
     "hosts.yaml",
     {
-        "one": (Host("192.0.2.1", Reach("ssh://192.0.2.1")),),
-        "gpu": (Host("192.0.2.2", Reach("ssh://me@192.0.2.2")),),
-        "there": (Host("h1", Reach("ssh://h1", "me", 22, "/k")), Host("192.0.2.4", prefix="/usr/local")),
+        "one": (Host("192.0.2.1", ConnectionInfo("ssh://192.0.2.1")),),
+        "gpu": (Host("192.0.2.2", ConnectionInfo("ssh://me@192.0.2.2")),),
+        "there": (Host("h1", ConnectionInfo("ssh://h1", "me", 22, "/k")), Host("192.0.2.4", prefix="/usr/local")),
         "here": (Host("localhost"),),
     },
 )
@@ -69,7 +69,7 @@ def test_containers_of_one_engine_share_a_network_and_are_called_by_their_place(
         ("node1", "localhost", "user"),
     ]
     assert [node.image for node in job.nodes] == [Image("one:1"), Image("two:1")]
-    assert (job.joined, job.hosts, job.starter.name) == (True, ("localhost",), "node0")
+    assert (job.is_multi_host, job.hosts, job.launch_node.name) == (True, ("localhost",), "node0")
 
 
 def test_each_node_has_its_own_mpi(plans: Plans) -> None:
@@ -140,7 +140,7 @@ def test_hosts_by_ssh_are_called_by_their_address_and_the_first_by_localhost(pla
     job = plans("hosts-ob1-allreduce", replace(SITE, inventory=AWS))
     assert [node.name for node in job.nodes] == ["localhost", "192.0.2.4"]
     assert [node.stack and node.stack.prefix for node in job.nodes] == ["/opt/mpi", "/usr/local"]
-    assert job.nodes[0].reach == Reach("ssh://h1", "me", 22, "/k")
+    assert job.nodes[0].reach == ConnectionInfo("ssh://h1", "me", 22, "/k")
 
 
 def test_runtimes_mix_in_one_placement(plans: Plans) -> None:
@@ -155,7 +155,7 @@ def test_runtimes_mix_in_one_placement(plans: Plans) -> None:
 def test_a_launcher_without_ranks_is_a_node_of_its_own(plans: Plans) -> None:
     job = plans("led-ob1-allreduce")
     assert job.launcher
-    assert (job.launcher.name, job.launcher.ranks, job.starter) == ("node2", 0, job.launcher)
+    assert (job.launcher.name, job.launcher.ranks, job.launch_node) == ("node2", 0, job.launcher)
     assert job.command.argv[0] == "/opt/four/bin/mpirun"
     assert "node2" not in " ".join(job.command.argv)
 

@@ -12,7 +12,7 @@ from pytest_hetgpu.config.inventory.inventory import Host
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.model.interfaces import Choice
 from pytest_hetgpu.model.job import Expectation, Node
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.planning.expand import expand
 from pytest_hetgpu.planning.plan import plan
@@ -115,7 +115,12 @@ def test_a_job_knows_its_cell_and_what_it_must_show(plans: Plans) -> None:
     assert job.axes == {"placement": "mixed", "transport": "ucx-tcp", "workload": "allreduce"}
     demand = job.demand
     assert (demand.ranks, demand.stack, demand.transport_family, demand.transports) == (2, STACK, "ucx", ("ucx/tcp",))
-    assert demand.points == (Point(8, "int8"), Point(16, "int8"), Point(8, "float32"), Point(16, "float32"))
+    assert demand.points == (
+        MessagePoint(8, "int8"),
+        MessagePoint(16, "int8"),
+        MessagePoint(8, "float32"),
+        MessagePoint(16, "float32"),
+    )
     assert (demand.operation, demand.measured) == ("allreduce", True)
     assert demand.facts == {"openmpi": "5.0.11", "stack": "openmpi-5", "memory": "host"}
 

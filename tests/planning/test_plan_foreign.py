@@ -8,7 +8,7 @@ import pytest
 
 from pytest_hetgpu.config.inventory.inventory import Host
 from pytest_hetgpu.errors import NotHere
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 from tests.planning.plan_cases import ALL, OB1, SITE, UCX, Plans, plans, site
 
 __all__ = ["plans"]
@@ -38,7 +38,7 @@ def test_ranks_of_one_kind_are_one_context(plans: Plans) -> None:
     assert job.command.argv == ("/s/bin/mpirun", *OB1_LO, "-np", "2", *START, "--", "osu_allgather", *OSU, "cpu")
     assert job.demand.foreign is not None
     assert (job.demand.foreign.reader, job.demand.foreign.ranks, job.demand.foreign.iterations) == ("osu", 2, 5)
-    assert job.demand.points == (Point(16, ""),)
+    assert job.demand.points == (MessagePoint(16, ""),)
 
 
 OB1_LO = tuple("tcp,self" if token == "tcp,sm,self" else token for token in OB1)

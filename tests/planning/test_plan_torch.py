@@ -8,7 +8,7 @@ import pytest
 
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.model.job import Job, Stack
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 from tests.planning.plan_cases import SITE, Plans, plans
 
 __all__ = ["plans"]
@@ -55,7 +55,7 @@ def test_a_transport_of_torch_runs_the_same_workload_by_torch(plans: Plans) -> N
         *("--iterations", "3", "--warmup", "5", "--repeats", "5"),
     )
     assert found.demand.backend == "gloo"
-    assert found.demand.points == (Point(8, "float32", "in"), Point(64, "float32", "in"))
+    assert found.demand.points == (MessagePoint(8, "float32", "in"), MessagePoint(64, "float32", "in"))
     assert found.demand.facts["backend"] == "gloo"
 
 
@@ -86,7 +86,7 @@ def test_training_takes_the_backend_of_its_transport_else_mpi(plans: Plans) -> N
     found = job(plans, "two-ob1-ddp_train-mpirun")
     assert found.demand.backend == "mpi"
     # 32 features, 16 hidden units, one output, 4 bytes each.
-    assert found.demand.points == (Point(4 * (33 * 16 + 17), "float32"),)
+    assert found.demand.points == (MessagePoint(4 * (33 * 16 + 17), "float32"),)
 
 
 def test_nccl_moves_device_memory(plans: Plans) -> None:

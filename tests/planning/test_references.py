@@ -7,19 +7,23 @@ from typing import Any
 
 import pytest
 
-from pytest_hetgpu.model.job import Demand, Fabric, Hardware, Node
+from pytest_hetgpu.model.job import Fabric, Hardware, Node, Requirements
 from pytest_hetgpu.model.metrics import seconds_of, told
 from pytest_hetgpu.model.outcome import Wire
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.thresholds import Limit, Reference
 from pytest_hetgpu.planning.references import Times, joined, of_cells, of_wire, stated, told_as
 from tests.analysis.judges.judge_cases import job
 
-SMALL, LARGE, PLACED = Point(1024, "float32"), Point(1 << 20, "float32"), Point(1 << 20, "float32", "in")
+SMALL, LARGE, PLACED = (
+    MessagePoint(1024, "float32"),
+    MessagePoint(1 << 20, "float32"),
+    MessagePoint(1 << 20, "float32", "in"),
+)
 ORIGIN = "aws.yaml:14"
 
 
-def demand(**changes: Any) -> Demand:
+def demand(**changes: Any) -> Requirements:
     return job(**{"points": (SMALL, LARGE, PLACED), **changes}).demand
 
 
@@ -117,8 +121,8 @@ def test_another_cell_that_has_no_numbers() -> None:
         ({}, LARGE, "busbw"),
         ({}, SMALL, "latency"),
         ({"ranks": 1}, LARGE, "latency"),
-        ({"operation": "barrier"}, Point(0, "none"), "latency"),
+        ({"operation": "barrier"}, MessagePoint(0, "none"), "latency"),
     ],
 )
-def test_in_what_a_time_is_told(changes: dict[str, Any], point: Point, metric: str) -> None:
+def test_in_what_a_time_is_told(changes: dict[str, Any], point: MessagePoint, metric: str) -> None:
     assert told_as(replace(demand(), **changes), point) == metric

@@ -15,7 +15,7 @@ import pytest
 from pytest_hetgpu.extensions import build_context
 from pytest_hetgpu.extensions.runtimes._docker import images as _images
 from pytest_hetgpu.extensions.runtimes._docker.engine import engine_of
-from pytest_hetgpu.model.job import Image, Reach
+from pytest_hetgpu.model.job import ConnectionInfo, Image
 from tests.kubernetes.cluster import NAMESPACE, Cluster
 from tests.real.nodes_here import ROOT
 
@@ -39,7 +39,7 @@ def image() -> str:
     """The image cpu-ompi5, built on this machine's engine if need be: the node takes it from there."""
     folder, args = str(ROOT / "containers" / "cpu-ompi5"), {"BASE": "hetgpu-base:bookworm"}
     made = Image(build_context.reference(folder, args), folder, args, "host")
-    _images.ensure(engine_of("tests", Reach()), made, "tests")
+    _images.ensure(engine_of("tests", ConnectionInfo()), made, "tests")
     return made.reference
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.extensions.workloads.base import ITEM_BYTES, SUMMED, Collective, Split, Workload
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 from tests.remote.mpi_runs import PROGRAMS, Mpirun
 
 pytestmark = pytest.mark.real
@@ -74,7 +74,7 @@ def test_every_operation_is_right_in_every_type_and_place(
     ran = mpirun(opened + every(kinds), *args, ranks=ranks, transport=transport)
     assert (ran.returncode, ran.records.corrupt, ran.records.wrong) == (0, 0, ()), ran.text
     wanted = {
-        (name, Point(size, dtype, place))
+        (name, MessagePoint(size, dtype, place))
         for name in kinds
         for size in sizes
         for dtype in (SUMMED if name in SUMS else ITEM_BYTES)
@@ -119,11 +119,11 @@ def test_one_wrong_bit_on_any_rank_is_caught(mpirun: Mpirun, name: str) -> None:
     assert checks.keys() == {0, 1}, ran.text
     for size, rank in ((64, 0), (128, 1)):
         for where in places:
-            point = Point(size, "int8", where)
+            point = MessagePoint(size, "int8", where)
             assert (checks[rank][point], checks[1 - rank][point]) == (1, 0), (point, ran.text)
     sends = {"broadcast": (), "scatter": (0,)}.get(name, (0, 1))
     for size, rank in ((256, 0), (512, 1)):
-        point = Point(size, "int8")
+        point = MessagePoint(size, "int8")
         assert checks[rank][point] == (rank in sends), (point, ran.text)
         assert any(f"rank {rank}: 1 wrong element at {size} B int8, first" in text for text in ran.records.wrong) == (
             rank in sends
@@ -131,7 +131,7 @@ def test_one_wrong_bit_on_any_rank_is_caught(mpirun: Mpirun, name: str) -> None:
     for size in (1024, 2048):
         gets = {"reduce": (0,), "gather": (0,), "broadcast": (1,)}.get(name, (0, 1))
         for where in places:
-            point = Point(size, "int8", where)
+            point = MessagePoint(size, "int8", where)
             caught = {rank for rank in (0, 1) if checks[rank][point]}
             # What was never moved out of its place need not move.
             still = {0} if name == "scatter" and where and size == 1024 else set()
@@ -164,16 +164,16 @@ main(Nothing)
 @pytest.mark.parametrize(("ranks", "transport"), [(1, "ob1"), (2, "ob1"), (4, "ob1"), (2, "ucx"), (3, "ucx")])
 def test_a_barrier_is_timed_and_holds_everyone(mpirun: Mpirun, ranks: int, transport: str) -> None:
     ran = mpirun(PROGRAMS / "barrier.py", "--iterations", "3", ranks=ranks, transport=transport)
-    assert ran.records.checks == {rank: {Point(0, "none"): 0} for rank in range(ranks)}, ran.text
+    assert ran.records.checks == {rank: {MessagePoint(0, "none"): 0} for rank in range(ranks)}, ran.text
     (row,) = ran.records.rows
-    assert (row.operation, row.point, row.ranks, row.iterations) == ("barrier", Point(0, "none"), ranks, 3)
+    assert (row.operation, row.point, row.ranks, row.iterations) == ("barrier", MessagePoint(0, "none"), ranks, 3)
     assert ran.returncode == 0
     assert ran.records.done == set(range(ranks))
 
 
 def test_a_barrier_that_holds_nobody_is_caught(mpirun: Mpirun) -> None:
     ran = mpirun(NO_BARRIER, ranks=2)
-    assert ran.records.checks == {0: {Point(0, "none"): 1}, 1: {Point(0, "none"): 1}}, ran.text
+    assert ran.records.checks == {0: {MessagePoint(0, "none"): 1}, 1: {MessagePoint(0, "none"): 1}}, ran.text
 
 
 GUARDED = """

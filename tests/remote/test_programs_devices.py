@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 from tests.remote.mpi_runs import PROGRAMS, Mpirun
 
 pytestmark = pytest.mark.real
@@ -51,7 +51,9 @@ def test_every_collective_is_right_in_it(mpirun: Mpirun, standin: Standin, platf
         args = ("--sizes", "64,4096", "--memory", memory, "--iterations", "2", "--repeats", "2", *places)
         records = (ran := mpirun(PROGRAMS / f"{name}.py", *args)).records
         assert (ran.returncode, records.wrong) == (0, ()), ran.text
-        points = {Point(size, "float32", place) for size in (64, 4096) for place in ("", "in")[: 1 + bool(places)]}
+        points = {
+            MessagePoint(size, "float32", place) for size in (64, 4096) for place in ("", "in")[: 1 + bool(places)]
+        }
         assert records.checks == dict.fromkeys(range(2), dict.fromkeys(points, 0))
         assert {row.point for row in records.rows} == points
 

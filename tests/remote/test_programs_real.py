@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 from tests.remote.mpi_runs import PROGRAMS, Mpirun, both_transports
 
 OURS = {"accelerator", "harness", "memory", "operations", "report", "torch_operations", "torch_training", "torch_world"}
@@ -18,8 +18,8 @@ OURS |= {"pump_iperf3", "pump_place", "pump_streams", "segments"}
 pytestmark = pytest.mark.real
 
 
-def points(sizes: list[int], dtypes: list[str]) -> set[Point]:
-    return {Point(size, dtype) for size in sizes for dtype in dtypes}
+def points(sizes: list[int], dtypes: list[str]) -> set[MessagePoint]:
+    return {MessagePoint(size, dtype) for size in sizes for dtype in dtypes}
 
 
 @both_transports
@@ -45,7 +45,7 @@ def test_every_point_is_timed_and_verified_by_every_rank(
 
 def test_one_rank_alone_can_reduce(mpirun: Mpirun) -> None:
     ran = mpirun(PROGRAMS / "allreduce.py", "--sizes", "8", ranks=1)
-    assert ran.records.checks == {0: {Point(8, "float32"): 0}}, ran.text
+    assert ran.records.checks == {0: {MessagePoint(8, "float32"): 0}}, ran.text
     assert ran.records.done == {0}
 
 
@@ -90,8 +90,8 @@ main(Wrong)
 def test_wrong_elements_are_counted_and_the_first_is_shown(mpirun: Mpirun) -> None:
     records = mpirun(WRONG_ON_RANK_1, "--sizes", "8,1024").records
     assert records.checks == {
-        0: {Point(8, "float32"): 0, Point(1024, "float32"): 0},
-        1: {Point(8, "float32"): 0, Point(1024, "float32"): 2},
+        0: {MessagePoint(8, "float32"): 0, MessagePoint(1024, "float32"): 0},
+        1: {MessagePoint(8, "float32"): 0, MessagePoint(1024, "float32"): 2},
     }
     assert records.wrong == ("rank 1: 2 wrong elements at 1024 B float32, first at [3]: expected 15.0, got 1000.0",)
     assert records.done == {0, 1}
@@ -117,7 +117,7 @@ def test_what_earlier_iterations_left_does_not_pass(mpirun: Mpirun, dtype: str) 
     args = ("--sizes", "1024", "--dtypes", dtype, "--iterations", "3", "--warmup", "1")
     records = mpirun(IDLE_AT_LAST, *args).records
     count = 1024 // {"float32": 4, "int64": 8, "uint8": 1}[dtype]
-    assert records.checks == {0: {Point(1024, dtype): count}, 1: {Point(1024, dtype): count}}
+    assert records.checks == {0: {MessagePoint(1024, dtype): count}, 1: {MessagePoint(1024, dtype): count}}
 
 
 RAISES_ON_RANK_1 = """
@@ -224,7 +224,7 @@ def test_all_points_are_gone_through_as_often_as_asked_and_verified_once(mpirun:
     args = ("--sizes", "8,64", "--in-place", "both", "--iterations", "3", "--warmup", "2", "--repeats", "4")
     ran = mpirun(PROGRAMS / "allreduce.py", *args)
     assert ran.returncode == 0
-    points = [Point(size, "float32", place) for size in (8, 64) for place in ("", "in")]
+    points = [MessagePoint(size, "float32", place) for size in (8, 64) for place in ("", "in")]
     # A disturbance meets neighbours in time: the repeats of a point are as far apart as they can be.
     assert [(row.repeat, row.point) for row in ran.records.rows] == [(n, point) for n in range(4) for point in points]
     assert {row.iterations for row in ran.records.rows} == {3}
@@ -235,7 +235,7 @@ def test_all_points_are_gone_through_as_often_as_asked_and_verified_once(mpirun:
 def test_wrong_data_are_found_in_the_first_repeat_and_told_once(mpirun: Mpirun) -> None:
     ran = mpirun(WRONG_ON_RANK_1, "--sizes", "64", "--repeats", "3")
     assert len(ran.records.wrong) == 1
-    assert ran.records.checks[1][Point(64, "float32")] > 0
+    assert ran.records.checks[1][MessagePoint(64, "float32")] > 0
 
 
 def test_what_is_not_timed_is_not_repeated(mpirun: Mpirun) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pytest_hetgpu.analysis.logs.records import RecordReader, Records
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 from tests.conftest import stack_candidates
 from tests.remote.mpi_runs import PROGRAMS
 
@@ -164,8 +164,8 @@ def test_every_operation_is_right_for_every_type_and_a_changed_element_shows(tor
 
 def test_a_wrong_element_is_told_with_its_rank_and_place(torchrun: Torchrun) -> None:
     ran = torchrun(WRONG)
-    assert ran.records.checks[0] == {Point(64, "float32", "in"): 0}
-    assert ran.records.checks[1] == {Point(64, "float32", "in"): 1}
+    assert ran.records.checks[0] == {MessagePoint(64, "float32", "in"): 0}
+    assert ran.records.checks[1] == {MessagePoint(64, "float32", "in"): 1}
     assert ran.records.wrong[0].startswith("rank 1: 1 wrong element at 64 B float32 in place, first at [3]: expected")
 
 

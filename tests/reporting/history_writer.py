@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from pytest_hetgpu.model.records import Measurement, Point
+from pytest_hetgpu.model.records import Measurement, MessagePoint
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store import history
 from pytest_hetgpu.store.run_summary import PastCell, PastRun
 
-ROWS = tuple(Measurement("latency", 1.0, "us", Point(8 << place, "float32"), 2) for place in range(20))
+ROWS = tuple(Measurement("latency", 1.0, "us", MessagePoint(8 << place, "float32"), 2) for place in range(20))
 
 
 def main(file: str, name: str, count: int) -> None:

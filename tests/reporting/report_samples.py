@@ -9,7 +9,6 @@ from pytest_hetgpu.model.failure import Condition, Signature
 from pytest_hetgpu.model.job import (
     Accelerator,
     Command,
-    Demand,
     Exclusion,
     Expectation,
     Fabric,
@@ -17,11 +16,12 @@ from pytest_hetgpu.model.job import (
     Job,
     Node,
     Origin,
+    Requirements,
     Scenario,
     Stack,
 )
 from pytest_hetgpu.model.outcome import Finding, Outcome, RunResult
-from pytest_hetgpu.model.records import Measurement, Point
+from pytest_hetgpu.model.records import Measurement, MessagePoint
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store.cells import CellRecord, State
 
@@ -48,8 +48,8 @@ EXPECTED = Expectation(
     origin=Origin("aws.yaml", 30),
 )
 MEASURED = (
-    Measurement("busbw", 1.25, "GB/s", Point(1048576, "float32"), 2),
-    Measurement("latency", 15.5, "us", Point(8, "float32"), 2),
+    Measurement("busbw", 1.25, "GB/s", MessagePoint(1048576, "float32"), 2),
+    Measurement("latency", 15.5, "us", MessagePoint(8, "float32"), 2),
 )
 
 PASSED = Outcome(
@@ -87,7 +87,9 @@ def job(label: str = "mixed-ucx-send_recv", **changes: Any) -> Job:
         ),
         command=Command(("/opt/ompi/bin/mpirun", "-np", "2", "prog"), {"UCX_TLS": "tcp"}),
         timeout=120.0,
-        demand=Demand(2, STACK, "ucx", ("tcp",), (Point(8, "float32"),), "allreduce", expectations=(EXPECTED,)),
+        demand=Requirements(
+            2, STACK, "ucx", ("tcp",), (MessagePoint(8, "float32"),), "allreduce", expectations=(EXPECTED,)
+        ),
     )
     return replace(made, **changes)
 

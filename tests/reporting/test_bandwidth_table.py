@@ -10,7 +10,7 @@ from markdown_it import MarkdownIt
 
 from pytest_hetgpu.model.bandwidth import WireReport
 from pytest_hetgpu.model.outcome import Wire
-from pytest_hetgpu.model.records import Measurement, Point
+from pytest_hetgpu.model.records import Measurement, MessagePoint
 from pytest_hetgpu.reporting import bandwidth_table, report
 from pytest_hetgpu.store import environment
 from pytest_hetgpu.store.environment import SeenPlacement
@@ -23,7 +23,9 @@ MIXED = SeenPlacement("aws-mixed", {}, WireReport(WIRE))
 
 
 def test_a_placement_has_its_limit_and_the_most_that_a_cell_got_of_it() -> None:
-    better = replace(PASSED, wire=WIRE, measurements=(Measurement("busbw", 2.0, "GB/s", Point(1 << 21, "int8"), 2),))
+    better = replace(
+        PASSED, wire=WIRE, measurements=(Measurement("busbw", 2.0, "GB/s", MessagePoint(1 << 21, "int8"), 2),)
+    )
     cells = [
         cell("mixed-ucx-send", replace(PASSED, wire=WIRE)),
         cell("mixed-ucx-allreduce", better),

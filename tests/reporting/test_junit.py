@@ -14,7 +14,7 @@ from junitparser import JUnitXml
 
 from pytest_hetgpu.model.job import Expectation
 from pytest_hetgpu.model.outcome import Outcome
-from pytest_hetgpu.model.records import Measurement, Point
+from pytest_hetgpu.model.records import Measurement, MessagePoint
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.reporting import junit
 from pytest_hetgpu.store.cells import CellRecord, RunRecord
@@ -289,7 +289,7 @@ def test_a_run_without_cells_or_sessions_is_still_a_file(folder: RunFolder) -> N
 
 
 def test_ten_thousand_cells(folder: RunFolder) -> None:
-    measured = tuple(Measurement("busbw", 1.0 + i, "GB/s", Point(8 << i, "float32"), 2) for i in range(20))
+    measured = tuple(Measurement("busbw", 1.0 + i, "GB/s", MessagePoint(8 << i, "float32"), 2) for i in range(20))
     outcomes = [replace(PASSED, measurements=measured)] * 9 + [replace(CRASHED, measurements=measured)]
     cells = tuple(cell(f"p{i % 10}-t{i // 10 % 10}-w{i // 100}", outcomes[i // 10 % 10]) for i in range(10_000))
     before = time.perf_counter()

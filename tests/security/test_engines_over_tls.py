@@ -19,7 +19,7 @@ from pytest_hetgpu.config.inventory import inventory
 from pytest_hetgpu.errors import InventoryError, ProvisionError
 from pytest_hetgpu.extensions.runtimes._docker.address import address
 from pytest_hetgpu.extensions.runtimes._docker.engine import Engine
-from pytest_hetgpu.model.job import Reach
+from pytest_hetgpu.model.job import ConnectionInfo
 
 asked: list[str] = []
 
@@ -95,7 +95,7 @@ def _told(monkeypatch: pytest.MonkeyPatch, engine: tuple[int, Path]) -> None:
 
 
 def version(url: str) -> str:
-    made = Engine(address("node0", Reach(url), os.environ))
+    made = Engine(address("node0", ConnectionInfo(url), os.environ))
     try:
         with made.speaking("node0") as api:
             return str(api.version()["Version"])

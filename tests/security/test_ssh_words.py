@@ -10,7 +10,7 @@ from pytest_hetgpu.config.inventory import inventory
 from pytest_hetgpu.errors import InventoryError
 from pytest_hetgpu.extensions.runtimes._docker.address import address
 from pytest_hetgpu.extensions.runtimes.process.ssh import ssh_command
-from pytest_hetgpu.model.job import Reach
+from pytest_hetgpu.model.job import ConnectionInfo
 
 HOSTILE = (
     "-oProxyCommand=touch x",
@@ -46,18 +46,18 @@ def test_an_inventory_names_hosts_not_options(tmp_path: Path, key: str, hostile:
 
 def test_a_host_is_behind_the_options_whatever_it_is_called() -> None:
     """DOCKER_HOST is the user's own, and is not looked at like an inventory."""
-    at = address("node0", Reach(), {"DOCKER_HOST": "ssh://-oProxyCommand=x"})
+    at = address("node0", ConnectionInfo(), {"DOCKER_HOST": "ssh://-oProxyCommand=x"})
     assert at.reach
     argv = ssh_command(at.host, at.reach, ("true",))
     assert argv[argv.index("--") + 1 :] == ("-oproxycommand=x", "true")
 
 
 def test_words_for_the_other_side_are_quoted() -> None:
-    *_, last = ssh_command("h", Reach(), ("python3", "-c", "a; b", "$(id)"))
+    *_, last = ssh_command("h", ConnectionInfo(), ("python3", "-c", "a; b", "$(id)"))
     assert last == "python3 -c 'a; b' '$(id)'"
 
 
 def test_nothing_of_yours_goes_along() -> None:
-    argv = ssh_command("h", Reach(key="/k"), ("true",))
+    argv = ssh_command("h", ConnectionInfo(key="/k"), ("true",))
     for option in ("ForwardAgent=no", "ForwardX11=no", "PermitLocalCommand=no", "BatchMode=yes", "IdentitiesOnly=yes"):
         assert argv[argv.index(option) - 1] == "-o"

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_hetgpu.model.records import Measurement, Point
+from pytest_hetgpu.model.records import Measurement, MessagePoint
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store import database, history
 from pytest_hetgpu.store.database import HistoryError
@@ -39,8 +39,8 @@ GOOD = PastCell(
     facts={"ucx": "1.18.0", "memory": "host"},
     tool="allreduce.py",
     measurements=(
-        Measurement("busbw", 1.25, "GB/s", Point(1024, "float32"), 2),
-        Measurement("busbw", 1.5, "GB/s", Point(1024, "float32", "in"), 2, (1.5, 1.25, 1 / 3)),
+        Measurement("busbw", 1.25, "GB/s", MessagePoint(1024, "float32"), 2),
+        Measurement("busbw", 1.5, "GB/s", MessagePoint(1024, "float32", "in"), 2, (1.5, 1.25, 1 / 3)),
     ),
 )
 BAD = PastCell("aws", "a-b-d", Kind.CRASH, Verdict.NEW, signature=KEY, why="rank 0 died")
@@ -49,7 +49,7 @@ RUN = PastRun(
 )
 
 WILD = st.text(alphabet=st.characters(exclude_categories=()), max_size=20)
-POINTS = st.builds(Point, st.integers(), WILD, WILD)
+POINTS = st.builds(MessagePoint, st.integers(), WILD, WILD)
 SAMPLES = st.lists(st.floats(), max_size=3).map(tuple)
 NUMBERS = st.builds(Measurement, WILD, st.floats(), WILD, POINTS, st.integers(), SAMPLES)
 CELLS = st.builds(
@@ -105,7 +105,9 @@ def test_another_run_of_the_same_name_is_refused(file: Path) -> None:
 
 def test_numbers_that_are_none(file: Path) -> None:
     values = (math.nan, math.inf, -math.inf, -1.0)
-    rows = tuple(Measurement("busbw", value, "GB/s", Point(size, "int8"), 2) for size, value in enumerate(values))
+    rows = tuple(
+        Measurement("busbw", value, "GB/s", MessagePoint(size, "int8"), 2) for size, value in enumerate(values)
+    )
     history.put(file, replace(RUN, cells=(replace(GOOD, seconds=math.nan, measurements=rows),)))
     [cell] = history.load(file, RUN.id).cells
     assert [repr(row.value) for row in cell.measurements] == ["nan", "inf", "-inf", "-1.0"]
@@ -239,7 +241,7 @@ def test_a_file_from_before_repeats_is_read_and_goes_on(file: Path, monkeypatch:
             )
             db.execute("INSERT INTO measurement VALUES (1, 'busbw', 1024, 'float32', '', 2, 1.25, 'GB/s')")
     [cell] = history.load(file, RUN.id).cells
-    assert cell.measurements == (Measurement("busbw", 1.25, "GB/s", Point(1024, "float32"), 2),)
+    assert cell.measurements == (Measurement("busbw", 1.25, "GB/s", MessagePoint(1024, "float32"), 2),)
     history.put(file, replace(RUN, id="newer"))
     assert history.load(file, "newer").cells == RUN.cells
 

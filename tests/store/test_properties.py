@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.job import Expectation
 from pytest_hetgpu.model.outcome import Outcome, Wire
-from pytest_hetgpu.model.records import Measurement, Point
+from pytest_hetgpu.model.records import Measurement, MessagePoint
 from pytest_hetgpu.model.transport_classes import PATHS, UNKNOWN
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store.encode import RecordError
@@ -21,7 +21,7 @@ from tests.reporting.report_samples import CRASHED, ISSUE, KEY, KNOWN, PASSED
 
 WORDS = st.from_regex(r"[A-Za-z0-9_.!@+;/-]{1,30}( [a-z]{1,10}){0,3}", fullmatch=True)
 NUMBERS = st.floats(allow_nan=False)
-POINTS = st.builds(Point, st.integers(0, 1 << 40), st.sampled_from(["float32", "int8", "bfloat16"]))
+POINTS = st.builds(MessagePoint, st.integers(0, 1 << 40), st.sampled_from(["float32", "int8", "bfloat16"]))
 MEASUREMENTS = st.builds(
     Measurement, st.sampled_from(["busbw", "algbw", "latency"]), NUMBERS, st.just("GB/s"), POINTS, st.just(2)
 )

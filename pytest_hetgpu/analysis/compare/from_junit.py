@@ -10,7 +10,7 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 from pytest_hetgpu.errors import UsageError
-from pytest_hetgpu.model.records import Measurement, Point
+from pytest_hetgpu.model.records import Measurement, MessagePoint
 from pytest_hetgpu.store.encode import RecordError
 from pytest_hetgpu.store.properties import CellPairs, from_pairs
 from pytest_hetgpu.store.run_summary import PastCell, PastRun
@@ -68,7 +68,7 @@ def _measurements(pairs: CellPairs) -> Iterator[Measurement]:
     for name, value in pairs.measurements.items():
         match = _NUMBER.fullmatch(name)
         if match:
-            point = Point(int(match[2]), match[3], match[4] or "")
+            point = MessagePoint(int(match[2]), match[3], match[4] or "")
             yield Measurement(match[1], value, _unit(match[1]), point, ranks=0)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from pytest_hetgpu.analysis.compare.sides import Identity, Side, Way
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.sample import Sample, sample
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store.run_summary import PastCell
@@ -38,7 +38,7 @@ class Measured(NamedTuple):
     """What is measured: a metric at a point."""
 
     metric: str
-    point: Point
+    point: MessagePoint
 
 
 class Value(NamedTuple):
@@ -56,7 +56,7 @@ class NumberChange:
     matrix: str
     scenario: str
     metric: str
-    point: Point
+    point: MessagePoint
     unit: str
     way: Way = Way.SAME
     before: Sample | None = None

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pytest_hetgpu.model.external_program import Foreign
-from pytest_hetgpu.model.job import Demand
+from pytest_hetgpu.model.job import Requirements
 from pytest_hetgpu.model.outcome import Told
 from pytest_hetgpu.model.program_output import Measured
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 
 
-def lacks(demand: Demand, foreign: Foreign, told: Told) -> Iterator[str]:
+def lacks(demand: Requirements, foreign: Foreign, told: Told) -> Iterator[str]:
     """What was not measured, what was not verified, and what is wrong with the output itself."""
     rows = [row for row in told.reading.rows if row.ranks in (None, foreign.ranks) or foreign.ranks is None]
     measured = [row.point for row in rows if row.figures]
@@ -31,11 +31,11 @@ def other_world(foreign: Foreign, told: Told) -> Measured | None:
     return next((row for row in told.reading.rows if asked and row.ranks not in (None, asked)), None)
 
 
-def _among(owed: Point, found: list[Point]) -> bool:
+def _among(owed: MessagePoint, found: list[MessagePoint]) -> bool:
     """Whether a point was found; one whose type nobody asked for is found with any."""
-    return any(owed == (point if owed.dtype else Point(point.size, "", point.place)) for point in found)
+    return any(owed == (point if owed.dtype else MessagePoint(point.size, "", point.place)) for point in found)
 
 
-def _some(points: list[Point], limit: int = 5) -> str:
+def _some(points: list[MessagePoint], limit: int = 5) -> str:
     more = f" and {len(points) - limit} more" if len(points) > limit else ""
     return f"point{'s' * (len(points) > 1)} {', '.join(map(str, points[:limit]))}{more}"

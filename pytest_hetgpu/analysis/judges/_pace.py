@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from pytest_hetgpu.analysis.judges._significance import above, any_of, larger
-from pytest_hetgpu.model.job import Demand
-from pytest_hetgpu.model.records import Point, Row
+from pytest_hetgpu.model.job import Requirements
+from pytest_hetgpu.model.records import MessagePoint, Row
 from pytest_hetgpu.model.sample import FEWEST, Sample, sample, within_fences
 from pytest_hetgpu.model.thresholds import Limit
 
@@ -43,7 +43,7 @@ class State(enum.Enum):
 class Pace:
     """One point beside one of its limits. `launches` are the times in seconds that each launch measured."""
 
-    point: Point
+    point: MessagePoint
     limit: Limit
     launches: tuple[tuple[float, ...], ...]
 
@@ -120,7 +120,7 @@ class Assessment:
         return State.UNSURE if enough or self.launches >= MOST_LAUNCHES else State.DOUBTFUL
 
 
-def assess(demand: Demand, launches: Sequence[Sequence[Row]]) -> Assessment:
+def assess(demand: Requirements, launches: Sequence[Sequence[Row]]) -> Assessment:
     """Every comparison that a cell's limits ask for, with the rows of all its launches, the first one first."""
     found = [times(demand, rows) for rows in launches]
     paces = (
@@ -131,15 +131,15 @@ def assess(demand: Demand, launches: Sequence[Sequence[Row]]) -> Assessment:
     return Assessment(tuple(paces), len(launches))
 
 
-def _compared(limits: Mapping[Point, Sequence[Limit]]) -> Iterator[tuple[Point, Limit]]:
+def _compared(limits: Mapping[MessagePoint, Sequence[Limit]]) -> Iterator[tuple[MessagePoint, Limit]]:
     return ((point, limit) for point, found in limits.items() for limit in found if limit.seconds)
 
 
-def times(demand: Demand, rows: Sequence[Row]) -> Mapping[Point, Sequence[float]]:
+def times(demand: Requirements, rows: Sequence[Row]) -> Mapping[MessagePoint, Sequence[float]]:
     """Seconds that rows of the demand's operation and ranks tell of each point; of any type under no type, too."""
-    found: dict[Point, list[float]] = {}
+    found: dict[MessagePoint, list[float]] = {}
     for row in rows:
-        if row.operation == demand.operation and row.ranks in (demand.counted, 0):
+        if row.operation == demand.operation and row.ranks in (demand.row_ranks, 0):
             for point in {row.point, replace(row.point, dtype="")}:
                 found.setdefault(point, []).append(row.seconds)
     return found

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from pytest_hetgpu.analysis.judges._pace import Assessment, Pace, State, assess, times
 from pytest_hetgpu.analysis.judges.base import Case, Force, Judge, Opinion, explanation, failed, placed
-from pytest_hetgpu.model.job import Demand
+from pytest_hetgpu.model.job import Requirements
 from pytest_hetgpu.model.metrics import told
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.sample import Sample
 from pytest_hetgpu.model.sizes import show_size
 from pytest_hetgpu.model.thresholds import BANDWIDTHS, Limit
@@ -82,7 +82,7 @@ def _comparable(case: Case) -> Case:
     demand, told_of = case.job.demand, case.evidence.told
     tool, timed = told_of.tool if told_of else "", times(demand, case.evidence.rows)
 
-    def settled(point: Point, limit: Limit) -> Limit:
+    def settled(point: MessagePoint, limit: Limit) -> Limit:
         if tool and limit.tool not in ("", tool):
             return replace(limit, seconds=(), lacks=f"tool {limit.tool} before and {tool} after")
         return replace(limit, seconds=(), lacks="this run has no time of it") if point not in timed else limit
@@ -118,14 +118,14 @@ def _spread(got: Sample | None) -> float:
     return (got.high - got.low) / got.middle if got else 0.0
 
 
-def _compared(pace: Pace, demand: Demand) -> str:
+def _compared(pace: Pace, demand: Requirements) -> str:
     """`1M float32: busbw 0.8 GB/s, expected at least 0.9 (1 -10 %) from baseline 20261120-020006-02b3`."""
     metric, limit = pace.limit.metric, pace.limit
     assert pace.got
     assert pace.expected
     times = (pace.got.middle, limit.worst(pace.expected.middle), pace.expected.middle)
     got, bound, middle = (
-        f"{told(metric, time, demand.operation, pace.point.size, demand.counted):.3g}" for time in times
+        f"{told(metric, time, demand.operation, pace.point.size, demand.row_ranks):.3g}" for time in times
     )
     more = metric in BANDWIDTHS
     unit, least, sign = ("GB/s", "at least", "-") if more else ("us", "at most", "+")
@@ -139,11 +139,11 @@ def _short(pace: Pace) -> str:
     return f"{shown(pace.point) or pace.limit.metric} ({change * 100:+.0f} %)"
 
 
-def _where(point: Point) -> str:
+def _where(point: MessagePoint) -> str:
     return f"{shown(point)}: " if point.size else ""
 
 
-def shown(point: Point) -> str:
+def shown(point: MessagePoint) -> str:
     """`1M float32 in place`; nothing of what moves no data."""
     words = (show_size(point.size), point.dtype, "in place" if point.place else "")
     return " ".join(filter(None, words)) if point.size else ""
@@ -155,7 +155,7 @@ def _changed(case: Case) -> list[str]:
     return [f"{name} {was} became {now[name]}" for name, was in before.items() if now.get(name, was) != was]
 
 
-def _lacking(demand: Demand, *, owed: bool) -> str:
+def _lacking(demand: Requirements, *, owed: bool) -> str:
     """What could not be compared and why, each reason once; "" where all could."""
     reasons: dict[str, list[str]] = {}
     for point, limits in demand.limits.items():

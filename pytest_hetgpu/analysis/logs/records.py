@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from pytest_hetgpu.analysis.logs.frames import FrameReader
-from pytest_hetgpu.model.records import Device, Hello, Measurement, Point, Row
+from pytest_hetgpu.model.records import Device, Hello, Measurement, MessagePoint, Row
 
 LARGEST_NUMBER = 2**63 - 1
 LATEST = 1e11  # seconds since 1970: no clock of a node is further on
@@ -29,7 +29,7 @@ class Records:
 
     hellos: Mapping[int, Hello] = field(default_factory=dict)
     rows: tuple[Row, ...] = ()
-    checks: Mapping[int, Mapping[Point, int]] = field(default_factory=dict)
+    checks: Mapping[int, Mapping[MessagePoint, int]] = field(default_factory=dict)
     wrong: tuple[str, ...] = ()
     done: frozenset[int] = frozenset()
     corrupt: int = 0
@@ -53,7 +53,7 @@ class RecordReader:
         self._frames = FrameReader()
         self._hellos: dict[int, Hello] = {}
         self._rows: dict[Row, None] = {}
-        self._checks: dict[int, dict[Point, int]] = {}
+        self._checks: dict[int, dict[MessagePoint, int]] = {}
         self._wrong: dict[str, None] = {}
         self._done: set[int] = set()
         self._ended: dict[int, float] = {}
@@ -203,10 +203,10 @@ class RecordReader:
             self._ended.setdefault(rank, at)
 
 
-def _point(size: Any, dtype: Any, place: Any = "", *more: Any) -> Point:
+def _point(size: Any, dtype: Any, place: Any = "", *more: Any) -> MessagePoint:
     if more or place not in ("", "in"):
         raise _RecordError(place)
-    return Point(_whole(size), _text(dtype), place)
+    return MessagePoint(_whole(size), _text(dtype), place)
 
 
 def _whole(value: Any, least: int = 0) -> int:

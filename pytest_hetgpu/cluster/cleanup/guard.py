@@ -16,7 +16,7 @@ from pytest_hetgpu.cluster.cleanup.ledger import Spot
 from pytest_hetgpu.cluster.cleanup.owner import Owner, myself
 from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.extensions.runtimes.process.ledger import VARIABLE, Books, books, keep
-from pytest_hetgpu.model.job import Reach
+from pytest_hetgpu.model.job import ConnectionInfo
 
 _FAREWELL = 5.0  # seconds for a guardian that is no longer needed
 
@@ -38,10 +38,10 @@ class Guard(Books):
         if not any(spot.kind == "processes" for spot in tuple(self._open.values())):
             self._note(ledger.processes_spot())
 
-    def engine(self, reach: Reach) -> None:
+    def engine(self, reach: ConnectionInfo) -> None:
         self._note(ledger.engine_spot(reach, os.environ))
 
-    def host(self, host: str, reach: Reach) -> Callable[[], None]:
+    def host(self, host: str, reach: ConnectionInfo) -> Callable[[], None]:
         number = self._note(Spot("host", host, reach), again=True)
         return lambda: self._strike(number)
 
@@ -49,7 +49,7 @@ class Guard(Books):
         number = self._note(ledger.namespace_spot(context, namespace, config, kinds), again=True)
         return lambda: self._strike(number)
 
-    def cleared(self, reach: Reach) -> None:
+    def cleared(self, reach: ConnectionInfo) -> None:
         spot = ledger.engine_spot(reach, os.environ)
         for number in [number for number, one in self._open.items() if one == spot]:
             self._strike(number)

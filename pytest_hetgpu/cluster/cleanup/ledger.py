@@ -18,7 +18,7 @@ from typing import Any
 from pytest_hetgpu.cluster.cleanup.owner import Owner, parse
 from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.extensions.runtimes.process.segments import Segments
-from pytest_hetgpu.model.job import Reach
+from pytest_hetgpu.model.job import ConnectionInfo
 
 FOLDER_VARIABLE = "HETGPU_LEDGERS"
 ENDING = ".ledger"
@@ -36,7 +36,7 @@ class Spot:
 
     kind: str
     host: str = ""
-    reach: Reach = field(default_factory=Reach)
+    reach: ConnectionInfo = field(default_factory=ConnectionInfo)
     environ: tuple[tuple[str, str], ...] = ()
 
 
@@ -49,12 +49,12 @@ class Ledger:
     spots: tuple[Spot, ...] = field(default=())
 
 
-def engine_spot(reach: Reach, environ: Mapping[str, str]) -> Spot:
+def engine_spot(reach: ConnectionInfo, environ: Mapping[str, str]) -> Spot:
     """The place of an engine, so that it is found again without the environment it was found in."""
     url = reach.engine or environ.get("DOCKER_HOST", "")
     tls = url.startswith(("tcp://", "https://"))
     needed = tuple((name, environ[name]) for name in _TLS if tls and name in environ)
-    return Spot("engine", "", Reach(url, reach.user, reach.port, reach.key), needed)
+    return Spot("engine", "", ConnectionInfo(url, reach.user, reach.port, reach.key), needed)
 
 
 def namespace_spot(context: str, namespace: str, config: str, kinds: Sequence[str]) -> Spot:
@@ -81,7 +81,7 @@ def head(owner: Owner) -> str:
 
 def opened(number: int, spot: Spot) -> str:
     """The line for a place, called by its number when it is closed."""
-    reach = {name: getattr(spot.reach, name) for name in Reach.__dataclass_fields__}
+    reach = {name: getattr(spot.reach, name) for name in ConnectionInfo.__dataclass_fields__}
     return json.dumps({"at": number, "kind": spot.kind, "host": spot.host, **reach, "environ": spot.environ}) + "\n"
 
 
@@ -118,7 +118,7 @@ def _entry(line: str) -> dict[str, Any]:
 
 
 def _spot(entry: Mapping[str, Any]) -> Spot:
-    reach = Reach(*(entry.get(name) for name in Reach.__dataclass_fields__))  # type: ignore[arg-type]
+    reach = ConnectionInfo(*(entry.get(name) for name in ConnectionInfo.__dataclass_fields__))  # type: ignore[arg-type]
     environ = tuple((str(name), str(value)) for name, value in entry.get("environ") or ())
     return Spot(str(entry["kind"]), str(entry.get("host") or ""), reach, environ)
 

@@ -24,7 +24,7 @@ from pytest_hetgpu.extensions.runtimes._kubernetes import leavings as _pods
 from pytest_hetgpu.extensions.runtimes._kubernetes.client import Cluster, Refused
 from pytest_hetgpu.extensions.runtimes.process.ledger import LABEL
 from pytest_hetgpu.extensions.runtimes.process.ssh import explained, ssh_command
-from pytest_hetgpu.model.job import Reach
+from pytest_hetgpu.model.job import ConnectionInfo
 
 _PATIENCE = 60.0  # seconds for a host to answer
 _REMOVAL = 20.0  # seconds in which what was removed must be gone
@@ -114,7 +114,7 @@ class Here(_Machine):
 class Host(_Machine):
     """A host's, by ssh."""
 
-    def __init__(self, host: str, reach: Reach) -> None:
+    def __init__(self, host: str, reach: ConnectionInfo) -> None:
         self.words = f"{host}{f', port {reach.port}' if reach.port else ''}"
         self._host, self._reach = host, reach
         self.name = host
@@ -128,7 +128,7 @@ class Host(_Machine):
 class OnEngine(Place):
     """A container engine's containers and networks."""
 
-    def __init__(self, reach: Reach, environ: Mapping[str, str] | None = None) -> None:
+    def __init__(self, reach: ConnectionInfo, environ: Mapping[str, str] | None = None) -> None:
         with _environment(environ or {}):
             self._engine = engine_of("engine", reach)
         self._environ = dict(environ or {})

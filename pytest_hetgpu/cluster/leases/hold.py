@@ -22,7 +22,7 @@ from pytest_hetgpu.cluster.leases.keeper import Keeper, keepers
 from pytest_hetgpu.errors import NotHere, ProvisionError, UsageError
 from pytest_hetgpu.extensions.runtimes._docker.address import address
 from pytest_hetgpu.extensions.runtimes.process.ledger import books
-from pytest_hetgpu.model.job import Job, Node, Reach
+from pytest_hetgpu.model.job import ConnectionInfo, Job, Node
 from pytest_hetgpu.model.slurm import SCHEDULERS
 
 FOLDER_VARIABLE = "HETGPU_LEASES"
@@ -47,7 +47,7 @@ class Wanted:
 
     name: str
     words: str
-    reach: Reach | None = None
+    reach: ConnectionInfo | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def wanted(nodes: Iterable[Node]) -> tuple[Wanted, ...]:
 
 def _wanted(node: Node) -> Wanted:
     if node.hardware.runtime == "ssh":
-        return Wanted(node.host, node.host, Reach("", node.reach.user, node.reach.port, node.reach.key))
+        return Wanted(node.host, node.host, ConnectionInfo("", node.reach.user, node.reach.port, node.reach.key))
     if node.hardware.runtime != "docker":
         return Wanted(HOST, node.host)
     try:
@@ -144,7 +144,7 @@ def _granted_late(lease: _Lease, one: Wanted, deadline: float, waits: Waits | No
 
 def held(job: Job, waits: Callable[[Job, str], None] | None = None) -> AbstractContextManager[Holding]:
     """`hold` of all that a job's nodes are on."""
-    return hold(wanted(job.everybody), cell=job.label, waits=partial(waits, job) if waits else None)
+    return hold(wanted(job.all_nodes), cell=job.label, waits=partial(waits, job) if waits else None)
 
 
 def shut() -> None:

@@ -18,7 +18,7 @@ from pytest_hetgpu.extensions.runtimes.agent.link import BOOT
 from pytest_hetgpu.extensions.runtimes.process.ledger import books
 from pytest_hetgpu.extensions.runtimes.process.pipe import ProcessPipe
 from pytest_hetgpu.extensions.runtimes.process.ssh import explained, ssh_command
-from pytest_hetgpu.model.job import Reach
+from pytest_hetgpu.model.job import ConnectionInfo
 
 _PATIENCE = 30.0  # seconds for an answer of a host
 _ROUND = 1.0  # seconds for an answer at once
@@ -30,7 +30,7 @@ _AGAIN = 60.0  # seconds until a host without a keeper is asked again
 class Keeper:
     """One host's. `identity` is the lock's, as `Claim.identity`. ProvisionError of the host where there can be none."""
 
-    def __init__(self, host: str, reach: Reach) -> None:
+    def __init__(self, host: str, reach: ConnectionInfo) -> None:
         self.host = host
         self._reach = reach
         text = Path(__file__).with_name("claims.py").read_bytes()
@@ -151,10 +151,10 @@ class Keepers:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: dict[tuple[str, Reach], Keeper] = {}
-        self._failed: dict[tuple[str, Reach], tuple[float, str]] = {}
+        self._kept: dict[tuple[str, ConnectionInfo], Keeper] = {}
+        self._failed: dict[tuple[str, ConnectionInfo], tuple[float, str]] = {}
 
-    def of(self, hosts: Iterable[tuple[str, Reach]]) -> dict[tuple[str, Reach], Keeper | str]:
+    def of(self, hosts: Iterable[tuple[str, ConnectionInfo]]) -> dict[tuple[str, ConnectionInfo], Keeper | str]:
         """A keeper for each host, made side by side, or why it can have none."""
         wanted = tuple(dict.fromkeys(hosts))
         with self._lock:
@@ -181,7 +181,7 @@ class Keepers:
             keeper.close()
 
 
-def _made(key: tuple[str, Reach]) -> Keeper | str:
+def _made(key: tuple[str, ConnectionInfo]) -> Keeper | str:
     """Why, where the host cannot hold a claim; if nothing leads there, making a node on it will say so."""
     try:
         return Keeper(*key)

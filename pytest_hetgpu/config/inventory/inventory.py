@@ -37,7 +37,7 @@ from pytest_hetgpu.config.matrix.pods import PodsShape, reference
 from pytest_hetgpu.errors import InventoryError, NotHere
 from pytest_hetgpu.extensions.inventories.base import Found
 from pytest_hetgpu.extensions.registry import names
-from pytest_hetgpu.model.job import Hardware, Reach
+from pytest_hetgpu.model.job import ConnectionInfo, Hardware
 from pytest_hetgpu.model.messages import show
 from pytest_hetgpu.model.slurm import SCHEDULERS
 
@@ -70,7 +70,7 @@ class HostShape(Shape):
         """The noun; a relative key is looked for in `folder`."""
         key = str(_below(folder, self.key)) if self.key else None
         engine = self.engine or ("" if self.address in HERE else self._over_ssh())
-        reach = Reach(engine, self.user, self.port, key)
+        reach = ConnectionInfo(engine, self.user, self.port, key)
         return Host(self.address, reach, self.prefix or "", frozenset(self.capabilities))
 
     def _over_ssh(self) -> str:
@@ -115,7 +115,7 @@ class Host:
     """One host that can be a node. `prefix` is where its MPI is, "" where the matrix or PATH says so."""
 
     address: str
-    reach: Reach = field(default_factory=Reach)
+    reach: ConnectionInfo = field(default_factory=ConnectionInfo)
     prefix: str = ""
     capabilities: frozenset[str] = frozenset()
 

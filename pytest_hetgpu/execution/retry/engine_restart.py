@@ -92,8 +92,8 @@ WAITS = "waits for the container engine at "
 def _services(job: Job) -> tuple[Service, ...]:
     """What makes the nodes of a job and may be restarted; nothing for a job whose nodes are processes of this one's."""
     found: list[Service] = []
-    for kind in dict.fromkeys(node.hardware.runtime for node in job.everybody if job.joined):
-        nodes = [node for node in job.everybody if node.hardware.runtime == kind]
+    for kind in dict.fromkeys(node.hardware.runtime for node in job.all_nodes if job.is_multi_host):
+        nodes = [node for node in job.all_nodes if node.hardware.runtime == kind]
         found += find("runtimes", kind, MemberRuntime).services(nodes)  # type: ignore[type-abstract]
     return tuple(found)
 

@@ -51,7 +51,7 @@ class NodeHealth:
 
     def ran(self, job: Job, outcome: Outcome, result: RunResult) -> None:
         """A job was run on its nodes."""
-        if job.joined:
+        if job.is_multi_host:
             self._journal.health(quarantine.of_run(job, outcome, result))
 
     def unfit(self, job: Job) -> str:

@@ -44,13 +44,13 @@ def name_of(node: Node) -> str:
 
 def names(job: Job) -> tuple[str, ...]:
     """As `named`, of the nodes of a job that can be given up, each once: a scheduler gives others the next time."""
-    mine = (node for node in job.everybody if node.hardware.runtime not in SCHEDULERS)
+    mine = (node for node in job.all_nodes if node.hardware.runtime not in SCHEDULERS)
     return tuple(dict.fromkeys(map(name_of, mine)))
 
 
 def of_error(job: Job, blamed: str, why: str) -> Health:
     """What a job's nodes have shown that could not be made ready; `blamed` is the name of the one at fault."""
-    found = [node for node in job.everybody if blamed == node.name or blamed.startswith(f"{node.name} (")]
+    found = [node for node in job.all_nodes if blamed == node.name or blamed.startswith(f"{node.name} (")]
     failed = {name_of(node): why for node in found}
     return _health(job, failed, why, came_up=False, ready=False)
 
@@ -65,11 +65,11 @@ def of_run(job: Job, outcome: Outcome, result: RunResult) -> Health:
     if lost_its_engine(outcome) or any(ENGINE_AWAY in line for line in result.lost):
         return _health(job, {}, "", came_up=started and outcome.kind not in _NOT_UP)
     hosts = outcome.signature.hosts if outcome.signature and outcome.kind in _NOT_UP and not started else ()
-    for node in job.everybody:
+    for node in job.all_nodes:
         lost = next((line for line in result.lost if line.startswith(f"node {node.name} (")), "")
         if lost:
             failed[name_of(node)] = lost
-        elif node.name in hosts and not set(hosts) >= {one.name for one in job.everybody}:
+        elif node.name in hosts and not set(hosts) >= {one.name for one in job.all_nodes}:
             failed[name_of(node)] = outcome.why
     came_up = started and outcome.kind not in _NOT_UP
     failing = outcome.kind in _NOT_UP and outcome.verdict.fails and not started

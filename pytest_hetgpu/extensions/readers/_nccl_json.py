@@ -15,7 +15,7 @@ from typing import Any, TypeGuard
 from pytest_hetgpu.extensions.readers import _nccl
 from pytest_hetgpu.extensions.readers.base import MOST_ROWS, Reader, whole
 from pytest_hetgpu.model.program_output import Figure, Measured, Reading
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 
 _LONGEST = 64 << 20
 _KEYS = {
@@ -97,7 +97,7 @@ class Document:
             for key, place in _PLACES:
                 body = result.get(key)
                 if isinstance(body, dict):
-                    point = Point(size, _nccl.TYPES.get(dtype, dtype), place)
+                    point = MessagePoint(size, _nccl.TYPES.get(dtype, dtype), place)
                     figures = self._figures(body, _KEYS) | self._figures(
                         _map(result, f"{key}_per_iter"), _PER_ITERATION
                     )

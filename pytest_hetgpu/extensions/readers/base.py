@@ -19,7 +19,7 @@ from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.model import metrics
 from pytest_hetgpu.model.external_program import Foreign
 from pytest_hetgpu.model.program_output import Exited, Measured, Reading
-from pytest_hetgpu.model.records import Measurement, Point, Row
+from pytest_hetgpu.model.records import Measurement, MessagePoint, Row
 from pytest_hetgpu.model.verdict import Kind
 
 MOST_ROWS = 100_000
@@ -41,7 +41,7 @@ class Asked:
 
     argv: tuple[str, ...] = ()
     reader: str = ""
-    points: tuple[Point, ...] = ()
+    points: tuple[MessagePoint, ...] = ()
     ranks: int | None = None
     operation: str = ""
 
@@ -193,7 +193,7 @@ def quoted(text: str) -> str:
 
 def factor(operation: str, ranks: int) -> float | None:
     """`busbw / algbw` of an operation; None where bandwidths are not defined for it."""
-    (*_, last) = metrics.measurements([Row(operation, Point(10**9, ""), max(ranks, 1), 0, 1.0)])
+    (*_, last) = metrics.measurements([Row(operation, MessagePoint(10**9, ""), max(ranks, 1), 0, 1.0)])
     return last.value if last.metric == "busbw" else None
 
 

@@ -16,7 +16,7 @@ from pytest_hetgpu.extensions.readers import _units
 from pytest_hetgpu.extensions.readers.base import Asked, Notes, Reader, quoted, whole
 from pytest_hetgpu.model.messages import show
 from pytest_hetgpu.model.program_output import Exited, Figure, Measured, Reading
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.sizes import parse_size
 from pytest_hetgpu.model.verdict import Kind
 
@@ -94,7 +94,7 @@ class Command(Reader):
         self.add(
             Measured(
                 groups.get("operation") or item.operation or self.asked.operation,
-                Point(size, groups.get("dtype") or item.dtype, self.asked.place),
+                MessagePoint(size, groups.get("dtype") or item.dtype, self.asked.place),
                 ranks,
                 {metric: Figure(value, name)},
                 whole(groups.get("iterations", "")),

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pytest_hetgpu.extensions.output_patterns import ReaderSettings
 from pytest_hetgpu.extensions.readers.base import LONGEST_LINE, Asked, Reader, number, quoted, whole
 from pytest_hetgpu.model.program_output import Figure, Measured, Reading
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 
 _HEADER = re.compile(r"# Size \[B\]  (?P<column>Bandwidth \[MB/s\]|Tasks/s)(?P<statistics> \| Time Mean \[s\] .*)?")
 _WORKERS = re.compile(r"# (\w+) - (\d{1,9}) workers, (\d{1,9}) tasks/worker")
@@ -105,7 +105,7 @@ class Mpi4pyBench(Reader):
         tasks = self._column == "Tasks/s"
         figures = self._figures(found, tasks, line)
         if figures:
-            point = Point(size, self._dtype(size), self.asked.place)
+            point = MessagePoint(size, self._dtype(size), self.asked.place)
             self.add(
                 Measured(self._operation, point, self._ranks(tasks), figures, whole(found["samples"] or ""), line=line)
             )
@@ -132,7 +132,7 @@ class Mpi4pyBench(Reader):
         self._header = self._header or line or 1
         self._alone += ranks == 1
         figures = {"latency": Figure(seconds / loops, "s")}
-        point = Point(size, self._dtype(size), self.asked.place)
+        point = MessagePoint(size, self._dtype(size), self.asked.place)
         self.add(Measured("ringtest", point, ranks, figures, loops, line=line))
 
     def _ranks(self, tasks: bool) -> int | None:

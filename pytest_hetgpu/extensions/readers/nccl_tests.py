@@ -22,7 +22,7 @@ from pytest_hetgpu.extensions.readers import _nccl
 from pytest_hetgpu.extensions.readers._nccl_json import Document
 from pytest_hetgpu.extensions.readers.base import LONGEST_LINE, Asked, Reader, number, quoted, whole
 from pytest_hetgpu.model.program_output import Exited, Measured, Reading
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.verdict import Kind
 
 _VERSION = re.compile(r"# ([nr]ccl)-tests version (\S+)(?: [nr]ccl-headers=\d+ [nr]ccl-library=(\d+))?")
@@ -209,9 +209,9 @@ class NcclTests(Reader):
             if not all(map(_like_cell, named.values())):
                 self.notes.add("a row that something else was printed into", line)
                 return
-            self._keep(Point(size, _nccl.TYPES.get(dtype, dtype), place), named, line)
+            self._keep(MessagePoint(size, _nccl.TYPES.get(dtype, dtype), place), named, line)
 
-    def _keep(self, point: Point, cells: dict[str, str], line: int) -> None:
+    def _keep(self, point: MessagePoint, cells: dict[str, str], line: int) -> None:
         wrong = (
             _nccl.wrong(self, cells["#wrong"], line) if "#wrong" in cells else _nccl.deviation(cells.get("error", ""))
         )

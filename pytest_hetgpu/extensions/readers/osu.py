@@ -19,7 +19,7 @@ from pathlib import PurePosixPath
 from pytest_hetgpu.extensions.output_patterns import ReaderSettings
 from pytest_hetgpu.extensions.readers.base import LONGEST_LINE, Asked, Reader, number, quoted, times_ranks, whole
 from pytest_hetgpu.model.program_output import Figure, Measured, Reading
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 
 _TITLE = re.compile(
     r"# OSU (?P<library>[A-Z][A-Za-z+]*(?:_[A-Z][a-z_]*)?)(?P<memory>-[A-Z]+(?: MANAGED)?)? ?(?P<title>[^#]*?) ?Test"
@@ -234,7 +234,7 @@ class Osu(Reader):
             self.notes.add(f"how many ranks took part must be known to tell {self._operation}'s size", line)
             return
         dtype = self._dtype or ("float32" if self._base in _REDUCTIONS else "int8")
-        point = Point(defined, dtype, self.asked.place) if "Size" in cells else Point(0, "none")
+        point = MessagePoint(defined, dtype, self.asked.place) if "Size" in cells else MessagePoint(0, "none")
         wrong = _CHECKS[cells.get("Validation", "N/A")]
         iterations = whole(cells.get("Iterations", ""))
         self.add(Measured(self._operation, point, ranks, figures, iterations, wrong, line))

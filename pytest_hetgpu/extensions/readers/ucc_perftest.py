@@ -18,7 +18,7 @@ import re
 from pytest_hetgpu.extensions.output_patterns import ReaderSettings
 from pytest_hetgpu.extensions.readers.base import LONGEST_LINE, Asked, Reader, factor, number, quoted, whole
 from pytest_hetgpu.model.program_output import Figure, Measured, Reading
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 
 _SETTING = re.compile(r"(Collective|Memory type|Datatype|Data type|Inplace|Iteration mode|  small|  large):? +(\S+)")
 _HEADER = re.compile(r"Count +Size +Time, us(?P<bandwidth> +(?:Bus )?Bandwidth, GB/s)?\s*")
@@ -100,7 +100,7 @@ class UccPerftest(Reader):
 
     def _keep(self, tokens: list[str], figures: dict[str, Figure], line: int) -> None:
         if tokens[1] == "N/A":
-            point: Point | None = Point(0, "none")
+            point: MessagePoint | None = MessagePoint(0, "none")
         else:
             point = self._point(tokens[1], figures, line)
         if point is not None and figures:
@@ -112,7 +112,7 @@ class UccPerftest(Reader):
                 )
             )
 
-    def _point(self, token: str, figures: dict[str, Figure], line: int) -> Point | None:
+    def _point(self, token: str, figures: dict[str, Figure], line: int) -> MessagePoint | None:
         size, ranks = whole(token), self.asked.ranks
         if size is None:
             self.notes.add(f"the size is {quoted(token)}, no whole number", line)
@@ -131,7 +131,7 @@ class UccPerftest(Reader):
             size *= parts
         inplace = self._settings.get("Inplace", "") == "1"
         dtype = self._settings.get("Datatype") or self._settings.get("Data type", "")
-        return Point(size, dtype, "in" if inplace else self.asked.place)
+        return MessagePoint(size, dtype, "in" if inplace else self.asked.place)
 
     def _parts(self, size: int, ranks: int, figures: dict[str, Figure]) -> int | None:
         """How many of the printed size make the whole: by the bandwidth, or by what only late releases print."""

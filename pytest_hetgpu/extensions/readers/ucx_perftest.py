@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pytest_hetgpu.extensions.output_patterns import ReaderSettings
 from pytest_hetgpu.extensions.readers.base import LONGEST_LINE, Asked, Reader, number, quoted, whole
 from pytest_hetgpu.model.program_output import Figure, Measured, Reading
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 
 _BOX = re.compile(r"\| (API|Test|Send memory|Recv memory|Message size):\s+(.*?)\s*\|")
 _KIND = re.compile(r"\|\s+\|(?:\s+\|)?\s+(latency|overhead) \(usec\)\s+\|")
@@ -138,7 +138,7 @@ class UcxPerftest(Reader):
             return
         checked = "-V" in self.asked.argv and self._is_latency
         wrong = 1 if self._invalid else 0 if checked else None
-        point = Point(size, self._dtype(size), self.asked.place)
+        point = MessagePoint(size, self._dtype(size), self.asked.place)
         ranks = 1 if "-l" in self.asked.argv else 2
         figures = self._figures(numbers, line)
         self._hold(size, numbers, line)

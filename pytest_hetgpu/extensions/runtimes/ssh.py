@@ -9,7 +9,7 @@ from pytest_hetgpu.extensions.runtimes.base import Gathering, Member, MemberRunt
 from pytest_hetgpu.extensions.runtimes.process.ledger import books
 from pytest_hetgpu.extensions.runtimes.process.pipe import ProcessPipe
 from pytest_hetgpu.extensions.runtimes.process.ssh import explained, ssh_command
-from pytest_hetgpu.model.job import Node, Reach
+from pytest_hetgpu.model.job import ConnectionInfo, Node
 
 _NOTHING_STARTED = (127, 255)  # no python3 there, or no way there
 
@@ -41,7 +41,7 @@ class Ssh(MemberRuntime):
 
 
 class _SshPipe(ProcessPipe):
-    def __init__(self, host: str, reach: Reach, argv: tuple[str, ...]) -> None:
+    def __init__(self, host: str, reach: ConnectionInfo, argv: tuple[str, ...]) -> None:
         self._host = host
         self._reach = reach
         super().__init__(argv)

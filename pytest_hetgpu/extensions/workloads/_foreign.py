@@ -17,7 +17,7 @@ from pydantic_core.core_schema import CoreSchema, no_info_after_validator_functi
 from pytest_hetgpu.extensions.workloads.base import Workload, WorkloadSettings
 from pytest_hetgpu.model.external_program import Foreign
 from pytest_hetgpu.model.messages import show
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.sizes import show_size
 
 PYTHON = "{python}"
@@ -103,14 +103,14 @@ class ForeignWorkload(Workload):
         return Foreign(
             argv=self.command(),
             reader=self.reader,
-            ranks=self.counted(ranks),
+            ranks=self.row_ranks(ranks),
             check=self.settings.check,
             layer=self.layer,
             memory=self.memory,
             iterations=getattr(self.settings, "iterations", 0),
         )
 
-    def counted(self, ranks: int) -> int | None:
+    def row_ranks(self, ranks: int) -> int | None:
         """How many ranks its rows must be of in a world of so many; None where it tells none."""
         return ranks
 
@@ -150,6 +150,6 @@ def unchecked(who: str) -> ValueError:
     return ValueError(f"{who} verifies nothing: `check: false` says that what it prints is all that is owed")
 
 
-def points(sizes: tuple[int, ...], dtype: str, *places: str) -> tuple[Point, ...]:
+def points(sizes: tuple[int, ...], dtype: str, *places: str) -> tuple[MessagePoint, ...]:
     """A point for each size and place; dtype "" accepts any."""
-    return tuple(Point(size, dtype, place) for size in sizes for place in places or ("",))
+    return tuple(MessagePoint(size, dtype, place) for size in sizes for place in places or ("",))

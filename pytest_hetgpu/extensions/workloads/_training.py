@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from pytest_hetgpu.extensions.workloads.base import ITEM_BYTES, Backend, Workload, WorkloadSettings
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 
 FEATURES = 32
 Places = Annotated[Literal["host", "device"], Field(description="where tensors are")]
@@ -56,10 +56,10 @@ class Training(TorchWorkload):
             *("--hidden", str(asked.hidden)),
         )
 
-    def points(self) -> tuple[Point, ...]:
+    def points(self) -> tuple[MessagePoint, ...]:
         hidden = self.settings.hidden
         parameters = (FEATURES + 1) * hidden + hidden + 1
-        return (Point(parameters * ITEM_BYTES[self.dtype], self.dtype),)
+        return (MessagePoint(parameters * ITEM_BYTES[self.dtype], self.dtype),)
 
     def unsuitable(self, ranks: int) -> str | None:
         step = self.settings.batch * ranks

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytest_hetgpu.extensions.workloads.base import Repeated, Workload
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 
 
 class Barrier(Workload):
@@ -18,5 +18,5 @@ class Barrier(Workload):
         by_torch = ("torch_sweep.py", "--operation", "barrier", "--backend", self.backend)
         return *(by_torch if self.backend else ("barrier.py",)), *self.settings.timing()
 
-    def points(self) -> tuple[Point, ...]:
-        return (Point(0, "none"),)
+    def points(self) -> tuple[MessagePoint, ...]:
+        return (MessagePoint(0, "none"),)

@@ -12,7 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from pytest_hetgpu.model.external_program import Foreign
 from pytest_hetgpu.model.messages import known, show
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.sizes import parse_sizes, show_size
 
 ITEM_BYTES = {"int8": 1, "uint8": 1, "int32": 4, "int64": 8, "float16": 2, "float32": 4, "float64": 8}
@@ -169,10 +169,10 @@ class Workload(abc.ABC):
         return interpreter, *runner, f"{programs}/{file}", *arguments
 
     @abc.abstractmethod
-    def points(self) -> tuple[Point, ...]:
+    def points(self) -> tuple[MessagePoint, ...]:
         """What must be checked on every rank, and timed when `measured`."""
 
-    def owed(self, ranks: int) -> tuple[Point, ...]:
+    def owed(self, ranks: int) -> tuple[MessagePoint, ...]:
         """The points of a world of so many ranks."""
         return self.points()
 
@@ -214,10 +214,10 @@ class SweepWorkload(Workload):
             *sweep.timing(),
         )
 
-    def points(self) -> tuple[Point, ...]:
+    def points(self) -> tuple[MessagePoint, ...]:
         places = ("in" if self.operation in REDUCED_IN_PLACE else "",) if self.backend else PLACES[self._in_place]
         swept = itertools.product(self.settings.dtype, self.settings.sizes, places)
-        return tuple(Point(size, dtype, place) for dtype, size, place in swept)
+        return tuple(MessagePoint(size, dtype, place) for dtype, size, place in swept)
 
     def unsuitable(self, ranks: int) -> str | None:
         if reason := self._unknown_place():

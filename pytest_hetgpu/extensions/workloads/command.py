@@ -11,7 +11,7 @@ from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.extensions.output_patterns import CommandSettings, compiled
 from pytest_hetgpu.extensions.workloads._foreign import ForeignSettings, ForeignWorkload, Tokens
 from pytest_hetgpu.model.external_program import Foreign
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 
 
 class CommandWorkSettings(ForeignSettings, CommandSettings):
@@ -56,7 +56,7 @@ class CommandWork(ForeignWorkload):
     def command(self) -> tuple[str, ...]:
         return (*self.settings.argv, *self.settings.arguments)
 
-    def points(self) -> tuple[Point, ...]:
+    def points(self) -> tuple[MessagePoint, ...]:
         return ()
 
     def foreign(self, ranks: int) -> Foreign:
@@ -65,7 +65,7 @@ class CommandWork(ForeignWorkload):
         # What it must show is in its patterns, not in points.
         return replace(super().foreign(ranks), settings=told, check=False, proof=self.settings.mpi)
 
-    def counted(self, ranks: int) -> int | None:
+    def row_ranks(self, ranks: int) -> int | None:
         return None
 
     def unsuitable(self, ranks: int) -> str | None:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from pytest_hetgpu.extensions.workloads.base import Workload, WorkloadSettings
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 
 Fault = Literal[
     "none",
@@ -63,8 +63,8 @@ class FaultWorkload(Workload):
         asked = self.settings
         return "fault.py", "--fault", asked.fault, "--rank", str(asked.rank), "--when", asked.when
 
-    def points(self) -> tuple[Point, ...]:
-        return (Point(1024, "float32"),)
+    def points(self) -> tuple[MessagePoint, ...]:
+        return (MessagePoint(1024, "float32"),)
 
     def unsuitable(self, ranks: int) -> str | None:
         rank = self.settings.rank

@@ -16,7 +16,7 @@ from pytest_hetgpu.extensions.workloads._foreign import (
     unchecked,
 )
 from pytest_hetgpu.extensions.workloads.base import Sizes
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.sizes import parse_sizes
 
 
@@ -71,10 +71,10 @@ class Mpi4pyBench(ForeignWorkload):
         tokens = [token for option in often for token in option]
         return ("pingpong", "-m", str(sizes[0]), "-n", str(sizes[-1]), *tokens)
 
-    def points(self) -> tuple[Point, ...]:
+    def points(self) -> tuple[MessagePoint, ...]:
         return points(self.settings.swept, "uint8")
 
-    def counted(self, ranks: int) -> int:
+    def row_ranks(self, ranks: int) -> int:
         return min(ranks, 2) if self.settings.benchmark == "pingpong" else ranks
 
     def unsuitable(self, ranks: int) -> str | None:

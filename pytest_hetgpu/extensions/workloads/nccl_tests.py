@@ -16,7 +16,7 @@ from pytest_hetgpu.extensions.workloads._foreign import (
     points,
 )
 from pytest_hetgpu.extensions.workloads.base import Sizes
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.sizes import parse_sizes, show_size
 
 # Of these each rank's share is rounded down to whole 16 bytes (src/*.cu, `*GetCollByteCount`).
@@ -85,21 +85,22 @@ class NcclTests(ForeignWorkload):
             *asked.arguments,
         )
 
-    def points(self) -> tuple[Point, ...]:
+    def points(self) -> tuple[MessagePoint, ...]:
         places = ("",) if self.settings.name in _OUT_OF_PLACE else ("", "in")
         return points(self.settings.sizes, self.settings.dtype, *places)
 
-    def counted(self, ranks: int) -> int:
+    def row_ranks(self, ranks: int) -> int:
         return ranks * self.settings.gpus * self.settings.threads
 
     def unsuitable(self, ranks: int) -> str | None:
-        if self.counted(ranks) < 2:
+        if self.row_ranks(ranks) < 2:
             return "needs at least 2 GPUs (ranks x threads x gpus): one alone moves nothing"
-        share = self.counted(ranks) * _SHARE
+        parts = self.row_ranks(ranks)
+        share = parts * _SHARE
         uneven = [show_size(size) for size in self.settings.sizes if size % share]
         if self.settings.name in _DIVIDED and uneven:
             return (
-                f"divides every size among {self.counted(ranks)} ranks by whole {_SHARE} bytes: no multiple of {share} "
+                f"divides every size among {parts} ranks by whole {_SHARE} bytes: no multiple of {share} "
                 f"bytes {'are' if len(uneven) > 1 else 'is'} {', '.join(uneven[:5])}"
             )
         return None

@@ -18,7 +18,7 @@ from pytest_hetgpu.extensions.workloads._foreign import (
     unchecked,
 )
 from pytest_hetgpu.extensions.workloads.base import Sizes
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.sizes import parse_sizes
 
 _PAIR = re.compile(r"(latency|bw|bibw)(_mt|_mp)?(_persistent)?|(put|get|acc|cas|fop|get_acc)_(latency|bw|bibw)")
@@ -88,13 +88,13 @@ class Osu(ForeignWorkload):
             *asked.arguments,
         )
 
-    def points(self) -> tuple[Point, ...]:
+    def points(self) -> tuple[MessagePoint, ...]:
         return self.owed(1)
 
-    def owed(self, ranks: int) -> tuple[Point, ...]:
+    def owed(self, ranks: int) -> tuple[MessagePoint, ...]:
         asked = self.settings
         if _BARRIER.fullmatch(asked.name):
-            return (Point(0, "none"),)
+            return (MessagePoint(0, "none"),)
         blocks = ranks if _BLOCKS.fullmatch(asked.name) else 1
         return points(tuple(size * blocks for size in asked.sizes), asked.dtype or "", "in" if asked.in_place else "")
 

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from pytest_hetgpu.extensions.workloads._training import TorchSettings, TorchWorkload
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 
 
 class PiSettings(TorchSettings):
@@ -28,5 +28,5 @@ class PiTrapezoid(TorchWorkload):
         where = ("--backend", self.backend, "--memory", asked.memory)
         return "pi_trapezoid.py", *where, "--intervals", str(asked.intervals)
 
-    def points(self) -> tuple[Point, ...]:
-        return (Point(8, "float64"),)
+    def points(self) -> tuple[MessagePoint, ...]:
+        return (MessagePoint(8, "float64"),)

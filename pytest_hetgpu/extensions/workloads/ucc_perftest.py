@@ -16,7 +16,7 @@ from pytest_hetgpu.extensions.workloads._foreign import (
     unchecked,
 )
 from pytest_hetgpu.extensions.workloads.base import ITEM_BYTES, Sizes
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.sizes import parse_sizes
 
 _BLOCKS = ("allgather", "gather")
@@ -72,12 +72,12 @@ class UccPerftest(ForeignWorkload):
             *asked.arguments,
         )
 
-    def points(self) -> tuple[Point, ...]:
+    def points(self) -> tuple[MessagePoint, ...]:
         return self.owed(1)
 
-    def owed(self, ranks: int) -> tuple[Point, ...]:
+    def owed(self, ranks: int) -> tuple[MessagePoint, ...]:
         asked = self.settings
         if asked.collective == "barrier":
-            return (Point(0, "none"),)
+            return (MessagePoint(0, "none"),)
         blocks = ranks if asked.collective in _BLOCKS else 1
         return points(tuple(size * blocks for size in asked.sizes), asked.dtype, "in" if asked.in_place else "")

@@ -14,7 +14,7 @@ from pytest_hetgpu.extensions.workloads._foreign import (
     points,
     unchecked,
 )
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.sizes import parse_size
 
 
@@ -71,7 +71,7 @@ class UcxPerftest(ForeignWorkload):
     def options(self) -> tuple[str, ...]:
         return "--door", f"{{node0}}:{self.settings.port}"
 
-    def points(self) -> tuple[Point, ...]:
+    def points(self) -> tuple[MessagePoint, ...]:
         return points((self.settings.size,), "uint8")
 
     def unsuitable(self, ranks: int) -> str | None:

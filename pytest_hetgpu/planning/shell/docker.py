@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from pytest_hetgpu.model.job import ContainerOptions, Image, Node, Reach
+from pytest_hetgpu.model.job import ConnectionInfo, ContainerOptions, Image, Node
 
 
 def run_command(node: Node, placement: str, *, labels: Mapping[str, str] | None = None) -> tuple[str, ...]:
@@ -25,12 +25,12 @@ def run_command(node: Node, placement: str, *, labels: Mapping[str, str] | None 
     )
 
 
-def network_command(reach: Reach, placement: str) -> tuple[str, ...]:
+def network_command(reach: ConnectionInfo, placement: str) -> tuple[str, ...]:
     """Makes the network of a placement whose nodes are containers of one engine."""
     return (*docker(reach), "network", "create", network_name(placement))
 
 
-def build_command(image: Image, reach: Reach) -> tuple[str, ...]:
+def build_command(image: Image, reach: ConnectionInfo) -> tuple[str, ...]:
     """Builds an image that has a folder; () for one that is used as it is (`docker run` pulls it)."""
     if not image.folder:
         return ()
@@ -54,12 +54,12 @@ def _plain(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.-]", "-", name)
 
 
-def docker(reach: Reach) -> tuple[str, ...]:
+def docker(reach: ConnectionInfo) -> tuple[str, ...]:
     """The docker client, for the engine of a node."""
     return ("docker", "-H", _address(reach)) if reach.engine else ("docker",)
 
 
-def _address(reach: Reach) -> str:
+def _address(reach: ConnectionInfo) -> str:
     """The engine's address with the user and port that it leaves to the host's entry."""
     scheme, _, rest = reach.engine.partition("://")
     if scheme != "ssh":

@@ -36,31 +36,31 @@ def preparation(job: Job, programs: str) -> Iterator[str]:
 def asking(job: Job) -> Iterator[str]:
     """The lines of `preparation` that ask a scheduler for nodes: before they succeed there is nothing to clean."""
     placement = placement_name(job)
-    if any(node.hardware.batch for node in job.everybody):
-        batches = [node.hardware.batch for node in job.everybody if node.hardware.batch]
+    if any(node.hardware.batch for node in job.all_nodes):
+        batches = [node.hardware.batch for node in job.all_nodes if node.hardware.batch]
         yield shlex.join(("salloc", *components(f"hetgpu-{placement}", batches)))
-    if pods := kubectl.ours(job.everybody):
+    if pods := kubectl.ours(job.all_nodes):
         yield from kubectl.creation(pods, placement)
 
 
 def readiness(job: Job, programs: str) -> Iterator[str]:
     """The other lines of `preparation`."""
     placement = placement_name(job)
-    if pods := kubectl.ours(job.everybody):
+    if pods := kubectl.ours(job.all_nodes):
         yield from kubectl.arrival(pods, placement)
     yield from _keys(job)
-    built = dict.fromkeys(build_command(node.image, node.reach) for node in job.everybody if node.image)
+    built = dict.fromkeys(build_command(node.image, node.reach) for node in job.all_nodes if node.image)
     yield from (shlex.join(command) for command in built if command)
-    if any(node.container and node.container.network == "user" for node in job.everybody):
-        yield shlex.join(network_command(job.starter.reach, placement))
-    for node in job.everybody:
+    if any(node.container and node.container.network == "user" for node in job.all_nodes):
+        yield shlex.join(network_command(job.launch_node.reach, placement))
+    for node in job.all_nodes:
         if node.image and node.container:
             yield shlex.join(run_command(node, placement))
-    for node in job.everybody:
+    for node in job.all_nodes:
         yield on(node, placement, "mkdir", "-m", "700", FOLDER)
         yield copy(node, placement, programs)
     yield from _gid_indexes(job, placement)
-    if len(job.everybody) > 1:
+    if len(job.all_nodes) > 1:
         yield from _joined(job, placement)
 
 
@@ -77,7 +77,7 @@ def _gid_indexes(job: Job, placement: str) -> Iterator[str]:
 
 def _keys(job: Job) -> Iterator[str]:
     """What docker needs beforehand: it starts ssh by itself, and knows of no key."""
-    by_ssh = (node.reach for node in job.everybody if node.container and node.reach.engine.startswith("ssh://"))
+    by_ssh = (node.reach for node in job.all_nodes if node.container and node.reach.engine.startswith("ssh://"))
     for reach in dict.fromkeys(reach for reach in by_ssh if reach.key):
         assert reach.key
         yield f"# {shlex.join(docker(reach))} uses your ssh: ssh-add {shlex.quote(reach.key)} first"
@@ -85,23 +85,23 @@ def _keys(job: Job) -> Iterator[str]:
 
 def started(job: Job, command: Command) -> str:
     """The command, as it is started on the node that starts the job; Slurm's in the shell that salloc gives."""
-    if job.starter.hardware.batch:
+    if job.launch_node.hardware.batch:
         tokens = _with(command)
         # mpirun goes by ssh: of a heterogeneous job Slurm shows it one component.
         away = ("env", "-u", "SLURM_JOBID", "-u", "SLURM_JOB_ID")
         stepping = command.argv[0] == "srun"
         return shlex.join(
-            tokens if stepping else (*one_step(job.starter.hardware.batch), "--input=none", *away, *tokens)
+            tokens if stepping else (*one_step(job.launch_node.hardware.batch), "--input=none", *away, *tokens)
         )
-    if job.starter.hardware.pods:
-        tokens = (*kubectl.cleared(job.starter), *_with(command))
-        return kubectl.on(job.starter, *tokens, everybody=job.everybody)
-    return on(job.starter, placement_name(job), *_with(command))
+    if job.launch_node.hardware.pods:
+        tokens = (*kubectl.cleared(job.launch_node), *_with(command))
+        return kubectl.on(job.launch_node, *tokens, everybody=job.all_nodes)
+    return on(job.launch_node, placement_name(job), *_with(command))
 
 
 def otherwise(job: Job) -> Iterator[str]:
     """Shell lines, each behind one that says what it is: other ways to start the job, without nodes that stand."""
-    pods = [node.hardware.pods for node in kubectl.ours(job.everybody) if node.hardware.pods]
+    pods = [node.hardware.pods for node in kubectl.ours(job.all_nodes) if node.hardware.pods]
     line, programs = runai.batch(pods, object_name(job.label), job.command.argv, f"{FOLDER}/programs")
     if line:
         yield from (f"or as a job of RunAI's own, with the rank programs in {programs}:", f"$ {line}")
@@ -110,20 +110,20 @@ def otherwise(job: Job) -> Iterator[str]:
 def cleaning(job: Job) -> Iterator[str]:
     """Shell lines that leave nothing of it."""
     placement = placement_name(job)
-    if job.starter.hardware.batch:
-        yield from (on(node, placement, "rm", "-r", FOLDER) for node in job.everybody)
+    if job.launch_node.hardware.batch:
+        yield from (on(node, placement, "rm", "-r", FOLDER) for node in job.all_nodes)
         yield "exit  # gives the allocation back"
         return
-    if pods := kubectl.ours(job.everybody):
+    if pods := kubectl.ours(job.all_nodes):
         yield kubectl.removal(pods, placement)
-    for node in job.everybody:
+    for node in job.all_nodes:
         if node.container:
             yield shlex.join((*docker(node.reach), "rm", "-f", container_name(node, placement)))
         elif not node.hardware.pods:
             yield on(node, placement, "pkill", "-f", f"{FOLDER}/{_HOST_KEY}")
             yield on(node, placement, "rm", "-r", FOLDER)
-    if any(node.container and node.container.network == "user" for node in job.everybody):
-        yield shlex.join((*docker(job.starter.reach), "network", "rm", network_name(placement)))
+    if any(node.container and node.container.network == "user" for node in job.all_nodes):
+        yield shlex.join((*docker(job.launch_node.reach), "network", "rm", network_name(placement)))
 
 
 def placement_name(job: Job) -> str:
@@ -173,9 +173,9 @@ def _ssh(node: Node) -> tuple[str, ...]:
 
 
 def _joined(job: Job, placement: str) -> Iterator[str]:
-    starter = job.starter
+    starter = job.launch_node
     yield on(starter, placement, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", f"{FOLDER}/{KEY}")
-    others = [node for node in job.everybody if node is not starter]
+    others = [node for node in job.all_nodes if node is not starter]
     public = on(starter, placement, "cat", f"{FOLDER}/{KEY}.pub")
     for node, door in _doors(others):
         yield on(node, placement, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", f"{FOLDER}/{_HOST_KEY}")

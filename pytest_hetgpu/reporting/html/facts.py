@@ -13,7 +13,7 @@ from pytest_hetgpu.model.failure import Known
 from pytest_hetgpu.model.job import Job
 from pytest_hetgpu.model.metrics import told as told_as
 from pytest_hetgpu.model.outcome import Outcome
-from pytest_hetgpu.model.records import Measurement, Point
+from pytest_hetgpu.model.records import Measurement, MessagePoint
 from pytest_hetgpu.model.sample import sample
 from pytest_hetgpu.model.thresholds import Limit
 from pytest_hetgpu.model.transport_classes import told as carried_told
@@ -157,12 +157,12 @@ def _limits(path: Path) -> list[dict[str, Any]]:
     return [{"source": source, "points": sorted(points)} for source, points in found.items()]
 
 
-def _busbw(job: Job, point: Point, limit: Limit) -> float | None:
+def _busbw(job: Job, point: MessagePoint, limit: Limit) -> float | None:
     middle = sample(limit.seconds)
     if middle is None or limit.metric == "latency":
         return None
     try:
-        return float(f"{told_as('busbw', middle.middle, job.demand.operation, point.size, job.demand.counted):.5g}")
+        return float(f"{told_as('busbw', middle.middle, job.demand.operation, point.size, job.demand.row_ranks):.5g}")
     except (ValueError, ZeroDivisionError):
         return None
 

@@ -39,7 +39,7 @@ def portable(job: Job) -> Job:
 
 def image_folders(job: Job) -> dict[str, str]:
     """Where each image that is built has its folder here, by its folder beside the script."""
-    images = (node.image for node in job.everybody if node.image and node.image.folder and _unchanged(node.image))
+    images = (node.image for node in job.all_nodes if node.image and node.image.folder and _unchanged(node.image))
     return {_beside(image.folder): image.folder for image in images}
 
 
@@ -68,18 +68,18 @@ def anywhere(token: str) -> str:
 
 
 def _lines(job: Job, key: str) -> Iterator[str]:
-    means = _means(job) if job.joined else ""
+    means = _means(job) if job.is_multi_host else ""
     yield "#!/bin/sh"
     # A comment ends with its line: what is said in it must be one.
     yield one_line(f"# Reproduces {key or 'a failure'}: {job.label} of the matrix {job.matrix}.")
     yield f"# Needs a POSIX shell{means}, and the files beside it."
-    if any(node.image and node.image.args for node in job.everybody):
+    if any(node.image and node.image.args for node in job.all_nodes):
         yield "# --build-arg and --network of docker build are of the site that this was found at: leave them out."
     if any(REDACTED in token for token in (*job.command.argv, *job.command.env.values())):
         yield f"# A secret was taken out: put yours where it says {REDACTED}."
     yield "set -eu"
     yield 'cd "$(dirname "$0")"'
-    if job.joined:
+    if job.is_multi_host:
         yield "clean() {"
         yield "  set +e"
         yield from (f"  {line} >/dev/null 2>&1" for line in pasting.cleaning(job))
@@ -96,13 +96,13 @@ def _lines(job: Job, key: str) -> Iterator[str]:
 
 
 def _means(job: Job) -> str:
-    if any(node.hardware.pods for node in job.everybody):
+    if any(node.hardware.pods for node in job.all_nodes):
         return ", kubectl"
-    return ", docker" if any(node.container for node in job.everybody) else ", ssh"
+    return ", docker" if any(node.container for node in job.all_nodes) else ", ssh"
 
 
 def _started(job: Job) -> str:
-    if job.joined:
+    if job.is_multi_host:
         return pasting.started(job, job.command)
     variables = tuple(f"{name}={value}" for name, value in sorted(job.command.env.items()))
     return shlex.join(("env", *variables, *job.command.argv) if variables else job.command.argv)

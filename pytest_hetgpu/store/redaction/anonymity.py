@@ -103,8 +103,8 @@ def without_names(record: RunRecord, folder: RunFolder) -> Iterator[None]:
     users = {getpass.getuser()}
     spared = {value for cell in record.cells for value in (cell.matrix, *cell.axes.values())}
     for job in _jobs(record, folder):
-        spared |= {node.hardware.name for node in job.everybody}
-        for node in job.everybody:
+        spared |= {node.hardware.name for node in job.all_nodes}
+        for node in job.all_nodes:
             user, _, host = node.reach.engine.rpartition("://")[2].rpartition("@")
             hosts |= {node.host, host.partition("/")[0].partition(":")[0]}
             users |= {node.reach.user or "", user}

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from pytest_hetgpu.analysis.compare.sides import Side
-from pytest_hetgpu.model.records import Measurement, Point
+from pytest_hetgpu.model.records import Measurement, MessagePoint
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store.events import MatrixFile
 from pytest_hetgpu.store.run_summary import PastCell, PastRun
@@ -17,11 +17,11 @@ OTHER = "SIGBUS@libucp.so!ucp_memcpy"
 
 
 def busbw(value: float, size: int = 1024, dtype: str = "float32", place: str = "", ranks: int = 2) -> Measurement:
-    return Measurement("busbw", value, "GB/s", Point(size, dtype, place), ranks)
+    return Measurement("busbw", value, "GB/s", MessagePoint(size, dtype, place), ranks)
 
 
 def latency(value: float, size: int = 8) -> Measurement:
-    return Measurement("latency", value, "us", Point(size, "float32"), 2)
+    return Measurement("latency", value, "us", MessagePoint(size, "float32"), 2)
 
 
 def good(name: str = "good", *measured: Measurement, matrix: str = "aws", **changes: Any) -> PastCell:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pytest_hetgpu.analysis.compare.numbers import NumberChange, changes, relative
 from pytest_hetgpu.analysis.compare.sides import Side, Way
-from pytest_hetgpu.model.records import Measurement, Point
+from pytest_hetgpu.model.records import Measurement, MessagePoint
 from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.store.run_summary import PastCell
 from tests.analysis.compare.compare_samples import absent, bad, busbw, good, latency, series, side
@@ -166,7 +166,7 @@ MEASUREMENTS = st.builds(
     st.sampled_from(["busbw", "latency"]),
     st.floats(),
     st.sampled_from(["GB/s", "us", ""]),
-    st.builds(Point, st.integers(0, 3), st.sampled_from(["a", "b"]), st.sampled_from(["", "in"])),
+    st.builds(MessagePoint, st.integers(0, 3), st.sampled_from(["a", "b"]), st.sampled_from(["", "in"])),
     st.integers(0, 2),
 )
 SIDES = st.lists(st.lists(MEASUREMENTS, max_size=5), min_size=1, max_size=4).map(

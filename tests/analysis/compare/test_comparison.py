@@ -14,7 +14,7 @@ from pytest_hetgpu.analysis.compare.comparison import compare
 from pytest_hetgpu.analysis.compare.sides import Side, Way
 from pytest_hetgpu.analysis.compare.wording import as_json, as_text, percent
 from pytest_hetgpu.errors import UsageError
-from pytest_hetgpu.model.records import Measurement, Point
+from pytest_hetgpu.model.records import Measurement, MessagePoint
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store.run_summary import PastCell
 from tests.analysis.compare.compare_samples import KEY, absent, bad, busbw, good, latency, run, series, side
@@ -208,7 +208,7 @@ NUMBERS = st.builds(
     st.sampled_from(["busbw", "algbw", "latency"]),
     st.floats(),
     st.sampled_from(["GB/s", "us"]),
-    st.builds(Point, st.integers(-1, 3), st.sampled_from(["a", ""]), st.sampled_from(["", "in"])),
+    st.builds(MessagePoint, st.integers(-1, 3), st.sampled_from(["a", ""]), st.sampled_from(["", "in"])),
     st.integers(0, 2),
 )
 CELLS = st.builds(

@@ -7,20 +7,20 @@ from typing import Any
 
 from pytest_hetgpu.analysis.judges.base import Case
 from pytest_hetgpu.model.failure import Signature
-from pytest_hetgpu.model.job import Command, Demand, Expectation, Hardware, Job, Node, Stack
+from pytest_hetgpu.model.job import Command, Expectation, Hardware, Job, Node, Requirements, Stack
 from pytest_hetgpu.model.outcome import Evidence, RunResult
-from pytest_hetgpu.model.records import Hello, Point, RankExit, Row
+from pytest_hetgpu.model.records import Hello, MessagePoint, RankExit, Row
 from pytest_hetgpu.model.verdict import Kind
 
 STACK = Stack("openmpi-5", "Open MPI", "5.0.11", "/opt/stack", "/opt/stack/bin/mpirun", "/opt/stack/bin/python")
-POINTS = (Point(8, "float32"), Point(1024, "float32"))
+POINTS = (MessagePoint(8, "float32"), MessagePoint(1024, "float32"))
 BANNER = "Open MPI v5.0.11, package: Open MPI user@localhost Distribution, ident: 5.0.11, repo rev: v5.0.11rc1"
 SEGV = "SIGSEGV@libuct.so!uct_tcp_ep_am_short"
 
 
 def job(**demand: Any) -> Job:
     node = Node(0, Hardware("cpu"), "localhost", 2)
-    asked = Demand(
+    asked = Requirements(
         ranks=2, stack=STACK, transport_family="ob1", transports=("ob1/tcp",), points=POINTS, operation="allreduce"
     )
     return Job("smoke", "cell", "cell", {}, (node, node), Command(("mpirun",)), 60.0, replace(asked, **demand))

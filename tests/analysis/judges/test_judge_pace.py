@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from pytest_hetgpu.analysis.judges._pace import Assessment, Pace, State, assess
-from pytest_hetgpu.model.records import Point, Row
+from pytest_hetgpu.model.records import MessagePoint, Row
 from pytest_hetgpu.model.thresholds import Limit
 from tests.analysis.judges.judge_cases import job
 
@@ -21,7 +21,7 @@ def times(factor: float = 1.0, around: Sequence[float] = STEADY) -> tuple[float,
 
 
 def rows(size: int, seconds: Sequence[float]) -> list[Row]:
-    return [Row("allreduce", Point(size, "float32"), 2, 4, one, place) for place, one in enumerate(seconds)]
+    return [Row("allreduce", MessagePoint(size, "float32"), 2, 4, one, place) for place, one in enumerate(seconds)]
 
 
 def judged(
@@ -32,7 +32,7 @@ def judged(
 ) -> Assessment:
     """Launches that all sizes share; of those that are not `slow` every launch is as the limit says."""
     held = limit or Limit("busbw", "baseline", times())
-    demand = job(limits={Point(size, "float32"): (held,) for size in sizes}).demand
+    demand = job(limits={MessagePoint(size, "float32"): (held,) for size in sizes}).demand
     usual = times()
     found = [[row for size in sizes for row in rows(size, seconds if size in slow else usual)] for seconds in launches]
     return assess(demand, found)
@@ -98,7 +98,7 @@ def test_a_single_number_as_the_limit() -> None:
 
 def test_of_two_or_three_numbers_the_slowest_stands_for_all() -> None:
     assert judged([times(1.25)] * 2, Limit("busbw", "", (1.0, 1.02))).state is State.SLOW
-    pace = Pace(Point(8, "float32"), Limit("busbw", "", (0.9, 1.0, 1.15)), (times(1.25), times(1.25)))
+    pace = Pace(MessagePoint(8, "float32"), Limit("busbw", "", (0.9, 1.0, 1.15)), (times(1.25), times(1.25)))
     assert pace.beyond
     assert pace.chance == 1.0
 
@@ -113,10 +113,13 @@ def test_a_program_that_measures_once_is_launched_more_often() -> None:
 
 
 def test_what_a_launch_does_not_show_is_no_slowdown() -> None:
-    demand = job(limits={Point(8, "float32"): (Limit("busbw", "", times()),)}).demand
+    demand = job(limits={MessagePoint(8, "float32"): (Limit("busbw", "", times()),)}).demand
     assert assess(demand, [[]]).state is State.FINE
     assert assess(demand, [rows(8, times(2)), []]).state is State.FINE
-    other = [Row("broadcast", Point(8, "float32"), 2, 4, 9.0), Row("allreduce", Point(8, "float32"), 4, 4, 9.0)]
+    other = [
+        Row("broadcast", MessagePoint(8, "float32"), 2, 4, 9.0),
+        Row("allreduce", MessagePoint(8, "float32"), 4, 4, 9.0),
+    ]
     assert assess(demand, [other]).state is State.FINE
 
 
@@ -136,7 +139,7 @@ def test_noise_alone_hardly_ever_alarms_and_a_fifth_less_is_nearly_always_found(
 
     def verdict(factor: float) -> State:
         before = launch(1.0)
-        points = [Point(1 << place, "float32") for place in range(3, 23)]
+        points = [MessagePoint(1 << place, "float32") for place in range(3, 23)]
         limits = {point: (Limit("busbw", "", tuple(seen)),) for point, seen in zip(points, before, strict=True)}
         launches: list[list[Row]] = []
         while True:

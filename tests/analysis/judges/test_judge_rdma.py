@@ -13,12 +13,12 @@ from pytest_hetgpu.analysis.judges.rdma import TOO_LITTLE, Rdma, _share
 from pytest_hetgpu.analysis.judges.rdma import _placed as placed
 from pytest_hetgpu.extensions.transports.ucx import Ucx, UcxSettings
 from pytest_hetgpu.model.job import Fabric, Hardware, Job, Node
-from pytest_hetgpu.model.records import Point, Row
+from pytest_hetgpu.model.records import MessagePoint, Row
 from pytest_hetgpu.model.verdict import Kind
 from tests.analysis.judges.judge_cases import evidence, job, result
 
 MB = 1_000_000
-BIG = Point(100 * MB, "float32")
+BIG = MessagePoint(100 * MB, "float32")
 FLAT = {"node0": MB, "node1": MB}
 THROUGH_TCP = {"node0": 4200 * MB, "node1": 4200 * MB}
 
@@ -35,7 +35,12 @@ TWO = (("10.0.0.1", 1), ("10.0.0.2", 1))
 
 
 def case(
-    asked: Job, traffic: dict[str, int], *, operation: str = "allreduce", point: Point = BIG, iterations: int = 20
+    asked: Job,
+    traffic: dict[str, int],
+    *,
+    operation: str = "allreduce",
+    point: MessagePoint = BIG,
+    iterations: int = 20,
 ) -> Case:
     rows = (Row(operation, point, asked.demand.ranks, iterations, 0.1),)
     return Case(asked, result(traffic=traffic), evidence(rows=rows))
@@ -128,11 +133,11 @@ def test_where_nothing_but_rdma_was_asked_for(names: tuple[str, ...]) -> None:
 
 def test_too_little_to_tell() -> None:
     # 2 x 20 times this is just what the launcher's own noise is measured against.
-    enough = Point(TOO_LITTLE // 40, "float32")
+    enough = MessagePoint(TOO_LITTLE // 40, "float32")
     assert said(wired(*TWO), THROUGH_TCP, point=enough) == [UNUSED, UNUSED]
     assert said(wired(*TWO), THROUGH_TCP, point=replace(enough, size=enough.size - 4)) == []
     assert said(wired(*TWO), {}, point=replace(enough, size=8)) == []
-    assert said(wired(*TWO), THROUGH_TCP, operation="barrier", point=Point(0, "none")) == []
+    assert said(wired(*TWO), THROUGH_TCP, operation="barrier", point=MessagePoint(0, "none")) == []
 
 
 def test_rows_of_another_world_do_not_count() -> None:

@@ -13,25 +13,29 @@ from pytest_hetgpu.analysis.judges.base import Case
 from pytest_hetgpu.model.external_program import Foreign
 from pytest_hetgpu.model.outcome import Outcome, Told
 from pytest_hetgpu.model.program_output import Figure, Measured, Reading
-from pytest_hetgpu.model.records import Point, Row
+from pytest_hetgpu.model.records import MessagePoint, Row
 from pytest_hetgpu.model.thresholds import Limit
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from tests.analysis.judges.judge_cases import case, expectation, signature
 
-SMALL, LARGE, LARGER = Point(8, "float32"), Point(1 << 20, "float32"), Point(4 << 20, "float32", "in")
+SMALL, LARGE, LARGER = (
+    MessagePoint(8, "float32"),
+    MessagePoint(1 << 20, "float32"),
+    MessagePoint(4 << 20, "float32", "in"),
+)
 POINTS = (SMALL, LARGE, LARGER)
 SECONDS = {SMALL: 1e-5, LARGE: 1e-3, LARGER: 4e-3}
 STEADY = (0.99, 0.995, 1.0, 1.005, 1.01)
 FROM = "baseline 20261120-020006-02b3"
 
 
-def limits(**changes: Any) -> dict[Point, tuple[Limit, ...]]:
+def limits(**changes: Any) -> dict[MessagePoint, tuple[Limit, ...]]:
     made = {p: Limit("busbw", FROM, tuple(SECONDS[p] * share for share in STEADY)) for p in POINTS}
     made[SMALL] = replace(made[SMALL], metric="latency")
     return {point: (replace(limit, **changes),) for point, limit in made.items()}
 
 
-def launch(factors: dict[Point, float] | None = None, run: dict[str, Any] | None = None, **demand: Any) -> Case:
+def launch(factors: dict[MessagePoint, float] | None = None, run: dict[str, Any] | None = None, **demand: Any) -> Case:
     """A launch in which some points take longer."""
     longer = factors or {}
     rows = tuple(
@@ -98,7 +102,7 @@ def test_a_latency_is_more_than_it_was() -> None:
 
 
 def test_a_barrier_has_no_size_to_name() -> None:
-    point = Point(0, "none")
+    point = MessagePoint(0, "none")
     rows = tuple(Row("barrier", point, 2, 20, 2e-6, repeat) for repeat in range(5))
     held = {point: (Limit("latency", "m.yaml:3", (1e-6,), tolerance=0.0),)}
     asked = {"points": (point,), "operation": "barrier", "limits": held}
@@ -204,7 +208,7 @@ def test_a_limit_that_cannot_be_told_is_the_judges_failure_not_ours() -> None:
     assert "the judge 'speed' failed" in found.why
 
 
-ANY = Point(1 << 20, "")
+ANY = MessagePoint(1 << 20, "")
 OSU = Foreign(("osu_allreduce",), "osu", ranks=2, check=False)
 
 

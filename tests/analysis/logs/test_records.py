@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_hetgpu.analysis.logs.records import RecordReader, Records
-from pytest_hetgpu.model.records import Hello, Point, Row
+from pytest_hetgpu.model.records import Hello, MessagePoint, Row
 
 HELLO: dict[str, Any] = {
     "t": "hello",
@@ -67,8 +67,8 @@ def read(*lines: bytes) -> Records:
 def test_each_record_becomes_the_noun_it_is() -> None:
     assert read(*map(line, EVERY)) == Records(
         hellos={1: Hello(1, 2, "vm", 123, "Open MPI v5.0.11, package: Open MPI", "/x/lib/libmpi.so.40")},
-        rows=(Row("allreduce", Point(8, "float32"), 2, 20, 1.25e-05),),
-        checks={0: {Point(8, "float32"): 0, Point(16, "float32"): 3}},
+        rows=(Row("allreduce", MessagePoint(8, "float32"), 2, 20, 1.25e-05),),
+        checks={0: {MessagePoint(8, "float32"): 0, MessagePoint(16, "float32"): 3}},
         wrong=("rank 1: 3 wrong elements at 8 B float32, first at [3]: expected 1.0, got 2.0",),
         done=frozenset({1}),
         corrupt=0,
@@ -107,21 +107,21 @@ def test_repeated_records_count_once() -> None:
 def test_checks_of_a_rank_add_up_over_its_records() -> None:
     more = {"t": "check", "rank": 0, "points": [[32, "int32", 0]]}
     assert read(line(CHECK), line(more)).checks == {
-        0: {Point(8, "float32"): 0, Point(16, "float32"): 3, Point(32, "int32"): 0}
+        0: {MessagePoint(8, "float32"): 0, MessagePoint(16, "float32"): 3, MessagePoint(32, "int32"): 0}
     }
 
 
 def test_a_later_clean_check_does_not_whitewash_a_bad_one() -> None:
     clean = {"t": "check", "rank": 0, "points": [[16, "float32", 0]]}
-    assert read(line(CHECK), line(clean)).checks[0][Point(16, "float32")] == 3
+    assert read(line(CHECK), line(clean)).checks[0][MessagePoint(16, "float32")] == 3
 
 
 def test_what_is_in_place_is_another_point() -> None:
     row, wrong = {**ROW, "place": "in"}, {**WRONG, "place": "in", "buffer": "sent"}
     check = {**CHECK, "points": [[8, "float32", 1], [8, "float32", 2, "in"]]}
     records = read(line(row), line(check), line(wrong))
-    assert [row.point for row in records.rows] == [Point(8, "float32", "in")]
-    assert records.checks == {0: {Point(8, "float32"): 1, Point(8, "float32", "in"): 2}}
+    assert [row.point for row in records.rows] == [MessagePoint(8, "float32", "in")]
+    assert records.checks == {0: {MessagePoint(8, "float32"): 1, MessagePoint(8, "float32", "in"): 2}}
     assert records.wrong == (
         "rank 1: 3 wrong elements at 8 B float32 in place, first at [3] of what it sent: expected 1.0, got 2.0",
     )
@@ -132,8 +132,8 @@ def test_a_point_may_hold_no_data() -> None:
     records = read(
         line({**ROW, "op": "barrier", "size": 0, "dtype": "none"}), line({**CHECK, "points": [[0, "none", 0]]})
     )
-    assert records.rows[0].point == Point(0, "none")
-    assert records.checks == {0: {Point(0, "none"): 0}}
+    assert records.rows[0].point == MessagePoint(0, "none")
+    assert records.checks == {0: {MessagePoint(0, "none"): 0}}
 
 
 def test_rows_of_one_point_that_differ_are_all_kept() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_hetgpu.analysis.logs.records import RecordReader, Records
-from pytest_hetgpu.model.records import Device, Measurement, Point
+from pytest_hetgpu.model.records import Device, Measurement, MessagePoint
 
 HELLO: dict[str, Any] = {
     "t": "hello",
@@ -52,7 +52,7 @@ def test_a_rank_that_knows_no_node_says_none() -> None:
 
 def test_figures_devices_and_what_lacks() -> None:
     found = read(FIGURE, DEVICE, LACKS, {"t": "carried", "rank": 0, "by": "gloo/tcp"})
-    assert found.figures == (Measurement("samples", 12.5, "1/s", Point(8, "float32"), 2),)
+    assert found.figures == (Measurement("samples", 12.5, "1/s", MessagePoint(8, "float32"), 2),)
     assert found.devices == (Device(1, 0, "NVIDIA H100", "sm_90", 80, 3),)
     assert found.lacks == ("backend mpi: is_mpi_available() is False",)
     assert found.carried == {"gloo/tcp"}

@@ -17,9 +17,9 @@ from pytest_hetgpu.analysis.logs.transcript import listen, read
 from pytest_hetgpu.extensions.signatures.base import Reading, Weight
 from pytest_hetgpu.extensions.transports.ob1 import Ob1
 from pytest_hetgpu.model.failure import Signature
-from pytest_hetgpu.model.job import Command, Demand, Hardware, Job, Node, Stack
+from pytest_hetgpu.model.job import Command, Hardware, Job, Node, Requirements, Stack
 from pytest_hetgpu.model.outcome import Evidence, RunResult
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.verdict import Kind
 
 LOGS = Path(__file__).parents[2] / "data" / "logs"
@@ -27,8 +27,8 @@ STACK = Stack("openmpi-5", "Open MPI", "5.0.11", "/opt/stack", "/opt/stack/bin/m
 
 
 def job(transports: tuple[str, ...] = ("ob1/tcp",), sizes: tuple[int, ...] = (8, 1024), **demand: object) -> Job:
-    points = tuple(Point(size, dtype) for size in sizes for dtype in ("float32", "float64"))
-    asked = Demand(2, STACK, "ob1", transports, points, "allreduce", **demand)  # type: ignore[arg-type]
+    points = tuple(MessagePoint(size, dtype) for size in sizes for dtype in ("float32", "float64"))
+    asked = Requirements(2, STACK, "ob1", transports, points, "allreduce", **demand)  # type: ignore[arg-type]
     return Job(
         "smoke", "cell", "cell", {}, (Node(0, Hardware("cpu"), "localhost", 2),), Command(("mpirun",)), 60.0, asked
     )
@@ -62,7 +62,9 @@ def test_a_real_log_of_a_good_run() -> None:
     assert sorted(evidence.hellos) == [0, 1]
     assert len(evidence.rows) == 4
     assert evidence.done == frozenset({0, 1})
-    assert evidence.checks[1] == {Point(size, dtype): 0 for size in (8, 1024) for dtype in ("float32", "float64")}
+    assert evidence.checks[1] == {
+        MessagePoint(size, dtype): 0 for size in (8, 1024) for dtype in ("float32", "float64")
+    }
     assert evidence.versions == {"openmpi": "5.0.11", "ucx": "1.20.1"}
     assert evidence.transports == ("ob1/tcp",)
     assert (evidence.signatures, evidence.exits, evidence.wrong) == ((), (), ())

@@ -10,7 +10,7 @@ from typing import Any
 from pytest_hetgpu.errors import ProvisionError
 from pytest_hetgpu.extensions.runtimes.base import Answer, Door, Member, OnOverdue, shrug
 from pytest_hetgpu.model.bandwidth import Flow
-from pytest_hetgpu.model.job import Command, ContainerOptions, Demand, Fabric, Hardware, Job, Node, Stack
+from pytest_hetgpu.model.job import Command, ContainerOptions, Fabric, Hardware, Job, Node, Requirements, Stack
 from pytest_hetgpu.model.outcome import RunResult
 
 STACK = Stack("openmpi-5", "Open MPI", "5.0.11", "", "mpirun", "python3")
@@ -37,7 +37,7 @@ def node(index: int, host: str = "", *, network: str = "", fabric: Fabric = TCP)
 
 
 def job(*nodes: Node, rdma: bool = False, operation: str = "allreduce", placement: str = "two") -> Job:
-    demand = Demand(len(nodes), STACK, "ob1", (), (), operation, rdma=rdma)
+    demand = Requirements(len(nodes), STACK, "ob1", (), (), operation, rdma=rdma)
     return Job("m", "s", "s", {"placement": placement}, nodes, Command(("mpirun",)), 9.0, demand)
 
 

@@ -23,11 +23,11 @@ from pytest_hetgpu.cluster.cleanup.ledger import (
 from pytest_hetgpu.cluster.cleanup.owner import myself
 from pytest_hetgpu.cluster.cleanup.sweep import place_of
 from pytest_hetgpu.errors import UsageError
-from pytest_hetgpu.model.job import Reach
+from pytest_hetgpu.model.job import ConnectionInfo
 
 ME = myself("run")
 HERE = Spot("processes")
-THERE = Spot("host", "gpu1", Reach("", "ada", 2222, "/home/ada/.ssh/key"))
+THERE = Spot("host", "gpu1", ConnectionInfo("", "ada", 2222, "/home/ada/.ssh/key"))
 
 
 def written(folder: Path, text: str) -> Path:
@@ -63,10 +63,12 @@ def test_a_file_that_is_no_ledger_is_passed_over(tmp_path: Path, text: str) -> N
 
 def test_an_engine_over_tls_is_found_again_without_the_environment_it_was_found_in() -> None:
     environ = {"DOCKER_HOST": "tcp://gpu1:2376", "DOCKER_TLS_VERIFY": "1", "DOCKER_CERT_PATH": "/c", "OTHER": "x"}
-    spot = engine_spot(Reach(), environ)
+    spot = engine_spot(ConnectionInfo(), environ)
     assert spot.reach.engine == "tcp://gpu1:2376"
     assert dict(spot.environ) == {"DOCKER_TLS_VERIFY": "1", "DOCKER_CERT_PATH": "/c"}
-    assert engine_spot(Reach("ssh://ada@gpu1"), environ) == Spot("engine", "", Reach("ssh://ada@gpu1"))
+    assert engine_spot(ConnectionInfo("ssh://ada@gpu1"), environ) == Spot(
+        "engine", "", ConnectionInfo("ssh://ada@gpu1")
+    )
 
 
 def test_a_namespace_is_found_again_whatever_the_current_context_becomes(tmp_path: Path) -> None:

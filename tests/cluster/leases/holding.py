@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from pytest_hetgpu.cluster.leases.hold import Wanted, hold
-from pytest_hetgpu.model.job import Reach
+from pytest_hetgpu.model.job import ConnectionInfo
 
 uid, name, *reach = sys.argv[1:]
 if uid != "-":  # after the imports, which may lie where others cannot read
@@ -25,7 +25,7 @@ if name.startswith("/"):
         print("held", flush=True)
         sys.stdin.read()
 else:
-    wanted = Wanted(name, name, Reach("", reach[1], int(reach[0]), reach[2]) if reach else None)
+    wanted = Wanted(name, name, ConnectionInfo("", reach[1], int(reach[0]), reach[2]) if reach else None)
     with hold([wanted], cell="theirs"):
         print("held", flush=True)
         sys.stdin.read()

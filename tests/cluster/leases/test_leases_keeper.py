@@ -16,7 +16,7 @@ from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.extensions.runtimes.base import Gathering
 from pytest_hetgpu.extensions.runtimes.process.ledger import books
 from pytest_hetgpu.extensions.runtimes.ssh import Ssh
-from pytest_hetgpu.model.job import Hardware, Node, Reach
+from pytest_hetgpu.model.job import ConnectionInfo, Hardware, Node
 
 PATIENCE = 60.0
 SLOW = """
@@ -36,11 +36,11 @@ sys.stdin.read()
 
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Keeper]:
-    def started_here(host: str, reach: Reach, command: tuple[str, ...]) -> tuple[str, ...]:
+    def started_here(host: str, reach: ConnectionInfo, command: tuple[str, ...]) -> tuple[str, ...]:
         return sys.executable, "-c", SLOW, command[4]
 
     monkeypatch.setattr(keeper, "ssh_command", started_here)
-    with closing(Keeper("gpu1", Reach())) as made:
+    with closing(Keeper("gpu1", ConnectionInfo())) as made:
         monkeypatch.setattr(keeper, "_PATIENCE", 0.01)
         yield made
 
@@ -63,13 +63,13 @@ def test_a_late_answer_to_another_question_ends_no_wait(slow: Keeper) -> None:
 def test_why_a_host_can_have_no_keeper_is_kept_with_it(monkeypatch: pytest.MonkeyPatch, shell: str, why: str) -> None:
     asked: list[str] = []
 
-    def started_here(host: str, reach: Reach, command: tuple[str, ...]) -> tuple[str, ...]:
+    def started_here(host: str, reach: ConnectionInfo, command: tuple[str, ...]) -> tuple[str, ...]:
         asked.append(host)
         return "/bin/sh", "-c", shell
 
     monkeypatch.setattr(keeper, "ssh_command", started_here)
     monkeypatch.setattr(keeper, "_PATIENCE", 1.0)
-    gpu1 = ("gpu1", Reach())
+    gpu1 = ("gpu1", ConnectionInfo())
     keepers = Keepers()
     for _ in range(2):
         found = keepers.of([gpu1])[gpu1]
@@ -84,7 +84,7 @@ def test_a_host_that_nothing_leads_to_is_noted_nowhere(tmp_path: Path, monkeypat
     monkeypatch.setattr(books(), "host", noted, raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(NotHere, match="there is no ssh in PATH"):
-        Keeper("gpu1", Reach())
+        Keeper("gpu1", ConnectionInfo())
     with pytest.raises(NotHere, match="there is no ssh in PATH"):
         Ssh.open(Node(0, Hardware("there"), "gpu1", 1, "n0"), Gathering("test", "run", "me"))
     noted.assert_not_called()

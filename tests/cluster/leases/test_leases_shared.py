@@ -20,7 +20,7 @@ import pytest_hetgpu
 from pytest_hetgpu.cluster.leases.claims import HOST, Claim, common_folder
 from pytest_hetgpu.cluster.leases.hold import FOLDER_VARIABLE, Wanted, hold, shut, wanted
 from pytest_hetgpu.errors import NotHere
-from pytest_hetgpu.model.job import Hardware, Node, Reach
+from pytest_hetgpu.model.job import ConnectionInfo, Hardware, Node
 from pytest_hetgpu.model.slurm import SCHEDULERS
 from tests.extensions.runtimes.conftest import loopback, loopback_sshd, openssh
 from tests.extensions.runtimes.loopback import Loopback
@@ -186,7 +186,7 @@ def test_a_lease_whose_way_there_breaks_is_lost(afar: Wanted) -> None:
 
 
 def test_a_host_that_cannot_hold_its_own_lease_is_held_here_and_that_is_said(name: str) -> None:
-    closed = Wanted("127.0.0.1", "closed", Reach("", "nobody-there", 2, None))
+    closed = Wanted("127.0.0.1", "closed", ConnectionInfo("", "nobody-there", 2, None))
     unreached = Wanted(name, "behind")
     for _ in range(2):  # the second time it is not asked again
         with hold([closed, unreached, Wanted(HOST, "here")], timeout=PATIENCE) as held:
@@ -196,20 +196,24 @@ def test_a_host_that_cannot_hold_its_own_lease_is_held_here_and_that_is_said(nam
             assert held.here["behind"] == "its engine is reached over TLS, which gives no way to a lock there"
 
 
-def leases_of(runtime: str, host: str, reach: Reach) -> tuple[Wanted, ...]:
+def leases_of(runtime: str, host: str, reach: ConnectionInfo) -> tuple[Wanted, ...]:
     return wanted([Node(0, Hardware("x", runtime=runtime), host, 1, "node0", reach=reach)])
 
 
 def test_a_machine_has_its_own_name_however_it_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DOCKER_HOST", raising=False)
-    user = Reach("", "ada", 22, "/key")
+    user = ConnectionInfo("", "ada", 22, "/key")
     here = Wanted(HOST, "localhost")
-    assert leases_of("local", "localhost", Reach()) == leases_of("docker", "localhost", Reach()) == (here,)
+    assert (
+        leases_of("local", "localhost", ConnectionInfo())
+        == leases_of("docker", "localhost", ConnectionInfo())
+        == (here,)
+    )
     assert leases_of("ssh", "gpu1", user) == (Wanted("gpu1", "gpu1", user),)
-    engine = Reach("ssh://ada@gpu1:22", None, None, "/key")
+    engine = ConnectionInfo("ssh://ada@gpu1:22", None, None, "/key")
     assert leases_of("docker", "gpu1", engine) == (Wanted("gpu1", "gpu1", user),)
     monkeypatch.setenv("DOCKER_TLS_VERIFY", "1")
-    (behind_tls,) = leases_of("docker", "gpu1", Reach("tcp://gpu1:2376"))
+    (behind_tls,) = leases_of("docker", "gpu1", ConnectionInfo("tcp://gpu1:2376"))
     assert behind_tls.reach is None
     assert behind_tls.name != HOST
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pytest_hetgpu.cluster.preflight.check import check
 from pytest_hetgpu.cluster.preflight.concern import Concern
 from pytest_hetgpu.model.facts import Environment, Fact, absent, found, unknown
-from pytest_hetgpu.model.job import Accelerator, Command, Demand, Fabric, Hardware, Job, Node, Stack
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.job import Accelerator, Command, Fabric, Hardware, Job, Node, Requirements, Stack
+from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.verdict import Kind
 
 OPEN_MPI = Stack("openmpi-5", "Open MPI", "5.0.11", "/opt/mpi", "/opt/mpi/bin/mpirun", "/opt/mpi/bin/python3")
@@ -57,7 +57,9 @@ def job(
         tokens += [":"] * bool(index) + ["-np", str(ranks), "-H", f"host{index}:{ranks}"]
         tokens += ["env", *(f"{name}={value}" for name, value in variables.items())] if variables else []
         tokens += program
-    demand = Demand(len(kinds) * ranks, stack, family, tuple(transports), (Point(8, "float32"),), operation)
+    demand = Requirements(
+        len(kinds) * ranks, stack, family, tuple(transports), (MessagePoint(8, "float32"),), operation
+    )
     control = Node(len(nodes), launcher, "control", 0) if launcher else None
     return Job("m", "cell", "cell", {}, nodes, Command(tuple(tokens)), 60.0, demand, control)
 

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_hetgpu.config.inventory.inventory import LOCAL, Host, Inventory, read
 from pytest_hetgpu.errors import InventoryError, NotHere
-from pytest_hetgpu.model.job import Accelerator, Hardware, Reach
+from pytest_hetgpu.model.job import Accelerator, ConnectionInfo, Hardware
 from pytest_hetgpu.model.kubernetes import Pods
 from pytest_hetgpu.model.slurm import Batch
 
@@ -43,14 +43,14 @@ def test_hosts_are_addresses_or_maps_and_paths_start_at_the_file(write: Callable
         "site/hosts.yaml",
         {
             "g4ad": (
-                Host("10.0.0.5", Reach("ssh://10.0.0.5")),
+                Host("10.0.0.5", ConnectionInfo("ssh://10.0.0.5")),
                 Host(
                     "10.0.0.6",
-                    Reach("ssh://ubuntu@10.0.0.6", "ubuntu", None, str(tmp_path / "site" / "keys" / "g4ad")),
+                    ConnectionInfo("ssh://ubuntu@10.0.0.6", "ubuntu", None, str(tmp_path / "site" / "keys" / "g4ad")),
                     capabilities=frozenset({"no-large-bar"}),
                 ),
             ),
-            "g4dn": (Host("10.0.0.7", Reach("ssh://10.0.0.7")),),
+            "g4dn": (Host("10.0.0.7", ConnectionInfo("ssh://10.0.0.7")),),
         },
         {"openmpi-5": tmp_path / "site" / "stacks" / "openmpi"},
     )

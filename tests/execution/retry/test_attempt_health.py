@@ -9,7 +9,7 @@ import pytest
 
 from pytest_hetgpu.errors import LostNode, ProvisionError
 from pytest_hetgpu.execution.retry.health import NodeHealth
-from pytest_hetgpu.model.job import Command, Demand, Hardware, Job, Node, Stack
+from pytest_hetgpu.model.job import Command, Hardware, Job, Node, Requirements, Stack
 from pytest_hetgpu.model.outcome import Outcome, RunResult
 from pytest_hetgpu.model.slurm import SCHEDULERS
 from pytest_hetgpu.model.verdict import Kind, Verdict
@@ -29,7 +29,7 @@ def job(*hosts: str, lent: str = "") -> Job:
         Node(place, Hardware("g4ad", runtime=runtime_of(host, lent)), host, 1, name=f"node{place}", stack=STACK)
         for place, host in enumerate(hosts)
     )
-    demand = Demand(2, STACK, "ob1", (), (), "allreduce")
+    demand = Requirements(2, STACK, "ob1", (), (), "allreduce")
     return Job("m", "-".join(hosts), "s", {"placement": "p"}, nodes, Command(("mpirun",)), 9.0, demand)
 
 

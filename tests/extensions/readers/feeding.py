@@ -9,7 +9,7 @@ from pytest_hetgpu.extensions.output_patterns import ReaderSettings
 from pytest_hetgpu.extensions.readers.base import Asked, Reader
 from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.model.program_output import Measured, Reading
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 
 SAMPLES = Path(__file__).parents[2] / "data" / "readers"
 
@@ -20,7 +20,7 @@ def read(
     *,
     argv: str = "",
     ranks: int | None = 2,
-    points: Sequence[Point] = (),
+    points: Sequence[MessagePoint] = (),
     settings: ReaderSettings | None = None,
 ) -> Reading:
     """What a reader makes of a text."""
@@ -31,7 +31,9 @@ def read(
     return found.finish()
 
 
-def sample(reader: str, name: str, *, argv: str = "", ranks: int | None = 2, points: Sequence[Point] = ()) -> Reading:
+def sample(
+    reader: str, name: str, *, argv: str = "", ranks: int | None = 2, points: Sequence[MessagePoint] = ()
+) -> Reading:
     """What a reader makes of a real sample."""
     text = (SAMPLES / f"{name}.log").read_text(encoding="utf-8")
     return read(reader, text, argv=argv, ranks=ranks, points=points)

@@ -14,7 +14,7 @@ from pytest_hetgpu.extensions.output_patterns import CommandSettings
 from pytest_hetgpu.extensions.readers import _units, command
 from pytest_hetgpu.extensions.readers.command import Command
 from pytest_hetgpu.model.program_output import Reading
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.verdict import Kind
 from tests.extensions.readers.feeding import read, values
 
@@ -32,7 +32,7 @@ def test_a_pattern_with_groups() -> None:
     found = run("allreduce of 64K float32: 2.5 Gbit/s, 3 wrong\nnothing here\n", patterns=[{"pattern": pattern}])
     (only,) = found.rows
     assert (only.operation, only.point, only.ranks, only.wrong, only.line) == (
-        *("allreduce", Point(65536, "float32"), 2),
+        *("allreduce", MessagePoint(65536, "float32"), 2),
         *(3, 1),
     )
     assert only.figures["bandwidth"].unit == "GB/s"
@@ -43,7 +43,7 @@ def test_a_pattern_with_groups() -> None:
 def test_what_a_pattern_has_no_group_for_stands_beside_it() -> None:
     beside = {"unit": "ms", "size": 8, "dtype": "int8", "operation": "broadcast"}
     (only,) = run("took 1.5\n", patterns=[{"pattern": r"took (?P<value>\S+)", **beside}]).rows
-    assert (only.operation, only.point, only.wrong) == ("broadcast", Point(8, "int8"), None)
+    assert (only.operation, only.point, only.wrong) == ("broadcast", MessagePoint(8, "int8"), None)
     assert only.seconds == pytest.approx(1.5e-3)
 
 
@@ -94,7 +94,7 @@ DOCUMENT = {"ok": True, "runs": [{"bytes": 8, "us": 1.5}, {"bytes": "1M", "us": 
 def test_json(text: str) -> None:
     number = {"path": "runs.*.us", "sizes": "runs.*.bytes", "unit": "us", "operation": "allreduce", "dtype": "int8"}
     found = run(text, json_success="ok", json_numbers=[number])
-    assert [one.point for one in found.rows] == [Point(8, "int8"), Point(1 << 20, "int8")]
+    assert [one.point for one in found.rows] == [MessagePoint(8, "int8"), MessagePoint(1 << 20, "int8")]
     assert [one.seconds for one in found.rows] == pytest.approx([1.5e-6, 1e-4])
     assert found.complaints == found.failed == ()
 
@@ -166,7 +166,7 @@ def test_no_pattern_can_hang_a_run() -> None:
 
 def test_a_size_may_be_0() -> None:
     (only,) = run("0 1.5\n", patterns=[{"pattern": r"(?P<size>\d+) (?P<value>\S+)", "unit": "us"}]).rows
-    assert only.point == Point(0, "none")
+    assert only.point == MessagePoint(0, "none")
     wrong = run("999G9 1.5\n", patterns=[{"pattern": r"(?P<size>\w+) (?P<value>\S+)", "unit": "us"}])
     assert wrong.complaints[0] == "the size is '999G9' (line 1)"
 

@@ -6,7 +6,7 @@ import pytest
 
 from pytest_hetgpu.extensions.readers.base import measurements
 from pytest_hetgpu.extensions.readers.mpi4py_bench import Mpi4pyBench
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.verdict import Kind
 from tests.extensions.readers.feeding import read, sample, values
 
@@ -36,7 +36,7 @@ def test_megabytes_are_1e6_and_a_time_is_one_way() -> None:
 def test_without_statistics_there_is_a_bandwidth_only() -> None:
     found = sample("mpi4py_bench", "mpi4py-pingpong-no-stats-stopped")
     assert [set(one.figures) for one in found.rows] == [{"algbw"}] * 5
-    assert found.missing([Point(4096, "uint8")]) == (Point(4096, "uint8"),)
+    assert found.missing([MessagePoint(4096, "uint8")]) == (MessagePoint(4096, "uint8"),)
 
 
 def test_without_a_header_too() -> None:
@@ -60,7 +60,7 @@ def test_ringtest(stack: str) -> None:
     found = sample("mpi4py_bench", f"mpi4py-ringtest-{stack}", ranks=3)
     (only,) = found.rows
     assert (only.operation, only.point, only.ranks, only.iterations, only.wrong) == (
-        *("ringtest", Point(1024, "uint8"), 3),
+        *("ringtest", MessagePoint(1024, "uint8"), 3),
         *(50, 0),
     )
     assert set(only.figures) == {"latency"}

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from pytest_hetgpu.extensions.readers.base import measurements
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 from tests.extensions.readers.feeding import read, values
 from tests.extensions.readers.nccl_text import banner, document, footer, header, row, written
 
-POINTS = [Point(1 << 20, "float32", place) for place in ("", "in")]
+POINTS = [MessagePoint(1 << 20, "float32", place) for place in ("", "in")]
 
 
 def changed(**body: Any) -> dict[str, Any]:

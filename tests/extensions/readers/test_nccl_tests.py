@@ -8,7 +8,7 @@ from pytest_hetgpu.extensions.readers._nccl import library_version
 from pytest_hetgpu.extensions.readers.base import measurements
 from pytest_hetgpu.extensions.readers.nccl_tests import NcclTests
 from pytest_hetgpu.model.program_output import Reading
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.verdict import Kind
 from tests.extensions.readers.feeding import read, values
 from tests.extensions.readers.nccl_text import (
@@ -37,11 +37,11 @@ def test_thirteen_columns() -> None:
     assert found.complaints == found.failed == ()
     out, into = found.rows
     assert (out.operation, out.point, out.ranks, out.iterations, out.wrong) == (
-        *("allreduce", Point(MEBI, "float32"), 2),
+        *("allreduce", MessagePoint(MEBI, "float32"), 2),
         *(20, 0),
     )
     assert values(out) == {"latency": pytest.approx(1e-4), "algbw": 10.49, "busbw": 10.49}
-    assert into.point == Point(MEBI, "float32", "in")
+    assert into.point == MessagePoint(MEBI, "float32", "in")
     assert into.seconds == pytest.approx(2e-4)
 
 
@@ -73,7 +73,7 @@ def test_numbers_may_have_exponents() -> None:
 def test_unchecked_is_never_0() -> None:
     """`-c 0`: the summary says OK all the same."""
     found = table(row(MEBI, "100.00", "10.49", "10.49", "N/A", "100.00", "10.49", "10.49", "N/A"))
-    points = [Point(MEBI, "float32", place) for place in ("", "in")]
+    points = [MessagePoint(MEBI, "float32", place) for place in ("", "in")]
     assert [one.wrong for one in found.rows] == [None, None]
     assert found.unchecked(points) == tuple(points)
     assert found.missing(points) == ()

@@ -6,7 +6,7 @@ import pytest
 
 from pytest_hetgpu.extensions.readers.base import measurements
 from pytest_hetgpu.extensions.readers.osu import Osu
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.verdict import Kind
 from tests.extensions.readers.feeding import read, sample, values
 
@@ -76,7 +76,7 @@ def test_iterations_are_known_with_f_only() -> None:
 
 
 def test_a_column_of_checks_is_read_and_none_is_unchecked() -> None:
-    points = [Point(8, "float32")]
+    points = [MessagePoint(8, "float32")]
     checked, found = sample("osu", "osu-7.0-allreduce-checked"), sample("osu", "osu-7.0-allreduce-full")
     assert {row.wrong for row in checked.rows} == {0}
     assert checked.unchecked(points) == ()
@@ -95,8 +95,8 @@ def test_a_failed_check_ends_its_table_and_the_next_type_begins_another() -> Non
     ]
     assert found.version == "7.4"  # whose check of reductions fails where that of 7.0 passes
     assert "on message size 8" in found.failed[0]
-    owed = [Point(8, "int8"), Point(32, "int8")]
-    assert found.missing(owed) == (Point(32, "int8"),)
+    owed = [MessagePoint(8, "int8"), MessagePoint(32, "int8")]
+    assert found.missing(owed) == (MessagePoint(32, "int8"),)
     exited = Osu.exited(1, found)
     assert exited is not None
     assert exited.kind is Kind.WRONG_RESULT
@@ -136,7 +136,7 @@ def test_two_ranks_play() -> None:
 
 def test_in_place_is_what_was_asked_for() -> None:
     """The program prints nothing of it."""
-    points = [Point(8, "int8", "in")]
+    points = [MessagePoint(8, "int8", "in")]
     found = sample("osu", "osu-7.4-allreduce-in-place", argv="osu_allreduce -l", points=points)
     assert found.missing(points) == ()
     assert sample("osu", "osu-7.4-allreduce-in-place").missing(points) == tuple(points)
@@ -153,7 +153,7 @@ def test_a_program_that_did_not_run() -> None:
 
 def test_a_stopped_table_misses_what_was_owed() -> None:
     found = sample("osu", "osu-5.3-latency-stopped")
-    assert found.missing([Point(0, "int8"), Point(1 << 22, "int8")]) == (Point(1 << 22, "int8"),)
+    assert found.missing([MessagePoint(0, "int8"), MessagePoint(1 << 22, "int8")]) == (MessagePoint(1 << 22, "int8"),)
 
 
 def test_a_table_of_windows_is_not_read_as_bandwidths() -> None:

@@ -15,7 +15,7 @@ from pytest_hetgpu.extensions.readers.base import Asked, Reader, factor, measure
 from pytest_hetgpu.extensions.readers.osu import Osu
 from pytest_hetgpu.extensions.registry import find, names
 from pytest_hetgpu.model.program_output import Exited, Figure, Measured, Reading
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.verdict import Kind
 from tests.extensions.readers.feeding import SAMPLES, read
 from tests.extensions.readers.nccl_text import banner, document, footer, header, row, written
@@ -171,7 +171,7 @@ def test_options_of_a_command(argv: tuple[str, ...], value: str) -> None:
 
 
 def test_owed_points() -> None:
-    timed, empty = Point(8, "int8"), Point(16, "int8")
+    timed, empty = MessagePoint(8, "int8"), MessagePoint(16, "int8")
     latency = {"latency": Figure(1.0, "s")}
     found = Reading(rows=(Measured("allreduce", timed, 2, latency), Measured("allreduce", empty, 2, {}, wrong=0)))
     assert found.missing([timed, empty]) == (empty,)
@@ -180,7 +180,7 @@ def test_owed_points() -> None:
 
 def test_of_equal_points_the_last_counts() -> None:
     rows = tuple(
-        Measured("allreduce", Point(8, "int8"), 2, {"latency": Figure(seconds, "s")}) for seconds in (1e-6, 2e-6)
+        Measured("allreduce", MessagePoint(8, "int8"), 2, {"latency": Figure(seconds, "s")}) for seconds in (1e-6, 2e-6)
     )
     assert next(item for item in measurements(Reading(rows=rows)) if item.metric == "latency").value == pytest.approx(2)
 
@@ -193,7 +193,7 @@ def test_what_must_be_equal_before_rows_are_compared(change: str) -> None:
     bases = []
     for one in (fields, other):
         measured = Measured(
-            str(one["operation"]), Point(8, str(one["dtype"]), str(one["place"])), int(str(one["ranks"])), {}
+            str(one["operation"]), MessagePoint(8, str(one["dtype"]), str(one["place"])), int(str(one["ranks"])), {}
         )
         reading = Reading(str(one["tool"]), str(one["version"]), memory=str(one["memory"]))
         bases.append(reading.basis(measured))
@@ -203,5 +203,5 @@ def test_what_must_be_equal_before_rows_are_compared(change: str) -> None:
 def test_exit_codes() -> None:
     assert Osu.exited(0, Reading()) is None
     assert Osu.exited(3, Reading()) == Exited(Kind.ERROR, "exit code 3")
-    wrong = Reading(rows=(Measured("x", Point(8, "int8"), 2, {}, wrong=1),))
+    wrong = Reading(rows=(Measured("x", MessagePoint(8, "int8"), 2, {}, wrong=1),))
     assert Osu.exited(0, wrong) == Exited(Kind.WRONG_RESULT, "data failed its check")

@@ -8,7 +8,7 @@ import pytest
 
 from pytest_hetgpu.extensions.readers.base import measurements
 from pytest_hetgpu.model.program_output import Reading
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 from tests.extensions.readers.feeding import read, values
 
 
@@ -41,7 +41,7 @@ def test_an_allreduce() -> None:
     (only,) = found.rows
     assert (found.tool, found.memory, found.complaints) == ("ucc_perftest", "cuda", ())
     assert (only.operation, only.point, only.ranks, only.iterations, only.wrong) == (
-        *("allreduce", Point(1 << 20, "float32"), 4),
+        *("allreduce", MessagePoint(1 << 20, "float32"), 4),
         *(1000, None),
     )
     assert values(only) == {
@@ -100,14 +100,14 @@ def test_else_it_is_not_guessed() -> None:
 
 def test_in_place() -> None:
     text = settings("Allreduce", inplace="1") + table((*MEBI, "15.73", "17.48", "14.30"))
-    assert ucc(text).rows[0].point == Point(1 << 20, "float32", "in")
+    assert ucc(text).rows[0].point == MessagePoint(1 << 20, "float32", "in")
 
 
 def test_a_barrier_has_neither_count_nor_size() -> None:
     text = settings("Barrier", inplace="N/A") + table(("N/A", "N/A", *TIMES, "N/A", "N/A", "N/A"))
     (only,) = ucc(text).rows
     assert (only.operation, only.point, set(only.figures)) == (
-        *("barrier", Point(0, "none")),
+        *("barrier", MessagePoint(0, "none")),
         {"latency", "latency_min", "latency_max"},
     )
 

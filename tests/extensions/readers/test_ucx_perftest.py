@@ -7,7 +7,7 @@ import pytest
 from pytest_hetgpu.extensions.readers.base import Asked, measurements
 from pytest_hetgpu.extensions.readers.ucx_perftest import UcxPerftest
 from pytest_hetgpu.model.program_output import Reading
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 from tests.extensions.readers.feeding import read, sample, values
 
 LAT = "ucx_perftest node -t tag_lat -s 1024"
@@ -42,7 +42,7 @@ def test_a_latency() -> None:
     found = sample("ucx_perftest", "ucx_perftest-tag-lat-f", argv=LAT)
     (only,) = found.rows
     assert (only.operation, only.point, only.ranks, only.iterations, only.wrong) == (
-        *("send_recv", Point(1024, "uint8"), 2),
+        *("send_recv", MessagePoint(1024, "uint8"), 2),
         *(2000, None),
     )
     assert values(only) == {
@@ -85,11 +85,11 @@ def test_a_test_that_did_not_end_measures_nothing() -> None:
 @pytest.mark.parametrize(
     ("name", "argv", "point", "time"),
     [
-        ("tag-lat-fv", "ucx_perftest -t tag_lat -s8 -f -v", Point(8, "uint8"), "latency"),
-        ("tag-bw-v", "ucx_perftest -t tag_bw -s 65536 -v", Point(65536, "uint8"), "overhead"),
+        ("tag-lat-fv", "ucx_perftest -t tag_lat -s8 -f -v", MessagePoint(8, "uint8"), "latency"),
+        ("tag-bw-v", "ucx_perftest -t tag_bw -s 65536 -v", MessagePoint(65536, "uint8"), "overhead"),
     ],
 )
-def test_csv(name: str, argv: str, point: Point, time: str) -> None:
+def test_csv(name: str, argv: str, point: MessagePoint, time: str) -> None:
     """Rows of stages stand among them, with the thread's number and no comma."""
     found = sample("ucx_perftest", f"ucx_perftest-{name}", argv=argv)
     assert [(one.point, time in one.figures) for one in found.rows] == [(point, True)]
@@ -174,8 +174,8 @@ def test_sizes_on_the_command_line(argv: str, size: int | None) -> None:
 
 
 def test_the_only_size_that_is_owed_is_it() -> None:
-    found = read("ucx_perftest", table("latency", row("1000", *GOOD)), points=[Point(1024, "int8")])
-    assert found.missing([Point(1024, "int8")]) == ()
+    found = read("ucx_perftest", table("latency", row("1000", *GOOD)), points=[MessagePoint(1024, "int8")])
+    assert found.missing([MessagePoint(1024, "int8")]) == ()
 
 
 def test_unchecked_unless_it_validates() -> None:

@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import pytest
 
-from pytest_hetgpu.model.job import Reach
+from pytest_hetgpu.model.job import ConnectionInfo
 from tests.extensions.runtimes.loopback import Loopback, free_port, keygen
 
 
@@ -46,7 +46,7 @@ def loopback_sshd(openssh: Path, tmp_path_factory: pytest.TempPathFactory) -> It
                 break
         else:
             pytest.fail("sshd does not start")
-        yield Loopback(folder, Reach("", getpass.getuser(), port, str(folder / "key")))
+        yield Loopback(folder, ConnectionInfo("", getpass.getuser(), port, str(folder / "key")))
         sshd.kill()
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from pytest_hetgpu.extensions.runtimes.base import Gathering, Member
 from pytest_hetgpu.extensions.runtimes.docker import Docker
-from pytest_hetgpu.model.job import ContainerOptions, Hardware, Image, Node, Reach
+from pytest_hetgpu.model.job import ConnectionInfo, ContainerOptions, Hardware, Image, Node
 
 BASE = os.environ.get("HETGPU_BASE", "hetgpu-base:bookworm")
 
@@ -27,7 +27,7 @@ def node(index: int = 0, image: Image | None = None, *, engine: str = "", **opti
         "localhost",
         1,
         name=f"node{index}",
-        reach=Reach(engine),
+        reach=ConnectionInfo(engine),
         image=image or Image(BASE),
         container=container,
     )

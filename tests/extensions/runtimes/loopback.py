@@ -7,7 +7,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_hetgpu.model.job import Reach
+from pytest_hetgpu.model.job import ConnectionInfo
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,7 @@ class Loopback:
     """An sshd on 127.0.0.1; `reach` gets in."""
 
     folder: Path
-    reach: Reach
+    reach: ConnectionInfo
 
     @property
     def known_hosts(self) -> Path:

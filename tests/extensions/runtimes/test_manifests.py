@@ -289,7 +289,7 @@ def test_the_matrices_that_are_shipped_ask_for_what_the_api_takes(name: str) -> 
     jobs = {job.axes["placement"]: job for job in map(suite.job, suite.scenarios)}
     assert jobs
     for placement, job in jobs.items():
-        found = manifests(job.everybody, object_name(placement), MARKS)
+        found = manifests(job.all_nodes, object_name(placement), MARKS)
         assert [wrong(one) for one in found] == [[] for _ in found]
 
 

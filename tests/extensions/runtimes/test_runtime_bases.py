@@ -16,14 +16,14 @@ from pytest_hetgpu.extensions.runtimes._docker import base_images, images
 from pytest_hetgpu.extensions.runtimes._docker.address import Address
 from pytest_hetgpu.extensions.runtimes._docker.engine import Engine, EngineGone, engine_of
 from pytest_hetgpu.extensions.runtimes.base import Gathering
-from pytest_hetgpu.model.job import Image, Reach
+from pytest_hetgpu.model.job import ConnectionInfo, Image
 
 ROOT = Path(__file__).resolve().parents[3]
 NAME = "hetgpu-base:bookworm"
 
 
 def local() -> Engine:
-    return engine_of("node0", Reach("unix:///nowhere/docker.sock"))
+    return engine_of("node0", ConnectionInfo("unix:///nowhere/docker.sock"))
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_without_root_likewise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_on_another_host_it_is_made_there() -> None:
-    said = refused(engine_of("node0", Reach("ssh://gpu1")))
+    said = refused(engine_of("node0", ConnectionInfo("ssh://gpu1")))
     assert "(the engine is not of this machine): make it on gpu1 as root with `bash" in said
 
 

@@ -19,7 +19,7 @@ import pytest
 from pytest_hetgpu.errors import LostNode, NotHere, ProvisionError
 from pytest_hetgpu.extensions.runtimes._docker.engine import close_engines
 from pytest_hetgpu.extensions.runtimes.process.ledger import books
-from pytest_hetgpu.model.job import Reach
+from pytest_hetgpu.model.job import ConnectionInfo
 from pytest_hetgpu.planning.shell.docker import network_command, run_command
 from tests.extensions.runtimes.container_nodes import BASE, Site, docker, left, local_site, node, owner
 
@@ -205,7 +205,7 @@ def test_what_is_typed_makes_the_same_container(site: Site, tmp_path: Path) -> N
 
 
 def test_no_engine_is_said(site: Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    noted: list[Reach] = []
+    noted: list[ConnectionInfo] = []
     monkeypatch.setattr(books(), "engine", noted.append, raising=False)
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
     with pytest.raises(NotHere, match=r"node0: the Docker engine at unix://.* does not answer: install Docker"):

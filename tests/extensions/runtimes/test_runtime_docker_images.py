@@ -19,7 +19,7 @@ from pytest_hetgpu.errors import ProvisionError
 from pytest_hetgpu.extensions import build_context
 from pytest_hetgpu.extensions.runtimes._docker import images as _images
 from pytest_hetgpu.extensions.runtimes._docker.engine import engine_of
-from pytest_hetgpu.model.job import Image, Reach
+from pytest_hetgpu.model.job import ConnectionInfo, Image
 from pytest_hetgpu.planning.shell.docker import build_command
 from tests.extensions.runtimes.container_nodes import BASE, Site, docker, local_site, node
 
@@ -62,7 +62,7 @@ def ident(reference: str) -> str:
 
 
 def ensure(image: Image) -> None:
-    _images.ensure(engine_of("node0", Reach()), image, "node0")
+    _images.ensure(engine_of("node0", ConnectionInfo()), image, "node0")
 
 
 def test_a_folder_is_built_once(site: Site, tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_a_folder_is_built_once(site: Site, tmp_path: Path) -> None:
         members = list(pool.map(site.open, [node(index, image) for index in range(3)]))
     assert len({member.read(["/built"])["/built"] for member in members}) == 1
     first = ident(image.reference)
-    _images.forget(engine_of("node0", Reach()), image)
+    _images.forget(engine_of("node0", ConnectionInfo()), image)
     ensure(image)
     assert ident(image.reference) == first
 
@@ -101,7 +101,7 @@ def test_an_image_is_built_anew_when_its_base_was(site: Site, tmp_path: Path) ->
         other = tmp_path / "base"
         newer = built(other, "RUN echo newer > /newer")
         docker("build", "-q", "-t", base, "--build-arg", f"BASE={BASE}", newer.folder)
-        _images.forget(engine_of("node0", Reach()), image)
+        _images.forget(engine_of("node0", ConnectionInfo()), image)
         assert site.open(node(0, image)).read(["/newer"])["/newer"] == b"newer\n"
         assert ident(image.reference) != before
     finally:
@@ -110,7 +110,7 @@ def test_an_image_is_built_anew_when_its_base_was(site: Site, tmp_path: Path) ->
 
 def test_an_image_built_by_hand_is_used(site: Site, tmp_path: Path) -> None:
     image = built(tmp_path / "x", "RUN true")
-    docker(*build_command(image, Reach())[1:])
+    docker(*build_command(image, ConnectionInfo())[1:])
     before = ident(image.reference)
     site.open(node(0, image))
     assert ident(image.reference) == before

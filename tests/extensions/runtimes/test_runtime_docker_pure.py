@@ -28,7 +28,7 @@ from pytest_hetgpu.extensions.runtimes._docker.errors import ended, refused, unr
 from pytest_hetgpu.extensions.runtimes._docker.networks import group_numbers, groups_in, orphaned
 from pytest_hetgpu.extensions.runtimes.base import Gathering
 from pytest_hetgpu.extensions.runtimes.docker import Docker
-from pytest_hetgpu.model.job import ContainerOptions, Hardware, Image, Node, Reach
+from pytest_hetgpu.model.job import ConnectionInfo, ContainerOptions, Hardware, Image, Node
 
 NODE = Node(0, Hardware("cpu"), "localhost", 1, name="node0", image=Image("x"), container=ContainerOptions())
 
@@ -43,20 +43,22 @@ NODE = Node(0, Hardware("cpu"), "localhost", 1, name="node0", image=Image("x"), 
     ],
 )
 def test_an_engine_here_or_over_tls(engine: str, environ: dict[str, str], url: str, where: str) -> None:
-    at = address("node0", Reach(engine), environ)
+    at = address("node0", ConnectionInfo(engine), environ)
     assert (at.url, at.where, at.by_ssh) == (url, where, False)
 
 
 @pytest.mark.parametrize(
     ("reach", "environ", "user", "port", "socket"),
     [
-        (Reach("ssh://u@h:2222"), {}, "u", 2222, "/var/run/docker.sock"),
-        (Reach("ssh://h", "ubuntu", 22, "/k"), {}, "ubuntu", 22, "/var/run/docker.sock"),
-        (Reach("ssh://u@h/run/user/1/docker.sock", "other"), {}, "u", None, "/run/user/1/docker.sock"),
-        (Reach(), {"DOCKER_HOST": "ssh://u@h"}, "u", None, "/var/run/docker.sock"),
+        (ConnectionInfo("ssh://u@h:2222"), {}, "u", 2222, "/var/run/docker.sock"),
+        (ConnectionInfo("ssh://h", "ubuntu", 22, "/k"), {}, "ubuntu", 22, "/var/run/docker.sock"),
+        (ConnectionInfo("ssh://u@h/run/user/1/docker.sock", "other"), {}, "u", None, "/run/user/1/docker.sock"),
+        (ConnectionInfo(), {"DOCKER_HOST": "ssh://u@h"}, "u", None, "/var/run/docker.sock"),
     ],
 )
-def test_an_engine_over_ssh(reach: Reach, environ: dict[str, str], user: str, port: int | None, socket: str) -> None:
+def test_an_engine_over_ssh(
+    reach: ConnectionInfo, environ: dict[str, str], user: str, port: int | None, socket: str
+) -> None:
     at = address("node0", reach, environ)
     assert (at.by_ssh, at.local, at.host) == (True, False, "h")
     assert at.reach
@@ -64,28 +66,28 @@ def test_an_engine_over_ssh(reach: Reach, environ: dict[str, str], user: str, po
 
 
 def test_one_host_is_one_engine_however_it_is_written() -> None:
-    first = address("a", Reach("ssh://u@h:22"), {})
-    assert first == address("b", Reach("ssh://h", "u", 22), {})
-    assert first != address("c", Reach("ssh://other@h:22"), {})
+    first = address("a", ConnectionInfo("ssh://u@h:22"), {})
+    assert first == address("b", ConnectionInfo("ssh://h", "u", 22), {})
+    assert first != address("c", ConnectionInfo("ssh://other@h:22"), {})
 
 
 @pytest.mark.parametrize("engine", ["tcp://h:2375", "http://h:2375", "https://h:2376"])
 def test_an_engine_that_lets_anyone_in_is_not_used(engine: str) -> None:
     expected = "only over ssh or TLS" if engine != "http://h:2375" else "write ssh://"
     with pytest.raises(ProvisionError, match=f"node0: .*{expected}"):
-        address("node0", Reach(engine), {})
+        address("node0", ConnectionInfo(engine), {})
     with pytest.raises(ProvisionError, match=expected):
-        address("node0", Reach(), {"DOCKER_HOST": engine})
+        address("node0", ConnectionInfo(), {"DOCKER_HOST": engine})
 
 
 @pytest.mark.parametrize("engine", ["ssh://", "ssh://u:secret@h", "ssh://h:port", "h", "npipe:////./pipe/docker"])
 def test_an_address_that_is_none_is_said(engine: str) -> None:
     with pytest.raises(ProvisionError, match="node0: .* is no address of an engine: "):
-        address("node0", Reach(engine), {})
+        address("node0", ConnectionInfo(engine), {})
 
 
 def test_a_host_that_is_not_reached_is_named_once(tmp_path: Path) -> None:
-    engine = engine_of("node1", Reach("ssh://u@192.0.2.21", key=str(tmp_path / "aws.pem")))
+    engine = engine_of("node1", ConnectionInfo("ssh://u@192.0.2.21", key=str(tmp_path / "aws.pem")))
     with pytest.raises(ProvisionError) as caught, engine.speaking("node1"):
         pass
     assert str(caught.value) == f"node1: key {tmp_path}/aws.pem of the inventory: no such file"

@@ -22,7 +22,7 @@ import pytest
 
 from pytest_hetgpu.errors import LostNode, ProvisionError
 from pytest_hetgpu.extensions.runtimes._docker.engine import engine_of
-from pytest_hetgpu.model.job import Node, Reach
+from pytest_hetgpu.model.job import ConnectionInfo, Node
 from tests.extensions.runtimes.container_nodes import Site, docker, left, local_site, node
 
 # The SDK forgets to close a socket that it could not connect, as when a tunnel broke.
@@ -51,7 +51,7 @@ class Sshd:
 
     def node(self, index: int = 0, socket: str = "") -> Node:
         engine = f"ssh://{getpass.getuser()}@127.0.0.1:{self.port}{socket}"
-        return replace(node(index), reach=Reach(engine, key=str(self.key)))
+        return replace(node(index), reach=ConnectionInfo(engine, key=str(self.key)))
 
     def connections(self) -> list[int]:
         """Processes that serve a connection of its."""

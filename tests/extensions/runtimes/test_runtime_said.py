@@ -24,7 +24,7 @@ from pytest_hetgpu.extensions.runtimes.agent.node import Reached
 from pytest_hetgpu.extensions.runtimes.base import Gathering
 from pytest_hetgpu.extensions.runtimes.local import LocalNodes
 from pytest_hetgpu.extensions.runtimes.process.pipe import ProcessPipe
-from pytest_hetgpu.model.job import Command, Hardware, Image, Node, Reach
+from pytest_hetgpu.model.job import Command, ConnectionInfo, Hardware, Image, Node
 from tests.extensions.runtimes.test_runtime_link import HELLO, MAGIC, agent_module, frame, link, refusal, says
 
 DOOR = {"port": 22, "host_key": "ssh-ed25519 AAAA+/b=", "user": "u"}
@@ -177,7 +177,10 @@ def test_a_tunnel_that_says_nothing_is_given_up(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setattr("pytest_hetgpu.extensions.runtimes._docker.tunnel._PATIENCE", 0.3)
     began = time.monotonic()
-    with pytest.raises(ProvisionError, match=r"h: no word from a shell on h within 0\.3 s"), tunnel("h", Reach()):
+    with (
+        pytest.raises(ProvisionError, match=r"h: no word from a shell on h within 0\.3 s"),
+        tunnel("h", ConnectionInfo()),
+    ):
         pass
     assert time.monotonic() - began < 5
     assert not [one for one in threading.enumerate() if isinstance(one, threading.Timer) and one.is_alive()]
@@ -187,7 +190,7 @@ def test_what_is_wrong_here_with_a_build_is_said_plainly(tmp_path: Path, monkeyp
     (tmp_path / "x").mkdir()
     (tmp_path / "x" / "Dockerfile").write_text("FROM scratch\n")
     image = Image(reference(str(tmp_path / "x"), {}), str(tmp_path / "x"), {})
-    engine = engine_of("n0", Reach("unix:///nowhere"))
+    engine = engine_of("n0", ConnectionInfo("unix:///nowhere"))
     monkeypatch.setattr(images, "_current", lambda *_: False)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 

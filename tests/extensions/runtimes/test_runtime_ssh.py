@@ -29,13 +29,13 @@ from pytest_hetgpu.extensions.runtimes.base import Gathering, MemberRuntime, key
 from pytest_hetgpu.extensions.runtimes.process.kernel import still_running
 from pytest_hetgpu.extensions.runtimes.process.ssh import explained
 from pytest_hetgpu.extensions.runtimes.ssh import Ssh
-from pytest_hetgpu.model.job import Command, Hardware, Node, Reach
+from pytest_hetgpu.model.job import Command, ConnectionInfo, Hardware, Node
 from tests.extensions.runtimes.loopback import Loopback, free_port, keygen
 
 PATIENCE = 60.0
 
 
-def open_node(reach: Reach, host: str = "127.0.0.1") -> Reached:
+def open_node(reach: ConnectionInfo, host: str = "127.0.0.1") -> Reached:
     member = Ssh.open(Node(0, Hardware("there"), host, 1, "n0", reach=reach), Gathering("test", "run", "me"))
     assert isinstance(member, Reached)
     return member
@@ -82,7 +82,7 @@ def test_a_connection_that_breaks_off_is_a_lost_node(loopback: Loopback, tmp_pat
     member.close()
 
 
-def refusal(reach: Reach, host: str = "127.0.0.1") -> str:
+def refusal(reach: ConnectionInfo, host: str = "127.0.0.1") -> str:
     """What is said of a host that cannot be opened; nothing stays behind."""
     before = {child.pid for child in children()}
     with pytest.raises(ProvisionError) as caught:
@@ -145,7 +145,7 @@ def test_host_keys_are_never_taken_on_trust(loopback: Loopback, tmp_path: Path) 
 
 
 def test_a_host_that_does_not_answer_in_time() -> None:
-    said = explained("h", Reach(), "ssh: connect to host h port 22: Connection timed out\n", 255)
+    said = explained("h", ConnectionInfo(), "ssh: connect to host h port 22: Connection timed out\n", 255)
     assert said.startswith("h does not answer: down, or behind a firewall (ssh: connect to host h")
 
 
@@ -159,7 +159,7 @@ def test_a_host_without_python(loopback: Loopback, monkeypatch: pytest.MonkeyPat
         "fish: Unknown command: python3",
         "python3: Command not found.",
     ):
-        assert "there is no python3 on h" in explained("h", Reach(), shell, 127), shell
+        assert "there is no python3 on h" in explained("h", ConnectionInfo(), shell, 127), shell
 
 
 def test_a_login_that_greets_is_heard_over(loopback: Loopback, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,7 +175,7 @@ def test_a_login_that_greets_is_heard_over(loopback: Loopback, monkeypatch: pyte
 def test_without_an_ssh_client(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(NotHere, match="there is no ssh in PATH: install the OpenSSH client"):
-        open_node(Reach())
+        open_node(ConnectionInfo())
 
 
 class Shouter(socketserver.StreamRequestHandler):

@@ -23,7 +23,7 @@ from pytest_hetgpu.errors import ProvisionError
 from pytest_hetgpu.extensions.runtimes._docker import tunnel as _tunnel
 from pytest_hetgpu.extensions.runtimes._docker.tunnel import tunnel
 from pytest_hetgpu.extensions.runtimes.process import ledger
-from pytest_hetgpu.model.job import Reach
+from pytest_hetgpu.model.job import ConnectionInfo
 from tests.extensions.runtimes.loopback import Loopback
 
 PATIENCE = 60.0
@@ -56,7 +56,7 @@ def crowd() -> Iterator[ThreadPoolExecutor]:
 
 
 def refusal() -> str:
-    with pytest.raises(ProvisionError) as caught, tunnel("h", Reach()):
+    with pytest.raises(ProvisionError) as caught, tunnel("h", ConnectionInfo()):
         pass
     return str(caught.value)
 
@@ -135,7 +135,7 @@ def test_a_tunnel_that_cannot_be_held_leaves_nothing(meeting: Path, monkeypatch:
         raise OSError(errno.EMFILE, "Too many open files")
 
     monkeypatch.setattr(_tunnel, "_Use", full)
-    with pytest.raises(OSError, match="Too many open files"), tunnel("h", Reach()):
+    with pytest.raises(OSError, match="Too many open files"), tunnel("h", ConnectionInfo()):
         pass
     assert not meeting.exists()
     assert set(psutil.Process().children()) <= before

@@ -22,7 +22,7 @@ from pytest_hetgpu.extensions.runtimes._slurm import words
 from pytest_hetgpu.extensions.runtimes.base import key_trouble
 from pytest_hetgpu.extensions.runtimes.process.ssh import explained
 from pytest_hetgpu.extensions.signatures.nodes import Nodes
-from pytest_hetgpu.model.job import Hardware, Image, Node, Reach
+from pytest_hetgpu.model.job import ConnectionInfo, Hardware, Image, Node
 from pytest_hetgpu.model.verdict import Kind
 
 WHERE = "this machine's Docker engine"
@@ -172,7 +172,7 @@ def test_an_engine_that_is_out_of_reach(said: str, where: str) -> None:
 @pytest.mark.parametrize("engine", ["tcp://h:2375", "ssh://h:port"])
 def test_an_engine_that_is_not_used(engine: str) -> None:
     with pytest.raises(ProvisionError) as caught:
-        address("node1", Reach(engine), {})
+        address("node1", ConnectionInfo(engine), {})
     assert part(caught.value) == "engine"
 
 
@@ -181,7 +181,7 @@ def test_an_engine_behind_a_tunnel(word: bytes) -> None:
     answer = b"hetgpu:" + word + b"\n"
     pipe: Any = SimpleNamespace(recv=lambda _: answer, kill=lambda: None, given_up=False)
     with pytest.raises(ProvisionError) as caught:
-        tunnel._check(pipe, "192.0.2.7", Reach(), "/var/run/docker.sock")
+        tunnel._check(pipe, "192.0.2.7", ConnectionInfo(), "/var/run/docker.sock")
     assert part(caught.value) == "engine"
 
 
@@ -202,8 +202,8 @@ def test_an_engine_behind_a_tunnel(word: bytes) -> None:
         ("python3 is 3.5 there, 3.6 or later is needed", "python3"),
     ],
 )
-@pytest.mark.parametrize("reach", [Reach(), Reach("", "ubuntu", 2222, "/k")])
-def test_a_host_that_ssh_does_not_reach(said: str, expected: str, reach: Reach) -> None:
+@pytest.mark.parametrize("reach", [ConnectionInfo(), ConnectionInfo("", "ubuntu", 2222, "/k")])
+def test_a_host_that_ssh_does_not_reach(said: str, expected: str, reach: ConnectionInfo) -> None:
     assert part(explained("192.0.2.7", reach, said, 255)) == expected
 
 

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from pytest_hetgpu.extensions.package_data import PACKAGE
 from pytest_hetgpu.extensions.workloads.fault import INSIDE, Fault, FaultSettings, FaultWorkload
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 
 PROGRAM = PACKAGE / "remote" / "fault.py"
 MATRIX = """\
@@ -59,7 +59,7 @@ def test_the_program_is_told_who_fails_how_and_when() -> None:
 
 
 def test_every_rank_owes_a_check_and_none_a_timing() -> None:
-    assert (fault().points(), fault().measured) == ((Point(1024, "float32"),), False)
+    assert (fault().points(), fault().measured) == ((MessagePoint(1024, "float32"),), False)
 
 
 def test_without_settings_nothing_fails() -> None:

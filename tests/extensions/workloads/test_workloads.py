@@ -12,7 +12,7 @@ from pytest_hetgpu.config.matrix.schema import matrix_schema
 from pytest_hetgpu.extensions.package_data import PACKAGE
 from pytest_hetgpu.extensions.registry import find, names
 from pytest_hetgpu.extensions.workloads.base import ITEM_BYTES, Workload
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 
 SUMS = {"allreduce", "reduce", "reduce_scatter"}
 SPLIT = ("reduce_scatter", "allgather", "gather", "scatter", "alltoall")
@@ -47,17 +47,22 @@ def test_a_sweep_tells_its_program_what_it_owes() -> None:
         *("allreduce.py", "--sizes", "8,1024", "--dtypes", "int8,float64", "--iterations", "3", "--warmup", "0"),
         *("--repeats", "5"),
     )
-    assert made.points() == (Point(8, "int8"), Point(1024, "int8"), Point(8, "float64"), Point(1024, "float64"))
+    assert made.points() == (
+        MessagePoint(8, "int8"),
+        MessagePoint(1024, "int8"),
+        MessagePoint(8, "float64"),
+        MessagePoint(1024, "float64"),
+    )
 
 
 def test_a_sweep_without_settings_is_8_bytes_to_4_mib() -> None:
     points = workload("send_recv").points()
-    assert (points[0], points[-1], len(points)) == (Point(8, "float32"), Point(4 << 20, "float32"), 20)
+    assert (points[0], points[-1], len(points)) == (MessagePoint(8, "float32"), MessagePoint(4 << 20, "float32"), 20)
 
 
 def test_a_guarded_send_is_one_small_message_checked_and_not_timed() -> None:
     made = workload("guarded_send")
-    assert (made.points(), made.measured) == ((Point(64, "float32"),), False)
+    assert (made.points(), made.measured) == ((MessagePoint(64, "float32"),), False)
     assert made.program() == (
         *("guarded_send.py", "--sizes", "64", "--dtypes", "float32", "--memory", "guarded"),
         *("--iterations", "1", "--warmup", "0"),
@@ -72,15 +77,15 @@ def test_a_collective_tells_its_program_of_place_and_memory() -> None:
         *("allgather.py", "--sizes", "64", "--dtypes", "float32", "--in-place", "both", "--memory", "guarded"),
         *("--iterations", "3", "--warmup", "1"),
     )
-    assert made.points() == (Point(64, "float32"), Point(64, "float32", "in"))
-    assert workload("alltoall", sizes="64", in_place="true").points() == (Point(64, "float32", "in"),)
-    assert workload("reduce", sizes="64", in_place=False).points() == (Point(64, "float32"),)
+    assert made.points() == (MessagePoint(64, "float32"), MessagePoint(64, "float32", "in"))
+    assert workload("alltoall", sizes="64", in_place="true").points() == (MessagePoint(64, "float32", "in"),)
+    assert workload("reduce", sizes="64", in_place=False).points() == (MessagePoint(64, "float32"),)
 
 
 def test_a_barrier_has_one_point_without_data() -> None:
     made = workload("barrier", iterations="7", repeats="3")
     assert made.program() == ("barrier.py", "--iterations", "7", "--warmup", "5", "--repeats", "3")
-    assert (made.points(), made.measured) == ((Point(0, "none"),), True)
+    assert (made.points(), made.measured) == ((MessagePoint(0, "none"),), True)
 
 
 @pytest.mark.parametrize("kind", SPLIT)
@@ -145,7 +150,7 @@ def test_an_allreduce_takes_any_world() -> None:
 @pytest.mark.parametrize("dtype", ITEM_BYTES)
 def test_sizes_are_whole_elements(dtype: str) -> None:
     size = ITEM_BYTES[dtype]
-    assert workload("broadcast", sizes=str(size), dtype=dtype).points() == (Point(size, dtype),)
+    assert workload("broadcast", sizes=str(size), dtype=dtype).points() == (MessagePoint(size, dtype),)
     if size > 1:
         with pytest.raises(ValidationError, match=f"size {size + 1} is not a whole number of {dtype}"):
             workload("broadcast", sizes=[str(size), str(size + 1)], dtype=dtype)

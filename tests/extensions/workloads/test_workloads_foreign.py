@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.extensions.workloads.base import Workload
 from pytest_hetgpu.model.external_program import Foreign
-from pytest_hetgpu.model.records import Point
+from pytest_hetgpu.model.records import MessagePoint
 
 
 def workload(kind: str, **settings: Any) -> Workload:
@@ -109,30 +109,30 @@ def test_how_it_is_started() -> None:
 @pytest.mark.parametrize(
     ("kind", "settings", "points"),
     [
-        ("osu", {"program": "osu_allreduce", "sizes": "8..16"}, (Point(8, ""), Point(16, ""))),
-        ("osu", {"program": "osu_allgather", "sizes": "8"}, (Point(32, ""),)),
-        ("osu", {"program": "osu_ineighbor_alltoallw", "sizes": "8"}, (Point(32, ""),)),
-        ("osu", {"program": "osu_gather_persistent", "sizes": "8"}, (Point(32, ""),)),
-        ("osu", {"program": "osu_reduce_scatter", "sizes": "8"}, (Point(8, ""),)),
+        ("osu", {"program": "osu_allreduce", "sizes": "8..16"}, (MessagePoint(8, ""), MessagePoint(16, ""))),
+        ("osu", {"program": "osu_allgather", "sizes": "8"}, (MessagePoint(32, ""),)),
+        ("osu", {"program": "osu_ineighbor_alltoallw", "sizes": "8"}, (MessagePoint(32, ""),)),
+        ("osu", {"program": "osu_gather_persistent", "sizes": "8"}, (MessagePoint(32, ""),)),
+        ("osu", {"program": "osu_reduce_scatter", "sizes": "8"}, (MessagePoint(8, ""),)),
         (
             "osu",
             {"program": "osu_bcast", "sizes": "8", "dtype": "int32", "in_place": True},
-            (Point(8, "int32", "in"),),
+            (MessagePoint(8, "int32", "in"),),
         ),
-        ("osu", {"program": "osu_barrier", "check": False}, (Point(0, "none"),)),
-        ("nccl_tests", {"sizes": "1K"}, (Point(1024, "float32"), Point(1024, "float32", "in"))),
+        ("osu", {"program": "osu_barrier", "check": False}, (MessagePoint(0, "none"),)),
+        ("nccl_tests", {"sizes": "1K"}, (MessagePoint(1024, "float32"), MessagePoint(1024, "float32", "in"))),
         # Whose data in place is not checked.
-        ("nccl_tests", {"program": "alltoall_perf", "sizes": "1K", "dtype": "int8"}, (Point(1024, "int8"),)),
-        ("ucx_perftest", {"size": "1K"}, (Point(1024, "uint8"),)),
-        ("ucc_perftest", {"sizes": "8", "check": False}, (Point(8, "float32"),)),
-        ("ucc_perftest", {"collective": "gather", "sizes": "8", "check": False}, (Point(32, "float32"),)),
-        ("ucc_perftest", {"collective": "barrier", "check": False}, (Point(0, "none"),)),
-        ("mpi4py_bench", {}, (Point(1024, "uint8"),)),
+        ("nccl_tests", {"program": "alltoall_perf", "sizes": "1K", "dtype": "int8"}, (MessagePoint(1024, "int8"),)),
+        ("ucx_perftest", {"size": "1K"}, (MessagePoint(1024, "uint8"),)),
+        ("ucc_perftest", {"sizes": "8", "check": False}, (MessagePoint(8, "float32"),)),
+        ("ucc_perftest", {"collective": "gather", "sizes": "8", "check": False}, (MessagePoint(32, "float32"),)),
+        ("ucc_perftest", {"collective": "barrier", "check": False}, (MessagePoint(0, "none"),)),
+        ("mpi4py_bench", {}, (MessagePoint(1024, "uint8"),)),
         ("mpi4py_bench", {"benchmark": "helloworld", "check": False}, ()),
         ("command", {"argv": ["x"], "check": False}, ()),
     ],
 )
-def test_what_four_ranks_owe(kind: str, settings: dict[str, Any], points: tuple[Point, ...]) -> None:
+def test_what_four_ranks_owe(kind: str, settings: dict[str, Any], points: tuple[MessagePoint, ...]) -> None:
     assert workload(kind, **settings).owed(4) == points
 
 

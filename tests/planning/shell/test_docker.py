@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_hetgpu.model.job import ContainerOptions, Hardware, Image, Node, Reach
+from pytest_hetgpu.model.job import ConnectionInfo, ContainerOptions, Hardware, Image, Node
 from pytest_hetgpu.planning.shell.docker import build_command, network_command, run_command
 
 PLAIN = Node(
@@ -40,7 +40,7 @@ def test_the_least_container() -> None:
 
 
 def test_a_container_with_everything_on_another_host() -> None:
-    node = replace(PLAIN, container=ROCM, reach=Reach("ssh://u@h:2222"))
+    node = replace(PLAIN, container=ROCM, reach=ConnectionInfo("ssh://u@h:2222"))
     assert run_command(node, "mixed", labels={"hetgpu.run": "r", "a": "b c"}) == (
         *("docker", "-H", "ssh://u@h:2222", "run", "-d", "--rm", "--init"),
         *("--name", "hetgpu-mixed-node0", "--hostname", "node0", "--network", "host"),
@@ -63,20 +63,20 @@ def test_gpus_without_commas_need_no_quotes(gpus: str, typed: str) -> None:
 @pytest.mark.parametrize(
     ("reach", "address"),
     [
-        (Reach("ssh://h", "ubuntu", 2200), "ssh://ubuntu@h:2200"),
-        (Reach("ssh://me@h:22/run/d.sock", "ubuntu", 2200), "ssh://me@h:22/run/d.sock"),
-        (Reach("ssh://[fe80::1]", None, 2200), "ssh://[fe80::1]:2200"),
-        (Reach("unix:///run/d.sock", "ubuntu"), "unix:///run/d.sock"),
+        (ConnectionInfo("ssh://h", "ubuntu", 2200), "ssh://ubuntu@h:2200"),
+        (ConnectionInfo("ssh://me@h:22/run/d.sock", "ubuntu", 2200), "ssh://me@h:22/run/d.sock"),
+        (ConnectionInfo("ssh://[fe80::1]", None, 2200), "ssh://[fe80::1]:2200"),
+        (ConnectionInfo("unix:///run/d.sock", "ubuntu"), "unix:///run/d.sock"),
     ],
 )
-def test_an_address_has_what_the_host_s_entry_says(reach: Reach, address: str) -> None:
+def test_an_address_has_what_the_host_s_entry_says(reach: ConnectionInfo, address: str) -> None:
     assert network_command(reach, "mixed") == ("docker", "-H", address, "network", "create", "hetgpu-mixed")
 
 
 def test_building() -> None:
     image = Image("hetgpu/x:1", "/c/x", {"BASE": "b:1", "A": "2"}, network="host")
-    assert build_command(image, Reach()) == (
+    assert build_command(image, ConnectionInfo()) == (
         *("docker", "build", "-t", "hetgpu/x:1", "--build-arg", "A=2", "--build-arg", "BASE=b:1"),
         *("--network", "host", "/c/x"),
     )
-    assert build_command(Image("debian:12"), Reach()) == ()
+    assert build_command(Image("debian:12"), ConnectionInfo()) == ()

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pytest_hetgpu.model.job import Command, Demand, Hardware, Job, Node, Stack
+from pytest_hetgpu.model.job import Command, Hardware, Job, Node, Requirements, Stack
 from pytest_hetgpu.model.kubernetes import Pods
 from pytest_hetgpu.planning.shell.kubectl import arrival, creation, on, removal
 from pytest_hetgpu.planning.shell.script import cleaning, preparation, started
 from pytest_hetgpu.reporting.upstream.script import script
 
 STACK = Stack("openmpi-5", "Open MPI", "5.0.11", "", "mpirun", "python3")
-DEMAND = Demand(2, STACK, "ob1", ("tcp",), (), "allreduce")
+DEMAND = Requirements(2, STACK, "ob1", ("tcp",), (), "allreduce")
 
 
 def nodes(*kinds: str, ranks: Sequence[int] = (), **settings: str) -> tuple[Node, ...]:

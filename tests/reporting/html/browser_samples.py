@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pytest_hetgpu.model.outcome import RankFate, Span, Timeline, Wire
-from pytest_hetgpu.model.records import Measurement, Point
+from pytest_hetgpu.model.records import Measurement, MessagePoint
 from tests.reporting.report_samples import CHANGED, CRASHED, FIXED, KNOWN, PASSED
 
 EVIL = "<img src=x onerror=alert(1)></script><script>alert(2)</script>"
 CURVE = tuple(
-    Measurement("busbw", size / (size + 3e5), "GB/s", Point(size, "float32"), 2) for size in (8, 1024, 1 << 20, 4 << 20)
+    Measurement("busbw", size / (size + 3e5), "GB/s", MessagePoint(size, "float32"), 2)
+    for size in (8, 1024, 1 << 20, 4 << 20)
 )
 FATES = (RankFate(0, "node0", "rocm", "crashed (SIGSEGV)", own=True), RankFate(1, "node1", "cuda", "was stopped"))
 BROKE_OFF = Timeline((Span(0, 0, 0.25, None), Span(1, 1, -7.0, None)), ("node0", EVIL), 2, 2.0, 60.0)

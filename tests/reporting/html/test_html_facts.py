@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pytest_hetgpu.model.outcome import RankFate, Span, Timeline, Wire
-from pytest_hetgpu.model.records import Measurement, Point
+from pytest_hetgpu.model.records import Measurement, MessagePoint
 from pytest_hetgpu.model.thresholds import Limit
 from pytest_hetgpu.reporting import report
 from pytest_hetgpu.reporting.excerpt import AFTER, BEFORE, excerpt
@@ -27,7 +27,7 @@ from tests.reporting.report_samples import CRASHED, KEY, KNOWN, PASSED, job, run
 
 RERUN = "pytest --hetgpu-cell {label}"
 SECRET = "ghp_" + "s3cr3t12" * 5
-LARGE = Point(1 << 20, "float32")
+LARGE = MessagePoint(1 << 20, "float32")
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_hetgpu.cli.report import rejudge
-from pytest_hetgpu.model.job import Reach
+from pytest_hetgpu.model.job import ConnectionInfo
 from pytest_hetgpu.reporting import report
 from pytest_hetgpu.reporting.upstream.bundle import bundle
 from pytest_hetgpu.store.events import MatrixFile
@@ -94,7 +94,7 @@ def run(tmp_path: Path) -> RunFolder:
         }.items():
             made = job(label)
             nodes = tuple(
-                replace(node, host=host, reach=Reach("ssh://alice@gpu7.corp:22/x"))
+                replace(node, host=host, reach=ConnectionInfo("ssh://alice@gpu7.corp:22/x"))
                 for node, host in zip(made.nodes, ("gpu7.corp", "10.1.2.3"), strict=True)
             )
             run_cell(folder, journal, label, outcome, log)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from urllib.parse import SplitResult, urlsplit
 
 from pytest_hetgpu.errors import ProvisionError
-from pytest_hetgpu.model.job import Reach
+from pytest_hetgpu.model.job import ConnectionInfo
 
 SOCKET = "/var/run/docker.sock"
 _SCHEMES = ("unix", "ssh", "tcp", "https")
@@ -23,7 +23,7 @@ class Address:
     url: str
     where: str
     host: str = ""
-    reach: Reach | None = None
+    reach: ConnectionInfo | None = None
     socket: str = SOCKET
 
     @property
@@ -37,7 +37,7 @@ class Address:
         return self.url.startswith("unix://")
 
 
-def address(node: str, reach: Reach, environ: Mapping[str, str]) -> Address:
+def address(node: str, reach: ConnectionInfo, environ: Mapping[str, str]) -> Address:
     """The engine of `reach`; where that is empty, the one DOCKER_HOST names, else this machine's.
 
     ProvisionError (of `node`) for an address that cannot be used, or that would let anyone in.
@@ -51,14 +51,14 @@ def address(node: str, reach: Reach, environ: Mapping[str, str]) -> Address:
         raise ProvisionError(node, f"{source}{url} is no address of an engine: {error}") from error
 
 
-def _read(node: str, url: str, parts: SplitResult, reach: Reach, tls: bool) -> Address:
+def _read(node: str, url: str, parts: SplitResult, reach: ConnectionInfo, tls: bool) -> Address:
     if parts.scheme == "unix":
         own = url == f"unix://{SOCKET}"
         return Address(url, "this machine's Docker engine" if own else f"the Docker engine at {url}")
     if parts.scheme == "ssh":
         if not parts.hostname or parts.password:
             raise ValueError("write ssh://USER@HOST, or ssh://USER@HOST:PORT")
-        how = Reach("", parts.username or reach.user, parts.port or reach.port, reach.key)
+        how = ConnectionInfo("", parts.username or reach.user, parts.port or reach.port, reach.key)
         socket = parts.path if len(parts.path) > 1 else SOCKET
         return Address("ssh://", f"the Docker engine of {parts.hostname}", parts.hostname, how, socket)
     if parts.scheme not in _SCHEMES:

@@ -17,7 +17,7 @@ from pytest_hetgpu.extensions.runtimes._docker.address import Address, address
 from pytest_hetgpu.extensions.runtimes._docker.errors import Trouble, refused, unreachable
 from pytest_hetgpu.extensions.runtimes._docker.event_watch import Vigil
 from pytest_hetgpu.extensions.runtimes._docker.tunnel import tunnel
-from pytest_hetgpu.model.job import Reach
+from pytest_hetgpu.model.job import ConnectionInfo
 
 _PATIENCE = 60.0  # seconds; builds and pulls have none
 _PING = 10.0  # seconds in which an engine that is there answers a ping
@@ -38,7 +38,7 @@ class Engine:
 
     def __init__(self, at: Address) -> None:
         self.at = at
-        self.reaches: set[Reach] = set()
+        self.reaches: set[ConnectionInfo] = set()
         self._lock = threading.Lock()
         self._closing = ExitStack()
         self._api: Any = None
@@ -188,7 +188,7 @@ _engines: dict[Address, Engine] = {}
 _lock = threading.Lock()
 
 
-def engine_of(node: str, reach: Reach) -> Engine:
+def engine_of(node: str, reach: ConnectionInfo) -> Engine:
     """The engine that `reach` names, always the same object. ProvisionError for an address that cannot be used."""
     at = address(node, reach, os.environ)
     with _lock:

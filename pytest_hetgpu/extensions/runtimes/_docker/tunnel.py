@@ -26,7 +26,7 @@ from pytest_hetgpu.extensions.runtimes.base import key_trouble
 from pytest_hetgpu.extensions.runtimes.process.ledger import OWNER_FILE, books
 from pytest_hetgpu.extensions.runtimes.process.pipe import ProcessPipe
 from pytest_hetgpu.extensions.runtimes.process.ssh import explained, ssh_command
-from pytest_hetgpu.model.job import Reach
+from pytest_hetgpu.model.job import ConnectionInfo
 
 # Runs over there: says whether the socket can be used, then stays until our end of the connection closes.
 _WATCH = """\
@@ -51,7 +51,7 @@ _ALONE = secrets.token_hex(16)  # what processes share that are of no run
 
 
 @contextmanager
-def tunnel(host: str, reach: Reach, socket: str = "/var/run/docker.sock") -> Iterator[str]:
+def tunnel(host: str, reach: ConnectionInfo, socket: str = "/var/run/docker.sock") -> Iterator[str]:
     """The path of a socket here that leads to `socket` on `host`, as long as the context lasts; only we can reach it.
 
     Processes of one run share one ssh. Who finds it broken opens another; it ends with the last who uses it, however
@@ -162,7 +162,7 @@ def _joined(folder: Path) -> _Use | None:
     return None
 
 
-def _opened(folder: Path, host: str, reach: Reach, socket: str) -> _Use:
+def _opened(folder: Path, host: str, reach: ConnectionInfo, socket: str) -> _Use:
     """Our part in a tunnel that we open."""
     place = folder / secrets.token_hex(4)
     watch = ("exec", "/bin/sh", "-c", _WATCH.format(socket=shlex.quote(socket)))
@@ -206,7 +206,7 @@ class _TunnelPipe(ProcessPipe):
         self._process.returncode = 0
 
 
-def _check(pipe: _TunnelPipe, host: str, reach: Reach, socket: str) -> None:
+def _check(pipe: _TunnelPipe, host: str, reach: ConnectionInfo, socket: str) -> None:
     """Waits for the word from over there, which comes when the tunnel stands: ssh makes it first."""
     said = b""
     limit = threading.Timer(_PATIENCE, pipe.kill)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from pytest_hetgpu.model.job import Reach
+from pytest_hetgpu.model.job import ConnectionInfo
 
 LABEL = "hetgpu.label"
 VARIABLE = "HETGPU_OWNER"
@@ -23,10 +23,10 @@ class Books:
     def processes(self) -> None:
         """Processes of this machine are about to be started."""
 
-    def engine(self, reach: Reach) -> None:
+    def engine(self, reach: ConnectionInfo) -> None:
         """Containers and networks are about to be made on the engine of `reach`."""
 
-    def host(self, host: str, reach: Reach) -> Callable[[], None]:
+    def host(self, host: str, reach: ConnectionInfo) -> Callable[[], None]:
         """An agent is about to be started on a host; call what this gives when it has ended by itself."""
         return lambda: None
 
@@ -37,7 +37,7 @@ class Books:
         """
         return lambda: None
 
-    def cleared(self, reach: Reach) -> None:
+    def cleared(self, reach: ConnectionInfo) -> None:
         """Nothing with our label is on the engine of `reach` any more."""
 
 

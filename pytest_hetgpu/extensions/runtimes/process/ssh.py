@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Sequence
 
 from pytest_hetgpu.errors import NotHere
-from pytest_hetgpu.model.job import Reach
+from pytest_hetgpu.model.job import ConnectionInfo
 
 _OPTIONS = (
     "BatchMode=yes",  # nobody is there to be asked
@@ -24,7 +24,7 @@ _OPTIONS = (
 )
 
 
-def ssh_command(host: str, reach: Reach, remote: Sequence[str], *options: str) -> tuple[str, ...]:
+def ssh_command(host: str, reach: ConnectionInfo, remote: Sequence[str], *options: str) -> tuple[str, ...]:
     """The call of ssh that runs `remote` (tokens) on `host`. NotHere without an ssh client."""
     ssh = shutil.which("ssh")
     if ssh is None:
@@ -36,14 +36,14 @@ def ssh_command(host: str, reach: Reach, remote: Sequence[str], *options: str) -
     return (ssh, "-T", *given, *options, "--", host.strip("[]"), shlex.join(remote))
 
 
-def _login(host: str, reach: Reach) -> str:
+def _login(host: str, reach: ConnectionInfo) -> str:
     """What a user types to try it."""
     port = f" -p {reach.port}" if reach.port is not None else ""
     key = f" -i {shlex.quote(reach.key)}" if reach.key is not None else ""
     return f"ssh{port}{key} {f'{reach.user}@' if reach.user else ''}{host.strip('[]')}"
 
 
-def explained(host: str, reach: Reach, said: str, returncode: int) -> str:
+def explained(host: str, reach: ConnectionInfo, said: str, returncode: int) -> str:
     """Why ssh ended, told from its stderr: what was found, then what to do, then its own words."""
     at = f"{host}, port {reach.port}" if reach.port is not None else host
     who = f" as {reach.user}" if reach.user is not None else ""
