@@ -18,7 +18,7 @@ from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.model.job import Job
 from pytest_hetgpu.model.records import Measurement, MessagePoint
 from pytest_hetgpu.model.sample import FEWEST, usable
-from pytest_hetgpu.model.thresholds import Limit
+from pytest_hetgpu.model.thresholds import Threshold
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.planning.references import Limits, told_as
 from pytest_hetgpu.planning.suite import Suite
@@ -79,12 +79,12 @@ class Baseline:
         working = _working(self.side.cells.get((job.matrix, job.scenario), ()))
         return working[0].facts if working else {}
 
-    def _nothing(self, job: Job, point: MessagePoint, why: str) -> Limit:
-        return Limit(told_as(job.demand, point), self.name, lacks=why, owed=False)
+    def _nothing(self, job: Job, point: MessagePoint, why: str) -> Threshold:
+        return Threshold(told_as(job.demand, point), self.name, lacks=why, owed=False)
 
-    def _limit(self, job: Job, point: MessagePoint, found: Mapping[MessagePoint, Sequence[_Time]]) -> Limit:
+    def _limit(self, job: Job, point: MessagePoint, found: Mapping[MessagePoint, Sequence[_Time]]) -> Threshold:
         demand = job.demand
-        limit = Limit(told_as(demand, point), self.name, tolerance=demand.tolerance)
+        limit = Threshold(told_as(demand, point), self.name, tolerance=demand.tolerance)
         if not demand.requires(point):
             return replace(limit, lacks=_instead(point, demand.points))
         # Which release a program is that is not ours shows when it has run.

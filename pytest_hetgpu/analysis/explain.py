@@ -11,7 +11,7 @@ from pytest_hetgpu.analysis.logs.passages import lines, passages
 from pytest_hetgpu.analysis.logs.signs import is_run
 from pytest_hetgpu.analysis.logs.transcript import Heard, failures, listen
 from pytest_hetgpu.config.known_failures.entries import Knowledge, Noise
-from pytest_hetgpu.model.failure import Known, Signature
+from pytest_hetgpu.model.failure import KnownFailure, Signature
 from pytest_hetgpu.model.records import RankExit
 from pytest_hetgpu.model.verdict import Kind
 
@@ -27,7 +27,7 @@ class Explanation:
     outcome: Kind
     signature: Signature | None = None
     others: tuple[Signature, ...] = ()
-    known: tuple[Known, ...] = ()
+    known: tuple[KnownFailure, ...] = ()
     noise: tuple[Noise, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
     exits: tuple[RankExit, ...] = ()

@@ -26,8 +26,8 @@ from pytest_hetgpu.analysis.rank_timeline import timeline
 from pytest_hetgpu.config.known_failures.entries import Knowledge
 from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.extensions.transports.base import Transport
-from pytest_hetgpu.model.data_paths import placed
-from pytest_hetgpu.model.failure import Known, Signature
+from pytest_hetgpu.model.data_paths import with_paths
+from pytest_hetgpu.model.failure import KnownFailure, Signature
 from pytest_hetgpu.model.job import Job
 from pytest_hetgpu.model.metrics import measurements
 from pytest_hetgpu.model.outcome import Evidence, Finding, Outcome, RunResult
@@ -59,7 +59,7 @@ def judge_output(
         finding = Finding("transcript", Kind.UNKNOWN, f"the output cannot be read: {error}")
         return Outcome(finding.kind, Verdict.NEW, finding.why, findings=(finding,), seconds=result.seconds)
 
-    def knowing(signature: Signature) -> tuple[Known, ...]:
+    def knowing(signature: Signature) -> tuple[KnownFailure, ...]:
         return _known(job, evidence, signature, Path(result.output), knowledge)
 
     launches = (Case(job, *one) for one in zip(further, again, strict=True))
@@ -73,7 +73,7 @@ def _read(job: Job, result: RunResult) -> Evidence:
 
 def _known(
     job: Job, evidence: Evidence, signature: Signature, output: Path, knowledge: Knowledge | None
-) -> tuple[Known, ...]:
+) -> tuple[KnownFailure, ...]:
     """What is established about a signature."""
     if knowledge is None:
         from pytest_hetgpu.config.known_failures.load import knowledge as shipped
@@ -90,7 +90,7 @@ def judge(
     result: RunResult,
     evidence: Evidence,
     judges: Sequence[type[Judge]] = JUDGES,
-    knowing: Callable[[Signature], tuple[Known, ...]] = lambda _: (),
+    knowing: Callable[[Signature], tuple[KnownFailure, ...]] = lambda _: (),
 ) -> Outcome:
     """The outcome of a run, from what was asked, how it ended and what its output said. Pure. As `judge_case`."""
     return judge_case(Case(job, result, evidence), judges, knowing)
@@ -111,7 +111,9 @@ def overruled(before: Outcome | None, why: str) -> Outcome:
     )
 
 
-def judge_case(case: Case, judges: Sequence[type[Judge]], knowing: Callable[[Signature], tuple[Known, ...]]) -> Outcome:
+def judge_case(
+    case: Case, judges: Sequence[type[Judge]], knowing: Callable[[Signature], tuple[KnownFailure, ...]]
+) -> Outcome:
     """The outcome of a run as it lies before the judges. Pure. `knowing` gives what is established about a signature.
 
     Findings are ordered by what they decide: first those that make everything else meaningless (the run was cut short,
@@ -138,7 +140,7 @@ def judge_case(case: Case, judges: Sequence[type[Judge]], knowing: Callable[[Sig
         findings=findings,
         measurements=evidence.told.measurements if evidence.told else (*measurements(evidence.rows), *evidence.figures),
         transports=evidence.transports,
-        carried=by_path(placed(evidence.connections, job.nodes)),
+        carried=by_path(with_paths(evidence.connections, job.nodes)),
         stack=_stack(evidence),
         seconds=result.seconds,
         known=known,

@@ -12,10 +12,10 @@ from pytest_hetgpu.analysis.logs.transcript import UNHEARD
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.extensions.readers.base import Asked, Reader, measurements
 from pytest_hetgpu.extensions.registry import find
-from pytest_hetgpu.model.external_program import Foreign
+from pytest_hetgpu.model.external_program import ExternalProgram
 from pytest_hetgpu.model.job import Requirements
-from pytest_hetgpu.model.outcome import Evidence, RunResult, Told
-from pytest_hetgpu.model.program_output import Exited, Measured, Reading
+from pytest_hetgpu.model.outcome import Evidence, ProgramOutput, RunResult
+from pytest_hetgpu.model.program_output import BenchmarkResult, BenchmarkRow, ExitMeaning
 from pytest_hetgpu.model.records import Measurement, MessagePoint, Row
 from pytest_hetgpu.model.verdict import Kind
 
@@ -34,7 +34,7 @@ def interpreted(demand: Requirements, result: RunResult, evidence: Evidence) -> 
     reading = _read(kind, foreign, demand.points, output)
     exited = _exited(kind, reading, result, evidence)
     versions = _versions(foreign, reading, output.starts, evidence)
-    told = Told(
+    told = ProgramOutput(
         reading=reading,
         tool=_tool(foreign, reading, versions.get(_fact(reading.tool), "")),
         memory=reading.memory or foreign.memory,
@@ -58,19 +58,21 @@ def interpreted(demand: Requirements, result: RunResult, evidence: Evidence) -> 
     )
 
 
-def _read(kind: type[Reader], foreign: Foreign, points: tuple[MessagePoint, ...], output: Output) -> Reading:
+def _read(
+    kind: type[Reader], foreign: ExternalProgram, points: tuple[MessagePoint, ...], output: Output
+) -> BenchmarkResult:
     """What the reader makes of the output; where it cannot be had (no RE2 here), a complaint."""
     asked = Asked(foreign.argv, foreign.reader, points, foreign.ranks, foreign.operation)
     try:
         reader = kind(asked, kind.Settings.model_validate_json(foreign.settings))
     except (NotHere, ValueError) as error:
-        return Reading(kind.tool, complaints=(f"the output cannot be read here: {error}",))
+        return BenchmarkResult(kind.tool, complaints=(f"the output cannot be read here: {error}",))
     for line, number in output.lines():
         reader.feed(line, number)
     return reader.finish()
 
 
-def _exited(kind: type[Reader], reading: Reading, result: RunResult, evidence: Evidence) -> Exited | None:
+def _exited(kind: type[Reader], reading: BenchmarkResult, result: RunResult, evidence: Evidence) -> ExitMeaning | None:
     """What the end says: of the rank that the launcher blames, else of the launcher; a run that was stopped, nothing.
 
     Where no rank greeted, the code is the launcher's own.
@@ -84,11 +86,11 @@ def _exited(kind: type[Reader], reading: Reading, result: RunResult, evidence: E
     found = kind.exited(code, reading)
     if found and found.why == reading.unsaid and result.lost:
         # mpirun may end with 0 though a node is gone, and with it what its ranks would have said.
-        return Exited(Kind.ERROR, found.why)
+        return ExitMeaning(Kind.ERROR, found.why)
     return found
 
 
-def _wrong(reading: Reading, exited: Exited | None) -> Iterator[str]:
+def _wrong(reading: BenchmarkResult, exited: ExitMeaning | None) -> Iterator[str]:
     """Wrong results in words: the program's own, then the points."""
     if exited is None or exited.kind is not Kind.WRONG_RESULT:
         return
@@ -97,7 +99,7 @@ def _wrong(reading: Reading, exited: Exited | None) -> Iterator[str]:
         yield f"{row.wrong} wrong element{'s' * ((row.wrong or 0) > 1)} or more at {row.point}"
 
 
-def _rows(reading: Reading, foreign: Foreign) -> Iterator[Row]:
+def _rows(reading: BenchmarkResult, foreign: ExternalProgram) -> Iterator[Row]:
     """Rows as ours: time of one operation, or of one message where several were under way."""
     for row in reading.rows:
         seconds = row.seconds or _per_message(row)
@@ -106,7 +108,7 @@ def _rows(reading: Reading, foreign: Foreign) -> Iterator[Row]:
             yield Row(row.operation, row.point, row.ranks or 0, iterations, seconds)
 
 
-def _per_message(row: Measured) -> float:
+def _per_message(row: BenchmarkRow) -> float:
     bandwidth = row.figures.get("bandwidth")
     return row.point.size / (bandwidth.value * 1e9) if bandwidth and bandwidth.value > 0 else 0.0
 
@@ -123,7 +125,7 @@ def _plain(text: str) -> str:
     return re.sub(r"\W+", "_", text)[:80]
 
 
-def _tool(foreign: Foreign, reading: Reading, version: str) -> str:
+def _tool(foreign: ExternalProgram, reading: BenchmarkResult, version: str) -> str:
     """`osu_allreduce 7.4`, `nccl-tests all_reduce_perf 2.19.6`: what must be equal before numbers are compared."""
     program = PurePosixPath(foreign.argv[0]).name if foreign.argv else ""
     named = foreign.reader == "command" or program.startswith(reading.tool.partition("-")[0])
@@ -136,7 +138,9 @@ def _fact(tool: str) -> str:
     return {"mpi4py.bench": "mpi4py", "ucx_perftest": "ucx", "ucc_perftest": "ucc"}.get(tool, tool)
 
 
-def _versions(foreign: Foreign, reading: Reading, starts: Mapping[int, Start], evidence: Evidence) -> dict[str, str]:
+def _versions(
+    foreign: ExternalProgram, reading: BenchmarkResult, starts: Mapping[int, Start], evidence: Evidence
+) -> dict[str, str]:
     """Versions that the output tells of the program and its libraries; what is part of a library has the library's."""
     found = {name: version for start in starts.values() for name, version in start.versions.items() if version}
     found |= dict(reading.versions)

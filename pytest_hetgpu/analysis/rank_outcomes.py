@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from pytest_hetgpu.analysis.judges.base import FROM_OUTSIDE, Case, failed, node_of, signal_name
 from pytest_hetgpu.model.failure import Signature
-from pytest_hetgpu.model.outcome import Finding, RankFate
+from pytest_hetgpu.model.outcome import Finding, RankOutcome
 from pytest_hetgpu.model.records import RankExit
 from pytest_hetgpu.model.verdict import Kind
 
@@ -15,7 +15,7 @@ _STOPPING = frozenset(signal_name(number) for number in FROM_OUTSIDE)
 _BY_OTHERS = frozenset(f"was killed ({name})" for name in _STOPPING - {"SIGKILL"})
 
 
-def fates(case: Case, findings: Sequence[Finding]) -> tuple[RankFate, ...]:
+def fates(case: Case, findings: Sequence[Finding]) -> tuple[RankOutcome, ...]:
     """A fate a rank, in the order of ranks; empty for a run that did not fail.
 
     A rank's own words decide, then the launcher's on how it ended, then the texts that name it; of a rank that nobody
@@ -27,7 +27,7 @@ def fates(case: Case, findings: Sequence[Finding]) -> tuple[RankFate, ...]:
     stopped = _stopped(case, findings)
     exits = {ended.rank: ended for ended in case.evidence.exits}
     return tuple(
-        RankFate(rank, name, platform, *_fate(rank, case, exits.get(rank), blamed.get(rank), stopped=stopped))
+        RankOutcome(rank, name, platform, *_fate(rank, case, exits.get(rank), blamed.get(rank), stopped=stopped))
         for rank, (name, platform) in enumerate(places(case))
     )
 

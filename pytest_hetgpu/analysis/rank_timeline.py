@@ -9,7 +9,7 @@ from itertools import chain, islice
 
 from pytest_hetgpu.analysis.judges.base import Case
 from pytest_hetgpu.analysis.rank_outcomes import places
-from pytest_hetgpu.model.outcome import RankFate, Span, Timeline
+from pytest_hetgpu.model.outcome import RankOutcome, Span, Timeline
 
 MOST = 64
 """Of more ranks than this FEW are kept: a run of 10,000 cells of 1,000 ranks shall not keep ten million of them."""
@@ -17,7 +17,7 @@ FEW = 32
 _FIRST, _EXTREME = 8, 4
 
 
-def timeline(case: Case, fates: Sequence[RankFate]) -> Timeline | None:
+def timeline(case: Case, fates: Sequence[RankOutcome]) -> Timeline | None:
     """The timeline of a run whose ranks ended as `fates` say, or well where there are none; None if nothing is known.
 
     Of many ranks the first are kept, those that fared otherwise than most, and the latest to start and to end.
@@ -49,7 +49,7 @@ def timeline(case: Case, fates: Sequence[RankFate]) -> Timeline | None:
     )
 
 
-def _kept(spans: Sequence[Span], fates: Sequence[RankFate]) -> frozenset[int]:
+def _kept(spans: Sequence[Span], fates: Sequence[RankOutcome]) -> frozenset[int]:
     """The ranks that a timeline keeps."""
     if len(spans) <= MOST:
         return frozenset(one.rank for one in spans)
@@ -65,7 +65,7 @@ def _latest(spans: Sequence[Span]) -> Iterator[int]:
     yield from (rank for _, rank in (*starts[-_EXTREME:], *ends[-_EXTREME:]))
 
 
-def _unusual(fates: Sequence[RankFate]) -> Iterator[int]:
+def _unusual(fates: Sequence[RankOutcome]) -> Iterator[int]:
     """Those that did not fare as most did."""
     usual = Counter(one.fate for one in fates).most_common(1)
     yield from (one.rank for one in fates if one.fate != usual[0][0])

@@ -16,7 +16,7 @@ from pytest_hetgpu.model.job import Job, Node
 if TYPE_CHECKING:
     from pytest_hetgpu.cluster.preflight.concern import Concern
     from pytest_hetgpu.model.facts import Environment
-    from pytest_hetgpu.model.outcome import Wire
+    from pytest_hetgpu.model.outcome import LinkBandwidth
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Cluster:
     nodes: tuple[ClusterNode, ...]
     control: ClusterNode | None = None
     concerns: tuple[Concern, ...] = ()
-    wire: Wire | None = None
+    wire: LinkBandwidth | None = None
 
     @property
     def launcher(self) -> Runtime:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pytest_hetgpu.cluster.preflight.concern import Concern
-from pytest_hetgpu.model.facts import shown
+from pytest_hetgpu.model.facts import display
 from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.store import environment
 from pytest_hetgpu.store.encode import RecordError
@@ -50,7 +50,7 @@ def moved(run: Path, now: SeenPlacement) -> Iterator[Concern]:
         if name not in before.nodes:
             continue
         for fact in TELLING:
-            was, told = (shown(one.environment.fact(fact)) for one in (before.nodes[name], node))
+            was, told = (display(one.environment.fact(fact)) for one in (before.nodes[name], node))
             if was != told and _UNKNOWN not in (was, told):
                 why = f"{fact} is {told}, but was {was} in the first part of this run"
                 yield Moved(Kind.UNKNOWN, name, why, _CURE, certain=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pytest_hetgpu.model.outcome import Wire
+from pytest_hetgpu.model.outcome import LinkBandwidth
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Flow:
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class LinkMeasurement:
     """Two nodes between which data was moved: by which `tool`, to which `address` of the second.
 
     `rtt` and `least_rtt` are round trips of 8 bytes in us, median and least. `loopback`: both have one network, that of
@@ -50,7 +50,7 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
-class Rated:
+class LineRate:
     """What a node's adapter says that it can do: `gbps` in 1e9 bit/s of data, `source` as `rate of mlx5_0:1`."""
 
     node: str
@@ -59,10 +59,10 @@ class Rated:
 
 
 @dataclass(frozen=True, slots=True)
-class WireReport:
+class LinkReport:
     """All of it for one placement, and the `seconds` that it took."""
 
-    limit: Wire
-    pairs: tuple[Pair, ...] = ()
-    rated: tuple[Rated, ...] = ()
+    limit: LinkBandwidth
+    pairs: tuple[LinkMeasurement, ...] = ()
+    rated: tuple[LineRate, ...] = ()
     seconds: float = 0.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_hetgpu.model.outcome import Wire
+from pytest_hetgpu.model.outcome import LinkBandwidth
 
 MORE = (
     "More than the wire carried: data that took another way (memory that nodes share, a second adapter, half of it the "
@@ -10,7 +10,7 @@ MORE = (
 )
 
 
-def told(wire: Wire) -> str:
+def describe_link(wire: LinkBandwidth) -> str:
     """`pump 1, 4 streams, node1 to node0, round trip 36 us`, with what casts doubt on it; or why it is not known."""
     if wire.gbs is None:
         return f"not known: {wire.why}"

@@ -23,7 +23,7 @@ def check_condition(wanted: str) -> str | None:
     return None
 
 
-def holds(condition: Condition, facts: Mapping[str, str], capabilities: Collection[str]) -> bool | None:
+def matches(condition: Condition, facts: Mapping[str, str], capabilities: Collection[str]) -> bool | None:
     """Whether a condition holds; None where the fact it asks for is not known."""
     if condition.fact == "capability":
         return condition.wanted in capabilities

@@ -21,7 +21,7 @@ def paths(nodes: Sequence[Node]) -> tuple[str, ...]:
     return (*(ON_HOST,) * any(count > 1 for count in taken), *(OFF_HOST,) * (len(taken) > 1))
 
 
-def placed(connections: Iterable[Connection], nodes: Sequence[Node]) -> tuple[Connection, ...]:
+def with_paths(connections: Iterable[Connection], nodes: Sequence[Node]) -> tuple[Connection, ...]:
     """Return the connections with what the job itself says of their paths.
 
     A job with one kind of path settles it, whatever the log says. Containers that share a machine look to some

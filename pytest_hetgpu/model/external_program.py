@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Foreign:
+class ExternalProgram:
     """A program that prints no records of ours: how its output is read, and what it has to show.
 
     `argv` are the program and its options, `reader` is the name of what reads its output, `settings` are the reader's

@@ -112,10 +112,10 @@ def skew(environments: Mapping[str, Environment]) -> tuple[SkewRow, ...]:
 
 
 def _row(name: str, environments: Sequence[Environment]) -> SkewRow:
-    return SkewRow(name, tuple(shown(environment.fact(name)) for environment in environments))
+    return SkewRow(name, tuple(display(environment.fact(name)) for environment in environments))
 
 
-def shown(fact: Fact) -> str:
+def display(fact: Fact) -> str:
     """A fact as a table has it: its value, `-` where the thing is absent, `?` where it is unknown."""
     if fact.state is State.UNKNOWN:
         return "?"

@@ -40,7 +40,7 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownFailure:
     """What is established about a failure, whatever run it is met in.
 
     `settings` are the `env` and `mca` that cure it, where it is settings; `status` says how well the cause is

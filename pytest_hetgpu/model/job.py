@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from pytest_hetgpu.model.external_program import Foreign
+from pytest_hetgpu.model.external_program import ExternalProgram
 from pytest_hetgpu.model.failure import Condition
 from pytest_hetgpu.model.interfaces import Choice
 from pytest_hetgpu.model.kubernetes import Pods
 from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.slurm import SCHEDULERS, Batch
-from pytest_hetgpu.model.thresholds import TOLERANCE, Limit, Reference
-from pytest_hetgpu.model.transport_classes import Duty
+from pytest_hetgpu.model.thresholds import TOLERANCE, PerformanceReference, Threshold
+from pytest_hetgpu.model.transport_classes import RequiredClass
 from pytest_hetgpu.model.verdict import Kind, Verdict
 
 __all__ = [
@@ -255,7 +255,7 @@ class Scenario:
     values: tuple[str, ...]
     expectations: tuple[Expectation, ...] = ()
     excluded: Exclusion | None = None
-    references: tuple[Reference, ...] = ()
+    references: tuple[PerformanceReference, ...] = ()
 
     def value(self, axis: str) -> str:
         """The name of this cell's value on an axis, e.g. `value("transport")`; KeyError for an unknown axis."""
@@ -292,11 +292,11 @@ class Requirements:
     expectations: tuple[Expectation, ...] = ()
     rdma: bool = False
     backend: str = ""
-    foreign: Foreign | None = None
+    foreign: ExternalProgram | None = None
     tolerance: float = TOLERANCE
-    limits: Mapping[MessagePoint, tuple[Limit, ...]] = field(default_factory=dict)
+    limits: Mapping[MessagePoint, tuple[Threshold, ...]] = field(default_factory=dict)
     before: Mapping[str, str] = field(default_factory=dict)
-    duties: Mapping[str, Duty] = field(default_factory=dict)
+    duties: Mapping[str, RequiredClass] = field(default_factory=dict)
 
     @property
     def row_ranks(self) -> int:

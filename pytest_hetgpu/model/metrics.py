@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from pytest_hetgpu.model.outcome import Wire
+from pytest_hetgpu.model.outcome import LinkBandwidth
 from pytest_hetgpu.model.records import Measurement, Row
 from pytest_hetgpu.model.sample import sample
 
@@ -76,7 +76,7 @@ def _middle(repeats: Sequence[Measurement]) -> Measurement:
     return replace(last, value=found.middle if found else last.value, samples=samples)
 
 
-def of_wire(measured: Measurement, wire: Wire | None) -> float | None:
+def link_fraction(measured: Measurement, wire: LinkBandwidth | None) -> float | None:
     """A bus bandwidth as a fraction of what the way between the nodes can carry (`RunResult.wire`).
 
     None for another metric, where nothing has moved, and where the limit is not known. busbw is what each way between
@@ -109,14 +109,14 @@ def has_bandwidth(operation: str, ranks: int = 2) -> bool:
     return ranks > 1 and _factor(operation) is not None
 
 
-def told(metric: str, seconds: float, operation: str, size: int, ranks: int) -> float:
+def from_seconds(metric: str, seconds: float, operation: str, size: int, ranks: int) -> float:
     """Seconds of one operation as its latency (us), algbw or busbw (GB/s). ValueError where it has none of these."""
     if metric == "latency":
         return seconds * _MICRO
     return _moved(metric, operation, size, ranks) / seconds
 
 
-def seconds_of(metric: str, value: float, operation: str, size: int, ranks: int) -> float:
+def to_seconds(metric: str, value: float, operation: str, size: int, ranks: int) -> float:
     """A metric's value as seconds of one operation: what `told` tells, the other way round."""
     if metric == "latency":
         return value / _MICRO

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pytest_hetgpu.model.failure import Known, Signature
+from pytest_hetgpu.model.failure import KnownFailure, Signature
 from pytest_hetgpu.model.job import Expectation
-from pytest_hetgpu.model.program_output import Exited, Reading
+from pytest_hetgpu.model.program_output import BenchmarkResult, ExitMeaning
 from pytest_hetgpu.model.records import Device, Hello, Measurement, MessagePoint, RankExit, Row
 from pytest_hetgpu.model.transport_classes import Connection
 from pytest_hetgpu.model.verdict import Kind, Verdict
@@ -23,23 +23,23 @@ __all__ = [
     "Evidence",
     "Finding",
     "Hello",
-    "Known",
+    "KnownFailure",
+    "LinkBandwidth",
     "Measurement",
     "Outcome",
+    "ProgramOutput",
     "RankExit",
-    "RankFate",
+    "RankOutcome",
     "Row",
     "RunResult",
     "Signature",
     "Span",
     "Timeline",
-    "Told",
-    "Wire",
 ]
 
 
 @dataclass(frozen=True, slots=True)
-class Wire:
+class LinkBandwidth:
     """What the way between the nodes of a placement can carry, found in the run itself: a limit for bandwidths.
 
     `gbs` is 1e9 bytes a second one way, from the first to the second of `between`, who are the slowest; None where it
@@ -81,7 +81,7 @@ class RunResult:
     survivors: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
     traffic: Mapping[str, int] = field(default_factory=dict)
-    wire: Wire | None = None
+    wire: LinkBandwidth | None = None
     spent: str = ""
     left_out: int = 0
     unleased: tuple[str, ...] = ()
@@ -99,17 +99,17 @@ class RunResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ProgramOutput:
     """What a foreign program printed, as its reader took it; `exited` is what its exit code says, None for nothing bad.
 
     `tool` is the program with its version, `memory` where its data was, "" for not known; `absent` says which nodes
     lack the program, and where it was looked for.
     """
 
-    reading: Reading
+    reading: BenchmarkResult
     tool: str
     memory: str = ""
-    exited: Exited | None = None
+    exited: ExitMeaning | None = None
     absent: str = ""
     measurements: tuple[Measurement, ...] = ()
 
@@ -140,7 +140,7 @@ class Evidence:
     figures: tuple[Measurement, ...] = ()
     devices: tuple[Device, ...] = ()
     lacks: tuple[str, ...] = ()
-    told: Told | None = None
+    told: ProgramOutput | None = None
     ended: Mapping[int, float] = field(default_factory=dict)
     last_row: float | None = None
     connections: tuple[Connection, ...] = ()
@@ -163,7 +163,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class RankFate:
+class RankOutcome:
     """What became of one rank, in words: `finished`, `crashed (SIGSEGV)`, `was stopped`, `never started`.
 
     `node` and `platform` say where it ran; `own` is whether it ended for a reason of its own.
@@ -257,12 +257,12 @@ class Outcome:
     stack: str = ""
     seconds: float = 0.0
     concerns: tuple[str, ...] = ()
-    known: tuple[Known, ...] = ()
+    known: tuple[KnownFailure, ...] = ()
     others: tuple[Signature, ...] = ()
-    fates: tuple[RankFate, ...] = ()
+    fates: tuple[RankOutcome, ...] = ()
     debug: DebugRun | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
-    wire: Wire | None = None
+    wire: LinkBandwidth | None = None
     notes: tuple[str, ...] = ()
     unsettled: bool = False
     attempts: tuple[Attempt, ...] = ()

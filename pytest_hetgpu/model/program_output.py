@@ -13,7 +13,7 @@ from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.verdict import Kind
 
 
-class Figure(NamedTuple):
+class Quantity(NamedTuple):
     """A finite number of at least 0; `unit` is s, GB/s (1e9 bytes a second), 1/s, % or what the user called it."""
 
     value: float
@@ -21,7 +21,7 @@ class Figure(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class BenchmarkRow:
     """One row: `figures` are what the program printed of a point, by metric, and nothing that was computed.
 
     `latency` is the time of one operation, mean over iterations and ranks (half of a round trip, where two ranks play
@@ -34,7 +34,7 @@ class Measured:
     operation: str
     point: MessagePoint
     ranks: int | None
-    figures: Mapping[str, Figure]
+    figures: Mapping[str, Quantity]
     iterations: int | None = None
     wrong: int | None = None
     line: int = 0
@@ -46,7 +46,7 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class BenchmarkResult:
     """All that one output gave. `complaints` say what is wrong with the output, each in one line.
 
     `failed` are the program's own words on what failed; `unsaid` says that those on success are not there, which says
@@ -56,7 +56,7 @@ class Reading:
 
     tool: str = ""
     version: str = ""
-    rows: tuple[Measured, ...] = ()
+    rows: tuple[BenchmarkRow, ...] = ()
     complaints: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
     slow: bool = False
@@ -65,7 +65,7 @@ class Reading:
     unsaid: str = ""
 
     @property
-    def wrong(self) -> tuple[Measured, ...]:
+    def wrong(self) -> tuple[BenchmarkRow, ...]:
         """Rows whose data failed the check."""
         return tuple(row for row in self.rows if row.wrong)
 
@@ -84,13 +84,13 @@ class Reading:
         found = {row.point for row in self.rows if row.wrong is not None}
         return tuple(point for point in points if point not in found)
 
-    def basis(self, row: Measured) -> tuple[object, ...]:
+    def basis(self, row: BenchmarkRow) -> tuple[object, ...]:
         """What must be equal before figures of two rows are compared."""
         point = row.point
         return (self.tool, self.version, self.memory, row.operation, row.ranks, point.dtype, point.place)
 
 
-class Exited(NamedTuple):
+class ExitMeaning(NamedTuple):
     """What a program's exit code says."""
 
     kind: Kind

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytest_hetgpu.model.outcome import RankFate
+from pytest_hetgpu.model.outcome import RankOutcome
 
 _VENDORS = {"cuda": "CUDA", "rocm": "ROCm", "cpu": "CPU"}
 
@@ -12,7 +12,7 @@ _VENDORS = {"cuda": "CUDA", "rocm": "ROCm", "cpu": "CPU"}
 _MOST_RANKS_NAMED = 8
 
 
-def in_words(found: Sequence[RankFate]) -> str:
+def describe(found: Sequence[RankOutcome]) -> str:
     """`CUDA rank 0 finished, ROCm rank 1 crashed (SIGSEGV)`; ranks of one fate and vendor together.
 
     Vendors are named where the ranks have several; "" where there is nothing to say.

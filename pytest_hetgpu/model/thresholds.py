@@ -16,7 +16,7 @@ SPEEDS = ("fabric", "wire")
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class PerformanceReference:
     """What the matrix expects of a cell's speed; `origin` is where it stands, `FILE:LINE`.
 
     Either `numbers` of a `metric` by size (0: every size), or a `fraction` of something's speed: `of` is one of
@@ -34,7 +34,7 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class Threshold:
     """What the times of one point are held against: `seconds` of one operation, one number or several measured ones.
 
     They may be worse by `tolerance`: less bandwidth, more latency, as the `metric` says that it is told in. `source`

@@ -36,7 +36,7 @@ class Connection(NamedTuple):
     unsure: tuple[str, ...] = ()
 
 
-class Member(NamedTuple):
+class TransportMember(NamedTuple):
     """One entry of a transport's list: its name there, its class ("" for not known), globs of its components."""
 
     name: str
@@ -45,7 +45,7 @@ class Member(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Duty:
+class RequiredClass:
     """The class that must carry the data of one path.
 
     Attributes:
@@ -61,12 +61,12 @@ class Duty:
     best: tuple[str, ...]
     components: tuple[str, ...]
 
-    def met(self, carried: Iterable[str]) -> bool:
+    def met_by(self, carried: Iterable[str]) -> bool:
         """Return whether one of these components is of the class."""
         return any(fnmatchcase(name, glob) for name in carried for glob in self.components)
 
 
-def duty(members: Sequence[Member], path: str) -> Duty | None:
+def required_class(members: Sequence[TransportMember], path: str) -> RequiredClass | None:
     """Return the duty of a list on a path; None if no class of the list fits it, or the list asks for no class."""
     if any(member.kind == ANY for member in members):
         return None
@@ -74,7 +74,7 @@ def duty(members: Sequence[Member], path: str) -> Duty | None:
     for kind in _BEST_FIRST[path]:
         if best := [member for member in members if member.kind == kind]:
             globs = dict.fromkeys(glob for member in best for glob in member.components)
-            return Duty(kind, asked, tuple(member.name for member in best), tuple(globs))
+            return RequiredClass(kind, asked, tuple(member.name for member in best), tuple(globs))
     return None
 
 
@@ -91,7 +91,7 @@ def by_path(connections: Iterable[Connection]) -> dict[str, tuple[str, ...]]:
     return {path: tuple(sorted(found[path])) for path in (*PATHS, UNKNOWN) if found.get(path)}
 
 
-def told(carried: Mapping[str, Sequence[str]]) -> str:
+def describe_carriers(carried: Mapping[str, Sequence[str]]) -> str:
     """Return what carried the data in one line: `ucx/posix + ucx/cma (on-host), ucx/tcp (off-host)`."""
     return ", ".join(f"{' + '.join(names)} ({_of(path)})" for path, names in carried.items())
 

@@ -83,7 +83,7 @@ def _work(scenario: Scenario, settings: CellSettings) -> Workload:
     NotHere where the two name different backends.
     """
     work, own = settings.workload, settings.transport.backend
-    if work.foreign(1):
+    if work.external_program(1):
         return work
     if own and work.asked and work.asked != own:
         raise NotHere(
@@ -128,7 +128,7 @@ def _suit(
     mca = {*settings.options.mca, *(name for node in nodes for name in node.hardware.mca)}
     reasons = {
         f"{scenario.value('workload')} ": work.unsuitable(sum(node.ranks for node in nodes))
-        or work.refuses(settings.family)
+        or work.unsuitable_transport(settings.family)
         or _off(work, nodes),
         "": next(filter(None, map(settings.transport.unsuitable, stacks)), None) or _unreachable(settings, nodes),
         f"{settings.options.launcher} ": launcher.unsuitable(next(iter(stacks)), mca, work.backend),
@@ -147,7 +147,7 @@ def _unreachable(settings: CellSettings, nodes: Sequence[Node]) -> str | None:
 def _off(work: Workload, nodes: Sequence[Node]) -> str | None:
     """Why the nodes cannot run it, for want of accelerators or of PyTorch; None where they can."""
     plain = next((node.hardware.name for node in nodes if node.hardware.accelerator.platform == "cpu"), None)
-    if plain and not work.foreign(1) and _memory(work) in ON_DEVICE:
+    if plain and not work.external_program(1) and _memory(work) in ON_DEVICE:
         return f"needs an accelerator on every node, hardware {plain} is platform cpu"
     if not work.backend:
         return None
@@ -190,13 +190,13 @@ def _demand(
     # One node without Large BAR is enough for the bugs it brings: an expectation asks whether any node has it.
     present = frozenset().union(*(_capabilities(node, host) for node, host in zip(nodes, hosts, strict=True)))
     ranks = sum(node.ranks for node in nodes)
-    foreign = work.foreign(ranks)
+    foreign = work.external_program(ranks)
     return Requirements(
         ranks=ranks,
         stack=stack,
         transport_family=settings.family,
         transports=settings.transport.components(),
-        points=work.owed(ranks),
+        points=work.required_points(ranks),
         operation=operation_of(foreign) if foreign else work.operation,
         measured=work.measured,
         facts=_known_facts(stack, work),
@@ -206,7 +206,7 @@ def _demand(
         backend=work.backend,
         foreign=foreign,
         tolerance=settings.options.tolerance,
-        duties=settings.transport.duties(paths(nodes)),
+        duties=settings.transport.required_classes(paths(nodes)),
     )
 
 

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from pytest_hetgpu.model.job import Job, Node, Requirements
-from pytest_hetgpu.model.metrics import has_bandwidth, seconds_of
-from pytest_hetgpu.model.outcome import Wire
+from pytest_hetgpu.model.metrics import has_bandwidth, to_seconds
+from pytest_hetgpu.model.outcome import LinkBandwidth
 from pytest_hetgpu.model.records import MessagePoint
-from pytest_hetgpu.model.thresholds import Limit, Reference
+from pytest_hetgpu.model.thresholds import PerformanceReference, Threshold
 
-Limits = Mapping[MessagePoint, tuple[Limit, ...]]
+Limits = Mapping[MessagePoint, tuple[Threshold, ...]]
 Times = Mapping[MessagePoint, tuple[float, ...]]
 """Seconds that a cell took for each of its points, one value a repeat."""
 SMALL = 8192
@@ -26,13 +26,13 @@ def told_as(demand: Requirements, point: MessagePoint) -> str:
     return "busbw" if point.size >= SMALL and has_bandwidth(demand.operation, demand.row_ranks) else "latency"
 
 
-def joined(*found: Limits) -> dict[MessagePoint, tuple[Limit, ...]]:
+def joined(*found: Limits) -> dict[MessagePoint, tuple[Threshold, ...]]:
     """All limits of each point."""
     points = dict.fromkeys(point for limits in found for point in limits)
     return {point: tuple(limit for limits in found for limit in limits.get(point, ())) for point in points}
 
 
-def stated(references: Iterable[Reference], demand: Requirements, nodes: Sequence[Node]) -> Limits:
+def stated(references: Iterable[PerformanceReference], demand: Requirements, nodes: Sequence[Node]) -> Limits:
     """The limits that the matrix itself gives: numbers, and fractions of a fabric's speed."""
     kinds = {"": lambda one: _numbers(one, demand), "fabric": lambda one: _part(one, demand, *_fabric(nodes))}
     return joined(*(kinds[one.of](one) for one in references if one.of in kinds))
@@ -43,7 +43,7 @@ def over_wire(job: Job) -> bool:
     return job.demand.measured and has_bandwidth(job.demand.operation) and job.is_multi_host and len(job.nodes) > 1
 
 
-def of_wire(references: Iterable[Reference], demand: Requirements, wire: Wire | None) -> Limits:
+def of_wire(references: Iterable[PerformanceReference], demand: Requirements, wire: LinkBandwidth | None) -> Limits:
     """The limits that the way between the nodes gives, as it was measured in the run (`RunResult.wire`)."""
     if wire is None:
         found, told = None, "nothing was measured between its nodes"
@@ -53,21 +53,21 @@ def of_wire(references: Iterable[Reference], demand: Requirements, wire: Wire | 
     return joined(*(_part(one, demand, found or 0.0, words, told) for one in references if one.of == "wire"))
 
 
-def _part(reference: Reference, demand: Requirements, speed: float, words: str, lacks: str = "") -> Limits:
+def _part(reference: PerformanceReference, demand: Requirements, speed: float, words: str, lacks: str = "") -> Limits:
     """The fraction of a speed in GB/s that busbw is to reach; `lacks` says why a speed of 0 is not known."""
     source = f"{reference.fraction:g} of {words} ({reference.origin})"
     wanted = ("busbw", speed * reference.fraction)
     return {
-        point: (_limit(reference, wanted, point, demand, source) if speed else Limit("busbw", source, lacks=lacks),)
+        point: (_limit(reference, wanted, point, demand, source) if speed else Threshold("busbw", source, lacks=lacks),)
         for point in _concerned(reference, demand)
     }
 
 
-def _concerned(reference: Reference, demand: Requirements) -> list[MessagePoint]:
+def _concerned(reference: PerformanceReference, demand: Requirements) -> list[MessagePoint]:
     return [point for point in demand.points if point.size >= reference.min_size]
 
 
-def _numbers(reference: Reference, demand: Requirements) -> Limits:
+def _numbers(reference: PerformanceReference, demand: Requirements) -> Limits:
     numbers = {p: reference.numbers.get(p.size, reference.numbers.get(0)) for p in _concerned(reference, demand)}
     return {
         point: (_limit(reference, (reference.metric, number), point, demand, reference.origin),)
@@ -77,14 +77,14 @@ def _numbers(reference: Reference, demand: Requirements) -> Limits:
 
 
 def _limit(
-    reference: Reference, number: tuple[str, float], point: MessagePoint, demand: Requirements, source: str
-) -> Limit:
+    reference: PerformanceReference, number: tuple[str, float], point: MessagePoint, demand: Requirements, source: str
+) -> Threshold:
     metric, value = number
     try:
-        seconds = seconds_of(metric, value, demand.operation, point.size, demand.row_ranks)
+        seconds = to_seconds(metric, value, demand.operation, point.size, demand.row_ranks)
     except ValueError as error:
-        return Limit(metric, source, lacks=str(error))
-    return Limit(metric, source, (seconds,), reference.tolerance)
+        return Threshold(metric, source, lacks=str(error))
+    return Threshold(metric, source, (seconds,), reference.tolerance)
 
 
 def _fabric(nodes: Sequence[Node]) -> tuple[float, str]:
@@ -93,26 +93,28 @@ def _fabric(nodes: Sequence[Node]) -> tuple[float, str]:
     return slowest[0] / 8, f"the {slowest[0]:g} Gbit/s of {slowest[1]}"
 
 
-def of_cells(references: Iterable[Reference], demand: Requirements, measured: Callable[[str], Times | str]) -> Limits:
+def of_cells(
+    references: Iterable[PerformanceReference], demand: Requirements, measured: Callable[[str], Times | str]
+) -> Limits:
     """The limits that other cells give; `measured` tells what a cell of that id measured, or why it did not."""
     return joined(*(dict(_beside(reference, demand, measured)) for reference in references if reference.cell))
 
 
 def _beside(
-    reference: Reference, demand: Requirements, measured: Callable[[str], Times | str]
-) -> Iterator[tuple[MessagePoint, tuple[Limit, ...]]]:
+    reference: PerformanceReference, demand: Requirements, measured: Callable[[str], Times | str]
+) -> Iterator[tuple[MessagePoint, tuple[Threshold, ...]]]:
     found = measured(reference.cell)
     share = "" if reference.fraction == 1 else f"{reference.fraction:g} of "
     source = f"{share}{reference.cell} ({reference.origin})"
     for point in _concerned(reference, demand):
         metric = told_as(demand, point)
         if isinstance(found, str):
-            yield point, (Limit(metric, source, lacks=found),)
+            yield point, (Threshold(metric, source, lacks=found),)
         elif times := found.get(point) or _of_any_type(point, found):
             seconds = tuple(time / reference.fraction for time in times)
-            yield point, (Limit(metric, source, seconds, reference.tolerance),)
+            yield point, (Threshold(metric, source, seconds, reference.tolerance),)
         else:
-            yield point, (Limit(metric, source, lacks="it was not measured there"),)
+            yield point, (Threshold(metric, source, lacks="it was not measured there"),)
 
 
 def _of_any_type(point: MessagePoint, found: Times) -> tuple[float, ...]:

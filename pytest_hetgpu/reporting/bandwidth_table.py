@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from pytest_hetgpu.model.bandwidth_text import MORE, gbs, percent, told
-from pytest_hetgpu.model.metrics import of_wire
+from pytest_hetgpu.model.bandwidth_text import MORE, describe_link, gbs, percent
+from pytest_hetgpu.model.metrics import link_fraction
 from pytest_hetgpu.model.records import Measurement
 from pytest_hetgpu.model.sizes import show_size
 from pytest_hetgpu.model.verdict import Kind
@@ -55,7 +55,7 @@ def best(cells: Iterable[CellRecord]) -> Best | None:
         for cell in cells
         if cell.outcome.kind in _WORKS
         for measured in cell.outcome.measurements
-        if (fraction := of_wire(measured, cell.outcome.wire)) is not None
+        if (fraction := link_fraction(measured, cell.outcome.wire)) is not None
     )
     return max(every, key=lambda one: one.fraction, default=None)
 
@@ -67,7 +67,7 @@ def _of(placement: SeenPlacement, cells: Iterable[CellRecord]) -> Iterator[CellR
 def _row(placement: SeenPlacement, one: Best | None) -> str:
     assert placement.wire
     limit = placement.wire.limit
-    entries = [placement.name, f"{gbs(limit.gbs)} GB/s" if limit.gbs else "-", told(limit)]
+    entries = [placement.name, f"{gbs(limit.gbs)} GB/s" if limit.gbs else "-", describe_link(limit)]
     if one:
         where = f"{show_size(one.measured.point.size)} {one.measured.point.dtype}"
         entries += [f"{gbs(one.measured.value)} GB/s at {where}", percent(one.fraction), one.cell.label]

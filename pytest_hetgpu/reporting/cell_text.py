@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 
 from pytest_hetgpu.model import rank_outcome
-from pytest_hetgpu.model.failure import Known
+from pytest_hetgpu.model.failure import KnownFailure
 from pytest_hetgpu.model.job import Expectation
 from pytest_hetgpu.model.outcome import Outcome
 from pytest_hetgpu.model.verdict import Kind, Verdict
@@ -72,7 +72,7 @@ def details(record: CellRecord, rerun: Rerun) -> Iterator[str]:
     if outcome.signature:
         yield f"signature: {one_line(outcome.signature.key, _LINE)}"
         yield f"line {outcome.signature.line}: {one_line(outcome.signature.primary_line, _LINE)}"
-    told = rank_outcome.in_words(outcome.fates)
+    told = rank_outcome.describe(outcome.fates)
     if told:
         yield f"ranks: {one_line(told, _LINE)}"
     yield from (one_line(line, _LINE) for line in knowing(outcome.known))
@@ -100,7 +100,7 @@ def brief(record: CellRecord, rerun: Rerun) -> Iterator[str]:
     yield f"run again: {again(record, rerun)}"
 
 
-def knowing(known: Sequence[Known]) -> Iterator[str]:
+def knowing(known: Sequence[KnownFailure]) -> Iterator[str]:
     """What is established about a failure, some lines an entry: cause, cure, settings, link."""
     for entry in known:
         sure = "" if entry.status == "established" else f" ({entry.status})"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from pytest_hetgpu.model.outcome import Outcome
-from pytest_hetgpu.model.transport_classes import PATHS, UNKNOWN, told
+from pytest_hetgpu.model.transport_classes import PATHS, UNKNOWN, describe_carriers
 from pytest_hetgpu.store.cells import CellRecord
 
 TRANSPORT, WORKLOAD = "transport", "workload"
@@ -37,7 +37,7 @@ def carriers(grid: Grid) -> dict[str, str]:
         for path, names in outcome.carried.items():
             seen.setdefault(column, {}).setdefault(path, set()).update(names)
     found = {column: _by_path(paths) for column, paths in seen.items()}
-    return {column: told(found[column]) for column in grid.columns if column in found}
+    return {column: describe_carriers(found[column]) for column in grid.columns if column in found}
 
 
 def carried(grid: Grid, most: int) -> list[str]:

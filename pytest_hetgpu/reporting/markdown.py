@@ -11,9 +11,9 @@ from urllib.parse import quote
 
 from pytest_hetgpu.execution.retry.quarantine import IN_QUARANTINE
 from pytest_hetgpu.model import rank_outcome
-from pytest_hetgpu.model.failure import Known
+from pytest_hetgpu.model.failure import KnownFailure
 from pytest_hetgpu.model.outcome import Outcome
-from pytest_hetgpu.model.transport_classes import told
+from pytest_hetgpu.model.transport_classes import describe_carriers
 from pytest_hetgpu.model.verdict import Verdict
 from pytest_hetgpu.reporting import scaling_table
 from pytest_hetgpu.reporting.cell_text import Rerun, again, debugged, expected, words
@@ -190,8 +190,8 @@ def _detail(cell: CellRecord, log: str | None, rerun: Rerun) -> Iterator[str]:
         yield f"- signature: {code(outcome.signature.key)}"
         yield f"- line {outcome.signature.line} of its log: {code(outcome.signature.primary_line)}"
     if outcome.carried:
-        yield f"- data carried by: {escape(told(outcome.carried))}"
-    if ranks := rank_outcome.in_words(outcome.fates):
+        yield f"- data carried by: {escape(describe_carriers(outcome.carried))}"
+    if ranks := rank_outcome.describe(outcome.fates):
         yield f"- ranks: {escape(ranks)}"
     yield from _known(outcome.known)
     if outcome.verdict in (Verdict.CHANGED, Verdict.FIXED):
@@ -215,7 +215,7 @@ def _looked(outcome: Outcome) -> bool:
     return any(line.startswith(("hetgpu: stuck", "hetgpu: slow")) for line in said)
 
 
-def _known(known: Iterable[Known]) -> Iterator[str]:
+def _known(known: Iterable[KnownFailure]) -> Iterator[str]:
     """What is established about a failure."""
     for entry in known:
         sure = "" if entry.status == "established" else f" ({entry.status})"

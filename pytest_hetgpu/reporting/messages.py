@@ -54,7 +54,7 @@ def describe(job: Job, outcome: Outcome, log: str, once_more: str) -> str:
     if signature:
         lines += [f"  signature: {signature.key}", f"  line {signature.line}: {signature.primary_line}"]
     lines += [f"  {one.judge}: {one.why}" for one in outcome.findings if not _told(one, outcome)]
-    lines += [f"  ranks: {told}" for told in filter(None, [rank_outcome.in_words(outcome.fates)])]
+    lines += [f"  ranks: {told}" for told in filter(None, [rank_outcome.describe(outcome.fates)])]
     lines += [f"  {line}" for line in knowing(outcome.known)]
     lines += [f"  attempt {number}: {told}" for number, told in enumerate(before(outcome), 1)]
     lines += [f"  {told}" for told in filter(None, [debugged(outcome)])]

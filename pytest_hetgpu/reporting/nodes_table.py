@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from pytest_hetgpu.model.facts import shown
+from pytest_hetgpu.model.facts import display
 from pytest_hetgpu.store.environment import TELLING, SeenNode, SeenPlacement
 from pytest_hetgpu.store.text import escape
 
@@ -40,7 +40,7 @@ def _table(placement: SeenPlacement) -> Iterator[str]:
     yield f"| | {' | '.join(heading)} |"
     yield "|---" * (len(nodes) + 1) + "|"
     for fact in dict.fromkeys((*_told(nodes.values()), *differing)):
-        values = differing.get(fact) or tuple(shown(node.environment.fact(fact)) for node in nodes.values())
+        values = differing.get(fact) or tuple(display(node.environment.fact(fact)) for node in nodes.values())
         mark = "≠ " if fact in differing else ""
         yield f"| {mark}{escape(fact)} | {' | '.join(map(_cell, values))} |"
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pytest_hetgpu.model.bandwidth import WireReport
+from pytest_hetgpu.model.bandwidth import LinkReport
 from pytest_hetgpu.model.facts import Environment, Fact, SkewRow, State, skew
 from pytest_hetgpu.store.encode import RecordError, from_json, to_json
 from pytest_hetgpu.store.files import PRIVATE, make_folder, write_atomically
@@ -66,7 +66,7 @@ class SeenPlacement:
 
     name: str
     nodes: Mapping[str, SeenNode]
-    wire: WireReport | None = None
+    wire: LinkReport | None = None
 
     @property
     def skew(self) -> tuple[SkewRow, ...]:
@@ -107,7 +107,7 @@ def read(path: Path) -> SeenPlacement:
         raise RecordError(f"{path}: not the environment of a placement ({type(error).__name__}: {error})") from None
 
 
-def wire_of(run: Path, placement: str) -> WireReport | None:
+def wire_of(run: Path, placement: str) -> LinkReport | None:
     """What the run knows of a placement's wire so far; None where nobody measured it, or it cannot be read."""
     try:
         return read(path_of(run, placement)).wire
@@ -115,7 +115,7 @@ def wire_of(run: Path, placement: str) -> WireReport | None:
         return None
 
 
-def keep_wire(run: Path, placement: str, report: WireReport) -> None:
+def keep_wire(run: Path, placement: str, report: LinkReport) -> None:
     """Adds what was found between the nodes to what was seen of them."""
     try:
         seen = read(path_of(run, placement))
@@ -167,9 +167,9 @@ def _node(data: Mapping[str, Any]) -> SeenNode:
     return SeenNode(str(data["hardware"]), str(data["host"]), Environment(facts))
 
 
-def _wire(data: Mapping[str, Any]) -> WireReport | None:
+def _wire(data: Mapping[str, Any]) -> LinkReport | None:
     try:
-        return from_json(WireReport, data["wire"]) if "wire" in data else None
+        return from_json(LinkReport, data["wire"]) if "wire" in data else None
     except RecordError as error:
         raise ValueError(error) from None
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pytest_hetgpu.model.bandwidth import WireReport
+from pytest_hetgpu.model.bandwidth import LinkReport
 from pytest_hetgpu.model.outcome import Attempt, Outcome, RunResult
 
 SCHEMA = 1
@@ -135,7 +135,7 @@ class Wired:
 
     matrix: str
     placement: str
-    report: WireReport
+    report: LinkReport
 
 
 @dataclass(frozen=True, slots=True)

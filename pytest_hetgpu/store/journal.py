@@ -21,7 +21,7 @@ from pathlib import Path
 
 from pytest_hetgpu._version import __version__
 from pytest_hetgpu.errors import StorageError
-from pytest_hetgpu.model.bandwidth import WireReport
+from pytest_hetgpu.model.bandwidth import LinkReport
 from pytest_hetgpu.model.job import Job, Scenario
 from pytest_hetgpu.model.outcome import Attempt, Outcome, RunResult
 from pytest_hetgpu.store import events, rescue, writer_lock
@@ -119,7 +119,7 @@ class Journal:
         argv = cell.command.argv if isinstance(cell, Job) else ()
         self._append(events.Planned(*_identity(cell), cell.label, _axes(cell), argv=argv, position=position))
 
-    def wire(self, job: Job, report: WireReport) -> None:
+    def wire(self, job: Job, report: LinkReport) -> None:
         """What the way between the nodes of the job's placement can carry was found out."""
         self._append(events.Wired(job.matrix, job.axes["placement"], report))
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from pytest_hetgpu.model import rank_outcome
-from pytest_hetgpu.model.bandwidth_text import told
-from pytest_hetgpu.model.metrics import of_wire
+from pytest_hetgpu.model.bandwidth_text import describe_link
+from pytest_hetgpu.model.metrics import link_fraction
 from pytest_hetgpu.model.outcome import Outcome
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store.encode import RecordError
@@ -69,7 +69,7 @@ def to_pairs(outcome: Outcome, *, label: str, matrix: str) -> list[Pair]:
         "signature": one_line(outcome.signature.key, _LIMIT) if outcome.signature else "",
         "issue": one_line(issue, _LIMIT) if issue else "",
         "known": one_line(",".join(entry.id for entry in outcome.known), _LIMIT),
-        "ranks": one_line(rank_outcome.in_words(outcome.fates), _LIMIT),
+        "ranks": one_line(rank_outcome.describe(outcome.fates), _LIMIT),
         "stack": one_line(outcome.stack, _LIMIT),
         "tool": one_line(outcome.facts.get("tool", ""), _LIMIT),
         "preflight": one_line(" | ".join(outcome.concerns), _LIMIT),
@@ -79,7 +79,7 @@ def to_pairs(outcome: Outcome, *, label: str, matrix: str) -> list[Pair]:
             f"carried_by[{path}]": ",".join(one_line(name, _LIMIT).replace(",", ";") for name in names)
             for path, names in outcome.carried.items()
         },
-        "wire_told": one_line(told(outcome.wire), _LIMIT) if outcome.wire else "",
+        "wire_told": one_line(describe_link(outcome.wire), _LIMIT) if outcome.wire else "",
         "flaky": one_line(flaky(outcome), _LIMIT),
         **{f"attempt_{number}": one_line(line, _LIMIT) for number, line in enumerate(before(outcome), 1)},
     }
@@ -111,7 +111,7 @@ def _of_wire(outcome: Outcome) -> Iterator[Pair]:
     if outcome.wire and outcome.wire.gbs:
         yield "wire", float(outcome.wire.gbs)
     for item in outcome.measurements:
-        fraction = of_wire(item, outcome.wire)
+        fraction = link_fraction(item, outcome.wire)
         if fraction is not None:
             yield clean(f"of_wire[{item.point}]"), fraction
 

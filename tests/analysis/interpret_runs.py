@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pytest_hetgpu.analysis.judge import judge_output
-from pytest_hetgpu.model.external_program import Foreign
+from pytest_hetgpu.model.external_program import ExternalProgram
 from pytest_hetgpu.model.job import Command, Hardware, Job, Node, Requirements
 from pytest_hetgpu.model.outcome import Outcome, RunResult
 from pytest_hetgpu.model.records import MessagePoint
@@ -44,8 +44,8 @@ def sample(name: str) -> str:
     return (SAMPLES / f"{name}.log").read_text(encoding="utf-8")
 
 
-def foreign(reader: str = "osu", *argv: str, **changes: Any) -> Foreign:
-    return replace(Foreign(argv or ("osu_allreduce",), reader, ranks=2, memory="host"), **changes)
+def foreign(reader: str = "osu", *argv: str, **changes: Any) -> ExternalProgram:
+    return replace(ExternalProgram(argv or ("osu_allreduce",), reader, ranks=2, memory="host"), **changes)
 
 
 Judged = Any
@@ -55,7 +55,7 @@ Judged = Any
 def judged(tmp_path: Path) -> Judged:
     def judge(
         text: str,
-        program: Foreign,
+        program: ExternalProgram,
         points: Sequence[MessagePoint] = (),
         *,
         code: int = 0,

@@ -16,10 +16,10 @@ from pytest_hetgpu.analysis.baseline import Baseline
 from pytest_hetgpu.analysis.compare.find import Places
 from pytest_hetgpu.analysis.compare.sides import Side
 from pytest_hetgpu.errors import HetgpuError, UsageError
-from pytest_hetgpu.model.external_program import Foreign
+from pytest_hetgpu.model.external_program import ExternalProgram
 from pytest_hetgpu.model.job import Command, Job
 from pytest_hetgpu.model.records import Measurement, MessagePoint
-from pytest_hetgpu.model.thresholds import Limit
+from pytest_hetgpu.model.thresholds import Threshold
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store import history
 from pytest_hetgpu.store.events import MatrixFile
@@ -46,7 +46,7 @@ def past(*cells: PastCell, **changes: Any) -> PastRun:
     return replace(PastRun("20261120-020006-02b3", "/r", 1.0, "vm", "0.1", (SMOKE,), cells), **changes)
 
 
-def held(*runs: PastRun, **demand: Any) -> dict[MessagePoint, tuple[Limit, ...]]:
+def held(*runs: PastRun, **demand: Any) -> dict[MessagePoint, tuple[Threshold, ...]]:
     return dict(Baseline(Side("last:9", runs)).limits(asked(**demand)))
 
 
@@ -57,7 +57,7 @@ def asked(**demand: Any) -> Job:
 
 def test_the_repeats_of_one_run() -> None:
     (limit,) = held(past(cell(times(5.0, 6.0, 7.0))), tolerance=0.2)[POINT]
-    assert limit == Limit("latency", "baseline 20261120-020006-02b3", tuple(x / 1e6 for x in (5.0, 6.0, 7.0)), 0.2)
+    assert limit == Threshold("latency", "baseline 20261120-020006-02b3", tuple(x / 1e6 for x in (5.0, 6.0, 7.0)), 0.2)
 
 
 def test_of_four_runs_or_more_each_counts_once() -> None:
@@ -263,7 +263,7 @@ def test_what_is_kept_holds_the_times_alone(find: Find, tmp_path: Path) -> None:
     assert [one["metric"] for one in only["measurements"]] == ["latency"]
 
 
-FOREIGN = Foreign(("osu_bw",), "osu", ranks=2)
+FOREIGN = ExternalProgram(("osu_bw",), "osu", ranks=2)
 
 
 def test_a_program_of_no_certain_type_is_held_against_the_type_it_had() -> None:

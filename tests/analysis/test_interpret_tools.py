@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pytest_hetgpu.model.external_program import Foreign
+from pytest_hetgpu.model.external_program import ExternalProgram
 from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from tests.analysis.interpret_runs import PROOF, UCX, Judged, foreign, greetings, judged, names, record, sample
@@ -175,11 +175,11 @@ def test_ranks_that_load_another_mpi_than_their_launchers(judged: Judged) -> Non
     assert found.why.startswith("rank 0 loaded MPICH Version: 5.0.2")
 
 
-def command(**settings: Any) -> Foreign:
+def command(**settings: Any) -> ExternalProgram:
     from pytest_hetgpu.extensions.output_patterns import CommandSettings
 
     told = CommandSettings.model_validate(settings).model_dump_json(exclude_defaults=True)
-    return Foreign(("./app",), "command", settings=told, check=False, proof=False)
+    return ExternalProgram(("./app",), "command", settings=told, check=False, proof=False)
 
 
 def test_a_command_by_its_own_words(judged: Judged) -> None:
@@ -220,7 +220,7 @@ def test_names_of_a_users_own_fit_into_reports(judged: Judged) -> None:
 def test_without_re2_the_output_cannot_be_read_and_nothing_passes(
     judged: Judged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = Foreign(("./app",), "command", settings='{"success": "OK"}', check=False, proof=False)
+    asked = ExternalProgram(("./app",), "command", settings='{"success": "OK"}', check=False, proof=False)
     monkeypatch.setitem(sys.modules, "re2", None)
     found = judged(greetings() + "OK\n", asked)
     assert (found.kind, found.verdict) == (Kind.UNKNOWN, Verdict.NEW)

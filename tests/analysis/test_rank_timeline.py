@@ -9,7 +9,7 @@ from typing import Any
 from pytest_hetgpu.analysis.judge import judge
 from pytest_hetgpu.analysis.judges.base import Case
 from pytest_hetgpu.analysis.rank_timeline import FEW, MOST, timeline
-from pytest_hetgpu.model.outcome import Outcome, RankFate, Span, Timeline
+from pytest_hetgpu.model.outcome import Outcome, RankOutcome, Span, Timeline
 from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.store.encode import from_json, to_json
 from tests.analysis.judges.judge_cases import BROKEN, case, evidence, hello, job, result
@@ -57,7 +57,7 @@ def test_a_clock_that_is_off_is_kept_as_it_says() -> None:
 def test_of_many_ranks_the_first_the_odd_and_the_latest_are_kept() -> None:
     starts: dict[int, float | None] = {**dict.fromkeys(range(1000), 0.1), 500: 9.0, 900: None}
     fates = [
-        RankFate(rank, "node0", "cpu", "crashed (SIGSEGV)" if rank == 700 else "was stopped", own=rank == 700)
+        RankOutcome(rank, "node0", "cpu", "crashed (SIGSEGV)" if rank == 700 else "was stopped", own=rank == 700)
         for rank in range(1000)
     ]
     fates[900] = replace(fates[900], fate="never started")

@@ -6,8 +6,8 @@ import pytest
 
 from pytest_hetgpu.extensions.registry import find, names
 from pytest_hetgpu.extensions.workloads.base import SweepWorkload, Workload
-from pytest_hetgpu.model.metrics import has_bandwidth, measurements, of_wire, seconds_of, told
-from pytest_hetgpu.model.outcome import Wire
+from pytest_hetgpu.model.metrics import from_seconds, has_bandwidth, link_fraction, measurements, to_seconds
+from pytest_hetgpu.model.outcome import LinkBandwidth
 from pytest_hetgpu.model.records import MessagePoint, Row
 
 MEBI = 1 << 20
@@ -99,14 +99,14 @@ def test_names_units_order_and_repeats() -> None:
 
 def test_a_bus_bandwidth_as_a_fraction_of_what_the_wire_carries() -> None:
     rows = [Row("all_gather", MessagePoint(MEBI, "float32"), 4, 20, 1e-3)]
-    fractions = {item.metric: of_wire(item, Wire(2.0)) for item in measurements(rows)}
+    fractions = {item.metric: link_fraction(item, LinkBandwidth(2.0)) for item in measurements(rows)}
     assert fractions == {"latency": None, "algbw": None, "busbw": pytest.approx(MEBI / 1e-3 / 1e9 * 0.75 / 2.0)}
 
 
-@pytest.mark.parametrize("wire", [None, Wire(why="timed out"), Wire(0.0)])
-def test_without_a_limit_there_is_no_fraction(wire: Wire | None) -> None:
+@pytest.mark.parametrize("wire", [None, LinkBandwidth(why="timed out"), LinkBandwidth(0.0)])
+def test_without_a_limit_there_is_no_fraction(wire: LinkBandwidth | None) -> None:
     rows = [Row("allreduce", MessagePoint(MEBI, "float32"), 4, 20, 1e-3)]
-    assert {of_wire(item, wire) for item in measurements(rows)} == {None}
+    assert {link_fraction(item, wire) for item in measurements(rows)} == {None}
 
 
 def test_where_nothing_moved_there_is_no_fraction() -> None:
@@ -114,7 +114,7 @@ def test_where_nothing_moved_there_is_no_fraction() -> None:
         Row("allreduce", MessagePoint(MEBI, "float32"), 1, 20, 1e-3),
         Row("allreduce", MessagePoint(0, "int8"), 2, 20, 1e-3),
     ]
-    assert {of_wire(item, Wire(1.0)) for item in measurements(rows)} == {None}
+    assert {link_fraction(item, LinkBandwidth(1.0)) for item in measurements(rows)} == {None}
 
 
 def test_which_operations_have_a_bandwidth() -> None:
@@ -154,17 +154,17 @@ def test_repeats_of_other_ranks_are_no_samples() -> None:
 @pytest.mark.parametrize("metric", ["latency", "algbw", "busbw"])
 def test_a_time_is_told_and_understood(metric: str) -> None:
     (found,) = (item for item in measurements(repeated(3e-3, ranks=4)) if item.metric == metric)
-    assert told(metric, 3e-3, "allreduce", MEBI, 4) == pytest.approx(found.value)
-    assert seconds_of(metric, found.value, "allreduce", MEBI, 4) == pytest.approx(3e-3)
+    assert from_seconds(metric, 3e-3, "allreduce", MEBI, 4) == pytest.approx(found.value)
+    assert to_seconds(metric, found.value, "allreduce", MEBI, 4) == pytest.approx(3e-3)
 
 
 def test_who_has_a_bandwidth() -> None:
     assert has_bandwidth("allreduce")
     assert not has_bandwidth("allreduce", ranks=1)
     assert not has_bandwidth("barrier")
-    assert told("algbw", 1e-3, "allreduce", MEBI, 1) == pytest.approx(MEBI / 1e-3 / 1e9)
+    assert from_seconds("algbw", 1e-3, "allreduce", MEBI, 1) == pytest.approx(MEBI / 1e-3 / 1e9)
     for operation, ranks in (("barrier", 2), ("allreduce", 1)):
         with pytest.raises(ValueError, match="has no busbw"):
-            told("busbw", 1.0, operation, 8, ranks)
+            from_seconds("busbw", 1.0, operation, 8, ranks)
         with pytest.raises(ValueError, match="has no busbw"):
-            seconds_of("busbw", 1.0, operation, 8, ranks)
+            to_seconds("busbw", 1.0, operation, 8, ranks)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_hetgpu.model.thresholds import Limit
+from pytest_hetgpu.model.thresholds import Threshold
 
 
 @pytest.mark.parametrize(
@@ -13,5 +13,5 @@ from pytest_hetgpu.model.thresholds import Limit
 )
 def test_less_of_a_bandwidth_more_of_a_latency(metric: str, tolerance: float, worst: float) -> None:
     """A fifth less bandwidth is a quarter more time."""
-    assert Limit(metric, "", (1.0,), tolerance).worst(1.0) == pytest.approx(worst)
-    assert Limit(metric, "", (1.0,), tolerance).worst(3.0) == pytest.approx(3 * worst)
+    assert Threshold(metric, "", (1.0,), tolerance).worst(1.0) == pytest.approx(worst)
+    assert Threshold(metric, "", (1.0,), tolerance).worst(3.0) == pytest.approx(3 * worst)

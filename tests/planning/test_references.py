@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from pytest_hetgpu.model.job import Fabric, Hardware, Node, Requirements
-from pytest_hetgpu.model.metrics import seconds_of, told
-from pytest_hetgpu.model.outcome import Wire
+from pytest_hetgpu.model.metrics import from_seconds, to_seconds
+from pytest_hetgpu.model.outcome import LinkBandwidth
 from pytest_hetgpu.model.records import MessagePoint
-from pytest_hetgpu.model.thresholds import Limit, Reference
+from pytest_hetgpu.model.thresholds import PerformanceReference, Threshold
 from pytest_hetgpu.planning.references import Times, joined, of_cells, of_wire, stated, told_as
 from tests.analysis.judges.judge_cases import job
 
@@ -33,71 +33,81 @@ def nodes(*speeds: float) -> tuple[Node, ...]:
 
 
 def test_numbers_by_size_hold_for_every_type_and_place() -> None:
-    found = stated([Reference(ORIGIN, "busbw", {1 << 20: 1.2}, tolerance=0.2)], demand(), nodes(10))
+    found = stated([PerformanceReference(ORIGIN, "busbw", {1 << 20: 1.2}, tolerance=0.2)], demand(), nodes(10))
     assert found.keys() == {LARGE, PLACED}
     (limit,) = found[LARGE]
     assert (limit.metric, limit.source, limit.tolerance, limit.owed) == ("busbw", ORIGIN, 0.2, True)
-    assert told("busbw", limit.seconds[0], "allreduce", 1 << 20, 2) == pytest.approx(1.2)
+    assert from_seconds("busbw", limit.seconds[0], "allreduce", 1 << 20, 2) == pytest.approx(1.2)
 
 
 def test_one_number_for_every_size_from_some_on() -> None:
-    found = stated([Reference(ORIGIN, "latency", {0: 15.0})], demand(), nodes(10))
+    found = stated([PerformanceReference(ORIGIN, "latency", {0: 15.0})], demand(), nodes(10))
     assert {point: limits[0].seconds[0] for point, limits in found.items()} == pytest.approx(
         dict.fromkeys((SMALL, LARGE, PLACED), 15e-6)
     )
-    assert stated([Reference(ORIGIN, "latency", {0: 15.0}, min_size=2048)], demand(), nodes(10)).keys() == {
+    assert stated([PerformanceReference(ORIGIN, "latency", {0: 15.0}, min_size=2048)], demand(), nodes(10)).keys() == {
         LARGE,
         PLACED,
     }
 
 
 def test_a_fraction_of_the_slowest_fabric() -> None:
-    found = stated([Reference(ORIGIN, of="fabric", fraction=0.6, min_size=1 << 20)], demand(), nodes(100, 10))
+    found = stated(
+        [PerformanceReference(ORIGIN, of="fabric", fraction=0.6, min_size=1 << 20)], demand(), nodes(100, 10)
+    )
     assert found.keys() == {LARGE, PLACED}
     (limit,) = found[LARGE]
     assert (limit.metric, limit.source) == ("busbw", f"0.6 of the 10 Gbit/s of kind10 ({ORIGIN})")
-    assert limit.seconds[0] == pytest.approx(seconds_of("busbw", 0.75, "allreduce", 1 << 20, 2))
+    assert limit.seconds[0] == pytest.approx(to_seconds("busbw", 0.75, "allreduce", 1 << 20, 2))
 
 
 def test_a_fraction_of_what_was_measured_between_the_nodes() -> None:
-    wanted = [Reference(ORIGIN, of="wire", fraction=0.5, min_size=1 << 20), Reference(ORIGIN, "busbw", {0: 1.0})]
+    wanted = [
+        PerformanceReference(ORIGIN, of="wire", fraction=0.5, min_size=1 << 20),
+        PerformanceReference(ORIGIN, "busbw", {0: 1.0}),
+    ]
     assert {limit.metric for limits in stated(wanted[:1], demand(), nodes(10)).values() for limit in limits} == set()
-    found = of_wire(wanted, demand(), Wire(1.174, "pump 1, 4 streams"))
+    found = of_wire(wanted, demand(), LinkBandwidth(1.174, "pump 1, 4 streams"))
     assert found.keys() == {LARGE, PLACED}
     (limit,) = found[LARGE]
     assert (limit.metric, limit.source) == ("busbw", f"0.5 of the 1.17 GB/s of the wire ({ORIGIN})")
-    assert told("busbw", limit.seconds[0], "allreduce", 1 << 20, 2) == pytest.approx(0.587)
+    assert from_seconds("busbw", limit.seconds[0], "allreduce", 1 << 20, 2) == pytest.approx(0.587)
 
 
 @pytest.mark.parametrize(
     ("wire", "why"),
     [
-        (Wire(why="a firewall blocks port 41"), "a firewall blocks port 41"),
+        (LinkBandwidth(why="a firewall blocks port 41"), "a firewall blocks port 41"),
         (None, "nothing was measured between its nodes"),
     ],
 )
-def test_a_wire_that_nobody_knows(wire: Wire | None, why: str) -> None:
-    found = of_wire([Reference(ORIGIN, of="wire", fraction=0.5, min_size=1 << 20)], demand(), wire)
-    assert found[LARGE] == (Limit("busbw", f"0.5 of the wire ({ORIGIN})", lacks=why),)
+def test_a_wire_that_nobody_knows(wire: LinkBandwidth | None, why: str) -> None:
+    found = of_wire([PerformanceReference(ORIGIN, of="wire", fraction=0.5, min_size=1 << 20)], demand(), wire)
+    assert found[LARGE] == (Threshold("busbw", f"0.5 of the wire ({ORIGIN})", lacks=why),)
 
 
 def test_several_references_hold_side_by_side() -> None:
-    both = [Reference(ORIGIN, "busbw", {0: 1.0}), Reference("aws.yaml:20", "latency", {1024: 9.0})]
+    both = [
+        PerformanceReference(ORIGIN, "busbw", {0: 1.0}),
+        PerformanceReference("aws.yaml:20", "latency", {1024: 9.0}),
+    ]
     found = stated(both, demand(), nodes(10))
     assert [limit.source for limit in found[SMALL]] == [ORIGIN, "aws.yaml:20"]
     assert [limit.source for limit in found[LARGE]] == [ORIGIN]
-    assert joined({}, found, {SMALL: (Limit("busbw", "more"),)})[SMALL][-1].source == "more"
+    assert joined({}, found, {SMALL: (Threshold("busbw", "more"),)})[SMALL][-1].source == "more"
 
 
 def test_a_bandwidth_that_so_many_ranks_do_not_have() -> None:
-    (limit,) = stated([Reference(ORIGIN, "busbw", {0: 1.0})], demand(ranks=1), nodes(10))[LARGE]
+    (limit,) = stated([PerformanceReference(ORIGIN, "busbw", {0: 1.0})], demand(ranks=1), nodes(10))[LARGE]
     assert (limit.seconds, limit.lacks) == ((), "allreduce of 1 ranks has no busbw")
 
 
 def test_another_cells_times_are_measured_ones() -> None:
-    other = Reference("m.yaml:7", of="cell", cell="two-ob1-allreduce", fraction=0.8, tolerance=0.05)
+    other = PerformanceReference("m.yaml:7", of="cell", cell="two-ob1-allreduce", fraction=0.8, tolerance=0.05)
     times: Times = {SMALL: (4e-6, 6e-6), LARGE: (1e-3,), PLACED: (2e-3,)}
-    found = of_cells([other, Reference(ORIGIN, "busbw", {0: 1.0})], demand(), {"two-ob1-allreduce": times}.__getitem__)
+    found = of_cells(
+        [other, PerformanceReference(ORIGIN, "busbw", {0: 1.0})], demand(), {"two-ob1-allreduce": times}.__getitem__
+    )
     (small,), (large,) = found[SMALL], found[LARGE]
     source = "0.8 of two-ob1-allreduce (m.yaml:7)"
     assert (small.metric, large.metric, small.source, small.tolerance) == ("latency", "busbw", source, 0.05)
@@ -107,12 +117,12 @@ def test_another_cells_times_are_measured_ones() -> None:
 
 
 def test_another_cell_that_has_no_numbers() -> None:
-    other = Reference("m.yaml:7", of="cell", cell="c", min_size=1 << 20)
+    other = PerformanceReference("m.yaml:7", of="cell", cell="c", min_size=1 << 20)
     found = of_cells([other], demand(), lambda _: "it failed (crash)")
     assert {limits[0].lacks for limits in found.values()} == {"it failed (crash)"}
     assert found.keys() == {LARGE, PLACED}
     found = of_cells([other], demand(), lambda _: {LARGE: (1.0,)})
-    assert found[PLACED] == (Limit("busbw", "c (m.yaml:7)", lacks="it was not measured there"),)
+    assert found[PLACED] == (Threshold("busbw", "c (m.yaml:7)", lacks="it was not measured there"),)
 
 
 @pytest.mark.parametrize(

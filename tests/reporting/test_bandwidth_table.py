@@ -8,8 +8,8 @@ from pathlib import Path
 
 from markdown_it import MarkdownIt
 
-from pytest_hetgpu.model.bandwidth import WireReport
-from pytest_hetgpu.model.outcome import Wire
+from pytest_hetgpu.model.bandwidth import LinkReport
+from pytest_hetgpu.model.outcome import LinkBandwidth
 from pytest_hetgpu.model.records import Measurement, MessagePoint
 from pytest_hetgpu.reporting import bandwidth_table, report
 from pytest_hetgpu.store import environment
@@ -18,8 +18,8 @@ from pytest_hetgpu.store.folder import RunFolder
 from pytest_hetgpu.store.journal import Journal
 from tests.reporting.report_samples import CRASHED, PASSED, cell, run_cell
 
-WIRE = Wire(2.5, "pump 1, 4 streams", ("node1", "node0"), 36.4)
-MIXED = SeenPlacement("aws-mixed", {}, WireReport(WIRE))
+WIRE = LinkBandwidth(2.5, "pump 1, 4 streams", ("node1", "node0"), 36.4)
+MIXED = SeenPlacement("aws-mixed", {}, LinkReport(WIRE))
 
 
 def test_a_placement_has_its_limit_and_the_most_that_a_cell_got_of_it() -> None:
@@ -30,7 +30,7 @@ def test_a_placement_has_its_limit_and_the_most_that_a_cell_got_of_it() -> None:
         cell("mixed-ucx-send", replace(PASSED, wire=WIRE)),
         cell("mixed-ucx-allreduce", better),
         cell("mixed-ob1-allreduce", replace(CRASHED, wire=WIRE, measurements=PASSED.measurements)),
-        cell("other-ob1-allreduce", replace(PASSED, wire=Wire(0.1))),
+        cell("other-ob1-allreduce", replace(PASSED, wire=LinkBandwidth(0.1))),
     ]
     heading, table, legend = bandwidth_table.lines(cells, [MIXED])
     assert heading == "## What the wire can carry"
@@ -43,13 +43,15 @@ def test_a_placement_has_its_limit_and_the_most_that_a_cell_got_of_it() -> None:
 
 
 def test_more_than_the_wire_is_explained() -> None:
-    fast = cell("mixed-ucx-send", replace(PASSED, wire=Wire(0.5)))
-    *_, explained = bandwidth_table.lines([fast], [replace(MIXED, wire=WireReport(Wire(0.5, "pump 1, 1 stream")))])
+    fast = cell("mixed-ucx-send", replace(PASSED, wire=LinkBandwidth(0.5)))
+    *_, explained = bandwidth_table.lines(
+        [fast], [replace(MIXED, wire=LinkReport(LinkBandwidth(0.5, "pump 1, 1 stream")))]
+    )
     assert explained.startswith("More than the wire carried")
 
 
 def test_a_limit_that_is_not_known_says_why() -> None:
-    _, table, _ = bandwidth_table.lines([], [replace(MIXED, wire=WireReport(Wire(why="node1: timed | out")))])
+    _, table, _ = bandwidth_table.lines([], [replace(MIXED, wire=LinkReport(LinkBandwidth(why="node1: timed | out")))])
     assert table.splitlines()[2] == r"| aws-mixed | - | not known: node1: timed \| out | - | - | - |"
 
 
@@ -59,7 +61,7 @@ def test_without_any_there_is_no_section() -> None:
 
 def test_it_is_in_the_summary_of_a_run(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path / "reports")
-    environment.keep_wire(folder.path, "aws-mixed", WireReport(WIRE))
+    environment.keep_wire(folder.path, "aws-mixed", LinkReport(WIRE))
     with closing(Journal(folder.path, "main")) as journal:
         run_cell(folder, journal, "mixed-ucx-send", replace(PASSED, wire=WIRE))
     report.build(folder.path, "rerun {label}")

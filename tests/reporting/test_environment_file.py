@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hetgpu.model.bandwidth import Flow, Pair, Rated, WireReport
+from pytest_hetgpu.model.bandwidth import Flow, LineRate, LinkMeasurement, LinkReport
 from pytest_hetgpu.model.facts import Environment, Fact, absent, found, unknown
-from pytest_hetgpu.model.outcome import Wire
+from pytest_hetgpu.model.outcome import LinkBandwidth
 from pytest_hetgpu.reporting import nodes_table
 from pytest_hetgpu.store import environment
 from pytest_hetgpu.store.encode import RecordError
@@ -138,10 +138,14 @@ def test_very_many_placements_do_not_fill_the_summary() -> None:
     assert "more placements are left out here" in text
 
 
-WIRE = WireReport(
-    Wire(1.75, "pump 1, 4 streams", ("node1", "node0"), 36.5),
-    (Pair(("node0", "node1"), "pump 1", "10.0.0.6", (Flow("node1", "node0", 4, (1.5, 1.75, 2.0), 0.5, 0.9),)),),
-    (Rated("node0", 10.0, "speed of ens5"),),
+WIRE = LinkReport(
+    LinkBandwidth(1.75, "pump 1, 4 streams", ("node1", "node0"), 36.5),
+    (
+        LinkMeasurement(
+            ("node0", "node1"), "pump 1", "10.0.0.6", (Flow("node1", "node0", 4, (1.5, 1.75, 2.0), 0.5, 0.9),)
+        ),
+    ),
+    (LineRate("node0", 10.0, "speed of ens5"),),
     1.7,
 )
 
@@ -152,7 +156,7 @@ def test_what_is_between_the_nodes_stays_whoever_writes(tmp_path: Path) -> None:
     assert (alone.nodes, alone.wire) == ({}, WIRE)
     environment.write(tmp_path, placement())
     assert environment.read_all(tmp_path) == (replace(placement(), wire=WIRE),)
-    environment.keep_wire(tmp_path, "mixed", WireReport(Wire(why="timed out")))
+    environment.keep_wire(tmp_path, "mixed", LinkReport(LinkBandwidth(why="timed out")))
     (again,) = environment.read_all(tmp_path)
     assert again.wire
     assert (again.wire.limit.why, again.nodes) == ("timed out", placement().nodes)
@@ -170,7 +174,7 @@ def test_the_wire_has_the_shape_that_is_documented(tmp_path: Path) -> None:
 def test_a_wire_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     path = environment.write(tmp_path, replace(placement(), wire=WIRE))
     path.write_text(path.read_text().replace('"seconds": 1.7', '"seconds": "soon"'))
-    with pytest.raises(RecordError, match=r"environment\.json: not the environment .*WireReport\.seconds"):
+    with pytest.raises(RecordError, match=r"environment\.json: not the environment .*LinkReport\.seconds"):
         environment.read(path)
     assert environment.wire_of(tmp_path, "mixed") is None
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from pytest_hetgpu.errors import HetgpuError
 from pytest_hetgpu.model.job import Job, Scenario
-from pytest_hetgpu.model.outcome import Evidence, Outcome, RunResult, Told
-from pytest_hetgpu.model.program_output import Exited, Figure, Measured, Reading
+from pytest_hetgpu.model.outcome import Evidence, Outcome, ProgramOutput, RunResult
+from pytest_hetgpu.model.program_output import BenchmarkResult, BenchmarkRow, ExitMeaning, Quantity
 from pytest_hetgpu.model.records import Hello, MessagePoint, Row
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store.encode import RecordError, from_json, to_json
@@ -26,12 +26,14 @@ EVIDENCE = Evidence(
     rows=(Row("allreduce", MessagePoint(8, "float32"), 2, 20, 1e-5),),
     checks={0: {MessagePoint(8, "float32"): 0, MessagePoint(16, "int32"): 3}},
     done=frozenset({0, 1}),
-    told=Told(
-        Reading(
-            "osu", "7.4", (Measured("allreduce", MessagePoint(8, "int8"), 2, {"latency": Figure(1e-6, "s")}, wrong=1),)
+    told=ProgramOutput(
+        BenchmarkResult(
+            "osu",
+            "7.4",
+            (BenchmarkRow("allreduce", MessagePoint(8, "int8"), 2, {"latency": Quantity(1e-6, "s")}, wrong=1),),
         ),
         "osu_allreduce 7.4",
-        exited=Exited(Kind.WRONG_RESULT, "exit code 1"),
+        exited=ExitMeaning(Kind.WRONG_RESULT, "exit code 1"),
     ),
 )
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.job import Expectation
-from pytest_hetgpu.model.outcome import Outcome, Wire
+from pytest_hetgpu.model.outcome import LinkBandwidth, Outcome
 from pytest_hetgpu.model.records import Measurement, MessagePoint
 from pytest_hetgpu.model.transport_classes import PATHS, UNKNOWN
 from pytest_hetgpu.model.verdict import Kind, Verdict
@@ -117,7 +117,7 @@ def test_numbers_may_come_back_as_text() -> None:
 
 
 def test_the_wire_and_what_each_bandwidth_is_of_it() -> None:
-    wire = Wire(2.5, "pump 1, 4 streams", ("node1", "node0"), 36.4, ("over loopback",))
+    wire = LinkBandwidth(2.5, "pump 1, 4 streams", ("node1", "node0"), 36.4, ("over loopback",))
     pairs = to_pairs(replace(PASSED, wire=wire), label="c", matrix="m")
     told = "pump 1, 4 streams, node1 to node0, round trip 36 us, over loopback"
     assert {"wire": 2.5, "wire_told": told, "of_wire[1048576,float32]": 0.5}.items() <= dict(pairs).items()
@@ -128,7 +128,7 @@ def test_the_wire_and_what_each_bandwidth_is_of_it() -> None:
 
 
 def test_a_wire_that_is_not_known_says_why() -> None:
-    pairs = dict(to_pairs(replace(PASSED, wire=Wire(why="node0 to node1: timed out")), label="c", matrix="m"))
+    pairs = dict(to_pairs(replace(PASSED, wire=LinkBandwidth(why="node0 to node1: timed out")), label="c", matrix="m"))
     assert pairs["wire_told"] == "not known: node0 to node1: timed out"
     assert not {"wire", "of_wire[1048576,float32]"} & pairs.keys()
 

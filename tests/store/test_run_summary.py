@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pytest_hetgpu._version import __version__
-from pytest_hetgpu.model.outcome import Wire
+from pytest_hetgpu.model.outcome import LinkBandwidth
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store.cells import RunRecord, read_run
 from pytest_hetgpu.store.events import MatrixFile, Run
@@ -56,8 +56,8 @@ def test_everything_that_a_comparison_asks_for(run: RunFolder) -> None:
 def test_the_wire_is_a_fact_that_small_differences_do_not_change(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path / "reports")
     with closing(Journal(folder.path, "main")) as journal:
-        run_cell(folder, journal, "mixed-ucx-send", replace(PASSED, wire=Wire(1.1749, "pump 1, 4 streams")))
-        run_cell(folder, journal, "mixed-ucx-recv", replace(PASSED, wire=Wire(why="timed out")))
+        run_cell(folder, journal, "mixed-ucx-send", replace(PASSED, wire=LinkBandwidth(1.1749, "pump 1, 4 streams")))
+        run_cell(folder, journal, "mixed-ucx-recv", replace(PASSED, wire=LinkBandwidth(why="timed out")))
     assert [one.facts for one in kept(folder).cells] == [{"wire": "1.2 GB/s (pump 1, 4 streams)"}, {}]
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pytest_hetgpu.model.external_program import Foreign
+from pytest_hetgpu.model.external_program import ExternalProgram
 from pytest_hetgpu.model.job import Requirements
-from pytest_hetgpu.model.outcome import Told
-from pytest_hetgpu.model.program_output import Measured
+from pytest_hetgpu.model.outcome import ProgramOutput
+from pytest_hetgpu.model.program_output import BenchmarkRow
 from pytest_hetgpu.model.records import MessagePoint
 
 
-def lacks(demand: Requirements, foreign: Foreign, told: Told) -> Iterator[str]:
+def lacks(demand: Requirements, foreign: ExternalProgram, told: ProgramOutput) -> Iterator[str]:
     """What was not measured, what was not verified, and what is wrong with the output itself."""
     rows = [row for row in told.reading.rows if row.ranks in (None, foreign.ranks) or foreign.ranks is None]
     measured = [row.point for row in rows if row.figures]
@@ -25,7 +25,7 @@ def lacks(demand: Requirements, foreign: Foreign, told: Told) -> Iterator[str]:
     yield from (f"{told.tool}: {complaint}" for complaint in told.reading.complaints)
 
 
-def other_world(foreign: Foreign, told: Told) -> Measured | None:
+def other_world(foreign: ExternalProgram, told: ProgramOutput) -> BenchmarkRow | None:
     """The first row that was measured with another number of ranks than was asked for."""
     asked = foreign.ranks
     return next((row for row in told.reading.rows if asked and row.ranks not in (None, asked)), None)

@@ -19,7 +19,7 @@ from pytest_hetgpu.analysis.judges._significance import above, any_of, larger
 from pytest_hetgpu.model.job import Requirements
 from pytest_hetgpu.model.records import MessagePoint, Row
 from pytest_hetgpu.model.sample import FEWEST, Sample, sample, within_fences
-from pytest_hetgpu.model.thresholds import Limit
+from pytest_hetgpu.model.thresholds import Threshold
 
 SURE = 0.01
 """p up to which a slowdown is believed."""
@@ -44,7 +44,7 @@ class Pace:
     """One point beside one of its limits. `launches` are the times in seconds that each launch measured."""
 
     point: MessagePoint
-    limit: Limit
+    limit: Threshold
     launches: tuple[tuple[float, ...], ...]
 
     @cached_property
@@ -131,7 +131,7 @@ def assess(demand: Requirements, launches: Sequence[Sequence[Row]]) -> Assessmen
     return Assessment(tuple(paces), len(launches))
 
 
-def _compared(limits: Mapping[MessagePoint, Sequence[Limit]]) -> Iterator[tuple[MessagePoint, Limit]]:
+def _compared(limits: Mapping[MessagePoint, Sequence[Threshold]]) -> Iterator[tuple[MessagePoint, Threshold]]:
     return ((point, limit) for point, found in limits.items() for limit in found if limit.seconds)
 
 

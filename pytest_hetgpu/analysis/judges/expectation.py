@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from pytest_hetgpu.analysis.judges.base import Case, placed
-from pytest_hetgpu.model.conditions import holds
+from pytest_hetgpu.model.conditions import matches
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.job import Expectation
 from pytest_hetgpu.model.outcome import RunResult
@@ -80,7 +80,7 @@ def _applicable(case: Case) -> tuple[list[Expectation], str]:
 def _unmet(expectation: Expectation, facts: Mapping[str, str], capabilities: frozenset[str]) -> Iterator[str]:
     """For each condition that does not hold "", for each of which that cannot be told the reason."""
     for condition in expectation.when:
-        held = holds(condition, facts, capabilities)
+        held = matches(condition, facts, capabilities)
         if held is None:
             seen = facts.get(condition.fact)
             yield f"{condition.fact} is {seen!r}" if seen else f"the run does not tell its {condition.fact}"

@@ -8,11 +8,11 @@ from dataclasses import replace
 from pytest_hetgpu.analysis.judges._pace import Assessment, Pace, State, assess, times
 from pytest_hetgpu.analysis.judges.base import Case, Force, Judge, Opinion, explanation, failed, placed
 from pytest_hetgpu.model.job import Requirements
-from pytest_hetgpu.model.metrics import told
+from pytest_hetgpu.model.metrics import from_seconds
 from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.sample import Sample
 from pytest_hetgpu.model.sizes import show_size
-from pytest_hetgpu.model.thresholds import BANDWIDTHS, Limit
+from pytest_hetgpu.model.thresholds import BANDWIDTHS, Threshold
 from pytest_hetgpu.model.verdict import Kind
 
 _OTHERS = 8
@@ -82,7 +82,7 @@ def _comparable(case: Case) -> Case:
     demand, told_of = case.job.demand, case.evidence.told
     tool, timed = told_of.tool if told_of else "", times(demand, case.evidence.rows)
 
-    def settled(point: MessagePoint, limit: Limit) -> Limit:
+    def settled(point: MessagePoint, limit: Threshold) -> Threshold:
         if tool and limit.tool not in ("", tool):
             return replace(limit, seconds=(), lacks=f"tool {limit.tool} before and {tool} after")
         return replace(limit, seconds=(), lacks="this run has no time of it") if point not in timed else limit
@@ -125,7 +125,7 @@ def _compared(pace: Pace, demand: Requirements) -> str:
     assert pace.expected
     times = (pace.got.middle, limit.worst(pace.expected.middle), pace.expected.middle)
     got, bound, middle = (
-        f"{told(metric, time, demand.operation, pace.point.size, demand.row_ranks):.3g}" for time in times
+        f"{from_seconds(metric, time, demand.operation, pace.point.size, demand.row_ranks):.3g}" for time in times
     )
     more = metric in BANDWIDTHS
     unit, least, sign = ("GB/s", "at least", "-") if more else ("us", "at most", "+")

@@ -6,8 +6,16 @@ import fnmatch
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from pytest_hetgpu.analysis.judges.base import Case, Force, Judge, Opinion, explanation
-from pytest_hetgpu.model.data_paths import paths, placed
-from pytest_hetgpu.model.transport_classes import RDMA, SHARED_MEMORY, TCP, UNKNOWN, Connection, Duty, connection
+from pytest_hetgpu.model.data_paths import paths, with_paths
+from pytest_hetgpu.model.transport_classes import (
+    RDMA,
+    SHARED_MEMORY,
+    TCP,
+    UNKNOWN,
+    Connection,
+    RequiredClass,
+    connection,
+)
 from pytest_hetgpu.model.verdict import Kind
 
 _ABSENT = {
@@ -40,11 +48,11 @@ class Transport(Judge):
             why = f"silent fallback: asked for {asked}, used {', '.join(other)}"
             yield self.says(Kind.TRANSPORT_UNAVAILABLE, why)
             return
-        connections = placed(case.evidence.connections, case.job.nodes)
+        connections = with_paths(case.evidence.connections, case.job.nodes)
         yield from self._carried(demand.duties, paths(case.job.nodes), connections)
 
     def _carried(
-        self, duties: Mapping[str, Duty], taken: Sequence[str], connections: Sequence[Connection]
+        self, duties: Mapping[str, RequiredClass], taken: Sequence[str], connections: Sequence[Connection]
     ) -> Iterator[Opinion]:
         """Judge each path. If all are as owed, judge the connections that may be of any of the paths taken."""
         found = False
@@ -56,7 +64,7 @@ class Transport(Judge):
             lost = [one for one in connections if one.path == UNKNOWN]
             yield from self._held({path: duties[path] for path in taken}, lost)
 
-    def _held(self, due: Mapping[str, Duty], seen: Sequence[Connection]) -> Iterator[Opinion]:
+    def _held(self, due: Mapping[str, RequiredClass], seen: Sequence[Connection]) -> Iterator[Opinion]:
         """Return what is wrong with connections each of which must meet one of these duties."""
         if why := _unmet(due, seen):
             yield self.says(Kind.TRANSPORT_UNAVAILABLE, why)
@@ -74,7 +82,7 @@ def _of_path(path: str, connections: Sequence[Connection]) -> list[Connection]:
     return [connection(UNKNOWN, names, {name for one in together for name in one.unsure})]
 
 
-def _unmet(due: Mapping[str, Duty], seen: Sequence[Connection]) -> str:
+def _unmet(due: Mapping[str, RequiredClass], seen: Sequence[Connection]) -> str:
     """Return what carried the data instead of any class that is due; "" if one did, or nothing was seen."""
     short = [one for one in seen if not _met(due, one.components)]
     if not short:
@@ -85,7 +93,7 @@ def _unmet(due: Mapping[str, Duty], seen: Sequence[Connection]) -> str:
     return f"{_asked(due)}, carried by {_names(short)} {where}: {absent}; add `carried_by: any` if that is meant"
 
 
-def _unsure(due: Mapping[str, Duty], seen: Sequence[Connection]) -> str:
+def _unsure(due: Mapping[str, RequiredClass], seen: Sequence[Connection]) -> str:
     """Return why nobody can tell whether a class that is due carried large messages; "" if it did."""
     vague = [one for one in seen if not _met(due, {*one.components} - {*one.unsure})]
     if not vague:
@@ -96,15 +104,15 @@ def _unsure(due: Mapping[str, Duty], seen: Sequence[Connection]) -> str:
     )
 
 
-def _met(due: Mapping[str, Duty], components: Collection[str]) -> bool:
-    return any(duty.met(components) for duty in due.values())
+def _met(due: Mapping[str, RequiredClass], components: Collection[str]) -> bool:
+    return any(duty.met_by(components) for duty in due.values())
 
 
-def _where(due: Mapping[str, Duty]) -> str:
+def _where(due: Mapping[str, RequiredClass]) -> str:
     return next(iter(due)) if len(due) == 1 else "on a path that the log does not name"
 
 
-def _asked(due: Mapping[str, Duty]) -> str:
+def _asked(due: Mapping[str, RequiredClass]) -> str:
     best = "; ".join(f"best {path}: {', '.join(duty.best)}" for path, duty in due.items())
     return f"asked for {', '.join(next(iter(due.values())).asked)} ({best})"
 

@@ -9,7 +9,7 @@ from typing import Any
 from pytest_hetgpu.analysis.explain import Explanation
 from pytest_hetgpu.analysis.logs.lines import plain
 from pytest_hetgpu.config.known_failures.entries import Noise
-from pytest_hetgpu.model.failure import Known, Signature
+from pytest_hetgpu.model.failure import KnownFailure, Signature
 from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.records import RankExit
 from pytest_hetgpu.model.verdict import Kind
@@ -50,7 +50,7 @@ def _signature(signature: Signature | None) -> Json:
     }
 
 
-def _entry(entry: Known) -> Json:
+def _entry(entry: KnownFailure) -> Json:
     return {
         "id": entry.id,
         "title": entry.title,
@@ -115,7 +115,7 @@ def _failure(signature: Signature) -> Iterator[str]:
         yield from _wrapped(signature.detail, "  ")
 
 
-def _known(entry: Known) -> Iterator[str]:
+def _known(entry: KnownFailure) -> Iterator[str]:
     yield from _wrapped(f"known ({entry.status}): {entry.title} [{entry.id}]", "  ")
     yield from _wrapped(entry.cause, "    ")
     if entry.fix:

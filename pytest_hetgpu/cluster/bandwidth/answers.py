@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_hetgpu.cluster.bandwidth.pairs import Two, name_of
-from pytest_hetgpu.model.bandwidth import Flow, Pair
+from pytest_hetgpu.model.bandwidth import Flow, LinkMeasurement
 from pytest_hetgpu.model.job import Node
 from pytest_hetgpu.planning.placement import address
 from pytest_hetgpu.store.encode import RecordError, from_json
@@ -119,12 +119,12 @@ def _read(kind: type[Any], text: bytes) -> Any:
         raise Unreadable(why) from None
 
 
-def pair(two: Two, where: Served, found: Measured) -> Pair:
+def pair(two: Two, where: Served, found: Measured) -> LinkMeasurement:
     """A pair as reports have it."""
     names = (name_of(two[0]), name_of(two[1]))
     flows = [_flow(names, moved) for moved in found.flows]
     why = found.error and f"{names[0]} to {names[1]}: {_hinted(found.error)}"
-    return Pair(
+    return LinkMeasurement(
         names,
         tool=found.tool,
         address=where.address,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from pytest_hetgpu.cluster.bandwidth.pairs import name_of
-from pytest_hetgpu.model.bandwidth import Flow, Pair, Rated
+from pytest_hetgpu.model.bandwidth import Flow, LineRate, LinkMeasurement
 from pytest_hetgpu.model.bandwidth_text import percent
 from pytest_hetgpu.model.job import Job
-from pytest_hetgpu.model.outcome import Wire
+from pytest_hetgpu.model.outcome import LinkBandwidth
 
 _BITS = 8
 _BUSY = 0.9
@@ -17,7 +17,7 @@ _BUSY = 0.9
 NOTHING_BETWEEN = "its nodes share one network: nothing is between them that could limit"
 
 
-def by_rate(job: Job, rated: Sequence[Rated]) -> Wire | None:
+def by_rate(job: Job, rated: Sequence[LineRate]) -> LinkBandwidth | None:
     """The rate of the slowest adapter, on fabrics whose data passes the kernel by; None where one is not known.
 
     What TCP does there is no limit for them.
@@ -26,35 +26,35 @@ def by_rate(job: Job, rated: Sequence[Rated]) -> Wire | None:
     slowest = min(rated, key=lambda one: one.gbps, default=None)
     if not job.demand.rdma or slowest is None or names - {one.node for one in rated}:
         return None
-    return Wire(slowest.gbps / _BITS, f"{slowest.source} on {slowest.node}")
+    return LinkBandwidth(slowest.gbps / _BITS, f"{slowest.source} on {slowest.node}")
 
 
-def by_pairs(pairs: Sequence[Pair]) -> Wire:
+def by_pairs(pairs: Sequence[LinkMeasurement]) -> LinkBandwidth:
     """What the slowest pair carries in its slower direction, with the number of connections that is best for it.
 
     A ring of all nodes, and a message from one to another, are as fast as the slowest way that they take. Of a pair
     that was not measured nobody knows whether it is the slowest: then there is no limit.
     """
     if not pairs:
-        return Wire(why=NOTHING_BETWEEN)
+        return LinkBandwidth(why=NOTHING_BETWEEN)
     unknown = next((pair for pair in pairs if pair.why), None)
     if unknown:
-        return Wire(why=unknown.why)
+        return LinkBandwidth(why=unknown.why)
     slowest, pair = min(((flow, pair) for pair in pairs for flow in _ways(pair)), key=lambda found: found[0].median)
     if slowest.median <= 0:
-        return Wire(why=f"no data came from {slowest.sender} to {slowest.receiver} in time")
+        return LinkBandwidth(why=f"no data came from {slowest.sender} to {slowest.receiver} in time")
     tool = f"{pair.tool}, {slowest.streams} stream{'s' * (slowest.streams > 1)}"
     between = (slowest.sender, slowest.receiver)
-    return Wire(slowest.median, tool, between, pair.rtt, tuple(_caveats(slowest, pair)))
+    return LinkBandwidth(slowest.median, tool, between, pair.rtt, tuple(_caveats(slowest, pair)))
 
 
-def _ways(pair: Pair) -> Iterator[Flow]:
+def _ways(pair: LinkMeasurement) -> Iterator[Flow]:
     """The best flow of each direction."""
     for sender in dict.fromkeys(flow.sender for flow in pair.flows):
         yield max((flow for flow in pair.flows if flow.sender == sender), key=lambda flow: flow.median)
 
 
-def _caveats(flow: Flow, pair: Pair) -> Iterator[str]:
+def _caveats(flow: Flow, pair: LinkMeasurement) -> Iterator[str]:
     """What casts doubt on a figure."""
     if pair.loopback:
         yield "over loopback"

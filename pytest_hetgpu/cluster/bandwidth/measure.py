@@ -19,10 +19,10 @@ from pytest_hetgpu.cluster.cluster import Cluster
 from pytest_hetgpu.cluster.leases.hold import held
 from pytest_hetgpu.errors import HetgpuError, ProvisionError
 from pytest_hetgpu.extensions.runtimes.base import Member
-from pytest_hetgpu.model.bandwidth import Pair, WireReport
+from pytest_hetgpu.model.bandwidth import LinkMeasurement, LinkReport
 from pytest_hetgpu.model.facts import Environment
 from pytest_hetgpu.model.job import Job, Node
-from pytest_hetgpu.model.outcome import Wire
+from pytest_hetgpu.model.outcome import LinkBandwidth
 from pytest_hetgpu.store import environment as files
 from pytest_hetgpu.store.journal import Journal
 
@@ -40,10 +40,10 @@ class Wires:
         self.run = run
         self.journal = journal
         self.seconds = seconds
-        self._known: dict[tuple[str, str], Wire] = {}
+        self._known: dict[tuple[str, str], LinkBandwidth] = {}
         self._tries: dict[tuple[str, str], int] = {}
 
-    def of(self, cluster: Cluster) -> Wire:
+    def of(self, cluster: Cluster) -> LinkBandwidth:
         """The limit between a cluster's nodes; measured, under the leases of their hosts, by whoever is first."""
         job = cluster.job
         placement = job.matrix, job.axes["placement"]
@@ -57,12 +57,12 @@ class Wires:
             return found
         return self._known[placement]
 
-    def _kept(self, placement: tuple[str, str]) -> Wire | None:
+    def _kept(self, placement: tuple[str, str]) -> LinkBandwidth | None:
         """What another process of this run found out; hosts are the same, whoever made the nodes on them."""
         report = files.wire_of(self.run, "-".join(placement))
         return report.limit if report and report.limit.gbs is not None else None
 
-    def _measured(self, cluster: Cluster) -> Wire:
+    def _measured(self, cluster: Cluster) -> LinkBandwidth:
         job = cluster.job
         report = measure(job, _members(cluster), _environments(cluster), self.seconds)
         files.keep_wire(self.run, f"{job.matrix}-{job.axes['placement']}", report)
@@ -70,21 +70,21 @@ class Wires:
         return report.limit
 
 
-def measure(job: Job, members: Mapping[int, Member], seen: Mapping[int, Environment], seconds: float) -> WireReport:
+def measure(job: Job, members: Mapping[int, Member], seen: Mapping[int, Environment], seconds: float) -> LinkReport:
     """What there is between the nodes of a job; never raises for what nodes do. Members and facts are by node."""
     began = time.monotonic()
     said = [rated(node, seen.get(node.index, Environment())) for node in job.nodes]
     known = tuple(one for one in said if one)
     limit = by_rate(job, known)
     if limit:
-        return WireReport(limit, rated=known)
-    moved: list[Pair] = []
+        return LinkReport(limit, rated=known)
+    moved: list[LinkMeasurement] = []
     for side_by_side in rounds(pairs(job)):
         moved += _together(side_by_side, members, seconds)
-    return WireReport(by_pairs(moved), tuple(moved), known, time.monotonic() - began)
+    return LinkReport(by_pairs(moved), tuple(moved), known, time.monotonic() - began)
 
 
-def _together(two: Sequence[Two], members: Mapping[int, Member], seconds: float) -> list[Pair]:
+def _together(two: Sequence[Two], members: Mapping[int, Member], seconds: float) -> list[LinkMeasurement]:
     """Pairs that share nothing, side by side."""
     if len(two) == 1:
         return [pump(two[0], members, seconds)]
@@ -96,7 +96,7 @@ def _together(two: Sequence[Two], members: Mapping[int, Member], seconds: float)
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def pump(two: Two, members: Mapping[int, Member], seconds: float) -> Pair:
+def pump(two: Two, members: Mapping[int, Member], seconds: float) -> LinkMeasurement:
     """Moves data between two nodes. A pair without what went wrong; then nothing of it is left running on them."""
     first, second = two
     token = secrets.token_hex(16)
@@ -106,7 +106,7 @@ def pump(two: Two, members: Mapping[int, Member], seconds: float) -> Pair:
         connects = answers.to_measure(first, token, seconds, served)
         found = answers.pair(two, served, _asked(first, members, connects, answers.measured))
     except HetgpuError as error:
-        found = Pair((name_of(first), name_of(second)), why=" ".join(str(error).split()))
+        found = LinkMeasurement((name_of(first), name_of(second)), why=" ".join(str(error).split()))
     if found.why:
         for node in two:
             with suppress(HetgpuError):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pytest_hetgpu.cluster.bandwidth.pairs import name_of
 from pytest_hetgpu.extensions.fabrics.base import FabricKind
 from pytest_hetgpu.extensions.registry import find
-from pytest_hetgpu.model.bandwidth import Rated
+from pytest_hetgpu.model.bandwidth import LineRate
 from pytest_hetgpu.model.facts import Environment
 from pytest_hetgpu.model.job import Fabric, Node
 
@@ -19,7 +19,7 @@ _RATE = re.compile(r"([\d.]+) Gb/sec(?: \((?:\d+X )?(\w+)\))?")
 _CODED = frozenset(("SDR", "DDR", "QDR"))
 
 
-def rated(node: Node, seen: Environment) -> Rated | None:
+def rated(node: Node, seen: Environment) -> LineRate | None:
     """The rate of a node's adapter in its fabric, None where nothing tells.
 
     Where data passes the kernel by, that of the HCA, else as the matrix says, else of the interface; on others that of
@@ -34,7 +34,7 @@ def rated(node: Node, seen: Environment) -> Rated | None:
         found = [*_interface(fabric, seen)] or said
     if not found:
         return None
-    return Rated(name_of(node), sum(gbps for gbps, _ in found), " and ".join(source for _, source in found))
+    return LineRate(name_of(node), sum(gbps for gbps, _ in found), " and ".join(source for _, source in found))
 
 
 def _hcas(fabric: Fabric, layer: str, seen: Environment) -> Iterator[tuple[float, str]]:

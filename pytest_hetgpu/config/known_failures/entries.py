@@ -20,8 +20,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from pytest_hetgpu.config.known_failures.patterns import found
-from pytest_hetgpu.model.conditions import holds
-from pytest_hetgpu.model.failure import Condition, Known, Signature
+from pytest_hetgpu.model.conditions import matches
+from pytest_hetgpu.model.failure import Condition, KnownFailure, Signature
 from pytest_hetgpu.model.verdict import Kind
 
 STATUSES = ("established", "reported", "plausible")
@@ -75,7 +75,7 @@ class Entry(NamedTuple):
     A `harmless` entry is about a text that runs survive. `origin` is where it is written, `FILE:LINE`.
     """
 
-    known: Known
+    known: KnownFailure
     match: Fit
     when: tuple[Condition, ...] = ()
     harmless: bool = False
@@ -126,7 +126,7 @@ class Knowledge(NamedTuple):
         facts: Mapping[str, str],
         capabilities: Iterable[str] = (),
         others: Sequence[Signature] = (),
-    ) -> tuple[Known, ...]:
+    ) -> tuple[KnownFailure, ...]:
         """What is known of a failure: what is best established first, then what fits most closely.
 
         `others` are the further failures in the same log.
@@ -137,7 +137,7 @@ class Knowledge(NamedTuple):
             for entry in self.by_id.values()
             if not entry.harmless
             and entry.match.fits(signature, present, others)
-            and all(holds(condition, facts, able) is not False for condition in entry.when)
+            and all(matches(condition, facts, able) is not False for condition in entry.when)
         ]
         fitting.sort(key=lambda entry: (STATUSES.index(entry.known.status), -entry.match.weight))
         return tuple(entry.known for entry in fitting)

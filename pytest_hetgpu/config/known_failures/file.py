@@ -17,7 +17,7 @@ from pytest_hetgpu.config.matrix.models import NAME, Form, Kinds, Link, Mca, Nam
 from pytest_hetgpu.config.matrix.source import SourceError, plain
 from pytest_hetgpu.errors import KnowledgeError
 from pytest_hetgpu.model.conditions import check_condition
-from pytest_hetgpu.model.failure import Condition, Known
+from pytest_hetgpu.model.failure import Condition, KnownFailure
 from pytest_hetgpu.model.messages import show
 from pytest_hetgpu.model.verdict import Kind
 
@@ -69,7 +69,7 @@ class EntryShape(Shape):
         """The noun."""
         fix = self.fix or FixShape()
         settings = {"env": dict(fix.env), "mca": dict(fix.mca)}
-        known = Known(
+        known = KnownFailure(
             id=self.id,
             title=self.title,
             cause=self.cause,

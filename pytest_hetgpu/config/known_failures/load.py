@@ -9,7 +9,7 @@ from typing import Any
 
 from pytest_hetgpu.config.known_failures import plain_yaml
 from pytest_hetgpu.config.known_failures.entries import Entry, Fit, Knowledge
-from pytest_hetgpu.model.failure import Condition, Known
+from pytest_hetgpu.model.failure import Condition, KnownFailure
 from pytest_hetgpu.model.verdict import Kind
 
 SHIPPED = Path(__file__).parent
@@ -51,7 +51,7 @@ def _loaded(text: str) -> Any:
 def _entry(given: Mapping[str, Any], origin: str) -> Entry:
     match, fix = given["match"], given.get("fix", {})
     settings = {kind: dict(fix[kind]) for kind in ("env", "mca") if kind in fix}
-    known = Known(
+    known = KnownFailure(
         id=given["id"],
         title=given["title"],
         cause=given["cause"],

@@ -26,7 +26,7 @@ from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.extensions import registry
 from pytest_hetgpu.extensions.registry import names
 from pytest_hetgpu.extensions.stacks.base import stack_names
-from pytest_hetgpu.model.failure import Condition, Known
+from pytest_hetgpu.model.failure import Condition, KnownFailure
 from pytest_hetgpu.model.job import Exclusion, Expectation, Origin
 from pytest_hetgpu.model.messages import known, show
 from pytest_hetgpu.model.sizes import parse_size
@@ -309,7 +309,7 @@ class ExpectShape(RuleShape):
     remedy: RemedyShape | None = None
     strict: Annotated[bool, Field(description="false: fails now and then, so that a pass is ok")] = True
 
-    def expectation(self, origin: Origin, known: Known | None = None) -> Expectation:
+    def expectation(self, origin: Origin, known: KnownFailure | None = None) -> Expectation:
         """The noun; `known` is what knowledge has under the id, for all that is not said here."""
         remedy: Mapping[str, Mapping[str, str]] = self.remedy.model_dump() if self.remedy else {}
         return Expectation(

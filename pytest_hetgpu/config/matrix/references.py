@@ -15,7 +15,7 @@ from pytest_hetgpu.model import metrics
 from pytest_hetgpu.model.job import Exclusion, Origin
 from pytest_hetgpu.model.messages import known
 from pytest_hetgpu.model.sizes import parse_size, show_size
-from pytest_hetgpu.model.thresholds import BANDWIDTHS, Reference
+from pytest_hetgpu.model.thresholds import BANDWIDTHS, PerformanceReference
 
 Cell = tuple[str, ...]
 LARGE = 1 << 20
@@ -29,9 +29,11 @@ class Cells(NamedTuple):
     ids: Mapping[Cell, str]
 
 
-def references(document: Document, cells: Cells, complaints: Complaints) -> Mapping[Cell, tuple[Reference, ...]]:
+def references(
+    document: Document, cells: Cells, complaints: Complaints
+) -> Mapping[Cell, tuple[PerformanceReference, ...]]:
     """The references of each cell that has any: those of its values first, then those of rules, in file order."""
-    found: dict[Cell, tuple[Reference, ...]] = {}
+    found: dict[Cell, tuple[PerformanceReference, ...]] = {}
     axes = tuple(axis.name for axis in document.axes)
     for stated in (*_of_values(document), *document.references):
         reader = _Reader(document, stated, complaints)
@@ -105,7 +107,7 @@ class _Reader:
                 bad = True
         return not bad
 
-    def of(self, cell: Cell, cells: Cells) -> Iterator[Reference]:
+    def of(self, cell: Cell, cells: Cells) -> Iterator[PerformanceReference]:
         """The references of one cell; nothing for what it cannot be held against, which is complained of."""
         shape, settings = self.stated.shape, self.document.settings(cell)
         workload = cell[2]
@@ -128,12 +130,12 @@ class _Reader:
         of = "cell" if other else str(shape.of)
         yield self._made(settings, of=of, cell=other, fraction=shape.fraction, min_size=least)
 
-    def _made(self, settings: CellSettings, **what: object) -> Reference:
+    def _made(self, settings: CellSettings, **what: object) -> PerformanceReference:
         shape = self.stated.shape
         tolerance = settings.options.tolerance if shape.tolerance is None else shape.tolerance
-        return Reference(str(self.stated.origin), tolerance=tolerance, **what)  # type: ignore[arg-type]
+        return PerformanceReference(str(self.stated.origin), tolerance=tolerance, **what)  # type: ignore[arg-type]
 
-    def _numbers(self, workload: str, settings: CellSettings) -> Iterator[Reference]:
+    def _numbers(self, workload: str, settings: CellSettings) -> Iterator[PerformanceReference]:
         shape: ReferenceShape = self.stated.shape
         sizes = [point.size for point in settings.workload.points()]
         for metric in METRICS:
@@ -209,5 +211,5 @@ class _Reader:
 
 def _has_bandwidth(workload: Workload) -> bool:
     """Whether what a workload measures has a bandwidth by the definitions."""
-    foreign = workload.foreign(2)
+    foreign = workload.external_program(2)
     return metrics.has_bandwidth(operation_of(foreign) if foreign else workload.operation)

@@ -17,7 +17,7 @@ from pytest_hetgpu.config.matrix.models import ExcludeShape, ExpectShape, Refere
 from pytest_hetgpu.config.matrix.source import Node, Scalar, plain
 from pytest_hetgpu.config.matrix.values import AxisReader
 from pytest_hetgpu.model.conditions import check_condition
-from pytest_hetgpu.model.failure import Known
+from pytest_hetgpu.model.failure import KnownFailure
 from pytest_hetgpu.model.messages import known, show
 
 
@@ -114,7 +114,7 @@ class RuleReader:
                 continue
             yield Stated(shape, self.where(shape.where, node), node, self.reader.origin(node.line))
 
-    def known(self, shape: ExpectShape, node: source.Mapping) -> Known | None:
+    def known(self, shape: ExpectShape, node: source.Mapping) -> KnownFailure | None:
         """What knowledge has under the id that an expectation names; complains where it has nothing."""
         if shape.known is None:
             if shape.outcome is None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 
 from pytest_hetgpu.extensions.readers.base import Asked, Reader, factor, quoted, whole
-from pytest_hetgpu.model.program_output import Figure, Measured, Reading
+from pytest_hetgpu.model.program_output import BenchmarkResult, BenchmarkRow, Quantity
 
 OPERATIONS = {
     "all_reduce": "allreduce",
@@ -59,15 +59,15 @@ def library_version(code: str) -> str:
     return f"{number // step}.{number % step // 100}.{number % 100}"
 
 
-def figures(reader: Reader, cells: Mapping[str, str], line: int) -> dict[str, Figure]:
+def figures(reader: Reader, cells: Mapping[str, str], line: int) -> dict[str, Quantity]:
     """The figures of one place of one row."""
-    found: dict[str, Figure] = {}
+    found: dict[str, Quantity] = {}
     for column, token in cells.items():
         if column in COLUMNS:
             name, unit, scale = COLUMNS[column]
             value = reader.figure(column, token, line, scale)
             if value is not None:
-                found[name] = Figure(value, unit)
+                found[name] = Quantity(value, unit)
     return found
 
 
@@ -86,7 +86,7 @@ def deviation(cell: str) -> int | None:
     return 0 if cell.strip("0.e+-") == "" and "0" in cell else None
 
 
-def complain(reader: Reader, rows: tuple[Measured, ...], tables: int) -> None:
+def complain(reader: Reader, rows: tuple[BenchmarkRow, ...], tables: int) -> None:
     """What rows say of the run as a whole: a single rank, bandwidths that are another number of ranks'."""
     bandwidths = [row.figures["busbw"].value for row in rows if "busbw" in row.figures]
     if rows and all(row.ranks == 1 for row in rows):
@@ -94,7 +94,7 @@ def complain(reader: Reader, rows: tuple[Measured, ...], tables: int) -> None:
             f"{tables} single-rank jobs ran, not one of {tables} ranks (built without MPI?)" if tables > 1 else "1 rank"
         )
         reader.notes.add(f"{jobs}: nothing moved, no figure is a bandwidth")
-    elif bandwidths and not any(bandwidths) and any(row.figures.get("algbw", Figure(0, "")).value for row in rows):
+    elif bandwidths and not any(bandwidths) and any(row.figures.get("algbw", Quantity(0, "")).value for row in rows):
         reader.notes.add("every busbw is 0: single-rank jobs, nothing moved")
     elif tables > 1:
         reader.notes.add(f"{tables} jobs printed into one output")
@@ -102,7 +102,7 @@ def complain(reader: Reader, rows: tuple[Measured, ...], tables: int) -> None:
         _hold(reader, row)
 
 
-def _hold(reader: Reader, row: Measured) -> None:
+def _hold(reader: Reader, row: BenchmarkRow) -> None:
     """Hold a row's busbw against its algbw: rounding aside they differ by the factor of its ranks."""
     algbw, busbw = row.figures.get("algbw"), row.figures.get("busbw")
     known = factor(row.operation, row.ranks) if row.ranks else None
@@ -114,18 +114,18 @@ def _hold(reader: Reader, row: Measured) -> None:
         reader.notes.add(f"busbw is not what {row.ranks} ranks make of algbw in {row.operation}: {said}", row.line)
 
 
-def still(rows: tuple[Measured, ...]) -> tuple[Measured, ...]:
+def still(rows: tuple[BenchmarkRow, ...]) -> tuple[BenchmarkRow, ...]:
     """Rows without what is no bandwidth: that of a single rank."""
     bare = [
         {name: figure for name, figure in row.figures.items() if row.ranks != 1 or name not in ("algbw", "busbw")}
         for row in rows
     ]
     return tuple(
-        Measured(row.operation, row.point, row.ranks, kept, row.iterations, row.wrong, row.line)
+        BenchmarkRow(row.operation, row.point, row.ranks, kept, row.iterations, row.wrong, row.line)
         for row, kept in zip(rows, bare, strict=True)
     )
 
 
-def merged(text: Reading, document: tuple[Measured, ...]) -> tuple[Measured, ...]:
+def merged(text: BenchmarkResult, document: tuple[BenchmarkRow, ...]) -> tuple[BenchmarkRow, ...]:
     """JSON's rows where there are any: they are the table's with all their digits."""
     return document or text.rows

@@ -14,7 +14,7 @@ from typing import Any, TypeGuard
 
 from pytest_hetgpu.extensions.readers import _nccl
 from pytest_hetgpu.extensions.readers.base import MOST_ROWS, Reader, whole
-from pytest_hetgpu.model.program_output import Figure, Measured, Reading
+from pytest_hetgpu.model.program_output import BenchmarkResult, BenchmarkRow, Quantity
 from pytest_hetgpu.model.records import MessagePoint
 
 _LONGEST = 64 << 20
@@ -52,7 +52,7 @@ class Document:
         self._count += 1
         return True
 
-    def rows(self) -> tuple[Measured, ...]:
+    def rows(self) -> tuple[BenchmarkRow, ...]:
         """Its rows, none where there is no document, or none that can be read."""
         if not self._count:
             return ()
@@ -70,7 +70,7 @@ class Document:
             self._reader.notes.add("the JSON has no results")
         return found
 
-    def told(self, reading: Reading) -> Reading:
+    def told(self, reading: BenchmarkResult) -> BenchmarkResult:
         """The reading with the library's version, where only the document says it."""
         code = self._root.get("nccl_version")
         library = _nccl.library_version(str(code)) if isinstance(code, int) else ""
@@ -84,7 +84,7 @@ class Document:
         self.slow = mean.get("okay") == "false"
         self.failed = (*said, *(["Avg bus bandwidth : FAILED"] if self.slow else []))
 
-    def _measured(self) -> Iterator[Measured]:
+    def _measured(self) -> Iterator[BenchmarkRow]:
         ranks, operation = self._ranks(), self._operation()
         results = self._root.get("results")
         for result in (results if isinstance(results, list) else [])[:MOST_ROWS]:
@@ -101,15 +101,15 @@ class Document:
                     figures = self._figures(body, _KEYS) | self._figures(
                         _map(result, f"{key}_per_iter"), _PER_ITERATION
                     )
-                    yield Measured(operation, point, ranks, figures, self._iterations(result), self._wrong(body))
+                    yield BenchmarkRow(operation, point, ranks, figures, self._iterations(result), self._wrong(body))
 
-    def _figures(self, body: dict[str, Any], keys: dict[str, tuple[str, str, float]]) -> dict[str, Figure]:
-        found: dict[str, Figure] = {}
+    def _figures(self, body: dict[str, Any], keys: dict[str, tuple[str, str, float]]) -> dict[str, Quantity]:
+        found: dict[str, Quantity] = {}
         for key, (name, unit, scale) in keys.items():
             if key in body:
                 value = self._reader.figure(key, str(body[key]), 0, scale)
                 if value is not None:
-                    found[name] = Figure(value, unit)
+                    found[name] = Quantity(value, unit)
         return found
 
     def _wrong(self, body: dict[str, Any]) -> int | None:

@@ -17,8 +17,8 @@ from typing import ClassVar
 from pytest_hetgpu.extensions.output_patterns import ReaderSettings
 from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.model import metrics
-from pytest_hetgpu.model.external_program import Foreign
-from pytest_hetgpu.model.program_output import Exited, Measured, Reading
+from pytest_hetgpu.model.external_program import ExternalProgram
+from pytest_hetgpu.model.program_output import BenchmarkResult, BenchmarkRow, ExitMeaning
 from pytest_hetgpu.model.records import Measurement, MessagePoint, Row
 from pytest_hetgpu.model.verdict import Kind
 
@@ -62,7 +62,7 @@ class Asked:
         return ""
 
 
-def operation_of(foreign: Foreign) -> str:
+def operation_of(foreign: ExternalProgram) -> str:
     """The operation that the rows of a foreign program will be of."""
     kind = find("readers", foreign.reader, Reader)  # type: ignore[type-abstract]
     return kind.measures(Asked(foreign.argv, foreign.reader, ranks=foreign.ranks, operation=foreign.operation))
@@ -104,7 +104,7 @@ class Reader(abc.ABC):
         self.asked = asked or Asked()
         self.settings = settings or self.Settings()
         self.notes = Notes()
-        self._rows: list[Measured] = []
+        self._rows: list[BenchmarkRow] = []
         self._orphan = 0
 
     @classmethod
@@ -117,27 +117,27 @@ class Reader(abc.ABC):
         """Take one line without its end; `number` counts from 1."""
 
     @abc.abstractmethod
-    def finish(self) -> Reading:
+    def finish(self) -> BenchmarkResult:
         """What was read, once there are no more lines."""
 
     @staticmethod
-    def exited(code: int, reading: Reading) -> Exited | None:
+    def exited(code: int, reading: BenchmarkResult) -> ExitMeaning | None:
         """What the exit code says, with what was read; None where it says nothing bad."""
         if reading.wrong or (reading.failed and not reading.slow):
-            return Exited(Kind.WRONG_RESULT, reading.failed[0] if reading.failed else "data failed its check")
-        return Exited(Kind.ERROR, f"exit code {code}") if code else None
+            return ExitMeaning(Kind.WRONG_RESULT, reading.failed[0] if reading.failed else "data failed its check")
+        return ExitMeaning(Kind.ERROR, f"exit code {code}") if code else None
 
     @classmethod
-    def stopped(cls, reading: Reading) -> Exited | None:
+    def stopped(cls, reading: BenchmarkResult) -> ExitMeaning | None:
         """What was read of a program that did not come to its end says."""
         return cls.exited(0, reading)
 
     @property
-    def rows(self) -> tuple[Measured, ...]:
+    def rows(self) -> tuple[BenchmarkRow, ...]:
         """The rows so far."""
         return tuple(self._rows)
 
-    def add(self, row: Measured) -> None:
+    def add(self, row: BenchmarkRow) -> None:
         """Keep a row."""
         if len(self._rows) < MOST_ROWS:
             self._rows.append(row)
@@ -204,7 +204,7 @@ def times_ranks(operation: str, size: int, ranks: int | None, per_rank: Collecti
     return size * ranks if ranks else None
 
 
-def measurements(reading: Reading) -> tuple[Measurement, ...]:
+def measurements(reading: BenchmarkResult) -> tuple[Measurement, ...]:
     """What reports show of a reading: latency in us, bandwidths by the definitions where a time was printed.
 
     Where none was, the printed figures stand for themselves. A single rank moves nothing: it has no bandwidths. Of
@@ -217,7 +217,7 @@ def measurements(reading: Reading) -> tuple[Measurement, ...]:
     return tuple(found.values())
 
 
-def _of(row: Measured) -> Iterable[Measurement]:
+def _of(row: BenchmarkRow) -> Iterable[Measurement]:
     ranks, seconds = row.ranks or 0, row.seconds
     if seconds is not None:
         computed = metrics.measurements([Row(row.operation, row.point, ranks, row.iterations or 0, seconds)])

@@ -15,7 +15,7 @@ from pytest_hetgpu.extensions.output_patterns import CommandSettings, Figures, N
 from pytest_hetgpu.extensions.readers import _units
 from pytest_hetgpu.extensions.readers.base import Asked, Notes, Reader, quoted, whole
 from pytest_hetgpu.model.messages import show
-from pytest_hetgpu.model.program_output import Exited, Figure, Measured, Reading
+from pytest_hetgpu.model.program_output import BenchmarkResult, BenchmarkRow, ExitMeaning, Quantity
 from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.sizes import parse_size
 from pytest_hetgpu.model.verdict import Kind
@@ -61,24 +61,24 @@ class Command(Reader):
                 groups = {name: value for name, value in found.groupdict().items() if value}
                 self._keep(item, groups, number)
 
-    def finish(self) -> Reading:
+    def finish(self) -> BenchmarkResult:
         self._document()
         failed = (self._failed,) if self._failed else ()
         unsaid = "" if self._succeeded else f"nothing fits {show(self.settings.success)}, which says success"
         if (self._patterns or self.settings.json_numbers) and not self.rows:
             self.notes.add("no figure was found")
-        return Reading(self.tool, "", self.rows, self.notes.said, failed, unsaid=unsaid)
+        return BenchmarkResult(self.tool, "", self.rows, self.notes.said, failed, unsaid=unsaid)
 
     @staticmethod
-    def exited(code: int, reading: Reading) -> Exited | None:
+    def exited(code: int, reading: BenchmarkResult) -> ExitMeaning | None:
         # A program that ends badly need not have come to where it says that it succeeded.
         if code:
-            return Exited(Kind.ERROR, f"exit code {code}")
+            return ExitMeaning(Kind.ERROR, f"exit code {code}")
         found = Reader.exited(code, reading)
-        return Exited(Kind.WRONG_RESULT, reading.unsaid) if reading.unsaid and found is None else found
+        return ExitMeaning(Kind.WRONG_RESULT, reading.unsaid) if reading.unsaid and found is None else found
 
     @classmethod
-    def stopped(cls, reading: Reading) -> Exited | None:
+    def stopped(cls, reading: BenchmarkResult) -> ExitMeaning | None:
         return cls.exited(0, replace(reading, unsaid=""))
 
     def _keep(self, item: Figures, groups: Mapping[str, str], line: int) -> None:
@@ -92,11 +92,11 @@ class Command(Reader):
         wrong = self.figure("wrong", groups["wrong"], line) if "wrong" in groups else None
         ranks = whole(groups["ranks"]) if "ranks" in groups else self.asked.ranks
         self.add(
-            Measured(
+            BenchmarkRow(
                 groups.get("operation") or item.operation or self.asked.operation,
                 MessagePoint(size, groups.get("dtype") or item.dtype, self.asked.place),
                 ranks,
-                {metric: Figure(value, name)},
+                {metric: Quantity(value, name)},
                 whole(groups.get("iterations", "")),
                 None if wrong is None else int(wrong),
                 line,

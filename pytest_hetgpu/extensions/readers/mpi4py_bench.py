@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from pytest_hetgpu.extensions.output_patterns import ReaderSettings
 from pytest_hetgpu.extensions.readers.base import LONGEST_LINE, Asked, Reader, number, quoted, whole
-from pytest_hetgpu.model.program_output import Figure, Measured, Reading
+from pytest_hetgpu.model.program_output import BenchmarkResult, BenchmarkRow, Quantity
 from pytest_hetgpu.model.records import MessagePoint
 
 _HEADER = re.compile(r"# Size \[B\]  (?P<column>Bandwidth \[MB/s\]|Tasks/s)(?P<statistics> \| Time Mean \[s\] .*)?")
@@ -69,7 +69,7 @@ class Mpi4pyBench(Reader):
         elif text[:1].isdigit():
             self._row(text, number)
 
-    def finish(self) -> Reading:
+    def finish(self) -> BenchmarkResult:
         if not (self._hello and not self._header):
             self.owes_rows(self._header)
         if self._alone:
@@ -82,7 +82,7 @@ class Mpi4pyBench(Reader):
         # The warning may come before or after the line: stderr has a way of its own.
         wrong = 1 if self._failed else 0
         rows = tuple(replace(row, wrong=wrong) if row.operation == "ringtest" else row for row in self.rows)
-        return Reading(self.tool, "", rows, self.notes.said, (self._failed,) if self._failed else ())
+        return BenchmarkResult(self.tool, "", rows, self.notes.said, (self._failed,) if self._failed else ())
 
     def _row(self, text: str, line: int) -> None:
         found = _ROW.fullmatch(text)
@@ -107,18 +107,20 @@ class Mpi4pyBench(Reader):
         if figures:
             point = MessagePoint(size, self._dtype(size), self.asked.place)
             self.add(
-                Measured(self._operation, point, self._ranks(tasks), figures, whole(found["samples"] or ""), line=line)
+                BenchmarkRow(
+                    self._operation, point, self._ranks(tasks), figures, whole(found["samples"] or ""), line=line
+                )
             )
 
-    def _figures(self, found: re.Match[str], tasks: bool, line: int) -> dict[str, Figure]:
+    def _figures(self, found: re.Match[str], tasks: bool, line: int) -> dict[str, Quantity]:
         named = [("task_rate", "value", "1/s", 1.0) if tasks else ("algbw", "value", "GB/s", 1e-3)]
         if found["mean"]:
             named += [("latency", "mean", "s", 1.0), ("deviation", "deviation", "s", 1.0)]
-        figures: dict[str, Figure] = {}
+        figures: dict[str, Quantity] = {}
         for name, group, unit, scale in named:
             value = self.figure(name, found[group], line, scale)
             if value is not None:
-                figures[name] = Figure(value, unit)
+                figures[name] = Quantity(value, unit)
         return figures
 
     def _ring(self, found: re.Match[str], line: int) -> None:
@@ -131,9 +133,9 @@ class Mpi4pyBench(Reader):
             self.notes.add(f"{self.asked.ranks} ranks were asked for, the job has {ranks}")
         self._header = self._header or line or 1
         self._alone += ranks == 1
-        figures = {"latency": Figure(seconds / loops, "s")}
+        figures = {"latency": Quantity(seconds / loops, "s")}
         point = MessagePoint(size, self._dtype(size), self.asked.place)
-        self.add(Measured("ringtest", point, ranks, figures, loops, line=line))
+        self.add(BenchmarkRow("ringtest", point, ranks, figures, loops, line=line))
 
     def _ranks(self, tasks: bool) -> int | None:
         if tasks or self.asked.ranks is None:

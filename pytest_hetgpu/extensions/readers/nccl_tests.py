@@ -21,7 +21,7 @@ from pytest_hetgpu.extensions.output_patterns import ReaderSettings
 from pytest_hetgpu.extensions.readers import _nccl
 from pytest_hetgpu.extensions.readers._nccl_json import Document
 from pytest_hetgpu.extensions.readers.base import LONGEST_LINE, Asked, Reader, number, quoted, whole
-from pytest_hetgpu.model.program_output import Exited, Measured, Reading
+from pytest_hetgpu.model.program_output import BenchmarkResult, BenchmarkRow, ExitMeaning
 from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.verdict import Kind
 
@@ -60,7 +60,7 @@ class NcclTests(Reader):
 
     def __init__(self, asked: Asked | None = None, settings: ReaderSettings | None = None) -> None:
         super().__init__(asked, settings)
-        self._reading = Reading(self.tool)
+        self._reading = BenchmarkResult(self.tool)
         self._operation = _nccl.asked_operation(self.asked)
         self._places: tuple[str, ...] = ("", "in")
         self._base: tuple[str, ...] = ()
@@ -89,7 +89,7 @@ class NcclTests(Reader):
         elif text[:1].isdigit():
             self._row(text, number)
 
-    def finish(self) -> Reading:
+    def finish(self) -> BenchmarkResult:
         self._flush()
         documented = self._document.rows()
         rows = _nccl.merged(replace(self._reading, rows=self.rows), documented)
@@ -111,17 +111,21 @@ class NcclTests(Reader):
         )
 
     @staticmethod
-    def exited(code: int, reading: Reading) -> Exited | None:
+    def exited(code: int, reading: BenchmarkResult) -> ExitMeaning | None:
         if code in (0, 7) or reading.tool != "nccl-tests":
             if reading.wrong or (reading.failed and not reading.slow):
-                return Exited(Kind.WRONG_RESULT, "; ".join(reading.failed) or "data failed its check")
+                return ExitMeaning(Kind.WRONG_RESULT, "; ".join(reading.failed) or "data failed its check")
             if reading.slow:
-                return Exited(Kind.SLOW, "slower than NCCL_TESTS_MIN_BW")
+                return ExitMeaning(Kind.SLOW, "slower than NCCL_TESTS_MIN_BW")
         if not code:
             return None
         # rccl-tests knows 0 and 1 only.
         known = _CODES.get(code) if reading.tool == "nccl-tests" else None
-        return Exited(known[0], f"exit code {code}: {known[1]}") if known else Exited(Kind.ERROR, f"exit code {code}")
+        return (
+            ExitMeaning(known[0], f"exit code {code}: {known[1]}")
+            if known
+            else ExitMeaning(Kind.ERROR, f"exit code {code}")
+        )
 
     def _comment(self, text: str, line: int) -> None:
         if found := _VERSION.match(text):
@@ -216,7 +220,7 @@ class NcclTests(Reader):
             _nccl.wrong(self, cells["#wrong"], line) if "#wrong" in cells else _nccl.deviation(cells.get("error", ""))
         )
         figures = _nccl.figures(self, cells, line)
-        self.add(Measured(self._operation, point, self._ranks(), figures, self._iterations, wrong, line))
+        self.add(BenchmarkRow(self._operation, point, self._ranks(), figures, self._iterations, wrong, line))
 
     def _ranks(self) -> int | None:
         """Ranks of the group that rank 0 is in, whose table this is; as asked for, where devices are not listed."""

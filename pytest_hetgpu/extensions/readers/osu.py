@@ -18,7 +18,7 @@ from pathlib import PurePosixPath
 
 from pytest_hetgpu.extensions.output_patterns import ReaderSettings
 from pytest_hetgpu.extensions.readers.base import LONGEST_LINE, Asked, Reader, number, quoted, times_ranks, whole
-from pytest_hetgpu.model.program_output import Figure, Measured, Reading
+from pytest_hetgpu.model.program_output import BenchmarkResult, BenchmarkRow, Quantity
 from pytest_hetgpu.model.records import MessagePoint
 
 _TITLE = re.compile(
@@ -99,7 +99,7 @@ class Osu(Reader):
 
     def __init__(self, asked: Asked | None = None, settings: ReaderSettings | None = None) -> None:
         super().__init__(asked, settings)
-        self._reading = Reading(self.tool)
+        self._reading = BenchmarkResult(self.tool)
         self._operation = self.asked.operation
         self._base = self._operation
         self._several = False
@@ -132,7 +132,7 @@ class Osu(Reader):
         elif text and not self._header and " " in text and _like_row(text.split()):
             self.orphan(number)
 
-    def finish(self) -> Reading:
+    def finish(self) -> BenchmarkResult:
         self.owes_rows(self._header)
         for said in self._failed:
             found = _FAILED.search(said)
@@ -197,8 +197,8 @@ class Osu(Reader):
         figures = self._figures(cells, line)
         self._keep(size, figures, cells, line)
 
-    def _figures(self, cells: dict[str, str], line: int) -> dict[str, Figure]:
-        found: dict[str, Figure] = {}
+    def _figures(self, cells: dict[str, str], line: int) -> dict[str, Quantity]:
+        found: dict[str, Quantity] = {}
         for title, token in cells.items():
             if title in _FIGURES:
                 name, unit, scale = _FIGURES[title]
@@ -211,7 +211,7 @@ class Osu(Reader):
                 continue
             value = self.figure(title, token, line, scale)
             if value is not None:
-                found[name] = Figure(value, unit)
+                found[name] = Quantity(value, unit)
         return found
 
     @property
@@ -223,7 +223,7 @@ class Osu(Reader):
     def _tail(self, title: str, lat: bool) -> str:
         return f"{'latency' if lat else self._bandwidth}_{title.partition(' ')[0].lower()}"
 
-    def _keep(self, size: int, figures: dict[str, Figure], cells: dict[str, str], line: int) -> None:
+    def _keep(self, size: int, figures: dict[str, Quantity], cells: dict[str, str], line: int) -> None:
         ranks = self.asked.ranks
         if self._base in _PAIR and not self._several and self._operation == self._base:
             if ranks not in (None, 2):
@@ -237,7 +237,7 @@ class Osu(Reader):
         point = MessagePoint(defined, dtype, self.asked.place) if "Size" in cells else MessagePoint(0, "none")
         wrong = _CHECKS[cells.get("Validation", "N/A")]
         iterations = whole(cells.get("Iterations", ""))
-        self.add(Measured(self._operation, point, ranks, figures, iterations, wrong, line))
+        self.add(BenchmarkRow(self._operation, point, ranks, figures, iterations, wrong, line))
 
     def _mark(self, size: int | None) -> None:
         """A failed check that no row shows: rows of its size that were not found right are wrong."""

@@ -17,7 +17,7 @@ import re
 
 from pytest_hetgpu.extensions.output_patterns import ReaderSettings
 from pytest_hetgpu.extensions.readers.base import LONGEST_LINE, Asked, Reader, factor, number, quoted, whole
-from pytest_hetgpu.model.program_output import Figure, Measured, Reading
+from pytest_hetgpu.model.program_output import BenchmarkResult, BenchmarkRow, Quantity
 from pytest_hetgpu.model.records import MessagePoint
 
 _SETTING = re.compile(r"(Collective|Memory type|Datatype|Data type|Inplace|Iteration mode|  small|  large):? +(\S+)")
@@ -62,12 +62,12 @@ class UccPerftest(Reader):
         elif text:
             self._row(text.split(), number)
 
-    def finish(self) -> Reading:
+    def finish(self) -> BenchmarkResult:
         self.owes_rows(self._header)
         if self.asked.ranks == 1:
             self.notes.add("1 rank: nothing moved, no figure is a bandwidth")
         memory = self._settings.get("Memory type", "").lower()
-        return Reading(self.tool, "", self.rows, self.notes.said, memory=memory)
+        return BenchmarkResult(self.tool, "", self.rows, self.notes.said, memory=memory)
 
     @property
     def _operation(self) -> str:
@@ -86,19 +86,19 @@ class UccPerftest(Reader):
         if len(tokens) != self._columns:
             self.notes.add(f"a row of {len(tokens)} columns below a header of {self._columns}", line)
             return
-        figures: dict[str, Figure] = {}
+        figures: dict[str, Quantity] = {}
         for name, token in zip(("latency", "latency_min", "latency_max"), tokens[2:], strict=False):
             value = self.figure(name, token, line, 1e-6)
             if value is not None:
-                figures[name] = Figure(value, "s")
+                figures[name] = Quantity(value, "s")
         # Of gather and scatter only the slowest rank's is printed.
         if self._columns == 8 and tokens[5] != "N/A" and self.asked.ranks != 1:
             value = self.figure("busbw", tokens[5], line)
             if value is not None:
-                figures["busbw"] = Figure(value, "GB/s")
+                figures["busbw"] = Quantity(value, "GB/s")
         self._keep(tokens, figures, line)
 
-    def _keep(self, tokens: list[str], figures: dict[str, Figure], line: int) -> None:
+    def _keep(self, tokens: list[str], figures: dict[str, Quantity], line: int) -> None:
         if tokens[1] == "N/A":
             point: MessagePoint | None = MessagePoint(0, "none")
         else:
@@ -107,12 +107,12 @@ class UccPerftest(Reader):
             small = self._settings.get("small")
             same = small is not None and small == self._settings.get("large")
             self.add(
-                Measured(
+                BenchmarkRow(
                     self._operation, point, self.asked.ranks, figures, whole(small or "") if same else None, line=line
                 )
             )
 
-    def _point(self, token: str, figures: dict[str, Figure], line: int) -> MessagePoint | None:
+    def _point(self, token: str, figures: dict[str, Quantity], line: int) -> MessagePoint | None:
         size, ranks = whole(token), self.asked.ranks
         if size is None:
             self.notes.add(f"the size is {quoted(token)}, no whole number", line)
@@ -133,7 +133,7 @@ class UccPerftest(Reader):
         dtype = self._settings.get("Datatype") or self._settings.get("Data type", "")
         return MessagePoint(size, dtype, "in" if inplace else self.asked.place)
 
-    def _parts(self, size: int, ranks: int, figures: dict[str, Figure]) -> int | None:
+    def _parts(self, size: int, ranks: int, figures: dict[str, Quantity]) -> int | None:
         """How many of the printed size make the whole: by the bandwidth, or by what only late releases print."""
         busbw, time = figures.get("busbw"), figures.get("latency")
         known = factor(self._operation, ranks)

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 from pytest_hetgpu.extensions.output_patterns import ReaderSettings
 from pytest_hetgpu.extensions.readers.base import LONGEST_LINE, Asked, Reader, number, quoted, whole
-from pytest_hetgpu.model.program_output import Figure, Measured, Reading
+from pytest_hetgpu.model.program_output import BenchmarkResult, BenchmarkRow, Quantity
 from pytest_hetgpu.model.records import MessagePoint
 
 _BOX = re.compile(r"\| (API|Test|Send memory|Recv memory|Message size):\s+(.*?)\s*\|")
@@ -83,7 +83,7 @@ class UcxPerftest(Reader):
         elif self._header:
             self._row(text, number)
 
-    def finish(self) -> Reading:
+    def finish(self) -> BenchmarkResult:
         self._close()
         if self._header or not self._box:
             self.owes_rows(self._header)
@@ -91,7 +91,7 @@ class UcxPerftest(Reader):
             self.notes.add("the server's output alone: the client prints the figures")
         memory = " to ".join(dict.fromkeys(filter(None, (self._box.get("Send memory"), self._box.get("Recv memory")))))
         failed = (self._invalid,) if self._invalid else ()
-        return Reading(self.tool, "", self.rows, self.notes.said, failed, memory=memory)
+        return BenchmarkResult(self.tool, "", self.rows, self.notes.said, failed, memory=memory)
 
     def _open(self, percentile: str, line: int, *, staged: bool = False, csv: int = 0) -> None:
         self._percentile = "p50" if percentile == "typical" else f"p{percentile.removesuffix('.0')}"
@@ -144,20 +144,20 @@ class UcxPerftest(Reader):
         self._hold(size, numbers, line)
         operation = self.asked.operation or _operation(self._test)
         samples = whole(numbers[0].split(".")[0])
-        self.add(Measured(operation, point, ranks, figures, samples, wrong, line))
+        self.add(BenchmarkRow(operation, point, ranks, figures, samples, wrong, line))
 
-    def _figures(self, numbers: Sequence[str], line: int) -> dict[str, Figure]:
+    def _figures(self, numbers: Sequence[str], line: int) -> dict[str, Quantity]:
         time, rate = ("latency", "algbw") if self._is_latency else ("overhead", "bandwidth")
         if len(numbers) == 4:
             named = [(time, 1), (rate, 2), ("message_rate", 3)]
         else:
             named = [(f"{time}_{self._percentile}", 1), (time, 3), (rate, 5), ("message_rate", 7)]
-        found: dict[str, Figure] = {}
+        found: dict[str, Quantity] = {}
         for name, column in named:
             unit, scale = {rate: ("GB/s", _MEBI), "message_rate": ("1/s", 1.0)}.get(name, ("s", 1e-6))
             value = self.figure(name, numbers[column], line, scale)
             if value is not None:
-                found[name] = Figure(value, unit)
+                found[name] = Quantity(value, unit)
         return found
 
     def _hold(self, size: int, numbers: Sequence[str], line: int) -> None:

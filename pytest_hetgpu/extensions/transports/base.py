@@ -14,7 +14,7 @@ from pytest_hetgpu.extensions.registry import find, names
 from pytest_hetgpu.model.interfaces import Choice
 from pytest_hetgpu.model.job import Node, Stack
 from pytest_hetgpu.model.messages import show
-from pytest_hetgpu.model.transport_classes import NO_CARRIER, Connection, Duty, Member, duty
+from pytest_hetgpu.model.transport_classes import NO_CARRIER, Connection, RequiredClass, TransportMember, required_class
 
 _WORD = re.compile(r"[A-Za-z0-9_.:/+-]+")
 _INTERFACES = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/@+~,-]*")
@@ -152,24 +152,24 @@ class Transport(abc.ABC):
     def components(self) -> tuple[str, ...]:
         """Globs over component names that may carry data between ranks; anything else is a silent fallback."""
 
-    def members(self) -> tuple[Member, ...]:
+    def members(self) -> tuple[TransportMember, ...]:
         """Return the entries of its list with their classes; () for a family whose list has only one class.
 
         The best class that fits a path must carry data there.
         """
         return ()
 
-    def duties(self, paths: Iterable[str]) -> dict[str, Duty]:
+    def required_classes(self, paths: Iterable[str]) -> dict[str, RequiredClass]:
         """Return the class that must carry the data, by path; nothing for `carried_by: any`."""
-        if self.lenient:
+        if self.accepts_unproven:
             return {}
-        found = {path: duty(self.members(), path) for path in paths}
+        found = {path: required_class(self.members(), path) for path in paths}
         return {path: one for path, one in found.items() if one}
 
     @property
-    def lenient(self) -> bool:
+    def accepts_unproven(self) -> bool:
         """Whether any member of its list may carry the data alone; what it runs over decides, too."""
-        return bool(self.settings.carried_by) or (self.lower is not None and self.lower.lenient)
+        return bool(self.settings.carried_by) or (self.lower is not None and self.lower.accepts_unproven)
 
     @staticmethod
     @abc.abstractmethod
@@ -177,7 +177,7 @@ class Transport(abc.ABC):
         """A fresh reader of this family's proof of use."""
 
 
-def unclassified(members: Sequence[Member]) -> str | None:
+def unclassified(members: Sequence[TransportMember]) -> str | None:
     """Return why the best of a list cannot be told: one of several members has no known class. None if it can."""
     carriers = [member for member in members if member.kind != NO_CARRIER]
     unknown = next((member.name for member in carriers if not member.kind), None)

@@ -8,7 +8,7 @@ from pytest_hetgpu.extensions.transports import _torch
 from pytest_hetgpu.extensions.transports.base import Interfaces, ProofReader, Rendering, Transport, TransportSettings
 from pytest_hetgpu.model.interfaces import Choice
 from pytest_hetgpu.model.job import Node, Stack
-from pytest_hetgpu.model.transport_classes import TCP, Connection, Member
+from pytest_hetgpu.model.transport_classes import TCP, Connection, TransportMember
 
 
 class GlooSettings(TransportSettings):
@@ -57,8 +57,8 @@ class Gloo(Transport):
     def components(self) -> tuple[str, ...]:
         return ("gloo/tcp",)
 
-    def members(self) -> tuple[Member, ...]:
-        return (Member("gloo", TCP, self.components()),)
+    def members(self) -> tuple[TransportMember, ...]:
+        return (TransportMember("gloo", TCP, self.components()),)
 
     @staticmethod
     def reader() -> ProofReader:

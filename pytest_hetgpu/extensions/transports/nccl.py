@@ -29,8 +29,8 @@ from pytest_hetgpu.model.transport_classes import (
     TCP,
     UNKNOWN,
     Connection,
-    Duty,
-    Member,
+    RequiredClass,
+    TransportMember,
     connection,
 )
 
@@ -143,13 +143,13 @@ class Nccl(Transport):
         net = self.settings.net
         return ("nccl/p2p", "nccl/shm", f"nccl/{net.lower().replace(' ', '-')}") if net else ("nccl/*",)
 
-    def members(self) -> tuple[Member, ...]:
+    def members(self) -> tuple[TransportMember, ...]:
         """The network that was asked for; on one host NCCL may pass it by."""
         net = self.settings.net
-        return (Member(net, TCP if net == "Socket" else RDMA, self.components()[2:]),) if net else ()
+        return (TransportMember(net, TCP if net == "Socket" else RDMA, self.components()[2:]),) if net else ()
 
-    def duties(self, paths: Iterable[str]) -> dict[str, Duty]:
-        return super().duties(path for path in paths if path == OFF_HOST)
+    def required_classes(self, paths: Iterable[str]) -> dict[str, RequiredClass]:
+        return super().required_classes(path for path in paths if path == OFF_HOST)
 
     @staticmethod
     def reader() -> ProofReader:

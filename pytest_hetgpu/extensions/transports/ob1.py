@@ -20,7 +20,7 @@ from pytest_hetgpu.extensions.transports.base import (
 )
 from pytest_hetgpu.model.interfaces import FREE, LOOPBACK, Choice
 from pytest_hetgpu.model.job import Node, Stack
-from pytest_hetgpu.model.transport_classes import NO_CARRIER, RDMA, SHARED_MEMORY, TCP, Member
+from pytest_hetgpu.model.transport_classes import NO_CARRIER, RDMA, SHARED_MEMORY, TCP, TransportMember
 
 # Classes of Open MPI's byte transfer layers (opal/mca/btl). `ofi` has libfabric's provider, which may be of any class.
 _KINDS = {
@@ -44,8 +44,8 @@ class Ob1Settings(TransportSettings):
         return self
 
 
-def _members(btl: Sequence[str]) -> tuple[Member, ...]:
-    return tuple(Member(name, _KINDS.get(name, ""), (f"ob1/{_openmpi.plain(name)}",)) for name in btl)
+def _members(btl: Sequence[str]) -> tuple[TransportMember, ...]:
+    return tuple(TransportMember(name, _KINDS.get(name, ""), (f"ob1/{_openmpi.plain(name)}",)) for name in btl)
 
 
 class Ob1(Transport):
@@ -84,7 +84,7 @@ class Ob1(Transport):
     def components(self) -> tuple[str, ...]:
         return tuple(glob for one in self.members() if one.name != "self" for glob in one.components)
 
-    def members(self) -> tuple[Member, ...]:
+    def members(self) -> tuple[TransportMember, ...]:
         return _members(self.settings.btl)
 
     @staticmethod

@@ -8,7 +8,7 @@ from pytest_hetgpu.extensions.transports._proof import Proof
 from pytest_hetgpu.extensions.transports.base import ProofReader, Rendering, Transport, TransportSettings, Word
 from pytest_hetgpu.model.interfaces import Choice
 from pytest_hetgpu.model.job import Node, Stack
-from pytest_hetgpu.model.transport_classes import RDMA, SHARED_MEMORY, TCP, Member
+from pytest_hetgpu.model.transport_classes import RDMA, SHARED_MEMORY, TCP, TransportMember
 
 # Classes of libfabric's providers (fi_provider(7)).
 _KINDS = {
@@ -69,9 +69,9 @@ class Ofi(Transport):
     def components(self) -> tuple[str, ...]:
         return (f"ofi/{self.settings.provider}",)
 
-    def members(self) -> tuple[Member, ...]:
+    def members(self) -> tuple[TransportMember, ...]:
         provider = self.settings.provider
-        return (Member(provider, _KINDS.get(provider, ""), self.components()),)
+        return (TransportMember(provider, _KINDS.get(provider, ""), self.components()),)
 
     @staticmethod
     def reader() -> ProofReader:

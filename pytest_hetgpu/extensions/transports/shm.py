@@ -7,7 +7,7 @@ from pytest_hetgpu.extensions.transports._netdev import nothing_up
 from pytest_hetgpu.extensions.transports._proof import Proof
 from pytest_hetgpu.extensions.transports.base import ProofReader, Rendering, Transport
 from pytest_hetgpu.model.job import Node, Stack
-from pytest_hetgpu.model.transport_classes import SHARED_MEMORY, Member
+from pytest_hetgpu.model.transport_classes import SHARED_MEMORY, TransportMember
 
 
 class Shm(Transport):
@@ -29,8 +29,8 @@ class Shm(Transport):
     def components(self) -> tuple[str, ...]:
         return ("ob1/sm", _mpich.SHARED_MEMORY)
 
-    def members(self) -> tuple[Member, ...]:
-        return (Member("shm", SHARED_MEMORY, self.components()),)
+    def members(self) -> tuple[TransportMember, ...]:
+        return (TransportMember("shm", SHARED_MEMORY, self.components()),)
 
     @staticmethod
     def reader() -> ProofReader:

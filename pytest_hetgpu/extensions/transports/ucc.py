@@ -10,7 +10,7 @@ from pytest_hetgpu.extensions.transports._proof import Proof
 from pytest_hetgpu.extensions.transports.base import ProofReader, Rendering, Transport, TransportSettings, Word, Words
 from pytest_hetgpu.model.interfaces import Choice
 from pytest_hetgpu.model.job import Node, Stack
-from pytest_hetgpu.model.transport_classes import Connection, Member, connection
+from pytest_hetgpu.model.transport_classes import Connection, TransportMember, connection
 
 # UCC's map of teams of several ranks: `UCC  INFO \tHost: {0..4095}:TL_UCP:10 {4K..inf}:TL_UCP:10`
 # (ucc_coll_score_map.c); its first line is `===== COLL_SCORE_MAP (team_id 1, size 2) =====`.
@@ -78,7 +78,7 @@ class Ucc(Transport):
     def components(self) -> tuple[str, ...]:
         return tuple(f"ucc/{tl}:{lower}" for tl in self.settings.tls or ("*",) for lower in self.below.components())
 
-    def members(self) -> tuple[Member, ...]:
+    def members(self) -> tuple[TransportMember, ...]:
         return tuple(
             one._replace(components=tuple(f"ucc/*:{glob}" for glob in one.components)) for one in self.below.members()
         )

@@ -21,7 +21,7 @@ from pytest_hetgpu.extensions.transports.base import (
 )
 from pytest_hetgpu.model.interfaces import Choice, kind_of
 from pytest_hetgpu.model.job import Fabric, Node, Stack
-from pytest_hetgpu.model.transport_classes import ANY, NO_CARRIER, RDMA, SHARED_MEMORY, TCP, Member
+from pytest_hetgpu.model.transport_classes import ANY, NO_CARRIER, RDMA, SHARED_MEMORY, TCP, TransportMember
 
 # UCX's names for groups of transports (ucp_tl_aliases in src/ucp/core/ucp_context.c).
 _GROUPS = {
@@ -73,8 +73,10 @@ class UcxSettings(TransportSettings):
         return self
 
 
-def _members(tls: Sequence[str]) -> tuple[Member, ...]:
-    return tuple(Member(name, _kind(name), tuple(f"ucx/{one}" for one in _GROUPS.get(name, (name,)))) for name in tls)
+def _members(tls: Sequence[str]) -> tuple[TransportMember, ...]:
+    return tuple(
+        TransportMember(name, _kind(name), tuple(f"ucx/{one}" for one in _GROUPS.get(name, (name,)))) for name in tls
+    )
 
 
 def _kind(name: str) -> str:
@@ -167,7 +169,7 @@ class Ucx(Transport):
         globs = (glob for one in self.members() if one.name != "self" for glob in one.components)
         return tuple(dict.fromkeys(globs))
 
-    def members(self) -> tuple[Member, ...]:
+    def members(self) -> tuple[TransportMember, ...]:
         return _members(self.settings.tls)
 
     @staticmethod

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from pytest_hetgpu.model.external_program import Foreign
+from pytest_hetgpu.model.external_program import ExternalProgram
 from pytest_hetgpu.model.messages import known, show
 from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.sizes import parse_sizes, show_size
@@ -172,11 +172,11 @@ class Workload(abc.ABC):
     def points(self) -> tuple[MessagePoint, ...]:
         """What must be checked on every rank, and timed when `measured`."""
 
-    def owed(self, ranks: int) -> tuple[MessagePoint, ...]:
+    def required_points(self, ranks: int) -> tuple[MessagePoint, ...]:
         """The points of a world of so many ranks."""
         return self.points()
 
-    def foreign(self, ranks: int) -> Foreign | None:
+    def external_program(self, ranks: int) -> ExternalProgram | None:
         """What a program that is not ours has to show on so many ranks; None: ours do, and report it themselves."""
         return None
 
@@ -184,7 +184,7 @@ class Workload(abc.ABC):
         """Why this workload cannot run on so many ranks, None when it can."""
         return None
 
-    def refuses(self, family: str) -> str | None:
+    def unsuitable_transport(self, family: str) -> str | None:
         """Why this workload cannot run over transports of a family, None when it can."""
         return None
 

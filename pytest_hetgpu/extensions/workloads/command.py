@@ -9,12 +9,12 @@ from pydantic import Field, model_validator
 
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.extensions.output_patterns import CommandSettings, compiled
-from pytest_hetgpu.extensions.workloads._foreign import ForeignSettings, ForeignWorkload, Tokens
-from pytest_hetgpu.model.external_program import Foreign
+from pytest_hetgpu.extensions.workloads._external import ExternalSettings, ExternalWorkload, Tokens
+from pytest_hetgpu.model.external_program import ExternalProgram
 from pytest_hetgpu.model.records import MessagePoint
 
 
-class CommandWorkSettings(ForeignSettings, CommandSettings):
+class CommandWorkSettings(ExternalSettings, CommandSettings):
     """`argv` is executed by every rank. `mpi: false` says that it is no MPI program, whose transport shows nothing.
 
     `check: false` says that its exit status alone tells of success.
@@ -41,7 +41,7 @@ class CommandWorkSettings(ForeignSettings, CommandSettings):
         return tuple(pattern for pattern in given if pattern)
 
 
-class CommandWork(ForeignWorkload):
+class CommandWork(ExternalWorkload):
     """Passed if it ends with 0, what says success is found, what says failure is not, and it has its numbers.
 
     It owes no points: what is measured is known when it has run.
@@ -59,11 +59,11 @@ class CommandWork(ForeignWorkload):
     def points(self) -> tuple[MessagePoint, ...]:
         return ()
 
-    def foreign(self, ranks: int) -> Foreign:
+    def external_program(self, ranks: int) -> ExternalProgram:
         asked = {name: getattr(self.settings, name) for name in CommandSettings.model_fields}
         told = CommandSettings.model_construct(**asked).model_dump_json(exclude_defaults=True)
         # What it must show is in its patterns, not in points.
-        return replace(super().foreign(ranks), settings=told, check=False, proof=self.settings.mpi)
+        return replace(super().external_program(ranks), settings=told, check=False, proof=self.settings.mpi)
 
     def row_ranks(self, ranks: int) -> int | None:
         return None

@@ -6,21 +6,21 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from pytest_hetgpu.extensions.workloads._foreign import (
+from pytest_hetgpu.extensions.workloads._external import (
     PYTHON,
-    ForeignSettings,
-    ForeignWorkload,
+    ExternalSettings,
+    ExternalWorkload,
     Times,
-    doubling,
+    cannot_verify,
+    doubled_sizes,
     points,
-    unchecked,
 )
 from pytest_hetgpu.extensions.workloads.base import Sizes
 from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.sizes import parse_sizes
 
 
-class Mpi4pyBenchSettings(ForeignSettings):
+class Mpi4pyBenchSettings(ExternalSettings):
     """pingpong sweeps `sizes` and verifies nothing; a ringtest has one size, and verifies what came round."""
 
     benchmark: Literal["pingpong", "ringtest", "helloworld"] = "ringtest"
@@ -37,15 +37,15 @@ class Mpi4pyBenchSettings(ForeignSettings):
     @model_validator(mode="after")
     def _can_be_checked(self) -> Mpi4pyBenchSettings:
         if self.benchmark == "pingpong":
-            doubling("pingpong", self.swept)
+            doubled_sizes("pingpong", self.swept)
         elif len(self.swept) > 1:
             raise ValueError(f"{self.benchmark} has one size, not {len(self.swept)}")
         if self.check and self.benchmark != "ringtest":
-            raise unchecked(self.benchmark)
+            raise cannot_verify(self.benchmark)
         return self
 
 
-class Mpi4pyBench(ForeignWorkload):
+class Mpi4pyBench(ExternalWorkload):
     """Started under mpi4py's runner: an error that one rank does not catch ends the whole job."""
 
     Settings = Mpi4pyBenchSettings

@@ -7,12 +7,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from pytest_hetgpu.extensions.workloads._foreign import (
-    Called,
-    ForeignSettings,
-    ForeignWorkload,
+from pytest_hetgpu.extensions.workloads._external import (
+    ExternalSettings,
+    ExternalWorkload,
+    ProgramName,
     Times,
-    doubling,
+    doubled_sizes,
     points,
 )
 from pytest_hetgpu.extensions.workloads.base import Sizes
@@ -30,10 +30,10 @@ _NAMES = {"float16": "half", "float32": "float", "float64": "double"}
 Dtype = Literal["int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "bfloat16", "float32", "float64"]
 
 
-class NcclSettings(ForeignSettings):
+class NcclSettings(ExternalSettings):
     """`sizes` are the definitions'; `gpus` are those of each thread, `threads` those of each process."""
 
-    program: Annotated[str, Called(r"\w+_perf(_mpi)?", "one like all_reduce_perf")] = "all_reduce_perf"
+    program: Annotated[str, ProgramName(r"\w+_perf(_mpi)?", "one like all_reduce_perf")] = "all_reduce_perf"
     sizes: Sizes = parse_sizes("1K..64M")
     iterations: Times = 20
     warmup: Annotated[int, Field(ge=0)] = 5
@@ -54,11 +54,11 @@ class NcclSettings(ForeignSettings):
             raise ValueError(
                 f"the sizes of {self.name}_perf cannot be foretold (known: {', '.join(known)}); run it as a `command`"
             )
-        doubling(self.program, self.sizes)
+        doubled_sizes(self.program, self.sizes)
         return self
 
 
-class NcclTests(ForeignWorkload):
+class NcclTests(ExternalWorkload):
     """Checked with `-c 1`: `#wrong` must be 0 in every row that is owed, and N/A is not 0.
 
     NCCL or RCCL carries the data, whatever the MPI does that starts it, and its log has to say by which channels.

@@ -8,14 +8,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from pytest_hetgpu.extensions.workloads._foreign import (
-    Called,
-    ForeignSettings,
-    ForeignWorkload,
+from pytest_hetgpu.extensions.workloads._external import (
+    ExternalSettings,
+    ExternalWorkload,
+    ProgramName,
     Times,
-    doubling,
+    cannot_verify,
+    doubled_sizes,
     points,
-    unchecked,
 )
 from pytest_hetgpu.extensions.workloads.base import Sizes
 from pytest_hetgpu.model.records import MessagePoint
@@ -33,13 +33,13 @@ _BARRIER = re.compile(r"i?barrier(_persistent)?")
 _TYPES = {"int8": "mpi_char", "int32": "mpi_int", "float32": "mpi_float"}
 
 
-class OsuSettings(ForeignSettings):
+class OsuSettings(ExternalSettings):
     """`sizes` are what the program counts (`-m`): one block of allgather, alltoall, gather, scatter.
 
     `dtype` (`-T`) and `in_place` (`-l`) need 7.1; without a dtype any will do.
     """
 
-    program: Annotated[str, Called(r"osu_\w+", "a program of OSU's like osu_allreduce")]
+    program: Annotated[str, ProgramName(r"osu_\w+", "a program of OSU's like osu_allreduce")]
     sizes: Sizes = parse_sizes("8..1M")
     iterations: Times = 100
     warmup: Annotated[int, Field(ge=0)] = 10
@@ -58,13 +58,13 @@ class OsuSettings(ForeignSettings):
                 f"osu_{self.name} prints no table that is known (known: latency, bw, bibw, mbw_mr, multi_lat, put and "
                 "get of one-sided, collectives, barrier); run it as a `command`"
             )
-        doubling(f"osu_{self.name}", self.sizes)
+        doubled_sizes(f"osu_{self.name}", self.sizes)
         if self.check and _BARRIER.fullmatch(self.name):
-            raise unchecked(f"osu_{self.name}")
+            raise cannot_verify(f"osu_{self.name}")
         return self
 
 
-class Osu(ForeignWorkload):
+class Osu(ExternalWorkload):
     """Checked with `-c`: rows without Pass are not passed. Point-to-point programs need exactly 2 ranks."""
 
     Settings = OsuSettings
@@ -89,9 +89,9 @@ class Osu(ForeignWorkload):
         )
 
     def points(self) -> tuple[MessagePoint, ...]:
-        return self.owed(1)
+        return self.required_points(1)
 
-    def owed(self, ranks: int) -> tuple[MessagePoint, ...]:
+    def required_points(self, ranks: int) -> tuple[MessagePoint, ...]:
         asked = self.settings
         if _BARRIER.fullmatch(asked.name):
             return (MessagePoint(0, "none"),)

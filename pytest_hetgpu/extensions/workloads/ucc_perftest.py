@@ -6,14 +6,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from pytest_hetgpu.extensions.workloads._foreign import (
-    Called,
-    ForeignSettings,
-    ForeignWorkload,
+from pytest_hetgpu.extensions.workloads._external import (
+    ExternalSettings,
+    ExternalWorkload,
+    ProgramName,
     Times,
-    doubling,
+    cannot_verify,
+    doubled_sizes,
     points,
-    unchecked,
 )
 from pytest_hetgpu.extensions.workloads.base import ITEM_BYTES, Sizes
 from pytest_hetgpu.model.records import MessagePoint
@@ -26,13 +26,13 @@ Collective = Literal[
 ]
 
 
-class UccPerftestSettings(ForeignSettings):
+class UccPerftestSettings(ExternalSettings):
     """`sizes` are what the program counts: one rank's source, which is a block of allgather and gather.
 
     It verifies nothing, so `check: false` must be said.
     """
 
-    program: Annotated[str, Called("ucc_perftest", "ucc_perftest")] = "ucc_perftest"
+    program: Annotated[str, ProgramName("ucc_perftest", "ucc_perftest")] = "ucc_perftest"
     collective: Collective = "allreduce"
     sizes: Sizes = parse_sizes("64..1M")
     iterations: Times = 100
@@ -43,15 +43,15 @@ class UccPerftestSettings(ForeignSettings):
 
     @model_validator(mode="after")
     def _can_be_read(self) -> UccPerftestSettings:
-        doubling("ucc_perftest", self.sizes)
+        doubled_sizes("ucc_perftest", self.sizes)
         if self.check:
-            raise unchecked("ucc_perftest")
+            raise cannot_verify("ucc_perftest")
         if self.sizes[0] % ITEM_BYTES[self.dtype]:
             raise ValueError(f"size {self.sizes[0]} is not a whole number of {self.dtype}")
         return self
 
 
-class UccPerftest(ForeignWorkload):
+class UccPerftest(ExternalWorkload):
     """Runs over transports of family ucc; the layer that carries its data shows in UCC's own log."""
 
     Settings = UccPerftestSettings
@@ -73,9 +73,9 @@ class UccPerftest(ForeignWorkload):
         )
 
     def points(self) -> tuple[MessagePoint, ...]:
-        return self.owed(1)
+        return self.required_points(1)
 
-    def owed(self, ranks: int) -> tuple[MessagePoint, ...]:
+    def required_points(self, ranks: int) -> tuple[MessagePoint, ...]:
         asked = self.settings
         if asked.collective == "barrier":
             return (MessagePoint(0, "none"),)

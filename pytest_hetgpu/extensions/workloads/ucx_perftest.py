@@ -6,25 +6,25 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from pytest_hetgpu.extensions.workloads._foreign import (
-    Called,
-    ForeignSettings,
-    ForeignWorkload,
+from pytest_hetgpu.extensions.workloads._external import (
+    ExternalSettings,
+    ExternalWorkload,
+    ProgramName,
     Times,
+    cannot_verify,
     points,
-    unchecked,
 )
 from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.sizes import parse_size
 
 
-class UcxPerftestSettings(ForeignSettings):
+class UcxPerftestSettings(ExternalSettings):
     """`test` is one of UCP's. `check` (`-V`, of late releases) verifies latency tests alone.
 
     The server takes `port`, and the next one is used to tell the client that it listens.
     """
 
-    program: Annotated[str, Called("ucx_perftest", "ucx_perftest")] = "ucx_perftest"
+    program: Annotated[str, ProgramName("ucx_perftest", "ucx_perftest")] = "ucx_perftest"
     test: Annotated[str, Field(pattern=r"^\w+$", description="tag_lat, tag_bw, stream_lat, ucp_put_bw, ...")] = (
         "tag_lat"
     )
@@ -41,11 +41,11 @@ class UcxPerftestSettings(ForeignSettings):
                 "Take one of UCP (tag_lat, tag_bw, stream_lat, ucp_put_bw, ...), or run it as a `command`"
             )
         if self.check and not self.test.endswith("_lat"):
-            raise unchecked(self.test)
+            raise cannot_verify(self.test)
         return self
 
 
-class UcxPerftest(ForeignWorkload):
+class UcxPerftest(ExternalWorkload):
     """UCX carries the data, by the settings that the transport has for it; MPI only starts the two."""
 
     Settings = UcxPerftestSettings

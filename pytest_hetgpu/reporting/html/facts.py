@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from pytest_hetgpu.analysis.baseline import Baseline
-from pytest_hetgpu.model.bandwidth_text import told as wire_told
-from pytest_hetgpu.model.facts import shown
-from pytest_hetgpu.model.failure import Known
+from pytest_hetgpu.model.bandwidth_text import describe_link as wire_told
+from pytest_hetgpu.model.facts import display
+from pytest_hetgpu.model.failure import KnownFailure
 from pytest_hetgpu.model.job import Job
-from pytest_hetgpu.model.metrics import told as told_as
+from pytest_hetgpu.model.metrics import from_seconds as told_as
 from pytest_hetgpu.model.outcome import Outcome
 from pytest_hetgpu.model.records import Measurement, MessagePoint
 from pytest_hetgpu.model.sample import sample
-from pytest_hetgpu.model.thresholds import Limit
-from pytest_hetgpu.model.transport_classes import told as carried_told
+from pytest_hetgpu.model.thresholds import Threshold
+from pytest_hetgpu.model.transport_classes import describe_carriers as carried_told
 from pytest_hetgpu.model.verdict import Verdict
 from pytest_hetgpu.reporting import cell_text
 from pytest_hetgpu.reporting.excerpt import excerpt
@@ -119,7 +119,7 @@ def _failure(outcome: Outcome, log: Path) -> dict[str, Any]:
     return found
 
 
-def _known(entry: Known) -> dict[str, Any]:
+def _known(entry: KnownFailure) -> dict[str, Any]:
     return {
         "id": one_line(entry.id),
         "title": one_line(entry.title),
@@ -157,7 +157,7 @@ def _limits(path: Path) -> list[dict[str, Any]]:
     return [{"source": source, "points": sorted(points)} for source, points in found.items()]
 
 
-def _busbw(job: Job, point: MessagePoint, limit: Limit) -> float | None:
+def _busbw(job: Job, point: MessagePoint, limit: Threshold) -> float | None:
     middle = sample(limit.seconds)
     if middle is None or limit.metric == "latency":
         return None
@@ -173,7 +173,7 @@ def _placement(seen: SeenPlacement) -> dict[str, Any]:
     facts = dict.fromkeys(fact for node in seen.nodes.values() for fact in node.environment.facts)
     rows: list[list[Any]] = []
     for fact in dict.fromkeys((*differing, *facts)):
-        values = differing.get(fact) or tuple(shown(node.environment.fact(fact)) for node in seen.nodes.values())
+        values = differing.get(fact) or tuple(display(node.environment.fact(fact)) for node in seen.nodes.values())
         telling = fact in differing or (fact in TELLING and any(value not in _NOTHING for value in values))
         rows.append([one_line(fact), telling, fact in differing, *(one_line(value, 120) for value in values)])
     limit = seen.wire.limit if seen.wire else None

@@ -13,7 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from pytest_hetgpu.errors import HetgpuError
 from pytest_hetgpu.model import rank_outcome
-from pytest_hetgpu.model.facts import shown
+from pytest_hetgpu.model.facts import display
 from pytest_hetgpu.model.job import Job
 from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.planning.shell import script
@@ -119,7 +119,7 @@ def _facts(
         "what": escape(outcome.why, 1000),
         "excerpt": "\n".join(trimmed(text for _, text in lines))
         or (one_line(signature.primary_line, 1000) if signature else ""),
-        "ranks": escape(rank_outcome.in_words(outcome.fates), 1000),
+        "ranks": escape(rank_outcome.describe(outcome.fates), 1000),
         "nodes": [escape(f"{name}: {node.hardware}") for name, node in placement.nodes.items()] if placement else [],
         "facts": list(_table(placement, upstream(cell))) if placement else [],
         "versions": list(_versions(cell)),
@@ -181,7 +181,7 @@ def _table(placement: SeenPlacement, whose: Project) -> Iterator[list[str]]:
         fact for fact in dict.fromkeys((*whose.facts, *TELLING, *differing)) if not fact.startswith(("clock", "env."))
     ]
     for fact in told:
-        values = [escape(shown(node.environment.fact(fact)), 100) for node in placement.nodes.values()]
+        values = [escape(display(node.environment.fact(fact)), 100) for node in placement.nodes.values()]
         if any(value not in ("-", "?") for value in values):
             yield [f"{'≠ ' if fact in differing else ''}{escape(fact)}", *values]
 

@@ -28,7 +28,7 @@ def ucx(*tls: str, carried_by: Any = None) -> Ucx:
 
 def asked(transport: Ucx | Ob1, layout: tuple[tuple[str, int], ...]) -> Job:
     nodes = tuple(Node(place, Hardware("cpu"), host, ranks) for place, (host, ranks) in enumerate(layout))
-    made = job(transports=transport.components(), duties=transport.duties(PATHS))
+    made = job(transports=transport.components(), duties=transport.required_classes(PATHS))
     return replace(made, nodes=nodes)
 
 

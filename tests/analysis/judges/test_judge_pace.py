@@ -9,7 +9,7 @@ import pytest
 
 from pytest_hetgpu.analysis.judges._pace import Assessment, Pace, State, assess
 from pytest_hetgpu.model.records import MessagePoint, Row
-from pytest_hetgpu.model.thresholds import Limit
+from pytest_hetgpu.model.thresholds import Threshold
 from tests.analysis.judges.judge_cases import job
 
 SIZES = (1024, 1 << 20, 4 << 20)
@@ -26,12 +26,12 @@ def rows(size: int, seconds: Sequence[float]) -> list[Row]:
 
 def judged(
     launches: Sequence[Sequence[float]],
-    limit: Limit | None = None,
+    limit: Threshold | None = None,
     sizes: Sequence[int] = SIZES,
     slow: Sequence[int] = SIZES,
 ) -> Assessment:
     """Launches that all sizes share; of those that are not `slow` every launch is as the limit says."""
-    held = limit or Limit("busbw", "baseline", times())
+    held = limit or Threshold("busbw", "baseline", times())
     demand = job(limits={MessagePoint(size, "float32"): (held,) for size in sizes}).demand
     usual = times()
     found = [[row for size in sizes for row in rows(size, seconds if size in slow else usual)] for seconds in launches]
@@ -47,9 +47,9 @@ def test_as_fast_as_ever() -> None:
 def test_slower_but_not_by_more_than_is_tolerated() -> None:
     assert judged([times(1.1)]).state is State.FINE
     assert judged([times(1.12)]).state is State.DOUBTFUL
-    assert judged([times(1.12)], Limit("busbw", "", times(), tolerance=0.2)).state is State.FINE
+    assert judged([times(1.12)], Threshold("busbw", "", times(), tolerance=0.2)).state is State.FINE
     # Of a latency it is more, of a bandwidth less than the number.
-    assert judged([times(1.105)], Limit("latency", "", times())).state is State.DOUBTFUL
+    assert judged([times(1.105)], Threshold("latency", "", times())).state is State.DOUBTFUL
     assert judged([times(1.105)]).state is State.FINE
 
 
@@ -77,7 +77,7 @@ def test_one_size_of_many_is_enough() -> None:
 def test_a_disturbed_repeat_is_left_out_on_either_side() -> None:
     spoilt = times(1.0, (0.99, 1.0, 1.0, 1.01, 9.0))
     assert judged([times(1.25, spoilt)] * 2).state is State.SLOW
-    assert judged([times(1.25)] * 2, Limit("busbw", "", spoilt)).state is State.SLOW
+    assert judged([times(1.25)] * 2, Threshold("busbw", "", spoilt)).state is State.SLOW
     assert judged([spoilt]).state is State.FINE
 
 
@@ -85,26 +85,26 @@ def test_a_change_that_is_smaller_than_the_noise_is_none() -> None:
     noisy = (0.8, 0.9, 1.0, 1.2, 1.4)
     found = [judged([times(1.3, noisy)] * count).state for count in (1, 2, 3)]
     assert found == [State.DOUBTFUL, State.DOUBTFUL, State.UNSURE]
-    assert judged([times(1.3)] * 3, Limit("busbw", "", noisy)).state is State.UNSURE
+    assert judged([times(1.3)] * 3, Threshold("busbw", "", noisy)).state is State.UNSURE
     assert judged([times(3.0, noisy)] * 2).state is State.SLOW
 
 
 def test_a_single_number_as_the_limit() -> None:
-    limit = Limit("busbw", "m.yaml:1", (1.0,))
+    limit = Threshold("busbw", "m.yaml:1", (1.0,))
     assert judged([times(1.25)], limit).state is State.DOUBTFUL
     assert judged([times(1.25)] * 2, limit).state is State.SLOW
     assert judged([times(1.05)], limit).state is State.FINE
 
 
 def test_of_two_or_three_numbers_the_slowest_stands_for_all() -> None:
-    assert judged([times(1.25)] * 2, Limit("busbw", "", (1.0, 1.02))).state is State.SLOW
-    pace = Pace(MessagePoint(8, "float32"), Limit("busbw", "", (0.9, 1.0, 1.15)), (times(1.25), times(1.25)))
+    assert judged([times(1.25)] * 2, Threshold("busbw", "", (1.0, 1.02))).state is State.SLOW
+    pace = Pace(MessagePoint(8, "float32"), Threshold("busbw", "", (0.9, 1.0, 1.15)), (times(1.25), times(1.25)))
     assert pace.beyond
     assert pace.chance == 1.0
 
 
 def test_a_program_that_measures_once_is_launched_more_often() -> None:
-    limit = Limit("busbw", "", (1.0,))
+    limit = Threshold("busbw", "", (1.0,))
     found = [judged([times(1.25, (1.0 + count / 1000,)) for count in range(many)], limit) for many in range(1, 9)]
     assert [one.state for one in found[:6]] == [State.DOUBTFUL] * 6
     assert found[6].state is State.SLOW
@@ -113,7 +113,7 @@ def test_a_program_that_measures_once_is_launched_more_often() -> None:
 
 
 def test_what_a_launch_does_not_show_is_no_slowdown() -> None:
-    demand = job(limits={MessagePoint(8, "float32"): (Limit("busbw", "", times()),)}).demand
+    demand = job(limits={MessagePoint(8, "float32"): (Threshold("busbw", "", times()),)}).demand
     assert assess(demand, [[]]).state is State.FINE
     assert assess(demand, [rows(8, times(2)), []]).state is State.FINE
     other = [
@@ -140,7 +140,7 @@ def test_noise_alone_hardly_ever_alarms_and_a_fifth_less_is_nearly_always_found(
     def verdict(factor: float) -> State:
         before = launch(1.0)
         points = [MessagePoint(1 << place, "float32") for place in range(3, 23)]
-        limits = {point: (Limit("busbw", "", tuple(seen)),) for point, seen in zip(points, before, strict=True)}
+        limits = {point: (Threshold("busbw", "", tuple(seen)),) for point, seen in zip(points, before, strict=True)}
         launches: list[list[Row]] = []
         while True:
             taken = zip(points, launch(factor), strict=True)

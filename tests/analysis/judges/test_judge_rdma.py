@@ -186,7 +186,7 @@ def test_of_several_nodes_on_a_host_the_busiest_counts() -> None:
 @pytest.mark.parametrize(("share", "unused"), [(0.5, False), (0.8, False), (0.95, True), (1.05, True)])
 def test_a_list_with_tcp_beside_rdma_may_send_some_by_tcp(share: float, unused: bool) -> None:
     mixed = Ucx(UcxSettings.model_validate({"tls": ["rc", "tcp", "self"]}))
-    asked = wired(*TWO, transports=mixed.components(), duties=mixed.duties(["off-host"]))
+    asked = wired(*TWO, transports=mixed.components(), duties=mixed.required_classes(["off-host"]))
     moved = int(4000 * MB * share)
     assert said(asked, {"node0": moved, "node1": moved}) == [UNUSED, UNUSED] * unused
     assert said(asked, {}) == []

@@ -10,11 +10,11 @@ import pytest
 
 from pytest_hetgpu.analysis.judge import JUDGES, judge_case
 from pytest_hetgpu.analysis.judges.base import Case
-from pytest_hetgpu.model.external_program import Foreign
-from pytest_hetgpu.model.outcome import Outcome, Told
-from pytest_hetgpu.model.program_output import Figure, Measured, Reading
+from pytest_hetgpu.model.external_program import ExternalProgram
+from pytest_hetgpu.model.outcome import Outcome, ProgramOutput
+from pytest_hetgpu.model.program_output import BenchmarkResult, BenchmarkRow, Quantity
 from pytest_hetgpu.model.records import MessagePoint, Row
-from pytest_hetgpu.model.thresholds import Limit
+from pytest_hetgpu.model.thresholds import Threshold
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from tests.analysis.judges.judge_cases import case, expectation, signature
 
@@ -29,8 +29,8 @@ STEADY = (0.99, 0.995, 1.0, 1.005, 1.01)
 FROM = "baseline 20261120-020006-02b3"
 
 
-def limits(**changes: Any) -> dict[MessagePoint, tuple[Limit, ...]]:
-    made = {p: Limit("busbw", FROM, tuple(SECONDS[p] * share for share in STEADY)) for p in POINTS}
+def limits(**changes: Any) -> dict[MessagePoint, tuple[Threshold, ...]]:
+    made = {p: Threshold("busbw", FROM, tuple(SECONDS[p] * share for share in STEADY)) for p in POINTS}
     made[SMALL] = replace(made[SMALL], metric="latency")
     return {point: (replace(limit, **changes),) for point, limit in made.items()}
 
@@ -104,7 +104,7 @@ def test_a_latency_is_more_than_it_was() -> None:
 def test_a_barrier_has_no_size_to_name() -> None:
     point = MessagePoint(0, "none")
     rows = tuple(Row("barrier", point, 2, 20, 2e-6, repeat) for repeat in range(5))
-    held = {point: (Limit("latency", "m.yaml:3", (1e-6,), tolerance=0.0),)}
+    held = {point: (Threshold("latency", "m.yaml:3", (1e-6,), tolerance=0.0),)}
     asked = {"points": (point,), "operation": "barrier", "limits": held}
     again = case(asked, rows=rows, checks={rank: {point: 0} for rank in range(2)})
     assert outcome(again, again).why.startswith("latency 2 us, expected at most 1 from m.yaml:3; 10 repeats")
@@ -119,7 +119,7 @@ def test_launched_again_it_was_not_slow() -> None:
 
 
 def test_what_scatters_too_much_passes_with_a_note() -> None:
-    noisy = {LARGE: (Limit("busbw", FROM, tuple(1e-3 * share for share in (0.7, 0.8, 1.0, 1.2, 1.3))),)}
+    noisy = {LARGE: (Threshold("busbw", FROM, tuple(1e-3 * share for share in (0.7, 0.8, 1.0, 1.2, 1.3))),)}
     again = launch({LARGE: 1.25}, limits=noisy)
     found = outcome(again, again, again)
     assert (found.kind, found.unsettled) == (Kind.PASSED, False)
@@ -199,7 +199,7 @@ def test_a_known_slowness() -> None:
 
 def test_a_limit_that_cannot_be_told_is_the_judges_failure_not_ours() -> None:
     """A job of another version may hold what this one cannot make sense of."""
-    odd = {LARGE: (Limit("busbw", FROM, (1e-3,), tolerance=0.0),)}
+    odd = {LARGE: (Threshold("busbw", FROM, (1e-3,), tolerance=0.0),)}
     again = launch({LARGE: 2.0}, limits=odd, operation="strange")
     strange = tuple(replace(row, operation="strange") for row in again.evidence.rows)
     again = replace(again, evidence=replace(again.evidence, rows=strange))
@@ -209,13 +209,15 @@ def test_a_limit_that_cannot_be_told_is_the_judges_failure_not_ours() -> None:
 
 
 ANY = MessagePoint(1 << 20, "")
-OSU = Foreign(("osu_allreduce",), "osu", ranks=2, check=False)
+OSU = ExternalProgram(("osu_allreduce",), "osu", ranks=2, check=False)
 
 
-def foreign(limit: Limit, rows: tuple[Row, ...], tool: str = "osu_allreduce 7.4") -> Outcome:
+def foreign(limit: Threshold, rows: tuple[Row, ...], tool: str = "osu_allreduce 7.4") -> Outcome:
     """The outcome of a program that is not ours, and owes one point of any type."""
-    shown = tuple(Measured(row.operation, row.point, row.ranks, {"latency": Figure(row.seconds, "s")}) for row in rows)
-    told = Told(Reading("osu", rows=shown), tool, "host", None)
+    shown = tuple(
+        BenchmarkRow(row.operation, row.point, row.ranks, {"latency": Quantity(row.seconds, "s")}) for row in rows
+    )
+    told = ProgramOutput(BenchmarkResult("osu", rows=shown), tool, "host", None)
     point = LARGE if limit.tool else ANY
     asked = {"points": (ANY,), "foreign": OSU, "limits": {point: (limit,)}}
     again = case(asked, rows=rows, told=told, checks={})
@@ -224,13 +226,13 @@ def foreign(limit: Limit, rows: tuple[Row, ...], tool: str = "osu_allreduce 7.4"
 
 def test_a_foreign_programs_point_of_any_type_is_compared() -> None:
     rows = (Row("allreduce", LARGE, 2, 20, 2e-3),)
-    assert foreign(Limit("busbw", "m.yaml:3", (1e-3,)), rows).kind is Kind.SLOW
-    assert foreign(Limit("busbw", "m.yaml:3", (3e-3,)), rows).kind is Kind.PASSED
+    assert foreign(Threshold("busbw", "m.yaml:3", (1e-3,)), rows).kind is Kind.SLOW
+    assert foreign(Threshold("busbw", "m.yaml:3", (3e-3,)), rows).kind is Kind.PASSED
 
 
 def test_another_release_of_a_foreign_program_is_not_compared() -> None:
     rows = (Row("allreduce", LARGE, 2, 20, 2e-3),)
-    limit = Limit("busbw", FROM, (1e-3,), tool="osu_allreduce 7.2")
+    limit = Threshold("busbw", FROM, (1e-3,), tool="osu_allreduce 7.2")
     found = foreign(limit, rows)
     assert found.kind is Kind.UNKNOWN
     assert found.why.endswith(f"{FROM}: tool osu_allreduce 7.2 before and osu_allreduce 7.4 after")
@@ -239,7 +241,7 @@ def test_another_release_of_a_foreign_program_is_not_compared() -> None:
 
 @pytest.mark.parametrize("row", [Row("iallreduce", LARGE, 2, 20, 2e-3), Row("allreduce", LARGE, 4, 20, 2e-3)])
 def test_what_no_row_tells_has_not_passed(row: Row) -> None:
-    found = foreign(Limit("busbw", "m.yaml:3", (1.0,)), (row,))
+    found = foreign(Threshold("busbw", "m.yaml:3", (1.0,)), (row,))
     assert found.kind in (Kind.UNKNOWN, Kind.WRONG_RESULT)
     if row.ranks == 2:
         assert found.why == "not compared at 1M with m.yaml:3: this run has no time of it"

@@ -11,8 +11,8 @@ from pytest_hetgpu.analysis.judges.base import Case
 from pytest_hetgpu.analysis.rank_outcomes import fates
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.job import Accelerator, Hardware, Job, Node
-from pytest_hetgpu.model.outcome import Finding, RankFate
-from pytest_hetgpu.model.rank_outcome import in_words
+from pytest_hetgpu.model.outcome import Finding, RankOutcome
+from pytest_hetgpu.model.rank_outcome import describe
 from pytest_hetgpu.model.records import RankExit
 from pytest_hetgpu.model.verdict import Kind
 from tests.analysis.judges.judge_cases import BROKEN, evidence, hello, job, result, signature
@@ -21,7 +21,7 @@ from tests.analysis.judges.judge_cases import BROKEN, evidence, hello, job, resu
 def told(*signatures: Signature, run: dict[str, Any] | None = None, **seen: Any) -> str:
     findings = [Finding("signature", one.kind, "why", one) for one in signatures]
     case = Case(one_rank_a_node(), result(**{"returncode": 1, **(run or {})}), evidence(**{**BROKEN, **seen}))
-    return in_words(fates(case, findings))
+    return describe(fates(case, findings))
 
 
 def one_rank_a_node(*platforms: str) -> Job:
@@ -82,15 +82,15 @@ def test_vendors_are_named_where_there_are_several() -> None:
     mixed = one_rank_a_node("cuda", "rocm")
     seen = evidence(**{**BROKEN, "done": frozenset({0})}, exits=(RankExit(1, signal=11),))
     found = fates(Case(mixed, result(returncode=139), seen), ())
-    assert in_words(found) == "CUDA rank 0 finished, ROCm rank 1 crashed (SIGSEGV)"
+    assert describe(found) == "CUDA rank 0 finished, ROCm rank 1 crashed (SIGSEGV)"
     assert [(one.node, one.platform, one.own) for one in found] == [("cuda", "cuda", False), ("rocm", "rocm", True)]
 
 
 def test_a_good_run_needs_no_words() -> None:
     assert fates(Case(job(), result(), evidence()), ()) == ()
-    assert in_words(()) == ""
+    assert describe(()) == ""
 
 
 def test_many_ranks_are_counted() -> None:
-    many = [RankFate(rank, "n", "cpu", "was stopped") for rank in range(12)]
-    assert in_words(many) == "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 4 more were stopped"
+    many = [RankOutcome(rank, "n", "cpu", "was stopped") for rank in range(12)]
+    assert describe(many) == "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 4 more were stopped"

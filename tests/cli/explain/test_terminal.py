@@ -13,7 +13,7 @@ import pytest
 from pytest_hetgpu.analysis.explain import Explanation
 from pytest_hetgpu.cli.explain.wording import as_json, as_text
 from pytest_hetgpu.cli.main import main
-from pytest_hetgpu.model.failure import Known, Signature
+from pytest_hetgpu.model.failure import KnownFailure, Signature
 from pytest_hetgpu.model.verdict import Kind
 
 OBEYED = "\x1b]0;x\x07\x9b2J\x85\u202e\u2066\u2069\u200e\u200f\u061c\x08\r"
@@ -24,7 +24,7 @@ def hostile(**fields: object) -> Explanation:
     names = ("key", "primary_line", "signal", "detail", "library", "function", "entry_point")
     given: dict[str, object] = dict.fromkeys(names, f"a{OBEYED}b")
     signature = Signature(kind=Kind.CRASH, line=3, hosts=(f"n1{OBEYED}",), **(given | fields))  # type: ignore[arg-type]
-    known = Known(
+    known = KnownFailure(
         f"id{OBEYED}",
         f"title{OBEYED}",
         f"cause{OBEYED}",

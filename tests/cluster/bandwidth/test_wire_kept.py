@@ -11,16 +11,16 @@ from pytest_hetgpu.analysis.judge import judge
 from pytest_hetgpu.cluster.cluster import Cluster, ClusterNode
 from pytest_hetgpu.execution.execute import execute
 from pytest_hetgpu.extensions.runtimes.fake import FakeRuntime
-from pytest_hetgpu.model.outcome import RunResult, Wire
+from pytest_hetgpu.model.outcome import LinkBandwidth, RunResult
 from pytest_hetgpu.store.folder import RunFolder, read_result
 from tests.analysis.judges.judge_cases import evidence, job
 
-WIRE = Wire(1.75, "pump 1, 4 streams", ("node1", "node0"), 36.5, ("over loopback",))
+WIRE = LinkBandwidth(1.75, "pump 1, 4 streams", ("node1", "node0"), 36.5, ("over loopback",))
 
 
-@pytest.mark.parametrize("wire", [WIRE, Wire(why="node0 to node1: timed out"), None])
+@pytest.mark.parametrize("wire", [WIRE, LinkBandwidth(why="node0 to node1: timed out"), None])
 def test_from_the_cluster_to_the_result_its_file_and_the_outcome(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wire: Wire | None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wire: LinkBandwidth | None
 ) -> None:
     monkeypatch.setenv("HETGPU_LEASES", str(tmp_path / "leases"))
     folder = RunFolder.create(tmp_path / "reports")

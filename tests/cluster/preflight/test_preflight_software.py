@@ -8,7 +8,7 @@ import pytest
 
 from pytest_hetgpu.cluster.preflight.check import check, decisive, standing
 from pytest_hetgpu.cluster.preflight.concern import Cell, torch_backend
-from pytest_hetgpu.model.external_program import Foreign
+from pytest_hetgpu.model.external_program import ExternalProgram
 from pytest_hetgpu.model.verdict import Kind
 from tests.cluster.preflight.preflight_cases import CPU, G4AD, G4DN, OPEN_MPI, concerns, environment, job, looked
 
@@ -37,8 +37,10 @@ def test_open_mpi_without_the_component(family: str, transport: str, fact: str) 
 
 def test_a_foreign_programs_own_library_needs_nothing_of_open_mpi() -> None:
     what = job(CPU, family="ucc", transports=("ucc/*:ucx/tcp",))
-    beside = replace(what, demand=replace(what.demand, foreign=Foreign(("ucc_perftest",), "ucc_perftest", layer="ucc")))
-    over = replace(what, demand=replace(what.demand, foreign=Foreign(("osu_allreduce",), "osu")))
+    beside = replace(
+        what, demand=replace(what.demand, foreign=ExternalProgram(("ucc_perftest",), "ucc_perftest", layer="ucc"))
+    )
+    over = replace(what, demand=replace(what.demand, foreign=ExternalProgram(("osu_allreduce",), "osu")))
     facts = environment({"openmpi.coll": ("tuned",)})
     assert looked(beside, facts) == ()
     assert [one.kind for one in looked(over, facts)] == [Kind.TRANSPORT_UNAVAILABLE]

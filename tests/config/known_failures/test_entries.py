@@ -10,14 +10,14 @@ import pytest
 
 from pytest_hetgpu.config.known_failures import patterns
 from pytest_hetgpu.config.known_failures.entries import Entry, Fit, Knowledge
-from pytest_hetgpu.model.failure import Condition, Known, Signature
+from pytest_hetgpu.model.failure import Condition, KnownFailure, Signature
 from pytest_hetgpu.model.verdict import Kind
 
 CRASH = Signature(Kind.CRASH, "SIGSEGV@libx.so!f", "Caught signal 11 (invalid permissions)", 7, detail="invalid")
 
 
 def entry(name: str = "it", **parts: Any) -> Entry:
-    known = Known(name, "title", "cause", status=parts.pop("status", "established"))
+    known = KnownFailure(name, "title", "cause", status=parts.pop("status", "established"))
     when, harmless = parts.pop("when", ()), parts.pop("harmless", False)
     return Entry(known, Fit(**parts), when, harmless)
 

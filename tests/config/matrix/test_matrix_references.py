@@ -8,7 +8,7 @@ import pytest
 
 from pytest_hetgpu.config.matrix.document import Document
 from pytest_hetgpu.config.matrix.models import ReferenceShape
-from pytest_hetgpu.model.thresholds import Reference
+from pytest_hetgpu.model.thresholds import PerformanceReference
 from pytest_hetgpu.planning.expand import expand
 
 Reads = Callable[..., Document]
@@ -30,7 +30,9 @@ RULES
 """
 
 
-def of(reads: Reads, reference: str = "", rules: str = "", **changes: str) -> dict[str, tuple[Reference, ...]]:
+def of(
+    reads: Reads, reference: str = "", rules: str = "", **changes: str
+) -> dict[str, tuple[PerformanceReference, ...]]:
     """The references of each cell that has any; `reference` stands at the transport ucx."""
     text = TEXT.replace("REFERENCE", f"reference: {reference}" if reference else "").replace("RULES", rules)
     for old, new in changes.items():
@@ -45,7 +47,7 @@ def test_a_matrix_without_references_has_none(reads: Reads) -> None:
 
 def test_numbers_at_a_value_are_for_all_its_cells(reads: Reads) -> None:
     found = of(reads, "{latency: 9.5, tolerance: 20%}")
-    expected = (Reference("m.yaml:9", "latency", {0: 9.5}, tolerance=0.2),)
+    expected = (PerformanceReference("m.yaml:9", "latency", {0: 9.5}, tolerance=0.2),)
     assert found == {"two-ucx-allreduce": expected, "two-ucx-barrier": expected}
 
 
@@ -54,15 +56,15 @@ def test_numbers_by_size_and_several_metrics(reads: Reads) -> None:
     found = of(reads, rules=rules)
     assert found.keys() == {"two-ob1-allreduce", "two-ucx-allreduce"}
     assert found["two-ob1-allreduce"] == (
-        Reference("m.yaml:14", "busbw", {1 << 20: 1.2, 2 << 20: 1.3}),
-        Reference("m.yaml:14", "latency", {1024: 30.0}),
+        PerformanceReference("m.yaml:14", "busbw", {1 << 20: 1.2, 2 << 20: 1.3}),
+        PerformanceReference("m.yaml:14", "latency", {1024: 30.0}),
     )
 
 
 def test_a_fraction_of_the_fabric_is_of_large_messages(reads: Reads) -> None:
     rules = "reference:\n  - {where: {workload: all*}, of: fabric, fraction: 0.6}\n"
     assert of(reads, rules=rules)["two-ob1-allreduce"] == (
-        Reference("m.yaml:14", of="fabric", fraction=0.6, min_size=1 << 20),
+        PerformanceReference("m.yaml:14", of="fabric", fraction=0.6, min_size=1 << 20),
     )
     rules = rules.replace("0.6", "0.6, min_size: 1K")
     assert of(reads, rules=rules)["two-ob1-allreduce"][0].min_size == 1024
@@ -71,7 +73,7 @@ def test_a_fraction_of_the_fabric_is_of_large_messages(reads: Reads) -> None:
 def test_a_fraction_of_the_wire_needs_no_speed_in_the_matrix(reads: Reads) -> None:
     changes = {"cpu: {fabric: {gbps: 10}}": "cpu: {runtime: ssh}"}
     found = of(reads, rules="reference:\n  - {where: {workload: all*}, of: wire, fraction: 0.6}\n", **changes)
-    assert found["two-ob1-allreduce"] == (Reference("m.yaml:14", of="wire", fraction=0.6, min_size=1 << 20),)
+    assert found["two-ob1-allreduce"] == (PerformanceReference("m.yaml:14", of="wire", fraction=0.6, min_size=1 << 20),)
 
 
 def test_another_cell_is_known_by_what_differs(reads: Reads) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from pytest_hetgpu.extensions.output_patterns import ReaderSettings
 from pytest_hetgpu.extensions.readers.base import Asked, Reader
 from pytest_hetgpu.extensions.registry import find
-from pytest_hetgpu.model.program_output import Measured, Reading
+from pytest_hetgpu.model.program_output import BenchmarkResult, BenchmarkRow
 from pytest_hetgpu.model.records import MessagePoint
 
 SAMPLES = Path(__file__).parents[2] / "data" / "readers"
@@ -22,7 +22,7 @@ def read(
     ranks: int | None = 2,
     points: Sequence[MessagePoint] = (),
     settings: ReaderSettings | None = None,
-) -> Reading:
+) -> BenchmarkResult:
     """What a reader makes of a text."""
     asked = Asked(tuple(argv.split()), reader, tuple(points), ranks)
     found = find("readers", reader, Reader)(asked, settings)  # type: ignore[type-abstract]
@@ -33,12 +33,12 @@ def read(
 
 def sample(
     reader: str, name: str, *, argv: str = "", ranks: int | None = 2, points: Sequence[MessagePoint] = ()
-) -> Reading:
+) -> BenchmarkResult:
     """What a reader makes of a real sample."""
     text = (SAMPLES / f"{name}.log").read_text(encoding="utf-8")
     return read(reader, text, argv=argv, ranks=ranks, points=points)
 
 
-def values(row: Measured) -> dict[str, float]:
+def values(row: BenchmarkRow) -> dict[str, float]:
     """Figures of a row without their units."""
     return {name: figure.value for name, figure in row.figures.items()}

@@ -13,7 +13,7 @@ from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.extensions.output_patterns import CommandSettings
 from pytest_hetgpu.extensions.readers import _units, command
 from pytest_hetgpu.extensions.readers.command import Command
-from pytest_hetgpu.model.program_output import Reading
+from pytest_hetgpu.model.program_output import BenchmarkResult
 from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.verdict import Kind
 from tests.extensions.readers.feeding import read, values
@@ -21,7 +21,7 @@ from tests.extensions.readers.feeding import read, values
 pytest.importorskip("re2")
 
 
-def run(text: str, **settings: object) -> Reading:
+def run(text: str, **settings: object) -> BenchmarkResult:
     return read("command", text, settings=CommandSettings.model_validate(settings))
 
 

@@ -7,7 +7,7 @@ import pytest
 from pytest_hetgpu.extensions.readers._nccl import library_version
 from pytest_hetgpu.extensions.readers.base import measurements
 from pytest_hetgpu.extensions.readers.nccl_tests import NcclTests
-from pytest_hetgpu.model.program_output import Reading
+from pytest_hetgpu.model.program_output import BenchmarkResult
 from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.verdict import Kind
 from tests.extensions.readers.feeding import read, values
@@ -27,7 +27,7 @@ GOOD = ("100.00", "10.49", "10.49", "0")
 MEBI = 1 << 20
 
 
-def table(*rows: str, ranks: int = 2, program: str = "all_reduce_perf", end: str = "") -> Reading:
+def table(*rows: str, ranks: int = 2, program: str = "all_reduce_perf", end: str = "") -> BenchmarkResult:
     return read("nccl_tests", banner(ranks, program=program) + header() + "".join(rows) + (end or footer()), ranks=None)
 
 

@@ -14,7 +14,7 @@ from pytest_hetgpu.extensions.readers import base
 from pytest_hetgpu.extensions.readers.base import Asked, Reader, factor, measurements, number
 from pytest_hetgpu.extensions.readers.osu import Osu
 from pytest_hetgpu.extensions.registry import find, names
-from pytest_hetgpu.model.program_output import Exited, Figure, Measured, Reading
+from pytest_hetgpu.model.program_output import BenchmarkResult, BenchmarkRow, ExitMeaning, Quantity
 from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.verdict import Kind
 from tests.extensions.readers.feeding import SAMPLES, read
@@ -56,7 +56,7 @@ def reader(name: str, asked: Asked | None = None) -> Reader:
     return find("readers", name, Reader)(asked, given_settings)  # type: ignore[type-abstract]
 
 
-def sound(found: Reading) -> None:
+def sound(found: BenchmarkResult) -> None:
     for one in found.rows:
         for value, _ in one.figures.values():
             assert math.isfinite(value)
@@ -90,7 +90,7 @@ def test_none_raises_on_what_programs_print_with_something_changed(name: str, da
     sound(read_with(name, text[:at] + data.draw(st.sampled_from(NUMBERS)) + text[at + length :]))
 
 
-def read_with(name: str, text: str) -> Reading:
+def read_with(name: str, text: str) -> BenchmarkResult:
     taking = reader(name, Asked(("prog", "-s", "8"), name, (), 2))
     for index, line in enumerate(text.splitlines(), 1):
         taking.feed(line, index)
@@ -172,17 +172,22 @@ def test_options_of_a_command(argv: tuple[str, ...], value: str) -> None:
 
 def test_owed_points() -> None:
     timed, empty = MessagePoint(8, "int8"), MessagePoint(16, "int8")
-    latency = {"latency": Figure(1.0, "s")}
-    found = Reading(rows=(Measured("allreduce", timed, 2, latency), Measured("allreduce", empty, 2, {}, wrong=0)))
+    latency = {"latency": Quantity(1.0, "s")}
+    found = BenchmarkResult(
+        rows=(BenchmarkRow("allreduce", timed, 2, latency), BenchmarkRow("allreduce", empty, 2, {}, wrong=0))
+    )
     assert found.missing([timed, empty]) == (empty,)
     assert found.unchecked([timed, empty]) == (timed,)
 
 
 def test_of_equal_points_the_last_counts() -> None:
     rows = tuple(
-        Measured("allreduce", MessagePoint(8, "int8"), 2, {"latency": Figure(seconds, "s")}) for seconds in (1e-6, 2e-6)
+        BenchmarkRow("allreduce", MessagePoint(8, "int8"), 2, {"latency": Quantity(seconds, "s")})
+        for seconds in (1e-6, 2e-6)
     )
-    assert next(item for item in measurements(Reading(rows=rows)) if item.metric == "latency").value == pytest.approx(2)
+    assert next(
+        item for item in measurements(BenchmarkResult(rows=rows)) if item.metric == "latency"
+    ).value == pytest.approx(2)
 
 
 @pytest.mark.parametrize("change", ["tool", "version", "memory", "operation", "ranks", "dtype", "place"])
@@ -192,16 +197,16 @@ def test_what_must_be_equal_before_rows_are_compared(change: str) -> None:
     other = {**fields, change: 3 if change == "ranks" else "other"}
     bases = []
     for one in (fields, other):
-        measured = Measured(
+        measured = BenchmarkRow(
             str(one["operation"]), MessagePoint(8, str(one["dtype"]), str(one["place"])), int(str(one["ranks"])), {}
         )
-        reading = Reading(str(one["tool"]), str(one["version"]), memory=str(one["memory"]))
+        reading = BenchmarkResult(str(one["tool"]), str(one["version"]), memory=str(one["memory"]))
         bases.append(reading.basis(measured))
     assert bases[0] != bases[1]
 
 
 def test_exit_codes() -> None:
-    assert Osu.exited(0, Reading()) is None
-    assert Osu.exited(3, Reading()) == Exited(Kind.ERROR, "exit code 3")
-    wrong = Reading(rows=(Measured("x", MessagePoint(8, "int8"), 2, {}, wrong=1),))
-    assert Osu.exited(0, wrong) == Exited(Kind.WRONG_RESULT, "data failed its check")
+    assert Osu.exited(0, BenchmarkResult()) is None
+    assert Osu.exited(3, BenchmarkResult()) == ExitMeaning(Kind.ERROR, "exit code 3")
+    wrong = BenchmarkResult(rows=(BenchmarkRow("x", MessagePoint(8, "int8"), 2, {}, wrong=1),))
+    assert Osu.exited(0, wrong) == ExitMeaning(Kind.WRONG_RESULT, "data failed its check")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from pytest_hetgpu.extensions.readers.base import measurements
-from pytest_hetgpu.model.program_output import Reading
+from pytest_hetgpu.model.program_output import BenchmarkResult
 from pytest_hetgpu.model.records import MessagePoint
 from tests.extensions.readers.feeding import read, values
 
@@ -32,7 +32,7 @@ TIMES = ("100.00", "90.00", "110.00")
 MEBI = ("262144", "1048576", *TIMES)
 
 
-def ucc(text: str, ranks: int | None = 4) -> Reading:
+def ucc(text: str, ranks: int | None = 4) -> BenchmarkResult:
     return read("ucc_perftest", text, ranks=ranks)
 
 

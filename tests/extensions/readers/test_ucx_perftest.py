@@ -6,7 +6,7 @@ import pytest
 
 from pytest_hetgpu.extensions.readers.base import Asked, measurements
 from pytest_hetgpu.extensions.readers.ucx_perftest import UcxPerftest
-from pytest_hetgpu.model.program_output import Reading
+from pytest_hetgpu.model.program_output import BenchmarkResult
 from pytest_hetgpu.model.records import MessagePoint
 from tests.extensions.readers.feeding import read, sample, values
 
@@ -64,7 +64,7 @@ def test_an_overhead_is_no_latency() -> None:
     (only,) = (sample("ucx_perftest", "ucx_perftest-tag-bw-f", argv="ucx_perftest -t tag_bw -s 65536")).rows
     assert only.seconds is None
     assert set(only.figures) == {"overhead_p50", "overhead", "bandwidth", "message_rate"}
-    shown = {item.metric for item in measurements(Reading(rows=(only,)))}
+    shown = {item.metric for item in measurements(BenchmarkResult(rows=(only,)))}
     assert not shown & {"latency", "algbw", "busbw"}
 
 

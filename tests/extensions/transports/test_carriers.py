@@ -15,7 +15,15 @@ from pytest_hetgpu.extensions.transports.ofi import Ofi, OfiSettings
 from pytest_hetgpu.extensions.transports.shm import Shm
 from pytest_hetgpu.extensions.transports.ucc import Ucc, UccSettings
 from pytest_hetgpu.extensions.transports.ucx import Ucx, UcxSettings
-from pytest_hetgpu.model.transport_classes import OFF_HOST, ON_HOST, PATHS, Duty, by_path, connection, told
+from pytest_hetgpu.model.transport_classes import (
+    OFF_HOST,
+    ON_HOST,
+    PATHS,
+    RequiredClass,
+    by_path,
+    connection,
+    describe_carriers,
+)
 
 
 def ucx(*tls: str, **more: Any) -> Ucx:
@@ -23,7 +31,7 @@ def ucx(*tls: str, **more: Any) -> Ucx:
 
 
 def best(transport: Transport) -> dict[str, str]:
-    return {path: " ".join(duty.best) for path, duty in transport.duties(PATHS).items()}
+    return {path: " ".join(duty.best) for path, duty in transport.required_classes(PATHS).items()}
 
 
 @pytest.mark.parametrize(
@@ -56,15 +64,15 @@ def test_the_best_class_of_a_list_that_fits_a_path(tls: str, on_host: str, off_h
 
 
 def test_a_duty_names_what_was_asked_for_and_its_components() -> None:
-    assert ucx("rc", "tcp", "self", "cuda_copy").duties([OFF_HOST]) == {
-        OFF_HOST: Duty("RDMA", ("rc", "tcp"), ("rc",), ("ucx/rc_*", "ucx/ud_*"))
+    assert ucx("rc", "tcp", "self", "cuda_copy").required_classes([OFF_HOST]) == {
+        OFF_HOST: RequiredClass("RDMA", ("rc", "tcp"), ("rc",), ("ucx/rc_*", "ucx/ud_*"))
     }
 
 
 @pytest.mark.parametrize("carried", [("ucx/rc_mlx5",), ("ucx/cuda_copy", "ucx/rc_verbs", "ucx/tcp")])
 def test_one_member_of_the_class_is_enough(carried: tuple[str, ...]) -> None:
-    assert ucx("rc", "tcp").duties([OFF_HOST])[OFF_HOST].met(carried)
-    assert not ucx("rc", "tcp").duties([OFF_HOST])[OFF_HOST].met(("ucx/tcp", "ucx/cuda_copy"))
+    assert ucx("rc", "tcp").required_classes([OFF_HOST])[OFF_HOST].met_by(carried)
+    assert not ucx("rc", "tcp").required_classes([OFF_HOST])[OFF_HOST].met_by(("ucx/tcp", "ucx/cuda_copy"))
 
 
 def test_carried_by_any_lets_every_member_carry() -> None:
@@ -120,9 +128,9 @@ def test_other_families(transport: Transport, on_host: str, off_host: str) -> No
 
 
 def test_a_layered_family_is_carried_by_what_is_below() -> None:
-    duty = Ucc(UccSettings(over="x"), ucx("rc", "tcp")).duties([OFF_HOST])[OFF_HOST]
-    assert duty.met(["ucc/ucp:ucx/rc_mlx5"])
-    assert not duty.met(["ucc/ucp:ucx/tcp"])
+    duty = Ucc(UccSettings(over="x"), ucx("rc", "tcp")).required_classes([OFF_HOST])[OFF_HOST]
+    assert duty.met_by(["ucc/ucp:ucx/rc_mlx5"])
+    assert not duty.met_by(["ucc/ucp:ucx/tcp"])
 
 
 def test_what_carried_the_data_in_words() -> None:
@@ -132,6 +140,6 @@ def test_what_carried_the_data_in_words() -> None:
         connection(ON_HOST, ["ucx/posix", "ucx/cma"]),
         connection(ON_HOST, ["ucx/tcp"]),
     ]
-    assert told(by_path(seen)) == (
+    assert describe_carriers(by_path(seen)) == (
         "ucx/cma + ucx/posix + ucx/tcp (on-host), ucx/tcp (off-host), ofi/tcp (path not known)"
     )

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.extensions.workloads.base import Workload
-from pytest_hetgpu.model.external_program import Foreign
+from pytest_hetgpu.model.external_program import ExternalProgram
 from pytest_hetgpu.model.records import MessagePoint
 
 
@@ -25,8 +25,8 @@ def told(made: Workload) -> str:
     return " ".join(made.program()).partition(" -- ")[2]
 
 
-def asked(made: Workload, ranks: int = 2) -> Foreign:
-    found = made.foreign(ranks)
+def asked(made: Workload, ranks: int = 2) -> ExternalProgram:
+    found = made.external_program(ranks)
     assert found
     return found
 
@@ -133,7 +133,7 @@ def test_how_it_is_started() -> None:
     ],
 )
 def test_what_four_ranks_owe(kind: str, settings: dict[str, Any], points: tuple[MessagePoint, ...]) -> None:
-    assert workload(kind, **settings).owed(4) == points
+    assert workload(kind, **settings).required_points(4) == points
 
 
 def test_the_ranks_that_its_rows_must_be_of() -> None:
@@ -178,11 +178,11 @@ def test_a_command_without_re2_says_so_where_it_would_be_planned(monkeypatch: py
 
 def test_over_which_transports_it_runs() -> None:
     made = workload("ucx_perftest")
-    assert made.refuses("ucx") is None
-    assert made.refuses("ob1") == "runs over ucx alone, whatever MPI does; the cell's transport is ob1"
-    assert workload("ucc_perftest", check=False).refuses("ucx") is not None
-    assert workload("nccl_tests").refuses("ob1") is not None
-    assert workload("osu", program="osu_bw").refuses("ofi") is None
+    assert made.unsuitable_transport("ucx") is None
+    assert made.unsuitable_transport("ob1") == "runs over ucx alone, whatever MPI does; the cell's transport is ob1"
+    assert workload("ucc_perftest", check=False).unsuitable_transport("ucx") is not None
+    assert workload("nccl_tests").unsuitable_transport("ob1") is not None
+    assert workload("osu", program="osu_bw").unsuitable_transport("ofi") is None
 
 
 @pytest.mark.parametrize(

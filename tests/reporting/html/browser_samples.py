@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pytest_hetgpu.model.outcome import RankFate, Span, Timeline, Wire
+from pytest_hetgpu.model.outcome import LinkBandwidth, RankOutcome, Span, Timeline
 from pytest_hetgpu.model.records import Measurement, MessagePoint
 from tests.reporting.report_samples import CHANGED, CRASHED, FIXED, KNOWN, PASSED
 
@@ -13,11 +13,11 @@ CURVE = tuple(
     Measurement("busbw", size / (size + 3e5), "GB/s", MessagePoint(size, "float32"), 2)
     for size in (8, 1024, 1 << 20, 4 << 20)
 )
-FATES = (RankFate(0, "node0", "rocm", "crashed (SIGSEGV)", own=True), RankFate(1, "node1", "cuda", "was stopped"))
+FATES = (RankOutcome(0, "node0", "rocm", "crashed (SIGSEGV)", own=True), RankOutcome(1, "node1", "cuda", "was stopped"))
 BROKE_OFF = Timeline((Span(0, 0, 0.25, None), Span(1, 1, -7.0, None)), ("node0", EVIL), 2, 2.0, 60.0)
 WHOLE = Timeline((Span(0, 0, 0.25, 1.75), Span(1, 1, 0.3, 1.8)), ("node0", "node1"), 2, 2.0, 2.5, last_row=1.5)
 OUTCOMES = {
-    "mixed-ucx-send": replace(PASSED, measurements=CURVE, wire=Wire(1.17, "pump 1, 4 streams")),
+    "mixed-ucx-send": replace(PASSED, measurements=CURVE, wire=LinkBandwidth(1.17, "pump 1, 4 streams")),
     "mixed-ucx-allreduce": replace(CRASHED, why=f"refused {EVIL}", fates=FATES, notes=("a", "b"), timeline=BROKE_OFF),
     "mixed-ob1-send": replace(PASSED, measurements=CURVE),
     "mixed-ob1-allreduce": KNOWN,

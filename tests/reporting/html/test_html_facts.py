@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from pytest_hetgpu.model.outcome import RankFate, Span, Timeline, Wire
+from pytest_hetgpu.model.outcome import LinkBandwidth, RankOutcome, Span, Timeline
 from pytest_hetgpu.model.records import Measurement, MessagePoint
-from pytest_hetgpu.model.thresholds import Limit
+from pytest_hetgpu.model.thresholds import Threshold
 from pytest_hetgpu.reporting import report
 from pytest_hetgpu.reporting.excerpt import AFTER, BEFORE, excerpt
 from pytest_hetgpu.reporting.html import page
@@ -46,7 +46,10 @@ def facts(folder: RunFolder, **outcomes: Any) -> dict[str, dict[str, Any]]:
 
 
 def test_a_failure_has_its_line_in_its_log_and_its_ranks(folder: RunFolder) -> None:
-    fates = (RankFate(0, "node0", "rocm", "crashed (SIGSEGV)", own=True), RankFate(1, "node1", "cuda", "was stopped"))
+    fates = (
+        RankOutcome(0, "node0", "rocm", "crashed (SIGSEGV)", own=True),
+        RankOutcome(1, "node1", "cuda", "was stopped"),
+    )
     cell = facts(folder, ucx=replace(CRASHED, fates=fates))["ucx"]
     assert (cell["key"], cell["line"], cell["log"]) == (KEY, 66, "scenarios/mixed-ucx-allreduce/output.log")
     numbers = [number for number, _ in cell["excerpt"]]
@@ -75,18 +78,21 @@ def test_what_works_says_nothing_empty_and_what_never_ran_why(folder: RunFolder)
 
 def test_repeats_limits_and_the_wire_go_with_the_curve(folder: RunFolder) -> None:
     repeated = Measurement("busbw", 2.0, "GB/s", LARGE, 2, (1.9, 2.0, 2.1))
-    cell = facts(folder, ob1=replace(PASSED, measurements=(repeated,), wire=Wire(4.0, "pump 1")))["ob1"]
+    cell = facts(folder, ob1=replace(PASSED, measurements=(repeated,), wire=LinkBandwidth(4.0, "pump 1")))["ob1"]
     assert cell["series"][0]["points"] == [[1 << 20, 2.0, 1.9, 2.1]]
     assert cell["wire"] == {"gbs": 4.0, "told": "pump 1"}
     demand = job().demand
-    limits = {LARGE: (Limit("busbw", "m.yaml:3", (1e-3,)), Limit("busbw", "other", lacks="it failed"))}
+    limits = {LARGE: (Threshold("busbw", "m.yaml:3", (1e-3,)), Threshold("busbw", "other", lacks="it failed"))}
     folder.write_job(replace(job("mixed-ob1-allreduce"), demand=replace(demand, limits=limits)))
     again = page_facts(read_run(folder.path), folder, RERUN, (), None)["cells"][0]
     assert again["limits"] == [{"source": "m.yaml:3", "points": [[1 << 20, 1.0486]]}]
 
 
 def test_a_timeline_has_a_row_a_rank_with_what_became_of_it(folder: RunFolder) -> None:
-    fates = (RankFate(0, "node0", "rocm", "crashed (SIGSEGV)", own=True), RankFate(1, "node1", "cuda", "was stopped"))
+    fates = (
+        RankOutcome(0, "node0", "rocm", "crashed (SIGSEGV)", own=True),
+        RankOutcome(1, "node1", "cuda", "was stopped"),
+    )
     line = Timeline((Span(0, 0, 0.25, None), Span(1, 1, 0.5, None)), ("node0", "node1"), 2, 2.0, 60.0)
     done = replace(line, spans=(Span(0, 0, 0.25, 1.75), Span(1, 1, 0.0, 1.8)), last_row=1.5)
     found = facts(

@@ -12,7 +12,7 @@ from markdown_it import MarkdownIt
 
 from pytest_hetgpu.cluster.pool import rank_programs
 from pytest_hetgpu.model.facts import Environment, found
-from pytest_hetgpu.model.failure import Known
+from pytest_hetgpu.model.failure import KnownFailure
 from pytest_hetgpu.model.job import Command, Expectation
 from pytest_hetgpu.model.outcome import Outcome
 from pytest_hetgpu.reporting import report
@@ -29,7 +29,9 @@ RERUN = "pytest --hetgpu-cell {label}"
 SECRET = "ghp_" + "s3cr3t12" * 5
 SIGNED = replace(SIGNATURE, function="uct_rocm_copy_ep_put_short", entry_point="MPI_Send")
 FAILED = replace(CRASHED, signature=SIGNED, facts={"ucx": "1.18.0", "openmpi": "5.0.11"})
-CAUSE = Known("large-bar", "no Large BAR", "The CPU copies.", "Set a threshold.", links=(ISSUE,), status="established")
+CAUSE = KnownFailure(
+    "large-bar", "no Large BAR", "The CPU copies.", "Set a threshold.", links=(ISSUE,), status="established"
+)
 PLACEMENT = SeenPlacement(
     "aws-mixed",
     {

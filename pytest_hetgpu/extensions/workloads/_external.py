@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, Field, GetCoreSchemaHandler
 from pydantic_core.core_schema import CoreSchema, no_info_after_validator_function
 
 from pytest_hetgpu.extensions.workloads.base import Workload, WorkloadSettings
-from pytest_hetgpu.model.external_program import Foreign
+from pytest_hetgpu.model.external_program import ExternalProgram
 from pytest_hetgpu.model.messages import show
 from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.sizes import show_size
@@ -50,7 +50,7 @@ Folders = Annotated[
 Times = Annotated[int, Field(ge=1)]
 
 
-class ForeignSettings(WorkloadSettings):
+class ExternalSettings(WorkloadSettings):
     """Keys of all foreign programs. `check: false` says that its numbers alone are owed, and nothing verified."""
 
     folders: Folders = ()
@@ -58,14 +58,14 @@ class ForeignSettings(WorkloadSettings):
     check: bool = True
 
 
-class ForeignWorkload(Workload):
+class ExternalWorkload(Workload):
     """A program that prints no records of ours. `reader` reads what it prints; `needs` are the families it runs over.
 
     `layer` and `memory` are as in `Foreign`.
     """
 
-    Settings: ClassVar[type[WorkloadSettings]] = ForeignSettings
-    settings: ForeignSettings
+    Settings: ClassVar[type[WorkloadSettings]] = ExternalSettings
+    settings: ExternalSettings
     reader: ClassVar[str]
     needs: ClassVar[tuple[str, ...]] = ()
     layer: ClassVar[str] = ""
@@ -99,8 +99,8 @@ class ForeignWorkload(Workload):
         file, *arguments = self.program()
         return interpreter, f"{programs}/{file}", *(token.replace(PYTHON, interpreter) for token in arguments)
 
-    def foreign(self, ranks: int) -> Foreign:
-        return Foreign(
+    def external_program(self, ranks: int) -> ExternalProgram:
+        return ExternalProgram(
             argv=self.command(),
             reader=self.reader,
             ranks=self.row_ranks(ranks),
@@ -114,14 +114,14 @@ class ForeignWorkload(Workload):
         """How many ranks its rows must be of in a world of so many; None where it tells none."""
         return ranks
 
-    def refuses(self, family: str) -> str | None:
+    def unsuitable_transport(self, family: str) -> str | None:
         if not self.needs or family in self.needs:
             return None
         return f"runs over {' or '.join(self.needs)} alone, whatever MPI does; the cell's transport is {family}"
 
 
 @dataclass(frozen=True, slots=True)
-class Called:
+class ProgramName:
     """A program by its name or its path, for `Annotated`; `words` say to a person what that must be."""
 
     name: str
@@ -137,7 +137,7 @@ class Called:
         return no_info_after_validator_function(self.check, handler(source))
 
 
-def doubling(program: str, sizes: tuple[int, ...]) -> tuple[int, ...]:
+def doubled_sizes(program: str, sizes: tuple[int, ...]) -> tuple[int, ...]:
     """Sizes that a program which doubles by itself can be told; ValueError for others."""
     if any(larger != 2 * smaller for smaller, larger in itertools.pairwise(sizes)):
         shown = ", ".join(map(show_size, sizes[:5]))
@@ -145,7 +145,7 @@ def doubling(program: str, sizes: tuple[int, ...]) -> tuple[int, ...]:
     return sizes
 
 
-def unchecked(who: str) -> ValueError:
+def cannot_verify(who: str) -> ValueError:
     """What to raise where a program is to verify its results and cannot."""
     return ValueError(f"{who} verifies nothing: `check: false` says that what it prints is all that is owed")
 
