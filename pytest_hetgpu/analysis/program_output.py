@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from pytest_hetgpu.analysis.logs.output import Output, Start
 from pytest_hetgpu.analysis.logs.transcript import UNHEARD
 from pytest_hetgpu.errors import NotHere
-from pytest_hetgpu.extensions.readers.base import Asked, Reader, measurements
+from pytest_hetgpu.extensions.readers.base import OutputParser, ParseRequest, measurements
 from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.model.external_program import ExternalProgram
 from pytest_hetgpu.model.job import Requirements
@@ -29,7 +29,7 @@ def interpreted(demand: Requirements, result: RunResult, evidence: Evidence) -> 
     foreign = demand.foreign
     if foreign is None:
         return evidence
-    kind = find("readers", foreign.reader, Reader)  # type: ignore[type-abstract]
+    kind = find("readers", foreign.reader, OutputParser)  # type: ignore[type-abstract]
     output = Output(Path(result.output), UNHEARD)
     reading = _read(kind, foreign, demand.points, output)
     exited = _exited(kind, reading, result, evidence)
@@ -59,10 +59,10 @@ def interpreted(demand: Requirements, result: RunResult, evidence: Evidence) -> 
 
 
 def _read(
-    kind: type[Reader], foreign: ExternalProgram, points: tuple[MessagePoint, ...], output: Output
+    kind: type[OutputParser], foreign: ExternalProgram, points: tuple[MessagePoint, ...], output: Output
 ) -> BenchmarkResult:
     """What the reader makes of the output; where it cannot be had (no RE2 here), a complaint."""
-    asked = Asked(foreign.argv, foreign.reader, points, foreign.ranks, foreign.operation)
+    asked = ParseRequest(foreign.argv, foreign.reader, points, foreign.ranks, foreign.operation)
     try:
         reader = kind(asked, kind.Settings.model_validate_json(foreign.settings))
     except (NotHere, ValueError) as error:
@@ -72,18 +72,20 @@ def _read(
     return reader.finish()
 
 
-def _exited(kind: type[Reader], reading: BenchmarkResult, result: RunResult, evidence: Evidence) -> ExitMeaning | None:
+def _exited(
+    kind: type[OutputParser], reading: BenchmarkResult, result: RunResult, evidence: Evidence
+) -> ExitMeaning | None:
     """What the end says: of the rank that the launcher blames, else of the launcher; a run that was stopped, nothing.
 
     Where no rank greeted, the code is the launcher's own.
     """
     returned = result.returncode
     if result.timed_out or result.interrupted is not None or returned is None or returned < 0:
-        return kind.stopped(reading)
+        return kind.meaning_of_stop(reading)
     if not evidence.hellos:
-        return kind.stopped(reading) if returned else kind.exited(0, reading)
+        return kind.meaning_of_stop(reading) if returned else kind.meaning_of_exit(0, reading)
     code = next((ended.code for ended in evidence.exits if ended.code), returned)
-    found = kind.exited(code, reading)
+    found = kind.meaning_of_exit(code, reading)
     if found and found.why == reading.unsaid and result.lost:
         # mpirun may end with 0 though a node is gone, and with it what its ranks would have said.
         return ExitMeaning(Kind.ERROR, found.why)

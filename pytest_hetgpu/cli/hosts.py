@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pytest_hetgpu.config.inventory.inventory import Host, Inventory
-from pytest_hetgpu.config.inventory.sources import Claim, Gathered, kind_of
+from pytest_hetgpu.config.inventory.sources import Gathered, SourcedHost, kind_of
 from pytest_hetgpu.extensions import registry
 from pytest_hetgpu.model.messages import known
 from pytest_hetgpu.store.text import clean
@@ -53,7 +53,7 @@ def _hosts(inventory: Inventory) -> Mapping[int, Host]:
 
 def _of_source(one: Gathered, hosts_of: Mapping[int, Host]) -> Iterator[str]:
     yield f"{clean(str(one.spec))} ({one.title}) gives {_count(len(one.claims), 'host')}"
-    kinds: dict[str, list[Claim]] = {}
+    kinds: dict[str, list[SourcedHost]] = {}
     for claim in one.claims:
         kinds.setdefault(kind_of(claim), []).append(claim)
     for kind, claims in kinds.items():
@@ -78,7 +78,7 @@ def _count(count: int, what: str) -> str:
     return f"{count:,} {what}{'s' * (count != 1)}"
 
 
-def _claim(claim: Claim, host: Host) -> str:
+def _claim(claim: SourcedHost, host: Host) -> str:
     found = claim.found
     told = [
         f"called {found.name}" if found.name not in ("", found.address) else "",
@@ -111,7 +111,7 @@ def _data(host: Host) -> dict[str, Any]:
     }
 
 
-def _claim_data(claim: Claim) -> dict[str, Any]:
+def _claim_data(claim: SourcedHost) -> dict[str, Any]:
     found = claim.found
     told = {"name": found.name, "groups": list(found.groups), "gpus": found.gpus, "slots": found.slots}
     return {"kind": kind_of(claim), **told, "line": found.line}

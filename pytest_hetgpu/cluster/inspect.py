@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any, NamedTuple, Protocol
 
 from pytest_hetgpu.extensions.package_data import REMOTE
-from pytest_hetgpu.extensions.probes.base import Probe, Seen
+from pytest_hetgpu.extensions.probes.base import Probe, RawFacts
 from pytest_hetgpu.extensions.registry import find, names
 from pytest_hetgpu.model.facts import CLOCK, Environment, Fact, found, unknown
 from pytest_hetgpu.model.job import Node
@@ -84,7 +84,7 @@ def read(text: str) -> Environment:
     """The facts in what `remote/look.py` printed; lines before its own (a login's greeting) are passed over."""
     line = _last(text, 0)
     try:
-        seen = Seen.of(json.loads(line))
+        seen = RawFacts.of(json.loads(line))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return _nothing(f"the node's answer cannot be read: {line[:80]!r}")
     return Environment(dict(_facts(seen)))
@@ -117,20 +117,20 @@ def probes() -> tuple[Probe, ...]:
 def groups(environment: Environment) -> Iterator[tuple[str, dict[str, Fact]]]:
     """A node's facts by the subject they belong to, as its title; a subject without any is left out."""
     for probe in probes():
-        below = tuple(f"{name}." for name in probe.promises)
+        below = tuple(f"{name}." for name in probe.provides)
         every = environment.facts.items()
-        facts = {name: fact for name, fact in every if name in probe.promises or name.startswith(below)}
+        facts = {name: fact for name, fact in every if name in probe.provides or name.startswith(below)}
         if facts:
             yield probe.title, facts
 
 
-def _facts(seen: Seen) -> Iterator[tuple[str, Fact]]:
+def _facts(seen: RawFacts) -> Iterator[tuple[str, Fact]]:
     for probe in probes():
         try:
             yield from probe.read(seen).items()
         except Exception as error:  # noqa: BLE001 - a probe that cannot read one node must not cost the others' facts
             why = f"what the node answered cannot be read ({type(error).__name__}: {error})"
-            yield from ((name, unknown(why)) for name in probe.promises)
+            yield from ((name, unknown(why)) for name in probe.provides)
 
 
 def _ahead(text: str, asked: float, answered: float) -> float | None:
@@ -143,7 +143,7 @@ def _ahead(text: str, asked: float, answered: float) -> float | None:
 
 
 def _nothing(why: str) -> Environment:
-    return Environment({name: unknown(why) for probe in probes() for name in probe.promises})
+    return Environment({name: unknown(why) for probe in probes() for name in probe.provides})
 
 
 def _complaint(error: Exception) -> str:

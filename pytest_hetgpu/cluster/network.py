@@ -85,7 +85,7 @@ def _prefix(node: Node, member: Member) -> str:
     return found if answer.returncode == 0 and _PREFIX.fullmatch(found) else ""
 
 
-def roce(fabric: Fabric, seen: Environment) -> rdma.Choice | None:
+def roce(fabric: Fabric, seen: Environment) -> rdma.GidChoice | None:
     """The HCA, interface and GID that a RoCE job on the node must name, within what the matrix says of them."""
     layer = _link_layer(fabric)
     if layer != "Ethernet":
@@ -93,7 +93,7 @@ def roce(fabric: Fabric, seen: Environment) -> rdma.Choice | None:
     ports = set(_ports(seen, layer))
     rows = tuple(row for row in rdma.table(seen.facts) if (row.hca, row.port) in ports)
     chosen = rdma.choose(rows, fabric.named, fabric.hca)
-    return chosen if isinstance(chosen, rdma.Choice) else None
+    return chosen if isinstance(chosen, rdma.GidChoice) else None
 
 
 def infiniband(fabric: Fabric, seen: Environment) -> str:

@@ -11,7 +11,12 @@ from pytest_hetgpu.model.job import Node
 
 def named(settings: CellSettings, node: Node) -> Choice | None:
     """The interface of a node, if the matrix does not set the variable or parameter for it itself."""
-    pin, rival, options, hardware = settings.transport.pin, settings.transport.rival, settings.options, node.hardware
+    pin, rival, options, hardware = (
+        settings.transport.interface_setting,
+        settings.transport.exclusion_setting,
+        settings.options,
+        node.hardware,
+    )
     writers = {"the cell": (options.env, options.mca), hardware.name: (hardware.env, hardware.mca)}
     for who, (env, mca) in writers.items() if pin else ():
         if value := _set(pin, env, mca):
@@ -30,12 +35,20 @@ def interface(settings: CellSettings, node: Node) -> Choice | None:
     """The interface that its transport ends up with on a node; None if it needs none."""
     transport, given = settings.transport, {*settings.options.env, *settings.options.mca}
     pinned, named = transport.interface(node), node.interface
-    return named if pinned and named and not given.isdisjoint({transport.pin, transport.rival}) else pinned
+    return (
+        named
+        if pinned and named and not given.isdisjoint({transport.interface_setting, transport.exclusion_setting})
+        else pinned
+    )
 
 
 def layered(settings: CellSettings, *layers: Mapping[str, str]) -> dict[str, str]:
     """MCA parameters, the later first; of those that exclude each other the last one stays."""
-    either = {settings.transport.pin, settings.transport.rival} if settings.transport.rival else set()
+    either = (
+        {settings.transport.interface_setting, settings.transport.exclusion_setting}
+        if settings.transport.exclusion_setting
+        else set()
+    )
     found: dict[str, str] = {}
     for layer in layers:
         if not either.isdisjoint(layer):

@@ -11,8 +11,8 @@ from dataclasses import replace
 from pytest_hetgpu.config.inventory.inventory import HERE, Host
 from pytest_hetgpu.config.matrix.document import CellSettings, Document
 from pytest_hetgpu.errors import NotHere
-from pytest_hetgpu.extensions.fabrics.base import GID_INDEX, FabricKind, gid_needed, gid_words
-from pytest_hetgpu.extensions.launchers.base import Launcher, Meeting, Start
+from pytest_hetgpu.extensions.fabrics.base import GID_INDEX, FabricKind, gid_arguments, gid_needed
+from pytest_hetgpu.extensions.launchers.base import Launcher, LaunchRequest, Rendezvous
 from pytest_hetgpu.extensions.readers.base import operation_of
 from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.extensions.transports.base import Rendering
@@ -46,7 +46,7 @@ def plan(document: Document, scenario: Scenario, site: Site) -> Job:
         label=scenario.label,
         axes=dict(zip(scenario.axes, scenario.values, strict=True)),
         nodes=nodes,
-        command=launcher.command(replace(_start(launch_node, all_nodes, contexts, mca, site), meeting=meeting)),
+        command=launcher.command(replace(_start(launch_node, all_nodes, contexts, mca, site), rendezvous=meeting)),
         timeout=options.timeout or site.timeout,
         demand=_held(scenario, _demand(scenario, settings, nodes, hosts[: len(nodes)], work), nodes),
         launcher=control,
@@ -55,16 +55,16 @@ def plan(document: Document, scenario: Scenario, site: Site) -> Job:
 
 def _start(
     launch_node: Node, all_nodes: Sequence[Node], contexts: Sequence[RankContext], mca: Mapping[str, str], site: Site
-) -> Start:
+) -> LaunchRequest:
     assert launch_node.stack
     if not _joined(all_nodes):
-        return Start(launch_node.stack, contexts, mca, site.root, site.cores, programs=site.programs)
+        return LaunchRequest(launch_node.stack, contexts, mca, site.root, site.cores, programs=site.programs)
     sight = site.seen.get(launch_node.index, Sight())
     others = any(node is not launch_node for node in all_nodes)
     # Daemons do not talk over loopback, even where ranks may.
     devices = {node.hardware.fabric.netdev for node in all_nodes} - {"lo"}
     prefixes = {node.stack.prefix for node in all_nodes if node is not launch_node and node.stack}
-    return Start(
+    return LaunchRequest(
         launch_node.stack,
         contexts,
         mca,
@@ -85,34 +85,35 @@ def _work(scenario: Scenario, settings: CellSettings) -> Workload:
     work, own = settings.workload, settings.transport.backend
     if work.external_program(1):
         return work
-    if own and work.asked and work.asked != own:
+    wanted = work.requested_backend
+    if own and wanted and wanted != own:
         raise NotHere(
-            f"{scenario.value('workload')} asks for backend {work.asked}, but transport {scenario.value('transport')} "
+            f"{scenario.value('workload')} asks for backend {wanted}, but transport {scenario.value('transport')} "
             f"is torch.distributed's {own}"
         )
-    backend = work.asked or own or work.backend
+    backend = wanted or own or work.backend
     if backend and not work.torch:
         raise NotHere(
             f"{scenario.value('workload')} calls MPI itself, and has no form in torch.distributed ({backend})"
         )
-    return work.over(backend)
+    return work.with_backend(backend)
 
 
-def _meeting(scenario: Scenario, nodes: Sequence[Node]) -> Meeting:
+def _meeting(scenario: Scenario, nodes: Sequence[Node]) -> Rendezvous:
     """The first node, by a name that all nodes know; the port is the cell's own, below those that systems deal out."""
     first = nodes[0]
     here = all(node.hardware.runtime == "local" for node in nodes) or len(nodes) == 1
     address = "127.0.0.1" if here else first.host if first.name in HERE else first.name
-    return Meeting(address, 20_000 + zlib.crc32(f"{scenario.matrix}/{scenario.id}".encode()) % 10_000)
+    return Rendezvous(address, 20_000 + zlib.crc32(f"{scenario.matrix}/{scenario.id}".encode()) % 10_000)
 
 
-def _of_torch(nodes: Sequence[Node], launcher: Launcher, meeting: Meeting) -> dict[int, dict[str, str]]:
+def _of_torch(nodes: Sequence[Node], launcher: Launcher, meeting: Rendezvous) -> dict[int, dict[str, str]]:
     """Return what ranks of torch.distributed need beside the transport's settings, by node.
 
     Without a number of threads each rank computes on all cores of its host, in the way of its neighbours.
     """
     each = {"OMP_NUM_THREADS": "1", **launcher.environment(meeting)}
-    own = launcher.apart and len(nodes) > 1
+    own = launcher.per_node and len(nodes) > 1
     return {node.index: {**each, **({"HETGPU_NODE": str(node.index)} if own else {})} for node in nodes}
 
 
@@ -299,7 +300,7 @@ def _finding(node: Node, stack: Stack, folder: str, site: Site) -> tuple[str, ..
     fabric = node.hardware.fabric
     if node.hardware.runtime == "local" or node.index in site.seen or not gid_needed(fabric):
         return ()
-    return (stack.interpreter, f"{folder}/{GID_INDEX}", *gid_words(fabric))
+    return (stack.interpreter, f"{folder}/{GID_INDEX}", *gid_arguments(fabric))
 
 
 def _filled(tokens: Sequence[str], node: Node, nodes: Sequence[Node]) -> tuple[str, ...]:

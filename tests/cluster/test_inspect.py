@@ -54,7 +54,7 @@ def test_a_node_is_looked_at_in_one_command() -> None:
     environment = collect(shell)
     assert shell.calls == 1
     assert environment.text("kernel")
-    assert set(environment.facts) >= {name for probe in probes() for name in probe.promises}
+    assert set(environment.facts) >= {name for probe in probes() for name in probe.provides}
     assert states(environment) >= {State.FOUND, State.ABSENT}
 
 
@@ -86,7 +86,7 @@ def test_without_an_answer_every_fact_is_unknown_and_says_why(said: Said, why: s
     environment = collect(Shell(lambda _: said))
     assert states(environment) == {State.UNKNOWN}
     assert all(fact.why.startswith(why) for fact in environment.facts.values())
-    assert set(environment.facts) == {name for probe in probes() for name in probe.promises}
+    assert set(environment.facts) == {name for probe in probes() for name in probe.provides}
 
 
 def test_a_host_that_raises_is_no_exception() -> None:
@@ -124,7 +124,7 @@ def test_no_two_probes_call_a_command_or_a_fact_by_one_name() -> None:
     for part in ("commands", "each", "strings"):
         named = [name for probe in probes() for name in getattr(probe, part)]
         assert len(named) == len(set(named))
-    promised = [name for probe in probes() for name in probe.promises]
+    promised = [name for probe in probes() for name in probe.provides]
     assert len(promised) == len(set(promised))
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from pytest_hetgpu.cluster import network
 from pytest_hetgpu.errors import LostNode
-from pytest_hetgpu.extensions.probes.base import Seen
-from pytest_hetgpu.extensions.probes.rdma import Rdma
+from pytest_hetgpu.extensions.probes.base import RawFacts
+from pytest_hetgpu.extensions.probes.rdma import RdmaProbe
 from pytest_hetgpu.extensions.runtimes.base import Answer, Member
 from pytest_hetgpu.model.facts import Environment, Facts, found
 from pytest_hetgpu.model.interfaces import Choice, interface_of
@@ -82,8 +82,8 @@ def table(hca: str, port: int, layer: str, *rows: tuple[str, str, str], state: s
 def environment(*tables: Mapping[str, str]) -> Environment:
     files = {path: text for table in tables for path, text in table.items()}
     hcas = {path.split("/")[4] for path in files}
-    seen = Seen.of({"files": files, "paths": {f"/sys/class/infiniband/{h}": {"real": h, "may": "r"} for h in hcas}})
-    facts: Facts = Rdma().read(seen)
+    seen = RawFacts.of({"files": files, "paths": {f"/sys/class/infiniband/{h}": {"real": h, "may": "r"} for h in hcas}})
+    facts: Facts = RdmaProbe().read(seen)
     return Environment(facts)
 
 

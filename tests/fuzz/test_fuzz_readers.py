@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_hetgpu.analysis.logs.output import Output
-from pytest_hetgpu.extensions.readers.base import Asked
+from pytest_hetgpu.extensions.readers.base import ParseRequest
 from pytest_hetgpu.extensions.registry import names
 from tests.extensions.readers.test_reading import NUMBERS, PIECES, TEXTS, reader, sound
 from tests.fuzz.fuzzing import bounded, cases, damaged, fuzz, harmless
@@ -20,7 +20,7 @@ def check(path: Path, data: bytes, name: str) -> None:
     path.write_bytes(data)
     found = []
     for _ in range(2):
-        taking = reader(name, Asked(("prog", "-s", "8"), name, (), 2, "allreduce"))
+        taking = reader(name, ParseRequest(("prog", "-s", "8"), name, (), 2, "allreduce"))
         for line, number in Output(path).lines():
             taking.feed(line, number)
         found.append(taking.finish())

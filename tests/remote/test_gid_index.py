@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import pytest_hetgpu
-from pytest_hetgpu.extensions.probes.rdma import Choice, choose, gids
+from pytest_hetgpu.extensions.probes.rdma import GidChoice, choose, gids
 from tests.extensions.probes.test_rdma_choice import GOOD, IPV4, LINK_LOCAL, V1, V2, Port, look
 
 PROGRAMS = Path(pytest_hetgpu.__file__).parent / "remote"
@@ -61,7 +61,7 @@ def test_it_is_the_index_that_a_run_finds(tmp_path: Path, case: int) -> None:
     ports, hca, netdev = CASES[case]
     chosen = choose(gids(look(tmp_path, *ports)), *("" if word == "-" else word for word in (netdev, hca)))
     done = run(tmp_path, hca, netdev)
-    if isinstance(chosen, Choice):
+    if isinstance(chosen, GidChoice):
         assert (done.returncode, done.stdout) == (0, f"{chosen.gid_index}\n")
     else:
         assert (done.returncode, done.stdout) == (1, "")

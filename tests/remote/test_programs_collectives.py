@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_hetgpu.extensions.registry import find
-from pytest_hetgpu.extensions.workloads.base import ITEM_BYTES, SUMMED, Collective, Split, Workload
+from pytest_hetgpu.extensions.workloads.base import ITEM_BYTES, SUMMED, CollectiveSettings, SplitSettings, Workload
 from pytest_hetgpu.model.records import MessagePoint
 from tests.remote.mpi_runs import PROGRAMS, Mpirun
 
@@ -49,11 +49,11 @@ def every(kinds: dict[str, str]) -> str:
 
 def test_the_tables_here_are_those_of_the_workloads() -> None:
     settings = {name: find("workloads", name, Workload).Settings for name in KINDS}  # type: ignore[type-abstract]
-    assert tuple(name for name in KINDS if issubclass(settings[name], Collective)) == IN_PLACE
+    assert tuple(name for name in KINDS if issubclass(settings[name], CollectiveSettings)) == IN_PLACE
     assert {name for name in KINDS if getattr(settings[name], "summed", False)} == set(SUMS)
     for name in KINDS:
         source = (PROGRAMS / f"{name}.py").read_text()
-        assert ("splits = True" in source) == issubclass(settings[name], Split)
+        assert ("splits = True" in source) == issubclass(settings[name], SplitSettings)
         assert ("(Reduction)" in source) == (name in SUMS)
         assert ("paired = True" in source) == (name in PAIRED)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hetgpu.extensions.launchers.base import Start
+from pytest_hetgpu.extensions.launchers.base import LaunchRequest
 from pytest_hetgpu.extensions.launchers.mpirun import Mpirun
 from pytest_hetgpu.extensions.stacks.base import family_of
 from pytest_hetgpu.model.job import RankContext, Stack
@@ -64,7 +64,7 @@ def test_a_launcher_hands_a_shell_what_was_written(tmp_path: Path, stacks_here: 
     (tmp_path / "ssh").write_text(SSH)
     (tmp_path / "ssh").chmod(0o755)
     stack: Stack = family_of(name).locate(name, [stacks_here(name)])
-    start = Start(
+    start = LaunchRequest(
         stack=stack,
         contexts=[RankContext(1, "far", ("true",), {"A": "$(id)"})],
         mca={"btl_tcp_if_include": GOOD["mca"]},

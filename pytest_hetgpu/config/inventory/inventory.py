@@ -27,7 +27,17 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationError
 
-from pytest_hetgpu.config.inventory.sources import STDIN, Claim, Gathered, Port, Sources, Spec, User, gather, spec_of
+from pytest_hetgpu.config.inventory.sources import (
+    STDIN,
+    Gathered,
+    Port,
+    SourcedHost,
+    Sources,
+    Spec,
+    User,
+    gather,
+    spec_of,
+)
 from pytest_hetgpu.config.matrix import source
 from pytest_hetgpu.config.matrix.batch import SlurmShape
 from pytest_hetgpu.config.matrix.complaints import Complaints
@@ -35,7 +45,7 @@ from pytest_hetgpu.config.matrix.hardware import BuildShape, Prefix
 from pytest_hetgpu.config.matrix.models import Form, Name, Names, Shape, choice
 from pytest_hetgpu.config.matrix.pods import PodsShape, reference
 from pytest_hetgpu.errors import InventoryError, NotHere
-from pytest_hetgpu.extensions.inventories.base import Found
+from pytest_hetgpu.extensions.inventories.base import ListedHost
 from pytest_hetgpu.extensions.registry import names
 from pytest_hetgpu.model.job import ConnectionInfo, Hardware
 from pytest_hetgpu.model.messages import show
@@ -121,11 +131,11 @@ class Host:
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class ConfiguredHost:
     """A host of a source that may be of several kinds of hardware, and what it claims to be."""
 
     host: Host
-    claim: Claim
+    claim: SourcedHost
 
 
 HERE = frozenset(("localhost", "127.0.0.1", "::1"))
@@ -141,7 +151,7 @@ class Inventory:
     hardware: Mapping[str, tuple[Host, ...]] = field(default_factory=dict)
     stacks: Mapping[str, Path] = field(default_factory=dict)
     build: Mapping[str, BuildShape] = field(default_factory=dict)
-    offers: tuple[Offer, ...] = ()
+    offers: tuple[ConfiguredHost, ...] = ()
     gathered: tuple[Gathered, ...] = ()
     slurm: Mapping[str, SlurmSite] = field(default_factory=dict)
     kubernetes: Mapping[str, PodsSite] = field(default_factory=dict)
@@ -295,7 +305,7 @@ def _of_file(path: Path, files_only: bool) -> Inventory:
     )
 
 
-def _offers(gathered: Gathered, defaults: Mapping[str, Any], folder: Path) -> tuple[Offer, ...]:
+def _offers(gathered: Gathered, defaults: Mapping[str, Any], folder: Path) -> tuple[ConfiguredHost, ...]:
     """The hosts of a source. InventoryError with a complaint for every address, user and port that cannot be one."""
     complaints = Complaints(gathered.spec.path or str(gathered.spec))
     offers = []
@@ -306,13 +316,13 @@ def _offers(gathered: Gathered, defaults: Mapping[str, Any], folder: Path) -> tu
             for detail in error.errors(include_url=False):
                 complaints.add(claim.found.line, f"{show(claim.found.name)}: {_wrong(detail)}")
         else:
-            offers.append(Offer(host, claim))
+            offers.append(ConfiguredHost(host, claim))
     if complaints:
         raise InventoryError(complaints.listed())
     return tuple(offers)
 
 
-def _keys(found: Found) -> dict[str, Any]:
+def _keys(found: ListedHost) -> dict[str, Any]:
     """A found host as keys of HostShape; what is not told is left to the defaults."""
     address = f"[{found.address}]" if found.address.startswith(":") else found.address
     keys: dict[str, Any] = {"address": address}

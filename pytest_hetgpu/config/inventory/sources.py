@@ -22,7 +22,13 @@ from pytest_hetgpu.config.matrix import source
 from pytest_hetgpu.config.matrix.hardware import Prefix
 from pytest_hetgpu.config.matrix.models import Form, Name, Names, Shape
 from pytest_hetgpu.errors import InventoryError, NotHere, UsageError
-from pytest_hetgpu.extensions.inventories.base import UNTOLD, Found, Left, Malformed, Source
+from pytest_hetgpu.extensions.inventories.base import (
+    UNKNOWN_PLATFORM,
+    InventorySource,
+    ListedHost,
+    MalformedInventory,
+    SkippedEntry,
+)
 from pytest_hetgpu.extensions.registry import find, names
 from pytest_hetgpu.model.job import Hardware
 from pytest_hetgpu.model.messages import known, show
@@ -49,10 +55,10 @@ class Spec:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class SourcedHost:
     """A host that a source found. `hardware` are names that the user gave it; None where it is to be found by rules."""
 
-    found: Found
+    found: ListedHost
     hardware: tuple[str, ...] | None = None
 
     def fits(self, wanted: Hardware) -> bool:
@@ -72,8 +78,8 @@ class Gathered:
 
     spec: Spec
     title: str
-    claims: tuple[Claim, ...] = ()
-    left: tuple[Left, ...] = ()
+    claims: tuple[SourcedHost, ...] = ()
+    left: tuple[SkippedEntry, ...] = ()
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
 
@@ -158,20 +164,20 @@ else:
 
 def gather(spec: Spec, hardware: str | Mapping[str, Iterable[str]] | None = None) -> Gathered:
     """Reads a source. InventoryError, with its file and line, for what cannot be read or is no such source."""
-    kind = find("inventories", spec.kind, Source)  # type: ignore[type-abstract]
+    kind = find("inventories", spec.kind, InventorySource)  # type: ignore[type-abstract]
     text = _text(_fetched(spec, kind), spec)
     try:
         listing = kind.read(text)
-    except Malformed as error:
+    except MalformedInventory as error:
         raise InventoryError([_at(spec, error.line, str(error))]) from None
     except Exception as error:  # a reader of another package
         from_package = f"{type(error).__name__}: {error}"
         raise InventoryError([_at(spec, None, f"{kind.__module__} fails at it: {from_package}")]) from error
-    claims = tuple(Claim(found, _said(found, hardware)) for found in listing.found)
+    claims = tuple(SourcedHost(found, _said(found, hardware)) for found in listing.found)
     return Gathered(spec, kind.title, claims, listing.left, listing.secrets)
 
 
-def _said(found: Found, hardware: str | Mapping[str, Iterable[str]] | None) -> tuple[str, ...] | None:
+def _said(found: ListedHost, hardware: str | Mapping[str, Iterable[str]] | None) -> tuple[str, ...] | None:
     if hardware is None or isinstance(hardware, str):
         return (found.hardware or None) if hardware is None else (hardware,)
     told = (found.name, found.address, *found.groups)
@@ -183,7 +189,7 @@ def _at(spec: Spec, line: int | None, text: str) -> str:
     return f"{where}{f':{line}' if line else ''}: {' '.join(text.split())[:600]}"
 
 
-def _fetched(spec: Spec, kind: type[Source]) -> bytes:
+def _fetched(spec: Spec, kind: type[InventorySource]) -> bytes:
     try:
         if spec.path == STDIN:
             return sys.stdin.buffer.read(MOST_BYTES)
@@ -220,11 +226,11 @@ def _text(data: bytes, spec: Spec) -> str:
     return text
 
 
-def kind_of(claim: Claim) -> str:
+def kind_of(claim: SourcedHost) -> str:
     """What a host can be, in words: `g4dn`, `cuda sm_75`, `GPUs of unknown kind`, `cpu`."""
     if claim.hardware is not None:
         return ", ".join(claim.hardware) or "no hardware by its pattern"
-    if claim.found.platform == UNTOLD:
+    if claim.found.platform == UNKNOWN_PLATFORM:
         return "GPUs of unknown kind" if claim.found.gpus else "what its name and groups say"
     if not claim.found.platform and claim.found.gpus is None:
         return "cpu (nothing is said of GPUs)"

@@ -39,12 +39,12 @@ def gid_needed(fabric: Fabric) -> bool:
     return kind.rdma and kind.link_layer == "Ethernet" and fabric.gid_index is None
 
 
-def gid_words(fabric: Fabric) -> tuple[str, str]:
+def gid_arguments(fabric: Fabric) -> tuple[str, str]:
     """Return the arguments of `gid_index.py` for a fabric."""
     return fabric.hca or "-", fabric.named or "-"
 
 
-def known(variables: Mapping[str, str | None]) -> dict[str, str]:
+def without_none(variables: Mapping[str, str | None]) -> dict[str, str]:
     """Those variables that have a value."""
     return {name: value for name, value in variables.items() if value is not None}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pytest_hetgpu.extensions.fabrics.base import FabricKind, known
+from pytest_hetgpu.extensions.fabrics.base import FabricKind, without_none
 from pytest_hetgpu.model.job import Fabric
 
 
@@ -18,4 +18,4 @@ class Efa(FabricKind):
     rdma = True
 
     def environment(self, fabric: Fabric) -> Mapping[str, str]:
-        return known({"NCCL_SOCKET_IFNAME": fabric.netdev})
+        return without_none({"NCCL_SOCKET_IFNAME": fabric.netdev})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pytest_hetgpu.extensions.fabrics.base import FabricKind, device_and_port, known
+from pytest_hetgpu.extensions.fabrics.base import FabricKind, device_and_port, without_none
 from pytest_hetgpu.model.job import Fabric
 
 
@@ -18,7 +18,7 @@ class Infiniband(FabricKind):
     link_layer = "InfiniBand"
 
     def environment(self, fabric: Fabric) -> Mapping[str, str]:
-        return known(
+        return without_none(
             {
                 "NCCL_IB_HCA": fabric.hca,
                 "NCCL_SOCKET_IFNAME": fabric.netdev,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pytest_hetgpu.extensions.fabrics.base import FabricKind, device_and_port, known
+from pytest_hetgpu.extensions.fabrics.base import FabricKind, device_and_port, without_none
 from pytest_hetgpu.model.job import Fabric
 
 
@@ -23,7 +23,7 @@ class Roce(FabricKind):
 
     def environment(self, fabric: Fabric) -> Mapping[str, str]:
         gid = None if fabric.gid_index is None else str(fabric.gid_index)
-        return known(
+        return without_none(
             {
                 "NCCL_IB_HCA": fabric.hca,
                 "NCCL_IB_GID_INDEX": gid,

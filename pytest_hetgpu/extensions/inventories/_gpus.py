@@ -54,7 +54,7 @@ _VENDORS = {
 _VENDOR_OF = {word: platform for platform, names in _VENDORS.items() for word in names.split()}
 
 
-def told(*texts: str) -> tuple[str, str]:
+def identify(*texts: str) -> tuple[str, str]:
     """Platform and instruction set that the first text which names a product or a vendor tells; ("", "") if none does.
 
     `mi250x`, `NVIDIA-A100-SXM4-80GB`, `a100_80gb`, `AMD_Instinct_MI300X_OAM` and `nvidia` do; so does `gfx90a`.

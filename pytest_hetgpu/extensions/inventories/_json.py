@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from pytest_hetgpu.extensions.inventories.base import Malformed
+from pytest_hetgpu.extensions.inventories.base import MalformedInventory
 from pytest_hetgpu.model.messages import show
 
 _BLANK = re.compile(r"[ \t\n\r]*")
@@ -18,7 +18,7 @@ _MOST_LINES = 300
 Path = Sequence[str | int]
 
 
-class Document:
+class JsonText:
     """A JSON text; places in it are paths of keys and positions, like `("nodes", 3, "gres")`."""
 
     def __init__(self, text: str) -> None:
@@ -27,11 +27,11 @@ class Document:
         try:
             self.root: Any = _DECODER.decode(text)
         except json.JSONDecodeError as error:
-            raise Malformed(error.lineno, f"not JSON: {error.msg}, column {error.colno}") from None
+            raise MalformedInventory(error.lineno, f"not JSON: {error.msg}, column {error.colno}") from None
         except RecursionError:
-            raise Malformed(None, "not to be read: nested too deeply") from None
+            raise MalformedInventory(None, "not to be read: nested too deeply") from None
         except ValueError as error:  # a number of thousands of digits
-            raise Malformed(None, f"not to be read: {error}") from None
+            raise MalformedInventory(None, f"not to be read: {error}") from None
 
     def line(self, path: Path) -> int:
         """The line where a place starts, or the last of its surroundings that is there."""
@@ -51,7 +51,7 @@ class Document:
     def take(self, value: Any, kind: type, path: Path, what: str) -> Any:
         """A value that must be of a type; Malformed says where it is, and what it is instead."""
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            raise Malformed(self.line(path), f"{place(path)} must be {what}, not {show(value)}")
+            raise MalformedInventory(self.line(path), f"{place(path)} must be {what}, not {show(value)}")
         return value
 
     def _inside(self, at: int, wanted: str | int) -> int | None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-UNTOLD = "?"
+UNKNOWN_PLATFORM = "?"
 """The platform of a host that nothing but its name and groups may decide.
 
 It has accelerators, and the source does not tell whose; or the source names machines of all sorts.
@@ -20,7 +20,7 @@ It has accelerators, and the source does not tell whose; or the source names mac
 MOST_HOSTS = 200_000
 
 
-class Malformed(ValueError):
+class MalformedInventory(ValueError):
     """Text that is not what the source should be; `line` counts from 1, None where all of it is meant."""
 
     def __init__(self, line: int | None, text: str) -> None:
@@ -29,7 +29,7 @@ class Malformed(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ListedHost:
     """A host. `address` is what the other hosts call it, `name` what the source does, `line` where it says so.
 
     `engine_host` is where this machine reaches it, if elsewhere. `hardware` are names of the matrix that the
@@ -54,7 +54,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class SkippedEntry:
     """What was left out, and why; never a value that is secret."""
 
     name: str
@@ -63,15 +63,15 @@ class Left:
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class HostListing:
     """All that a source gave, each in its order. `secrets` are texts that it marks as such; they are redacted."""
 
-    found: tuple[Found, ...] = ()
-    left: tuple[Left, ...] = ()
+    found: tuple[ListedHost, ...] = ()
+    left: tuple[SkippedEntry, ...] = ()
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
 
-class Source(abc.ABC):
+class InventorySource(abc.ABC):
     """One kind of source. `title` is what a person calls it.
 
     `commands` print its text on this machine, the first that can; () where only a file can be read.
@@ -82,7 +82,7 @@ class Source(abc.ABC):
 
     @classmethod
     @abc.abstractmethod
-    def read(cls, text: str) -> Listing:
+    def read(cls, text: str) -> HostListing:
         """The hosts in a text. Malformed, with its line, for what cannot be one; nothing else, whatever it holds."""
 
 

@@ -9,7 +9,14 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from pytest_hetgpu.extensions.inventories.base import Found, Left, Listing, Malformed, Source, number
+from pytest_hetgpu.extensions.inventories.base import (
+    HostListing,
+    InventorySource,
+    ListedHost,
+    MalformedInventory,
+    SkippedEntry,
+    number,
+)
 from pytest_hetgpu.model.messages import known, show
 
 _HARDWARE = re.compile(r"\bhardware=([^\s,]+)")
@@ -19,7 +26,7 @@ _OTHERS = ("port", "ifhn", "binding", "topo", "boards", "sockets_max_slots", "co
 _KNOWN = (*_COUNTS, *_USERS, *_OTHERS)
 
 
-class Hostfile(Source):
+class HostfileSource(InventorySource):
     """A host a line. A host that is there again has the slots of both lines.
 
     After an `@` a number behind the colon is a port, else it is MPICH's number of ranks. `# hardware=NAME` in a line
@@ -29,41 +36,43 @@ class Hostfile(Source):
     title = "hostfile of Open MPI, MPICH or ssh"
 
     @classmethod
-    def read(cls, text: str) -> Listing:
-        hosts: dict[tuple[str, str | None, str | None], Found] = {}
-        left: list[Left] = []
+    def read(cls, text: str) -> HostListing:
+        hosts: dict[tuple[str, str | None, str | None], ListedHost] = {}
+        left: list[SkippedEntry] = []
         for line, row in enumerate(text.splitlines(), 1):
             said, _, comment = row.partition("#")
             tokens = said.replace(" =", "=").replace("= ", "=").split()
             if not tokens:
                 continue
             if tokens[0].startswith("^"):
-                left.append(Left(tokens[0][1:], "is excluded by ^", line))
+                left.append(SkippedEntry(tokens[0][1:], "is excluded by ^", line))
                 continue
             found = _host(tokens, tuple(_HARDWARE.findall(comment)), line)
             if found.slots == 0:
-                left.append(Left(found.name, "has no slots", line))
+                left.append(SkippedEntry(found.name, "has no slots", line))
                 continue
             key = found.address, found.user, found.port
             first = hosts.setdefault(key, found)
             if first is not found:
                 hardware = tuple(dict.fromkeys((*first.hardware, *found.hardware)))
                 hosts[key] = replace(first, slots=(first.slots or 1) + (found.slots or 1), hardware=hardware)
-        return Listing(tuple(hosts.values()), tuple(left))
+        return HostListing(tuple(hosts.values()), tuple(left))
 
 
-def _host(tokens: list[str], hardware: tuple[str, ...], line: int) -> Found:
+def _host(tokens: list[str], hardware: tuple[str, ...], line: int) -> ListedHost:
     first, *settings = tokens
     if first.startswith("+"):
-        raise Malformed(line, f"{show(first)} counts hosts of an allocation; here a host has a name or an address")
+        raise MalformedInventory(
+            line, f"{show(first)} counts hosts of an allocation; here a host has a name or an address"
+        )
     user, at, address = first.rpartition("@")
     address, count = _behind_colon(address, line)
     port, slots = (count, None) if at else (None, number(count) if count is not None else None)
     if count is not None and not at and slots is None:
-        raise Malformed(line, f"{show(first)}: what follows the colon must be a number of ranks")
+        raise MalformedInventory(line, f"{show(first)}: what follows the colon must be a number of ranks")
     if at and not user:
-        raise Malformed(line, f"{show(first)} has no user before the @")
-    found = Found(address, address, line, user=user or None, port=port, slots=slots, hardware=hardware)
+        raise MalformedInventory(line, f"{show(first)} has no user before the @")
+    found = ListedHost(address, address, line, user=user or None, port=port, slots=slots, hardware=hardware)
     for setting in settings:
         found = _set(found, setting, line)
     return found
@@ -74,18 +83,20 @@ def _behind_colon(text: str, line: int) -> tuple[str, str | None]:
     if text.startswith("["):
         address, closed, rest = text[1:].partition("]")
         if not closed or (rest and not rest.startswith(":")):
-            raise Malformed(line, f"{show(text)} is no address in brackets")
+            raise MalformedInventory(line, f"{show(text)} is no address in brackets")
         return address, rest[1:] if rest else None
     address, colon, rest = text.partition(":")
     return (text, None) if ":" in rest or not colon else (address, rest)
 
 
-def _set(found: Found, setting: str, line: int) -> Found:
+def _set(found: ListedHost, setting: str, line: int) -> ListedHost:
     name, equals, value = setting.partition("=")
     if not equals:
-        raise Malformed(line, f"{show(setting)} is no setting like slots=4; one host stands in a line")
+        raise MalformedInventory(line, f"{show(setting)} is no setting like slots=4; one host stands in a line")
     if name not in _KNOWN:
-        raise Malformed(line, f"unknown setting {show(name)} of {found.name} {known(name, _KNOWN, len(_KNOWN))}")
+        raise MalformedInventory(
+            line, f"unknown setting {show(name)} of {found.name} {known(name, _KNOWN, len(_KNOWN))}"
+        )
     if name in _USERS:
         return replace(found, user=value)
     if name == "port":
@@ -96,5 +107,7 @@ def _set(found: Found, setting: str, line: int) -> Found:
         return found
     count = number(value)
     if count is None:
-        raise Malformed(line, f"{setting.partition('=')[0]} of {found.name} must be a number, not {show(value)}")
+        raise MalformedInventory(
+            line, f"{setting.partition('=')[0]} of {found.name} must be a number, not {show(value)}"
+        )
     return replace(found, slots=count) if name in ("slots", "cpus", "count") else found

@@ -9,9 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pytest_hetgpu.extensions.inventories._gpus import DEVICES, told
-from pytest_hetgpu.extensions.inventories._json import Document, Path
-from pytest_hetgpu.extensions.inventories.base import MOST_HOSTS, Found, Left, Listing, Malformed, Source, number
+from pytest_hetgpu.extensions.inventories._gpus import DEVICES, identify
+from pytest_hetgpu.extensions.inventories._json import JsonText, Path
+from pytest_hetgpu.extensions.inventories.base import (
+    MOST_HOSTS,
+    HostListing,
+    InventorySource,
+    ListedHost,
+    MalformedInventory,
+    SkippedEntry,
+    number,
+)
 from pytest_hetgpu.model.kubernetes import GPUS
 
 _MARKS = {"cuda": ("nvidia.com/gpu.present", "nvidia.com/gpu.product"), "rocm": ("amd.com/gpu.device-id",)}
@@ -24,7 +32,7 @@ _GROUPS = (
 )
 
 
-class Kubernetes(Source):
+class KubernetesSource(InventorySource):
     """Nodes that are ready and take pods. The label `hetgpu/hardware` names the hardware of the matrix that one is.
 
     The platform is that of the GPUs that can be asked for; the instruction set comes from NVIDIA's compute capability,
@@ -35,31 +43,31 @@ class Kubernetes(Source):
     commands = (("kubectl", "get", "nodes", "-o", "json", "--request-timeout=15s"),)
 
     @classmethod
-    def read(cls, text: str) -> Listing:
-        document = Document(text)
+    def read(cls, text: str) -> HostListing:
+        document = JsonText(text)
         root = document.root
         if not isinstance(root, dict) or not ("items" in root or root.get("kind") == "Node"):
-            raise Malformed(1, "is no list of nodes: give what `kubectl get nodes -o json` prints")
+            raise MalformedInventory(1, "is no list of nodes: give what `kubectl get nodes -o json` prints")
         single = "items" not in root
         items = [root] if single else document.take(root["items"], list, ("items",), "a list")
         if len(items) > MOST_HOSTS:
-            raise Malformed(None, f"names more than {MOST_HOSTS:,} nodes")
-        found: list[Found] = []
-        left: list[Left] = []
+            raise MalformedInventory(None, f"names more than {MOST_HOSTS:,} nodes")
+        found: list[ListedHost] = []
+        left: list[SkippedEntry] = []
         for index, item in enumerate(items):
             path: Path = () if single else ("items", index)
             one = _judged(_Item(document, document.take(item, dict, path, "a map"), path))
-            if isinstance(one, Found):
+            if isinstance(one, ListedHost):
                 found.append(one)
             elif one:
                 left.append(one)
-        return Listing(tuple(found), tuple(left))
+        return HostListing(tuple(found), tuple(left))
 
 
 class _Item:
     """One node, and where it stands."""
 
-    def __init__(self, document: Document, item: Mapping[str, Any], path: Path) -> None:
+    def __init__(self, document: JsonText, item: Mapping[str, Any], path: Path) -> None:
         self._document, self._item, self.path = document, item, path
 
     def at(self, *keys: str) -> dict[str, Any]:
@@ -90,24 +98,26 @@ class _Item:
         return self._document.where(self.path)
 
 
-def _judged(item: _Item) -> Found | Left | None:
+def _judged(item: _Item) -> ListedHost | SkippedEntry | None:
     name = item.name()
     line = item.line()
     if why := _unusable(item):
-        return Left(name, why, line)
+        return SkippedEntry(name, why, line)
     labels = {key: value for key, value in item.at("metadata", "labels").items() if isinstance(value, str)}
     allocatable = item.at("status", "allocatable")
     counts = {platform: _count(allocatable.get(resource)) for platform, resource in GPUS.items()}
     there = [platform for platform, count in counts.items() if count]
     if len(there) > 1:
-        return Left(name, "has GPUs of both NVIDIA and AMD: a host is of one kind", line)
+        return SkippedEntry(name, "has GPUs of both NVIDIA and AMD: a host is of one kind", line)
     if not there:
         for platform, marks in _MARKS.items():
             if any(labels.get(mark, "false") not in ("", "false") for mark in marks):
                 resource = GPUS[platform]
-                return Left(name, f"has a GPU by its labels, but offers none: allocatable has no {resource}", line)
+                return SkippedEntry(
+                    name, f"has a GPU by its labels, but offers none: allocatable has no {resource}", line
+                )
     platform = there[0] if there else ""
-    return Found(
+    return ListedHost(
         address=_address(item) or name,
         name=name,
         line=line,
@@ -149,9 +159,9 @@ def _arch(platform: str, labels: Mapping[str, str]) -> str:
         major, minor = (labels.get(f"nvidia.com/gpu.compute.{part}", "") for part in ("major", "minor"))
         if number(major) is not None and number(minor) is not None:
             return f"sm_{major}{minor}"
-        return told(labels.get("nvidia.com/gpu.product", ""))[1]
+        return identify(labels.get("nvidia.com/gpu.product", ""))[1]
     if platform == "rocm":
         device = next((labels[key] for start in _AMD if (key := f"{start}device-id") in labels), "")
         product = next((labels[key] for start in _AMD if (key := f"{start}product-name") in labels), "")
-        return DEVICES.get(device.lower().removeprefix("0x"), "") or told(product)[1]
+        return DEVICES.get(device.lower().removeprefix("0x"), "") or identify(product)[1]
     return ""

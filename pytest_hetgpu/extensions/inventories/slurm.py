@@ -11,17 +11,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pytest_hetgpu.extensions.inventories._gpus import told
+from pytest_hetgpu.extensions.inventories._gpus import identify
 from pytest_hetgpu.extensions.inventories._hostlist import expand
-from pytest_hetgpu.extensions.inventories._json import Document, Path
+from pytest_hetgpu.extensions.inventories._json import JsonText, Path
 from pytest_hetgpu.extensions.inventories.base import (
     MOST_HOSTS,
-    UNTOLD,
-    Found,
-    Left,
-    Listing,
-    Malformed,
-    Source,
+    UNKNOWN_PLATFORM,
+    HostListing,
+    InventorySource,
+    ListedHost,
+    MalformedInventory,
+    SkippedEntry,
     number,
 )
 from pytest_hetgpu.model.messages import show
@@ -87,7 +87,7 @@ class _Node:
     reason: str = ""
 
 
-class Slurm(Source):
+class SlurmSource(InventorySource):
     """Nodes that jobs can start on. `gres` tells the platform by its type; where it has none, the features do.
 
     Features and partitions are groups. A node that is down, drained or does not answer is left out, with its reason.
@@ -97,7 +97,7 @@ class Slurm(Source):
     commands = (("scontrol", "show", "nodes", "--json"), ("sinfo", "--json"), ("scontrol", "show", "nodes"))
 
     @classmethod
-    def read(cls, text: str) -> Listing:
+    def read(cls, text: str) -> HostListing:
         start = text.lstrip()[:1]
         told_of = _from_json(text) if start in ("{", "[") else _from_text(text)
         nodes: dict[str, _Node] = {}
@@ -108,31 +108,31 @@ class Slurm(Source):
                 first.features += node.features
                 first.gres = first.gres or node.gres
         if len(nodes) > MOST_HOSTS:
-            raise Malformed(None, f"names more than {MOST_HOSTS:,} nodes")
+            raise MalformedInventory(None, f"names more than {MOST_HOSTS:,} nodes")
         judged = [_judged(node) for node in nodes.values()]
-        found = tuple(one for one in judged if isinstance(one, Found))
-        return Listing(found, tuple(one for one in judged if isinstance(one, Left)))
+        found = tuple(one for one in judged if isinstance(one, ListedHost))
+        return HostListing(found, tuple(one for one in judged if isinstance(one, SkippedEntry)))
 
 
-def _judged(node: _Node) -> Found | Left:
+def _judged(node: _Node) -> ListedHost | SkippedEntry:
     reason = f" ({node.reason[:200]})" if node.reason else ""
     for state in node.states:
         plain = state.rstrip("*~#!%$@^+-").upper()
         if plain in _UNUSABLE:
-            return Left(node.name, f"is {plain.lower().replace('_', ' ')}{reason}", node.line)
+            return SkippedEntry(node.name, f"is {plain.lower().replace('_', ' ')}{reason}", node.line)
         sign = next((_SIGNS[sign] for sign in state if sign in _SIGNS), "")
         if sign:
-            return Left(node.name, f"{sign}{reason}", node.line)
+            return SkippedEntry(node.name, f"{sign}{reason}", node.line)
     types, gpus = _gpus(node.gres or "")
-    platform, arch = told(*types, *node.features) if gpus else ("", "")
-    if gpus and len({told(one) for one in types}) > 1:
-        return Left(node.name, f"has GPUs of several kinds ({show(node.gres)}): a host is of one", node.line)
-    return Found(
+    platform, arch = identify(*types, *node.features) if gpus else ("", "")
+    if gpus and len({identify(one) for one in types}) > 1:
+        return SkippedEntry(node.name, f"has GPUs of several kinds ({show(node.gres)}): a host is of one", node.line)
+    return ListedHost(
         address=node.address or node.name,
         name=node.name,
         line=node.line,
         groups=tuple(dict.fromkeys((*node.partitions, *node.features, *types))),
-        platform=(platform or UNTOLD) if gpus else "",
+        platform=(platform or UNKNOWN_PLATFORM) if gpus else "",
         arch=arch,
         gpus=None if node.gres is None else gpus,
     )
@@ -157,11 +157,11 @@ def _words(value: Any) -> list[str]:
 
 
 def _from_json(text: str) -> Iterable[_Node]:
-    document = Document(text)
+    document = JsonText(text)
     root = document.root
     key = next((key for key in ("nodes", "sinfo") if isinstance(root, dict) and key in root), None)
     if key is None:
-        raise Malformed(
+        raise MalformedInventory(
             1, "has neither nodes nor sinfo: give what `scontrol show nodes --json` or `sinfo --json` prints"
         )
     for index, entry in enumerate(document.take(root[key], list, (key,), "a list")):
@@ -170,7 +170,7 @@ def _from_json(text: str) -> Iterable[_Node]:
         yield from _of_sinfo(document, entry, index, line) if key == "sinfo" else _of_node(document, entry, index, line)
 
 
-def _of_node(document: Document, entry: Mapping[str, Any], index: int, line: int | None) -> Iterable[_Node]:
+def _of_node(document: JsonText, entry: Mapping[str, Any], index: int, line: int | None) -> Iterable[_Node]:
     path: Path = ("nodes", index)
     name = document.take(entry.get("name", entry.get("hostname")), str, (*path, "name"), "a node's name")
     yield _Node(
@@ -185,7 +185,7 @@ def _of_node(document: Document, entry: Mapping[str, Any], index: int, line: int
     )
 
 
-def _of_sinfo(document: Document, entry: Mapping[str, Any], index: int, line: int | None) -> Iterable[_Node]:
+def _of_sinfo(document: JsonText, entry: Mapping[str, Any], index: int, line: int | None) -> Iterable[_Node]:
     """A line of sinfo: nodes that are alike, of one partition."""
 
     def inner(name: str, key: str) -> Any:
@@ -224,7 +224,9 @@ def _from_text(text: str) -> Iterable[_Node]:
         if "names" in columns:
             yield from _of_table(columns, rows, line)
             return
-    raise Malformed(1, "is neither what `scontrol show nodes` prints nor a table of sinfo with a column NODELIST")
+    raise MalformedInventory(
+        1, "is neither what `scontrol show nodes` prints nor a table of sinfo with a column NODELIST"
+    )
 
 
 def _of_scontrol(rows: list[str]) -> Iterable[_Node]:
@@ -275,12 +277,12 @@ def _of_table(columns: list[str], rows: list[str], header: int) -> Iterable[_Nod
         if nobody or not cells or cells == rows[header - 1].split():
             continue
         if len(cells) < len(columns):
-            raise Malformed(line, f"has {len(cells)} columns, its heading in line {header} has {len(columns)}")
+            raise MalformedInventory(line, f"has {len(cells)} columns, its heading in line {header} has {len(columns)}")
         values = {name: cell for name, cell in zip(columns, cells, strict=True) if name}
         try:
             names = expand(values["names"], MOST_HOSTS - count) if values["names"] != "n/a" else []
         except ValueError as error:
-            raise Malformed(line, str(error)) from None
+            raise MalformedInventory(line, str(error)) from None
         count += len(names)
         for name in names:
             yield _Node(

@@ -8,7 +8,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-from pytest_hetgpu.extensions.inventories.base import MOST_HOSTS, UNTOLD, Found, Left, Listing, Malformed, Source
+from pytest_hetgpu.extensions.inventories.base import (
+    MOST_HOSTS,
+    UNKNOWN_PLATFORM,
+    HostListing,
+    InventorySource,
+    ListedHost,
+    MalformedInventory,
+    SkippedEntry,
+)
 from pytest_hetgpu.model.messages import show
 
 _WANTED = ("hostname", "user", "port", "identityfile", "proxyjump", "proxycommand")
@@ -30,7 +38,7 @@ class _Block:
         )
 
 
-class SshConfig(Source):
+class SshConfigSource(InventorySource):
     """Aliases without wildcards are hosts; what entries with wildcards say holds for them, too: the first value wins.
 
     `Match` and `Include` are not followed, and a host behind a jump or a proxy command is left out: nothing but the
@@ -41,7 +49,7 @@ class SshConfig(Source):
     title = "ssh configuration"
 
     @classmethod
-    def read(cls, text: str) -> Listing:
+    def read(cls, text: str) -> HostListing:
         blocks, left = _blocks(text)
         concrete = [block for block in blocks if any(map(_plain, block.patterns))]
         general = [block for block in blocks if not all(map(_plain, block.patterns))]
@@ -50,7 +58,9 @@ class SshConfig(Source):
             for alias in filter(_plain, block.patterns):
                 own.setdefault(alias, []).append(block)
         if len(own) > MOST_HOSTS or len(general) * len(own) > 10_000_000:
-            raise Malformed(None, f"names {len(own):,} hosts under {len(general):,} patterns, which is too many")
+            raise MalformedInventory(
+                None, f"names {len(own):,} hosts under {len(general):,} patterns, which is too many"
+            )
         found = []
         for alias, entries in own.items():
             held = [block for block in (*entries, *general) if block.holds(alias)]
@@ -59,36 +69,36 @@ class SshConfig(Source):
             for block in held:
                 settings = {**block.settings, **settings}
             host = _host(alias, entries[0].line, settings)
-            if isinstance(host, Found):
+            if isinstance(host, ListedHost):
                 found.append(host)
             else:
                 left.append(host)
-        return Listing(tuple(found), tuple(left))
+        return HostListing(tuple(found), tuple(left))
 
 
-def _host(alias: str, line: int, settings: dict[str, str]) -> Found | Left:
+def _host(alias: str, line: int, settings: dict[str, str]) -> ListedHost | SkippedEntry:
     for name in ("proxyjump", "proxycommand"):
         if settings.get(name, "none").lower() != "none":
             word = {"proxyjump": "ProxyJump", "proxycommand": "ProxyCommand"}[name]
             why = f"is behind a {word}: name it in a YAML inventory, by its alias in your own ssh configuration"
-            return Left(alias, why, line)
+            return SkippedEntry(alias, why, line)
     address = settings.get("hostname", alias).replace("%h", alias)
     key = settings.get("identityfile", "none").replace("%d", "~")
     for what, text in (("HostName", address), ("IdentityFile", key)):
         if "%" in text.replace("%%", ""):
-            return Left(alias, f"has a {what} that only ssh can write out ({show(text)})", line)
-    return Found(
+            return SkippedEntry(alias, f"has a {what} that only ssh can write out ({show(text)})", line)
+    return ListedHost(
         address=address,
         name=alias,
         line=line,
         user=settings.get("user"),
         port=settings.get("port"),
-        platform=UNTOLD,
+        platform=UNKNOWN_PLATFORM,
         key=None if key.lower() == "none" else key.replace("%%", "%"),
     )
 
 
-def _blocks(text: str) -> tuple[list[_Block], list[Left]]:
+def _blocks(text: str) -> tuple[list[_Block], list[SkippedEntry]]:
     """The entries in their order; what stands before the first holds for all hosts."""
     blocks, left = [_Block(("*",), 0)], []
     asleep = False
@@ -97,23 +107,23 @@ def _blocks(text: str) -> tuple[list[_Block], list[Left]]:
         if keyword == "host":
             patterns = tuple(_words(value, line))
             if not patterns:
-                raise Malformed(line, "Host names nothing")
+                raise MalformedInventory(line, "Host names nothing")
             blocks.append(_Block(patterns[:_MOST_PATTERNS], line))
             asleep = False
         elif keyword == "match":
             everyone = value.lower() in ("all", "final all")
             if not everyone:
                 left.append(
-                    Left(f"Match {value}"[:80], "cannot be decided without ssh; what it says is not used", line)
+                    SkippedEntry(f"Match {value}"[:80], "cannot be decided without ssh; what it says is not used", line)
                 )
             blocks += [_Block(("*",), line)] * everyone
             asleep = not everyone
         elif keyword == "include":
-            left.append(Left(f"Include {value}"[:80], "is not followed; give that file instead", line))
+            left.append(SkippedEntry(f"Include {value}"[:80], "is not followed; give that file instead", line))
         elif keyword in _WANTED and not asleep:
             words = [value] if keyword == "proxycommand" else list(_words(value, line))
             if not words:
-                raise Malformed(line, f"{row.split()[0]} has no value")
+                raise MalformedInventory(line, f"{row.split()[0]} has no value")
             blocks[-1].settings.setdefault(keyword, words[0])
     return blocks, left
 
@@ -125,7 +135,7 @@ def _split(row: str, line: int) -> tuple[str, str]:
         return "", ""
     found = re.match(r"([A-Za-z0-9]+)(?:\s*=\s*|\s+|$)(.*)", text)
     if not found:
-        raise Malformed(line, f"{show(text)} is no keyword with a value")
+        raise MalformedInventory(line, f"{show(text)} is no keyword with a value")
     return found[1].lower(), found[2]
 
 
@@ -133,7 +143,7 @@ def _words(value: str, line: int) -> Iterator[str]:
     try:
         yield from shlex.split(value, comments=True)
     except ValueError:
-        raise Malformed(line, f"{show(value)} has a quotation mark that is not closed") from None
+        raise MalformedInventory(line, f"{show(value)} has a quotation mark that is not closed") from None
 
 
 def _plain(pattern: str) -> bool:

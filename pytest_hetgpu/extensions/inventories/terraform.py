@@ -10,8 +10,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from pytest_hetgpu.extensions.inventories._json import Document, Path, place
-from pytest_hetgpu.extensions.inventories.base import MOST_HOSTS, UNTOLD, Found, Left, Listing, Malformed, Source
+from pytest_hetgpu.extensions.inventories._json import JsonText, Path, place
+from pytest_hetgpu.extensions.inventories.base import (
+    MOST_HOSTS,
+    UNKNOWN_PLATFORM,
+    HostListing,
+    InventorySource,
+    ListedHost,
+    MalformedInventory,
+    SkippedEntry,
+)
 from pytest_hetgpu.model.messages import show
 
 # What ends the name of an output that holds addresses; the longest that fits is taken off.
@@ -27,7 +35,7 @@ _DEEPEST = 6
 Side = str
 
 
-class Terraform(Source):
+class TerraformSource(InventorySource):
     """Hosts by the names of outputs.
 
     A sensitive output is left out; its texts are redacted from then on. A map with an address (`private_ip`, `ip`,
@@ -40,30 +48,30 @@ class Terraform(Source):
     title = "outputs of Terraform"
 
     @classmethod
-    def read(cls, text: str) -> Listing:
-        document = Document(text)
+    def read(cls, text: str) -> HostListing:
+        document = JsonText(text)
         outputs = document.take(document.root, dict, (), "a map of outputs, as `terraform output -json` prints it")
-        hosts: list[tuple[str, Side, Found]] = []
-        left: list[Left] = []
+        hosts: list[tuple[str, Side, ListedHost]] = []
+        left: list[SkippedEntry] = []
         secrets: list[str] = []
         for name, output in outputs.items():
             if not isinstance(output, dict) or "value" not in output:
-                raise Malformed(
+                raise MalformedInventory(
                     document.line((name,)),
                     f"{place((name,))} has no key 'value': give what `terraform output -json` prints, all of it",
                 )
             line = document.where((name,))
             if output.get("sensitive") is not False and output.get("sensitive") is not None:
-                left.append(Left(_name(name), "is sensitive", line))
+                left.append(SkippedEntry(_name(name), "is sensitive", line))
                 secrets += _texts(output["value"])
                 continue
             found = list(_hosts(document, name, output["value"]))
             if not found:
-                left.append(Left(_name(name), "holds no addresses by its name", line))
+                left.append(SkippedEntry(_name(name), "holds no addresses by its name", line))
             hosts += found
             if len(hosts) > MOST_HOSTS:
-                raise Malformed(line, f"names more than {MOST_HOSTS:,} hosts")
-        return Listing(tuple(_joined(hosts)), tuple(left), tuple(secrets))
+                raise MalformedInventory(line, f"names more than {MOST_HOSTS:,} hosts")
+        return HostListing(tuple(_joined(hosts)), tuple(left), tuple(secrets))
 
 
 def _name(name: str) -> str:
@@ -81,7 +89,7 @@ def _texts(value: Any) -> Iterator[str]:
             rest += one.values() if isinstance(one, dict) else one
 
 
-def _hosts(document: Document, name: str, value: Any) -> Iterator[tuple[str, Side, Found]]:
+def _hosts(document: JsonText, name: str, value: Any) -> Iterator[tuple[str, Side, ListedHost]]:
     named = _ADDRESS.match(name.lower())
     what = (name[: len(named["what"])] if named and named["what"] else "") or name
     side = "" if not named or not named["side"] else "public" if named["side"] in _PUBLIC else "private"
@@ -90,13 +98,15 @@ def _hosts(document: Document, name: str, value: Any) -> Iterator[tuple[str, Sid
         yield what, side, found
 
 
-def _below(document: Document, path: Path, value: Any, groups: tuple[str, ...], addresses: bool) -> Iterator[Found]:
+def _below(
+    document: JsonText, path: Path, value: Any, groups: tuple[str, ...], addresses: bool
+) -> Iterator[ListedHost]:
     """Every host in a value. Texts are only addresses where the output's name says so."""
     if len(path) > _DEEPEST:
         return
     if isinstance(value, str):
         if addresses and value:
-            yield Found(value, _called(groups), document.where(path), groups=groups, platform=UNTOLD)
+            yield ListedHost(value, _called(groups), document.where(path), groups=groups, platform=UNKNOWN_PLATFORM)
     elif isinstance(value, list):
         for index, item in enumerate(value):
             yield from _below(document, (*path, index), item, groups, addresses)
@@ -109,13 +119,15 @@ def _below(document: Document, path: Path, value: Any, groups: tuple[str, ...], 
             yield from _below(document, (*path, key), item, (*groups, key), addresses)
 
 
-def _host(document: Document, path: Path, value: dict[str, Any], own: dict[str, str], groups: tuple[str, ...]) -> Found:
+def _host(
+    document: JsonText, path: Path, value: dict[str, Any], own: dict[str, str], groups: tuple[str, ...]
+) -> ListedHost:
     address = next(iter(own.values()))
     here = next((own[key] for key in _FROM_HERE if key in own), "")
     texts = {key: value[key] for key in ("user", "key", "hardware", "instance_type", "name") if _text(value.get(key))}
     port = value.get("port")
     more = (texts[key] for key in ("instance_type", "name") if key in texts)
-    return Found(
+    return ListedHost(
         address=address,
         name=texts.get("name", _called(groups)),
         line=document.where(path),
@@ -125,7 +137,7 @@ def _host(document: Document, path: Path, value: dict[str, Any], own: dict[str, 
         key=texts.get("key"),
         hardware=tuple(filter(None, [texts.get("hardware")])),
         groups=(*groups, *more),
-        platform=UNTOLD,
+        platform=UNKNOWN_PLATFORM,
     )
 
 
@@ -137,9 +149,9 @@ def _called(groups: tuple[str, ...]) -> str:
     return groups[-1] if len(groups) > 2 else groups[0]
 
 
-def _joined(hosts: list[tuple[str, Side, Found]]) -> Iterator[Found]:
+def _joined(hosts: list[tuple[str, Side, ListedHost]]) -> Iterator[ListedHost]:
     """Hosts in their order; a public list becomes the way to a private one of the same things and length."""
-    sides: dict[str, dict[Side, list[Found]]] = {}
+    sides: dict[str, dict[Side, list[ListedHost]]] = {}
     for what, side, found in hosts:
         sides.setdefault(what, {}).setdefault(side, []).append(found)
     ways = {

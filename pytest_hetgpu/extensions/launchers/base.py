@@ -11,7 +11,7 @@ from pytest_hetgpu.model.job import Command, RankContext, Stack
 
 
 @dataclass(frozen=True, slots=True)
-class Meeting:
+class Rendezvous:
     """Where ranks of torch.distributed find each other: a name of the first node that all nodes know, and a port."""
 
     address: str = "127.0.0.1"
@@ -19,7 +19,7 @@ class Meeting:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class LaunchRequest:
     """What a launcher is told. `stack` is the one that starts the ranks, which bring an interpreter of their own.
 
     `mca` holds for all contexts; `root`: it runs as root; `cores`: those of its host. `ssh_config` is the file by which
@@ -38,13 +38,13 @@ class Start:
     prefix: str = ""
     shared: bool = False
     programs: str = ""
-    meeting: Meeting = Meeting()
+    rendezvous: Rendezvous = Rendezvous()
 
 
 class Launcher(abc.ABC):
     """One way to start ranks. `apart`: each node is started by itself, and its ranks need not be consecutive."""
 
-    apart: ClassVar[bool] = False
+    per_node: ClassVar[bool] = False
 
     def unsuitable(self, stack: Stack, mca: Iterable[str], backend: str = "") -> str | None:
         """Why this launcher cannot start a stack's ranks with these MCA parameters, None when it can.
@@ -53,10 +53,10 @@ class Launcher(abc.ABC):
         """
         return None
 
-    def environment(self, meeting: Meeting) -> Mapping[str, str]:
+    def environment(self, meeting: Rendezvous) -> Mapping[str, str]:
         """Variables by which ranks of torch.distributed find each other, where this launcher does not tell them."""
         return {"MASTER_ADDR": meeting.address, "MASTER_PORT": str(meeting.port)}
 
     @abc.abstractmethod
-    def command(self, start: Start) -> Command:
+    def command(self, start: LaunchRequest) -> Command:
         """The one command that starts every context. Pure: the same start gives the same tokens."""

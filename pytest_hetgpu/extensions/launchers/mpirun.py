@@ -20,7 +20,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Sequence
 
-from pytest_hetgpu.extensions.launchers.base import Launcher, Start
+from pytest_hetgpu.extensions.launchers.base import Launcher, LaunchRequest
 from pytest_hetgpu.model.job import Command, RankContext, Stack
 
 LOCAL = "localhost"
@@ -40,7 +40,7 @@ class Mpirun(Launcher):
             else None
         )
 
-    def command(self, start: Start) -> Command:
+    def command(self, start: LaunchRequest) -> Command:
         groups = [tuple(group) for _, group in itertools.groupby(start.contexts, key=_what)]
         if start.stack.vendor != MPICH:
             return Command((start.stack.launcher, *_open_mpi(start, groups)), _alone(start))
@@ -56,13 +56,13 @@ def _what(context: RankContext) -> tuple[tuple[str, ...], tuple[tuple[str, str],
     return context.argv, tuple(sorted(context.env.items()))
 
 
-def _alone(start: Start) -> dict[str, str]:
+def _alone(start: LaunchRequest) -> dict[str, str]:
     """Give the variable by which Open MPI 4 needs no ssh; a parameter of the matrix beats it."""
     old = 0 < start.stack.major < 5
     return {"OMPI_MCA_plm": "isolated"} if old and not _hosted(start.contexts) and not start.ssh_config else {}
 
 
-def _open_mpi(start: Start, groups: Sequence[Group]) -> list[str]:
+def _open_mpi(start: LaunchRequest, groups: Sequence[Group]) -> list[str]:
     hosted = _hosted(start.contexts)
     tokens = ["--allow-run-as-root"] if start.root else []
     # Where hosts are given, so are their slots.
@@ -74,7 +74,7 @@ def _open_mpi(start: Start, groups: Sequence[Group]) -> list[str]:
     return tokens + _contexts(groups, hosted)
 
 
-def _daemons(start: Start) -> list[str]:
+def _daemons(start: LaunchRequest) -> list[str]:
     """How Open MPI's daemons get to the other hosts, and talk with each other (PRRTE's own names since 5)."""
     old = 0 < start.stack.major < 5
     option = "--mca" if old else "--prtemca"
@@ -91,7 +91,7 @@ def _daemons(start: Start) -> list[str]:
     ]
 
 
-def _hydra(start: Start, groups: Sequence[Group]) -> list[str]:
+def _hydra(start: LaunchRequest, groups: Sequence[Group]) -> list[str]:
     hosts = ["-hosts", _slots(start.contexts)] if _hosted(start.contexts) else []
     hosts += ["-iface", start.netdev] if start.ssh_config and start.netdev else []
     return hosts + _contexts(groups, hosted=False)

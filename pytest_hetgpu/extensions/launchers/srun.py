@@ -20,7 +20,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 
 from pytest_hetgpu.errors import NotHere
-from pytest_hetgpu.extensions.launchers.base import Launcher, Start
+from pytest_hetgpu.extensions.launchers.base import Launcher, LaunchRequest
 from pytest_hetgpu.model.job import Command, RankContext, Stack
 from pytest_hetgpu.model.slurm import Batch, mask
 
@@ -36,7 +36,7 @@ class Srun(Launcher):
         takes_none = names and stack.vendor == MPICH
         return f"of {stack.vendor} takes no MCA parameters; this cell sets {names}" if takes_none else None
 
-    def command(self, start: Start) -> Command:
+    def command(self, start: LaunchRequest) -> Command:
         """As `Launcher.command`. NotHere for nodes that no allocation holds, or that one component cannot start."""
         tokens = ["srun"]
         components = [tuple(found) for _, found in itertools.groupby(start.contexts, key=_group)]
@@ -50,7 +50,7 @@ def _group(context: RankContext) -> int | None:
     return context.batch.group if context.batch else None
 
 
-def _component(start: Start, contexts: Sequence[RankContext]) -> Iterator[str]:
+def _component(start: LaunchRequest, contexts: Sequence[RankContext]) -> Iterator[str]:
     first = contexts[0]
     batch = first.batch
     if batch is None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from pytest_hetgpu.extensions.launchers.base import Launcher, Meeting, Start
+from pytest_hetgpu.extensions.launchers.base import Launcher, LaunchRequest, Rendezvous
 from pytest_hetgpu.model.job import Command, RankContext, Stack
 
 MODULE = ("-m", "torch.distributed.run")
@@ -21,7 +21,7 @@ MODULE = ("-m", "torch.distributed.run")
 class Torchrun(Launcher):
     """The torchrun of each node's interpreter. A rank that fails ends the job: there are no restarts."""
 
-    apart = True
+    per_node = True
 
     def unsuitable(self, stack: Stack, mca: Iterable[str], backend: str = "") -> str | None:
         if not backend:
@@ -33,11 +33,11 @@ class Torchrun(Launcher):
         names = ", ".join(sorted(mca))
         return f"takes no MCA parameters; this cell sets {names}" if names else None
 
-    def environment(self, meeting: Meeting) -> Mapping[str, str]:
+    def environment(self, meeting: Rendezvous) -> Mapping[str, str]:
         # Before each line of --tee stands the rank among all, not the one on its node, which two nodes share.
         return {"TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE": "[${role_name}${rank}]:"}
 
-    def command(self, start: Start) -> Command:
+    def command(self, start: LaunchRequest) -> Command:
         tokens = [start.stack.interpreter, f"{start.programs}/torchruns.py"]
         tokens += ["--ssh-config", start.ssh_config] if start.ssh_config else []
         for index, context in enumerate(start.contexts):
@@ -50,7 +50,7 @@ class Torchrun(Launcher):
         return Command(tuple(tokens))
 
 
-def _agent(start: Start, index: int, context: RankContext) -> Iterator[str]:
+def _agent(start: LaunchRequest, index: int, context: RankContext) -> Iterator[str]:
     interpreter, *program = context.argv
     script = program[:1] and program[0].endswith(".py")
     yield from (interpreter, *MODULE) if script else (start.stack.interpreter, *MODULE)
@@ -58,7 +58,7 @@ def _agent(start: Start, index: int, context: RankContext) -> Iterator[str]:
     if len(start.contexts) == 1:
         yield "--standalone"
     else:
-        meeting = start.meeting
+        meeting = start.rendezvous
         yield from ("--node-rank", str(index), "--rdzv-backend", "c10d", "--rdzv-id", str(meeting.port))
         yield from ("--rdzv-endpoint", f"{meeting.address}:{meeting.port}")
         yield from ("--rdzv-conf", f"is_host={'true' if index == 0 else 'false'}")

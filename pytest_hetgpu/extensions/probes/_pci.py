@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from pytest_hetgpu.extensions.probes.base import Seen
+from pytest_hetgpu.extensions.probes.base import RawFacts
 
 ROOT = "/sys/bus/pci/devices"
 FILES = tuple(f"{ROOT}/*/{name}" for name in ("vendor", "device", "class", "resource"))
@@ -15,7 +15,7 @@ AMD, NVIDIA = "0x1002", "0x10de"
 _ACCELERATOR = re.compile(r"0x(?:03|12)")
 
 
-class Device(NamedTuple):
+class PciDevice(NamedTuple):
     """One accelerator: its address (`0000:00:1e.0`), its vendor's number for it, and its largest BAR in bytes."""
 
     address: str
@@ -23,17 +23,17 @@ class Device(NamedTuple):
     bar: int | None
 
 
-def accelerators(seen: Seen, vendor: str) -> Iterator[Device]:
+def accelerators(raw: RawFacts, vendor: str) -> Iterator[PciDevice]:
     """The accelerators of a vendor."""
-    for match, text in seen.texts(rf"{ROOT}/([^/]+)/vendor"):
+    for match, text in raw.texts(rf"{ROOT}/([^/]+)/vendor"):
         folder = f"{ROOT}/{match[1]}"
-        if text == vendor and _ACCELERATOR.match(seen.text(f"{folder}/class") or ""):
-            yield Device(match[1], seen.text(f"{folder}/device") or "", largest_bar(seen.text(f"{folder}/resource")))
+        if text == vendor and _ACCELERATOR.match(raw.text(f"{folder}/class") or ""):
+            yield PciDevice(match[1], raw.text(f"{folder}/device") or "", largest_bar(raw.text(f"{folder}/resource")))
 
 
-def looked(seen: Seen) -> bool:
+def looked(raw: RawFacts) -> bool:
     """Whether any PCI device is to be seen: a machine without the bus, or a container without it, shows none."""
-    return any(path.startswith(ROOT) for path in seen.files)
+    return any(path.startswith(ROOT) for path in raw.files)
 
 
 def largest_bar(resource: str | None) -> int | None:

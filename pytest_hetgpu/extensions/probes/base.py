@@ -17,7 +17,7 @@ from pytest_hetgpu.model.facts import Fact, Facts, Value, absent, found, unknown
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class CommandOutput:
     """What a command on a node came to; `rc` is None where it did not end by itself, and `why` says what happened."""
 
     rc: int | None
@@ -32,14 +32,14 @@ class Ran:
         return self.rc == 0
 
     @property
-    def trouble(self) -> str:
+    def error(self) -> str:
         """Why it has no answer, in a few words."""
         telling = self.err.strip().splitlines()[-1:] or self.out.strip().splitlines()[:1]
         return self.why or (f"exit {self.rc}" + (f": {telling[0].strip()[:200]}" if telling else ""))
 
 
 @dataclass(frozen=True, slots=True)
-class Path:
+class NodePath:
     """A path on a node: where it leads, and what we may do there (letters of `rw`)."""
 
     real: str
@@ -47,26 +47,26 @@ class Path:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class RawFacts:
     """What a node answered. Maps keep the order in which a loader would look; sizes are bytes."""
 
     system: Mapping[str, Any] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
     unread: Mapping[str, str] = field(default_factory=dict)
-    paths: Mapping[str, Path] = field(default_factory=dict)
+    paths: Mapping[str, NodePath] = field(default_factory=dict)
     space: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     strings: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
-    commands: Mapping[str, Ran] = field(default_factory=dict)
+    commands: Mapping[str, CommandOutput] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, answer: Mapping[str, Any]) -> Seen:
+    def of(cls, answer: Mapping[str, Any]) -> RawFacts:
         """The answer of `remote/look.py`. Raises KeyError, TypeError or AttributeError for one of another shape."""
         return cls(
             system=dict(answer.get("system", {})),
             files=dict(answer.get("files", {})),
             unread=dict(answer.get("unread", {})),
-            paths={path: Path(str(one["real"]), str(one["may"])) for path, one in answer.get("paths", {}).items()},
+            paths={path: NodePath(str(one["real"]), str(one["may"])) for path, one in answer.get("paths", {}).items()},
             space=dict(answer.get("space", {})),
             strings=dict(answer.get("strings", {})),
             commands={name: _ran(one) for name, one in answer.get("commands", {}).items()},
@@ -84,30 +84,30 @@ class Seen:
             if match:
                 yield match, text.strip()
 
-    def there(self, pattern: str) -> tuple[str, ...]:
+    def existing(self, pattern: str) -> tuple[str, ...]:
         """Paths that match a glob (`*` crosses slashes), as they were asked for."""
         return tuple(path for path in self.paths if fnmatch.fnmatchcase(path, pattern))
 
-    def ran(self, name: str) -> Ran:
+    def command(self, name: str) -> CommandOutput:
         """What a command came to; one that was not asked for, or found no file to work on, is missing."""
-        return self.commands.get(name, Ran(None, missing=True, why="not here"))
+        return self.commands.get(name, CommandOutput(None, missing=True, why="not here"))
 
-    def each(self, name: str) -> Iterator[tuple[str, Ran]]:
+    def each(self, name: str) -> Iterator[tuple[str, CommandOutput]]:
         """The files that a command was run on, with what it came to."""
-        for key, ran in self.commands.items():
+        for key, result in self.commands.items():
             which, _, path = key.partition(" ")
             if which == name and path:
-                yield path, ran
+                yield path, result
 
 
-def _ran(one: Mapping[str, Any]) -> Ran:
+def _ran(one: Mapping[str, Any]) -> CommandOutput:
     if one.get("missing"):
-        return Ran(None, missing=True, why="no such program")
+        return CommandOutput(None, missing=True, why="no such program")
     if one.get("timeout"):
-        return Ran(None, why="took too long")
+        return CommandOutput(None, why="took too long")
     if "failed" in one:
-        return Ran(None, why=str(one["failed"]))
-    return Ran(int(one["rc"]), str(one["out"]), str(one["err"]))
+        return CommandOutput(None, why=str(one["failed"]))
+    return CommandOutput(int(one["rc"]), str(one["out"]), str(one["err"]))
 
 
 class Probe(abc.ABC):
@@ -122,11 +122,11 @@ class Probe(abc.ABC):
     commands: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     each: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     env: ClassVar[tuple[str, ...]] = ()
-    promises: ClassVar[tuple[str, ...]]
+    provides: ClassVar[tuple[str, ...]]
     """Names of the facts it always gives, found or not."""
 
     @abc.abstractmethod
-    def read(self, seen: Seen) -> Facts:
+    def read(self, raw: RawFacts) -> Facts:
         """The facts of this subject, by name. Pure; every one of `promises` is among them."""
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pytest_hetgpu.extensions.probes import _pci
-from pytest_hetgpu.extensions.probes.base import Probe, Seen, first, or_unknown
+from pytest_hetgpu.extensions.probes.base import Probe, RawFacts, first, or_unknown
 from pytest_hetgpu.model.facts import Fact, Facts, absent, found, unknown
 
 _FIELDS = ("index", "name", "compute_cap", "memory.total", "pci.bus_id")
 
 
-class Cuda(Probe):
+class CudaProbe(Probe):
     """By `nvidia-smi`; without it by /proc/driver/nvidia and the PCI bus, which do not tell the compute capability."""
 
     title = "CUDA"
@@ -19,31 +19,31 @@ class Cuda(Probe):
     }
     files = ("/proc/driver/nvidia/version", "/usr/local/cuda/version.json", "/usr/local/cuda/version.txt", *_pci.FILES)
     paths = ("/dev/nvidia*",)
-    promises = ("cuda.devices", "cuda.arch", "cuda.driver", "cuda.version", "cuda.toolkit")
+    provides = ("cuda.devices", "cuda.arch", "cuda.driver", "cuda.version", "cuda.toolkit")
 
-    def read(self, seen: Seen) -> Facts:
+    def read(self, raw: RawFacts) -> Facts:
         toolkit = first(
-            r'"cuda"\s*:\s*\{[^}]*"version"\s*:\s*"([^"]+)"', seen.text("/usr/local/cuda/version.json") or ""
+            r'"cuda"\s*:\s*\{[^}]*"version"\s*:\s*"([^"]+)"', raw.text("/usr/local/cuda/version.json") or ""
         )
-        toolkit = toolkit or first(r"CUDA Version (\S+)", seen.text("/usr/local/cuda/version.txt") or "")
-        header = seen.ran("nvidia-smi-memory").out
-        driver = first(r"^NVRM version:.*?\s(\d+\.\d[\d.]*)\s", seen.text("/proc/driver/nvidia/version") or "")
+        toolkit = toolkit or first(r"CUDA Version (\S+)", raw.text("/usr/local/cuda/version.txt") or "")
+        header = raw.command("nvidia-smi-memory").out
+        driver = first(r"^NVRM version:.*?\s(\d+\.\d[\d.]*)\s", raw.text("/proc/driver/nvidia/version") or "")
         driver = driver or first(r"^Driver Version\s*: (\S+)", header)
         return {
-            **self._devices(seen),
-            "cuda.driver": found(driver) if driver else self._none(seen),
+            **self._devices(raw),
+            "cuda.driver": found(driver) if driver else self._none(raw),
             "cuda.version": or_unknown(first(r"^CUDA Version\s*: (\d\S*)", header), "nvidia-smi does not tell")
             if driver
-            else self._none(seen),
+            else self._none(raw),
             "cuda.toolkit": found(toolkit) if toolkit else absent("no /usr/local/cuda/version.json"),
         }
 
-    def _devices(self, seen: Seen) -> Facts:
-        ran = seen.ran("nvidia-smi")
-        rows = [[word.strip() for word in line.split(",")] for line in ran.out.splitlines()] if ran.ok else []
+    def _devices(self, raw: RawFacts) -> Facts:
+        result = raw.command("nvidia-smi")
+        rows = [[word.strip() for word in line.split(",")] for line in result.out.splitlines()] if result.ok else []
         rows = [row for row in rows if len(row) == len(_FIELDS)]
         if not rows:
-            return dict.fromkeys(("cuda.devices", "cuda.arch"), self._none(seen))
+            return dict.fromkeys(("cuda.devices", "cuda.arch"), self._none(raw))
         archs = tuple(dict.fromkeys(f"sm_{row[2].replace('.', '')}" for row in rows if row[2][:1].isdigit()))
         return {
             "cuda.devices": found(tuple(f"{row[0]}: {row[1]}, {row[3]} MiB, {_pci.plain(row[4])}" for row in rows)),
@@ -51,15 +51,15 @@ class Cuda(Probe):
         }
 
     @staticmethod
-    def _none(seen: Seen) -> Fact:
+    def _none(raw: RawFacts) -> Fact:
         """Why there is no device: certain where neither driver nor bus shows one."""
-        ran = seen.ran("nvidia-smi")
-        driver = bool(seen.text("/proc/driver/nvidia/version"))
-        devices = list(_pci.accelerators(seen, _pci.NVIDIA))
-        if driver or (not ran.missing and "No devices were found" not in ran.out and not ran.ok and devices):
-            return unknown(f"the driver is loaded, but nvidia-smi does not answer: {ran.trouble}")
+        result = raw.command("nvidia-smi")
+        driver = bool(raw.text("/proc/driver/nvidia/version"))
+        devices = list(_pci.accelerators(raw, _pci.NVIDIA))
+        if driver or (not result.missing and "No devices were found" not in result.out and not result.ok and devices):
+            return unknown(f"the driver is loaded, but nvidia-smi does not answer: {result.error}")
         if devices:
             return absent(
                 f"a device of NVIDIA's ({devices[0].device} at {devices[0].address}) is there, but not its driver"
             )
-        return absent("no device of NVIDIA's" if _pci.looked(seen) else "no driver of NVIDIA's")
+        return absent("no device of NVIDIA's" if _pci.looked(raw) else "no driver of NVIDIA's")

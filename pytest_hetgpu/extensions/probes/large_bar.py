@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 
 from pytest_hetgpu.extensions.probes import _pci
-from pytest_hetgpu.extensions.probes.base import Probe, Seen
+from pytest_hetgpu.extensions.probes.base import Probe, RawFacts
 from pytest_hetgpu.model.facts import Fact, Facts, absent, found, unknown
 
 _VRAM = "mem_info_vram_total"
 _VISIBLE = "mem_info_vis_vram_total"
 
 
-class LargeBar(Probe):
+class LargeBarProbe(Probe):
     """`yes` where the largest BAR of every device covers its memory.
 
     AMD: amdgpu says how much memory there is and how much of it the host sees; without these the BAR in the PCI
@@ -21,17 +21,17 @@ class LargeBar(Probe):
 
     title = "Large BAR"
     files = (*_pci.FILES, f"{_pci.ROOT}/*/{_VRAM}", f"{_pci.ROOT}/*/{_VISIBLE}")
-    promises = ("large_bar.rocm", "large_bar.cuda", "large_bar.devices")
+    provides = ("large_bar.rocm", "large_bar.cuda", "large_bar.devices")
 
-    def read(self, seen: Seen) -> Facts:
-        amd = {device.address: self._amd(seen, device) for device in _pci.accelerators(seen, _pci.AMD)}
-        nvidia = self._nvidia(seen.ran("nvidia-smi-memory").out)
+    def read(self, raw: RawFacts) -> Facts:
+        amd = {device.address: self._amd(raw, device) for device in _pci.accelerators(raw, _pci.AMD)}
+        nvidia = self._nvidia(raw.command("nvidia-smi-memory").out)
         known = {address: sizes for address, sizes in {**amd, **nvidia}.items() if sizes}
         shown = tuple(f"{one}: {_pci.mebibytes(a)} of {_pci.mebibytes(b)}" for one, (a, b) in known.items())
         return {
             "large_bar.rocm": self._verdict(amd, "AMD"),
-            "large_bar.cuda": self._verdict(nvidia or dict.fromkeys(self._cards(seen)), "NVIDIA"),
-            "large_bar.devices": self._shown(shown, bool(amd or self._cards(seen))),
+            "large_bar.cuda": self._verdict(nvidia or dict.fromkeys(self._cards(raw)), "NVIDIA"),
+            "large_bar.devices": self._shown(shown, bool(amd or self._cards(raw))),
         }
 
     @staticmethod
@@ -41,14 +41,14 @@ class LargeBar(Probe):
         return unknown("no device tells its sizes") if any_device else absent("no device of AMD's or NVIDIA's")
 
     @staticmethod
-    def _cards(seen: Seen) -> list[str]:
-        return [device.address for device in _pci.accelerators(seen, _pci.NVIDIA)]
+    def _cards(raw: RawFacts) -> list[str]:
+        return [device.address for device in _pci.accelerators(raw, _pci.NVIDIA)]
 
     @staticmethod
-    def _amd(seen: Seen, device: _pci.Device) -> tuple[int, int] | None:
+    def _amd(raw: RawFacts, device: _pci.PciDevice) -> tuple[int, int] | None:
         """Bytes that the host sees, and bytes that there are."""
         folder = f"{_pci.ROOT}/{device.address}"
-        total, visible = (seen.text(f"{folder}/{name}") or "" for name in (_VRAM, _VISIBLE))
+        total, visible = (raw.text(f"{folder}/{name}") or "" for name in (_VRAM, _VISIBLE))
         if not total.isdecimal():
             return None
         seen_bytes = int(visible) if visible.isdecimal() else device.bar

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from pytest_hetgpu.extensions.probes.base import Probe, Seen, first, or_unknown
+from pytest_hetgpu.extensions.probes.base import Probe, RawFacts, first, or_unknown
 from pytest_hetgpu.model.facts import Facts, absent, found, unknown
 
 # What `fi_info -l` does, without that program: fi_getinfo() with FI_PROV_ATTR_ONLY (1 << 54) lists every provider,
@@ -31,25 +31,25 @@ if lib.fi_getinfo(number, None, None, c.c_uint64(1 << 54), None, c.byref(info)) 
 """
 
 
-class Libfabric(Probe):
+class LibfabricProbe(Probe):
     """By `fi_info`, and by asking the library itself."""
 
     title = "libfabric"
     commands = {"fi_info": ("fi_info", "--version")}
     each = {"ofi": {"argv": ["{python}", "-SE", "-c", _ASK], "paths": ["{lib}/libfabric.so.1"], "first": 1}}
-    promises = ("libfabric", "libfabric.library", "libfabric.providers")
+    provides = ("libfabric", "libfabric.library", "libfabric.providers")
 
-    def read(self, seen: Seen) -> Facts:
-        path, ran = next(seen.each("ofi"), ("", None))
-        info = seen.ran("fi_info")
-        if ran is None and info.missing:
-            return dict.fromkeys(self.promises, absent("neither fi_info nor libfabric"))
-        said = ran.out if ran else ""
+    def read(self, raw: RawFacts) -> Facts:
+        path, result = next(raw.each("ofi"), ("", None))
+        info = raw.command("fi_info")
+        if result is None and info.missing:
+            return dict.fromkeys(self.provides, absent("neither fi_info nor libfabric"))
+        said = result.out if result else ""
         version = first(r"^version (\S+)", said) or first(r"^libfabric: (\S+)", info.out)
         # Hooks and offloads are libfabric's own tools, no way to another node.
         listed = re.findall(r"^provider (?!ofi_hook_|off_)(\S+)", said, re.MULTILINE)
         providers = tuple(dict.fromkeys(listed))
-        trouble = ran.trouble if ran else "no libfabric in the loader's folders"
+        trouble = result.error if result else "no libfabric in the loader's folders"
         return {
             "libfabric": found(version) if version else unknown(f"libfabric: {trouble}"),
             "libfabric.library": found(path) if path else unknown(trouble),

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from pytest_hetgpu.extensions.probes.base import Probe, Ran, Seen
+from pytest_hetgpu.extensions.probes.base import CommandOutput, Probe, RawFacts
 from pytest_hetgpu.model.facts import Facts, absent, found, unknown
 
 _PATHS = (
@@ -31,27 +31,27 @@ _MISSING = re.compile(
 )
 
 
-class Libraries(Probe):
+class LibrariesProbe(Probe):
     """`libraries` are those that were looked at, `libraries.unresolved` is what they lack, as `LIBRARY: NEEDED`."""
 
     title = "Libraries"
     each = {"ldd": {"argv": ["{ldd}"], "paths": list(_PATHS), "first": 48}}
-    promises = ("libraries", "libraries.unresolved")
+    provides = ("libraries", "libraries.unresolved")
 
-    def read(self, seen: Seen) -> Facts:
-        ran = dict(seen.each("ldd"))
-        if not ran:
-            return {name: absent("none of the key libraries is here") for name in self.promises}
-        read = {path: one for path, one in ran.items() if one.rc is not None and (one.out or one.err)}
+    def read(self, raw: RawFacts) -> Facts:
+        result = dict(raw.each("ldd"))
+        if not result:
+            return {name: absent("none of the key libraries is here") for name in self.provides}
+        read = {path: one for path, one in result.items() if one.rc is not None and (one.out or one.err)}
         if not read:
-            why = f"ldd: {next(iter(ran.values())).trouble}"
-            return {"libraries": found(tuple(ran)), "libraries.unresolved": unknown(why)}
+            why = f"ldd: {next(iter(result.values())).error}"
+            return {"libraries": found(tuple(result)), "libraries.unresolved": unknown(why)}
         missing = tuple(dict.fromkeys(self._unresolved(read)))
         resolved = absent(f"all of {len(read)} libraries resolve")
-        return {"libraries": found(tuple(ran)), "libraries.unresolved": found(missing) if missing else resolved}
+        return {"libraries": found(tuple(result)), "libraries.unresolved": found(missing) if missing else resolved}
 
     @staticmethod
-    def _unresolved(read: dict[str, Ran]) -> Iterator[str]:
-        for path, ran in read.items():
-            for match in _MISSING.finditer(ran.out + ran.err):
+    def _unresolved(read: dict[str, CommandOutput]) -> Iterator[str]:
+        for path, result in read.items():
+            for match in _MISSING.finditer(result.out + result.err):
                 yield f"{PurePosixPath(path).name}: {match[1] or match[2] or match[3]}"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import PurePosixPath
 
-from pytest_hetgpu.extensions.probes.base import Probe, Seen, first
+from pytest_hetgpu.extensions.probes.base import Probe, RawFacts, first
 from pytest_hetgpu.model.facts import Fact, Facts, absent, found, unknown
 
 # What mpi4py's wheels call their modules, by the number of the MPI's library (mpi4py/_mpiabi.py).
 _ABIS = {"libmpi.so.40": "openmpi", "libmpi.so.12": "mpich"}
 
 
-class Mpi4py(Probe):
+class Mpi4pyProbe(Probe):
     """By its package's metadata."""
 
     title = "mpi4py"
@@ -21,28 +21,28 @@ class Mpi4py(Probe):
         "{site}/mpi4py-*.egg-info",
     )
     paths = ("{site}/mpi4py/__init__.py", "{site}/mpi4py/MPI.*.so", *(f"{{lib}}/{name}" for name in _ABIS))
-    promises = ("mpi4py", "mpi4py.library")
+    provides = ("mpi4py", "mpi4py.library")
 
-    def read(self, seen: Seen) -> Facts:
-        text = next((text for _, text in seen.texts(r".*/mpi4py-[^/]*(?:/METADATA|/PKG-INFO)?")), None)
-        library = self._library(seen)
+    def read(self, raw: RawFacts) -> Facts:
+        text = next((text for _, text in raw.texts(r".*/mpi4py-[^/]*(?:/METADATA|/PKG-INFO)?")), None)
+        library = self._library(raw)
         version = first(r"^Version: (\S+)", text) if text else None
         if version:
             return {"mpi4py": found(version), "mpi4py.library": library}
-        if seen.there("*/mpi4py/__init__.py"):
+        if raw.existing("*/mpi4py/__init__.py"):
             return {"mpi4py": unknown("its package does not tell its version"), "mpi4py.library": library}
-        return dict.fromkeys(self.promises, absent("not among the Python packages"))
+        return dict.fromkeys(self.provides, absent("not among the Python packages"))
 
     @staticmethod
-    def _library(seen: Seen) -> Fact:
+    def _library(raw: RawFacts) -> Fact:
         """The module that an import takes: a wheel has one for each MPI, and takes that of the MPI it finds first.
 
         Of several where that cannot be told.
         """
-        every = [PurePosixPath(path) for path in seen.there("*/mpi4py/MPI.*.so")]
+        every = [PurePosixPath(path) for path in raw.existing("*/mpi4py/MPI.*.so")]
         modules = [path for path in every if path.parent == every[0].parent]
         if len(modules) > 1:
-            libraries = [PurePosixPath(path) for name in _ABIS for path in seen.there(f"*/{name}")]
+            libraries = [PurePosixPath(path) for name in _ABIS for path in raw.existing(f"*/{name}")]
             prefix = str(modules[0]).partition("/lib/python")[0]
             beside = [path for path in libraries if str(path.parent) == f"{prefix}/lib"]
             abis = {_ABIS[path.name] for path in beside or libraries}

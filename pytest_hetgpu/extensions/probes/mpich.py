@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pytest_hetgpu.extensions.probes.base import Probe, Seen, first, or_unknown
+from pytest_hetgpu.extensions.probes.base import Probe, RawFacts, first, or_unknown
 from pytest_hetgpu.model.facts import Facts, absent, unknown
 
 
-class Mpich(Probe):
+class MpichProbe(Probe):
     """By `mpichversion`; Cray's MPICH, which has none, by `craympich` in the name of its library."""
 
     title = "MPICH"
@@ -17,19 +17,19 @@ class Mpich(Probe):
             "pattern": r"CRAY MPICH version \d+\.\d+\.\d+",
         }
     }
-    promises = ("mpich", "mpich.device", "mpich.configure", "craympich")
+    provides = ("mpich", "mpich.device", "mpich.configure", "craympich")
 
-    def read(self, seen: Seen) -> Facts:
-        cray = next((texts[0] for texts in seen.strings.get("craympich", {}).values() if texts), None)
-        ran = seen.ran("mpichversion")
+    def read(self, raw: RawFacts) -> Facts:
+        cray = next((texts[0] for texts in raw.strings.get("craympich", {}).values() if texts), None)
+        result = raw.command("mpichversion")
         facts = {"craympich": or_unknown(cray.split()[-1], "") if cray else absent("no library of Cray's")}
-        if not ran.ok:
-            rest = absent("no mpichversion") if ran.missing else unknown(f"mpichversion: {ran.trouble}")
-            return {**dict.fromkeys(self.promises[:3], rest), **facts}
+        if not result.ok:
+            rest = absent("no mpichversion") if result.missing else unknown(f"mpichversion: {result.error}")
+            return {**dict.fromkeys(self.provides[:3], rest), **facts}
         lines = {"mpich": "Version", "mpich.device": "Device", "mpich.configure": "configure"}
         return {
             **{
-                name: or_unknown(self._line(word, ran.out), "mpichversion does not tell")
+                name: or_unknown(self._line(word, result.out), "mpichversion does not tell")
                 for name, word in lines.items()
             },
             **facts,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 
-from pytest_hetgpu.extensions.probes.base import Probe, Seen, first, or_absent
+from pytest_hetgpu.extensions.probes.base import Probe, RawFacts, first, or_absent
 from pytest_hetgpu.model.facts import Fact, Facts, absent, found, unknown
 
 _NUMBERS = ("NCCL_MAJOR", "NCCL_MINOR", "NCCL_PATCH")
@@ -14,7 +14,7 @@ _NCCL = ("{lib}/libnccl.so.2", "{site}/nvidia/nccl/lib/libnccl.so.2")
 _RCCL = ("{lib}/librccl.so.1", "{site}/torch/lib/librccl.so*")
 
 
-class Nccl(Probe):
+class NcclProbe(Probe):
     """By file names, headers and packages: loading these libraries would take seconds.
 
     A plugin is libnccl-net.so or libnccl-net-NAME.so in the loader's folders (NCCL_NET_PLUGIN); RCCL takes
@@ -31,18 +31,18 @@ class Nccl(Probe):
         "{site}/nvidia_nccl_cu*.dist-info/METADATA",
     )
     env = ("NCCL_NET_PLUGIN", "NCCL_NET", "NCCL_IB_HCA", "NCCL_IB_GID_INDEX", "NCCL_SOCKET_IFNAME")
-    promises = ("nccl", "nccl.library", "nccl.plugins", "rccl", "rccl.library", "rccl.plugins")
+    provides = ("nccl", "nccl.library", "nccl.plugins", "rccl", "rccl.library", "rccl.plugins")
 
-    def read(self, seen: Seen) -> Facts:
-        nccl, rccl = (tuple(seen.there(f"*/lib{name}.so*")) for name in ("nccl", "rccl"))
-        packaged = next((first(r"^Version: (\S+)", text) for _, text in seen.texts(r".*/nvidia_nccl_cu.*")), None)
-        nccl_headers = (text for match, text in seen.texts(r".*/nccl\.h"))
-        rccl_headers = (text for match, text in seen.texts(r".*/rccl\.h"))
+    def read(self, raw: RawFacts) -> Facts:
+        nccl, rccl = (tuple(raw.existing(f"*/lib{name}.so*")) for name in ("nccl", "rccl"))
+        packaged = next((first(r"^Version: (\S+)", text) for _, text in raw.texts(r".*/nvidia_nccl_cu.*")), None)
+        nccl_headers = (text for match, text in raw.texts(r".*/nccl\.h"))
+        rccl_headers = (text for match, text in raw.texts(r".*/rccl\.h"))
         return {
-            **self._library("nccl", nccl, self._from_name(seen, nccl) or packaged or self._from(nccl_headers)),
-            "nccl.plugins": self._plugins(seen, "nccl-net"),
-            **self._library("rccl", rccl, self._from(rccl_headers) or self._from_name(seen, rccl)),
-            "rccl.plugins": self._plugins(seen, "nccl-net", "rccl-net", "rccl-anp"),
+            **self._library("nccl", nccl, self._from_name(raw, nccl) or packaged or self._from(nccl_headers)),
+            "nccl.plugins": self._plugins(raw, "nccl-net"),
+            **self._library("rccl", rccl, self._from(rccl_headers) or self._from_name(raw, rccl)),
+            "rccl.plugins": self._plugins(raw, "nccl-net", "rccl-net", "rccl-anp"),
         }
 
     @staticmethod
@@ -53,9 +53,9 @@ class Nccl(Probe):
         return {name: version_fact, f"{name}.library": found(paths[0])}
 
     @staticmethod
-    def _from_name(seen: Seen, paths: tuple[str, ...]) -> str | None:
+    def _from_name(raw: RawFacts, paths: tuple[str, ...]) -> str | None:
         """`libnccl.so.2.21.5` tells the version; `librccl.so.1.0.60202` tells that of its ROCm."""
-        names = (PurePosixPath(seen.paths[path].real).name for path in paths)
+        names = (PurePosixPath(raw.paths[path].real).name for path in paths)
         versions = (first(r"\.so\.(\d+\.\d+\.\d+)$", name) for name in names)
         return next(filter(None, versions), None)
 
@@ -68,6 +68,6 @@ class Nccl(Probe):
         return None
 
     @staticmethod
-    def _plugins(seen: Seen, *names: str) -> Fact:
-        paths = (path for name in names for path in seen.there(f"*/lib{name}*.so*"))
+    def _plugins(raw: RawFacts, *names: str) -> Fact:
+        paths = (path for name in names for path in raw.existing(f"*/lib{name}*.so*"))
         return or_absent(tuple(dict.fromkeys(paths)), "no network plugin in the loader's folders")

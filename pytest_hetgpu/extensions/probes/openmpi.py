@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from pytest_hetgpu.extensions.probes.base import Probe, Seen, first, or_absent
+from pytest_hetgpu.extensions.probes.base import Probe, RawFacts, first, or_absent
 from pytest_hetgpu.model.facts import Facts, absent, found, unknown
 
 _FRAMEWORKS = ("pml", "btl", "mtl", "coll", "accelerator")
@@ -15,7 +15,7 @@ _COMPONENT = re.compile(rf"mca_({'|'.join(_FRAMEWORKS)})_(\w+?)(?:_component|\.s
 _MODULES = ("openmpi", "openmpi/lib/openmpi3", "openmpi/lib/openmpi")
 
 
-class OpenMpi(Probe):
+class OpenMpiProbe(Probe):
     """`ompi_info --version`, and the components in libmpi, libopen-pal and in the modules beside them.
 
     The whole of `ompi_info` would open every module, which takes a quarter of a second.
@@ -30,31 +30,31 @@ class OpenMpi(Probe):
             "pattern": rf"(?<=\x00)mca_(?:{'|'.join(_FRAMEWORKS)})_\w+?_component(?=\x00)",
         }
     }
-    promises = ("openmpi", "openmpi.library", *(f"openmpi.{framework}" for framework in _FRAMEWORKS))
+    provides = ("openmpi", "openmpi.library", *(f"openmpi.{framework}" for framework in _FRAMEWORKS))
 
-    def read(self, seen: Seen) -> Facts:
-        ran, library = seen.ran("ompi_info"), next(iter(seen.strings.get("openmpi", {})), None)
-        if ran.missing and not library:
-            return dict.fromkeys(self.promises, absent("neither ompi_info nor its library"))
-        version = first(r"^Open MPI v?(\d\S*)", ran.out)
+    def read(self, raw: RawFacts) -> Facts:
+        result, library = raw.command("ompi_info"), next(iter(raw.strings.get("openmpi", {})), None)
+        if result.missing and not library:
+            return dict.fromkeys(self.provides, absent("neither ompi_info nor its library"))
+        version = first(r"^Open MPI v?(\d\S*)", result.out)
         facts = {
-            "openmpi": found(version) if version else unknown(f"ompi_info: {ran.trouble}"),
+            "openmpi": found(version) if version else unknown(f"ompi_info: {result.error}"),
             "openmpi.library": or_absent(library, "no libmpi.so.40 in the loader's folders"),
         }
-        has = dict.fromkeys(self._components(seen, library)) if library else {}
+        has = dict.fromkeys(self._components(raw, library)) if library else {}
         if not has:
-            return {**dict.fromkeys(self.promises, unknown("its library names no component")), **facts}
+            return {**dict.fromkeys(self.provides, unknown("its library names no component")), **facts}
         for framework in _FRAMEWORKS:
             names = tuple(sorted(name for kind, name in has if kind == framework))
             facts[f"openmpi.{framework}"] = or_absent(names, "no component of this kind")
         return facts
 
     @staticmethod
-    def _components(seen: Seen, library: str) -> Iterator[tuple[str, str]]:
+    def _components(raw: RawFacts, library: str) -> Iterator[tuple[str, str]]:
         home = PurePosixPath(library).parent
         folders = {str(home / folder) for folder in _MODULES}
-        modules = (path for path in seen.there("*/mca_*.so") if str(PurePosixPath(path).parent) in folders)
-        texts = (text for path, names in seen.strings["openmpi"].items() for text in names if _beside(path, home))
+        modules = (path for path in raw.existing("*/mca_*.so") if str(PurePosixPath(path).parent) in folders)
+        texts = (text for path, names in raw.strings["openmpi"].items() for text in names if _beside(path, home))
         for text in (*texts, *modules):
             match = _COMPONENT.search(text)
             if match and match[2] not in ("base", "base_selected"):

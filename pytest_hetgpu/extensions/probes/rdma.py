@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from pytest_hetgpu.extensions.probes.base import Probe, Seen, or_unknown
+from pytest_hetgpu.extensions.probes.base import Probe, RawFacts, or_unknown
 from pytest_hetgpu.model.facts import Fact, Facts, absent, found, unknown
 
 _IB = "/sys/class/infiniband"
@@ -17,7 +17,7 @@ _ZERO = "0000:0000:0000:0000:0000:0000:0000:0000"
 _ROCE_V2 = "RoCE v2"
 
 
-class Gid(NamedTuple):
+class GidEntry(NamedTuple):
     """A row of a port's GID table; `type` is `RoCE v2`, `IB/RoCE v1`, or empty where sysfs does not tell."""
 
     hca: str
@@ -42,7 +42,7 @@ class Gid(NamedTuple):
         return f"{self.row} {self.ipv4 or self.gid} {self.netdev or '-'} {self.type or '-'}"
 
 
-class Choice(NamedTuple):
+class GidChoice(NamedTuple):
     """What a RoCE job must name: `NCCL_IB_HCA`, `NCCL_IB_GID_INDEX`, `UCX_NET_DEVICES` (as `mlx5_0:1`); and why it."""
 
     hca: str
@@ -52,12 +52,12 @@ class Choice(NamedTuple):
     why: str
 
 
-def gids(seen: Seen) -> tuple[Gid, ...]:
+def gids(raw: RawFacts) -> tuple[GidEntry, ...]:
     """Every row of every GID table that is not empty, by HCA, port and index."""
-    return tuple(sorted(_rows(seen), key=lambda row: row[:3]))
+    return tuple(sorted(_rows(raw), key=lambda row: row[:3]))
 
 
-def table(facts: Mapping[str, Fact]) -> tuple[Gid, ...]:
+def table(facts: Mapping[str, Fact]) -> tuple[GidEntry, ...]:
     """The rows that a node's facts hold, as `gids` found them."""
     rows = []
     for name, fact in facts.items():
@@ -68,22 +68,22 @@ def table(facts: Mapping[str, Fact]) -> tuple[Gid, ...]:
             mapped = gid if ":" in gid else f"::ffff:{gid}"
             state = facts.get(name.replace(".gids", ".state"), absent()).text or ""
             kind, netdev = ("" if word == "-" else word for word in (kind, netdev))
-            rows.append(Gid(match[1], int(match[2]), int(index), mapped, kind, netdev, "ACTIVE" in state))
+            rows.append(GidEntry(match[1], int(match[2]), int(index), mapped, kind, netdev, "ACTIVE" in state))
     return tuple(sorted(rows, key=lambda row: row[:3]))
 
 
-def _rows(seen: Seen) -> Iterator[Gid]:
-    for match, gid in seen.texts(rf"{_PORT}/gids/(\d+)"):
+def _rows(raw: RawFacts) -> Iterator[GidEntry]:
+    for match, gid in raw.texts(rf"{_PORT}/gids/(\d+)"):
         if gid == _ZERO:
             continue
         hca, port, index = match[1], match[2], match[3]
         folder = f"{_IB}/{hca}/ports/{port}"
-        kind, netdev = (seen.text(f"{folder}/gid_attrs/{name}/{index}") or "" for name in ("types", "ndevs"))
-        active = "ACTIVE" in (seen.text(f"{folder}/state") or "")
-        yield Gid(hca, int(port), int(index), gid, kind, netdev, active)
+        kind, netdev = (raw.text(f"{folder}/gid_attrs/{name}/{index}") or "" for name in ("types", "ndevs"))
+        active = "ACTIVE" in (raw.text(f"{folder}/state") or "")
+        yield GidEntry(hca, int(port), int(index), gid, kind, netdev, active)
 
 
-def choose(rows: tuple[Gid, ...], netdev: str | None = None, hca: str | None = None) -> Choice | str:
+def choose(rows: tuple[GidEntry, ...], netdev: str | None = None, hca: str | None = None) -> GidChoice | str:
     """The HCA and GID index that speak RoCE v2 over IPv4 on an active port; or, as a text, which half no row has.
 
     Rule: the GID's type is RoCE v2 and it maps an IPv4 address (EPFL RCP, "Using RDMA for efficient inter-node
@@ -117,10 +117,10 @@ def choose(rows: tuple[Gid, ...], netdev: str | None = None, hca: str | None = N
     ordered = sorted(mapped, key=lambda row: (str(row.ipv4).startswith("169.254."), row.hca, row.port, row.row))
     best = ordered[0]
     why = "the only one" if len(mapped) == 1 else f"the first of {len(mapped)} by HCA, port and index"
-    return Choice(best.hca, best.port, best.row, best.netdev, why)
+    return GidChoice(best.hca, best.port, best.row, best.netdev, why)
 
 
-class Rdma(Probe):
+class RdmaProbe(Probe):
     """By sysfs. `rdma.roce` is the choice for a RoCE job: `mlx5_0:1 gid 3 (ens5)`."""
 
     title = "RDMA"
@@ -133,39 +133,39 @@ class Rdma(Probe):
     )
     skip = (_ZERO,)
     paths = (f"{_IB}/*", "/sys/class/cxi/*", "/dev/cxi*", "/sys/class/infiniband_verbs/uverbs*")
-    promises = ("rdma", "rdma.roce", "cxi")
+    provides = ("rdma", "rdma.roce", "cxi")
 
-    def read(self, seen: Seen) -> Facts:
-        hcas = tuple(path.rpartition("/")[2] for path in seen.there(f"{_IB}/*"))
-        cxi = tuple(path.rpartition("/")[2] for path in seen.there("/sys/class/cxi/*") or seen.there("/dev/cxi*"))
+    def read(self, raw: RawFacts) -> Facts:
+        hcas = tuple(path.rpartition("/")[2] for path in raw.existing(f"{_IB}/*"))
+        cxi = tuple(path.rpartition("/")[2] for path in raw.existing("/sys/class/cxi/*") or raw.existing("/dev/cxi*"))
         facts: Facts = {
             "rdma": found(hcas) if hcas else absent(f"nothing in {_IB}"),
-            "rdma.roce": self._roce(seen, hcas),
+            "rdma.roce": self._roce(raw, hcas),
             "cxi": found(cxi) if cxi else absent("no device of Slingshot's"),
         }
-        table = gids(seen)
-        for match, _ in seen.texts(rf"{_PORT}/state"):
-            facts |= self._port(seen, match[1], match[2], table)
+        table = gids(raw)
+        for match, _ in raw.texts(rf"{_PORT}/state"):
+            facts |= self._port(raw, match[1], match[2], table)
         return facts
 
     @staticmethod
-    def _roce(seen: Seen, hcas: tuple[str, ...]) -> Fact:
+    def _roce(raw: RawFacts, hcas: tuple[str, ...]) -> Fact:
         if not hcas:
             return absent("no RDMA device")
-        layers = {text for _, text in seen.texts(rf"{_PORT}/link_layer")}
+        layers = {text for _, text in raw.texts(rf"{_PORT}/link_layer")}
         if "Ethernet" not in layers:
             return absent("no port is Ethernet") if layers else unknown("sysfs does not tell what its ports are")
-        ethernet = {match[1] for match, text in seen.texts(rf"{_PORT}/link_layer") if text == "Ethernet"}
-        picked = choose(tuple(row for row in gids(seen) if row.hca in ethernet))
+        ethernet = {match[1] for match, text in raw.texts(rf"{_PORT}/link_layer") if text == "Ethernet"}
+        picked = choose(tuple(row for row in gids(raw) if row.hca in ethernet))
         if isinstance(picked, str):
             return absent(picked)
         return found(f"{picked.hca}:{picked.port} gid {picked.gid_index} ({picked.netdev or '?'})", picked.why)
 
     @staticmethod
-    def _port(seen: Seen, hca: str, port: str, table: tuple[Gid, ...]) -> Facts:
+    def _port(raw: RawFacts, hca: str, port: str, table: tuple[GidEntry, ...]) -> Facts:
         folder, name = f"{_IB}/{hca}/ports/{port}", f"rdma.{hca}:{port}"
         rows = tuple(str(row) for row in table if (row.hca, row.port) == (hca, int(port)))
-        said = {key: seen.text(f"{folder}/{key}") for key in ("state", "link_layer", "rate")}
+        said = {key: raw.text(f"{folder}/{key}") for key in ("state", "link_layer", "rate")}
         facts = {f"{name}.{key}": or_unknown(text, "sysfs does not tell") for key, text in said.items()}
-        firmware = or_unknown(seen.text(f"{_IB}/{hca}/fw_ver"), "sysfs does not tell")
+        firmware = or_unknown(raw.text(f"{_IB}/{hca}/fw_ver"), "sysfs does not tell")
         return {**facts, f"{name}.firmware": firmware, f"{name}.gids": found(rows) if rows else absent("no GID is set")}

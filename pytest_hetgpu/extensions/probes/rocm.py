@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 from pytest_hetgpu.extensions.probes import _pci
-from pytest_hetgpu.extensions.probes.base import Probe, Seen, or_absent, or_unknown
+from pytest_hetgpu.extensions.probes.base import Probe, RawFacts, or_absent, or_unknown
 from pytest_hetgpu.model.facts import Fact, Facts, absent, found, unknown
 
 _NODES = "/sys/class/kfd/kfd/topology/nodes"
@@ -23,7 +23,7 @@ class Gpu(NamedTuple):
         return ", ".join(filter(None, (self.arch, self.name, self.address)))
 
 
-class Rocm(Probe):
+class RocmProbe(Probe):
     """By KFD's topology in sysfs, which `rocminfo` reads too.
 
     `gfx_target_version` 90010 is gfx90a: two digits each for minor and stepping, which the name writes in hexadecimal.
@@ -39,23 +39,21 @@ class Rocm(Probe):
         *_pci.FILES,
     )
     paths = ("/dev/kfd", "/dev/dri/render*", "/dev/dri/card*")
-    promises = ("rocm.devices", "rocm.arch", "rocm.driver", "rocm.version", "rocm.access")
+    provides = ("rocm.devices", "rocm.arch", "rocm.driver", "rocm.version", "rocm.access")
 
-    def read(self, seen: Seen) -> Facts:
-        gpus = [
-            gpu for match, text in seen.texts(rf"{_NODES}/(\d+)/properties") if (gpu := self._gpu(seen, match, text))
-        ]
-        releases = tuple(dict.fromkeys(text.split("-")[0] for _, text in seen.texts(r"/opt/rocm[^/]*/\.info/version")))
+    def read(self, raw: RawFacts) -> Facts:
+        gpus = [gpu for match, text in raw.texts(rf"{_NODES}/(\d+)/properties") if (gpu := self._gpu(raw, match, text))]
+        releases = tuple(dict.fromkeys(text.split("-")[0] for _, text in raw.texts(r"/opt/rocm[^/]*/\.info/version")))
         return {
-            "rocm.devices": found(tuple(map(str, gpus))) if gpus else self._none(seen),
-            "rocm.arch": found(tuple(dict.fromkeys(gpu.arch for gpu in gpus))) if gpus else self._none(seen),
-            "rocm.driver": self._driver(seen),
+            "rocm.devices": found(tuple(map(str, gpus))) if gpus else self._none(raw),
+            "rocm.arch": found(tuple(dict.fromkeys(gpu.arch for gpu in gpus))) if gpus else self._none(raw),
+            "rocm.driver": self._driver(raw),
             "rocm.version": or_absent(releases[0] if len(releases) == 1 else releases, "no /opt/rocm/.info/version"),
-            "rocm.access": self._access(seen),
+            "rocm.access": self._access(raw),
         }
 
     @staticmethod
-    def _gpu(seen: Seen, match: re.Match[str], text: str) -> Gpu | None:
+    def _gpu(raw: RawFacts, match: re.Match[str], text: str) -> Gpu | None:
         """None for a processor, whose `simd_count` is 0."""
         values = {words[0]: int(words[1]) for words in map(str.split, text.splitlines()) if len(words) == 2}
         version, place = values.get("gfx_target_version", 0), values.get("location_id", 0)
@@ -64,28 +62,28 @@ class Rocm(Probe):
         arch = f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}"
         # location_id is bus << 8 | device << 3 | function.
         address = f"{values.get('domain', 0):04x}:{place >> 8:02x}:{place >> 3 & 31:02x}.{place & 7}"
-        return Gpu(arch, seen.text(f"{_NODES}/{match[1]}/name") or "", address)
+        return Gpu(arch, raw.text(f"{_NODES}/{match[1]}/name") or "", address)
 
     @staticmethod
-    def _none(seen: Seen) -> Fact:
-        devices = list(_pci.accelerators(seen, _pci.AMD))
+    def _none(raw: RawFacts) -> Fact:
+        devices = list(_pci.accelerators(raw, _pci.AMD))
         if not devices:
             return absent("no device of AMD's")
         named = f"a device of AMD's ({devices[0].device} at {devices[0].address}) is there"
-        unread = next((why for path, why in seen.unread.items() if path.startswith(_NODES)), None)
+        unread = next((why for path, why in raw.unread.items() if path.startswith(_NODES)), None)
         if unread:
             return unknown(f"{named}, but the driver's topology cannot be read: {unread}")
         return absent(f"{named}, but the amdgpu driver offers none for computing")
 
     @staticmethod
-    def _driver(seen: Seen) -> Fact:
-        version = seen.text("/sys/module/amdgpu/version")
-        if version or seen.text("/sys/module/amdgpu/initstate"):
+    def _driver(raw: RawFacts) -> Fact:
+        version = raw.text("/sys/module/amdgpu/version")
+        if version or raw.text("/sys/module/amdgpu/initstate"):
             return found(version or "the kernel's own")
         return absent("amdgpu is not loaded")
 
     @staticmethod
-    def _access(seen: Seen) -> Fact:
+    def _access(raw: RawFacts) -> Fact:
         """`rw` where this user may use the driver's device."""
-        kfd = seen.paths.get("/dev/kfd")
+        kfd = raw.paths.get("/dev/kfd")
         return or_unknown(kfd.may or "none", "") if kfd else absent("no /dev/kfd")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from pytest_hetgpu.extensions.probes.base import Probe, Seen, first, or_unknown
+from pytest_hetgpu.extensions.probes.base import Probe, RawFacts, first, or_unknown
 from pytest_hetgpu.model.facts import Fact, Facts, absent, found, unknown
 
 _ID = "[0-9a-f]{64}"
@@ -29,7 +29,7 @@ _PATHS = {
 _DOCKER = "/.dockerenv"  # is in every file system made from a container's, as those of some virtual machines are
 
 
-class System(Probe):
+class SystemProbe(Probe):
     """Distribution, kernel, C library, processor, memory in bytes, and the container if it is one."""
 
     title = "System"
@@ -41,38 +41,38 @@ class System(Probe):
         "/proc/self/mountinfo",
     )
     paths = (_DOCKER, *_PATHS.values())
-    promises = ("os", "kernel", "glibc", "machine", "python", "cpu", "cpus", "memory", "container")
+    provides = ("os", "kernel", "glibc", "machine", "python", "cpu", "cpus", "memory", "container")
 
-    def read(self, seen: Seen) -> Facts:
-        release = seen.text("/etc/os-release") or ""
+    def read(self, raw: RawFacts) -> Facts:
+        release = raw.text("/etc/os-release") or ""
         name = first(r'^PRETTY_NAME="?([^"\n]+)', release) or first(r'^NAME="?([^"\n]+)', release)
-        kilobytes = first(r"^MemTotal:\s+(\d+) kB", seen.text("/proc/meminfo") or "")
-        libc = str(seen.system.get("libc") or "")
+        kilobytes = first(r"^MemTotal:\s+(\d+) kB", raw.text("/proc/meminfo") or "")
+        libc = str(raw.system.get("libc") or "")
         return {
             "os": or_unknown(name, "/etc/os-release does not name it"),
-            "kernel": or_unknown(seen.system.get("kernel"), "not told"),
+            "kernel": or_unknown(raw.system.get("kernel"), "not told"),
             "glibc": found(libc.partition(" ")[2]) if libc.startswith("glibc ") else absent("another C library"),
-            "machine": or_unknown(seen.system.get("machine"), "not told"),
-            "python": or_unknown(seen.system.get("python"), "not told"),
-            "cpu": or_unknown(self._model(seen), "/proc/cpuinfo does not name it"),
-            "cpus": or_unknown(str(seen.system.get("cpus") or ""), "not told"),
+            "machine": or_unknown(raw.system.get("machine"), "not told"),
+            "python": or_unknown(raw.system.get("python"), "not told"),
+            "cpu": or_unknown(self._model(raw), "/proc/cpuinfo does not name it"),
+            "cpus": or_unknown(str(raw.system.get("cpus") or ""), "not told"),
             "memory": or_unknown(str(int(kilobytes) * 1024) if kilobytes else None, "/proc/meminfo does not tell"),
-            "container": self._container(seen),
+            "container": self._container(raw),
         }
 
     @staticmethod
-    def _container(seen: Seen) -> Fact:
-        group, mounts = seen.text("/proc/1/cgroup") or "", seen.text("/proc/self/mountinfo") or ""
+    def _container(raw: RawFacts) -> Fact:
+        group, mounts = raw.text("/proc/1/cgroup") or "", raw.text("/proc/self/mountinfo") or ""
         signs = {kind for kind, pattern in _GROUPS.items() if re.search(pattern, group)}
         signs |= {kind for kind, pattern in _MOUNTS.items() if re.search(pattern, mounts)}
-        signs |= {kind for kind, path in _PATHS.items() if path in seen.paths}
+        signs |= {kind for kind, path in _PATHS.items() if path in raw.paths}
         if signs:
             return found(tuple(sorted(signs)))
-        if _DOCKER in seen.paths:
+        if _DOCKER in raw.paths:
             return unknown(f"there is {_DOCKER}, but neither its cgroup nor its mounts are a container's")
         return absent("no mark of a container")
 
     @staticmethod
-    def _model(seen: Seen) -> str | None:
-        text = seen.text("/proc/cpuinfo") or ""
+    def _model(raw: RawFacts) -> str | None:
+        text = raw.text("/proc/cpuinfo") or ""
         return first(r"^(?:model name|Model|cpu)\s*: (.+)", text) or first(r"^CPU implementer\s*: (.+)", text)

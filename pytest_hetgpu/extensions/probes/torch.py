@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pytest_hetgpu.extensions.probes.base import Probe, Seen, first
+from pytest_hetgpu.extensions.probes.base import Probe, RawFacts, first
 from pytest_hetgpu.model.facts import Fact, Facts, absent, found, unknown
 
 _BACKENDS = {"ProcessGroupGloo": "gloo", "ProcessGroupNCCL": "nccl", "ProcessGroupMPI": "mpi", "ProcessGroupUCC": "ucc"}
 
 
-class Torch(Probe):
+class TorchProbe(Probe):
     """By its files: importing it takes seconds.
 
     torch/version.py holds the versions. A backend that was built in has its class's name, a text between zero bytes,
@@ -23,18 +23,18 @@ class Torch(Probe):
             "pattern": r"(?<=\x00)ProcessGroup(?:Gloo|NCCL|MPI|UCC)(?=\x00)",
         }
     }
-    promises = ("torch", "torch.cuda", "torch.hip", "torch.backends")
+    provides = ("torch", "torch.cuda", "torch.hip", "torch.backends")
 
-    def read(self, seen: Seen) -> Facts:
-        path, text = next(((match[0], text) for match, text in seen.texts(r".*/torch/version\.py")), ("", None))
+    def read(self, raw: RawFacts) -> Facts:
+        path, text = next(((match[0], text) for match, text in raw.texts(r".*/torch/version\.py")), ("", None))
         if text is None:
-            return dict.fromkeys(self.promises, absent("not among the Python packages"))
+            return dict.fromkeys(self.provides, absent("not among the Python packages"))
         version = first(r"^__version__ *= *['\"]([^'\"]+)", text)
         return {
             "torch": found(version, path) if version else unknown(f"{path} does not tell"),
             "torch.cuda": self._built_for("cuda", text),
             "torch.hip": self._built_for("hip", text),
-            "torch.backends": self._backends(seen),
+            "torch.backends": self._backends(raw),
         }
 
     @staticmethod
@@ -45,8 +45,8 @@ class Torch(Probe):
         return absent("built without") if said == "None" else found(said.strip("'\""))
 
     @staticmethod
-    def _backends(seen: Seen) -> Fact:
-        names = next(iter(seen.strings.get("torch", {}).values()), None)
+    def _backends(raw: RawFacts) -> Fact:
+        names = next(iter(raw.strings.get("torch", {}).values()), None)
         if names is None:
             return unknown("libtorch_python cannot be read")
         built = tuple(backend for name, backend in _BACKENDS.items() if name in names)

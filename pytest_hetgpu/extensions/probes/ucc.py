@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import PurePosixPath
 
-from pytest_hetgpu.extensions.probes.base import Probe, Seen, first, or_absent, or_unknown
+from pytest_hetgpu.extensions.probes.base import Probe, RawFacts, first, or_absent, or_unknown
 from pytest_hetgpu.model.facts import Facts, absent, found, unknown
 
 _ASK = """
@@ -15,25 +15,25 @@ print("version " + lib.ucc_get_version_string().decode())
 """
 
 
-class Ucc(Probe):
+class UccProbe(Probe):
     """By `ucc_info -v`, and by asking the library itself (ucc/api/ucc_version.h)."""
 
     title = "UCC"
     commands = {"ucc_info": ("ucc_info", "-v")}
     each = {"ucc": {"argv": ["{python}", "-SE", "-c", _ASK], "paths": ["{lib}/libucc.so.1"], "first": 1}}
     paths = ("{lib}/ucc/libucc_*.so*",)
-    promises = ("ucc", "ucc.library", "ucc.layers")
+    provides = ("ucc", "ucc.library", "ucc.layers")
 
-    def read(self, seen: Seen) -> Facts:
-        path, ran = next(seen.each("ucc"), ("", None))
-        info = seen.ran("ucc_info")
-        if ran is None and info.missing:
-            return dict.fromkeys(self.promises, absent("neither ucc_info nor libucc"))
-        said = ran.out if ran else ""
+    def read(self, raw: RawFacts) -> Facts:
+        path, result = next(raw.each("ucc"), ("", None))
+        info = raw.command("ucc_info")
+        if result is None and info.missing:
+            return dict.fromkeys(self.provides, absent("neither ucc_info nor libucc"))
+        said = result.out if result else ""
         version = first(r"^version (\S+)", said) or first(r"^# UCC version=(\d[\w.]*)", info.out)
-        layers = (PurePosixPath(one).name[len("libucc_") :].partition(".")[0] for one in seen.there("*/libucc_*.so*"))
+        layers = (PurePosixPath(one).name[len("libucc_") :].partition(".")[0] for one in raw.existing("*/libucc_*.so*"))
         return {
-            "ucc": found(version) if version else unknown(f"libucc: {ran.trouble if ran else info.trouble}"),
+            "ucc": found(version) if version else unknown(f"libucc: {result.error if result else info.error}"),
             "ucc.library": or_unknown(path, "no libucc in the loader's folders"),
             "ucc.layers": or_absent(tuple(sorted(set(layers))), "none beside libucc"),
         }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import PurePosixPath
 
-from pytest_hetgpu.extensions.probes.base import Probe, Seen, first, or_absent, or_unknown
+from pytest_hetgpu.extensions.probes.base import Probe, RawFacts, first, or_absent, or_unknown
 from pytest_hetgpu.model.facts import Fact, Facts, absent, found, unknown
 
 # Asks the library that ranks load: ucp_get_version_string(), and with ucp_lib_query() the most that a thread may do,
@@ -23,30 +23,30 @@ if hasattr(lib, "ucp_lib_query") and lib.ucp_lib_query(ctypes.byref(attr)) == 0:
 _MULTI = "2"
 
 
-class Ucx(Probe):
+class UcxProbe(Probe):
     """By `ucx_info -v`, and by asking the library itself, which also tells where `ucx_info` is not installed."""
 
     title = "UCX"
     commands = {"ucx_info": ("ucx_info", "-v")}
     each = {"ucp": {"argv": ["{python}", "-SE", "-c", _ASK], "paths": ["{lib}/libucp.so.0"], "first": 1}}
     paths = ("{lib}/ucx/libuct_*.so*", "{lib}/openmpi/ucx/libuct_*.so*", "{lib}/mpich/ucx/libuct_*.so*")
-    promises = ("ucx", "ucx.library", "ucx.enable_mt", "ucx.configure", "ucx.modules")
+    provides = ("ucx", "ucx.library", "ucx.enable_mt", "ucx.configure", "ucx.modules")
 
-    def read(self, seen: Seen) -> Facts:
-        path, ran = next(seen.each("ucp"), ("", None))
-        info = seen.ran("ucx_info")
-        if ran is None and info.missing:
-            return dict.fromkeys(self.promises, absent("neither ucx_info nor libucp"))
-        said = ran.out if ran else ""
+    def read(self, raw: RawFacts) -> Facts:
+        path, result = next(raw.each("ucp"), ("", None))
+        info = raw.command("ucx_info")
+        if result is None and info.missing:
+            return dict.fromkeys(self.provides, absent("neither ucx_info nor libucp"))
+        said = result.out if result else ""
         version = first(r"^version (\S+)", said) or first(
             r"^# (?:Library version: |Version |UCT version=)(\d[\w.]*)", info.out
         )
         return {
-            "ucx": found(version) if version else unknown(f"libucp: {ran.trouble if ran else info.trouble}"),
+            "ucx": found(version) if version else unknown(f"libucp: {result.error if result else info.error}"),
             "ucx.library": or_unknown(path, "no libucp in the loader's folders"),
             "ucx.enable_mt": self._threads(said, info.out),
-            "ucx.configure": self._configured(info.out) if info.ok else unknown(f"ucx_info: {info.trouble}"),
-            "ucx.modules": self._modules(seen, path),
+            "ucx.configure": self._configured(info.out) if info.ok else unknown(f"ucx_info: {info.error}"),
+            "ucx.modules": self._modules(raw, path),
         }
 
     @staticmethod
@@ -66,11 +66,11 @@ class Ucx(Probe):
         return unknown("ucx_info does not tell") if flags is None else found(flags or "(no flags)")
 
     @staticmethod
-    def _modules(seen: Seen, library: str) -> Fact:
+    def _modules(raw: RawFacts, library: str) -> Fact:
         """Names (`cma`, `ib`, `rocm`) of the modules in the folder `ucx` beside the library that was asked."""
         if not library:
             return unknown("no libucp in the loader's folders")
         beside = PurePosixPath(library).parent / "ucx"
-        ours = {path.name for path in map(PurePosixPath, seen.there("*/libuct_*.so*")) if path.parent == beside}
+        ours = {path.name for path in map(PurePosixPath, raw.existing("*/libuct_*.so*")) if path.parent == beside}
         names = sorted({name.removeprefix("libuct_").partition(".")[0] for name in ours})
         return or_absent(tuple(names), f"no module in {beside}")

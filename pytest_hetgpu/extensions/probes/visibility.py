@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pytest_hetgpu.extensions.probes.base import Probe, Seen
+from pytest_hetgpu.extensions.probes.base import Probe, RawFacts
 from pytest_hetgpu.model.facts import Facts, absent, found
 
 
-class Visibility(Probe):
+class VisibilityProbe(Probe):
     """ROCR_VISIBLE_DEVICES holds for everything on ROCm; HIP_VISIBLE_DEVICES, below it, counts only what that left.
 
     HIP takes CUDA_VISIBLE_DEVICES for HIP_VISIBLE_DEVICES too
@@ -23,10 +23,10 @@ class Visibility(Probe):
         "HSA_OVERRIDE_GFX_VERSION",
         "LD_LIBRARY_PATH",
     )
-    promises = tuple(f"env.{name}" for name in env)
+    provides = tuple(f"env.{name}" for name in env)
 
-    def read(self, seen: Seen) -> Facts:
+    def read(self, raw: RawFacts) -> Facts:
         return {
-            f"env.{name}": found(seen.env[name] or "(empty)") if name in seen.env else absent("not set")
+            f"env.{name}": found(raw.env[name] or "(empty)") if name in raw.env else absent("not set")
             for name in self.env
         }

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 
-from pytest_hetgpu.extensions.readers.base import Asked, Reader, factor, quoted, whole
+from pytest_hetgpu.extensions.readers.base import OutputParser, ParseRequest, factor, quoted, whole
 from pytest_hetgpu.model.program_output import BenchmarkResult, BenchmarkRow, Quantity
 
 OPERATIONS = {
@@ -45,7 +45,7 @@ def operation(program: str) -> str:
     return OPERATIONS.get(found[1], "") if found else ""
 
 
-def asked_operation(asked: Asked) -> str:
+def asked_operation(asked: ParseRequest) -> str:
     """What the command says it measures."""
     return asked.operation or next(filter(None, map(operation, asked.argv)), "")
 
@@ -59,7 +59,7 @@ def library_version(code: str) -> str:
     return f"{number // step}.{number % step // 100}.{number % 100}"
 
 
-def figures(reader: Reader, cells: Mapping[str, str], line: int) -> dict[str, Quantity]:
+def figures(reader: OutputParser, cells: Mapping[str, str], line: int) -> dict[str, Quantity]:
     """The figures of one place of one row."""
     found: dict[str, Quantity] = {}
     for column, token in cells.items():
@@ -71,7 +71,7 @@ def figures(reader: Reader, cells: Mapping[str, str], line: int) -> dict[str, Qu
     return found
 
 
-def wrong(reader: Reader, cell: str, line: int) -> int | None:
+def wrong(reader: OutputParser, cell: str, line: int) -> int | None:
     """Wrong elements by the column `#wrong`: N/A is unchecked, never 0."""
     if cell == "N/A":
         return None
@@ -86,7 +86,7 @@ def deviation(cell: str) -> int | None:
     return 0 if cell.strip("0.e+-") == "" and "0" in cell else None
 
 
-def complain(reader: Reader, rows: tuple[BenchmarkRow, ...], tables: int) -> None:
+def warn_about_ranks(reader: OutputParser, rows: tuple[BenchmarkRow, ...], tables: int) -> None:
     """What rows say of the run as a whole: a single rank, bandwidths that are another number of ranks'."""
     bandwidths = [row.figures["busbw"].value for row in rows if "busbw" in row.figures]
     if rows and all(row.ranks == 1 for row in rows):
@@ -102,7 +102,7 @@ def complain(reader: Reader, rows: tuple[BenchmarkRow, ...], tables: int) -> Non
         _hold(reader, row)
 
 
-def _hold(reader: Reader, row: BenchmarkRow) -> None:
+def _hold(reader: OutputParser, row: BenchmarkRow) -> None:
     """Hold a row's busbw against its algbw: rounding aside they differ by the factor of its ranks."""
     algbw, busbw = row.figures.get("algbw"), row.figures.get("busbw")
     known = factor(row.operation, row.ranks) if row.ranks else None
@@ -114,7 +114,7 @@ def _hold(reader: Reader, row: BenchmarkRow) -> None:
         reader.notes.add(f"busbw is not what {row.ranks} ranks make of algbw in {row.operation}: {said}", row.line)
 
 
-def still(rows: tuple[BenchmarkRow, ...]) -> tuple[BenchmarkRow, ...]:
+def without_bandwidth_of_one_rank(rows: tuple[BenchmarkRow, ...]) -> tuple[BenchmarkRow, ...]:
     """Rows without what is no bandwidth: that of a single rank."""
     bare = [
         {name: figure for name, figure in row.figures.items() if row.ranks != 1 or name not in ("algbw", "busbw")}

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, TypeGuard
 
 from pytest_hetgpu.extensions.readers import _nccl
-from pytest_hetgpu.extensions.readers.base import MOST_ROWS, Reader, whole
+from pytest_hetgpu.extensions.readers.base import MOST_ROWS, OutputParser, whole
 from pytest_hetgpu.model.program_output import BenchmarkResult, BenchmarkRow, Quantity
 from pytest_hetgpu.model.records import MessagePoint
 
@@ -33,10 +33,10 @@ _PER_ITERATION = {
 _PLACES = (("out_of_place", ""), ("in_place", "in"))
 
 
-class Document:
+class NcclJson:
     """Keeps the document's line and reads it at the end. Complaints go to the reader that it belongs to."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: OutputParser) -> None:
         self._reader = reader
         self._text = ""
         self._count = 0
@@ -44,7 +44,7 @@ class Document:
         self.slow = False
         self.failed: tuple[str, ...] = ()
 
-    def takes(self, line: str) -> bool:
+    def accept(self, line: str) -> bool:
         """Whether the line is a document: it begins with `{"version"`. Of several the last is kept."""
         if not line.lstrip().startswith('{"version"'):
             return False
@@ -70,7 +70,7 @@ class Document:
             self._reader.notes.add("the JSON has no results")
         return found
 
-    def told(self, reading: BenchmarkResult) -> BenchmarkResult:
+    def with_library_version(self, reading: BenchmarkResult) -> BenchmarkResult:
         """The reading with the library's version, where only the document says it."""
         code = self._root.get("nccl_version")
         library = _nccl.library_version(str(code)) if isinstance(code, int) else ""
@@ -127,7 +127,7 @@ class Document:
     def _operation(self) -> str:
         args = self._root.get("args")
         program = args[0] if isinstance(args, list) and args and isinstance(args[0], str) else ""
-        return _nccl.operation(program) or _nccl.asked_operation(self._reader.asked)
+        return _nccl.operation(program) or _nccl.asked_operation(self._reader.request)
 
     def _ranks(self) -> int | None:
         """Processes in the group of the first, times GPUs and threads of each."""
@@ -136,11 +136,11 @@ class Document:
         devices = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
         threads, gpus = config.get("nthreads"), config.get("ngpus")
         if not devices or not (_count(threads) and _count(gpus)):
-            return self._reader.asked.ranks
+            return self._reader.request.ranks
         group = devices[0].get("group")
         ranks = int(sum(one.get("group") == group for one in devices) * threads * gpus)
-        if self._reader.asked.ranks not in (None, ranks):
-            self._reader.notes.add(f"{self._reader.asked.ranks} ranks were asked for, the job has {ranks}")
+        if self._reader.request.ranks not in (None, ranks):
+            self._reader.notes.add(f"{self._reader.request.ranks} ranks were asked for, the job has {ranks}")
         return ranks
 
 

@@ -31,7 +31,7 @@ _WHOLE = re.compile(r"\d{1,18}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ParseRequest:
     """What a workload asks of a foreign program, and how its output is read.
 
     `argv` are the program and its options; `reader` is the reader's name. `points` are owed: their sizes are those of
@@ -64,11 +64,11 @@ class Asked:
 
 def operation_of(foreign: ExternalProgram) -> str:
     """The operation that the rows of a foreign program will be of."""
-    kind = find("readers", foreign.reader, Reader)  # type: ignore[type-abstract]
-    return kind.measures(Asked(foreign.argv, foreign.reader, ranks=foreign.ranks, operation=foreign.operation))
+    kind = find("readers", foreign.reader, OutputParser)  # type: ignore[type-abstract]
+    return kind.measures(ParseRequest(foreign.argv, foreign.reader, ranks=foreign.ranks, operation=foreign.operation))
 
 
-class Notes:
+class ParseWarnings:
     """Complaints, each said once with the first line it holds for and how many more there were."""
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ class Notes:
             self._found[what] = [line, 0]
 
     @property
-    def said(self) -> tuple[str, ...]:
+    def texts(self) -> tuple[str, ...]:
         """All of them, in the order in which they arose."""
         return tuple(f"{what}{_where(*found)}" for what, found in self._found.items())
 
@@ -93,22 +93,22 @@ def _where(line: int, more: int) -> str:
     return f" (line {line}{f' and {more} more' if more else ''})"
 
 
-class Reader(abc.ABC):
+class OutputParser(abc.ABC):
     """A fresh one for each output. It never raises, whatever the lines are, and keeps at most `MOST_ROWS` rows."""
 
     Settings: ClassVar[type[ReaderSettings]] = ReaderSettings
     tool: ClassVar[str]
     """The program family's name, where the output does not tell which of several it is."""
 
-    def __init__(self, asked: Asked | None = None, settings: ReaderSettings | None = None) -> None:
-        self.asked = asked or Asked()
+    def __init__(self, asked: ParseRequest | None = None, settings: ReaderSettings | None = None) -> None:
+        self.request = asked or ParseRequest()
         self.settings = settings or self.Settings()
-        self.notes = Notes()
+        self.notes = ParseWarnings()
         self._rows: list[BenchmarkRow] = []
         self._orphan = 0
 
     @classmethod
-    def measures(cls, asked: Asked) -> str:
+    def measures(cls, asked: ParseRequest) -> str:
         """The operation that rows of such a command will be of, as far as the command tells."""
         return asked.operation or cls.tool
 
@@ -121,16 +121,16 @@ class Reader(abc.ABC):
         """What was read, once there are no more lines."""
 
     @staticmethod
-    def exited(code: int, reading: BenchmarkResult) -> ExitMeaning | None:
+    def meaning_of_exit(code: int, reading: BenchmarkResult) -> ExitMeaning | None:
         """What the exit code says, with what was read; None where it says nothing bad."""
         if reading.wrong or (reading.failed and not reading.slow):
             return ExitMeaning(Kind.WRONG_RESULT, reading.failed[0] if reading.failed else "data failed its check")
         return ExitMeaning(Kind.ERROR, f"exit code {code}") if code else None
 
     @classmethod
-    def stopped(cls, reading: BenchmarkResult) -> ExitMeaning | None:
+    def meaning_of_stop(cls, reading: BenchmarkResult) -> ExitMeaning | None:
         """What was read of a program that did not come to its end says."""
-        return cls.exited(0, reading)
+        return cls.meaning_of_exit(0, reading)
 
     @property
     def rows(self) -> tuple[BenchmarkRow, ...]:
@@ -157,11 +157,11 @@ class Reader(abc.ABC):
             return value * scale
         return None
 
-    def orphan(self, line: int) -> None:
+    def note_headless_row(self, line: int) -> None:
         """What looks like a row, where no header was seen yet: a complaint only where none comes."""
         self._orphan = self._orphan or line or 1
 
-    def owes_rows(self, header: int) -> None:
+    def require_rows(self, header: int) -> None:
         """Complain where a table's header was seen in line `header` (0: none was), and nothing was read below it."""
         if header and not self._rows:
             self.notes.add("a table's header, and no row that can be read", header)

@@ -13,7 +13,7 @@ from typing import Any
 
 from pytest_hetgpu.extensions.output_patterns import CommandSettings, Figures, Number, ReaderSettings, compiled
 from pytest_hetgpu.extensions.readers import _units
-from pytest_hetgpu.extensions.readers.base import Asked, Notes, Reader, quoted, whole
+from pytest_hetgpu.extensions.readers.base import OutputParser, ParseRequest, ParseWarnings, quoted, whole
 from pytest_hetgpu.model.messages import show
 from pytest_hetgpu.model.program_output import BenchmarkResult, BenchmarkRow, ExitMeaning, Quantity
 from pytest_hetgpu.model.records import MessagePoint
@@ -27,14 +27,14 @@ _MOST_STARTS = 50
 _DECODER = json.JSONDecoder()
 
 
-class Command(Reader):
+class CommandParser(OutputParser):
     """Reads what the user said how to read. Raises NotHere where patterns are given and RE2 is not installed."""
 
     Settings = CommandSettings
     settings: CommandSettings
     tool = "command"
 
-    def __init__(self, asked: Asked | None = None, settings: ReaderSettings | None = None) -> None:
+    def __init__(self, asked: ParseRequest | None = None, settings: ReaderSettings | None = None) -> None:
         super().__init__(asked, settings)
         given = self.settings
         self._patterns = [(item, compiled(item.pattern)) for item in given.patterns]
@@ -67,19 +67,19 @@ class Command(Reader):
         unsaid = "" if self._succeeded else f"nothing fits {show(self.settings.success)}, which says success"
         if (self._patterns or self.settings.json_numbers) and not self.rows:
             self.notes.add("no figure was found")
-        return BenchmarkResult(self.tool, "", self.rows, self.notes.said, failed, unsaid=unsaid)
+        return BenchmarkResult(self.tool, "", self.rows, self.notes.texts, failed, unsaid=unsaid)
 
     @staticmethod
-    def exited(code: int, reading: BenchmarkResult) -> ExitMeaning | None:
+    def meaning_of_exit(code: int, reading: BenchmarkResult) -> ExitMeaning | None:
         # A program that ends badly need not have come to where it says that it succeeded.
         if code:
             return ExitMeaning(Kind.ERROR, f"exit code {code}")
-        found = Reader.exited(code, reading)
+        found = OutputParser.meaning_of_exit(code, reading)
         return ExitMeaning(Kind.WRONG_RESULT, reading.unsaid) if reading.unsaid and found is None else found
 
     @classmethod
-    def stopped(cls, reading: BenchmarkResult) -> ExitMeaning | None:
-        return cls.exited(0, replace(reading, unsaid=""))
+    def meaning_of_stop(cls, reading: BenchmarkResult) -> ExitMeaning | None:
+        return cls.meaning_of_exit(0, replace(reading, unsaid=""))
 
     def _keep(self, item: Figures, groups: Mapping[str, str], line: int) -> None:
         unit = _units.known(groups.get("unit", item.unit))
@@ -90,11 +90,11 @@ class Command(Reader):
         if value is None or size is None:
             return
         wrong = self.figure("wrong", groups["wrong"], line) if "wrong" in groups else None
-        ranks = whole(groups["ranks"]) if "ranks" in groups else self.asked.ranks
+        ranks = whole(groups["ranks"]) if "ranks" in groups else self.request.ranks
         self.add(
             BenchmarkRow(
-                groups.get("operation") or item.operation or self.asked.operation,
-                MessagePoint(size, groups.get("dtype") or item.dtype, self.asked.place),
+                groups.get("operation") or item.operation or self.request.operation,
+                MessagePoint(size, groups.get("dtype") or item.dtype, self.request.place),
                 ranks,
                 {metric: Quantity(value, name)},
                 whole(groups.get("iterations", "")),
@@ -131,7 +131,7 @@ class Command(Reader):
             self._keep(item, groups, 0)
 
 
-def _size(text: str, notes: Notes, line: int) -> int | None:
+def _size(text: str, notes: ParseWarnings, line: int) -> int | None:
     if text == "0":
         return 0
     try:

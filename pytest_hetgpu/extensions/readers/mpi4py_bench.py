@@ -14,7 +14,7 @@ import re
 from dataclasses import replace
 
 from pytest_hetgpu.extensions.output_patterns import ReaderSettings
-from pytest_hetgpu.extensions.readers.base import LONGEST_LINE, Asked, Reader, number, quoted, whole
+from pytest_hetgpu.extensions.readers.base import LONGEST_LINE, OutputParser, ParseRequest, number, quoted, whole
 from pytest_hetgpu.model.program_output import BenchmarkResult, BenchmarkRow, Quantity
 from pytest_hetgpu.model.records import MessagePoint
 
@@ -27,12 +27,12 @@ _HELLO = re.compile(r"Hello, World! I am process +(\d+) of (\d+) on ")
 _DIFFERS = "received message does not match"
 
 
-class Mpi4pyBench(Reader):
+class Mpi4pyBenchParser(OutputParser):
     """A row for each size of pingpong and futures, and one for a ringtest."""
 
     tool = "mpi4py.bench"
 
-    def __init__(self, asked: Asked | None = None, settings: ReaderSettings | None = None) -> None:
+    def __init__(self, asked: ParseRequest | None = None, settings: ReaderSettings | None = None) -> None:
         super().__init__(asked, settings)
         self._header = 0
         self._operation = "send_recv"
@@ -44,7 +44,7 @@ class Mpi4pyBench(Reader):
         self._failed = ""
 
     @classmethod
-    def measures(cls, asked: Asked) -> str:
+    def measures(cls, asked: ParseRequest) -> str:
         return "send_recv" if "pingpong" in asked.argv else "ringtest" if "ringtest" in asked.argv else cls.tool
 
     def feed(self, line: str, number: int = 0) -> None:
@@ -71,18 +71,18 @@ class Mpi4pyBench(Reader):
 
     def finish(self) -> BenchmarkResult:
         if not (self._hello and not self._header):
-            self.owes_rows(self._header)
+            self.require_rows(self._header)
         if self._alone:
             many = f"{self._alone} single-rank jobs ran" if self._alone > 1 else "1 rank"
             self.notes.add(f"{many}: nothing moved between ranks")
-        elif self._hello and self.asked.ranks not in (None, self._hello):
-            self.notes.add(f"{self.asked.ranks} ranks were asked for, {self._hello} said hello")
+        elif self._hello and self.request.ranks not in (None, self._hello):
+            self.notes.add(f"{self.request.ranks} ranks were asked for, {self._hello} said hello")
         elif self._headers > 1:
             self.notes.add(f"{self._headers} jobs printed into one output")
         # The warning may come before or after the line: stderr has a way of its own.
         wrong = 1 if self._failed else 0
         rows = tuple(replace(row, wrong=wrong) if row.operation == "ringtest" else row for row in self.rows)
-        return BenchmarkResult(self.tool, "", rows, self.notes.said, (self._failed,) if self._failed else ())
+        return BenchmarkResult(self.tool, "", rows, self.notes.texts, (self._failed,) if self._failed else ())
 
     def _row(self, text: str, line: int) -> None:
         found = _ROW.fullmatch(text)
@@ -90,10 +90,10 @@ class Mpi4pyBench(Reader):
             if self._column and len(text.split()) > 1 and text.split()[1][:1].isdigit():
                 self.notes.add("a row that cannot be read", line)
             return
-        headed = bool(self._column) or "--no-header" in self.asked.argv
+        headed = bool(self._column) or "--no-header" in self.request.argv
         if not headed:
             if not self._header:
-                self.orphan(line)
+                self.note_headless_row(line)
             return
         if bool(found["mean"]) is not self._statistics and self._header:
             self.notes.add("a row with fewer or more columns than the header has", line)
@@ -105,7 +105,7 @@ class Mpi4pyBench(Reader):
         tasks = self._column == "Tasks/s"
         figures = self._figures(found, tasks, line)
         if figures:
-            point = MessagePoint(size, self._dtype(size), self.asked.place)
+            point = MessagePoint(size, self._dtype(size), self.request.place)
             self.add(
                 BenchmarkRow(
                     self._operation, point, self._ranks(tasks), figures, whole(found["samples"] or ""), line=line
@@ -129,19 +129,19 @@ class Mpi4pyBench(Reader):
         if not loops or ranks is None or size is None or seconds is None:
             self.notes.add("a ringtest without loops, ranks, size or time", line)
             return
-        if self.asked.ranks not in (None, ranks):
-            self.notes.add(f"{self.asked.ranks} ranks were asked for, the job has {ranks}")
+        if self.request.ranks not in (None, ranks):
+            self.notes.add(f"{self.request.ranks} ranks were asked for, the job has {ranks}")
         self._header = self._header or line or 1
         self._alone += ranks == 1
         figures = {"latency": Quantity(seconds / loops, "s")}
-        point = MessagePoint(size, self._dtype(size), self.asked.place)
+        point = MessagePoint(size, self._dtype(size), self.request.place)
         self.add(BenchmarkRow("ringtest", point, ranks, figures, loops, line=line))
 
     def _ranks(self, tasks: bool) -> int | None:
-        if tasks or self.asked.ranks is None:
-            return self.asked.ranks
-        return min(self.asked.ranks, 2)
+        if tasks or self.request.ranks is None:
+            return self.request.ranks
+        return min(self.request.ranks, 2)
 
     def _dtype(self, size: int) -> str:
         """Bytes have no type: the one that is owed at this size, where one is."""
-        return next((point.dtype for point in self.asked.points if point.size == size), "uint8")
+        return next((point.dtype for point in self.request.points if point.size == size), "uint8")

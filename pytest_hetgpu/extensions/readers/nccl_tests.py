@@ -19,8 +19,8 @@ from dataclasses import replace
 
 from pytest_hetgpu.extensions.output_patterns import ReaderSettings
 from pytest_hetgpu.extensions.readers import _nccl
-from pytest_hetgpu.extensions.readers._nccl_json import Document
-from pytest_hetgpu.extensions.readers.base import LONGEST_LINE, Asked, Reader, number, quoted, whole
+from pytest_hetgpu.extensions.readers._nccl_json import NcclJson
+from pytest_hetgpu.extensions.readers.base import LONGEST_LINE, OutputParser, ParseRequest, number, quoted, whole
 from pytest_hetgpu.model.program_output import BenchmarkResult, BenchmarkRow, ExitMeaning
 from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.verdict import Kind
@@ -53,15 +53,15 @@ _CODES = {
 }
 
 
-class NcclTests(Reader):
+class NcclTestsParser(OutputParser):
     """Reads the table, and the document of `-J` where its text is fed too: its rows then stand for the table's."""
 
     tool = "nccl-tests"
 
-    def __init__(self, asked: Asked | None = None, settings: ReaderSettings | None = None) -> None:
+    def __init__(self, asked: ParseRequest | None = None, settings: ReaderSettings | None = None) -> None:
         super().__init__(asked, settings)
         self._reading = BenchmarkResult(self.tool)
-        self._operation = _nccl.asked_operation(self.asked)
+        self._operation = _nccl.asked_operation(self.request)
         self._places: tuple[str, ...] = ("", "in")
         self._base: tuple[str, ...] = ()
         self._groups: tuple[tuple[str, ...], ...] = ()
@@ -72,14 +72,14 @@ class NcclTests(Reader):
         self._iterations: int | None = None
         self._failed: list[str] = []
         self._pending: tuple[list[str], int] | None = None
-        self._document = Document(self)
+        self._document = NcclJson(self)
 
     @classmethod
-    def measures(cls, asked: Asked) -> str:
+    def measures(cls, asked: ParseRequest) -> str:
         return _nccl.asked_operation(asked) or cls.tool
 
     def feed(self, line: str, number: int = 0) -> None:
-        if self._document.takes(line):
+        if self._document.accept(line):
             return
         text = line[:LONGEST_LINE].strip()
         if logged := _LOGGED.search(text):
@@ -94,24 +94,24 @@ class NcclTests(Reader):
         documented = self._document.rows()
         rows = _nccl.merged(replace(self._reading, rows=self.rows), documented)
         if not documented:
-            self.owes_rows(self._header)
+            self.require_rows(self._header)
             if self._header and self._closed < self._tables:
                 self.notes.add("the table is not closed: the program did not come to its end")
         tables = max(self._tables, 1) if not documented else 1
-        _nccl.complain(self, rows, tables)
+        _nccl.warn_about_ranks(self, rows, tables)
         failed = tuple(dict.fromkeys((*self._failed, *self._document.failed)))
         if any("Out of bounds" in said for said in failed) and rows and not any(row.wrong for row in rows):
             self.notes.add("the summary counts wrong data, and no row does")
         return replace(
-            self._document.told(self._reading),
-            rows=_nccl.still(rows),
-            complaints=self.notes.said,
+            self._document.with_library_version(self._reading),
+            rows=_nccl.without_bandwidth_of_one_rank(rows),
+            complaints=self.notes.texts,
             failed=failed,
             slow=self._reading.slow or self._document.slow,
         )
 
     @staticmethod
-    def exited(code: int, reading: BenchmarkResult) -> ExitMeaning | None:
+    def meaning_of_exit(code: int, reading: BenchmarkResult) -> ExitMeaning | None:
         if code in (0, 7) or reading.tool != "nccl-tests":
             if reading.wrong or (reading.failed and not reading.slow):
                 return ExitMeaning(Kind.WRONG_RESULT, "; ".join(reading.failed) or "data failed its check")
@@ -185,7 +185,7 @@ class NcclTests(Reader):
             if self._groups:
                 self._take(tokens, line)
             elif not self._header:
-                self.orphan(line)
+                self.note_headless_row(line)
 
     def _take(self, tokens: list[str], line: int) -> None:
         """A row is printed piece by piece: NCCL's own lines may come between, and the rest on other lines."""
@@ -225,9 +225,9 @@ class NcclTests(Reader):
     def _ranks(self) -> int | None:
         """Ranks of the group that rank 0 is in, whose table this is; as asked for, where devices are not listed."""
         groups = self._groups_of_devices
-        seen = groups.count(groups[0]) if groups else self.asked.ranks
-        if seen and self.asked.ranks not in (None, seen):
-            self.notes.add(f"{self.asked.ranks} ranks were asked for, the job has {seen}")
+        seen = groups.count(groups[0]) if groups else self.request.ranks
+        if seen and self.request.ranks not in (None, seen):
+            self.notes.add(f"{self.request.ranks} ranks were asked for, the job has {seen}")
         return seen
 
 

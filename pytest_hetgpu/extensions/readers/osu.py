@@ -17,7 +17,15 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 
 from pytest_hetgpu.extensions.output_patterns import ReaderSettings
-from pytest_hetgpu.extensions.readers.base import LONGEST_LINE, Asked, Reader, number, quoted, times_ranks, whole
+from pytest_hetgpu.extensions.readers.base import (
+    LONGEST_LINE,
+    OutputParser,
+    ParseRequest,
+    number,
+    quoted,
+    times_ranks,
+    whole,
+)
 from pytest_hetgpu.model.program_output import BenchmarkResult, BenchmarkRow, Quantity
 from pytest_hetgpu.model.records import MessagePoint
 
@@ -92,15 +100,15 @@ _CHECKS = {"Pass": 0, "Fail": 1, "N/A": None}
 _TYPES = {"MPI_CHAR": "int8", "MPI_INT": "int32", "MPI_FLOAT": "float32", "MPI_DOUBLE": "float64", "MPI_BYTE": "uint8"}
 
 
-class Osu(Reader):
+class OsuParser(OutputParser):
     """A table for each datatype; its header says what the columns are, and rows that do not fit it are not read."""
 
     tool = "osu"
 
-    def __init__(self, asked: Asked | None = None, settings: ReaderSettings | None = None) -> None:
+    def __init__(self, asked: ParseRequest | None = None, settings: ReaderSettings | None = None) -> None:
         super().__init__(asked, settings)
         self._reading = BenchmarkResult(self.tool)
-        self._operation = self.asked.operation
+        self._operation = self.request.operation
         self._base = self._operation
         self._several = False
         self._dtype = ""
@@ -109,7 +117,7 @@ class Osu(Reader):
         self._failed: list[str] = []
 
     @classmethod
-    def measures(cls, asked: Asked) -> str:
+    def measures(cls, asked: ParseRequest) -> str:
         name = PurePosixPath(asked.argv[0]).name.removeprefix("osu_") if asked.argv else ""
         found = _PROGRAM.fullmatch(name)
         if not found:
@@ -130,15 +138,15 @@ class Osu(Reader):
         elif text and self._columns:
             self._row(text, number)
         elif text and not self._header and " " in text and _like_row(text.split()):
-            self.orphan(number)
+            self.note_headless_row(number)
 
     def finish(self) -> BenchmarkResult:
-        self.owes_rows(self._header)
+        self.require_rows(self._header)
         for said in self._failed:
             found = _FAILED.search(said)
             self._mark(int(found["size"][:18]) if found else None)
         return replace(
-            self._reading, rows=self.rows, complaints=self.notes.said, failed=tuple(dict.fromkeys(self._failed))
+            self._reading, rows=self.rows, complaints=self.notes.texts, failed=tuple(dict.fromkeys(self._failed))
         )
 
     def _comment(self, text: str, line: int) -> None:
@@ -167,7 +175,7 @@ class Osu(Reader):
             self._base,
             "_persistent" if "persistent" in title else "",
         ]
-        self._operation = "".join(parts) or self.asked.operation
+        self._operation = "".join(parts) or self.request.operation
         self._several = "multiple" in title
         # What a build of 5.x puts over NCCL is another program than MPI's.
         tool = self.tool if library.startswith("MPI") else f"{self.tool}-{library.lower()}"
@@ -224,7 +232,7 @@ class Osu(Reader):
         return f"{'latency' if lat else self._bandwidth}_{title.partition(' ')[0].lower()}"
 
     def _keep(self, size: int, figures: dict[str, Quantity], cells: dict[str, str], line: int) -> None:
-        ranks = self.asked.ranks
+        ranks = self.request.ranks
         if self._base in _PAIR and not self._several and self._operation == self._base:
             if ranks not in (None, 2):
                 self.notes.add(f"{ranks} ranks were asked for, and this program runs with 2")
@@ -234,7 +242,7 @@ class Osu(Reader):
             self.notes.add(f"how many ranks took part must be known to tell {self._operation}'s size", line)
             return
         dtype = self._dtype or ("float32" if self._base in _REDUCTIONS else "int8")
-        point = MessagePoint(defined, dtype, self.asked.place) if "Size" in cells else MessagePoint(0, "none")
+        point = MessagePoint(defined, dtype, self.request.place) if "Size" in cells else MessagePoint(0, "none")
         wrong = _CHECKS[cells.get("Validation", "N/A")]
         iterations = whole(cells.get("Iterations", ""))
         self.add(BenchmarkRow(self._operation, point, ranks, figures, iterations, wrong, line))
@@ -243,7 +251,7 @@ class Osu(Reader):
         """A failed check that no row shows: rows of its size that were not found right are wrong."""
         if size is None or any(row.wrong for row in self._rows):
             return
-        defined = times_ranks(self._base, size, self.asked.ranks, _PER_RANK)
+        defined = times_ranks(self._base, size, self.request.ranks, _PER_RANK)
         for index, row in enumerate(self._rows):
             if row.point.size == defined and row.wrong is None:
                 self._rows[index] = replace(row, wrong=1)

@@ -16,7 +16,15 @@ from __future__ import annotations
 import re
 
 from pytest_hetgpu.extensions.output_patterns import ReaderSettings
-from pytest_hetgpu.extensions.readers.base import LONGEST_LINE, Asked, Reader, factor, number, quoted, whole
+from pytest_hetgpu.extensions.readers.base import (
+    LONGEST_LINE,
+    OutputParser,
+    ParseRequest,
+    factor,
+    number,
+    quoted,
+    whole,
+)
 from pytest_hetgpu.model.program_output import BenchmarkResult, BenchmarkRow, Quantity
 from pytest_hetgpu.model.records import MessagePoint
 
@@ -29,19 +37,19 @@ _CHANGED = {"alltoall", "alltoallv", "reduce_scatter", "reduce_scatterv", "scatt
 _NAMES = {"bcast": "broadcast"}
 
 
-class UccPerftest(Reader):
+class UccPerftestParser(OutputParser):
     """One row for each line of the table."""
 
     tool = "ucc_perftest"
 
-    def __init__(self, asked: Asked | None = None, settings: ReaderSettings | None = None) -> None:
+    def __init__(self, asked: ParseRequest | None = None, settings: ReaderSettings | None = None) -> None:
         super().__init__(asked, settings)
         self._settings: dict[str, str] = {}
         self._header = 0
         self._columns = 0
 
     @classmethod
-    def measures(cls, asked: Asked) -> str:
+    def measures(cls, asked: ParseRequest) -> str:
         name = asked.option("-c")
         return _NAMES.get(name, name) or cls.tool
 
@@ -63,16 +71,16 @@ class UccPerftest(Reader):
             self._row(text.split(), number)
 
     def finish(self) -> BenchmarkResult:
-        self.owes_rows(self._header)
-        if self.asked.ranks == 1:
+        self.require_rows(self._header)
+        if self.request.ranks == 1:
             self.notes.add("1 rank: nothing moved, no figure is a bandwidth")
         memory = self._settings.get("Memory type", "").lower()
-        return BenchmarkResult(self.tool, "", self.rows, self.notes.said, memory=memory)
+        return BenchmarkResult(self.tool, "", self.rows, self.notes.texts, memory=memory)
 
     @property
     def _operation(self) -> str:
         name = self._settings.get("Collective", "").lower()
-        return _NAMES.get(name, name) or self.asked.operation
+        return _NAMES.get(name, name) or self.request.operation
 
     def _row(self, tokens: list[str], line: int) -> None:
         if not all(cell == "N/A" or number(cell) is not None for cell in tokens):
@@ -81,7 +89,7 @@ class UccPerftest(Reader):
             return
         if not self._columns:
             if not self._header:
-                self.orphan(line)
+                self.note_headless_row(line)
             return
         if len(tokens) != self._columns:
             self.notes.add(f"a row of {len(tokens)} columns below a header of {self._columns}", line)
@@ -92,7 +100,7 @@ class UccPerftest(Reader):
             if value is not None:
                 figures[name] = Quantity(value, "s")
         # Of gather and scatter only the slowest rank's is printed.
-        if self._columns == 8 and tokens[5] != "N/A" and self.asked.ranks != 1:
+        if self._columns == 8 and tokens[5] != "N/A" and self.request.ranks != 1:
             value = self.figure("busbw", tokens[5], line)
             if value is not None:
                 figures["busbw"] = Quantity(value, "GB/s")
@@ -108,12 +116,12 @@ class UccPerftest(Reader):
             same = small is not None and small == self._settings.get("large")
             self.add(
                 BenchmarkRow(
-                    self._operation, point, self.asked.ranks, figures, whole(small or "") if same else None, line=line
+                    self._operation, point, self.request.ranks, figures, whole(small or "") if same else None, line=line
                 )
             )
 
     def _point(self, token: str, figures: dict[str, Quantity], line: int) -> MessagePoint | None:
-        size, ranks = whole(token), self.asked.ranks
+        size, ranks = whole(token), self.request.ranks
         if size is None:
             self.notes.add(f"the size is {quoted(token)}, no whole number", line)
             return None
@@ -131,7 +139,7 @@ class UccPerftest(Reader):
             size *= parts
         inplace = self._settings.get("Inplace", "") == "1"
         dtype = self._settings.get("Datatype") or self._settings.get("Data type", "")
-        return MessagePoint(size, dtype, "in" if inplace else self.asked.place)
+        return MessagePoint(size, dtype, "in" if inplace else self.request.place)
 
     def _parts(self, size: int, ranks: int, figures: dict[str, Quantity]) -> int | None:
         """How many of the printed size make the whole: by the bandwidth, or by what only late releases print."""

@@ -16,7 +16,7 @@ import re
 from collections.abc import Sequence
 
 from pytest_hetgpu.extensions.output_patterns import ReaderSettings
-from pytest_hetgpu.extensions.readers.base import LONGEST_LINE, Asked, Reader, number, quoted, whole
+from pytest_hetgpu.extensions.readers.base import LONGEST_LINE, OutputParser, ParseRequest, number, quoted, whole
 from pytest_hetgpu.model.program_output import BenchmarkResult, BenchmarkRow, Quantity
 from pytest_hetgpu.model.records import MessagePoint
 
@@ -40,12 +40,12 @@ _OPERATIONS = (
 )
 
 
-class UcxPerftest(Reader):
+class UcxPerftestParser(OutputParser):
     """One row for each test that came to its end."""
 
     tool = "ucx_perftest"
 
-    def __init__(self, asked: Asked | None = None, settings: ReaderSettings | None = None) -> None:
+    def __init__(self, asked: ParseRequest | None = None, settings: ReaderSettings | None = None) -> None:
         super().__init__(asked, settings)
         self._box: dict[str, str] = {}
         self._kind = ""
@@ -58,7 +58,7 @@ class UcxPerftest(Reader):
         self._invalid = ""
 
     @classmethod
-    def measures(cls, asked: Asked) -> str:
+    def measures(cls, asked: ParseRequest) -> str:
         return asked.operation or _operation(asked.option("-t")) or cls.tool
 
     def feed(self, line: str, number: int = 0) -> None:
@@ -86,12 +86,12 @@ class UcxPerftest(Reader):
     def finish(self) -> BenchmarkResult:
         self._close()
         if self._header or not self._box:
-            self.owes_rows(self._header)
+            self.require_rows(self._header)
         else:
             self.notes.add("the server's output alone: the client prints the figures")
         memory = " to ".join(dict.fromkeys(filter(None, (self._box.get("Send memory"), self._box.get("Recv memory")))))
         failed = (self._invalid,) if self._invalid else ()
-        return BenchmarkResult(self.tool, "", self.rows, self.notes.said, failed, memory=memory)
+        return BenchmarkResult(self.tool, "", self.rows, self.notes.texts, failed, memory=memory)
 
     def _open(self, percentile: str, line: int, *, staged: bool = False, csv: int = 0) -> None:
         self._percentile = "p50" if percentile == "typical" else f"p{percentile.removesuffix('.0')}"
@@ -136,13 +136,13 @@ class UcxPerftest(Reader):
         if size is None:
             self.notes.add(f"the message size of {quoted(self._test or 'the test')} is not known", line)
             return
-        checked = "-V" in self.asked.argv and self._is_latency
+        checked = "-V" in self.request.argv and self._is_latency
         wrong = 1 if self._invalid else 0 if checked else None
-        point = MessagePoint(size, self._dtype(size), self.asked.place)
-        ranks = 1 if "-l" in self.asked.argv else 2
+        point = MessagePoint(size, self._dtype(size), self.request.place)
+        ranks = 1 if "-l" in self.request.argv else 2
         figures = self._figures(numbers, line)
         self._hold(size, numbers, line)
-        operation = self.asked.operation or _operation(self._test)
+        operation = self.request.operation or _operation(self._test)
         samples = whole(numbers[0].split(".")[0])
         self.add(BenchmarkRow(operation, point, ranks, figures, samples, wrong, line))
 
@@ -171,7 +171,7 @@ class UcxPerftest(Reader):
 
     @property
     def _test(self) -> str:
-        return self.asked.option("-t") or self._box.get("Test", "")
+        return self.request.option("-t") or self._box.get("Test", "")
 
     @property
     def _is_latency(self) -> bool:
@@ -185,7 +185,7 @@ class UcxPerftest(Reader):
         if (size := whole(self._box.get("Message size", ""))) is not None:
             return size
         total = 0
-        for part in filter(None, self.asked.option("-s").split(",")):
+        for part in filter(None, self.request.option("-s").split(",")):
             bytes_, _, times = part.partition(":")
             one, many = whole(bytes_), whole(times or "1")
             if one is None or many is None:
@@ -193,12 +193,12 @@ class UcxPerftest(Reader):
             total += one * many
         if total:
             return total
-        sizes = {point.size for point in self.asked.points}
+        sizes = {point.size for point in self.request.points}
         return sizes.pop() if len(sizes) == 1 else None
 
     def _dtype(self, size: int) -> str:
         """Bytes have no type: the one that is owed at this size, where one is."""
-        return next((point.dtype for point in self.asked.points if point.size == size), "uint8")
+        return next((point.dtype for point in self.request.points if point.size == size), "uint8")
 
 
 def _like_number(token: str) -> bool:

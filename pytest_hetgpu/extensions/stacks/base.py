@@ -61,10 +61,12 @@ class StackFamily(abc.ABC):
         prefixes = tuple(prefixes)
         held = [prefix for prefix in prefixes if cls.holds(name, prefix)]
         for prefix in held:
-            if has(prefix, "mpi4py"):
+            if has_distribution(prefix, "mpi4py"):
                 launcher, interpreter = str(cls._launcher(prefix)), str(prefix / "bin" / "python")
                 home = str(prefix.resolve())
-                return Stack(name, cls.vendor, release.version, home, launcher, interpreter, has(prefix, "torch"))
+                return Stack(
+                    name, cls.vendor, release.version, home, launcher, interpreter, has_distribution(prefix, "torch")
+                )
         if held:
             pip = f"{shlex.quote(str(held[0]))}/bin/pip install {' '.join(release.requirements)}"
             raise NotHere(f"stack {name} in {held[0]} lacks mpi4py; install it with: {pip}")
@@ -84,13 +86,13 @@ class StackFamily(abc.ABC):
             f"bin/{cls.launchers[-1]}": launcher,
             f"{cls.library} of {cls.vendor}": found,
             "bin/python3": interpreter,
-            "mpi4py": has(prefix, "mpi4py"),
+            "mpi4py": has_distribution(prefix, "mpi4py"),
         }
         if missing := [what for what, there in lacks.items() if not there]:
             hint = f"; install it with: apt-get install {' '.join(release.packages)}" if release.packages else ""
             raise NotHere(f"stack {name} ({cls.vendor}) in {prefix} lacks {', '.join(missing)}{hint}")
         paths = str(prefix.resolve()), str(launcher), str(interpreter)
-        stack = Stack(name, cls.vendor, found or "", *paths, torch=has(prefix, "torch"))
+        stack = Stack(name, cls.vendor, found or "", *paths, torch=has_distribution(prefix, "torch"))
         wanted = Stack(name, cls.vendor, release.version, "", "", "")
         if wanted.major and wanted.major != stack.major:
             raise NotHere(f"stack {name} in {prefix} is {cls.vendor} {stack.version}; it must be {wanted.major}.x")
@@ -102,7 +104,7 @@ class StackFamily(abc.ABC):
         release = cls.releases[name]
         package = f"{cls.distribution}-{release.version}.dist-info"
         there = any(prefix.glob(f"lib/python3*/site-packages/{package}")) and (
-            not release.torch or has(prefix, "torch")
+            not release.torch or has_distribution(prefix, "torch")
         )
         return there and cls._launcher(prefix) is not None and (prefix / "bin" / "python").exists()
 
@@ -153,7 +155,7 @@ class StackFamily(abc.ABC):
         return max(versions, key=lambda version: tuple(map(int, version.split("."))), default=None)
 
 
-def has(prefix: Path, distribution: str) -> bool:
+def has_distribution(prefix: Path, distribution: str) -> bool:
     """Whether a prefix has a Python distribution of that name installed."""
     return any(
         True

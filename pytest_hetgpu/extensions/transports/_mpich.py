@@ -32,7 +32,7 @@ def verbose(env: dict[str, str] | None = None) -> Rendering:
     return Rendering({}, {"MPIR_CVAR_PRINT_ERROR_STACK": "1", **(env or {})})
 
 
-class Summary:
+class MpichSummary:
     """What MPICH says of its network module and of shared memory."""
 
     triggers = (b"Local_rank: ", b"libfabric provider: ", b"UCX netmod Capability", b'{"t":"hello"')
@@ -55,7 +55,7 @@ class Summary:
         self.ucx = self.ucx or "UCX netmod Capability" in line
 
     @property
-    def speaks(self) -> bool:
+    def present(self) -> bool:
         """Whether this is an output of MPICH's at all."""
         return self.ucx or bool(self.providers or self._local)
 

@@ -82,7 +82,7 @@ def components(text: str) -> set[str]:
     return {method if method in ("ucx", "ofi") else f"ob1/{method}"}
 
 
-class Table:
+class ConnectionTable:
     """Open MPI 5's connection summary with its exceptions.
 
     A row of the exceptions counts all connections of a host: one to itself, and one to each other host.
@@ -129,7 +129,7 @@ class Table:
             self._add(path, method)
 
 
-class Layers:
+class LayerLog:
     """What the layers of Open MPI 4 say of themselves, and OFI's provider on every release."""
 
     triggers = (b" best priority ", b"mca: bml: Using ", b"mtl:ofi:prov")

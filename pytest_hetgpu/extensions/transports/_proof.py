@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from pytest_hetgpu.extensions.transports._mpich import SHARED_MEMORY, Summary
-from pytest_hetgpu.extensions.transports._openmpi import Layers, Table
+from pytest_hetgpu.extensions.transports._mpich import SHARED_MEMORY, MpichSummary
+from pytest_hetgpu.extensions.transports._openmpi import ConnectionTable, LayerLog
 from pytest_hetgpu.extensions.transports._ucx_log import UcxLog
 from pytest_hetgpu.model.transport_classes import ON_HOST, UNKNOWN, Connection, connection
 
 
-class Proof:
+class MpiTransportParser:
     """Components seen between ranks: `ob1/tcp`, `ob1/sm` (vader to Open MPI 4), `ucx/posix`, `ofi/tcp`, `ch4/posix`.
 
     Open MPI 5's table says it all but OFI's provider. Where there is no table, the lanes that UCX logs count if UCX is
     the layer that was selected, and so do ob1's and OFI's. MPICH logs lanes of UCX even where all ranks share memory.
     """
 
-    triggers = (*Table.triggers, *Layers.triggers, *UcxLog.triggers, *Summary.triggers)
+    triggers = (*ConnectionTable.triggers, *LayerLog.triggers, *UcxLog.triggers, *MpichSummary.triggers)
 
     def __init__(self) -> None:
-        self._table, self._layers, self._ucx, self._mpich = Table(), Layers(), UcxLog(), Summary()
+        self._table, self._layers, self._ucx, self._mpich = ConnectionTable(), LayerLog(), UcxLog(), MpichSummary()
 
     def feed(self, line: str, number: int) -> None:
         """Takes a line of any of them; what is none is passed over."""
@@ -36,7 +36,7 @@ class Proof:
     def connections(self) -> frozenset[Connection]:
         """The same by path and by kind of connection."""
         found = self._of_table() if self._table.connections else self._of_logs()
-        return frozenset(map(self._ucx.doubted, found))
+        return frozenset(map(self._ucx.with_uncertainty, found))
 
     @property
     def versions(self) -> Mapping[str, str]:
@@ -50,7 +50,7 @@ class Proof:
 
     def _of_logs(self) -> set[Connection]:
         lanes = self._ucx.connections
-        if self._mpich.speaks:
+        if self._mpich.present:
             netmod = lanes if self._mpich.ucx else _single(f"ofi/{name}" for name in self._mpich.providers)
             shared = {connection(ON_HOST, (SHARED_MEMORY,))} if self._mpich.shared else set()
             return shared | (netmod if self._mpich.networked else set())

@@ -35,7 +35,7 @@ class UcxLog:
         self.version: str | None = None
         self.connections: set[Connection] = set()
 
-    def doubted(self, one: Connection) -> Connection:
+    def with_uncertainty(self, one: Connection) -> Connection:
         """The connection with what may carry short messages alone, by this version of UCX."""
         short = {*one.components} & _COPIED
         others = {*one.components} - _COPIED

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pytest_hetgpu.extensions.transports import _mpich, _openmpi
 from pytest_hetgpu.extensions.transports._netdev import nothing_up
-from pytest_hetgpu.extensions.transports._proof import Proof
+from pytest_hetgpu.extensions.transports._proof import MpiTransportParser
 from pytest_hetgpu.extensions.transports._ucx_log import DEBUG
-from pytest_hetgpu.extensions.transports.base import ProofReader, Rendering, Transport
+from pytest_hetgpu.extensions.transports.base import Rendering, Transport, TransportParser
 from pytest_hetgpu.model.job import Node, Stack
 
 
@@ -31,5 +31,5 @@ class Auto(Transport):
         return ("*",)
 
     @staticmethod
-    def reader() -> ProofReader:
-        return Proof()
+    def reader() -> TransportParser:
+        return MpiTransportParser()

@@ -72,7 +72,7 @@ class Rendering:
     env: Mapping[str, str] = field(default_factory=dict)
 
 
-class ProofReader(Protocol):
+class TransportParser(Protocol):
     """Fed with a log's lines (those that may matter: they hold one of `triggers`), says what carried the data."""
 
     @property
@@ -124,12 +124,12 @@ class Transport(abc.ABC):
         """Settings that make this node's ranks use the transport and say so in their output."""
 
     @property
-    def pin(self) -> str:
+    def interface_setting(self) -> str:
         """The variable or MCA parameter that names its interface; "" for a family that pins none."""
         return ""
 
     @property
-    def rival(self) -> str:
+    def exclusion_setting(self) -> str:
         """The parameter that rules interfaces out, and which the MPI refuses beside `pin`; "" if there is none."""
         return ""
 
@@ -173,7 +173,7 @@ class Transport(abc.ABC):
 
     @staticmethod
     @abc.abstractmethod
-    def reader() -> ProofReader:
+    def reader() -> TransportParser:
         """A fresh reader of this family's proof of use."""
 
 

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pytest_hetgpu.extensions.transports import _torch
-from pytest_hetgpu.extensions.transports.base import Interfaces, ProofReader, Rendering, Transport, TransportSettings
+from pytest_hetgpu.extensions.transports.base import (
+    Interfaces,
+    Rendering,
+    Transport,
+    TransportParser,
+    TransportSettings,
+)
 from pytest_hetgpu.model.interfaces import Choice
 from pytest_hetgpu.model.job import Node, Stack
 from pytest_hetgpu.model.transport_classes import TCP, Connection, TransportMember
@@ -17,7 +23,7 @@ class GlooSettings(TransportSettings):
     netdev: Interfaces = None
 
 
-class Told:
+class AssumedTransport:
     """Gloo logs nothing of its connections: each rank looks at its own sockets, and reports what it sees."""
 
     triggers: tuple[bytes, ...] = ()
@@ -42,14 +48,14 @@ class Gloo(Transport):
 
     def render(self, node: Node, stack: Stack) -> Rendering:
         device = self.interface(node)
-        return Rendering(env={self.pin: device.name} if device.name else {})
+        return Rendering(env={self.interface_setting: device.name} if device.name else {})
 
     @property
-    def pin(self) -> str:
+    def interface_setting(self) -> str:
         return "GLOO_SOCKET_IFNAME"
 
     def interface(self, node: Node) -> Choice:
-        return _torch.netdev(node, self.settings.netdev, self.pin)
+        return _torch.netdev(node, self.settings.netdev, self.interface_setting)
 
     def verbose(self, stack: Stack) -> Rendering:
         return Rendering(env={"TORCH_DISTRIBUTED_DEBUG": "DETAIL", "TORCH_CPP_LOG_LEVEL": "INFO"})
@@ -61,5 +67,5 @@ class Gloo(Transport):
         return (TransportMember("gloo", TCP, self.components()),)
 
     @staticmethod
-    def reader() -> ProofReader:
-        return Told()
+    def reader() -> TransportParser:
+        return AssumedTransport()

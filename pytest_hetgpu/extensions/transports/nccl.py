@@ -18,7 +18,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator
 
 from pytest_hetgpu.extensions.transports import _torch
-from pytest_hetgpu.extensions.transports.base import ProofReader, Rendering, Transport, TransportSettings
+from pytest_hetgpu.extensions.transports.base import Rendering, Transport, TransportParser, TransportSettings
 from pytest_hetgpu.model.interfaces import Choice
 from pytest_hetgpu.model.job import Node, Stack
 from pytest_hetgpu.model.messages import show
@@ -57,7 +57,7 @@ class NcclSettings(TransportSettings):
     netdev: str | None = None
 
 
-class Channels:
+class NcclChannels:
     """How the channels of all ranks go; before there is one, the network that was chosen."""
 
     triggers = (b" via ", b"Using network ", b"CCL version")
@@ -118,23 +118,23 @@ class Nccl(Transport):
     def render(self, node: Node, stack: Stack) -> Rendering:
         device = None if self._all_of(node) else self.interface(node)
         env = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}
-        env |= {self.pin: device.name} if device and device.name else {}
+        env |= {self.interface_setting: device.name} if device and device.name else {}
         env |= {"NCCL_NET": self.settings.net} if self.settings.net else {}
         return Rendering(env=env)
 
     def _all_of(self, node: Node) -> bool:
         """Whether Slingshot's own setting names all its interfaces, which sockets use together."""
-        own = self.settings.netdev is None and self.pin not in node.hardware.env
+        own = self.settings.netdev is None and self.interface_setting not in node.hardware.env
         return own and node.hardware.fabric.kind == "slingshot"
 
     @property
-    def pin(self) -> str:
+    def interface_setting(self) -> str:
         return "NCCL_SOCKET_IFNAME"
 
     def interface(self, node: Node) -> Choice:
         if self._all_of(node):
             return Choice("hsn", "all whose names begin with it, as fabric slingshot has it")
-        return _torch.netdev(node, self.settings.netdev, self.pin)
+        return _torch.netdev(node, self.settings.netdev, self.interface_setting)
 
     def verbose(self, stack: Stack) -> Rendering:
         return Rendering(env={"NCCL_DEBUG_SUBSYS": "ALL", "TORCH_DISTRIBUTED_DEBUG": "DETAIL"})
@@ -152,5 +152,5 @@ class Nccl(Transport):
         return super().required_classes(path for path in paths if path == OFF_HOST)
 
     @staticmethod
-    def reader() -> ProofReader:
-        return Channels()
+    def reader() -> TransportParser:
+        return NcclChannels()

@@ -8,12 +8,12 @@ from pydantic import model_validator
 
 from pytest_hetgpu.extensions.transports import _openmpi
 from pytest_hetgpu.extensions.transports._netdev import netdev, nothing_up
-from pytest_hetgpu.extensions.transports._proof import Proof
+from pytest_hetgpu.extensions.transports._proof import MpiTransportParser
 from pytest_hetgpu.extensions.transports.base import (
     Interfaces,
-    ProofReader,
     Rendering,
     Transport,
+    TransportParser,
     TransportSettings,
     Words,
     unclassified,
@@ -59,11 +59,11 @@ class Ob1(Transport):
         return _openmpi.ob1(stack, self.settings.btl, self._device(node).name)
 
     @property
-    def pin(self) -> str:
+    def interface_setting(self) -> str:
         return "btl_tcp_if_include"
 
     @property
-    def rival(self) -> str:
+    def exclusion_setting(self) -> str:
         return "btl_tcp_if_exclude"
 
     def interface(self, node: Node) -> Choice | None:
@@ -88,5 +88,5 @@ class Ob1(Transport):
         return _members(self.settings.btl)
 
     @staticmethod
-    def reader() -> ProofReader:
-        return Proof()
+    def reader() -> TransportParser:
+        return MpiTransportParser()

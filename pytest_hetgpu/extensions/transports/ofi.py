@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pytest_hetgpu.extensions.transports import _mpich, _openmpi
 from pytest_hetgpu.extensions.transports._netdev import netdev, nothing_up, only_loopback
-from pytest_hetgpu.extensions.transports._proof import Proof
-from pytest_hetgpu.extensions.transports.base import ProofReader, Rendering, Transport, TransportSettings, Word
+from pytest_hetgpu.extensions.transports._proof import MpiTransportParser
+from pytest_hetgpu.extensions.transports.base import Rendering, Transport, TransportParser, TransportSettings, Word
 from pytest_hetgpu.model.interfaces import Choice
 from pytest_hetgpu.model.job import Node, Stack
 from pytest_hetgpu.model.transport_classes import RDMA, SHARED_MEMORY, TCP, TransportMember
@@ -35,7 +35,7 @@ class Ofi(Transport):
     def render(self, node: Node, stack: Stack) -> Rendering:
         provider = self.settings.provider
         device = self.interface(node)
-        env = {self.pin: device.name} if device and device.name else {}
+        env = {self.interface_setting: device.name} if device and device.name else {}
         if stack.vendor == _mpich.VENDOR:
             return _mpich.pinned("ofi", {"FI_PROVIDER": provider, **env})
         # FI_PROVIDER alone does not help: Open MPI excludes tcp, sockets and shm unless told otherwise.
@@ -43,13 +43,13 @@ class Ofi(Transport):
         return _openmpi.pinned(stack, mca, env)
 
     @property
-    def pin(self) -> str:
+    def interface_setting(self) -> str:
         """FI_TCP_IFACE, FI_SOCKETS_IFACE, FI_UDP_IFACE: the `iface` of each provider over IP."""
         provider = self.settings.provider
         return f"FI_{provider.upper()}_IFACE" if _KINDS.get(provider) == TCP else ""
 
     def interface(self, node: Node) -> Choice | None:
-        return netdev(node, self.settings.netdev) if self.pin else None
+        return netdev(node, self.settings.netdev) if self.interface_setting else None
 
     def unreachable(self, node: Node, stack: Stack) -> str | None:
         """Open MPI asks libfabric for endpoints that reach other hosts too, and its tcp provider has none on lo."""
@@ -74,5 +74,5 @@ class Ofi(Transport):
         return (TransportMember(provider, _KINDS.get(provider, ""), self.components()),)
 
     @staticmethod
-    def reader() -> ProofReader:
-        return Proof()
+    def reader() -> TransportParser:
+        return MpiTransportParser()

@@ -6,8 +6,15 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from pytest_hetgpu.extensions.transports import _mpich, _openmpi
-from pytest_hetgpu.extensions.transports._proof import Proof
-from pytest_hetgpu.extensions.transports.base import ProofReader, Rendering, Transport, TransportSettings, Word, Words
+from pytest_hetgpu.extensions.transports._proof import MpiTransportParser
+from pytest_hetgpu.extensions.transports.base import (
+    Rendering,
+    Transport,
+    TransportParser,
+    TransportSettings,
+    Word,
+    Words,
+)
 from pytest_hetgpu.model.interfaces import Choice
 from pytest_hetgpu.model.job import Node, Stack
 from pytest_hetgpu.model.transport_classes import Connection, TransportMember, connection
@@ -47,12 +54,12 @@ class Ucc(Transport):
         return self.below.unsuitable(stack) or super().unsuitable(stack)
 
     @property
-    def pin(self) -> str:
-        return self.below.pin
+    def interface_setting(self) -> str:
+        return self.below.interface_setting
 
     @property
-    def rival(self) -> str:
-        return self.below.rival
+    def exclusion_setting(self) -> str:
+        return self.below.exclusion_setting
 
     def interface(self, node: Node) -> Choice | None:
         return self.below.interface(node)
@@ -84,17 +91,17 @@ class Ucc(Transport):
         )
 
     @staticmethod
-    def reader() -> ProofReader:
-        return UccReader()
+    def reader() -> TransportParser:
+        return UccTransportParser()
 
 
-class UccReader:
+class UccTransportParser:
     """Reads UCC's map; `ucc/ucp:ucx/tcp` is its layer UCP over UCX's tcp. Without a map only what is below is seen."""
 
-    triggers = (*Proof.triggers, b":TL_", b":CL_", b"UCC  INFO  version")
+    triggers = (*MpiTransportParser.triggers, b":TL_", b":CL_", b"UCC  INFO  version")
 
     def __init__(self) -> None:
-        self._below = Proof()
+        self._below = MpiTransportParser()
         self._layers: set[str] = set()
         self._version: str | None = None
 

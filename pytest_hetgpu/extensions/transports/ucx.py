@@ -9,12 +9,12 @@ from pydantic import model_validator
 
 from pytest_hetgpu.extensions.transports import _mpich, _openmpi
 from pytest_hetgpu.extensions.transports._netdev import netdev, nothing_up, only_loopback
-from pytest_hetgpu.extensions.transports._proof import Proof
+from pytest_hetgpu.extensions.transports._proof import MpiTransportParser
 from pytest_hetgpu.extensions.transports._ucx_log import DEBUG, INFO
 from pytest_hetgpu.extensions.transports.base import (
-    ProofReader,
     Rendering,
     Transport,
+    TransportParser,
     TransportSettings,
     Words,
     unclassified,
@@ -114,7 +114,7 @@ class Ucx(Transport):
         env = {"UCX_TLS": "all" if "any" in self.settings.tls else ",".join(self.settings.tls), **INFO}
         device = self.interface(node)
         if device and device.name:
-            env[self.pin] = device.name
+            env[self.interface_setting] = device.name
         # UCX leaves bridges out from 1.16 on, even one that is named; releases before warn of the variable.
         if device and "bridge" in {device.kind, *map(kind_of, device.name.split(","))}:
             env["UCX_TCP_BRIDGE_ENABLE"] = "y"
@@ -125,7 +125,7 @@ class Ucx(Transport):
         return _openmpi.pinned(stack, mca, env)
 
     @property
-    def pin(self) -> str:
+    def interface_setting(self) -> str:
         return "UCX_NET_DEVICES"
 
     def interface(self, node: Node) -> Choice | None:
@@ -139,8 +139,8 @@ class Ucx(Transport):
         rdma, tcp = self._rdma, "tcp" in self.settings.tls
         if not rdma and not tcp:
             return None
-        if named := node.hardware.env.get(self.pin):
-            return Choice(named, f"{self.pin} of {node.hardware.name} names it")
+        if named := node.hardware.env.get(self.interface_setting):
+            return Choice(named, f"{self.interface_setting} of {node.hardware.name} names it")
         interface = netdev(node, None)
         return _with_rdma(node.hardware.fabric, rdma, interface, tcp) if rdma else _tcp(node.hardware.fabric, interface)
 
@@ -173,5 +173,5 @@ class Ucx(Transport):
         return _members(self.settings.tls)
 
     @staticmethod
-    def reader() -> ProofReader:
-        return Proof()
+    def reader() -> TransportParser:
+        return MpiTransportParser()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pytest_hetgpu.extensions.workloads.base import Split, SweepWorkload
+from pytest_hetgpu.extensions.workloads.base import SplitSettings, SweepWorkload
 
 
 class Allgather(SweepWorkload):
     """A size is that of all blocks together."""
 
-    Settings = Split
+    Settings = SplitSettings
     operation = "allgather"
     split = True

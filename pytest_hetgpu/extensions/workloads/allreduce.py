@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pytest_hetgpu.extensions.workloads.base import Summed, SweepWorkload
+from pytest_hetgpu.extensions.workloads.base import ReductionSettings, SweepWorkload
 
 
 class Allreduce(SweepWorkload):
     """A size is one rank's buffer."""
 
-    Settings = Summed
+    Settings = ReductionSettings
     operation = "allreduce"

@@ -6,11 +6,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from pytest_hetgpu.extensions.workloads.base import Sizes, Summed, SweepWorkload
+from pytest_hetgpu.extensions.workloads.base import ReductionSettings, Sizes, SweepWorkload
 from pytest_hetgpu.model.sizes import parse_sizes
 
 
-class Payload(Summed):
+class AllreduceBandwidthSettings(ReductionSettings):
     """Keys as of `allreduce`, with other defaults: few trials of a large buffer."""
 
     sizes: Sizes = parse_sizes("64M")
@@ -21,5 +21,5 @@ class Payload(Summed):
 class AllreduceBandwidth(SweepWorkload):
     """A size is one rank's buffer; give `sizes: 4G` where every rank has a GPU of its own."""
 
-    Settings = Payload
+    Settings = AllreduceBandwidthSettings
     operation = "allreduce"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pytest_hetgpu.extensions.workloads.base import Split, SweepWorkload
+from pytest_hetgpu.extensions.workloads.base import SplitSettings, SweepWorkload
 
 
 class Alltoall(SweepWorkload):
     """A size is what one rank sends to all."""
 
-    Settings = Split
+    Settings = SplitSettings
     operation = "alltoall"
     split = True

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from pytest_hetgpu.extensions.workloads.base import Repeated, Workload
+from pytest_hetgpu.extensions.workloads.base import TimedSettings, Workload
 from pytest_hetgpu.model.records import MessagePoint
 
 
 class Barrier(Workload):
     """Timed, and verified: nobody gets through before a rank that comes late. It has one point, without data."""
 
-    Settings = Repeated
-    settings: Repeated
+    Settings = TimedSettings
+    settings: TimedSettings
     operation = "barrier"
     torch = True
 

@@ -69,7 +69,7 @@ class WorkloadSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
-class Repeated(WorkloadSettings):
+class TimedSettings(WorkloadSettings):
     """Keys of workloads that are timed.
 
     All points are gone through `repeats` times, so that a disturbance does not meet all repeats of one. Five is what it
@@ -90,7 +90,7 @@ class Repeated(WorkloadSettings):
         )
 
 
-class Sweep(Repeated):
+class SweepSettings(TimedSettings):
     """Keys of workloads that sweep message sizes in one launch."""
 
     summed: ClassVar[bool] = False
@@ -100,7 +100,7 @@ class Sweep(Repeated):
     memory: Memory = "host"
 
     @model_validator(mode="after")
-    def _whole_elements(self) -> Sweep:
+    def _whole_elements(self) -> SweepSettings:
         for dtype in self.dtype:
             for size in self.sizes:
                 if size % ITEM_BYTES[dtype]:
@@ -110,13 +110,13 @@ class Sweep(Repeated):
         return self
 
 
-class Collective(Sweep):
+class CollectiveSettings(SweepSettings):
     """Keys of collectives that MPI can do in place."""
 
     in_place: InPlace = "false"
 
 
-class Summed(Collective):
+class ReductionSettings(CollectiveSettings):
     """Keys of collectives that sum."""
 
     summed = True
@@ -124,7 +124,7 @@ class Summed(Collective):
     dtype: SummedDtypes = ("float32",)
 
 
-class Split(Collective):
+class SplitSettings(CollectiveSettings):
     """Keys of collectives that divide every size among the ranks; by default sizes that 16 ranks can share."""
 
     sizes: Sizes = parse_sizes("64..4M")
@@ -145,11 +145,11 @@ class Workload(abc.ABC):
         self.settings = settings
 
     @property
-    def asked(self) -> str:
+    def requested_backend(self) -> str:
         """The backend that the matrix asks for, "" where it leaves that to the transport."""
         return getattr(self.settings, "backend", None) or ""
 
-    def over(self, backend: str) -> Workload:
+    def with_backend(self, backend: str) -> Workload:
         """The same work by torch.distributed over a backend; over "" as it is."""
         other = copy(self)
         other.backend = backend
@@ -196,8 +196,8 @@ class SweepWorkload(Workload):
     of `ranks x element size`.
     """
 
-    Settings: ClassVar[type[WorkloadSettings]] = Sweep
-    settings: Sweep
+    Settings: ClassVar[type[WorkloadSettings]] = SweepSettings
+    settings: SweepSettings
     torch: ClassVar[bool] = True
     paired: ClassVar[bool] = False
     split: ClassVar[bool] = False
@@ -248,4 +248,4 @@ class SweepWorkload(Workload):
 
     @property
     def _in_place(self) -> str:
-        return self.settings.in_place if isinstance(self.settings, Collective) else "false"
+        return self.settings.in_place if isinstance(self.settings, CollectiveSettings) else "false"

@@ -14,7 +14,7 @@ from pytest_hetgpu.model.external_program import ExternalProgram
 from pytest_hetgpu.model.records import MessagePoint
 
 
-class CommandWorkSettings(ExternalSettings, CommandSettings):
+class CommandWorkloadSettings(ExternalSettings, CommandSettings):
     """`argv` is executed by every rank. `mpi: false` says that it is no MPI program, whose transport shows nothing.
 
     `check: false` says that its exit status alone tells of success.
@@ -26,7 +26,7 @@ class CommandWorkSettings(ExternalSettings, CommandSettings):
     mpi: bool = True
 
     @model_validator(mode="after")
-    def _can_succeed(self) -> CommandWorkSettings:
+    def _can_succeed(self) -> CommandWorkloadSettings:
         if self.check and not (self.success or self.json_success):
             raise ValueError(
                 "nothing says that the program's results are right: give `success` (a pattern that must be found) or "
@@ -41,14 +41,14 @@ class CommandWorkSettings(ExternalSettings, CommandSettings):
         return tuple(pattern for pattern in given if pattern)
 
 
-class CommandWork(ExternalWorkload):
+class CommandWorkload(ExternalWorkload):
     """Passed if it ends with 0, what says success is found, what says failure is not, and it has its numbers.
 
     It owes no points: what is measured is known when it has run.
     """
 
-    Settings = CommandWorkSettings
-    settings: CommandWorkSettings
+    Settings = CommandWorkloadSettings
+    settings: CommandWorkloadSettings
     operation = "command"
     reader = "command"
     measured = False

@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from pytest_hetgpu.extensions.workloads.base import Sizes, Sweep, SweepWorkload
+from pytest_hetgpu.extensions.workloads.base import Sizes, SweepSettings, SweepWorkload
 
 
-class GuardedSettings(Sweep):
+class GuardedSendSettings(SweepSettings):
     """One small message by default: short messages are the ones a CPU copies itself."""
 
     sizes: Sizes = (64,)
@@ -22,7 +22,7 @@ class GuardedSettings(Sweep):
 class GuardedSend(SweepWorkload):
     """Even ranks send from pages protected against reading; checked, not timed."""
 
-    Settings = GuardedSettings
+    Settings = GuardedSendSettings
     operation = "guarded_send"
     torch = False
     measured = False

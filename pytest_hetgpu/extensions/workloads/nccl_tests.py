@@ -30,7 +30,7 @@ _NAMES = {"float16": "half", "float32": "float", "float64": "double"}
 Dtype = Literal["int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "bfloat16", "float32", "float64"]
 
 
-class NcclSettings(ExternalSettings):
+class NcclTestsSettings(ExternalSettings):
     """`sizes` are the definitions'; `gpus` are those of each thread, `threads` those of each process."""
 
     program: Annotated[str, ProgramName(r"\w+_perf(_mpi)?", "one like all_reduce_perf")] = "all_reduce_perf"
@@ -48,7 +48,7 @@ class NcclSettings(ExternalSettings):
         return PurePosixPath(self.program).name.removesuffix("_mpi").removesuffix("_perf")
 
     @model_validator(mode="after")
-    def _can_be_read(self) -> NcclSettings:
+    def _can_be_read(self) -> NcclTestsSettings:
         known = (*_UNDIVIDED, *_DIVIDED)
         if self.name not in known:
             raise ValueError(
@@ -64,8 +64,8 @@ class NcclTests(ExternalWorkload):
     NCCL or RCCL carries the data, whatever the MPI does that starts it, and its log has to say by which channels.
     """
 
-    Settings = NcclSettings
-    settings: NcclSettings
+    Settings = NcclTestsSettings
+    settings: NcclTestsSettings
     operation = "nccl_tests"
     reader = "nccl_tests"
     needs = ("nccl",)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pytest_hetgpu.extensions.workloads.base import Summed, SweepWorkload
+from pytest_hetgpu.extensions.workloads.base import ReductionSettings, SweepWorkload
 
 
 class Reduce(SweepWorkload):
     """A size is one rank's buffer; ranks without a result verify that nothing has changed."""
 
-    Settings = Summed
+    Settings = ReductionSettings
     operation = "reduce"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pytest_hetgpu.extensions.workloads.base import Split, SummedDtypes, SweepWorkload
+from pytest_hetgpu.extensions.workloads.base import SplitSettings, SummedDtypes, SweepWorkload
 
 
-class SummedSplit(Split):
+class ReduceScatterSettings(SplitSettings):
     """Keys of a collective that sums and divides."""
 
     summed = True
@@ -16,6 +16,6 @@ class SummedSplit(Split):
 class ReduceScatter(SweepWorkload):
     """A size is that of all blocks together, which every rank gives."""
 
-    Settings = SummedSplit
+    Settings = ReduceScatterSettings
     operation = "reduce_scatter"
     split = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 
-from pytest_hetgpu.extensions.fabrics.base import GID_INDEX, gid_needed, gid_words
+from pytest_hetgpu.extensions.fabrics.base import GID_INDEX, gid_arguments, gid_needed
 from pytest_hetgpu.extensions.runtimes.base import Door
 from pytest_hetgpu.model.job import Command, Job, Node
 from pytest_hetgpu.model.kubernetes import object_name
@@ -71,7 +71,7 @@ def _gid_indexes(job: Job, placement: str) -> Iterator[str]:
         return
     yield f"# {GID_INDEX} sets NCCL_IB_GID_INDEX and UCX_IB_GID_INDEX for ranks; alone it prints the index of a node:"
     for node in needing:
-        words = ("python3", f"{FOLDER}/programs/{GID_INDEX}", *gid_words(node.hardware.fabric))
+        words = ("python3", f"{FOLDER}/programs/{GID_INDEX}", *gid_arguments(node.hardware.fabric))
         yield f"# {on(node, placement, *words)}"
 
 

@@ -10,7 +10,7 @@ import pytest
 from pytest_hetgpu.analysis.judge import judge
 from pytest_hetgpu.analysis.judges.base import Case
 from pytest_hetgpu.analysis.judges.transport import Transport
-from pytest_hetgpu.extensions.transports._proof import Proof
+from pytest_hetgpu.extensions.transports._proof import MpiTransportParser
 from pytest_hetgpu.extensions.transports.ob1 import Ob1, Ob1Settings
 from pytest_hetgpu.extensions.transports.ucx import Ucx, UcxSettings
 from pytest_hetgpu.model.job import Hardware, Job, Node
@@ -135,7 +135,7 @@ def test_exceptions_of_open_mpi_s_table_are_no_pass() -> None:
         "Exceptions:",
         "  host 2: [1x ucx=tcp;lo] [2x ucx=tcp;eth0]",
     )
-    proof = Proof()
+    proof = MpiTransportParser()
     for number, line in enumerate(lines, 1):
         proof.feed(line, number)
     seen = evidence(connections=tuple(proof.connections), transports=proof.transports)

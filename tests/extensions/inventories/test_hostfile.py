@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_hetgpu.extensions.inventories.base import Found, Left, Malformed
-from pytest_hetgpu.extensions.inventories.hostfile import Hostfile
+from pytest_hetgpu.extensions.inventories.base import ListedHost, MalformedInventory, SkippedEntry
+from pytest_hetgpu.extensions.inventories.hostfile import HostfileSource
 
 TEXT = """\
 # the cluster
@@ -24,23 +24,23 @@ gpu1 slots=8
 
 
 def test_every_form() -> None:
-    found = Hostfile.read(TEXT).found
+    found = HostfileSource.read(TEXT).found
     assert found == (
-        Found("gpu1", "gpu1", 2, slots=16),
-        Found("gpu2", "gpu2", 4, slots=4),
-        Found("gpu3", "gpu3", 5, user="me", port="2222"),
-        Found("gpu4", "gpu4", 6, user="me"),
-        Found("10.0.0.5", "10.0.0.5", 7, slots=2, hardware=("g4dn",)),
-        Found("fe80::1", "fe80::1", 8, slots=2),
-        Found("fe80::2", "fe80::2", 9),
-        Found("gpu5-ib", "gpu5", 10, engine_host="gpu5", slots=2),
-        Found("gpu6", "gpu6", 11, user="you", port="22", slots=2),
+        ListedHost("gpu1", "gpu1", 2, slots=16),
+        ListedHost("gpu2", "gpu2", 4, slots=4),
+        ListedHost("gpu3", "gpu3", 5, user="me", port="2222"),
+        ListedHost("gpu4", "gpu4", 6, user="me"),
+        ListedHost("10.0.0.5", "10.0.0.5", 7, slots=2, hardware=("g4dn",)),
+        ListedHost("fe80::1", "fe80::1", 8, slots=2),
+        ListedHost("fe80::2", "fe80::2", 9),
+        ListedHost("gpu5-ib", "gpu5", 10, engine_host="gpu5", slots=2),
+        ListedHost("gpu6", "gpu6", 11, user="you", port="22", slots=2),
     )
 
 
 def test_what_is_left_out() -> None:
-    listing = Hostfile.read("^a\nb slots=0\nc\n")
-    assert listing.left == (Left("a", "is excluded by ^", 1), Left("b", "has no slots", 2))
+    listing = HostfileSource.read("^a\nb slots=0\nc\n")
+    assert listing.left == (SkippedEntry("a", "is excluded by ^", 1), SkippedEntry("b", "has no slots", 2))
     assert [one.name for one in listing.found] == ["c"]
 
 
@@ -58,7 +58,7 @@ def test_what_is_left_out() -> None:
     ],
 )
 def test_what_is_wrong(text: str, line: int, told: str) -> None:
-    with pytest.raises(Malformed) as caught:
-        Hostfile.read(text)
+    with pytest.raises(MalformedInventory) as caught:
+        HostfileSource.read(text)
     assert told in str(caught.value)
     assert caught.value.line == line

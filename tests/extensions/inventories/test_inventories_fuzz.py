@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pytest_hetgpu.config.inventory.inventory import read
 from pytest_hetgpu.errors import InventoryError
-from pytest_hetgpu.extensions.inventories.base import Listing, Malformed, Source
+from pytest_hetgpu.extensions.inventories.base import HostListing, InventorySource, MalformedInventory
 from pytest_hetgpu.extensions.registry import find, shipped
 
 WORDS = st.sampled_from(
@@ -96,9 +96,9 @@ TREES = st.recursive(
 @settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(text=st.one_of(TEXTS, TREES.map(json.dumps)))
 def test_a_source_gives_hosts_or_says_why_not(name: str, text: str) -> None:
-    kind = find("inventories", name, Source)  # type: ignore[type-abstract]
-    with suppress(Malformed):
-        assert isinstance(kind.read(text), Listing)
+    kind = find("inventories", name, InventorySource)  # type: ignore[type-abstract]
+    with suppress(MalformedInventory):
+        assert isinstance(kind.read(text), HostListing)
 
 
 @pytest.mark.parametrize("name", shipped("inventories"))
@@ -122,8 +122,8 @@ def test_an_inventory_of_it_is_one_or_says_why_not(name: str, data: bytes, tmp_p
     "text", ["[" * 100_000, '{"a":' * 100_000, "9" * 100_000, '{"nodes": ' + "9" * 5000 + "}", "\ufeff{}"]
 )
 def test_json_that_is_made_to_hurt(name: str, text: str) -> None:
-    kind = find("inventories", name, Source)  # type: ignore[type-abstract]
-    with pytest.raises(Malformed):
+    kind = find("inventories", name, InventorySource)  # type: ignore[type-abstract]
+    with pytest.raises(MalformedInventory):
         kind.read(text)
 
 

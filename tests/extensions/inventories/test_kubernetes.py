@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pytest_hetgpu.extensions.inventories.base import Malformed
-from pytest_hetgpu.extensions.inventories.kubernetes import Kubernetes
+from pytest_hetgpu.extensions.inventories.base import MalformedInventory
+from pytest_hetgpu.extensions.inventories.kubernetes import KubernetesSource
 
 READY = [{"type": "MemoryPressure", "status": "False"}, {"type": "Ready", "status": "True"}]
 
@@ -30,12 +30,12 @@ def node(name: str = "n1", gpus: dict[str, str] | None = None, **labels: str) ->
 
 
 def read(*nodes: dict[str, Any]) -> list[tuple[str, str, str, int | None, tuple[str, ...]]]:
-    listing = Kubernetes.read(json.dumps({"kind": "List", "items": list(nodes)}))
+    listing = KubernetesSource.read(json.dumps({"kind": "List", "items": list(nodes)}))
     return [(one.address, one.platform, one.arch, one.gpus, one.groups) for one in listing.found]
 
 
 def left(*nodes: dict[str, Any]) -> list[str]:
-    return [one.why for one in Kubernetes.read(json.dumps({"items": list(nodes)})).left]
+    return [one.why for one in KubernetesSource.read(json.dumps({"items": list(nodes)})).left]
 
 
 NVIDIA, AMD = {"nvidia.com/gpu": "4"}, {"amd.com/gpu": "8"}
@@ -69,14 +69,14 @@ def test_platform_and_arch(gpus: dict[str, str], labels: dict[str, str], platfor
 
 def test_groups_are_ours_and_those_of_clouds() -> None:
     made = with_labels({}, {"hetgpu/hardware": "g4dn", "node.kubernetes.io/instance-type": "g4dn.xlarge", "other": "x"})
-    (found,) = Kubernetes.read(json.dumps({"items": [made]})).found
+    (found,) = KubernetesSource.read(json.dumps({"items": [made]})).found
     assert (found.hardware, found.groups) == (("g4dn",), ("g4dn.xlarge",))
 
 
 def test_one_node_alone_and_one_without_addresses() -> None:
     made = node()
     del made["status"]["addresses"]
-    assert [one.address for one in Kubernetes.read(json.dumps(made)).found] == ["n1"]
+    assert [one.address for one in KubernetesSource.read(json.dumps(made)).found] == ["n1"]
 
 
 def test_what_takes_no_pods_is_left_out() -> None:
@@ -107,6 +107,6 @@ def test_what_takes_no_pods_is_left_out() -> None:
     ],
 )
 def test_what_is_wrong(text: str, line: int, told: str) -> None:
-    with pytest.raises(Malformed) as caught:
-        Kubernetes.read(text)
+    with pytest.raises(MalformedInventory) as caught:
+        KubernetesSource.read(text)
     assert (str(caught.value), caught.value.line) == (told, line)

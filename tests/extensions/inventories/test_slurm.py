@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pytest_hetgpu.extensions.inventories.base import UNTOLD, Malformed
-from pytest_hetgpu.extensions.inventories.slurm import Slurm
+from pytest_hetgpu.extensions.inventories.base import UNKNOWN_PLATFORM, MalformedInventory
+from pytest_hetgpu.extensions.inventories.slurm import SlurmSource
 
 # As `scontrol show nodes` of 22.05 prints nodes, cut to what matters.
 SCONTROL = """\
@@ -39,11 +39,11 @@ NodeName=plain
 
 
 def summary(text: str) -> dict[str, tuple[str, str, str, int | None]]:
-    return {one.name: (one.address, one.platform, one.arch, one.gpus) for one in Slurm.read(text).found}
+    return {one.name: (one.address, one.platform, one.arch, one.gpus) for one in SlurmSource.read(text).found}
 
 
 def left(text: str) -> dict[str, str]:
-    return {one.name: one.why for one in Slurm.read(text).left}
+    return {one.name: one.why for one in SlurmSource.read(text).left}
 
 
 def test_blocks_of_scontrol_and_one_line_each() -> None:
@@ -56,8 +56,8 @@ def test_blocks_of_scontrol_and_one_line_each() -> None:
     for text in (SCONTROL, lines):
         assert summary(text) == expected
         assert left(text) == {"down1": "is down (kill task failed [root@2026-01-01T00:00:00])"}
-    assert [one.line for one in Slurm.read(SCONTROL).found] == [1, 10, 21]
-    assert Slurm.read(SCONTROL).found[0].groups == ("cuda", "urgent", "h200")
+    assert [one.line for one in SlurmSource.read(SCONTROL).found] == [1, 10, 21]
+    assert SlurmSource.read(SCONTROL).found[0].groups == ("cuda", "urgent", "h200")
 
 
 NODE: dict[str, Any] = {
@@ -103,7 +103,7 @@ def test_json_of_sinfo_is_by_partition() -> None:
             "reason": {"description": ""},
         }
 
-    found = Slurm.read(json.dumps({"sinfo": [row("a"), row("b")]})).found
+    found = SlurmSource.read(json.dumps({"sinfo": [row("a"), row("b")]})).found
     assert [(one.address, one.platform, one.arch, one.gpus) for one in found] == [
         ("10.0.0.1", "rocm", "gfx942", 4),
         ("10.0.0.2", "rocm", "gfx942", 4),
@@ -118,7 +118,7 @@ def test_tables_of_sinfo() -> None:
     usual = (
         "PARTITION AVAIL TIMELIMIT NODES STATE NODELIST\nrocm* up 1:00:00 2 mix r[1-2]\nrocm* up 1:00:00 1 idle~ r3\n"
     )
-    assert [(one.name, one.gpus, one.groups) for one in Slurm.read(usual).found] == [
+    assert [(one.name, one.gpus, one.groups) for one in SlurmSource.read(usual).found] == [
         ("r1", None, ("rocm",)),
         ("r2", None, ("rocm",)),
     ]
@@ -131,7 +131,7 @@ def test_tables_of_sinfo() -> None:
 @pytest.mark.parametrize(
     ("gres", "features", "platform", "arch"),
     [
-        ("gpu", [], UNTOLD, ""),
+        ("gpu", [], UNKNOWN_PLATFORM, ""),
         ("gpu:2", ["amd"], "rocm", ""),
         ("gpu:2", ["ib", "a100_80gb"], "cuda", "sm_80"),
         ("gpu:nvidia_h100_80gb_hbm3:8", [], "cuda", "sm_90"),
@@ -143,7 +143,7 @@ def test_tables_of_sinfo() -> None:
     ],
 )
 def test_which_gpu_gres_and_features_mean(gres: str, features: list[str], platform: str, arch: str) -> None:
-    (found,) = Slurm.read(json.dumps({"nodes": [{**NODE, "gres": gres, "features": features}]})).found
+    (found,) = SlurmSource.read(json.dumps({"nodes": [{**NODE, "gres": gres, "features": features}]})).found
     assert (found.platform, found.arch) == (platform, arch)
 
 
@@ -159,7 +159,7 @@ def test_which_gpu_gres_and_features_mean(gres: str, features: list[str], platfo
     ],
 )
 def test_types_and_numbers_of_gpus_are_told_apart(gres: str, groups: tuple[str, ...], gpus: int) -> None:
-    (found,) = Slurm.read(json.dumps({"nodes": [{**NODE, "gres": gres, "features": [], "partitions": []}]})).found
+    (found,) = SlurmSource.read(json.dumps({"nodes": [{**NODE, "gres": gres, "features": [], "partitions": []}]})).found
     assert (found.groups, found.gpus) == (groups, gpus)
 
 
@@ -178,6 +178,6 @@ def test_types_and_numbers_of_gpus_are_told_apart(gres: str, groups: tuple[str, 
     ],
 )
 def test_what_is_wrong(text: str, line: int, told: str) -> None:
-    with pytest.raises(Malformed) as caught:
-        Slurm.read(text)
+    with pytest.raises(MalformedInventory) as caught:
+        SlurmSource.read(text)
     assert (str(caught.value), caught.value.line) == (told, line)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hetgpu.extensions.inventories.base import UNTOLD, Found, Malformed
-from pytest_hetgpu.extensions.inventories.ssh_config import SshConfig
+from pytest_hetgpu.extensions.inventories.base import UNKNOWN_PLATFORM, ListedHost, MalformedInventory
+from pytest_hetgpu.extensions.inventories.ssh_config import SshConfigSource
 
 TEXT = """\
 User everybody
@@ -37,17 +37,17 @@ Host gpu* !gpu2
 
 def test_hosts_with_what_holds_for_them() -> None:
     # As `ssh -G` says: the first value that is obtained wins.
-    found = {one.name: one for one in SshConfig.read(TEXT).found}
-    assert {one.platform for one in found.values()} == {UNTOLD}
+    found = {one.name: one for one in SshConfigSource.read(TEXT).found}
+    assert {one.platform for one in found.values()} == {UNKNOWN_PLATFORM}
     assert {name: replace(one, platform="") for name, one in found.items()} == {
-        "gpu1": Found("gpu1.cluster.example", "gpu1", 2, user="everybody", port="2222", key="~/.ssh/all"),
-        "gpu2": Found("gpu2.cluster.example", "gpu2", 2, user="everybody", port="2222", key="~/.ssh/all"),
-        "quoted": Found("quoted", "quoted", 10, user="everybody", key="~/my keys/id"),
+        "gpu1": ListedHost("gpu1.cluster.example", "gpu1", 2, user="everybody", port="2222", key="~/.ssh/all"),
+        "gpu2": ListedHost("gpu2.cluster.example", "gpu2", 2, user="everybody", port="2222", key="~/.ssh/all"),
+        "quoted": ListedHost("quoted", "quoted", 10, user="everybody", key="~/my keys/id"),
     }
 
 
 def test_what_only_ssh_can_reach_or_decide_is_left_out() -> None:
-    left = {one.name: (one.why, one.line) for one in SshConfig.read(TEXT).left}
+    left = {one.name: (one.why, one.line) for one in SshConfigSource.read(TEXT).left}
     assert left["far"] == (
         "is behind a ProxyJump: name it in a YAML inventory, by its alias in your own ssh configuration",
         5,
@@ -58,7 +58,7 @@ def test_what_only_ssh_can_reach_or_decide_is_left_out() -> None:
 
 
 def test_negated_patterns_and_wildcards() -> None:
-    found = SshConfig.read("Host a1 a2 b\nHost a? !a2\n  User me\n").found
+    found = SshConfigSource.read("Host a1 a2 b\nHost a? !a2\n  User me\n").found
     assert {one.name: one.user for one in found} == {"a1": "me", "a2": None, "b": None}
 
 
@@ -72,8 +72,8 @@ def test_negated_patterns_and_wildcards() -> None:
     ],
 )
 def test_what_is_wrong(text: str, line: int, told: str) -> None:
-    with pytest.raises(Malformed) as caught:
-        SshConfig.read(text)
+    with pytest.raises(MalformedInventory) as caught:
+        SshConfigSource.read(text)
     assert told in str(caught.value)
     assert caught.value.line == line
 
@@ -96,7 +96,7 @@ Host a-1
 @pytest.mark.skipif(shutil.which("ssh") is None, reason="needs the OpenSSH client")
 def test_ssh_itself_says_the_same(tmp_path: Path) -> None:
     (tmp_path / "config").write_text(PLAIN)
-    found = SshConfig.read(PLAIN).found
+    found = SshConfigSource.read(PLAIN).found
     assert [one.name for one in found] == ["a", "b", "a-1"]
     for one in found:
         command = ("ssh", "-F", str(tmp_path / "config"), "-G", one.name)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pytest_hetgpu.extensions.inventories.base import Malformed
-from pytest_hetgpu.extensions.inventories.terraform import Terraform
+from pytest_hetgpu.extensions.inventories.base import MalformedInventory
+from pytest_hetgpu.extensions.inventories.terraform import TerraformSource
 
 
 def outputs(**values: Any) -> str:
@@ -18,7 +18,7 @@ def outputs(**values: Any) -> str:
 
 
 def hosts(**values: Any) -> list[tuple[str, str, tuple[str, ...]]]:
-    return [(one.address, one.engine_host, one.groups) for one in Terraform.read(outputs(**values)).found]
+    return [(one.address, one.engine_host, one.groups) for one in TerraformSource.read(outputs(**values)).found]
 
 
 def test_addresses_by_the_name_of_their_output() -> None:
@@ -43,21 +43,21 @@ def test_maps_have_groups_and_hosts() -> None:
         ("10.0.0.2", "", ("node", "node_ips", "g4dn")),
     ]
     one = {"private_ip": "10.0.0.1", "public_ip": "203.0.113.1", "user": "ubuntu", "port": 2200, "hardware": "g4dn"}
-    (found,) = Terraform.read(outputs(cluster=[one])).found
+    (found,) = TerraformSource.read(outputs(cluster=[one])).found
     assert (found.address, found.engine_host, found.user, found.port) == ("10.0.0.1", "203.0.113.1", "ubuntu", "2200")
     assert found.hardware == ("g4dn",)
 
 
 def test_a_sensitive_value_is_never_shown() -> None:
     text = json.dumps({"node_ips": {"value": ["hunter2"], "type": "string", "sensitive": True}})
-    listing = Terraform.read(text)
+    listing = TerraformSource.read(text)
     assert listing.found == ()
     assert [(one.name, one.why) for one in listing.left] == [("node_ips", "is sensitive")]
     assert "hunter2" not in repr(listing)
 
 
 def test_what_holds_no_addresses_is_told() -> None:
-    left = Terraform.read(outputs(region="eu-west-1", node_ips=[])).left
+    left = TerraformSource.read(outputs(region="eu-west-1", node_ips=[])).left
     assert [(one.name, one.why, one.line) for one in left] == [
         ("region", "holds no addresses by its name", 2),
         ("node_ips", "holds no addresses by its name", 7),
@@ -73,6 +73,6 @@ def test_what_holds_no_addresses_is_told() -> None:
     ],
 )
 def test_what_is_wrong(text: str, line: int, told: str) -> None:
-    with pytest.raises(Malformed) as caught:
-        Terraform.read(text)
+    with pytest.raises(MalformedInventory) as caught:
+        TerraformSource.read(text)
     assert (str(caught.value), caught.value.line) == (told, line)

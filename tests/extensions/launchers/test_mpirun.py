@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_hetgpu.extensions.launchers.base import Launcher, Start
+from pytest_hetgpu.extensions.launchers.base import Launcher, LaunchRequest
 from pytest_hetgpu.extensions.launchers.mpirun import Mpirun
 from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.model.job import Command, RankContext, Stack
@@ -18,7 +18,7 @@ PROGRAM = ("/s/bin/python", "-m", "mpi4py", "/p/allreduce.py")
 def argv(
     *contexts: RankContext, mca: dict[str, str] | None = None, root: bool = False, cores: int = 8
 ) -> tuple[str, ...]:
-    command = Mpirun().command(Start(STACK, contexts, mca or {}, root, cores))
+    command = Mpirun().command(LaunchRequest(STACK, contexts, mca or {}, root, cores))
     assert command.env == {}
     return command.argv
 
@@ -68,7 +68,7 @@ HYDRA = Stack("mpich", "MPICH", "5.0.2", "/m", "/m/bin/mpirun", "/m/bin/python")
 
 
 def tokens(stack: Stack, *contexts: RankContext, cores: int = 1) -> tuple[str, ...]:
-    return Mpirun().command(Start(stack, contexts, {}, root=True, cores=cores)).argv
+    return Mpirun().command(LaunchRequest(stack, contexts, {}, root=True, cores=cores)).argv
 
 
 def test_each_mpi_says_it_in_its_own_words() -> None:
@@ -85,13 +85,13 @@ def test_open_mpi_4_needs_no_ssh_for_ranks_of_this_machine() -> None:
     """Without one it ends (`plm_rsh_agent: ssh : rsh`), though it starts nothing with it."""
     here, there = RankContext(2, "localhost", PROGRAM), RankContext(2, "a", PROGRAM)
     asked = {
-        (stack.name, one.host): Mpirun().command(Start(stack, (one,), {})).env
+        (stack.name, one.host): Mpirun().command(LaunchRequest(stack, (one,), {})).env
         for stack in (STACK, FOUR, HYDRA)
         for one in (here, there)
     }
     assert asked.pop(("openmpi-4", "localhost")) == {"OMPI_MCA_plm": "isolated"}
     assert set(map(str, asked.values())) == {"{}"}
-    assert Mpirun().command(Start(FOUR, (here,), {}, ssh_config="/c")).env == {}
+    assert Mpirun().command(LaunchRequest(FOUR, (here,), {}, ssh_config="/c")).env == {}
 
 
 def test_ranks_that_differ_in_hosts_alone_are_one_context() -> None:
@@ -131,7 +131,7 @@ def test_what_mpirun_cannot_start() -> None:
 
 
 def test_the_same_start_gives_the_same_command() -> None:
-    start = Start(STACK, [RankContext(2, "a", PROGRAM, {"B": "1", "A": "2"})], {"y": "1", "x": "2"})
-    again = Start(STACK, [RankContext(2, "a", PROGRAM, {"A": "2", "B": "1"})], {"x": "2", "y": "1"})
+    start = LaunchRequest(STACK, [RankContext(2, "a", PROGRAM, {"B": "1", "A": "2"})], {"y": "1", "x": "2"})
+    again = LaunchRequest(STACK, [RankContext(2, "a", PROGRAM, {"A": "2", "B": "1"})], {"x": "2", "y": "1"})
     assert Mpirun().command(start) == Mpirun().command(again)
     assert isinstance(Mpirun().command(start), Command)

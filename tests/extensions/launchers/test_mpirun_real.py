@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import pytest
 
 from pytest_hetgpu.errors import NotHere
-from pytest_hetgpu.extensions.launchers.base import Start
+from pytest_hetgpu.extensions.launchers.base import LaunchRequest
 from pytest_hetgpu.extensions.launchers.mpirun import Mpirun
 from pytest_hetgpu.extensions.runtimes.local import Local
 from pytest_hetgpu.extensions.stacks.base import family_of
@@ -51,7 +51,7 @@ def test_contexts_do_not_leak_into_each_other(stack: Stack, tmp_path: Path) -> N
     argv = (stack.interpreter, "-m", "mpi4py", str(PROGRAM), *NAMES)
     one = RankContext(1, "localhost", argv, {"AA": "x y", "BOTH": "1"})
     other = RankContext(2, "localhost", argv, {"BB": "a=b,c", "BOTH": "2", "OMPI_MCA_coll_tuned_priority": "31"})
-    start = Start(stack, (one, other), {}, root=os.geteuid() == 0, cores=1)
+    start = LaunchRequest(stack, (one, other), {}, root=os.geteuid() == 0, cores=1)
     last = {"BB": "a=b,c", "BOTH": "2", "OMPI_MCA_coll_tuned_priority": "31"}
     assert variables(Mpirun().command(start), tmp_path / "output") == {
         0: {"AA": "x y", "BOTH": "1"},

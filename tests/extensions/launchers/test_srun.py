@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from pytest_hetgpu.errors import NotHere
-from pytest_hetgpu.extensions.launchers.base import Launcher, Start
+from pytest_hetgpu.extensions.launchers.base import Launcher, LaunchRequest
 from pytest_hetgpu.extensions.launchers.srun import Srun
 from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.model.job import RankContext, Stack
@@ -25,7 +25,7 @@ def node(ranks: int = 1, host: str = "node0", batch: Batch | None = BATCH, **env
 
 
 def argv(*contexts: RankContext, stack: Stack = OPEN_MPI, mca: dict[str, str] | None = None) -> tuple[str, ...]:
-    command = Srun().command(Start(stack, contexts, mca or {}, programs="/tmp/hetgpu-1/programs"))
+    command = Srun().command(LaunchRequest(stack, contexts, mca or {}, programs="/tmp/hetgpu-1/programs"))
     assert command.env == {}
     return command.argv
 

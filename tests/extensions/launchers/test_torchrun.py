@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_hetgpu.extensions.launchers.base import Launcher, Meeting, Start
+from pytest_hetgpu.extensions.launchers.base import Launcher, LaunchRequest, Rendezvous
 from pytest_hetgpu.extensions.launchers.torchrun import Torchrun
 from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.model.job import RankContext, Stack
@@ -14,7 +14,7 @@ AGENT = ("/s/bin/python", "-m", "torch.distributed.run")
 
 
 def argv(*contexts: RankContext, ssh_config: str = "", address: str = "node0") -> tuple[str, ...]:
-    start = Start(STACK, contexts, ssh_config=ssh_config, programs="/p", meeting=Meeting(address, 20_001))
+    start = LaunchRequest(STACK, contexts, ssh_config=ssh_config, programs="/p", rendezvous=Rendezvous(address, 20_001))
     command = Torchrun().command(start)
     assert command.env == {}
     return command.argv
@@ -67,4 +67,4 @@ def test_it_starts_only_what_it_can_make_one_world() -> None:
 
 def test_it_tells_ranks_itself_where_they_meet_and_lines_begin_with_the_rank_among_all() -> None:
     variables = {"TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE": "[${role_name}${rank}]:"}
-    assert Torchrun().environment(Meeting()) == variables
+    assert Torchrun().environment(Rendezvous()) == variables

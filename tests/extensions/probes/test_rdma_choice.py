@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from pytest_hetgpu.cluster.inspect import Look, program, request
-from pytest_hetgpu.extensions.probes.base import Seen
-from pytest_hetgpu.extensions.probes.rdma import Choice, Rdma, choose, gids, table
+from pytest_hetgpu.extensions.probes.base import RawFacts
+from pytest_hetgpu.extensions.probes.rdma import GidChoice, RdmaProbe, choose, gids, table
 from pytest_hetgpu.model.facts import Environment
 
 ZERO = "0000:0000:0000:0000:0000:0000:0000:0000"
@@ -32,7 +32,7 @@ class Port:
     gids: dict[int, tuple[str, str, str]] = field(default_factory=dict)
 
 
-def look(root: Path, *ports: Port) -> Seen:
+def look(root: Path, *ports: Port) -> RawFacts:
     """What the real program sees of a tree like /sys/class/infiniband."""
     for port in ports:
         folder = root / "sys/class/infiniband" / port.hca / "ports" / str(port.number)
@@ -49,7 +49,7 @@ def look(root: Path, *ports: Port) -> Seen:
     done = subprocess.run(
         [sys.executable, "-c", program(), json.dumps(asked)], capture_output=True, text=True, check=True
     )
-    return Seen.of(json.loads(done.stdout))
+    return RawFacts.of(json.loads(done.stdout))
 
 
 GOOD = {0: (LINK_LOCAL, V1, "net1"), 1: (LINK_LOCAL, V2, "net1"), 8: (IPV4, V1, "net1"), 9: (IPV4, V2, "net1")}
@@ -57,8 +57,8 @@ GOOD = {0: (LINK_LOCAL, V1, "net1"), 1: (LINK_LOCAL, V2, "net1"), 8: (IPV4, V1, 
 
 def test_the_documents_own_case(tmp_path: Path) -> None:
     seen = look(tmp_path, Port("mlx5_bond_0", gids=GOOD))
-    assert choose(gids(seen)) == Choice("mlx5_bond_0", 1, 9, "net1", "the only one")
-    facts = Rdma().read(seen)
+    assert choose(gids(seen)) == GidChoice("mlx5_bond_0", 1, 9, "net1", "the only one")
+    facts = RdmaProbe().read(seen)
     assert facts["rdma.roce"].value == "mlx5_bond_0:1 gid 9 (net1)"
     assert facts["rdma.mlx5_bond_0:1.gids"].items[-1] == "9 172.19.4.11 net1 RoCE v2"
 
@@ -69,10 +69,10 @@ def test_empty_rows_are_left_out(tmp_path: Path) -> None:
 
 def test_the_choice_can_be_made_again_from_facts(tmp_path: Path) -> None:
     seen = look(tmp_path, Port("mlx5_0", gids=GOOD), Port("mlx5_1", state="1: DOWN", gids={3: (IPV4, V2, "net2")}))
-    assert table(Environment(Rdma().read(seen)).facts) == tuple(
+    assert table(Environment(RdmaProbe().read(seen)).facts) == tuple(
         row._replace(gid=f"::ffff:{row.ipv4}") if row.ipv4 else row for row in gids(seen)
     )
-    assert choose(table(Rdma().read(seen))) == choose(gids(seen))
+    assert choose(table(RdmaProbe().read(seen))) == choose(gids(seen))
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_what_no_row_has_is_said(tmp_path: Path, port: Port, why: str) -> None:
 def test_a_wanted_interface_narrows_the_choice(tmp_path: Path) -> None:
     ports = (Port("mlx5_0", gids={3: (IPV4, V2, "net1")}), Port("mlx5_1", gids={5: (IPV4, V2, "net2")}))
     rows = gids(look(tmp_path, *ports))
-    assert choose(rows, "net2") == Choice("mlx5_1", 1, 5, "net2", "the only one")
+    assert choose(rows, "net2") == GidChoice("mlx5_1", 1, 5, "net2", "the only one")
     assert choose(rows, hca="mlx5_1") == choose(rows, hca="mlx5_1:1") == choose(rows, "net2")
     assert choose(rows, hca="mlx5_1:2") == ("no GID of mlx5_1:2 (HCAs: mlx5_0, mlx5_1; their interfaces: net1, net2)")
     assert choose(rows, "eth7") == "no GID on eth7 (HCAs: mlx5_0, mlx5_1; their interfaces: net1, net2)"
@@ -110,10 +110,10 @@ def test_of_several_the_first_is_taken_and_link_local_addresses_last(tmp_path: P
         Port("mlx5_0", gids={3: (apipa, V2, "net1")}),
     )
     found = choose(gids(look(tmp_path, *ports)))
-    assert found == Choice("mlx5_1", 1, 2, "net2", "the first of 3 by HCA, port and index")
+    assert found == GidChoice("mlx5_1", 1, 2, "net2", "the first of 3 by HCA, port and index")
 
 
 def test_infiniband_is_not_roce(tmp_path: Path) -> None:
-    facts = Rdma().read(look(tmp_path, Port(link_layer="InfiniBand", gids={0: (LINK_LOCAL, V1, "")})))
+    facts = RdmaProbe().read(look(tmp_path, Port(link_layer="InfiniBand", gids={0: (LINK_LOCAL, V1, "")})))
     assert facts["rdma.roce"].why == "no port is Ethernet"
     assert facts["rdma.mlx5_0:1.link_layer"].value == "InfiniBand"

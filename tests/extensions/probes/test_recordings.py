@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pytest_hetgpu.extensions.probes.base import Probe, Seen
+from pytest_hetgpu.extensions.probes.base import Probe, RawFacts
 from pytest_hetgpu.extensions.registry import find, names
 from pytest_hetgpu.model.facts import Fact, State
 
@@ -22,7 +22,7 @@ MAIN = {
     "system": "glibc",
     "large_bar": "large_bar.devices",
     "visibility": "env.ROCR_VISIBLE_DEVICES",
-    "limits": "shm",
+    "ulimits": "shm",
     "cuda": "cuda.driver",
 }
 
@@ -34,7 +34,7 @@ def load(name: str) -> dict[str, Any]:
 
 def read(name: str) -> dict[str, Fact]:
     probe = find("probes", name.partition("/")[0], Probe)()  # type: ignore[type-abstract]
-    return probe.read(Seen.of(load(name)["seen"]))
+    return probe.read(RawFacts.of(load(name)["seen"]))
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -69,7 +69,7 @@ def test_there_is_a_machine_that_has_it_and_one_that_lacks_it(probe: str) -> Non
 def test_a_machine_that_has_the_thing(name: str) -> None:
     probe = name.partition("/")[0]
     facts = read(name)
-    promises = find("probes", probe, Probe).promises  # type: ignore[type-abstract]
+    promises = find("probes", probe, Probe).provides  # type: ignore[type-abstract]
     main = "rccl" if name in ("nccl/has-rccl", "nccl/has-lumi") else MAIN.get(probe, promises[0])
     assert facts[main].state is State.FOUND
 
@@ -85,21 +85,21 @@ def test_a_machine_that_lacks_the_thing_is_not_one_that_could_not_be_told(name: 
         bars = [facts[f"large_bar.{platform}"] for platform in ("rocm", "cuda")]
         assert [fact.value for fact in bars if fact.state is State.FOUND] == ["no"]
     else:
-        promises = find("probes", probe, Probe).promises  # type: ignore[type-abstract]
+        promises = find("probes", probe, Probe).provides  # type: ignore[type-abstract]
         assert facts[MAIN.get(probe, promises[0])].state is State.ABSENT
 
 
 @pytest.mark.parametrize("probe", names("probes"))
 def test_a_probe_keeps_its_promises_whatever_it_sees(probe: str) -> None:
     own = find("probes", probe, Probe)()  # type: ignore[type-abstract]
-    assert set(own.promises) <= set(own.read(Seen()))
-    assert all(set(own.promises) <= set(read(name)) for name in EVERY if name.startswith(f"{probe}/"))
+    assert set(own.provides) <= set(own.read(RawFacts()))
+    assert all(set(own.provides) <= set(read(name)) for name in EVERY if name.startswith(f"{probe}/"))
 
 
 @pytest.mark.parametrize("probe", names("probes"))
 def test_what_was_not_seen_is_never_found(probe: str) -> None:
     own = find("probes", probe, Probe)()  # type: ignore[type-abstract]
-    assert [name for name, fact in own.read(Seen()).items() if fact.state is State.FOUND] == []
+    assert [name for name, fact in own.read(RawFacts()).items() if fact.state is State.FOUND] == []
 
 
 def test_a_device_without_driver_is_named() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pytest_hetgpu.extensions.output_patterns import ReaderSettings
-from pytest_hetgpu.extensions.readers.base import Asked, Reader
+from pytest_hetgpu.extensions.readers.base import OutputParser, ParseRequest
 from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.model.program_output import BenchmarkResult, BenchmarkRow
 from pytest_hetgpu.model.records import MessagePoint
@@ -24,8 +24,8 @@ def read(
     settings: ReaderSettings | None = None,
 ) -> BenchmarkResult:
     """What a reader makes of a text."""
-    asked = Asked(tuple(argv.split()), reader, tuple(points), ranks)
-    found = find("readers", reader, Reader)(asked, settings)  # type: ignore[type-abstract]
+    asked = ParseRequest(tuple(argv.split()), reader, tuple(points), ranks)
+    found = find("readers", reader, OutputParser)(asked, settings)  # type: ignore[type-abstract]
     for number, line in enumerate(text.splitlines(), 1):
         found.feed(line, number)
     return found.finish()

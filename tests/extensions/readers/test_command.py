@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.extensions.output_patterns import CommandSettings
 from pytest_hetgpu.extensions.readers import _units, command
-from pytest_hetgpu.extensions.readers.command import Command
+from pytest_hetgpu.extensions.readers.command import CommandParser
 from pytest_hetgpu.model.program_output import BenchmarkResult
 from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.verdict import Kind
@@ -78,9 +78,9 @@ def test_success_and_failure() -> None:
     assert run("PASSED\n", success="PASS").failed == ()
     silent = run("oops\n", success="PASS")
     assert (silent.failed, silent.unsaid) == ((), "nothing fits 'PASS', which says success")
-    assert Command.stopped(silent) is None
+    assert CommandParser.meaning_of_stop(silent) is None
     assert run("PASSED\nFATAL: lost\n", success="PASS", failure="FATAL").failed == ("FATAL: lost",)
-    exited = Command.exited(0, run("oops\n", success="PASS"))
+    exited = CommandParser.meaning_of_exit(0, run("oops\n", success="PASS"))
     assert exited is not None
     assert exited.kind is Kind.WRONG_RESULT
 
@@ -182,5 +182,5 @@ def test_without_re2_a_pattern_is_not_run(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setitem(sys.modules, "re2", None)
     settings = CommandSettings.model_validate({"success": "PASS", "patterns": [{"pattern": "(?P<value>.)"}]})
     with pytest.raises(NotHere, match="google-re2"):
-        Command(settings=settings)
-    assert Command(settings=CommandSettings()).finish().rows == ()
+        CommandParser(settings=settings)
+    assert CommandParser(settings=CommandSettings()).finish().rows == ()

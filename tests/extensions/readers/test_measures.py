@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_hetgpu.extensions.readers.base import Asked, Reader
+from pytest_hetgpu.extensions.readers.base import OutputParser, ParseRequest
 from pytest_hetgpu.extensions.registry import find
 from tests.extensions.readers.feeding import sample
 
@@ -32,8 +32,8 @@ from tests.extensions.readers.feeding import sample
     ],
 )
 def test_what_a_command_measures(reader: str, words: str, operation: str) -> None:
-    kind = find("readers", reader, Reader)  # type: ignore[type-abstract]
-    assert kind.measures(Asked(tuple(words.split()))) == operation
+    kind = find("readers", reader, OutputParser)  # type: ignore[type-abstract]
+    assert kind.measures(ParseRequest(tuple(words.split()))) == operation
 
 
 @pytest.mark.parametrize(
@@ -50,5 +50,5 @@ def test_what_a_command_measures(reader: str, words: str, operation: str) -> Non
     ],
 )
 def test_that_is_what_real_tables_say(name: str, program: str) -> None:
-    kind = find("readers", "osu", Reader)  # type: ignore[type-abstract]
-    assert {row.operation for row in sample("osu", name).rows} == {kind.measures(Asked((program,)))}
+    kind = find("readers", "osu", OutputParser)  # type: ignore[type-abstract]
+    assert {row.operation for row in sample("osu", name).rows} == {kind.measures(ParseRequest((program,)))}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_hetgpu.extensions.readers.base import measurements
-from pytest_hetgpu.extensions.readers.mpi4py_bench import Mpi4pyBench
+from pytest_hetgpu.extensions.readers.mpi4py_bench import Mpi4pyBenchParser
 from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.verdict import Kind
 from tests.extensions.readers.feeding import read, sample, values
@@ -76,7 +76,7 @@ def test_a_ringtest_whose_message_differs(before: bool) -> None:
     warning = "/site-packages/mpi4py/bench.py:152: UserWarning: received message does not match!\n"
     found = read("mpi4py_bench", warning + RING if before else RING + warning)
     assert [one.wrong for one in found.rows] == [1]
-    exited = Mpi4pyBench.exited(0, found)
+    exited = Mpi4pyBenchParser.meaning_of_exit(0, found)
     assert exited is not None
     assert exited.kind is Kind.WRONG_RESULT
 

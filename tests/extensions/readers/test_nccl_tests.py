@@ -6,7 +6,7 @@ import pytest
 
 from pytest_hetgpu.extensions.readers._nccl import library_version
 from pytest_hetgpu.extensions.readers.base import measurements
-from pytest_hetgpu.extensions.readers.nccl_tests import NcclTests
+from pytest_hetgpu.extensions.readers.nccl_tests import NcclTestsParser
 from pytest_hetgpu.model.program_output import BenchmarkResult
 from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.verdict import Kind
@@ -290,7 +290,7 @@ def test_releases_whose_last_column_is_a_deviation() -> None:
     ],
 )
 def test_exit_codes_of_nccl_tests(code: int, kind: Kind) -> None:
-    exited = NcclTests.exited(code, table(row(MEBI, *GOOD, *GOOD)))
+    exited = NcclTestsParser.meaning_of_exit(code, table(row(MEBI, *GOOD, *GOOD)))
     assert exited is not None
     assert exited.kind is kind
     assert str(code) in exited.why
@@ -300,15 +300,15 @@ def test_seven_is_slow_or_wrong() -> None:
     slow = table(row(MEBI, *GOOD, *GOOD), end=footer(slow="FAILED"))
     assert slow.slow
     wrong = table(row(MEBI, "100.00", "10.49", "10.49", "12", *GOOD), end=footer(wrong=1, slow="FAILED"))
-    kinds = [exited.kind for found in (slow, wrong) if (exited := NcclTests.exited(7, found))]
+    kinds = [exited.kind for found in (slow, wrong) if (exited := NcclTestsParser.meaning_of_exit(7, found))]
     assert kinds == [Kind.SLOW, Kind.WRONG_RESULT]
 
 
 def test_rccl_tests_knows_two_exit_codes() -> None:
     text = RCCL + header() + row(8, "9.02", "0.00", "0.00", "3", "8.96", "0.00", "0.00", "0") + RCCL_FOOTER
-    wrong = NcclTests.exited(1, read("nccl_tests", text))
-    right = NcclTests.exited(0, read("nccl_tests", text.replace("  3  ", "  0  ")))
-    other = NcclTests.exited(2, read("nccl_tests", text.replace("  3  ", "  0  ")))
+    wrong = NcclTestsParser.meaning_of_exit(1, read("nccl_tests", text))
+    right = NcclTestsParser.meaning_of_exit(0, read("nccl_tests", text.replace("  3  ", "  0  ")))
+    other = NcclTestsParser.meaning_of_exit(2, read("nccl_tests", text.replace("  3  ", "  0  ")))
     assert wrong is not None
     assert wrong.kind is Kind.WRONG_RESULT
     assert right is None
@@ -317,6 +317,6 @@ def test_rccl_tests_knows_two_exit_codes() -> None:
 
 
 def test_wrong_data_counts_whatever_the_exit_code() -> None:
-    exited = NcclTests.exited(0, table(row(MEBI, "100.00", "10.49", "10.49", "12", *GOOD)))
+    exited = NcclTestsParser.meaning_of_exit(0, table(row(MEBI, "100.00", "10.49", "10.49", "12", *GOOD)))
     assert exited is not None
     assert exited.kind is Kind.WRONG_RESULT

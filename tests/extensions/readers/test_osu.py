@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_hetgpu.extensions.readers.base import measurements
-from pytest_hetgpu.extensions.readers.osu import Osu
+from pytest_hetgpu.extensions.readers.osu import OsuParser
 from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.verdict import Kind
 from tests.extensions.readers.feeding import read, sample, values
@@ -97,7 +97,7 @@ def test_a_failed_check_ends_its_table_and_the_next_type_begins_another() -> Non
     assert "on message size 8" in found.failed[0]
     owed = [MessagePoint(8, "int8"), MessagePoint(32, "int8")]
     assert found.missing(owed) == (MessagePoint(32, "int8"),)
-    exited = Osu.exited(1, found)
+    exited = OsuParser.meaning_of_exit(1, found)
     assert exited is not None
     assert exited.kind is Kind.WRONG_RESULT
 
@@ -146,7 +146,7 @@ def test_a_program_that_did_not_run() -> None:
     found = sample("osu", "osu-7.0-alone")
     assert found.rows == ()
     assert found.complaints == ("no table: the program measured nothing",)
-    exited = Osu.exited(1, found)
+    exited = OsuParser.meaning_of_exit(1, found)
     assert exited is not None
     assert exited.kind is Kind.ERROR
 

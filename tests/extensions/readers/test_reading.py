@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from pytest_hetgpu.extensions.output_patterns import CommandSettings
 from pytest_hetgpu.extensions.readers import base
-from pytest_hetgpu.extensions.readers.base import Asked, Reader, factor, measurements, number
-from pytest_hetgpu.extensions.readers.osu import Osu
+from pytest_hetgpu.extensions.readers.base import OutputParser, ParseRequest, factor, measurements, number
+from pytest_hetgpu.extensions.readers.osu import OsuParser
 from pytest_hetgpu.extensions.registry import find, names
 from pytest_hetgpu.model.program_output import BenchmarkResult, BenchmarkRow, ExitMeaning, Quantity
 from pytest_hetgpu.model.records import MessagePoint
@@ -47,13 +47,13 @@ ANYTHING = st.one_of(
 )
 
 
-def reader(name: str, asked: Asked | None = None) -> Reader:
+def reader(name: str, asked: ParseRequest | None = None) -> OutputParser:
     given_settings = (
         CommandSettings.model_validate({"patterns": [{"pattern": r"(?P<size>\S+)\s+(?P<value>\S+)"}]})
         if name == "command"
         else None
     )
-    return find("readers", name, Reader)(asked, given_settings)  # type: ignore[type-abstract]
+    return find("readers", name, OutputParser)(asked, given_settings)  # type: ignore[type-abstract]
 
 
 def sound(found: BenchmarkResult) -> None:
@@ -72,12 +72,12 @@ def sound(found: BenchmarkResult) -> None:
 @settings(max_examples=60, deadline=None)
 @given(lines=st.lists(ANYTHING, max_size=30), ranks=st.one_of(st.none(), st.integers(0, 9)), code=st.integers(-15, 255))
 def test_none_raises_whatever_the_lines_are(name: str, lines: list[str], ranks: int | None, code: int) -> None:
-    taking = reader(name, Asked(("prog", "-t", "tag_lat", "-s", "8"), name, (), ranks, "allreduce"))
+    taking = reader(name, ParseRequest(("prog", "-t", "tag_lat", "-s", "8"), name, (), ranks, "allreduce"))
     for index, line in enumerate(lines, 1):
         taking.feed(line, index)
     found = taking.finish()
     sound(found)
-    exited = taking.exited(code, found)
+    exited = taking.meaning_of_exit(code, found)
     assert exited is not None if code else exited is None or found.wrong or found.failed
 
 
@@ -91,7 +91,7 @@ def test_none_raises_on_what_programs_print_with_something_changed(name: str, da
 
 
 def read_with(name: str, text: str) -> BenchmarkResult:
-    taking = reader(name, Asked(("prog", "-s", "8"), name, (), 2))
+    taking = reader(name, ParseRequest(("prog", "-s", "8"), name, (), 2))
     for index, line in enumerate(text.splitlines(), 1):
         taking.feed(line, index)
     return taking.finish()
@@ -167,7 +167,7 @@ def test_factors(operation: str, ranks: int, value: float | None) -> None:
     ],
 )
 def test_options_of_a_command(argv: tuple[str, ...], value: str) -> None:
-    assert Asked(argv).option("-s", "--size") == value
+    assert ParseRequest(argv).option("-s", "--size") == value
 
 
 def test_owed_points() -> None:
@@ -206,7 +206,7 @@ def test_what_must_be_equal_before_rows_are_compared(change: str) -> None:
 
 
 def test_exit_codes() -> None:
-    assert Osu.exited(0, BenchmarkResult()) is None
-    assert Osu.exited(3, BenchmarkResult()) == ExitMeaning(Kind.ERROR, "exit code 3")
+    assert OsuParser.meaning_of_exit(0, BenchmarkResult()) is None
+    assert OsuParser.meaning_of_exit(3, BenchmarkResult()) == ExitMeaning(Kind.ERROR, "exit code 3")
     wrong = BenchmarkResult(rows=(BenchmarkRow("x", MessagePoint(8, "int8"), 2, {}, wrong=1),))
-    assert Osu.exited(0, wrong) == ExitMeaning(Kind.WRONG_RESULT, "data failed its check")
+    assert OsuParser.meaning_of_exit(0, wrong) == ExitMeaning(Kind.WRONG_RESULT, "data failed its check")

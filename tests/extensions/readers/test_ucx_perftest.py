@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_hetgpu.extensions.readers.base import Asked, measurements
-from pytest_hetgpu.extensions.readers.ucx_perftest import UcxPerftest
+from pytest_hetgpu.extensions.readers.base import ParseRequest, measurements
+from pytest_hetgpu.extensions.readers.ucx_perftest import UcxPerftestParser
 from pytest_hetgpu.model.program_output import BenchmarkResult
 from pytest_hetgpu.model.records import MessagePoint
 from tests.extensions.readers.feeding import read, sample, values
@@ -202,8 +202,8 @@ def test_operations(test: str, operation: str) -> None:
 
 
 def test_an_operation_that_was_asked_for_has_that_name() -> None:
-    asked = Asked(("p", "-s", "1024"), "ucx_perftest", operation="my_put")
-    reader = UcxPerftest(asked)
+    asked = ParseRequest(("p", "-s", "1024"), "ucx_perftest", operation="my_put")
+    reader = UcxPerftestParser(asked)
     for number, line in enumerate(table("latency", row("1000", *GOOD)).splitlines(), 1):
         reader.feed(line, number)
     assert reader.finish().operations == ("my_put",)

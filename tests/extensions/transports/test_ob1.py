@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from pytest_hetgpu.extensions.transports._proof import Proof
+from pytest_hetgpu.extensions.transports._proof import MpiTransportParser
 from pytest_hetgpu.extensions.transports.base import Rendering
 from pytest_hetgpu.extensions.transports.ob1 import Ob1, Ob1Settings
 from pytest_hetgpu.model.job import Fabric, Hardware, Node, Stack
@@ -74,5 +74,5 @@ def test_what_are_no_layers(btl: object) -> None:
 
 
 def test_its_proof_is_a_fresh_reader() -> None:
-    assert isinstance(ob1().reader(), Proof)
+    assert isinstance(ob1().reader(), MpiTransportParser)
     assert ob1().reader() is not ob1().reader()

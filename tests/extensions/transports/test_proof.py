@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hetgpu.extensions.transports._proof import Proof
-from pytest_hetgpu.extensions.transports.base import ProofReader
-from pytest_hetgpu.extensions.transports.ucc import UccReader
+from pytest_hetgpu.extensions.transports._proof import MpiTransportParser
+from pytest_hetgpu.extensions.transports.base import TransportParser
+from pytest_hetgpu.extensions.transports.ucc import UccTransportParser
 
 LOGS = Path(__file__).parents[2] / "data" / "proofs"
 
@@ -92,7 +92,7 @@ def summary(on: str, off: str = "n/a") -> str:
     return f"Connection summary: (pml)\n  on-host:  all connections are {on}\n  off-host: all connections are {off}\n\n"
 
 
-def fed(reader: ProofReader, text: str) -> tuple[str, ...]:
+def fed(reader: TransportParser, text: str) -> tuple[str, ...]:
     """Only the lines that hold a trigger, as a log's scan hands them over."""
     for number, line in enumerate(text.splitlines(), 1):
         if any(trigger.decode() in line for trigger in reader.triggers):
@@ -120,35 +120,35 @@ def fed(reader: ProofReader, text: str) -> tuple[str, ...]:
     ],
 )
 def test_components_between_ranks(text: str, transports: tuple[str, ...]) -> None:
-    assert fed(Proof(), text) == transports
+    assert fed(MpiTransportParser(), text) == transports
 
 
 def test_what_only_some_hosts_use_is_seen_in_the_exceptions() -> None:
     odd = HOSTS_DIFFER.replace("off-host: all", "off-host: most").replace(
         "[3x tcp]", "[1x tcp] [2x ucx=cma;memory] [1x n/a]"
     )
-    assert fed(Proof(), odd) == ("ob1/sm", "ob1/tcp", "ucx/cma")
+    assert fed(MpiTransportParser(), odd) == ("ob1/sm", "ob1/tcp", "ucx/cma")
 
 
 @pytest.mark.parametrize(
     "noise", ["rank 3: on-host: all is well", "  host is up", "UCX  INFO  Version unknown", "x-host:", "  host 1: up"]
 )
 def test_other_lines_that_look_like_it_are_none(noise: str) -> None:
-    reader = Proof()
+    reader = MpiTransportParser()
     assert fed(reader, noise) == ()
     assert reader.versions == {}
 
 
 def test_ucx_says_its_version() -> None:
-    reader = Proof()
+    reader = MpiTransportParser()
     fed(reader, UCX_HOSTS_DIFFER)
     assert reader.versions == {"ucx": "1.20.1"}
 
 
 def test_readers_share_nothing() -> None:
-    first = Proof()
+    first = MpiTransportParser()
     fed(first, UCX_HOSTS_DIFFER)
-    assert (Proof().transports, Proof().versions) == ((), {})
+    assert (MpiTransportParser().transports, MpiTransportParser().versions) == ((), {})
 
 
 # Whole outputs of runs of two ranks: STACK.TRANSPORT.log.
@@ -182,14 +182,14 @@ def test_every_log_is_looked_at() -> None:
 
 @pytest.mark.parametrize("name", SEEN)
 def test_what_carried_the_data_of_a_real_run(name: str) -> None:
-    assert fed(Proof(), log(name)) == SEEN[name]
-    assert fed(UccReader(), log(name)) == SEEN[name]
+    assert fed(MpiTransportParser(), log(name)) == SEEN[name]
+    assert fed(UccTransportParser(), log(name)) == SEEN[name]
 
 
 def test_versions_of_ucx_in_real_logs() -> None:
     versions = {}
     for name in ("openmpi-5.ucx-tcp", "openmpi-4.ucx-tcp", "openmpi-system.ucx-tcp", "mpich.ucx-tcp"):
-        reader = Proof()
+        reader = MpiTransportParser()
         fed(reader, log(name))
         versions[name.partition(".")[0]] = reader.versions["ucx"]
     assert versions == {"openmpi-5": "1.20.1", "openmpi-4": "1.18.1", "openmpi-system": "1.13.1", "mpich": "1.20.1"}
@@ -233,13 +233,13 @@ CM, UCX = (f"[vm:12464] selected {name} best priority 25\n" for name in ("cm", "
     ],
 )
 def test_layers_of_a_release_without_the_table(text: str, transports: tuple[str, ...]) -> None:
-    assert fed(Proof(), text) == transports
+    assert fed(MpiTransportParser(), text) == transports
 
 
 def test_the_table_decides_and_the_provider_completes_it() -> None:
-    assert fed(Proof(), LANES + summary("tcp")) == ("ob1/tcp",)
-    assert fed(Proof(), PROVIDER + summary("ofi")) == ("ofi/tcp",)
-    assert fed(Proof(), PROVIDER + summary("ucx=tcp;eth0")) == ("ucx/tcp",)
+    assert fed(MpiTransportParser(), LANES + summary("tcp")) == ("ob1/tcp",)
+    assert fed(MpiTransportParser(), PROVIDER + summary("ofi")) == ("ofi/tcp",)
+    assert fed(MpiTransportParser(), PROVIDER + summary("ucx=tcp;eth0")) == ("ucx/tcp",)
 
 
 HELLO = '@hetgpu:0273:2d7f7df4:{{"t":"hello","rank":0,"size":{},"host":"vm","pid":1}}\n'
@@ -265,14 +265,14 @@ SOCKETS = "libfabric provider: sockets;ofi_rxd - 192.0.2.0/24\n"
     ],
 )
 def test_mpich_s_lanes_count_where_a_host_is_left(text: str, transports: tuple[str, ...]) -> None:
-    assert fed(Proof(), CAPABLE + LANES + text) == transports
+    assert fed(MpiTransportParser(), CAPABLE + LANES + text) == transports
 
 
 def test_mpich_over_libfabric() -> None:
-    assert fed(Proof(), SOCKETS + HELLO.format(2)) == ("ofi/sockets",)
-    assert fed(Proof(), SOCKETS + "Rank: 0, Local_rank: 0 [ 0, 0 ]\nRank: 1, Local_rank: 1 [ 0, 0 ]\n") == (
-        "ch4/posix",
-    )
+    assert fed(MpiTransportParser(), SOCKETS + HELLO.format(2)) == ("ofi/sockets",)
+    assert fed(
+        MpiTransportParser(), SOCKETS + "Rank: 0, Local_rank: 0 [ 0, 0 ]\nRank: 1, Local_rank: 1 [ 0, 0 ]\n"
+    ) == ("ch4/posix",)
 
 
 MAP = """\
@@ -284,7 +284,7 @@ MAP = """\
 
 
 def test_ucc_shows_its_map() -> None:
-    reader = UccReader()
+    reader = UccTransportParser()
     assert fed(reader, MAP + LANES + summary("ucx=tcp;eth0")) == ("ucc/sharp:ucx/tcp", "ucc/ucp:ucx/tcp")
     assert reader.versions["ucc"] == "1.4.0"
-    assert fed(UccReader(), MAP) == ()
+    assert fed(UccTransportParser(), MAP) == ()

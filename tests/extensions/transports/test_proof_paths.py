@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_hetgpu.extensions.transports._proof import Proof
-from pytest_hetgpu.extensions.transports.ucc import UccReader
+from pytest_hetgpu.extensions.transports._proof import MpiTransportParser
+from pytest_hetgpu.extensions.transports.ucc import UccTransportParser
 from tests.extensions.transports.test_proof import (
     BTL,
     CAPABLE,
@@ -23,7 +23,7 @@ from tests.extensions.transports.test_proof import (
 )
 
 
-def pathed(reader: Proof, text: str) -> dict[str, str]:
+def pathed(reader: MpiTransportParser, text: str) -> dict[str, str]:
     """Kinds of connection of each path."""
     fed(reader, text)
     found: dict[str, list[str]] = {}
@@ -72,11 +72,11 @@ RC = "ucx=rc_mlx5;mlx5_0:1"
     ],
 )
 def test_the_path_of_each_kind_of_connection(text: str, paths: dict[str, str]) -> None:
-    assert pathed(Proof(), text) == paths
+    assert pathed(MpiTransportParser(), text) == paths
 
 
 def test_ucc_has_the_paths_of_what_is_below() -> None:
-    reader = UccReader()
+    reader = UccTransportParser()
     fed(reader, MAP + LANES)
     assert {one.path: one.components for one in reader.connections} == {
         "on-host": ("ucc/sharp:ucx/posix", "ucc/ucp:ucx/posix"),
@@ -105,12 +105,12 @@ TRIED = """\
     ],
 )
 def test_an_old_ucx_does_not_tell_who_carries_large_messages(version: str, lanes: str, unsure: tuple[str, ...]) -> None:
-    reader = Proof()
+    reader = MpiTransportParser()
     fed(reader, TRIED.format(version, lanes))
     assert [one.unsure for one in reader.connections] == [unsure]
 
 
 def test_the_table_of_open_mpi_is_doubted_like_the_lanes_of_its_ucx() -> None:
-    reader = Proof()
+    reader = MpiTransportParser()
     fed(reader, TRIED.format("1.15.0", "tcp/eth0") + summary("ucx=posix;memory,tcp;eth0"))
     assert [one.unsure for one in reader.connections] == [("ucx/posix",)]

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from pytest_hetgpu.extensions.transports.gloo import Gloo, GlooSettings
-from pytest_hetgpu.extensions.transports.nccl import Channels, Nccl, NcclSettings
+from pytest_hetgpu.extensions.transports.nccl import Nccl, NcclChannels, NcclSettings
 from pytest_hetgpu.model.interfaces import Choice
 from pytest_hetgpu.model.job import Fabric, Hardware, Node, Stack
 from pytest_hetgpu.model.transport_classes import Connection
@@ -68,9 +68,9 @@ def test_a_plan_says_which_interface_and_why(transport: Gloo | Nccl) -> None:
     named = replace(node("net1"), interface=Choice("net1", "the fabric of h names it"))
     assert transport.interface(named) == named.interface
     assert str(transport.interface(node(runtime="local"))) == "lo (all ranks are on one host)"
-    ours = replace(named, hardware=replace(named.hardware, env={transport.pin: "ib0"}))
-    assert str(transport.interface(ours)) == f"ib0 ({transport.pin} of h names it)"
-    assert transport.render(ours, TORCH).env[transport.pin] == "ib0"
+    ours = replace(named, hardware=replace(named.hardware, env={transport.interface_setting: "ib0"}))
+    assert str(transport.interface(ours)) == f"ib0 ({transport.interface_setting} of h names it)"
+    assert transport.render(ours, TORCH).env[transport.interface_setting] == "ib0"
     unseen = replace(node(), interface=Choice(why="a run chooses it once the node is there"))
     assert transport.interface(unseen) == unseen.interface
 
@@ -84,7 +84,7 @@ def test_a_plugin_with_a_name_of_two_words_is_asked_for_and_seen() -> None:
     """aws-ofi-nccl, and aws-ofi-rccl on Slingshot, call themselves `AWS Libfabric`."""
     transport = Nccl(NcclSettings(net="AWS Libfabric"))
     assert transport.render(node(), TORCH).env["NCCL_NET"] == "AWS Libfabric"
-    channels = Channels()
+    channels = NcclChannels()
     channels.feed("n1:7:9 [0] NCCL INFO Channel 00/0 : 1[0] -> 8[0] [receive] via NET/AWS Libfabric/0/GDRDMA", 1)
     assert set(channels.transports) <= set(transport.components())
     with pytest.raises(ValueError, match="is no network's name"):
@@ -92,8 +92,8 @@ def test_a_plugin_with_a_name_of_two_words_is_asked_for_and_seen() -> None:
     assert Nccl(NcclSettings()).components() == ("nccl/*",)
 
 
-def channels(*lines: str) -> Channels:
-    reader = Channels()
+def channels(*lines: str) -> NcclChannels:
+    reader = NcclChannels()
     for number, line in enumerate(lines, 1):
         assert any(trigger in line.encode() for trigger in reader.triggers), line
         reader.feed(line, number)

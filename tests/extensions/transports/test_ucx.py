@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_hetgpu.extensions.transports._proof import Proof
+from pytest_hetgpu.extensions.transports._proof import MpiTransportParser
 from pytest_hetgpu.extensions.transports.base import Rendering
 from pytest_hetgpu.extensions.transports.ucx import Ucx, UcxSettings
 from pytest_hetgpu.model.interfaces import Choice
@@ -169,5 +169,5 @@ def test_components_are_each_once() -> None:
 
 
 def test_its_proof_is_a_fresh_reader() -> None:
-    assert isinstance(ucx().reader(), Proof)
+    assert isinstance(ucx().reader(), MpiTransportParser)
     assert ucx().reader() is not ucx().reader()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_hetgpu.extensions.probes.base import Probe, Seen, first, or_unknown
+from pytest_hetgpu.extensions.probes.base import Probe, RawFacts, first, or_unknown
 from pytest_hetgpu.model.facts import Fact, Facts, absent, found, unknown
 
 _SYS_PTRACE = 19  # linux/capability.h
@@ -26,7 +26,7 @@ print("denied " + os.strerror(failed) if failed else "read")
 """
 
 
-class Limits(Probe):
+class UlimitsProbe(Probe):
     """As they hold for a process started the way this one was; sizes in bytes, `unlimited` where there is no limit.
 
     `cma` is tried, not derived: ptrace_scope, capabilities, user namespaces and seccomp all have a say in it.
@@ -37,7 +37,7 @@ class Limits(Probe):
     paths = ("/dev/infiniband/*",)
     space = ("/dev/shm",)  # noqa: S108 - looked at, not written
     commands = {"cma": ("{python}", "-SE", "-c", _CMA)}
-    promises = (
+    provides = (
         "memlock",
         "nofile",
         "shm",
@@ -48,28 +48,28 @@ class Limits(Probe):
         "cma",
     )
 
-    def read(self, seen: Seen) -> Facts:
-        status = seen.text("/proc/self/status") or ""
+    def read(self, raw: RawFacts) -> Facts:
+        status = raw.text("/proc/self/status") or ""
         seccomp = first(r"^Seccomp:\s*(\d)", status)
         capabilities = first(r"^CapEff:\s*([0-9a-f]+)", status)
-        devices = tuple(path.rpartition("/")[2] for path in seen.there("/dev/infiniband/*"))
-        scope = seen.text("/proc/sys/kernel/yama/ptrace_scope")
-        size = seen.space.get("/dev/shm", {}).get("size")  # noqa: S108
+        devices = tuple(path.rpartition("/")[2] for path in raw.existing("/dev/infiniband/*"))
+        scope = raw.text("/proc/sys/kernel/yama/ptrace_scope")
+        size = raw.space.get("/dev/shm", {}).get("size")  # noqa: S108
         return {
-            "memlock": self._limit(seen, "Max locked memory"),
-            "nofile": self._limit(seen, "Max open files"),
+            "memlock": self._limit(raw, "Max locked memory"),
+            "nofile": self._limit(raw, "Max open files"),
             "shm": found(str(size)) if size else absent("no /dev/shm"),
             "dev_infiniband": found(devices) if devices else absent("no /dev/infiniband"),
             "seccomp": or_unknown(_SECCOMP.get(seccomp or ""), "/proc/self/status does not tell"),
             "ptrace_scope": found(scope) if scope else absent("the kernel has no Yama"),
             "cap_sys_ptrace": self._capability(capabilities),
-            "cma": self._cma(seen),
+            "cma": self._cma(raw),
         }
 
     @staticmethod
-    def _limit(seen: Seen, name: str) -> Fact:
+    def _limit(raw: RawFacts, name: str) -> Fact:
         """The soft limit."""
-        text = first(rf"^{name}\s+(unlimited|\d+)", seen.text("/proc/self/limits") or "")
+        text = first(rf"^{name}\s+(unlimited|\d+)", raw.text("/proc/self/limits") or "")
         return or_unknown(text, "/proc/self/limits does not tell")
 
     @staticmethod
@@ -79,11 +79,11 @@ class Limits(Probe):
         return found("yes" if int(capabilities, 16) >> _SYS_PTRACE & 1 else "no")
 
     @staticmethod
-    def _cma(seen: Seen) -> Fact:
-        ran = seen.ran("cma")
-        said = ran.out.strip()
-        if ran.ok and said == "read":
+    def _cma(raw: RawFacts) -> Fact:
+        result = raw.command("cma")
+        said = result.out.strip()
+        if result.ok and said == "read":
             return found("yes")
-        if ran.ok and said.startswith("denied "):
+        if result.ok and said.startswith("denied "):
             return found("no", f"process_vm_readv: {said.partition(' ')[2]}")
-        return unknown(f"process_vm_readv could not be tried: {ran.trouble}")
+        return unknown(f"process_vm_readv could not be tried: {result.error}")
