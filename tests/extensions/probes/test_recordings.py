@@ -78,7 +78,7 @@ def test_a_machine_that_has_the_thing(name: str) -> None:
 def test_a_machine_that_lacks_the_thing_is_not_one_that_could_not_be_told(name: str) -> None:
     probe = name.partition("/")[0]
     facts = read(name)
-    if probe == "limits":
+    if probe == "ulimits":
         assert facts["cma"] == Fact(State.FOUND, "no", "process_vm_readv: Operation not permitted")
         assert facts["dev_infiniband"].state is State.ABSENT
     elif probe == "large_bar" and name != "large_bar/lacks":
