@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pytest_hetgpu.planning.suite import Beside, Suite
+from pytest_hetgpu.planning.matrix_set import MatrixSet, RunInputs
 from pytest_hetgpu.session.xdist.board import Board
 from pytest_hetgpu.session.xdist.tasks import nodes_of, tasks
 from pytest_hetgpu.session.xdist.waiting import Task
@@ -81,9 +81,11 @@ def measured(cells: int, hosts: int, width: int) -> None:
         folder = Path(name)
         matrix, inventory = written(folder, cells, hosts, width)
         suite = timed(
-            lambda: Suite.load([matrix], folder, timeout=60, environ=os.environ, beside=Beside(f"hostfile:{inventory}"))
+            lambda: MatrixSet.load(
+                [matrix], folder, timeout=60, environ=os.environ, beside=RunInputs(f"hostfile:{inventory}")
+            )
         )
-    assert isinstance(suite, Suite)
+    assert isinstance(suite, MatrixSet)
     timed(lambda: [suite.job(scenario) for scenario in suite.scenarios])
     ids = [f"test_matrix.py::test_cell[{scenario.label}]" for scenario in suite.scenarios]
     random.seed(1)

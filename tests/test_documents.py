@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from pytest_hetgpu.config.inventory import inventory
-from pytest_hetgpu.config.known_failures import file as known_failures
-from pytest_hetgpu.config.known_failures.load import knowledge
+from pytest_hetgpu.config.known_failures import file as known_failures_file
+from pytest_hetgpu.config.known_failures.load import known_failures
 from pytest_hetgpu.config.matrix.reader import read as read_matrix
 from pytest_hetgpu.extensions.output_patterns import CommandSettings
 from pytest_hetgpu.model.verdict import Kind
@@ -88,11 +88,11 @@ def test_an_example_loads(name: str, tmp_path: Path) -> None:
     path = tmp_path / f"{kind}.yaml"
     path.write_text(text, encoding="utf-8")
     if kind == "knowledge":
-        assert known_failures.read(path)
+        assert known_failures_file.read(path)
     elif kind == "inventory":
         found = inventory.read(path)
         assert found.hardware or found.slurm or found.kubernetes
     elif kind == "reader":
         assert CommandSettings.model_validate(yaml.safe_load(text)).patterns
     else:
-        assert expand(read_matrix(path, {}, knowledge))
+        assert expand(read_matrix(path, {}, known_failures))

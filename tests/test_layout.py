@@ -102,7 +102,9 @@ LEVELS = {name: level for level, group in enumerate(LAYERS) for name in group}
 def test_there_is_something_to_look_at() -> None:
     assert len(trees()) > 50
     assert len(OURS) > 100
-    assert {("pytest_hetgpu.planning.suite", "pytest_hetgpu.config.inventory.inventory")} <= {one[:2] for one in OURS}
+    assert {("pytest_hetgpu.planning.matrix_set", "pytest_hetgpu.config.inventory.inventory")} <= {
+        one[:2] for one in OURS
+    }
     assert any(one.of == "testinfra" for one in imports())
 
 

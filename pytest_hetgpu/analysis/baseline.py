@@ -20,8 +20,8 @@ from pytest_hetgpu.model.records import Measurement, MessagePoint
 from pytest_hetgpu.model.sample import FEWEST, usable
 from pytest_hetgpu.model.thresholds import Threshold
 from pytest_hetgpu.model.verdict import Kind, Verdict
-from pytest_hetgpu.planning.references import Limits, told_as
-from pytest_hetgpu.planning.suite import Suite
+from pytest_hetgpu.planning.matrix_set import MatrixSet
+from pytest_hetgpu.planning.references import Thresholds, metric_of
 from pytest_hetgpu.store.events import MatrixFile
 from pytest_hetgpu.store.folder import HISTORY
 from pytest_hetgpu.store.run_summary import PastCell, PastRun, program
@@ -55,7 +55,7 @@ class Baseline:
         """Where `keep` puts it."""
         return run / FILE
 
-    def limits(self, job: Job) -> Limits:
+    def limits(self, job: Job) -> Thresholds:
         """What each point of a job is held against, or why it cannot be."""
         demand = job.demand
         if not demand.measured:
@@ -80,11 +80,11 @@ class Baseline:
         return working[0].facts if working else {}
 
     def _nothing(self, job: Job, point: MessagePoint, why: str) -> Threshold:
-        return Threshold(told_as(job.demand, point), self.name, lacks=why, owed=False)
+        return Threshold(metric_of(job.demand, point), self.name, lacks=why, owed=False)
 
     def _limit(self, job: Job, point: MessagePoint, found: Mapping[MessagePoint, Sequence[_Time]]) -> Threshold:
         demand = job.demand
-        limit = Threshold(told_as(demand, point), self.name, tolerance=demand.tolerance)
+        limit = Threshold(metric_of(demand, point), self.name, tolerance=demand.tolerance)
         if not demand.requires(point):
             return replace(limit, lacks=_instead(point, demand.points))
         # Which release a program is that is not ours shows when it has run.
@@ -168,7 +168,7 @@ def of(name: str, places: Places, matrices: Sequence[MatrixFile], cells: Iterabl
     return Baseline(replace(side, runs=runs))
 
 
-def chosen(given: str, reports: Path, history: Path | None, suite: Suite) -> tuple[Baseline, list[str]]:
+def chosen(given: str, reports: Path, history: Path | None, suite: MatrixSet) -> tuple[Baseline, list[str]]:
     """What a run of these matrices, now and here, is held against, with remarks on it. Raises UsageError."""
     places = Places(reports, history or reports / HISTORY)
     matrices = [MatrixFile(name, one.file, one.sha256) for name, one in suite.documents.items()]

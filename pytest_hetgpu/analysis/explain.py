@@ -10,7 +10,7 @@ from pytest_hetgpu.analysis.logs.lines import plain
 from pytest_hetgpu.analysis.logs.passages import lines, passages
 from pytest_hetgpu.analysis.logs.signs import is_run
 from pytest_hetgpu.analysis.logs.transcript import Heard, failures, listen
-from pytest_hetgpu.config.known_failures.entries import Knowledge, Noise
+from pytest_hetgpu.config.known_failures.entries import HarmlessText, KnownFailures
 from pytest_hetgpu.model.failure import KnownFailure, Signature
 from pytest_hetgpu.model.records import RankExit
 from pytest_hetgpu.model.verdict import Kind
@@ -28,14 +28,14 @@ class Explanation:
     signature: Signature | None = None
     others: tuple[Signature, ...] = ()
     known: tuple[KnownFailure, ...] = ()
-    noise: tuple[Noise, ...] = ()
+    noise: tuple[HarmlessText, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
     exits: tuple[RankExit, ...] = ()
     lines: int = 0
     failed: tuple[str, ...] = ()
 
 
-def explain(log: Path, knowledge: Knowledge) -> Explanation:
+def explain(log: Path, knowledge: KnownFailures) -> Explanation:
     """What the log in the file `log` says. Raises OSError where it cannot be read."""
     heard = listen(log)
     found = _failures(log, heard)
@@ -55,7 +55,7 @@ def explain(log: Path, knowledge: Knowledge) -> Explanation:
     return replace(common, signature=found[0], others=found[1:], known=known)
 
 
-def _quoted(log: Path, noise: Noise) -> Noise:
+def _quoted(log: Path, noise: HarmlessText) -> HarmlessText:
     """The noise with what its line says."""
     return next((noise.quoted(line.text) for line in lines(log, noise.line, noise.line)), noise)
 

@@ -23,7 +23,7 @@ from pytest_hetgpu.analysis.logs.transcript import read
 from pytest_hetgpu.analysis.program_output import interpreted
 from pytest_hetgpu.analysis.rank_outcomes import fates
 from pytest_hetgpu.analysis.rank_timeline import timeline
-from pytest_hetgpu.config.known_failures.entries import Knowledge
+from pytest_hetgpu.config.known_failures.entries import KnownFailures
 from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.extensions.transports.base import Transport
 from pytest_hetgpu.model.data_paths import with_paths
@@ -46,7 +46,7 @@ _FINE = (Kind.PASSED, Kind.SKIPPED)
 
 
 def judge_output(
-    job: Job, result: RunResult, knowledge: Knowledge | None = None, further: Sequence[RunResult] = ()
+    job: Job, result: RunResult, knowledge: KnownFailures | None = None, further: Sequence[RunResult] = ()
 ) -> Outcome:
     """The outcome of a job whose output is in the file `result.output`. A file that cannot be read is `unknown`.
 
@@ -72,11 +72,11 @@ def _read(job: Job, result: RunResult) -> Evidence:
 
 
 def _known(
-    job: Job, evidence: Evidence, signature: Signature, output: Path, knowledge: Knowledge | None
+    job: Job, evidence: Evidence, signature: Signature, output: Path, knowledge: KnownFailures | None
 ) -> tuple[KnownFailure, ...]:
     """What is established about a signature."""
     if knowledge is None:
-        from pytest_hetgpu.config.known_failures.load import knowledge as shipped
+        from pytest_hetgpu.config.known_failures.load import known_failures as shipped
 
         knowledge = shipped()
     present = passages(output, knowledge.texts)

@@ -17,7 +17,7 @@ from urllib.parse import quote, urlsplit
 from pytest_hetgpu.cli.hosts import extensions_listed, listed, listed_json
 from pytest_hetgpu.cluster.inspect import Look, collect, groups
 from pytest_hetgpu.cluster.preflight.check import standing
-from pytest_hetgpu.cluster.preflight.concern import Concern
+from pytest_hetgpu.cluster.preflight.warning import PreflightWarning
 from pytest_hetgpu.config.inventory.inventory import HERE, LOCAL, Host, Inventory
 from pytest_hetgpu.config.inventory.sources import kind_of
 from pytest_hetgpu.errors import NotHere, UsageError
@@ -25,7 +25,7 @@ from pytest_hetgpu.extensions.runtimes.base import key_trouble, testinfra_host
 from pytest_hetgpu.extensions.stacks.base import stack_names
 from pytest_hetgpu.model.facts import Environment, Fact, State
 from pytest_hetgpu.model.job import Hardware, Stack
-from pytest_hetgpu.planning.suite import Beside, Suite
+from pytest_hetgpu.planning.matrix_set import MatrixSet, RunInputs
 from pytest_hetgpu.store.redaction.redact import redact
 from pytest_hetgpu.store.text import clean
 
@@ -64,7 +64,7 @@ class Diagnosis:
 
     name: str
     environment: Environment = field(default_factory=Environment)
-    concerns: tuple[Concern, ...] = ()
+    concerns: tuple[PreflightWarning, ...] = ()
     stacks: tuple[Stack, ...] = ()
     trouble: str = ""
     kinds: tuple[str, ...] = ()
@@ -98,7 +98,7 @@ def reach(way: Way) -> Any:
     return testinfra_host(f"ssh://{plain}?timeout=10&controlpersist=0{key}", ssh_extra_args="-o BatchMode=yes")
 
 
-def examine(suite: Suite, reach: Reach = reach) -> tuple[Diagnosis, ...]:
+def examine(suite: MatrixSet, reach: Reach = reach) -> tuple[Diagnosis, ...]:
     """Looks at every host of a suite's inventory, or at this machine where that names none; each once, several at once.
 
     Raises NotHere where testinfra is not installed. A host that is out of reach is a Diagnosis with its trouble.
@@ -152,7 +152,7 @@ def _name(way: Way, entries: Sequence[tuple[str, Host]]) -> str:
     return f"{', '.join(kinds)} on {', '.join(addresses)}{by}"
 
 
-def _stacks(suite: Suite) -> tuple[Stack, ...]:
+def _stacks(suite: MatrixSet) -> tuple[Stack, ...]:
     """The stacks of this machine, the one that is taken unasked first."""
     ordered = sorted(stack_names(), key=lambda name: (name != USUAL_STACK, name))
     found = map(suite.stack, ordered)
@@ -209,7 +209,7 @@ def _matters(diagnosis: Diagnosis, width: int) -> Iterator[str]:
         yield "  Nothing is the matter."
     for concern in diagnosis.concerns:
         mark = "!" if concern.certain else "~"
-        said = f"{concern.why}: {concern.cure}"
+        said = f"{concern.why}: {concern.remedy}"
         yield from textwrap.wrap(said, width, initial_indent=f"  {mark} ", subsequent_indent="    ")
 
 
@@ -229,7 +229,7 @@ def to_json(diagnoses: Sequence[Diagnosis], inventory: Inventory | None = None) 
             "stacks": {stack.name: stack.prefix for stack in one.stacks},
             "facts": facts_json(one.environment),
             "concerns": [
-                {"kind": c.kind.value, "why": c.why, "cure": c.cure, "certain": c.certain} for c in one.concerns
+                {"kind": c.kind.value, "why": c.why, "cure": c.remedy, "certain": c.certain} for c in one.concerns
             ],
         }
         for one in diagnoses
@@ -247,7 +247,7 @@ def run(given: str | None, as_json: bool, say: Callable[[str], None], only_list:
 
     `only_list`: says what the inventory gives, and looks at no host.
     """
-    suite = Suite.load((), Path.cwd(), timeout=LOOK_TIMEOUT, environ=os.environ, beside=Beside(given))
+    suite = MatrixSet.load((), Path.cwd(), timeout=LOOK_TIMEOUT, environ=os.environ, beside=RunInputs(given))
     if only_list and not given:
         raise UsageError("--list needs --inventory FILE")
     diagnoses = () if only_list else examine(suite)

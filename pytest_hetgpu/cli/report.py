@@ -14,14 +14,14 @@ from pathlib import Path
 from pytest_hetgpu.analysis.judge import SCENARIO, judge_output
 from pytest_hetgpu.config.inventory import inventory
 from pytest_hetgpu.config.inventory.sources import spec_of
-from pytest_hetgpu.config.known_failures.entries import Knowledge
-from pytest_hetgpu.config.known_failures.load import knowledge
+from pytest_hetgpu.config.known_failures.entries import KnownFailures
+from pytest_hetgpu.config.known_failures.load import known_failures
 from pytest_hetgpu.errors import HetgpuError, UsageError
 from pytest_hetgpu.execution.remeasure import launches
 from pytest_hetgpu.execution.retry.policy import settled
 from pytest_hetgpu.execution.retry.trying import kept
 from pytest_hetgpu.model.outcome import Outcome, RunResult
-from pytest_hetgpu.planning.suite import Suite
+from pytest_hetgpu.planning.matrix_set import MatrixSet
 from pytest_hetgpu.reporting.messages import rerun
 from pytest_hetgpu.reporting.report import build
 from pytest_hetgpu.store import writer_lock
@@ -101,7 +101,7 @@ def _learn(sessions: Sequence[Run]) -> None:
     files = [Path(session.folder, matrix.file) for session in sessions for matrix in session.matrices]
     for file in dict.fromkeys(files):
         with suppress(HetgpuError, OSError):
-            suite = Suite.load([file], file.parent, timeout=math.inf, environ=os.environ)
+            suite = MatrixSet.load([file], file.parent, timeout=math.inf, environ=os.environ)
             learn({}, *suite.settings())
     given = [(session.folder, text) for session in sessions for text in _values(_options(session), _INVENTORY)]
     for folder, text in dict.fromkeys(given):
@@ -112,7 +112,7 @@ def _learn(sessions: Sequence[Run]) -> None:
                 learn({}, *inventory.read(f"{spec.kind}:{place}" if spec else place, files_only=True).settings())
 
 
-def _judged(cell: CellRecord, folder: RunFolder, known: Knowledge | None) -> Outcome | None:
+def _judged(cell: CellRecord, folder: RunFolder, known: KnownFailures | None) -> Outcome | None:
     """What a cell's log shows now; None where there is none (any more), or its test failed for a reason of its own.
 
     Raises RecordError where what was started is not known: its file is damaged, or of a newer version.
@@ -133,7 +133,7 @@ def _judged(cell: CellRecord, folder: RunFolder, known: Knowledge | None) -> Out
 
 
 def _again_judged(
-    folder: RunFolder, label: str, result: RunResult, known: Knowledge | None, further: Sequence[RunResult] = ()
+    folder: RunFolder, label: str, result: RunResult, known: KnownFailures | None, further: Sequence[RunResult] = ()
 ) -> tuple[str, Outcome]:
     """What an attempt's log shows now, with the path of that log from the run's folder."""
     log = folder.log(label)
@@ -141,7 +141,7 @@ def _again_judged(
     return str(log.relative_to(folder.path)), outcome
 
 
-def _knowledge(run: Path, sessions: Sequence[Run], added: Sequence[Path]) -> Knowledge | None:
+def _knowledge(run: Path, sessions: Sequence[Run], added: Sequence[Path]) -> KnownFailures | None:
     """What the run knew of failures; None for the shipped entries alone. Without its files no verdict is touched."""
     files = added or [
         Path(session.folder, file) for session in sessions for file in _values(_options(session), _KNOWLEDGE)
@@ -152,7 +152,7 @@ def _knowledge(run: Path, sessions: Sequence[Run], added: Sequence[Path]) -> Kno
             f"{run}: its verdicts rest on the known failures in {gone}, which is no file now; no verdict was touched. "
             "Say where they are with --knowledge FILE (a file with [] stands for none)"
         )
-    return knowledge(tuple(dict.fromkeys(files))) if files else None
+    return known_failures(tuple(dict.fromkeys(files))) if files else None
 
 
 def _again(cell: CellRecord, sessions: Sequence[Run]) -> str:

@@ -14,7 +14,7 @@ from pytest_hetgpu.extensions.runtimes.base import Look, Member, Runtime
 from pytest_hetgpu.model.job import Job, Node
 
 if TYPE_CHECKING:
-    from pytest_hetgpu.cluster.preflight.concern import Concern
+    from pytest_hetgpu.cluster.preflight.warning import PreflightWarning
     from pytest_hetgpu.model.facts import Environment
     from pytest_hetgpu.model.outcome import LinkBandwidth
 
@@ -44,7 +44,7 @@ class Cluster:
     job: Job
     nodes: tuple[ClusterNode, ...]
     control: ClusterNode | None = None
-    concerns: tuple[Concern, ...] = ()
+    concerns: tuple[PreflightWarning, ...] = ()
     wire: LinkBandwidth | None = None
 
     @property

@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from pytest_hetgpu.cluster.preflight.concern import Concern
+from pytest_hetgpu.cluster.preflight.warning import PreflightWarning
 from pytest_hetgpu.model.facts import display
 from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.store import environment
@@ -23,11 +23,11 @@ _UNKNOWN = "?"
 _CURE = "what was judged before stays; for a verdict on these versions alone start a new run"
 
 
-class Moved(Concern):
+class Moved(PreflightWarning):
     """A node is not what it was; a cell may well pass."""
 
     def __str__(self) -> str:
-        return f"{self.node}: {self.why}; {self.cure}"
+        return f"{self.node}: {self.why}; {self.remedy}"
 
 
 def set_first(run: Path) -> None:
@@ -37,7 +37,7 @@ def set_first(run: Path) -> None:
             shutil.copy2(path, path.with_name(FIRST))
 
 
-def moved(run: Path, now: SeenPlacement) -> Iterator[Concern]:
+def moved(run: Path, now: SeenPlacement) -> Iterator[PreflightWarning]:
     """Each version that a node had in the first part and has not now; nothing in the first part itself."""
     path = environment.path_of(run, now.name).with_name(FIRST)
     if not path.exists():

@@ -9,7 +9,7 @@ from pathlib import Path
 from pytest_hetgpu.cluster.cluster import Cluster, ClusterNode
 from pytest_hetgpu.cluster.drift import moved
 from pytest_hetgpu.cluster.inspect import collect, look_for
-from pytest_hetgpu.cluster.preflight.concern import Concern
+from pytest_hetgpu.cluster.preflight.warning import PreflightWarning
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.model.facts import Environment
 from pytest_hetgpu.model.job import Job
@@ -28,7 +28,7 @@ class Surroundings:
         self.run = run
         self._looked: dict[tuple[str, str], Environment] = {}
         self._kept: set[str] = set()
-        self._moved: dict[str, tuple[Concern, ...]] = {}
+        self._moved: dict[str, tuple[PreflightWarning, ...]] = {}
 
     def of(self, cluster: Cluster) -> dict[int, Environment]:
         """What each node of a cluster was seen to be, by index; the first time also kept with the run."""
@@ -41,7 +41,7 @@ class Surroundings:
             self._moved[name] = tuple(moved(self.run, placement))
         return seen
 
-    def moved(self, cluster: Cluster) -> tuple[Concern, ...]:
+    def moved(self, cluster: Cluster) -> tuple[PreflightWarning, ...]:
         """What is not as it was when the run began, of nodes that were looked at."""
         return self._moved.get(_placement(cluster), ())
 

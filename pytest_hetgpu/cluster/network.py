@@ -26,7 +26,7 @@ from pytest_hetgpu.model.interfaces import (
     routed,
 )
 from pytest_hetgpu.model.job import Fabric, Node
-from pytest_hetgpu.planning.placement import Sight
+from pytest_hetgpu.planning.placement import DiscoveredNode
 
 _PORT = re.compile(r"rdma\.(.+):(\d+)\.link_layer")
 _PREFIX = re.compile(r"/[A-Za-z0-9_./+@=~-]*")
@@ -38,7 +38,9 @@ _OTHERS = 4
 _TUNNELS = ("tun", "vxlan", "geneve", "wireguard", "gre", "gretap", "ppp", "ipip")
 
 
-def of(node: Node, member: Member, seen: Environment, *, alone: bool = False, others: Sequence[str] = ()) -> Sight:
+def of(
+    node: Node, member: Member, seen: Environment, *, alone: bool = False, others: Sequence[str] = ()
+) -> DiscoveredNode:
     """The sight of a node; what cannot be told of its network is left open. Never raises for a node that is lost.
 
     `alone` is True if all nodes of the job are on its host; `others` are the hosts of the others.
@@ -60,7 +62,9 @@ def of(node: Node, member: Member, seen: Environment, *, alone: bool = False, ot
     hca = hca if _DEVICE.fullmatch(hca) else ""
     prefix = _prefix(node, member)
     bridges = tuple(name for name in seen.items("nics") if _kind(name, seen) == "bridge")
-    return Sight(member.folder, member.uid == 0, netdev, hca, gid_index, prefix, member.given, interface, bridges)
+    return DiscoveredNode(
+        member.folder, member.uid == 0, netdev, hca, gid_index, prefix, member.given, interface, bridges
+    )
 
 
 def _given(node: Node, *, alone: bool) -> bool:

@@ -21,7 +21,7 @@ from pytest_hetgpu.extensions.runtimes.base import Gathering, Member, MemberRunt
 from pytest_hetgpu.model.facts import Environment, found
 from pytest_hetgpu.model.job import Job, Node
 from pytest_hetgpu.model.slurm import SCHEDULERS
-from pytest_hetgpu.planning.placement import Sight
+from pytest_hetgpu.planning.placement import DiscoveredNode
 
 MOST = 4
 TRIES = 2
@@ -35,7 +35,7 @@ class Standing:
     berths: tuple[Berth, ...]
     gathering: Gathering
     environments: tuple[Environment, ...]
-    sights: Mapping[int, Sight]
+    sights: Mapping[int, DiscoveredNode]
 
     def close(self) -> None:
         """Leaves nothing of it behind."""
@@ -131,11 +131,11 @@ class Placements:
         return Standing(tuple(berths), gathering, environments, sights)
 
 
-def _sights(berths: Sequence[Berth], environments: Sequence[Environment]) -> dict[int, Sight]:
+def _sights(berths: Sequence[Berth], environments: Sequence[Environment]) -> dict[int, DiscoveredNode]:
     """Return the sight of each node, by its index."""
     hosts = tuple(dict.fromkeys(berth.node.host for berth in berths))
 
-    def sight(berth: Berth, seen: Environment) -> tuple[int, Sight]:
+    def sight(berth: Berth, seen: Environment) -> tuple[int, DiscoveredNode]:
         others = tuple(host for host in hosts if host != berth.node.host)
         return berth.node.index, network.of(berth.node, berth.member, seen, alone=not others, others=others)
 

@@ -13,8 +13,8 @@ from pytest_hetgpu.model.job import Job, Scenario
 from pytest_hetgpu.model.outcome import Outcome, RunResult
 from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.planning import references
-from pytest_hetgpu.planning.references import Limits, Times
-from pytest_hetgpu.planning.suite import Suite
+from pytest_hetgpu.planning.matrix_set import MatrixSet
+from pytest_hetgpu.planning.references import Thresholds, Times
 from pytest_hetgpu.store.folder import RunFolder, read_job, read_result
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ Judged = Callable[..., Outcome]
 class Speeds:
     """Of one process's part of a run; `provision` gives the nodes of a cell, `writer` is this process's name."""
 
-    suite: Suite
+    suite: MatrixSet
     folder: RunFolder
     writer: str
     provision: Callable[[Scenario], Cluster]
@@ -44,15 +44,15 @@ class Speeds:
         """The nodes with the job as it is judged: with everything that its times are held against."""
         job = cluster.job
         scenario = self.suite.scenario(job)
-        found: list[Limits] = [job.demand.limits]
-        found.append(references.of_wire(scenario.references, job.demand, cluster.wire))
-        found.append(references.of_cells(scenario.references, job.demand, lambda cell: self._measured(job, cell)))
+        found: list[Thresholds] = [job.demand.limits]
+        found.append(references.from_link(scenario.references, job.demand, cluster.wire))
+        found.append(references.from_cells(scenario.references, job.demand, lambda cell: self._measured(job, cell)))
         if self.baseline:
             found.append(self.baseline.limits(job))
         if not any(found[1:]):
             return cluster
         before = self.baseline.facts(job) if self.baseline else {}
-        demand = replace(job.demand, limits=references.joined(*found), before=before)
+        demand = replace(job.demand, limits=references.merged(*found), before=before)
         return replace(cluster, job=replace(job, demand=demand))
 
     def launched_again(self, cluster: Cluster, result: RunResult) -> tuple[RunResult, ...]:

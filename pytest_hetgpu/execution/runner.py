@@ -13,8 +13,8 @@ from pytest_hetgpu.cluster import cluster as clusters
 from pytest_hetgpu.cluster.cleanup.guard import guarded
 from pytest_hetgpu.cluster.cluster import Cluster
 from pytest_hetgpu.cluster.leases.hold import held, shut
-from pytest_hetgpu.config.known_failures.entries import Knowledge
-from pytest_hetgpu.config.known_failures.load import knowledge
+from pytest_hetgpu.config.known_failures.entries import KnownFailures
+from pytest_hetgpu.config.known_failures.load import known_failures
 from pytest_hetgpu.errors import ENGINE_AWAY, HetgpuError, NotHere, ProvisionError
 from pytest_hetgpu.execution.execute import Bounds, execute, never_started
 from pytest_hetgpu.execution.lru import Remembered
@@ -29,8 +29,8 @@ from pytest_hetgpu.extensions.runtimes.base import Runtime
 from pytest_hetgpu.model.job import Job, Scenario
 from pytest_hetgpu.model.outcome import Outcome, RunResult
 from pytest_hetgpu.model.verdict import Kind, Verdict
-from pytest_hetgpu.planning.references import over_wire
-from pytest_hetgpu.planning.suite import Suite
+from pytest_hetgpu.planning.matrix_set import MatrixSet
+from pytest_hetgpu.planning.references import can_measure_link
 from pytest_hetgpu.store.disk_errors import writing
 from pytest_hetgpu.store.folder import RunFolder
 from pytest_hetgpu.store.journal import Journal, matrix_file
@@ -39,10 +39,10 @@ from pytest_hetgpu.store.text import shown
 
 if TYPE_CHECKING:
     from pytest_hetgpu.analysis.baseline import Baseline
-    from pytest_hetgpu.cluster.bandwidth.measure import Wires
+    from pytest_hetgpu.cluster.bandwidth.measure import LinkBandwidths
     from pytest_hetgpu.cluster.facts_cache import Surroundings
     from pytest_hetgpu.cluster.pool import Placements
-    from pytest_hetgpu.cluster.preflight.concern import Concern
+    from pytest_hetgpu.cluster.preflight.warning import PreflightWarning
 
 _TO_DEBUG = frozenset((Verdict.NEW, Verdict.CHANGED))
 MAIN = "main"
@@ -63,7 +63,7 @@ class Beginning:
 class Recorder:
     """Writes to one run's folder and `journal`; whatever it returns is on disk already."""
 
-    def __init__(self, suite: Suite, folder: RunFolder, journal: Journal) -> None:
+    def __init__(self, suite: MatrixSet, folder: RunFolder, journal: Journal) -> None:
         self.suite = suite
         self.folder = folder
         self.journal = journal
@@ -81,13 +81,13 @@ class Recorder:
         self.debug_rerun = False
         self.anonymous = False
         self.wire: float | str = "off"
-        self.wires: Wires | None = None
+        self.wires: LinkBandwidths | None = None
         self.options: Sequence[str] = ()
         self.history: Path | None = None
         self.baseline: Baseline | None = None
 
     @classmethod
-    def start(cls, suite: Suite, reports: Path, begun: Beginning, baseline: Baseline | None = None) -> Recorder:
+    def start(cls, suite: MatrixSet, reports: Path, begun: Beginning, baseline: Baseline | None = None) -> Recorder:
         """Opens a new run below the folder `reports`; its `baseline` is kept with it. UsageError, StorageError."""
         folder = RunFolder.create(reports)
         if baseline:
@@ -106,7 +106,7 @@ class Recorder:
         self.journal.run(matrices, begun.arguments, self.options, begun.basis)
 
     @classmethod
-    def join(cls, suite: Suite, run: Path, writer: str, part: int = 0, owner: str = "") -> Recorder:
+    def join(cls, suite: MatrixSet, run: Path, writer: str, part: int = 0, owner: str = "") -> Recorder:
         """Takes part in a run that another process opened, in that part of it; `owner` is that process's label."""
         recorder = cls(suite, RunFolder(run), Journal(run, writer, part))
         recorder.guard.shared = owner or recorder.guard.label
@@ -200,7 +200,7 @@ class Recorder:
         return self._never_started(job, [f"hetgpu: not ready: {told}", *(f"| {line}" for line in log)])
 
     def _never_started(
-        self, job: Job, lines: Sequence[str], concerns: Sequence[Concern] = ()
+        self, job: Job, lines: Sequence[str], concerns: Sequence[PreflightWarning] = ()
     ) -> tuple[RunResult, Outcome]:
         result = never_started(job, self.folder, self.journal, lines)
         return result, self._judged(job, result, concerns)
@@ -218,7 +218,7 @@ class Recorder:
         return Speeds(self.suite, self.folder, writer, self._cluster, judged, self.baseline, self.bounds)
 
     def _judged(
-        self, job: Job, result: RunResult, concerns: Sequence[Concern], further: Sequence[RunResult] = ()
+        self, job: Job, result: RunResult, concerns: Sequence[PreflightWarning], further: Sequence[RunResult] = ()
     ) -> Outcome:
         judged = judge_output(job, result, self._knowledge(), further)
         return replace(judged, concerns=tuple(map(str, concerns)))
@@ -231,9 +231,9 @@ class Recorder:
         self.trying.over()
         return outcome, to_pairs(outcome, label=job.label, matrix=job.matrix)
 
-    def _knowledge(self) -> Knowledge | None:
+    def _knowledge(self) -> KnownFailures | None:
         """The known failures of this run; None for the shipped ones alone, which are read when they are needed."""
-        return knowledge(self.suite.knowledge_files) if self.suite.knowledge_files else None
+        return known_failures(self.suite.knowledge_files) if self.suite.knowledge_files else None
 
     def run(self, cluster: Cluster) -> tuple[RunResult, Outcome, list[Pair]]:
         """Executes and judges one cell, again after failures that are to be tried again.
@@ -291,12 +291,12 @@ class Recorder:
 
     def _wired(self, cluster: Cluster) -> Cluster:
         """The cluster with what the way between its nodes can carry, where its job measures a bandwidth over it."""
-        if not isinstance(self.wire, float) or not over_wire(cluster.job):
+        if not isinstance(self.wire, float) or not can_measure_link(cluster.job):
             return cluster
         if self.wires is None:
-            from pytest_hetgpu.cluster.bandwidth.measure import Wires
+            from pytest_hetgpu.cluster.bandwidth.measure import LinkBandwidths
 
-            self.wires = Wires(self.folder.path, self.journal, self.wire)
+            self.wires = LinkBandwidths(self.folder.path, self.journal, self.wire)
         return replace(cluster, wire=self.wires.of(cluster))
 
     def _debugged(self, job: Job, outcome: Outcome) -> Outcome:
@@ -316,7 +316,7 @@ class Recorder:
         self.outcomes[job.matrix, job.label] = outcome
         return outcome
 
-    def _feared(self, cluster: Cluster) -> Concern | None:
+    def _feared(self, cluster: Cluster) -> PreflightWarning | None:
         if self.preflight != "strict":
             return None
         from pytest_hetgpu.cluster.preflight.check import decisive

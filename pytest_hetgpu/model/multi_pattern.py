@@ -23,7 +23,7 @@ _HEXADECIMAL = re.compile(rb"[0-9a-f]")
 _VARYING = re.compile(rb"\d|^x?[a-f]+\b")
 
 
-class Match(Protocol):
+class BytesMatch(Protocol):
     """What `re` and RE2 give alike."""
 
     def start(self) -> int:
@@ -33,13 +33,13 @@ class Match(Protocol):
         """Where it ends."""
 
 
-class Pattern(Protocol):
+class BytesPattern(Protocol):
     """What `re` and RE2 have alike."""
 
-    def search(self, text: bytes, pos: int = 0, /) -> Match | None:
+    def search(self, text: bytes, pos: int = 0, /) -> BytesMatch | None:
         """The first match from `pos` on."""
 
-    def match(self, text: bytes, pos: int, endpos: int, /) -> Match | None:
+    def match(self, text: bytes, pos: int, endpos: int, /) -> BytesMatch | None:
         """The match at `pos`, of a text that ends at `endpos`."""
 
 
@@ -56,7 +56,7 @@ class _Shape:
         return self.surely.union(more) if more else self.surely
 
 
-class Words:
+class MultiPatternMatcher:
     """A set of words, none of them empty; `first` looks for `words` only, and `within` for `others`, too.
 
     Most lines of a log differ from others in their numbers only. What was found in one is known of all of its shape,
@@ -133,13 +133,13 @@ def _shape(text: bytes) -> bytes:
     return (_ADDRESS.sub(b"0x0", text) if b"0x" in text else text).translate(_DIGITS)
 
 
-def any_of(words: Iterable[bytes]) -> Pattern:
+def any_of(words: Iterable[bytes]) -> BytesPattern:
     """A pattern that is found wherever one of the words is, the longest where several begin; none match nothing."""
     return _any_of(tuple(sorted(set(words))))
 
 
 @lru_cache(maxsize=256)
-def _any_of(words: tuple[bytes, ...]) -> Pattern:
+def _any_of(words: tuple[bytes, ...]) -> BytesPattern:
     """Of words in their order: RE2 then joins what they have in common, and has a third of the states to make."""
     if not words:
         return re.compile(rb"(?!)")
@@ -147,7 +147,7 @@ def _any_of(words: tuple[bytes, ...]) -> Pattern:
     return automaton(b"|".join(map(_quoted, words))) or re.compile(b"|".join(map(re.escape, longest_first)))
 
 
-def automaton(expression: bytes) -> Pattern | None:
+def automaton(expression: bytes) -> BytesPattern | None:
     """RE2's pattern of an expression, which finds the longest of several matches; None where RE2 is not installed."""
     try:
         import re2
@@ -158,7 +158,7 @@ def automaton(expression: bytes) -> Pattern | None:
     options.encoding = re2.Options.Encoding.LATIN1
     options.longest_match = True
     options.log_errors = False  # else a line on stderr per search that needs more memory; it ends all the same
-    found: Pattern = re2.compile(expression, options)
+    found: BytesPattern = re2.compile(expression, options)
     return found
 
 

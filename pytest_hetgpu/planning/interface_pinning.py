@@ -9,7 +9,7 @@ from pytest_hetgpu.model.interfaces import FREE, Choice
 from pytest_hetgpu.model.job import Node
 
 
-def named(settings: CellSettings, node: Node) -> Choice | None:
+def requested(settings: CellSettings, node: Node) -> Choice | None:
     """The interface of a node, if the matrix does not set the variable or parameter for it itself."""
     pin, rival, options, hardware = (
         settings.transport.interface_setting,
@@ -34,15 +34,12 @@ def _set(name: str, env: Mapping[str, str], mca: Mapping[str, str]) -> str | Non
 def interface(settings: CellSettings, node: Node) -> Choice | None:
     """The interface that its transport ends up with on a node; None if it needs none."""
     transport, given = settings.transport, {*settings.options.env, *settings.options.mca}
-    pinned, named = transport.interface(node), node.interface
-    return (
-        named
-        if pinned and named and not given.isdisjoint({transport.interface_setting, transport.exclusion_setting})
-        else pinned
-    )
+    pinned, matrix = transport.interface(node), node.interface
+    decided = {transport.interface_setting, transport.exclusion_setting}
+    return matrix if pinned and matrix and not given.isdisjoint(decided) else pinned
 
 
-def layered(settings: CellSettings, *layers: Mapping[str, str]) -> dict[str, str]:
+def merged_mca(settings: CellSettings, *layers: Mapping[str, str]) -> dict[str, str]:
     """MCA parameters, the later first; of those that exclude each other the last one stays."""
     either = (
         {settings.transport.interface_setting, settings.transport.exclusion_setting}

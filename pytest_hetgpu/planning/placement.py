@@ -22,7 +22,7 @@ CONTAINER_NETDEV = "eth0"
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class DiscoveredNode:
     """What a node was seen to be once it was there; before that, what a plan shows.
 
     `folder` is our private folder on it, `root` whether commands run as root there; `netdev`, `hca` and `gid_index` are
@@ -42,7 +42,7 @@ class Sight:
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class SiteFacts:
     """Facts about where jobs run: `programs` is the folder of rank programs, `cores` and `network` are this machine's.
 
     `stacks` are this machine's, `images` those of the matrix by name of hardware, `seen` is by node. The transports of
@@ -56,12 +56,12 @@ class Site:
     timeout: float = 120.0
     inventory: Inventory = field(default_factory=Inventory)
     images: Mapping[str, Image] = field(default_factory=dict)
-    seen: Mapping[int, Sight] = field(default_factory=dict)
+    seen: Mapping[int, DiscoveredNode] = field(default_factory=dict)
     verbose: bool = False
     network: Network | None = None
 
 
-def place(document: Document, settings: CellSettings, site: Site) -> tuple[tuple[Node, ...], tuple[Host, ...]]:
+def bind(document: Document, settings: CellSettings, site: SiteFacts) -> tuple[tuple[Node, ...], tuple[Host, ...]]:
     """Every node with its host; a launcher without ranks is the last. NotHere where the site lacks one."""
     kinds = tuple(site.inventory.site(document.hardware[name]) for name in settings.hardware)
     ranks = [settings.options.ranks_per_node] * len(settings.nodes) + [0] * bool(settings.launch_from)
@@ -95,10 +95,10 @@ def _in_components(kinds: tuple[Hardware, ...], ranks: Sequence[int]) -> tuple[H
     components = groups([kind.name for kind in kinds])
     several = len({*components}) > 1
     found = []
-    for place, (kind, group) in enumerate(zip(kinds, components, strict=True)):
-        relative = place - components.index(group)
+    for bind, (kind, group) in enumerate(zip(kinds, components, strict=True)):
+        relative = bind - components.index(group)
         if batch := kind.batch:
-            shared = 0 if batch.exclusive else ranks[place]
+            shared = 0 if batch.exclusive else ranks[bind]
             batch = replace(batch, group=group if several else None, relative=relative, ranks=shared)
         found.append(replace(kind, batch=batch) if batch else kind)
     return tuple(found)
@@ -130,8 +130,8 @@ def _network(kinds: Sequence[Hardware], hosts: Sequence[Host]) -> str:
 
 def _reachable(kinds: Sequence[Hardware], hosts: Sequence[Host]) -> None:
     """Nodes elsewhere cannot reach one that is only known as localhost."""
-    local = next((place for place, host in enumerate(hosts) if host.address in HERE), None)
-    other = next((place for place, host in enumerate(hosts) if host.address not in HERE), None)
+    local = next((bind for bind, host in enumerate(hosts) if host.address in HERE), None)
+    other = next((bind for bind, host in enumerate(hosts) if host.address not in HERE), None)
     if local is not None and other is not None:
         raise NotHere(
             f"node {local} ({kinds[local].name}) is on {hosts[local].address}, where node {other} ({kinds[other].name} "
@@ -166,7 +166,7 @@ def _own_netdev(container: ContainerOptions | None, hosts: Sequence[Host]) -> st
 
 
 def _interface(
-    kind: Hardware, container: ContainerOptions | None, sight: Sight | None, network: Network | None
+    kind: Hardware, container: ContainerOptions | None, sight: DiscoveredNode | None, network: Network | None
 ) -> Choice:
     """The interface of a node's TCP, and whether it is a bridge, as far as the node was seen."""
     chosen = _chosen(kind, container, sight, network)
@@ -175,7 +175,9 @@ def _interface(
     return replace(chosen, kind="bridge") if chosen.name in bridges else chosen
 
 
-def _chosen(kind: Hardware, container: ContainerOptions | None, sight: Sight | None, network: Network | None) -> Choice:
+def _chosen(
+    kind: Hardware, container: ContainerOptions | None, sight: DiscoveredNode | None, network: Network | None
+) -> Choice:
     """The interface that the fabric names, the one that is known by its runtime, or what was seen."""
     if kind.fabric.netdev:
         return Choice(kind.fabric.netdev, f"the fabric of {kind.name} names it")
@@ -194,7 +196,7 @@ def _unnamed(choice: Choice) -> Choice:
     return replace(choice, why=f"{choice.why}; the fabric names none")
 
 
-def _seen(kind: Hardware, netdev: str, sight: Sight | None) -> Hardware:
+def _seen(kind: Hardware, netdev: str, sight: DiscoveredNode | None) -> Hardware:
     """The kind with what its fabric leaves open filled in."""
     fabric = kind.fabric
     if kind.runtime == "local" and not sight:
@@ -211,7 +213,7 @@ def _seen(kind: Hardware, netdev: str, sight: Sight | None) -> Hardware:
     return kind if found == fabric else replace(kind, fabric=found)
 
 
-def _stack(kind: Hardware, host: Host, asked: str | None, site: Site, index: int) -> Stack:
+def _stack(kind: Hardware, host: Host, asked: str | None, site: SiteFacts, index: int) -> Stack:
     if kind.runtime == "local":
         return site.stacks[asked or kind.stack]
     if asked and asked != kind.stack:

@@ -20,15 +20,15 @@ from pytest_hetgpu.extensions.workloads.base import Workload
 from pytest_hetgpu.model.data_paths import paths
 from pytest_hetgpu.model.job import ON_DEVICE, Hardware, Job, Node, RankContext, Requirements, Scenario, Stack
 from pytest_hetgpu.planning import interface_pinning, references
-from pytest_hetgpu.planning.placement import Sight, Site, address, place
+from pytest_hetgpu.planning.placement import DiscoveredNode, SiteFacts, address, bind
 
 
-def plan(document: Document, scenario: Scenario, site: Site) -> Job:
+def plan(document: Document, scenario: Scenario, site: SiteFacts) -> Job:
     """The job of a scenario. Raises NotHere where the site, the stack or the number of ranks does not allow it."""
     settings = document.settings(scenario.values)
     options = settings.options
-    all_nodes, hosts = place(document, settings, site)
-    all_nodes = tuple(replace(node, interface=interface_pinning.named(settings, node)) for node in all_nodes)
+    all_nodes, hosts = bind(document, settings, site)
+    all_nodes = tuple(replace(node, interface=interface_pinning.requested(settings, node)) for node in all_nodes)
     nodes = all_nodes[: len(settings.nodes)]
     control = all_nodes[len(nodes)] if settings.launch_from else None
     _require(options.requires, nodes, hosts[: len(nodes)])
@@ -54,12 +54,16 @@ def plan(document: Document, scenario: Scenario, site: Site) -> Job:
 
 
 def _start(
-    launch_node: Node, all_nodes: Sequence[Node], contexts: Sequence[RankContext], mca: Mapping[str, str], site: Site
+    launch_node: Node,
+    all_nodes: Sequence[Node],
+    contexts: Sequence[RankContext],
+    mca: Mapping[str, str],
+    site: SiteFacts,
 ) -> LaunchRequest:
     assert launch_node.stack
     if not _joined(all_nodes):
         return LaunchRequest(launch_node.stack, contexts, mca, site.root, site.cores, programs=site.programs)
-    sight = site.seen.get(launch_node.index, Sight())
+    sight = site.seen.get(launch_node.index, DiscoveredNode())
     others = any(node is not launch_node for node in all_nodes)
     # Daemons do not talk over loopback, even where ranks may.
     devices = {node.hardware.fabric.netdev for node in all_nodes} - {"lo"}
@@ -213,7 +217,7 @@ def _demand(
 
 def _held(scenario: Scenario, demand: Requirements, nodes: Sequence[Node]) -> Requirements:
     """With what the matrix itself says of its speed; what another cell gives must be measured first."""
-    return replace(demand, limits=references.stated(scenario.references, demand, nodes))
+    return replace(demand, limits=references.from_matrix(scenario.references, demand, nodes))
 
 
 def _fabric(node: Node) -> FabricKind:
@@ -257,7 +261,11 @@ def _require(wanted: Sequence[str], nodes: Sequence[Node], hosts: Sequence[Host]
 
 
 def _contexts(
-    settings: CellSettings, nodes: Sequence[Node], site: Site, work: Workload, ours: Mapping[int, Mapping[str, str]]
+    settings: CellSettings,
+    nodes: Sequence[Node],
+    site: SiteFacts,
+    work: Workload,
+    ours: Mapping[int, Mapping[str, str]],
 ) -> tuple[list[RankContext], dict[str, str]]:
     """A context for each run of nodes that share host and environment; MCA parameters that all share go before."""
     stacks = [node.stack for node in nodes if node.stack]
@@ -268,7 +276,7 @@ def _contexts(
     ]
     rendered = [_rendered(settings, node, stack, site) for node, stack in zip(nodes, stacks, strict=True)]
     mca = [
-        interface_pinning.layered(settings, n.hardware.mca, r.mca, settings.options.mca)
+        interface_pinning.merged_mca(settings, n.hardware.mca, r.mca, settings.options.mca)
         for n, r in zip(nodes, rendered, strict=True)
     ]
     env = [
@@ -292,7 +300,7 @@ def _contexts(
     return [RankContext(sum(item[4] for item in group), *what) for what, group in grouped], shared
 
 
-def _finding(node: Node, stack: Stack, folder: str, site: Site) -> tuple[str, ...]:
+def _finding(node: Node, stack: Stack, folder: str, site: SiteFacts) -> tuple[str, ...]:
     """Return the words before a program on a node that was not inspected yet, if its fabric needs a GID index.
 
     A run knows the index once it has seen the node; what is pasted, or started by others, finds it there.
@@ -317,7 +325,7 @@ def _filled(tokens: Sequence[str], node: Node, nodes: Sequence[Node]) -> tuple[s
     )
 
 
-def _rendered(settings: CellSettings, node: Node, stack: Stack, site: Site) -> Rendering:
+def _rendered(settings: CellSettings, node: Node, stack: Stack, site: SiteFacts) -> Rendering:
     """Return the settings that the transport needs on a node."""
     asked = settings.transport.render(node, stack)
     if not site.verbose:
@@ -326,6 +334,6 @@ def _rendered(settings: CellSettings, node: Node, stack: Stack, site: Site) -> R
     return Rendering({**asked.mca, **more.mca}, {**asked.env, **more.env})
 
 
-def _programs(node: Node, nodes: Sequence[Node], site: Site) -> str:
+def _programs(node: Node, nodes: Sequence[Node], site: SiteFacts) -> str:
     """Return the folder of the programs on a node: all nodes of this machine share ours."""
-    return f"{site.seen.get(node.index, Sight()).folder}/programs" if _joined(nodes) else site.programs
+    return f"{site.seen.get(node.index, DiscoveredNode()).folder}/programs" if _joined(nodes) else site.programs

@@ -14,46 +14,50 @@ from pytest_hetgpu.model.outcome import LinkBandwidth
 from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.thresholds import PerformanceReference, Threshold
 
-Limits = Mapping[MessagePoint, tuple[Threshold, ...]]
+Thresholds = Mapping[MessagePoint, tuple[Threshold, ...]]
 Times = Mapping[MessagePoint, tuple[float, ...]]
 """Seconds that a cell took for each of its points, one value a repeat."""
 SMALL = 8192
 """Bytes below which a message's time is told as a latency: its bandwidth would tell nobody anything."""
 
 
-def told_as(demand: Requirements, point: MessagePoint) -> str:
+def metric_of(demand: Requirements, point: MessagePoint) -> str:
     """The metric that a point's time is best told in."""
     return "busbw" if point.size >= SMALL and has_bandwidth(demand.operation, demand.row_ranks) else "latency"
 
 
-def joined(*found: Limits) -> dict[MessagePoint, tuple[Threshold, ...]]:
+def merged(*found: Thresholds) -> dict[MessagePoint, tuple[Threshold, ...]]:
     """All limits of each point."""
     points = dict.fromkeys(point for limits in found for point in limits)
     return {point: tuple(limit for limits in found for limit in limits.get(point, ())) for point in points}
 
 
-def stated(references: Iterable[PerformanceReference], demand: Requirements, nodes: Sequence[Node]) -> Limits:
+def from_matrix(references: Iterable[PerformanceReference], demand: Requirements, nodes: Sequence[Node]) -> Thresholds:
     """The limits that the matrix itself gives: numbers, and fractions of a fabric's speed."""
     kinds = {"": lambda one: _numbers(one, demand), "fabric": lambda one: _part(one, demand, *_fabric(nodes))}
-    return joined(*(kinds[one.of](one) for one in references if one.of in kinds))
+    return merged(*(kinds[one.of](one) for one in references if one.of in kinds))
 
 
-def over_wire(job: Job) -> bool:
+def can_measure_link(job: Job) -> bool:
     """Whether a job measures a bandwidth between nodes."""
     return job.demand.measured and has_bandwidth(job.demand.operation) and job.is_multi_host and len(job.nodes) > 1
 
 
-def of_wire(references: Iterable[PerformanceReference], demand: Requirements, wire: LinkBandwidth | None) -> Limits:
+def from_link(
+    references: Iterable[PerformanceReference], demand: Requirements, wire: LinkBandwidth | None
+) -> Thresholds:
     """The limits that the way between the nodes gives, as it was measured in the run (`RunResult.wire`)."""
     if wire is None:
         found, told = None, "nothing was measured between its nodes"
     else:
         found, told = wire.gbs, wire.why
     words = f"the {found:.3g} GB/s of the wire" if found else "the wire"
-    return joined(*(_part(one, demand, found or 0.0, words, told) for one in references if one.of == "wire"))
+    return merged(*(_part(one, demand, found or 0.0, words, told) for one in references if one.of == "wire"))
 
 
-def _part(reference: PerformanceReference, demand: Requirements, speed: float, words: str, lacks: str = "") -> Limits:
+def _part(
+    reference: PerformanceReference, demand: Requirements, speed: float, words: str, lacks: str = ""
+) -> Thresholds:
     """The fraction of a speed in GB/s that busbw is to reach; `lacks` says why a speed of 0 is not known."""
     source = f"{reference.fraction:g} of {words} ({reference.origin})"
     wanted = ("busbw", speed * reference.fraction)
@@ -67,7 +71,7 @@ def _concerned(reference: PerformanceReference, demand: Requirements) -> list[Me
     return [point for point in demand.points if point.size >= reference.min_size]
 
 
-def _numbers(reference: PerformanceReference, demand: Requirements) -> Limits:
+def _numbers(reference: PerformanceReference, demand: Requirements) -> Thresholds:
     numbers = {p: reference.numbers.get(p.size, reference.numbers.get(0)) for p in _concerned(reference, demand)}
     return {
         point: (_limit(reference, (reference.metric, number), point, demand, reference.origin),)
@@ -93,11 +97,11 @@ def _fabric(nodes: Sequence[Node]) -> tuple[float, str]:
     return slowest[0] / 8, f"the {slowest[0]:g} Gbit/s of {slowest[1]}"
 
 
-def of_cells(
+def from_cells(
     references: Iterable[PerformanceReference], demand: Requirements, measured: Callable[[str], Times | str]
-) -> Limits:
+) -> Thresholds:
     """The limits that other cells give; `measured` tells what a cell of that id measured, or why it did not."""
-    return joined(*(dict(_beside(reference, demand, measured)) for reference in references if reference.cell))
+    return merged(*(dict(_beside(reference, demand, measured)) for reference in references if reference.cell))
 
 
 def _beside(
@@ -107,7 +111,7 @@ def _beside(
     share = "" if reference.fraction == 1 else f"{reference.fraction:g} of "
     source = f"{share}{reference.cell} ({reference.origin})"
     for point in _concerned(reference, demand):
-        metric = told_as(demand, point)
+        metric = metric_of(demand, point)
         if isinstance(found, str):
             yield point, (Threshold(metric, source, lacks=found),)
         elif times := found.get(point) or _of_any_type(point, found):

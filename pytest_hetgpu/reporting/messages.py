@@ -13,8 +13,8 @@ from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.extensions.package_data import REMOTE
 from pytest_hetgpu.model import rank_outcome
 from pytest_hetgpu.model.job import Job, Node, Scenario
+from pytest_hetgpu.planning.matrix_set import MatrixSet
 from pytest_hetgpu.planning.shell import script
-from pytest_hetgpu.planning.suite import Suite
 from pytest_hetgpu.reporting.cell_text import debugged, knowing
 from pytest_hetgpu.store.properties import before
 from pytest_hetgpu.store.redaction.redact import redact, redact_argv
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 PROGRAMS = REMOTE
 
 
-def again(suite: Suite, matrix: str, label: str, options: Sequence[str] = ()) -> str:
+def again(suite: MatrixSet, matrix: str, label: str, options: Sequence[str] = ()) -> str:
     """The command that runs just this cell once more, with the options that it had."""
     scenario = next((s.id for s in suite.scenarios if s.label == label and s.matrix == matrix), label)
     file = suite.documents[matrix].file if matrix in suite.documents else "MATRIX"
@@ -86,7 +86,7 @@ def _told(finding: Finding, outcome: Outcome) -> bool:
     return finding.why in outcome.why
 
 
-def planned(suite: Suite, scenarios: Iterable[Scenario]) -> Iterator[str]:
+def planned(suite: MatrixSet, scenarios: Iterable[Scenario]) -> Iterator[str]:
     """Every job's nodes and exact command, as it could be pasted into a shell; how nodes are made, once a placement."""
     prepared: Job | None = None
     for scenario in scenarios:
@@ -126,7 +126,7 @@ def _cleaned(job: Job) -> Iterator[str]:
     yield from script.cleaning(job)
 
 
-def _lines(job: Job, suite: Suite) -> Iterator[str]:
+def _lines(job: Job, suite: MatrixSet) -> Iterator[str]:
     for node in job.nodes:
         ranks = f"{node.ranks} rank{'s' * (node.ranks > 1)}"
         yield f"node {node.index}: {_described(node, job)}, {ranks}"

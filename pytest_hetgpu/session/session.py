@@ -16,7 +16,7 @@ from pytest_hetgpu.execution import unjudged
 from pytest_hetgpu.execution.resume.rules import RULES, Rule
 from pytest_hetgpu.extensions.package_data import packaged
 from pytest_hetgpu.model.job import Scenario
-from pytest_hetgpu.planning.suite import Beside, Suite
+from pytest_hetgpu.planning.matrix_set import MatrixSet, RunInputs
 from pytest_hetgpu.reporting import messages
 from pytest_hetgpu.session import failure_text, signals
 from pytest_hetgpu.session.finish import end
@@ -41,7 +41,7 @@ LONGEST_REASON = 1000
 class Session:
     """What pytest asks of a run; a plugin itself. `recorder` is None where nothing is to be run (collection, plan)."""
 
-    def __init__(self, config: pytest.Config, settings: Settings, suite: Suite) -> None:
+    def __init__(self, config: pytest.Config, settings: Settings, suite: MatrixSet) -> None:
         self.config = config
         self.settings = settings
         self.suite = suite
@@ -59,12 +59,12 @@ class Session:
         config.pluginmanager.register(RedactedReports(), "hetgpu-redacted-reports")
         config.add_cleanup(forget)
         try:
-            suite = Suite.load(
+            suite = MatrixSet.load(
                 settings.matrix,
                 config.rootpath,
                 timeout=settings.timeout,
                 environ=os.environ,
-                beside=Beside(settings.inventory, settings.knowledge),
+                beside=RunInputs(settings.inventory, settings.knowledge),
             )
             learn({}, *suite.settings())
             session = cls(config, settings, suite)

@@ -14,7 +14,7 @@ from pytest_hetgpu.store.text import shown
 
 if TYPE_CHECKING:
     from pytest_hetgpu.analysis.baseline import Baseline
-    from pytest_hetgpu.planning.suite import Suite
+    from pytest_hetgpu.planning.matrix_set import MatrixSet
     from pytest_hetgpu.store.cells import CellRecord
 
 
@@ -28,7 +28,7 @@ class Opened:
     remarks: list[str] = field(default_factory=list)
 
 
-def join(suite: Suite, settings: Settings, worker: Mapping[str, Any]) -> Opened:
+def join(suite: MatrixSet, settings: Settings, worker: Mapping[str, Any]) -> Opened:
     """The run that a worker's controller has opened, by what it says of it (`Session.pytest_configure_node`)."""
     run, part = Path(worker["hetgpu_run"]), int(worker["hetgpu_part"])
     recorder = Recorder.join(suite, run, worker["workerid"], part, worker["hetgpu_owner"])
@@ -39,7 +39,7 @@ def join(suite: Suite, settings: Settings, worker: Mapping[str, Any]) -> Opened:
     return Opened(recorder, earlier.kept_before(run, part))
 
 
-def start(suite: Suite, settings: Settings, here: Path, begun: Beginning) -> Opened:
+def start(suite: MatrixSet, settings: Settings, here: Path, begun: Beginning) -> Opened:
     """A new run below the folder of reports, which is told from `here`. UsageError, StorageError."""
     reports = here / settings.reports
     baseline: Baseline | None = None
@@ -53,7 +53,7 @@ def start(suite: Suite, settings: Settings, here: Path, begun: Beginning) -> Ope
     return Opened(Recorder.start(suite, reports, begun, baseline), remarks=remarks)
 
 
-def take_up(suite: Suite, settings: Settings, here: Path, begun: Beginning) -> Opened:
+def take_up(suite: MatrixSet, settings: Settings, here: Path, begun: Beginning) -> Opened:
     """The next part of the run that `--hetgpu-resume` names. UsageError, StorageError."""
     from pytest_hetgpu.execution.resume.continuing import next_part
 

@@ -12,12 +12,12 @@ import pytest
 from pytest_hetgpu.cli import doctor
 from pytest_hetgpu.cli.doctor import Diagnosis, Way, examine, render, to_json, way_to
 from pytest_hetgpu.cli.main import main
-from pytest_hetgpu.cluster.preflight.concern import Concern
+from pytest_hetgpu.cluster.preflight.warning import PreflightWarning
 from pytest_hetgpu.config.inventory.inventory import Host
 from pytest_hetgpu.model.facts import Environment, absent, found, unknown
 from pytest_hetgpu.model.job import ConnectionInfo, Stack
 from pytest_hetgpu.model.verdict import Kind
-from pytest_hetgpu.planning.suite import Beside, Suite
+from pytest_hetgpu.planning.matrix_set import MatrixSet, RunInputs
 
 pytestmark = pytest.mark.usefixtures("testinfra")
 
@@ -29,16 +29,16 @@ FACTS = {
 }
 FIVE = Stack("openmpi-5", "Open MPI", "5.0.11", "/opt/mpi", "/opt/mpi/bin/mpirun", "/opt/mpi/bin/python")
 SYSTEM = Stack("openmpi-system", "Open MPI", "4.1.4", "/usr", "/usr/bin/mpirun", "/usr/bin/python3")
-BAD = Concern(Kind.MISSING_LIBRARY, "this machine", "libmpi.so.40 needs libpmix.so.2", "install it")
-FEARED = Concern(Kind.CRASH, "this machine", "32 MiB of shared memory", "give it more", certain=False)
+BAD = PreflightWarning(Kind.MISSING_LIBRARY, "this machine", "libmpi.so.40 needs libpmix.so.2", "install it")
+FEARED = PreflightWarning(Kind.CRASH, "this machine", "32 MiB of shared memory", "give it more", certain=False)
 
 
-def suite(folder: Path, inventory: str | None = None) -> Suite:
+def suite(folder: Path, inventory: str | None = None) -> MatrixSet:
     file = folder / "hosts.yaml"
     if inventory is not None:
         file.write_text(inventory)
     given = file if inventory is not None else None
-    return Suite.load((), folder, timeout=1.0, environ={}, beside=Beside(given))
+    return MatrixSet.load((), folder, timeout=1.0, environ={}, beside=RunInputs(given))
 
 
 def test_this_machine(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from pytest_hetgpu.extensions.runtimes.base import Answer, Member
 from pytest_hetgpu.model.facts import Environment, Facts, found
 from pytest_hetgpu.model.interfaces import Choice, interface_of
 from pytest_hetgpu.model.job import ContainerOptions, Fabric, Hardware, Node
-from pytest_hetgpu.planning.placement import Sight
+from pytest_hetgpu.planning.placement import DiscoveredNode
 
 HEAD = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n"
 DEFAULT = "ens5\t00000000\t0100000A\t0003\t0\t0\t100\t00000000\t0\t0\t0\n"
@@ -100,13 +100,13 @@ def node(fabric: Fabric = Fabric(), **changes: Any) -> Node:  # noqa: B008 - imm
     return Node(0, Hardware("kind", fabric=fabric), changes.pop("host", "10.0.0.5"), 1, **changes)
 
 
-def of(which: Node, member: Told | None = None, seen: Environment | None = None) -> Sight:
+def of(which: Node, member: Told | None = None, seen: Environment | None = None) -> DiscoveredNode:
     return network.of(which, cast(Member, member or Told()), seen or Environment())
 
 
 def test_the_folder_and_the_user() -> None:
-    assert of(node()) == Sight("/run/hetgpu-1", root=False, netdev="ens6", interface=DIRECT)
-    blind = Sight("/root/x", root=True, interface=Choice())
+    assert of(node()) == DiscoveredNode("/run/hetgpu-1", root=False, netdev="ens6", interface=DIRECT)
+    blind = DiscoveredNode("/root/x", root=True, interface=Choice())
     assert of(node(), Told(folder="/root/x", uid=0, routes=None, said=b"")) == blind
 
 
@@ -144,7 +144,7 @@ def test_a_port_that_is_down_is_not_chosen() -> None:
 
 
 def test_what_was_not_looked_at_is_left_open() -> None:
-    sight = Sight("/run/hetgpu-1", root=False, netdev="ens6", interface=DIRECT)
+    sight = DiscoveredNode("/run/hetgpu-1", root=False, netdev="ens6", interface=DIRECT)
     assert of(node(Fabric("roce")), seen=Environment()) == sight
 
 

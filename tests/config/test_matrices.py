@@ -14,7 +14,7 @@ from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.model.data_paths import paths
 from pytest_hetgpu.model.job import Job
 from pytest_hetgpu.model.verdict import Kind
-from pytest_hetgpu.planning.suite import Beside, Suite, find_matrix
+from pytest_hetgpu.planning.matrix_set import MatrixSet, RunInputs, find_matrix
 from pytest_hetgpu.reporting import messages
 from tests.extensions.launchers.mpirun_words import Meaning, meaning
 from tests.extensions.launchers.test_mpirun_documents import AWS_UCC, CASES, DDP_MASTER
@@ -31,10 +31,12 @@ DOCUMENTED = re.compile(r"(192\.0\.2|198\.51\.100|203\.0\.113)\.\d+")
 
 
 @cache
-def suite(name: str) -> Suite:
+def suite(name: str) -> MatrixSet:
     hosts = MATRICES[name].with_name(f"{name}.hosts.yaml")
     inventory = hosts if hosts.exists() else None
-    return Suite.load([MATRICES[name]], ROOT, timeout=60, environ={"XDG_CACHE_HOME": "cache"}, beside=Beside(inventory))
+    return MatrixSet.load(
+        [MATRICES[name]], ROOT, timeout=60, environ={"XDG_CACHE_HOME": "cache"}, beside=RunInputs(inventory)
+    )
 
 
 @cache

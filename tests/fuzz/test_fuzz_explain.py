@@ -11,7 +11,7 @@ from pytest_hetgpu.analysis.explain import explain
 from pytest_hetgpu.analysis.logs.transcript import dialects
 from pytest_hetgpu.cli.explain.intake import readable
 from pytest_hetgpu.cli.explain.wording import as_json, as_text
-from pytest_hetgpu.config.known_failures.load import knowledge
+from pytest_hetgpu.config.known_failures.load import known_failures
 from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.model.verdict import Kind
 from tests.fuzz.fuzzing import bounded, cases, damaged, fuzz, harmless
@@ -35,7 +35,7 @@ SHAPES = [
 
 def check(log: Path, data: bytes) -> None:
     log.write_bytes(data)
-    known = knowledge()
+    known = known_failures()
     try:
         with readable(str(log)) as path:
             found = explain(path, known)

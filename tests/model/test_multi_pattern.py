@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from pytest_hetgpu.model import multi_pattern as module
-from pytest_hetgpu.model.multi_pattern import Words
+from pytest_hetgpu.model.multi_pattern import MultiPatternMatcher
 
 SOME = st.lists(st.binary(min_size=1, max_size=4), max_size=8)
 TEXT = st.one_of(st.binary(max_size=60), st.text("ab", max_size=40).map(str.encode))
@@ -34,15 +34,15 @@ def engine(
 @pytest.mark.usefixtures("engine")
 def test_words_are_no_patterns() -> None:
     words = [rb"a.c", rb"(x|", rb"\Eb", b"\x00\xff", b"end\\", b"q\nr"]
-    assert Words(words).within(b" ".join(words)) == set(words)
-    assert Words(words).within(b"abc x b Eb end qr") == set()
+    assert MultiPatternMatcher(words).within(b" ".join(words)) == set(words)
+    assert MultiPatternMatcher(words).within(b"abc x b Eb end qr") == set()
 
 
 @pytest.mark.usefixtures("engine")
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.one_of(SOME, st.lists(st.text("ab", min_size=1, max_size=4).map(str.encode), max_size=8)), TEXT)
 def test_just_the_words_that_are_there(words: list[bytes], text: bytes) -> None:
-    found = Words(words)
+    found = MultiPatternMatcher(words)
     there = {word for word in words if word in text}
     assert found.within(text) == there
     first = min((text.index(word) for word in there), default=None)
@@ -67,6 +67,6 @@ def test_lines_that_differ_in_numbers_are_told_apart(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_MOST_SHAPES", room)
         patch.setattr(module, "_LONGEST_SHAPE", 7)
-        found = Words(words, others)
+        found = MultiPatternMatcher(words, others)
         for line in [*lines, *lines]:
             assert found.within(line) == {word for word in words + others if word in line}

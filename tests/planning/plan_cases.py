@@ -12,14 +12,14 @@ from pytest_hetgpu.config.inventory.inventory import Host, Inventory
 from pytest_hetgpu.config.matrix.document import Document
 from pytest_hetgpu.model.job import Job, Stack
 from pytest_hetgpu.planning.expand import expand
-from pytest_hetgpu.planning.placement import Site
+from pytest_hetgpu.planning.placement import SiteFacts
 from pytest_hetgpu.planning.plan import plan
 
 Reads = Callable[..., Document]
 Plans = Callable[..., Job]
 
 STACK = Stack("openmpi-5", "Open MPI", "5.0.11", "/s", "/s/bin/mpirun", "/s/bin/python")
-SITE = Site({"openmpi-5": STACK}, "/p", cores=8)
+SITE = SiteFacts({"openmpi-5": STACK}, "/p", cores=8)
 PYTHON = ("/s/bin/python", "-m", "mpi4py")
 PAIRS = (
     *(*PYTHON, "/p/send_recv.py", "--sizes", "8", "--dtypes", "float32"),
@@ -63,7 +63,7 @@ axes:
 def plans(reads: Reads) -> Plans:
     """Plans one cell of a text."""
 
-    def plan_cell(cell: str, text: str = TEXT, site: Site = SITE) -> Job:
+    def plan_cell(cell: str, text: str = TEXT, site: SiteFacts = SITE) -> Job:
         document = reads(text)
         (scenario,) = (scenario for scenario in expand(document) if scenario.id == cell)
         return plan(document, scenario, site)
@@ -91,7 +91,7 @@ UCX = (
 )
 
 
-def site(hosts: Mapping[str, tuple[Host, ...]], **changes: Any) -> Site:
+def site(hosts: Mapping[str, tuple[Host, ...]], **changes: Any) -> SiteFacts:
     return replace(SITE, inventory=Inventory(True, "hosts.yaml", hosts), **changes)
 
 

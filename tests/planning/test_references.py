@@ -12,7 +12,7 @@ from pytest_hetgpu.model.metrics import from_seconds, to_seconds
 from pytest_hetgpu.model.outcome import LinkBandwidth
 from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.thresholds import PerformanceReference, Threshold
-from pytest_hetgpu.planning.references import Times, joined, of_cells, of_wire, stated, told_as
+from pytest_hetgpu.planning.references import Times, from_cells, from_link, from_matrix, merged, metric_of
 from tests.analysis.judges.judge_cases import job
 
 SMALL, LARGE, PLACED = (
@@ -33,7 +33,7 @@ def nodes(*speeds: float) -> tuple[Node, ...]:
 
 
 def test_numbers_by_size_hold_for_every_type_and_place() -> None:
-    found = stated([PerformanceReference(ORIGIN, "busbw", {1 << 20: 1.2}, tolerance=0.2)], demand(), nodes(10))
+    found = from_matrix([PerformanceReference(ORIGIN, "busbw", {1 << 20: 1.2}, tolerance=0.2)], demand(), nodes(10))
     assert found.keys() == {LARGE, PLACED}
     (limit,) = found[LARGE]
     assert (limit.metric, limit.source, limit.tolerance, limit.owed) == ("busbw", ORIGIN, 0.2, True)
@@ -41,18 +41,20 @@ def test_numbers_by_size_hold_for_every_type_and_place() -> None:
 
 
 def test_one_number_for_every_size_from_some_on() -> None:
-    found = stated([PerformanceReference(ORIGIN, "latency", {0: 15.0})], demand(), nodes(10))
+    found = from_matrix([PerformanceReference(ORIGIN, "latency", {0: 15.0})], demand(), nodes(10))
     assert {point: limits[0].seconds[0] for point, limits in found.items()} == pytest.approx(
         dict.fromkeys((SMALL, LARGE, PLACED), 15e-6)
     )
-    assert stated([PerformanceReference(ORIGIN, "latency", {0: 15.0}, min_size=2048)], demand(), nodes(10)).keys() == {
+    assert from_matrix(
+        [PerformanceReference(ORIGIN, "latency", {0: 15.0}, min_size=2048)], demand(), nodes(10)
+    ).keys() == {
         LARGE,
         PLACED,
     }
 
 
 def test_a_fraction_of_the_slowest_fabric() -> None:
-    found = stated(
+    found = from_matrix(
         [PerformanceReference(ORIGIN, of="fabric", fraction=0.6, min_size=1 << 20)], demand(), nodes(100, 10)
     )
     assert found.keys() == {LARGE, PLACED}
@@ -66,8 +68,10 @@ def test_a_fraction_of_what_was_measured_between_the_nodes() -> None:
         PerformanceReference(ORIGIN, of="wire", fraction=0.5, min_size=1 << 20),
         PerformanceReference(ORIGIN, "busbw", {0: 1.0}),
     ]
-    assert {limit.metric for limits in stated(wanted[:1], demand(), nodes(10)).values() for limit in limits} == set()
-    found = of_wire(wanted, demand(), LinkBandwidth(1.174, "pump 1, 4 streams"))
+    assert {
+        limit.metric for limits in from_matrix(wanted[:1], demand(), nodes(10)).values() for limit in limits
+    } == set()
+    found = from_link(wanted, demand(), LinkBandwidth(1.174, "pump 1, 4 streams"))
     assert found.keys() == {LARGE, PLACED}
     (limit,) = found[LARGE]
     assert (limit.metric, limit.source) == ("busbw", f"0.5 of the 1.17 GB/s of the wire ({ORIGIN})")
@@ -82,7 +86,7 @@ def test_a_fraction_of_what_was_measured_between_the_nodes() -> None:
     ],
 )
 def test_a_wire_that_nobody_knows(wire: LinkBandwidth | None, why: str) -> None:
-    found = of_wire([PerformanceReference(ORIGIN, of="wire", fraction=0.5, min_size=1 << 20)], demand(), wire)
+    found = from_link([PerformanceReference(ORIGIN, of="wire", fraction=0.5, min_size=1 << 20)], demand(), wire)
     assert found[LARGE] == (Threshold("busbw", f"0.5 of the wire ({ORIGIN})", lacks=why),)
 
 
@@ -91,21 +95,21 @@ def test_several_references_hold_side_by_side() -> None:
         PerformanceReference(ORIGIN, "busbw", {0: 1.0}),
         PerformanceReference("aws.yaml:20", "latency", {1024: 9.0}),
     ]
-    found = stated(both, demand(), nodes(10))
+    found = from_matrix(both, demand(), nodes(10))
     assert [limit.source for limit in found[SMALL]] == [ORIGIN, "aws.yaml:20"]
     assert [limit.source for limit in found[LARGE]] == [ORIGIN]
-    assert joined({}, found, {SMALL: (Threshold("busbw", "more"),)})[SMALL][-1].source == "more"
+    assert merged({}, found, {SMALL: (Threshold("busbw", "more"),)})[SMALL][-1].source == "more"
 
 
 def test_a_bandwidth_that_so_many_ranks_do_not_have() -> None:
-    (limit,) = stated([PerformanceReference(ORIGIN, "busbw", {0: 1.0})], demand(ranks=1), nodes(10))[LARGE]
+    (limit,) = from_matrix([PerformanceReference(ORIGIN, "busbw", {0: 1.0})], demand(ranks=1), nodes(10))[LARGE]
     assert (limit.seconds, limit.lacks) == ((), "allreduce of 1 ranks has no busbw")
 
 
 def test_another_cells_times_are_measured_ones() -> None:
     other = PerformanceReference("m.yaml:7", of="cell", cell="two-ob1-allreduce", fraction=0.8, tolerance=0.05)
     times: Times = {SMALL: (4e-6, 6e-6), LARGE: (1e-3,), PLACED: (2e-3,)}
-    found = of_cells(
+    found = from_cells(
         [other, PerformanceReference(ORIGIN, "busbw", {0: 1.0})], demand(), {"two-ob1-allreduce": times}.__getitem__
     )
     (small,), (large,) = found[SMALL], found[LARGE]
@@ -113,15 +117,15 @@ def test_another_cells_times_are_measured_ones() -> None:
     assert (small.metric, large.metric, small.source, small.tolerance) == ("latency", "busbw", source, 0.05)
     assert small.seconds == pytest.approx((5e-6, 7.5e-6))
     assert large.seconds == pytest.approx((1.25e-3,))
-    assert stated([other], demand(), nodes(10)) == {}
+    assert from_matrix([other], demand(), nodes(10)) == {}
 
 
 def test_another_cell_that_has_no_numbers() -> None:
     other = PerformanceReference("m.yaml:7", of="cell", cell="c", min_size=1 << 20)
-    found = of_cells([other], demand(), lambda _: "it failed (crash)")
+    found = from_cells([other], demand(), lambda _: "it failed (crash)")
     assert {limits[0].lacks for limits in found.values()} == {"it failed (crash)"}
     assert found.keys() == {LARGE, PLACED}
-    found = of_cells([other], demand(), lambda _: {LARGE: (1.0,)})
+    found = from_cells([other], demand(), lambda _: {LARGE: (1.0,)})
     assert found[PLACED] == (Threshold("busbw", "c (m.yaml:7)", lacks="it was not measured there"),)
 
 
@@ -135,4 +139,4 @@ def test_another_cell_that_has_no_numbers() -> None:
     ],
 )
 def test_in_what_a_time_is_told(changes: dict[str, Any], point: MessagePoint, metric: str) -> None:
-    assert told_as(replace(demand(), **changes), point) == metric
+    assert metric_of(replace(demand(), **changes), point) == metric

@@ -13,7 +13,7 @@ import pytest
 from pytest_hetgpu.errors import InventoryError, MatrixError, NotHere, UsageError
 from pytest_hetgpu.extensions.package_data import PACKAGE, packaged
 from pytest_hetgpu.model.interfaces import Interface, Network
-from pytest_hetgpu.planning.suite import Beside, Suite, find_matrix
+from pytest_hetgpu.planning.matrix_set import MatrixSet, RunInputs, find_matrix
 from pytest_hetgpu.reporting import messages
 
 TEXT = """\
@@ -25,7 +25,7 @@ axes:
   workload: {{allreduce: {{sizes: 8}}, pairs: {{kind: send_recv}}}}
 """
 
-Load = Callable[..., Suite]
+Load = Callable[..., MatrixSet]
 
 
 @pytest.fixture(autouse=True)
@@ -40,9 +40,9 @@ def write(name: str, text: str = TEXT, file: str = "") -> Path:
     return path
 
 
-def load(*files: Path, inventory: Path | None = None, root: Path = Path("root"), **environ: str) -> Suite:
+def load(*files: Path, inventory: Path | None = None, root: Path = Path("root"), **environ: str) -> MatrixSet:
     environ = {"XDG_CACHE_HOME": "cache", **environ}
-    return Suite.load(files, root, timeout=60, environ=environ, beside=Beside(inventory))
+    return MatrixSet.load(files, root, timeout=60, environ=environ, beside=RunInputs(inventory))
 
 
 def test_a_matrix_is_found_as_given_below_the_root_and_among_the_packaged(tmp_path: Path) -> None:
@@ -245,10 +245,12 @@ def test_settings_hold_what_may_be_secret_of_hardware_and_of_the_inventory() -> 
         )
     )
     Path("hosts.yaml").write_text("from: {terraform: t.json}\nbuild: {x: {args: {C_TOKEN: three}}}\n")
-    suite = Suite.load([Path("m.yaml")], Path.cwd(), timeout=1, environ={}, beside=Beside(inventory=Path("hosts.yaml")))
+    suite = MatrixSet.load(
+        [Path("m.yaml")], Path.cwd(), timeout=1, environ={}, beside=RunInputs(inventory=Path("hosts.yaml"))
+    )
     found = list(suite.settings())
     for one in ({"A_TOKEN": "one"}, {"B_TOKEN": "two"}, {"C_TOKEN": "three"}, {"password": "leaf"}):
         assert one in found
     assert "10.0.0.5" not in str(found)
-    direct = Suite.load([Path("m.yaml")], Path.cwd(), timeout=1, environ={}, beside=Beside("terraform:t.json"))
+    direct = MatrixSet.load([Path("m.yaml")], Path.cwd(), timeout=1, environ={}, beside=RunInputs("terraform:t.json"))
     assert {"password": "leaf"} in list(direct.settings())

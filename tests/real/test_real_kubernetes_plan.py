@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pytest_hetgpu.extensions.package_data import PACKAGE
-from pytest_hetgpu.planning.suite import Suite
+from pytest_hetgpu.planning.matrix_set import MatrixSet
 from pytest_hetgpu.reporting.upstream.script import script
 from tests.kubernetes import cluster as kubernetes
 from tests.real.pods_here import ALLREDUCE, HEAD, image
@@ -37,7 +37,7 @@ def test_what_is_printed_makes_pods_runs_the_cell_in_them_and_removes_them(
 ) -> None:
     taken = image()
     tmp_path.joinpath("nodes.yaml").write_text(HEAD % (taken, taken, nodes, ALLREDUCE))
-    suite = Suite.load([tmp_path / "nodes.yaml"], tmp_path, timeout=100, environ={})
+    suite = MatrixSet.load([tmp_path / "nodes.yaml"], tmp_path, timeout=100, environ={})
     (scenario,) = suite.scenarios
     tmp_path.joinpath("reproduce.sh").write_text(script(suite.job(scenario), "key"))
     shutil.copytree(PACKAGE / "remote", tmp_path / "programs")

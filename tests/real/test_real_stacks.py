@@ -13,7 +13,7 @@ from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.execution.runner import Beginning, Recorder
 from pytest_hetgpu.extensions.stacks.base import family_of
 from pytest_hetgpu.model.outcome import Outcome
-from pytest_hetgpu.planning.suite import Suite
+from pytest_hetgpu.planning.matrix_set import MatrixSet
 
 pytestmark = pytest.mark.real
 
@@ -93,7 +93,7 @@ def cell(
     if not stack.endswith("-system"):
         (home / stack).symlink_to(stacks_here(stack))
     environ = {"HETGPU_STACKS": str(home), "HOME": os.environ.get("HOME", "/")}
-    suite = Suite.load([tmp_path / "real.yaml"], tmp_path, timeout=40, environ=environ)
+    suite = MatrixSet.load([tmp_path / "real.yaml"], tmp_path, timeout=40, environ=environ)
     recorder = Recorder.start(suite, tmp_path / "reports", Beginning())
 
     def run(transport: str, forced: str = "no", placement: str = "two") -> Outcome:

@@ -10,7 +10,7 @@ import pytest
 from pytest_hetgpu.config.matrix.reader import read
 from pytest_hetgpu.model.job import Stack
 from pytest_hetgpu.planning.expand import expand
-from pytest_hetgpu.planning.placement import Site
+from pytest_hetgpu.planning.placement import SiteFacts
 from pytest_hetgpu.planning.plan import plan
 
 HOSTILE = {
@@ -46,7 +46,7 @@ def test_a_launcher_gets_none_of_them(tmp_path: Path, stack: str) -> None:
     before = dict(os.environ)
     document = read(file, {})
     for scenario in expand(document):
-        job = plan(document, scenario, Site({**STACKS, "openmpi-5": STACKS["openmpi-5"]}, "/p"))
+        job = plan(document, scenario, SiteFacts({**STACKS, "openmpi-5": STACKS["openmpi-5"]}, "/p"))
         assert set(job.command.env) <= {"HYDRA_LAUNCHER_EXTRA_ARGS", "OMPI_MCA_plm"}
         words = list(job.command.argv)
         assert "env" in words

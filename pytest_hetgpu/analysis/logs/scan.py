@@ -13,7 +13,7 @@ from pytest_hetgpu.analysis.logs.colours import Coloured, without_colours
 from pytest_hetgpu.analysis.logs.lines import parsed
 from pytest_hetgpu.analysis.logs.unheard import Unheard
 from pytest_hetgpu.extensions.signatures.base import LogLine
-from pytest_hetgpu.model.multi_pattern import Words
+from pytest_hetgpu.model.multi_pattern import MultiPatternMatcher
 
 CHUNK = 1 << 20
 LONGEST_LINE = 1 << 16
@@ -66,7 +66,7 @@ class Scan:
     def __init__(self, ears: Sequence[Ear], unheard: Sequence[bytes] = ()) -> None:
         self._ears = ears
         self._unheard = Unheard(unheard)
-        self._words = Words((trigger for ear in ears for trigger in ear.triggers), unheard)
+        self._words = MultiPatternMatcher((trigger for ear in ears for trigger in ear.triggers), unheard)
         self._listening: dict[bytes, list[int]] = {word: [] for word in self._words.words}
         for place, ear in enumerate(ears):
             for trigger in dict.fromkeys(ear.triggers):

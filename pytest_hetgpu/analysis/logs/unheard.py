@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from pytest_hetgpu.model.multi_pattern import Pattern, automaton
+from pytest_hetgpu.model.multi_pattern import BytesPattern, automaton
 
 
 class Unheard:
@@ -44,7 +44,7 @@ class Unheard:
 
 
 @lru_cache(maxsize=8)
-def _row(words: tuple[bytes, ...]) -> Pattern | None:
+def _row(words: tuple[bytes, ...]) -> BytesPattern | None:
     """A pattern of whole rows, None without RE2: `re` would go back and forth in each line."""
     alternatives = b"|".join(map(re.escape, words))
     return automaton(rb"(?:[^\r\n]*(?:%b)[^\r\n]*[\r\n]+)+" % alternatives)

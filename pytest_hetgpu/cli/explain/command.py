@@ -9,7 +9,7 @@ from pathlib import Path
 from pytest_hetgpu.analysis.explain import explain
 from pytest_hetgpu.cli.explain.intake import STDIN, readable
 from pytest_hetgpu.cli.explain.wording import as_json, as_text, shown
-from pytest_hetgpu.config.known_failures.load import knowledge
+from pytest_hetgpu.config.known_failures.load import known_failures
 from pytest_hetgpu.errors import UsageError
 
 EXIT_UNREADABLE = 4
@@ -17,7 +17,7 @@ EXIT_UNREADABLE = 4
 
 def run(logs: Sequence[str], *, json: bool, added: Sequence[Path], say: Callable[[str], object]) -> int:
     """Explains each log; 0, or 4 where one could not be read. Raises KnowledgeError for a file that is wrong."""
-    known = knowledge(tuple(added))
+    known = known_failures(tuple(added))
     code = 0
     for place, name in enumerate(logs or (STDIN,)):
         try:

@@ -8,7 +8,7 @@ from typing import Any
 
 from pytest_hetgpu.analysis.explain import Explanation
 from pytest_hetgpu.analysis.logs.lines import plain
-from pytest_hetgpu.config.known_failures.entries import Noise
+from pytest_hetgpu.config.known_failures.entries import HarmlessText
 from pytest_hetgpu.model.failure import KnownFailure, Signature
 from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.records import RankExit
@@ -133,7 +133,7 @@ def _others(others: Sequence[Signature]) -> Iterator[str]:
         yield f"  and {len(others) - _MOST} more"
 
 
-def _noise(noise: Sequence[Noise]) -> Iterator[str]:
+def _noise(noise: Sequence[HarmlessText]) -> Iterator[str]:
     for one in noise:
         yield from _wrapped(f"ignore line {one.line} ({one.quote}): {one.entry.known.title}", "  ")
 

@@ -11,10 +11,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pytest_hetgpu.cluster.bandwidth import answers
-from pytest_hetgpu.cluster.bandwidth.limit import by_pairs, by_rate
-from pytest_hetgpu.cluster.bandwidth.pairs import Two, name_of, pairs, rounds
-from pytest_hetgpu.cluster.bandwidth.rates import rated
+from pytest_hetgpu.cluster.bandwidth import protocol
+from pytest_hetgpu.cluster.bandwidth.line_rates import line_rate
+from pytest_hetgpu.cluster.bandwidth.pairs import NodePair, name_of, pairs, rounds
+from pytest_hetgpu.cluster.bandwidth.upper_bound import by_pairs, by_rate
 from pytest_hetgpu.cluster.cluster import Cluster
 from pytest_hetgpu.cluster.leases.hold import held
 from pytest_hetgpu.errors import HetgpuError, ProvisionError
@@ -33,7 +33,7 @@ TRIES = 2
 AT_ONCE = 32
 
 
-class Wires:
+class LinkBandwidths:
     """What one process knows of placements' wires. `run` is the run's folder, `seconds` what each measurement takes."""
 
     def __init__(self, run: Path, journal: Journal, seconds: float) -> None:
@@ -73,7 +73,7 @@ class Wires:
 def measure(job: Job, members: Mapping[int, Member], seen: Mapping[int, Environment], seconds: float) -> LinkReport:
     """What there is between the nodes of a job; never raises for what nodes do. Members and facts are by node."""
     began = time.monotonic()
-    said = [rated(node, seen.get(node.index, Environment())) for node in job.nodes]
+    said = [line_rate(node, seen.get(node.index, Environment())) for node in job.nodes]
     known = tuple(one for one in said if one)
     limit = by_rate(job, known)
     if limit:
@@ -84,27 +84,27 @@ def measure(job: Job, members: Mapping[int, Member], seen: Mapping[int, Environm
     return LinkReport(by_pairs(moved), tuple(moved), known, time.monotonic() - began)
 
 
-def _together(two: Sequence[Two], members: Mapping[int, Member], seconds: float) -> list[LinkMeasurement]:
+def _together(two: Sequence[NodePair], members: Mapping[int, Member], seconds: float) -> list[LinkMeasurement]:
     """Pairs that share nothing, side by side."""
     if len(two) == 1:
-        return [pump(two[0], members, seconds)]
+        return [measure_pair(two[0], members, seconds)]
     pool = ThreadPoolExecutor(max_workers=min(AT_ONCE, len(two)))
     try:
-        return list(pool.map(lambda one: pump(one, members, seconds), two))
+        return list(pool.map(lambda one: measure_pair(one, members, seconds), two))
     finally:
         # Whoever interrupts us does not wait for what ends by itself.
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def pump(two: Two, members: Mapping[int, Member], seconds: float) -> LinkMeasurement:
+def measure_pair(two: NodePair, members: Mapping[int, Member], seconds: float) -> LinkMeasurement:
     """Moves data between two nodes. A pair without what went wrong; then nothing of it is left running on them."""
     first, second = two
     token = secrets.token_hex(16)
     try:
-        listens = answers.to_serve(second, token, seconds)
-        served = _asked(second, members, listens, answers.served)
-        connects = answers.to_measure(first, token, seconds, served)
-        found = answers.pair(two, served, _asked(first, members, connects, answers.measured))
+        listens = protocol.serve_request(second, token, seconds)
+        served = _asked(second, members, listens, protocol.parse_endpoint)
+        connects = protocol.measure_request(first, token, seconds, served)
+        found = protocol.link_measurement(two, served, _asked(first, members, connects, protocol.parse_result))
     except HetgpuError as error:
         found = LinkMeasurement((name_of(first), name_of(second)), why=" ".join(str(error).split()))
     if found.why:
@@ -118,13 +118,13 @@ def _asked(node: Node, members: Mapping[int, Member], request: Mapping[str, Any]
     """What the program on a node answers. Raises what the member raises, ProvisionError where there is no answer."""
     member = members[node.index]
     argv = ("python3", f"{member.folder}/programs/pump.py")
-    answer = member.ask(argv, stdin=json.dumps(request).encode(), timeout=request["limit"] + answers.START)
+    answer = member.ask(argv, stdin=json.dumps(request).encode(), timeout=request["limit"] + protocol.START)
     if answer.returncode:
         last = answer.stderr.decode(errors="replace").strip().rpartition("\n")[2]
         raise ProvisionError(name_of(node), f"the pump failed there ({last or f'exit code {answer.returncode}'})")
     try:
         return read(answer.stdout)
-    except answers.Unreadable as error:
+    except protocol.UnreadableAnswer as error:
         raise ProvisionError(name_of(node), str(error)) from None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pytest_hetgpu.cluster.preflight.concern import Cell, Concern, Member
+from pytest_hetgpu.cluster.preflight.warning import CheckedJob, CheckedNode, PreflightWarning
 from pytest_hetgpu.model.facts import State
 from pytest_hetgpu.model.verdict import Kind
 
@@ -21,7 +21,7 @@ THRESHOLDS = ("UCX_ROCM_COPY_D2H_THRESH", "UCX_ROCM_COPY_H2D_THRESH")
 _ROCM_TLS = ("rocm", "rocm_copy", "rocm_ipc", "all", "any")
 
 
-def concerns(cell: Cell) -> Iterator[Concern]:
+def warnings(cell: CheckedJob) -> Iterator[PreflightWarning]:
     """Of every member that is said to have an accelerator, and carries ranks."""
     for member in cell.ranked:
         if member.platform in _GIVE:
@@ -33,20 +33,20 @@ def concerns(cell: Cell) -> Iterator[Concern]:
             yield from _large_bar(cell, member)
 
 
-def _devices(member: Member) -> Iterator[Concern]:
+def _devices(member: CheckedNode) -> Iterator[PreflightWarning]:
     fact = member.environment.fact(f"{member.platform}.devices")
     if fact.state is State.ABSENT:
         why = f"there is no {member.platform} device: {fact.why}"
-        yield Concern(Kind.LAUNCH_FAILURE, member.name, why, _GIVE[member.platform])
+        yield PreflightWarning(Kind.LAUNCH_FAILURE, member.name, why, _GIVE[member.platform])
     wanted = member.node.hardware.accelerator.count
     if fact.state is State.FOUND and len(fact.items) < wanted:
         why = f"the matrix says {wanted} {member.platform} devices, there are {len(fact.items)} ({fact.text})"
-        yield Concern(
+        yield PreflightWarning(
             Kind.LAUNCH_FAILURE, member.name, why, "correct `count` in the matrix, or give the node all of them"
         )
 
 
-def _arch(member: Member) -> Iterator[Concern]:
+def _arch(member: CheckedNode) -> Iterator[PreflightWarning]:
     wanted = member.node.hardware.accelerator.arch
     real = member.environment.items(f"{member.platform}.arch")
     override = member.setting("HSA_OVERRIDE_GFX_VERSION") if member.platform == "rocm" else None
@@ -57,10 +57,10 @@ def _arch(member: Member) -> Iterator[Concern]:
     why = f"the matrix says {wanted}, the device is {', '.join(real)}"
     if override:
         why += f" (and HSA_OVERRIDE_GFX_VERSION={override} makes it {gfx(override)})"
-    cure = f"say `arch: {real[0]}` in the matrix, and build the image's libraries for it"
+    remedy = f"say `arch: {real[0]}` in the matrix, and build the image's libraries for it"
     if member.platform == "rocm" and wanted.startswith("gfx1"):
-        cure += f"; or set HSA_OVERRIDE_GFX_VERSION, where {wanted} code runs on a {real[0]}"
-    yield Concern(Kind.GPU_ARCH_MISMATCH, member.name, why, cure)
+        remedy += f"; or set HSA_OVERRIDE_GFX_VERSION, where {wanted} code runs on a {real[0]}"
+    yield PreflightWarning(Kind.GPU_ARCH_MISMATCH, member.name, why, remedy)
 
 
 def gfx(version: str) -> str:
@@ -71,12 +71,12 @@ def gfx(version: str) -> str:
     return f"gfx{parts[0]}{int(parts[1]):x}{int(parts[2]):x}"
 
 
-def _hidden(member: Member) -> Iterator[Concern]:
+def _hidden(member: CheckedNode) -> Iterator[PreflightWarning]:
     for name in _HIDING[member.platform]:
         value = member.setting(name)
         if value in ("", "(empty)", "-1", "NoDevFiles", "none", "void"):
             why = f"{name}={'' if value == '(empty)' else value} hides every device"
-            yield Concern(Kind.LAUNCH_FAILURE, member.name, why, f"unset {name}, or name a device")
+            yield PreflightWarning(Kind.LAUNCH_FAILURE, member.name, why, f"unset {name}, or name a device")
     if member.platform != "rocm":
         return
     below = [word for word in member.words("ROCR_VISIBLE_DEVICES") if word != "-1"]
@@ -87,18 +87,18 @@ def _hidden(member: Member) -> Iterator[Concern]:
             f"HIP_VISIBLE_DEVICES={','.join(above)} asks for device {beyond[0]} of the {len(below)} that "
             f"ROCR_VISIBLE_DEVICES={','.join(below)} leaves; HIP counts only those, from 0"
         )
-        cure = f"set HIP_VISIBLE_DEVICES={','.join(map(str, range(len(below))))}, or only one of the two"
-        yield Concern(Kind.LAUNCH_FAILURE, member.name, why, cure)
+        remedy = f"set HIP_VISIBLE_DEVICES={','.join(map(str, range(len(below))))}, or only one of the two"
+        yield PreflightWarning(Kind.LAUNCH_FAILURE, member.name, why, remedy)
 
 
-def _access(member: Member) -> Iterator[Concern]:
+def _access(member: CheckedNode) -> Iterator[PreflightWarning]:
     access = member.environment.text("rocm.access")
     if access and "w" not in access:
         why = "this user may not open /dev/kfd"
-        yield Concern(Kind.LAUNCH_FAILURE, member.name, why, "run as a member of the groups video and render")
+        yield PreflightWarning(Kind.LAUNCH_FAILURE, member.name, why, "run as a member of the groups video and render")
 
 
-def _large_bar(cell: Cell, member: Member) -> Iterator[Concern]:
+def _large_bar(cell: CheckedJob, member: CheckedNode) -> Iterator[PreflightWarning]:
     fact = member.environment.fact("large_bar.rocm")
     if fact.text != "no" or not cell.uses("ucx"):
         return
@@ -107,5 +107,5 @@ def _large_bar(cell: Cell, member: Member) -> Iterator[Concern]:
         why = f"no Large BAR ({fact.why}): UCX copies small messages with the CPU, which cannot reach device memory"
         # Only what touches device memory dies of it, and that needs UCX's ROCm transports.
         asked = any(word in _ROCM_TLS for word in member.words("UCX_TLS"))
-        cure = f"set {' '.join(f'{name}=0' for name in lacking)} (https://github.com/openucx/ucc/issues/1043)"
-        yield Concern(Kind.CRASH, member.name, why, cure, certain=asked)
+        remedy = f"set {' '.join(f'{name}=0' for name in lacking)} (https://github.com/openucx/ucc/issues/1043)"
+        yield PreflightWarning(Kind.CRASH, member.name, why, remedy, certain=asked)

@@ -5,64 +5,69 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from pytest_hetgpu.cluster.preflight import accelerators, fabric, software
-from pytest_hetgpu.cluster.preflight.concern import Cell, Concern
+from pytest_hetgpu.cluster.preflight.warning import CheckedJob, PreflightWarning
 from pytest_hetgpu.model.facts import Environment, State
 from pytest_hetgpu.model.job import Job
 from pytest_hetgpu.model.verdict import Kind
 
 
-def check(job: Job, environments: Mapping[int, Environment]) -> tuple[Concern, ...]:
+def check(job: Job, environments: Mapping[int, Environment]) -> tuple[PreflightWarning, ...]:
     """Every concern of a job whose nodes were looked at (by their index), the certain ones first, the worst first."""
-    cell = Cell.of(job, environments)
-    found = dict.fromkeys(one for rules in (accelerators, fabric, software) for one in rules.concerns(cell))
+    cell = CheckedJob.of(job, environments)
+    found = dict.fromkeys(one for rules in (accelerators, fabric, software) for one in rules.warnings(cell))
     return tuple(sorted(found, key=lambda one: (not one.certain, -one.kind.severity)))
 
 
-def decisive(concerns: tuple[Concern, ...]) -> Concern | None:
+def decisive(concerns: tuple[PreflightWarning, ...]) -> PreflightWarning | None:
     """The concern that is a cell's verdict where preflight is strict: the worst of the certain ones, None without."""
     return next((one for one in concerns if one.certain), None)
 
 
-def standing(environment: Environment, name: str = "this machine") -> tuple[Concern, ...]:
+def standing(environment: Environment, name: str = "this machine") -> tuple[PreflightWarning, ...]:
     """What may break a job on a machine, whatever the job: for `hetgpu doctor`."""
     return tuple(_standing(environment, name))
 
 
-def _standing(environment: Environment, name: str) -> Iterator[Concern]:
+def _standing(environment: Environment, name: str) -> Iterator[PreflightWarning]:
     bar = environment.fact("large_bar.rocm")
     if bar.text == "no":
         thresholds = " ".join(f"{one}=0" for one in accelerators.THRESHOLDS)
-        yield Concern(
+        yield PreflightWarning(
             Kind.CRASH, name, f"an AMD device has no Large BAR: {bar.why}", f"with UCX set {thresholds}", False
         )
-    for platform, cure in (("cuda", "install NVIDIA's driver"), ("rocm", "load amdgpu, or give a container /dev/kfd")):
+    for platform, remedy in (
+        ("cuda", "install NVIDIA's driver"),
+        ("rocm", "load amdgpu, or give a container /dev/kfd"),
+    ):
         fact = environment.fact(f"{platform}.devices")
         if fact.state is State.ABSENT and " is there" in fact.why:
-            yield Concern(Kind.LAUNCH_FAILURE, name, fact.why, cure)
+            yield PreflightWarning(Kind.LAUNCH_FAILURE, name, fact.why, remedy)
     if environment.items("rocm.devices") and "w" not in (environment.text("rocm.access") or "w"):
-        yield Concern(Kind.LAUNCH_FAILURE, name, "this user may not open /dev/kfd", "join the groups video and render")
+        yield PreflightWarning(
+            Kind.LAUNCH_FAILURE, name, "this user may not open /dev/kfd", "join the groups video and render"
+        )
     if environment.items("rdma"):
         yield from fabric.memlock(name, environment.text("memlock"))
         yield from _rdma(environment, name)
     for line in environment.items("libraries.unresolved"):
         why = f"{line} is not found by the loader"
-        yield Concern(
+        yield PreflightWarning(
             Kind.MISSING_LIBRARY, name, why, "install it if a job is to use that library", not _optional(line)
         )
     shm = environment.text("shm")
     if shm and int(shm) < software.ENOUGH_SHM:
         why = f"there are {int(shm) // 1024**2} MiB of shared memory"
-        yield Concern(Kind.CRASH, name, why, "give it at least 64 MiB (a container: --shm-size 8g)", False)
+        yield PreflightWarning(Kind.CRASH, name, why, "give it at least 64 MiB (a container: --shm-size 8g)", False)
 
 
-def _rdma(environment: Environment, name: str) -> Iterator[Concern]:
+def _rdma(environment: Environment, name: str) -> Iterator[PreflightWarning]:
     roce = environment.fact("rdma.roce")
     if roce.state is State.ABSENT and roce.why != "no port is Ethernet":
-        cure = "give the HCA's interface an IPv4 address and bring it up"
-        yield Concern(Kind.TRANSPORT_UNAVAILABLE, name, f"no IPv4 RoCE v2 GID: {roce.why}", cure)
+        remedy = "give the HCA's interface an IPv4 address and bring it up"
+        yield PreflightWarning(Kind.TRANSPORT_UNAVAILABLE, name, f"no IPv4 RoCE v2 GID: {roce.why}", remedy)
     if environment.is_absent("dev_infiniband"):
         why = "an RDMA device is there, but not /dev/infiniband"
-        yield Concern(
+        yield PreflightWarning(
             Kind.TRANSPORT_UNAVAILABLE, name, why, "load ib_uverbs, or give a container --device=/dev/infiniband"
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
-from pytest_hetgpu.cluster.preflight.concern import Cell, Concern, Member
+from pytest_hetgpu.cluster.preflight.warning import CheckedJob, CheckedNode, PreflightWarning
 from pytest_hetgpu.extensions.probes.rdma import choose, table
 from pytest_hetgpu.model.facts import State
 from pytest_hetgpu.model.verdict import Kind
@@ -19,7 +19,7 @@ ENOUGH_MEMLOCK = 64 * 1024**2
 HOPELESS_MEMLOCK = 64 * 1024
 
 
-def concerns(cell: Cell) -> Iterator[Concern]:
+def warnings(cell: CheckedJob) -> Iterator[PreflightWarning]:
     """Of every member with ranks, then of what they do not share."""
     for member in cell.ranked:
         yield from _interface(member)
@@ -33,7 +33,7 @@ def concerns(cell: Cell) -> Iterator[Concern]:
     yield from _mtu(cell)
 
 
-def rdma_wanted(cell: Cell, member: Member) -> bool:
+def rdma_wanted(cell: CheckedJob, member: CheckedNode) -> bool:
     """Whether a cell is to use RDMA on a node: NCCL where its fabric has it, UCX and libfabric if told so."""
     if not cell.spread:
         return False
@@ -44,99 +44,101 @@ def rdma_wanted(cell: Cell, member: Member) -> bool:
     return "verbs" in cell.components("ofi")
 
 
-def _interface(member: Member) -> Iterator[Concern]:
+def _interface(member: CheckedNode) -> Iterator[PreflightWarning]:
     wanted = member.node.hardware.fabric.netdev
     nics = member.environment.items("nics")
     if wanted and nics and wanted != "lo" and wanted not in nics:
         why = f"its interface {wanted} is not there, or not up (up are: {', '.join(nics)})"
-        yield Concern(Kind.TRANSPORT_UNAVAILABLE, member.name, why, "correct `fabric.netdev` in the matrix")
+        yield PreflightWarning(Kind.TRANSPORT_UNAVAILABLE, member.name, why, "correct `fabric.netdev` in the matrix")
 
 
-def _rdma(member: Member) -> Iterator[Concern]:
+def _rdma(member: CheckedNode) -> Iterator[PreflightWarning]:
     environment, fabric = member.environment, member.node.hardware.fabric
     if environment.is_absent("rdma"):
         why = "there is no RDMA device"
-        cure = "load the HCA's driver; on Kubernetes ask for the RDMA resource (rdma/rdma: 1) and its network"
-        yield Concern(Kind.TRANSPORT_UNAVAILABLE, member.name, why, cure)
+        remedy = "load the HCA's driver; on Kubernetes ask for the RDMA resource (rdma/rdma: 1) and its network"
+        yield PreflightWarning(Kind.TRANSPORT_UNAVAILABLE, member.name, why, remedy)
         return
     if environment.items("rdma") and environment.is_absent("dev_infiniband"):
         why = "an RDMA device is there, but not /dev/infiniband, through which programs use it"
-        yield Concern(Kind.TRANSPORT_UNAVAILABLE, member.name, why, "give the container --device=/dev/infiniband")
+        yield PreflightWarning(
+            Kind.TRANSPORT_UNAVAILABLE, member.name, why, "give the container --device=/dev/infiniband"
+        )
     if fabric.kind == "roce":
         yield from _gid(member)
 
 
-def _gid(member: Member) -> Iterator[Concern]:
+def _gid(member: CheckedNode) -> Iterator[PreflightWarning]:
     environment, fabric = member.environment, member.node.hardware.fabric
     if environment.fact("rdma.roce").state is State.UNKNOWN:
         return
     rows = table(environment.facts)
     picked = choose(rows, fabric.named, fabric.hca)
-    cure = "give the HCA's interface an IPv4 address and bring it up; RoCE v1 alone does not do"
+    remedy = "give the HCA's interface an IPv4 address and bring it up; RoCE v1 alone does not do"
     if isinstance(picked, str):
-        yield Concern(Kind.TRANSPORT_UNAVAILABLE, member.name, f"no IPv4 RoCE v2 GID: {picked}", cure)
+        yield PreflightWarning(Kind.TRANSPORT_UNAVAILABLE, member.name, f"no IPv4 RoCE v2 GID: {picked}", remedy)
     elif fabric.gid_index is not None and not _good(member, fabric.gid_index):
         why = (
             f"GID index {fabric.gid_index} of the matrix is no IPv4 RoCE v2 GID; {picked.gid_index} of {picked.hca} is"
         )
-        yield Concern(Kind.TRANSPORT_UNAVAILABLE, member.name, why, "leave `gid_index` out of the matrix")
+        yield PreflightWarning(Kind.TRANSPORT_UNAVAILABLE, member.name, why, "leave `gid_index` out of the matrix")
 
 
-def _good(member: Member, index: int) -> bool:
+def _good(member: CheckedNode, index: int) -> bool:
     fabric = member.node.hardware.fabric
     rows = tuple(row for row in table(member.environment.facts) if row.row == index)
     return not isinstance(choose(rows, fabric.named, fabric.hca), str)
 
 
-def memlock(name: str, limit: str | None) -> Iterator[Concern]:
+def memlock(name: str, limit: str | None) -> Iterator[PreflightWarning]:
     """Too little memory may be locked for RDMA."""
     if limit is None or limit == "unlimited" or int(limit) >= ENOUGH_MEMLOCK:
         return
     why = f"only {int(limit) // 1024} KiB of memory may be locked, and RDMA locks what it registers"
-    cure = "ulimit -l unlimited (a container: --ulimit memlock=-1; ssh: /etc/security/limits.conf)"
-    yield Concern(Kind.TRANSPORT_UNAVAILABLE, name, why, cure, certain=int(limit) <= HOPELESS_MEMLOCK)
+    remedy = "ulimit -l unlimited (a container: --ulimit memlock=-1; ssh: /etc/security/limits.conf)"
+    yield PreflightWarning(Kind.TRANSPORT_UNAVAILABLE, name, why, remedy, certain=int(limit) <= HOPELESS_MEMLOCK)
 
 
-def _provider(cell: Cell, member: Member) -> Iterator[Concern]:
+def _provider(cell: CheckedJob, member: CheckedNode) -> Iterator[PreflightWarning]:
     known = member.environment.items("libfabric.providers")
     for wanted in cell.components("ofi"):
         names = wanted.split(";")
         if known and "*" not in wanted and not all(name in known for name in names):
             why = f"libfabric has no provider {wanted} (it has: {', '.join(known)})"
-            cure = "install a libfabric built with it"
+            remedy = "install a libfabric built with it"
             if wanted == "cxi":
-                cure = "bring the host's libfabric and libcxi into the container"
-            yield Concern(Kind.TRANSPORT_UNAVAILABLE, member.name, why, cure)
+                remedy = "bring the host's libfabric and libcxi into the container"
+            yield PreflightWarning(Kind.TRANSPORT_UNAVAILABLE, member.name, why, remedy)
 
 
-def _slingshot(cell: Cell, member: Member) -> Iterator[Concern]:
+def _slingshot(cell: CheckedJob, member: CheckedNode) -> Iterator[PreflightWarning]:
     if member.node.hardware.fabric.kind != "slingshot" or not cell.spread:
         return
     if "cxi" in cell.components("ofi") and member.environment.is_absent("cxi"):
         why = "there is no Slingshot device (/sys/class/cxi, /dev/cxi*)"
-        yield Concern(
+        yield PreflightWarning(
             Kind.TRANSPORT_UNAVAILABLE, member.name, why, "bind /dev/cxi* and /sys/class/cxi into the container"
         )
     library = "rccl" if member.platform == "rocm" else "nccl"
     if cell.job.demand.transport_family == "nccl" and member.environment.is_absent(f"{library}.plugins"):
         why = f"{library.upper()} finds no network plugin, and without one it takes TCP sockets over Slingshot"
-        cure = "put aws-ofi-rccl's librccl-net.so (libnccl-net.so) into LD_LIBRARY_PATH"
-        yield Concern(Kind.SLOW, member.name, why, cure, certain=False)
+        remedy = "put aws-ofi-rccl's librccl-net.so (libnccl-net.so) into LD_LIBRARY_PATH"
+        yield PreflightWarning(Kind.SLOW, member.name, why, remedy, certain=False)
 
 
-def _bridge(cell: Cell, member: Member) -> Iterator[Concern]:
+def _bridge(cell: CheckedJob, member: CheckedNode) -> Iterator[PreflightWarning]:
     """Open MPI's TCP takes every interface, also a bridge whose address is the same on every host, and waits there."""
     if not cell.uses("ob1") or "tcp" not in cell.components("ob1") or not cell.spread:
         return
     bridges = [name for name in member.environment.items("nics") if any(fnmatchcase(name, glob) for glob in _BRIDGES)]
     if bridges and not cell.mca("btl_tcp_if_include") and not cell.mca("btl_tcp_if_exclude"):
         why = f"Open MPI's TCP may pick the bridge {bridges[0]}, over which other nodes cannot be reached"
-        cure = "name the interface: `fabric: {netdev: ...}` of the hardware, or `netdev` of the transport"
-        yield Concern(Kind.HANG, member.name, why, cure, certain=False)
+        remedy = "name the interface: `fabric: {netdev: ...}` of the hardware, or `netdev` of the transport"
+        yield PreflightWarning(Kind.HANG, member.name, why, remedy, certain=False)
 
 
-def _mtu(cell: Cell) -> Iterator[Concern]:
-    sizes: dict[str, Member] = {}
+def _mtu(cell: CheckedJob) -> Iterator[PreflightWarning]:
+    sizes: dict[str, CheckedNode] = {}
     for member in cell.ranked:
         netdev = member.node.hardware.fabric.netdev
         mtu = member.environment.text(f"nics.{netdev}.mtu") if netdev else None
@@ -145,5 +147,5 @@ def _mtu(cell: Cell) -> Iterator[Concern]:
     if len(sizes) > 1:
         (first, one), (second, other) = list(sizes.items())[:2]
         why = f"its interface sends packets of {second} bytes, that of {one.name} {first}"
-        cure = "set one MTU on all nodes and on the switches between them"
-        yield Concern(Kind.NETWORK_FAILURE, other.name, why, cure, certain=False)
+        remedy = "set one MTU on all nodes and on the switches between them"
+        yield PreflightWarning(Kind.NETWORK_FAILURE, other.name, why, remedy, certain=False)

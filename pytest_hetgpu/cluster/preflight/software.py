@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
-from pytest_hetgpu.cluster.preflight.concern import Cell, Concern, Member, torch_backend
+from pytest_hetgpu.cluster.preflight.warning import CheckedJob, CheckedNode, PreflightWarning, torch_backend
 from pytest_hetgpu.model.facts import State
 from pytest_hetgpu.model.verdict import Kind
 
@@ -17,7 +17,7 @@ _UCX_MODULES = {"rocm": ("rocm", "rocm_copy", "rocm_ipc"), "cuda": ("cuda", "cud
 _OWNER_THREAD = "https://github.com/openucx/ucc/issues/1045"
 
 
-def concerns(cell: Cell) -> Iterator[Concern]:
+def warnings(cell: CheckedJob) -> Iterator[PreflightWarning]:
     """Of every member, then of what they do not share."""
     for member in cell.ranked:
         for rule in (_stack, _components, _unresolved, _modules, _torch, _mpi4py, _nccl, _shared_memory, _cma):
@@ -28,26 +28,26 @@ def concerns(cell: Cell) -> Iterator[Concern]:
     yield from _machines(cell)
 
 
-def _stack(cell: Cell, member: Member) -> Iterator[Concern]:
+def _stack(cell: CheckedJob, member: CheckedNode) -> Iterator[PreflightWarning]:
     stack = member.node.stack or cell.job.demand.stack
     fact = _FACTS.get(stack.vendor, "")
     if fact and member.environment.is_absent(fact):
         why = f"there is no {stack.vendor}: {member.environment.fact(fact).why}"
-        cure = f"install {stack.vendor} {stack.version}, or say where it is with `prefix`"
-        yield Concern(Kind.LAUNCH_FAILURE, member.name, why, cure)
+        remedy = f"install {stack.vendor} {stack.version}, or say where it is with `prefix`"
+        yield PreflightWarning(Kind.LAUNCH_FAILURE, member.name, why, remedy)
 
 
-def _clocks(cell: Cell) -> Iterator[Concern]:
+def _clocks(cell: CheckedJob) -> Iterator[PreflightWarning]:
     """No job needs equal clocks, but whoever reads the logs of several nodes does."""
     for member in cell.members:
         ahead = float(member.environment.text("clock") or 0)
         if abs(ahead) > MOST_SKEW:
             way = "ahead of" if ahead > 0 else "behind"
             why = f"its clock is {abs(ahead):.0f} s {way} this machine's: times in the logs of its ranks mislead"
-            yield Concern(Kind.UNKNOWN, member.name, why, "let both follow an NTP server", False)
+            yield PreflightWarning(Kind.UNKNOWN, member.name, why, "let both follow an NTP server", False)
 
 
-def _components(cell: Cell, member: Member) -> Iterator[Concern]:
+def _components(cell: CheckedJob, member: CheckedNode) -> Iterator[PreflightWarning]:
     """Open MPI that was built without what the cell asks of it."""
     stack = member.node.stack or cell.job.demand.stack
     family = cell.job.demand.transport_family
@@ -65,12 +65,12 @@ def _components(cell: Cell, member: Member) -> Iterator[Concern]:
         fact = member.environment.fact(f"openmpi.{framework}")
         if fact.state is State.FOUND and name not in fact.items:
             why = f"its Open MPI was built without {framework}/{name} (it has: {fact.text})"
-            yield Concern(
+            yield PreflightWarning(
                 Kind.TRANSPORT_UNAVAILABLE, member.name, why, f"build Open MPI with {name}: ./configure --with-{name}"
             )
 
 
-def _unresolved(cell: Cell, member: Member) -> Iterator[Concern]:
+def _unresolved(cell: CheckedJob, member: CheckedNode) -> Iterator[PreflightWarning]:
     """Libraries that this cell loads, and that would not load: one concern for what it needs, one for plugins."""
     needs: dict[bool, dict[str, list[str]]] = {}
     for line in member.environment.items("libraries.unresolved"):
@@ -80,11 +80,13 @@ def _unresolved(cell: Cell, member: Member) -> Iterator[Concern]:
             needs.setdefault("ccl-net" not in library, {}).setdefault(library, []).append(needed)
     for certain, libraries in needs.items():
         why = "; ".join(f"{library} needs {', '.join(needed)}" for library, needed in libraries.items())
-        cure = "install what holds it, or put its folder into LD_LIBRARY_PATH"
-        yield Concern(Kind.MISSING_LIBRARY, member.name, f"the loader does not find all: {why}", cure, certain)
+        remedy = "install what holds it, or put its folder into LD_LIBRARY_PATH"
+        yield PreflightWarning(
+            Kind.MISSING_LIBRARY, member.name, f"the loader does not find all: {why}", remedy, certain
+        )
 
 
-def _loaded(cell: Cell, member: Member) -> Iterator[str]:
+def _loaded(cell: CheckedJob, member: CheckedNode) -> Iterator[str]:
     yield "libmpi.so*"
     if cell.uses("ucx"):
         yield "libuc[pt].so*"
@@ -105,64 +107,68 @@ def _loaded(cell: Cell, member: Member) -> Iterator[str]:
         yield "libtorch*"
 
 
-def _modules(_: Cell, member: Member) -> Iterator[Concern]:
+def _modules(_: CheckedJob, member: CheckedNode) -> Iterator[PreflightWarning]:
     """UCX without the transports of the node's accelerator, which the cell names."""
     names = _UCX_MODULES.get(member.platform, ())
     asked = [word for word in member.words("UCX_TLS") if word in names]
     fact = member.environment.fact("ucx.modules")
     if asked and fact.state is State.FOUND and member.platform not in fact.items:
         why = f"its UCX has no {asked[0]} (modules: {fact.text})"
-        yield Concern(
+        yield PreflightWarning(
             Kind.TRANSPORT_UNAVAILABLE, member.name, why, f"build UCX with ./configure --with-{member.platform}=PREFIX"
         )
 
 
-def _torch(cell: Cell, member: Member) -> Iterator[Concern]:
+def _torch(cell: CheckedJob, member: CheckedNode) -> Iterator[PreflightWarning]:
     if not cell.torch:
         return
     backend = torch_backend(cell.job)
     environment, name = member.environment, member.name
     if environment.is_absent("torch"):
-        yield Concern(Kind.MISSING_LIBRARY, name, "there is no PyTorch", "install PyTorch for the ranks' interpreter")
+        yield PreflightWarning(
+            Kind.MISSING_LIBRARY, name, "there is no PyTorch", "install PyTorch for the ranks' interpreter"
+        )
         return
     built_for = {"rocm": "torch.hip", "cuda": "torch.cuda"}.get(member.platform)
     if built_for and environment.is_absent(built_for):
         why = f"its PyTorch {environment.text('torch')} was built without {member.platform}"
-        yield Concern(Kind.MISSING_LIBRARY, name, why, f"install PyTorch built for {member.platform}")
+        yield PreflightWarning(Kind.MISSING_LIBRARY, name, why, f"install PyTorch built for {member.platform}")
     built = environment.fact("torch.backends")
     if built.state is State.FOUND and backend not in built.items:
         why = f"its PyTorch has no backend {backend} (it has: {built.text})"
-        cure = (
+        remedy = (
             f"build PyTorch from source with USE_{backend.upper()}=1"
             if backend in ("mpi", "ucc")
             else "take another build"
         )
-        yield Concern(Kind.MISSING_LIBRARY, name, why, cure)
+        yield PreflightWarning(Kind.MISSING_LIBRARY, name, why, remedy)
     if backend == "mpi" and cell.uses("ucx") and environment.text("ucx.enable_mt") == "yes":
         why = "its UCX was built with --enable-mt, under which PyTorch over MPI dies in ucs_async_check_owner_thread"
-        yield Concern(Kind.CRASH, name, why, f"build UCX without --enable-mt ({_OWNER_THREAD})")
+        yield PreflightWarning(Kind.CRASH, name, why, f"build UCX without --enable-mt ({_OWNER_THREAD})")
 
 
-def _mpi4py(cell: Cell, member: Member) -> Iterator[Concern]:
+def _mpi4py(cell: CheckedJob, member: CheckedNode) -> Iterator[PreflightWarning]:
     if "mpi4py" in cell.job.command.argv and member.environment.is_absent("mpi4py"):
-        cure = "install mpi4py for the interpreter that the ranks run with"
-        yield Concern(Kind.MISSING_LIBRARY, member.name, "there is no mpi4py", cure)
+        remedy = "install mpi4py for the interpreter that the ranks run with"
+        yield PreflightWarning(Kind.MISSING_LIBRARY, member.name, "there is no mpi4py", remedy)
 
 
-def _nccl(cell: Cell, member: Member) -> Iterator[Concern]:
+def _nccl(cell: CheckedJob, member: CheckedNode) -> Iterator[PreflightWarning]:
     if cell.job.demand.transport_family != "nccl" or member.platform not in ("cuda", "rocm"):
         return
     library = "rccl" if member.platform == "rocm" else "nccl"
     if member.environment.is_absent(library):
-        yield Concern(Kind.MISSING_LIBRARY, member.name, f"there is no {library.upper()}", f"install {library.upper()}")
+        yield PreflightWarning(
+            Kind.MISSING_LIBRARY, member.name, f"there is no {library.upper()}", f"install {library.upper()}"
+        )
     first = cell.ranked[0]
     theirs, ours = (one.environment.text(library) for one in (first, member))
     if theirs and ours and theirs != ours:
         why = f"its {library.upper()} is {ours}, that of {first.name} {theirs}; ranks of one job need one version"
-        yield Concern(Kind.ERROR, member.name, why, "take the same version everywhere", certain=False)
+        yield PreflightWarning(Kind.ERROR, member.name, why, "take the same version everywhere", certain=False)
 
 
-def _shared_memory(cell: Cell, member: Member) -> Iterator[Concern]:
+def _shared_memory(cell: CheckedJob, member: CheckedNode) -> Iterator[PreflightWarning]:
     size, several = member.environment.text("shm"), member.node.ranks > 1
     if not several or cell.uses("ofi"):
         return
@@ -171,20 +177,20 @@ def _shared_memory(cell: Cell, member: Member) -> Iterator[Concern]:
         why = (
             f"the shared memory of its host {has}; ranks of one node meet there, and die of a bus error once it is full"
         )
-        cure = "give the container --shm-size 8g, or --ipc host"
-        yield Concern(Kind.CRASH, member.name, why, cure, certain=False)
+        remedy = "give the container --shm-size 8g, or --ipc host"
+        yield PreflightWarning(Kind.CRASH, member.name, why, remedy, certain=False)
 
 
-def _cma(cell: Cell, member: Member) -> Iterator[Concern]:
+def _cma(cell: CheckedJob, member: CheckedNode) -> Iterator[PreflightWarning]:
     fact = member.environment.fact("cma")
     carriers = cell.components("ucx")
     if fact.text == "no" and "cma" in carriers and member.node.ranks > 1:
         why = f"processes may not read each other's memory ({fact.why}), which cma does"
-        cure = "give the container --cap-add SYS_PTRACE, or set kernel.yama.ptrace_scope=0"
-        yield Concern(Kind.TRANSPORT_UNAVAILABLE, member.name, why, cure, certain=set(carriers) == {"cma"})
+        remedy = "give the container --cap-add SYS_PTRACE, or set kernel.yama.ptrace_scope=0"
+        yield PreflightWarning(Kind.TRANSPORT_UNAVAILABLE, member.name, why, remedy, certain=set(carriers) == {"cma"})
 
 
-def _majors(cell: Cell) -> Iterator[Concern]:
+def _majors(cell: CheckedJob) -> Iterator[PreflightWarning]:
     """Daemons of two major versions of an MPI do not understand each other."""
     vendor = cell.job.demand.stack.vendor
     starter = cell.members[-1] if cell.job.launcher else cell.members[0]
@@ -194,11 +200,11 @@ def _majors(cell: Cell) -> Iterator[Concern]:
         ours = member.environment.text(fact)
         if theirs and ours and _number(ours, 1) != _number(theirs, 1):
             why = f"its {vendor} is {ours}, that of {starter.name}, which starts the job, {theirs}"
-            cure = f"take one major version: the daemons ({_DAEMONS[vendor]}) do not understand each other"
-            yield Concern(Kind.LAUNCH_FAILURE, member.name, why, cure, certain=vendor == "Open MPI")
+            remedy = f"take one major version: the daemons ({_DAEMONS[vendor]}) do not understand each other"
+            yield PreflightWarning(Kind.LAUNCH_FAILURE, member.name, why, remedy, certain=vendor == "Open MPI")
 
 
-def _ucx_versions(cell: Cell) -> Iterator[Concern]:
+def _ucx_versions(cell: CheckedJob) -> Iterator[PreflightWarning]:
     """Seen between 1.18 and 1.20: small messages pass, and above the rendezvous threshold they do not."""
     first = cell.ranked[0] if cell.ranked else None
     for member in cell.ranked:
@@ -206,17 +212,19 @@ def _ucx_versions(cell: Cell) -> Iterator[Concern]:
         differ = first and ours and theirs and _number(ours, 2) != _number(theirs, 2)
         if differ and first and cell.uses("ucx") and member.setting("UCX_RNDV_THRESH") != "inf":
             why = f"its UCX is {ours}, that of {first.name} {theirs}: rendezvous between them may fail (large messages)"
-            cure = "take the same UCX everywhere, or set UCX_RNDV_THRESH=inf"
-            yield Concern(Kind.ERROR, member.name, why, cure, certain=False)
+            remedy = "take the same UCX everywhere, or set UCX_RNDV_THRESH=inf"
+            yield PreflightWarning(Kind.ERROR, member.name, why, remedy, certain=False)
 
 
-def _machines(cell: Cell) -> Iterator[Concern]:
+def _machines(cell: CheckedJob) -> Iterator[PreflightWarning]:
     first = cell.ranked[0] if cell.ranked else None
     for member in cell.ranked[1:]:
         ours, theirs = member.environment.text("machine"), first.environment.text("machine") if first else None
         if first and ours and theirs and ours != theirs:
             why = f"it is {ours}, {first.name} is {theirs}, and few MPIs translate between them"
-            yield Concern(Kind.LAUNCH_FAILURE, member.name, why, "take nodes of one architecture", certain=False)
+            yield PreflightWarning(
+                Kind.LAUNCH_FAILURE, member.name, why, "take nodes of one architecture", certain=False
+            )
 
 
 def _number(version: str, parts: int) -> tuple[str, ...]:

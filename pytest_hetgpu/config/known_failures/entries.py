@@ -28,7 +28,7 @@ STATUSES = ("established", "reported", "plausible")
 QUOTED = 60
 
 
-class Fit(NamedTuple):
+class MatchRule(NamedTuple):
     """What a failure must show: one of `signatures`, `kinds` and `any_texts` each, all `texts`; of empty ones none.
 
     No further failure in its log may be of the kinds `unless`: it would be the reason, or have one of its own.
@@ -52,31 +52,31 @@ class Fit(NamedTuple):
         """The texts that are looked for."""
         return (*self.texts, *self.any_texts)
 
-    def fits(self, signature: Signature, present: Mapping[str, object], others: Iterable[Signature] = ()) -> bool:
+    def matches(self, signature: Signature, present: Mapping[str, object], others: Iterable[Signature] = ()) -> bool:
         """Whether a failure shows all of it; `present` are the texts in its log, `others` the log's other failures."""
         said = f"{signature.primary_line}\n{signature.detail or ''}"
         return (
             (not self.signatures or any(fnmatch.fnmatchcase(signature.key, glob) for glob in self.signatures))
             and (not self.kinds or signature.kind in self.kinds)
-            and self.told(present)
+            and self.has_texts(present)
             and not any(other.kind in self.unless and other.key != signature.key for other in others)
             and (not self.pattern or found(self.pattern, said))
         )
 
-    def told(self, present: Mapping[str, object]) -> bool:
+    def has_texts(self, present: Mapping[str, object]) -> bool:
         """Whether the log holds the texts that are asked for."""
         some = not self.any_texts or any(text in present for text in self.any_texts)
         return some and all(text in present for text in self.texts)
 
 
-class Entry(NamedTuple):
+class FailureEntry(NamedTuple):
     """One known failure, and what one must show to be it.
 
     A `harmless` entry is about a text that runs survive. `origin` is where it is written, `FILE:LINE`.
     """
 
     known: KnownFailure
-    match: Fit
+    match: MatchRule
     when: tuple[Condition, ...] = ()
     harmless: bool = False
     origin: str = ""
@@ -87,15 +87,15 @@ class Entry(NamedTuple):
         return self.known.id
 
 
-class Noise(NamedTuple):
+class HarmlessText(NamedTuple):
     """A frightening text that means nothing, and the number of the first line that holds it; `quote` is from there."""
 
-    entry: Entry
+    entry: FailureEntry
     line: int
     text: str = ""
     quote: str = ""
 
-    def quoted(self, line: str) -> Noise:
+    def quoted(self, line: str) -> HarmlessText:
         """The same with a quote of the line: its beginning, or where the text stands if that is further on."""
         told = " ".join(line.split())
         at = max(told.find(self.text), 0)
@@ -104,10 +104,10 @@ class Noise(NamedTuple):
         return self._replace(quote=f"{'...' * (start > 0)}{cut}{'...' * (start + QUOTED < len(told))}")
 
 
-class Knowledge(NamedTuple):
+class KnownFailures(NamedTuple):
     """All entries, of the package and of the user, by id."""
 
-    by_id: Mapping[str, Entry]
+    by_id: Mapping[str, FailureEntry]
 
     @property
     def texts(self) -> frozenset[str]:
@@ -136,17 +136,17 @@ class Knowledge(NamedTuple):
             entry
             for entry in self.by_id.values()
             if not entry.harmless
-            and entry.match.fits(signature, present, others)
+            and entry.match.matches(signature, present, others)
             and all(matches(condition, facts, able) is not False for condition in entry.when)
         ]
         fitting.sort(key=lambda entry: (STATUSES.index(entry.known.status), -entry.match.weight))
         return tuple(entry.known for entry in fitting)
 
-    def noise(self, present: Mapping[str, int]) -> tuple[Noise, ...]:
+    def noise(self, present: Mapping[str, int]) -> tuple[HarmlessText, ...]:
         """The harmless texts of a log."""
         noises = []
         for entry in self.by_id.values():
             lines = [(present[text], text) for text in entry.match.all_texts if text in present]
-            if entry.harmless and lines and entry.match.told(present):
-                noises.append(Noise(entry, *min(lines)))
+            if entry.harmless and lines and entry.match.has_texts(present):
+                noises.append(HarmlessText(entry, *min(lines)))
         return tuple(noises)

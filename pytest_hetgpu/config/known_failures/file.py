@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, ValidationError
 
 from pytest_hetgpu.config.known_failures import patterns
-from pytest_hetgpu.config.known_failures.entries import Entry, Fit
+from pytest_hetgpu.config.known_failures.entries import FailureEntry, MatchRule
 from pytest_hetgpu.config.matrix import source
 from pytest_hetgpu.config.matrix.complaints import Complaints
 from pytest_hetgpu.config.matrix.models import NAME, Form, Kinds, Link, Mca, Name, RemedyShape, Shape, Text, Texts
@@ -25,7 +25,7 @@ from pytest_hetgpu.model.verdict import Kind
 Passage = Annotated[str, Form(r"^[^\r\n\x00]{3,200}$", "be one line of 3 to 200 characters")]
 
 
-class FitShape(Shape):
+class MatchShape(Shape):
     """What a failure must show to be this one; all that is given must hold."""
 
     signature: Annotated[Texts, Field(description="globs, one of which the key fits")] = ()
@@ -38,10 +38,10 @@ class FitShape(Shape):
     any_text: Annotated[tuple[Passage, ...], Field(description="fixed texts of which one stands in the log")] = ()
     unless: Annotated[Kinds | None, Field(description="outcomes of which no further failure in the log is")] = None
 
-    def fit(self) -> Fit:
+    def fit(self) -> MatchRule:
         """The noun."""
         kinds, unless = (tuple(Kind(name) for name in names or ()) for names in (self.outcome, self.unless))
-        return Fit(self.signature, self.pattern or "", kinds, self.texts, self.any_text, unless)
+        return MatchRule(self.signature, self.pattern or "", kinds, self.texts, self.any_text, unless)
 
 
 class FixShape(RemedyShape):
@@ -51,12 +51,12 @@ class FixShape(RemedyShape):
     mca: Mca = {}
 
 
-class EntryShape(Shape):
+class FailureEntryShape(Shape):
     """One known failure."""
 
     id: Name
     title: Annotated[Text, Field(min_length=1)]
-    match: FitShape
+    match: MatchShape
     cause: Annotated[Text, Field(min_length=1)]
     fix: FixShape | None = None
     links: tuple[Link, ...] = ()
@@ -65,7 +65,7 @@ class EntryShape(Shape):
     fixed_in: Text | None = None
     harmless: bool = False
 
-    def entry(self, origin: str) -> Entry:
+    def entry(self, origin: str) -> FailureEntry:
         """The noun."""
         fix = self.fix or FixShape()
         settings = {"env": dict(fix.env), "mca": dict(fix.mca)}
@@ -80,10 +80,10 @@ class EntryShape(Shape):
             fixed_in=self.fixed_in,
         )
         when = tuple(Condition(fact, wanted) for fact, wanted in self.when.items())
-        return Entry(known, self.match.fit(), when, self.harmless, origin)
+        return FailureEntry(known, self.match.fit(), when, self.harmless, origin)
 
 
-def read(path: Path) -> tuple[Entry, ...]:
+def read(path: Path) -> tuple[FailureEntry, ...]:
     """The entries of a file. Raises KnowledgeError with every complaint found."""
     complaints = Complaints(str(path))
     try:
@@ -97,7 +97,7 @@ def read(path: Path) -> tuple[Entry, ...]:
     return entries
 
 
-def _entries(tree: source.Node, complaints: Complaints) -> Iterator[Entry]:
+def _entries(tree: source.Node, complaints: Complaints) -> Iterator[FailureEntry]:
     if not isinstance(tree, source.Sequence):
         complaints.add(tree.line, f"a file of known failures is a list of entries, not {show(plain(tree))}")
         return
@@ -107,16 +107,18 @@ def _entries(tree: source.Node, complaints: Complaints) -> Iterator[Entry]:
             complaints.add(node.line, f"each entry must be a map, not {show(plain(node))}")
             continue
         try:
-            shape = EntryShape.model_validate(plain(node))
+            shape = FailureEntryShape.model_validate(plain(node))
         except ValidationError as error:
             name = plain(node.entries["id"]) if "id" in node.entries else None
             place = name if isinstance(name, str) and re.fullmatch(NAME.pattern, name) else "entry"
-            complaints.invalid(error, node, place, EntryShape)
+            complaints.invalid(error, node, place, FailureEntryShape)
             continue
         yield from _sound(shape, node, first, complaints)
 
 
-def _sound(shape: EntryShape, node: source.Mapping, first: dict[str, int], complaints: Complaints) -> Iterator[Entry]:
+def _sound(
+    shape: FailureEntryShape, node: source.Mapping, first: dict[str, int], complaints: Complaints
+) -> Iterator[FailureEntry]:
     """The entry, unless something is wrong that its shape alone does not show."""
     if shape.id in first:
         complaints.add(node.line, f"{shape.id} is there twice (first in line {first[shape.id]})")

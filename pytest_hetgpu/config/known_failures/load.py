@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_hetgpu.config.known_failures import plain_yaml
-from pytest_hetgpu.config.known_failures.entries import Entry, Fit, Knowledge
+from pytest_hetgpu.config.known_failures.entries import FailureEntry, KnownFailures, MatchRule
 from pytest_hetgpu.model.failure import Condition, KnownFailure
 from pytest_hetgpu.model.verdict import Kind
 
@@ -16,7 +16,7 @@ SHIPPED = Path(__file__).parent
 
 
 @cache
-def knowledge(added: tuple[Path, ...] = ()) -> Knowledge:
+def known_failures(added: tuple[Path, ...] = ()) -> KnownFailures:
     """The shipped entries and those of the files `added`; a user's entry replaces a shipped one of its id.
 
     Raises KnowledgeError with every complaint about those files.
@@ -27,10 +27,10 @@ def knowledge(added: tuple[Path, ...] = ()) -> Knowledge:
 
         for path in added:
             entries |= {entry.id: entry for entry in read(path)}
-    return Knowledge(entries)
+    return KnownFailures(entries)
 
 
-def _shipped(path: Path) -> Iterator[Entry]:
+def _shipped(path: Path) -> Iterator[FailureEntry]:
     """What `file.read` makes of a file without mistakes, in a tenth of the time; a test holds the two together."""
     text = path.read_text(encoding="utf-8")
     starts = [number for number, line in enumerate(text.splitlines(), 1) if line.startswith("- ")]
@@ -48,7 +48,7 @@ def _loaded(text: str) -> Any:
         return yaml.load(text, Loader=loader)  # noqa: S506 - it makes strings, lists and maps only
 
 
-def _entry(given: Mapping[str, Any], origin: str) -> Entry:
+def _entry(given: Mapping[str, Any], origin: str) -> FailureEntry:
     match, fix = given["match"], given.get("fix", {})
     settings = {kind: dict(fix[kind]) for kind in ("env", "mca") if kind in fix}
     known = KnownFailure(
@@ -61,7 +61,7 @@ def _entry(given: Mapping[str, Any], origin: str) -> Entry:
         status=given.get("status", "established"),
         fixed_in=given.get("fixed_in"),
     )
-    fit = Fit(
+    fit = MatchRule(
         signatures=_listed(match.get("signature", ())),
         pattern=match.get("pattern", ""),
         kinds=tuple(Kind(name) for name in _listed(match.get("outcome", ()))),
@@ -70,7 +70,7 @@ def _entry(given: Mapping[str, Any], origin: str) -> Entry:
         unless=tuple(Kind(name) for name in _listed(match.get("unless", ()))),
     )
     when = tuple(Condition(fact, wanted) for fact, wanted in given.get("when", {}).items())
-    return Entry(known, fit, when, given.get("harmless") == "true", origin)
+    return FailureEntry(known, fit, when, given.get("harmless") == "true", origin)
 
 
 def _listed(value: Any) -> tuple[str, ...]:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from pytest_hetgpu.config.known_failures.entries import Knowledge
-from pytest_hetgpu.config.known_failures.load import knowledge as shipped
+from pytest_hetgpu.config.known_failures.entries import KnownFailures
+from pytest_hetgpu.config.known_failures.load import known_failures as shipped
 from pytest_hetgpu.config.matrix import source
 from pytest_hetgpu.config.matrix.complaints import Complaints
 from pytest_hetgpu.config.matrix.document import MAIN_AXES, Document, Fragment
@@ -31,7 +31,7 @@ TOP = ("name", "hardware", "transports", "axes", "include", "exclude", "expect",
 _VARIABLE = re.compile(r"\$(\$)?\{([^}]*)\}")
 
 
-def read(path: Path, environ: Mapping[str, str], knowledge: Callable[[], Knowledge] = shipped) -> Document:
+def read(path: Path, environ: Mapping[str, str], knowledge: Callable[[], KnownFailures] = shipped) -> Document:
     """The document of a file; `${VAR}` comes from `environ`. Raises MatrixError with every complaint found.
 
     `knowledge` gives the known failures that expectations may name.
@@ -51,7 +51,7 @@ def read(path: Path, environ: Mapping[str, str], knowledge: Callable[[], Knowled
 
 class _Reader:
     def __init__(
-        self, path: Path, complaints: Complaints, environ: Mapping[str, str], knowledge: Callable[[], Knowledge]
+        self, path: Path, complaints: Complaints, environ: Mapping[str, str], knowledge: Callable[[], KnownFailures]
     ) -> None:
         self.knowledge = knowledge
         self.path = path

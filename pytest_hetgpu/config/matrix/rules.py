@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from pytest_hetgpu.config.known_failures.entries import Knowledge
+from pytest_hetgpu.config.known_failures.entries import KnownFailures
 from pytest_hetgpu.config.matrix import source
 from pytest_hetgpu.config.matrix.complaints import Complaints
 from pytest_hetgpu.config.matrix.document import Axis, Fragment, Rule, Stated
@@ -29,7 +29,7 @@ class RuleReader:
     """
 
     def __init__(
-        self, complaints: Complaints, axes: Iterable[Axis], reader: AxisReader, knowledge: Callable[[], Knowledge]
+        self, complaints: Complaints, axes: Iterable[Axis], reader: AxisReader, knowledge: Callable[[], KnownFailures]
     ) -> None:
         self.knowledge = knowledge
         self.complaints = complaints

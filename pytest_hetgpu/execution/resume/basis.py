@@ -16,7 +16,7 @@ from typing import Any
 from pytest_hetgpu._version import __version__
 from pytest_hetgpu.config.inventory.inventory import Inventory
 from pytest_hetgpu.errors import NotHere
-from pytest_hetgpu.planning.suite import Suite
+from pytest_hetgpu.planning.matrix_set import MatrixSet
 from pytest_hetgpu.store.encode import to_json
 from pytest_hetgpu.store.redaction.redact import redact_json
 from pytest_hetgpu.store.redaction.rules import REDACTED, is_secret_name
@@ -29,7 +29,9 @@ _DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
 _NOTHING = "not there"
 
 
-def of(suite: Suite, tests: Iterable[str], options: Mapping[str, str], environ: Mapping[str, str]) -> Mapping[str, str]:
+def of(
+    suite: MatrixSet, tests: Iterable[str], options: Mapping[str, str], environ: Mapping[str, str]
+) -> Mapping[str, str]:
     """What a run rests on: versions, files, images, stacks, the `options` that count, and variables; redacted.
 
     `tests` are files or folders of scenarios that were named; of a folder only the name counts.

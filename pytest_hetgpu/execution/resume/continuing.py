@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pytest_hetgpu.execution.resume.earlier import Earlier
 from pytest_hetgpu.execution.runner import Beginning, Recorder
-from pytest_hetgpu.planning.suite import Suite
+from pytest_hetgpu.planning.matrix_set import MatrixSet
 from pytest_hetgpu.store.cells import CellRecord, utc
 from pytest_hetgpu.store.disk_errors import writing
 from pytest_hetgpu.store.folder import RunFolder
 from pytest_hetgpu.store.properties import Pair, to_pairs
 
 
-def next_part(suite: Suite, earlier: Earlier, begun: Beginning) -> Recorder:
+def next_part(suite: MatrixSet, earlier: Earlier, begun: Beginning) -> Recorder:
     """Begins the next part of a run; it is held against the baseline that the run has. Else as `Recorder.start`."""
     from pytest_hetgpu.analysis.baseline import kept_with
     from pytest_hetgpu.cluster.drift import set_first

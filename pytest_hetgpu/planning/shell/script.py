@@ -10,7 +10,7 @@ from pytest_hetgpu.extensions.runtimes.base import Door
 from pytest_hetgpu.model.job import Command, Job, Node
 from pytest_hetgpu.model.kubernetes import object_name
 from pytest_hetgpu.model.slurm import components, one_step
-from pytest_hetgpu.planning.placement import Sight
+from pytest_hetgpu.planning.placement import DiscoveredNode
 from pytest_hetgpu.planning.shell import kubectl, runai
 from pytest_hetgpu.planning.shell.docker import (
     build_command,
@@ -22,7 +22,7 @@ from pytest_hetgpu.planning.shell.docker import (
 )
 from pytest_hetgpu.planning.shell.ssh_config import CONFIG, KEY, KNOWN_HOSTS, session_environment, ssh_config
 
-FOLDER = Sight().folder
+FOLDER = DiscoveredNode().folder
 FIRST_PORT = 2222
 _HOST_KEY, _AUTHORIZED = "host_key", "authorized_keys"
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from pytest_hetgpu.execution.retry.health import NodeHealth
 from pytest_hetgpu.model.job import Scenario
-from pytest_hetgpu.planning.suite import Suite
+from pytest_hetgpu.planning.matrix_set import MatrixSet
 from pytest_hetgpu.session.xdist.tasks import Seconds, nodes_of, tasks
 from pytest_hetgpu.session.xdist.workers import HostScheduling
 
@@ -19,7 +19,7 @@ _SOME_TIME = 1.0  # seconds between two looks at the health of nodes: journals o
 
 
 def scheduler(
-    suite: Suite, cells: Sequence[Scenario], history: Path | None, health: NodeHealth
+    suite: MatrixSet, cells: Sequence[Scenario], history: Path | None, health: NodeHealth
 ) -> Callable[[Any, Any], HostScheduling]:
     """The scheduler of a session, once it is given pytest's configuration and xdist's log.
 

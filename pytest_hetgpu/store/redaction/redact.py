@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from functools import cache
 from typing import Any, ClassVar
 
-from pytest_hetgpu.model.multi_pattern import Pattern, any_of, automaton
+from pytest_hetgpu.model.multi_pattern import BytesPattern, any_of, automaton
 from pytest_hetgpu.store.redaction import known_forms, secret_values
 from pytest_hetgpu.store.redaction.rules import (
     BEGINNING,
@@ -67,9 +67,9 @@ class _Known:
 
     values: ClassVar[frozenset[str]] = frozenset()
     forms: ClassVar[known_forms.Forms] = known_forms.of_values(())
-    heads: ClassVar[Pattern] = any_of(())
+    heads: ClassVar[BytesPattern] = any_of(())
     pieces: ClassVar[Pieces] = Pieces(())
-    signs: ClassVar[Pattern | None] = None
+    signs: ClassVar[BytesPattern | None] = None
 
 
 def learn(env: Mapping[str, str], *settings: Any) -> None:
@@ -95,7 +95,7 @@ def _keep(values: Iterable[str]) -> None:
         _Known.signs = None
 
 
-def signs() -> Pattern:
+def signs() -> BytesPattern:
     """A pattern that is found in every text with a secret. It is found in some others, too."""
     if _Known.signs is None:
         edges = (
@@ -178,12 +178,12 @@ def _without_known(data: bytes) -> bytes:
 
 
 @cache
-def _rules() -> tuple[tuple[Pattern, Rule], ...]:
+def _rules() -> tuple[tuple[BytesPattern, Rule], ...]:
     """Each rule with its sign as a pattern."""
     return tuple((_pattern(rule.sign.encode()), rule) for rule in RULES)
 
 
-def _pattern(expression: bytes) -> Pattern:
+def _pattern(expression: bytes) -> BytesPattern:
     return automaton(expression) or re.compile(expression)
 
 

@@ -15,7 +15,7 @@ from pytest_hetgpu.analysis.logs import scan
 from pytest_hetgpu.analysis.logs.colours import Coloured, without_colours
 from pytest_hetgpu.analysis.logs.passages import passages
 from pytest_hetgpu.analysis.logs.scan import Ear, Line, Scan
-from pytest_hetgpu.config.known_failures.load import knowledge
+from pytest_hetgpu.config.known_failures.load import known_failures
 
 LOGS = sorted((Path(__file__).parents[2] / "data" / "logs").glob("*.log"))
 ON, OFF = b"\x1b[01;31m\x1b[K", b"\x1b[m\x1b[K"
@@ -29,7 +29,7 @@ def coloured(data: bytes) -> bytes:
 
 @pytest.mark.parametrize("log", LOGS, ids=lambda path: path.stem)
 def test_a_log_reads_the_same_in_colours(tmp_path: Path, log: Path) -> None:
-    known = knowledge()
+    known = known_failures()
     shown = tmp_path / "coloured.log"
     shown.write_bytes(coloured(log.read_bytes()))
     plain, found = explain(log, known), explain(shown, known)

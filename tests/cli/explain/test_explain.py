@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_hetgpu.analysis.explain import Explanation, explain
-from pytest_hetgpu.config.known_failures.load import knowledge
+from pytest_hetgpu.config.known_failures.load import known_failures
 from pytest_hetgpu.model.verdict import Kind
 
 UCX = "[1795183975.242676] [n1:5148 :0]          x.c:15 UCX  "
@@ -20,7 +20,7 @@ def log(tmp_path: Path) -> Path:
 
 def read(log: Path, *lines: str) -> Explanation:
     log.write_text("\n".join(lines) + "\n")
-    return explain(log, knowledge())
+    return explain(log, known_failures())
 
 
 def test_a_run_without_a_word_of_failure_has_passed(log: Path) -> None:

@@ -15,7 +15,7 @@ from pytest_hetgpu.analysis.explain import explain
 from pytest_hetgpu.analysis.logs.lines import parsed
 from pytest_hetgpu.analysis.logs.transcript import dialects
 from pytest_hetgpu.cli.main import main
-from pytest_hetgpu.config.known_failures.load import knowledge
+from pytest_hetgpu.config.known_failures.load import known_failures
 
 LOGS = sorted((Path(__file__).parents[2] / "data" / "logs").glob("*.log"))
 WORDS = sorted({trigger.decode() for dialect in dialects() for trigger in dialect.triggers})
@@ -75,7 +75,7 @@ def test_a_log_may_end_anywhere(tmp_path: Path, log: Path) -> None:
     cut = tmp_path / "cut.log"
     for part in range(1, 8):
         cut.write_bytes(data[: len(data) * part // 8])
-        assert not explain(cut, knowledge()).failed
+        assert not explain(cut, known_failures()).failed
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])

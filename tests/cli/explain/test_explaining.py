@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pytest_hetgpu.analysis.explain import Explanation, explain
 from pytest_hetgpu.cli.explain.wording import as_json, as_text
-from pytest_hetgpu.config.known_failures.load import knowledge
+from pytest_hetgpu.config.known_failures.load import known_failures
 from pytest_hetgpu.model.verdict import Kind
 
 LOGS = Path(__file__).parents[2] / "data" / "logs"
@@ -18,7 +18,7 @@ PROMISED = {
 
 
 def test_the_fields_that_are_promised() -> None:
-    found = json.loads(as_json("a.log", explain(LOGS / "openmpi5-ucx-guarded.log", knowledge())))
+    found = json.loads(as_json("a.log", explain(LOGS / "openmpi5-ucx-guarded.log", known_failures())))
     assert found.keys() >= PROMISED
     assert (found["outcome"], found["signal"]) == ("crash", "SIGSEGV")
     assert found["key"] == "SIGSEGV@libuct.so!uct_tcp_ep_am_short"
@@ -28,7 +28,7 @@ def test_the_fields_that_are_promised() -> None:
 
 
 def test_of_a_good_run_all_fields_are_there_and_none_is_filled() -> None:
-    found = json.loads(as_json("a.log", explain(LOGS / "openmpi5-ob1-passed.log", knowledge())))
+    found = json.loads(as_json("a.log", explain(LOGS / "openmpi5-ob1-passed.log", known_failures())))
     assert found.keys() >= PROMISED
     assert found["outcome"] == "passed"
     assert {found[name] for name in ("signal", "detail", "library", "function", "primary_line", "line", "key")} == {
@@ -38,7 +38,7 @@ def test_of_a_good_run_all_fields_are_there_and_none_is_filled() -> None:
 
 
 def test_the_words_for_a_person() -> None:
-    text = as_text("a.log", explain(LOGS / "openmpi5-ucx-guarded.log", knowledge()))
+    text = as_text("a.log", explain(LOGS / "openmpi5-ucx-guarded.log", known_failures()))
     first, *rest = text.split("\n")
     assert first == "a.log: crash SIGSEGV@libuct.so!uct_tcp_ep_am_short"
     assert rest[0].startswith("  line ")
@@ -58,7 +58,7 @@ def test_a_hostile_log_does_not_reach_the_terminal(tmp_path: Path) -> None:
         b'Traceback (most recent call last):\n  File "a.py", line 1, in x\n'
         b"ValueError: \x1b]0;own\x07\x1b[2Jno\xe2\x80\xae\n"
     )
-    text = as_text("a.log", explain(log, knowledge()))
+    text = as_text("a.log", explain(log, known_failures()))
     assert not set(text) & {"\x1b", "\x07", "\u202e"}
 
 

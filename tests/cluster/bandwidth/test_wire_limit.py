@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_hetgpu.cluster.bandwidth.limit import by_pairs, by_rate
+from pytest_hetgpu.cluster.bandwidth.upper_bound import by_pairs, by_rate
 from pytest_hetgpu.model.bandwidth import LineRate, LinkMeasurement
 from pytest_hetgpu.model.bandwidth_text import describe_link
 from pytest_hetgpu.model.outcome import LinkBandwidth

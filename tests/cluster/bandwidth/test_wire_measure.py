@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pytest_hetgpu.cluster.bandwidth.measure import Wires, measure
+from pytest_hetgpu.cluster.bandwidth.measure import LinkBandwidths, measure
 from pytest_hetgpu.cluster.cluster import Cluster, ClusterNode
 from pytest_hetgpu.errors import LostNode, ProvisionError
 from pytest_hetgpu.model.facts import Environment, found
@@ -83,7 +83,11 @@ BAD_NUMBER = {**MEASURED, "flows": [{"way": "there", "streams": 1, "rates": ["Na
         (LostNode("node1", "the container ended"), None, "node1: the container ended"),
         (b"Welcome!\n", None, "node1: its answer cannot be read"),
         (b"", None, "node1: it said nothing"),
-        ({**SERVED, "port": "x"}, None, "node1: its answer cannot be read (Served.port: wanted an integer, found 'x')"),
+        (
+            {**SERVED, "port": "x"},
+            None,
+            "node1: its answer cannot be read (Endpoint.port: wanted an integer, found 'x')",
+        ),
         (
             SERVED,
             {"error": "10.0.0.2 port 4711: timed out"},
@@ -148,10 +152,10 @@ def cluster(made: Job, nodes: Mapping[int, FakeMember]) -> Cluster:
 def test_a_placement_is_measured_once_and_everybody_can_read_it(run: Path) -> None:
     nodes = members(PAIR)
     with closing(Journal(run, "main")) as journal, closing(Journal(run, "gw1")) as other:
-        wires = Wires(run, journal, 0.5)
+        wires = LinkBandwidths(run, journal, 0.5)
         first = wires.of(cluster(PAIR, nodes))
         assert wires.of(cluster(PAIR, nodes)) == first
-        assert Wires(run, other, 0.5).of(cluster(PAIR, nodes)) == first
+        assert LinkBandwidths(run, other, 0.5).of(cluster(PAIR, nodes)) == first
         elsewhere = replace(PAIR, axes={"placement": "others"})
         wires.of(cluster(elsewhere, nodes))
     assert len(nodes[0].asked) == 2
@@ -168,7 +172,7 @@ def test_what_was_seen_of_the_nodes_and_between_them_is_in_one_file(run: Path) -
     seen = SeenPlacement("m-two", {"node0": SeenNode("box", "10.0.0.1", Environment({"os": found("Debian")}))})
     environment.write(run, seen)
     with closing(Journal(run, "main")) as journal:
-        Wires(run, journal, 0.5).of(cluster(PAIR, members(PAIR)))
+        LinkBandwidths(run, journal, 0.5).of(cluster(PAIR, members(PAIR)))
     environment.write(run, seen)
     (both,) = environment.read_all(run)
     assert both.nodes == seen.nodes
@@ -180,7 +184,7 @@ def test_a_placement_that_lost_a_node_meanwhile_is_measured_once_more(run: Path)
     lost = members(PAIR, good, lambda _: LostNode("node1", "the container ended"))
     lost[1].gone = "the container ended"
     with closing(Journal(run, "main")) as journal:
-        wires = Wires(run, journal, 0.5)
+        wires = LinkBandwidths(run, journal, 0.5)
         assert wires.of(cluster(PAIR, lost)).why == "node1: the container ended"
         assert wires.of(cluster(PAIR, members(PAIR))).gbs == 1.75
 
@@ -188,6 +192,6 @@ def test_a_placement_that_lost_a_node_meanwhile_is_measured_once_more(run: Path)
 def test_a_port_that_is_blocked_is_blocked_for_the_next_cell_too(run: Path) -> None:
     nodes = members(PAIR, lambda _: {"error": "10.0.0.2 port 4711: timed out"}, good)
     with closing(Journal(run, "main")) as journal:
-        wires = Wires(run, journal, 0.5)
+        wires = LinkBandwidths(run, journal, 0.5)
         assert wires.of(cluster(PAIR, nodes)) == wires.of(cluster(PAIR, nodes))
     assert len(nodes[0].asked) == 1

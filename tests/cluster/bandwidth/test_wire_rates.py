@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_hetgpu.cluster.bandwidth.rates import rated
+from pytest_hetgpu.cluster.bandwidth.line_rates import line_rate
 from pytest_hetgpu.model.facts import Environment, absent, found
 from pytest_hetgpu.model.job import Fabric
 from tests.cluster.bandwidth.wire_cases import node
@@ -43,11 +43,11 @@ SEEN = Environment({**{name: found(text) for name, text in FACTS.items()}, "nics
     ],
 )
 def test_the_rate_of_an_adapter(fabric: Fabric, gbps: float, source: str) -> None:
-    one = rated(node(3, fabric=fabric), SEEN)
+    one = line_rate(node(3, fabric=fabric), SEEN)
     assert one
     assert (one.node, one.gbps, one.source) == ("node3", gbps, source)
 
 
 @pytest.mark.parametrize("fabric", [Fabric(), Fabric(netdev="eth0"), Fabric(netdev="gone"), Fabric("roce")])
 def test_none_is_made_up(fabric: Fabric) -> None:
-    assert rated(node(0, fabric=fabric), SEEN) is None
+    assert line_rate(node(0, fabric=fabric), SEEN) is None

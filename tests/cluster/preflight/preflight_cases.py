@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from pytest_hetgpu.cluster.preflight.check import check
-from pytest_hetgpu.cluster.preflight.concern import Concern
+from pytest_hetgpu.cluster.preflight.warning import PreflightWarning
 from pytest_hetgpu.model.facts import Environment, Fact, absent, found, unknown
 from pytest_hetgpu.model.job import Accelerator, Command, Fabric, Hardware, Job, Node, Requirements, Stack
 from pytest_hetgpu.model.records import MessagePoint
@@ -69,6 +69,6 @@ def concerns(what: Job, *environments: Environment) -> list[tuple[Kind, str, boo
     return [(one.kind, one.node, one.certain) for one in looked(what, *environments)]
 
 
-def looked(what: Job, *environments: Environment) -> tuple[Concern, ...]:
+def looked(what: Job, *environments: Environment) -> tuple[PreflightWarning, ...]:
     """Every concern of a job whose nodes have these environments."""
     return check(what, dict(enumerate(environments)))

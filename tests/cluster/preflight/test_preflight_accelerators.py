@@ -31,7 +31,7 @@ def test_what_is_unknown_gives_no_concern() -> None:
 def test_a_missing_device() -> None:
     told = looked(job(G4AD, G4DN), environment({"rocm.devices": None}), GOOD_CUDA)
     assert [(one.kind, one.node) for one in told] == [(Kind.LAUNCH_FAILURE, "node 0 (g4ad)")]
-    assert "/dev/kfd" in told[0].cure
+    assert "/dev/kfd" in told[0].remedy
     assert concerns(job(CPU), environment({"rocm.devices": None, "cuda.devices": None})) == []
 
 
@@ -59,7 +59,7 @@ def test_the_real_isa_against_the_label(real: tuple[str, ...], override: str | N
 def test_a_wrong_isa_says_both() -> None:
     told = looked(job(G4AD), environment({"rocm.devices": ("gfx1010",), "rocm.arch": ("gfx1010",)}))
     assert told[0].why == "the matrix says gfx1011, the device is gfx1010"
-    assert "arch: gfx1010" in told[0].cure
+    assert "arch: gfx1010" in told[0].remedy
 
 
 def test_a_label_without_arch_is_never_wrong() -> None:
@@ -102,7 +102,7 @@ def test_no_large_bar_without_its_workaround_is_the_known_crash() -> None:
     tls = {"UCX_TLS": "tcp,rocm_copy"}
     told = looked(job(G4AD, G4DN, env=tls), facts, GOOD_CUDA)
     assert [(one.kind, one.node, one.certain) for one in told] == [(Kind.CRASH, "node 0 (g4ad)", True)]
-    assert told[0].cure.startswith("set UCX_ROCM_COPY_D2H_THRESH=0 UCX_ROCM_COPY_H2D_THRESH=0")
+    assert told[0].remedy.startswith("set UCX_ROCM_COPY_D2H_THRESH=0 UCX_ROCM_COPY_H2D_THRESH=0")
     assert looked(job(G4AD, G4DN, env=({**tls, **CURED}, tls)), facts, GOOD_CUDA) == ()
     # The workaround on the other node does not help this one.
     assert concerns(job(G4AD, G4DN, env=(tls, {**tls, **CURED})), facts, GOOD_CUDA) != []
@@ -111,7 +111,7 @@ def test_no_large_bar_without_its_workaround_is_the_known_crash() -> None:
 def test_half_the_workaround_is_none() -> None:
     facts = environment({**GOOD_ROCM.facts, "large_bar.rocm": SMALL_BAR})
     told = looked(job(G4AD, env={"UCX_TLS": "rocm", THRESHOLDS[0]: "0"}), facts)
-    assert told[0].cure.startswith(f"set {THRESHOLDS[1]}=0 (")
+    assert told[0].remedy.startswith(f"set {THRESHOLDS[1]}=0 (")
 
 
 def test_large_bar_matters_to_ucx_alone_and_surely_only_with_its_rocm_transports() -> None:

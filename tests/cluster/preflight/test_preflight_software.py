@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from pytest_hetgpu.cluster.preflight.check import check, decisive, standing
-from pytest_hetgpu.cluster.preflight.concern import Cell, torch_backend
+from pytest_hetgpu.cluster.preflight.warning import CheckedJob, torch_backend
 from pytest_hetgpu.model.external_program import ExternalProgram
 from pytest_hetgpu.model.verdict import Kind
 from tests.cluster.preflight.preflight_cases import CPU, G4AD, G4DN, OPEN_MPI, concerns, environment, job, looked
@@ -185,14 +185,18 @@ def test_the_certain_come_first_and_only_they_decide() -> None:
 
 def test_a_cell_knows_the_variables_of_each_context() -> None:
     what = job(G4AD, G4DN, CPU, ranks=2, env=({"A": "1"}, {}, {"A": "3", "B": "x=y"}))
-    assert [dict(member.settings) for member in Cell.of(what, {}).members] == [{"A": "1"}, {}, {"A": "3", "B": "x=y"}]
+    assert [dict(member.settings) for member in CheckedJob.of(what, {}).members] == [
+        {"A": "1"},
+        {},
+        {"A": "3", "B": "x=y"},
+    ]
 
 
 def test_nodes_that_share_a_context_have_its_variables() -> None:
     uniform = job(CPU, CPU, env={"A": "1"})
     argv = ("mpirun", "-np", "2", "-H", "host0:1,host1:1", "env", "A=1", "python3", "x.py")
     joined = replace(uniform, command=replace(uniform.command, argv=argv))
-    assert [dict(member.settings) for member in Cell.of(joined, {}).members] == [{"A": "1"}] * 2
+    assert [dict(member.settings) for member in CheckedJob.of(joined, {}).members] == [{"A": "1"}] * 2
 
 
 def test_nothing_is_known_of_a_node_nobody_looked_at() -> None:

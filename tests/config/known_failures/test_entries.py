@@ -9,21 +9,23 @@ from typing import Any
 import pytest
 
 from pytest_hetgpu.config.known_failures import patterns
-from pytest_hetgpu.config.known_failures.entries import Entry, Fit, Knowledge
+from pytest_hetgpu.config.known_failures.entries import FailureEntry, KnownFailures, MatchRule
 from pytest_hetgpu.model.failure import Condition, KnownFailure, Signature
 from pytest_hetgpu.model.verdict import Kind
 
 CRASH = Signature(Kind.CRASH, "SIGSEGV@libx.so!f", "Caught signal 11 (invalid permissions)", 7, detail="invalid")
 
 
-def entry(name: str = "it", **parts: Any) -> Entry:
+def entry(name: str = "it", **parts: Any) -> FailureEntry:
     known = KnownFailure(name, "title", "cause", status=parts.pop("status", "established"))
     when, harmless = parts.pop("when", ()), parts.pop("harmless", False)
-    return Entry(known, Fit(**parts), when, harmless)
+    return FailureEntry(known, MatchRule(**parts), when, harmless)
 
 
-def about(*entries: Entry, texts: tuple[str, ...] = (), others: tuple[Signature, ...] = (), **facts: str) -> list[str]:
-    knowledge = Knowledge({one.id: one for one in entries})
+def about(
+    *entries: FailureEntry, texts: tuple[str, ...] = (), others: tuple[Signature, ...] = (), **facts: str
+) -> list[str]:
+    knowledge = KnownFailures({one.id: one for one in entries})
     return [known.id for known in knowledge.about(CRASH, dict.fromkeys(texts, 1), facts, others=others)]
 
 
@@ -67,8 +69,8 @@ def test_a_further_failure_that_may_be_the_reason_rules_an_entry_out() -> None:
 def test_no_pattern_keeps_the_tool_busy() -> None:
     pytest.importorskip("re2")
     long = replace(CRASH, detail="x" * 5000)
-    assert Knowledge({"it": entry(pattern="(x+x+)+y")}).about(long, {}, {}) == ()
-    assert Knowledge({"it": entry(pattern="(x+x+)+$")}).about(long, {}, {})
+    assert KnownFailures({"it": entry(pattern="(x+x+)+y")}).about(long, {}, {}) == ()
+    assert KnownFailures({"it": entry(pattern="(x+x+)+$")}).about(long, {}, {})
 
 
 def test_without_re2_patterns_are_found_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,7 +93,7 @@ def test_the_best_established_comes_first_then_what_fits_most_closely() -> None:
 
 def test_what_is_harmless_explains_nothing_and_is_named_with_its_line() -> None:
     noise = entry(texts=("scary",), signatures=("*",), harmless=True)
-    knowledge = Knowledge({"it": noise})
+    knowledge = KnownFailures({"it": noise})
     assert knowledge.about(CRASH, {"scary": 3}, {}) == ()
     assert [(one.entry.id, one.line, one.text) for one in knowledge.noise({"scary": 3})] == [("it", 3, "scary")]
     assert knowledge.noise({}) == ()
@@ -99,7 +101,9 @@ def test_what_is_harmless_explains_nothing_and_is_named_with_its_line() -> None:
 
 
 def test_in_the_log_of_a_good_run_only_what_is_harmless_is_looked_for() -> None:
-    both = Knowledge({"a": entry(texts=("scary",), any_texts=("odd",), harmless=True), "b": entry(texts=("fatal",))})
+    both = KnownFailures(
+        {"a": entry(texts=("scary",), any_texts=("odd",), harmless=True), "b": entry(texts=("fatal",))}
+    )
     assert both.harmless_texts == {"scary", "odd"}
     assert both.texts == {"scary", "odd", "fatal"}
 
@@ -114,10 +118,10 @@ def test_in_the_log_of_a_good_run_only_what_is_harmless_is_looked_for() -> None:
     ],
 )
 def test_noise_is_quoted_from_its_beginning_unless_it_stands_further_on(line: str, quote: str) -> None:
-    (noise,) = Knowledge({"it": entry(texts=("scary",), harmless=True)}).noise({"scary": 3})
+    (noise,) = KnownFailures({"it": entry(texts=("scary",), harmless=True)}).noise({"scary": 3})
     assert noise.quoted(line).quote == quote
 
 
 def test_a_failure_without_a_detail_can_be_known() -> None:
     bare = replace(CRASH, detail=None)
-    assert Knowledge({"it": entry(pattern="permissions")}).about(bare, {}, {})
+    assert KnownFailures({"it": entry(pattern="permissions")}).about(bare, {}, {})

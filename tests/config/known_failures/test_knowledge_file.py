@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_hetgpu.config.known_failures.file import read
-from pytest_hetgpu.config.known_failures.load import SHIPPED, knowledge
+from pytest_hetgpu.config.known_failures.load import SHIPPED, known_failures
 from pytest_hetgpu.errors import KnowledgeError
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.verdict import Kind
@@ -65,8 +65,8 @@ def test_a_pattern_that_nobody_can_search_for_in_time_is_refused(tmp_path: Path,
 def test_a_users_entries_come_beside_the_shipped_ones_and_replace_those_of_their_id(tmp_path: Path) -> None:
     path = tmp_path / "ours.yaml"
     path.write_text(GOOD + GOOD.replace("ours", "ucx-no-large-bar"))
-    found = knowledge((path,))
-    assert found.by_id.keys() > knowledge().by_id.keys()
+    found = known_failures((path,))
+    assert found.by_id.keys() > known_failures().by_id.keys()
     assert found.by_id["ucx-no-large-bar"].known.title == "what it is"
     assert {known.id for known in found.about(CRASH, {}, {})} == {"ours", "ucx-no-large-bar"}
 
@@ -119,7 +119,7 @@ def test_what_is_said_of_a_file_that_is_none(tmp_path: Path, text: str, told: st
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(KnowledgeError, match=r"none\.yaml: cannot be read: No such file or directory"):
-        knowledge((tmp_path / "none.yaml",))
+        known_failures((tmp_path / "none.yaml",))
 
 
 def test_every_shipped_entry_is_sound_and_named_once() -> None:
@@ -129,10 +129,10 @@ def test_every_shipped_entry_is_sound_and_named_once() -> None:
 
 
 def test_every_shipped_entry_that_is_sure_says_where_it_is_settled() -> None:
-    for entry in knowledge().by_id.values():
+    for entry in known_failures().by_id.values():
         assert entry.known.links or entry.harmless or entry.known.status != "established", entry.id
 
 
 def test_shipped_entries_are_read_as_anybodys_are() -> None:
     for path in sorted(SHIPPED.glob("*.yaml")):
-        assert [knowledge().by_id[entry.id] for entry in read(path)] == list(read(path))
+        assert [known_failures().by_id[entry.id] for entry in read(path)] == list(read(path))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_hetgpu.analysis.explain import explain
-from pytest_hetgpu.config.known_failures.load import knowledge
+from pytest_hetgpu.config.known_failures.load import known_failures
 
 CAUGHT = "[n1:7   :0:7] Caught signal 11 (Segmentation fault: {})"
 TRACE = "==== backtrace (tid:      7) ====\n 0  /usr/lib/libucs.so.0(ucs_handle_error+0x2e4) [0x7f01]\n 1  /lib/libc.so.6(+0x42520) [0x7f02]\n 2  {} [0x7f03]\n================================="
@@ -129,7 +129,7 @@ NOISE = {
 def test_the_failure_is_known(tmp_path: Path, name: str) -> None:
     log = tmp_path / "a.log"
     log.write_text(f"rank 0: starting\n{LOGS[name]}\n")
-    found = explain(log, knowledge())
+    found = explain(log, known_failures())
     assert found.signature, found.outcome
     assert name in [known.id for known in found.known], (found.signature.key, found.signature.primary_line)
 
@@ -138,7 +138,7 @@ def test_the_failure_is_known(tmp_path: Path, name: str) -> None:
 def test_noise_is_named_and_no_failure(tmp_path: Path, name: str) -> None:
     log = tmp_path / "a.log"
     log.write_text(f"rank 0: starting\n{NOISE[name]}\nrank 0: done\n")
-    found = explain(log, knowledge())
+    found = explain(log, known_failures())
     assert found.outcome.value == "passed"
     (noise,) = [noise for noise in found.noise if noise.entry.id == name]
     assert noise.text in NOISE[name]
@@ -165,14 +165,14 @@ KILLED = LOGS["killed-from-outside"]
 def test_where_the_log_tells_why_a_rank_was_killed_nobody_has_to_guess(tmp_path: Path, why: str, first: bool) -> None:
     log = tmp_path / "a.log"
     log.write_text("\n".join(("rank 0: starting", *((why, KILLED) if first else (KILLED, why)))))
-    assert "killed-from-outside" not in [known.id for known in explain(log, knowledge()).known]
+    assert "killed-from-outside" not in [known.id for known in explain(log, known_failures()).known]
 
 
 def test_what_a_kill_did_to_others_does_not_tell_why(tmp_path: Path) -> None:
     log = tmp_path / "a.log"
     log.write_text(f"rank 0: starting\n[n2:00007] tcp: Connection reset by peer (104)\n{KILLED}\n")
-    assert [known.id for known in explain(log, knowledge()).known] == ["killed-from-outside"]
+    assert [known.id for known in explain(log, known_failures()).known] == ["killed-from-outside"]
 
 
 def test_every_shipped_entry_is_tried() -> None:
-    assert knowledge().by_id.keys() == LOGS.keys() | NOISE.keys()
+    assert known_failures().by_id.keys() == LOGS.keys() | NOISE.keys()

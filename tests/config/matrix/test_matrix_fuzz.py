@@ -14,7 +14,7 @@ from pytest_hetgpu.config.matrix.reader import read
 from pytest_hetgpu.errors import MatrixError, NotHere
 from pytest_hetgpu.model.job import Scenario, Stack
 from pytest_hetgpu.planning.expand import expand
-from pytest_hetgpu.planning.placement import Site
+from pytest_hetgpu.planning.placement import SiteFacts
 from pytest_hetgpu.planning.plan import plan
 
 FOLDER = Path(__file__).resolve().parents[3] / "matrices"
@@ -212,7 +212,7 @@ def planned(path: Path) -> list[Scenario]:
     for scenario in scenarios[:50]:
         if scenario.excluded is None:
             try:
-                plan(document, scenario, Site({"openmpi-5": stack, "torch": by_itself}, "/p"))
+                plan(document, scenario, SiteFacts({"openmpi-5": stack, "torch": by_itself}, "/p"))
             except NotHere:
                 continue
     return scenarios

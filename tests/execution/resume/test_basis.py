@@ -9,7 +9,7 @@ import pytest
 from pytest_hetgpu import __version__
 from pytest_hetgpu.execution.resume import basis
 from pytest_hetgpu.execution.resume.rules import RULES, Rule
-from pytest_hetgpu.planning.suite import Beside, Suite
+from pytest_hetgpu.planning.matrix_set import MatrixSet, RunInputs
 from pytest_hetgpu.session.settings import OPTIONS, Option
 
 MATRIX = """\
@@ -37,9 +37,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def resting(**environ: str) -> dict[str, str]:
-    beside = Beside(Path("hosts.yaml"), (Path("known.yaml"),))
+    beside = RunInputs(Path("hosts.yaml"), (Path("known.yaml"),))
     environ = {"HETGPU_STACKS": "none", "XDG_CACHE_HOME": "none", **environ}
-    suite = Suite.load([Path("demo.yaml")], Path.cwd(), timeout=1, environ=environ, beside=beside)
+    suite = MatrixSet.load([Path("demo.yaml")], Path.cwd(), timeout=1, environ=environ, beside=beside)
     return dict(basis.of(suite, ["demo.yaml", "image"], {"--hetgpu-timeout": "120"}, environ))
 
 

@@ -16,7 +16,7 @@ from pytest_hetgpu.config.matrix.document import Document
 from pytest_hetgpu.extensions import registry
 from pytest_hetgpu.model.job import Job, Stack
 from pytest_hetgpu.planning.expand import expand
-from pytest_hetgpu.planning.placement import Site
+from pytest_hetgpu.planning.placement import SiteFacts
 from pytest_hetgpu.planning.plan import plan
 from tests.extensions.launchers.mpirun_words import Meaning, Rank, meaning
 
@@ -156,7 +156,7 @@ def job(reads: Callable[..., Document], name: str) -> Job:
     document = reads(HEAD + CASES[name].axes)
     placement = name.partition(":")[0]
     (scenario,) = (cell for cell in expand(document) if cell.value("placement") == placement)
-    site = Site({"openmpi-5": STACK}, "", root=True, inventory=Inventory(True, "hosts.yaml", HOSTS))
+    site = SiteFacts({"openmpi-5": STACK}, "", root=True, inventory=Inventory(True, "hosts.yaml", HOSTS))
     return plan(document, scenario, site)
 
 

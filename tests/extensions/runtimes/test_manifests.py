@@ -21,7 +21,7 @@ from pytest_hetgpu.extensions.runtimes._kubernetes.manifests.placement import (
 )
 from pytest_hetgpu.model.job import Hardware, Node
 from pytest_hetgpu.model.kubernetes import KINDS, UNIFORM, Pods, Toleration, object_name
-from pytest_hetgpu.planning.suite import Beside, Suite
+from pytest_hetgpu.planning.matrix_set import MatrixSet, RunInputs
 from pytest_hetgpu.store.encode import from_json, to_json
 from tests.extensions.runtimes.manifest_schemas import schemas, wrong
 
@@ -284,8 +284,8 @@ def test_the_schemas_take_nothing_else(kind: str, path: tuple[str | int, ...], v
 @pytest.mark.parametrize("name", ["kubernetes", "runai"])
 def test_the_matrices_that_are_shipped_ask_for_what_the_api_takes(name: str) -> None:
     file = ROOT / "matrices" / f"{name}.yaml"
-    beside = Beside(file.with_name(f"{name}.hosts.yaml"))
-    suite = Suite.load([file], ROOT, timeout=60, environ={}, beside=beside)
+    beside = RunInputs(file.with_name(f"{name}.hosts.yaml"))
+    suite = MatrixSet.load([file], ROOT, timeout=60, environ={}, beside=beside)
     jobs = {job.axes["placement"]: job for job in map(suite.job, suite.scenarios)}
     assert jobs
     for placement, job in jobs.items():

@@ -12,7 +12,7 @@ import pytest
 
 from pytest_hetgpu.analysis.explain import Explanation, explain
 from pytest_hetgpu.analysis.logs.lines import parsed
-from pytest_hetgpu.config.known_failures.load import knowledge
+from pytest_hetgpu.config.known_failures.load import known_failures
 from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.extensions.signatures.base import Dialect
 
@@ -27,7 +27,7 @@ def told(tmp_path: Path) -> Tell:
     def tell(text: str) -> Explanation:
         log = tmp_path / "fragment.log"
         log.write_text(text)
-        return explain(log, knowledge())
+        return explain(log, known_failures())
 
     return tell
 

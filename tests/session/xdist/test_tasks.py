@@ -8,7 +8,7 @@ import pytest
 
 from pytest_hetgpu.model.job import Scenario
 from pytest_hetgpu.model.slurm import SCHEDULERS
-from pytest_hetgpu.planning.suite import Suite
+from pytest_hetgpu.planning.matrix_set import MatrixSet
 from pytest_hetgpu.session.xdist.tasks import nodes_of, tasks
 
 
@@ -63,7 +63,7 @@ axes:
   transport: {{ob1: {{}}}}
   workload: {{allreduce: {{sizes: 8}}}}
 """)
-    suite = Suite.load((matrix,), tmp_path, timeout=60, environ={})
+    suite = MatrixSet.load((matrix,), tmp_path, timeout=60, environ={})
     of = nodes_of(suite.documents, suite.inventory)
     both, given = (of(cell) for cell in suite.scenarios)
     assert both == (frozenset({"localhost"}), frozenset({"cpu on localhost"}))

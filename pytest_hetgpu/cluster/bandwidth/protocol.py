@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_hetgpu.cluster.bandwidth.pairs import Two, name_of
+from pytest_hetgpu.cluster.bandwidth.pairs import NodePair, name_of
 from pytest_hetgpu.model.bandwidth import Flow, LinkMeasurement
 from pytest_hetgpu.model.job import Node
 from pytest_hetgpu.planning.placement import address
@@ -23,12 +23,12 @@ _FIREWALL = "a firewall or security group must let every TCP port through betwee
 _HINTS: Mapping[str, str] = {"timed out": _FIREWALL, "refused": _FIREWALL, "No route": "no route between them"}
 
 
-class Unreadable(Exception):
+class UnreadableAnswer(Exception):
     """An answer that says nothing; its argument is why."""
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class Endpoint:
     """Where the second node listens, or the `error` why it does not."""
 
     address: str = ""
@@ -38,7 +38,7 @@ class Served:
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class Transfer:
     """One flow: `way` is `there` (to the server) or `back`, `rates` are bytes a second."""
 
     way: str
@@ -49,7 +49,7 @@ class Moved:
 
 
 @dataclass(frozen=True, slots=True)
-class Trip:
+class RoundTrip:
     """A small message there and back, in seconds."""
 
     median: float
@@ -57,54 +57,54 @@ class Trip:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class ProbeResult:
     """What the first node found; with an `error` as far as it came."""
 
     tool: str = ""
     place: str = ""
-    flows: tuple[Moved, ...] = ()
-    rtt: Trip | None = None
+    flows: tuple[Transfer, ...] = ()
+    rtt: RoundTrip | None = None
     passed_over: str = ""
     error: str = ""
 
 
-def limit(seconds: float) -> float:
+def deadline(seconds: float) -> float:
     """Seconds after which whatever a pair started has ended."""
     # iperf3 counts whole seconds, and what it cannot do is done over.
     return START + 2 * 2 * len(STREAMS) * (max(seconds, 1.0) + 2.0)
 
 
-def to_serve(node: Node, token: str, seconds: float) -> dict[str, Any]:
+def serve_request(node: Node, token: str, seconds: float) -> dict[str, Any]:
     """The request to the node that listens."""
-    return {"do": "serve", **_of(node), "token": token, "limit": limit(seconds)}
+    return {"do": "serve", **_of(node), "token": token, "limit": deadline(seconds)}
 
 
-def to_measure(node: Node, token: str, seconds: float, served: Served) -> dict[str, Any]:
+def measure_request(node: Node, token: str, seconds: float, parse_endpoint: Endpoint) -> dict[str, Any]:
     """The request to the node that connects; each measurement takes so many seconds."""
     plan = {"streams": list(STREAMS), "seconds": seconds, "warm": WARM, "intervals": INTERVALS, "iperf3": True}
-    where = {"address": served.address, "port": served.port}
-    return {"do": "measure", **_of(node), **plan, **where, "token": token, "limit": limit(seconds)}
+    where = {"address": parse_endpoint.address, "port": parse_endpoint.port}
+    return {"do": "measure", **_of(node), **plan, **where, "token": token, "limit": deadline(seconds)}
 
 
 def _of(node: Node) -> dict[str, str]:
     return {"netdev": node.hardware.fabric.netdev or "", "host": address(node)}
 
 
-def served(text: bytes) -> Served:
+def parse_endpoint(text: bytes) -> Endpoint:
     """What the node that listens printed. Raises Unreadable, also where it does not listen."""
-    found: Served = _read(Served, text)
+    found: Endpoint = _read(Endpoint, text)
     if found.error:
-        raise Unreadable(found.error)
+        raise UnreadableAnswer(found.error)
     return found
 
 
-def measured(text: bytes) -> Measured:
+def parse_result(text: bytes) -> ProbeResult:
     """What the node that connects printed. Raises Unreadable."""
-    found: Measured = _read(Measured, text)
+    found: ProbeResult = _read(ProbeResult, text)
     numbers = [number for flow in found.flows for number in (*flow.rates, flow.core, flow.machine)]
     numbers += [found.rtt.median, found.rtt.least] if found.rtt else []
     if not all(math.isfinite(number) and number >= 0 for number in numbers):
-        raise Unreadable("a number in its answer cannot be one")
+        raise UnreadableAnswer("a number in its answer cannot be one")
     return found
 
 
@@ -116,10 +116,10 @@ def _read(kind: type[Any], text: bytes) -> Any:
         return from_json(kind, json.loads(line))
     except (ValueError, RecursionError, RecordError) as error:
         why = f"its answer cannot be read ({error})" if line else "it said nothing"
-        raise Unreadable(why) from None
+        raise UnreadableAnswer(why) from None
 
 
-def pair(two: Two, where: Served, found: Measured) -> LinkMeasurement:
+def link_measurement(two: NodePair, where: Endpoint, found: ProbeResult) -> LinkMeasurement:
     """A pair as reports have it."""
     names = (name_of(two[0]), name_of(two[1]))
     flows = [_flow(names, moved) for moved in found.flows]
@@ -137,7 +137,7 @@ def pair(two: Two, where: Served, found: Measured) -> LinkMeasurement:
     )
 
 
-def _flow(names: Sequence[str], moved: Moved) -> Flow:
+def _flow(names: Sequence[str], moved: Transfer) -> Flow:
     sender, receiver = names if moved.way == "there" else reversed(names)
     gbs = tuple(rate / _GIGA for rate in moved.rates)
     return Flow(sender, receiver, moved.streams, gbs, moved.core, moved.machine)

@@ -12,8 +12,8 @@ from pytest_hetgpu.model.verdict import Kind
 
 
 @dataclass(frozen=True, slots=True)
-class Concern:
-    """What will break a cell on a node, and what would cure it.
+class PreflightWarning:
+    """What will break a cell on a node, and what would remedy it.
 
     `kind` is the outcome to be feared. `certain` is False where a cell may well pass: then it is a warning only.
     """
@@ -21,15 +21,15 @@ class Concern:
     kind: Kind
     node: str
     why: str
-    cure: str
+    remedy: str
     certain: bool = True
 
     def __str__(self) -> str:
-        return f"{self.node}: {self.why} ({self.kind.value}{'' if self.certain else ' feared'}); {self.cure}"
+        return f"{self.node}: {self.why} ({self.kind.value}{'' if self.certain else ' feared'}); {self.remedy}"
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class CheckedNode:
     """A node with what is known of it, and the variables that its ranks will have."""
 
     node: Node
@@ -56,26 +56,26 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class CheckedJob:
     """A job and its members, the ones with ranks first."""
 
     job: Job
-    members: tuple[Member, ...]
+    members: tuple[CheckedNode, ...]
 
     @classmethod
-    def of(cls, job: Job, environments: Mapping[int, Environment]) -> Cell:
+    def of(cls, job: Job, environments: Mapping[int, Environment]) -> CheckedJob:
         """A cell whose nodes were looked at; one that was not has no facts, and so gives no concern."""
         settings = dict(_settings(job))
         return cls(
             job,
             tuple(
-                Member(node, environments.get(node.index, Environment()), settings.get(node.index, {}))
+                CheckedNode(node, environments.get(node.index, Environment()), settings.get(node.index, {}))
                 for node in (*job.nodes, *filter(None, (job.launcher,)))
             ),
         )
 
     @property
-    def ranked(self) -> tuple[Member, ...]:
+    def ranked(self) -> tuple[CheckedNode, ...]:
         """The members that carry ranks."""
         return tuple(member for member in self.members if member.node.ranks)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pytest_hetgpu.config.inventory import inventory
 from pytest_hetgpu.config.inventory.inventory import Inventory
-from pytest_hetgpu.config.known_failures.load import knowledge
+from pytest_hetgpu.config.known_failures.load import known_failures
 from pytest_hetgpu.config.matrix.document import Document
 from pytest_hetgpu.config.matrix.reader import read
 from pytest_hetgpu.errors import MatrixError, NotHere, UsageError
@@ -24,7 +24,7 @@ from pytest_hetgpu.model.interfaces import Network
 from pytest_hetgpu.model.job import Hardware, Image, Job, Scenario, Stack
 from pytest_hetgpu.model.messages import known
 from pytest_hetgpu.planning.expand import expand
-from pytest_hetgpu.planning.placement import Sight, Site
+from pytest_hetgpu.planning.placement import DiscoveredNode, SiteFacts
 from pytest_hetgpu.planning.plan import plan
 
 
@@ -56,15 +56,15 @@ def _matrices(folder: Path) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class RunInputs:
     """What a run has besides its matrices: its inventory (a file or `KIND:PATH`), and files of known failures."""
 
     inventory: str | Path | None = None
-    knowledge: tuple[Path, ...] = ()
+    known_failures: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True)
-class Suite:
+class MatrixSet:
     """Matrices with their scenarios, in the order given."""
 
     documents: Mapping[str, Document]
@@ -85,19 +85,19 @@ class Suite:
         *,
         timeout: float,
         environ: Mapping[str, str],
-        beside: Beside = Beside(),
-    ) -> Suite:
+        beside: RunInputs = RunInputs(),
+    ) -> MatrixSet:
         """Reads and expands every file. MatrixError collects the complaints of all of them."""
         if wrong := troubles():
             raise UsageError("\n".join(wrong))
-        if beside.knowledge:
-            knowledge(beside.knowledge)
+        if beside.known_failures:
+            known_failures(beside.known_failures)
         documents: dict[str, Document] = {}
         expanded: list[tuple[Document, list[Scenario]]] = []
         complaints: list[str] = []
         for file in dict.fromkeys(find_matrix(path, root) for path in files):
             try:
-                document = read(file, environ, partial(knowledge, beside.knowledge))
+                document = read(file, environ, partial(known_failures, beside.known_failures))
                 expanded.append((document, expand(document)))
             except MatrixError as error:
                 complaints += error.complaints
@@ -111,7 +111,13 @@ class Suite:
         found = inventory.read(beside.inventory) if beside.inventory else Inventory()
         images = {name: _images(document, found, root) for name, document in documents.items()}
         return cls(
-            documents, tuple(_labelled(expanded)), found, _prefixes(environ, root), timeout, beside.knowledge, images
+            documents,
+            tuple(_labelled(expanded)),
+            found,
+            _prefixes(environ, root),
+            timeout,
+            beside.known_failures,
+            images,
         )
 
     def select(self, wanted: Sequence[str]) -> tuple[Scenario, ...]:
@@ -173,7 +179,7 @@ class Suite:
     def job(
         self,
         scenario: Scenario,
-        seen: Mapping[int, Sight] | None = None,
+        seen: Mapping[int, DiscoveredNode] | None = None,
         *,
         even_if_absent: bool = False,
         verbose: bool = False,
@@ -217,9 +223,9 @@ class Suite:
     def _candidates(self, name: str) -> Iterable[Path]:
         return (*(prefix / name for prefix in self.prefixes), Path(sys.prefix))
 
-    def _site(self, document: Document, stacks: Mapping[str, Stack], seen: Mapping[int, Sight]) -> Site:
+    def _site(self, document: Document, stacks: Mapping[str, Stack], seen: Mapping[int, DiscoveredNode]) -> SiteFacts:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        return Site(
+        return SiteFacts(
             stacks=stacks,
             programs=str(REMOTE),
             root=os.geteuid() == 0,

@@ -19,7 +19,7 @@ _RATE = re.compile(r"([\d.]+) Gb/sec(?: \((?:\d+X )?(\w+)\))?")
 _CODED = frozenset(("SDR", "DDR", "QDR"))
 
 
-def rated(node: Node, seen: Environment) -> LineRate | None:
+def line_rate(node: Node, seen: Environment) -> LineRate | None:
     """The rate of a node's adapter in its fabric, None where nothing tells.
 
     Where data passes the kernel by, that of the HCA, else as the matrix says, else of the interface; on others that of
