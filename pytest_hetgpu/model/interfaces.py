@@ -1,7 +1,7 @@
-"""Network interfaces of a host, and which of them the TCP of an MPI is pinned to. Pure: the facts come in.
+"""Network interfaces of a host, and the choice of the one that MPI's TCP is pinned to. Pure.
 
-Left to themselves libraries take interfaces that lead nowhere. libfabric takes the bridge of a container engine, whose
-MASQUERADE rule rewrites the source address of connections inside the host: all ranks then wait in MPI_Init.
+By default some libraries choose interfaces that lead nowhere. libfabric takes the bridge of a container engine. Its
+MASQUERADE rule rewrites the source address of connections inside the host, and all ranks wait in MPI_Init.
 """
 
 from __future__ import annotations
@@ -23,9 +23,13 @@ _TUNNELS = ("tun*", "tap*", "wg*", "ppp*", "tailscale*", "zt*", "utun*", "vxlan*
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """An interface: `running` is up with a carrier, `ipv4` has an address that is not link-local.
+    """A network interface.
 
-    `kind` is loopback, bridge, tunnel, or "" for what may lead to other nodes.
+    Attributes:
+        running: up, with a carrier.
+        ipv4: has an address that is not link-local.
+        kind: loopback, bridge or tunnel; "" for an interface that may lead to other nodes.
+
     """
 
     name: str
@@ -35,7 +39,7 @@ class Interface:
 
     @property
     def lacks(self) -> str:
-        """Why TCP cannot use it, "" if it can."""
+        """The reason why TCP cannot use it, "" if it can."""
         if not self.running:
             return "without a carrier"
         if not self.ipv4:
@@ -53,10 +57,13 @@ class Network:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The interface that TCP is pinned to, with the reason; `name` is "" if there is none, or none is known yet.
+    """The interface that TCP is pinned to, with the reason.
 
-    `kind` is "bridge" (which UCX uses only when told), "loopback" if the host has nothing else, "nothing" if not even
-    that is up, FREE if the matrix only rules interfaces out; "" for any other.
+    Attributes:
+        name: "" if there is no interface, or none is known yet.
+        kind: "bridge" (UCX uses one only if configured), "loopback" (the host has nothing else), "nothing" (no
+            interface is up), FREE (the matrix only excludes interfaces), or "".
+
     """
 
     name: str = ""
@@ -86,7 +93,7 @@ def choose(network: Network) -> Choice:
 
 
 def kind_of(name: str) -> str:
-    """Tell a bridge or a tunnel by the name that engines and VPNs give it; "" for any other interface."""
+    """Classify a bridge or a tunnel by the name that engines and VPNs give it; "" for any other interface."""
     if name == LOOPBACK:
         return "loopback"
     for kind, globs in {"bridge": _BRIDGES, "tunnel": _TUNNELS}.items():
@@ -96,10 +103,9 @@ def kind_of(name: str) -> str:
 
 
 def interface_of(routes: str, address: str | None) -> str:
-    """The interface that carries a node's address, by the node's /proc/net/route; "" where none does.
+    """Return the interface that carries a node's address, by the node's /proc/net/route; "" if there is none.
 
-    An address that is none of the node's own (one that is translated on the way), or None, gives the interface of the
-    default route.
+    For None, or an address that is not the node's own (translated by NAT), return the interface of the default route.
     """
     number = int(ipaddress.IPv4Address(address)) if address else 0
     found = [route for route in _routes(routes) if number & route[1] == route[0]]
@@ -108,12 +114,15 @@ def interface_of(routes: str, address: str | None) -> str:
 
 
 def routed(routes: str) -> frozenset[str]:
-    """Interfaces with an IPv4 route: one that has an address has the route to its network."""
+    """Return the interfaces with an IPv4 route. Each address brings a route to its network."""
     return frozenset(route[3] for route in _routes(routes))
 
 
 def _routes(text: str) -> Iterator[tuple[int, int, int, str]]:
-    """Network, mask, metric and interface of each route that is up; in the file addresses are little-endian words."""
+    """Yield network, mask, metric and interface of each active route.
+
+    The file holds addresses as little-endian words.
+    """
     for line in text.splitlines()[1:]:
         fields = line.split()
         try:

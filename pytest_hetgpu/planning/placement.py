@@ -1,4 +1,4 @@
-"""Binds a placement to hosts: who each node is, what the others call it, which MPI it has, what its container gets."""
+"""Binding of a placement to hosts: each node's host, name, MPI and container options. Pure."""
 
 from __future__ import annotations
 
@@ -23,11 +23,17 @@ CONTAINER_NETDEV = "eth0"
 
 @dataclass(frozen=True, slots=True)
 class DiscoveredNode:
-    """What a node was seen to be once it was there; before that, what a plan shows.
+    """The facts of a provisioned node; before that, placeholders for a plan.
 
-    `folder` is our private folder on it, `root` whether commands run as root there; `netdev`, `hca` and `gid_index` are
-    the ones found where the matrix leaves them open; `prefix` is that of its MPI without links in it. `host` is the one
-    that a scheduler chose. `interface` is that of its TCP, with the reason; `bridges` names those of the node.
+    Attributes:
+        folder: our private folder on the node.
+        root: commands run as root.
+        netdev: discovered interface if the matrix names none; `hca` and `gid_index` likewise.
+        prefix: prefix of its MPI with links resolved.
+        host: host that a scheduler chose.
+        interface: interface of its TCP, with the reason.
+        bridges: names of its bridges.
+
     """
 
     folder: str = "/tmp/hetgpu"  # noqa: S108 - a name to show; the folder is made with a random one
@@ -43,10 +49,17 @@ class DiscoveredNode:
 
 @dataclass(frozen=True, slots=True)
 class SiteFacts:
-    """Facts about where jobs run: `programs` is the folder of rank programs, `cores` and `network` are this machine's.
+    """Facts about the machines that jobs run on.
 
-    `stacks` are this machine's, `images` those of the matrix by name of hardware, `seen` is by node. The transports of
-    `verbose` jobs log what maintainers ask for.
+    Attributes:
+        stacks: stacks of this machine.
+        programs: folder of rank programs.
+        cores: number of cores of this machine.
+        images: images of the matrix by name of hardware.
+        seen: facts of provisioned nodes by index.
+        verbose: transports log the debug output that maintainers require.
+        network: interfaces of this machine.
+
     """
 
     stacks: Mapping[str, Stack]
@@ -62,7 +75,7 @@ class SiteFacts:
 
 
 def bind(document: Document, settings: CellSettings, site: SiteFacts) -> tuple[tuple[Node, ...], tuple[Host, ...]]:
-    """Every node with its host; a launcher without ranks is the last. NotHere where the site lacks one."""
+    """Bind every node to a host; a launcher without ranks is the last. Raises NotHere if the site lacks a host."""
     kinds = tuple(site.inventory.site(document.hardware[name]) for name in settings.hardware)
     ranks = [settings.options.ranks_per_node] * len(settings.nodes) + [0] * bool(settings.launch_from)
     kinds = _in_components(kinds, ranks)
@@ -91,7 +104,7 @@ def bind(document: Document, settings: CellSettings, site: SiteFacts) -> tuple[t
 
 
 def _in_components(kinds: tuple[Hardware, ...], ranks: Sequence[int]) -> tuple[Hardware, ...]:
-    """Kinds that are Slurm's know which node of which component they are, and what of a shared one is theirs."""
+    """Give Slurm's kinds their component, their position in it, and their ranks on a shared node."""
     components = groups([kind.name for kind in kinds])
     several = len({*components}) > 1
     found = []
@@ -105,21 +118,21 @@ def _in_components(kinds: tuple[Hardware, ...], ranks: Sequence[int]) -> tuple[H
 
 
 def _of_one_kind(kinds: Sequence[Hardware], launcher: bool) -> None:
-    """NotHere where pods of one placement cannot be made together."""
+    """Raise NotHere if the pods of one placement cannot be created together."""
     pods = [(kind.name, kind.pods) for kind in kinds if kind.pods]
     if why := quarrel(pods, launcher=launcher and bool(kinds[-1].pods)):
         raise NotHere(why)
 
 
 def address(node: Node) -> str:
-    """Where the others reach a node: by its name on a network of the placement's own, else by its host's address."""
+    """Return a node's address for the other nodes: its name on a user network, else its host's address."""
     if node.container and node.container.network == "user":
         return node.name
     return "127.0.0.1" if node.host == "localhost" else node.host.strip("[]")
 
 
 def _network(kinds: Sequence[Hardware], hosts: Sequence[Host]) -> str:
-    """A network of the placement's own is possible where all nodes are containers of one engine."""
+    """Return the container network: `user` is possible if all nodes are containers of one engine."""
     containers = [kind for kind in kinds if kind.runtime == "docker"]
     wanted = {kind.container.network for kind in containers}
     one_engine = len(containers) == len(kinds) and len({host.reach.engine for host in hosts}) == 1
@@ -129,7 +142,7 @@ def _network(kinds: Sequence[Hardware], hosts: Sequence[Host]) -> str:
 
 
 def _reachable(kinds: Sequence[Hardware], hosts: Sequence[Host]) -> None:
-    """Nodes elsewhere cannot reach one that is only known as localhost."""
+    """Raise NotHere if a node is only known as localhost and another node is elsewhere."""
     local = next((bind for bind, host in enumerate(hosts) if host.address in HERE), None)
     other = next((bind for bind, host in enumerate(hosts) if host.address not in HERE), None)
     if local is not None and other is not None:
@@ -140,9 +153,9 @@ def _reachable(kinds: Sequence[Hardware], hosts: Sequence[Host]) -> None:
 
 
 def _names(kinds: Sequence[Hardware], hosts: Sequence[Host], starter: int) -> list[str]:
-    """What mpirun is told: `nodeI`, the host name of containers; other hosts by their address where that is plain.
+    """Return the nodes' names for mpirun: `nodeI` for containers, a plain address for other hosts.
 
-    The node that mpirun itself is on must know its own name: a host that is no container knows itself as localhost.
+    The node of mpirun itself must resolve its own name. A host that is no container resolves localhost.
     """
     if all(kind.runtime == "local" for kind in kinds):
         return [host.address for host in hosts]
@@ -159,7 +172,7 @@ def _names(kinds: Sequence[Hardware], hosts: Sequence[Host], starter: int) -> li
 
 
 def _own_netdev(container: ContainerOptions | None, hosts: Sequence[Host]) -> str:
-    """The interface that is known without looking: a container network's, or loopback where all share one host."""
+    """Return the interface that is known without inspection: a container network's, or loopback on one host."""
     if container and container.network == "user":
         return CONTAINER_NETDEV
     return "lo" if len(hosts) > 1 and len({host.address for host in hosts}) == 1 else ""
@@ -168,7 +181,7 @@ def _own_netdev(container: ContainerOptions | None, hosts: Sequence[Host]) -> st
 def _interface(
     kind: Hardware, container: ContainerOptions | None, sight: DiscoveredNode | None, network: Network | None
 ) -> Choice:
-    """The interface of a node's TCP, and whether it is a bridge, as far as the node was seen."""
+    """Return the interface of a node's TCP, and whether it is a bridge, as far as the node was inspected."""
     chosen = _chosen(kind, container, sight, network)
     here = network.interfaces if network and kind.runtime == "local" else ()
     bridges = sight.bridges if sight else tuple(one.name for one in here if one.kind == "bridge")
@@ -178,7 +191,7 @@ def _interface(
 def _chosen(
     kind: Hardware, container: ContainerOptions | None, sight: DiscoveredNode | None, network: Network | None
 ) -> Choice:
-    """The interface that the fabric names, the one that is known by its runtime, or what was seen."""
+    """Return the interface of the fabric, of the runtime, or of the inspection, in this order."""
     if kind.fabric.netdev:
         return Choice(kind.fabric.netdev, f"the fabric of {kind.name} names it")
     if container and container.network == "user":
@@ -197,7 +210,7 @@ def _unnamed(choice: Choice) -> Choice:
 
 
 def _seen(kind: Hardware, netdev: str, sight: DiscoveredNode | None) -> Hardware:
-    """The kind with what its fabric leaves open filled in."""
+    """Return the kind of hardware with the open settings of its fabric filled in."""
     fabric = kind.fabric
     if kind.runtime == "local" and not sight:
         return kind

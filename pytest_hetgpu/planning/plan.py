@@ -1,4 +1,4 @@
-"""Scenario to Job: what exactly will be started. Pure: facts about the site come in, nothing is looked up."""
+"""Scenario to Job: the exact processes to start. Pure: facts about the site are arguments."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pytest_hetgpu.planning.placement import DiscoveredNode, SiteFacts, address,
 
 
 def plan(document: Document, scenario: Scenario, site: SiteFacts) -> Job:
-    """The job of a scenario. Raises NotHere where the site, the stack or the number of ranks does not allow it."""
+    """Plan the job of a scenario. Raises NotHere if the site, the stack or the number of ranks does not allow it."""
     settings = document.settings(scenario.values)
     options = settings.options
     all_nodes, hosts = bind(document, settings, site)
@@ -82,9 +82,9 @@ def _start(
 
 
 def _work(scenario: Scenario, settings: CellSettings) -> Workload:
-    """The workload by what its ranks call: torch.distributed where transport or workload say so, or it knows no other.
+    """Return the workload with its backend: torch.distributed if the transport, the matrix or the workload requires it.
 
-    NotHere where the two name different backends.
+    Raises NotHere if the two name different backends.
     """
     work, own = settings.workload, settings.transport.backend
     if work.external_program(1):
@@ -104,7 +104,10 @@ def _work(scenario: Scenario, settings: CellSettings) -> Workload:
 
 
 def _meeting(scenario: Scenario, nodes: Sequence[Node]) -> Rendezvous:
-    """The first node, by a name that all nodes know; the port is the cell's own, below those that systems deal out."""
+    """Return the rendezvous: the first node by a name that all nodes resolve.
+
+    The port is the cell's own, below the range of ephemeral ports.
+    """
     first = nodes[0]
     here = all(node.hardware.runtime == "local" for node in nodes) or len(nodes) == 1
     address = "127.0.0.1" if here else first.host if first.name in HERE else first.name
@@ -112,9 +115,9 @@ def _meeting(scenario: Scenario, nodes: Sequence[Node]) -> Rendezvous:
 
 
 def _of_torch(nodes: Sequence[Node], launcher: Launcher, meeting: Rendezvous) -> dict[int, dict[str, str]]:
-    """Return what ranks of torch.distributed need beside the transport's settings, by node.
+    """Return the variables of ranks of torch.distributed besides the transport's settings, by node.
 
-    Without a number of threads each rank computes on all cores of its host, in the way of its neighbours.
+    Without OMP_NUM_THREADS each rank would use all cores of its host and slow down its neighbours.
     """
     each = {"OMP_NUM_THREADS": "1", **launcher.environment(meeting)}
     own = launcher.per_node and len(nodes) > 1
@@ -128,7 +131,7 @@ def _joined(nodes: Sequence[Node]) -> bool:
 def _suit(
     scenario: Scenario, settings: CellSettings, nodes: Sequence[Node], launcher: Launcher, work: Workload
 ) -> None:
-    """Raises NotHere where workload, transport or launcher cannot do what the cell asks for."""
+    """Raise NotHere if workload, transport or launcher cannot run the cell."""
     stacks = dict.fromkeys(node.stack for node in nodes if node.stack)
     mca = {*settings.options.mca, *(name for node in nodes for name in node.hardware.mca)}
     reasons = {
@@ -144,13 +147,13 @@ def _suit(
 
 
 def _unreachable(settings: CellSettings, nodes: Sequence[Node]) -> str | None:
-    """Why the transport cannot connect the ranks of a node, None if it can on all."""
+    """Return why the transport cannot connect the ranks of a node, None if it can on all."""
     reasons = (settings.transport.unreachable(node, node.stack) for node in nodes if node.stack)
     return next(filter(None, reasons), None)
 
 
 def _off(work: Workload, nodes: Sequence[Node]) -> str | None:
-    """Why the nodes cannot run it, for want of accelerators or of PyTorch; None where they can."""
+    """Return why nodes cannot run the workload: no accelerator or no PyTorch; None if they can."""
     plain = next((node.hardware.name for node in nodes if node.hardware.accelerator.platform == "cpu"), None)
     if plain and not work.external_program(1) and _memory(work) in ON_DEVICE:
         return f"needs an accelerator on every node, hardware {plain} is platform cpu"
@@ -167,10 +170,10 @@ def _memory(work: Workload) -> str:
 
 
 def _starter(nodes: Sequence[Node], control: Node | None) -> Node:
-    """The node that starts the job.
+    """Return the node that starts the job.
 
-    Of one machine's stacks only those of one major version understand each other's daemons, and a wrong pair runs in
-    silence; across hosts the pair is tried, for that may be the question.
+    On one machine, daemons of different major versions do not understand each other, and such a job fails silently. So
+    NotHere is raised. Across hosts the pair is tried, as it may be the subject of the test.
     """
     stacks = list(dict.fromkeys(node.stack for node in nodes if node.stack))
     if not _joined(nodes):
@@ -216,7 +219,7 @@ def _demand(
 
 
 def _held(scenario: Scenario, demand: Requirements, nodes: Sequence[Node]) -> Requirements:
-    """With what the matrix itself says of its speed; what another cell gives must be measured first."""
+    """Add the thresholds of the matrix itself. Thresholds from other cells must be measured first."""
     return replace(demand, limits=references.from_matrix(scenario.references, demand, nodes))
 
 
@@ -267,7 +270,7 @@ def _contexts(
     work: Workload,
     ours: Mapping[int, Mapping[str, str]],
 ) -> tuple[list[RankContext], dict[str, str]]:
-    """A context for each run of nodes that share host and environment; MCA parameters that all share go before."""
+    """Return a context per run of nodes that share host and environment, and the MCA parameters that all share."""
     stacks = [node.stack for node in nodes if node.stack]
     folders = [_programs(node, nodes, site) for node in nodes]
     argv = [
@@ -301,9 +304,9 @@ def _contexts(
 
 
 def _finding(node: Node, stack: Stack, folder: str, site: SiteFacts) -> tuple[str, ...]:
-    """Return the words before a program on a node that was not inspected yet, if its fabric needs a GID index.
+    """Return the tokens before a program on a node that was not inspected, if its fabric needs a GID index.
 
-    A run knows the index once it has seen the node; what is pasted, or started by others, finds it there.
+    A run determines the index when it inspects the node. A pasted command finds the index on the node itself.
     """
     fabric = node.hardware.fabric
     if node.hardware.runtime == "local" or node.index in site.seen or not gid_needed(fabric):
@@ -312,7 +315,7 @@ def _finding(node: Node, stack: Stack, folder: str, site: SiteFacts) -> tuple[st
 
 
 def _filled(tokens: Sequence[str], node: Node, nodes: Sequence[Node]) -> tuple[str, ...]:
-    """Replace what stands in a command for facts of a node, or of the first one."""
+    """Replace placeholders in a command by facts of a node, or of the first node."""
     platform = node.hardware.accelerator.platform
     facts = {
         "{platform}": platform,

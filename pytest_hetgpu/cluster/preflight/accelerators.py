@@ -1,4 +1,4 @@
-"""What may be the matter with accelerators: none, too few, another instruction set, hidden, or without Large BAR."""
+"""Warnings about accelerators: none, too few, another instruction set, hidden, or without Large BAR."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ROCM_TLS = ("rocm", "rocm_copy", "rocm_ipc", "all", "any")
 
 
 def warnings(cell: CheckedJob) -> Iterator[PreflightWarning]:
-    """Of every member that is said to have an accelerator, and carries ranks."""
+    """Yield the warnings about every node with ranks that should have an accelerator."""
     for member in cell.ranked:
         if member.platform in _GIVE:
             yield from _devices(member)
@@ -64,7 +64,7 @@ def _arch(member: CheckedNode) -> Iterator[PreflightWarning]:
 
 
 def gfx(version: str) -> str:
-    """The instruction set that HSA_OVERRIDE_GFX_VERSION names: `10.1.1` is gfx1011, `9.0.10` gfx90a."""
+    """Return the instruction set that HSA_OVERRIDE_GFX_VERSION names: `10.1.1` is gfx1011, `9.0.10` gfx90a."""
     parts = version.split(".")
     if len(parts) != 3 or not all(part.isdecimal() for part in parts):
         return version
