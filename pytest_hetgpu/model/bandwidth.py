@@ -30,7 +30,7 @@ class Flow:
     def median(self) -> float:
         """The median of the intervals; 0 if there is none."""
         ordered = sorted(self.gbs)
-        # Not of the library: it takes 5 ms to import, at the start of every session.
+        # The import of `statistics` would cost every session 5 ms.
         return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2 if ordered else 0.0
 
 

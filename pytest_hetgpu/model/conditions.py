@@ -32,7 +32,7 @@ def matches(condition: Condition, facts: Mapping[str, str], capabilities: Collec
         return None
     if not condition.wanted.startswith(_OPERATORS):
         return fnmatch.fnmatchcase(fact, condition.wanted)
-    # Importing it takes as long as reading a small log.
+    # This import takes as long as reading a small log.
     from packaging.specifiers import SpecifierSet
     from packaging.version import InvalidVersion, Version
 

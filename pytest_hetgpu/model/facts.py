@@ -62,10 +62,10 @@ Facts = dict[str, Fact]
 
 
 CLOCK = "clock"
-"""The fact that tells how many seconds a node's clock is ahead of ours."""
+"""Fact with the seconds that a node's clock is ahead of ours."""
 
 
-# Facts that differ between any two machines and tell nothing.
+# Facts that differ between any two machines, without meaning.
 _PLACES = ("libraries", "mpi4py.library")
 
 

@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 
 LOOPBACK = "lo"
 FREE = "free"
-"""The kind of a choice that the matrix leaves to the library, as it only rules interfaces out."""
+"""Kind of a choice that the matrix leaves to the library, as it only excludes interfaces."""
 ROUTES = "/proc/net/route"
 
 _UP = 0x1  # RTF_UP of linux/route.h
@@ -109,7 +109,7 @@ def interface_of(routes: str, address: str | None) -> str:
     """
     number = int(ipaddress.IPv4Address(address)) if address else 0
     found = [route for route in _routes(routes) if number & route[1] == route[0]]
-    # The narrowest network, then the cheapest way.
+    # The narrowest network wins, then the lowest metric.
     return max(found, key=lambda route: (route[1], -route[2]), default=(0, 0, 0, ""))[3]
 
 

@@ -220,7 +220,7 @@ class Command:
 
 
 ON_DEVICE = ("device", "managed")
-"""Values of `memory` that are an accelerator's."""
+"""Values of `memory` for an accelerator's memory."""
 
 
 @dataclass(frozen=True, slots=True)

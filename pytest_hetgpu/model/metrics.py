@@ -46,7 +46,7 @@ _FACTORS: Mapping[str, Callable[[int], float]] = {
     "broadcast": _one,  # broadcast.cu: BroadcastGetBw
     "reduce": _one,  # reduce.cu: ReduceGetBw
     "sendrecv": _one,  # sendrecv.cu: SendRecvGetBw, one direction
-    "alltoallv": _others,  # alltoallv.cu of rccl-tests; the size is what a rank sends or gets, the larger
+    "alltoallv": _others,  # alltoallv.cu of rccl-tests; the size is the larger of a rank's input and output
 }
 _ALIASES = {"bcast": "broadcast", "bidirectionalsendrecv": "sendrecv"}
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
 
-# In bytes, for the automaton's states. With 64 MB RE2 would also make one for anchored matches, in twice the time.
+# Bytes for the automaton's states. With 64 MB RE2 would also build one for anchored matches, in twice the time.
 _MEMORY = 32 << 20
 _MOST_SHAPES = 4096
 _LONGEST_SHAPE = 1000
 _DIGITS = bytes.maketrans(b"123456789", b"000000000")
-# A number that ends in the middle of a word keeps its letters, which may be another's.
+# A number that ends inside a word keeps its letters, as they may belong to another word.
 _ADDRESS = re.compile(rb"0x[0-9a-f]+\b")
 _HEXADECIMAL = re.compile(rb"[0-9a-f]")
 _VARYING = re.compile(rb"\d|^x?[a-f]+\b")
@@ -71,7 +71,7 @@ class MultiPatternMatcher:
         self._inside: dict[bytes, tuple[bytes, ...]] = {}
         self._begun: dict[bytes, int] = {}
         varying = filter(_VARYING.search, (*self.words, *self._others))
-        # With the longest part that is the same in all lines of a shape.
+        # Each with its longest part that all lines of a shape share.
         self._varying = {word: max(_HEXADECIMAL.split(word), key=len) for word in varying}
         self._shapes: dict[bytes, _Shape] = {}
 
@@ -157,7 +157,7 @@ def automaton(expression: bytes) -> BytesPattern | None:
     options.max_mem = _MEMORY
     options.encoding = re2.Options.Encoding.LATIN1
     options.longest_match = True
-    options.log_errors = False  # else a line on stderr per search that needs more memory; it ends all the same
+    options.log_errors = False  # otherwise each search that needs more memory prints a line on stderr
     found: BytesPattern = re2.compile(expression, options)
     return found
 

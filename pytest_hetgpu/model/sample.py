@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 FENCE = 1.5
-"""A value further than so many inter-quartile ranges below the first or above the third quartile is an outlier."""
+"""Outliers are more than this many inter-quartile ranges below the first or above the third quartile."""
 FEWEST = 4
-"""Of fewer values none can be told to be an outlier."""
+"""Fewer values have no outliers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def sample(values: Iterable[float]) -> Sample | None:
 def median(ordered: Sequence[float]) -> float:
     """Return the middle one of ordered values, or the mean of the middle two."""
     low, high = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
-    # Half the sum of two numbers as large as can be would be infinite.
+    # Half the sum of two huge numbers would be infinite.
     return low + (high - low) / 2
 
 
@@ -57,7 +57,7 @@ def within_fences(ordered: Sequence[float]) -> Sequence[float]:
         return ordered
     first, third = _quartile(ordered, 1), _quartile(ordered, 3)
     reach = FENCE * (third - first)
-    # So written that quartiles beyond all numbers leave everything in.
+    # With infinite quartiles this condition keeps every value.
     return [value for value in ordered if not (value < first - reach or value > third + reach)]
 
 

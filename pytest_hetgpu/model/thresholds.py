@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 TOLERANCE = 0.1
-"""What a number may be worse than it is expected to be, where the matrix says nothing else."""
+"""Default share by which a number may be worse than expected."""
 BANDWIDTHS = ("busbw", "algbw")
 SPEEDS = ("fabric", "wire")
-"""What a fraction may be of besides another cell."""
+"""Bases of a fraction besides another cell."""
 
 
 @dataclass(frozen=True, slots=True)

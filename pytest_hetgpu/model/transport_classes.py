@@ -14,13 +14,13 @@ from typing import NamedTuple
 ON_HOST, OFF_HOST = "on-host", "off-host"
 PATHS = (ON_HOST, OFF_HOST)
 UNKNOWN = "unknown"
-"""The path of connections of which a log does not say whether they leave a host."""
+"""Path of connections in a log that does not show whether they leave a host."""
 
 RDMA, SHARED_MEMORY, TCP = "RDMA", "shared memory", "tcp"
 NO_CARRIER = "no carrier"
-"""The class of device copies and of a rank's loopback: they move data, and none of it between ranks."""
+"""Class of device copies and of a rank's loopback: they move no data between ranks."""
 ANY = "any"
-"""The class of a group with members of several classes: it asks for no class in particular."""
+"""Class of a group with members of several classes: it requires none of them."""
 
 _BEST_FIRST = {ON_HOST: (SHARED_MEMORY, RDMA, TCP), OFF_HOST: (RDMA, TCP)}
 

@@ -74,7 +74,7 @@ def _cells(document: Document, complaints: Complaints) -> Cells:
 
 
 def _named(document: Document, rule: Rule) -> Iterator[Cell]:
-    """Yield every combination of values that a rule names, whether or not it is a cell."""
+    """Return every combination of values that a rule names, whether or not it is a cell."""
     return itertools.product(*(rule.where.get(axis.name) or document.names(axis.name) for axis in document.axes))
 
 

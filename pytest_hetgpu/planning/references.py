@@ -17,9 +17,9 @@ from pytest_hetgpu.model.thresholds import PerformanceReference, Threshold
 
 Thresholds = Mapping[MessagePoint, tuple[Threshold, ...]]
 Times = Mapping[MessagePoint, tuple[float, ...]]
-"""Seconds that a cell took for each of its points, one value a repeat."""
+"""Seconds that a cell took per point, one value per repeat."""
 SMALL = 8192
-"""Bytes below which a message's time is told as a latency: its bandwidth would tell nobody anything."""
+"""Messages below this number of bytes have a latency; their bandwidth would be meaningless."""
 
 
 def metric_of(demand: Requirements, point: MessagePoint) -> str:
@@ -59,7 +59,7 @@ def from_link(
 def _part(
     reference: PerformanceReference, demand: Requirements, speed: float, words: str, lacks: str = ""
 ) -> Thresholds:
-    """Yield thresholds for busbw: a fraction of a speed in GB/s. `lacks` is the reason for a speed of 0."""
+    """Return thresholds for busbw: a fraction of a speed in GB/s. `lacks` is the reason for a speed of 0."""
     source = f"{reference.fraction:g} of {words} ({reference.origin})"
     wanted = ("busbw", speed * reference.fraction)
     return {

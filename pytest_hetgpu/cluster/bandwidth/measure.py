@@ -29,7 +29,7 @@ from pytest_hetgpu.store.journal import Journal
 T = TypeVar("T")
 
 TRIES = 2
-"""Placements of which a node was lost meanwhile are measured so often; whatever else went wrong would again."""
+"""Number of measurements if a node was lost meanwhile. Other errors would repeat."""
 AT_ONCE = 32
 
 
@@ -98,7 +98,7 @@ def _together(two: Sequence[NodePair], members: Mapping[int, Member], seconds: f
     try:
         return list(pool.map(lambda one: measure_pair(one, members, seconds), two))
     finally:
-        # Whoever interrupts us does not wait for what ends by itself.
+        # An interrupt does not wait for programs that end by themselves.
         pool.shutdown(wait=False, cancel_futures=True)
 
 

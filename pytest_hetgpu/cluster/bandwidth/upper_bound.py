@@ -12,7 +12,7 @@ from pytest_hetgpu.model.outcome import LinkBandwidth
 
 _BITS = 8
 _BUSY = 0.9
-"""A share of a core, or of all cores, from which on they may be what held the data up."""
+"""Share of a core, or of all cores, from which on the CPU may have limited the transfer."""
 
 NOTHING_BETWEEN = "its nodes share one network: nothing is between them that could limit"
 

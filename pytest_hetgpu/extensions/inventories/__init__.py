@@ -1,1 +1,1 @@
-"""Where users have their hosts written down: one file a kind of source."""
+"""Inventory sources: files and commands that list hosts, one file per kind."""

@@ -27,10 +27,10 @@ _KNOWN = (*_COUNTS, *_USERS, *_OTHERS)
 
 
 class HostfileSource(InventorySource):
-    """A host a line. A host that is there again has the slots of both lines.
+    """A hostfile with one host per line. A repeated host has the slots of all its lines.
 
     After an `@` a number behind the colon is a port, else it is MPICH's number of ranks. `# hardware=NAME` in a line
-    says which hardware of the matrix the host is. Slots are told, not used: ranks per node are the matrix's.
+    names the host's hardware in the matrix. Slots are reported, not used: the matrix sets the ranks per node.
     """
 
     title = "hostfile of Open MPI, MPICH or ssh"
@@ -79,7 +79,7 @@ def _host(tokens: list[str], hardware: tuple[str, ...], line: int) -> ListedHost
 
 
 def _behind_colon(text: str, line: int) -> tuple[str, str | None]:
-    """`host:4`, `[fe80::1]:4`, `fe80::1`: the address, and what follows its colon."""
+    """Split `host:4`, `[fe80::1]:4` and `fe80::1` into the address and the part after its colon."""
     if text.startswith("["):
         address, closed, rest = text[1:].partition("]")
         if not closed or (rest and not rest.startswith(":")):

@@ -1,11 +1,11 @@
 """torchrun: an agent on each node starts the node's ranks, and the agents meet by c10d at the first node.
 
-One agent needs no rendezvous with others (`--standalone`). `remote/torchruns.py`, on the starter, starts an agent
-for each context, elsewhere through the ssh that joins the nodes, and ends them all when one has failed: torchrun itself
-does neither. Contexts are separated by `:` as mpirun's are.
+A single agent needs no rendezvous (`--standalone`). `remote/torchruns.py`, on the launch node, starts an agent per
+context, on other nodes through ssh. It ends them all if one has failed. torchrun itself does neither. `:` separates
+contexts, as in mpirun.
 
-The backend c10d deals out ranks by the agents' addresses, whatever `--node-rank` says
-(torch/distributed/elastic/agent/server/api.py), so ranks report the node they are on.
+The backend c10d assigns ranks by the agents' addresses and ignores `--node-rank`
+(torch/distributed/elastic/agent/server/api.py), so ranks report their node.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the key libraries themselves need, by `ldd`, and what of that the loader does not find."""
+"""Dependencies of the key libraries by `ldd`, and those that the loader does not find."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _MISSING = re.compile(
 
 
 class LibrariesProbe(Probe):
-    """`libraries` are those that were looked at, `libraries.unresolved` is what they lack, as `LIBRARY: NEEDED`."""
+    """A probe for libraries. `libraries` are the inspected ones, `libraries.unresolved` holds `LIBRARY: NEEDED`."""
 
     title = "Libraries"
     each = {"ldd": {"argv": ["{ldd}"], "paths": list(_PATHS), "first": 48}}

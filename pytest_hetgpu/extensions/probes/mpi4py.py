@@ -1,4 +1,4 @@
-"""mpi4py: what our rank programs are written in."""
+"""mpi4py, the library of our rank programs."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class Mpi4pyProbe(Probe):
 
     @staticmethod
     def _library(raw: RawFacts) -> Fact:
-        """The module that an import takes: a wheel has one for each MPI, and takes that of the MPI it finds first.
+        """Return the module that an import loads, or several candidates.
 
-        Of several where that cannot be told.
+        A wheel has one per MPI, and loads that of the first MPI that it finds.
         """
         every = [PurePosixPath(path) for path in raw.existing("*/mpi4py/MPI.*.so")]
         modules = [path for path in every if path.parent == every[0].parent]

@@ -1,4 +1,4 @@
-"""The operating system: what a binary's ABI and a driver stand on."""
+"""The operating system: the base of a binary's ABI and of drivers."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _MULTI = "2"
 
 
 class UcxProbe(Probe):
-    """By `ucx_info -v`, and by asking the library itself, which also tells where `ucx_info` is not installed."""
+    """A probe by `ucx_info -v`, and by a call of the library itself, which works without `ucx_info` too."""
 
     title = "UCX"
     commands = {"ucx_info": ("ucx_info", "-v")}
@@ -67,7 +67,7 @@ class UcxProbe(Probe):
 
     @staticmethod
     def _modules(raw: RawFacts, library: str) -> Fact:
-        """Names (`cma`, `ib`, `rocm`) of the modules in the folder `ucx` beside the library that was asked."""
+        """Return names (`cma`, `ib`, `rocm`) of the modules in the folder `ucx` beside the called library."""
         if not library:
             return unknown("no libucp in the loader's folders")
         beside = PurePosixPath(library).parent / "ucx"

@@ -1,6 +1,6 @@
-"""Any program: its figures by the user's own pattern, or by paths into the JSON that it prints.
+"""Parser for any program: figures by the user's own pattern, or by paths into its JSON.
 
-What patterns and paths are is in `patterns.py`.
+`extensions/output_patterns.py` describes patterns and paths.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _DECODER = json.JSONDecoder()
 
 
 class CommandParser(OutputParser):
-    """Reads what the user said how to read. Raises NotHere where patterns are given and RE2 is not installed."""
+    """A parser of the user's own patterns. Raises NotHere for patterns without an installed RE2."""
 
     Settings = CommandSettings
     settings: CommandSettings
@@ -142,7 +142,7 @@ def _size(text: str, notes: ParseWarnings, line: int) -> int | None:
 
 
 def _parsed(text: str) -> Any:
-    """The output as JSON: all of it, else the last line that is, else the first document that begins a line."""
+    """Parse the output as JSON: all of it, else the last line that is JSON, else the first document."""
     lines = text.splitlines()
     for candidate in itertools.chain([text], reversed(lines[-100:])):
         if candidate.lstrip()[:1] not in ("{", "["):
@@ -155,7 +155,7 @@ def _parsed(text: str) -> Any:
 
 
 def _among_others(lines: list[str]) -> Any:
-    """A document over several lines, where others stand before or behind it; None where there is none."""
+    """Return a document over several lines with other lines around it; None without one."""
     starts = [place for place, line in enumerate(lines) if line[:1] in ("{", "[")][:_MOST_STARTS]
     for start in starts:
         try:
@@ -168,7 +168,7 @@ def _among_others(lines: list[str]) -> Any:
 
 
 def _values(root: Any, path: str) -> Iterator[Any]:
-    """Everything at a path, in the document's order."""
+    """Yield everything at a path, in the document's order."""
     name, _, rest = path.partition(".")
     if isinstance(root, list):
         inner = root if name == "*" else root[int(name) : int(name) + 1] if whole(name) is not None else []

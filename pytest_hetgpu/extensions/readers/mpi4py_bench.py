@@ -2,10 +2,10 @@
 
 Formats: src/mpi4py/bench.py of mpi4py 3.0 to 4.1.
 
-MB/s are 1e6 bytes a second; `Time Mean [s]` is half of a round trip. Two ranks play however many there are, and one
-plays with itself. `--no-stats` leaves size and bandwidth, `--no-header` no header at all. A ringtest is timed by rank
-0 over all loops, and a message that came back different is a warning on stderr. Jobs that are one rank each (another
-MPI's launcher) show as `0 of 1` or `1 processes`, as many times as there are.
+MB/s are 1e6 bytes per second; `Time Mean [s]` is half of a round trip. A pingpong has two ranks in any world, or one
+that plays with itself. `--no-stats` leaves size and bandwidth, `--no-header` no header at all. Rank 0 times a ringtest
+over all loops. A message that came back different is a warning on stderr. Another MPI's launcher starts jobs of one
+rank each. They print `0 of 1` or `1 processes`, once per job.
 """
 
 from __future__ import annotations
@@ -143,5 +143,5 @@ class Mpi4pyBenchParser(OutputParser):
         return min(self.request.ranks, 2)
 
     def _dtype(self, size: int) -> str:
-        """Bytes have no type: the one that is owed at this size, where one is."""
+        """Return the required dtype at this size, as bytes have no type."""
         return next((point.dtype for point in self.request.points if point.size == size), "uint8")

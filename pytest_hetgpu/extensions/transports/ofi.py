@@ -52,7 +52,10 @@ class Ofi(Transport):
         return netdev(node, self.settings.netdev) if self.interface_setting else None
 
     def unreachable(self, node: Node, stack: Stack) -> str | None:
-        """Open MPI asks libfabric for endpoints that reach other hosts too, and its tcp provider has none on lo."""
+        """Return why ranks of this node cannot reach each other by libfabric.
+
+        Open MPI requests endpoints that reach other hosts too, and libfabric's tcp provider has none on lo.
+        """
         mpich = stack.vendor == _mpich.VENDOR
         if self.settings.provider != "tcp":
             return None if mpich else nothing_up(node, stack.vendor)

@@ -84,9 +84,9 @@ def _kind(name: str) -> str:
 
 
 def _with_rdma(fabric: Fabric, classes: set[str], interface: Choice, tcp: bool) -> Choice | None:
-    """The HCA; beside it the interface where the list names tcp itself, for `all` would spread data over both.
+    """Return the HCA, and the interface if the list names tcp itself: `all` would spread data over both.
 
-    An interface alone is for `all` over plain IP: it would leave RDMA without a device, and that list asks for none.
+    Only `all` over plain IP gets an interface alone. It would leave RDMA without a device, and that list requires none.
     """
     if not fabric.hca:
         return interface if fabric.kind == "tcp" and fabric.netdev and classes == {ANY} else None
@@ -97,7 +97,7 @@ def _with_rdma(fabric: Fabric, classes: set[str], interface: Choice, tcp: bool) 
 
 
 def _tcp(fabric: Fabric, interface: Choice) -> Choice:
-    """The interface; all while it is not known, where the fabric or gid_index.py would name the HCA alone."""
+    """Return the interface; `all` while it is not known, as the fabric or gid_index.py would name the HCA alone."""
     if interface.name or fabric.kind == "tcp":
         return interface
     return Choice("all", "no interface is known, and the HCA is none for tcp")
@@ -129,10 +129,10 @@ class Ucx(Transport):
         return "UCX_NET_DEVICES"
 
     def interface(self, node: Node) -> Choice | None:
-        """The devices for UCX_NET_DEVICES, which restricts RDMA and tcp alike.
+        """Return the devices for UCX_NET_DEVICES, which restricts RDMA and tcp alike.
 
-        RDMA needs the HCA as `HCA:PORT`, tcp the interface, a list of both needs both. Shared memory needs none.
-        Until the HCA is known RDMA has all: an interface alone would leave RDMA without a device.
+        RDMA needs the HCA as `HCA:PORT`, tcp the interface, a list of both needs both. Shared memory needs none. Until
+        the HCA is known RDMA gets all devices: an interface alone would leave it without one.
         """
         if self.settings.net_devices:
             return netdev(node, ",".join(self.settings.net_devices), "net_devices")
@@ -146,11 +146,14 @@ class Ucx(Transport):
 
     @property
     def _rdma(self) -> set[str]:
-        """The classes of its members that are RDMA or may have it: those of groups, and of members nobody knows."""
+        """The classes of members that are or may be RDMA: groups and unknown members, too."""
         return {member.kind for member in self.members()} & {RDMA, ANY, ""}
 
     def unreachable(self, node: Node, stack: Stack) -> str | None:
-        """UCX's tcp does not connect over lo since it looks routes up; the other transports need no interface."""
+        """Return why ranks of this node cannot reach each other.
+
+        Since UCX looks up routes, its tcp does not connect over lo. Its other transports need no interface.
+        """
         tls = {*self.settings.tls}
         nothing = nothing_up(node, stack.vendor)
         if not tls.isdisjoint(_WITHIN):

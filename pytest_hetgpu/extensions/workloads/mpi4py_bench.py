@@ -21,7 +21,7 @@ from pytest_hetgpu.model.sizes import parse_sizes
 
 
 class Mpi4pyBenchSettings(ExternalSettings):
-    """pingpong sweeps `sizes` and verifies nothing; a ringtest has one size, and verifies what came round."""
+    """Keys of mpi4py.bench. pingpong sweeps `sizes` without verification. A ringtest has one size, and verifies it."""
 
     benchmark: Literal["pingpong", "ringtest", "helloworld"] = "ringtest"
     sizes: Sizes | None = None

@@ -59,9 +59,9 @@ class NcclTestsSettings(ExternalSettings):
 
 
 class NcclTests(ExternalWorkload):
-    """Checked with `-c 1`: `#wrong` must be 0 in every row that is owed, and N/A is not 0.
+    """A program of nccl-tests, checked with `-c 1`. `#wrong` must be 0 in every required row, not N/A.
 
-    NCCL or RCCL carries the data, whatever the MPI does that starts it, and its log has to say by which channels.
+    NCCL or RCCL carries the data, independent of the MPI that starts it. Its log must show the channels.
     """
 
     Settings = NcclTestsSettings

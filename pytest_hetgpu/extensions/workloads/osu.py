@@ -34,9 +34,9 @@ _TYPES = {"int8": "mpi_char", "int32": "mpi_int", "float32": "mpi_float"}
 
 
 class OsuSettings(ExternalSettings):
-    """`sizes` are what the program counts (`-m`): one block of allgather, alltoall, gather, scatter.
+    """Keys of an OSU benchmark. `sizes` are the program's (`-m`): one block of allgather, alltoall, gather, scatter.
 
-    `dtype` (`-T`) and `in_place` (`-l`) need 7.1; without a dtype any will do.
+    `dtype` (`-T`) and `in_place` (`-l`) need 7.1. Without a dtype any is accepted.
     """
 
     program: Annotated[str, ProgramName(r"osu_\w+", "a program of OSU's like osu_allreduce")]
@@ -65,7 +65,7 @@ class OsuSettings(ExternalSettings):
 
 
 class Osu(ExternalWorkload):
-    """Checked with `-c`: rows without Pass are not passed. Point-to-point programs need exactly 2 ranks."""
+    """An OSU benchmark, checked with `-c`: rows without Pass are not passed. Point-to-point needs exactly 2 ranks."""
 
     Settings = OsuSettings
     settings: OsuSettings
