@@ -198,7 +198,7 @@ class MatrixSet:
             if isinstance(found, NotHere) and not even_if_absent:
                 raise found
             stacks[name] = family_of(name).planned(name) if isinstance(found, NotHere) else found
-        # A cluster of Slurm's shares its file systems: what is installed here is what its nodes have.
+        # A Slurm cluster shares its file systems, so its nodes have the stacks of this machine.
         for name in {kind.stack for kind in kinds if kind.runtime == "slurm"} - set(stacks):
             shared = self.stack(name)
             stacks |= {name: shared} if isinstance(shared, Stack) else {}
@@ -287,7 +287,7 @@ def _prefixes(environ: Mapping[str, str], root: Path) -> tuple[Path, ...]:
     """Return folders with one virtual environment per stack, each with the stack's name."""
     given = [part for part in environ.get("HETGPU_STACKS", "").split(os.pathsep) if part]
     cache = environ.get("XDG_CACHE_HOME") or "~/.cache"
-    # pytest takes the folder of a matrix elsewhere for its root; the stacks of where one stands are meant all the same.
+    # For a matrix elsewhere pytest's root is its folder, but the stacks of the current folder are meant.
     places = dict.fromkeys((*given, str(root / ".stacks"), str(Path.cwd() / ".stacks"), f"{cache}/hetgpu/stacks"))
     homes = (os.path.expanduser(place) for place in places)  # noqa: PTH111 - a container's user may have no home
     return tuple(Path(home).absolute() for home in homes)

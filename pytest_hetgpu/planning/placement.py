@@ -17,7 +17,7 @@ from pytest_hetgpu.model.kubernetes import quarrel
 from pytest_hetgpu.model.slurm import SCHEDULERS, groups
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")
-# How Docker calls the interface of a container on a network of its own, and Kubernetes the first one of a pod.
+# Name of a container's interface on a Docker network, and of a pod's first interface on Kubernetes.
 CONTAINER_NETDEV = "eth0"
 
 
@@ -163,7 +163,7 @@ def _names(kinds: Sequence[Hardware], hosts: Sequence[Host], starter: int) -> li
     names = []
     for index, (kind, host) in enumerate(zip(kinds, hosts, strict=True)):
         plain = _PLAIN.fullmatch(host.address) and many[host.address] == 1 and host.address not in HERE
-        given = kind.runtime == "docker" or kind.runtime in SCHEDULERS  # names of ours
+        given = kind.runtime == "docker" or kind.runtime in SCHEDULERS  # we choose their names
         if kind.runtime != "docker" and index == starter:
             names.append("localhost")
         else:

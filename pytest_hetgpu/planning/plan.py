@@ -65,7 +65,7 @@ def _start(
         return LaunchRequest(launch_node.stack, contexts, mca, site.root, site.cores, programs=site.programs)
     sight = site.seen.get(launch_node.index, DiscoveredNode())
     others = any(node is not launch_node for node in all_nodes)
-    # Daemons do not talk over loopback, even where ranks may.
+    # Daemons cannot use loopback, even if ranks can.
     devices = {node.hardware.fabric.netdev for node in all_nodes} - {"lo"}
     prefixes = {node.stack.prefix for node in all_nodes if node is not launch_node and node.stack}
     return LaunchRequest(
@@ -195,7 +195,7 @@ def _demand(
 ) -> Requirements:
     stack = nodes[0].stack
     assert stack
-    # One node without Large BAR is enough for the bugs it brings: an expectation asks whether any node has it.
+    # One node without Large BAR suffices for its bugs, so an expectation matches if any node has the capability.
     present = frozenset().union(*(_capabilities(node, host) for node, host in zip(nodes, hosts, strict=True)))
     ranks = sum(node.ranks for node in nodes)
     foreign = work.external_program(ranks)
@@ -293,7 +293,7 @@ def _contexts(
         for n, r in zip(nodes, rendered, strict=True)
     ]
     shared = {name: value for name, value in mca[0].items() if all(other.get(name) == value for other in mca)}
-    # A parameter on the command line of one context would hold for the others too; in its environment it does not.
+    # A parameter on the command line of one context would apply to all contexts. Its environment is its own.
     own = [{f"OMPI_MCA_{name}": value for name, value in each.items() if name not in shared} for each in mca]
     described = [
         (node.name, tokens, {**mine, **variables}, node.hardware.batch, node.ranks)

@@ -14,8 +14,8 @@ from pytest_hetgpu.model.job import Fabric, Node
 
 # `100 Gb/sec (4X EDR)`: drivers/infiniband/core/sysfs.c, rate_show.
 _RATE = re.compile(r"([\d.]+) Gb/sec(?: \((?:\d+X )?(\w+)\))?")
-# A fifth of what these say is the line's code, 8b/10b (InfiniBand Architecture Specification, volume 2); later ones are
-# named after what is left for data. Over Ethernet it is Ethernet's own speed.
+# These rates include the line code 8b/10b, a fifth (InfiniBand Architecture Specification, volume 2). Names of later
+# ones are data rates. Over Ethernet the rate is Ethernet's own speed.
 _CODED = frozenset(("SDR", "DDR", "QDR"))
 
 

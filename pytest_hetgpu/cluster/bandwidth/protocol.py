@@ -17,7 +17,7 @@ from pytest_hetgpu.store.encode import RecordError, from_json
 STREAMS = (1, 4)
 WARM = 0.1  # seconds, before each measurement
 INTERVALS = 5
-START = 20.0  # seconds for an interpreter on a slow file system, and for connections that nobody answers
+START = 20.0  # seconds for an interpreter on a slow file system, and for unanswered connections
 _GIGA, _MICRO = 1e9, 1e6
 _FIREWALL = "a firewall or security group must let every TCP port through between the nodes"
 _HINTS: Mapping[str, str] = {"timed out": _FIREWALL, "refused": _FIREWALL, "No route": "no route between them"}
@@ -70,7 +70,7 @@ class ProbeResult:
 
 def deadline(seconds: float) -> float:
     """Return the seconds after which all processes of a pair have ended."""
-    # iperf3 counts whole seconds, and what it cannot do is done over.
+    # iperf3 counts whole seconds. If it fails, our own tool measures again.
     return START + 2 * 2 * len(STREAMS) * (max(seconds, 1.0) + 2.0)
 
 

@@ -16,7 +16,7 @@ _HIDING = {
     "cuda": ("CUDA_VISIBLE_DEVICES",),
     "rocm": ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"),
 }
-# What the crash of a device without Large BAR needs to go away (https://github.com/openucx/ucc/issues/1043).
+# Workaround for the crash of a device without Large BAR (https://github.com/openucx/ucc/issues/1043).
 THRESHOLDS = ("UCX_ROCM_COPY_D2H_THRESH", "UCX_ROCM_COPY_H2D_THRESH")
 _ROCM_TLS = ("rocm", "rocm_copy", "rocm_ipc", "all", "any")
 
@@ -105,7 +105,7 @@ def _large_bar(cell: CheckedJob, member: CheckedNode) -> Iterator[PreflightWarni
     lacking = [name for name in THRESHOLDS if member.setting(name) != "0"]
     if lacking:
         why = f"no Large BAR ({fact.why}): UCX copies small messages with the CPU, which cannot reach device memory"
-        # Only what touches device memory dies of it, and that needs UCX's ROCm transports.
+        # Only access to device memory crashes, and that needs UCX's ROCm transports.
         asked = any(word in _ROCM_TLS for word in member.words("UCX_TLS"))
         remedy = f"set {' '.join(f'{name}=0' for name in lacking)} (https://github.com/openucx/ucc/issues/1043)"
         yield PreflightWarning(Kind.CRASH, member.name, why, remedy, certain=asked)

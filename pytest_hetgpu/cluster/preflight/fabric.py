@@ -11,7 +11,7 @@ from pytest_hetgpu.model.facts import State
 from pytest_hetgpu.model.verdict import Kind
 
 _RDMA_KINDS = ("roce", "infiniband")
-# Groups and transports of UCX's that need an RDMA device ("Which transports does UCX use?").
+# Groups and transports of UCX that need an RDMA device ("Which transports does UCX use?").
 _RDMA_TLS = ("ib", "rc", "rc_*", "dc", "dc_*", "ud", "ud_*")
 _BRIDGES = ("docker*", "br-*", "virbr*", "cni*", "flannel*", "podman*", "lxcbr*")
 # Queues and registered buffers of one UCX worker or NCCL channel take tens of MB; 64 KiB is Linux's old default.

@@ -57,7 +57,7 @@ def _components(cell: CheckedJob, member: CheckedNode) -> Iterator[PreflightWarn
         "ofi": (("pml", "cm"), ("mtl", "ofi")),
         "ucc": (("coll", "ucc"),),
     }
-    # A foreign program's library carries its data, whatever this MPI was built with.
+    # The library of another project's program carries its data, independent of this MPI's build.
     beside = cell.job.demand.foreign is not None and bool(cell.job.demand.foreign.layer)
     if stack.vendor != "Open MPI" or beside:
         return
@@ -76,7 +76,7 @@ def _unresolved(cell: CheckedJob, member: CheckedNode) -> Iterator[PreflightWarn
     for line in member.environment.items("libraries.unresolved"):
         library, _, needed = line.partition(": ")
         if any(fnmatchcase(library, glob) for glob in _loaded(cell, member)):
-            # Without its network plugin NCCL goes on, over sockets.
+            # Without its network plugin NCCL uses sockets.
             needs.setdefault("ccl-net" not in library, {}).setdefault(library, []).append(needed)
     for certain, libraries in needs.items():
         why = "; ".join(f"{library} needs {', '.join(needed)}" for library, needed in libraries.items())

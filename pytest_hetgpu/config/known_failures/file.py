@@ -21,7 +21,7 @@ from pytest_hetgpu.model.failure import Condition, KnownFailure
 from pytest_hetgpu.model.messages import show
 from pytest_hetgpu.model.verdict import Kind
 
-# Texts are looked for line by line in the bytes of a log.
+# The bytes of a log are searched for texts line by line.
 Passage = Annotated[str, Form(r"^[^\r\n\x00]{3,200}$", "be one line of 3 to 200 characters")]
 
 

@@ -22,7 +22,7 @@ class NotPlain(Exception):
     """A text that does not have the plain form."""
 
 
-# Text holds none of the marks that mean something where it stands: on a line of its own, or between brackets.
+# Text without characters that have a meaning at its place: on a line of its own, or between brackets.
 _KEY = lazy(r"([A-Za-z_][\w.-]*):(?: +|$)")
 _TEXT = lazy(r"(?:[\w./^$(+;]|-(?=[\w-]))[^#:]*(?:(?:(?<! )#|:(?=[^ ]))[^#:]*)*")
 _IN_FLOW = lazy(r"(?:[\w./^$(+;]|-(?=[\w-]))[^#:?,\[\]{}]*")

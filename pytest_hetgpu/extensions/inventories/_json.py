@@ -12,7 +12,7 @@ from pytest_hetgpu.model.messages import show
 
 _BLANK = re.compile(r"[ \t\n\r]*")
 _DECODER = json.JSONDecoder()
-# A line is found by reading the text again up to there.
+# Finding a line reads the text again up to it.
 _MOST_LINES = 300
 
 Path = Sequence[str | int]

@@ -25,7 +25,7 @@ from pytest_hetgpu.model.kubernetes import GPUS
 _MARKS = {"cuda": ("nvidia.com/gpu.present", "nvidia.com/gpu.product"), "rocm": ("amd.com/gpu.device-id",)}
 _AMD = ("amd.com/gpu.", "beta.amd.com/gpu.")
 _OURS = "hetgpu/hardware"
-# By these a site names its kinds of nodes: pools of EKS, GKE, AKS and RunAI, and types of machines.
+# Labels for kinds of nodes: pools of EKS, GKE, AKS and RunAI, and types of machines.
 _GROUPS = (
     *("eks.amazonaws.com/nodegroup", "cloud.google.com/gke-nodepool", "agentpool"),
     *("kubernetes.azure.com/agentpool", "node.kubernetes.io/instance-type", "run.ai/node-pool", "run.ai/type"),

@@ -26,7 +26,7 @@ from pytest_hetgpu.extensions.inventories.base import (
 )
 from pytest_hetgpu.model.messages import show
 
-# What no job is started on, by whatever states stand beside it; sinfo puts signs behind a state that say the same.
+# States without new jobs, whatever the other states are. sinfo appends signs with the same meaning to a state.
 _UNUSABLE = {
     *(
         "DOWN",
@@ -54,7 +54,7 @@ _UNUSABLE = {
     *("DRNG", "COMPLETING_FAIL", "UNK", "FUTR", "INVAL"),
 }
 _SIGNS = {"*": "does not respond", "~": "is powered off", "%": "is powering off", "$": "is reserved for maintenance"}
-# A type may begin with a digit (1080ti, 3g.20gb); one of digits alone (3090) is told from a number by what follows.
+# A type may begin with a digit (1080ti, 3g.20gb); a type of digits alone (3090) is recognised by the following text.
 _GRES = re.compile(
     r"gpu(?::(?P<type>(?![0-9]+(?:[(,]|$))[^:,()]+))?(?::(?P<count>[0-9]+))?(?:\([^()]*\))?(?=[, ]|$)", re.ASCII
 )
@@ -272,7 +272,7 @@ def _of_table(columns: list[str], rows: list[str], header: int) -> Iterable[_Nod
     count = 0
     for line, row in enumerate(rows[header:], header + 1):
         cells = row.split(None, len(columns) - 1)
-        # A partition without nodes has nothing where their names would stand.
+        # A partition without nodes has no names in this column.
         nobody = columns[-1:] == ["names"] and len(cells) == len(columns) - 1 and "n/a" in cells
         if nobody or not cells or cells == rows[header - 1].split():
             continue

@@ -22,7 +22,7 @@ from pytest_hetgpu.extensions.inventories.base import (
 )
 from pytest_hetgpu.model.messages import show
 
-# What ends the name of an output that holds addresses; the longest that fits is taken off.
+# Suffixes of names of outputs that hold addresses; the longest match is removed.
 _ADDRESS = re.compile(
     r"^(?:(?P<what>.+?)[_-])??(?P<way>(?:(?P<side>public|private|internal|external)[_-])?"
     r"(?:ipv?[46]?s?|ip[_-]address(?:es)?|address(?:es)?|hosts?|hostnames?|dns(?:[_-]names?)?|nodes?))$"

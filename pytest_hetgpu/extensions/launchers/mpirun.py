@@ -65,7 +65,7 @@ def _alone(start: LaunchRequest) -> dict[str, str]:
 def _open_mpi(start: LaunchRequest, groups: Sequence[Group]) -> list[str]:
     hosted = _hosted(start.contexts)
     tokens = ["--allow-run-as-root"] if start.root else []
-    # Where hosts are given, so are their slots.
+    # Given hosts have slots.
     if not hosted and _ranks(start.contexts) > start.cores:
         tokens += ["--oversubscribe"] if 0 < start.stack.major < 5 else ["--map-by", ":OVERSUBSCRIBE"]
     tokens += _daemons(start)
@@ -81,7 +81,7 @@ def _daemons(start: LaunchRequest) -> list[str]:
     ssh = [option, "plm_rsh_agent" if old else "plm_ssh_agent", f"ssh -F {start.ssh_config}"]
     device = [option, "oob_tcp_if_include" if old else "prte_if_include", start.netdev]
     prefix = ["--prefix", start.prefix] if start.prefix else []
-    # Each daemon binds its first rank to core 0: on one host all of them, and 8 bytes take 4.6 ms instead of 10 us.
+    # Each daemon binds its first rank to core 0. On one host they share it: 8 bytes take 4.6 ms instead of 10 us.
     unbound = ["--bind-to", "none"] if start.shared else []
     return [
         *(ssh if start.ssh_config else ()),

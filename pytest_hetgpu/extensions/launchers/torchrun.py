@@ -34,7 +34,7 @@ class Torchrun(Launcher):
         return f"takes no MCA parameters; this cell sets {names}" if names else None
 
     def environment(self, meeting: Rendezvous) -> Mapping[str, str]:
-        # Before each line of --tee stands the rank among all, not the one on its node, which two nodes share.
+        # The prefix of each line of --tee is the global rank. Local ranks repeat on every node.
         return {"TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE": "[${role_name}${rank}]:"}
 
     def command(self, start: LaunchRequest) -> Command:

@@ -24,7 +24,7 @@ _PATHS = (
     "{site}/torch/lib/libtorch_python.so",
     "{site}/mpi4py/MPI.cpython*.so",
 )
-# glibc's loader, of a library and of a version of a symbol; musl's.
+# Messages of glibc's loader about a library and about a symbol version; message of musl's.
 _MISSING = re.compile(
     r"^\s*(\S+) => not found|(?<=: version `)([^']+)(?=' not found)|^Error loading shared library ([^\s:]+):",
     re.MULTILINE,

@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from pytest_hetgpu.extensions.probes.base import Probe, RawFacts, first
 from pytest_hetgpu.model.facts import Fact, Facts, absent, found, unknown
 
-# What mpi4py's wheels call their modules, by the number of the MPI's library (mpi4py/_mpiabi.py).
+# Module names in mpi4py's wheels by the number of the MPI's library (mpi4py/_mpiabi.py).
 _ABIS = {"libmpi.so.40": "openmpi", "libmpi.so.12": "mpich"}
 
 

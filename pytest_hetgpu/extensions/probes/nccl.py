@@ -9,7 +9,7 @@ from pytest_hetgpu.extensions.probes.base import Probe, RawFacts, first, or_abse
 from pytest_hetgpu.model.facts import Fact, Facts, absent, found, unknown
 
 _NUMBERS = ("NCCL_MAJOR", "NCCL_MINOR", "NCCL_PATCH")
-# A wheel of PyTorch brings its own: NCCL as the package nvidia-nccl-cuXX, RCCL inside torch/lib.
+# A wheel of PyTorch contains its own: NCCL as the package nvidia-nccl-cuXX, RCCL inside torch/lib.
 _NCCL = ("{lib}/libnccl.so.2", "{site}/nvidia/nccl/lib/libnccl.so.2")
 _RCCL = ("{lib}/librccl.so.1", "{site}/torch/lib/librccl.so*")
 

@@ -9,7 +9,7 @@ from pytest_hetgpu.extensions.probes.base import Probe, RawFacts, or_unknown
 from pytest_hetgpu.model.facts import Facts, absent, found, unknown
 
 _NET = "/sys/class/net"
-# Ends of wires that belong to containers, and queues: no job talks over them by these names.
+# Ends of containers' veth pairs, and queues. No job uses them by these names.
 _NOT_OURS = ("veth", "ifb")
 _DEVTYPE = re.compile(r"^DEVTYPE=(\w+)$", re.MULTILINE)
 _IFF_UP, _IFF_LOOPBACK = 0x1, 0x8  # linux/if.h

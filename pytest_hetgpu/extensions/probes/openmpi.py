@@ -11,7 +11,7 @@ from pytest_hetgpu.model.facts import Facts, absent, found, unknown
 
 _FRAMEWORKS = ("pml", "btl", "mtl", "coll", "accelerator")
 _COMPONENT = re.compile(rf"mca_({'|'.join(_FRAMEWORKS)})_(\w+?)(?:_component|\.so)")
-# Where modules lie from the folder of libmpi: upstream, and Debian.
+# Module folders relative to libmpi: upstream, and Debian.
 _MODULES = ("openmpi", "openmpi/lib/openmpi3", "openmpi/lib/openmpi")
 
 

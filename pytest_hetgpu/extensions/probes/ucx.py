@@ -7,8 +7,8 @@ from pathlib import PurePosixPath
 from pytest_hetgpu.extensions.probes.base import Probe, RawFacts, first, or_absent, or_unknown
 from pytest_hetgpu.model.facts import Fact, Facts, absent, found, unknown
 
-# Asks the library that ranks load: ucp_get_version_string(), and with ucp_lib_query() the most that a thread may do,
-# which is UCS_THREAD_MODE_MULTI (2) only where UCX was built with --enable-mt (ucp/api/ucp.h, ucp_context.c).
+# Calls the library that ranks load: ucp_get_version_string(), and ucp_lib_query() for the highest thread mode. That is
+# UCS_THREAD_MODE_MULTI (2) only if UCX was built with --enable-mt (ucp/api/ucp.h, ucp_context.c).
 _ASK = """
 import ctypes, sys
 class Attr(ctypes.Structure):

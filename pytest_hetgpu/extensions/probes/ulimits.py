@@ -7,8 +7,8 @@ from pytest_hetgpu.model.facts import Fact, Facts, absent, found, unknown
 
 _SYS_PTRACE = 19  # linux/capability.h
 _SECCOMP = {"0": "none", "1": "strict", "2": "filter"}  # proc(5), Seccomp
-# What UCX's cma and Open MPI's smsc/cma do between two ranks: one process reads the memory of another, which allowed it
-# to everybody (PR_SET_PTRACER, "Yama", with -1) as both libraries do. The reader is no ancestor, as a rank is none.
+# UCX's cma and Open MPI's smsc/cma between two ranks: one process reads the memory of another. Both libraries allow
+# every reader (PR_SET_PTRACER, "Yama", with -1). The reader is no ancestor, and neither is a rank.
 _CMA = """
 import ctypes, os, sys
 class Part(ctypes.Structure):

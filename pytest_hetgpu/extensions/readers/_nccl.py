@@ -26,7 +26,7 @@ TYPES = {"char": "int8", "int": "int32", "half": "float16", "float": "float32", 
 _PROGRAM = re.compile(r"([a-z_]+?)(?:_perf)?(?:_mpi)?")
 
 _GBS = "GB/s"
-# What each column gives: the figure's name, its unit, and what turns it into that.
+# Each column's metric, unit, and factor into that unit.
 COLUMNS = {
     "time": ("latency", "s", 1e-6),
     "cputime": ("cpu_time", "s", 1e-6),

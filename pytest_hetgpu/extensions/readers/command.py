@@ -50,7 +50,7 @@ class CommandParser(OutputParser):
             self._length += len(line)
             if self._length <= _LONGEST_DOCUMENT:
                 self._json.append(line)
-        # RE2 takes text that is UTF-8; half of a surrogate pair is none.
+        # RE2 accepts UTF-8 only; half of a surrogate pair is not UTF-8.
         text = line[:_LONGEST_LINE].encode(errors="replace").decode()
         if self._failure and not self._failed and self._failure.search(text):
             self._failed = text.strip()[:200] or "the pattern of failure was found"
@@ -71,7 +71,7 @@ class CommandParser(OutputParser):
 
     @staticmethod
     def meaning_of_exit(code: int, reading: BenchmarkResult) -> ExitMeaning | None:
-        # A program that ends badly need not have come to where it says that it succeeded.
+        # A failed program may have ended before its message of success.
         if code:
             return ExitMeaning(Kind.ERROR, f"exit code {code}")
         found = OutputParser.meaning_of_exit(code, reading)

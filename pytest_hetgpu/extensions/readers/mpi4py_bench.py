@@ -20,7 +20,7 @@ from pytest_hetgpu.model.records import MessagePoint
 
 _HEADER = re.compile(r"# Size \[B\]  (?P<column>Bandwidth \[MB/s\]|Tasks/s)(?P<statistics> \| Time Mean \[s\] .*)?")
 _WORKERS = re.compile(r"# (\w+) - (\d{1,9}) workers, (\d{1,9}) tasks/worker")
-# The sign between mean and deviation is not ASCII, and may come out as anything.
+# The sign between mean and deviation is not ASCII. Its encoding may be broken.
 _ROW = re.compile(r"(?P<size>\d+)\s+(?P<value>\S+)(?: \| (?P<mean>\S+) \S{1,8} (?P<deviation>\S+)\s+(?P<samples>\d+))?")
 _RING = re.compile(r"time for (\d+) loops = (\S+) seconds \((\d+) processes, (\d+) bytes\)")
 _HELLO = re.compile(r"Hello, World! I am process +(\d+) of (\d+) on ")
@@ -79,7 +79,7 @@ class Mpi4pyBenchParser(OutputParser):
             self.notes.add(f"{self.request.ranks} ranks were asked for, {self._hello} said hello")
         elif self._headers > 1:
             self.notes.add(f"{self._headers} jobs printed into one output")
-        # The warning may come before or after the line: stderr has a way of its own.
+        # The warning is on stderr, so it may be before or after the line.
         wrong = 1 if self._failed else 0
         rows = tuple(replace(row, wrong=wrong) if row.operation == "ringtest" else row for row in self.rows)
         return BenchmarkResult(self.tool, "", rows, self.notes.texts, (self._failed,) if self._failed else ())

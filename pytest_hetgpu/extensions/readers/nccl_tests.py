@@ -35,7 +35,7 @@ _DEVICE = re.compile(r"#\s+Rank\s+(\d+)\s+(?:Group\s+(\d+)\s+)?Pid\s+\d+ on\s+\S
 _FOOTER = re.compile(r"# ?Out of bounds values\s+: (\d+) (OK|FAILED)")
 _SLOW = re.compile(r"# ?Avg bus bandwidth\s+: \S+ FAILED")
 
-# A line of NCCL's log that begins behind a row's last cell so far.
+# A line of NCCL's log that begins behind the last printed cell of a row.
 _LOGGED = re.compile(r"(?<=[\dA])[A-Za-z][\w.-]{0,100}:\d+:\d+ \[\d+\] NCCL ")
 
 _BASE = ("size", "count", "type", "redop", "root")
@@ -122,7 +122,7 @@ class NcclTestsParser(OutputParser):
                 return ExitMeaning(Kind.SLOW, "slower than NCCL_TESTS_MIN_BW")
         if not code:
             return None
-        # rccl-tests knows 0 and 1 only.
+        # rccl-tests has 0 and 1 only.
         known = _CODES.get(code) if reading.tool == "nccl-tests" else None
         return (
             ExitMeaning(known[0], f"exit code {code}: {known[1]}")

@@ -43,7 +43,7 @@ _COLUMN = re.compile(
     r"|P\d{1,3} Tail (?:Lat\(us\)|BW\(MB/s\))"
 )
 _US, _MB = 1e-6, 1e-3
-# What a column is called here, its unit, and what turns it into that.
+# Each column's metric, unit, and factor into that unit.
 _FIGURES = {
     "Avg Latency(us)": ("latency", "s", _US),
     "Latency (us)": ("latency", "s", _US),
@@ -80,7 +80,7 @@ _PROGRAMS = {
     "fop": "fetch_and_op",
 }
 
-# The first that a title holds, in lower case, is the operation.
+# The first of these in a lower-case title is the operation.
 _OPERATIONS = (
     ("reduce_scatter_block", "reduce_scatter_block"),
     ("reduce_scatter", "reduce_scatter"),
@@ -124,7 +124,7 @@ class OsuParser(OutputParser):
             return name or cls.tool
         if one_sided := _ONE_SIDED.fullmatch(name):
             return _PROGRAMS.get(one_sided[1], one_sided[1])
-        # Titles have these parts in this order, program names have not.
+        # Titles have these parts in this order, program names do not.
         neighbor = "neighbor_" if "neighbor_" in name else ""
         base = _PROGRAMS.get(found["base"], found["base"])
         return f"{neighbor}{found['i']}{base}{found['persistent']}"
@@ -177,7 +177,7 @@ class OsuParser(OutputParser):
         ]
         self._operation = "".join(parts) or self.request.operation
         self._several = "multiple" in title
-        # What a build of 5.x puts over NCCL is another program than MPI's.
+        # Programs over NCCL of a build of 5.x are not those over MPI.
         tool = self.tool if library.startswith("MPI") else f"{self.tool}-{library.lower()}"
         self._reading = replace(
             self._reading, tool=tool, version=found["version"] or "", memory=(found["memory"] or "").lstrip("-").lower()
@@ -195,7 +195,7 @@ class OsuParser(OutputParser):
             return
         cells = dict(zip(self._columns, tokens, strict=True))
         if cells.get("Validation", "N/A") not in _CHECKS:
-            # Builds that log each wrong element do it among the rows: its position, and two values.
+            # Some builds log each wrong element between the rows: its position, and two values.
             self.notes.add("lines of numbers whose check says neither Pass nor Fail: no rows", line)
             return
         size = whole(cells["Size"]) if "Size" in cells else 0

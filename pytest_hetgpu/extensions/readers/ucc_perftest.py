@@ -31,7 +31,7 @@ _SETTING = re.compile(r"(Collective|Memory type|Datatype|Data type|Inplace|Itera
 _HEADER = re.compile(r"Count +Size +Time, us(?P<bandwidth> +(?:Bus )?Bandwidth, GB/s)?\s*")
 _STATISTICS = {"avg min max": False, "avg min max avg max min": True}
 _PER_RANK = {"allgather", "allgatherv", "gather", "gatherv"}
-# Whose size was a block, and is the whole since 1.5.
+# Collectives whose size was a block, and is the whole since 1.5.
 _CHANGED = {"alltoall", "alltoallv", "reduce_scatter", "reduce_scatterv", "scatter", "scatterv"}
 _NAMES = {"bcast": "broadcast"}
 
@@ -55,7 +55,7 @@ class UccPerftestParser(OutputParser):
     def feed(self, line: str, number: int = 0) -> None:
         text = line[:LONGEST_LINE].rstrip()
         if found := _SETTING.match(text):
-            # The last `small` before the table is that of the iterations.
+            # The last `small` before the table is the number of iterations.
             self._settings[found[1].strip()] = found[2]
         elif found := _HEADER.fullmatch(text.strip()):
             self._header, self._columns = number or 1, 8 if found["bandwidth"] else 5
@@ -98,7 +98,7 @@ class UccPerftestParser(OutputParser):
             value = self.figure(name, token, line, 1e-6)
             if value is not None:
                 figures[name] = Quantity(value, "s")
-        # Of gather and scatter only the slowest rank's is printed.
+        # For gather and scatter only the slowest rank's is printed.
         if self._columns == 8 and tokens[5] != "N/A" and self.request.ranks != 1:
             value = self.figure("busbw", tokens[5], line)
             if value is not None:

@@ -103,11 +103,11 @@ class UcxPerftestParser(OutputParser):
         ended = bare.startswith("Final:")
         tokens = bare.removeprefix("Final:").split(",") if self._csv else bare.removeprefix("Final:").split()
         names = max(self._csv - 1, 0)
-        # `-f` puts the test's name first, which only a batch has.
+        # `-f` prints the test's name first. Only a batch has names.
         if not self._csv and tokens and not _like_number(tokens[0]):
             names = 1
         numbers = [token if self._csv else token.replace(",", "") for token in tokens[names:]]
-        while len(numbers) > 4 and not _like_number(numbers[-1]):  # what `-X` adds
+        while len(numbers) > 4 and not _like_number(numbers[-1]):  # columns of `-X`
             numbers.pop()
         if not numbers or not all(map(_like_number, numbers)):
             return
@@ -129,7 +129,7 @@ class UcxPerftestParser(OutputParser):
             self.notes.add("the test did not end: its rows are of its first seconds", line)
             return
         if self._batch:
-            # The header's word for the time is that of no test there is, and a test's size is in the batch file.
+            # The header fits none of the tests, and their sizes are in the batch file.
             self.notes.add("a batch: kind and message size of its tests are not printed, its rows are not read", line)
             return
         size = self._size()

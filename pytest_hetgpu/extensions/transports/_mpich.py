@@ -48,7 +48,7 @@ class MpichSummary:
 
     def feed(self, line: str) -> None:
         """Read a line of the summary, or a rank's greeting for the number of ranks."""
-        # Ranks print in pieces, so that one line may hold the beginnings of several.
+        # Ranks print in pieces, so one line may contain the beginnings of several.
         self._local.update((int(rank), int(local)) for rank, local in _LOCAL.findall(line))
         provider, size = _PROVIDER.search(line), _SIZE.search(line)
         if provider:

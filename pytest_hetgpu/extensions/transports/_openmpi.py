@@ -22,11 +22,11 @@ from pytest_hetgpu.model.transport_classes import OFF_HOST, ON_HOST, UNKNOWN, Co
 VENDOR = "Open MPI"
 _SHOW_5 = {"ompi_display_comm": "mpi_init"}
 _SHOW_4 = {"pml_base_verbose": "10", "btl_base_verbose": "1", "opal_common_ofi_verbose": "1"}
-# What release 5 calls sm was vader before; the sm of release 4 is a stub that only says so.
+# sm of release 5 was vader before. sm of release 4 is a stub that only prints this.
 _SM_4, _SM_5 = "vader", "sm"
 
 _SUMMARY = re.compile(r"^\s*(on-host|off-host):\s+(all|most) connections are (.+?)\s*$")
-# Below "Exceptions:", what each host with a connection unlike most has: `  host 1: [2x tcp] [1x ucx=posix;memory]`.
+# Below "Exceptions:", the connections of each host that differs from most: `  host 1: [2x tcp] [1x ucx=posix;memory]`.
 _EXCEPTION = re.compile(r"^\s*host \d+:((?: \[\d+x [^\]]+\])+)\s*$")
 _EXCEPTED = re.compile(r"\[(\d+)x ([^\]]+)\]")
 _PML = re.compile(r"\] selected (\w+) best priority \d")

@@ -59,7 +59,7 @@ class MpiTransportParser:
             "ucx": lanes,
             "cm": _single(f"ofi/{name}" for name in self._layers.providers),
         }
-        # Without a word on the selected layer OFI's provider is only a candidate.
+        # If the log does not show the selected layer, OFI's provider is only a candidate.
         selected = self._layers.pml or {"ob1", "ucx"}
         return set().union(*(layers.get(name, _single((name,))) for name in selected))
 

@@ -20,7 +20,7 @@ DEBUG = {"UCX_LOG_LEVEL": "debug"}
 
 _VERSION = re.compile(r"\bUCX\s+INFO\s+Version (\d[\w.]*)")
 _LANES = re.compile(r"\bUCX\s+INFO\s.*?\b(?:(intra-node |inter-node )?cfg#\d+|ep_cfg\[\d+\]:)\s+tag\(([^()]*)\)")
-# Shared memory that messages are copied through, and that which reaches the memory of the other process.
+# Shared memory for copies of messages, and transports that reach the memory of the other process.
 _COPIED = frozenset(("ucx/posix", "ucx/sysv"))
 _MAPPED = frozenset(("ucx/cma", "ucx/knem", "ucx/xpmem", "ucx/cuda_ipc", "ucx/rocm_ipc", "ucx/ze_ipc"))
 _PATHS = {"intra-node ": ON_HOST, "inter-node ": OFF_HOST}

@@ -84,7 +84,7 @@ class NcclChannels:
             pair = (-1, -1)
         self._pairs.setdefault(pair, set()).add(f"nccl/{by if over == 'net' and by else over}".replace(" ", "-"))
         if channel[1]:
-            # Both ends of a network log it, the receiver by that word; the sender logs the rest.
+            # Both ends of a network connection log it. The receiver's line has that word.
             self._hosts.setdefault(pair[channel[4] == "receive"], set()).add(channel[1])
 
     @property
@@ -100,7 +100,7 @@ class NcclChannels:
         return frozenset(connection(self._path(pair), seen) for pair, seen in self._pairs.items())
 
     def _path(self, pair: tuple[int, int]) -> str:
-        # Ranks are counted anew in each communicator, so a number may stand for several hosts.
+        # Each communicator numbers its ranks from 0, so a number may mean several hosts.
         hosts = [self._hosts.get(rank, set()) for rank in pair]
         if any(len(each) != 1 for each in hosts):
             return UNKNOWN

@@ -45,8 +45,8 @@ _GROUPS = {
     "rocm": ("rocm_*",),
     "ze": ("ze_*",),
 }
-# Classes of UCX's transports (UCT_TL_DEFINE_ENTRY in src/uct) and groups. `cuda`, `rocm` and `ze` ask for whatever
-# moves device memory, which on one host may be a copy or a mapping; `X:aux` only makes connections.
+# Classes of UCX's transports (UCT_TL_DEFINE_ENTRY in src/uct) and groups. `cuda`, `rocm` and `ze` select
+# all transports for device memory, on one host a copy or a mapping. `X:aux` only establishes connections.
 _KINDS = {
     re.compile(r"all|any"): ANY,
     re.compile(r"self|(cuda|rocm|gdr|ze)_copy|(rocm|ze)_gdr|cuda|rocm|ze|.+:aux"): NO_CARRIER,
@@ -56,7 +56,7 @@ _KINDS = {
 }
 _WITHIN = {"posix", "sysv", "cma", "knem", "xpmem", "mm", "sm", "shm", "all", "any"}
 # From 1.19 on UCX looks up a route to the other rank, and loopback has none in the main table. MPICH 5 and Open MPI 5
-# bring such a release in their wheels, Open MPI 4 brings 1.18.
+# contain such a release in their wheels, Open MPI 4 contains 1.18.
 _ROUTED_SINCE = 5
 
 
@@ -115,12 +115,12 @@ class Ucx(Transport):
         device = self.interface(node)
         if device and device.name:
             env[self.interface_setting] = device.name
-        # UCX leaves bridges out from 1.16 on, even one that is named; releases before warn of the variable.
+        # From 1.16 on UCX excludes bridges, even named ones. Older releases warn about the variable.
         if device and "bridge" in {device.kind, *map(kind_of, device.name.split(","))}:
             env["UCX_TCP_BRIDGE_ENABLE"] = "y"
         if stack.vendor == _mpich.VENDOR:
             return _mpich.pinned("ucx", env)
-        # Open MPI lets UCX in for RDMA-class transports only, unless told otherwise.
+        # By default Open MPI enables UCX for RDMA-class transports only.
         mca = {"pml": "ucx", "opal_common_ucx_tls": "any", "opal_common_ucx_devices": "any"}
         return _openmpi.pinned(stack, mca, env)
 

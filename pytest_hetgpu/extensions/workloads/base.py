@@ -16,8 +16,8 @@ from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.sizes import parse_sizes, show_size
 
 ITEM_BYTES = {"int8": 1, "uint8": 1, "int32": 4, "int64": 8, "float16": 2, "float32": 4, "float64": 8}
-SUMMED = tuple(name for name in ITEM_BYTES if name != "float16")  # which MPI has no type for; it can be moved
-# Every rank adds 1 or more, and what overflows is summed by each library in its own way.
+SUMMED = tuple(name for name in ITEM_BYTES if name != "float16")  # MPI has no type for it; it can only be moved
+# Every rank adds 1 or more, and each library handles an overflow in its own way.
 MOST_SUMMED = {"int8": 127, "uint8": 255}
 REDUCED_IN_PLACE = ("allreduce", "reduce")
 """Operations that torch.distributed has in place only."""

@@ -62,7 +62,7 @@ class CommandWorkload(ExternalWorkload):
     def external_program(self, ranks: int) -> ExternalProgram:
         asked = {name: getattr(self.settings, name) for name in CommandSettings.model_fields}
         told = CommandSettings.model_construct(**asked).model_dump_json(exclude_defaults=True)
-        # What it must show is in its patterns, not in points.
+        # Its patterns hold the requirements, not its points.
         return replace(super().external_program(ranks), settings=told, check=False, proof=self.settings.mpi)
 
     def row_ranks(self, ranks: int) -> int | None:

@@ -65,7 +65,7 @@ class Mpi4pyBench(ExternalWorkload):
             return ("helloworld",)
         if asked.benchmark == "ringtest":
             return "ringtest", "-n", str(sizes[0]), "-l", loops, "-s", skips
-        # Left to itself it takes fewer for large messages.
+        # By default it uses fewer for large messages.
         often = [("--loop", loops), ("--loop-large", loops), ("--loop-huge", loops)]
         often += [("--skip", skips), ("--skip-large", skips), ("--skip-huge", skips)]
         tokens = [token for option in often for token in option]
