@@ -42,7 +42,7 @@ def explain(log: Path, knowledge: KnownFailures) -> Explanation:
     texts = passages(log, knowledge.texts if found else knowledge.harmless_texts)
     common = Explanation(
         outcome=found[0].kind if found else _without_failure(heard),
-        noise=tuple(_quoted(log, noise) for noise in knowledge.noise(texts)),
+        noise=tuple(_quoted(log, noise) for noise in knowledge.harmless_texts_in(texts)),
         versions=heard.versions,
         exits=heard.exits,
         lines=heard.lines,
@@ -51,7 +51,7 @@ def explain(log: Path, knowledge: KnownFailures) -> Explanation:
     if not found:
         return common
     words = replace(found[0], primary_line=plain(found[0].primary_line))
-    known = knowledge.about(words, texts, heard.versions, others=found[1:])
+    known = knowledge.known_causes(words, texts, heard.versions, others=found[1:])
     return replace(common, signature=found[0], others=found[1:], known=known)
 
 

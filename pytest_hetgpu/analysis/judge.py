@@ -82,7 +82,7 @@ def _known(
     present = passages(output, knowledge.texts)
     facts = {**job.demand.facts, **evidence.facts}
     others = _others(evidence, signature)
-    return knowledge.about(signature, present, facts, job.demand.capabilities, others)
+    return knowledge.known_causes(signature, present, facts, job.demand.capabilities, others)
 
 
 def judge(
@@ -138,7 +138,9 @@ def judge_case(
         signature=signature,
         expectation=ruling.expectation,
         findings=findings,
-        measurements=evidence.told.measurements if evidence.told else (*measurements(evidence.rows), *evidence.figures),
+        measurements=evidence.program_output.measurements
+        if evidence.program_output
+        else (*measurements(evidence.rows), *evidence.figures),
         transports=evidence.transports,
         carried=by_path(with_paths(evidence.connections, job.nodes)),
         stack=_stack(evidence),

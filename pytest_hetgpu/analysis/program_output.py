@@ -35,7 +35,7 @@ def interpreted(demand: Requirements, result: RunResult, evidence: Evidence) -> 
     exited = _exited(kind, reading, result, evidence)
     versions = _versions(foreign, reading, output.starts, evidence)
     told = ProgramOutput(
-        reading=reading,
+        result=reading,
         tool=_tool(foreign, reading, versions.get(_fact(reading.tool), "")),
         memory=reading.memory or foreign.memory,
         exited=exited,
@@ -54,7 +54,7 @@ def interpreted(demand: Requirements, result: RunResult, evidence: Evidence) -> 
         transports=ours,
         connections=connections,
         versions={**evidence.versions, **versions},
-        told=told,
+        program_output=told,
     )
 
 
@@ -66,7 +66,7 @@ def _read(
     try:
         reader = kind(asked, kind.Settings.model_validate_json(foreign.settings))
     except (NotHere, ValueError) as error:
-        return BenchmarkResult(kind.tool, complaints=(f"the output cannot be read here: {error}",))
+        return BenchmarkResult(kind.tool, warnings=(f"the output cannot be read here: {error}",))
     for line, number in output.lines():
         reader.feed(line, number)
     return reader.finish()
@@ -86,7 +86,7 @@ def _exited(
         return kind.meaning_of_stop(reading) if returned else kind.meaning_of_exit(0, reading)
     code = next((ended.code for ended in evidence.exits if ended.code), returned)
     found = kind.meaning_of_exit(code, reading)
-    if found and found.why == reading.unsaid and result.lost:
+    if found and found.why == reading.missing_success and result.lost:
         # mpirun may end with 0 though a node is gone, and with it what its ranks would have said.
         return ExitMeaning(Kind.ERROR, found.why)
     return found

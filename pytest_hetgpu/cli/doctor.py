@@ -16,14 +16,14 @@ from urllib.parse import quote, urlsplit
 
 from pytest_hetgpu.cli.hosts import extensions_listed, listed, listed_json
 from pytest_hetgpu.cluster.inspect import Look, collect, groups
-from pytest_hetgpu.cluster.preflight.check import standing
+from pytest_hetgpu.cluster.preflight.check import machine_warnings
 from pytest_hetgpu.cluster.preflight.warning import PreflightWarning
 from pytest_hetgpu.config.inventory.inventory import HERE, LOCAL, Host, Inventory
 from pytest_hetgpu.config.inventory.sources import kind_of
 from pytest_hetgpu.errors import NotHere, UsageError
 from pytest_hetgpu.extensions.runtimes.base import key_trouble, testinfra_host
 from pytest_hetgpu.extensions.stacks.base import stack_names
-from pytest_hetgpu.model.facts import Environment, Fact, State
+from pytest_hetgpu.model.facts import Environment, Fact, FactState
 from pytest_hetgpu.model.job import Hardware, Stack
 from pytest_hetgpu.planning.matrix_set import MatrixSet, RunInputs
 from pytest_hetgpu.store.redaction.redact import redact
@@ -52,7 +52,7 @@ USUAL_STACK = Hardware("").stack
 MOST_AT_ONCE = 16
 LOOK_TIMEOUT = 20.0
 _BYTES = ("memory", "memlock", "shm")
-_MARKS = {State.ABSENT: "-", State.UNKNOWN: "?"}
+_MARKS = {FactState.ABSENT: "-", FactState.UNKNOWN: "?"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +125,10 @@ def diagnose(
         return Diagnosis(name, trouble=trouble)
     folders = (*prefixes, *(stack.prefix for stack in stacks if stack.prefix))
     environment = collect(reach(way), Look(folders, timeout=LOOK_TIMEOUT))
-    if all(fact.state is State.UNKNOWN for fact in environment.facts.values()):
+    if all(fact.state is FactState.UNKNOWN for fact in environment.facts.values()):
         why = next((fact.why for fact in environment.facts.values()), "nothing was looked at")
         return Diagnosis(name, environment, trouble=why)
-    return Diagnosis(name, environment, standing(environment, name), stacks)
+    return Diagnosis(name, environment, machine_warnings(environment, name), stacks)
 
 
 def _places(inventory: Inventory) -> dict[Way, list[tuple[str, Host]]]:
@@ -179,7 +179,7 @@ def render(diagnoses: Sequence[Diagnosis], width: int | None = None) -> Iterator
 
 def _subject(title: str, facts: Mapping[str, Fact], width: int) -> Iterator[str]:
     """A subject in one line where nothing of it is there, else with a line for each fact."""
-    if all(fact.state is State.ABSENT for fact in facts.values()):
+    if all(fact.state is FactState.ABSENT for fact in facts.values()):
         why = next(iter(facts.values())).why
         yield f"  {title}: -{f' ({why})' if why else ''}"
         return

@@ -319,9 +319,9 @@ class Recorder:
     def _feared(self, cluster: Cluster) -> PreflightWarning | None:
         if self.preflight != "strict":
             return None
-        from pytest_hetgpu.cluster.preflight.check import decisive
+        from pytest_hetgpu.cluster.preflight.check import deciding_warning
 
-        return decisive(cluster.concerns)
+        return deciding_warning(cluster.concerns)
 
     def release(self) -> None:
         """The cell is over: nodes that a crash, a hang or a kill has been on are not for the next one."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 Value = str | tuple[str, ...]
 
 
-class State(str, enum.Enum):
+class FactState(str, enum.Enum):
     """The state of a fact: found, absent, or not determinable."""
 
     FOUND = "found"
@@ -28,7 +28,7 @@ class Fact:
 
     """
 
-    state: State
+    state: FactState
     value: Value | None = None
     why: str = ""
 
@@ -45,17 +45,17 @@ class Fact:
 
 def found(value: Value, why: str = "") -> Fact:
     """Make the fact that the thing exists."""
-    return Fact(State.FOUND, value, why)
+    return Fact(FactState.FOUND, value, why)
 
 
 def absent(why: str = "") -> Fact:
     """Make the fact that the thing certainly does not exist."""
-    return Fact(State.ABSENT, None, why)
+    return Fact(FactState.ABSENT, None, why)
 
 
 def unknown(why: str) -> Fact:
     """Make the fact that existence or value could not be determined."""
-    return Fact(State.UNKNOWN, None, why)
+    return Fact(FactState.UNKNOWN, None, why)
 
 
 Facts = dict[str, Fact]
@@ -92,7 +92,7 @@ class Environment:
 
     def is_absent(self, name: str) -> bool:
         """Return whether the thing certainly does not exist."""
-        return self.fact(name).state is State.ABSENT
+        return self.fact(name).state is FactState.ABSENT
 
 
 class SkewRow(NamedTuple):
@@ -120,6 +120,6 @@ def _row(name: str, environments: Sequence[Environment]) -> SkewRow:
 
 def display(fact: Fact) -> str:
     """Format a fact for a table: its value, `-` for absent, `?` for unknown."""
-    if fact.state is State.UNKNOWN:
+    if fact.state is FactState.UNKNOWN:
         return "?"
-    return "-" if fact.state is State.ABSENT else fact.text or ""
+    return "-" if fact.state is FactState.ABSENT else fact.text or ""

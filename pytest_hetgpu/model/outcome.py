@@ -122,7 +122,7 @@ class ProgramOutput:
 
     """
 
-    reading: BenchmarkResult
+    result: BenchmarkResult
     tool: str
     memory: str = ""
     exited: ExitMeaning | None = None
@@ -161,7 +161,7 @@ class Evidence:
     figures: tuple[Measurement, ...] = ()
     devices: tuple[Device, ...] = ()
     lacks: tuple[str, ...] = ()
-    told: ProgramOutput | None = None
+    program_output: ProgramOutput | None = None
     ended: Mapping[int, float] = field(default_factory=dict)
     last_row: float | None = None
     connections: tuple[Connection, ...] = ()
@@ -169,7 +169,7 @@ class Evidence:
     @property
     def facts(self) -> dict[str, str]:
         """The facts for conditions: versions; `tool` and `memory` of a program of another project."""
-        told = {"tool": self.told.tool, "memory": self.told.memory} if self.told else {}
+        told = {"tool": self.program_output.tool, "memory": self.program_output.memory} if self.program_output else {}
         return {**self.versions, **{name: value for name, value in told.items() if value}}
 
 

@@ -68,12 +68,12 @@ class BenchmarkResult:
     tool: str = ""
     version: str = ""
     rows: tuple[BenchmarkRow, ...] = ()
-    complaints: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
     slow: bool = False
     memory: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
-    unsaid: str = ""
+    missing_success: str = ""
 
     @property
     def wrong(self) -> tuple[BenchmarkRow, ...]:
@@ -95,7 +95,7 @@ class BenchmarkResult:
         found = {row.point for row in self.rows if row.wrong is not None}
         return tuple(point for point in points if point not in found)
 
-    def basis(self, row: BenchmarkRow) -> tuple[object, ...]:
+    def comparison_key(self, row: BenchmarkRow) -> tuple[object, ...]:
         """Return the values that must be equal before two rows can be compared."""
         point = row.point
         return (self.tool, self.version, self.memory, row.operation, row.ranks, point.dtype, point.place)

@@ -197,7 +197,7 @@ class MatrixSet:
             found = self.stack(name)
             if isinstance(found, NotHere) and not even_if_absent:
                 raise found
-            stacks[name] = family_of(name).planned(name) if isinstance(found, NotHere) else found
+            stacks[name] = family_of(name).placeholder(name) if isinstance(found, NotHere) else found
         # A Slurm cluster shares its file systems, so its nodes have the stacks of this machine.
         for name in {kind.stack for kind in kinds if kind.runtime == "slurm"} - set(stacks):
             shared = self.stack(name)
@@ -210,7 +210,9 @@ class MatrixSet:
             try:
                 given = self.inventory.stacks.get(name)
                 family = family_of(name)
-                self._stacks[name] = family.at(name, given) if given else family.locate(name, self._candidates(name))
+                self._stacks[name] = (
+                    family.from_prefix(name, given) if given else family.locate(name, self._candidates(name))
+                )
             except NotHere as error:
                 self._stacks[name] = error
         return self._stacks[name]

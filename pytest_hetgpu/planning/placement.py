@@ -234,6 +234,6 @@ def _stack(kind: Hardware, host: Host, asked: str | None, site: SiteFacts, index
     prefix = host.prefix or kind.prefix
     if kind.runtime == "slurm" and not prefix and kind.stack in site.stacks:
         return site.stacks[kind.stack]
-    stack = family_of(kind.stack).elsewhere(kind.stack, prefix)
+    stack = family_of(kind.stack).on_other_node(kind.stack, prefix)
     sight = site.seen.get(index)
     return replace(stack, prefix=sight.prefix) if sight and sight.prefix else stack

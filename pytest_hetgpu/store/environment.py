@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_hetgpu.model.bandwidth import LinkReport
-from pytest_hetgpu.model.facts import Environment, Fact, SkewRow, State, skew
+from pytest_hetgpu.model.facts import Environment, Fact, FactState, SkewRow, skew
 from pytest_hetgpu.store.encode import RecordError, from_json, to_json
 from pytest_hetgpu.store.files import PRIVATE, make_folder, write_atomically
 from pytest_hetgpu.store.folder import LONGEST_NAME
@@ -177,4 +177,4 @@ def _wire(data: Mapping[str, Any]) -> LinkReport | None:
 def _read_fact(data: Mapping[str, Any]) -> Fact:
     value = data["value"]
     kept = tuple(map(str, value)) if isinstance(value, list) else None if value is None else str(value)
-    return Fact(State(data["state"]), kept, str(data.get("why", "")))
+    return Fact(FactState(data["state"]), kept, str(data.get("why", "")))

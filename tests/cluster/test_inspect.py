@@ -17,7 +17,7 @@ import pytest
 from pytest_hetgpu.cluster.inspect import Look, collect, groups, look_for, probes, program, read, request
 from pytest_hetgpu.extensions.registry import names
 from pytest_hetgpu.extensions.runtimes.base import testinfra_host as host_of
-from pytest_hetgpu.model.facts import Environment, Fact, SkewRow, State, absent, found, skew, unknown
+from pytest_hetgpu.model.facts import Environment, Fact, FactState, SkewRow, absent, found, skew, unknown
 from pytest_hetgpu.model.job import Hardware, Node, Stack
 
 
@@ -45,7 +45,7 @@ class Shell:
         return self.change(Said(done.returncode, done.stdout, done.stderr))
 
 
-def states(environment: Environment) -> set[State]:
+def states(environment: Environment) -> set[FactState]:
     return {fact.state for fact in environment.facts.values()}
 
 
@@ -55,7 +55,7 @@ def test_a_node_is_looked_at_in_one_command() -> None:
     assert shell.calls == 1
     assert environment.text("kernel")
     assert set(environment.facts) >= {name for probe in probes() for name in probe.provides}
-    assert states(environment) >= {State.FOUND, State.ABSENT}
+    assert states(environment) >= {FactState.FOUND, FactState.ABSENT}
 
 
 def test_a_testinfra_host_will_do(testinfra: None) -> None:
@@ -84,7 +84,7 @@ def test_a_greeting_before_the_answer_is_passed_over() -> None:
 )
 def test_without_an_answer_every_fact_is_unknown_and_says_why(said: Said, why: str) -> None:
     environment = collect(Shell(lambda _: said))
-    assert states(environment) == {State.UNKNOWN}
+    assert states(environment) == {FactState.UNKNOWN}
     assert all(fact.why.startswith(why) for fact in environment.facts.values())
     assert set(environment.facts) == {name for probe in probes() for name in probe.provides}
 
@@ -110,7 +110,7 @@ def test_one_probe_that_cannot_read_does_not_cost_the_others() -> None:
         '{"system": {"kernel": "6.1"}, "files": {"/sys/class/kfd/kfd/topology/nodes/1/properties": "a b"}}'
     )
     assert environment.text("kernel") == "6.1"
-    assert environment.fact("rocm.arch").state is State.UNKNOWN
+    assert environment.fact("rocm.arch").state is FactState.UNKNOWN
     assert "ValueError" in environment.fact("rocm.arch").why
 
 

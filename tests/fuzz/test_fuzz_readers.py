@@ -9,7 +9,7 @@ import pytest
 from pytest_hetgpu.analysis.logs.output import Output
 from pytest_hetgpu.extensions.readers.base import ParseRequest
 from pytest_hetgpu.extensions.registry import names
-from tests.extensions.readers.test_reading import NUMBERS, PIECES, TEXTS, reader, sound
+from tests.extensions.readers.test_output_parser import NUMBERS, PIECES, TEXTS, reader, sound
 from tests.fuzz.fuzzing import bounded, cases, damaged, fuzz, harmless
 
 SAMPLES = [text.encode() for text in TEXTS] + [b'{"results": [{"value": 1.5, "unit": "GB/s"}]}\n']
@@ -26,7 +26,7 @@ def check(path: Path, data: bytes, name: str) -> None:
         found.append(taking.finish())
     assert found[0].rows == found[1].rows
     sound(found[0])
-    for said in (*found[0].complaints, *found[0].failed, found[0].tool, found[0].version):
+    for said in (*found[0].warnings, *found[0].failed, found[0].tool, found[0].version):
         harmless(said)
     for row in found[0].rows:
         harmless(f"{row.operation}{row.point}")

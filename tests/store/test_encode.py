@@ -26,7 +26,7 @@ EVIDENCE = Evidence(
     rows=(Row("allreduce", MessagePoint(8, "float32"), 2, 20, 1e-5),),
     checks={0: {MessagePoint(8, "float32"): 0, MessagePoint(16, "int32"): 3}},
     done=frozenset({0, 1}),
-    told=ProgramOutput(
+    program_output=ProgramOutput(
         BenchmarkResult(
             "osu",
             "7.4",

@@ -13,7 +13,7 @@ from pytest_hetgpu.model.records import MessagePoint
 
 def lacks(demand: Requirements, foreign: ExternalProgram, told: ProgramOutput) -> Iterator[str]:
     """What was not measured, what was not verified, and what is wrong with the output itself."""
-    rows = [row for row in told.reading.rows if row.ranks in (None, foreign.ranks) or foreign.ranks is None]
+    rows = [row for row in told.result.rows if row.ranks in (None, foreign.ranks) or foreign.ranks is None]
     measured = [row.point for row in rows if row.figures]
     verified = [row.point for row in rows if row.wrong is not None]
     unmeasured = [point for point in demand.points if not _among(point, measured)]
@@ -22,13 +22,13 @@ def lacks(demand: Requirements, foreign: ExternalProgram, told: ProgramOutput) -
         yield f"{told.tool} measured nothing at {_some(unmeasured)}"
     if foreign.check and unverified:
         yield f"{told.tool} verified nothing at {_some(unverified)}"
-    yield from (f"{told.tool}: {complaint}" for complaint in told.reading.complaints)
+    yield from (f"{told.tool}: {complaint}" for complaint in told.result.warnings)
 
 
 def other_world(foreign: ExternalProgram, told: ProgramOutput) -> BenchmarkRow | None:
     """The first row that was measured with another number of ranks than was asked for."""
     asked = foreign.ranks
-    return next((row for row in told.reading.rows if asked and row.ranks not in (None, asked)), None)
+    return next((row for row in told.result.rows if asked and row.ranks not in (None, asked)), None)
 
 
 def _among(owed: MessagePoint, found: list[MessagePoint]) -> bool:

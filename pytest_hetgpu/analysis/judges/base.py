@@ -168,8 +168,8 @@ def owed(case: Case) -> list[str]:
     lacks = []
     if silent:
         lacks.append(f"{_some('rank', silent)} never reported")
-    if demand.foreign and evidence.told:
-        return [*lacks, *_foreign.lacks(demand, demand.foreign, evidence.told)]
+    if demand.foreign and evidence.program_output:
+        return [*lacks, *_foreign.lacks(demand, demand.foreign, evidence.program_output)]
     if unfinished:
         lacks.append(f"{_some('rank', unfinished)} did not reach the end")
     if untimed:
@@ -186,7 +186,7 @@ def _some(what: str, items: Sequence[object], limit: int = 5) -> str:
 
 def failed(case: Case) -> bool:
     """Whether the run itself broke: a bad end, or less than it had to show. Scary text alone is no failure."""
-    result, told = case.result, case.evidence.told
+    result, told = case.result, case.evidence.program_output
     if result.returncode != 0 or result.timed_out or result.interrupted or case.evidence.exits:
         return True
     return bool(owed(case) or (result.lost and told and told.exited))

@@ -55,7 +55,7 @@ def _force(case: Case, found: Signature) -> Force:
     if launcher_signal(case) is not None:
         itself = (case.result.returncode or 0) < 0
         return Force.FIRM if deadly or (itself and first) else Force.VAGUE
-    told = case.evidence.told
+    told = case.evidence.program_output
     if told and told.exited and told.exited.kind is not Kind.ERROR and found.key.startswith("exit@"):
         return Force.VAGUE
     wrong = case.evidence.wrong or any(any(points.values()) for points in case.evidence.checks.values())

@@ -79,7 +79,7 @@ def notes(case: Case) -> Iterator[str]:
 
 def _comparable(case: Case) -> Case:
     """The case whose limits say which of them this run, as it came out, cannot be held against."""
-    demand, told_of = case.job.demand, case.evidence.told
+    demand, told_of = case.job.demand, case.evidence.program_output
     tool, timed = told_of.tool if told_of else "", times(demand, case.evidence.rows)
 
     def settled(point: MessagePoint, limit: Threshold) -> Threshold:

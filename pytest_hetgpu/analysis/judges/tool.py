@@ -17,7 +17,7 @@ class Tool(Judge):
     name = "tool"
 
     def opinions(self, case: Case) -> Iterator[Opinion]:
-        told = case.evidence.told
+        told = case.evidence.program_output
         if told is None:
             return
         if told.absent:

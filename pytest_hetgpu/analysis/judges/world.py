@@ -59,7 +59,7 @@ class World(Judge):
 
     def _counted(self, case: Case) -> Iterator[Opinion]:
         """What a foreign program itself says of its world."""
-        foreign, told = case.job.demand.foreign, case.evidence.told
+        foreign, told = case.job.demand.foreign, case.evidence.program_output
         row = other_world(foreign, told) if foreign and told else None
         if row and told and foreign:
             found = "1 rank, so nothing moved" if row.ranks == 1 else f"{row.ranks} ranks"

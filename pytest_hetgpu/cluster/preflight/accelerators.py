@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pytest_hetgpu.cluster.preflight.warning import CheckedJob, CheckedNode, PreflightWarning
-from pytest_hetgpu.model.facts import State
+from pytest_hetgpu.model.facts import FactState
 from pytest_hetgpu.model.verdict import Kind
 
 _GIVE = {
@@ -35,11 +35,11 @@ def warnings(cell: CheckedJob) -> Iterator[PreflightWarning]:
 
 def _devices(member: CheckedNode) -> Iterator[PreflightWarning]:
     fact = member.environment.fact(f"{member.platform}.devices")
-    if fact.state is State.ABSENT:
+    if fact.state is FactState.ABSENT:
         why = f"there is no {member.platform} device: {fact.why}"
         yield PreflightWarning(Kind.LAUNCH_FAILURE, member.name, why, _GIVE[member.platform])
     wanted = member.node.hardware.accelerator.count
-    if fact.state is State.FOUND and len(fact.items) < wanted:
+    if fact.state is FactState.FOUND and len(fact.items) < wanted:
         why = f"the matrix says {wanted} {member.platform} devices, there are {len(fact.items)} ({fact.text})"
         yield PreflightWarning(
             Kind.LAUNCH_FAILURE, member.name, why, "correct `count` in the matrix, or give the node all of them"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from pytest_hetgpu.cluster.preflight import accelerators, fabric, software
 from pytest_hetgpu.cluster.preflight.warning import CheckedJob, PreflightWarning
-from pytest_hetgpu.model.facts import Environment, State
+from pytest_hetgpu.model.facts import Environment, FactState
 from pytest_hetgpu.model.job import Job
 from pytest_hetgpu.model.verdict import Kind
 
@@ -18,12 +18,12 @@ def check(job: Job, environments: Mapping[int, Environment]) -> tuple[PreflightW
     return tuple(sorted(found, key=lambda one: (not one.certain, -one.kind.severity)))
 
 
-def decisive(concerns: tuple[PreflightWarning, ...]) -> PreflightWarning | None:
+def deciding_warning(concerns: tuple[PreflightWarning, ...]) -> PreflightWarning | None:
     """Return the warning that decides a cell under strict preflight: the worst certain one, None without one."""
     return next((one for one in concerns if one.certain), None)
 
 
-def standing(environment: Environment, name: str = "this machine") -> tuple[PreflightWarning, ...]:
+def machine_warnings(environment: Environment, name: str = "this machine") -> tuple[PreflightWarning, ...]:
     """Return warnings about a machine, independent of a job, for `hetgpu doctor`."""
     return tuple(_standing(environment, name))
 
@@ -40,7 +40,7 @@ def _standing(environment: Environment, name: str) -> Iterator[PreflightWarning]
         ("rocm", "load amdgpu, or give a container /dev/kfd"),
     ):
         fact = environment.fact(f"{platform}.devices")
-        if fact.state is State.ABSENT and " is there" in fact.why:
+        if fact.state is FactState.ABSENT and " is there" in fact.why:
             yield PreflightWarning(Kind.LAUNCH_FAILURE, name, fact.why, remedy)
     if environment.items("rocm.devices") and "w" not in (environment.text("rocm.access") or "w"):
         yield PreflightWarning(
@@ -62,7 +62,7 @@ def _standing(environment: Environment, name: str) -> Iterator[PreflightWarning]
 
 def _rdma(environment: Environment, name: str) -> Iterator[PreflightWarning]:
     roce = environment.fact("rdma.roce")
-    if roce.state is State.ABSENT and roce.why != "no port is Ethernet":
+    if roce.state is FactState.ABSENT and roce.why != "no port is Ethernet":
         remedy = "give the HCA's interface an IPv4 address and bring it up"
         yield PreflightWarning(Kind.TRANSPORT_UNAVAILABLE, name, f"no IPv4 RoCE v2 GID: {roce.why}", remedy)
     if environment.is_absent("dev_infiniband"):

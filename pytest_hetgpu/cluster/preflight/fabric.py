@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 
 from pytest_hetgpu.cluster.preflight.warning import CheckedJob, CheckedNode, PreflightWarning
 from pytest_hetgpu.extensions.probes.rdma import choose, table
-from pytest_hetgpu.model.facts import State
+from pytest_hetgpu.model.facts import FactState
 from pytest_hetgpu.model.verdict import Kind
 
 _RDMA_KINDS = ("roce", "infiniband")
@@ -70,7 +70,7 @@ def _rdma(member: CheckedNode) -> Iterator[PreflightWarning]:
 
 def _gid(member: CheckedNode) -> Iterator[PreflightWarning]:
     environment, fabric = member.environment, member.node.hardware.fabric
-    if environment.fact("rdma.roce").state is State.UNKNOWN:
+    if environment.fact("rdma.roce").state is FactState.UNKNOWN:
         return
     rows = table(environment.facts)
     picked = choose(rows, fabric.named, fabric.hca)

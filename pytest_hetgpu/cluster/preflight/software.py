@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
 from pytest_hetgpu.cluster.preflight.warning import CheckedJob, CheckedNode, PreflightWarning, torch_backend
-from pytest_hetgpu.model.facts import State
+from pytest_hetgpu.model.facts import FactState
 from pytest_hetgpu.model.verdict import Kind
 
 _FACTS = {"Open MPI": "openmpi", "MPICH": "mpich"}
@@ -63,7 +63,7 @@ def _components(cell: CheckedJob, member: CheckedNode) -> Iterator[PreflightWarn
         return
     for framework, name in needed.get(family, ()):
         fact = member.environment.fact(f"openmpi.{framework}")
-        if fact.state is State.FOUND and name not in fact.items:
+        if fact.state is FactState.FOUND and name not in fact.items:
             why = f"its Open MPI was built without {framework}/{name} (it has: {fact.text})"
             yield PreflightWarning(
                 Kind.TRANSPORT_UNAVAILABLE, member.name, why, f"build Open MPI with {name}: ./configure --with-{name}"
@@ -112,7 +112,7 @@ def _modules(_: CheckedJob, member: CheckedNode) -> Iterator[PreflightWarning]:
     names = _UCX_MODULES.get(member.platform, ())
     asked = [word for word in member.words("UCX_TLS") if word in names]
     fact = member.environment.fact("ucx.modules")
-    if asked and fact.state is State.FOUND and member.platform not in fact.items:
+    if asked and fact.state is FactState.FOUND and member.platform not in fact.items:
         why = f"its UCX has no {asked[0]} (modules: {fact.text})"
         yield PreflightWarning(
             Kind.TRANSPORT_UNAVAILABLE, member.name, why, f"build UCX with ./configure --with-{member.platform}=PREFIX"
@@ -134,7 +134,7 @@ def _torch(cell: CheckedJob, member: CheckedNode) -> Iterator[PreflightWarning]:
         why = f"its PyTorch {environment.text('torch')} was built without {member.platform}"
         yield PreflightWarning(Kind.MISSING_LIBRARY, name, why, f"install PyTorch built for {member.platform}")
     built = environment.fact("torch.backends")
-    if built.state is State.FOUND and backend not in built.items:
+    if built.state is FactState.FOUND and backend not in built.items:
         why = f"its PyTorch has no backend {backend} (it has: {built.text})"
         remedy = (
             f"build PyTorch from source with USE_{backend.upper()}=1"

@@ -173,8 +173,8 @@ def gather(spec: Spec, hardware: str | Mapping[str, Iterable[str]] | None = None
     except Exception as error:  # a reader of another package
         from_package = f"{type(error).__name__}: {error}"
         raise InventoryError([_at(spec, None, f"{kind.__module__} fails at it: {from_package}")]) from error
-    claims = tuple(SourcedHost(found, _said(found, hardware)) for found in listing.found)
-    return Gathered(spec, kind.title, claims, listing.left, listing.secrets)
+    claims = tuple(SourcedHost(found, _said(found, hardware)) for found in listing.hosts)
+    return Gathered(spec, kind.title, claims, listing.skipped, listing.secrets)
 
 
 def _said(found: ListedHost, hardware: str | Mapping[str, Iterable[str]] | None) -> tuple[str, ...] | None:

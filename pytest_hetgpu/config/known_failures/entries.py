@@ -123,7 +123,7 @@ class KnownFailures(NamedTuple):
         """The harmless texts. In the log of a run that did not fail, only these are searched for."""
         return frozenset(text for entry in self.by_id.values() if entry.harmless for text in entry.match.all_texts)
 
-    def about(
+    def known_causes(
         self,
         signature: Signature,
         present: Mapping[str, object],
@@ -146,7 +146,7 @@ class KnownFailures(NamedTuple):
         fitting.sort(key=lambda entry: (STATUSES.index(entry.known.status), -entry.match.weight))
         return tuple(entry.known for entry in fitting)
 
-    def noise(self, present: Mapping[str, int]) -> tuple[HarmlessText, ...]:
+    def harmless_texts_in(self, present: Mapping[str, int]) -> tuple[HarmlessText, ...]:
         """Return the harmless texts of a log."""
         noises = []
         for entry in self.by_id.values():

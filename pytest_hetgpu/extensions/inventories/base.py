@@ -73,8 +73,8 @@ class SkippedEntry:
 class HostListing:
     """The parsed hosts, in order. `secrets` are texts that the source marks as such; they are redacted."""
 
-    found: tuple[ListedHost, ...] = ()
-    left: tuple[SkippedEntry, ...] = ()
+    hosts: tuple[ListedHost, ...] = ()
+    skipped: tuple[SkippedEntry, ...] = ()
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
 

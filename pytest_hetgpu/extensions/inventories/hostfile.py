@@ -38,25 +38,25 @@ class HostfileSource(InventorySource):
     @classmethod
     def read(cls, text: str) -> HostListing:
         hosts: dict[tuple[str, str | None, str | None], ListedHost] = {}
-        left: list[SkippedEntry] = []
+        skipped: list[SkippedEntry] = []
         for line, row in enumerate(text.splitlines(), 1):
             said, _, comment = row.partition("#")
             tokens = said.replace(" =", "=").replace("= ", "=").split()
             if not tokens:
                 continue
             if tokens[0].startswith("^"):
-                left.append(SkippedEntry(tokens[0][1:], "is excluded by ^", line))
+                skipped.append(SkippedEntry(tokens[0][1:], "is excluded by ^", line))
                 continue
             found = _host(tokens, tuple(_HARDWARE.findall(comment)), line)
             if found.slots == 0:
-                left.append(SkippedEntry(found.name, "has no slots", line))
+                skipped.append(SkippedEntry(found.name, "has no slots", line))
                 continue
             key = found.address, found.user, found.port
             first = hosts.setdefault(key, found)
             if first is not found:
                 hardware = tuple(dict.fromkeys((*first.hardware, *found.hardware)))
                 hosts[key] = replace(first, slots=(first.slots or 1) + (found.slots or 1), hardware=hardware)
-        return HostListing(tuple(hosts.values()), tuple(left))
+        return HostListing(tuple(hosts.values()), tuple(skipped))
 
 
 def _host(tokens: list[str], hardware: tuple[str, ...], line: int) -> ListedHost:

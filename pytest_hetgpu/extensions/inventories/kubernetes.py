@@ -53,15 +53,15 @@ class KubernetesSource(InventorySource):
         if len(items) > MOST_HOSTS:
             raise MalformedInventory(None, f"names more than {MOST_HOSTS:,} nodes")
         found: list[ListedHost] = []
-        left: list[SkippedEntry] = []
+        skipped: list[SkippedEntry] = []
         for index, item in enumerate(items):
             path: Path = () if single else ("items", index)
             one = _judged(_Item(document, document.take(item, dict, path, "a map"), path))
             if isinstance(one, ListedHost):
                 found.append(one)
             elif one:
-                left.append(one)
-        return HostListing(tuple(found), tuple(left))
+                skipped.append(one)
+        return HostListing(tuple(found), tuple(skipped))
 
 
 class _Item:

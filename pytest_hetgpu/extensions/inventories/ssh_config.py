@@ -24,7 +24,7 @@ _MOST_PATTERNS = 5_000
 
 
 @dataclass(slots=True)
-class _Block:
+class _HostBlock:
     """The settings for hosts of these patterns; `line` is that of its heading."""
 
     patterns: tuple[str, ...]
@@ -50,10 +50,10 @@ class SshConfigSource(InventorySource):
 
     @classmethod
     def read(cls, text: str) -> HostListing:
-        blocks, left = _blocks(text)
+        blocks, skipped = _blocks(text)
         concrete = [block for block in blocks if any(map(_plain, block.patterns))]
         general = [block for block in blocks if not all(map(_plain, block.patterns))]
-        own: dict[str, list[_Block]] = {}
+        own: dict[str, list[_HostBlock]] = {}
         for block in concrete:
             for alias in filter(_plain, block.patterns):
                 own.setdefault(alias, []).append(block)
@@ -72,8 +72,8 @@ class SshConfigSource(InventorySource):
             if isinstance(host, ListedHost):
                 found.append(host)
             else:
-                left.append(host)
-        return HostListing(tuple(found), tuple(left))
+                skipped.append(host)
+        return HostListing(tuple(found), tuple(skipped))
 
 
 def _host(alias: str, line: int, settings: dict[str, str]) -> ListedHost | SkippedEntry:
@@ -98,9 +98,9 @@ def _host(alias: str, line: int, settings: dict[str, str]) -> ListedHost | Skipp
     )
 
 
-def _blocks(text: str) -> tuple[list[_Block], list[SkippedEntry]]:
+def _blocks(text: str) -> tuple[list[_HostBlock], list[SkippedEntry]]:
     """Return the entries in order; lines before the first entry apply to all hosts."""
-    blocks, left = [_Block(("*",), 0)], []
+    blocks, skipped = [_HostBlock(("*",), 0)], []
     asleep = False
     for line, row in enumerate(text.splitlines(), 1):
         keyword, value = _split(row, line)
@@ -108,24 +108,24 @@ def _blocks(text: str) -> tuple[list[_Block], list[SkippedEntry]]:
             patterns = tuple(_words(value, line))
             if not patterns:
                 raise MalformedInventory(line, "Host names nothing")
-            blocks.append(_Block(patterns[:_MOST_PATTERNS], line))
+            blocks.append(_HostBlock(patterns[:_MOST_PATTERNS], line))
             asleep = False
         elif keyword == "match":
             everyone = value.lower() in ("all", "final all")
             if not everyone:
-                left.append(
+                skipped.append(
                     SkippedEntry(f"Match {value}"[:80], "cannot be decided without ssh; what it says is not used", line)
                 )
-            blocks += [_Block(("*",), line)] * everyone
+            blocks += [_HostBlock(("*",), line)] * everyone
             asleep = not everyone
         elif keyword == "include":
-            left.append(SkippedEntry(f"Include {value}"[:80], "is not followed; give that file instead", line))
+            skipped.append(SkippedEntry(f"Include {value}"[:80], "is not followed; give that file instead", line))
         elif keyword in _WANTED and not asleep:
             words = [value] if keyword == "proxycommand" else list(_words(value, line))
             if not words:
                 raise MalformedInventory(line, f"{row.split()[0]} has no value")
             blocks[-1].settings.setdefault(keyword, words[0])
-    return blocks, left
+    return blocks, skipped
 
 
 def _split(row: str, line: int) -> tuple[str, str]:

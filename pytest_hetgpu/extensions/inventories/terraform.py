@@ -54,7 +54,7 @@ class TerraformSource(InventorySource):
         document = JsonText(text)
         outputs = document.take(document.root, dict, (), "a map of outputs, as `terraform output -json` prints it")
         hosts: list[tuple[str, Side, ListedHost]] = []
-        left: list[SkippedEntry] = []
+        skipped: list[SkippedEntry] = []
         secrets: list[str] = []
         for name, output in outputs.items():
             if not isinstance(output, dict) or "value" not in output:
@@ -64,16 +64,16 @@ class TerraformSource(InventorySource):
                 )
             line = document.where((name,))
             if output.get("sensitive") is not False and output.get("sensitive") is not None:
-                left.append(SkippedEntry(_name(name), "is sensitive", line))
+                skipped.append(SkippedEntry(_name(name), "is sensitive", line))
                 secrets += _texts(output["value"])
                 continue
             found = list(_hosts(document, name, output["value"]))
             if not found:
-                left.append(SkippedEntry(_name(name), "holds no addresses by its name", line))
+                skipped.append(SkippedEntry(_name(name), "holds no addresses by its name", line))
             hosts += found
             if len(hosts) > MOST_HOSTS:
                 raise MalformedInventory(line, f"names more than {MOST_HOSTS:,} hosts")
-        return HostListing(tuple(_joined(hosts)), tuple(left), tuple(secrets))
+        return HostListing(tuple(_joined(hosts)), tuple(skipped), tuple(secrets))
 
 
 def _name(name: str) -> str:

@@ -96,11 +96,11 @@ def warn_about_ranks(reader: OutputParser, rows: tuple[BenchmarkRow, ...], table
         jobs = (
             f"{tables} single-rank jobs ran, not one of {tables} ranks (built without MPI?)" if tables > 1 else "1 rank"
         )
-        reader.notes.add(f"{jobs}: nothing moved, no figure is a bandwidth")
+        reader.warnings.add(f"{jobs}: nothing moved, no figure is a bandwidth")
     elif bandwidths and not any(bandwidths) and any(row.figures.get("algbw", Quantity(0, "")).value for row in rows):
-        reader.notes.add("every busbw is 0: single-rank jobs, nothing moved")
+        reader.warnings.add("every busbw is 0: single-rank jobs, nothing moved")
     elif tables > 1:
-        reader.notes.add(f"{tables} jobs printed into one output")
+        reader.warnings.add(f"{tables} jobs printed into one output")
     for row in rows:
         _hold(reader, row)
 
@@ -114,7 +114,7 @@ def _hold(reader: OutputParser, row: BenchmarkRow) -> None:
     expected = algbw.value * known
     if abs(busbw.value - expected) > 0.02 * expected + 0.06:
         said = quoted(f"{busbw.value:g} of {algbw.value:g}")
-        reader.notes.add(f"busbw is not what {row.ranks} ranks make of algbw in {row.operation}: {said}", row.line)
+        reader.warnings.add(f"busbw is not what {row.ranks} ranks make of algbw in {row.operation}: {said}", row.line)
 
 
 def without_bandwidth_of_one_rank(rows: tuple[BenchmarkRow, ...]) -> tuple[BenchmarkRow, ...]:

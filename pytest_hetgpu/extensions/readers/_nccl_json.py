@@ -57,17 +57,17 @@ class NcclJson:
         if not self._count:
             return ()
         if self._count > 1:
-            self._reader.notes.add(f"{self._count} JSON documents: the last is read")
+            self._reader.warnings.add(f"{self._count} JSON documents: the last is read")
         try:
             root = json.loads(self._text)
         except (ValueError, RecursionError):
-            self._reader.notes.add("the JSON cannot be read: it breaks off, or holds a number that is none")
+            self._reader.warnings.add("the JSON cannot be read: it breaks off, or holds a number that is none")
             return ()
         self._root = root
         self._verdicts()
         found = tuple(self._measured())
         if not found:
-            self._reader.notes.add("the JSON has no results")
+            self._reader.warnings.add("the JSON has no results")
         return found
 
     def with_library_version(self, reading: BenchmarkResult) -> BenchmarkResult:
@@ -92,7 +92,7 @@ class NcclJson:
                 continue
             size, dtype = result.get("size"), result.get("type")
             if not _count(size) or not isinstance(dtype, str):
-                self._reader.notes.add("a result of the JSON without size or type")
+                self._reader.warnings.add("a result of the JSON without size or type")
                 continue
             for key, place in _PLACES:
                 body = result.get(key)
@@ -140,7 +140,7 @@ class NcclJson:
         group = devices[0].get("group")
         ranks = int(sum(one.get("group") == group for one in devices) * threads * gpus)
         if self._reader.request.ranks not in (None, ranks):
-            self._reader.notes.add(f"{self._reader.request.ranks} ranks were asked for, the job has {ranks}")
+            self._reader.warnings.add(f"{self._reader.request.ranks} ranks were asked for, the job has {ranks}")
         return ranks
 
 

@@ -107,7 +107,7 @@ class OutputParser(abc.ABC):
     def __init__(self, asked: ParseRequest | None = None, settings: ReaderSettings | None = None) -> None:
         self.request = asked or ParseRequest()
         self.settings = settings or self.Settings()
-        self.notes = ParseWarnings()
+        self.warnings = ParseWarnings()
         self._rows: list[BenchmarkRow] = []
         self._orphan = 0
 
@@ -146,17 +146,17 @@ class OutputParser(abc.ABC):
         if len(self._rows) < MOST_ROWS:
             self._rows.append(row)
         else:
-            self.notes.add(f"more than {MOST_ROWS:,} rows: the rest is not read", row.line)
+            self.warnings.add(f"more than {MOST_ROWS:,} rows: the rest is not read", row.line)
 
     def figure(self, name: str, token: str, line: int, scale: float = 1.0) -> float | None:
         """Parse a number and multiply it by `scale`. Warn and return None if it is invalid, negative or not finite."""
         value = number(token)
         if value is None:
-            self.notes.add(f"{name} is {quoted(token)}, no number", line)
+            self.warnings.add(f"{name} is {quoted(token)}, no number", line)
         elif not math.isfinite(value * scale):
-            self.notes.add(f"{name} is not finite", line)
+            self.warnings.add(f"{name} is not finite", line)
         elif value < 0:
-            self.notes.add(f"{name} is negative", line)
+            self.warnings.add(f"{name} is negative", line)
         else:
             return value * scale
         return None
@@ -168,11 +168,11 @@ class OutputParser(abc.ABC):
     def require_rows(self, header: int) -> None:
         """Warn if there are no rows below the table's header in line `header` (0: no header)."""
         if header and not self._rows:
-            self.notes.add("a table's header, and no row that can be read", header)
+            self.warnings.add("a table's header, and no row that can be read", header)
         elif not self._rows and self._orphan:
-            self.notes.add("rows without a header above them", self._orphan)
+            self.warnings.add("rows without a header above them", self._orphan)
         elif not self._rows:
-            self.notes.add("no table: the program measured nothing")
+            self.warnings.add("no table: the program measured nothing")
 
 
 def number(token: str) -> float | None:

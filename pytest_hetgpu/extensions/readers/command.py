@@ -66,8 +66,8 @@ class CommandParser(OutputParser):
         failed = (self._failed,) if self._failed else ()
         unsaid = "" if self._succeeded else f"nothing fits {show(self.settings.success)}, which says success"
         if (self._patterns or self.settings.json_numbers) and not self.rows:
-            self.notes.add("no figure was found")
-        return BenchmarkResult(self.tool, "", self.rows, self.notes.texts, failed, unsaid=unsaid)
+            self.warnings.add("no figure was found")
+        return BenchmarkResult(self.tool, "", self.rows, self.warnings.texts, failed, missing_success=unsaid)
 
     @staticmethod
     def meaning_of_exit(code: int, reading: BenchmarkResult) -> ExitMeaning | None:
@@ -75,18 +75,22 @@ class CommandParser(OutputParser):
         if code:
             return ExitMeaning(Kind.ERROR, f"exit code {code}")
         found = OutputParser.meaning_of_exit(code, reading)
-        return ExitMeaning(Kind.WRONG_RESULT, reading.unsaid) if reading.unsaid and found is None else found
+        return (
+            ExitMeaning(Kind.WRONG_RESULT, reading.missing_success)
+            if reading.missing_success and found is None
+            else found
+        )
 
     @classmethod
     def meaning_of_stop(cls, reading: BenchmarkResult) -> ExitMeaning | None:
-        return cls.meaning_of_exit(0, replace(reading, unsaid=""))
+        return cls.meaning_of_exit(0, replace(reading, missing_success=""))
 
     def _keep(self, item: Figures, groups: Mapping[str, str], line: int) -> None:
         unit = _units.known(groups.get("unit", item.unit))
         name, scale = unit or (groups.get("unit", item.unit), 1.0)
         metric = groups.get("metric") or item.metric or {"s": "latency", "GB/s": "bandwidth"}.get(name, "value")
         value = self.figure(metric, groups.get("value", "").replace(",", ""), line, scale)
-        size = _size(groups["size"], self.notes, line) if "size" in groups else item.size
+        size = _size(groups["size"], self.warnings, line) if "size" in groups else item.size
         if value is None or size is None:
             return
         wrong = self.figure("wrong", groups["wrong"], line) if "wrong" in groups else None
@@ -107,11 +111,11 @@ class CommandParser(OutputParser):
         if not (self.settings.json_numbers or self.settings.json_success):
             return
         if self._length > _LONGEST_DOCUMENT:
-            self.notes.add(f"more than {_LONGEST_DOCUMENT >> 20} MiB of JSON: it is not read")
+            self.warnings.add(f"more than {_LONGEST_DOCUMENT >> 20} MiB of JSON: it is not read")
             return
         root = _parsed("\n".join(self._json))
         if root is None:
-            self.notes.add("no JSON that can be read")
+            self.warnings.add("no JSON that can be read")
         path = self.settings.json_success
         if path and next(_values(root, path), None) not in (True, "true"):
             self._failed = self._failed or f"{path} is not true"
@@ -122,10 +126,10 @@ class CommandParser(OutputParser):
         found = list(itertools.islice(_values(root, item.path), _MOST_FOUND))
         sizes = list(itertools.islice(_values(root, item.sizes), _MOST_FOUND)) if item.sizes else []
         if item.sizes and len(sizes) != len(found):
-            self.notes.add(f"{len(found)} figures at {item.path}, and {len(sizes)} sizes at {item.sizes}")
+            self.warnings.add(f"{len(found)} figures at {item.path}, and {len(sizes)} sizes at {item.sizes}")
             return
         if not found:
-            self.notes.add(f"nothing at {item.path}")
+            self.warnings.add(f"nothing at {item.path}")
         for index, value in enumerate(found):
             groups = {"value": str(value)} | ({"size": str(sizes[index])} if sizes else {})
             self._keep(item, groups, 0)

@@ -57,7 +57,7 @@ class Mpi4pyBenchParser(OutputParser):
         elif text.startswith("# MPI PingPong"):
             self._operation = "send_recv"
         elif text.startswith("# Size"):
-            self.notes.add(f"unlike any header: {quoted(text)}; its rows are not read", number)
+            self.warnings.add(f"unlike any header: {quoted(text)}; its rows are not read", number)
             self._header, self._column = number or 1, ""
         elif found := _RING.fullmatch(text):
             self._ring(found, number)
@@ -74,21 +74,21 @@ class Mpi4pyBenchParser(OutputParser):
             self.require_rows(self._header)
         if self._alone:
             many = f"{self._alone} single-rank jobs ran" if self._alone > 1 else "1 rank"
-            self.notes.add(f"{many}: nothing moved between ranks")
+            self.warnings.add(f"{many}: nothing moved between ranks")
         elif self._hello and self.request.ranks not in (None, self._hello):
-            self.notes.add(f"{self.request.ranks} ranks were asked for, {self._hello} said hello")
+            self.warnings.add(f"{self.request.ranks} ranks were asked for, {self._hello} said hello")
         elif self._headers > 1:
-            self.notes.add(f"{self._headers} jobs printed into one output")
+            self.warnings.add(f"{self._headers} jobs printed into one output")
         # The warning is on stderr, so it may be before or after the line.
         wrong = 1 if self._failed else 0
         rows = tuple(replace(row, wrong=wrong) if row.operation == "ringtest" else row for row in self.rows)
-        return BenchmarkResult(self.tool, "", rows, self.notes.texts, (self._failed,) if self._failed else ())
+        return BenchmarkResult(self.tool, "", rows, self.warnings.texts, (self._failed,) if self._failed else ())
 
     def _row(self, text: str, line: int) -> None:
         found = _ROW.fullmatch(text)
         if found is None or number(found["value"]) is None:
             if self._column and len(text.split()) > 1 and text.split()[1][:1].isdigit():
-                self.notes.add("a row that cannot be read", line)
+                self.warnings.add("a row that cannot be read", line)
             return
         headed = bool(self._column) or "--no-header" in self.request.argv
         if not headed:
@@ -96,11 +96,11 @@ class Mpi4pyBenchParser(OutputParser):
                 self.note_headless_row(line)
             return
         if bool(found["mean"]) is not self._statistics and self._header:
-            self.notes.add("a row with fewer or more columns than the header has", line)
+            self.warnings.add("a row with fewer or more columns than the header has", line)
             return
         size = whole(found["size"])
         if size is None:
-            self.notes.add("the size is no whole number", line)
+            self.warnings.add("the size is no whole number", line)
             return
         tasks = self._column == "Tasks/s"
         figures = self._figures(found, tasks, line)
@@ -127,10 +127,10 @@ class Mpi4pyBenchParser(OutputParser):
         loops, ranks, size = whole(found[1]), whole(found[3]), whole(found[4])
         seconds = self.figure("time", found[2], line)
         if not loops or ranks is None or size is None or seconds is None:
-            self.notes.add("a ringtest without loops, ranks, size or time", line)
+            self.warnings.add("a ringtest without loops, ranks, size or time", line)
             return
         if self.request.ranks not in (None, ranks):
-            self.notes.add(f"{self.request.ranks} ranks were asked for, the job has {ranks}")
+            self.warnings.add(f"{self.request.ranks} ranks were asked for, the job has {ranks}")
         self._header = self._header or line or 1
         self._alone += ranks == 1
         figures = {"latency": Quantity(seconds / loops, "s")}

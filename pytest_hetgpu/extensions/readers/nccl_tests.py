@@ -99,16 +99,16 @@ class NcclTestsParser(OutputParser):
         if not documented:
             self.require_rows(self._header)
             if self._header and self._closed < self._tables:
-                self.notes.add("the table is not closed: the program did not come to its end")
+                self.warnings.add("the table is not closed: the program did not come to its end")
         tables = max(self._tables, 1) if not documented else 1
         _nccl.warn_about_ranks(self, rows, tables)
         failed = tuple(dict.fromkeys((*self._failed, *self._document.failed)))
         if any("Out of bounds" in said for said in failed) and rows and not any(row.wrong for row in rows):
-            self.notes.add("the summary counts wrong data, and no row does")
+            self.warnings.add("the summary counts wrong data, and no row does")
         return replace(
             self._document.with_library_version(self._reading),
             rows=_nccl.without_bandwidth_of_one_rank(rows),
-            complaints=self.notes.texts,
+            warnings=self.warnings.texts,
             failed=failed,
             slow=self._reading.slow or self._document.slow,
         )
@@ -160,7 +160,7 @@ class NcclTestsParser(OutputParser):
         if words and set(words) <= {"out-of-place", "in-place", "(+", "per-iteration)"}:
             self._places = tuple("" if word == "out-of-place" else "in" for word in words if word.endswith("-place"))
         elif words[:1] == ["(B)"] and not set(words) <= {*_UNITS, "%Y-%m-%d", "%H:%M:%S"}:
-            self.notes.add(f"units that are not known: {quoted(text)}; the rows are not read", line)
+            self.warnings.add(f"units that are not known: {quoted(text)}; the rows are not read", line)
             self._groups = ()
         elif words[:2] == ["size", "count"]:
             self._header = line or 1
@@ -174,7 +174,7 @@ class NcclTestsParser(OutputParser):
         groups = list(_split(words[first:]))
         fits = set(words[:first]) <= set(_BASE) and "type" in words[:first] and 0 < len(groups) <= len(self._places)
         if not fits or not all(set(group) <= _GROUP for group in groups):
-            self.notes.add(f"unlike any header: {quoted(text)}; its rows are not read", line)
+            self.warnings.add(f"unlike any header: {quoted(text)}; its rows are not read", line)
             groups = []
         self._base, self._groups = tuple(words[:first]), tuple(groups)
 
@@ -202,7 +202,7 @@ class NcclTestsParser(OutputParser):
         if self._pending:
             (tokens, line), self._pending = self._pending, None
             owed = len(self._base) + sum(map(len, self._groups))
-            self.notes.add(f"a row breaks off after {len(tokens)} of {owed} columns", line)
+            self.warnings.add(f"a row breaks off after {len(tokens)} of {owed} columns", line)
             self._cells(tokens, line)
 
     def _cells(self, tokens: list[str], line: int) -> None:
@@ -214,7 +214,7 @@ class NcclTestsParser(OutputParser):
             named = dict(zip(group, cells, strict=False))
             cells = cells[len(group) :]
             if not all(map(_like_cell, named.values())):
-                self.notes.add("a row that something else was printed into", line)
+                self.warnings.add("a row that something else was printed into", line)
                 return
             self._keep(MessagePoint(size, _nccl.TYPES.get(dtype, dtype), place), named, line)
 
@@ -233,7 +233,7 @@ class NcclTestsParser(OutputParser):
         groups = self._groups_of_devices
         seen = groups.count(groups[0]) if groups else self.request.ranks
         if seen and self.request.ranks not in (None, seen):
-            self.notes.add(f"{self.request.ranks} ranks were asked for, the job has {seen}")
+            self.warnings.add(f"{self.request.ranks} ranks were asked for, the job has {seen}")
         return seen
 
 

@@ -146,7 +146,7 @@ class OsuParser(OutputParser):
             found = _FAILED.search(said)
             self._mark(int(found["size"][:18]) if found else None)
         return replace(
-            self._reading, rows=self.rows, complaints=self.notes.texts, failed=tuple(dict.fromkeys(self._failed))
+            self._reading, rows=self.rows, warnings=self.warnings.texts, failed=tuple(dict.fromkeys(self._failed))
         )
 
     def _comment(self, text: str, line: int) -> None:
@@ -162,7 +162,7 @@ class OsuParser(OutputParser):
         elif (columns := _columns(rest)) is not None:
             self._columns, self._header = columns, line
             if not columns:
-                self.notes.add(f"unlike any header: {quoted(text)}; its rows are not read", line)
+                self.warnings.add(f"unlike any header: {quoted(text)}; its rows are not read", line)
 
     def _title(self, found: re.Match[str]) -> None:
         library, title = found["library"], found["title"].lower()
@@ -188,19 +188,19 @@ class OsuParser(OutputParser):
         tokens = text.split()
         if not _like_row(tokens):
             if number(tokens[0]) is not None and len(tokens) > 1 and tokens[1][0].isdigit():
-                self.notes.add("a row that something else was printed into", line)
+                self.warnings.add("a row that something else was printed into", line)
             return
         if len(tokens) != len(self._columns):
-            self.notes.add(f"a row of {len(tokens)} columns below a header of {len(self._columns)}", line)
+            self.warnings.add(f"a row of {len(tokens)} columns below a header of {len(self._columns)}", line)
             return
         cells = dict(zip(self._columns, tokens, strict=True))
         if cells.get("Validation", "N/A") not in _CHECKS:
             # Some builds log each wrong element between the rows: its position, and two values.
-            self.notes.add("lines of numbers whose check says neither Pass nor Fail: no rows", line)
+            self.warnings.add("lines of numbers whose check says neither Pass nor Fail: no rows", line)
             return
         size = whole(cells["Size"]) if "Size" in cells else 0
         if size is None:
-            self.notes.add(f"the size is {quoted(cells['Size'])}, no whole number", line)
+            self.warnings.add(f"the size is {quoted(cells['Size'])}, no whole number", line)
             return
         figures = self._figures(cells, line)
         self._keep(size, figures, cells, line)
@@ -235,11 +235,11 @@ class OsuParser(OutputParser):
         ranks = self.request.ranks
         if self._base in _PAIR and not self._several and self._operation == self._base:
             if ranks not in (None, 2):
-                self.notes.add(f"{ranks} ranks were asked for, and this program runs with 2")
+                self.warnings.add(f"{ranks} ranks were asked for, and this program runs with 2")
             ranks = 2
         defined = times_ranks(self._base, size, ranks, _PER_RANK)
         if defined is None:
-            self.notes.add(f"how many ranks took part must be known to tell {self._operation}'s size", line)
+            self.warnings.add(f"how many ranks took part must be known to tell {self._operation}'s size", line)
             return
         dtype = self._dtype or ("float32" if self._base in _REDUCTIONS else "int8")
         point = MessagePoint(defined, dtype, self.request.place) if "Size" in cells else MessagePoint(0, "none")

@@ -60,11 +60,11 @@ class UccPerftestParser(OutputParser):
         elif found := _HEADER.fullmatch(text.strip()):
             self._header, self._columns = number or 1, 8 if found["bandwidth"] else 5
         elif text.split()[:1] == ["Count"] and "Time" in text:
-            self.notes.add(f"unlike any header: {quoted(text.strip())}; its rows are not read", number)
+            self.warnings.add(f"unlike any header: {quoted(text.strip())}; its rows are not read", number)
             self._header, self._columns = number or 1, 0
         elif (statistics := " ".join(text.split())).startswith("avg "):
             if _STATISTICS.get(statistics) is not (self._columns == 8):
-                self.notes.add(f"unlike any header: {quoted(statistics)}; its rows are not read", number)
+                self.warnings.add(f"unlike any header: {quoted(statistics)}; its rows are not read", number)
                 self._columns = 0
         elif text:
             self._row(text.split(), number)
@@ -72,9 +72,9 @@ class UccPerftestParser(OutputParser):
     def finish(self) -> BenchmarkResult:
         self.require_rows(self._header)
         if self.request.ranks == 1:
-            self.notes.add("1 rank: nothing moved, no figure is a bandwidth")
+            self.warnings.add("1 rank: nothing moved, no figure is a bandwidth")
         memory = self._settings.get("Memory type", "").lower()
-        return BenchmarkResult(self.tool, "", self.rows, self.notes.texts, memory=memory)
+        return BenchmarkResult(self.tool, "", self.rows, self.warnings.texts, memory=memory)
 
     @property
     def _operation(self) -> str:
@@ -84,14 +84,14 @@ class UccPerftestParser(OutputParser):
     def _row(self, tokens: list[str], line: int) -> None:
         if not all(cell == "N/A" or number(cell) is not None for cell in tokens):
             if self._columns and len(tokens) > 2 and all(cell == "N/A" or cell.isdecimal() for cell in tokens[:2]):
-                self.notes.add("a row that cannot be read: something was printed into it, or columns have met", line)
+                self.warnings.add("a row that cannot be read: something was printed into it, or columns have met", line)
             return
         if not self._columns:
             if not self._header:
                 self.note_headless_row(line)
             return
         if len(tokens) != self._columns:
-            self.notes.add(f"a row of {len(tokens)} columns below a header of {self._columns}", line)
+            self.warnings.add(f"a row of {len(tokens)} columns below a header of {self._columns}", line)
             return
         figures: dict[str, Quantity] = {}
         for name, token in zip(("latency", "latency_min", "latency_max"), tokens[2:], strict=False):
@@ -122,15 +122,15 @@ class UccPerftestParser(OutputParser):
     def _point(self, token: str, figures: dict[str, Quantity], line: int) -> MessagePoint | None:
         size, ranks = whole(token), self.request.ranks
         if size is None:
-            self.notes.add(f"the size is {quoted(token)}, no whole number", line)
+            self.warnings.add(f"the size is {quoted(token)}, no whole number", line)
             return None
         if self._operation in _PER_RANK | _CHANGED:
             if not ranks:
-                self.notes.add(f"how many ranks took part must be known to tell {self._operation}'s size", line)
+                self.warnings.add(f"how many ranks took part must be known to tell {self._operation}'s size", line)
                 return None
             parts = ranks if self._operation in _PER_RANK else self._parts(size, ranks, figures)
             if parts is None:
-                self.notes.add(
+                self.warnings.add(
                     f"whether {self._operation}'s size is a block or the whole depends on the release: run it with -F",
                     line,
                 )

@@ -88,10 +88,10 @@ class UcxPerftestParser(OutputParser):
         if self._header or not self._box:
             self.require_rows(self._header)
         else:
-            self.notes.add("the server's output alone: the client prints the figures")
+            self.warnings.add("the server's output alone: the client prints the figures")
         memory = " to ".join(dict.fromkeys(filter(None, (self._box.get("Send memory"), self._box.get("Recv memory")))))
         failed = (self._invalid,) if self._invalid else ()
-        return BenchmarkResult(self.tool, "", self.rows, self.notes.texts, failed, memory=memory)
+        return BenchmarkResult(self.tool, "", self.rows, self.warnings.texts, failed, memory=memory)
 
     def _open(self, percentile: str, line: int, *, staged: bool = False, csv: int = 0) -> None:
         self._percentile = "p50" if percentile == "typical" else f"p{percentile.removesuffix('.0')}"
@@ -112,7 +112,7 @@ class UcxPerftestParser(OutputParser):
         if not numbers or not all(map(_like_number, numbers)):
             return
         if len(numbers) not in (4, 8):
-            self.notes.add(f"a row of {len(numbers)} figures, not of 8, or 4 of several threads", line)
+            self.warnings.add(f"a row of {len(numbers)} figures, not of 8, or 4 of several threads", line)
             return
         if names:
             self._batch = "/".join(tokens[:names])
@@ -126,15 +126,17 @@ class UcxPerftestParser(OutputParser):
             return
         (numbers, line, ended), self._latest = self._latest, None
         if not ended:
-            self.notes.add("the test did not end: its rows are of its first seconds", line)
+            self.warnings.add("the test did not end: its rows are of its first seconds", line)
             return
         if self._batch:
             # The header fits none of the tests, and their sizes are in the batch file.
-            self.notes.add("a batch: kind and message size of its tests are not printed, its rows are not read", line)
+            self.warnings.add(
+                "a batch: kind and message size of its tests are not printed, its rows are not read", line
+            )
             return
         size = self._size()
         if size is None:
-            self.notes.add(f"the message size of {quoted(self._test or 'the test')} is not known", line)
+            self.warnings.add(f"the message size of {quoted(self._test or 'the test')} is not known", line)
             return
         checked = "-V" in self.request.argv and self._is_latency
         wrong = 1 if self._invalid else 0 if checked else None
@@ -167,7 +169,7 @@ class UcxPerftestParser(OutputParser):
         time, rate = (number(numbers[column]) or 0.0 for column in (3, 5))
         low, high = ((time + way * 0.0006) * (rate + way * 0.006) * 1.048576 for way in (-1, 1))
         if time > 0 and rate > 0 and not low * 0.98 <= size <= high * 1.02:
-            self.notes.add(f"the size is not {size}: time and bandwidth make it {time * rate * 1.048576:.0f}", line)
+            self.warnings.add(f"the size is not {size}: time and bandwidth make it {time * rate * 1.048576:.0f}", line)
 
     @property
     def _test(self) -> str:

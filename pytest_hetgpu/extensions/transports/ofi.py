@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pytest_hetgpu.extensions.transports import _mpich, _openmpi
+from pytest_hetgpu.extensions.transports._mpi_log import MpiTransportParser
 from pytest_hetgpu.extensions.transports._netdev import netdev, nothing_up, only_loopback
-from pytest_hetgpu.extensions.transports._proof import MpiTransportParser
 from pytest_hetgpu.extensions.transports.base import Rendering, Transport, TransportParser, TransportSettings, Word
 from pytest_hetgpu.model.interfaces import Choice
 from pytest_hetgpu.model.job import Node, Stack

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from pytest_hetgpu.extensions.transports import _mpich, _openmpi
-from pytest_hetgpu.extensions.transports._proof import MpiTransportParser
+from pytest_hetgpu.extensions.transports._mpi_log import MpiTransportParser
 from pytest_hetgpu.extensions.transports.base import (
     Rendering,
     Transport,

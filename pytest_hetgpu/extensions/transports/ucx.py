@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pydantic import model_validator
 
 from pytest_hetgpu.extensions.transports import _mpich, _openmpi
+from pytest_hetgpu.extensions.transports._mpi_log import MpiTransportParser
 from pytest_hetgpu.extensions.transports._netdev import netdev, nothing_up, only_loopback
-from pytest_hetgpu.extensions.transports._proof import MpiTransportParser
 from pytest_hetgpu.extensions.transports._ucx_log import DEBUG, INFO
 from pytest_hetgpu.extensions.transports.base import (
     Rendering,

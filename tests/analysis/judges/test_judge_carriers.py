@@ -10,7 +10,7 @@ import pytest
 from pytest_hetgpu.analysis.judge import judge
 from pytest_hetgpu.analysis.judges.base import Case
 from pytest_hetgpu.analysis.judges.transport import Transport
-from pytest_hetgpu.extensions.transports._proof import MpiTransportParser
+from pytest_hetgpu.extensions.transports._mpi_log import MpiTransportParser
 from pytest_hetgpu.extensions.transports.ob1 import Ob1, Ob1Settings
 from pytest_hetgpu.extensions.transports.ucx import Ucx, UcxSettings
 from pytest_hetgpu.model.job import Hardware, Job, Node

@@ -220,7 +220,7 @@ def foreign(limit: Threshold, rows: tuple[Row, ...], tool: str = "osu_allreduce 
     told = ProgramOutput(BenchmarkResult("osu", rows=shown), tool, "host", None)
     point = LARGE if limit.tool else ANY
     asked = {"points": (ANY,), "foreign": OSU, "limits": {point: (limit,)}}
-    again = case(asked, rows=rows, told=told, checks={})
+    again = case(asked, rows=rows, program_output=told, checks={})
     return outcome(again, *[again] * 7)
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from pytest_hetgpu.cluster.preflight.accelerators import THRESHOLDS, gfx
-from pytest_hetgpu.model.facts import Fact, State, found
+from pytest_hetgpu.model.facts import Fact, FactState, found
 from pytest_hetgpu.model.job import Accelerator
 from pytest_hetgpu.model.verdict import Kind
 from tests.cluster.preflight.preflight_cases import CPU, G4AD, G4DN, LUMI, NOT_TOLD, concerns, environment, job, looked
@@ -15,7 +15,7 @@ from tests.cluster.preflight.preflight_cases import CPU, G4AD, G4DN, LUMI, NOT_T
 GOOD_ROCM = environment({"rocm.devices": ("gfx1011, navi12",), "rocm.arch": ("gfx1011",), "rocm.access": "rw"})
 GOOD_CUDA = environment({"cuda.devices": ("0: Tesla T4",), "cuda.arch": ("sm_75",)})
 CURED = dict.fromkeys(THRESHOLDS, "0")
-SMALL_BAR = Fact(State.FOUND, "no", "0000:00:1e.0 shows 256 MiB of 8176 MiB")
+SMALL_BAR = Fact(FactState.FOUND, "no", "0000:00:1e.0 shows 256 MiB of 8176 MiB")
 
 
 def test_good_nodes_give_no_concern() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_hetgpu.model.facts import Environment, Fact, State
+from pytest_hetgpu.model.facts import Environment, Fact, FactState
 from pytest_hetgpu.model.job import Accelerator, Fabric
 from pytest_hetgpu.model.verdict import Kind
 from tests.cluster.preflight.preflight_cases import CPU, LUMI, NOT_TOLD, ROCE, Value, concerns, environment, job, looked
@@ -127,5 +127,5 @@ def test_mtus_that_differ() -> None:
 
 def test_infiniband_needs_no_gid_of_roce() -> None:
     ib = replace(ROCE, fabric=Fabric("infiniband"), accelerator=Accelerator())
-    facts = environment({**NODE, "rdma.roce": Fact(State.ABSENT, None, "no port is Ethernet"), "memlock": MANY_MB})
+    facts = environment({**NODE, "rdma.roce": Fact(FactState.ABSENT, None, "no port is Ethernet"), "memlock": MANY_MB})
     assert looked(job(ib, ib, env=RC), facts, facts) == ()

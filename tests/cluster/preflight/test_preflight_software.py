@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_hetgpu.cluster.preflight.check import check, decisive, standing
+from pytest_hetgpu.cluster.preflight.check import check, deciding_warning, machine_warnings
 from pytest_hetgpu.cluster.preflight.warning import CheckedJob, torch_backend
 from pytest_hetgpu.model.external_program import ExternalProgram
 from pytest_hetgpu.model.verdict import Kind
@@ -175,10 +175,10 @@ def test_the_certain_come_first_and_only_they_decide() -> None:
     facts = environment({"mpi4py": None, "nics": ("ens5",)}), environment(ucx="1.18.1")
     told = looked(job(CPU, CPU), environment({**facts[0].facts, "ucx": "1.20.1"}), facts[1])
     assert [one.certain for one in told] == [True, True, False]
-    verdict = decisive(told)
+    verdict = deciding_warning(told)
     assert verdict is not None
     assert verdict.kind is Kind.MISSING_LIBRARY
-    assert decisive(told[2:]) is None
+    assert deciding_warning(told[2:]) is None
     assert str(told[2]).startswith("node 1 (cpu): its UCX is 1.18.1")
     assert "(error feared)" in str(told[2])
 
@@ -215,7 +215,7 @@ def test_what_speaks_against_a_machine_whatever_the_job() -> None:
             "shm": str(1 << 20),
         }
     )
-    told = standing(facts, "here")
+    told = machine_warnings(facts, "here")
     assert [(one.kind, one.certain) for one in told] == [
         (Kind.CRASH, False),
         (Kind.TRANSPORT_UNAVAILABLE, True),
@@ -225,11 +225,11 @@ def test_what_speaks_against_a_machine_whatever_the_job() -> None:
         (Kind.MISSING_LIBRARY, False),
         (Kind.CRASH, False),
     ]
-    assert standing(environment()) == ()
+    assert machine_warnings(environment()) == ()
     closed = environment({"rocm.devices": ("gfx1011",), "rocm.access": "none"})
-    assert [one.why for one in standing(closed)] == ["this user may not open /dev/kfd"]
-    assert standing(environment({"rocm.devices": ("gfx1011",), "rocm.access": "rw"})) == ()
-    assert standing(environment({"rocm.access": "none"})) == ()
+    assert [one.why for one in machine_warnings(closed)] == ["this user may not open /dev/kfd"]
+    assert machine_warnings(environment({"rocm.devices": ("gfx1011",), "rocm.access": "rw"})) == ()
+    assert machine_warnings(environment({"rocm.access": "none"})) == ()
 
 
 @pytest.mark.parametrize(

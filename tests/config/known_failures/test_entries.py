@@ -26,7 +26,7 @@ def about(
     *entries: FailureEntry, texts: tuple[str, ...] = (), others: tuple[Signature, ...] = (), **facts: str
 ) -> list[str]:
     knowledge = KnownFailures({one.id: one for one in entries})
-    return [known.id for known in knowledge.about(CRASH, dict.fromkeys(texts, 1), facts, others=others)]
+    return [known.id for known in knowledge.known_causes(CRASH, dict.fromkeys(texts, 1), facts, others=others)]
 
 
 @pytest.mark.parametrize(
@@ -69,8 +69,8 @@ def test_a_further_failure_that_may_be_the_reason_rules_an_entry_out() -> None:
 def test_no_pattern_keeps_the_tool_busy() -> None:
     pytest.importorskip("re2")
     long = replace(CRASH, detail="x" * 5000)
-    assert KnownFailures({"it": entry(pattern="(x+x+)+y")}).about(long, {}, {}) == ()
-    assert KnownFailures({"it": entry(pattern="(x+x+)+$")}).about(long, {}, {})
+    assert KnownFailures({"it": entry(pattern="(x+x+)+y")}).known_causes(long, {}, {}) == ()
+    assert KnownFailures({"it": entry(pattern="(x+x+)+$")}).known_causes(long, {}, {})
 
 
 def test_without_re2_patterns_are_found_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,9 +94,11 @@ def test_the_best_established_comes_first_then_what_fits_most_closely() -> None:
 def test_what_is_harmless_explains_nothing_and_is_named_with_its_line() -> None:
     noise = entry(texts=("scary",), signatures=("*",), harmless=True)
     knowledge = KnownFailures({"it": noise})
-    assert knowledge.about(CRASH, {"scary": 3}, {}) == ()
-    assert [(one.entry.id, one.line, one.text) for one in knowledge.noise({"scary": 3})] == [("it", 3, "scary")]
-    assert knowledge.noise({}) == ()
+    assert knowledge.known_causes(CRASH, {"scary": 3}, {}) == ()
+    assert [(one.entry.id, one.line, one.text) for one in knowledge.harmless_texts_in({"scary": 3})] == [
+        ("it", 3, "scary")
+    ]
+    assert knowledge.harmless_texts_in({}) == ()
     assert knowledge.texts == {"scary"}
 
 
@@ -118,10 +120,10 @@ def test_in_the_log_of_a_good_run_only_what_is_harmless_is_looked_for() -> None:
     ],
 )
 def test_noise_is_quoted_from_its_beginning_unless_it_stands_further_on(line: str, quote: str) -> None:
-    (noise,) = KnownFailures({"it": entry(texts=("scary",), harmless=True)}).noise({"scary": 3})
+    (noise,) = KnownFailures({"it": entry(texts=("scary",), harmless=True)}).harmless_texts_in({"scary": 3})
     assert noise.quoted(line).quote == quote
 
 
 def test_a_failure_without_a_detail_can_be_known() -> None:
     bare = replace(CRASH, detail=None)
-    assert KnownFailures({"it": entry(pattern="permissions")}).about(bare, {}, {})
+    assert KnownFailures({"it": entry(pattern="permissions")}).known_causes(bare, {}, {})

@@ -24,7 +24,7 @@ gpu1 slots=8
 
 
 def test_every_form() -> None:
-    found = HostfileSource.read(TEXT).found
+    found = HostfileSource.read(TEXT).hosts
     assert found == (
         ListedHost("gpu1", "gpu1", 2, slots=16),
         ListedHost("gpu2", "gpu2", 4, slots=4),
@@ -40,8 +40,8 @@ def test_every_form() -> None:
 
 def test_what_is_left_out() -> None:
     listing = HostfileSource.read("^a\nb slots=0\nc\n")
-    assert listing.left == (SkippedEntry("a", "is excluded by ^", 1), SkippedEntry("b", "has no slots", 2))
-    assert [one.name for one in listing.found] == ["c"]
+    assert listing.skipped == (SkippedEntry("a", "is excluded by ^", 1), SkippedEntry("b", "has no slots", 2))
+    assert [one.name for one in listing.hosts] == ["c"]
 
 
 @pytest.mark.parametrize(

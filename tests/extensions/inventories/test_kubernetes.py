@@ -31,11 +31,11 @@ def node(name: str = "n1", gpus: dict[str, str] | None = None, **labels: str) ->
 
 def read(*nodes: dict[str, Any]) -> list[tuple[str, str, str, int | None, tuple[str, ...]]]:
     listing = KubernetesSource.read(json.dumps({"kind": "List", "items": list(nodes)}))
-    return [(one.address, one.platform, one.arch, one.gpus, one.groups) for one in listing.found]
+    return [(one.address, one.platform, one.arch, one.gpus, one.groups) for one in listing.hosts]
 
 
 def left(*nodes: dict[str, Any]) -> list[str]:
-    return [one.why for one in KubernetesSource.read(json.dumps({"items": list(nodes)})).left]
+    return [one.why for one in KubernetesSource.read(json.dumps({"items": list(nodes)})).skipped]
 
 
 NVIDIA, AMD = {"nvidia.com/gpu": "4"}, {"amd.com/gpu": "8"}
@@ -69,14 +69,14 @@ def test_platform_and_arch(gpus: dict[str, str], labels: dict[str, str], platfor
 
 def test_groups_are_ours_and_those_of_clouds() -> None:
     made = with_labels({}, {"hetgpu/hardware": "g4dn", "node.kubernetes.io/instance-type": "g4dn.xlarge", "other": "x"})
-    (found,) = KubernetesSource.read(json.dumps({"items": [made]})).found
+    (found,) = KubernetesSource.read(json.dumps({"items": [made]})).hosts
     assert (found.hardware, found.groups) == (("g4dn",), ("g4dn.xlarge",))
 
 
 def test_one_node_alone_and_one_without_addresses() -> None:
     made = node()
     del made["status"]["addresses"]
-    assert [one.address for one in KubernetesSource.read(json.dumps(made)).found] == ["n1"]
+    assert [one.address for one in KubernetesSource.read(json.dumps(made)).hosts] == ["n1"]
 
 
 def test_what_takes_no_pods_is_left_out() -> None:

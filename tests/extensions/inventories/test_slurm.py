@@ -39,11 +39,11 @@ NodeName=plain
 
 
 def summary(text: str) -> dict[str, tuple[str, str, str, int | None]]:
-    return {one.name: (one.address, one.platform, one.arch, one.gpus) for one in SlurmSource.read(text).found}
+    return {one.name: (one.address, one.platform, one.arch, one.gpus) for one in SlurmSource.read(text).hosts}
 
 
 def left(text: str) -> dict[str, str]:
-    return {one.name: one.why for one in SlurmSource.read(text).left}
+    return {one.name: one.why for one in SlurmSource.read(text).skipped}
 
 
 def test_blocks_of_scontrol_and_one_line_each() -> None:
@@ -56,8 +56,8 @@ def test_blocks_of_scontrol_and_one_line_each() -> None:
     for text in (SCONTROL, lines):
         assert summary(text) == expected
         assert left(text) == {"down1": "is down (kill task failed [root@2026-01-01T00:00:00])"}
-    assert [one.line for one in SlurmSource.read(SCONTROL).found] == [1, 10, 21]
-    assert SlurmSource.read(SCONTROL).found[0].groups == ("cuda", "urgent", "h200")
+    assert [one.line for one in SlurmSource.read(SCONTROL).hosts] == [1, 10, 21]
+    assert SlurmSource.read(SCONTROL).hosts[0].groups == ("cuda", "urgent", "h200")
 
 
 NODE: dict[str, Any] = {
@@ -103,7 +103,7 @@ def test_json_of_sinfo_is_by_partition() -> None:
             "reason": {"description": ""},
         }
 
-    found = SlurmSource.read(json.dumps({"sinfo": [row("a"), row("b")]})).found
+    found = SlurmSource.read(json.dumps({"sinfo": [row("a"), row("b")]})).hosts
     assert [(one.address, one.platform, one.arch, one.gpus) for one in found] == [
         ("10.0.0.1", "rocm", "gfx942", 4),
         ("10.0.0.2", "rocm", "gfx942", 4),
@@ -118,7 +118,7 @@ def test_tables_of_sinfo() -> None:
     usual = (
         "PARTITION AVAIL TIMELIMIT NODES STATE NODELIST\nrocm* up 1:00:00 2 mix r[1-2]\nrocm* up 1:00:00 1 idle~ r3\n"
     )
-    assert [(one.name, one.gpus, one.groups) for one in SlurmSource.read(usual).found] == [
+    assert [(one.name, one.gpus, one.groups) for one in SlurmSource.read(usual).hosts] == [
         ("r1", None, ("rocm",)),
         ("r2", None, ("rocm",)),
     ]
@@ -143,7 +143,7 @@ def test_tables_of_sinfo() -> None:
     ],
 )
 def test_which_gpu_gres_and_features_mean(gres: str, features: list[str], platform: str, arch: str) -> None:
-    (found,) = SlurmSource.read(json.dumps({"nodes": [{**NODE, "gres": gres, "features": features}]})).found
+    (found,) = SlurmSource.read(json.dumps({"nodes": [{**NODE, "gres": gres, "features": features}]})).hosts
     assert (found.platform, found.arch) == (platform, arch)
 
 
@@ -159,7 +159,7 @@ def test_which_gpu_gres_and_features_mean(gres: str, features: list[str], platfo
     ],
 )
 def test_types_and_numbers_of_gpus_are_told_apart(gres: str, groups: tuple[str, ...], gpus: int) -> None:
-    (found,) = SlurmSource.read(json.dumps({"nodes": [{**NODE, "gres": gres, "features": [], "partitions": []}]})).found
+    (found,) = SlurmSource.read(json.dumps({"nodes": [{**NODE, "gres": gres, "features": [], "partitions": []}]})).hosts
     assert (found.groups, found.gpus) == (groups, gpus)
 
 

@@ -37,7 +37,7 @@ Host gpu* !gpu2
 
 def test_hosts_with_what_holds_for_them() -> None:
     # As `ssh -G` says: the first value that is obtained wins.
-    found = {one.name: one for one in SshConfigSource.read(TEXT).found}
+    found = {one.name: one for one in SshConfigSource.read(TEXT).hosts}
     assert {one.platform for one in found.values()} == {UNKNOWN_PLATFORM}
     assert {name: replace(one, platform="") for name, one in found.items()} == {
         "gpu1": ListedHost("gpu1.cluster.example", "gpu1", 2, user="everybody", port="2222", key="~/.ssh/all"),
@@ -47,7 +47,7 @@ def test_hosts_with_what_holds_for_them() -> None:
 
 
 def test_what_only_ssh_can_reach_or_decide_is_left_out() -> None:
-    left = {one.name: (one.why, one.line) for one in SshConfigSource.read(TEXT).left}
+    left = {one.name: (one.why, one.line) for one in SshConfigSource.read(TEXT).skipped}
     assert left["far"] == (
         "is behind a ProxyJump: name it in a YAML inventory, by its alias in your own ssh configuration",
         5,
@@ -58,7 +58,7 @@ def test_what_only_ssh_can_reach_or_decide_is_left_out() -> None:
 
 
 def test_negated_patterns_and_wildcards() -> None:
-    found = SshConfigSource.read("Host a1 a2 b\nHost a? !a2\n  User me\n").found
+    found = SshConfigSource.read("Host a1 a2 b\nHost a? !a2\n  User me\n").hosts
     assert {one.name: one.user for one in found} == {"a1": "me", "a2": None, "b": None}
 
 
@@ -96,7 +96,7 @@ Host a-1
 @pytest.mark.skipif(shutil.which("ssh") is None, reason="needs the OpenSSH client")
 def test_ssh_itself_says_the_same(tmp_path: Path) -> None:
     (tmp_path / "config").write_text(PLAIN)
-    found = SshConfigSource.read(PLAIN).found
+    found = SshConfigSource.read(PLAIN).hosts
     assert [one.name for one in found] == ["a", "b", "a-1"]
     for one in found:
         command = ("ssh", "-F", str(tmp_path / "config"), "-G", one.name)

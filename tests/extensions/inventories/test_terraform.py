@@ -18,7 +18,7 @@ def outputs(**values: Any) -> str:
 
 
 def hosts(**values: Any) -> list[tuple[str, str, tuple[str, ...]]]:
-    return [(one.address, one.engine_host, one.groups) for one in TerraformSource.read(outputs(**values)).found]
+    return [(one.address, one.engine_host, one.groups) for one in TerraformSource.read(outputs(**values)).hosts]
 
 
 def test_addresses_by_the_name_of_their_output() -> None:
@@ -43,7 +43,7 @@ def test_maps_have_groups_and_hosts() -> None:
         ("10.0.0.2", "", ("node", "node_ips", "g4dn")),
     ]
     one = {"private_ip": "10.0.0.1", "public_ip": "203.0.113.1", "user": "ubuntu", "port": 2200, "hardware": "g4dn"}
-    (found,) = TerraformSource.read(outputs(cluster=[one])).found
+    (found,) = TerraformSource.read(outputs(cluster=[one])).hosts
     assert (found.address, found.engine_host, found.user, found.port) == ("10.0.0.1", "203.0.113.1", "ubuntu", "2200")
     assert found.hardware == ("g4dn",)
 
@@ -51,13 +51,13 @@ def test_maps_have_groups_and_hosts() -> None:
 def test_a_sensitive_value_is_never_shown() -> None:
     text = json.dumps({"node_ips": {"value": ["hunter2"], "type": "string", "sensitive": True}})
     listing = TerraformSource.read(text)
-    assert listing.found == ()
-    assert [(one.name, one.why) for one in listing.left] == [("node_ips", "is sensitive")]
+    assert listing.hosts == ()
+    assert [(one.name, one.why) for one in listing.skipped] == [("node_ips", "is sensitive")]
     assert "hunter2" not in repr(listing)
 
 
 def test_what_holds_no_addresses_is_told() -> None:
-    left = TerraformSource.read(outputs(region="eu-west-1", node_ips=[])).left
+    left = TerraformSource.read(outputs(region="eu-west-1", node_ips=[])).skipped
     assert [(one.name, one.why, one.line) for one in left] == [
         ("region", "holds no addresses by its name", 2),
         ("node_ips", "holds no addresses by its name", 7),

@@ -13,7 +13,7 @@ import pytest
 
 from pytest_hetgpu.extensions.probes.base import Probe, RawFacts
 from pytest_hetgpu.extensions.registry import find, names
-from pytest_hetgpu.model.facts import Fact, State
+from pytest_hetgpu.model.facts import Fact, FactState
 
 RECORDINGS = Path(__file__).parent / "recordings"
 EVERY = sorted(str(path.relative_to(RECORDINGS).with_suffix("")) for path in RECORDINGS.glob("*/*.json"))
@@ -40,7 +40,7 @@ def read(name: str) -> dict[str, Fact]:
 @pytest.mark.parametrize("name", EVERY)
 def test_a_recording_reads_as_its_facts(name: str) -> None:
     expected = {
-        key: (State(one["state"]), tuple(one["value"]) if isinstance(one["value"], list) else one["value"])
+        key: (FactState(one["state"]), tuple(one["value"]) if isinstance(one["value"], list) else one["value"])
         for key, one in load(name)["facts"].items()
     }
     assert {key: (fact.state, fact.value) for key, fact in read(name).items()} == expected
@@ -54,8 +54,8 @@ def test_a_recording_says_where_it_comes_from(name: str) -> None:
 @pytest.mark.parametrize("name", EVERY)
 def test_what_could_not_be_told_says_why(name: str) -> None:
     facts = read(name)
-    assert [key for key, fact in facts.items() if fact.state is State.UNKNOWN and not fact.why] == []
-    assert [key for key, fact in facts.items() if (fact.value is None) == (fact.state is State.FOUND)] == []
+    assert [key for key, fact in facts.items() if fact.state is FactState.UNKNOWN and not fact.why] == []
+    assert [key for key, fact in facts.items() if (fact.value is None) == (fact.state is FactState.FOUND)] == []
 
 
 @pytest.mark.parametrize("probe", names("probes"))
@@ -71,7 +71,7 @@ def test_a_machine_that_has_the_thing(name: str) -> None:
     facts = read(name)
     promises = find("probes", probe, Probe).provides  # type: ignore[type-abstract]
     main = "rccl" if name in ("nccl/has-rccl", "nccl/has-lumi") else MAIN.get(probe, promises[0])
-    assert facts[main].state is State.FOUND
+    assert facts[main].state is FactState.FOUND
 
 
 @pytest.mark.parametrize("name", [name for name in EVERY if "/lacks" in name])
@@ -79,14 +79,14 @@ def test_a_machine_that_lacks_the_thing_is_not_one_that_could_not_be_told(name: 
     probe = name.partition("/")[0]
     facts = read(name)
     if probe == "ulimits":
-        assert facts["cma"] == Fact(State.FOUND, "no", "process_vm_readv: Operation not permitted")
-        assert facts["dev_infiniband"].state is State.ABSENT
+        assert facts["cma"] == Fact(FactState.FOUND, "no", "process_vm_readv: Operation not permitted")
+        assert facts["dev_infiniband"].state is FactState.ABSENT
     elif probe == "large_bar" and name != "large_bar/lacks":
         bars = [facts[f"large_bar.{platform}"] for platform in ("rocm", "cuda")]
-        assert [fact.value for fact in bars if fact.state is State.FOUND] == ["no"]
+        assert [fact.value for fact in bars if fact.state is FactState.FOUND] == ["no"]
     else:
         promises = find("probes", probe, Probe).provides  # type: ignore[type-abstract]
-        assert facts[MAIN.get(probe, promises[0])].state is State.ABSENT
+        assert facts[MAIN.get(probe, promises[0])].state is FactState.ABSENT
 
 
 @pytest.mark.parametrize("probe", names("probes"))
@@ -99,7 +99,7 @@ def test_a_probe_keeps_its_promises_whatever_it_sees(probe: str) -> None:
 @pytest.mark.parametrize("probe", names("probes"))
 def test_what_was_not_seen_is_never_found(probe: str) -> None:
     own = find("probes", probe, Probe)()  # type: ignore[type-abstract]
-    assert [name for name, fact in own.read(RawFacts()).items() if fact.state is State.FOUND] == []
+    assert [name for name, fact in own.read(RawFacts()).items() if fact.state is FactState.FOUND] == []
 
 
 def test_a_device_without_driver_is_named() -> None:

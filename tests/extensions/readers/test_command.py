@@ -37,7 +37,7 @@ def test_a_pattern_with_groups() -> None:
     )
     assert only.figures["bandwidth"].unit == "GB/s"
     assert values(only) == {"bandwidth": pytest.approx(2.5e9 / 8 / 1e9)}
-    assert found.complaints == found.failed == ()
+    assert found.warnings == found.failed == ()
 
 
 def test_what_a_pattern_has_no_group_for_stands_beside_it() -> None:
@@ -77,7 +77,7 @@ def test_units(unit: str, known: tuple[str, float] | None) -> None:
 def test_success_and_failure() -> None:
     assert run("PASSED\n", success="PASS").failed == ()
     silent = run("oops\n", success="PASS")
-    assert (silent.failed, silent.unsaid) == ((), "nothing fits 'PASS', which says success")
+    assert (silent.failed, silent.missing_success) == ((), "nothing fits 'PASS', which says success")
     assert CommandParser.meaning_of_stop(silent) is None
     assert run("PASSED\nFATAL: lost\n", success="PASS", failure="FATAL").failed == ("FATAL: lost",)
     exited = CommandParser.meaning_of_exit(0, run("oops\n", success="PASS"))
@@ -96,7 +96,7 @@ def test_json(text: str) -> None:
     found = run(text, json_success="ok", json_numbers=[number])
     assert [one.point for one in found.rows] == [MessagePoint(8, "int8"), MessagePoint(1 << 20, "int8")]
     assert [one.seconds for one in found.rows] == pytest.approx([1.5e-6, 1e-4])
-    assert found.complaints == found.failed == ()
+    assert found.warnings == found.failed == ()
 
 
 @pytest.mark.parametrize(
@@ -130,12 +130,12 @@ def test_paths(document: object, path: str, figures: list[float]) -> None:
 def test_json_that_is_wrong(text: str, failed: str, complaint: str) -> None:
     found = run(text, json_success="ok", json_numbers=[{"path": "n"}])
     assert (found.failed[0] if found.failed else "") == failed
-    assert any(said.startswith(complaint) for said in found.complaints), found.complaints
+    assert any(said.startswith(complaint) for said in found.warnings), found.warnings
 
 
 def test_sizes_that_do_not_match() -> None:
     found = run('{"n": [1, 2], "s": [8]}', json_numbers=[{"path": "n.*", "sizes": "s.*"}])
-    assert (found.rows, found.complaints[0]) == ((), "2 figures at n.*, and 1 sizes at s.*")
+    assert (found.rows, found.warnings[0]) == ((), "2 figures at n.*, and 1 sizes at s.*")
 
 
 @pytest.mark.parametrize(
@@ -161,20 +161,20 @@ def test_no_pattern_can_hang_a_run() -> None:
     began = time.monotonic()
     found = run("a" * 16_000 + "!\n", patterns=[{"pattern": r"(?P<value>(a+)+)$"}], success=r"^(a|aa)+$")
     assert time.monotonic() - began < 5
-    assert found.complaints == ("no figure was found",)
+    assert found.warnings == ("no figure was found",)
 
 
 def test_a_size_may_be_0() -> None:
     (only,) = run("0 1.5\n", patterns=[{"pattern": r"(?P<size>\d+) (?P<value>\S+)", "unit": "us"}]).rows
     assert only.point == MessagePoint(0, "none")
     wrong = run("999G9 1.5\n", patterns=[{"pattern": r"(?P<size>\w+) (?P<value>\S+)", "unit": "us"}])
-    assert wrong.complaints[0] == "the size is '999G9' (line 1)"
+    assert wrong.warnings[0] == "the size is '999G9' (line 1)"
 
 
 def test_a_document_that_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "_LONGEST_DOCUMENT", 10)
     found = run('{"n": 1, "ok": true}\n', json_numbers=[{"path": "n"}], json_success="ok")
-    assert found.complaints[0].endswith("of JSON: it is not read")
+    assert found.warnings[0].endswith("of JSON: it is not read")
     assert found.rows == ()
 
 

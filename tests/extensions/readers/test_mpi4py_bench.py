@@ -18,7 +18,7 @@ RING = "time for 50 loops = 0.5 seconds (2 processes, 8 bytes)\n"
 @pytest.mark.parametrize("stack", STACKS)
 def test_pingpong(stack: str) -> None:
     found = sample("mpi4py_bench", f"mpi4py-pingpong-{stack}")
-    assert (found.tool, found.complaints, found.operations) == ("mpi4py.bench", (), ("send_recv",))
+    assert (found.tool, found.warnings, found.operations) == ("mpi4py.bench", (), ("send_recv",))
     assert [one.point.size for one in found.rows] == [1 << power for power in range(17)]
     assert [one.iterations for one in found.rows] == [10_000] * 15 + [1000] * 2
     assert {(one.ranks, one.wrong, one.point.dtype) for one in found.rows} == {(2, None, "uint8")}
@@ -43,7 +43,7 @@ def test_without_a_header_too() -> None:
     row = "        64              1.14\n"
     assert len(read("mpi4py_bench", row, argv="pingpong --no-header --no-stats").rows) == 1
     found = read("mpi4py_bench", row)
-    assert (found.rows, found.complaints[0]) == ((), "rows without a header above them (line 1)")
+    assert (found.rows, found.warnings[0]) == ((), "rows without a header above them (line 1)")
 
 
 def test_more_ranks_than_play() -> None:
@@ -84,7 +84,7 @@ def test_a_ringtest_whose_message_differs(before: bool) -> None:
 def test_single_rank_jobs_are_not_a_job() -> None:
     """MPICH's mpirun started ranks of Open MPI: each is alone, and all end well."""
     found = sample("mpi4py_bench", "mpi4py-ringtest-crossed")
-    assert found.complaints == (
+    assert found.warnings == (
         "2 ranks were asked for, the job has 1",
         "2 single-rank jobs ran: nothing moved between ranks",
     )
@@ -94,21 +94,21 @@ def test_single_rank_jobs_are_not_a_job() -> None:
 @pytest.mark.parametrize("stack", STACKS)
 def test_helloworld_measures_nothing_and_shows_the_world(stack: str) -> None:
     found = sample("mpi4py_bench", f"mpi4py-helloworld-{stack}")
-    assert (found.rows, found.complaints) == ((), ())
+    assert (found.rows, found.warnings) == ((), ())
     alone = read("mpi4py_bench", "Hello, World! I am process 0 of 1 on vm.\n" * 3)
-    assert alone.complaints == ("3 single-rank jobs ran: nothing moved between ranks",)
+    assert alone.warnings == ("3 single-rank jobs ran: nothing moved between ranks",)
 
 
 def test_futures() -> None:
     found = sample("mpi4py_bench", "mpi4py-futures")
-    assert (len(found.rows), found.operations, found.complaints) == (7, ("futures",), ())
+    assert (len(found.rows), found.operations, found.warnings) == (7, ("futures",), ())
     assert found.rows[0].figures["task_rate"] == (349.0, "1/s")
     assert {item.metric for item in measurements(found)} == {"latency", "task_rate", "deviation"}
 
 
 def test_two_jobs_in_one_output() -> None:
     text = HEADER + "         1              0.01 | 7.3429178e-05 \u00b1 8.0480e-04    10000\n"
-    assert read("mpi4py_bench", text * 2).complaints == ("2 jobs printed into one output",)
+    assert read("mpi4py_bench", text * 2).warnings == ("2 jobs printed into one output",)
 
 
 def test_the_sign_may_come_out_as_anything() -> None:
@@ -136,4 +136,4 @@ def test_the_sign_may_come_out_as_anything() -> None:
 )
 def test_what_is_wrong_is_said(text: str, complaint: str) -> None:
     found = read("mpi4py_bench", text)
-    assert any(said.startswith(complaint) for said in found.complaints), found.complaints
+    assert any(said.startswith(complaint) for said in found.warnings), found.warnings

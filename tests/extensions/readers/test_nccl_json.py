@@ -22,7 +22,7 @@ def changed(**body: Any) -> dict[str, Any]:
 
 def test_rows() -> None:
     found = read("nccl_tests", written(document()), ranks=None)
-    assert found.complaints == ()
+    assert found.warnings == ()
     assert [(one.operation, one.point, one.ranks, one.iterations, one.wrong) for one in found.rows] == [
         ("allreduce", point, 2, 20, 0) for point in POINTS
     ]
@@ -53,7 +53,7 @@ def test_its_rows_stand_for_those_of_the_table() -> None:
     found = read("nccl_tests", banner() + table + footer() + written(document()), ranks=None)
     assert len(found.rows) == 2
     assert values(found.rows[0])["algbw"] == 10.48576
-    assert (found.version, found.complaints) == ("2.19.6", ())
+    assert (found.version, found.warnings) == ("2.19.6", ())
 
 
 def test_one_rank_moves_nothing() -> None:
@@ -62,25 +62,25 @@ def test_one_rank_moves_nothing() -> None:
     for place in ("out_of_place", "in_place"):
         root["results"][0][place]["bus_bw"] = 0.0
     found = read("nccl_tests", written(root), ranks=None)
-    assert found.complaints == ("1 rank: nothing moved, no figure is a bandwidth",)
+    assert found.warnings == ("1 rank: nothing moved, no figure is a bandwidth",)
     assert {item.metric for item in measurements(found)} == {"latency"}
 
 
 def test_ranks_that_were_not_asked_for() -> None:
-    assert read("nccl_tests", written(document()), ranks=4).complaints == ("4 ranks were asked for, the job has 2",)
+    assert read("nccl_tests", written(document()), ranks=4).warnings == ("4 ranks were asked for, the job has 2",)
 
 
 def test_of_several_documents_the_last_is_read() -> None:
     found = read("nccl_tests", f"{written(changed(time=5.0))}\n{written(document())}\n", ranks=None)
     assert [one.seconds for one in found.rows] == [pytest.approx(1e-4)] * 2
-    assert found.complaints == ("2 JSON documents: the last is read",)
+    assert found.warnings == ("2 JSON documents: the last is read",)
 
 
 def test_a_document_that_breaks_off_leaves_the_table() -> None:
     table = header() + row(1 << 20, "100.00", "10.49", "10.49", "0", "100.00", "10.49", "10.49", "0")
     found = read("nccl_tests", f"{written(document())[:300]}\n{banner()}{table}{footer()}", ranks=None)
     assert len(found.rows) == 2
-    assert found.complaints[0].startswith("the JSON cannot be read")
+    assert found.warnings[0].startswith("the JSON cannot be read")
 
 
 def test_per_iteration_figures() -> None:
@@ -121,4 +121,4 @@ def test_the_environment_is_not_kept() -> None:
 )
 def test_what_is_wrong_is_said(text: str, complaint: str) -> None:
     found = read("nccl_tests", text, ranks=None)
-    assert any(said.startswith(complaint) for said in (*found.complaints, "")), found.complaints
+    assert any(said.startswith(complaint) for said in (*found.warnings, "")), found.warnings

@@ -34,7 +34,7 @@ def table(*rows: str, ranks: int = 2, program: str = "all_reduce_perf", end: str
 def test_thirteen_columns() -> None:
     found = table(row(MEBI, *GOOD, "200.00", "5.24", "5.24", "0"))
     assert (found.tool, found.version, found.versions) == ("nccl-tests", "2.19.6", {"nccl": "2.29.7"})
-    assert found.complaints == found.failed == ()
+    assert found.warnings == found.failed == ()
     out, into = found.rows
     assert (out.operation, out.point, out.ranks, out.iterations, out.wrong) == (
         *("allreduce", MessagePoint(MEBI, "float32"), 2),
@@ -51,14 +51,14 @@ def test_bandwidths_are_computed_of_the_time_that_has_more_digits() -> None:
     shown = {item.name: item.value for item in measurements(found)}
     assert shown["algbw[8,float32]"] == pytest.approx(8 / 8e-6 / 1e9)
     assert shown["busbw[8,float32,in]"] == pytest.approx(8 / 8e-6 / 1e9 * 1.5)
-    assert found.complaints == ()
+    assert found.warnings == ()
 
 
 def test_twenty_one_columns() -> None:
     cells = (*GOOD, "99.0", "120.5", "119.0", "4.20")
     text = banner() + header((*GROUP, *PER_ITERATION)) + row(MEBI, *cells, *cells) + footer()
     found = read("nccl_tests", text, ranks=None)
-    assert found.complaints == ()
+    assert found.warnings == ()
     assert len(found.rows) == 2
     assert values(found.rows[1])["iteration_p99"] == pytest.approx(119e-6)
     assert found.rows[1].figures["iteration_variation"] == (4.2, "%")
@@ -86,7 +86,7 @@ def test_sendrecv_is_not_checked_in_place() -> None:
 
 def test_one_rank_moves_nothing() -> None:
     found = table(row(MEBI, "10.00", "104.86", "0.00", "0", "10.00", "104.86", "0.00", "0"), ranks=1)
-    assert found.complaints == ("1 rank: nothing moved, no figure is a bandwidth",)
+    assert found.warnings == ("1 rank: nothing moved, no figure is a bandwidth",)
     assert {item.metric for item in measurements(found)} == {"latency"}
     assert all(set(one.figures) == {"latency"} for one in found.rows)
 
@@ -94,7 +94,7 @@ def test_one_rank_moves_nothing() -> None:
 def test_single_rank_jobs_are_not_a_job() -> None:
     alone = banner(1) + header() + row(8, "10.00", "0.00", "0.00", "0", "10.00", "0.00", "0.00", "0") + footer()
     found = read("nccl_tests", alone * 4, ranks=4)
-    assert found.complaints == (
+    assert found.warnings == (
         "4 ranks were asked for, the job has 1",
         "4 single-rank jobs ran, not one of 4 ranks (built without MPI?): nothing moved, no figure is a bandwidth",
     )
@@ -102,25 +102,25 @@ def test_single_rank_jobs_are_not_a_job() -> None:
 
 def test_two_jobs_in_one_output() -> None:
     job = banner() + header() + row(MEBI, *GOOD, *GOOD) + footer()
-    assert read("nccl_tests", job * 2).complaints == ("2 jobs printed into one output",)
+    assert read("nccl_tests", job * 2).warnings == ("2 jobs printed into one output",)
 
 
 def test_zero_bandwidths_without_a_list_of_devices() -> None:
     text = header() + row(MEBI, "10.00", "104.86", "0.00", "0", "10.00", "104.86", "0.00", "0") + footer()
     found = read("nccl_tests", text, argv="mpirun all_reduce_perf -b 1M")
-    assert found.complaints[0] == "every busbw is 0: single-rank jobs, nothing moved"
+    assert found.warnings[0] == "every busbw is 0: single-rank jobs, nothing moved"
 
 
 def test_ranks_of_a_split_job_are_those_of_the_first_group() -> None:
     text = banner(4).replace("Rank  2 Group  0", "Rank  2 Group  1").replace("Rank  3 Group  0", "Rank  3 Group  1")
     found = read("nccl_tests", text + header() + row(MEBI, *GOOD, *GOOD) + footer(), ranks=None)
     assert {one.ranks for one in found.rows} == {2}
-    assert found.complaints == ()
+    assert found.warnings == ()
 
 
 def test_a_busbw_of_other_ranks_is_seen() -> None:
     found = table(row(MEBI, *GOOD, *GOOD), ranks=8)
-    assert found.complaints == (
+    assert found.warnings == (
         "busbw is not what 8 ranks make of algbw in allreduce: '10.49 of 10.49' (line 18 and 1 more)",
     )
 
@@ -145,7 +145,7 @@ def test_each_program_has_its_factor(program: str, operation: str, busbw: str) -
     cells = ("104.86", "10.00", busbw, "0")
     found = table(row(MEBI, *cells, *cells), ranks=4, program=program)
     assert found.operations == (operation,)
-    assert found.complaints == ()
+    assert found.warnings == ()
 
 
 def test_cpu_time_is_no_latency() -> None:
@@ -161,7 +161,7 @@ def test_timestamps_at_the_end_of_rows() -> None:
     head = header().replace("#wrong \n", "#wrong            timestamp\n")
     text = banner() + head + row(MEBI, *GOOD, *GOOD, "2026-07-09", "12:00:00") + footer()
     found = read("nccl_tests", text, ranks=None)
-    assert (len(found.rows), found.complaints) == (2, ())
+    assert (len(found.rows), found.warnings) == (2, ())
 
 
 def test_wrong_data() -> None:
@@ -172,7 +172,7 @@ def test_wrong_data() -> None:
 
 def test_a_summary_that_rows_do_not_bear_out() -> None:
     found = table(row(MEBI, *GOOD, *GOOD), end=footer(wrong=1))
-    assert found.complaints == ("the summary counts wrong data, and no row does",)
+    assert found.warnings == ("the summary counts wrong data, and no row does",)
 
 
 def test_the_average_over_all_sizes_is_no_measurement() -> None:
@@ -185,8 +185,8 @@ def test_a_row_that_breaks_off(kept: int) -> None:
     cut = "  ".join(row(MEBI, *GOOD, *GOOD).split()[:kept])
     found = read("nccl_tests", banner() + header() + cut, ranks=None)
     assert len(found.rows) == (2 if kept == 13 else 1 if kept >= 9 else 0)
-    assert "the table is not closed: the program did not come to its end" in found.complaints
-    broken = [said for said in found.complaints if "breaks off" in said]
+    assert "the table is not closed: the program did not come to its end" in found.warnings
+    broken = [said for said in found.warnings if "breaks off" in said]
     assert bool(broken) is (2 < kept < 13)
 
 
@@ -194,9 +194,9 @@ def test_nccl_s_own_lines_within_a_row() -> None:
     cut = row(MEBI, *GOOD[:1]).rstrip("\n") + "node:1:2 [0] NCCL INFO AllReduce: opCount 0 sendbuff 0x7 count 2 op 0\n"
     found = read("nccl_tests", banner() + header() + cut + row(2 * MEBI, *GOOD, *GOOD) + footer(), ranks=None)
     assert {one.point.size for one in found.rows} == {2 * MEBI}
-    assert found.complaints[0].startswith("a row breaks off after 6 of 13 columns")
+    assert found.warnings[0].startswith("a row breaks off after 6 of 13 columns")
     strange = read("nccl_tests", banner() + header() + row(MEBI, "100.00", "lost", "1", "0", *GOOD) + footer())
-    assert strange.complaints[0] == "a row that something else was printed into (line 12)"
+    assert strange.warnings[0] == "a row that something else was printed into (line 12)"
     assert strange.rows == ()
 
 
@@ -211,7 +211,7 @@ def test_a_row_that_nccl_s_own_lines_cut_in_three() -> None:
     text = banner() + header() + head + log + log + out + log + log + into + log + row(8, *GOOD, *GOOD) + footer()
     found = read("nccl_tests", text, ranks=None)
     assert [(one.point.size, one.wrong) for one in found.rows] == [(MEBI, 100_000), (MEBI, None), (8, 0), (8, 0)]
-    assert found.complaints == ()
+    assert found.warnings == ()
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_a_row_that_nccl_s_own_lines_cut_in_three() -> None:
 )
 def test_numbers_that_are_none(cells: tuple[str, ...], complaint: str) -> None:
     found = table(row(MEBI, *cells, *cells))
-    assert any(said.startswith(complaint) for said in found.complaints)
+    assert any(said.startswith(complaint) for said in found.warnings)
     assert all(one.wrong in (0, None) for one in found.rows)
 
 
@@ -247,7 +247,7 @@ def test_numbers_that_are_none(cells: tuple[str, ...], complaint: str) -> None:
 )
 def test_what_is_wrong_is_said(text: str, complaint: str) -> None:
     found = read("nccl_tests", text, ranks=None)
-    assert any(said.startswith(complaint) for said in found.complaints), found.complaints
+    assert any(said.startswith(complaint) for said in found.warnings), found.warnings
     assert found.rows == ()
 
 
@@ -255,7 +255,7 @@ def test_rccl_tests() -> None:
     text = RCCL + header() + row(8, "9.02", "0.00", "0.00", "0", "8.96", "0.00", "0.00", "0") + RCCL_FOOTER
     found = read("nccl_tests", text, argv="./build/all_reduce_perf -b 8", ranks=2)
     assert (found.tool, found.version, found.operations) == ("rccl-tests", "develop:ae3e635", ("allreduce",))
-    assert (len(found.rows), found.complaints) == (2, ())
+    assert (len(found.rows), found.warnings) == (2, ())
 
 
 def test_late_releases_of_rccl_tests_have_a_version() -> None:

@@ -41,7 +41,7 @@ GPU = """\
 )
 def test_real_tables(name: str, version: str, rows: int, operation: str, dtype: str, figures: set[str]) -> None:
     found = sample("osu", name)
-    assert (found.tool, found.version, len(found.rows), found.complaints) == ("osu", version, rows, ())
+    assert (found.tool, found.version, len(found.rows), found.warnings) == ("osu", version, rows, ())
     assert {row.operation for row in found.rows} == {operation}
     assert {row.point.dtype for row in found.rows} == {dtype}
     assert all(set(row.figures) == figures for row in found.rows)
@@ -124,13 +124,13 @@ def test_a_block_s_size_becomes_the_whole(name: str, ranks: int, first: int, las
 def test_without_ranks_a_block_s_size_is_not_guessed() -> None:
     found = sample("osu", "osu-7.0-allgather", ranks=None)
     assert found.rows == ()
-    assert found.complaints[0].startswith("how many ranks took part must be known to tell allgather's size (line 4")
+    assert found.warnings[0].startswith("how many ranks took part must be known to tell allgather's size (line 4")
 
 
 def test_two_ranks_play() -> None:
     found = sample("osu", "osu-7.0-bw", ranks=4)
     assert {row.ranks for row in found.rows} == {2}
-    assert found.complaints == ("4 ranks were asked for, and this program runs with 2",)
+    assert found.warnings == ("4 ranks were asked for, and this program runs with 2",)
     assert {row.ranks for row in sample("osu", "osu-7.0-mbw-mr", ranks=4).rows} == {4}
 
 
@@ -145,7 +145,7 @@ def test_in_place_is_what_was_asked_for() -> None:
 def test_a_program_that_did_not_run() -> None:
     found = sample("osu", "osu-7.0-alone")
     assert found.rows == ()
-    assert found.complaints == ("no table: the program measured nothing",)
+    assert found.warnings == ("no table: the program measured nothing",)
     exited = OsuParser.meaning_of_exit(1, found)
     assert exited is not None
     assert exited.kind is Kind.ERROR
@@ -159,7 +159,7 @@ def test_a_stopped_table_misses_what_was_owed() -> None:
 def test_a_table_of_windows_is_not_read_as_bandwidths() -> None:
     found = sample("osu", "osu-7.0-mbw-mr-varied")
     assert found.rows == ()
-    assert found.complaints[0].startswith("unlike any header: '# Uni-directional Bandwidth (MB/sec)'")
+    assert found.warnings[0].startswith("unlike any header: '# Uni-directional Bandwidth (MB/sec)'")
 
 
 HEADER = (
@@ -187,7 +187,7 @@ HEADER = (
 )
 def test_what_is_wrong_is_said(text: str, complaint: str) -> None:
     found = read("osu", text)
-    assert [said for said in found.complaints if said.startswith(complaint)], found.complaints
+    assert [said for said in found.warnings if said.startswith(complaint)], found.warnings
     assert all("latency" not in row.figures for row in found.rows)
 
 
@@ -195,7 +195,7 @@ def test_logs_of_wrong_elements_between_rows_are_no_rows() -> None:
     log = "Size: 8, Iteration:0, Datatype: MPI_FLOAT\nPosition  Expected  Actual\n0   4.000000   2.000000\n"
     found = read("osu", GPU + log)
     assert len(found.rows) == 1
-    assert found.complaints == ("lines of numbers whose check says neither Pass nor Fail: no rows (line 7)",)
+    assert found.warnings == ("lines of numbers whose check says neither Pass nor Fail: no rows (line 7)",)
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_logs_of_wrong_elements_between_rows_are_no_rows() -> None:
 def test_titles(title: str, tool: str, operation: str) -> None:
     """Composed from the `BENCHMARK` strings of c/mpi and c/xccl, 7.4."""
     found = read("osu", f"# OSU {title}\n# Size       Avg Latency(us)\n8    1.5\n")
-    assert (found.tool, found.operations, found.complaints) == (tool, (operation,), ())
+    assert (found.tool, found.operations, found.warnings) == (tool, (operation,), ())
 
 
 def test_where_the_buffers_are() -> None:

@@ -39,7 +39,7 @@ def ucc(text: str, ranks: int | None = 4) -> BenchmarkResult:
 def test_an_allreduce() -> None:
     found = ucc(settings("Allreduce") + table((*MEBI, "15.73", "17.48", "14.30")))
     (only,) = found.rows
-    assert (found.tool, found.memory, found.complaints) == ("ucc_perftest", "cuda", ())
+    assert (found.tool, found.memory, found.warnings) == ("ucc_perftest", "cuda", ())
     assert (only.operation, only.point, only.ranks, only.iterations, only.wrong) == (
         *("allreduce", MessagePoint(1 << 20, "float32"), 4),
         *(1000, None),
@@ -93,9 +93,9 @@ def test_a_late_release_needs_no_bandwidth_to_tell() -> None:
 def test_else_it_is_not_guessed() -> None:
     found = ucc(settings("Alltoall", late=False) + table(MEBI, full=False))
     assert found.rows == ()
-    assert found.complaints[0].startswith("whether alltoall's size is a block or the whole depends on the release")
+    assert found.warnings[0].startswith("whether alltoall's size is a block or the whole depends on the release")
     unknown = ucc(settings("Allgather") + table(MEBI, full=False), ranks=None)
-    assert unknown.complaints[0].startswith("how many ranks took part must be known to tell allgather's size")
+    assert unknown.warnings[0].startswith("how many ranks took part must be known to tell allgather's size")
 
 
 def test_in_place() -> None:
@@ -114,14 +114,14 @@ def test_a_barrier_has_neither_count_nor_size() -> None:
 
 def test_one_rank_moves_nothing() -> None:
     found = ucc(settings("Allreduce") + table((*MEBI, "0.00", "0.00", "0.00")), ranks=1)
-    assert found.complaints == ("1 rank: nothing moved, no figure is a bandwidth",)
+    assert found.warnings == ("1 rank: nothing moved, no figure is a bandwidth",)
     assert {item.metric for item in measurements(found)} == {"latency", "latency_min", "latency_max"}
 
 
 def test_memory_is_of_the_basis_of_a_comparison() -> None:
     host, cuda = (ucc(settings("Allreduce", memory=kind) + table(MEBI, full=False)) for kind in ("host", "cuda"))
-    assert host.basis(host.rows[0]) != cuda.basis(cuda.rows[0])
-    assert host.basis(host.rows[0]) == host.basis(host.rows[0])
+    assert host.comparison_key(host.rows[0]) != cuda.comparison_key(cuda.rows[0])
+    assert host.comparison_key(host.rows[0]) == host.comparison_key(host.rows[0])
 
 
 @pytest.mark.parametrize(
@@ -141,5 +141,5 @@ def test_memory_is_of_the_basis_of_a_comparison() -> None:
 )
 def test_what_is_wrong_is_said(text: str, complaint: str) -> None:
     found = ucc(text)
-    assert any(said.startswith(complaint) for said in found.complaints), found.complaints
+    assert any(said.startswith(complaint) for said in found.warnings), found.warnings
     assert all("latency" not in one.figures for one in found.rows)

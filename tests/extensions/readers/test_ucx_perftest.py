@@ -51,7 +51,7 @@ def test_a_latency() -> None:
         "algbw": pytest.approx(243.67 * MIB),
         "message_rate": 249516,
     }
-    assert found.complaints == ()
+    assert found.warnings == ()
 
 
 def test_megabytes_are_2_to_the_20() -> None:
@@ -73,13 +73,13 @@ def test_of_the_stages_the_last_counts() -> None:
     (only,) = found.rows
     assert only.iterations == 300_000
     assert values(only)["bandwidth"] == pytest.approx(52.36 * MIB)
-    assert found.complaints == ()
+    assert found.warnings == ()
 
 
 def test_a_test_that_did_not_end_measures_nothing() -> None:
     found = sample("ucx_perftest", "ucx_perftest-tag-lat-stopped", argv=LAT)
     assert found.rows == ()
-    assert found.complaints[0] == "the test did not end: its rows are of its first seconds (line 9)"
+    assert found.warnings[0] == "the test did not end: its rows are of its first seconds (line 9)"
 
 
 @pytest.mark.parametrize(
@@ -93,12 +93,12 @@ def test_csv(name: str, argv: str, point: MessagePoint, time: str) -> None:
     """Rows of stages stand among them, with the thread's number and no comma."""
     found = sample("ucx_perftest", f"ucx_perftest-{name}", argv=argv)
     assert [(one.point, time in one.figures) for one in found.rows] == [(point, True)]
-    assert found.complaints == ()
+    assert found.warnings == ()
 
 
 def test_the_server_tells_what_the_client_does_not() -> None:
     server = sample("ucx_perftest", "ucx_perftest-tag-bw-f-server")
-    assert server.complaints == ("the server's output alone: the client prints the figures",)
+    assert server.warnings == ("the server's output alone: the client prints the figures",)
     pairs = (
         ("Test:", "tag match latency"),
         ("Send memory:", "cuda"),
@@ -107,7 +107,7 @@ def test_the_server_tells_what_the_client_does_not() -> None:
     )
     box = "".join(f"| {name:<13s} {value:<60s}    |\n" for name, value in pairs)
     both = read("ucx_perftest", box + table("latency", row("1000", *GOOD)))
-    assert (both.rows[0].point.size, both.memory, both.complaints) == (1024, "cuda to host", ())
+    assert (both.rows[0].point.size, both.memory, both.warnings) == (1024, "cuda to host", ())
 
 
 @pytest.mark.parametrize("name", ["batch", "batch-f", "batch-v"])
@@ -115,13 +115,13 @@ def test_a_batch_prints_neither_kind_nor_size(name: str) -> None:
     """Its header says overhead above a latency test."""
     found = sample("ucx_perftest", f"ucx_perftest-{name}")
     assert found.rows == ()
-    assert found.complaints[0].startswith("a batch: kind and message size of its tests are not printed")
+    assert found.warnings[0].startswith("a batch: kind and message size of its tests are not printed")
 
 
 def test_another_size_than_asked_for_is_seen() -> None:
     found = sample("ucx_perftest", "ucx_perftest-put-bw", argv="ucx_perftest -t ucp_put_bw -s 1024")
     assert found.operations == ("put",)
-    assert found.complaints == ("the size is not 1024: time and bandwidth make it 4095 (line 6)",)
+    assert found.warnings == ("the size is not 1024: time and bandwidth make it 4095 (line 6)",)
 
 
 def test_thousands_may_have_separators() -> None:
@@ -141,7 +141,7 @@ def test_several_threads_print_four_figures() -> None:
 
 def test_what_x_adds_is_left_out() -> None:
     found = read("ucx_perftest", table("latency", row("1000", *GOOD) + "  rndv zcopy"), argv=LAT)
-    assert (len(found.rows), found.complaints) == (1, ())
+    assert (len(found.rows), found.warnings) == (1, ())
 
 
 def test_another_percentile() -> None:
@@ -170,7 +170,7 @@ def test_1_8_prints_no_word_before_its_last_row() -> None:
 def test_sizes_on_the_command_line(argv: str, size: int | None) -> None:
     found = read("ucx_perftest", table("latency", row("1000", *GOOD)), argv=argv)
     assert [one.point.size for one in found.rows] == ([size] if size else [])
-    assert bool(size) is not any(said.startswith("the message size of") for said in found.complaints)
+    assert bool(size) is not any(said.startswith("the message size of") for said in found.warnings)
 
 
 def test_the_only_size_that_is_owed_is_it() -> None:
@@ -227,4 +227,4 @@ def test_a_loop_is_one_rank() -> None:
 )
 def test_what_is_wrong_is_said(text: str, complaint: str) -> None:
     found = read("ucx_perftest", text, argv=LAT)
-    assert any(said.startswith(complaint) for said in found.complaints), found.complaints
+    assert any(said.startswith(complaint) for said in found.warnings), found.warnings

@@ -113,7 +113,7 @@ def test_without_any_prefix_the_commands_are_still_there() -> None:
 
 
 def test_a_plan_needs_no_stack() -> None:
-    assert OpenMpi.planned("openmpi-5") == Stack("openmpi-5", "Open MPI", "5.0.11", "", "mpirun", "python3")
+    assert OpenMpi.placeholder("openmpi-5") == Stack("openmpi-5", "Open MPI", "5.0.11", "", "mpirun", "python3")
 
 
 def test_the_command_lists_stacks_and_packages() -> None:
@@ -175,32 +175,35 @@ def system(home: Path, library: str, *, python: str = "python3", packages: str =
 
 def test_any_prefix_tells_its_version_without_being_started(tmp_path: Path) -> None:
     home = system(tmp_path / "ompi", "lib/libmpi.so.40")
-    found = OpenMpi.at("openmpi-4", home)
+    found = OpenMpi.from_prefix("openmpi-4", home)
     assert found == Stack("openmpi-4", "Open MPI", "4.1.6", str(home), f"{home}/bin/mpirun", f"{home}/bin/python3")
-    assert OpenMpi.at("openmpi-system", home).version == "4.1.6"
+    assert OpenMpi.from_prefix("openmpi-system", home).version == "4.1.6"
     other = system(tmp_path / "mpich", "lib/x86_64-linux-gnu/libmpich.so.12")
-    assert (Mpich.at("mpich-system", other).vendor, Mpich.at("mpich-system", other).version) == ("MPICH", "4.0.2")
+    assert (Mpich.from_prefix("mpich-system", other).vendor, Mpich.from_prefix("mpich-system", other).version) == (
+        "MPICH",
+        "4.0.2",
+    )
 
 
 def test_of_several_launchers_the_family_s_own_is_taken(tmp_path: Path) -> None:
     home = system(tmp_path / "usr", "lib/libmpi.so.40")
     (home / "bin" / "mpirun.openmpi").write_text("")
-    assert OpenMpi.at("openmpi-system", home).launcher == f"{home}/bin/mpirun.openmpi"
+    assert OpenMpi.from_prefix("openmpi-system", home).launcher == f"{home}/bin/mpirun.openmpi"
 
 
 def test_a_prefix_of_another_major_version_or_vendor_is_none(tmp_path: Path) -> None:
     home = system(tmp_path / "p", "lib/libmpi.so.40")
     with pytest.raises(NotHere) as caught:
-        OpenMpi.at("openmpi-5", home)
+        OpenMpi.from_prefix("openmpi-5", home)
     assert str(caught.value) == f"stack openmpi-5 in {home} is Open MPI 4.1.6; it must be 5.x"
     (home / "lib" / "libmpi.so.40").write_bytes(b"\0some other\x004.1.6\0")
     with pytest.raises(NotHere, match=re.escape(f"in {home} lacks libmpi.so.40 of Open MPI")):
-        OpenMpi.at("openmpi-4", home)
+        OpenMpi.from_prefix("openmpi-4", home)
 
 
 def test_what_a_prefix_lacks_is_said_at_once(tmp_path: Path) -> None:
     with pytest.raises(NotHere) as caught:
-        OpenMpi.at("openmpi-system", tmp_path)
+        OpenMpi.from_prefix("openmpi-system", tmp_path)
     assert str(caught.value) == (
         f"stack openmpi-system (Open MPI) in {tmp_path} lacks bin/mpirun, libmpi.so.40 of Open MPI, "
         "bin/python3, mpi4py; install it with: apt-get install openmpi-bin python3-mpi4py python3-numpy"
@@ -214,7 +217,7 @@ def test_a_real_stack_is_found(stacks_here: Callable[[str], Path], name: str) ->
     found = family.locate(name, (prefix,))
     done = subprocess.run([found.launcher, "--version"], capture_output=True, text=True, check=True)
     assert found.version in done.stdout
-    assert family.at(name, prefix) == replace(found, interpreter=f"{prefix}/bin/python")
+    assert family.from_prefix(name, prefix) == replace(found, interpreter=f"{prefix}/bin/python")
 
 
 @pytest.mark.real

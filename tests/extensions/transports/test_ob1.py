@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from pytest_hetgpu.extensions.transports._proof import MpiTransportParser
+from pytest_hetgpu.extensions.transports._mpi_log import MpiTransportParser
 from pytest_hetgpu.extensions.transports.base import Rendering
 from pytest_hetgpu.extensions.transports.ob1 import Ob1, Ob1Settings
 from pytest_hetgpu.model.job import Fabric, Hardware, Node, Stack

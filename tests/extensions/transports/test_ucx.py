@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_hetgpu.extensions.transports._proof import MpiTransportParser
+from pytest_hetgpu.extensions.transports._mpi_log import MpiTransportParser
 from pytest_hetgpu.extensions.transports.base import Rendering
 from pytest_hetgpu.extensions.transports.ucx import Ucx, UcxSettings
 from pytest_hetgpu.model.interfaces import Choice

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_hetgpu.extensions.transports._proof import MpiTransportParser
+from pytest_hetgpu.extensions.transports._mpi_log import MpiTransportParser
 from pytest_hetgpu.extensions.transports.ucc import UccTransportParser
-from tests.extensions.transports.test_proof import (
+from tests.extensions.transports.test_mpi_log import (
     BTL,
     CAPABLE,
     CM,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hetgpu.extensions.transports._proof import MpiTransportParser
+from pytest_hetgpu.extensions.transports._mpi_log import MpiTransportParser
 from pytest_hetgpu.extensions.transports.base import TransportParser
 from pytest_hetgpu.extensions.transports.ucc import UccTransportParser
 

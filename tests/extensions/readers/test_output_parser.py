@@ -65,7 +65,7 @@ def sound(found: BenchmarkResult) -> None:
         assert one.wrong is None or one.wrong >= 0
         assert one.iterations is None or one.iterations >= 0
     assert all(math.isfinite(item.value) for item in measurements(found))
-    assert all("\n" not in said for said in found.complaints)
+    assert all("\n" not in said for said in found.warnings)
 
 
 @pytest.mark.parametrize("name", names("readers"))
@@ -109,7 +109,7 @@ def test_no_reader_takes_another_program_s_output_for_its_own(name: str) -> None
 
 @pytest.mark.parametrize("name", names("readers"))
 def test_readers_share_nothing_and_say_that_there_was_nothing(name: str) -> None:
-    assert reader(name).finish().complaints
+    assert reader(name).finish().warnings
     assert reader(name).finish() == reader(name).finish()
 
 
@@ -118,9 +118,9 @@ def test_memory_does_not_grow_with_the_output(monkeypatch: pytest.MonkeyPatch) -
     text = "# OSU MPI Latency Test v7.0\n# Size          Latency (us)\n" + "8   1.0\n" * 50 + "x" * 100_000
     found = read("osu", text)
     assert len(found.rows) == 10
-    assert found.complaints == ("more than 10 rows: the rest is not read (line 13 and 39 more)",)
+    assert found.warnings == ("more than 10 rows: the rest is not read (line 13 and 39 more)",)
     strange = "# OSU MPI Latency Test v7.0\n" + "".join(f"# Size {name}(us)\n" for name in range(500))
-    assert len(read("osu", strange).complaints) <= 51
+    assert len(read("osu", strange).warnings) <= 51
 
 
 def test_the_samples_are_ours_to_show() -> None:
@@ -201,7 +201,7 @@ def test_what_must_be_equal_before_rows_are_compared(change: str) -> None:
             str(one["operation"]), MessagePoint(8, str(one["dtype"]), str(one["place"])), int(str(one["ranks"])), {}
         )
         reading = BenchmarkResult(str(one["tool"]), str(one["version"]), memory=str(one["memory"]))
-        bases.append(reading.basis(measured))
+        bases.append(reading.comparison_key(measured))
     assert bases[0] != bases[1]
 
 

@@ -68,7 +68,7 @@ def test_a_users_entries_come_beside_the_shipped_ones_and_replace_those_of_their
     found = known_failures((path,))
     assert found.by_id.keys() > known_failures().by_id.keys()
     assert found.by_id["ucx-no-large-bar"].known.title == "what it is"
-    assert {known.id for known in found.about(CRASH, {}, {})} == {"ours", "ucx-no-large-bar"}
+    assert {known.id for known in found.known_causes(CRASH, {}, {})} == {"ours", "ucx-no-large-bar"}
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from itertools import chain
 import pytest
 
 from pytest_hetgpu.cluster.bandwidth.pairs import pairs, rounds
-from tests.cluster.bandwidth.wire_cases import job, node
+from tests.cluster.bandwidth.bandwidth_cases import job, node
 
 
 def indices(*nodes: str) -> list[tuple[int, int]]:
