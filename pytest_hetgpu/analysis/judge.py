@@ -67,7 +67,7 @@ def judge_output(
 
 
 def _read(job: Job, result: RunResult) -> Evidence:
-    proof = find("transports", job.demand.transport_family, Transport).reader()  # type: ignore[type-abstract]
+    proof = find("transports", job.demand.transport_family, Transport).parser()  # type: ignore[type-abstract]
     return interpreted(job.demand, result, read(Path(result.output), proof=proof))
 
 

@@ -31,5 +31,5 @@ class Auto(Transport):
         return ("*",)
 
     @staticmethod
-    def reader() -> TransportParser:
+    def parser() -> TransportParser:
         return MpiTransportParser()

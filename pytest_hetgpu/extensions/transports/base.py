@@ -170,7 +170,7 @@ class Transport(abc.ABC):
 
     @staticmethod
     @abc.abstractmethod
-    def reader() -> TransportParser:
+    def parser() -> TransportParser:
         """Return a fresh parser of this family's log."""
 
 

@@ -67,5 +67,5 @@ class Gloo(Transport):
         return (TransportMember("gloo", TCP, self.components()),)
 
     @staticmethod
-    def reader() -> TransportParser:
+    def parser() -> TransportParser:
         return AssumedTransport()

@@ -152,5 +152,5 @@ class Nccl(Transport):
         return super().required_classes(path for path in paths if path == OFF_HOST)
 
     @staticmethod
-    def reader() -> TransportParser:
+    def parser() -> TransportParser:
         return NcclChannels()

@@ -88,5 +88,5 @@ class Ob1(Transport):
         return _members(self.settings.btl)
 
     @staticmethod
-    def reader() -> TransportParser:
+    def parser() -> TransportParser:
         return MpiTransportParser()

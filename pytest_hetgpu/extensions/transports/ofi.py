@@ -77,5 +77,5 @@ class Ofi(Transport):
         return (TransportMember(provider, _KINDS.get(provider, ""), self.components()),)
 
     @staticmethod
-    def reader() -> TransportParser:
+    def parser() -> TransportParser:
         return MpiTransportParser()

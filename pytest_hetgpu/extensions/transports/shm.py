@@ -33,5 +33,5 @@ class Shm(Transport):
         return (TransportMember("shm", SHARED_MEMORY, self.components()),)
 
     @staticmethod
-    def reader() -> TransportParser:
+    def parser() -> TransportParser:
         return MpiTransportParser()

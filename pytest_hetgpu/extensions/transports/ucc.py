@@ -91,7 +91,7 @@ class Ucc(Transport):
         )
 
     @staticmethod
-    def reader() -> TransportParser:
+    def parser() -> TransportParser:
         return UccTransportParser()
 
 

@@ -176,5 +176,5 @@ class Ucx(Transport):
         return _members(self.settings.tls)
 
     @staticmethod
-    def reader() -> TransportParser:
+    def parser() -> TransportParser:
         return MpiTransportParser()

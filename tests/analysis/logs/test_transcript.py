@@ -166,7 +166,7 @@ def test_no_log_raises_and_none_passes_that_shows_too_little(
     path = tmp_path / "output.log"
     path.write_bytes(b"".join(pieces))
     asked = job(sizes=(64,))
-    evidence = read(path, proof=Ob1.reader())
+    evidence = read(path, proof=Ob1.parser())
     outcome = judge(asked, ended(path, returncode), evidence)
     assert outcome.kind is not Kind.PASSED
     assert "\n" not in outcome.why

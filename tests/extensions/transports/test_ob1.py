@@ -74,5 +74,5 @@ def test_what_are_no_layers(btl: object) -> None:
 
 
 def test_its_proof_is_a_fresh_reader() -> None:
-    assert isinstance(ob1().reader(), MpiTransportParser)
-    assert ob1().reader() is not ob1().reader()
+    assert isinstance(ob1().parser(), MpiTransportParser)
+    assert ob1().parser() is not ob1().parser()

@@ -169,5 +169,5 @@ def test_components_are_each_once() -> None:
 
 
 def test_its_proof_is_a_fresh_reader() -> None:
-    assert isinstance(ucx().reader(), MpiTransportParser)
-    assert ucx().reader() is not ucx().reader()
+    assert isinstance(ucx().parser(), MpiTransportParser)
+    assert ucx().parser() is not ucx().parser()
