@@ -1,4 +1,4 @@
-"""Paths of a job, and what it says of connections whose path a log leaves open."""
+"""Paths of a job, and their effect on connections whose path a log leaves open."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What adapters are rated at."""
+"""Nominal rates of adapters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A placement is measured once in a run, whatever its nodes do."""
+"""A placement is measured once per run, even if its nodes fail."""
 
 from __future__ import annotations
 

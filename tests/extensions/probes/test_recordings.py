@@ -1,6 +1,6 @@
 """Every probe against recorded answers: of machines that have the thing, and of machines that lack it.
 
-A recording is `{"source": where it comes from, "seen": what remote/look.py answered, "facts": what that means}`.
+A recording is `{"source": its origin, "seen": the answer of remote/look.py, "facts": the expected facts}`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which path each kind of connection took, and what an old UCX leaves open."""
+"""The path of each kind of connection, and open questions with an old UCX."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.extensions.transports.test_mpi_log import (
 
 
 def pathed(reader: MpiTransportParser, text: str) -> dict[str, str]:
-    """Kinds of connection of each path."""
+    """Return the kinds of connection of each path."""
     fed(reader, text)
     found: dict[str, list[str]] = {}
     for one in sorted(reader.connections):
