@@ -82,7 +82,7 @@ def measured(cells: int, hosts: int, width: int) -> None:
         matrix, inventory = written(folder, cells, hosts, width)
         suite = timed(
             lambda: MatrixSet.load(
-                [matrix], folder, timeout=60, environ=os.environ, beside=RunInputs(f"hostfile:{inventory}")
+                [matrix], folder, timeout=60, environ=os.environ, inputs=RunInputs(f"hostfile:{inventory}")
             )
         )
     assert isinstance(suite, MatrixSet)

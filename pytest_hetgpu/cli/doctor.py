@@ -247,7 +247,7 @@ def run(given: str | None, as_json: bool, say: Callable[[str], None], only_list:
 
     `only_list`: says what the inventory gives, and looks at no host.
     """
-    suite = MatrixSet.load((), Path.cwd(), timeout=LOOK_TIMEOUT, environ=os.environ, beside=RunInputs(given))
+    suite = MatrixSet.load((), Path.cwd(), timeout=LOOK_TIMEOUT, environ=os.environ, inputs=RunInputs(given))
     if only_list and not given:
         raise UsageError("--list needs --inventory FILE")
     diagnoses = () if only_list else examine(suite)

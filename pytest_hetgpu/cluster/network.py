@@ -17,13 +17,13 @@ from pytest_hetgpu.model.facts import Environment
 from pytest_hetgpu.model.interfaces import (
     LOOPBACK,
     ROUTES,
-    Choice,
     Interface,
+    InterfaceChoice,
     Network,
-    choose,
+    choose_interface,
     interface_of,
     kind_of,
-    routed,
+    routed_interfaces,
 )
 from pytest_hetgpu.model.job import Fabric, Node
 from pytest_hetgpu.planning.placement import DiscoveredNode
@@ -49,12 +49,14 @@ def of(
     chosen = roce(fabric, seen)
     if chosen:
         hca, gid_index = _device(chosen.hca, chosen.port), chosen.gid_index
-        interface = Choice(chosen.netdev, f"the one of GID {gid_index} of {chosen.hca}")
+        interface = InterfaceChoice(chosen.netdev, f"the one of GID {gid_index} of {chosen.hca}")
     else:
         hca, gid_index = infiniband(fabric, seen), None
         alone = alone or node.host in HERE
         interface = (
-            Choice() if _given(node, alone=alone) else _interface(member, seen, () if alone else (node.host, *others))
+            InterfaceChoice()
+            if _given(node, alone=alone)
+            else _interface(member, seen, () if alone else (node.host, *others))
         )
     interface = interface if _DEVICE.fullmatch(interface.name) else replace(interface, name="")
     # Loopback is nothing that a fabric has: what is on one host finds its ranks there.
@@ -126,7 +128,7 @@ def _device(hca: str, port: int) -> str:
     return hca if port == 1 else f"{hca}:{port}"
 
 
-def _interface(member: Member, seen: Environment, hosts: Sequence[str]) -> Choice:
+def _interface(member: Member, seen: Environment, hosts: Sequence[str]) -> InterfaceChoice:
     """The interface by which others reach the node; `hosts` are its own and the others, () of a host alone.
 
     A node may know itself by an address of loopback, as on Debian: then the route to another node tells. A tunnel that
@@ -137,19 +139,19 @@ def _interface(member: Member, seen: Environment, hosts: Sequence[str]) -> Choic
         routes = (member.read([ROUTES])[ROUTES] or b"").decode(errors="replace")
         found = _routing(member, hosts[: 1 + _OTHERS]) if hosts else routing.Routing()
     except HetgpuError:
-        return Choice()
+        return InterfaceChoice()
     network = _network(seen, routes)
     if not hosts:
-        return choose(network) if len(network.interfaces) > 1 else Choice()
+        return choose_interface(network) if len(network.interfaces) > 1 else InterfaceChoice()
     own, *others = hosts
     default = interface_of(routes, None)
     tunnel = default if _kind(default, seen) == "tunnel" else ""
     if chosen := routing.carrying(found, own) or routing.leading(found, others, routes, tunnel):
         return chosen
     if default and not tunnel:
-        return Choice(default, "carries the default route")
-    chosen = choose(network)
-    return Choice() if chosen.kind in ("loopback", "nothing") else chosen
+        return InterfaceChoice(default, "carries the default route")
+    chosen = choose_interface(network)
+    return InterfaceChoice() if chosen.kind in ("loopback", "nothing") else chosen
 
 
 def _routing(member: Member, hosts: Sequence[str]) -> routing.Routing:
@@ -160,7 +162,7 @@ def _routing(member: Member, hosts: Sequence[str]) -> routing.Routing:
 
 def _network(seen: Environment, routes: str) -> Network:
     """The interfaces that a node showed to be up; an address shows in the routes."""
-    addressed = routed(routes)
+    addressed = routed_interfaces(routes)
     found = [
         Interface(
             name,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pytest_hetgpu.model.interfaces import LOOPBACK, Choice, interface_of
+from pytest_hetgpu.model.interfaces import LOOPBACK, InterfaceChoice, interface_of
 
 ROUTES_PROGRAM = "routes.py"
 """The program that asks the kernel of a node, among the programs of ranks."""
@@ -53,15 +53,15 @@ def _pairs(rows: Iterable[Any]) -> Iterator[tuple[str, str]]:
             yield one, next(_addresses([source]), "")
 
 
-def carrying(routing: Routing, host: str) -> Choice | None:
+def carrying(routing: Routing, host: str) -> InterfaceChoice | None:
     """Choose the interface that has the address by which others reach the node; None if no interface has it."""
     for address, _ in routing.hosts.get(host, ()):
         if name := routing.owner(address):
-            return Choice(name, f"carries its address {address}")
+            return InterfaceChoice(name, f"carries its address {address}")
     return None
 
 
-def leading(routing: Routing, others: Iterable[str], routes: str, avoid: str = "") -> Choice | None:
+def leading(routing: Routing, others: Iterable[str], routes: str, avoid: str = "") -> InterfaceChoice | None:
     """Choose the interface of the route to another node; None if no route is known, or all lead over `avoid`.
 
     A source address may be loopback's, on hosts that announce it to their routers: there the routes decide.
@@ -70,7 +70,7 @@ def leading(routing: Routing, others: Iterable[str], routes: str, avoid: str = "
         for address, source in routing.hosts.get(host, ()):
             name = routing.owner(source) or (_by_routes(routes, address) if source else "")
             if name and name not in (LOOPBACK, avoid):
-                return Choice(name, f"carries the route to {host}" + f" at {address}" * (address != host))
+                return InterfaceChoice(name, f"carries the route to {host}" + f" at {address}" * (address != host))
     return None
 
 

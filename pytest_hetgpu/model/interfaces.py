@@ -56,7 +56,7 @@ class Network:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class InterfaceChoice:
     """The interface that TCP is pinned to, with the reason.
 
     Attributes:
@@ -74,22 +74,22 @@ class Choice:
         return f"{self.name or 'none is pinned'} ({self.why})"
 
 
-def choose(network: Network) -> Choice:
+def choose_interface(network: Network) -> InterfaceChoice:
     """Choose the interface for a job on one host: that of the default route, another, loopback, or none."""
     there = {one.name: one for one in network.interfaces}
     default = there.get(interface_of(network.routes, None))
     usable = [one.name for one in network.interfaces if not one.lacks]
     if default and not default.lacks:
-        return Choice(default.name, "carries the default route")
+        return InterfaceChoice(default.name, "carries the default route")
     if usable:
         route = f"the default route is on {default.name}, {default.lacks}" if default else "there is no default route"
-        return Choice(usable[0], f"is up with a carrier and an IPv4 address; {route}")
+        return InterfaceChoice(usable[0], f"is up with a carrier and an IPv4 address; {route}")
     if default and default.running and default.ipv4 and default.kind == "bridge":
-        return Choice(default.name, "a bridge that carries the default route", "bridge")
+        return InterfaceChoice(default.name, "a bridge that carries the default route", "bridge")
     others = ", ".join(f"{one.name} {one.lacks}" for one in network.interfaces if one.kind != "loopback")
     why = f"no other interface can be used: {others or 'there is none'}"
     loopback = next((one.name for one in network.interfaces if one.kind == "loopback" and one.running), "")
-    return Choice(loopback, why, "loopback" if loopback else "nothing")
+    return InterfaceChoice(loopback, why, "loopback" if loopback else "nothing")
 
 
 def kind_of(name: str) -> str:
@@ -113,7 +113,7 @@ def interface_of(routes: str, address: str | None) -> str:
     return max(found, key=lambda route: (route[1], -route[2]), default=(0, 0, 0, ""))[3]
 
 
-def routed(routes: str) -> frozenset[str]:
+def routed_interfaces(routes: str) -> frozenset[str]:
     """Return the interfaces with an IPv4 route. Each address brings a route to its network."""
     return frozenset(route[3] for route in _routes(routes))
 

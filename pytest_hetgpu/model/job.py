@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from pytest_hetgpu.model.external_program import ExternalProgram
 from pytest_hetgpu.model.failure import Condition
-from pytest_hetgpu.model.interfaces import Choice
+from pytest_hetgpu.model.interfaces import InterfaceChoice
 from pytest_hetgpu.model.kubernetes import Pods
 from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.scenario import Exclusion, Expectation, Origin, Scenario
@@ -194,7 +194,7 @@ class Node:
     reach: ConnectionInfo = ConnectionInfo()
     image: Image | None = None
     container: ContainerOptions | None = None
-    interface: Choice | None = None
+    interface: InterfaceChoice | None = None
 
 
 @dataclass(frozen=True, slots=True)

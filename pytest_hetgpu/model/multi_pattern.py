@@ -57,7 +57,7 @@ class _Shape:
 
 
 class MultiPatternMatcher:
-    """A set of non-empty words. `first` searches for `words`, `within` for `words` and `others`.
+    """A set of non-empty words. `find_first` searches for `words`, `find_all` for `words` and `others`.
 
     Most lines of a log differ from others in their numbers only. So the words of one line are cached for all lines of
     its shape. Words that contain digits, or begin like the end of an address, are searched each time.
@@ -75,20 +75,20 @@ class MultiPatternMatcher:
         self._varying = {word: max(_HEXADECIMAL.split(word), key=len) for word in varying}
         self._shapes: dict[bytes, _Shape] = {}
 
-    def first(self, text: bytes, start: int = 0) -> int | None:
+    def find_first(self, text: bytes, start: int = 0) -> int | None:
         """Return the start of the first word from `start` on, None without one."""
         found = self.pattern.search(text, start)
         return found.start() if found else None
 
-    def within(self, text: bytes) -> frozenset[bytes]:
+    def find_all(self, text: bytes) -> frozenset[bytes]:
         """Return all words in the text, overlapping ones too."""
         if len(text) > _LONGEST_SHAPE:
             return frozenset(self._found(text))
         shape = _shape(text)
         return (self._shapes.get(shape) or self._learned(shape, text)).words(text)
 
-    def known(self, text: bytes) -> frozenset[bytes] | None:
-        """Return the cached result of `within` for a text that differs in numbers only, None without one."""
+    def cached(self, text: bytes) -> frozenset[bytes] | None:
+        """Return the cached result of `find_all` for a text that differs in numbers only, None without one."""
         shape = self._shapes.get(_shape(text))
         return shape.words(text) if shape else None
 

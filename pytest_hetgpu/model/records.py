@@ -19,6 +19,11 @@ class MessagePoint:
     def __str__(self) -> str:
         return ",".join(filter(None, (str(self.size), self.dtype, self.place)))
 
+    @property
+    def in_place(self) -> bool:
+        """Whether the operation is in place."""
+        return self.place == "in"
+
 
 @dataclass(frozen=True, slots=True)
 class Hello:

@@ -27,7 +27,7 @@ def expand(document: Document) -> list[Scenario]:
     """
     complaints = Complaints(document.file)
     cells = _cells(document, complaints)
-    expected = _expected(document, cells, complaints)
+    expected = _expectations(document, cells, complaints)
     ids = _ids(document, cells, complaints)
     check_settings(document, [cell for cell, exclusion in cells.items() if exclusion is None], complaints)
     if complaints:
@@ -57,14 +57,14 @@ def _cells(document: Document, complaints: Complaints) -> Cells:
     axes = [[value.name for value in axis.values] for axis in document.axes]
     cells: Cells = dict.fromkeys(itertools.product(*axes))
     for rule in document.exclude:
-        hits = [cell for cell in _named(document, rule) if cell in cells]
+        hits = [cell for cell in _combinations(document, rule) if cell in cells]
         if not hits:
             complaints.add(rule.origin.line, "this exclude matches no cell")
         for cell in hits:
             # The first rule that matches gives the reason.
             cells[cell] = cells[cell] or rule.exclusion
     for rule in document.include:
-        added = [cell for cell in _named(document, rule) if cell not in cells or cells[cell]]
+        added = [cell for cell in _combinations(document, rule) if cell not in cells or cells[cell]]
         if not added:
             complaints.add(rule.origin.line, "this include adds no cell: every one it names is in the matrix already")
         cells.update(dict.fromkeys(added))
@@ -73,16 +73,16 @@ def _cells(document: Document, complaints: Complaints) -> Cells:
     return cells
 
 
-def _named(document: Document, rule: Rule) -> Iterator[Cell]:
+def _combinations(document: Document, rule: Rule) -> Iterator[Cell]:
     """Return every combination of values that a rule names, whether or not it is a cell."""
     return itertools.product(*(rule.where.get(axis.name) or document.names(axis.name) for axis in document.axes))
 
 
-def _expected(document: Document, cells: Cells, complaints: Complaints) -> Mapping[Cell, tuple[Expectation, ...]]:
+def _expectations(document: Document, cells: Cells, complaints: Complaints) -> Mapping[Cell, tuple[Expectation, ...]]:
     """Return the expectations of each cell that has any, in file order."""
     found: dict[Cell, tuple[Expectation, ...]] = {}
     for rule in document.expect:
-        hits = [cell for cell in _named(document, rule) if cell in cells and cells[cell] is None]
+        hits = [cell for cell in _combinations(document, rule) if cell in cells and cells[cell] is None]
         if not hits:
             complaints.add(rule.origin.line, "this expect matches no cell that is run")
         for cell in hits:
@@ -99,7 +99,7 @@ def _ids(document: Document, cells: Cells, complaints: Complaints) -> Mapping[st
         other = ids.setdefault(name, cell)
         if other is not cell:
             differing = [place for place, value in enumerate(cell) if value != other[place]]
-            clashes.setdefault((_say(document, other, differing), _say(document, cell, differing)), name)
+            clashes.setdefault((_describe(document, other, differing), _describe(document, cell, differing)), name)
     for (one, other), name in clashes.items():
         last = document.fragment(document.axes[-1].name, ids[name][-1])
         complaints.add(
@@ -108,5 +108,5 @@ def _ids(document: Document, cells: Cells, complaints: Complaints) -> Mapping[st
     return ids
 
 
-def _say(document: Document, cell: Cell, places: Sequence[int]) -> Cell:
+def _describe(document: Document, cell: Cell, places: Sequence[int]) -> Cell:
     return tuple(f"{document.axes[place].name} {cell[place]!r}" for place in places)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pytest_hetgpu.config.matrix.document import CellSettings
-from pytest_hetgpu.model.interfaces import FREE, Choice
+from pytest_hetgpu.model.interfaces import FREE, InterfaceChoice
 from pytest_hetgpu.model.job import Node
 
 
-def requested(settings: CellSettings, node: Node) -> Choice | None:
+def requested(settings: CellSettings, node: Node) -> InterfaceChoice | None:
     """Return the interface of a node, unless the matrix itself sets the variable or parameter for it."""
     pin, rival, options, hardware = (
         settings.transport.interface_setting,
@@ -19,19 +19,19 @@ def requested(settings: CellSettings, node: Node) -> Choice | None:
     )
     writers = {"the cell": (options.env, options.mca), hardware.name: (hardware.env, hardware.mca)}
     for who, (env, mca) in writers.items() if pin else ():
-        if value := _set(pin, env, mca):
-            return Choice(value, f"{pin} of {who} names it")
-        if value := _set(rival, env, mca):
-            return Choice("", f"{rival} of {who} rules out {value}", FREE)
+        if value := _value_of(pin, env, mca):
+            return InterfaceChoice(value, f"{pin} of {who} names it")
+        if value := _value_of(rival, env, mca):
+            return InterfaceChoice("", f"{rival} of {who} rules out {value}", FREE)
     return node.interface
 
 
-def _set(name: str, env: Mapping[str, str], mca: Mapping[str, str]) -> str | None:
+def _value_of(name: str, env: Mapping[str, str], mca: Mapping[str, str]) -> str | None:
     """Return the value that a cell or hardware gives to a variable or MCA parameter."""
     return env.get(name) or env.get(f"OMPI_MCA_{name}") or mca.get(name) if name else None
 
 
-def interface(settings: CellSettings, node: Node) -> Choice | None:
+def interface(settings: CellSettings, node: Node) -> InterfaceChoice | None:
     """Return the interface that the transport finally uses on a node; None if it needs none."""
     transport, given = settings.transport, {*settings.options.env, *settings.options.mca}
     pinned, matrix = transport.interface(node), node.interface

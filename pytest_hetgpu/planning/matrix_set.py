@@ -85,19 +85,19 @@ class MatrixSet:
         *,
         timeout: float,
         environ: Mapping[str, str],
-        beside: RunInputs = RunInputs(),
+        inputs: RunInputs = RunInputs(),
     ) -> MatrixSet:
         """Read and expand every file. Raises MatrixError with the errors of all of them."""
         if wrong := troubles():
             raise UsageError("\n".join(wrong))
-        if beside.known_failures:
-            known_failures(beside.known_failures)
+        if inputs.known_failures:
+            known_failures(inputs.known_failures)
         documents: dict[str, Document] = {}
         expanded: list[tuple[Document, list[Scenario]]] = []
         complaints: list[str] = []
         for file in dict.fromkeys(find_matrix(path, root) for path in files):
             try:
-                document = read(file, environ, partial(known_failures, beside.known_failures))
+                document = read(file, environ, partial(known_failures, inputs.known_failures))
                 expanded.append((document, expand(document)))
             except MatrixError as error:
                 complaints += error.complaints
@@ -108,7 +108,7 @@ class MatrixSet:
             documents[document.name] = document
         if complaints:
             raise MatrixError(complaints)
-        found = inventory.read(beside.inventory) if beside.inventory else Inventory()
+        found = inventory.read(inputs.inventory) if inputs.inventory else Inventory()
         images = {name: _images(document, found, root) for name, document in documents.items()}
         return cls(
             documents,
@@ -116,7 +116,7 @@ class MatrixSet:
             found,
             _prefixes(environ, root),
             timeout,
-            beside.known_failures,
+            inputs.known_failures,
             images,
         )
 
@@ -179,15 +179,15 @@ class MatrixSet:
     def job(
         self,
         scenario: Scenario,
-        seen: Mapping[int, DiscoveredNode] | None = None,
+        discovered: Mapping[int, DiscoveredNode] | None = None,
         *,
         even_if_absent: bool = False,
         verbose: bool = False,
     ) -> Job:
         """Plan the job of a scenario. Raises NotHere if the site lacks something.
 
-        `seen` holds the facts of provisioned nodes. With `even_if_absent` a plan is made without the stack. A `verbose`
-        job logs the debug output that maintainers require.
+        `discovered` holds the facts of provisioned nodes. With `even_if_absent` a plan is made without the stack. A
+        `verbose` job logs the debug output that maintainers require.
         """
         document = self.documents[scenario.matrix]
         wanted = document.settings(scenario.values)
@@ -202,7 +202,7 @@ class MatrixSet:
         for name in {kind.stack for kind in kinds if kind.runtime == "slurm"} - set(stacks):
             shared = self.stack(name)
             stacks |= {name: shared} if isinstance(shared, Stack) else {}
-        return plan(document, scenario, replace(self._site(document, stacks, seen or {}), verbose=verbose))
+        return plan(document, scenario, replace(self._site(document, stacks, discovered or {}), verbose=verbose))
 
     def stack(self, name: str) -> Stack | NotHere:
         """Return the stack of that name on this machine, or the error why it is absent. The result is cached."""
@@ -225,7 +225,9 @@ class MatrixSet:
     def _candidates(self, name: str) -> Iterable[Path]:
         return (*(prefix / name for prefix in self.prefixes), Path(sys.prefix))
 
-    def _site(self, document: Document, stacks: Mapping[str, Stack], seen: Mapping[int, DiscoveredNode]) -> SiteFacts:
+    def _site(
+        self, document: Document, stacks: Mapping[str, Stack], discovered: Mapping[int, DiscoveredNode]
+    ) -> SiteFacts:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         return SiteFacts(
             stacks=stacks,
@@ -235,7 +237,7 @@ class MatrixSet:
             timeout=self.timeout,
             inventory=self.inventory,
             images=self._images.get(document.name, {}),
-            seen=seen,
+            discovered=discovered,
             network=self.network,
         )
 
@@ -274,9 +276,9 @@ def _labelled(expanded: Sequence[tuple[Document, list[Scenario]]]) -> Iterable[S
     if len(expanded) == 1:
         return expanded[0][1]
     labelled = [replace(s, label=f"{document.name}.{s.id}") for document, scenarios in expanded for s in scenarios]
-    seen: dict[str, Scenario] = {}
+    discovered: dict[str, Scenario] = {}
     for scenario in labelled:
-        other = seen.setdefault(scenario.label, scenario)
+        other = discovered.setdefault(scenario.label, scenario)
         if other is not scenario:
             raise UsageError(
                 f"cells of the matrices {other.matrix!r} and {scenario.matrix!r} share the label {scenario.label!r}; "

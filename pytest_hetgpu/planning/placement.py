@@ -11,7 +11,7 @@ from pytest_hetgpu.config.inventory.inventory import HERE, Host, Inventory
 from pytest_hetgpu.config.matrix.document import CellSettings, Document
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.extensions.stacks.base import family_of
-from pytest_hetgpu.model.interfaces import Choice, Network, choose
+from pytest_hetgpu.model.interfaces import InterfaceChoice, Network, choose_interface
 from pytest_hetgpu.model.job import ContainerOptions, Hardware, Image, Node, Stack
 from pytest_hetgpu.model.kubernetes import quarrel
 from pytest_hetgpu.model.slurm import SCHEDULERS, groups
@@ -43,7 +43,7 @@ class DiscoveredNode:
     gid_index: int | None = None
     prefix: str = ""
     host: str = ""
-    interface: Choice | None = None
+    interface: InterfaceChoice | None = None
     bridges: tuple[str, ...] = ()
 
 
@@ -56,7 +56,7 @@ class SiteFacts:
         programs: folder of rank programs.
         cores: number of cores of this machine.
         images: images of the matrix by name of hardware.
-        seen: facts of provisioned nodes by index.
+        discovered: facts of provisioned nodes by index.
         verbose: transports log the debug output that maintainers require.
         network: interfaces of this machine.
 
@@ -69,7 +69,7 @@ class SiteFacts:
     timeout: float = 120.0
     inventory: Inventory = field(default_factory=Inventory)
     images: Mapping[str, Image] = field(default_factory=dict)
-    seen: Mapping[int, DiscoveredNode] = field(default_factory=dict)
+    discovered: Mapping[int, DiscoveredNode] = field(default_factory=dict)
     verbose: bool = False
     network: Network | None = None
 
@@ -78,32 +78,32 @@ def bind(document: Document, settings: CellSettings, site: SiteFacts) -> tuple[t
     """Bind every node to a host; a launcher without ranks is the last. Raises NotHere if the site lacks a host."""
     kinds = tuple(site.inventory.site(document.hardware[name]) for name in settings.hardware)
     ranks = [settings.options.ranks_per_node] * len(settings.nodes) + [0] * bool(settings.launch_from)
-    kinds = _in_components(kinds, ranks)
-    _of_one_kind(kinds, bool(settings.launch_from))
+    kinds = _with_components(kinds, ranks)
+    _check_pods(kinds, bool(settings.launch_from))
     hosts = site.inventory.bind(kinds)
     network = _network(kinds, hosts)
-    _reachable(kinds, hosts)
+    _check_reachable(kinds, hosts)
     names = _names(kinds, hosts, len(kinds) - 1 if settings.launch_from else 0)
     nodes = []
     for index, (kind, host) in enumerate(zip(kinds, hosts, strict=True)):
         container = replace(kind.container, network=network) if kind.runtime == "docker" else None
         node = Node(
             index=index,
-            hardware=_seen(kind, _own_netdev(container, hosts), site.seen.get(index)),
-            host=(site.seen[index].host if index in site.seen else "") or host.address,
+            hardware=_with_discovered(kind, _own_netdev(container, hosts), site.discovered.get(index)),
+            host=(site.discovered[index].host if index in site.discovered else "") or host.address,
             ranks=ranks[index],
             name=names[index],
             stack=_stack(kind, host, settings.options.stack, site, index),
             reach=host.reach,
             image=site.images.get(kind.name) if container else None,
             container=container,
-            interface=_interface(kind, container, site.seen.get(index), site.network),
+            interface=_interface(kind, container, site.discovered.get(index), site.network),
         )
         nodes.append(node)
     return tuple(nodes), hosts
 
 
-def _in_components(kinds: tuple[Hardware, ...], ranks: Sequence[int]) -> tuple[Hardware, ...]:
+def _with_components(kinds: tuple[Hardware, ...], ranks: Sequence[int]) -> tuple[Hardware, ...]:
     """Give Slurm's kinds their component, their position in it, and their ranks on a shared node."""
     components = groups([kind.name for kind in kinds])
     several = len({*components}) > 1
@@ -117,7 +117,7 @@ def _in_components(kinds: tuple[Hardware, ...], ranks: Sequence[int]) -> tuple[H
     return tuple(found)
 
 
-def _of_one_kind(kinds: Sequence[Hardware], launcher: bool) -> None:
+def _check_pods(kinds: Sequence[Hardware], launcher: bool) -> None:
     """Raise NotHere if the pods of one placement cannot be created together."""
     pods = [(kind.name, kind.pods) for kind in kinds if kind.pods]
     if why := quarrel(pods, launcher=launcher and bool(kinds[-1].pods)):
@@ -141,7 +141,7 @@ def _network(kinds: Sequence[Hardware], hosts: Sequence[Host]) -> str:
     return "user" if one_engine and "host" not in wanted else "host"
 
 
-def _reachable(kinds: Sequence[Hardware], hosts: Sequence[Host]) -> None:
+def _check_reachable(kinds: Sequence[Hardware], hosts: Sequence[Host]) -> None:
     """Raise NotHere if a node is only known as localhost and another node is elsewhere."""
     local = next((bind for bind, host in enumerate(hosts) if host.address in HERE), None)
     other = next((bind for bind, host in enumerate(hosts) if host.address not in HERE), None)
@@ -152,7 +152,7 @@ def _reachable(kinds: Sequence[Hardware], hosts: Sequence[Host]) -> None:
         )
 
 
-def _names(kinds: Sequence[Hardware], hosts: Sequence[Host], starter: int) -> list[str]:
+def _names(kinds: Sequence[Hardware], hosts: Sequence[Host], launch_index: int) -> list[str]:
     """Return the nodes' names for mpirun: `nodeI` for containers, a plain address for other hosts.
 
     The node of mpirun itself must resolve its own name. A host that is no container resolves localhost.
@@ -164,7 +164,7 @@ def _names(kinds: Sequence[Hardware], hosts: Sequence[Host], starter: int) -> li
     for index, (kind, host) in enumerate(zip(kinds, hosts, strict=True)):
         plain = _PLAIN.fullmatch(host.address) and many[host.address] == 1 and host.address not in HERE
         given = kind.runtime == "docker" or kind.runtime in SCHEDULERS  # we choose their names
-        if kind.runtime != "docker" and index == starter:
+        if kind.runtime != "docker" and index == launch_index:
             names.append("localhost")
         else:
             names.append(host.address if plain and not given else f"node{index}")
@@ -179,49 +179,49 @@ def _own_netdev(container: ContainerOptions | None, hosts: Sequence[Host]) -> st
 
 
 def _interface(
-    kind: Hardware, container: ContainerOptions | None, sight: DiscoveredNode | None, network: Network | None
-) -> Choice:
+    kind: Hardware, container: ContainerOptions | None, discovered: DiscoveredNode | None, network: Network | None
+) -> InterfaceChoice:
     """Return the interface of a node's TCP, and whether it is a bridge, as far as the node was inspected."""
-    chosen = _chosen(kind, container, sight, network)
+    chosen = _choose(kind, container, discovered, network)
     here = network.interfaces if network and kind.runtime == "local" else ()
-    bridges = sight.bridges if sight else tuple(one.name for one in here if one.kind == "bridge")
+    bridges = discovered.bridges if discovered else tuple(one.name for one in here if one.kind == "bridge")
     return replace(chosen, kind="bridge") if chosen.name in bridges else chosen
 
 
-def _chosen(
-    kind: Hardware, container: ContainerOptions | None, sight: DiscoveredNode | None, network: Network | None
-) -> Choice:
+def _choose(
+    kind: Hardware, container: ContainerOptions | None, discovered: DiscoveredNode | None, network: Network | None
+) -> InterfaceChoice:
     """Return the interface of the fabric, of the runtime, or of the inspection, in this order."""
     if kind.fabric.netdev:
-        return Choice(kind.fabric.netdev, f"the fabric of {kind.name} names it")
+        return InterfaceChoice(kind.fabric.netdev, f"the fabric of {kind.name} names it")
     if container and container.network == "user":
-        return Choice(CONTAINER_NETDEV, "the first one on a container's own network")
-    if sight and (sight.netdev or (sight.interface and sight.interface.name)):
-        return _unnamed(sight.interface or Choice(sight.netdev, "seen on the node"))
+        return InterfaceChoice(CONTAINER_NETDEV, "the first one on a container's own network")
+    if discovered and (discovered.netdev or (discovered.interface and discovered.interface.name)):
+        return _unnamed(discovered.interface or InterfaceChoice(discovered.netdev, "seen on the node"))
     if kind.pods and not kind.pods.host_network:
-        return Choice(CONTAINER_NETDEV, "the first one of a pod")
-    if kind.runtime == "local" and not sight:
-        return _unnamed(choose(network)) if network else Choice()
-    return Choice() if sight else Choice(why="a run chooses it once the node is there")
+        return InterfaceChoice(CONTAINER_NETDEV, "the first one of a pod")
+    if kind.runtime == "local" and not discovered:
+        return _unnamed(choose_interface(network)) if network else InterfaceChoice()
+    return InterfaceChoice() if discovered else InterfaceChoice(why="a run chooses it once the node is there")
 
 
-def _unnamed(choice: Choice) -> Choice:
+def _unnamed(choice: InterfaceChoice) -> InterfaceChoice:
     return replace(choice, why=f"{choice.why}; the fabric names none")
 
 
-def _seen(kind: Hardware, netdev: str, sight: DiscoveredNode | None) -> Hardware:
+def _with_discovered(kind: Hardware, netdev: str, discovered: DiscoveredNode | None) -> Hardware:
     """Return the kind of hardware with the open settings of its fabric filled in."""
     fabric = kind.fabric
-    if kind.runtime == "local" and not sight:
+    if kind.runtime == "local" and not discovered:
         return kind
     first = CONTAINER_NETDEV if kind.pods and not kind.pods.host_network else ""
-    netdev = fabric.netdev or netdev or (sight.netdev if sight else "") or first
+    netdev = fabric.netdev or netdev or (discovered.netdev if discovered else "") or first
     found = replace(
         fabric,
         netdev=netdev or None,
         guessed=bool(netdev and not fabric.netdev),
-        hca=fabric.hca or (sight.hca if sight else "") or None,
-        gid_index=sight.gid_index if sight and fabric.gid_index is None else fabric.gid_index,
+        hca=fabric.hca or (discovered.hca if discovered else "") or None,
+        gid_index=discovered.gid_index if discovered and fabric.gid_index is None else fabric.gid_index,
     )
     return kind if found == fabric else replace(kind, fabric=found)
 
@@ -235,5 +235,5 @@ def _stack(kind: Hardware, host: Host, asked: str | None, site: SiteFacts, index
     if kind.runtime == "slurm" and not prefix and kind.stack in site.stacks:
         return site.stacks[kind.stack]
     stack = family_of(kind.stack).on_other_node(kind.stack, prefix)
-    sight = site.seen.get(index)
-    return replace(stack, prefix=sight.prefix) if sight and sight.prefix else stack
+    discovered = site.discovered.get(index)
+    return replace(stack, prefix=discovered.prefix) if discovered and discovered.prefix else stack

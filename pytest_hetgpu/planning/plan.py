@@ -32,12 +32,12 @@ def plan(document: Document, scenario: Scenario, site: SiteFacts) -> Job:
     nodes = all_nodes[: len(settings.nodes)]
     control = all_nodes[len(nodes)] if settings.launch_from else None
     _require(options.requires, nodes, hosts[: len(nodes)])
-    launch_node = _starter(nodes, control)
+    launch_node = _launch_node(nodes, control)
     launcher = find("launchers", options.launcher, Launcher)()  # type: ignore[type-abstract]
-    work = _work(scenario, settings)
-    _suit(scenario, settings, nodes, launcher, work)
-    meeting = _meeting(scenario, nodes)
-    ours = _of_torch(nodes, launcher, meeting) if work.backend else {}
+    work = _workload(scenario, settings)
+    _check_suitable(scenario, settings, nodes, launcher, work)
+    meeting = _rendezvous(scenario, nodes)
+    ours = _torch_variables(nodes, launcher, meeting) if work.backend else {}
     contexts, mca = _contexts(settings, nodes, site, work, ours)
     nodes = tuple(replace(node, interface=interface_pinning.interface(settings, node)) for node in nodes)
     return Job(
@@ -46,14 +46,16 @@ def plan(document: Document, scenario: Scenario, site: SiteFacts) -> Job:
         label=scenario.label,
         axes=dict(zip(scenario.axes, scenario.values, strict=True)),
         nodes=nodes,
-        command=launcher.command(replace(_start(launch_node, all_nodes, contexts, mca, site), rendezvous=meeting)),
+        command=launcher.command(
+            replace(_launch_request(launch_node, all_nodes, contexts, mca, site), rendezvous=meeting)
+        ),
         timeout=options.timeout or site.timeout,
-        demand=_held(scenario, _demand(scenario, settings, nodes, hosts[: len(nodes)], work), nodes),
+        demand=_with_thresholds(scenario, _requirements(scenario, settings, nodes, hosts[: len(nodes)], work), nodes),
         launcher=control,
     )
 
 
-def _start(
+def _launch_request(
     launch_node: Node,
     all_nodes: Sequence[Node],
     contexts: Sequence[RankContext],
@@ -61,9 +63,9 @@ def _start(
     site: SiteFacts,
 ) -> LaunchRequest:
     assert launch_node.stack
-    if not _joined(all_nodes):
+    if not _is_multi_host(all_nodes):
         return LaunchRequest(launch_node.stack, contexts, mca, site.root, site.cores, programs=site.programs)
-    sight = site.seen.get(launch_node.index, DiscoveredNode())
+    discovered = site.discovered.get(launch_node.index, DiscoveredNode())
     others = any(node is not launch_node for node in all_nodes)
     # Daemons cannot use loopback, even if ranks can.
     devices = {node.hardware.fabric.netdev for node in all_nodes} - {"lo"}
@@ -72,16 +74,16 @@ def _start(
         launch_node.stack,
         contexts,
         mca,
-        root=sight.root,
-        ssh_config=f"{sight.folder}/ssh_config" if others else "",
+        root=discovered.root,
+        ssh_config=f"{discovered.folder}/ssh_config" if others else "",
         netdev=(devices.pop() or "") if len(devices) == 1 else "",
         prefix=prefixes.pop() if len(prefixes) == 1 and prefixes != {launch_node.stack.prefix} else "",
         shared=len({node.host for node in all_nodes}) < len(all_nodes),
-        programs=f"{sight.folder}/programs",
+        programs=f"{discovered.folder}/programs",
     )
 
 
-def _work(scenario: Scenario, settings: CellSettings) -> Workload:
+def _workload(scenario: Scenario, settings: CellSettings) -> Workload:
     """Return the workload with its backend: torch.distributed if the transport, the matrix or the workload requires it.
 
     Raises NotHere if the two name different backends.
@@ -103,7 +105,7 @@ def _work(scenario: Scenario, settings: CellSettings) -> Workload:
     return work.with_backend(backend)
 
 
-def _meeting(scenario: Scenario, nodes: Sequence[Node]) -> Rendezvous:
+def _rendezvous(scenario: Scenario, nodes: Sequence[Node]) -> Rendezvous:
     """Return the rendezvous: the first node by a name that all nodes resolve.
 
     The port is the cell's own, below the range of ephemeral ports.
@@ -114,7 +116,7 @@ def _meeting(scenario: Scenario, nodes: Sequence[Node]) -> Rendezvous:
     return Rendezvous(address, 20_000 + zlib.crc32(f"{scenario.matrix}/{scenario.id}".encode()) % 10_000)
 
 
-def _of_torch(nodes: Sequence[Node], launcher: Launcher, meeting: Rendezvous) -> dict[int, dict[str, str]]:
+def _torch_variables(nodes: Sequence[Node], launcher: Launcher, meeting: Rendezvous) -> dict[int, dict[str, str]]:
     """Return the variables of ranks of torch.distributed besides the transport's settings, by node.
 
     Without OMP_NUM_THREADS each rank would use all cores of its host and slow down its neighbours.
@@ -124,11 +126,11 @@ def _of_torch(nodes: Sequence[Node], launcher: Launcher, meeting: Rendezvous) ->
     return {node.index: {**each, **({"HETGPU_NODE": str(node.index)} if own else {})} for node in nodes}
 
 
-def _joined(nodes: Sequence[Node]) -> bool:
+def _is_multi_host(nodes: Sequence[Node]) -> bool:
     return any(node.hardware.runtime != "local" for node in nodes)
 
 
-def _suit(
+def _check_suitable(
     scenario: Scenario, settings: CellSettings, nodes: Sequence[Node], launcher: Launcher, work: Workload
 ) -> None:
     """Raise NotHere if workload, transport or launcher cannot run the cell."""
@@ -137,7 +139,7 @@ def _suit(
     reasons = {
         f"{scenario.value('workload')} ": work.unsuitable(sum(node.ranks for node in nodes))
         or work.unsuitable_transport(settings.family)
-        or _off(work, nodes),
+        or _lacking(work, nodes),
         "": next(filter(None, map(settings.transport.unsuitable, stacks)), None) or _unreachable(settings, nodes),
         f"{settings.options.launcher} ": launcher.unsuitable(next(iter(stacks)), mca, work.backend),
     }
@@ -152,7 +154,7 @@ def _unreachable(settings: CellSettings, nodes: Sequence[Node]) -> str | None:
     return next(filter(None, reasons), None)
 
 
-def _off(work: Workload, nodes: Sequence[Node]) -> str | None:
+def _lacking(work: Workload, nodes: Sequence[Node]) -> str | None:
     """Return why nodes cannot run the workload: no accelerator or no PyTorch; None if they can."""
     plain = next((node.hardware.name for node in nodes if node.hardware.accelerator.platform == "cpu"), None)
     if plain and not work.external_program(1) and _memory(work) in ON_DEVICE:
@@ -169,14 +171,14 @@ def _memory(work: Workload) -> str:
     return "device" if work.backend == "nccl" else getattr(work.settings, "memory", "host")
 
 
-def _starter(nodes: Sequence[Node], control: Node | None) -> Node:
+def _launch_node(nodes: Sequence[Node], control: Node | None) -> Node:
     """Return the node that starts the job.
 
     On one machine, daemons of different major versions do not understand each other, and such a job fails silently. So
     NotHere is raised. Across hosts the pair is tried, as it may be the subject of the test.
     """
     stacks = list(dict.fromkeys(node.stack for node in nodes if node.stack))
-    if not _joined(nodes):
+    if not _is_multi_host(nodes):
         if len(stacks) > 1:
             names = ", ".join(sorted(stack.name for stack in stacks))
             raise NotHere(f"one mpirun cannot start nodes of different stacks ({names})")
@@ -190,7 +192,7 @@ def _starter(nodes: Sequence[Node], control: Node | None) -> Node:
     return control or nodes[0]
 
 
-def _demand(
+def _requirements(
     scenario: Scenario, settings: CellSettings, nodes: Sequence[Node], hosts: Sequence[Host], work: Workload
 ) -> Requirements:
     stack = nodes[0].stack
@@ -218,7 +220,7 @@ def _demand(
     )
 
 
-def _held(scenario: Scenario, demand: Requirements, nodes: Sequence[Node]) -> Requirements:
+def _with_thresholds(scenario: Scenario, demand: Requirements, nodes: Sequence[Node]) -> Requirements:
     """Add the thresholds of the matrix itself. Thresholds from other cells must be measured first."""
     return replace(demand, limits=references.from_matrix(scenario.references, demand, nodes))
 
@@ -274,7 +276,10 @@ def _contexts(
     stacks = [node.stack for node in nodes if node.stack]
     folders = [_programs(node, nodes, site) for node in nodes]
     argv = [
-        (*_finding(node, stack, folder, site), *_filled(work.argv(stack.interpreter, folder), node, nodes))
+        (
+            *_gid_command(node, stack, folder, site),
+            *_fill_placeholders(work.argv(stack.interpreter, folder), node, nodes),
+        )
         for node, stack, folder in zip(nodes, stacks, folders, strict=True)
     ]
     rendered = [_rendered(settings, node, stack, site) for node, stack in zip(nodes, stacks, strict=True)]
@@ -303,18 +308,18 @@ def _contexts(
     return [RankContext(sum(item[4] for item in group), *what) for what, group in grouped], shared
 
 
-def _finding(node: Node, stack: Stack, folder: str, site: SiteFacts) -> tuple[str, ...]:
+def _gid_command(node: Node, stack: Stack, folder: str, site: SiteFacts) -> tuple[str, ...]:
     """Return the tokens before a program on a node that was not inspected, if its fabric needs a GID index.
 
     A run determines the index when it inspects the node. A pasted command finds the index on the node itself.
     """
     fabric = node.hardware.fabric
-    if node.hardware.runtime == "local" or node.index in site.seen or not gid_needed(fabric):
+    if node.hardware.runtime == "local" or node.index in site.discovered or not gid_needed(fabric):
         return ()
     return (stack.interpreter, f"{folder}/{GID_INDEX}", *gid_arguments(fabric))
 
 
-def _filled(tokens: Sequence[str], node: Node, nodes: Sequence[Node]) -> tuple[str, ...]:
+def _fill_placeholders(tokens: Sequence[str], node: Node, nodes: Sequence[Node]) -> tuple[str, ...]:
     """Replace placeholders in a command by facts of a node, or of the first node."""
     platform = node.hardware.accelerator.platform
     facts = {
@@ -339,4 +344,8 @@ def _rendered(settings: CellSettings, node: Node, stack: Stack, site: SiteFacts)
 
 def _programs(node: Node, nodes: Sequence[Node], site: SiteFacts) -> str:
     """Return the folder of the programs on a node: all nodes of this machine share ours."""
-    return f"{site.seen.get(node.index, DiscoveredNode()).folder}/programs" if _joined(nodes) else site.programs
+    return (
+        f"{site.discovered.get(node.index, DiscoveredNode()).folder}/programs"
+        if _is_multi_host(nodes)
+        else site.programs
+    )

@@ -35,7 +35,7 @@ def merged(*found: Thresholds) -> dict[MessagePoint, tuple[Threshold, ...]]:
 
 def from_matrix(references: Iterable[PerformanceReference], demand: Requirements, nodes: Sequence[Node]) -> Thresholds:
     """Return the thresholds of the matrix itself: numbers, and fractions of a fabric's speed."""
-    kinds = {"": lambda one: _numbers(one, demand), "fabric": lambda one: _part(one, demand, *_fabric(nodes))}
+    kinds = {"": lambda one: _numbers(one, demand), "fabric": lambda one: _fraction(one, demand, *_fabric(nodes))}
     return merged(*(kinds[one.of](one) for one in references if one.of in kinds))
 
 
@@ -53,35 +53,37 @@ def from_link(
     else:
         found, told = wire.gbs, wire.why
     words = f"the {found:.3g} GB/s of the wire" if found else "the wire"
-    return merged(*(_part(one, demand, found or 0.0, words, told) for one in references if one.of == "wire"))
+    return merged(*(_fraction(one, demand, found or 0.0, words, told) for one in references if one.of == "wire"))
 
 
-def _part(
+def _fraction(
     reference: PerformanceReference, demand: Requirements, speed: float, words: str, lacks: str = ""
 ) -> Thresholds:
     """Return thresholds for busbw: a fraction of a speed in GB/s. `lacks` is the reason for a speed of 0."""
     source = f"{reference.fraction:g} of {words} ({reference.origin})"
     wanted = ("busbw", speed * reference.fraction)
     return {
-        point: (_limit(reference, wanted, point, demand, source) if speed else Threshold("busbw", source, lacks=lacks),)
-        for point in _concerned(reference, demand)
+        point: (
+            _threshold(reference, wanted, point, demand, source) if speed else Threshold("busbw", source, lacks=lacks),
+        )
+        for point in _points_of(reference, demand)
     }
 
 
-def _concerned(reference: PerformanceReference, demand: Requirements) -> list[MessagePoint]:
+def _points_of(reference: PerformanceReference, demand: Requirements) -> list[MessagePoint]:
     return [point for point in demand.points if point.size >= reference.min_size]
 
 
 def _numbers(reference: PerformanceReference, demand: Requirements) -> Thresholds:
-    numbers = {p: reference.numbers.get(p.size, reference.numbers.get(0)) for p in _concerned(reference, demand)}
+    numbers = {p: reference.numbers.get(p.size, reference.numbers.get(0)) for p in _points_of(reference, demand)}
     return {
-        point: (_limit(reference, (reference.metric, number), point, demand, reference.origin),)
+        point: (_threshold(reference, (reference.metric, number), point, demand, reference.origin),)
         for point, number in numbers.items()
         if number is not None
     }
 
 
-def _limit(
+def _threshold(
     reference: PerformanceReference, number: tuple[str, float], point: MessagePoint, demand: Requirements, source: str
 ) -> Threshold:
     metric, value = number
@@ -102,16 +104,16 @@ def from_cells(
     references: Iterable[PerformanceReference], demand: Requirements, measured: Callable[[str], Times | str]
 ) -> Thresholds:
     """Return the thresholds from other cells. `measured` returns a cell's times by id, or why it has none."""
-    return merged(*(dict(_beside(reference, demand, measured)) for reference in references if reference.cell))
+    return merged(*(dict(_from_cell(reference, demand, measured)) for reference in references if reference.cell))
 
 
-def _beside(
+def _from_cell(
     reference: PerformanceReference, demand: Requirements, measured: Callable[[str], Times | str]
 ) -> Iterator[tuple[MessagePoint, tuple[Threshold, ...]]]:
     found = measured(reference.cell)
     share = "" if reference.fraction == 1 else f"{reference.fraction:g} of "
     source = f"{share}{reference.cell} ({reference.origin})"
-    for point in _concerned(reference, demand):
+    for point in _points_of(reference, demand):
         metric = metric_of(demand, point)
         if isinstance(found, str):
             yield point, (Threshold(metric, source, lacks=found),)

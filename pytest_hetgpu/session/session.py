@@ -64,7 +64,7 @@ class Session:
                 config.rootpath,
                 timeout=settings.timeout,
                 environ=os.environ,
-                beside=RunInputs(settings.inventory, settings.knowledge),
+                inputs=RunInputs(settings.inventory, settings.knowledge),
             )
             learn({}, *suite.settings())
             session = cls(config, settings, suite)

@@ -38,7 +38,7 @@ def suite(folder: Path, inventory: str | None = None) -> MatrixSet:
     if inventory is not None:
         file.write_text(inventory)
     given = file if inventory is not None else None
-    return MatrixSet.load((), folder, timeout=1.0, environ={}, beside=RunInputs(given))
+    return MatrixSet.load((), folder, timeout=1.0, environ={}, inputs=RunInputs(given))
 
 
 def test_this_machine(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from pytest_hetgpu.extensions.probes.base import RawFacts
 from pytest_hetgpu.extensions.probes.rdma import RdmaProbe
 from pytest_hetgpu.extensions.runtimes.base import Answer, Member
 from pytest_hetgpu.model.facts import Environment, Facts, found
-from pytest_hetgpu.model.interfaces import Choice, interface_of
+from pytest_hetgpu.model.interfaces import InterfaceChoice, interface_of
 from pytest_hetgpu.model.job import ContainerOptions, Fabric, Hardware, Node
 from pytest_hetgpu.planning.placement import DiscoveredNode
 
@@ -92,7 +92,7 @@ LINK_LOCAL = "fe80:0000:0000:0000:0e42:a1ff:fe5b:7a10"
 IPV4 = "0000:0000:0000:0000:0000:ffff:0a00:0005"
 TABLE = table("mlx5_0", 1, "Ethernet", *((g, t, "ens5f0") for g in (LINK_LOCAL, IPV4) for t in (V1, V2)))
 SECOND = table("mlx5_1", 2, "Ethernet", ("0000:0000:0000:0000:0000:ffff:0a01:0005", V2, "ens5f1"))
-DIRECT = Choice("ens6", "carries its address 10.0.0.5")
+DIRECT = InterfaceChoice("ens6", "carries its address 10.0.0.5")
 INFINIBAND = table("mlx5_2", 1, "InfiniBand", ("fe80:0000:0000:0000:b859:9f03:00d4:17a4", V1, ""))
 
 
@@ -106,7 +106,7 @@ def of(which: Node, member: Told | None = None, seen: Environment | None = None)
 
 def test_the_folder_and_the_user() -> None:
     assert of(node()) == DiscoveredNode("/run/hetgpu-1", root=False, netdev="ens6", interface=DIRECT)
-    blind = DiscoveredNode("/root/x", root=True, interface=Choice())
+    blind = DiscoveredNode("/root/x", root=True, interface=InterfaceChoice())
     assert of(node(), Told(folder="/root/x", uid=0, routes=None, said=b"")) == blind
 
 
@@ -192,8 +192,10 @@ def test_names_are_looked_up_on_the_node() -> None:
     assert of(node(host="[2001:db8::5]"), Told()).netdev == "ens5"
 
 
-@pytest.mark.parametrize("named", [Choice("eth7", "netdev of the transport names it"), Choice("lo", "not known yet")])
-def test_what_one_cell_names_is_looked_for_as_later_cells_have_the_same_nodes(named: Choice) -> None:
+@pytest.mark.parametrize(
+    "named", [InterfaceChoice("eth7", "netdev of the transport names it"), InterfaceChoice("lo", "not known yet")]
+)
+def test_what_one_cell_names_is_looked_for_as_later_cells_have_the_same_nodes(named: InterfaceChoice) -> None:
     assert of(node(interface=named)).netdev == "ens6"
 
 
@@ -219,13 +221,13 @@ ALONE = HEAD + DOCKER + DOCKER.replace("docker0", "tun0") + DOCKER.replace("dock
 
 def test_a_node_that_shares_this_host_has_the_interface_of_a_host_alone() -> None:
     """Loopback does not do for every library, and a bridge of an engine hangs them."""
-    there = node(host="localhost", interface=Choice())
+    there = node(host="localhost", interface=InterfaceChoice())
     sight = of(there, seen=Environment(NICS))
-    assert (sight.netdev, sight.interface) == ("", Choice("ens5", "carries the default route"))
+    assert (sight.netdev, sight.interface) == ("", InterfaceChoice("ens5", "carries the default route"))
     sight = of(there, Told(routes=ALONE.encode()), Environment(NICS))
     others = "docker0 a bridge, ens4 without a carrier, tun0 a tunnel, ens5 without an IPv4 address"
-    assert sight.interface == Choice("lo", f"no other interface can be used: {others}", "loopback")
-    assert of(there).interface == Choice()
+    assert sight.interface == InterfaceChoice("lo", f"no other interface can be used: {others}", "loopback")
+    assert of(there).interface == InterfaceChoice()
 
 
 def test_nodes_of_one_host_have_one_interface_that_is_no_bridge() -> None:
@@ -235,7 +237,7 @@ def test_nodes_of_one_host_have_one_interface_that_is_no_bridge() -> None:
         network.of(one, cast(Member, Told()), seen, alone=True)
         for one in (node(host=bridge), node(Fabric(netdev="lo"), host=bridge))
     ]
-    assert [sight.interface for sight in sights] == [Choice("ens5", "carries the default route")] * 2
+    assert [sight.interface for sight in sights] == [InterfaceChoice("ens5", "carries the default route")] * 2
 
 
 def test_a_container_on_its_host_s_network_has_the_host_s_interface() -> None:
@@ -246,7 +248,7 @@ def test_a_node_that_was_lost_is_found_out_by_others() -> None:
     assert of(node(), Gone()).netdev == ""
 
 
-def reached(member: Told, seen: Environment | None = None, *, host: str = "node1") -> Choice | None:
+def reached(member: Told, seen: Environment | None = None, *, host: str = "node1") -> InterfaceChoice | None:
     """The interface of a node that has another one beside it."""
     return network.of(node(host=host), cast(Member, member), seen or Environment(), others=("node2",)).interface
 
@@ -254,7 +256,7 @@ def reached(member: Told, seen: Environment | None = None, *, host: str = "node1
 def test_a_host_that_knows_itself_by_loopback_has_the_interface_of_the_route_to_another_node() -> None:
     names = {"node1": "127.0.1.1", "node2": "10.0.0.6"}
     told = Told(names=names, sources={"10.0.0.6": "10.0.0.5", "127.0.1.1": "127.0.0.1"})
-    assert reached(told) == Choice("ens6", "carries the route to node2 at 10.0.0.6")
+    assert reached(told) == InterfaceChoice("ens6", "carries the route to node2 at 10.0.0.6")
     assert told.asked[1].endswith("routes.py node1 node2")
 
 
@@ -271,25 +273,25 @@ def test_a_default_route_over_a_vpn_leads_to_no_node() -> None:
     assert chosen.why.endswith("the default route is on tun0, a tunnel")
     # A tunnel that has the route to the node alone is what the administrator wants.
     meshed = Told(names={"node2": "10.8.0.3"}, addresses=told.addresses, sources={"10.8.0.3": "10.8.0.2"})
-    assert reached(meshed, Environment(facts)) == Choice("tun0", "carries the route to node2 at 10.8.0.3")
+    assert reached(meshed, Environment(facts)) == InterfaceChoice("tun0", "carries the route to node2 at 10.8.0.3")
 
 
 def test_of_two_interfaces_in_one_network_the_one_that_has_the_address() -> None:
     row = "{}\t0000000A\t00000000\t0001\t0\t0\t{}\t00F0FFFF\t0\t0\t0\n"
     both = HEAD + row.format("ens4", 100) + row.format("ens6", 200)
     told = Told(both.encode(), addresses={"ens4": ("10.0.0.4",), "ens6": ("10.0.0.5",)})
-    assert reached(told, host="10.0.0.5") == Choice("ens6", "carries its address 10.0.0.5")
+    assert reached(told, host="10.0.0.5") == InterfaceChoice("ens6", "carries its address 10.0.0.5")
 
 
 def test_a_host_of_ipv6_alone_has_the_interface_of_its_address() -> None:
     told = Told(HEAD.encode(), addresses={"lo": ("::1",), "eth1": ("fe80::1", "2001:db8::5")})
-    assert reached(told, host="[2001:db8::5]") == Choice("eth1", "carries its address 2001:db8::5")
+    assert reached(told, host="[2001:db8::5]") == InterfaceChoice("eth1", "carries its address 2001:db8::5")
 
 
 def test_an_address_of_loopback_that_routers_know_leaves_the_choice_to_the_routes() -> None:
     held = {"lo": ("127.0.0.1", "10.5.5.1"), "ens5": ("10.9.0.5",), "ens6": ("10.0.0.5",)}
     told = Told(names={"node1": "10.5.5.1", "node2": "10.0.0.6"}, addresses=held, sources={"10.0.0.6": "10.5.5.1"})
-    assert reached(told) == Choice("ens6", "carries the route to node2 at 10.0.0.6")
+    assert reached(told) == InterfaceChoice("ens6", "carries the route to node2 at 10.0.0.6")
 
 
 @pytest.mark.parametrize(
@@ -302,11 +304,11 @@ def test_an_address_of_loopback_that_routers_know_leaves_the_choice_to_the_route
     ],
 )
 def test_a_node_that_answers_nonsense_has_the_interface_of_its_default_route(said: bytes) -> None:
-    assert reached(Told(said=said)) == Choice("ens5", "carries the default route")
+    assert reached(Told(said=said)) == InterfaceChoice("ens5", "carries the default route")
 
 
 def test_nothing_that_leads_to_others_leaves_the_interface_open() -> None:
-    assert reached(Told(HEAD.encode(), addresses={})) == Choice()
+    assert reached(Told(HEAD.encode(), addresses={})) == InterfaceChoice()
 
 
 @pytest.mark.parametrize("name", ["vmbr0", "br0"])

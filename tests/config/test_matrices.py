@@ -35,7 +35,7 @@ def suite(name: str) -> MatrixSet:
     hosts = MATRICES[name].with_name(f"{name}.hosts.yaml")
     inventory = hosts if hosts.exists() else None
     return MatrixSet.load(
-        [MATRICES[name]], ROOT, timeout=60, environ={"XDG_CACHE_HOME": "cache"}, beside=RunInputs(inventory)
+        [MATRICES[name]], ROOT, timeout=60, environ={"XDG_CACHE_HOME": "cache"}, inputs=RunInputs(inventory)
     )
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.extensions.runtimes.process.interfaces import network_here
-from pytest_hetgpu.model.interfaces import Choice, Interface, Network, choose, kind_of
+from pytest_hetgpu.model.interfaces import Interface, InterfaceChoice, Network, choose_interface, kind_of
 from pytest_hetgpu.model.job import Job
 from tests.planning.plan_cases import ALL, Plans, plans
 
@@ -38,29 +38,29 @@ def network(*interfaces: Interface, routes: str = "") -> Network:
 @pytest.mark.parametrize(
     ("there", "chosen"),
     [
-        (network(BRIDGE, ETH0, routes=default("eth0")), Choice("eth0", "carries the default route")),
+        (network(BRIDGE, ETH0, routes=default("eth0")), InterfaceChoice("eth0", "carries the default route")),
         (
             network(Interface("eth3"), ETH0, routes=default("eth3", 100) + default("eth0", 10)),
-            Choice("eth0", "carries the default route"),
+            InterfaceChoice("eth0", "carries the default route"),
         ),
         # Engines make bridges, VPNs tunnels; what has no carrier or address leads nowhere.
         (
             network(BRIDGE, VPN, UNPLUGGED, NAMELESS, ETH0),
-            Choice("eth0", "is up with a carrier and an IPv4 address; there is no default route"),
+            InterfaceChoice("eth0", "is up with a carrier and an IPv4 address; there is no default route"),
         ),
         (
             network(ETH0, VPN, routes=default("tun0")),
-            Choice("eth0", "is up with a carrier and an IPv4 address; the default route is on tun0, a tunnel"),
+            InterfaceChoice("eth0", "is up with a carrier and an IPv4 address; the default route is on tun0, a tunnel"),
         ),
         # The host's own bridge, with its adapter below it.
         (
             network(Interface("eno1", ipv4=False), Interface("br0", kind="bridge"), routes=default("br0")),
-            Choice("br0", "a bridge that carries the default route", "bridge"),
+            InterfaceChoice("br0", "a bridge that carries the default route", "bridge"),
         ),
-        (network(), Choice("lo", "no other interface can be used: there is none", "loopback")),
+        (network(), InterfaceChoice("lo", "no other interface can be used: there is none", "loopback")),
         (
             network(BRIDGE, UNPLUGGED, NAMELESS),
-            Choice(
+            InterfaceChoice(
                 "lo",
                 "no other interface can be used: br-4f a bridge, eth1 without a carrier, eth2 without an IPv4 address",
                 "loopback",
@@ -68,12 +68,12 @@ def network(*interfaces: Interface, routes: str = "") -> Network:
         ),
         (
             Network((replace(LO, running=False),)),
-            Choice("", "no other interface can be used: there is none", "nothing"),
+            InterfaceChoice("", "no other interface can be used: there is none", "nothing"),
         ),
     ],
 )
-def test_the_interface_of_a_job_on_one_host(there: Network, chosen: Choice) -> None:
-    assert choose(there) == chosen
+def test_the_interface_of_a_job_on_one_host(there: Network, chosen: InterfaceChoice) -> None:
+    assert choose_interface(there) == chosen
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_the_interfaces_of_this_machine() -> None:
     (loopback,) = (one for one in there.interfaces if one.kind == "loopback")
     assert loopback == LO
     assert there.routes.startswith("Iface")
-    assert choose(there).name in {one.name for one in there.interfaces}
+    assert choose_interface(there).name in {one.name for one in there.interfaces}
 
 
 def test_what_the_kernel_and_sysfs_say_of_interfaces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

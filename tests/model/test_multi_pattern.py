@@ -34,8 +34,8 @@ def engine(
 @pytest.mark.usefixtures("engine")
 def test_words_are_no_patterns() -> None:
     words = [rb"a.c", rb"(x|", rb"\Eb", b"\x00\xff", b"end\\", b"q\nr"]
-    assert MultiPatternMatcher(words).within(b" ".join(words)) == set(words)
-    assert MultiPatternMatcher(words).within(b"abc x b Eb end qr") == set()
+    assert MultiPatternMatcher(words).find_all(b" ".join(words)) == set(words)
+    assert MultiPatternMatcher(words).find_all(b"abc x b Eb end qr") == set()
 
 
 @pytest.mark.usefixtures("engine")
@@ -44,9 +44,9 @@ def test_words_are_no_patterns() -> None:
 def test_just_the_words_that_are_there(words: list[bytes], text: bytes) -> None:
     found = MultiPatternMatcher(words)
     there = {word for word in words if word in text}
-    assert found.within(text) == there
+    assert found.find_all(text) == there
     first = min((text.index(word) for word in there), default=None)
-    assert found.first(text) == first
+    assert found.find_first(text) == first
 
 
 NUMBERS = st.sampled_from(
@@ -69,4 +69,4 @@ def test_lines_that_differ_in_numbers_are_told_apart(
         patch.setattr(module, "_LONGEST_SHAPE", 7)
         found = MultiPatternMatcher(words, others)
         for line in [*lines, *lines]:
-            assert found.within(line) == {word for word in words + others if word in line}
+            assert found.find_all(line) == {word for word in words + others if word in line}

@@ -17,7 +17,7 @@ import pytest
 from pytest_hetgpu.cluster import network
 from pytest_hetgpu.config.inventory.inventory import Host
 from pytest_hetgpu.extensions.runtimes.base import Member
-from pytest_hetgpu.model.interfaces import Choice
+from pytest_hetgpu.model.interfaces import InterfaceChoice
 from pytest_hetgpu.model.job import Image, Job
 from pytest_hetgpu.planning.matrix_set import MatrixSet, RunInputs
 from pytest_hetgpu.planning.placement import DiscoveredNode
@@ -74,8 +74,8 @@ def test_a_pasted_command_leaves_tcp_its_devices(plans: Plans) -> None:
 def test_a_device_that_the_hardware_names_is_that_of_plan_and_run(plans: Plans) -> None:
     text = TEXT.replace("any: {runtime: ssh,", "any: {runtime: ssh, env: {UCX_NET_DEVICES: mlx5_1:1},")
     text = text.replace("auto: {}", "rc: {family: ucx, tls: [rc, tcp, self]}")
-    sight = DiscoveredNode(netdev="ens5f0", hca="mlx5_0", gid_index=3, interface=Choice("ens5f0", "seen"))
-    for here in (HERE, site(HOSTS, seen={0: sight, 1: sight})):
+    sight = DiscoveredNode(netdev="ens5f0", hca="mlx5_0", gid_index=3, interface=InterfaceChoice("ens5f0", "seen"))
+    for here in (HERE, site(HOSTS, discovered={0: sight, 1: sight})):
         job = plans("any-rc-allreduce", text, here)
         assert devices(job) == {"UCX_NET_DEVICES=mlx5_1:1"}
         assert str(job.nodes[0].interface) == "mlx5_1:1 (UCX_NET_DEVICES of any names it)"
@@ -104,7 +104,7 @@ def test_the_interface_for_tcp_says_nothing_of_the_one_for_roce(plans: Plans, ho
 
 def test_a_node_that_was_seen_is_told_it(plans: Plans) -> None:
     seen = {index: DiscoveredNode(gid_index=index + 3) for index in range(2)}
-    tokens = plans("rail-auto-allreduce", TEXT, site(HOSTS, seen=seen)).command.argv
+    tokens = plans("rail-auto-allreduce", TEXT, site(HOSTS, discovered=seen)).command.argv
     assert not any(token.endswith("gid_index.py") for token in tokens)
     assert {"NCCL_IB_GID_INDEX=3", "UCX_IB_GID_INDEX=3", "NCCL_IB_GID_INDEX=4", "UCX_IB_GID_INDEX=4"} <= {*tokens}
 
@@ -114,7 +114,7 @@ def planned(name: str) -> tuple[str, ...]:
     matrix = ROOT / "matrices" / f"{name}.yaml"
     hosts = matrix.with_name(f"{name}.hosts.yaml")
     environ = {"XDG_CACHE_HOME": "cache"}
-    suite = MatrixSet.load([matrix], ROOT, timeout=60, environ=environ, beside=RunInputs(hosts))
+    suite = MatrixSet.load([matrix], ROOT, timeout=60, environ=environ, inputs=RunInputs(hosts))
     return tuple(line.strip() for line in messages.planned(suite, suite.scenarios))
 
 

@@ -42,7 +42,7 @@ def write(name: str, text: str = TEXT, file: str = "") -> Path:
 
 def load(*files: Path, inventory: Path | None = None, root: Path = Path("root"), **environ: str) -> MatrixSet:
     environ = {"XDG_CACHE_HOME": "cache", **environ}
-    return MatrixSet.load(files, root, timeout=60, environ=environ, beside=RunInputs(inventory))
+    return MatrixSet.load(files, root, timeout=60, environ=environ, inputs=RunInputs(inventory))
 
 
 def test_a_matrix_is_found_as_given_below_the_root_and_among_the_packaged(tmp_path: Path) -> None:
@@ -246,11 +246,11 @@ def test_settings_hold_what_may_be_secret_of_hardware_and_of_the_inventory() -> 
     )
     Path("hosts.yaml").write_text("from: {terraform: t.json}\nbuild: {x: {args: {C_TOKEN: three}}}\n")
     suite = MatrixSet.load(
-        [Path("m.yaml")], Path.cwd(), timeout=1, environ={}, beside=RunInputs(inventory=Path("hosts.yaml"))
+        [Path("m.yaml")], Path.cwd(), timeout=1, environ={}, inputs=RunInputs(inventory=Path("hosts.yaml"))
     )
     found = list(suite.settings())
     for one in ({"A_TOKEN": "one"}, {"B_TOKEN": "two"}, {"C_TOKEN": "three"}, {"password": "leaf"}):
         assert one in found
     assert "10.0.0.5" not in str(found)
-    direct = MatrixSet.load([Path("m.yaml")], Path.cwd(), timeout=1, environ={}, beside=RunInputs("terraform:t.json"))
+    direct = MatrixSet.load([Path("m.yaml")], Path.cwd(), timeout=1, environ={}, inputs=RunInputs("terraform:t.json"))
     assert {"password": "leaf"} in list(direct.settings())

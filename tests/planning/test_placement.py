@@ -10,7 +10,7 @@ import pytest
 from pytest_hetgpu.config.inventory.inventory import Host, Inventory, PodsSite
 from pytest_hetgpu.config.matrix.document import Document
 from pytest_hetgpu.errors import NotHere
-from pytest_hetgpu.model.interfaces import Choice
+from pytest_hetgpu.model.interfaces import InterfaceChoice
 from pytest_hetgpu.model.job import ConnectionInfo, Image, Job, Stack
 from pytest_hetgpu.planning.expand import expand
 from pytest_hetgpu.planning.placement import DiscoveredNode, SiteFacts
@@ -103,7 +103,7 @@ def test_engines_apart_mean_the_network_of_the_hosts(plans: Plans) -> None:
 
 def test_what_was_seen_fills_in_what_the_matrix_leaves_open(plans: Plans) -> None:
     seen = {0: DiscoveredNode("/tmp/hetgpu-a", root=False, netdev="ens6"), 1: DiscoveredNode("/tmp/hetgpu-b")}
-    job = plans("wide-ob1-allreduce", replace(SITE, inventory=AWS, seen=seen))
+    job = plans("wide-ob1-allreduce", replace(SITE, inventory=AWS, discovered=seen))
     line = " ".join(job.command.argv)
     assert "--allow-run-as-root" not in line
     assert "env OMPI_MCA_btl_tcp_if_include=ens6 " in line
@@ -119,7 +119,7 @@ def test_tcp_between_hosts_that_nobody_has_seen_is_pinned_to_nothing(plans: Plan
     assert "btl_tcp_if_include" not in " ".join(job.command.argv)
     assert str(job.nodes[0].interface) == "none is pinned (a run chooses it once the node is there)"
     # The node was seen, and nothing is known that leads to the others.
-    job = plans("hosts-ob1-allreduce", replace(unseen, seen={0: DiscoveredNode(), 1: DiscoveredNode()}))
+    job = plans("hosts-ob1-allreduce", replace(unseen, discovered={0: DiscoveredNode(), 1: DiscoveredNode()}))
     assert "btl_tcp_if_include" not in " ".join(job.command.argv)
     assert str(job.nodes[0].interface) == "none is pinned (nothing is known of the interfaces)"
 
@@ -127,10 +127,10 @@ def test_tcp_between_hosts_that_nobody_has_seen_is_pinned_to_nothing(plans: Plan
 def test_a_bridge_that_was_seen_is_known_as_one_also_where_the_fabric_names_it(plans: Plans) -> None:
     text = TEXT.replace("fabric: {netdev: ens5}", "fabric: {netdev: br0}")
     seen = {
-        0: DiscoveredNode(interface=Choice("vmbr0", "carries its address 192.0.2.1"), bridges=("vmbr0",)),
+        0: DiscoveredNode(interface=InterfaceChoice("vmbr0", "carries its address 192.0.2.1"), bridges=("vmbr0",)),
         1: DiscoveredNode(bridges=("docker0", "br0")),
     }
-    line = " ".join(plans("wide-ucx-allreduce", replace(SITE, inventory=AWS, seen=seen), text).command.argv)
+    line = " ".join(plans("wide-ucx-allreduce", replace(SITE, inventory=AWS, discovered=seen), text).command.argv)
     assert line.count("UCX_TCP_BRIDGE_ENABLE=y") == 2
     assert "UCX_NET_DEVICES=vmbr0" in line
     assert "UCX_NET_DEVICES=br0" in line
@@ -201,7 +201,7 @@ def test_pods_are_called_by_their_place_until_they_are_there(plans: Plans) -> No
     # Nobody else has them, so that no lease is taken.
     assert job.hosts == ()
     seen = {0: DiscoveredNode(host="10.244.0.5"), 1: DiscoveredNode(host="10.244.0.6")}
-    there = plans("mixed-ob1-allreduce", replace(SITE, seen=seen), PODS)
+    there = plans("mixed-ob1-allreduce", replace(SITE, discovered=seen), PODS)
     assert [node.host for node in there.nodes] == ["10.244.0.5", "10.244.0.6"]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_hetgpu.config.inventory.inventory import Host
 from pytest_hetgpu.errors import NotHere
-from pytest_hetgpu.model.interfaces import Choice
+from pytest_hetgpu.model.interfaces import InterfaceChoice
 from pytest_hetgpu.model.job import Expectation, Node
 from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.verdict import Kind
@@ -158,9 +158,17 @@ def test_hosts_are_sorted_and_each_once(plans: Plans) -> None:
 def test_nodes_know_their_hardware_host_and_ranks(plans: Plans, reads: Reads) -> None:
     kinds = reads(TEXT).hardware
     assert plans("mixed-ob1-pairs").nodes == (
-        Node(0, kinds["cpu"], "localhost", 1, "localhost", STACK, interface=Choice("lo", Choice().why)),
         Node(
-            1, kinds["lo2"], "localhost", 1, "localhost", STACK, interface=Choice("eth1", "the fabric of lo2 names it")
+            0, kinds["cpu"], "localhost", 1, "localhost", STACK, interface=InterfaceChoice("lo", InterfaceChoice().why)
+        ),
+        Node(
+            1,
+            kinds["lo2"],
+            "localhost",
+            1,
+            "localhost",
+            STACK,
+            interface=InterfaceChoice("eth1", "the fabric of lo2 names it"),
         ),
     )
 

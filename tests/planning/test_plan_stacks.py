@@ -10,7 +10,7 @@ import pytest
 
 from pytest_hetgpu.config.inventory.inventory import Host, Inventory
 from pytest_hetgpu.errors import NotHere
-from pytest_hetgpu.model.interfaces import Choice
+from pytest_hetgpu.model.interfaces import InterfaceChoice
 from pytest_hetgpu.model.job import Job, Node
 from tests.planning.plan_cases import ALL, FOUR, STACK, TEXT, Plans, Reads, plans, site
 
@@ -32,7 +32,7 @@ axes:
 def test_a_job_may_be_started_from_a_node_without_ranks(plans: Plans, reads: Reads) -> None:
     job = plans("led-shm-allreduce", LED)
     assert job.launcher == Node(
-        2, reads(LED).hardware["control"], "localhost", 0, "localhost", STACK, interface=Choice()
+        2, reads(LED).hardware["control"], "localhost", 0, "localhost", STACK, interface=InterfaceChoice()
     )
     assert ([node.ranks for node in job.nodes], job.demand.ranks) == ([2, 2], 4)
     # What its hardware sets is for ranks, and it has none.

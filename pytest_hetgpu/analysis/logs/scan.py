@@ -143,7 +143,7 @@ class Scan:
 
     def _to_a_hit(self, block: bytes, at: int) -> int:
         """Where the next line begins that holds a word for somebody, the block's end where there is none."""
-        hit = self._words.first(block, at)
+        hit = self._words.find_first(block, at)
         start = len(block) if hit is None else _line_start(block, at, hit)
         self._number += block.count(b"\n", at, start)
         return start
@@ -154,7 +154,7 @@ class Scan:
         end = _line_end(block, at)
         if end in (at, len(block)) or end - at >= LONGEST_LINE:
             return at
-        words = self._words.known(block[at:end])
+        words = self._words.cached(block[at:end])
         hit = None if words is None else self._hit(words)
         if hit is None or not (hit or self._pending):
             return at
@@ -167,7 +167,7 @@ class Scan:
         block = coloured.plain
         end = _line_end(block, at)
         if end > at:
-            hit = self._hit(self._words.within(block[at:end]))
+            hit = self._hit(self._words.find_all(block[at:end]))
             if hit is None:
                 self._pass_over(block, at, end)
             else:

@@ -52,7 +52,7 @@ class LinkBandwidths:
         placement = job.matrix, job.axes["placement"]
         if placement not in self._known:
             with held(job, self.journal.waits):
-                found = self._kept(placement) or self._measured(cluster)
+                found = self._stored(placement) or self._measure(cluster)
             lost = any(member.lost() for member in _members(cluster).values())
             self._tries[placement] = self._tries.get(placement, 0) + 1
             if not lost or self._tries[placement] >= TRIES:
@@ -60,12 +60,12 @@ class LinkBandwidths:
             return found
         return self._known[placement]
 
-    def _kept(self, placement: tuple[str, str]) -> LinkBandwidth | None:
+    def _stored(self, placement: tuple[str, str]) -> LinkBandwidth | None:
         """Return the result of another process of this run. Other nodes on the same hosts do not change it."""
         report = files.wire_of(self.run, "-".join(placement))
         return report.limit if report and report.limit.gbs is not None else None
 
-    def _measured(self, cluster: Cluster) -> LinkBandwidth:
+    def _measure(self, cluster: Cluster) -> LinkBandwidth:
         job = cluster.job
         report = measure(job, _members(cluster), _environments(cluster), self.seconds)
         files.keep_wire(self.run, f"{job.matrix}-{job.axes['placement']}", report)
@@ -86,11 +86,11 @@ def measure(job: Job, members: Mapping[int, Member], seen: Mapping[int, Environm
         return LinkReport(limit, rated=known)
     moved: list[LinkMeasurement] = []
     for side_by_side in rounds(pairs(job)):
-        moved += _together(side_by_side, members, seconds)
+        moved += _in_parallel(side_by_side, members, seconds)
     return LinkReport(by_pairs(moved), tuple(moved), known, time.monotonic() - began)
 
 
-def _together(two: Sequence[NodePair], members: Mapping[int, Member], seconds: float) -> list[LinkMeasurement]:
+def _in_parallel(two: Sequence[NodePair], members: Mapping[int, Member], seconds: float) -> list[LinkMeasurement]:
     """Measure pairs that share no host, in parallel."""
     if len(two) == 1:
         return [measure_pair(two[0], members, seconds)]
@@ -108,9 +108,9 @@ def measure_pair(two: NodePair, members: Mapping[int, Member], seconds: float) -
     token = secrets.token_hex(16)
     try:
         listens = protocol.serve_request(second, token, seconds)
-        served = _asked(second, members, listens, protocol.parse_endpoint)
+        served = _request(second, members, listens, protocol.parse_endpoint)
         connects = protocol.measure_request(first, token, seconds, served)
-        found = protocol.link_measurement(two, served, _asked(first, members, connects, protocol.parse_result))
+        found = protocol.link_measurement(two, served, _request(first, members, connects, protocol.parse_result))
     except HetgpuError as error:
         found = LinkMeasurement((name_of(first), name_of(second)), why=" ".join(str(error).split()))
     if found.why:
@@ -120,7 +120,7 @@ def measure_pair(two: NodePair, members: Mapping[int, Member], seconds: float) -
     return found
 
 
-def _asked(node: Node, members: Mapping[int, Member], request: Mapping[str, Any], read: Callable[[bytes], T]) -> T:
+def _request(node: Node, members: Mapping[int, Member], request: Mapping[str, Any], read: Callable[[bytes], T]) -> T:
     """Run the program on a node and return its parsed answer.
 
     Raises the member's errors, and ProvisionError for an unreadable answer.

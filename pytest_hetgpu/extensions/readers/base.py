@@ -52,7 +52,7 @@ class ParseRequest:
     @property
     def place(self) -> str:
         """The place of points: `in` if all required ones are in place. A program may not print it."""
-        return "in" if self.points and all(point.place == "in" for point in self.points) else ""
+        return "in" if self.points and all(point.in_place for point in self.points) else ""
 
     def option(self, *names: str) -> str:
         """Return the value of an option in `argv` (`-s 8`, `-s8`, `--size=8`), "" without it."""

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pytest_hetgpu.model.interfaces import Choice
+from pytest_hetgpu.model.interfaces import InterfaceChoice
 from pytest_hetgpu.model.job import Node
 
 
-def netdev(node: Node, asked: str | None, key: str = "netdev") -> Choice:
+def netdev(node: Node, asked: str | None, key: str = "netdev") -> InterfaceChoice:
     """Return the interface of the transport, else the node's known one, else the fabric's."""
     if asked:
-        return Choice(asked, f"{key} of the transport names it")
+        return InterfaceChoice(asked, f"{key} of the transport names it")
     if node.interface is not None:
         return node.interface
-    return replace(Choice(), name=node.hardware.fabric.netdev or "")
+    return replace(InterfaceChoice(), name=node.hardware.fabric.netdev or "")
 
 
 def nothing_up(node: Node, program: str) -> str | None:

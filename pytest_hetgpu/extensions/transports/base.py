@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, Protocol
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from pytest_hetgpu.extensions.registry import find, names
-from pytest_hetgpu.model.interfaces import Choice
+from pytest_hetgpu.model.interfaces import InterfaceChoice
 from pytest_hetgpu.model.job import Node, Stack
 from pytest_hetgpu.model.messages import show
 from pytest_hetgpu.model.transport_classes import NO_CARRIER, Connection, RequiredClass, TransportMember, required_class
@@ -133,7 +133,7 @@ class Transport(abc.ABC):
         """The parameter that excludes interfaces; the MPI refuses it beside `interface_setting`. "" without one."""
         return ""
 
-    def interface(self, node: Node) -> Choice | None:
+    def interface(self, node: Node) -> InterfaceChoice | None:
         """Return the interface that `render` pins on a node, with the reason; None if its data needs none."""
         return None
 

@@ -12,7 +12,7 @@ from pytest_hetgpu.extensions.transports.base import (
     TransportParser,
     TransportSettings,
 )
-from pytest_hetgpu.model.interfaces import Choice
+from pytest_hetgpu.model.interfaces import InterfaceChoice
 from pytest_hetgpu.model.job import Node, Stack
 from pytest_hetgpu.model.transport_classes import TCP, Connection, TransportMember
 
@@ -54,7 +54,7 @@ class Gloo(Transport):
     def interface_setting(self) -> str:
         return "GLOO_SOCKET_IFNAME"
 
-    def interface(self, node: Node) -> Choice:
+    def interface(self, node: Node) -> InterfaceChoice:
         return _torch.netdev(node, self.settings.netdev, self.interface_setting)
 
     def verbose(self, stack: Stack) -> Rendering:

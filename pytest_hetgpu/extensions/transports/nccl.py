@@ -19,7 +19,7 @@ from pydantic import BeforeValidator
 
 from pytest_hetgpu.extensions.transports import _torch
 from pytest_hetgpu.extensions.transports.base import Rendering, Transport, TransportParser, TransportSettings
-from pytest_hetgpu.model.interfaces import Choice
+from pytest_hetgpu.model.interfaces import InterfaceChoice
 from pytest_hetgpu.model.job import Node, Stack
 from pytest_hetgpu.model.messages import show
 from pytest_hetgpu.model.transport_classes import (
@@ -131,9 +131,9 @@ class Nccl(Transport):
     def interface_setting(self) -> str:
         return "NCCL_SOCKET_IFNAME"
 
-    def interface(self, node: Node) -> Choice:
+    def interface(self, node: Node) -> InterfaceChoice:
         if self._all_of(node):
-            return Choice("hsn", "all whose names begin with it, as fabric slingshot has it")
+            return InterfaceChoice("hsn", "all whose names begin with it, as fabric slingshot has it")
         return _torch.netdev(node, self.settings.netdev, self.interface_setting)
 
     def verbose(self, stack: Stack) -> Rendering:

@@ -18,7 +18,7 @@ from pytest_hetgpu.extensions.transports.base import (
     Words,
     unclassified,
 )
-from pytest_hetgpu.model.interfaces import FREE, LOOPBACK, Choice
+from pytest_hetgpu.model.interfaces import FREE, LOOPBACK, InterfaceChoice
 from pytest_hetgpu.model.job import Node, Stack
 from pytest_hetgpu.model.transport_classes import NO_CARRIER, RDMA, SHARED_MEMORY, TCP, TransportMember
 
@@ -66,14 +66,14 @@ class Ob1(Transport):
     def exclusion_setting(self) -> str:
         return "btl_tcp_if_exclude"
 
-    def interface(self, node: Node) -> Choice | None:
+    def interface(self, node: Node) -> InterfaceChoice | None:
         return self._device(node) if "tcp" in self.settings.btl else None
 
-    def _device(self, node: Node) -> Choice:
+    def _device(self, node: Node) -> InterfaceChoice:
         """Return the interface for tcp; loopback for ranks of one host whose interfaces are not known."""
         chosen = netdev(node, self.settings.netdev)
         one_host = node.hardware.runtime == "local" or node.hardware.fabric.netdev == LOOPBACK
-        return Choice(LOOPBACK, chosen.why) if one_host and not chosen.name and chosen.kind != FREE else chosen
+        return InterfaceChoice(LOOPBACK, chosen.why) if one_host and not chosen.name and chosen.kind != FREE else chosen
 
     def unreachable(self, node: Node, stack: Stack) -> str | None:
         return nothing_up(node, stack.vendor)

@@ -6,7 +6,7 @@ from pytest_hetgpu.extensions.transports import _mpich, _openmpi
 from pytest_hetgpu.extensions.transports._mpi_log import MpiTransportParser
 from pytest_hetgpu.extensions.transports._netdev import netdev, nothing_up, only_loopback
 from pytest_hetgpu.extensions.transports.base import Rendering, Transport, TransportParser, TransportSettings, Word
-from pytest_hetgpu.model.interfaces import Choice
+from pytest_hetgpu.model.interfaces import InterfaceChoice
 from pytest_hetgpu.model.job import Node, Stack
 from pytest_hetgpu.model.transport_classes import RDMA, SHARED_MEMORY, TCP, TransportMember
 
@@ -48,7 +48,7 @@ class Ofi(Transport):
         provider = self.settings.provider
         return f"FI_{provider.upper()}_IFACE" if _KINDS.get(provider) == TCP else ""
 
-    def interface(self, node: Node) -> Choice | None:
+    def interface(self, node: Node) -> InterfaceChoice | None:
         return netdev(node, self.settings.netdev) if self.interface_setting else None
 
     def unreachable(self, node: Node, stack: Stack) -> str | None:

@@ -15,7 +15,7 @@ from pytest_hetgpu.extensions.transports.base import (
     Word,
     Words,
 )
-from pytest_hetgpu.model.interfaces import Choice
+from pytest_hetgpu.model.interfaces import InterfaceChoice
 from pytest_hetgpu.model.job import Node, Stack
 from pytest_hetgpu.model.transport_classes import Connection, TransportMember, connection
 
@@ -61,7 +61,7 @@ class Ucc(Transport):
     def exclusion_setting(self) -> str:
         return self.below.exclusion_setting
 
-    def interface(self, node: Node) -> Choice | None:
+    def interface(self, node: Node) -> InterfaceChoice | None:
         return self.below.interface(node)
 
     def unreachable(self, node: Node, stack: Stack) -> str | None:

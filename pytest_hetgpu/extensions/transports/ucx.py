@@ -19,7 +19,7 @@ from pytest_hetgpu.extensions.transports.base import (
     Words,
     unclassified,
 )
-from pytest_hetgpu.model.interfaces import Choice, kind_of
+from pytest_hetgpu.model.interfaces import InterfaceChoice, kind_of
 from pytest_hetgpu.model.job import Fabric, Node, Stack
 from pytest_hetgpu.model.transport_classes import ANY, NO_CARRIER, RDMA, SHARED_MEMORY, TCP, TransportMember
 
@@ -83,7 +83,7 @@ def _kind(name: str) -> str:
     return next((kind for names, kind in _KINDS.items() if names.fullmatch(name)), "")
 
 
-def _with_rdma(fabric: Fabric, classes: set[str], interface: Choice, tcp: bool) -> Choice | None:
+def _with_rdma(fabric: Fabric, classes: set[str], interface: InterfaceChoice, tcp: bool) -> InterfaceChoice | None:
     """Return the HCA, and the interface if the list names tcp itself: `all` would spread data over both.
 
     Only `all` over plain IP gets an interface alone. It would leave RDMA without a device, and that list requires none.
@@ -92,15 +92,15 @@ def _with_rdma(fabric: Fabric, classes: set[str], interface: Choice, tcp: bool) 
         return interface if fabric.kind == "tcp" and fabric.netdev and classes == {ANY} else None
     name = fabric.hca if ":" in fabric.hca else f"{fabric.hca}:1"
     if not (tcp and interface.name):
-        return Choice(name, "the HCA")
-    return Choice(f"{name},{interface.name}", "the HCA and the interface", interface.kind)
+        return InterfaceChoice(name, "the HCA")
+    return InterfaceChoice(f"{name},{interface.name}", "the HCA and the interface", interface.kind)
 
 
-def _tcp(fabric: Fabric, interface: Choice) -> Choice:
+def _tcp(fabric: Fabric, interface: InterfaceChoice) -> InterfaceChoice:
     """Return the interface; `all` while it is not known, as the fabric or gid_index.py would name the HCA alone."""
     if interface.name or fabric.kind == "tcp":
         return interface
-    return Choice("all", "no interface is known, and the HCA is none for tcp")
+    return InterfaceChoice("all", "no interface is known, and the HCA is none for tcp")
 
 
 class Ucx(Transport):
@@ -128,7 +128,7 @@ class Ucx(Transport):
     def interface_setting(self) -> str:
         return "UCX_NET_DEVICES"
 
-    def interface(self, node: Node) -> Choice | None:
+    def interface(self, node: Node) -> InterfaceChoice | None:
         """Return the devices for UCX_NET_DEVICES, which restricts RDMA and tcp alike.
 
         RDMA needs the HCA as `HCA:PORT`, tcp the interface, a list of both needs both. Shared memory needs none. Until
@@ -140,7 +140,7 @@ class Ucx(Transport):
         if not rdma and not tcp:
             return None
         if named := node.hardware.env.get(self.interface_setting):
-            return Choice(named, f"{self.interface_setting} of {node.hardware.name} names it")
+            return InterfaceChoice(named, f"{self.interface_setting} of {node.hardware.name} names it")
         interface = netdev(node, None)
         return _with_rdma(node.hardware.fabric, rdma, interface, tcp) if rdma else _tcp(node.hardware.fabric, interface)
 

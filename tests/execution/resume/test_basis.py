@@ -39,7 +39,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def resting(**environ: str) -> dict[str, str]:
     beside = RunInputs(Path("hosts.yaml"), (Path("known.yaml"),))
     environ = {"HETGPU_STACKS": "none", "XDG_CACHE_HOME": "none", **environ}
-    suite = MatrixSet.load([Path("demo.yaml")], Path.cwd(), timeout=1, environ=environ, beside=beside)
+    suite = MatrixSet.load([Path("demo.yaml")], Path.cwd(), timeout=1, environ=environ, inputs=beside)
     return dict(basis.of(suite, ["demo.yaml", "image"], {"--hetgpu-timeout": "120"}, environ))
 
 

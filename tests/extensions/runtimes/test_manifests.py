@@ -285,7 +285,7 @@ def test_the_schemas_take_nothing_else(kind: str, path: tuple[str | int, ...], v
 def test_the_matrices_that_are_shipped_ask_for_what_the_api_takes(name: str) -> None:
     file = ROOT / "matrices" / f"{name}.yaml"
     beside = RunInputs(file.with_name(f"{name}.hosts.yaml"))
-    suite = MatrixSet.load([file], ROOT, timeout=60, environ={}, beside=beside)
+    suite = MatrixSet.load([file], ROOT, timeout=60, environ={}, inputs=beside)
     jobs = {job.axes["placement"]: job for job in map(suite.job, suite.scenarios)}
     assert jobs
     for placement, job in jobs.items():

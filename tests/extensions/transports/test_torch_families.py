@@ -8,7 +8,7 @@ import pytest
 
 from pytest_hetgpu.extensions.transports.gloo import Gloo, GlooSettings
 from pytest_hetgpu.extensions.transports.nccl import Nccl, NcclChannels, NcclSettings
-from pytest_hetgpu.model.interfaces import Choice
+from pytest_hetgpu.model.interfaces import InterfaceChoice
 from pytest_hetgpu.model.job import Fabric, Hardware, Node, Stack
 from pytest_hetgpu.model.transport_classes import Connection
 
@@ -65,13 +65,13 @@ def test_nccl_leaves_slingshot_all_its_interfaces() -> None:
 
 @pytest.mark.parametrize("transport", [Gloo(GlooSettings()), Nccl(NcclSettings())], ids=["gloo", "nccl"])
 def test_a_plan_says_which_interface_and_why(transport: Gloo | Nccl) -> None:
-    named = replace(node("net1"), interface=Choice("net1", "the fabric of h names it"))
+    named = replace(node("net1"), interface=InterfaceChoice("net1", "the fabric of h names it"))
     assert transport.interface(named) == named.interface
     assert str(transport.interface(node(runtime="local"))) == "lo (all ranks are on one host)"
     ours = replace(named, hardware=replace(named.hardware, env={transport.interface_setting: "ib0"}))
     assert str(transport.interface(ours)) == f"ib0 ({transport.interface_setting} of h names it)"
     assert transport.render(ours, TORCH).env[transport.interface_setting] == "ib0"
-    unseen = replace(node(), interface=Choice(why="a run chooses it once the node is there"))
+    unseen = replace(node(), interface=InterfaceChoice(why="a run chooses it once the node is there"))
     assert transport.interface(unseen) == unseen.interface
 
 

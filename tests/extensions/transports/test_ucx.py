@@ -11,7 +11,7 @@ import pytest
 from pytest_hetgpu.extensions.transports._mpi_log import MpiTransportParser
 from pytest_hetgpu.extensions.transports.base import Rendering
 from pytest_hetgpu.extensions.transports.ucx import Ucx, UcxSettings
-from pytest_hetgpu.model.interfaces import Choice
+from pytest_hetgpu.model.interfaces import InterfaceChoice
 from pytest_hetgpu.model.job import Fabric, Hardware, Node, Stack
 
 STACK = Stack("openmpi-5", "Open MPI", "5.0.11", "/s", "/s/bin/mpirun", "/s/bin/python")
@@ -110,8 +110,8 @@ def test_rdma_goes_through_the_hca_and_the_rest_through_the_interface(
 @pytest.mark.parametrize("tls", ["all", ["rc", "self"], ["rc", "tcp", "self"], ["tcp", "self"]])
 def test_devices_that_the_hardware_names_stay(tls: object) -> None:
     kind = Hardware("rail", fabric=ROCE, env={"UCX_NET_DEVICES": "mlx5_1:1"})
-    node = Node(0, kind, "10.0.0.5", 1, interface=Choice("ens5f0", "seen"))
-    assert ucx(tls=tls).interface(node) == Choice("mlx5_1:1", "UCX_NET_DEVICES of rail names it")
+    node = Node(0, kind, "10.0.0.5", 1, interface=InterfaceChoice("ens5f0", "seen"))
+    assert ucx(tls=tls).interface(node) == InterfaceChoice("mlx5_1:1", "UCX_NET_DEVICES of rail names it")
     assert ucx(tls=tls).render(node, STACK).env["UCX_NET_DEVICES"] == "mlx5_1:1"
     assert ucx(tls=tls, net_devices="mlx5_9:1").render(node, STACK).env["UCX_NET_DEVICES"] == "mlx5_9:1"
     assert ucx(tls=["posix", "self"]).interface(node) is None
@@ -127,16 +127,16 @@ def test_a_member_that_is_not_known_may_be_rdma() -> None:
 @pytest.mark.parametrize(
     ("tls", "settings", "chosen", "enabled"),
     [
-        (["tcp", "self"], {}, Choice("vmbr0", "seen", "bridge"), True),
-        (["rc", "tcp", "self"], {}, Choice("vmbr0", "seen", "bridge"), True),
-        (["rc", "self"], {}, Choice("vmbr0", "seen", "bridge"), False),
-        (["tcp", "self"], {}, Choice("virbr0", "the fabric names it"), True),
+        (["tcp", "self"], {}, InterfaceChoice("vmbr0", "seen", "bridge"), True),
+        (["rc", "tcp", "self"], {}, InterfaceChoice("vmbr0", "seen", "bridge"), True),
+        (["rc", "self"], {}, InterfaceChoice("vmbr0", "seen", "bridge"), False),
+        (["tcp", "self"], {}, InterfaceChoice("virbr0", "the fabric names it"), True),
         (["tcp", "self"], {"net_devices": ["eth0", "br-4f"]}, None, True),
-        (["tcp", "self"], {}, Choice("eth0", "seen"), False),
+        (["tcp", "self"], {}, InterfaceChoice("eth0", "seen"), False),
     ],
 )
 def test_a_bridge_is_used_only_if_ucx_is_told(
-    tls: object, settings: dict[str, Any], chosen: Choice | None, enabled: bool
+    tls: object, settings: dict[str, Any], chosen: InterfaceChoice | None, enabled: bool
 ) -> None:
     node = Node(0, Hardware("kind", fabric=Fabric("roce", hca="mlx5_0")), "10.0.0.5", 1, interface=chosen)
     assert ("UCX_TCP_BRIDGE_ENABLE" in ucx(tls=tls, **settings).render(node, STACK).env) is enabled
