@@ -108,10 +108,10 @@ def _with_components(kinds: tuple[Hardware, ...], ranks: Sequence[int]) -> tuple
     components = groups([kind.name for kind in kinds])
     several = len({*components}) > 1
     found = []
-    for bind, (kind, group) in enumerate(zip(kinds, components, strict=True)):
-        relative = bind - components.index(group)
+    for position, (kind, group) in enumerate(zip(kinds, components, strict=True)):
+        relative = position - components.index(group)
         if batch := kind.batch:
-            shared = 0 if batch.exclusive else ranks[bind]
+            shared = 0 if batch.exclusive else ranks[position]
             batch = replace(batch, group=group if several else None, relative=relative, ranks=shared)
         found.append(replace(kind, batch=batch) if batch else kind)
     return tuple(found)
@@ -143,8 +143,8 @@ def _network(kinds: Sequence[Hardware], hosts: Sequence[Host]) -> str:
 
 def _check_reachable(kinds: Sequence[Hardware], hosts: Sequence[Host]) -> None:
     """Raise NotHere if a node is only known as localhost and another node is elsewhere."""
-    local = next((bind for bind, host in enumerate(hosts) if host.address in HERE), None)
-    other = next((bind for bind, host in enumerate(hosts) if host.address not in HERE), None)
+    local = next((index for index, host in enumerate(hosts) if host.address in HERE), None)
+    other = next((index for index, host in enumerate(hosts) if host.address not in HERE), None)
     if local is not None and other is not None:
         raise NotHere(
             f"node {local} ({kinds[local].name}) is on {hosts[local].address}, where node {other} ({kinds[other].name} "

@@ -79,10 +79,10 @@ def serve_request(node: Node, token: str, seconds: float) -> dict[str, Any]:
     return {"do": "serve", **_of(node), "token": token, "limit": deadline(seconds)}
 
 
-def measure_request(node: Node, token: str, seconds: float, parse_endpoint: Endpoint) -> dict[str, Any]:
+def measure_request(node: Node, token: str, seconds: float, endpoint: Endpoint) -> dict[str, Any]:
     """Return the request to the node that connects; each measurement takes `seconds`."""
     plan = {"streams": list(STREAMS), "seconds": seconds, "warm": WARM, "intervals": INTERVALS, "iperf3": True}
-    where = {"address": parse_endpoint.address, "port": parse_endpoint.port}
+    where = {"address": endpoint.address, "port": endpoint.port}
     return {"do": "measure", **_of(node), **plan, **where, "token": token, "limit": deadline(seconds)}
 
 
