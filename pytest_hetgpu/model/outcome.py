@@ -142,7 +142,7 @@ class Evidence:
         signatures: all failures found, the most significant first.
         figures: values that programs measured beside times.
         lacks: missing requirements that ranks reported, with the source.
-        told: output of a program of another project.
+        program_output: output of a program of another project.
         ended: end of each rank's work, in seconds since 1970 by its node's clock.
         last_row: last report of a time by rank 0, in the same unit.
 

@@ -56,12 +56,12 @@ class BenchmarkResult:
     """The result of one benchmark's output.
 
     Attributes:
-        complaints: errors in the output, one line each.
+        warnings: errors in the output, one line each.
         failed: the program's own lines about failures.
         slow: it missed the bandwidth that it had to reach.
         memory: kind of memory that held the data, "" if not printed.
         versions: printed versions of libraries.
-        unsaid: missing message of success; significant only if the program ended by itself.
+        missing_success: missing message of success; significant only if the program ended by itself.
 
     """
 
